@@ -1,0 +1,3 @@
+//! The `kinlock` command.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Named counters of what the locks' slow paths did.
