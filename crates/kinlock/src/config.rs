@@ -1,0 +1,425 @@
+//! How the locks behave: defaults, environment variables, and functions that override both.
+//!
+//! | knob | environment | function | default |
+//! | --- | --- | --- | --- |
+//! | reorder queues by locality domain | `KINLOCK_NUMA=auto\|on\|off` | [`set_numa`] | `auto` |
+//! | search for local waiters | `KINLOCK_SCAN=full\|incremental` | [`set_scan`] | `full` |
+//! | longest run of local hand-offs | `KINLOCK_LOCAL_LIMIT=10ms\|2^16` | [`set_local_limit`] | `10ms` |
+//! | leave most short queues alone | `KINLOCK_SHUFFLE_REDUCTION=on\|off` | [`set_shuffle_reduction`] | `off` |
+//! | kind of locality domain | `KINLOCK_DOMAIN=node\|llc\|socket` | `set_domain_kind` | `node` |
+//! | pretend these CPUs are domains | `KINLOCK_TOPOLOGY=0-3;4-7` | | |
+//! | say on standard error what was decided | `KINLOCK_VERBOSE=0\|1` | | `0` |
+//! | ask for statistics at exit | `KINLOCK_SHOW_STATS=0\|1` | | `0` |
+//!
+//! The environment is read when a lock is first contended, without allocating. A function wins over the environment whether it is called
+//! before or after that. A bad value in the environment is reported once on standard error and otherwise ignored; an
+//! empty one counts as unset. Without the feature `std` there are the defaults and the functions, and `auto` means off.
+//!
+//! ```
+//! use kinlock::config::{self, LocalLimit, Numa};
+//!
+//! config::set_numa(Numa::On);
+//! config::set_local_limit("2^16".parse()?);
+//! assert!(config::tuning().reorder);
+//! assert_eq!(config::tuning().limit, LocalLimit::count(16)?);
+//! # Ok::<(), kinlock::config::ParseError>(())
+//! ```
+
+#[cfg(feature = "std")]
+pub(crate) mod environment;
+mod values;
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+pub use values::{Decision, LocalLimit, Numa, ParseError, Scan, Tuning};
+
+/// The knobs in force. One load once they have been resolved; the first call reads the environment.
+#[inline]
+pub fn tuning() -> Tuning {
+    let word = Word(KNOBS.load(Ordering::Relaxed));
+    if word.has(Word::RESOLVED) {
+        word.tuning()
+    } else {
+        resolve().tuning()
+    }
+}
+
+/// Whether queues are reordered, and why.
+pub fn decision() -> Decision {
+    let mut word = Word(KNOBS.load(Ordering::Relaxed));
+    if !word.has(Word::RESOLVED) {
+        word = resolve();
+    }
+    decision_of(word)
+}
+
+/// Sets whether queues are reordered by locality domain.
+pub fn set_numa(numa: Numa) {
+    update(|word| word.with_numa(numa).with(Word::NUMA_SET));
+}
+
+/// Sets how a NUMA-aware lock looks for a local waiter.
+pub fn set_scan(scan: Scan) {
+    update(|word| word.with_scan(scan).with(Word::SCAN_SET));
+}
+
+/// Sets how long hand-offs may stay in one locality domain while others wait.
+pub fn set_local_limit(limit: LocalLimit) {
+    update(|word| word.with_limit(limit).with(Word::LIMIT_SET));
+}
+
+/// Sets whether a queue from which no waiter has been set aside is mostly left alone.
+pub fn set_shuffle_reduction(on: bool) {
+    update(|word| word.with_shuffle_reduction(on).with(Word::SHUFFLE_SET));
+}
+
+/// Chooses what a locality domain is.
+///
+/// `KINLOCK_TOPOLOGY` still wins: it defines the domains themselves.
+///
+/// # Errors
+///
+/// [`TooLate`] once the domains have been determined: by a contended lock, or by a question to
+/// [`topology`](crate::topology) or about the [`decision`].
+#[cfg(feature = "std")]
+pub fn set_domain_kind(kind: crate::topology::DomainKind) -> Result<(), TooLate> {
+    if crate::topology::choose_kind(kind) {
+        Ok(())
+    } else {
+        Err(TooLate)
+    }
+}
+
+/// Whether `KINLOCK_VERBOSE=1` asks for notes on standard error. Reads the environment.
+#[cfg(feature = "std")]
+pub fn verbose() -> bool {
+    environment::read_switch(environment::Variable::Verbose)
+}
+
+/// Whether `KINLOCK_SHOW_STATS=1` asks for statistics when the program ends. Reads the environment.
+#[cfg(feature = "std")]
+pub fn show_stats() -> bool {
+    environment::read_switch(environment::Variable::ShowStats)
+}
+
+/// The locality domains have been determined; their kind can no longer be chosen.
+#[cfg(feature = "std")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLate;
+
+#[cfg(feature = "std")]
+impl core::fmt::Display for TooLate {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("the locality domains have been determined already")
+    }
+}
+
+#[cfg(feature = "std")]
+impl core::error::Error for TooLate {}
+
+/// All knobs in one word, so that a lock reads them at once and updates never mix.
+static KNOBS: AtomicU32 = AtomicU32::new(Word::new(Tuning::DEFAULT).0);
+
+const UNDECIDED: Decision = Decision {
+    reorder: false,
+    reason: "the locality domains are being determined",
+};
+
+fn decision_of(word: Word) -> Decision {
+    match word.numa() {
+        Numa::On => Decision {
+            reorder: true,
+            reason: "asked for",
+        },
+        Numa::Off => Decision {
+            reorder: false,
+            reason: "asked for",
+        },
+        Numa::Auto => automatic_choice().unwrap_or(UNDECIDED),
+    }
+}
+
+/// Changes knobs and has them resolved anew.
+fn update(change: impl Fn(Word) -> Word) {
+    let _ = KNOBS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |word| {
+        Some(change(Word(word)).without(Word::RESOLVED).0)
+    });
+}
+
+/// Completes the knobs that no function has set from the environment, and decides what `auto` means.
+#[cold]
+fn resolve() -> Word {
+    let settings = Settings::from_environment();
+    let mut word = Word(KNOBS.load(Ordering::Relaxed));
+    loop {
+        let resolved = settings.complete(word);
+        match KNOBS.compare_exchange_weak(word.0, resolved.0, Ordering::Relaxed, Ordering::Relaxed)
+        {
+            Ok(_) => {
+                #[cfg(feature = "std")]
+                environment::announce(resolved);
+                return resolved;
+            }
+            Err(seen) => word = Word(seen),
+        }
+    }
+}
+
+/// What the environment says about the knobs.
+#[derive(Clone, Copy, Default)]
+struct Settings {
+    numa: Option<Numa>,
+    scan: Option<Scan>,
+    limit: Option<LocalLimit>,
+    shuffle_reduction: Option<bool>,
+}
+
+impl Settings {
+    #[cfg(not(feature = "std"))]
+    fn from_environment() -> Self {
+        Settings::default()
+    }
+
+    fn complete(self, mut word: Word) -> Word {
+        if let Some(numa) = self.numa.filter(|_| !word.has(Word::NUMA_SET)) {
+            word = word.with_numa(numa);
+        }
+        if let Some(scan) = self.scan.filter(|_| !word.has(Word::SCAN_SET)) {
+            word = word.with_scan(scan);
+        }
+        if let Some(limit) = self.limit.filter(|_| !word.has(Word::LIMIT_SET)) {
+            word = word.with_limit(limit);
+        }
+        if let Some(on) = self
+            .shuffle_reduction
+            .filter(|_| !word.has(Word::SHUFFLE_SET))
+        {
+            word = word.with_shuffle_reduction(on);
+        }
+        match word.numa() {
+            Numa::On => word.with_reorder(true).with(Word::RESOLVED),
+            Numa::Off => word.with_reorder(false).with(Word::RESOLVED),
+            // Undecided only for as long as another thread determines the domains: ask again next time.
+            Numa::Auto => match automatic_choice() {
+                Some(choice) => word.with_reorder(choice.reorder).with(Word::RESOLVED),
+                None => word.with_reorder(false),
+            },
+        }
+    }
+}
+
+#[cfg(feature = "std")]
+fn automatic_choice() -> Option<Decision> {
+    crate::topology::automatic_choice()
+}
+
+#[cfg(not(feature = "std"))]
+fn automatic_choice() -> Option<Decision> {
+    Some(Decision {
+        reorder: false,
+        reason: "without the feature `std` nothing is known of the machine",
+    })
+}
+
+/// The knobs packed into 32 bits.
+///
+/// | bits | hold |
+/// | --- | --- |
+/// | 0..2 | [`Numa`]: 0 auto, 1 on, 2 off |
+/// | 2 | [`Scan::Incremental`] |
+/// | 3..10 | the number in [`LocalLimit`] |
+/// | 10 | the limit is a count |
+/// | 11 | shuffle reduction |
+/// | 12 | reorder, if resolved |
+/// | 16..20 | set by a function: numa, scan, limit, shuffle reduction |
+/// | 31 | resolved: the environment has been read and `auto` decided |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Word(u32);
+
+impl Word {
+    const NUMA: u32 = 3;
+    const INCREMENTAL: u32 = 1 << 2;
+    const LIMIT_SHIFT: u32 = 3;
+    const LIMIT: u32 = 0x7F << Self::LIMIT_SHIFT;
+    const LIMIT_IS_COUNT: u32 = 1 << 10;
+    const SHUFFLE_REDUCTION: u32 = 1 << 11;
+    const REORDER: u32 = 1 << 12;
+    const NUMA_SET: u32 = 1 << 16;
+    const SCAN_SET: u32 = 1 << 17;
+    const LIMIT_SET: u32 = 1 << 18;
+    const SHUFFLE_SET: u32 = 1 << 19;
+    const RESOLVED: u32 = 1 << 31;
+
+    const fn new(tuning: Tuning) -> Self {
+        Word(0)
+            .with_scan(tuning.scan)
+            .with_limit(tuning.limit)
+            .with_shuffle_reduction(tuning.shuffle_reduction)
+            .with_reorder(tuning.reorder)
+    }
+
+    #[inline]
+    const fn tuning(self) -> Tuning {
+        let number = ((self.0 & Self::LIMIT) >> Self::LIMIT_SHIFT) as u8;
+        Tuning {
+            reorder: self.has(Self::REORDER),
+            scan: if self.has(Self::INCREMENTAL) {
+                Scan::Incremental
+            } else {
+                Scan::Full
+            },
+            limit: if self.has(Self::LIMIT_IS_COUNT) {
+                LocalLimit::Count { log2: number }
+            } else {
+                LocalLimit::Time { ms: number }
+            },
+            shuffle_reduction: self.has(Self::SHUFFLE_REDUCTION),
+        }
+    }
+
+    const fn numa(self) -> Numa {
+        match self.0 & Self::NUMA {
+            1 => Numa::On,
+            2 => Numa::Off,
+            _ => Numa::Auto,
+        }
+    }
+
+    const fn with_numa(self, numa: Numa) -> Self {
+        let bits = match numa {
+            Numa::Auto => 0,
+            Numa::On => 1,
+            Numa::Off => 2,
+        };
+        self.without(Self::NUMA).with(bits)
+    }
+
+    const fn with_scan(self, scan: Scan) -> Self {
+        self.switch(Self::INCREMENTAL, matches!(scan, Scan::Incremental))
+    }
+
+    const fn with_limit(self, limit: LocalLimit) -> Self {
+        let (number, is_count) = match limit {
+            LocalLimit::Time { ms } => (ms, false),
+            LocalLimit::Count { log2 } => (log2, true),
+        };
+        let bits = (number as u32) << Self::LIMIT_SHIFT & Self::LIMIT;
+        self.without(Self::LIMIT)
+            .with(bits)
+            .switch(Self::LIMIT_IS_COUNT, is_count)
+    }
+
+    const fn with_shuffle_reduction(self, on: bool) -> Self {
+        self.switch(Self::SHUFFLE_REDUCTION, on)
+    }
+
+    const fn with_reorder(self, on: bool) -> Self {
+        self.switch(Self::REORDER, on)
+    }
+
+    const fn switch(self, bit: u32, on: bool) -> Self {
+        if on {
+            self.with(bit)
+        } else {
+            self.without(bit)
+        }
+    }
+
+    #[inline]
+    const fn has(self, bit: u32) -> bool {
+        self.0 & bit != 0
+    }
+
+    const fn with(self, bits: u32) -> Self {
+        Word(self.0 | bits)
+    }
+
+    const fn without(self, bits: u32) -> Self {
+        Word(self.0 & !bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all_limits() -> impl Iterator<Item = LocalLimit> {
+        let times = (1..=100).map(|ms| LocalLimit::time(ms).unwrap());
+        times.chain((0..=31).map(|log2| LocalLimit::count(log2).unwrap()))
+    }
+
+    #[test]
+    fn every_tuning_survives_packing() {
+        for limit in all_limits() {
+            for bits in 0..8 {
+                let scan = if bits & 1 == 0 {
+                    Scan::Full
+                } else {
+                    Scan::Incremental
+                };
+                let tuning = Tuning {
+                    reorder: bits & 2 != 0,
+                    scan,
+                    limit,
+                    shuffle_reduction: bits & 4 != 0,
+                };
+                assert_eq!(Word::new(tuning).tuning(), tuning);
+            }
+        }
+    }
+
+    #[test]
+    fn fields_do_not_disturb_each_other() {
+        for limit in all_limits() {
+            for numa in [Numa::On, Numa::Off, Numa::Auto] {
+                let word = Word(u32::MAX)
+                    .with_limit(limit)
+                    .with_numa(numa)
+                    .with_scan(Scan::Full);
+                assert_eq!(word.numa(), numa);
+                let tuning = word.with_numa(Numa::Auto).tuning();
+                assert_eq!(
+                    tuning,
+                    Tuning {
+                        reorder: true,
+                        scan: Scan::Full,
+                        limit,
+                        shuffle_reduction: true
+                    }
+                );
+                assert!(word.has(Word::RESOLVED) && word.has(Word::SHUFFLE_SET));
+            }
+        }
+    }
+
+    #[test]
+    fn functions_win_over_the_environment() {
+        let environment = Settings {
+            numa: Some(Numa::On),
+            scan: Some(Scan::Incremental),
+            limit: LocalLimit::count(3).ok(),
+            shuffle_reduction: Some(true),
+        };
+        let untouched = Word::new(Tuning::DEFAULT);
+        let expected = Tuning {
+            reorder: true,
+            scan: Scan::Incremental,
+            limit: LocalLimit::Count { log2: 3 },
+            shuffle_reduction: true,
+        };
+        assert_eq!(environment.complete(untouched).tuning(), expected);
+
+        let set = untouched
+            .with_numa(Numa::Off)
+            .with(Word::NUMA_SET)
+            .with(Word::SCAN_SET)
+            .with(Word::LIMIT_SET);
+        let expected = Tuning {
+            shuffle_reduction: true,
+            ..Tuning::DEFAULT
+        };
+        let completed = environment.complete(set);
+        assert_eq!(completed.tuning(), expected);
+        assert!(completed.has(Word::RESOLVED));
+    }
+}

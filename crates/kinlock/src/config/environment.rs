@@ -1,0 +1,148 @@
+//! Reads the `KINLOCK_*` variables, and says once what is wrong with one.
+//!
+//! May run on a lock's slow path: nothing here allocates, locks or panics.
+//!
+//! # Invariants
+//!
+//! 1. `getenv` returns null or a zero-terminated string that stays as it is until the environment is next changed, which
+//!    must not happen while other threads run (this is the C library's rule, for all its users).
+
+use core::ffi::CStr;
+use core::fmt::Write;
+use core::str::FromStr;
+use core::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+
+use super::{Decision, ParseError, Settings, Tuning, Word};
+use crate::topology::syscalls::{KeepErrno, Text, write_stderr};
+
+/// A variable that kinlock reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Variable {
+    Numa,
+    Scan,
+    LocalLimit,
+    ShuffleReduction,
+    Domain,
+    Topology,
+    Verbose,
+    ShowStats,
+}
+
+impl Variable {
+    const fn name(self) -> &'static CStr {
+        match self {
+            Variable::Numa => c"KINLOCK_NUMA",
+            Variable::Scan => c"KINLOCK_SCAN",
+            Variable::LocalLimit => c"KINLOCK_LOCAL_LIMIT",
+            Variable::ShuffleReduction => c"KINLOCK_SHUFFLE_REDUCTION",
+            Variable::Domain => c"KINLOCK_DOMAIN",
+            Variable::Topology => c"KINLOCK_TOPOLOGY",
+            Variable::Verbose => c"KINLOCK_VERBOSE",
+            Variable::ShowStats => c"KINLOCK_SHOW_STATS",
+        }
+    }
+}
+
+impl Settings {
+    pub(super) fn from_environment() -> Self {
+        Settings {
+            numa: read_from_str(Variable::Numa),
+            scan: read_from_str(Variable::Scan),
+            limit: read_from_str(Variable::LocalLimit),
+            shuffle_reduction: read(Variable::ShuffleReduction, |text| match text {
+                b"on" => Ok(true),
+                b"off" => Ok(false),
+                _ => Err(ParseError::new("on or off")),
+            }),
+        }
+    }
+}
+
+/// Says on standard error, the first time and if `KINLOCK_VERBOSE=1` asks for it, how locks behave.
+pub(super) fn announce(word: Word) {
+    static ANNOUNCED: AtomicBool = AtomicBool::new(false);
+    if !word.has(Word::RESOLVED) || !super::verbose() || ANNOUNCED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let _errno = KeepErrno::new();
+    let Tuning {
+        scan,
+        limit,
+        shuffle_reduction,
+        ..
+    } = word.tuning();
+    let Decision { reorder, reason } = super::decision_of(word);
+    let shown = |on| if on { "on" } else { "off" };
+    let mut line = Text::<320>::new();
+    let _ = writeln!(
+        line,
+        "kinlock: NUMA-aware hand-off {} ({reason}), scan {scan}, local limit {limit}, shuffle reduction {}",
+        shown(reorder),
+        shown(shuffle_reduction),
+    );
+    write_stderr(line.as_bytes());
+}
+
+/// Whether `variable` is `1`; `0` and unset mean no.
+pub(super) fn read_switch(variable: Variable) -> bool {
+    let value = read(variable, |text| match text {
+        b"0" => Ok(false),
+        b"1" => Ok(true),
+        _ => Err(ParseError::new("0 or 1")),
+    });
+    value.unwrap_or(false)
+}
+
+/// The value of `variable` as `T`; `None` if it is unset, empty or bad.
+pub(crate) fn read_from_str<T: FromStr<Err = ParseError>>(variable: Variable) -> Option<T> {
+    // What is not UTF-8 is no value of any variable; the parser shall say what is.
+    read(variable, |text| {
+        core::str::from_utf8(text).unwrap_or("\u{FFFD}").parse()
+    })
+}
+
+/// The value of `variable` as `parse` understands it; `None` if it is unset or empty, or if `parse` does not, which is
+/// reported on standard error the first time.
+pub(crate) fn read<T>(
+    variable: Variable,
+    parse: impl FnOnce(&[u8]) -> Result<T, ParseError>,
+) -> Option<T> {
+    // SAFETY: the name is zero-terminated.
+    let value = unsafe { libc::getenv(variable.name().as_ptr()) };
+    if value.is_null() {
+        return None;
+    }
+    // SAFETY: invariant 1.
+    let value = unsafe { CStr::from_ptr(value) }.to_bytes();
+    if value.is_empty() {
+        return None;
+    }
+    parse(value)
+        .map_err(|error| report_once(variable, value, error))
+        .ok()
+}
+
+fn report_once(variable: Variable, value: &[u8], error: ParseError) {
+    static REPORTED: AtomicU16 = AtomicU16::new(0);
+    let bit = 1 << variable as u16;
+    if REPORTED.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
+        return;
+    }
+    let _errno = KeepErrno::new();
+    let mut line = Text::<320>::new();
+    let name = variable.name().to_str().unwrap_or_default();
+    let _ = write!(line, "kinlock: ignoring {name}='");
+    for &byte in value.iter().take(MOST_SHOWN) {
+        line.push(if byte == b' ' || byte.is_ascii_graphic() {
+            byte
+        } else {
+            b'?'
+        });
+    }
+    let more = if value.len() > MOST_SHOWN { "..." } else { "" };
+    let _ = writeln!(line, "'{more}: {error}");
+    write_stderr(line.as_bytes());
+}
+
+/// How many bytes of a bad value are shown.
+const MOST_SHOWN: usize = 60;

@@ -1,0 +1,300 @@
+//! The table CPU -> locality domain that locks look into.
+//!
+//! Filled by whoever first meets contention, without allocation or locks: it may be a thread on a lock's slow path or
+//! even a signal handler there. Nobody waits for it: while one thread fills the table, all others, and a signal handler that interrupts
+//! that thread, act as if there were a single domain, which costs them some speed for a moment. The same holds for ever in the child of a
+//! `fork` that happens in that moment.
+//!
+//! # States
+//!
+//! | state | low 16 bits | means |
+//! | --- | --- | --- |
+//! | untouched | 0 | nobody has asked yet; the domain kind may have been chosen |
+//! | filling | 0, and the filling bit | one thread is filling the table |
+//! | ready | number of domains, >= 1 | the table is complete and never changes again |
+
+use core::ops::RangeInclusive;
+use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+
+use super::affinity::CpuSet;
+use super::choice::{Facts, choice, choose};
+use super::cpulist::CpuList;
+use super::syscalls::KeepErrno;
+use super::walk::{self, Files, Groups, RawSysfs};
+use super::{DomainKind, MAX_CPUS, hypervisor};
+use crate::config::environment::{self, Variable};
+use crate::config::{Decision, ParseError};
+use crate::platform::native::rseq;
+
+static MAP: Map = Map::new();
+
+/// The locality domain of the CPU that the calling thread runs on; below [`domain_count`].
+///
+/// May be stale the moment it is returned. Does not look at the CPU at all where there is a single domain.
+#[inline]
+pub fn current_domain() -> u16 {
+    match MAP.count() {
+        0 => first_current_domain(),
+        1 => 0,
+        _ => rseq::current_cpu().map_or(0, |cpu| MAP.domain_of(cpu as usize)),
+    }
+}
+
+/// The locality domain of `cpu`; below [`domain_count`].
+///
+/// A CPU that is unknown, because it was offline when the map was made or because `KINLOCK_TOPOLOGY` does not name it,
+/// belongs to domain 0.
+pub fn domain_of_cpu(cpu: usize) -> u16 {
+    ready_map().map_or(0, |map| map.domain_of(cpu))
+}
+
+/// How many locality domains this machine has; at least 1.
+///
+/// Also counts domains in which this process may not run.
+pub fn domain_count() -> usize {
+    ready_map().map_or(1, |map| usize::from(map.count()))
+}
+
+/// The kind of domain in use; `None` where `KINLOCK_TOPOLOGY` defines them.
+pub fn domain_kind_in_use() -> Option<DomainKind> {
+    let map = ready_map()?;
+    let state = map.state.load(Ordering::Relaxed);
+    kind_from_bits(state)
+}
+
+/// What `auto` means for this process; `None` while the map is being filled.
+pub(crate) fn automatic_choice() -> Option<Decision> {
+    let map = ready_map()?;
+    let state = map.state.load(Ordering::Relaxed);
+    Some(choice((state >> CHOICE_SHIFT) as u8))
+}
+
+/// Chooses the kind of domain, unless the map has been made already: then `false`.
+pub(crate) fn choose_kind(kind: DomainKind) -> bool {
+    MAP.state
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| {
+            let untouched = state & (COUNT_MASK | FILLING) == 0;
+            untouched.then_some(bits_from_kind(Some(kind)))
+        })
+        .is_ok()
+}
+
+const COUNT_MASK: u32 = 0xFFFF;
+const KIND_SHIFT: u32 = 16;
+const KIND_MASK: u32 = 3 << KIND_SHIFT;
+const FILLING: u32 = 1 << 18;
+const CHOICE_SHIFT: u32 = 24;
+
+#[cold]
+fn first_current_domain() -> u16 {
+    match ready_map() {
+        Some(map) if map.count() > 1 => {
+            rseq::current_cpu().map_or(0, |cpu| map.domain_of(cpu as usize))
+        }
+        _ => 0,
+    }
+}
+
+/// The map, filled if nobody has done so; `None` while someone else is filling it.
+fn ready_map() -> Option<&'static Map> {
+    if MAP.count() == 0 {
+        MAP.fill_once();
+    }
+    (MAP.count() != 0).then_some(&MAP)
+}
+
+struct Map {
+    state: AtomicU32,
+    /// The domain of every CPU. While the map is being filled: 0, or a group number with [`GROUP`] set.
+    domains: [AtomicU16; MAX_CPUS],
+}
+
+/// Marks an entry that is a group number of the walk, not a domain yet.
+const GROUP: u16 = 1 << 15;
+
+impl Map {
+    const fn new() -> Self {
+        Map {
+            state: AtomicU32::new(0),
+            domains: [const { AtomicU16::new(0) }; MAX_CPUS],
+        }
+    }
+
+    /// The number of domains; 0 if the map is not ready.
+    #[inline]
+    fn count(&self) -> u16 {
+        // Acquire: pairs with the release in `fill_once`, so that the table is seen complete.
+        (self.state.load(Ordering::Acquire) & COUNT_MASK) as u16
+    }
+
+    #[inline]
+    fn domain_of(&self, cpu: usize) -> u16 {
+        self.domains
+            .get(cpu)
+            .map_or(0, |domain| domain.load(Ordering::Relaxed))
+    }
+
+    #[cold]
+    fn fill_once(&self) {
+        let claimed = self
+            .state
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| {
+                (state & (COUNT_MASK | FILLING) == 0).then_some(state | FILLING)
+            });
+        let Ok(chosen) = claimed else { return };
+        let _errno = KeepErrno::new();
+        let ready = self.fill(kind_from_bits(chosen));
+        // Release: pairs with the acquire in `count`.
+        self.state.store(ready, Ordering::Release);
+    }
+
+    /// Fills the table and returns the state in which it is ready.
+    fn fill(&self, chosen: Option<DomainKind>) -> u32 {
+        let pretended = environment::read(Variable::Topology, |text| {
+            let count = Pretended::parse(text)?;
+            Pretended::apply(text, |cpu, domain| self.set(cpu, domain));
+            Ok(count)
+        });
+        let (kind, count) = match pretended {
+            Some(count) => (None, count),
+            None => {
+                let kind = chosen
+                    .or_else(|| environment::read_from_str(Variable::Domain))
+                    .unwrap_or_default();
+                (Some(kind), self.fill_from(&RawSysfs, kind))
+            }
+        };
+        let facts = Facts {
+            pretended: kind.is_none(),
+            several_domains: if kind.is_none() {
+                count > 1
+            } else {
+                self.spans_domains(&CpuSet::of_process())
+            },
+            is_virtual: hypervisor::this_machine_is_virtual(&RawSysfs),
+            remote_is_farther: walk::remote_is_farther(&RawSysfs),
+        };
+        u32::from(count) | bits_from_kind(kind) | u32::from(choose(facts)) << CHOICE_SHIFT
+    }
+
+    /// Fills the table from sysfs and returns the number of domains. A malformed file ends the walk: what it would have
+    /// told is unknown.
+    fn fill_from(&self, files: &impl Files, kind: DomainKind) -> u16 {
+        let mut groups = self;
+        let _ = kind.walk(files, &mut groups);
+        self.number_densely()
+    }
+
+    /// Turns groups into domains 0, 1, .. in the order of their first CPUs and returns how many there are.
+    fn number_densely(&self) -> u16 {
+        let mut count = 0;
+        for (cpu, first) in self.domains.iter().enumerate() {
+            let group = first.load(Ordering::Relaxed);
+            if group & GROUP == 0 {
+                continue;
+            }
+            let members = self
+                .domains
+                .iter()
+                .skip(cpu)
+                .filter(|member| member.load(Ordering::Relaxed) == group);
+            members.for_each(|member| member.store(count, Ordering::Relaxed));
+            count += 1;
+        }
+        count.max(1)
+    }
+
+    fn spans_domains(&self, cpus: &CpuSet) -> bool {
+        let mut domains = (0..MAX_CPUS)
+            .filter(|&cpu| cpus.contains(cpu))
+            .map(|cpu| self.domain_of(cpu));
+        let first = domains.next();
+        domains.any(|domain| Some(domain) != first)
+    }
+
+    fn set(&self, cpu: usize, value: u16) {
+        if let Some(domain) = self.domains.get(cpu) {
+            domain.store(value, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Groups for &Map {
+    fn has(&self, cpu: usize) -> bool {
+        self.domain_of(cpu) & GROUP != 0
+    }
+
+    fn put(&mut self, cpu: usize, group: usize) {
+        if let Some(group) = u16::try_from(group).ok().filter(|group| group & GROUP == 0) {
+            self.set(cpu, group | GROUP);
+        }
+    }
+}
+
+/// `KINLOCK_TOPOLOGY`: lists of CPUs separated by semicolons; the first list is domain 0. CPUs that are not named
+/// belong to domain 0 too.
+struct Pretended;
+
+impl Pretended {
+    /// The number of domains that `text` names.
+    fn parse(text: &[u8]) -> Result<u16, ParseError> {
+        let mut named = CpuSet::empty();
+        let mut count = 0;
+        for list in text.split(|&byte| byte == b';') {
+            let mut ranges = CpuList::new(list.iter().copied()).peekable();
+            if ranges.peek().is_none() {
+                return Err(ParseError::new(
+                    "a list of CPUs for each domain, as in 0-3;4-7, none of them empty",
+                ));
+            }
+            for range in ranges {
+                Self::name_once(&mut named, range.map_err(|_| SYNTAX)?)?;
+            }
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn name_once(named: &mut CpuSet, cpus: RangeInclusive<usize>) -> Result<(), ParseError> {
+        for cpu in cpus {
+            if cpu >= MAX_CPUS {
+                return Err(ParseError::new("CPU numbers below 8192"));
+            }
+            if !named.insert(cpu) {
+                return Err(ParseError::new("every CPU in one domain only"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `set` with every CPU named in `text` and its domain.
+    fn apply(text: &[u8], set: impl Fn(usize, u16)) {
+        for (list, domain) in text.split(|&byte| byte == b';').zip(0..) {
+            CpuList::new(list.iter().copied())
+                .map_while(Result::ok)
+                .flatten()
+                .for_each(|cpu| set(cpu, domain));
+        }
+    }
+}
+
+const SYNTAX: ParseError = ParseError::new("a list of CPUs for each domain, as in 0-3;4-7");
+
+const fn bits_from_kind(kind: Option<DomainKind>) -> u32 {
+    let bits = match kind {
+        None => 0,
+        Some(DomainKind::Node) => 1,
+        Some(DomainKind::LastLevelCache) => 2,
+        Some(DomainKind::Socket) => 3,
+    };
+    bits << KIND_SHIFT
+}
+
+const fn kind_from_bits(state: u32) -> Option<DomainKind> {
+    match (state & KIND_MASK) >> KIND_SHIFT {
+        1 => Some(DomainKind::Node),
+        2 => Some(DomainKind::LastLevelCache),
+        3 => Some(DomainKind::Socket),
+        _ => None,
+    }
+}
