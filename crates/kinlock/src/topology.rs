@@ -12,6 +12,7 @@ mod walk;
 use core::fmt;
 use core::str::FromStr;
 
+pub(crate) use affinity::CpuSet;
 pub use cpulist::{CpuList, CpuListError};
 pub use features::Features;
 pub(crate) use map::{automatic_choice, choose_kind};

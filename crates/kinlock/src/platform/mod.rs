@@ -23,10 +23,12 @@
 
 #[cfg(loom)]
 pub mod loom;
-mod native;
+pub(crate) mod native;
 
 pub use core::sync::atomic::Ordering;
 pub use native::Native;
+#[cfg(feature = "std")]
+pub(crate) use native::set_priority;
 
 use crate::events::Event;
 use crate::raw::waiter::Waiters;
@@ -38,7 +40,7 @@ pub const NEVER: u64 = u64::MAX;
 ///
 /// The orderings mean what they mean in `core::sync::atomic`. A simulated platform may be stronger (sequentially
 /// consistent), never weaker.
-pub trait Atomic: Sized + Send + Sync + 'static {
+pub trait Atomic: Sized + Send + Sync + core::fmt::Debug + 'static {
     /// The plain integer inside.
     type Value: Copy + Eq + core::fmt::Debug;
 
@@ -64,6 +66,13 @@ pub trait Atomic: Sized + Send + Sync + 'static {
     fn fetch_or(&self, value: Self::Value, order: Ordering) -> Self::Value;
     /// Keeps only the bits of `value`; returns the previous value.
     fn fetch_and(&self, value: Self::Value, order: Ordering) -> Self::Value;
+
+    /// Pauses for a moment, or until hardware notices that the word no longer holds `seen`.
+    #[inline]
+    fn pause_while(&self, seen: Self::Value) {
+        let _ = seen;
+        core::hint::spin_loop();
+    }
 }
 
 /// An atomic that can be built in a constant: hardware's can, a model checker's cannot.
@@ -104,12 +113,13 @@ pub trait Platform: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// model checker can switch threads. `order` is the ordering of every load.
     fn wait<A: Atomic>(word: &A, order: Ordering, done: impl FnMut(A::Value) -> bool) -> A::Value;
 
-    /// As [`wait`](Self::wait), but gives up, with the last value seen as `Err`, once [`now`](Self::now) has reached
-    /// `until`. Reads `word` at least once. A model checker gives up at once unless `until` is [`NEVER`].
-    fn wait_until<A: Atomic>(
+    /// As [`wait`](Self::wait), but gives up after about `nanos` nanoseconds, with the last value seen as `Err`. Reads
+    /// `word` at least once, and the clock only if that was not enough. [`NEVER`] means not to give up; a model checker
+    /// gives up at once otherwise.
+    fn wait_for<A: Atomic>(
         word: &A,
         order: Ordering,
-        until: u64,
+        nanos: u64,
         done: impl FnMut(A::Value) -> bool,
     ) -> Result<A::Value, A::Value>;
 

@@ -34,6 +34,14 @@ impl CpuSet {
         set
     }
 
+    /// How many CPUs are in the set.
+    pub(crate) fn len(&self) -> usize {
+        self.words
+            .iter()
+            .map(|word| word.count_ones() as usize)
+            .sum()
+    }
+
     pub(crate) fn contains(&self, cpu: usize) -> bool {
         self.words
             .get(cpu / 64)

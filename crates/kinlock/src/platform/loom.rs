@@ -1,0 +1,235 @@
+//! The loom model checker as a platform (`RUSTFLAGS="--cfg loom"`).
+//!
+//! Time stands still, waiters give up spinning at once (so that parking is explored wherever it can happen), and a
+//! thread belongs to the locality domain that it [chose](set_domain). Slots are claimed anew for each slow path, so that claiming and recycling are explored too.
+//!
+//! # Invariants cited by `SAFETY` comments
+//!
+//! 1. The table's boxes are never replaced, and live until the execution that made them is over: loom drops its
+//!    statics after all threads of the execution have ended.
+
+use super::{Atomic, NEVER, Ordering, Platform};
+use crate::events::Event;
+use crate::raw::waiter::{Slot, Waiters};
+use loom::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, fence};
+use loom::sync::{Arc, Condvar, Mutex};
+use std::cell::Cell;
+
+/// The model.
+#[derive(Clone, Copy, Debug)]
+pub struct Loom;
+
+/// As many threads as loom can run, and one more.
+const SLOTS: usize = 4;
+
+loom::thread_local! {
+    static DOMAIN: Cell<u16> = Cell::new(0);
+}
+
+loom::lazy_static! {
+    static ref TABLE: Table = Table::new();
+    static ref SLEEPERS: Mutex<Sleepers> = Mutex::new(Sleepers { next: 0, asleep: Vec::new() });
+}
+
+/// Puts the calling model thread into a locality domain.
+pub fn set_domain(domain: u16) {
+    DOMAIN.with(|d| d.set(domain));
+}
+
+struct Table {
+    waiters: Waiters<Loom>,
+    _slots: Box<[Slot<Loom>]>,
+    _claimed: Box<[AtomicU32]>,
+    _in_use: Box<AtomicU32>,
+}
+
+impl Table {
+    fn new() -> Self {
+        let slots: Box<[Slot<Loom>]> = (0..SLOTS).map(|_| Slot::new()).collect();
+        let claimed: Box<[AtomicU32]> = Box::new([Atomic::new(0)]);
+        let in_use = Box::new(AtomicU32::new(0));
+        // SAFETY: invariant 1.
+        let waiters = unsafe {
+            Waiters::new(
+                &*(&raw const *slots),
+                &*(&raw const *claimed),
+                &*(&raw const *in_use),
+            )
+        };
+        Table {
+            waiters,
+            _slots: slots,
+            _claimed: claimed,
+            _in_use: in_use,
+        }
+    }
+}
+
+/// Who sleeps where: what a kernel keeps in its futex hash table.
+struct Sleepers {
+    next: usize,
+    asleep: Vec<(usize, usize, Arc<Condvar>)>,
+}
+
+impl Platform for Loom {
+    type AtomicU8 = AtomicU8;
+    type AtomicU16 = AtomicU16;
+    type AtomicU32 = AtomicU32;
+
+    fn wait<A: Atomic>(
+        word: &A,
+        order: Ordering,
+        mut done: impl FnMut(A::Value) -> bool,
+    ) -> A::Value {
+        loop {
+            let value = word.load(order);
+            if done(value) {
+                return value;
+            }
+            loom::thread::yield_now();
+        }
+    }
+
+    fn wait_for<A: Atomic>(
+        word: &A,
+        order: Ordering,
+        nanos: u64,
+        mut done: impl FnMut(A::Value) -> bool,
+    ) -> Result<A::Value, A::Value> {
+        if nanos == NEVER {
+            return Ok(Self::wait(word, order, done));
+        }
+        let value = word.load(order);
+        if done(value) { Ok(value) } else { Err(value) }
+    }
+
+    fn relax() {
+        loom::thread::yield_now();
+    }
+
+    fn spin_limit() -> u64 {
+        0
+    }
+
+    const CAN_PARK: bool = true;
+
+    fn park(key: *const u32, expected: u32, until: u64, current: impl Fn() -> u32) {
+        if until != NEVER {
+            // Its time is always up; somebody else may run first.
+            loom::thread::yield_now();
+            return;
+        }
+        let mut sleepers = SLEEPERS.lock().unwrap();
+        if current() != expected {
+            return;
+        }
+        let me = sleepers.next;
+        sleepers.next += 1;
+        let wake = Arc::new(Condvar::new());
+        sleepers.asleep.push((key as usize, me, wake.clone()));
+        while sleepers.asleep.iter().any(|s| s.1 == me) {
+            sleepers = wake.wait(sleepers).unwrap();
+        }
+    }
+
+    fn unpark(key: *const u32, n: u32) {
+        let mut left = n;
+        SLEEPERS.lock().unwrap().asleep.retain(|(k, _, wake)| {
+            let woken = *k == key as usize && left > 0;
+            if woken {
+                left -= 1;
+                wake.notify_one();
+            }
+            !woken
+        });
+    }
+
+    fn requeue(from: *const u32, expected: u32, to: *const u32, current: impl Fn() -> u32) {
+        let mut sleepers = SLEEPERS.lock().unwrap();
+        if current() == expected {
+            for sleeper in sleepers.asleep.iter_mut().filter(|s| s.0 == from as usize) {
+                sleeper.0 = to as usize;
+            }
+        }
+    }
+
+    fn light_fence() {
+        fence(Ordering::SeqCst);
+    }
+
+    fn heavy_fence() -> bool {
+        fence(Ordering::SeqCst);
+        true
+    }
+
+    fn domain() -> u16 {
+        DOMAIN.with(|d| d.get())
+    }
+
+    fn is_priority() -> bool {
+        false
+    }
+
+    fn now() -> u64 {
+        0
+    }
+
+    fn random() -> u32 {
+        0
+    }
+
+    fn waiters() -> &'static Waiters<Self> {
+        &TABLE.waiters
+    }
+
+    fn kept_slot() -> u16 {
+        0
+    }
+
+    fn keep_slot(_: u16) -> bool {
+        false
+    }
+
+    fn count(_: Event) {}
+}
+
+macro_rules! model_atomic {
+    ($($atomic:ty: $value:ty),*) => {$(
+        impl Atomic for $atomic {
+            type Value = $value;
+
+            fn new(value: $value) -> Self {
+                <$atomic>::new(value)
+            }
+            fn load(&self, order: Ordering) -> $value {
+                self.load(order)
+            }
+            fn store(&self, value: $value, order: Ordering) {
+                self.store(value, order)
+            }
+            fn swap(&self, value: $value, order: Ordering) -> $value {
+                self.swap(value, order)
+            }
+            fn compare_exchange(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                self.compare_exchange(current, new, success, failure)
+            }
+            fn fetch_add(&self, value: $value, order: Ordering) -> $value {
+                self.fetch_add(value, order)
+            }
+            fn fetch_or(&self, value: $value, order: Ordering) -> $value {
+                self.fetch_or(value, order)
+            }
+            fn fetch_and(&self, value: $value, order: Ordering) -> $value {
+                self.fetch_and(value, order)
+            }
+        }
+    )*};
+}
+
+model_atomic!(AtomicU8: u8, AtomicU16: u16, AtomicU32: u32);

@@ -1,0 +1,236 @@
+//! The hardware: core atomics, futex, membarrier, rseq.
+
+mod atomic;
+#[cfg(feature = "std")]
+mod futex;
+#[cfg(feature = "std")]
+pub(crate) mod rseq;
+#[cfg(feature = "std")]
+mod thread;
+
+#[cfg(feature = "std")]
+pub(crate) use thread::set_priority;
+
+use super::{Atomic, NEVER, Ordering, Platform};
+use crate::events::{self, Event};
+use crate::raw::waiter::{MAX_SLOTS, Slot, Waiters};
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32};
+
+/// The machine we run on.
+///
+/// With the `std` feature threads park on futexes and the machine's locality domains are known. Without it waiters
+/// only spin, in first-in-first-out order.
+#[derive(Clone, Copy, Debug)]
+pub struct Native;
+
+/// All zeros, so it occupies address space, and memory only for slots in use.
+static SLOTS: [Slot<Native>; MAX_SLOTS] = [const { Slot::FREE }; MAX_SLOTS];
+static CLAIMED: [AtomicU32; MAX_SLOTS.div_ceil(32)] =
+    [const { AtomicU32::new(0) }; MAX_SLOTS.div_ceil(32)];
+static IN_USE: AtomicU32 = AtomicU32::new(0);
+static WAITERS: Waiters<Native> = Waiters::new(&SLOTS, &CLAIMED, &IN_USE);
+
+/// Pauses between two looks at the clock.
+const PAUSES: u32 = 32;
+
+impl Platform for Native {
+    type AtomicU8 = AtomicU8;
+    type AtomicU16 = AtomicU16;
+    type AtomicU32 = AtomicU32;
+
+    #[inline]
+    fn wait<A: Atomic>(
+        word: &A,
+        order: Ordering,
+        mut done: impl FnMut(A::Value) -> bool,
+    ) -> A::Value {
+        loop {
+            let value = word.load(order);
+            if done(value) {
+                return value;
+            }
+            word.pause_while(value);
+        }
+    }
+
+    #[inline]
+    fn wait_for<A: Atomic>(
+        word: &A,
+        order: Ordering,
+        nanos: u64,
+        mut done: impl FnMut(A::Value) -> bool,
+    ) -> Result<A::Value, A::Value> {
+        if nanos == NEVER {
+            return Ok(Self::wait(word, order, done));
+        }
+        let mut until = None;
+        loop {
+            let mut value = word.load(order);
+            for _ in 0..PAUSES {
+                if done(value) {
+                    return Ok(value);
+                }
+                if nanos == 0 {
+                    return Err(value);
+                }
+                word.pause_while(value);
+                value = word.load(order);
+            }
+            let now = Self::now();
+            if now >= *until.get_or_insert(now.saturating_add(nanos)) {
+                return Err(value);
+            }
+        }
+    }
+
+    #[inline]
+    fn relax() {
+        core::hint::spin_loop();
+    }
+
+    #[inline]
+    fn light_fence() {
+        // Miri has no membarrier, and loads that see old values.
+        #[cfg(miri)]
+        core::sync::atomic::fence(Ordering::SeqCst);
+        core::sync::atomic::compiler_fence(Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn waiters() -> &'static Waiters<Self> {
+        &WAITERS
+    }
+
+    #[cfg(feature = "std")]
+    const CAN_PARK: bool = true;
+
+    #[cfg(feature = "std")]
+    fn spin_limit() -> u64 {
+        thread::spin_limit(WAITERS.in_use())
+    }
+
+    #[cfg(feature = "std")]
+    fn park(key: *const u32, expected: u32, until: u64, current: impl Fn() -> u32) {
+        let timeout = if until == NEVER {
+            None
+        } else {
+            match until.saturating_sub(Self::now()) {
+                0 => return,
+                nanos => Some(nanos),
+            }
+        };
+        futex::wait(key, expected, timeout, current);
+    }
+
+    #[cfg(feature = "std")]
+    fn unpark(key: *const u32, n: u32) {
+        futex::wake(key, n);
+    }
+
+    #[cfg(feature = "std")]
+    fn requeue(from: *const u32, expected: u32, to: *const u32, _: impl Fn() -> u32) {
+        futex::requeue(from, expected, to);
+    }
+
+    #[cfg(feature = "std")]
+    fn heavy_fence() -> bool {
+        futex::membarrier()
+    }
+
+    #[cfg(feature = "std")]
+    fn domain() -> u16 {
+        crate::topology::current_domain()
+    }
+
+    #[cfg(feature = "std")]
+    fn is_priority() -> bool {
+        thread::is_priority()
+    }
+
+    #[cfg(feature = "std")]
+    fn now() -> u64 {
+        thread::now()
+    }
+
+    #[cfg(feature = "std")]
+    fn random() -> u32 {
+        thread::random()
+    }
+
+    #[cfg(feature = "std")]
+    #[inline]
+    fn kept_slot() -> u16 {
+        thread::kept_slot()
+    }
+
+    #[cfg(feature = "std")]
+    fn keep_slot(slot: u16) -> bool {
+        thread::keep_slot(slot)
+    }
+
+    #[cfg(feature = "std")]
+    #[inline]
+    fn count(event: Event) {
+        events::count(event, || thread::kept_slot() as u32);
+    }
+
+    // ---- without an operating system: spin, in order ---------------------------------------------------------
+
+    #[cfg(not(feature = "std"))]
+    const CAN_PARK: bool = false;
+
+    #[cfg(not(feature = "std"))]
+    fn spin_limit() -> u64 {
+        NEVER
+    }
+
+    #[cfg(not(feature = "std"))]
+    fn park(_: *const u32, _: u32, _: u64, _: impl Fn() -> u32) {}
+
+    #[cfg(not(feature = "std"))]
+    fn unpark(_: *const u32, _: u32) {}
+
+    #[cfg(not(feature = "std"))]
+    fn requeue(_: *const u32, _: u32, _: *const u32, _: impl Fn() -> u32) {}
+
+    #[cfg(not(feature = "std"))]
+    fn heavy_fence() -> bool {
+        false
+    }
+
+    #[cfg(not(feature = "std"))]
+    fn domain() -> u16 {
+        0
+    }
+
+    #[cfg(not(feature = "std"))]
+    fn is_priority() -> bool {
+        false
+    }
+
+    #[cfg(not(feature = "std"))]
+    fn now() -> u64 {
+        0
+    }
+
+    #[cfg(not(feature = "std"))]
+    fn random() -> u32 {
+        0
+    }
+
+    #[cfg(not(feature = "std"))]
+    fn kept_slot() -> u16 {
+        0
+    }
+
+    #[cfg(not(feature = "std"))]
+    fn keep_slot(_: u16) -> bool {
+        false
+    }
+
+    #[cfg(not(feature = "std"))]
+    #[inline]
+    fn count(event: Event) {
+        events::count(event, || 0);
+    }
+}

@@ -1,0 +1,87 @@
+//! Core's atomics as a platform's atomics.
+
+use crate::platform::{Atomic, ConstAtomic, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32};
+
+macro_rules! hardware_atomic {
+    ($atomic:ty, $value:ty, $load_exclusive:literal) => {
+        impl Atomic for $atomic {
+            type Value = $value;
+
+            #[inline]
+            fn new(value: $value) -> Self {
+                <$atomic>::new(value)
+            }
+            #[inline]
+            fn load(&self, order: Ordering) -> $value {
+                self.load(order)
+            }
+            #[inline]
+            fn store(&self, value: $value, order: Ordering) {
+                self.store(value, order)
+            }
+            #[inline]
+            fn swap(&self, value: $value, order: Ordering) -> $value {
+                self.swap(value, order)
+            }
+            #[inline]
+            fn compare_exchange(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                self.compare_exchange(current, new, success, failure)
+            }
+            #[inline]
+            fn fetch_add(&self, value: $value, order: Ordering) -> $value {
+                self.fetch_add(value, order)
+            }
+            #[inline]
+            fn fetch_or(&self, value: $value, order: Ordering) -> $value {
+                self.fetch_or(value, order)
+            }
+            #[inline]
+            fn fetch_and(&self, value: $value, order: Ordering) -> $value {
+                self.fetch_and(value, order)
+            }
+
+            /// Sleeps in WFE with the exclusive monitor on the word: a write to its line ends the sleep, and so does the
+            /// kernel's event stream (some ten kHz), should the write have come before.
+            #[cfg(all(target_arch = "aarch64", not(miri)))]
+            #[inline]
+            fn pause_while(&self, seen: $value) {
+                let now: $value;
+                // SAFETY: invariant 1.
+                unsafe {
+                    core::arch::asm!(
+                        concat!($load_exclusive, " {now:w}, [{word}]"),
+                        word = in(reg) self.as_ptr(),
+                        now = out(reg) now,
+                        options(nostack, readonly, preserves_flags),
+                    );
+                }
+                if now == seen {
+                    // SAFETY: invariant 2.
+                    unsafe { core::arch::asm!("wfe", options(nomem, nostack, preserves_flags)) };
+                } else {
+                    // SAFETY: invariant 2.
+                    unsafe { core::arch::asm!("clrex", options(nomem, nostack, preserves_flags)) };
+                }
+            }
+        }
+
+        impl ConstAtomic for $atomic {
+            const ZERO: Self = <$atomic>::new(0);
+        }
+    };
+}
+
+// Invariants cited by `SAFETY` comments above:
+// 1. A load-exclusive reads the atomic at its own size and nothing else; its result only decides how to pause.
+// 2. WFE and CLREX touch no memory; at worst they end a pause early or late.
+
+hardware_atomic!(AtomicU8, u8, "ldxrb");
+hardware_atomic!(AtomicU16, u16, "ldxrh");
+hardware_atomic!(AtomicU32, u32, "ldxr");

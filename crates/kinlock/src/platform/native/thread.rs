@@ -1,0 +1,163 @@
+//! What a thread remembers, and how its waiter slot is given back when it ends.
+//!
+//! The slot is freed by the destructor of a `pthread` key, which runs after the destructors of thread-locals: these can
+//! still use locks. The key is made before `main`, so that it is one of the first, whose values are stored without
+//! allocation. A thread that locks before that, or after its destructor has run, uses a slot for one slow path at a time.
+//!
+//! Everything here may run in a signal handler: the slot is installed by a compare-and-swap, so that a handler which
+//! needs one at the same moment is noticed.
+//!
+//! # Invariants cited by `SAFETY` comments
+//!
+//! 1. `pthread_key_create` writes to a local; `pthread_setspecific` gets a key that was created and never deleted.
+//! 2. Functions registered with the C library are `extern "C"`, do not unwind, and live as long as the program.
+//! 3. The out-pointer refers to a live local of the type and size that the kernel writes.
+
+use super::WAITERS;
+use core::cell::Cell;
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::*};
+
+thread_local! {
+    // No destructors: plain memory of the thread, accessible for as long as it runs.
+    static SLOT: AtomicU16 = const { AtomicU16::new(0) };
+    static RANDOM: Cell<u32> = const { Cell::new(0) };
+    static PRIORITY: Cell<Priority> = const { Cell::new(Priority::Unknown) };
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Priority {
+    Unknown,
+    Ordinary,
+    Priority,
+}
+
+/// How long to spin before parking while every spinning thread can have a CPU, in nanoseconds.
+const PATIENT: u64 = 100_000;
+/// The same while there are more waiting threads than CPUs: a few hand-offs, or what falling asleep and waking costs.
+const HURRIED: u64 = 5_000;
+
+/// `waiting`: how many threads wait for locks now and then.
+pub(super) fn spin_limit(waiting: u32) -> u64 {
+    if waiting <= cpus() { PATIENT } else { HURRIED }
+}
+
+/// CPUs that the process may run on, asked for once.
+fn cpus() -> u32 {
+    static CPUS: AtomicU32 = AtomicU32::new(0);
+    match CPUS.load(Relaxed) {
+        0 => {
+            let cpus = crate::topology::CpuSet::of_process().len().max(1) as u32;
+            CPUS.store(cpus, Relaxed);
+            cpus
+        }
+        cpus => cpus,
+    }
+}
+
+pub(super) fn now() -> u64 {
+    let mut t = MaybeUninit::<libc::timespec>::uninit();
+    // SAFETY: invariant 3; the monotonic clock always exists, so `t` is written.
+    let t = unsafe {
+        libc::clock_gettime(libc::CLOCK_MONOTONIC, t.as_mut_ptr());
+        t.assume_init()
+    };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// Marsaglia's xorshift, seeded by where the thread's memory lies.
+pub(super) fn random() -> u32 {
+    RANDOM.with(|state| {
+        let mut x = state.get();
+        if x == 0 {
+            x = (state as *const _ as usize >> 4) as u32 | 1;
+        }
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        state.set(x);
+        x
+    })
+}
+
+/// Asked of the kernel once per thread.
+pub(super) fn is_priority() -> bool {
+    PRIORITY.with(|cached| {
+        if cached.get() == Priority::Unknown {
+            // SAFETY: takes and returns numbers only.
+            let policy = unsafe { libc::sched_getscheduler(0) };
+            let real_time = policy == libc::SCHED_FIFO || policy == libc::SCHED_RR;
+            cached.set(if real_time {
+                Priority::Priority
+            } else {
+                Priority::Ordinary
+            });
+        }
+        cached.get() == Priority::Priority
+    })
+}
+
+/// See [`crate::spin::set_priority_waiter`].
+pub(crate) fn set_priority(on: Option<bool>) {
+    PRIORITY.set(match on {
+        None => Priority::Unknown,
+        Some(false) => Priority::Ordinary,
+        Some(true) => Priority::Priority,
+    });
+}
+
+#[inline]
+pub(super) fn kept_slot() -> u16 {
+    SLOT.with(|s| s.load(Relaxed))
+}
+
+pub(super) fn keep_slot(slot: u16) -> bool {
+    let key = KEY.load(Relaxed);
+    if key == 0
+        || SLOT
+            .with(|s| s.compare_exchange(0, slot, Relaxed, Relaxed))
+            .is_err()
+    {
+        return false;
+    }
+    // SAFETY: invariant 1.
+    if unsafe {
+        libc::pthread_setspecific(
+            (key - 1) as libc::pthread_key_t,
+            slot as usize as *const c_void,
+        )
+    } != 0
+    {
+        SLOT.with(|s| s.store(0, Relaxed));
+        return false;
+    }
+    true
+}
+
+/// The key + 1; 0 = none.
+static KEY: AtomicU64 = AtomicU64::new(0);
+
+/// Runs before `main`, or when the library is loaded.
+extern "C" fn prepare() {
+    let mut key = 0;
+    // SAFETY: invariants 1 and 2.
+    if unsafe { libc::pthread_key_create(&mut key, Some(release_slot)) } == 0 {
+        KEY.store(key as u64 + 1, Relaxed);
+    }
+    // SAFETY: invariant 2. Without memory for it, children of fork inherit claimed slots: fewer for them.
+    unsafe { libc::pthread_atfork(None, None, Some(forget_other_threads)) };
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static PREPARE: extern "C" fn() = prepare;
+
+extern "C" fn release_slot(slot: *mut c_void) {
+    SLOT.with(|s| s.store(0, Relaxed));
+    WAITERS.release(slot as usize as u16);
+}
+
+extern "C" fn forget_other_threads() {
+    WAITERS.reset_in_child(kept_slot());
+}

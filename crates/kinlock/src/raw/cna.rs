@@ -1,0 +1,338 @@
+//! The order in which headship is passed on: first in first out (MCS), or to kin first (compact NUMA-aware, CNA).
+//!
+//! Sources: MCS is Mellor-Crummey and Scott, "Algorithms for scalable synchronization on shared-memory
+//! multiprocessors", TOCS 1991. CNA is Dice and Kogan, "Compact NUMA-aware locks", EuroSys 2019, and the discussion
+//! of its patches for the Linux kernel (2019-2021), from which the time limit, priority waiters and the incremental scan come.
+//!
+//! # Two queues
+//!
+//! ```text
+//!   lock word: tail ------------------------------------------+
+//!                                                             v
+//!   primary:    head --next--> a0 --next--> b1 --next--> ... last --> 0
+//!
+//!   secondary:  +---> s0 --next--> s1 --next--> s2 ---+          circular; named by its tail, s2
+//!               +-------------------------------------+
+//! ```
+//!
+//! The **primary queue** is the MCS queue. The **secondary queue** holds waiters that were *set aside*, because they
+//! run in another locality domain than the one the head prefers. Nothing of it lives in the lock: the head knows its
+//! tail, and passes it on in the word through which it passes headship.
+//!
+//! Only the head touches a node whose `next` is set, and every waiter but the last of the primary queue has `next`
+//! set. So the head may relink all of them without atomic read-modify-writes; newcomers only ever write the `next` of the last one.
+//!
+//! # What happens to headship
+//!
+//! | primary behind the head | secondary | limit reached | action |
+//! | --- | --- | --- | --- |
+//! | empty | empty | - | tail := nobody; the queue is gone |
+//! | empty | s | - | open the circle; tail := s by compare-and-swap; pass to the head of s. On failure close the circle again: a newcomer has queued |
+//! | kin at position k | any | no | set the k waiters before it aside; pass to it, with the secondary's tail |
+//! | no kin | empty | - | pass to the next (plain MCS) |
+//! | no kin | s | - | splice s in front of the primary; pass to the head of s, which has waited longest |
+//! | any | s | yes | the same |
+//!
+//! # Invariants
+//!
+//! 1. Every waiter is the head, or in exactly one queue.
+//! 2. The last waiter of the primary queue is never set aside: its `next` belongs to a newcomer.
+//! 3. All waiters of the secondary queue queued before all waiters of the primary queue that stand behind a priority
+//!    waiter: a scan stops at a priority waiter and nobody sets it aside. So splicing never lets a later waiter overtake it.
+//! 4. `since` and `run` are meaningful exactly while the secondary queue is not empty.
+
+use super::waiter::{GO, Id, NO_PREFERENCE, Node, PRIORITY, Waiters, secondary_in};
+use super::{Config, Fault};
+use crate::config::{LocalLimit, Scan, Tuning};
+use crate::events::Event;
+use crate::platform::{Atomic, Ordering::*, Platform};
+
+/// How far the search for a waiter of the preferred domain has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Search {
+    /// Not looking: first in first out, and the secondary queue, if any, comes first.
+    Off,
+    /// Nobody found up to and including this node; more may have queued behind it since.
+    UpTo(Id),
+    /// The next waiter is the one.
+    Found,
+}
+
+/// What the head of the queue knows. Lives on its stack; what outlives it travels in the successor's node.
+#[derive(Debug)]
+pub(crate) struct Head<P: Platform, C: Config> {
+    table: &'static Waiters<P>,
+    /// Whose place in the queue we act from: our own node, or an abandoned one that we passed over.
+    place: Id,
+    tuning: Tuning,
+    preference: u16,
+    /// The tail of the secondary queue.
+    secondary: Option<Id>,
+    since: u32,
+    run: u32,
+    search: Search,
+    config: core::marker::PhantomData<C>,
+}
+
+impl<P: Platform, C: Config> Head<P, C> {
+    /// Takes headship over. `state` is the word by which it came, [`GO`] if the queue was empty; `domain` is where
+    /// the thread runs.
+    pub(crate) fn new(
+        table: &'static Waiters<P>,
+        me: Id,
+        state: u32,
+        tuning: Tuning,
+        domain: u16,
+    ) -> Self {
+        let secondary = secondary_in(state);
+        let node = table.node(me);
+        let inherited = node.preference.load(Relaxed);
+        let mut head = Head {
+            table,
+            place: me,
+            tuning,
+            preference: if inherited == NO_PREFERENCE {
+                domain
+            } else {
+                inherited
+            },
+            secondary,
+            since: 0,
+            run: 0,
+            search: Search::Off,
+            config: core::marker::PhantomData,
+        };
+        if secondary.is_some() {
+            head.since = node.since.load(Relaxed);
+            head.run = node.run.load(Relaxed);
+        }
+        head
+    }
+
+    /// The pre-scan: to be called before waiting for the lock itself, while there is nothing better to do.
+    ///
+    /// Also the only place that looks at the clock, for the same reason.
+    pub(crate) fn look_for_kin(&mut self) {
+        if self.limit_reached() {
+            P::count(Event::FlushByLimit);
+        } else if self.may_reorder() {
+            P::count(Event::Scan);
+            self.search = Search::UpTo(self.place);
+            self.scan();
+        }
+    }
+
+    /// Passes headship to a successor, or empties the queue. `grant` hands the given state to the given waiter, and
+    /// says whether that waiter was still there; an abandoned one is passed over, and we go on from its place.
+    pub(crate) fn pass(
+        &mut self,
+        tail: &P::AtomicU16,
+        mut grant: impl FnMut(&Node<P>, u32) -> bool,
+    ) {
+        let own = self.place;
+        loop {
+            let heir = self.choose_heir(tail);
+            let taken = heir.is_none_or(|id| self.hand_over(id, &mut grant));
+            let left = self.place;
+            if let Some(id) = heir.filter(|_| !taken) {
+                self.place = id;
+                self.search = match self.search {
+                    // The scan was relative to the place just left; what it set aside stays set aside.
+                    Search::Off => Search::Off,
+                    _ => Search::UpTo(id),
+                };
+            }
+            if left != own {
+                P::count(Event::Reap);
+                self.table.reap(left);
+            }
+            if taken {
+                return;
+            }
+        }
+    }
+
+    fn hand_over(&self, id: Id, grant: &mut impl FnMut(&Node<P>, u32) -> bool) -> bool {
+        let heir = self.table.node(id);
+        // Relaxed: the grant releases them.
+        if self.secondary.is_some() {
+            heir.since.store(self.since, Relaxed);
+            heir.run.store(self.run.wrapping_add(1), Relaxed);
+            if self.tuning.scan == Scan::Incremental {
+                heir.preference.store(self.preference, Relaxed);
+            }
+        }
+        // An heir in abandonment may be reaped and reused by its owner only after we left its place, so this read is ours.
+        let local = heir.domain.load(Relaxed) == self.preference;
+        let taken = grant(heir, self.secondary.map_or(GO, |s| s.encode() as u32));
+        if taken {
+            P::count(if local {
+                Event::HandoffLocal
+            } else {
+                Event::HandoffRemote
+            });
+        }
+        taken
+    }
+
+    /// Decides who comes next and removes everybody before them from the primary queue. `None`: the queue is empty.
+    fn choose_heir(&mut self, tail: &P::AtomicU16) -> Option<Id> {
+        let next = match self.next(self.place) {
+            Some(next) => next,
+            None => {
+                if let Some(emptied) = self.empty_primary(tail) {
+                    return emptied;
+                }
+                // A newcomer swapped the tail and is about to link itself.
+                let raw = P::wait(&self.node(self.place).next, Acquire, |n| n != 0);
+                Id::decode(raw)?
+            }
+        };
+        // The post-scan: look at those who came since the pre-scan.
+        if let Search::UpTo(_) = self.search {
+            self.scan();
+        }
+        match self.search {
+            Search::Found => self.next(self.place),
+            // Incremental: the preference persists, the secondary queue waits for the limit.
+            Search::UpTo(_) if self.tuning.scan == Scan::Incremental => Some(next),
+            _ => Some(self.splice_in_front(next)),
+        }
+    }
+
+    /// Nobody behind us: makes the secondary queue the primary one (`Some(Some(its head))`), or the queue empty
+    /// (`Some(None)`). `None`: a newcomer was faster.
+    fn empty_primary(&mut self, tail: &P::AtomicU16) -> Option<Option<Id>> {
+        let me = self.place.encode();
+        let Some(last) = self.secondary else {
+            return tail
+                .compare_exchange(me, 0, AcqRel, Relaxed)
+                .is_ok()
+                .then_some(None);
+        };
+        // Open the circle first: once `last` is the tail, its `next` belongs to newcomers.
+        let first = self.next(last)?;
+        self.node(last).next.store(0, Relaxed);
+        // Release pairs with the newcomer's swap: it must find the circle open.
+        if tail
+            .compare_exchange(me, last.encode(), AcqRel, Relaxed)
+            .is_ok()
+        {
+            P::count(Event::Splice);
+            self.secondary = None;
+            return Some(Some(first));
+        }
+        self.link(last, first);
+        None
+    }
+
+    /// Puts the secondary queue, if any, between us and `next`; returns who is first then.
+    fn splice_in_front(&mut self, next: Id) -> Id {
+        let Some(last) = self.secondary else {
+            return next;
+        };
+        let Some(first) = self.next(last) else {
+            return next;
+        };
+        P::count(Event::Splice);
+        self.link(last, next);
+        self.link(self.place, first);
+        self.secondary = None;
+        self.search = Search::Off;
+        first
+    }
+
+    /// Looks on from where the search stands, and sets aside whoever stands before the first waiter found.
+    fn scan(&mut self) {
+        let Search::UpTo(mut last) = self.search else {
+            return;
+        };
+        while let Some(candidate) = self.next(last) {
+            P::count(Event::ScanStep);
+            let foreign = !self.is_kin(candidate);
+            // The incremental scan looks at one waiter only: if it is foreign, whoever stands behind it is next.
+            let one_set_aside = self.tuning.scan == Scan::Incremental && last != self.place;
+            if !foreign || one_set_aside {
+                if last != self.place {
+                    self.set_aside(last, candidate);
+                }
+                self.search = Search::Found;
+                return;
+            }
+            last = candidate;
+        }
+        // Incremental starts afresh, since nobody was moved.
+        self.search = Search::UpTo(if self.tuning.scan == Scan::Incremental {
+            self.place
+        } else {
+            last
+        });
+    }
+
+    /// Moves everybody from our successor to `last` to the end of the secondary queue; `next` follows us then.
+    fn set_aside(&mut self, last: Id, next: Id) {
+        let Some(first) = self.next(self.place) else {
+            return;
+        };
+        match self.secondary {
+            Some(tail) if C::FAULT != Fault::LostSplice => {
+                let head = self.next(tail).unwrap_or(first);
+                self.link(tail, first);
+                self.link(last, head);
+            }
+            _ => {
+                self.link(last, first);
+                self.since = clock::<P>();
+                self.run = 0;
+            }
+        }
+        self.link(self.place, next);
+        self.secondary = Some(last);
+        P::count(Event::SetAside);
+    }
+
+    fn may_reorder(&self) -> bool {
+        let lazy = self.tuning.shuffle_reduction && self.secondary.is_none();
+        self.tuning.reorder && (!lazy || P::random() % 128 == 0)
+    }
+
+    fn limit_reached(&self) -> bool {
+        if self.secondary.is_none() || C::FAULT == Fault::Starvation {
+            return false;
+        }
+        match self.tuning.limit {
+            LocalLimit::Time { ms } => clock::<P>().wrapping_sub(self.since) >= ms as u32 * MS,
+            LocalLimit::Count { log2 } => self.run >> log2 != 0,
+        }
+    }
+
+    fn is_kin(&self, id: Id) -> bool {
+        let domain = self.node(id).domain.load(Relaxed);
+        domain == self.preference || domain == PRIORITY
+    }
+
+    fn node(&self, id: Id) -> &'static Node<P> {
+        self.table.node(id)
+    }
+
+    /// Acquire pairs with the release by which the next waiter linked itself: its node is ready to be read.
+    fn next(&self, id: Id) -> Option<Id> {
+        Id::decode(self.node(id).next.load(Acquire))
+    }
+
+    /// Relaxed: only heads read these links, and a grant releases them to the next head.
+    fn link(&self, id: Id, next: Id) {
+        self.node(id).next.store(next.encode(), Relaxed);
+    }
+}
+
+/// Time in units of 1.024 us, so that it fits into a node; wraps after 73 minutes, far beyond any limit.
+fn clock<P: Platform>() -> u32 {
+    (P::now() >> 10) as u32
+}
+
+/// A millisecond in units of [`clock`], rounded down: the limit errs on the fair side.
+const MS: u32 = 1_000_000 >> 10;
+
+#[cfg(all(test, not(loom)))]
+mod tests;

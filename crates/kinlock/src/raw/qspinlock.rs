@@ -1,0 +1,543 @@
+//! The queued spinlock: four bytes, and a queue of waiters outside of them.
+//!
+//! Source: the shape of the word (locked, pending, tail) and its slow path are those of the Linux kernel's queued
+//! spinlock (Zijlstra, Long and others, 2014-2015); parking and stealing follow the idea of its paravirtual variant. This is
+//! an independent design for threads, which can be preempted anywhere, exit, fork, and give up waiting.
+//!
+//! # The word
+//!
+//! ```text
+//!   byte  0          1           2 3
+//!       locked    pending       tail
+//!       0 or 1    PENDING  1    Id of the last waiter, 0 = the queue is empty
+//!                 PARKED   2
+//!                 STEAL    4
+//! ```
+//!
+//! Three separate atomics side by side: each is only ever accessed at its own size, so no access mixes sizes.
+//! (The kernel compares all four bytes when a waiter falls asleep on them; see [`Platform::park`].)
+//!
+//! * `locked` alone decides who holds the lock: it is taken by a swap that returned 0. Everything else is about who tries next.
+//! * `PENDING`: one waiter waits without a node. It comes before the queue.
+//! * `PARKED`: somebody sleeps on the word: the pending waiter, the head waiter, or both. Whoever unlocks wakes them.
+//! * `STEAL`: the front waiter (the pending waiter; without one, the head waiter) is not running, so a running thread may take a free lock before it.
+//!
+//! # Transitions
+//!
+//! (tail, pending, locked); `n` = any tail, `p` = any pending byte, `*` = anything. "0/1" means that both occur.
+//!
+//! | who | from | to | how |
+//! | --- | --- | --- | --- |
+//! | newcomer, fast path | (0, 0, 0) | (0, 0, 1) | swap `locked`, after reading the other two |
+//! | newcomer, steals | (n, STEAL, 0) | (n, STEAL, 1) | swap `locked`, after reading `pending` |
+//! | newcomer, first waiter | (0, 0, 1) | (0, PENDING, 1) | compare-and-swap `pending`; undone if a tail has appeared |
+//! | pending waiter takes the lock | (n, PENDING, 0) | (n, 0, 1) | swap `locked`, then clear the bit |
+//! | newcomer queues | (n, p, *) | (me, p, *) | swap `tail`; if n != 0, link to n |
+//! | head takes the lock | (n, 0, 0) | (n, 0, 1) | swap `locked` |
+//! | head, alone | (me, p, 1) | (0, p, 1) | compare-and-swap `tail` |
+//! | head, not alone | (n, p, 1) | (n, p, 1) | grant to the next; if that one is parked, set `PARKED`, `STEAL` and move its sleep to the word |
+//! | front waiter falls asleep | (n, p, 1) | (n, p + PARKED + STEAL, 1) | fetch-or `pending`, heavy fence, look again, park |
+//! | front waiter runs again | (n, p + STEAL, *) | (n, p, *) | fetch-and `pending` |
+//! | holder unlocks | (n, p, 1) | (n, p, 0) | store `locked`, light fence, read `pending` |
+//! | ... and `PARKED` was set | (n, p + PARKED, *) | (n, p, *) | fetch-and `pending`, unpark |
+//!
+//! # Why nobody is forgotten
+//!
+//! 1. *Falling asleep against unlocking* is a store-load race on both sides: the sleeper writes `PARKED` then reads
+//!    `locked`; the holder writes `locked` then reads `PARKED`. The asymmetric fences let the frequent side, the unlock, go without a
+//!    barrier. Where the heavy fence is unavailable the sleeper wakes up by itself now and then.
+//! 2. *A head that passes headship to a parked waiter* sets `PARKED` itself, while it holds the lock: its own unlock
+//!    comes later in program order and sees it. The heir's sleep is moved from its node to the word, so that the unlock need not know its name.
+//! 3. *Pending against queueing*: the first waiter sets `PENDING` then reads `tail`; a newcomer sets `tail` then reads
+//!    `PENDING`; all four are sequentially consistent, so at least one of the two sees the other, and the pending waiter is the one to step back.
+//!
+//! # Bounds on overtaking
+//!
+//! * A thread that saw the word free of waiters may take the lock after somebody queued: once, since it then sees them.
+//! * Stealing lasts from when a front waiter sleeps until it runs again. It is woken by the next unlock, and once it
+//!   runs it forbids stealing. If it has to sleep again, it permits stealing only during the first [`STEAL_LIMIT`] nanoseconds of its time at the front.
+
+use core::marker::PhantomData;
+
+use super::cna::Head;
+use super::waiter::{ABANDONED, GO, Id, Node, PARKED as NODE_PARKED, PRIORITY, WAITING, Waiter};
+use crate::config::Tuning;
+use crate::events::Event;
+use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Platform};
+
+const PENDING: u8 = 1;
+const PARKED: u8 = 2;
+const STEAL: u8 = 4;
+
+/// How long after coming to the front a waiter that falls asleep still lets others steal, in nanoseconds.
+pub const STEAL_LIMIT: u64 = 10_000_000;
+
+/// How long a waiter sleeps at most where no heavy fence guarantees that it is noticed, in nanoseconds.
+const UNNOTICED_SLEEP: u64 = 1_000_000;
+
+/// What is fixed about a lock at compile time, and where it finds its knobs.
+pub trait Config: Copy + core::fmt::Debug + Send + Sync + 'static {
+    /// Whether the first waiter waits without a node. Model checks switch it off to reach the queue with two threads.
+    const PENDING_BIT: bool = true;
+    /// Whether waiters may sleep, where the platform can.
+    const PARK: bool = true;
+    /// A deliberate defect, for showing that a check can fail.
+    #[doc(hidden)]
+    const FAULT: Fault = Fault::None;
+
+    /// The run-time knobs. Called once per slow path.
+    fn tuning() -> Tuning;
+}
+
+/// Deliberate defects, each to be caught by the check meant for it.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// A correct lock.
+    None,
+    /// The head waiter takes the lock whether it is free or not.
+    NoExclusion,
+    /// Setting waiters aside forgets those who were there before.
+    LostSplice,
+    /// The limit on local hand-offs is ignored.
+    Starvation,
+    /// Unlocking does not wake.
+    LostWakeup,
+    /// Unlocking does not publish the critical section.
+    RelaxedUnlock,
+}
+
+/// The queued spinlock, generic over where it runs and how it is configured.
+///
+/// All-zero memory is an unlocked lock. The lock owns nothing outside its four bytes.
+///
+/// It must stay where it is and stay valid until [`unlock`](Self::unlock) has returned, also if another thread has
+/// taken the lock in between.
+#[repr(C, align(4))]
+#[derive(Debug)]
+pub struct QueuedSpinLock<P: Platform, C: Config> {
+    locked: P::AtomicU8,
+    pending: P::AtomicU8,
+    tail: P::AtomicU16,
+    config: PhantomData<C>,
+}
+
+impl<P: ConstPlatform, C: Config> QueuedSpinLock<P, C> {
+    /// An unlocked lock, in a constant.
+    pub const UNLOCKED: Self = QueuedSpinLock {
+        locked: P::AtomicU8::ZERO,
+        pending: P::AtomicU8::ZERO,
+        tail: P::AtomicU16::ZERO,
+        config: PhantomData,
+    };
+}
+
+impl<P: Platform, C: Config> Default for QueuedSpinLock<P, C> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Who comes first when the lock is released.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Front {
+    Pending,
+    Head,
+}
+
+impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
+    /// An unlocked lock. Where the platform allows, [`UNLOCKED`](Self::UNLOCKED) is the same as a constant.
+    pub fn new() -> Self {
+        QueuedSpinLock {
+            locked: Atomic::new(0),
+            pending: Atomic::new(0),
+            tail: Atomic::new(0),
+            config: PhantomData,
+        }
+    }
+
+    /// Takes the lock, waiting for as long as it takes. Acquires what the previous holder released.
+    ///
+    /// Taking a lock that the thread already holds waits for ever.
+    #[inline]
+    pub fn lock(&self) {
+        if !self.try_lock() {
+            self.lock_slow(NEVER);
+        }
+    }
+
+    /// Takes the lock if nobody holds it or waits for it.
+    #[inline]
+    pub fn try_lock(&self) -> bool {
+        self.pending.load(Relaxed) == 0 && self.tail.load(Relaxed) == 0 && self.try_take()
+    }
+
+    /// Takes the lock, or gives up and returns `false` once [`Platform::now`] has reached `deadline`.
+    #[inline]
+    pub fn lock_until(&self, deadline: u64) -> bool {
+        self.try_lock() || self.lock_slow(deadline)
+    }
+
+    /// Releases the lock.
+    ///
+    /// # Safety
+    ///
+    /// The lock must be held, and the right to release it must be the caller's.
+    #[inline]
+    pub unsafe fn unlock(&self) {
+        self.locked.store(
+            0,
+            if matches!(C::FAULT, Fault::RelaxedUnlock) {
+                Relaxed
+            } else {
+                Release
+            },
+        );
+        if P::CAN_PARK && C::PARK && !matches!(C::FAULT, Fault::LostWakeup) {
+            // Pairs with the heavy fence in `sleep_on_word`.
+            P::light_fence();
+            if self.pending.load(Relaxed) & PARKED != 0 {
+                self.wake_sleepers();
+            }
+        }
+    }
+
+    /// Whether somebody holds the lock at this moment.
+    #[inline]
+    pub fn is_locked(&self) -> bool {
+        self.locked.load(Relaxed) != 0
+    }
+
+    /// Whether somebody waits for the lock at this moment.
+    #[inline]
+    pub fn is_contended(&self) -> bool {
+        self.tail.load(Relaxed) != 0 || self.pending.load(Relaxed) & PENDING != 0
+    }
+
+    /// The only way to get the lock: look first, since a swap takes the line away from everybody.
+    #[inline]
+    fn try_take(&self) -> bool {
+        self.locked.load(Relaxed) == 0 && self.locked.swap(1, Acquire) == 0
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_slow(&self, deadline: u64) -> bool {
+        P::count(Event::SlowPath);
+        if self.pending.load(Relaxed) & STEAL != 0 && self.try_take() {
+            P::count(Event::Steal);
+            return true;
+        }
+        if C::PENDING_BIT && self.become_pending() {
+            return self.wait_pending(deadline);
+        }
+        match P::waiters().enter() {
+            Some(waiter) => self.queue(waiter, deadline),
+            None => self.lock_without_node(deadline),
+        }
+    }
+
+    // ---- the pending waiter --------------------------------------------------------------------------------
+
+    fn become_pending(&self) -> bool {
+        if self.tail.load(Relaxed) != 0 || self.pending.load(Relaxed) != 0 {
+            return false;
+        }
+        if self
+            .pending
+            .compare_exchange(0, PENDING, SeqCst, Relaxed)
+            .is_err()
+        {
+            return false;
+        }
+        if self.tail.load(SeqCst) == 0 {
+            return true;
+        }
+        // Somebody has queued: step back behind them.
+        self.pending.fetch_and(!PENDING, Release);
+        false
+    }
+
+    fn wait_pending(&self, deadline: u64) -> bool {
+        P::count(Event::Pending);
+        let taken = self.wait_at_front(Front::Pending, deadline);
+        // Release: a head that sees the bit gone also sees who has the lock, and does not fight for it in vain.
+        self.pending.fetch_and(!(PENDING | STEAL), Release);
+        taken
+    }
+
+    // ---- the queue -----------------------------------------------------------------------------------------
+
+    fn queue(&self, waiter: Waiter<P>, deadline: u64) -> bool {
+        P::count(Event::Queued);
+        let tuning = C::tuning();
+        let (node, id) = (waiter.node(), waiter.id());
+        let domain = if tuning.reorder { P::domain() } else { 0 };
+        let priority = tuning.reorder && P::is_priority();
+        node.prepare(if priority { PRIORITY } else { domain }, deadline != NEVER);
+
+        // Release publishes the node's preparation, Acquire sees our predecessor's; SeqCst: see become_pending.
+        let state = match Id::decode(self.tail.swap(id.encode(), SeqCst)) {
+            None => GO,
+            Some(predecessor) => {
+                let predecessor = P::waiters().node(predecessor);
+                predecessor.next.store(id.encode(), Release);
+                // Behind a sleeper nothing is going to happen soon.
+                let hopeless = predecessor.state.load(Relaxed) == NODE_PARKED;
+                match Self::wait_for_headship(waiter, hopeless, deadline) {
+                    Ok((waiter, state)) => {
+                        return self.lead(waiter, state, tuning, domain, deadline);
+                    }
+                    Err(()) => {
+                        P::count(Event::Timeout);
+                        return false;
+                    }
+                }
+            }
+        };
+        self.lead(waiter, state, tuning, domain, deadline)
+    }
+
+    /// Waits on the thread's own cache line. `Err`: the time is up and the node is no longer ours.
+    fn wait_for_headship(
+        mut waiter: Waiter<P>,
+        hopeless: bool,
+        deadline: u64,
+    ) -> Result<(Waiter<P>, u32), ()> {
+        let node = waiter.node();
+        loop {
+            let limit = if hopeless { 0 } else { spin_limit::<P, C>() };
+            if let Ok(state) = P::wait_for(
+                &node.state,
+                Acquire,
+                limit.min(left(deadline, P::now)),
+                |s| s != WAITING,
+            ) {
+                return Ok((waiter, state));
+            }
+            if passed(deadline, P::now) {
+                match waiter.abandon(WAITING) {
+                    Ok(()) => return Err(()),
+                    Err(back) => waiter = back,
+                }
+            } else if node
+                .state
+                .compare_exchange(WAITING, NODE_PARKED, AcqRel, Relaxed)
+                .is_ok()
+            {
+                P::count(Event::Park);
+                let key = key::<P>(&node.state);
+                while node.state.load(Relaxed) == NODE_PARKED {
+                    P::park(key, NODE_PARKED, deadline, || node.state.load(Relaxed));
+                    if passed(deadline, P::now) {
+                        match waiter.abandon(NODE_PARKED) {
+                            Ok(()) => return Err(()),
+                            Err(back) => waiter = back,
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// At the head of the queue: gets the lock, and passes headship on before its critical section.
+    fn lead(
+        &self,
+        waiter: Waiter<P>,
+        state: u32,
+        tuning: Tuning,
+        domain: u16,
+        deadline: u64,
+    ) -> bool {
+        debug_assert!(state != NODE_PARKED && state != ABANDONED);
+        let mut head = Head::<P, C>::new(P::waiters(), waiter.id(), state, tuning, domain);
+        head.look_for_kin();
+        let taken = self.wait_at_front(Front::Head, deadline);
+        head.pass(&self.tail, |heir, go| self.grant(heir, go, taken));
+        taken
+    }
+
+    /// Makes `heir` the head. `false`: it has given up, and nobody is head yet.
+    fn grant(&self, heir: &Node<P>, go: u32, holding: bool) -> bool {
+        // It may sleep on: let running threads steal until our unlock wakes it. A heir that can time out might be gone
+        // and asleep elsewhere before we move it, and without the lock there is no unlock of ours to come.
+        let sleeps_on = holding && heir.timed.load(Relaxed) == 0;
+        let seen_parked = sleeps_on && heir.state.load(Relaxed) == NODE_PARKED;
+        if seen_parked {
+            // Best before it can run, since it then takes STEAL back.
+            self.pending.fetch_or(PARKED | STEAL, Relaxed);
+        }
+        match heir.state.swap(go, AcqRel) {
+            WAITING => true,
+            NODE_PARKED if sleeps_on => {
+                if !seen_parked {
+                    self.pending.fetch_or(PARKED | STEAL, Relaxed);
+                }
+                P::requeue(key::<P>(&heir.state), go, self.word_key(), || {
+                    heir.state.load(Relaxed)
+                });
+                true
+            }
+            NODE_PARKED => {
+                P::unpark(key::<P>(&heir.state), 1);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    // ---- at the front: waiting for the lock itself ---------------------------------------------------------
+
+    /// Waits until the lock is taken (`true`), or the time is up.
+    fn wait_at_front(&self, front: Front, deadline: u64) -> bool {
+        if front == Front::Head && matches!(C::FAULT, Fault::NoExclusion) {
+            self.locked.store(1, Relaxed);
+            return true;
+        }
+        let mut since = None;
+        loop {
+            // We run: from here on nobody overtakes us, unless they looked before.
+            if self.is_front(front) && self.pending.load(Relaxed) & STEAL != 0 {
+                self.pending.fetch_and(!STEAL, Relaxed);
+            }
+            let limit = spin_limit::<P, C>().min(left(deadline, P::now));
+            let free = (front == Front::Pending
+                || P::wait_for(&self.pending, SeqCst, limit, |p| p & PENDING == 0).is_ok())
+                && P::wait_for(&self.locked, Relaxed, limit, |l| l == 0).is_ok();
+            if free && self.try_take() {
+                return true;
+            }
+            if passed(deadline, P::now) {
+                P::count(Event::Timeout);
+                return false;
+            }
+            if !free && P::CAN_PARK && C::PARK {
+                let now = P::now();
+                let fair = now.saturating_sub(*since.get_or_insert(now)) > STEAL_LIMIT;
+                self.sleep_on_word(front, fair, deadline);
+            }
+        }
+    }
+
+    /// Sleeps until an unlock. `fair`: forbid stealing meanwhile.
+    fn sleep_on_word(&self, front: Front, fair: bool, deadline: u64) {
+        P::count(Event::Park);
+        let steal = if fair || !self.is_front(front) {
+            0
+        } else {
+            STEAL
+        };
+        self.pending.fetch_or(PARKED | steal, SeqCst);
+        // Pairs with the light fence in `unlock`: either we see the lock free, or the holder sees PARKED.
+        let until = if P::heavy_fence() {
+            deadline
+        } else {
+            deadline.min(P::now() + UNNOTICED_SLEEP)
+        };
+        loop {
+            let (locked, pending, tail) = self.word();
+            if locked == 0 || pending & PARKED == 0 || passed(until, P::now) {
+                return;
+            }
+            P::park(
+                self.word_key(),
+                compose((locked, pending, tail)),
+                until,
+                || compose(self.word()),
+            );
+        }
+    }
+
+    fn is_front(&self, front: Front) -> bool {
+        front == Front::Pending || self.pending.load(Relaxed) & PENDING == 0
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wake_sleepers(&self) {
+        if self.pending.fetch_and(!PARKED, Relaxed) & PARKED != 0 {
+            P::count(Event::Wake);
+            // The pending waiter and the head waiter at most.
+            P::unpark(self.word_key(), 2);
+        }
+    }
+
+    // ---- without a node ------------------------------------------------------------------------------------
+
+    /// More nesting or more threads than there are nodes: tries again and again, with growing pauses, and takes the
+    /// lock whenever it is free. Slower, and unfair to both sides, but never wrong.
+    #[cold]
+    fn lock_without_node(&self, deadline: u64) -> bool {
+        P::count(Event::SlotFallback);
+        let mut pause = 1u32;
+        let asleep = P::AtomicU32::new(0);
+        loop {
+            if self.try_take() {
+                return true;
+            }
+            if passed(deadline, P::now) {
+                P::count(Event::Timeout);
+                return false;
+            }
+            if pause < 1 << 8 || !P::CAN_PARK {
+                for _ in 0..pause {
+                    P::relax();
+                }
+            } else {
+                // Nobody knows of us: sleep for a while on a word of our own.
+                let until = P::now() + (pause as u64) * 100;
+                P::park(key::<P>(&asleep), 0, until.min(deadline), || {
+                    asleep.load(Relaxed)
+                });
+            }
+            pause = (pause * 2).min(1 << 10);
+        }
+    }
+
+    // ---- the word as a whole -------------------------------------------------------------------------------
+
+    fn word(&self) -> (u8, u8, u16) {
+        (
+            self.locked.load(Relaxed),
+            self.pending.load(Relaxed),
+            self.tail.load(Relaxed),
+        )
+    }
+
+    fn word_key(&self) -> *const u32 {
+        (self as *const Self).cast()
+    }
+}
+
+/// The four bytes as the kernel reads them.
+fn compose((locked, pending, tail): (u8, u8, u16)) -> u32 {
+    let [t0, t1] = tail.to_ne_bytes();
+    u32::from_ne_bytes([locked, pending, t0, t1])
+}
+
+/// Where a thread sleeps that waits for this word to change.
+fn key<P: Platform>(word: &P::AtomicU32) -> *const u32 {
+    (word as *const P::AtomicU32).cast()
+}
+
+/// How long to spin before parking; [`NEVER`] if nobody parks.
+fn spin_limit<P: Platform, C: Config>() -> u64 {
+    if P::CAN_PARK && C::PARK {
+        P::spin_limit()
+    } else {
+        NEVER
+    }
+}
+
+/// Time left before `deadline`, without a look at the clock if there is none.
+fn left(deadline: u64, now: fn() -> u64) -> u64 {
+    if deadline == NEVER {
+        NEVER
+    } else {
+        deadline.saturating_sub(now())
+    }
+}
+
+fn passed(deadline: u64, now: fn() -> u64) -> bool {
+    deadline != NEVER && now() >= deadline
+}

@@ -1,0 +1,391 @@
+//! Waiter slots: where a thread waits.
+//!
+//! A kernel keeps queue nodes per CPU, because a CPU that queues cannot be preempted. Threads can, so each thread
+//! gets a **slot** the first time it queues: a dense index, kept until the thread ends and then recycled. A slot
+//! holds [`NESTING`] **nodes**, because a signal handler may queue for another lock while its thread is queued, and
+//! because a waiter that timed out leaves its node behind in the queue for a while.
+//!
+//! Nodes are named by a 16-bit [`Id`], not by a pointer: that is what fits into the lock word, it needs no `unsafe`,
+//! and it survives `fork`.
+//!
+//! ```text
+//!   Id   15 ........... 2   1 0
+//!        slot number >= 1   node within the slot       0 = nobody
+//! ```
+//!
+//! # States of a node's `state` word
+//!
+//! | value | name | set by | meaning |
+//! | --- | --- | --- | --- |
+//! | 0 | [`WAITING`] | owner, before it queues | spinning on this word |
+//! | 1 | [`GO`] | the previous head | headship is yours; there is no secondary queue |
+//! | 2 | [`PARKED`] | owner, by compare-and-swap from `WAITING` | asleep on this word |
+//! | 3 | [`ABANDONED`] | owner, by compare-and-swap from `WAITING` or `PARKED` | timed out and gone; skip me |
+//! | >= 4 | an [`Id`] | the previous head | headship is yours; this is the tail of the secondary queue |
+//!
+//! # Life of a slot
+//!
+//! ```text
+//!   free --claim--> in use: 1 reference for the owner (a thread, or one slow path)
+//!    ^                      + 1 for each abandoned node still in some queue
+//!    +------ last reference dropped: by the ending thread, or by whoever reaps the last abandoned node
+//! ```
+//!
+//! Claiming is lock-free and takes O(slots / 32) steps, once per thread.
+
+use crate::platform::{Atomic, ConstPlatform, Ordering::*, Platform};
+
+/// Nodes per slot.
+pub const NESTING: usize = 4;
+/// The most slots that an [`Id`] can name. Threads beyond that lock by bounded try-lock and back-off.
+pub const MAX_SLOTS: usize = (1 << 14) - 1;
+/// The [`Node`]'s domain of a waiter that must not be set aside.
+pub const PRIORITY: u16 = u16::MAX;
+/// [`Node`] preference: none inherited, the new head prefers its own domain.
+pub(crate) const NO_PREFERENCE: u16 = u16::MAX - 1;
+
+/// Spinning on the node.
+pub const WAITING: u32 = 0;
+/// Headship is handed over and there is no secondary queue.
+pub const GO: u32 = 1;
+/// Asleep on the node.
+pub const PARKED: u32 = 2;
+/// The waiter timed out; its node is passed over.
+pub const ABANDONED: u32 = 3;
+
+/// Names a node: never 0, so that 0 can mean "nobody".
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Id(u16);
+
+impl Id {
+    /// Decodes a tail or next field; 0 is nobody.
+    #[inline]
+    pub fn decode(raw: u16) -> Option<Id> {
+        (raw != 0).then_some(Id(raw))
+    }
+
+    /// The encoding, never 0 to 3.
+    #[inline]
+    pub fn encode(self) -> u16 {
+        self.0
+    }
+
+    fn slot(self) -> u16 {
+        self.0 >> 2
+    }
+}
+
+/// The tail of a secondary queue as carried by a node's `state` word.
+#[inline]
+pub(crate) fn secondary_in(state: u32) -> Option<Id> {
+    if state > ABANDONED {
+        Id::decode(state as u16)
+    } else {
+        None
+    }
+}
+
+/// One waiter's place in a queue, alone in its cache line.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Node<P: Platform> {
+    /// See the table above. Written by the owner while it is `WAITING` or `PARKED`, once by the previous head.
+    pub(crate) state: P::AtomicU32,
+    /// When the secondary queue became non-empty; passed from head to head.
+    pub(crate) since: P::AtomicU32,
+    /// Hand-offs since then; passed from head to head.
+    pub(crate) run: P::AtomicU32,
+    /// The next waiter of the primary or secondary queue, 0 = none yet.
+    pub(crate) next: P::AtomicU16,
+    /// The waiter's locality domain, or [`PRIORITY`].
+    pub(crate) domain: P::AtomicU16,
+    /// The domain to prefer, inherited from the previous head, or [`NO_PREFERENCE`].
+    pub(crate) preference: P::AtomicU16,
+    /// Whether this waiter may time out.
+    pub(crate) timed: P::AtomicU8,
+    /// Whether the node is in use: by its owner, or abandoned in a queue.
+    busy: P::AtomicU8,
+}
+
+impl<P: Platform> Node<P> {
+    fn new() -> Self {
+        Node {
+            state: Atomic::new(0),
+            since: Atomic::new(0),
+            run: Atomic::new(0),
+            next: Atomic::new(0),
+            domain: Atomic::new(0),
+            preference: Atomic::new(0),
+            timed: Atomic::new(0),
+            busy: Atomic::new(0),
+        }
+    }
+
+    /// Makes the node ready to be queued. Relaxed: publishing its id releases these stores.
+    pub(crate) fn prepare(&self, domain: u16, timed: bool) {
+        self.state.store(WAITING, Relaxed);
+        self.next.store(0, Relaxed);
+        self.domain.store(domain, Relaxed);
+        self.preference.store(NO_PREFERENCE, Relaxed);
+        self.timed.store(timed as u8, Relaxed);
+    }
+}
+
+/// A thread's nodes. Two slots never share a pair of cache lines, which some CPUs fetch together.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct Slot<P: Platform> {
+    nodes: [Node<P>; NESTING],
+    /// See "Life of a slot".
+    references: P::AtomicU8,
+}
+
+impl<P: Platform> Slot<P> {
+    /// A free slot, where the platform cannot build one in a constant.
+    pub fn new() -> Self {
+        Slot {
+            nodes: core::array::from_fn(|_| Node::new()),
+            references: Atomic::new(0),
+        }
+    }
+}
+
+impl<P: Platform> Default for Slot<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: ConstPlatform> Slot<P> {
+    /// A free slot: all zeros.
+    pub const FREE: Self = {
+        use crate::platform::ConstAtomic;
+        Slot {
+            nodes: [const {
+                Node {
+                    state: P::AtomicU32::ZERO,
+                    since: P::AtomicU32::ZERO,
+                    run: P::AtomicU32::ZERO,
+                    next: P::AtomicU16::ZERO,
+                    domain: P::AtomicU16::ZERO,
+                    preference: P::AtomicU16::ZERO,
+                    timed: P::AtomicU8::ZERO,
+                    busy: P::AtomicU8::ZERO,
+                }
+            }; NESTING],
+            references: P::AtomicU8::ZERO,
+        }
+    };
+}
+
+/// The table of slots shared by all locks of a platform.
+#[derive(Debug)]
+pub struct Waiters<P: Platform> {
+    slots: &'static [Slot<P>],
+    /// One bit per slot.
+    claimed: &'static [P::AtomicU32],
+    /// How many slots are claimed.
+    in_use: &'static P::AtomicU32,
+}
+
+impl<P: Platform> Waiters<P> {
+    /// A table over the platform's storage.
+    ///
+    /// # Panics
+    ///
+    /// If there are more than [`MAX_SLOTS`] slots, or not one bit of `claimed` for each.
+    pub const fn new(
+        slots: &'static [Slot<P>],
+        claimed: &'static [P::AtomicU32],
+        in_use: &'static P::AtomicU32,
+    ) -> Self {
+        assert!(slots.len() <= MAX_SLOTS && claimed.len() * 32 >= slots.len());
+        Waiters {
+            slots,
+            claimed,
+            in_use,
+        }
+    }
+
+    /// A place to wait for the calling thread: one of its nodes, which nobody else uses until it is dropped or
+    /// abandoned. `None` if all nodes of the thread are in use, or all slots.
+    pub fn enter(&'static self) -> Option<Waiter<P>> {
+        let kept = P::kept_slot();
+        if kept != 0 {
+            return self.free_node(kept).map(|id| Waiter {
+                id,
+                table: self,
+                transient: false,
+            });
+        }
+        let slot = self.claim()?;
+        let transient = !P::keep_slot(slot);
+        match self.free_node(slot) {
+            Some(id) => Some(Waiter {
+                id,
+                table: self,
+                transient,
+            }),
+            None => {
+                // Only a signal handler between `keep_slot` and here can have used all nodes up, and only by abandoning them.
+                if transient {
+                    self.release(slot);
+                }
+                None
+            }
+        }
+    }
+
+    /// The node with this id.
+    #[inline]
+    pub(crate) fn node(&self, id: Id) -> &'static Node<P> {
+        &self.slots[id.slot() as usize - 1].nodes[(id.0 & 3) as usize]
+    }
+
+    /// How many slots are claimed now: about how many threads have waited lately.
+    pub fn in_use(&self) -> u32 {
+        self.in_use.load(Relaxed)
+    }
+
+    /// Gives `slot` back. Called by the platform when the thread that kept it ends.
+    pub fn release(&self, slot: u16) {
+        self.drop_reference(slot);
+    }
+
+    /// Frees a node that its owner abandoned, after it has been passed over and has left every queue.
+    pub(crate) fn reap(&self, id: Id) {
+        self.free(id);
+        self.drop_reference(id.slot());
+    }
+
+    /// Forgets all slots but `kept` (0 = none): their threads do not exist in a forked child. To be called by the
+    /// platform in the child, before it starts threads.
+    pub fn reset_in_child(&self, kept: u16) {
+        let mut left = 0;
+        for (w, word) in self.claimed.iter().enumerate() {
+            let mut bits = word.load(Relaxed);
+            while bits != 0 {
+                let slot = w * 32 + bits.trailing_zeros() as usize + 1;
+                bits &= bits - 1;
+                let s = &self.slots[slot - 1];
+                if slot == kept as usize {
+                    left += 1;
+                    // A node that this thread abandoned stood in a queue whose head is gone: nobody will reap it.
+                    for n in s
+                        .nodes
+                        .iter()
+                        .filter(|n| n.state.load(Relaxed) == ABANDONED)
+                    {
+                        n.busy.store(0, Relaxed);
+                    }
+                    s.references.store(1, Relaxed);
+                } else {
+                    for n in &s.nodes {
+                        n.busy.store(0, Relaxed);
+                    }
+                    word.fetch_and(!(1 << ((slot - 1) % 32)), Relaxed);
+                }
+            }
+        }
+        self.in_use.store(left, Relaxed);
+    }
+
+    /// Claims the lowest free slot.
+    fn claim(&self) -> Option<u16> {
+        for (w, word) in self.claimed.iter().enumerate() {
+            let mut seen = word.load(Relaxed);
+            while seen != u32::MAX {
+                let bit = (!seen).trailing_zeros();
+                let slot = w * 32 + bit as usize + 1;
+                if slot > self.slots.len() {
+                    break;
+                }
+                // Acquire pairs with the release in `drop_reference`: the last user is done with the nodes.
+                let was = word.fetch_or(1 << bit, Acquire);
+                if was & (1 << bit) == 0 {
+                    self.slots[slot - 1].references.store(1, Relaxed);
+                    self.in_use.fetch_add(1, Relaxed);
+                    return Some(slot as u16);
+                }
+                seen = was;
+            }
+        }
+        None
+    }
+
+    /// Marks a free node of `slot` as busy. A swap, not a load and a store, since a signal handler may come between.
+    fn free_node(&self, slot: u16) -> Option<Id> {
+        let nodes = &self.slots[slot as usize - 1].nodes;
+        // Acquire pairs with the release in `free`: whoever reaped the node is done with it.
+        let free = nodes
+            .iter()
+            .position(|n| n.busy.load(Relaxed) == 0 && n.busy.swap(1, Acquire) == 0)?;
+        Some(Id(slot << 2 | free as u16))
+    }
+
+    fn free(&self, id: Id) {
+        self.node(id).busy.store(0, Release);
+    }
+
+    fn drop_reference(&self, slot: u16) {
+        let i = slot as usize - 1;
+        // AcqRel: what every former user did to the nodes happens before the slot is claimed again.
+        if self.slots[i].references.fetch_add(u8::MAX, AcqRel) == 1 {
+            self.in_use.fetch_add(u32::MAX, Relaxed);
+            self.claimed[i / 32].fetch_and(!(1 << (i % 32)), Release);
+        }
+    }
+}
+
+/// A node held by the calling thread. Dropping it frees the node; see [`Waiter::abandon`] for the other way out.
+#[derive(Debug)]
+pub struct Waiter<P: Platform> {
+    id: Id,
+    table: &'static Waiters<P>,
+    /// The slot was claimed for this wait alone.
+    transient: bool,
+}
+
+impl<P: Platform> Waiter<P> {
+    /// The node's name.
+    pub fn id(&self) -> Id {
+        self.id
+    }
+
+    pub(crate) fn node(&self) -> &'static Node<P> {
+        self.table.node(self.id)
+    }
+
+    /// Tries to leave the queue without headship: replaces `seen`, one of [`WAITING`] and [`PARKED`], by
+    /// [`ABANDONED`]. The node then belongs to whoever passes it over. `Err` gives the waiter back if its state had
+    /// changed: headship has arrived.
+    pub(crate) fn abandon(self, seen: u32) -> Result<(), Self> {
+        let slot = self.id.slot();
+        let references = &self.table.slots[slot as usize - 1].references;
+        // Before the exchange: from then on the node may be reaped at any time.
+        references.fetch_add(1, Relaxed);
+        if self
+            .node()
+            .state
+            .compare_exchange(seen, ABANDONED, AcqRel, Relaxed)
+            .is_err()
+        {
+            references.fetch_add(u8::MAX, Relaxed);
+            return Err(self);
+        }
+        let gone = core::mem::ManuallyDrop::new(self);
+        if gone.transient {
+            gone.table.release(slot);
+        }
+        Ok(())
+    }
+}
+
+impl<P: Platform> Drop for Waiter<P> {
+    fn drop(&mut self) {
+        self.table.free(self.id);
+        if self.transient {
+            self.table.release(self.id.slot());
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Every interleaving (with a bounded number of preemptions) of small scenarios, and every value that a weakly ordered load may return.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock --test loom -- --nocapture`. Each model prints how many executions it
+//! explored. Models of broken locks must fail: that shows that the scenario can see the defect.
+#![cfg(loom)]
+
+use kinlock::config::{LocalLimit, Scan, Tuning};
+use kinlock::platform::loom::{Loom, set_domain};
+use kinlock::raw::{Config, Fault, QueuedSpinLock};
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+macro_rules! config {
+    ($name:ident: pending $pending:literal, park $park:literal, reorder $reorder:literal, scan $scan:ident, fault $fault:ident) => {
+        #[derive(Clone, Copy, Debug)]
+        struct $name;
+        impl Config for $name {
+            const PENDING_BIT: bool = $pending;
+            const PARK: bool = $park;
+            const FAULT: Fault = Fault::$fault;
+            fn tuning() -> Tuning {
+                let mut tuning = Tuning::DEFAULT;
+                tuning.reorder = $reorder;
+                tuning.scan = Scan::$scan;
+                tuning.limit = LocalLimit::count(0).unwrap();
+                tuning
+            }
+        }
+    };
+}
+
+config!(SpinPending: pending true, park false, reorder false, scan Full, fault None);
+config!(SpinQueue: pending false, park false, reorder false, scan Full, fault None);
+config!(SpinCna: pending false, park false, reorder true, scan Full, fault None);
+config!(SpinCnaIncremental: pending false, park false, reorder true, scan Incremental, fault None);
+config!(ParkPending: pending true, park true, reorder false, scan Full, fault None);
+config!(ParkQueue: pending false, park true, reorder false, scan Full, fault None);
+config!(ParkCna: pending false, park true, reorder true, scan Full, fault None);
+config!(BrokenOrder: pending true, park false, reorder false, scan Full, fault RelaxedUnlock);
+config!(BrokenExclusion: pending false, park false, reorder false, scan Full, fault NoExclusion);
+config!(BrokenWake: pending true, park true, reorder false, scan Full, fault LostWakeup);
+
+/// A lock and what it guards; loom reports unsynchronised access to the cell.
+struct Shared<C: Config> {
+    lock: QueuedSpinLock<Loom, C>,
+    value: UnsafeCell<u32>,
+}
+
+impl<C: Config> Shared<C> {
+    fn add(&self) {
+        self.lock.lock();
+        self.locked_add();
+    }
+
+    fn locked_add(&self) {
+        self.value.with_mut(|v| unsafe { *v += 1 });
+        unsafe { self.lock.unlock() };
+    }
+}
+
+/// Runs `threads` threads (one of them the model's first) with the lock of configuration `C` through all interleavings
+/// with at most `preemptions` preemptions.
+fn explore<C: Config>(
+    name: &str,
+    preemptions: usize,
+    threads: usize,
+    body: fn(&Shared<C>, usize) -> u32,
+) {
+    let executions = std::sync::Arc::new(AtomicUsize::new(0));
+    let counter = executions.clone();
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model.max_branches = 20_000;
+    model.check(move || {
+        counter.fetch_add(1, Relaxed);
+        let shared = Arc::new(Shared::<C> {
+            lock: QueuedSpinLock::new(),
+            value: UnsafeCell::new(0),
+        });
+        let handles: Vec<_> = (1..threads)
+            .map(|i| {
+                let shared = shared.clone();
+                loom::thread::spawn(move || body(&shared, i))
+            })
+            .collect();
+        let mut expected = body(&shared, 0);
+        for handle in handles {
+            expected += handle.join().unwrap();
+        }
+        assert_eq!(
+            shared.value.with(|v| unsafe { *v }),
+            expected,
+            "an update was lost"
+        );
+        assert!(
+            !shared.lock.is_locked() && !shared.lock.is_contended(),
+            "the word is not clean"
+        );
+    });
+    println!(
+        "loom: {name}: {} executions, at most {preemptions} preemptions",
+        executions.load(Relaxed)
+    );
+}
+
+/// Thread i runs in domain i % 2.
+fn once<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
+    set_domain(i as u16 % 2);
+    shared.add();
+    1
+}
+
+fn twice<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
+    once(shared, i) + once(shared, i)
+}
+
+/// The last thread has no time: it gets the lock at once, or abandons whatever place it had.
+fn last_gives_up<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
+    set_domain(i as u16 % 2);
+    if i == 2 {
+        let taken = shared.lock.lock_until(0);
+        if taken {
+            shared.locked_add();
+        }
+        return taken as u32;
+    }
+    once(shared, i)
+}
+
+fn must_fail(name: &str, model: impl FnOnce()) {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let caught = catch_unwind(AssertUnwindSafe(model)).is_err();
+    std::panic::set_hook(hook);
+    assert!(caught, "{name} is broken and was not caught");
+    println!("loom: {name}: caught");
+}
+
+#[test]
+fn pending_two_threads() {
+    explore::<SpinPending>("pending, 2 threads twice", 3, 2, twice);
+}
+
+#[test]
+fn pending_and_queue_three_threads() {
+    explore::<SpinPending>("pending and queue, 3 threads", 2, 3, once);
+}
+
+#[test]
+fn queue_two_threads() {
+    explore::<SpinQueue>("queue, 2 threads twice", 3, 2, twice);
+}
+
+#[test]
+fn queue_three_threads() {
+    explore::<SpinQueue>("queue, 3 threads", 2, 3, once);
+}
+
+#[test]
+fn cna_three_threads() {
+    explore::<SpinCna>("CNA, full scan, 3 threads", 2, 3, once);
+}
+
+#[test]
+fn cna_incremental_three_threads() {
+    explore::<SpinCnaIncremental>("CNA, incremental scan, 3 threads", 2, 3, once);
+}
+
+#[test]
+fn cna_four_threads() {
+    explore::<SpinCna>("CNA, full scan, 4 threads", 1, 4, once);
+}
+
+#[test]
+fn park_pending_two_threads() {
+    explore::<ParkPending>("parking pending waiter, 2 threads", 3, 2, once);
+}
+
+#[test]
+fn park_pending_three_threads() {
+    explore::<ParkPending>("parking pending waiter and head, 3 threads", 1, 3, once);
+}
+
+#[test]
+fn park_queue_three_threads() {
+    explore::<ParkQueue>("parking queue, 3 threads", 2, 3, once);
+}
+
+#[test]
+fn park_cna_three_threads() {
+    explore::<ParkCna>("parking CNA, 3 threads", 1, 3, once);
+}
+
+#[test]
+fn abandonment() {
+    explore::<SpinQueue>("abandonment, 3 threads", 2, 3, last_gives_up);
+    explore::<ParkQueue>(
+        "abandonment while others park, 3 threads",
+        1,
+        3,
+        last_gives_up,
+    );
+    explore::<SpinPending>("abandonment of pending, 3 threads", 2, 3, last_gives_up);
+}
+
+#[test]
+fn broken_locks_are_caught() {
+    must_fail("relaxed unlock", || explore::<BrokenOrder>("", 2, 2, once));
+    must_fail("no exclusion", || {
+        explore::<BrokenExclusion>("", 2, 2, once)
+    });
+    must_fail("lost wake-up", || explore::<BrokenWake>("", 2, 2, once));
+}
