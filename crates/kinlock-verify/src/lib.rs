@@ -1,1 +1,20 @@
-//! x
+//! What kinlock's checks share: scenarios that stress a lock, oracles that judge it, and locks broken on purpose.
+//!
+//! A **scenario** is a way to ill-treat a lock: preempted holders, signal handlers, dying threads, forks. Each yields
+//! **checks** of a few properties:
+//!
+//! | property | holds if |
+//! | --- | --- |
+//! | [`Exclusion`](report::Property::Exclusion) | the state behind the lock was never touched by two threads at a time |
+//! | [`Completion`](report::Property::Completion) | every thread got out once it was told to stop: no waiter was lost |
+//! | [`Progress`](report::Property::Progress) | no thread waited for longer than the limit while others went on |
+//! | [`Contract`](report::Property::Contract) | the calls did what their documentation says |
+//! | [`Reach`](report::Property::Reach) | the scenario got where it means to go, so that the other checks mean something |
+//!
+//! A [`plan`] runs scenarios against one lock within a given time. Everything random comes from one seed; threads are
+//! real, so that the seed repeats what each thread does, not how they interleave.
+
+pub mod injector;
+pub mod oracle;
+pub mod random;
+pub mod report;

@@ -1,0 +1,61 @@
+//! Injected preemption: at chosen points a thread is slowed down, taken off its CPU, or put to sleep.
+
+use crate::random::Random;
+use std::time::Duration;
+
+/// How often threads are interrupted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Preemption {
+    /// Never, beyond what the operating system does.
+    Off,
+    /// Now and then.
+    Light,
+    /// At nearly every point something happens.
+    Heavy,
+}
+
+/// Every level, with its name on the command line.
+pub const LEVELS: [(&str, Preemption); 3] = [
+    ("off", Preemption::Off),
+    ("light", Preemption::Light),
+    ("heavy", Preemption::Heavy),
+];
+
+/// One thread's source of interruptions, determined by its seed.
+#[derive(Debug)]
+pub struct Injector {
+    level: Preemption,
+    random: Random,
+}
+
+impl Injector {
+    /// An injector of interruptions as `random` decides.
+    pub fn new(level: Preemption, random: Random) -> Self {
+        Injector { level, random }
+    }
+
+    /// A point at which the thread may be interrupted.
+    pub fn point(&mut self) {
+        let rarity = match self.level {
+            Preemption::Off => return,
+            Preemption::Light => 32,
+            Preemption::Heavy => 2,
+        };
+        if !self.random.one_in(rarity) {
+            return;
+        }
+        match self.random.below(256) {
+            0 => std::thread::sleep(Duration::from_micros(500)),
+            1..4 => std::thread::sleep(Duration::from_micros(20)),
+            4..64 => std::thread::yield_now(),
+            _ => spin(self.random.below(100)),
+        }
+    }
+}
+
+/// Wastes about `n` times a few nanoseconds.
+pub fn spin(n: u64) {
+    for _ in 0..n {
+        std::hint::spin_loop();
+    }
+}

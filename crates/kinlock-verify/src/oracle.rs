@@ -1,0 +1,145 @@
+//! The state that a lock under test protects. If two threads are ever inside at once, it shows.
+//!
+//! Everything here is async-signal-safe: sections are entered by signal handlers too.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+
+const WORDS: usize = 6;
+
+/// Some words that are all equal whenever nobody is inside, and the name of who is.
+///
+/// They are updated by plain loads and stores, far enough apart in time for a second thread to step in between, so
+/// that a lock that lets it in loses updates.
+#[derive(Debug, Default)]
+pub struct SharedState {
+    /// Who is inside; 0 = nobody.
+    holder: AtomicU32,
+    words: [AtomicU64; WORDS],
+    violations: AtomicU64,
+    first: FirstViolation,
+}
+
+#[derive(Debug, Default)]
+struct FirstViolation {
+    kind: AtomicU32,
+    thread: AtomicU32,
+    expected: AtomicU64,
+    found: AtomicU64,
+}
+
+const OCCUPIED: u32 = 1;
+const TORN: u32 = 2;
+const JOINED: u32 = 3;
+
+impl SharedState {
+    /// State that nobody has touched.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What a thread does while it holds the lock: checks and changes everything. `me` must differ between threads
+    /// and not be 0; `pause` is called at the points where being interrupted hurts most.
+    pub fn section(&self, me: u32, mut pause: impl FnMut()) {
+        let before = self.holder.load(Relaxed);
+        if before != 0 {
+            self.violated(OCCUPIED, me, 0, before.into());
+        }
+        self.holder.store(me, Relaxed);
+        pause();
+        let value = self.words[0].load(Relaxed);
+        for (i, word) in self.words.iter().enumerate() {
+            let found = word.load(Relaxed);
+            if found != value {
+                self.violated(TORN, me, value, found);
+            }
+            if i == WORDS / 2 {
+                pause();
+            }
+            word.store(found.wrapping_add(1), Relaxed);
+        }
+        pause();
+        let after = self.holder.load(Relaxed);
+        if after != me {
+            self.violated(JOINED, me, me.into(), after.into());
+        }
+        self.holder.store(0, Relaxed);
+    }
+
+    /// How often a section saw something wrong so far.
+    pub fn violations(&self) -> u64 {
+        self.violations.load(Relaxed)
+    }
+
+    /// Judges the state after all threads have left: there must have been exactly `sections` sections.
+    pub fn verdict(&self, sections: u64) -> Result<String, String> {
+        let seen = self.violations();
+        if seen != 0 {
+            return Err(format!("{seen} violations; the first: {}", self.first.describe()));
+        }
+        for (i, word) in self.words.iter().enumerate() {
+            let count = word.load(Relaxed);
+            if count != sections {
+                return Err(format!("word {i} counts {count} of {sections} sections: updates were lost"));
+            }
+        }
+        Ok(format!("{sections} sections"))
+    }
+
+    fn violated(&self, kind: u32, thread: u32, expected: u64, found: u64) {
+        self.violations.fetch_add(1, Relaxed);
+        let first = &self.first;
+        if first.kind.compare_exchange(0, kind, Relaxed, Relaxed).is_ok() {
+            first.thread.store(thread, Relaxed);
+            first.expected.store(expected, Relaxed);
+            first.found.store(found, Relaxed);
+        }
+    }
+}
+
+impl FirstViolation {
+    fn describe(&self) -> String {
+        let thread = self.thread.load(Relaxed);
+        let (expected, found) = (self.expected.load(Relaxed), self.found.load(Relaxed));
+        match self.kind.load(Relaxed) {
+            OCCUPIED => format!("thread {thread} entered while thread {found} was inside"),
+            TORN => format!("thread {thread} found {found} where {expected} belongs, a half-done update"),
+            _ => format!("thread {thread} was joined inside by thread {found}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SharedState;
+
+    #[test]
+    fn one_thread_at_a_time_is_fine() {
+        let state = SharedState::new();
+        for me in 1..=100 {
+            state.section(me, || ());
+        }
+        assert_eq!(state.verdict(100), Ok("100 sections".into()));
+    }
+
+    #[test]
+    fn a_second_thread_inside_is_seen() {
+        let state = SharedState::new();
+        let mut once = true;
+        state.section(1, || {
+            if std::mem::take(&mut once) {
+                state.section(2, || ());
+            }
+        });
+        assert_eq!(
+            state.verdict(2),
+            Err("2 violations; the first: thread 2 entered while thread 1 was inside".into())
+        );
+    }
+
+    #[test]
+    fn a_lost_update_is_seen() {
+        let state = SharedState::new();
+        state.section(1, || ());
+        assert!(state.verdict(2).is_err_and(|e| e.contains("counts 1 of 2")));
+    }
+}

@@ -1,0 +1,150 @@
+//! What came out: checks, each with a name, a verdict and what it rests on.
+
+use serde::{Deserialize, Serialize};
+
+/// What a check is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Property {
+    /// At most one thread at a time was inside.
+    Exclusion,
+    /// Every thread got out after being told to stop.
+    Completion,
+    /// No thread waited for too long while others went on.
+    Progress,
+    /// The calls did what they promise.
+    Contract,
+    /// The scenario reached the situations it is there for.
+    Reach,
+}
+
+impl Property {
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Property::Exclusion => "exclusion",
+            Property::Completion => "completion",
+            Property::Progress => "progress",
+            Property::Contract => "contract",
+            Property::Reach => "reach",
+        }
+    }
+}
+
+/// One verdict.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Check {
+    /// `lock/scenario/property`, unique within a report.
+    pub name: String,
+    /// What it is about.
+    pub property: Property,
+    /// The verdict.
+    pub passed: bool,
+    /// What was counted, or what went wrong.
+    pub detail: String,
+}
+
+/// Acquisitions per thread, over the threads that lived as long as their scenario.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PerThread {
+    /// The unluckiest thread's.
+    pub min: u64,
+    /// The luckiest thread's.
+    pub max: u64,
+    /// The mean.
+    pub mean: f64,
+    /// How many threads that are.
+    #[serde(default)]
+    pub threads: u64,
+}
+
+impl PerThread {
+    /// Over these threads; all zero if there are none.
+    pub fn of(acquisitions: &[u64]) -> Self {
+        let threads = acquisitions.len() as u64;
+        PerThread {
+            min: acquisitions.iter().copied().min().unwrap_or(0),
+            max: acquisitions.iter().copied().max().unwrap_or(0),
+            mean: acquisitions.iter().sum::<u64>() as f64 / threads.max(1) as f64,
+            threads,
+        }
+    }
+
+    /// Over the threads of both.
+    pub fn merge(self, other: Self) -> Self {
+        if self.threads == 0 || other.threads == 0 {
+            return if self.threads == 0 { other } else { self };
+        }
+        let threads = self.threads + other.threads;
+        let sum = self.mean * self.threads as f64 + other.mean * other.threads as f64;
+        PerThread {
+            min: self.min.min(other.min),
+            max: self.max.max(other.max),
+            mean: sum / threads as f64,
+            threads,
+        }
+    }
+}
+
+impl std::fmt::Display for PerThread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "min {} max {} mean {:.0} acquisitions per thread", self.min, self.max, self.mean)
+    }
+}
+
+/// Whether a lock broken on purpose was found out by the check meant for it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Catch {
+    /// The broken lock.
+    pub lock: String,
+    /// The property that its defect violates.
+    pub meant: Property,
+    /// The check of that property that failed, if one did.
+    pub by: Option<String>,
+}
+
+/// The outcome of a torture run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Report {
+    /// Whether every check passed.
+    pub passed: bool,
+    /// All checks, in the order in which they were made.
+    pub checks: Vec<Check>,
+    /// Over all scenarios.
+    pub per_thread: PerThread,
+    /// One for each lock that is broken on purpose.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub caught: Vec<Catch>,
+}
+
+impl Report {
+    /// The report on nothing: passed.
+    pub fn new() -> Self {
+        Report { passed: true, ..Report::default() }
+    }
+
+    /// Adds a check.
+    pub fn push(&mut self, check: Check) {
+        self.passed &= check.passed;
+        self.checks.push(check);
+    }
+
+    /// Adds everything of another report.
+    pub fn merge(&mut self, other: Report) {
+        self.passed &= other.passed;
+        self.checks.extend(other.checks);
+        self.per_thread = self.per_thread.merge(other.per_thread);
+        self.caught.extend(other.caught);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PerThread;
+
+    #[test]
+    fn merging_is_like_taking_all_threads_together() {
+        let merged = PerThread::of(&[1, 2]).merge(PerThread::of(&[])).merge(PerThread::of(&[9]));
+        assert_eq!(merged, PerThread::of(&[1, 2, 9]));
+    }
+}

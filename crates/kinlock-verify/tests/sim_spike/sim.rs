@@ -1,0 +1,467 @@
+//! A coroutine simulator in small: virtual CPUs on one host thread, each atomic access a point where another CPU may run.
+//!
+//! It explores schedules at random, repeatably by seed. Values are sequentially consistent, so it says nothing about
+//! memory ordering; time advances with each access. What it shows is that [`Platform`] can be implemented this way:
+//! a CPU that waits is blocked on the cache line and costs nothing until somebody writes to it.
+//!
+//! # Invariants
+//!
+//! 1. A `World` and its coroutines live on one host thread, and [`WORLD`] points at the `World` for exactly as long
+//!    as [`run`] executes. No reference into the `World` is held across a suspension.
+//! 2. `Cpu::yielder` is set by the coroutine itself before its first suspension, and the yielder outlives the
+//!    coroutine's body, the only place from which it is used.
+
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+use kinlock::events::Event;
+use kinlock::platform::{Atomic, NEVER, Ordering, Platform};
+use kinlock::raw::waiter::{Slot, Waiters};
+use std::cell::Cell;
+use std::mem::ManuallyDrop;
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Virtual CPUs per locality domain.
+const CPUS_PER_DOMAIN: usize = 2;
+/// A run that takes more accesses than this makes no progress.
+const STEP_LIMIT: u64 = 4_000_000;
+const NANOSECONDS_PER_STEP: u64 = 10;
+const CACHE_LINE: usize = 64;
+
+/// The simulated machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Sim;
+
+/// What a run was like.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Atomic accesses executed.
+    pub steps: u64,
+    /// Times the running CPU was taken off, blocked or not.
+    pub switches: u64,
+    /// Times a CPU slept in `park`.
+    pub parks: u64,
+}
+
+/// Runs `body(cpu)` on each of `cpus` virtual CPUs until all have returned.
+///
+/// `Err` says who was stuck where, if nobody could run any more or nobody finished in time.
+pub fn run(seed: u64, cpus: usize, body: impl Fn(usize) + 'static) -> Result<Report, String> {
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut world = World {
+        now: 0,
+        // From "at every access" to "rarely", and CPUs of unequal speed: different bugs like different schedules.
+        switch_one_in: [1, 2, 8, 32][random.below(4)],
+        cpus: (0..cpus)
+            .map(|_| Cpu::new([1, 4, 64][random.below(3)]))
+            .collect(),
+        current: 0,
+        atomic_section: false,
+        report: Report::default(),
+        random,
+    };
+    WORLD.set(&raw mut world);
+    let _unset = Unset;
+    // A failed run may have left slots claimed.
+    Sim::waiters().reset_in_child(0);
+    let body = Rc::new(body);
+    // Dropping a suspended coroutine would unwind it, through locks that still wait. After a failure they are leaked.
+    let mut bodies: ManuallyDrop<Vec<_>> =
+        ManuallyDrop::new((0..cpus).map(|cpu| spawn(cpu, Rc::clone(&body))).collect());
+
+    while let Some(next) = with_world(World::pick)? {
+        if let CoroutineResult::Return(()) = bodies[next].resume(()) {
+            with_world(|w| w.cpus[next].state = State::Finished);
+        }
+    }
+    drop(ManuallyDrop::into_inner(bodies));
+    Ok(with_world(|w| std::mem::take(&mut w.report)))
+}
+
+type Body = Coroutine<(), (), ()>;
+
+fn spawn(cpu: usize, body: Rc<impl Fn(usize) + 'static>) -> Body {
+    Coroutine::with_stack(
+        DefaultStack::default(),
+        move |yielder: &Yielder<(), ()>, ()| {
+            with_world(|w| w.cpus[cpu].yielder = yielder);
+            body(cpu);
+            let slot = with_world(|w| w.cpus[cpu].kept_slot);
+            if slot != 0 {
+                Sim::waiters().release(slot);
+            }
+        },
+    )
+}
+
+struct World {
+    now: u64,
+    random: Random,
+    switch_one_in: usize,
+    cpus: Vec<Cpu>,
+    current: usize,
+    /// Accesses are not preemption points: a comparison and falling asleep are one step.
+    atomic_section: bool,
+    report: Report,
+}
+
+struct Cpu {
+    state: State,
+    weight: usize,
+    yielder: *const Yielder<(), ()>,
+    kept_slot: u16,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum State {
+    Ready,
+    /// Waits for a write to the line, at most until the time.
+    OnLine(usize, u64),
+    /// Sleeps on the address, at most until the time.
+    Parked(usize, u64),
+    Finished,
+}
+
+impl Cpu {
+    fn new(weight: usize) -> Self {
+        Cpu {
+            state: State::Ready,
+            weight,
+            yielder: std::ptr::null(),
+            kept_slot: 0,
+        }
+    }
+}
+
+impl World {
+    /// The CPU to run next; `None` when all have finished.
+    fn pick(&mut self) -> Result<Option<usize>, String> {
+        if self.report.steps > STEP_LIMIT {
+            return Err(format!(
+                "no end after {STEP_LIMIT} accesses: {}",
+                self.states()
+            ));
+        }
+        self.wake_expired();
+        let total: usize = self.ready().map(|(_, c)| c.weight).sum();
+        if total == 0 {
+            let Some(next_deadline) = self.cpus.iter().filter_map(|c| c.state.deadline()).min()
+            else {
+                let finished = self.cpus.iter().all(|c| c.state == State::Finished);
+                return if finished {
+                    Ok(None)
+                } else {
+                    Err(format!("deadlock: {}", self.states()))
+                };
+            };
+            self.now = next_deadline;
+            return self.pick();
+        }
+        let mut ticket = self.random.below(total);
+        let chosen = self.ready().find(|(_, c)| {
+            let mine = ticket < c.weight;
+            ticket = ticket.wrapping_sub(c.weight);
+            mine
+        });
+        self.current = chosen.expect("a ticket below the sum of the weights").0;
+        Ok(Some(self.current))
+    }
+
+    fn ready(&self) -> impl Iterator<Item = (usize, &Cpu)> {
+        self.cpus
+            .iter()
+            .enumerate()
+            .filter(|(_, c)| c.state == State::Ready)
+    }
+
+    fn wake_expired(&mut self) {
+        let now = self.now;
+        for cpu in &mut self.cpus {
+            if cpu.state.deadline().is_some_and(|d| d <= now) {
+                cpu.state = State::Ready;
+            }
+        }
+    }
+
+    fn wake_line(&mut self, line: usize) {
+        for cpu in &mut self.cpus {
+            if matches!(cpu.state, State::OnLine(l, _) if l == line) {
+                cpu.state = State::Ready;
+            }
+        }
+    }
+
+    fn states(&self) -> String {
+        self.cpus
+            .iter()
+            .enumerate()
+            .map(|(i, c)| format!("cpu {i} {:?}; ", c.state))
+            .collect()
+    }
+}
+
+impl State {
+    fn deadline(self) -> Option<u64> {
+        match self {
+            State::OnLine(_, until) | State::Parked(_, until) if until != NEVER => Some(until),
+            _ => None,
+        }
+    }
+}
+
+/// Counts an access and, now and then, lets another CPU run before it.
+fn step() {
+    let preempt = with_world(|w| {
+        w.report.steps += 1;
+        w.now += NANOSECONDS_PER_STEP;
+        // Before the first CPU runs there is nobody to preempt.
+        let running = !w.cpus[w.current].yielder.is_null();
+        running && !w.atomic_section && w.random.below(w.switch_one_in) == 0
+    });
+    if preempt {
+        suspend(State::Ready);
+    }
+}
+
+fn suspend(state: State) {
+    let yielder = with_world(|w| {
+        w.report.switches += 1;
+        let cpu = &mut w.cpus[w.current];
+        cpu.state = state;
+        cpu.yielder
+    });
+    // SAFETY: invariant 2; no reference into the world is alive (invariant 1).
+    unsafe { (*yielder).suspend(()) };
+}
+
+thread_local! {
+    static WORLD: Cell<*mut World> = const { Cell::new(std::ptr::null_mut()) };
+    /// The slots of this host thread's runs: a finished run leaves them all free.
+    static WAITERS: &'static Waiters<Sim> = new_waiters();
+}
+
+/// Clears [`WORLD`] when a run ends, also by a panic.
+struct Unset;
+
+impl Drop for Unset {
+    fn drop(&mut self) {
+        WORLD.set(std::ptr::null_mut());
+    }
+}
+
+fn with_world<R>(f: impl FnOnce(&mut World) -> R) -> R {
+    let world = WORLD.get();
+    assert!(
+        !world.is_null(),
+        "a simulated atomic is used outside of a run"
+    );
+    // SAFETY: invariant 1; `f` neither suspends nor calls back into this function.
+    f(unsafe { &mut *world })
+}
+
+/// Far fewer slots than hardware has: only [`Waiters::new`]'s slices say how many.
+fn new_waiters() -> &'static Waiters<Sim> {
+    let slots: Vec<Slot<Sim>> = (0..16).map(|_| Slot::new()).collect();
+    let claimed = vec![SimU32::new(0)];
+    let in_use = Box::leak(Box::new(SimU32::new(0)));
+    Box::leak(Box::new(Waiters::new(slots.leak(), claimed.leak(), in_use)))
+}
+
+fn line_of<T>(word: *const T) -> usize {
+    word.addr() / CACHE_LINE
+}
+
+macro_rules! simulated_atomic {
+    ($(#[$doc:meta])* $name:ident, $hardware:ty, $value:ty) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        #[repr(transparent)]
+        pub struct $name($hardware);
+
+        impl $name {
+            fn write<R>(&self, write: impl FnOnce(&$hardware) -> R) -> R {
+                step();
+                with_world(|w| w.wake_line(line_of(self)));
+                write(&self.0)
+            }
+        }
+
+        impl Atomic for $name {
+            type Value = $value;
+            fn new(value: $value) -> Self {
+                Self(<$hardware>::new(value))
+            }
+            fn load(&self, _: Ordering) -> $value {
+                step();
+                self.0.load(Relaxed)
+            }
+            fn store(&self, value: $value, _: Ordering) {
+                self.write(|a| a.store(value, Relaxed));
+            }
+            fn swap(&self, value: $value, _: Ordering) -> $value {
+                self.write(|a| a.swap(value, Relaxed))
+            }
+            fn compare_exchange(&self, current: $value, new: $value, _: Ordering, _: Ordering) -> Result<$value, $value> {
+                self.write(|a| a.compare_exchange(current, new, Relaxed, Relaxed))
+            }
+            fn fetch_add(&self, value: $value, _: Ordering) -> $value {
+                self.write(|a| a.fetch_add(value, Relaxed))
+            }
+            fn fetch_or(&self, value: $value, _: Ordering) -> $value {
+                self.write(|a| a.fetch_or(value, Relaxed))
+            }
+            fn fetch_and(&self, value: $value, _: Ordering) -> $value {
+                self.write(|a| a.fetch_and(value, Relaxed))
+            }
+        }
+    };
+}
+
+simulated_atomic!(
+    /// One simulated byte.
+    SimU8, std::sync::atomic::AtomicU8, u8
+);
+simulated_atomic!(
+    /// Two simulated bytes.
+    SimU16, std::sync::atomic::AtomicU16, u16
+);
+simulated_atomic!(
+    /// Four simulated bytes.
+    SimU32, std::sync::atomic::AtomicU32, u32
+);
+
+impl Platform for Sim {
+    type AtomicU8 = SimU8;
+    type AtomicU16 = SimU16;
+    type AtomicU32 = SimU32;
+
+    const CAN_PARK: bool = true;
+
+    fn wait<A: Atomic>(word: &A, order: Ordering, done: impl FnMut(A::Value) -> bool) -> A::Value {
+        Self::wait_for(word, order, NEVER, done).unwrap_or_else(|_| unreachable!("NEVER has come"))
+    }
+
+    fn wait_for<A: Atomic>(
+        word: &A,
+        order: Ordering,
+        nanos: u64,
+        mut done: impl FnMut(A::Value) -> bool,
+    ) -> Result<A::Value, A::Value> {
+        let until = with_world(|w| w.now.saturating_add(nanos));
+        loop {
+            // Nobody writes between this load and blocking: a CPU is preempted before an access, never after.
+            let value = word.load(order);
+            if done(value) {
+                return Ok(value);
+            }
+            if with_world(|w| w.now >= until) {
+                return Err(value);
+            }
+            suspend(State::OnLine(line_of(word), until));
+        }
+    }
+
+    fn relax() {
+        step();
+    }
+
+    /// Short enough that many waiters park within a run.
+    fn spin_limit() -> u64 {
+        200 * NANOSECONDS_PER_STEP
+    }
+
+    fn park(key: *const u32, expected: u32, until: u64, current: impl Fn() -> u32) {
+        if atomically(current) == expected {
+            with_world(|w| w.report.parks += 1);
+            suspend(State::Parked(key.addr(), until));
+        }
+    }
+
+    fn unpark(key: *const u32, n: u32) {
+        step();
+        with_world(|w| {
+            let parked = w
+                .cpus
+                .iter_mut()
+                .filter(|c| matches!(c.state, State::Parked(k, _) if k == key.addr()));
+            parked.take(n as usize).for_each(|c| c.state = State::Ready);
+        });
+    }
+
+    fn requeue(from: *const u32, expected: u32, to: *const u32, current: impl Fn() -> u32) {
+        if atomically(current) != expected {
+            return;
+        }
+        with_world(|w| {
+            for cpu in &mut w.cpus {
+                if let State::Parked(key, until) = cpu.state {
+                    if key == from.addr() {
+                        cpu.state = State::Parked(to.addr(), until);
+                    }
+                }
+            }
+        });
+    }
+
+    fn light_fence() {}
+
+    fn heavy_fence() -> bool {
+        true
+    }
+
+    fn domain() -> u16 {
+        with_world(|w| (w.current / CPUS_PER_DOMAIN) as u16)
+    }
+
+    fn is_priority() -> bool {
+        false
+    }
+
+    fn now() -> u64 {
+        step();
+        with_world(|w| w.now)
+    }
+
+    fn random() -> u32 {
+        with_world(|w| w.random.next() as u32)
+    }
+
+    fn waiters() -> &'static Waiters<Self> {
+        WAITERS.with(|w| *w)
+    }
+
+    fn kept_slot() -> u16 {
+        with_world(|w| w.cpus[w.current].kept_slot)
+    }
+
+    fn keep_slot(slot: u16) -> bool {
+        with_world(|w| w.cpus[w.current].kept_slot = slot);
+        true
+    }
+
+    fn count(_: Event) {}
+}
+
+/// Runs `f` with no other CPU in between, but for one at the start.
+fn atomically<R>(f: impl FnOnce() -> R) -> R {
+    step();
+    with_world(|w| w.atomic_section = true);
+    let result = f();
+    with_world(|w| w.atomic_section = false);
+    result
+}
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+}
