@@ -262,7 +262,11 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         P::count(Event::Pending);
         let taken = self.wait_at_front(Front::Pending, deadline);
         // Release: a head that sees the bit gone also sees who has the lock, and does not fight for it in vain.
-        self.pending.fetch_and(!(PENDING | STEAL), Release);
+        let seen = self.pending.fetch_and(!(PENDING | STEAL), Release);
+        if !taken && seen & PARKED != 0 {
+            // The head may have slept because of us, and the lock may be free.
+            self.wake_sleepers();
+        }
         taken
     }
 
@@ -401,8 +405,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 self.pending.fetch_and(!STEAL, Relaxed);
             }
             let limit = spin_limit::<P, C>().min(left(deadline, P::now));
-            let free = (front == Front::Pending
-                || P::wait_for(&self.pending, SeqCst, limit, |p| p & PENDING == 0).is_ok())
+            let free = P::wait_for(&self.pending, SeqCst, limit, |p| may_try(front, p)).is_ok()
                 && P::wait_for(&self.locked, Relaxed, limit, |l| l == 0).is_ok();
             if free && self.try_take() {
                 return true;
@@ -419,7 +422,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         }
     }
 
-    /// Sleeps until an unlock. `fair`: forbid stealing meanwhile.
+    /// Sleeps until an unlock, or until it is our turn to try. `fair`: forbid stealing meanwhile.
     fn sleep_on_word(&self, front: Front, fair: bool, deadline: u64) {
         P::count(Event::Park);
         let steal = if fair || !self.is_front(front) {
@@ -436,7 +439,8 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         };
         loop {
             let (locked, pending, tail) = self.word();
-            if locked == 0 || pending & PARKED == 0 || passed(until, P::now) {
+            let can_act = locked == 0 && may_try(front, pending);
+            if can_act || pending & PARKED == 0 || passed(until, P::now) {
                 return;
             }
             P::park(
@@ -507,6 +511,12 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     fn word_key(&self) -> *const u32 {
         (self as *const Self).cast()
     }
+}
+
+/// Whether a waiter may try to take a free lock: the front waiter always, the head behind a pending waiter if that
+/// one is not running, like any thread.
+fn may_try(front: Front, pending: u8) -> bool {
+    front == Front::Pending || pending & PENDING == 0 || pending & STEAL != 0
 }
 
 /// The four bytes as the kernel reads them.

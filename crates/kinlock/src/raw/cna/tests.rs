@@ -438,7 +438,7 @@ fn nobody_is_lost_or_served_twice_in_random_queues() {
             }
             for i in 0..q.ids.len() {
                 let n = q.table.node(q.ids[i]);
-                if i != waiter && pick(12) == 0 && n.state.load(Relaxed) == WAITING {
+                if !served.contains(&i) && pick(12) == 0 && n.state.load(Relaxed) == WAITING {
                     n.state.store(ABANDONED, SeqCst);
                     gone[i] = true;
                 }
