@@ -5,6 +5,7 @@ mod choice;
 mod cpulist;
 mod features;
 mod hypervisor;
+mod machine;
 mod map;
 pub(crate) mod syscalls;
 mod walk;
@@ -15,11 +16,12 @@ use core::str::FromStr;
 pub(crate) use affinity::CpuSet;
 pub use cpulist::{CpuList, CpuListError};
 pub use features::Features;
+pub use machine::{Cpu, Node, Topology};
 pub(crate) use map::{automatic_choice, choose_kind};
 pub use map::{current_domain, domain_count, domain_kind_in_use, domain_of_cpu};
 
 use crate::config::ParseError;
-use walk::{Files, Groups, Malformed};
+use walk::{Files, Groups};
 
 /// CPUs from this number on count as unknown. No kernel is built for more.
 pub const MAX_CPUS: usize = 8192;
@@ -46,7 +48,7 @@ impl DomainKind {
         DomainKind::Socket,
     ];
 
-    fn walk(self, files: &impl Files, groups: &mut impl Groups) -> Result<(), Malformed> {
+    fn walk(self, files: &impl Files, groups: &mut impl Groups) {
         match self {
             DomainKind::Node => walk::nodes(files, groups),
             DomainKind::LastLevelCache => walk::last_level_caches(files, groups),

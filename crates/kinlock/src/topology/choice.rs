@@ -48,9 +48,18 @@ impl Spread {
 
 /// One row per outcome, so that an outcome is named by a small number.
 const CHOICES: [Decision; 6] = [
-    Decision { reorder: true, reason: "KINLOCK_TOPOLOGY names more than one domain" },
-    Decision { reorder: false, reason: "KINLOCK_TOPOLOGY names a single domain" },
-    Decision { reorder: false, reason: "the process may run in one locality domain only" },
+    Decision {
+        reorder: true,
+        reason: "KINLOCK_TOPOLOGY names more than one domain",
+    },
+    Decision {
+        reorder: false,
+        reason: "KINLOCK_TOPOLOGY names a single domain",
+    },
+    Decision {
+        reorder: false,
+        reason: "the process may run in one locality domain only",
+    },
     Decision {
         reorder: false,
         reason: "no two CPUs that the process may run on share a locality domain",
@@ -59,24 +68,49 @@ const CHOICES: [Decision; 6] = [
         reorder: false,
         reason: "the machine is virtual and names no node that is farther than the local one",
     },
-    Decision { reorder: true, reason: "the process may run in more than one locality domain" },
+    Decision {
+        reorder: true,
+        reason: "the process may run in more than one locality domain",
+    },
 ];
 
 /// What `auto` means where `facts` hold: the number of a [`choice`].
 pub(crate) fn choose(facts: Facts) -> u8 {
     match facts {
-        Facts { pretended: true, spread: Spread::Together, .. } => 1,
-        Facts { pretended: true, .. } => 0,
-        Facts { spread: Spread::Together, .. } => 2,
-        Facts { spread: Spread::Alone, .. } => 3,
-        Facts { is_virtual: true, remote_is_farther: false, .. } => 4,
-        Facts { spread: Spread::Groups, .. } => 5,
+        Facts {
+            pretended: true,
+            spread: Spread::Together,
+            ..
+        } => 1,
+        Facts {
+            pretended: true, ..
+        } => 0,
+        Facts {
+            spread: Spread::Together,
+            ..
+        } => 2,
+        Facts {
+            spread: Spread::Alone,
+            ..
+        } => 3,
+        Facts {
+            is_virtual: true,
+            remote_is_farther: false,
+            ..
+        } => 4,
+        Facts {
+            spread: Spread::Groups,
+            ..
+        } => 5,
     }
 }
 
 /// The outcome that [`choose`] calls `number`.
 pub(crate) fn choice(number: u8) -> Decision {
-    const UNKNOWN: Decision = Decision { reorder: false, reason: "nothing is known of the machine" };
+    const UNKNOWN: Decision = Decision {
+        reorder: false,
+        reason: "nothing is known of the machine",
+    };
     CHOICES.get(usize::from(number)).copied().unwrap_or(UNKNOWN)
 }
 
@@ -106,7 +140,12 @@ mod tests {
             for pretended in booleans {
                 for is_virtual in booleans {
                     for remote_is_farther in booleans {
-                        let facts = Facts { spread, pretended, is_virtual, remote_is_farther };
+                        let facts = Facts {
+                            spread,
+                            pretended,
+                            is_virtual,
+                            remote_is_farther,
+                        };
                         let expected = match (pretended, spread) {
                             (_, Spread::Together) => false,
                             (true, _) => true,
@@ -124,7 +163,11 @@ mod tests {
     #[test]
     fn every_reason_is_given_once() {
         for (number, choice) in CHOICES.iter().enumerate() {
-            assert!(CHOICES[..number].iter().all(|earlier| earlier.reason != choice.reason));
+            assert!(
+                CHOICES[..number]
+                    .iter()
+                    .all(|earlier| earlier.reason != choice.reason)
+            );
         }
     }
 }

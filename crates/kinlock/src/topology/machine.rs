@@ -148,20 +148,25 @@ impl Topology {
 
     /// Whether some node's distances say that another node is farther away than itself.
     pub fn remote_is_farther(&self) -> bool {
-        self.nodes
-            .iter()
-            .zip(0..)
-            .any(|(node, own_column)| walk::row_says_farther(node.distances.iter().copied(), own_column))
+        self.nodes.iter().zip(0..).any(|(node, own_column)| {
+            walk::row_says_farther(node.distances.iter().copied(), own_column)
+        })
     }
 
     /// What `auto` means on this machine with domains of this kind.
     pub fn automatic_decision(&self, kind: DomainKind) -> Decision {
-        let allowed: Vec<usize> =
-            self.cpus.iter().filter(|cpu| cpu.allowed).map(|cpu| cpu.number).collect();
+        let allowed: Vec<usize> = self
+            .cpus
+            .iter()
+            .filter(|cpu| cpu.allowed)
+            .map(|cpu| cpu.number)
+            .collect();
         let domains = self.domains(kind);
         let domains_of_allowed = domains.iter().enumerate().flat_map(|(number, cpus)| {
             let allowed = &allowed;
-            cpus.iter().filter(|cpu| allowed.binary_search(cpu).is_ok()).map(move |_| number)
+            cpus.iter()
+                .filter(|cpu| allowed.binary_search(cpu).is_ok())
+                .map(move |_| number)
         });
         choice(choose(Facts {
             spread: Spread::of(domains_of_allowed),
@@ -190,13 +195,18 @@ impl Topology {
         if none_online {
             online = at_least.iter().map(|cpu| (cpu, true)).collect();
         }
-        let nodes = grouped(files, walk::nodes);
-        let caches = grouped(files, walk::last_level_caches);
-        let sockets = grouped(files, walk::sockets);
-        let cores = grouped(files, walk::cores);
+        let nodes = grouped(|groups| walk::nodes(files, groups));
+        let caches = grouped(|groups| walk::last_level_caches(files, groups));
+        let sockets = grouped(|groups| walk::sockets(files, groups));
+        let cores = grouped(|groups| walk::cores(files, groups));
         let thread_of = |cpu: usize| {
             let core = cores.get(&cpu)?;
-            Some(cores.range(..cpu).filter(|(_, other)| *other == core).count())
+            Some(
+                cores
+                    .range(..cpu)
+                    .filter(|(_, other)| *other == core)
+                    .count(),
+            )
         };
         let cpus = online.into_iter().map(|(number, online)| Cpu {
             number,
@@ -210,7 +220,11 @@ impl Topology {
             socket_group: sockets.get(&number).copied(),
         });
         let cpus = cpus.collect();
-        Topology { cpus, nodes: read_nodes(files, &nodes), is_virtual }
+        Topology {
+            cpus,
+            nodes: read_nodes(files, &nodes),
+            is_virtual,
+        }
     }
 }
 
@@ -229,7 +243,10 @@ fn read_nodes(files: &Folder<'_>, node_of_cpu: &BTreeMap<usize, usize>) -> Vec<N
     walk::for_each_node_with_memory(files, |node| with_memory.push(node));
     let mut nodes = Vec::new();
     walk::for_each_node(files, |number| {
-        let cpus = node_of_cpu.iter().filter(|(_, node)| **node == number).map(|(cpu, _)| *cpu);
+        let cpus = node_of_cpu
+            .iter()
+            .filter(|(_, node)| **node == number)
+            .map(|(cpu, _)| *cpu);
         nodes.push(Node {
             number,
             cpus: cpus.collect(),
@@ -241,9 +258,9 @@ fn read_nodes(files: &Folder<'_>, node_of_cpu: &BTreeMap<usize, usize>) -> Vec<N
 }
 
 /// CPU -> group, as one of the walks finds it.
-fn grouped(files: &Folder<'_>, walk: impl Fn(&Folder<'_>, &mut BTreeMap<usize, usize>)) -> BTreeMap<usize, usize> {
+fn grouped(walk: impl FnOnce(&mut BTreeMap<usize, usize>)) -> BTreeMap<usize, usize> {
     let mut groups = BTreeMap::new();
-    walk(files, &mut groups);
+    walk(&mut groups);
     groups
 }
 
@@ -266,7 +283,10 @@ struct Folder<'a> {
 
 impl<'a> Folder<'a> {
     fn new(root: &'a Path) -> Self {
-        Folder { root, error: RefCell::new(None) }
+        Folder {
+            root,
+            error: RefCell::new(None),
+        }
     }
 
     fn path(&self, path: fmt::Arguments<'_>) -> PathBuf {

@@ -1,9 +1,10 @@
 //! The table CPU -> locality domain that locks look into.
 //!
-//! Filled by whoever first meets contention, without allocation or locks: it may be a thread on a lock's slow path or
-//! even a signal handler there. Nobody waits for it: while one thread fills the table, all others, and a signal handler that interrupts
-//! that thread, act as if there were a single domain, which costs them some speed for a moment. The same holds for ever in the child of a
-//! `fork` that happens in that moment.
+//! Filled by whoever first meets contention, without allocation or locks: it may be a thread on a
+//! lock's slow path or even a signal handler there. Nobody waits for it: while one thread fills the
+//! table all others, and a signal handler that interrupts that thread, act as if there were a single
+//! domain, which costs them some speed for a moment. (In the child of a `fork` in that very moment it
+//! stays so.)
 //!
 //! # States
 //!
@@ -13,14 +14,16 @@
 //! | filling | 0, and the filling bit | one thread is filling the table |
 //! | ready | number of domains, >= 1 | the table is complete and never changes again |
 
+use core::fmt;
 use core::ops::RangeInclusive;
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use super::affinity::CpuSet;
-use super::choice::{Facts, choice, choose};
-use super::cpulist::CpuList;
+use super::choice::{Facts, Spread, choice, choose};
+use super::cpulist::{CpuList, CpuListError};
 use super::syscalls::KeepErrno;
-use super::walk::{self, Files, Groups, RawSysfs};
+use super::syscalls::RawFile;
+use super::walk::{self, Files, Groups};
 use super::{DomainKind, MAX_CPUS, hypervisor};
 use crate::config::environment::{self, Variable};
 use crate::config::{Decision, ParseError};
@@ -161,27 +164,29 @@ impl Map {
                 let kind = chosen
                     .or_else(|| environment::read_from_str(Variable::Domain))
                     .unwrap_or_default();
-                (Some(kind), self.fill_from(&RawSysfs, kind))
+                (Some(kind), self.fill_from(&Sysfs, kind))
             }
         };
-        let facts = Facts {
-            pretended: kind.is_none(),
-            several_domains: if kind.is_none() {
-                count > 1
-            } else {
-                self.spans_domains(&CpuSet::of_process())
-            },
-            is_virtual: hypervisor::this_machine_is_virtual(&RawSysfs),
-            remote_is_farther: walk::remote_is_farther(&RawSysfs),
+        let spread = match kind {
+            // All of them, even if the process may not run there: somebody wants to see them at work.
+            None => Spread::of(0..usize::from(count)),
+            Some(_) => {
+                let cpus = CpuSet::of_process();
+                Spread::of(cpus.iter().map(|cpu| usize::from(self.domain_of(cpu))))
+            }
         };
-        u32::from(count) | bits_from_kind(kind) | u32::from(choose(facts)) << CHOICE_SHIFT
+        let choice = choose(Facts {
+            spread,
+            pretended: kind.is_none(),
+            is_virtual: hypervisor::this_machine_is_virtual(&Sysfs),
+            remote_is_farther: walk::remote_is_farther(&Sysfs),
+        });
+        u32::from(count) | bits_from_kind(kind) | u32::from(choice) << CHOICE_SHIFT
     }
 
-    /// Fills the table from sysfs and returns the number of domains. A malformed file ends the walk: what it would have
-    /// told is unknown.
+    /// Fills the table as `files` say and returns the number of domains.
     fn fill_from(&self, files: &impl Files, kind: DomainKind) -> u16 {
-        let mut groups = self;
-        let _ = kind.walk(files, &mut groups);
+        kind.walk(files, &mut &*self);
         self.number_densely()
     }
 
@@ -204,14 +209,6 @@ impl Map {
         count.max(1)
     }
 
-    fn spans_domains(&self, cpus: &CpuSet) -> bool {
-        let mut domains = (0..MAX_CPUS)
-            .filter(|&cpu| cpus.contains(cpu))
-            .map(|cpu| self.domain_of(cpu));
-        let first = domains.next();
-        domains.any(|domain| Some(domain) != first)
-    }
-
     fn set(&self, cpu: usize, value: u16) {
         if let Some(domain) = self.domains.get(cpu) {
             domain.store(value, Ordering::Relaxed);
@@ -229,6 +226,23 @@ impl Groups for &Map {
             self.set(cpu, group | GROUP);
         }
     }
+}
+
+/// The running kernel's sysfs, read with plain system calls.
+struct Sysfs;
+
+impl Files for Sysfs {
+    type Bytes = RawFile;
+
+    fn open(&self, path: fmt::Arguments<'_>) -> Option<RawFile> {
+        if cfg!(miri) {
+            return None;
+        }
+        RawFile::open(format_args!("/sys/{path}"))
+    }
+
+    /// What the list would have told is unknown; there is nobody to tell.
+    fn malformed(&self, _path: fmt::Arguments<'_>, _error: CpuListError) {}
 }
 
 /// `KINLOCK_TOPOLOGY`: lists of CPUs separated by semicolons; the first list is domain 0. CPUs that are not named

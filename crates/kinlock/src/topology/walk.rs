@@ -63,7 +63,12 @@ pub(crate) fn sockets(files: &impl Files, groups: &mut impl Groups) {
     for_each_online_cpu(files, |cpu| {
         if socket_of(files, cpu).is_some() {
             // The second is the name that the list had before Linux 5.3.
-            put_siblings(files, groups, cpu, ["package_cpus_list", "core_siblings_list"]);
+            put_siblings(
+                files,
+                groups,
+                cpu,
+                ["package_cpus_list", "core_siblings_list"],
+            );
         }
     });
 }
@@ -71,7 +76,12 @@ pub(crate) fn sockets(files: &impl Files, groups: &mut impl Groups) {
 /// The hardware threads of each core; groups are the lowest CPUs of each.
 pub(crate) fn cores(files: &impl Files, groups: &mut impl Groups) {
     for_each_online_cpu(files, |cpu| {
-        put_siblings(files, groups, cpu, ["core_cpus_list", "thread_siblings_list"]);
+        put_siblings(
+            files,
+            groups,
+            cpu,
+            ["core_cpus_list", "thread_siblings_list"],
+        );
     });
 }
 
@@ -163,7 +173,9 @@ fn last_level_cache_of(files: &impl Files, cpu: usize) -> Option<usize> {
 
 /// Calls `action` for every number in the list at `path`; not at all if there is no such file.
 fn for_each(files: &impl Files, path: fmt::Arguments<'_>, mut action: impl FnMut(usize)) {
-    let Some(bytes) = files.open(path) else { return };
+    let Some(bytes) = files.open(path) else {
+        return;
+    };
     for range in CpuList::new(bytes) {
         match range {
             Ok(range) => range.for_each(&mut action),
@@ -175,7 +187,10 @@ fn for_each(files: &impl Files, path: fmt::Arguments<'_>, mut action: impl FnMut
 /// The number that a file consists of; `None` if it is negative or something else.
 fn number(bytes: impl Iterator<Item = u8>) -> Option<usize> {
     let mut bytes = bytes.peekable();
-    bytes.peek()?.is_ascii_digit().then(|| numbers(bytes).next())?
+    bytes
+        .peek()?
+        .is_ascii_digit()
+        .then(|| numbers(bytes).next())?
 }
 
 /// The numbers between any other bytes.
