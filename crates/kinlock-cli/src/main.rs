@@ -1,3 +1,12 @@
-//! The `kinlock` command.
+//! The `kinlock` command: measure, torture and inspect locks on this machine.
 
-fn main() {}
+use std::process::ExitCode;
+
+mod bench;
+mod cli;
+mod locks;
+mod verbs;
+
+fn main() -> ExitCode {
+    cli::run()
+}

@@ -1,0 +1,15 @@
+//! Measuring locks: what runs ([`workloads`]), how it is timed ([`runner`]), what the numbers say ([`stats`]), and how
+//! they are shown ([`report`]).
+
+pub mod plan;
+pub mod report;
+pub mod results;
+mod rng;
+mod runner;
+mod stats;
+pub mod suite;
+mod team;
+pub mod threads;
+mod trace;
+mod work_loop;
+pub mod workloads;

@@ -1,0 +1,5 @@
+//! How results are shown.
+
+pub mod json;
+pub mod table;
+mod units;

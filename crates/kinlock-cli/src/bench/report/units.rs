@@ -1,0 +1,48 @@
+//! Numbers for people: three significant digits and a unit.
+
+/// A count per second: `1.23 M`, `45.6 k`.
+pub fn rate(value: f64) -> String {
+    match value {
+        v if v >= 1e9 => format!("{} G", three_digits(v / 1e9)),
+        v if v >= 1e6 => format!("{} M", three_digits(v / 1e6)),
+        v if v >= 1e3 => format!("{} k", three_digits(v / 1e3)),
+        v => three_digits(v),
+    }
+}
+
+/// A time given in nanoseconds: `12.3 ns`, `4.56 us`.
+pub fn time(ns: f64) -> String {
+    match ns {
+        v if v >= 999.5e6 => format!("{} s", three_digits(v / 1e9)),
+        v if v >= 999.5e3 => format!("{} ms", three_digits(v / 1e6)),
+        v if v >= 999.5 => format!("{} us", three_digits(v / 1e3)),
+        v => format!("{} ns", three_digits(v)),
+    }
+}
+
+/// Three significant digits, without an exponent.
+pub fn three_digits(value: f64) -> String {
+    match value {
+        v if v >= 99.95 => format!("{v:.0}"),
+        v if v >= 9.995 => format!("{v:.1}"),
+        v if v >= 0.000_5 => format!("{v:.2}"),
+        v if v > 0.0 => format!("{v:.0e}"),
+        _ => "0".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readable() {
+        assert_eq!(rate(1_234_567.0), "1.23 M");
+        assert_eq!(rate(45_600.0), "45.6 k");
+        assert_eq!(rate(7.0), "7.00");
+        assert_eq!(time(12.34), "12.3 ns");
+        assert_eq!(time(4_560.0), "4.56 us");
+        assert_eq!(time(999_600.0), "1.00 ms");
+        assert_eq!(time(2.5e9), "2.50 s");
+    }
+}

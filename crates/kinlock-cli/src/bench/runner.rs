@@ -1,0 +1,321 @@
+//! Timing one lock under one workload with one team of threads.
+//!
+//! A round has two slices on the same lock: a *timed* one, in which the threads only count their operations, and an
+//! *instrumented* one, in which they read a clock around every acquisition and note who held the lock before. So what
+//! the instruments cost never shows in the throughput.
+//!
+//! Invariant:
+//! 1. The C library writes only through the pointers it is given, and they point to locals.
+
+use std::sync::atomic::{
+    AtomicU8, AtomicU64,
+    Ordering::{Relaxed, Release},
+};
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossbeam_utils::CachePadded;
+use hdrhistogram::Histogram;
+
+use super::rng::Rng;
+use super::team::{Job, Team};
+use super::trace::{Handoffs, Step, Trace};
+use super::workloads::Workload;
+use crate::locks::{Family, Lock, LockName, Visit};
+
+/// How long the parts of a round take.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// Runs before each slice, not counted.
+    pub warm_up: Duration,
+    /// The timed slice.
+    pub timed: Duration,
+    /// The instrumented slice.
+    pub instrumented: Duration,
+}
+
+/// What one round of one lock gave.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Length of the timed slice, as measured.
+    pub elapsed: Duration,
+    /// Operations of each thread in it.
+    pub ops: Vec<u64>,
+    /// CPU time of the process in it.
+    pub cpu: Duration,
+    /// From asking for the lock to having it, in ns; instrumented slice.
+    pub acquire: Histogram<u64>,
+    /// How the lock travelled; instrumented slice.
+    pub handoffs: Handoffs,
+    /// The longest acquisition that took the lock over from another domain, in ns; instrumented slice.
+    pub longest_remote_wait: u64,
+}
+
+impl Sample {
+    /// Operations of all threads in the timed slice, taken to be at least one: a lock that is so slow has not shown
+    /// what it can do, but it can be divided by.
+    pub fn total_ops(&self) -> f64 {
+        self.ops.iter().sum::<u64>().max(1) as f64
+    }
+
+    /// Operations of all threads per second.
+    pub fn ops_per_s(&self) -> f64 {
+        self.total_ops() / self.elapsed.as_secs_f64()
+    }
+}
+
+/// A workload that can be measured under any lock.
+pub trait Measure {
+    /// Runs one round.
+    fn round(&mut self, lock: LockName, team: &Team, timing: &Timing, seed: u64) -> Sample;
+}
+
+/// A workload with its guarded state, which is built at first use and wanders from lock to lock: all of them work on
+/// the same memory.
+pub struct Prepared<W: Workload> {
+    work: Arc<W>,
+    shared: Option<W::Shared>,
+}
+
+impl<W: Workload> Prepared<W> {
+    /// A workload that has not run yet.
+    pub fn new(work: W) -> Self {
+        Self {
+            work: Arc::new(work),
+            shared: None,
+        }
+    }
+}
+
+impl<W: Workload> Measure for Prepared<W> {
+    fn round(&mut self, lock: LockName, team: &Team, timing: &Timing, seed: u64) -> Sample {
+        let shared = self.shared.take().unwrap_or_else(|| self.work.shared());
+        let (sample, shared) = lock.dispatch(Round {
+            work: self.work.clone(),
+            shared,
+            team,
+            timing,
+            seed,
+        });
+        self.shared = Some(shared);
+        sample
+    }
+}
+
+struct Round<'a, W: Workload> {
+    work: Arc<W>,
+    shared: W::Shared,
+    team: &'a Team,
+    timing: &'a Timing,
+    seed: u64,
+}
+
+impl<W: Workload> Visit for Round<'_, W> {
+    type Output = (Sample, W::Shared);
+
+    fn visit<F: Family>(self) -> Self::Output {
+        let threads = self.team.size();
+        let arena = Arc::new(Arena::<W, F> {
+            lock: CachePadded::new(F::Of::new(Guarded {
+                shared: self.shared,
+                trace: Trace::default(),
+            })),
+            phase: CachePadded::new(AtomicU8::new(WARM_UP)),
+            work: self.work,
+            seed: self.seed,
+            start: Barrier::new(threads + 1),
+            ops: (0..threads).map(|_| CachePadded::default()).collect(),
+            waits: Mutex::new(Waits::new()),
+            epoch: Instant::now(),
+        });
+
+        let timed = timed_slice(&arena, self.team, self.timing);
+        instrumented_slice(&arena, self.team, self.timing);
+
+        let arena =
+            Arc::into_inner(arena).expect("the team lets go of a job before it reports back");
+        let Guarded { shared, trace } = CachePadded::into_inner(arena.lock).into_inner();
+        let waits = arena
+            .waits
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        let sample = Sample {
+            elapsed: timed.elapsed,
+            ops: timed.ops,
+            cpu: timed.cpu,
+            acquire: waits.all,
+            handoffs: trace.handoffs(),
+            longest_remote_wait: waits.longest_remote,
+        };
+        (sample, shared)
+    }
+}
+
+/// The value under the lock. The workload's part comes first: it shares the lock's cache line as far as it fits.
+#[repr(C)]
+struct Guarded<S> {
+    shared: S,
+    trace: Trace,
+}
+
+const WARM_UP: u8 = 0;
+const RECORD: u8 = 1;
+const STOP: u8 = 2;
+
+struct Arena<W: Workload, F: Family> {
+    lock: CachePadded<F::Of<Guarded<W::Shared>>>,
+    phase: CachePadded<AtomicU8>,
+    work: Arc<W>,
+    seed: u64,
+    start: Barrier,
+    ops: Box<[CachePadded<AtomicU64>]>,
+    waits: Mutex<Waits>,
+    epoch: Instant,
+}
+
+/// Acquisition times, merged from all threads.
+struct Waits {
+    all: Histogram<u64>,
+    longest_remote: u64,
+}
+
+struct Timed {
+    elapsed: Duration,
+    ops: Vec<u64>,
+    cpu: Duration,
+}
+
+fn timed_slice<W: Workload, F: Family>(
+    arena: &Arc<Arena<W, F>>,
+    team: &Team,
+    timing: &Timing,
+) -> Timed {
+    let members = arena.clone();
+    // Alone, a thread may look at the clock-keeper's flag rarely. In a crowd one operation can take milliseconds.
+    let job: Job = if team.size() == 1 {
+        Arc::new(move |index| members.count_operations::<64>(index))
+    } else {
+        Arc::new(move |index| members.count_operations::<1>(index))
+    };
+    arena.phase.store(WARM_UP, Relaxed);
+    team.begin(&job);
+    drop(job);
+    arena.start.wait();
+    std::thread::sleep(timing.warm_up);
+    let (begin, cpu, before) = (Instant::now(), process_cpu_time(), arena.read_ops());
+    std::thread::sleep(timing.timed);
+    let (elapsed, cpu, after) = (begin.elapsed(), process_cpu_time() - cpu, arena.read_ops());
+    arena.phase.store(STOP, Relaxed);
+    team.wait();
+    Timed {
+        elapsed,
+        ops: after.iter().zip(&before).map(|(a, b)| a - b).collect(),
+        cpu,
+    }
+}
+
+fn instrumented_slice<W: Workload, F: Family>(
+    arena: &Arc<Arena<W, F>>,
+    team: &Team,
+    timing: &Timing,
+) {
+    let members = arena.clone();
+    let job: Job = Arc::new(move |index| members.watch_operations(index));
+    arena.phase.store(WARM_UP, Relaxed);
+    team.begin(&job);
+    drop(job);
+    arena.start.wait();
+    std::thread::sleep(timing.warm_up);
+    arena.phase.store(RECORD, Relaxed);
+    std::thread::sleep(timing.instrumented);
+    arena.phase.store(STOP, Relaxed);
+    team.wait();
+}
+
+impl<W: Workload, F: Family> Arena<W, F> {
+    /// The loop of the timed slice.
+    fn count_operations<const BATCH: u64>(&self, index: usize) {
+        let mut local = self.work.local(Rng::new(self.seed, index as u64));
+        let ops = &*self.ops[index];
+        let mut done = 0;
+        self.start.wait();
+        while self.phase.load(Relaxed) != STOP {
+            for _ in 0..BATCH {
+                self.work.think(&mut local);
+                self.lock
+                    .with(|guarded| self.work.section(&mut guarded.shared, &mut local));
+            }
+            done += BATCH;
+            // Only this thread writes the counter; release keeps it behind the operations that it counts.
+            ops.store(done, Release);
+        }
+    }
+
+    /// The loop of the instrumented slice.
+    fn watch_operations(&self, index: usize) {
+        let mut local = self.work.local(Rng::new(self.seed, !(index as u64)));
+        let mut waits = Waits::new();
+        self.start.wait();
+        loop {
+            let phase = self.phase.load(Relaxed);
+            if phase == STOP {
+                break;
+            }
+            self.work.think(&mut local);
+            let asked = self.epoch.elapsed().as_nanos() as u64;
+            let (had, step) = self.lock.with(|guarded| {
+                let now = self.epoch.elapsed().as_nanos() as u64;
+                let step = guarded.trace.acquired(index, 0, now);
+                self.work.section(&mut guarded.shared, &mut local);
+                (now, step)
+            });
+            if phase == RECORD {
+                waits.note(had.saturating_sub(asked), step);
+            }
+        }
+        self.waits
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .merge(&waits);
+    }
+
+    fn read_ops(&self) -> Vec<u64> {
+        self.ops.iter().map(|ops| ops.load(Relaxed)).collect()
+    }
+}
+
+impl Waits {
+    fn new() -> Self {
+        Self {
+            // Two significant digits: a histogram per thread stays small, and waits are not that reproducible.
+            all: Histogram::new(2).expect("2 digits are supported"),
+            longest_remote: 0,
+        }
+    }
+
+    #[inline]
+    fn note(&mut self, ns: u64, step: Step) {
+        self.all.record(ns).expect("the histogram grows by itself");
+        if step == Step::Remote {
+            self.longest_remote = self.longest_remote.max(ns);
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.all
+            .add(&other.all)
+            .expect("the histogram grows by itself");
+        self.longest_remote = self.longest_remote.max(other.longest_remote);
+    }
+}
+
+/// CPU time used by all threads of this process.
+fn process_cpu_time() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: invariant 1: the pointer is to a local.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}

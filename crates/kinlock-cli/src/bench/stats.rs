@@ -1,0 +1,79 @@
+//! The few statistics that reports use.
+
+use serde::Serialize;
+
+/// Median and extremes over rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// The middle value, or the mean of the two in the middle.
+    pub median: f64,
+    /// The smallest value.
+    pub min: f64,
+    /// The largest value.
+    pub max: f64,
+}
+
+impl Summary {
+    /// Of at least one value.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        let mut sorted: Vec<f64> = values.into_iter().collect();
+        sorted.sort_by(f64::total_cmp);
+        let n = sorted.len();
+        Self {
+            median: (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0,
+            min: sorted[0],
+            max: sorted[n - 1],
+        }
+    }
+}
+
+/// How evenly threads were served.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Fairness {
+    /// Jain's index: 1 if all threads did the same number of operations, 1/n if one did all.
+    pub jain: f64,
+    /// The slowest thread's operations over the mean.
+    pub min_over_mean: f64,
+}
+
+impl Fairness {
+    /// Of operations per thread; perfect if nobody did anything.
+    pub fn of(ops: &[u64]) -> Self {
+        let sum: f64 = ops.iter().map(|&n| n as f64).sum();
+        let squares: f64 = ops.iter().map(|&n| (n as f64).powi(2)).sum();
+        let least = ops.iter().copied().min().unwrap_or(0) as f64;
+        if sum == 0.0 {
+            return Self {
+                jain: 1.0,
+                min_over_mean: 1.0,
+            };
+        }
+        let n = ops.len() as f64;
+        Self {
+            jain: sum * sum / (n * squares),
+            min_over_mean: least * n / sum,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians() {
+        assert_eq!(Summary::of([3.0, 1.0, 2.0]).median, 2.0);
+        let even = Summary::of([4.0, 1.0, 2.0, 3.0]);
+        assert_eq!((even.median, even.min, even.max), (2.5, 1.0, 4.0));
+    }
+
+    #[test]
+    fn fairness_of_extremes() {
+        let fair = Fairness::of(&[10, 10, 10, 10]);
+        assert_eq!((fair.jain, fair.min_over_mean), (1.0, 1.0));
+        let monopoly = Fairness::of(&[40, 0, 0, 0]);
+        assert_eq!((monopoly.jain, monopoly.min_over_mean), (0.25, 0.0));
+        assert_eq!(Fairness::of(&[0, 0]).jain, 1.0);
+        assert_eq!(Fairness::of(&[1, 3]).min_over_mean, 0.5);
+    }
+}

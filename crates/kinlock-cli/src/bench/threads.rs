@@ -1,0 +1,83 @@
+//! Thread counts as people write them: a list of numbers and inclusive ranges.
+
+use std::str::FromStr;
+
+/// The most threads one run may have. Each costs a kernel thread and a histogram; no machine is served by more.
+pub const MAX_THREADS: usize = 4096;
+
+/// Thread counts in the order given, without repetitions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadCounts(pub Vec<usize>);
+
+impl ThreadCounts {
+    /// What is measured unless asked otherwise: alone, a pair, a full machine, and four times too many.
+    pub fn for_cpus(cpus: usize) -> Self {
+        let mut counts = vec![1, 2, cpus.min(MAX_THREADS), (4 * cpus).min(MAX_THREADS)];
+        counts.sort_unstable();
+        counts.dedup();
+        Self(counts)
+    }
+}
+
+impl FromStr for ThreadCounts {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut counts = Vec::new();
+        for part in text.split(',') {
+            let (first, last) = match part.split_once("..") {
+                Some((first, last)) => (count(first)?, count(last.trim_start_matches('='))?),
+                None => (count(part)?, count(part)?),
+            };
+            if first > last {
+                return Err(format!("the range {part} is empty"));
+            }
+            counts.extend(first..=last);
+        }
+        let mut seen = std::collections::HashSet::new();
+        counts.retain(|&count| seen.insert(count));
+        Ok(Self(counts))
+    }
+}
+
+fn count(text: &str) -> Result<usize, String> {
+    match text.trim().parse() {
+        Ok(count) if (1..=MAX_THREADS).contains(&count) => Ok(count),
+        Ok(count) => Err(format!("{count} threads; it has to be 1 to {MAX_THREADS}")),
+        Err(_) => Err(format!(
+            "{text:?} is not a number of threads (write 1,2,8 or 1..16)"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Vec<usize>, String> {
+        text.parse().map(|ThreadCounts(counts)| counts)
+    }
+
+    #[test]
+    fn lists_and_ranges() {
+        assert_eq!(parse("1,2,4").unwrap(), [1, 2, 4]);
+        assert_eq!(parse("1..4,3,8").unwrap(), [1, 2, 3, 4, 8]);
+        assert_eq!(parse("2..=3").unwrap(), [2, 3]);
+        assert_eq!(parse("1..142").unwrap().len(), 142);
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        for bad in ["0", "100000", "", "x", "3..2", "1,,2", "-1", "1.5"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+        assert!(parse("100000").unwrap_err().contains("4096"));
+    }
+
+    #[test]
+    fn defaults() {
+        assert_eq!(ThreadCounts::for_cpus(1).0, [1, 2, 4]);
+        assert_eq!(ThreadCounts::for_cpus(2).0, [1, 2, 8]);
+        assert_eq!(ThreadCounts::for_cpus(64).0, [1, 2, 64, 256]);
+    }
+}

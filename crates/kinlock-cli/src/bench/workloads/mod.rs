@@ -1,0 +1,40 @@
+//! What the threads do with the lock.
+
+mod counter;
+mod empty;
+mod long;
+mod name;
+
+pub use name::WorkloadName;
+
+use super::rng::Rng;
+use super::runner::{Measure, Prepared};
+
+/// One kind of work: every thread repeats `think`, then `section` under the lock.
+pub trait Workload: Send + Sync + Sized + 'static {
+    /// What the lock guards.
+    type Shared: Send + 'static;
+    /// What a thread keeps to itself.
+    type Local: 'static;
+
+    /// Builds the guarded state.
+    fn shared(&self) -> Self::Shared;
+    /// Builds a thread's own state, on that thread.
+    fn local(&self, rng: Rng) -> Self::Local;
+    /// Work before the lock is taken.
+    fn think(&self, local: &mut Self::Local);
+    /// Work under the lock.
+    fn section(&self, shared: &mut Self::Shared, local: &mut Self::Local);
+}
+
+/// Makes a workload ready to be measured under any lock.
+///
+/// # Errors
+/// If the workload needs something that is not there.
+pub fn prepare(name: WorkloadName) -> anyhow::Result<Box<dyn Measure>> {
+    Ok(match name {
+        WorkloadName::Empty => Box::new(Prepared::new(empty::Empty)),
+        WorkloadName::Counter => Box::new(Prepared::new(counter::Counter::new())),
+        WorkloadName::Long => Box::new(Prepared::new(long::Long::new())),
+    })
+}

@@ -1,0 +1,82 @@
+//! The command line: which verb, and what the process's exit status says about how it went.
+
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::verbs;
+
+/// Locks that stay fast on big machines: measure them, torture them, see what your machine looks like to them.
+///
+/// Exit status: 0 done, 1 a check failed, 2 bad input (with one line on stderr that says what is wrong).
+#[derive(Parser)]
+#[command(name = "kinlock", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Bench(verbs::bench::Args),
+}
+
+/// How a verb that could do its work ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything asked for was done, and no check failed.
+    Done,
+}
+
+/// Parses the command line, runs the verb, and turns the result into the exit status.
+pub fn run() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return report_usage(&error),
+    };
+    let outcome = match cli.verb {
+        Verb::Bench(args) => verbs::bench::run(args),
+    };
+    match outcome {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("kinlock: {}", one_line(&format!("{error:#}")));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Help and version go out as clap writes them; an error becomes one line.
+fn report_usage(error: &clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp
+        | ErrorKind::DisplayVersion
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+        }
+        _ => {
+            let text = error.to_string();
+            // clap puts what is wrong into the first paragraph, usage and advice into the others.
+            let wrong = text.split("\n\n").next().unwrap_or(&text);
+            let wrong = wrong.strip_prefix("error: ").unwrap_or(wrong);
+            eprintln!("kinlock: {} (see `{}`)", one_line(wrong), help_command());
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The command that explains the verb that was asked for, as far as it is known.
+fn help_command() -> String {
+    let verb = std::env::args().nth(1);
+    let known = verb.filter(|verb| Cli::command().find_subcommand(verb).is_some());
+    match known {
+        Some(verb) => format!("kinlock {verb} --help"),
+        None => "kinlock --help".to_owned(),
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

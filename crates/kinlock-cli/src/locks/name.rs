@@ -1,0 +1,101 @@
+//! Names of locks, and the way from a name to a type.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{Family, ck_mcs, lock_api_locks as api, peers};
+
+/// Work to be done with a lock that is known only by name.
+pub trait Visit {
+    /// What the work yields.
+    type Output;
+    /// Does the work with the locks of `F`.
+    fn visit<F: Family>(self) -> Self::Output;
+}
+
+macro_rules! lock_names {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal => $family:ty,)*) => {
+        /// A lock the command can measure.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum LockName {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl LockName {
+            /// All locks, in the order in which they are listed.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The name on the command line and in reports.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// Calls `visitor` with this lock's type. Panics if the lock is not [`available`](Self::unavailable).
+            pub fn dispatch<V: Visit>(self, visitor: V) -> V::Output {
+                match self { $(Self::$variant => visitor.visit::<$family>(),)* }
+            }
+        }
+    };
+}
+
+lock_names! {
+    /// Our queued spinlock as configured.
+    KinlockSpin = "kinlock-spin" => api::Api<kinlock::RawSpinLock>,
+    /// Our queued spinlock in arrival order, whatever the configuration.
+    KinlockSpinFifo = "kinlock-spin-fifo" => api::Api<kinlock::RawFifoSpinLock>,
+    /// Our queued spinlock with the NUMA-aware order, whatever the configuration.
+    KinlockSpinCna = "kinlock-spin-cna" => api::Api<kinlock::RawCnaSpinLock>,
+    /// The standard library's mutex.
+    StdMutex = "std-mutex" => peers::StdMutex,
+    /// The mutex of the crate `parking_lot`.
+    ParkingLot = "parking-lot" => api::Api<parking_lot::RawMutex>,
+    /// The C library's default mutex.
+    PthreadMutex = "pthread-mutex" => api::Api<super::posix::RawPthreadMutex>,
+    /// The C library's spinlock.
+    PthreadSpin = "pthread-spin" => super::posix::PthreadSpin,
+    /// The mutex of the crate `usync`.
+    Usync = "usync" => api::Api<usync::RawMutex>,
+    /// Bare test-and-set: the least that a lock can do.
+    Tas = "tas" => api::Api<super::tas::RawTas>,
+    /// The spinning MCS lock of the crate `mcslock`.
+    Mcslock = "mcslock" => peers::Mcslock,
+    /// The MCS lock of Concurrency Kit.
+    CkMcs = "ck-mcs" => ck_mcs::CkMcs,
+}
+
+impl LockName {
+    /// Why this build or machine lacks the lock and how to get it; `None` if it is there.
+    pub fn unavailable(self) -> Option<&'static str> {
+        match self {
+            Self::CkMcs => ck_mcs::UNAVAILABLE,
+            _ => None,
+        }
+    }
+
+    /// Whether waiters spin in strict arrival order: throughput collapses with more threads than CPUs, because the
+    /// next in line is then often not running.
+    pub fn is_strict_fifo(self) -> bool {
+        matches!(self, Self::Mcslock | Self::CkMcs)
+    }
+}
+
+impl fmt::Display for LockName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for LockName {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|lock| lock.name() == name)
+            .ok_or_else(|| {
+                let known: Vec<_> = Self::ALL.iter().map(|lock| lock.name()).collect();
+                format!("no such lock; known: {}", known.join(", "))
+            })
+    }
+}

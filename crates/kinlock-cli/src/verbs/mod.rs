@@ -1,0 +1,3 @@
+//! One file per thing a person wants to do.
+
+pub mod bench;
