@@ -135,7 +135,7 @@ fn decision_of(word: Word) -> Decision {
             reorder: false,
             reason: "asked for",
         },
-        Numa::Auto => automatic_choice().unwrap_or(UNDECIDED),
+        Numa::Auto => automatic_decision().unwrap_or(UNDECIDED),
     }
 }
 
@@ -200,7 +200,7 @@ impl Settings {
             Numa::On => word.with_reorder(true).with(Word::RESOLVED),
             Numa::Off => word.with_reorder(false).with(Word::RESOLVED),
             // Undecided only for as long as another thread determines the domains: ask again next time.
-            Numa::Auto => match automatic_choice() {
+            Numa::Auto => match automatic_decision() {
                 Some(choice) => word.with_reorder(choice.reorder).with(Word::RESOLVED),
                 None => word.with_reorder(false),
             },
@@ -209,12 +209,12 @@ impl Settings {
 }
 
 #[cfg(feature = "std")]
-fn automatic_choice() -> Option<Decision> {
-    crate::topology::automatic_choice()
+fn automatic_decision() -> Option<Decision> {
+    crate::topology::automatic_decision()
 }
 
 #[cfg(not(feature = "std"))]
-fn automatic_choice() -> Option<Decision> {
+fn automatic_decision() -> Option<Decision> {
     Some(Decision {
         reorder: false,
         reason: "without the feature `std` nothing is known of the machine",

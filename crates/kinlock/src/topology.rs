@@ -7,7 +7,10 @@ mod features;
 mod hypervisor;
 mod machine;
 mod map;
+mod pretended;
 pub(crate) mod syscalls;
+#[cfg(test)]
+mod tests;
 mod walk;
 
 use core::fmt;
@@ -17,8 +20,10 @@ pub(crate) use affinity::CpuSet;
 pub use cpulist::{CpuList, CpuListError};
 pub use features::Features;
 pub use machine::{Cpu, Node, Topology};
-pub(crate) use map::{automatic_choice, choose_kind};
-pub use map::{current_domain, domain_count, domain_kind_in_use, domain_of_cpu};
+pub(crate) use map::choose_kind;
+pub use map::{
+    automatic_decision, current_domain, domain_count, domain_kind_in_use, domain_of_cpu,
+};
 
 use crate::config::ParseError;
 use walk::{Files, Groups};

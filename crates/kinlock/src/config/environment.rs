@@ -13,6 +13,7 @@ use core::str::FromStr;
 use core::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use super::{Decision, ParseError, Settings, Tuning, Word};
+use crate::topology::domain_count;
 use crate::topology::syscalls::{KeepErrno, Text, write_stderr};
 
 /// A variable that kinlock reads.
@@ -76,8 +77,10 @@ pub(super) fn announce(word: Word) {
     let mut line = Text::<320>::new();
     let _ = writeln!(
         line,
-        "kinlock: NUMA-aware hand-off {} ({reason}), scan {scan}, local limit {limit}, shuffle reduction {}",
+        "kinlock: reordering by locality domain {} ({reason}), domains {}, scan {scan}, \
+         local limit {limit}, shuffle reduction {}",
         shown(reorder),
+        domain_count(),
         shown(shuffle_reduction),
     );
     write_stderr(line.as_bytes());

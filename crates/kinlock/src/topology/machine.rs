@@ -177,8 +177,8 @@ impl Topology {
     }
 
     /// Reads everything. The CPUs in `at_least` exist even where no file says so.
-    fn read(
-        files: &Folder<'_>,
+    pub(super) fn read(
+        files: &impl Files,
         allowed: impl Fn(usize) -> bool,
         at_least: &CpuSet,
         is_virtual: bool,
@@ -238,7 +238,7 @@ impl Cpu {
     }
 }
 
-fn read_nodes(files: &Folder<'_>, node_of_cpu: &BTreeMap<usize, usize>) -> Vec<Node> {
+fn read_nodes(files: &impl Files, node_of_cpu: &BTreeMap<usize, usize>) -> Vec<Node> {
     let mut with_memory = Vec::new();
     walk::for_each_node_with_memory(files, |node| with_memory.push(node));
     let mut nodes = Vec::new();

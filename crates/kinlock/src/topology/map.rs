@@ -15,18 +15,17 @@
 //! | ready | number of domains, >= 1 | the table is complete and never changes again |
 
 use core::fmt;
-use core::ops::RangeInclusive;
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use super::affinity::CpuSet;
 use super::choice::{Facts, Spread, choice, choose};
-use super::cpulist::{CpuList, CpuListError};
+use super::cpulist::CpuListError;
 use super::syscalls::KeepErrno;
 use super::syscalls::RawFile;
 use super::walk::{self, Files, Groups};
-use super::{DomainKind, MAX_CPUS, hypervisor};
+use super::{DomainKind, MAX_CPUS, hypervisor, pretended};
+use crate::config::Decision;
 use crate::config::environment::{self, Variable};
-use crate::config::{Decision, ParseError};
 use crate::platform::native::rseq;
 
 static MAP: Map = Map::new();
@@ -58,17 +57,15 @@ pub fn domain_count() -> usize {
     ready_map().map_or(1, |map| usize::from(map.count()))
 }
 
-/// The kind of domain in use; `None` where `KINLOCK_TOPOLOGY` defines them.
+/// The kind of domain in use; `None` where `KINLOCK_TOPOLOGY` defines them, or while another
+/// thread is finding out.
 pub fn domain_kind_in_use() -> Option<DomainKind> {
-    let map = ready_map()?;
-    let state = map.state.load(Ordering::Relaxed);
-    kind_from_bits(state)
+    kind_from_bits(ready_map()?.state.load(Ordering::Relaxed))
 }
 
-/// What `auto` means for this process; `None` while the map is being filled.
-pub(crate) fn automatic_choice() -> Option<Decision> {
-    let map = ready_map()?;
-    let state = map.state.load(Ordering::Relaxed);
+/// What `auto` means for this process; `None` while another thread is finding out.
+pub fn automatic_decision() -> Option<Decision> {
+    let state = ready_map()?.state.load(Ordering::Relaxed);
     Some(choice((state >> CHOICE_SHIFT) as u8))
 }
 
@@ -106,9 +103,9 @@ fn ready_map() -> Option<&'static Map> {
     (MAP.count() != 0).then_some(&MAP)
 }
 
-struct Map {
+pub(super) struct Map {
     state: AtomicU32,
-    /// The domain of every CPU. While the map is being filled: 0, or a group number with [`GROUP`] set.
+    /// The domain of every CPU. While the map is being filled: 0, or a group with [`GROUP`] set.
     domains: [AtomicU16; MAX_CPUS],
 }
 
@@ -116,7 +113,7 @@ struct Map {
 const GROUP: u16 = 1 << 15;
 
 impl Map {
-    const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Map {
             state: AtomicU32::new(0),
             domains: [const { AtomicU16::new(0) }; MAX_CPUS],
@@ -131,7 +128,7 @@ impl Map {
     }
 
     #[inline]
-    fn domain_of(&self, cpu: usize) -> u16 {
+    pub(super) fn domain_of(&self, cpu: usize) -> u16 {
         self.domains
             .get(cpu)
             .map_or(0, |domain| domain.load(Ordering::Relaxed))
@@ -154,9 +151,7 @@ impl Map {
     /// Fills the table and returns the state in which it is ready.
     fn fill(&self, chosen: Option<DomainKind>) -> u32 {
         let pretended = environment::read(Variable::Topology, |text| {
-            let count = Pretended::parse(text)?;
-            Pretended::apply(text, |cpu, domain| self.set(cpu, domain));
-            Ok(count)
+            pretended::read(text, |cpu, domain| self.set(cpu, domain))
         });
         let (kind, count) = match pretended {
             Some(count) => (None, count),
@@ -168,7 +163,7 @@ impl Map {
             }
         };
         let spread = match kind {
-            // All of them, even if the process may not run there: somebody wants to see them at work.
+            // All, even where the process may not run: somebody wants to see them at work.
             None => Spread::of(0..usize::from(count)),
             Some(_) => {
                 let cpus = CpuSet::of_process();
@@ -185,12 +180,12 @@ impl Map {
     }
 
     /// Fills the table as `files` say and returns the number of domains.
-    fn fill_from(&self, files: &impl Files, kind: DomainKind) -> u16 {
+    pub(super) fn fill_from(&self, files: &impl Files, kind: DomainKind) -> u16 {
         kind.walk(files, &mut &*self);
         self.number_densely()
     }
 
-    /// Turns groups into domains 0, 1, .. in the order of their first CPUs and returns how many there are.
+    /// Turns groups into domains 0, 1, .. in the order of their first CPUs; returns how many.
     fn number_densely(&self) -> u16 {
         let mut count = 0;
         for (cpu, first) in self.domains.iter().enumerate() {
@@ -244,55 +239,6 @@ impl Files for Sysfs {
     /// What the list would have told is unknown; there is nobody to tell.
     fn malformed(&self, _path: fmt::Arguments<'_>, _error: CpuListError) {}
 }
-
-/// `KINLOCK_TOPOLOGY`: lists of CPUs separated by semicolons; the first list is domain 0. CPUs that are not named
-/// belong to domain 0 too.
-struct Pretended;
-
-impl Pretended {
-    /// The number of domains that `text` names.
-    fn parse(text: &[u8]) -> Result<u16, ParseError> {
-        let mut named = CpuSet::empty();
-        let mut count = 0;
-        for list in text.split(|&byte| byte == b';') {
-            let mut ranges = CpuList::new(list.iter().copied()).peekable();
-            if ranges.peek().is_none() {
-                return Err(ParseError::new(
-                    "a list of CPUs for each domain, as in 0-3;4-7, none of them empty",
-                ));
-            }
-            for range in ranges {
-                Self::name_once(&mut named, range.map_err(|_| SYNTAX)?)?;
-            }
-            count += 1;
-        }
-        Ok(count)
-    }
-
-    fn name_once(named: &mut CpuSet, cpus: RangeInclusive<usize>) -> Result<(), ParseError> {
-        for cpu in cpus {
-            if cpu >= MAX_CPUS {
-                return Err(ParseError::new("CPU numbers below 8192"));
-            }
-            if !named.insert(cpu) {
-                return Err(ParseError::new("every CPU in one domain only"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Calls `set` with every CPU named in `text` and its domain.
-    fn apply(text: &[u8], set: impl Fn(usize, u16)) {
-        for (list, domain) in text.split(|&byte| byte == b';').zip(0..) {
-            CpuList::new(list.iter().copied())
-                .map_while(Result::ok)
-                .flatten()
-                .for_each(|cpu| set(cpu, domain));
-        }
-    }
-}
-
-const SYNTAX: ParseError = ParseError::new("a list of CPUs for each domain, as in 0-3;4-7");
 
 const fn bits_from_kind(kind: Option<DomainKind>) -> u32 {
     let bits = match kind {

@@ -61,7 +61,7 @@ pub(crate) fn last_level_caches(files: &impl Files, groups: &mut impl Groups) {
 /// which the kernel writes as -1, are left out.
 pub(crate) fn sockets(files: &impl Files, groups: &mut impl Groups) {
     for_each_online_cpu(files, |cpu| {
-        if socket_of(files, cpu).is_some() {
+        if !groups.has(cpu) && socket_of(files, cpu).is_some() {
             // The second is the name that the list had before Linux 5.3.
             put_siblings(
                 files,
