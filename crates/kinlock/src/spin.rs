@@ -76,7 +76,7 @@ macro_rules! raw_spin_lock {
         #[derive(Debug)]
         pub struct $name(QueuedSpinLock<Native, $config>);
 
-        // SAFETY: `QueuedSpinLock` excludes: its `locked` byte is taken by a swap that returned 0, and only `unlock` clears it.
+        // SAFETY: `QueuedSpinLock` excludes: its `locked` byte is taken by a compare-and-swap from 0, and only `unlock` clears it.
         unsafe impl RawMutex for $name {
             const INIT: Self = $name(QueuedSpinLock::UNLOCKED);
             type GuardMarker = GuardNoSend;

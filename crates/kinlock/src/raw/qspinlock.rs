@@ -17,7 +17,7 @@
 //! Three separate atomics side by side: each is only ever accessed at its own size, so no access mixes sizes.
 //! (The kernel compares all four bytes when a waiter falls asleep on them; see [`Platform::park`].)
 //!
-//! * `locked` alone decides who holds the lock: it is taken by a swap that returned 0. Everything else is about who tries next.
+//! * `locked` alone decides who holds the lock: it is taken by a compare-and-swap from 0. Everything else is about who tries next.
 //! * `PENDING`: one waiter waits without a node. It comes before the queue.
 //! * `PARKED`: somebody sleeps on the word: the pending waiter, the head waiter, or both. Whoever unlocks wakes them.
 //! * `STEAL`: the front waiter (the pending waiter; without one, the head waiter) is not running, so a running thread may take a free lock before it.
@@ -28,12 +28,12 @@
 //!
 //! | who | from | to | how |
 //! | --- | --- | --- | --- |
-//! | newcomer, fast path | (0, 0, 0) | (0, 0, 1) | swap `locked`, after reading the other two |
-//! | newcomer, steals | (n, STEAL, 0) | (n, STEAL, 1) | swap `locked`, after reading `pending` |
+//! | newcomer, fast path | (0, 0, 0) | (0, 0, 1) | compare-and-swap `locked`, after reading the other two |
+//! | newcomer, steals | (n, STEAL, 0) | (n, STEAL, 1) | compare-and-swap `locked`, after reading `pending` |
 //! | newcomer, first waiter | (0, 0, 1) | (0, PENDING, 1) | compare-and-swap `pending`; undone if a tail has appeared |
-//! | pending waiter takes the lock | (n, PENDING, 0) | (n, 0, 1) | swap `locked`, then clear the bit |
+//! | pending waiter takes the lock | (n, PENDING, 0) | (n, 0, 1) | compare-and-swap `locked`, then clear the bit |
 //! | newcomer queues | (n, p, *) | (me, p, *) | swap `tail`; if n != 0, link to n |
-//! | head takes the lock | (n, 0, 0) | (n, 0, 1) | swap `locked` |
+//! | head takes the lock | (n, 0, 0) | (n, 0, 1) | compare-and-swap `locked` |
 //! | head, alone | (me, p, 1) | (0, p, 1) | compare-and-swap `tail` |
 //! | head, not alone | (n, p, 1) | (n, p, 1) | grant to the next; if that one is parked, set `PARKED`, `STEAL` and move its sleep to the word |
 //! | front waiter falls asleep | (n, p, 1) | (n, p + PARKED + STEAL, 1) | fetch-or `pending`, heavy fence, look again, park |
@@ -214,10 +214,11 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         self.tail.load(Relaxed) != 0 || self.pending.load(Relaxed) & PENDING != 0
     }
 
-    /// The only way to get the lock: look first, since a swap takes the line away from everybody.
+    /// The only way to get the lock: look first, since even a failing exchange takes the line away from everybody.
     #[inline]
     fn try_take(&self) -> bool {
-        self.locked.load(Relaxed) == 0 && self.locked.swap(1, Acquire) == 0
+        self.locked.load(Relaxed) == 0
+            && self.locked.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
     }
 
     #[cold]

@@ -313,13 +313,13 @@ impl<P: Platform> Waiters<P> {
         None
     }
 
-    /// Marks a free node of `slot` as busy. A swap, not a load and a store, since a signal handler may come between.
+    /// Marks a free node of `slot` as busy. Not by a load and a store, since a signal handler may come between.
     fn free_node(&self, slot: u16) -> Option<Id> {
         let nodes = &self.slots[slot as usize - 1].nodes;
         // Acquire pairs with the release in `free`: whoever reaped the node is done with it.
-        let free = nodes
-            .iter()
-            .position(|n| n.busy.load(Relaxed) == 0 && n.busy.swap(1, Acquire) == 0)?;
+        let free = nodes.iter().position(|n| {
+            n.busy.load(Relaxed) == 0 && n.busy.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
+        })?;
         Some(Id(slot << 2 | free as u16))
     }
 
