@@ -1,6 +1,8 @@
 //! Locality domains: machines described by made-up sysfs trees, and the real one under made-up
 //! environments.
 
+#![cfg(all(feature = "std", not(loom), not(miri)))]
+
 #[path = "topology/child.rs"]
 mod child;
 #[path = "topology/fake_sysfs.rs"]

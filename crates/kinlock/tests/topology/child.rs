@@ -113,6 +113,7 @@ fn override_everything() {
 fn first_use() {
     let files = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     let files_before = files();
+    assert!(ALLOCATIONS.get() > 0, "allocations are not counted");
     // SAFETY: `__errno_location` points to this thread's `errno`.
     unsafe { *libc::__errno_location() = libc::EXDEV };
     let before = ALLOCATIONS.get();
