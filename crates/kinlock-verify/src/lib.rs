@@ -14,7 +14,17 @@
 //! A [`plan`] runs scenarios against one lock within a given time. Everything random comes from one seed; threads are
 //! real, so that the seed repeats what each thread does, not how they interleave.
 
-pub mod injector;
-pub mod oracle;
-pub mod random;
+mod affinity;
+mod crew;
+mod injector;
+pub mod locks;
+mod oracle;
+pub mod plan;
+mod pretend;
+mod random;
 pub mod report;
+pub mod scenarios;
+pub mod test_lock;
+
+pub use affinity::allowed_cpus;
+pub use injector::{LEVELS, Preemption};

@@ -65,21 +65,26 @@ impl SharedState {
         self.holder.store(0, Relaxed);
     }
 
-    /// How often a section saw something wrong so far.
-    pub fn violations(&self) -> u64 {
-        self.violations.load(Relaxed)
+    /// Judges what has been seen so far.
+    pub fn no_violation(&self) -> Result<(), String> {
+        match self.violations.load(Relaxed) {
+            0 => Ok(()),
+            seen => Err(format!(
+                "{seen} violations; the first: {}",
+                self.first.describe()
+            )),
+        }
     }
 
     /// Judges the state after all threads have left: there must have been exactly `sections` sections.
     pub fn verdict(&self, sections: u64) -> Result<String, String> {
-        let seen = self.violations();
-        if seen != 0 {
-            return Err(format!("{seen} violations; the first: {}", self.first.describe()));
-        }
+        self.no_violation()?;
         for (i, word) in self.words.iter().enumerate() {
             let count = word.load(Relaxed);
             if count != sections {
-                return Err(format!("word {i} counts {count} of {sections} sections: updates were lost"));
+                return Err(format!(
+                    "word {i} counts {count} of {sections} sections: updates were lost"
+                ));
             }
         }
         Ok(format!("{sections} sections"))
@@ -88,7 +93,11 @@ impl SharedState {
     fn violated(&self, kind: u32, thread: u32, expected: u64, found: u64) {
         self.violations.fetch_add(1, Relaxed);
         let first = &self.first;
-        if first.kind.compare_exchange(0, kind, Relaxed, Relaxed).is_ok() {
+        if first
+            .kind
+            .compare_exchange(0, kind, Relaxed, Relaxed)
+            .is_ok()
+        {
             first.thread.store(thread, Relaxed);
             first.expected.store(expected, Relaxed);
             first.found.store(found, Relaxed);
@@ -102,7 +111,9 @@ impl FirstViolation {
         let (expected, found) = (self.expected.load(Relaxed), self.found.load(Relaxed));
         match self.kind.load(Relaxed) {
             OCCUPIED => format!("thread {thread} entered while thread {found} was inside"),
-            TORN => format!("thread {thread} found {found} where {expected} belongs, a half-done update"),
+            TORN => format!(
+                "thread {thread} found {found} where {expected} belongs, a half-done update"
+            ),
             _ => format!("thread {thread} was joined inside by thread {found}"),
         }
     }

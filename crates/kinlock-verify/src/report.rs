@@ -88,7 +88,11 @@ impl PerThread {
 
 impl std::fmt::Display for PerThread {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "min {} max {} mean {:.0} acquisitions per thread", self.min, self.max, self.mean)
+        write!(
+            f,
+            "min {} max {} mean {:.0} acquisitions per thread",
+            self.min, self.max, self.mean
+        )
     }
 }
 
@@ -120,7 +124,10 @@ pub struct Report {
 impl Report {
     /// The report on nothing: passed.
     pub fn new() -> Self {
-        Report { passed: true, ..Report::default() }
+        Report {
+            passed: true,
+            ..Report::default()
+        }
     }
 
     /// Adds a check.
@@ -144,7 +151,9 @@ mod tests {
 
     #[test]
     fn merging_is_like_taking_all_threads_together() {
-        let merged = PerThread::of(&[1, 2]).merge(PerThread::of(&[])).merge(PerThread::of(&[9]));
+        let merged = PerThread::of(&[1, 2])
+            .merge(PerThread::of(&[]))
+            .merge(PerThread::of(&[9]));
         assert_eq!(merged, PerThread::of(&[1, 2, 9]));
     }
 }

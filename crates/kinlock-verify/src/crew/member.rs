@@ -1,0 +1,229 @@
+//! One thread of a crew, as the watchdog sees it and as it sees itself.
+//!
+//! # Invariants
+//!
+//! 1. `with_lock` releases the lock only if `acquire` has reported that the calling thread holds it, and once.
+
+use crate::random::Random;
+use crate::test_lock::TestLock;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering::*};
+use std::time::{Duration, Instant};
+
+/// Where a thread is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(super) enum Phase {
+    Outside,
+    Waiting,
+    Inside,
+    Finished,
+}
+
+/// The threads that run together.
+#[derive(Debug)]
+pub struct Crew {
+    stop: AtomicBool,
+    members: Vec<Member>,
+}
+
+/// What the watchdog knows of a thread. Written by that thread only.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Member {
+    index: usize,
+    start: Instant,
+    tid: AtomicI32,
+    phase: AtomicU8,
+    /// When the phase began, in nanoseconds since the start.
+    since: AtomicU64,
+    acquisitions: AtomicU64,
+    longest_wait: AtomicU64,
+}
+
+impl Crew {
+    pub(super) fn new(threads: usize) -> Self {
+        let start = Instant::now();
+        let member = |index| Member {
+            index,
+            start,
+            tid: AtomicI32::new(0),
+            phase: AtomicU8::new(Phase::Outside as u8),
+            since: AtomicU64::new(0),
+            acquisitions: AtomicU64::new(0),
+            longest_wait: AtomicU64::new(0),
+        };
+        Crew {
+            stop: AtomicBool::new(false),
+            members: (0..threads).map(member).collect(),
+        }
+    }
+
+    /// The kernel's name of a thread; `None` if it has not started or has ended.
+    pub fn tid(&self, member: usize) -> Option<i32> {
+        let member = &self.members[member];
+        let tid = member.tid.load(Relaxed);
+        (tid != 0 && member.phase() != Phase::Finished).then_some(tid)
+    }
+
+    /// Whether the threads have been told to stop.
+    pub fn stopping(&self) -> bool {
+        self.stop.load(Relaxed)
+    }
+
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Relaxed);
+    }
+
+    pub(super) fn members(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter()
+    }
+
+    pub(super) fn all_finished(&self) -> bool {
+        self.members().all(|m| m.phase() == Phase::Finished)
+    }
+
+    pub(super) fn acquisitions(&self) -> Vec<u64> {
+        self.members()
+            .map(|m| m.acquisitions.load(Relaxed))
+            .collect()
+    }
+
+    /// The longest wait that ended or still goes on.
+    pub(super) fn longest_wait(&self) -> Duration {
+        let ended = self
+            .members()
+            .map(|m| m.longest_wait.load(Relaxed))
+            .max()
+            .unwrap_or(0);
+        self.longest_current_wait().max(Duration::from_nanos(ended))
+    }
+
+    pub(super) fn longest_current_wait(&self) -> Duration {
+        let waiting = self.members().filter(|m| m.phase() == Phase::Waiting);
+        waiting.map(Member::time_in_phase).max().unwrap_or_default()
+    }
+}
+
+impl Member {
+    pub(super) fn phase(&self) -> Phase {
+        const PHASES: [Phase; 4] = [
+            Phase::Outside,
+            Phase::Waiting,
+            Phase::Inside,
+            Phase::Finished,
+        ];
+        // Acquire pairs with the release in `enter_phase`: who is finished has written everything.
+        PHASES[self.phase.load(Acquire) as usize]
+    }
+
+    fn enter_phase(&self, phase: Phase) -> Duration {
+        let now = self.start.elapsed().as_nanos() as u64;
+        let since = self.since.swap(now, Relaxed);
+        self.phase.store(phase as u8, Release);
+        Duration::from_nanos(now - since)
+    }
+
+    /// May err when the phase changes at this moment, but not by more than saying "short".
+    fn time_in_phase(&self) -> Duration {
+        let since = Duration::from_nanos(self.since.load(Relaxed));
+        self.start.elapsed().saturating_sub(since)
+    }
+}
+
+impl fmt::Display for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "thread {} (tid {}) {} for {:.1?} after {} acquisitions",
+            self.index,
+            self.tid.load(Relaxed),
+            match self.phase() {
+                Phase::Outside => "outside",
+                Phase::Waiting => "waiting",
+                Phase::Inside => "inside",
+                Phase::Finished => "finished",
+            },
+            self.time_in_phase(),
+            self.acquisitions.load(Relaxed),
+        )
+    }
+}
+
+/// A thread of a crew as it sees itself.
+#[derive(Debug)]
+pub struct Worker {
+    crew: Arc<Crew>,
+    index: usize,
+    /// The thread's own randomness.
+    pub random: Random,
+}
+
+impl Worker {
+    pub(super) fn new(crew: Arc<Crew>, index: usize, random: Random) -> Self {
+        // SAFETY: no preconditions; cannot fail.
+        let tid = unsafe { libc::gettid() };
+        crew.members[index].tid.store(tid, Relaxed);
+        Worker {
+            crew,
+            index,
+            random,
+        }
+    }
+
+    /// The thread's number within the crew.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// What the thread calls itself in the shared state: never 0.
+    pub fn name(&self) -> u32 {
+        self.index as u32 + 1
+    }
+
+    /// Whether to go on.
+    pub fn running(&self) -> bool {
+        !self.crew.stopping()
+    }
+
+    /// Takes the lock by `acquire`, runs `section` if that succeeded, and releases the lock. Returns whether it did.
+    pub fn with_lock(
+        &mut self,
+        lock: &dyn TestLock,
+        acquire: impl FnOnce(&dyn TestLock) -> bool,
+        section: impl FnOnce(&mut Self),
+    ) -> bool {
+        self.me().enter_phase(Phase::Waiting);
+        let taken = acquire(lock);
+        let waited = self
+            .me()
+            .enter_phase(if taken { Phase::Inside } else { Phase::Outside });
+        self.note_wait(waited);
+        if taken {
+            let me = self.me();
+            me.acquisitions
+                .store(me.acquisitions.load(Relaxed) + 1, Relaxed);
+            section(self);
+            // SAFETY: invariant 1.
+            unsafe { lock.unlock() };
+            self.me().enter_phase(Phase::Outside);
+        }
+        taken
+    }
+
+    pub(super) fn finish(self) {
+        self.me().enter_phase(Phase::Finished);
+    }
+
+    fn me(&self) -> &Member {
+        &self.crew.members[self.index]
+    }
+
+    fn note_wait(&self, waited: Duration) {
+        let nanos = waited.as_nanos() as u64;
+        if nanos > self.me().longest_wait.load(Relaxed) {
+            self.me().longest_wait.store(nanos, Relaxed);
+        }
+    }
+}

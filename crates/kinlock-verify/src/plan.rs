@@ -1,0 +1,133 @@
+//! Which scenarios run against a lock, with how many threads, and for how long each.
+
+use crate::crew::Orders;
+use crate::injector::Preemption;
+use crate::locks::Specimen;
+use crate::report::{Catch, Check, PerThread, Report};
+use crate::scenarios::{self, Context, Findings, Scenario};
+use std::time::Duration;
+
+/// What is wanted of a run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// For one lock, all scenarios together. A scenario that needs a minimum to mean anything may take longer.
+    pub time: Duration,
+    /// Thread counts. The first is used where a scenario does not go through all of them.
+    pub threads: Vec<usize>,
+    /// Numbers of locality domains to pretend.
+    pub domains: Vec<usize>,
+    /// How often threads are interrupted.
+    pub preemption: Preemption,
+    /// After this time a wait is taken to be endless.
+    pub hang: Duration,
+    /// Decides everything random.
+    pub seed: u64,
+    /// The names of the scenarios to run.
+    pub scenarios: Vec<&'static str>,
+}
+
+/// The scenarios that run by default: all that do not need a prepared environment.
+pub fn default_scenarios() -> Vec<&'static str> {
+    let named = scenarios::ALL.iter().map(|scenario| scenario.name);
+    named.filter(|&name| name != scenarios::TOPOLOGY).collect()
+}
+
+/// Tortures a lock. `progress` is told each step's name before it starts.
+///
+/// After a step that leaves threads hanging no further step is run, since those threads would disturb it. A lock that
+/// is broken on purpose is given up after the first step that catches it.
+pub fn run(specimen: Specimen, settings: &Settings, mut progress: impl FnMut(&str)) -> Report {
+    let mut report = Report::new();
+    let steps = steps(settings);
+    let weights: u32 = steps.iter().map(|step| step.weight).sum();
+    for (number, step) in steps.iter().enumerate() {
+        let name = format!("{}/{}", specimen.name, step.label);
+        progress(&name);
+        let findings = (step.scenario.run)(&Context {
+            specimen,
+            orders: Orders {
+                threads: step.threads,
+                duration: settings.time * step.weight / weights,
+                hang: settings.hang,
+                longest_wait: None,
+                pinned: false,
+                seed: settings.seed.wrapping_add(number as u64),
+            },
+            preemption: settings.preemption,
+            domains: step.domains,
+        });
+        let stuck = findings.left_threads;
+        report.merge(judge(&name, findings));
+        if stuck || (specimen.defect.is_some() && !report.passed) {
+            break;
+        }
+    }
+    if let Some(meant) = specimen.defect {
+        let by = report
+            .checks
+            .iter()
+            .find(|check| !check.passed && check.property == meant);
+        let by = by.map(|check| check.name.clone());
+        report.caught.push(Catch {
+            lock: specimen.name.into(),
+            meant,
+            by,
+        });
+    }
+    report
+}
+
+struct Step {
+    scenario: &'static Scenario,
+    label: String,
+    threads: usize,
+    domains: usize,
+    /// Its share of the time.
+    weight: u32,
+}
+
+fn steps(settings: &Settings) -> Vec<Step> {
+    let few = settings.threads[0];
+    let mut steps = Vec::new();
+    for scenario in scenarios::ALL
+        .iter()
+        .filter(|s| settings.scenarios.contains(&s.name))
+    {
+        let mut add = |label: String, threads, domains| {
+            steps.push(Step {
+                scenario,
+                label,
+                threads,
+                domains,
+                weight: scenario.weight,
+            });
+        };
+        match scenario.name {
+            scenarios::PREEMPTION => settings
+                .threads
+                .iter()
+                .for_each(|&threads| add(format!("{}-{threads}", scenario.name), threads, 1)),
+            scenarios::DOMAINS => settings
+                .domains
+                .iter()
+                .for_each(|&domains| add(format!("{}-{domains}", scenario.name), few, domains)),
+            name => add(name.to_owned(), few, 1),
+        }
+    }
+    steps
+}
+
+fn judge(step: &str, findings: Findings) -> Report {
+    let mut report = Report::new();
+    report.per_thread = PerThread::of(&findings.acquisitions);
+    for (property, verdict) in findings.verdicts {
+        let passed = verdict.is_ok();
+        report.push(Check {
+            name: format!("{step}/{}", property.name()),
+            property,
+            passed,
+            detail: verdict.unwrap_or_else(|what| what),
+        });
+    }
+    report
+}

@@ -1,0 +1,123 @@
+//! The machine we run on, but with as many locality domains as a test wants, however few CPUs there are.
+//!
+//! Everything but the domain, and where waiters wait, is [`Native`]'s.
+
+use kinlock::events::Event;
+use kinlock::platform::{Atomic, Native, Ordering, Platform};
+use kinlock::raw::waiter::{Slot, Waiters};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32};
+
+/// Threads that can wait at a time; one more takes the path for threads without a slot.
+const SLOTS: usize = 1024;
+
+/// Hardware with pretended domains.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pretend;
+
+thread_local! {
+    static DOMAIN: Cell<u16> = const { Cell::new(0) };
+    static SLOT: KeptSlot = const { KeptSlot(Cell::new(0)) };
+}
+
+/// Makes the calling thread believe that it runs in `domain`.
+pub(crate) fn set_domain(domain: u16) {
+    DOMAIN.set(domain);
+}
+
+/// Gives the slot back when the thread ends.
+struct KeptSlot(Cell<u16>);
+
+impl Drop for KeptSlot {
+    fn drop(&mut self) {
+        if self.0.get() != 0 {
+            WAITERS.release(self.0.get());
+        }
+    }
+}
+
+static TABLE: [Slot<Pretend>; SLOTS] = [const { Slot::FREE }; SLOTS];
+static CLAIMED: [AtomicU32; SLOTS / 32] = [const { AtomicU32::new(0) }; SLOTS / 32];
+static IN_USE: AtomicU32 = AtomicU32::new(0);
+static WAITERS: Waiters<Pretend> = Waiters::new(&TABLE, &CLAIMED, &IN_USE);
+
+impl Platform for Pretend {
+    type AtomicU8 = AtomicU8;
+    type AtomicU16 = AtomicU16;
+    type AtomicU32 = AtomicU32;
+
+    const CAN_PARK: bool = true;
+
+    fn domain() -> u16 {
+        DOMAIN.get()
+    }
+
+    fn waiters() -> &'static Waiters<Self> {
+        &WAITERS
+    }
+
+    fn kept_slot() -> u16 {
+        SLOT.try_with(|slot| slot.0.get()).unwrap_or(0)
+    }
+
+    fn keep_slot(slot: u16) -> bool {
+        SLOT.try_with(|kept| kept.0.set(slot)).is_ok()
+    }
+
+    fn wait<A: Atomic>(word: &A, order: Ordering, done: impl FnMut(A::Value) -> bool) -> A::Value {
+        Native::wait(word, order, done)
+    }
+
+    fn wait_for<A: Atomic>(
+        word: &A,
+        order: Ordering,
+        nanos: u64,
+        done: impl FnMut(A::Value) -> bool,
+    ) -> Result<A::Value, A::Value> {
+        Native::wait_for(word, order, nanos, done)
+    }
+
+    fn relax() {
+        Native::relax();
+    }
+
+    fn spin_limit() -> u64 {
+        Native::spin_limit()
+    }
+
+    fn park(key: *const u32, expected: u32, until: u64, current: impl Fn() -> u32) {
+        Native::park(key, expected, until, current);
+    }
+
+    fn unpark(key: *const u32, n: u32) {
+        Native::unpark(key, n);
+    }
+
+    fn requeue(from: *const u32, expected: u32, to: *const u32, current: impl Fn() -> u32) {
+        Native::requeue(from, expected, to, current);
+    }
+
+    fn light_fence() {
+        Native::light_fence();
+    }
+
+    fn heavy_fence() -> bool {
+        Native::heavy_fence()
+    }
+
+    fn is_priority() -> bool {
+        Native::is_priority()
+    }
+
+    fn now() -> u64 {
+        Native::now()
+    }
+
+    fn random() -> u32 {
+        Native::random()
+    }
+
+    fn count(event: Event) {
+        Native::count(event);
+    }
+}

@@ -1,0 +1,136 @@
+//! Threads that come and go all the time, and lock until their very last moment.
+//!
+//! # Invariants
+//!
+//! 1. The key's value is null or comes from `Arc::into_raw` of an `Arc<Nursery>`; the destructor takes it back once.
+//! 2. A `Nursery`'s lock is released only by the thread that has just taken it.
+
+use super::{Context, Findings, Scenario, Stage, blocking};
+use crate::crew;
+use std::cell::RefCell;
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "churn",
+    about: "threads come and go, and take the lock in destructors of thread-locals and pthread keys",
+    weight: 5,
+    run,
+};
+
+/// Threads that each member of the crew keeps alive at a time.
+const CHILDREN: usize = 3;
+
+/// The stage and the numbers of those who passed over it besides the crew.
+struct Nursery {
+    stage: Stage,
+    threads: AtomicU32,
+    sections: AtomicU64,
+    in_destructors: AtomicU64,
+}
+
+fn run(context: &Context) -> Findings {
+    let nursery = Arc::new(Nursery {
+        stage: Stage::new(context.specimen.new),
+        threads: AtomicU32::new(0),
+        sections: AtomicU64::new(0),
+        in_destructors: AtomicU64::new(0),
+    });
+    let outcome = {
+        let nursery = Arc::clone(&nursery);
+        crew::run(
+            &context.orders,
+            move |worker| {
+                while worker.running() {
+                    let children: Vec<_> = (0..CHILDREN).map(|_| spawn_child(&nursery)).collect();
+                    worker.with_lock(&*nursery.stage.lock, blocking, |worker| {
+                        nursery.stage.state.section(worker.name(), || ());
+                    });
+                    children
+                        .into_iter()
+                        .for_each(|child| child.join().expect("no child panics"));
+                }
+            },
+            |_| (),
+        )
+    };
+    let threads = nursery.threads.load(Relaxed);
+    let in_destructors = nursery.in_destructors.load(Relaxed);
+    let extra = nursery.sections.load(Relaxed);
+    let detail =
+        format!("{threads} threads came and went, {in_destructors} sections in destructors");
+    let reached = in_destructors >= 3 * u64::from(threads) && threads > 0;
+    Findings::new(outcome, &nursery.stage.state, extra).with_reach(reached, detail)
+}
+
+fn spawn_child(nursery: &Arc<Nursery>) -> std::thread::JoinHandle<()> {
+    let nursery = Arc::clone(nursery);
+    let child = std::thread::Builder::new().stack_size(64 * 1024);
+    child
+        .spawn(move || nursery.live())
+        .expect("a thread can be started")
+}
+
+impl Nursery {
+    /// A short life. The destructors run after it, in an order that we spread around the lock's own clean-up: set
+    /// before the first wait, after it, and by a key of the C library's, whose destructor runs last of all.
+    fn live(self: Arc<Self>) {
+        self.threads.fetch_add(1, Relaxed);
+        BEFORE.with(|last_words| last_words.0.replace(Some(Arc::clone(&self))));
+        self.visit();
+        AFTER.with(|last_words| last_words.0.replace(Some(Arc::clone(&self))));
+        set_key(Arc::clone(&self));
+        self.visit();
+    }
+
+    fn visit(&self) {
+        self.stage.lock.lock();
+        let me = 1_000_000 + self.sections.fetch_add(1, Relaxed) as u32;
+        self.stage.state.section(me, std::thread::yield_now);
+        // SAFETY: invariant 2.
+        unsafe { self.stage.lock.unlock() };
+    }
+
+    fn visit_in_destructor(&self) {
+        self.visit();
+        self.in_destructors.fetch_add(1, Relaxed);
+    }
+}
+
+thread_local! {
+    static BEFORE: LastWords = const { LastWords(RefCell::new(None)) };
+    static AFTER: LastWords = const { LastWords(RefCell::new(None)) };
+}
+
+/// Visits the stage when the thread ends.
+struct LastWords(RefCell<Option<Arc<Nursery>>>);
+
+impl Drop for LastWords {
+    fn drop(&mut self) {
+        if let Some(nursery) = self.0.take() {
+            nursery.visit_in_destructor();
+        }
+    }
+}
+
+fn set_key(nursery: Arc<Nursery>) {
+    static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
+    let key = *KEY.get_or_init(|| {
+        let mut key = 0;
+        // SAFETY: writes to a live local; the destructor is a function of the program, which stays.
+        let failed = unsafe { libc::pthread_key_create(&mut key, Some(visit_last)) };
+        assert_eq!(failed, 0, "a pthread key is free");
+        key
+    });
+    // SAFETY: the key exists; invariant 1.
+    let failed = unsafe { libc::pthread_setspecific(key, Arc::into_raw(nursery).cast()) };
+    assert_eq!(failed, 0, "a pthread key can be set");
+}
+
+unsafe extern "C" fn visit_last(nursery: *mut c_void) {
+    // SAFETY: invariant 1; the C library calls this once, with the value that is not null.
+    let nursery = unsafe { Arc::from_raw(nursery.cast_const().cast::<Nursery>()) };
+    nursery.visit_in_destructor();
+}

@@ -1,0 +1,57 @@
+//! Threads of two locality domains fight for the lock as fast as they can: does each get its turn?
+
+use super::{Context, Findings, Scenario, Stage, blocking};
+use crate::crew::{self, Orders};
+use crate::pretend;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "fairness",
+    about: "threads of two pretended domains fight without pause; nobody waits for long",
+    weight: 4,
+    run,
+};
+
+const THREADS: usize = 8;
+/// Longer than waking a waiter takes, so that nearly all threads are in the queue nearly always: only then can one
+/// domain keep the other out.
+const SECTION: Duration = Duration::from_micros(100);
+/// Fair locks hand over within milliseconds; a starved thread waits until the others stop.
+const LONGEST_WAIT: Duration = Duration::from_millis(700);
+/// Long enough for a starved thread to exceed the limit.
+const SHORTEST_RUN: Duration = Duration::from_millis(1200);
+
+fn run(context: &Context) -> Findings {
+    let stage = Arc::new(Stage::new(context.specimen.new_pretended));
+    let orders = Orders {
+        threads: THREADS,
+        duration: context.orders.duration.max(SHORTEST_RUN),
+        longest_wait: Some(LONGEST_WAIT),
+        ..context.orders.clone()
+    };
+    let outcome = {
+        let stage = Arc::clone(&stage);
+        crew::run(
+            &orders,
+            move |worker| {
+                pretend::set_domain(u16::from(worker.index() % 4 == 0));
+                while worker.running() {
+                    worker.with_lock(&*stage.lock, blocking, |worker| {
+                        stage.state.section(worker.name(), || ());
+                        spin_for(SECTION);
+                    });
+                }
+            },
+            |_| (),
+        )
+    };
+    Findings::new(outcome, &stage.state, 0)
+}
+
+fn spin_for(time: Duration) {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        std::hint::spin_loop();
+    }
+}

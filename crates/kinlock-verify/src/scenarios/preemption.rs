@@ -1,0 +1,38 @@
+//! Threads lose their CPU at the worst moments: inside the section, on the way in and on the way out.
+
+use super::{Context, Events, Findings, Scenario, Stage, blocking};
+use crate::crew;
+use crate::injector::Injector;
+use kinlock::events::Event;
+use std::sync::Arc;
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: super::PREEMPTION,
+    about: "threads, also more than CPUs, yield and sleep inside and outside of sections",
+    weight: 4,
+    run,
+};
+
+fn run(context: &Context) -> Findings {
+    let events = Events::start();
+    let stage = Arc::new(Stage::new(context.specimen.new));
+    let outcome = {
+        let (stage, level) = (Arc::clone(&stage), context.preemption);
+        crew::run(
+            &context.orders,
+            move |worker| {
+                let mut injector = Injector::new(level, worker.random.clone());
+                while worker.running() {
+                    worker.with_lock(&*stage.lock, blocking, |worker| {
+                        stage.state.section(worker.name(), || injector.point());
+                    });
+                    injector.point();
+                }
+            },
+            |_| (),
+        )
+    };
+    let contended = events.get(Event::SlowPath) > 0 || context.orders.threads == 1;
+    let detail = events.list(&[Event::SlowPath, Event::Queued, Event::Park, Event::Steal]);
+    Findings::new(outcome, &stage.state, 0).with_reach(contended, detail)
+}
