@@ -136,7 +136,7 @@ pub(crate) fn for_each_name(path: fmt::Arguments<'_>, mut action: impl FnMut(&[u
     let Some(descriptor) = open(path, libc::O_RDONLY | libc::O_DIRECTORY) else {
         return;
     };
-    let mut buffer = [0; 1024];
+    let mut buffer = [0; 512];
     let mut wanted = true;
     while wanted {
         let filled = transfer(libc::SYS_getdents64, descriptor, &mut buffer);

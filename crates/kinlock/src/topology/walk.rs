@@ -51,8 +51,11 @@ pub(crate) fn last_level_caches(files: &impl Files, groups: &mut impl Groups) {
             return;
         }
         if let Some(index) = last_level_cache_of(files, cpu) {
-            let path = format_args!("{CPUS}/cpu{cpu}/cache/index{index}/shared_cpu_list");
-            for_each(files, path, |member| groups.put(member, cpu));
+            for_each(
+                files,
+                format_args!("{CPUS}/cpu{cpu}/cache/index{index}/shared_cpu_list"),
+                |member| groups.put(member, cpu),
+            );
         }
     });
 }
@@ -149,8 +152,13 @@ const NODES: &str = "devices/system/node";
 fn put_siblings(files: &impl Files, groups: &mut impl Groups, cpu: usize, lists: [&str; 2]) {
     for list in lists {
         if !groups.has(cpu) {
-            let path = format_args!("{CPUS}/cpu{cpu}/topology/{list}");
-            for_each(files, path, |member| groups.put(member, cpu));
+            for_each(
+                files,
+                format_args!("{CPUS}/cpu{cpu}/topology/{list}"),
+                |member| {
+                    groups.put(member, cpu);
+                },
+            );
         }
     }
 }
