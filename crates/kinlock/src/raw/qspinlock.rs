@@ -46,7 +46,7 @@
 //! 1. *Falling asleep against unlocking* is a store-load race on both sides: the sleeper writes `PARKED` then reads
 //!    `locked`; the holder writes `locked` then reads `PARKED`. The asymmetric fences let the frequent side, the unlock, go without a
 //!    barrier. Where the heavy fence is unavailable the sleeper wakes up by itself now and then.
-//! 2. *A head that passes headship to a parked waiter* sets `PARKED` itself, while it holds the lock: its own unlock
+//! 2. *A head that passes headship to a parked waiter* sets `PARKED` itself, while it holds the lock, so its own unlock
 //!    comes later in program order and sees it. The heir's sleep is moved from its node to the word, so that the unlock need not know its name.
 //! 3. *Pending against queueing*: the first waiter sets `PENDING` then reads `tail`; a newcomer sets `tail` then reads
 //!    `PENDING`; all four are sequentially consistent, so at least one of the two sees the other, and the pending waiter is the one to step back.
@@ -367,20 +367,15 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         // It may sleep on: let running threads steal until our unlock wakes it. A heir that can time out might be gone
         // and asleep elsewhere before we move it, and without the lock there is no unlock of ours to come.
         let sleeps_on = holding && heir.timed.load(Relaxed) == 0;
-        let seen_parked = sleeps_on && heir.state.load(Relaxed) == NODE_PARKED;
-        if seen_parked {
-            // Best before it can run, since it then takes STEAL back.
-            self.pending.fetch_or(PARKED | STEAL, Relaxed);
-        }
         match heir.state.swap(go, AcqRel) {
             WAITING => true,
             NODE_PARKED if sleeps_on => {
-                if !seen_parked {
-                    self.pending.fetch_or(PARKED | STEAL, Relaxed);
-                }
                 P::requeue(key::<P>(&heir.state), go, self.word_key(), || {
                     heir.state.load(Relaxed)
                 });
+                // Only now: an earlier holder may be about to clear PARKED and wake who sleeps on the word. It must
+                // either come before this, or find the heir there.
+                self.pending.fetch_or(PARKED | STEAL, Relaxed);
                 true
             }
             NODE_PARKED => {
