@@ -26,6 +26,8 @@ const CPUS_PER_DOMAIN: usize = 2;
 /// A run that takes more accesses than this makes no progress.
 const STEP_LIMIT: u64 = 4_000_000;
 const NANOSECONDS_PER_STEP: u64 = 10;
+/// For how long a CPU is lost to another program, now and then: longer than anybody spins.
+const TIME_SLICE: u64 = 1000 * NANOSECONDS_PER_STEP;
 const CACHE_LINE: usize = 64;
 
 /// The simulated machine.
@@ -52,6 +54,7 @@ pub fn run(seed: u64, cpus: usize, body: impl Fn(usize) + 'static) -> Result<Rep
         now: 0,
         // From "at every access" to "rarely", and CPUs of unequal speed: different bugs like different schedules.
         switch_one_in: [1, 2, 8, 32][random.below(4)],
+        preempt_one_in: [16, 128, 1024][random.below(3)],
         cpus: (0..cpus)
             .map(|_| Cpu::new([1, 4, 64][random.below(3)]))
             .collect(),
@@ -98,6 +101,7 @@ struct World {
     now: u64,
     random: Random,
     switch_one_in: usize,
+    preempt_one_in: usize,
     cpus: Vec<Cpu>,
     current: usize,
     /// Accesses are not preemption points: a comparison and falling asleep are one step.
@@ -117,6 +121,8 @@ enum State {
     Ready,
     /// Waits for a write to the line, at most until the time.
     OnLine(usize, u64),
+    /// Taken off its CPU until the time.
+    Preempted(u64),
     /// Sleeps on the address, at most until the time.
     Parked(usize, u64),
     Finished,
@@ -203,6 +209,7 @@ impl World {
 impl State {
     fn deadline(self) -> Option<u64> {
         match self {
+            State::Preempted(until) => Some(until),
             State::OnLine(_, until) | State::Parked(_, until) if until != NEVER => Some(until),
             _ => None,
         }
@@ -211,15 +218,21 @@ impl State {
 
 /// Counts an access and, now and then, lets another CPU run before it.
 fn step() {
-    let preempt = with_world(|w| {
+    let gap = with_world(|w| {
         w.report.steps += 1;
         w.now += NANOSECONDS_PER_STEP;
         // Before the first CPU runs there is nobody to preempt.
         let running = !w.cpus[w.current].yielder.is_null();
-        running && !w.atomic_section && w.random.below(w.switch_one_in) == 0
+        if !running || w.atomic_section || w.random.below(w.switch_one_in) != 0 {
+            None
+        } else if w.random.below(w.preempt_one_in) == 0 {
+            Some(State::Preempted(w.now + TIME_SLICE))
+        } else {
+            Some(State::Ready)
+        }
     });
-    if preempt {
-        suspend(State::Ready);
+    if let Some(gap) = gap {
+        suspend(gap);
     }
 }
 
