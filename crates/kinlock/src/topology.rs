@@ -9,7 +9,8 @@ mod machine;
 mod map;
 mod pretended;
 pub(crate) mod syscalls;
-#[cfg(test)]
+// Nothing in there is unsafe, and Miri would take minutes for the large tables.
+#[cfg(all(test, not(miri)))]
 mod tests;
 mod walk;
 

@@ -190,7 +190,7 @@ mod tests {
         const ALPHABET: &[u8] = b"0123456789,,,--- \n;x:/\xff";
         let mut random = 0x9E37_79B9_7F4A_7C15_u64;
         let mut accepted = 0;
-        for _ in 0..20_000 {
+        for _ in 0..if cfg!(miri) { 500 } else { 20_000 } {
             let text: Vec<u8> = (0..random % 12)
                 .map(|_| {
                     random = random
@@ -211,6 +211,6 @@ mod tests {
                 );
             }
         }
-        assert!(accepted > 100);
+        assert!(accepted > 10);
     }
 }
