@@ -20,6 +20,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     Bench(verbs::bench::Args),
+    Topology(verbs::topology::Args),
 }
 
 /// How a verb that could do its work ended.
@@ -37,6 +38,7 @@ pub fn run() -> ExitCode {
     };
     let outcome = match cli.verb {
         Verb::Bench(args) => verbs::bench::run(args),
+        Verb::Topology(args) => verbs::topology::run(args),
     };
     match outcome {
         Ok(Outcome::Done) => ExitCode::SUCCESS,

@@ -1,3 +1,4 @@
 //! One file per thing a person wants to do.
 
 pub mod bench;
+pub mod topology;
