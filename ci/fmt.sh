@@ -1,0 +1,4 @@
+#!/usr/bin/env bash
+# Formatting.
+set -euo pipefail
+cargo fmt --all --check

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Installs what the checks need beyond a stable toolchain. Says loudly what it cannot install; the check that needs it then fails or is skipped, as its script says.
+set -uo pipefail
+
+missing() { echo "!!!! cannot install $1: $2" >&2; }
+
+if ! echo '#include <ck_spinlock.h>' | cc -E -x c - >/dev/null 2>&1; then
+    if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+        { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq libck-dev; } >/dev/null 2>&1 ||
+            missing libck-dev "the peer ck-mcs will not be measured"
+    else
+        missing libck-dev "not root or no apt-get; the peer ck-mcs will not be measured"
+    fi
+fi
+rustup component add rustfmt clippy >/dev/null 2>&1 || missing "rustfmt, clippy" "ci/fmt.sh and ci/clippy.sh will fail"
+rustup target add aarch64-unknown-linux-gnu >/dev/null 2>&1 || missing "the aarch64 target" "ci/features.sh will fail"
+msrv=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+rustup toolchain install "$msrv" --profile minimal >/dev/null 2>&1 || missing "Rust $msrv" "the minimum version will not be checked"
+rustup toolchain install nightly --profile minimal --component miri --component rust-src >/dev/null 2>&1 ||
+    rustup component add --toolchain nightly miri rust-src >/dev/null 2>&1 ||
+    missing "nightly with miri and rust-src" "ci/miri.sh will fail"
+exit 0

@@ -1,0 +1,5 @@
+#!/usr/bin/env bash
+# Undefined behaviour and weak memory, interpreted, with several seeds.
+set -euo pipefail
+MIRIFLAGS="-Zmiri-many-seeds=0..4" cargo +nightly miri test -p kinlock --test spin --target-dir target/miri
+cargo +nightly miri test -p kinlock --lib --target-dir target/miri -- raw::
