@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 
 use anyhow::Context;
-use comfy_table::{Table, presets};
+use comfy_table::{Cell, ContentArrangement, Table, TableComponent, presets};
 use kinlock::config::{self, Decision};
 use kinlock::topology::{self, Cpu, DomainKind, Features, Node, Topology};
 use serde::Serialize;
@@ -195,20 +195,21 @@ impl From<Features> for FeaturesEntry {
 }
 
 fn write_json(report: &Report, mut out: impl Write) -> anyhow::Result<()> {
-    serde_json::to_writer_pretty(&mut out, report)?;
-    writeln!(out)?;
-    Ok(())
+    let mut text = serde_json::to_vec_pretty(report)?;
+    text.push(b'\n');
+    Ok(out.write_all(&text)?)
 }
 
+/// Writes all in one piece, so that nobody who reads only the beginning breaks it off.
 fn write_text(report: &Report, mut out: impl Write) -> anyhow::Result<()> {
-    writeln!(out, "{}\n", summary(report))?;
-    writeln!(out, "{}\n", domains(report))?;
+    let mut parts = vec![summary(report), domains(report).to_string()];
     if report.nodes.len() > 1 {
-        writeln!(out, "{}\n", distances(&report.nodes))?;
+        parts.push(distances(&report.nodes).to_string());
     }
-    writeln!(out, "{}\n", in_use(&report.in_use))?;
-    writeln!(out, "{}", features(&report.features))?;
-    Ok(())
+    parts.push(in_use(&report.in_use).to_string());
+    parts.push(features(&report.features).to_string());
+    let text = parts.join("\n\n") + "\n";
+    Ok(out.write_all(text.as_bytes())?)
 }
 
 fn summary(report: &Report) -> String {
@@ -302,15 +303,13 @@ fn features(features: &FeaturesEntry) -> Table {
     table
 }
 
-fn table<T: Into<comfy_table::Cell>>(header: impl IntoIterator<Item = T>) -> Table {
+fn table<T: Into<Cell>>(header: impl IntoIterator<Item = T>) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header(
-        header
-            .into_iter()
-            .map(Into::into)
-            .collect::<Vec<comfy_table::Cell>>(),
-    );
+    table.remove_style(TableComponent::HorizontalLines);
+    table.remove_style(TableComponent::MiddleIntersections);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(header.into_iter().map(Into::into).collect::<Vec<Cell>>());
     table
 }
 
