@@ -170,7 +170,7 @@ fn park_pending_two_threads() {
 
 #[test]
 fn park_pending_three_threads() {
-    explore::<ParkPending>("parking pending waiter and head, 3 threads", 1, 3, once);
+    explore::<ParkPending>("parking pending waiter and head, 3 threads", 2, 3, once);
 }
 
 #[test]

@@ -255,20 +255,28 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             return true;
         }
         // Somebody has queued: step back behind them.
-        self.pending.fetch_and(!PENDING, Release);
+        self.leave_pending();
         false
     }
 
     fn wait_pending(&self, deadline: u64) -> bool {
         P::count(Event::Pending);
         let taken = self.wait_at_front(Front::Pending, deadline);
-        // Release: a head that sees the bit gone also sees who has the lock, and does not fight for it in vain.
-        let seen = self.pending.fetch_and(!(PENDING | STEAL), Release);
-        if !taken && seen & PARKED != 0 {
-            // The head may have slept because of us, and the lock may be free.
-            self.wake_sleepers();
+        if taken {
+            // Release: a head that sees the bit gone also sees who has the lock, and does not fight for it in vain.
+            self.pending.fetch_and(!(PENDING | STEAL), Release);
+        } else {
+            self.leave_pending();
         }
         taken
+    }
+
+    /// Goes without having had the lock.
+    fn leave_pending(&self) {
+        if self.pending.fetch_and(!(PENDING | STEAL), Release) & PARKED != 0 {
+            // The head may sleep because of us while the lock is free, and then no unlock is going to wake it.
+            self.wake_sleepers();
+        }
     }
 
     // ---- the queue -----------------------------------------------------------------------------------------
