@@ -4,8 +4,10 @@
 //!
 //! # Invariants
 //!
-//! 1. `getenv` returns null or a zero-terminated string that stays as it is until the environment is next changed, which
-//!    must not happen while other threads run (this is the C library's rule, for all its users).
+//! 1. `getenv` returns null or a zero-terminated string that stays as it is until the environment
+//!    is next changed, which must not happen while other threads run (this is the C library's rule,
+//!    for all its users).
+//! 2. The names of the variables are zero-terminated.
 
 use core::ffi::CStr;
 use core::fmt::Write;
@@ -104,13 +106,13 @@ pub(crate) fn read_from_str<T: FromStr<Err = ParseError>>(variable: Variable) ->
     })
 }
 
-/// The value of `variable` as `parse` understands it; `None` if it is unset or empty, or if `parse` does not, which is
-/// reported on standard error the first time.
+/// The value of `variable` as `parse` understands it; `None` if it is unset or empty, or if `parse`
+/// does not, which is reported on standard error the first time.
 pub(crate) fn read<T>(
     variable: Variable,
     parse: impl FnOnce(&[u8]) -> Result<T, ParseError>,
 ) -> Option<T> {
-    // SAFETY: the name is zero-terminated.
+    // SAFETY: invariant 2.
     let value = unsafe { libc::getenv(variable.name().as_ptr()) };
     if value.is_null() {
         return None;

@@ -6,7 +6,8 @@ use core::str::FromStr;
 /// Whether queues are reordered by locality domain. Spelt `auto`, `on` and `off`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Numa {
-    /// On where the process may run in more than one locality domain and the machine's account of them can be trusted.
+    /// On where the process may run in more than one locality domain and the machine's account of
+    /// them can be trusted.
     #[default]
     Auto,
     /// Always.
@@ -15,10 +16,12 @@ pub enum Numa {
     Off,
 }
 
-/// How a NUMA-aware lock looks for a waiter of its own locality domain. Spelt `full` and `incremental`.
+/// How a NUMA-aware lock looks for a waiter of its own locality domain. Spelt `full` and
+/// `incremental`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Scan {
-    /// Walks the queue until one is found: best locality, a hand-off takes time in proportion to the queue at worst.
+    /// Walks the queue until one is found: best locality, a hand-off takes time in proportion to
+    /// the queue at worst.
     #[default]
     Full,
     /// Looks at one waiter per hand-off: constant time.
@@ -27,7 +30,8 @@ pub enum Scan {
 
 /// How long hand-offs may stay in one locality domain while others wait. Spelt `10ms` or `2^16`.
 ///
-/// Made by [`time`](Self::time), [`count`](Self::count) or parsing, so that the numbers are always in range.
+/// Made by [`time`](Self::time), [`count`](Self::count) or parsing, so that the numbers are always
+/// in range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LocalLimit {
     /// For so many milliseconds.

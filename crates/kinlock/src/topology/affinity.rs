@@ -23,9 +23,10 @@ impl CpuSet {
 
     /// The CPUs on which any of the process's threads may run. Empty if the kernel does not answer.
     ///
-    /// Affinity belongs to threads, not to processes, and a thread that has pinned itself says little
-    /// about the others. So all are asked, or [`MOST_THREADS`] where there are more. Threads that start
-    /// later are not known yet: they inherit their parent's affinity, if they do not change it.
+    /// Affinity belongs to threads, not to processes, and a thread that has pinned itself says
+    /// little about the others. So all are asked, or [`MOST_THREADS`] where there are more. Threads
+    /// that start later are not known yet: they inherit their parent's affinity, if they do not
+    /// change it.
     pub(crate) fn of_process() -> Self {
         let mut set = CpuSet::empty();
         if cfg!(miri) {

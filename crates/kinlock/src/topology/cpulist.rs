@@ -3,14 +3,17 @@
 use core::fmt;
 use core::ops::RangeInclusive;
 
-/// One more than the greatest CPU number that is accepted: far beyond what any kernel can be built for, and small enough to count to.
+/// One more than the greatest CPU number that is accepted: far beyond what any kernel can be built
+/// for, and small enough to count to.
 const NUMBER_LIMIT: usize = 1 << 20;
 
-/// Reads a list of CPUs, range by range, from bytes that come one after the other; allocates nothing.
+/// Reads a list of CPUs, range by range, from bytes that come one after the other; allocates
+/// nothing.
 ///
-/// A list is a sequence of numbers and ascending ranges, separated by commas; white space around them is skipped and
-/// an empty list is fine. Ranges may overlap and come in any order. The kernel's strided form `0-31:2/4`, which it reads but never
-/// writes, is not accepted. After an error the iterator ends.
+/// A list is a sequence of numbers and ascending ranges, separated by commas; white space around
+/// them is skipped and an empty list is fine. Ranges may overlap and come in any order. The
+/// kernel's strided form `0-31:2/4`, which it reads but never writes, is not accepted. After an
+/// error the iterator ends.
 ///
 /// ```
 /// use kinlock::topology::CpuList;

@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //!
-//! 1. The system calls made here touch at most the word that is passed to them, and that one only to compare it.
+//! 1. The system calls made here touch at most the word that is passed to them, and that one only
+//!    to compare it.
 
 use core::ptr;
 
@@ -13,7 +14,8 @@ use crate::platform::native::rseq;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Features {
-    /// The C library has registered this thread for restartable sequences: its CPU is read without a system call.
+    /// The C library has registered this thread for restartable sequences: its CPU is read without
+    /// a system call.
     pub rseq: bool,
     /// How many bytes of the registered area the kernel maintains; 0 before Linux 6.3.
     pub rseq_feature_size: usize,
@@ -84,8 +86,9 @@ fn exists(number: libc::c_long) -> bool {
         return false;
     }
     let nothing = ptr::null::<u32>();
-    // SAFETY: invariant 1; the flags are not valid in any version.
-    let result =
-        unsafe { libc::syscall(number, nothing, 0, libc::c_long::from(u32::MAX), 0, 0, 0) };
+    // As a count it is too great, as flags it has bits that mean nothing.
+    let absurd = libc::c_long::from(u32::MAX);
+    // SAFETY: invariant 1.
+    let result = unsafe { libc::syscall(number, nothing, absurd, absurd, absurd, 0, 0) };
     result >= 0 || system_call_error() != libc::ENOSYS
 }

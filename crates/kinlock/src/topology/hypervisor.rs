@@ -1,4 +1,8 @@
 //! Whether a machine is a virtual one.
+//!
+//! # Invariants
+//!
+//! 1. Every x86_64 processor has the `cpuid` instruction and its leaf 1.
 
 use super::walk::Files;
 
@@ -62,7 +66,7 @@ fn processor_is_virtual() -> bool {
     const HYPERVISOR: u32 = 1 << 31;
     // Safe in newer compilers, not yet in the oldest supported one.
     #[allow(unused_unsafe)]
-    // SAFETY: every x86_64 processor has this instruction and its leaf 1.
+    // SAFETY: invariant 1.
     let flags = unsafe { core::arch::x86_64::__cpuid(1) };
     flags.ecx & HYPERVISOR != 0
 }

@@ -65,15 +65,16 @@ pub struct Node {
     pub cpus: Vec<usize>,
     /// Whether it has memory; `None` if the kernel does not say.
     pub has_memory: Option<bool>,
-    /// How far it is from every node, in the order of [`Topology::nodes`]. By convention a node is 10
-    /// from itself.
+    /// How far it is from every node, in the order of [`Topology::nodes`]. By convention a node is
+    /// 10 from itself.
     pub distances: Vec<usize>,
 }
 
 impl Topology {
     /// This machine, as this process may use it.
     ///
-    /// Where sysfs is missing the CPUs that the process may run on are known, and nothing about them.
+    /// Where sysfs is missing the CPUs that the process may run on are known, and nothing about
+    /// them.
     pub fn current() -> Self {
         let files = Folder::new(Path::new("/sys"));
         let allowed = CpuSet::of_process();
@@ -87,8 +88,8 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// `NotFound` if `root` does not say which CPUs are online, `InvalidData` if a file is not as the
-    /// kernel writes it, and whatever else reading a file leads to.
+    /// `NotFound` if `root` does not say which CPUs are online, `InvalidData` if a file is not as
+    /// the kernel writes it, and whatever else reading a file leads to.
     pub fn from_sysfs(root: &Path) -> io::Result<Self> {
         let files = Folder::new(root);
         let is_virtual = hypervisor::firmware_is_virtual(&files);
@@ -116,8 +117,8 @@ impl Topology {
     /// The CPUs that are online, by locality domain, in the order of their first CPUs; at least one
     /// domain.
     ///
-    /// These are the domains that locks use, unless `KINLOCK_TOPOLOGY` defines others. CPUs of which
-    /// nothing is known belong to domain 0.
+    /// These are the domains that locks use, unless `KINLOCK_TOPOLOGY` defines others. CPUs of
+    /// which nothing is known belong to domain 0.
     pub fn domains(&self, kind: DomainKind) -> Vec<Vec<usize>> {
         let mut domains: Vec<Vec<usize>> = Vec::new();
         let mut strangers = Vec::new();

@@ -2,9 +2,9 @@
 //!
 //! Filled by whoever first meets contention, without allocation or locks: it may be a thread on a
 //! lock's slow path or even a signal handler there. Nobody waits for it: while one thread fills the
-//! table all others, and a signal handler that interrupts that thread, act as if there were a single
-//! domain, which costs them some speed for a moment. (In the child of a `fork` in that very moment it
-//! stays so.)
+//! table all others, and a signal handler that interrupts that thread, act as if there were a
+//! single domain, which costs them some speed for a moment. (In the child of a `fork` in that very
+//! moment it stays so.)
 //!
 //! # States
 //!
@@ -20,8 +20,7 @@ use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use super::affinity::CpuSet;
 use super::choice::{Facts, Spread, choice, choose};
 use super::cpulist::CpuListError;
-use super::syscalls::KeepErrno;
-use super::syscalls::RawFile;
+use super::syscalls::{KeepErrno, RawFile};
 use super::walk::{self, Files, Groups};
 use super::{DomainKind, MAX_CPUS, hypervisor, pretended};
 use crate::config::Decision;
@@ -32,7 +31,8 @@ static MAP: Map = Map::new();
 
 /// The locality domain of the CPU that the calling thread runs on; below [`domain_count`].
 ///
-/// May be stale the moment it is returned. Does not look at the CPU at all where there is a single domain.
+/// May be stale the moment it is returned. Does not look at the CPU at all where there is a single
+/// domain.
 #[inline]
 pub fn current_domain() -> u16 {
     match MAP.count() {
@@ -44,8 +44,8 @@ pub fn current_domain() -> u16 {
 
 /// The locality domain of `cpu`; below [`domain_count`].
 ///
-/// A CPU that is unknown, because it was offline when the map was made or because `KINLOCK_TOPOLOGY` does not name it,
-/// belongs to domain 0.
+/// A CPU that is unknown, because it was offline when the map was made or because
+/// `KINLOCK_TOPOLOGY` does not name it, belongs to domain 0.
 pub fn domain_of_cpu(cpu: usize) -> u16 {
     ready_map().map_or(0, |map| map.domain_of(cpu))
 }

@@ -1,7 +1,7 @@
 //! `KINLOCK_TOPOLOGY`: domains that somebody made up.
 //!
-//! Lists of CPUs separated by semicolons, as in `0-3;4-7`; the first list is domain 0 and so on. The
-//! CPUs need not exist. CPUs that are not named belong to domain 0, like all that are unknown.
+//! Lists of CPUs separated by semicolons, as in `0-3;4-7`; the first list is domain 0 and so on.
+//! The CPUs need not exist. CPUs that are not named belong to domain 0, like all that are unknown.
 
 use core::ops::RangeInclusive;
 

@@ -1,15 +1,16 @@
 //! Plain system calls for code that may run on a lock's slow path or in a signal handler.
 //!
 //! None of it allocates, takes a lock or panics; callers hold a [`KeepErrno`]. The calls go through
-//! `syscall`, not through the C library's `open` and `read`: those are points where `pthread_cancel`
-//! may end the thread, and a program may have put its own versions in their place.
+//! `syscall`, not through the C library's `open` and `read`: those are points where
+//! `pthread_cancel` may end the thread, and a program may have put its own versions in their place.
 //!
 //! # Invariants
 //!
 //! 1. Buffers handed to the kernel live across the call and are as long as the length passed
 //!    with them.
 //! 2. A [`RawFile`] owns its descriptor: no one else closes it.
-//! 3. `__errno_location` returns a pointer to the calling thread's `errno`, valid while the thread lives.
+//! 3. `__errno_location` returns a pointer to the calling thread's `errno`, valid while the thread
+//!    lives.
 
 use core::fmt;
 
@@ -90,7 +91,8 @@ pub(crate) fn system_call_error() -> libc::c_int {
     unsafe { *libc::__errno_location() }
 }
 
-/// A file that is read byte by byte through a small buffer. A read error looks like the end of the file.
+/// A file that is read byte by byte through a small buffer. A read error looks like the end of the
+/// file.
 pub(crate) struct RawFile {
     descriptor: libc::c_int,
     buffer: [u8; 256],
@@ -185,8 +187,8 @@ fn open(path: fmt::Arguments<'_>, flags: libc::c_int) -> Option<libc::c_int> {
         .filter(|&descriptor| descriptor >= 0)
 }
 
-/// Makes a system call that fills a buffer from a descriptor. Returns how many bytes it filled; 0 at
-/// the end and after an error.
+/// Makes a system call that fills a buffer from a descriptor. Returns how many bytes it filled; 0
+/// at the end and after an error.
 fn transfer(call: libc::c_long, descriptor: libc::c_int, buffer: &mut [u8]) -> usize {
     loop {
         // SAFETY: invariant 1; the calls that come here have these three parameters.

@@ -84,8 +84,8 @@ fn list(cpus: &[usize]) -> String {
         .join(",")
 }
 
-/// Some CPUs with holes in their numbering, thrown into nodes, caches and sockets at random; some of
-/// the files are missing.
+/// Some CPUs with holes in their numbering, thrown into nodes, caches and sockets at random; some
+/// of the files are missing.
 fn random_tree(random: &mut Random) -> Tree {
     let mut tree = Tree::default();
     let online: Vec<usize> = (0..200).filter(|_| random.below(3) > 0).collect();

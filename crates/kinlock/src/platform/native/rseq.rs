@@ -1,22 +1,30 @@
 //! Which CPU the calling thread runs on, from the area that the kernel keeps up to date for it.
 //!
-//! The C library registers a *restartable sequences* area for every thread (glibc from 2.35) and publishes where it
-//! lies: `__rseq_offset` bytes from the thread pointer. The kernel writes the CPU number there whenever the thread
-//! moves, so reading it costs two loads. Without such an area (older C library, musl, the tunable
-//! `glibc.pthread.rseq=0`, a kernel without rseq) [`current_cpu`] asks `getcpu`, which the kernel maps into the process.
+//! The C library registers a *restartable sequences* area for every thread (glibc from 2.35) and
+//! publishes where it lies: `__rseq_offset` bytes from the thread pointer. The kernel writes the
+//! CPU number there whenever the thread moves, so reading it costs two loads. Without such an area
+//! (older C library, musl, the tunable `glibc.pthread.rseq=0`, a kernel without rseq)
+//! [`current_cpu`] asks `getcpu`, which the kernel maps into the process.
 //!
-//! The two symbols are referenced *weakly*, from inline assembly, through the global offset table: where the C library
-//! lacks them the entry is null. So nothing is looked up at run time and nothing fails to link. The `.weak` directive
-//! stands in every assembly block, because a block may be inlined into another object file.
+//! The two symbols are referenced *weakly*, from inline assembly, through the global offset table:
+//! where the C library lacks them the entry is null. So nothing is looked up at run time and
+//! nothing fails to link. The `.weak` directive stands in every assembly block, because a block may
+//! be inlined into another object file.
 //!
 //! # Invariants
 //!
-//! 1. A non-null address of `__rseq_offset` or `__rseq_size` is that of the C library's constant of type `isize` or
-//!    `u32`, initialised before any code of this crate runs and never changed.
-//! 2. Where `__rseq_size` is not 0, every thread has at least 32 readable, 32-byte aligned bytes at its thread pointer plus
-//!    `__rseq_offset`, for as long as it lives.
+//! 1. A non-null address of `__rseq_offset` or `__rseq_size` is that of the C library's constant of
+//!    type `isize` or `u32`, initialised before any code of this crate runs and never changed.
+//! 2. Where `__rseq_size` is not 0, every thread has at least 32 readable, 32-byte aligned bytes at
+//!    its thread pointer plus `__rseq_offset`, for as long as it lives.
+//! 3. The assembly reads two entries of the global offset table, which the linker makes because
+//!    they are referenced and the loader fills before any code of this crate runs. They never
+//!    change after that: hence `pure` and `nomem`.
+//! 4. `getauxval` and `sched_getcpu` have no preconditions.
+//! 5. A CPU mask handed to the kernel is as long as the size passed with it.
 
-/// The CPU on which the calling thread ran a moment ago, by the cheapest way there is; `None` if nothing tells.
+/// The CPU on which the calling thread ran a moment ago, by the cheapest way there is; `None` if
+/// nothing tells.
 #[inline]
 pub(crate) fn current_cpu() -> Option<u32> {
     match registered_cpu() {
@@ -32,7 +40,8 @@ pub(crate) fn registered_cpu() -> Option<u32> {
     area::cpu_id().filter(|&cpu| cpu <= i32::MAX as u32)
 }
 
-/// The kernel's number of the NUMA node on which the calling thread ran a moment ago, if the kernel keeps it.
+/// The kernel's number of the NUMA node on which the calling thread ran a moment ago, if the kernel
+/// keeps it.
 pub(crate) fn registered_node() -> Option<u32> {
     registered_cpu()
         .filter(|_| feature_size() >= area::NODE_ID_END)
@@ -46,16 +55,17 @@ pub(crate) fn registered_mm_cid() -> Option<u32> {
         .and_then(|_| area::mm_cid())
 }
 
-/// How many bytes of the area the running kernel maintains (`AT_RSEQ_FEATURE_SIZE`); 0 before Linux 6.3.
+/// How many bytes of the area the running kernel maintains (`AT_RSEQ_FEATURE_SIZE`); 0 before Linux
+/// 6.3.
 ///
-/// This and not `__rseq_size` tells whether a field is live: the C library registers 32 bytes, says 20, and the kernel
-/// writes as many as it knows.
+/// This and not `__rseq_size` tells whether a field is live: the C library registers 32 bytes, says
+/// 20, and the kernel writes as many as it knows.
 pub(crate) fn feature_size() -> usize {
     const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
     if cfg!(miri) {
         return 0;
     }
-    // SAFETY: getauxval has no preconditions; it returns 0 for a type that the kernel does not know.
+    // SAFETY: invariant 4. The answer is 0 where the kernel does not know the type.
     let size = unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) };
     usize::try_from(size).unwrap_or(0)
 }
@@ -65,7 +75,7 @@ fn ask_kernel() -> Option<u32> {
     if cfg!(miri) {
         return Some(0);
     }
-    // SAFETY: sched_getcpu has no preconditions.
+    // SAFETY: invariant 4.
     let cpu = unsafe { libc::sched_getcpu() };
     u32::try_from(cpu).ok()
 }
@@ -115,8 +125,7 @@ mod area {
     #[inline]
     fn symbols() -> (*const isize, *const u32) {
         let (offset, size);
-        // SAFETY: reads two entries of the global offset table, which the linker makes for these references. They
-        // never change after relocation, hence `pure` and `nomem`.
+        // SAFETY: invariant 3.
         unsafe {
             asm!(
                 ".weak __rseq_offset",
@@ -136,8 +145,7 @@ mod area {
     #[inline]
     fn symbols() -> (*const isize, *const u32) {
         let (offset, size);
-        // SAFETY: reads two entries of the global offset table, which the linker makes for these references. They
-        // never change after relocation, hence `pure` and `nomem`.
+        // SAFETY: invariant 3.
         unsafe {
             asm!(
                 ".weak __rseq_offset",
@@ -154,7 +162,8 @@ mod area {
         (offset, size)
     }
 
-    /// Loads the four bytes at thread pointer + `offset` + `AT`. Neither `pure` nor `nomem`: the kernel changes them.
+    /// Loads the four bytes at thread pointer + `offset` + `AT`. Neither `pure` nor `nomem`: the
+    /// kernel changes them.
     ///
     /// # Safety
     ///
@@ -163,8 +172,8 @@ mod area {
     #[inline]
     unsafe fn load<const AT: usize>(offset: isize) -> u32 {
         let value;
-        // SAFETY: the caller vouches for the bytes; `fs` holds the thread pointer. The kernel writes them only while
-        // this thread does not run, so a plain load cannot tear.
+        // SAFETY: the caller vouches for the bytes (invariant 2); `fs` holds the thread pointer.
+        // The kernel writes them only while this thread does not run, so a plain load cannot tear.
         unsafe {
             asm!(
                 "mov {value:e}, dword ptr fs:[{offset} + {at}]",
@@ -177,7 +186,8 @@ mod area {
         value
     }
 
-    /// Loads the four bytes at thread pointer + `offset` + `AT`. Neither `pure` nor `nomem`: the kernel changes them.
+    /// Loads the four bytes at thread pointer + `offset` + `AT`. Neither `pure` nor `nomem`: the
+    /// kernel changes them.
     ///
     /// # Safety
     ///
@@ -186,8 +196,9 @@ mod area {
     #[inline]
     unsafe fn load<const AT: usize>(offset: isize) -> u32 {
         let value;
-        // SAFETY: the caller vouches for the bytes; `tpidr_el0` holds the thread pointer. The kernel writes them only
-        // while this thread does not run, so a plain load cannot tear.
+        // SAFETY: the caller vouches for the bytes (invariant 2); `tpidr_el0` holds the thread
+        // pointer. The kernel writes them only while this thread does not run, so a plain load
+        // cannot tear.
         unsafe {
             asm!(
                 "mrs {base}, tpidr_el0",
@@ -232,7 +243,7 @@ mod tests {
     fn pin(cpu: u32) -> bool {
         let mut set = [0u64; 128];
         set[cpu as usize / 64] = 1 << (cpu % 64);
-        // SAFETY: `set` is as long as the size says.
+        // SAFETY: invariant 5.
         unsafe { libc::sched_setaffinity(0, size_of_val(&set), set.as_ptr().cast()) == 0 }
     }
 
