@@ -405,13 +405,13 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         let mut since = None;
         loop {
             // We run: from here on nobody overtakes us, unless they looked before.
-            if self.is_front(front) && self.pending.load(Relaxed) & STEAL != 0 {
-                self.pending.fetch_and(!STEAL, Relaxed);
-            }
+            self.forbid_stealing(front);
             let limit = spin_limit::<P, C>().min(left(deadline, P::now));
             let free = P::wait_for(&self.pending, SeqCst, limit, |p| may_try(front, p)).is_ok()
                 && P::wait_for(&self.locked, Relaxed, limit, |l| l == 0).is_ok();
             if free && self.try_take() {
+                // Whoever made us head may have set the bit after we began to run.
+                self.forbid_stealing(front);
                 return true;
             }
             if passed(deadline, P::now) {
@@ -453,6 +453,12 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 until,
                 || compose(self.word()),
             );
+        }
+    }
+
+    fn forbid_stealing(&self, front: Front) {
+        if self.is_front(front) && self.pending.load(Relaxed) & STEAL != 0 {
+            self.pending.fetch_and(!STEAL, Relaxed);
         }
     }
 

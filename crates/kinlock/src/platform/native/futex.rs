@@ -60,9 +60,10 @@ mod kernel {
         const WAKE_NONE: usize = 0;
         const MOVE_ALL: usize = i32::MAX as usize;
         let operation = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
+        let mut moved = -1;
         // SAFETY: invariant 1.
         keep_errno(|| unsafe {
-            libc::syscall(
+            moved = libc::syscall(
                 libc::SYS_futex,
                 from,
                 operation,
@@ -72,6 +73,10 @@ mod kernel {
                 expected,
             );
         });
+        if moved < 0 {
+            // The bytes differ, and nobody sleeps there; or a sandbox knows no requeueing, and they must not sleep on.
+            wake(from, i32::MAX as u32);
+        }
     }
 
     /// Makes every running thread of the process execute a full fence. `false` if the kernel will not.

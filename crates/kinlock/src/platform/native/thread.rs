@@ -85,7 +85,11 @@ pub(super) fn random() -> u32 {
 pub(super) fn is_priority() -> bool {
     PRIORITY.with(|cached| {
         if cached.get() == Priority::Unknown {
+            // Miri has no scheduling policies.
+            #[cfg(miri)]
+            let policy = libc::SCHED_OTHER;
             // SAFETY: takes and returns numbers only.
+            #[cfg(not(miri))]
             let policy = unsafe { libc::sched_getscheduler(0) };
             let real_time = policy == libc::SCHED_FIFO || policy == libc::SCHED_RR;
             cached.set(if real_time {
