@@ -1,8 +1,9 @@
-//! Compiles the shim around Concurrency Kit's MCS lock, where its headers are installed.
+//! Compiles the shim around Concurrency Kit's MCS lock, where its headers are installed, and notes the commit.
 //!
 //! The header is all that is needed: the lock is made of inline functions. Without it the command builds all the
 //! same, and `ck-mcs` is listed as unavailable.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 fn main() {
@@ -15,6 +16,22 @@ fn main() {
     shim.file("src/locks/ck_mcs.c").opt_level(3);
     if header_found(&shim) && shim.try_compile("kinlock_ck_mcs").is_ok() {
         println!("cargo::rustc-cfg=have_ck");
+    }
+    note_commit();
+}
+
+/// Results say which source they came from, where the source is a checkout.
+fn note_commit() {
+    let log = Path::new("../../.git/logs/HEAD");
+    if log.exists() {
+        println!("cargo::rerun-if-changed={}", log.display());
+    }
+    let git = Command::new("git")
+        .args(["rev-parse", "--short=12", "HEAD"])
+        .output();
+    if let Some(commit) = git.ok().filter(|git| git.status.success()) {
+        let commit = String::from_utf8_lossy(&commit.stdout);
+        println!("cargo::rustc-env=KINLOCK_COMMIT={}", commit.trim());
     }
 }
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 mod bench;
 mod cli;
 mod locks;
+mod machine;
 mod verbs;
 
 fn main() -> ExitCode {

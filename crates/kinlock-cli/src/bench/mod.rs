@@ -1,6 +1,8 @@
 //! Measuring locks: what runs ([`workloads`]), how it is timed ([`runner`]), what the numbers say ([`stats`]), and how
 //! they are shown ([`report`]).
 
+mod flags;
+pub mod placement;
 pub mod plan;
 pub mod report;
 pub mod results;

@@ -1,7 +1,9 @@
 //! What a run of the suite `locks` is to measure.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use super::placement::{self, Pin};
 use super::runner::Timing;
 use super::threads::ThreadCounts;
 use super::workloads::WorkloadName;
@@ -22,17 +24,31 @@ pub struct Plan {
     pub seconds: f64,
     /// Rounds per cell (a workload with a number of threads).
     pub rounds: usize,
+    /// How threads are bound to CPUs; `None`: as is usual for their number.
+    pub pin: Option<Pin>,
+    /// The database of `readrandom`, if it is not the command's own.
+    pub db: Option<PathBuf>,
     /// Start of all random numbers.
     pub seed: u64,
 }
 
-/// What a whole run should take unless the length of a slice is given.
+/// What a whole run should take unless the length of a slice is given, in seconds.
 const BUDGET: f64 = 70.0;
+/// A lock's turn in a round, over its timed slice: the instrumented slice and two warm-ups come to it.
+const TURN: f64 = 1.0 + 0.5 + 2.0 * 0.1;
+/// What starting and stopping the threads adds to a turn, in seconds.
+const START_AND_STOP: f64 = 0.005;
 
 impl Plan {
-    /// The length of the timed slice that makes `slices` of them fit into the usual time, in seconds.
-    pub fn seconds_for(slices: usize) -> f64 {
-        (BUDGET / slices as f64 / Self::COST).clamp(0.01, 0.5)
+    /// The length of the timed slice that makes the whole run fit into the usual time, in seconds.
+    pub fn usual_seconds(&self) -> f64 {
+        let turn = BUDGET / self.slices() as f64 - START_AND_STOP;
+        (turn / TURN).clamp(0.01, 0.5)
+    }
+
+    /// What the whole run is going to take, roughly, in seconds.
+    pub fn expected_seconds(&self) -> f64 {
+        self.slices() as f64 * (self.seconds * TURN + START_AND_STOP)
     }
 
     /// How many timed slices there will be.
@@ -50,6 +66,9 @@ impl Plan {
         }
     }
 
-    /// A round over its timed slice: the instrumented slice, two warm-ups, and stopping.
-    const COST: f64 = 1.9;
+    /// The CPUs that `threads` threads are bound to; empty if they are not bound.
+    pub fn cpus(&self, threads: usize) -> Vec<usize> {
+        let usual = || Pin::usual(threads, kinlock_verify::allowed_cpus().len());
+        placement::assign(self.pin.unwrap_or_else(usual), threads)
+    }
 }

@@ -1,20 +1,62 @@
 //! The shape of the JSON report. Field names are a contract: add, never rename.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
+use super::flags::{self, Flag};
 use super::plan::Plan;
 use super::stats::{Fairness, Summary};
 use super::suite::Measured;
+use super::work_loop;
+use crate::locks::LockName;
+use crate::machine::Machine;
 
 /// One run of the command.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// `measured`: on this machine, in this run.
     pub kind: &'static str,
+    /// Where.
+    pub machine: Machine,
     /// The command line.
     pub command: Vec<String>,
+    /// What the command line left open.
+    pub parameters: Parameters,
+    /// What to keep in mind when reading the results.
+    pub warnings: Vec<String>,
+    /// Locks that this build or machine lacks.
+    pub unavailable: Vec<Unavailable>,
     /// One entry per lock, workload and number of threads.
     pub results: Vec<Entry>,
+}
+
+/// How things were measured.
+#[derive(Debug, Serialize)]
+pub struct Parameters {
+    /// Length of a timed slice.
+    pub seconds: f64,
+    /// Length of an instrumented slice.
+    pub instrumented_seconds: f64,
+    /// What runs before each slice.
+    pub warm_up_seconds: f64,
+    /// Rounds per cell.
+    pub rounds: usize,
+    /// Start of all random numbers.
+    pub seed: u64,
+    /// What one iteration of the loop took that stands for work, in ns.
+    pub work_loop_ns: f64,
+    /// For each number of threads, the CPUs that they were bound to; none if they were not bound.
+    pub cpus_by_threads: BTreeMap<usize, Vec<usize>>,
+}
+
+/// A lock that could not be measured.
+#[derive(Debug, Serialize)]
+pub struct Unavailable {
+    /// Its name.
+    pub lock: &'static str,
+    /// How to get it.
+    pub remedy: &'static str,
 }
 
 /// One lock in one cell.
@@ -34,7 +76,7 @@ pub struct Entry {
     pub ns_per_op: Summary,
     /// Throughput over the baseline's in the same round.
     pub ratio: Ratio,
-    /// Median over rounds.
+    /// Over the operations of all rounds together.
     pub fairness: Fairness,
     /// From asking for the lock to having it, over all rounds.
     pub acquire_ns: Acquire,
@@ -42,6 +84,10 @@ pub struct Entry {
     pub handoffs: HandoffCounts,
     /// CPU time of the process per operation.
     pub cpu_ns_per_op: Summary,
+    /// What our locks counted on their slow paths, over all rounds; none for others' locks.
+    pub events: BTreeMap<&'static str, u64>,
+    /// What stands out.
+    pub flags: Vec<Flag>,
     /// Raw values, one per round.
     pub rounds: Vec<Round>,
 }
@@ -105,8 +151,8 @@ pub struct Round {
 
 impl Report {
     /// Draws conclusions from what was measured.
-    pub fn new(plan: &Plan, measured: &[Measured]) -> Self {
-        let results = measured
+    pub fn new(plan: &Plan, machine: Machine, measured: &[Measured]) -> Self {
+        let mut results: Vec<Entry> = measured
             .chunk_by(|a, b| (a.workload, a.threads) == (b.workload, b.threads))
             .flat_map(|cell| {
                 let baseline = cell
@@ -116,10 +162,50 @@ impl Report {
                 cell.iter().map(|measured| Entry::new(measured, baseline))
             })
             .collect();
+        flags::raise(&mut results, plan);
         Self {
             kind: "measured",
+            warnings: flags::warnings(&results, plan, &machine),
+            machine,
             command: std::env::args().collect(),
+            parameters: Parameters::of(plan),
+            unavailable: LockName::ALL
+                .iter()
+                .filter_map(|lock| {
+                    let remedy = lock.unavailable()?;
+                    Some(Unavailable {
+                        lock: lock.name(),
+                        remedy,
+                    })
+                })
+                .collect(),
             results,
+        }
+    }
+
+    /// The entries cell by cell: a workload with a number of threads.
+    pub fn cells(&self) -> impl Iterator<Item = &[Entry]> {
+        self.results
+            .chunk_by(|a, b| (a.workload, a.threads) == (b.workload, b.threads))
+    }
+}
+
+impl Parameters {
+    fn of(plan: &Plan) -> Self {
+        let timing = plan.timing();
+        Self {
+            seconds: timing.timed.as_secs_f64(),
+            instrumented_seconds: timing.instrumented.as_secs_f64(),
+            warm_up_seconds: timing.warm_up.as_secs_f64(),
+            rounds: plan.rounds,
+            seed: plan.seed,
+            work_loop_ns: work_loop::ns_per_iteration(),
+            cpus_by_threads: plan
+                .threads
+                .0
+                .iter()
+                .map(|&threads| (threads, plan.cpus(threads)))
+                .collect(),
         }
     }
 }
@@ -127,11 +213,6 @@ impl Report {
 impl Entry {
     fn new(measured: &Measured, baseline: &Measured) -> Self {
         let rounds = rounds(measured, baseline);
-        let fairness: Vec<_> = measured
-            .samples
-            .iter()
-            .map(|sample| Fairness::of(&sample.ops))
-            .collect();
         Self {
             suite: "locks",
             lock: measured.lock.name(),
@@ -143,16 +224,33 @@ impl Entry {
                 to: baseline.lock.name(),
                 over_rounds: Summary::of(rounds.iter().map(|round| round.ratio)),
             },
-            fairness: Fairness {
-                jain: Summary::of(fairness.iter().map(|fairness| fairness.jain)).median,
-                min_over_mean: Summary::of(fairness.iter().map(|f| f.min_over_mean)).median,
-            },
+            fairness: fairness(measured),
             acquire_ns: Acquire::of(measured),
             handoffs: HandoffCounts::of(measured),
             cpu_ns_per_op: Summary::of(rounds.iter().map(|round| round.cpu_ns_per_op)),
+            events: events(measured),
+            flags: Vec::new(),
             rounds,
         }
     }
+}
+
+fn fairness(measured: &Measured) -> Fairness {
+    let mut ops = vec![0; measured.threads];
+    for sample in &measured.samples {
+        for (sum, of_round) in ops.iter_mut().zip(&sample.ops) {
+            *sum += of_round;
+        }
+    }
+    Fairness::of(&ops)
+}
+
+fn events(measured: &Measured) -> BTreeMap<&'static str, u64> {
+    let mut sums = BTreeMap::new();
+    for &(name, count) in measured.samples.iter().flat_map(|sample| &sample.events) {
+        *sums.entry(name).or_default() += count;
+    }
+    sums
 }
 
 fn rounds(measured: &Measured, baseline: &Measured) -> Vec<Round> {
@@ -189,6 +287,12 @@ impl Acquire {
 }
 
 impl HandoffCounts {
+    /// The share of hand-offs within a locality domain, if there were any.
+    pub fn local_share(&self) -> Option<f64> {
+        let all = self.local + self.remote;
+        (all > 0).then(|| self.local as f64 / all as f64)
+    }
+
     fn of(measured: &Measured) -> Self {
         let mut sum = super::trace::Handoffs::default();
         let mut longest_remote_wait_ns = 0;

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
+use kinlock::events::{self, Event};
+use kinlock::topology;
 
 use super::rng::Rng;
 use super::team::{Job, Team};
@@ -49,6 +51,8 @@ pub struct Sample {
     pub handoffs: Handoffs,
     /// The longest acquisition that took the lock over from another domain, in ns; instrumented slice.
     pub longest_remote_wait: u64,
+    /// What our locks counted on their slow paths, by name; instrumented slice. Empty for others' locks.
+    pub events: Vec<(&'static str, u64)>,
 }
 
 impl Sample {
@@ -91,6 +95,7 @@ impl<W: Workload> Measure for Prepared<W> {
     fn round(&mut self, lock: LockName, team: &Team, timing: &Timing, seed: u64) -> Sample {
         let shared = self.shared.take().unwrap_or_else(|| self.work.shared());
         let (sample, shared) = lock.dispatch(Round {
+            ours: lock.is_ours(),
             work: self.work.clone(),
             shared,
             team,
@@ -103,6 +108,7 @@ impl<W: Workload> Measure for Prepared<W> {
 }
 
 struct Round<'a, W: Workload> {
+    ours: bool,
     work: Arc<W>,
     shared: W::Shared,
     team: &'a Team,
@@ -127,10 +133,15 @@ impl<W: Workload> Visit for Round<'_, W> {
             ops: (0..threads).map(|_| CachePadded::default()).collect(),
             waits: Mutex::new(Waits::new()),
             epoch: Instant::now(),
+            domains: (0..threads)
+                .map(|index| self.team.cpu_of(index).map(topology::domain_of_cpu))
+                .collect(),
         });
 
         let timed = timed_slice(&arena, self.team, self.timing);
-        instrumented_slice(&arena, self.team, self.timing);
+        let events = counting_events(self.ours, || {
+            instrumented_slice(&arena, self.team, self.timing);
+        });
 
         let arena =
             Arc::into_inner(arena).expect("the team lets go of a job before it reports back");
@@ -146,6 +157,7 @@ impl<W: Workload> Visit for Round<'_, W> {
             acquire: waits.all,
             handoffs: trace.handoffs(),
             longest_remote_wait: waits.longest_remote,
+            events,
         };
         (sample, shared)
     }
@@ -171,6 +183,8 @@ struct Arena<W: Workload, F: Family> {
     ops: Box<[CachePadded<AtomicU64>]>,
     waits: Mutex<Waits>,
     epoch: Instant,
+    /// The domains of threads that are bound to a CPU.
+    domains: Box<[Option<u16>]>,
 }
 
 /// Acquisition times, merged from all threads.
@@ -232,6 +246,22 @@ fn instrumented_slice<W: Workload, F: Family>(
     team.wait();
 }
 
+/// Runs `work`; what it made our locks count, if it uses one of them.
+fn counting_events(ours: bool, work: impl FnOnce()) -> Vec<(&'static str, u64)> {
+    if !ours {
+        work();
+        return Vec::new();
+    }
+    let before = events::snapshot();
+    events::set_enabled(true);
+    work();
+    events::set_enabled(false);
+    let counted = events::snapshot().since(&before);
+    let all = Event::ALL.iter();
+    all.map(|&event| (event.name(), counted.get(event)))
+        .collect()
+}
+
 impl<W: Workload, F: Family> Arena<W, F> {
     /// The loop of the timed slice.
     fn count_operations<const BATCH: u64>(&self, index: usize) {
@@ -255,6 +285,7 @@ impl<W: Workload, F: Family> Arena<W, F> {
     fn watch_operations(&self, index: usize) {
         let mut local = self.work.local(Rng::new(self.seed, !(index as u64)));
         let mut waits = Waits::new();
+        let bound = self.domains[index];
         self.start.wait();
         loop {
             let phase = self.phase.load(Relaxed);
@@ -265,7 +296,8 @@ impl<W: Workload, F: Family> Arena<W, F> {
             let asked = self.epoch.elapsed().as_nanos() as u64;
             let (had, step) = self.lock.with(|guarded| {
                 let now = self.epoch.elapsed().as_nanos() as u64;
-                let step = guarded.trace.acquired(index, 0, now);
+                let domain = bound.unwrap_or_else(topology::current_domain);
+                let step = guarded.trace.acquired(index, domain, now);
                 self.work.section(&mut guarded.shared, &mut local);
                 (now, step)
             });

@@ -1,7 +1,5 @@
 //! Runs a plan: cell by cell, round by round, every lock once per round.
 
-use anyhow::Context;
-
 use super::plan::Plan;
 use super::rng::Rng;
 use super::runner::Sample;
@@ -33,7 +31,7 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> anyhow::Result<Vec<Me
     let prepared: Vec<_> = plan
         .workloads
         .iter()
-        .map(|&name| Ok((name, workloads::prepare(name)?)))
+        .map(|&name| Ok((name, workloads::prepare(name, plan.db.as_deref())?)))
         .collect::<anyhow::Result<_>>()?;
     let timing = plan.timing();
     let mut order_rng = Rng::new(plan.seed, u64::MAX);
@@ -41,8 +39,7 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> anyhow::Result<Vec<Me
 
     for (workload, mut work) in prepared {
         for &threads in &plan.threads.0 {
-            let team = Team::start(threads, |_| ())
-                .with_context(|| format!("cannot start {threads} threads"))?;
+            let team = Team::start(threads, plan.cpus(threads))?;
             let mut cell: Vec<_> = plan
                 .locks
                 .iter()
@@ -59,7 +56,7 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> anyhow::Result<Vec<Me
                 order_rng.shuffle(&mut order);
                 for (place, &index) in order.iter().enumerate() {
                     let measured = &mut cell[index];
-                    progress(&format!("{workload}, {threads} threads: {}", measured.lock));
+                    progress(&format!("{workload}, {threads} threads, {}", measured.lock));
                     // The same stream of random numbers for every lock of the round.
                     let seed = plan.seed.wrapping_add(round as u64);
                     let sample = work.round(measured.lock, &team, &timing, seed);

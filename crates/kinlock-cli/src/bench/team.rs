@@ -6,6 +6,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
+use anyhow::{Context, bail};
+
+use super::placement;
+
 /// What every member of a team does: called with the member's index.
 pub type Job = Arc<dyn Fn(usize) + Send + Sync>;
 
@@ -13,6 +17,7 @@ pub type Job = Arc<dyn Fn(usize) + Send + Sync>;
 pub struct Team {
     members: Vec<Member>,
     done: Receiver<()>,
+    cpus: Vec<usize>,
 }
 
 struct Member {
@@ -21,29 +26,43 @@ struct Member {
 }
 
 impl Team {
-    /// Starts `size` threads; `enter(index)` runs first on each.
+    /// Starts `size` threads, each bound to its CPU in `cpus`, or unbound if `cpus` is empty.
     ///
     /// # Errors
-    /// If the system refuses to start that many.
-    pub fn start(
-        size: usize,
-        enter: impl Fn(usize) + Send + Sync + 'static,
-    ) -> std::io::Result<Self> {
-        let enter = Arc::new(enter);
+    /// If the system refuses to start that many, or to bind one.
+    pub fn start(size: usize, cpus: Vec<usize>) -> anyhow::Result<Self> {
         let (finished, done) = channel();
+        let (entered, entries) = channel();
         let mut members = Vec::with_capacity(size);
         for index in 0..size {
             let (jobs, todo) = channel::<Job>();
-            let (enter, finished) = (enter.clone(), finished.clone());
+            let (entered, finished) = (entered.clone(), finished.clone());
+            let cpu = cpus.get(index).copied();
             let thread = std::thread::Builder::new()
                 .name(format!("bench-{index}"))
                 .spawn(move || {
-                    enter(index);
+                    let refused = cpu.filter(|&cpu| !placement::bind(cpu));
+                    let _ = entered.send(refused);
+                    drop(entered);
                     work(index, &todo, &finished);
-                })?;
+                })
+                .with_context(|| format!("cannot start {size} threads"))?;
             members.push(Member { jobs, thread });
         }
-        Ok(Self { members, done })
+        drop(entered);
+        if let Some(cpu) = entries.into_iter().flatten().next() {
+            bail!("cannot bind a thread to CPU {cpu}; try --pin none");
+        }
+        Ok(Self {
+            members,
+            done,
+            cpus,
+        })
+    }
+
+    /// The CPU that a member is bound to, if it is.
+    pub fn cpu_of(&self, index: usize) -> Option<usize> {
+        self.cpus.get(index).copied()
     }
 
     /// How many threads there are.
@@ -105,8 +124,13 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     #[test]
+    fn a_cpu_that_does_not_exist_is_an_error() {
+        assert!(Team::start(1, vec![1_000_000]).is_err());
+    }
+
+    #[test]
     fn every_member_does_every_job_once_and_lets_go_of_it() {
-        let team = Team::start(5, |_| ()).unwrap();
+        let team = Team::start(5, Vec::new()).unwrap();
         for _ in 0..3 {
             let sum = Arc::new(AtomicUsize::new(0));
             let counter = sum.clone();

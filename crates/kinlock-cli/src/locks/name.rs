@@ -72,6 +72,14 @@ impl LockName {
         }
     }
 
+    /// Whether it is one of this project's locks.
+    pub fn is_ours(self) -> bool {
+        matches!(
+            self,
+            Self::KinlockSpin | Self::KinlockSpinFifo | Self::KinlockSpinCna
+        )
+    }
+
     /// Whether waiters spin in strict arrival order: throughput collapses with more threads than CPUs, because the
     /// next in line is then often not running.
     pub fn is_strict_fifo(self) -> bool {

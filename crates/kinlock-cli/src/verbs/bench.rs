@@ -1,45 +1,77 @@
 //! `kinlock bench`: our primitives against the peers, on this machine.
 
 use std::io::IsTerminal;
+use std::path::PathBuf;
 
+use anyhow::bail;
+use clap::builder::RangedU64ValueParser;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::bench::placement::Pin;
 use crate::bench::plan::Plan;
-use crate::bench::report::{json, table};
+use crate::bench::report::Destinations;
 use crate::bench::results::Report;
 use crate::bench::suite;
 use crate::bench::threads::ThreadCounts;
 use crate::bench::workloads::WorkloadName;
 use crate::cli::Outcome;
 use crate::locks::LockName;
+use crate::machine::Machine;
 
-/// Measure locks against each other on this machine.
+/// What can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Target {
+    /// Locks
+    Locks,
+}
+
+/// Measure our primitives against the peers on this machine.
+///
+/// Every lock runs every workload with every number of threads. A workload with a number of threads is a cell; in each
+/// round of a cell all locks run once, in random order, on the same threads. Throughput is compared with that of the
+/// baseline in the same round, so that drift of the machine cancels.
+///
+/// A lock's turn in a round has two slices. In the timed slice threads only count their operations. In the instrumented
+/// slice, half as long, they read a clock around every acquisition and note who held the lock before: the
+/// acquisition times (wait ...) and the hand-offs come from there, the throughput does not.
 #[derive(clap::Args)]
+#[command(after_long_help = AFTER_HELP)]
 pub struct Args {
-    /// Locks to measure, separated by commas [default: all]
+    /// What to measure
+    #[arg(value_enum, default_value_t = Target::Locks)]
+    target: Target,
+    /// Locks to measure, separated by commas [default: all]; the baseline is always measured too
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     locks: Vec<LockName>,
     /// Workloads to run, separated by commas [default: all]
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     workload: Vec<WorkloadName>,
-    /// Numbers of threads, as a list or an inclusive range (1,2,8 or 1..16)
+    /// Numbers of threads, 1 to 4096: a list with inclusive ranges, as 1,2,8 or 1..16 [default: 1, 2, the number of
+    /// CPUs, four times as many]
     #[arg(long, value_name = "LIST")]
     threads: Option<ThreadCounts>,
-    /// Length of the timed slice of each lock in each round
-    #[arg(long, value_name = "S")]
+    /// Length of one lock's timed slice in one round, in seconds [default: so that everything takes about a minute, but
+    /// at most 0.5]
+    #[arg(long, value_name = "S", value_parser = seconds)]
     seconds: Option<f64>,
-    /// Rounds; in each, every lock runs once
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    /// Rounds per cell
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = RangedU64ValueParser::<usize>::new().range(1..=10_000))]
     rounds: usize,
     /// The lock that the others are compared with
     #[arg(long, value_name = "NAME", default_value_t = LockName::StdMutex)]
     baseline: LockName,
+    /// How threads are bound to CPUs [default: spread while each thread has a CPU of its own, else none]
+    #[arg(long, value_enum, value_name = "HOW")]
+    pin: Option<Pin>,
+    /// For readrandom: an existing LevelDB-format database, not in use meanwhile; it is not changed [default: one that
+    /// is made once, in the user's cache folder]
+    #[arg(long, value_name = "DIR")]
+    db: Option<PathBuf>,
     /// Start of all random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write the full report as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<String>,
+    #[command(flatten)]
+    destinations: Destinations,
     /// No progress bar and no notes
     #[arg(long)]
     quiet: bool,
@@ -50,59 +82,129 @@ pub struct Args {
 /// # Errors
 /// If the input is bad or the results cannot be written.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut plan = Plan {
-        locks: args.locks,
-        baseline: args.baseline,
-        workloads: args.workload,
-        threads: args.threads.unwrap_or_else(|| ThreadCounts::for_cpus(cpus)),
-        seconds: 0.0,
-        rounds: args.rounds,
-        seed: args.seed,
-    };
-    if plan.locks.is_empty() {
-        plan.locks = LockName::ALL
-            .iter()
-            .copied()
-            .filter(|lock| lock.unavailable().is_none())
-            .collect();
-    }
-    if !plan.locks.contains(&plan.baseline) {
-        plan.locks.push(plan.baseline);
-    }
-    if plan.workloads.is_empty() {
-        plan.workloads = WorkloadName::ALL.to_vec();
-    }
-    plan.seconds = args
-        .seconds
-        .unwrap_or_else(|| Plan::seconds_for(plan.slices()));
+    let Target::Locks = args.target;
+    let plan = plan(&args)?;
+    let outputs = args.destinations.open()?;
+    let machine = Machine::current();
 
-    let bar = progress_bar(plan.slices(), args.quiet);
+    let quiet = args.quiet || !std::io::stderr().is_terminal();
+    let bar = if quiet {
+        ProgressBar::hidden()
+    } else {
+        eprintln!("{}", announcement(&plan));
+        progress_bar(plan.slices())
+    };
     let measured = suite::run(&plan, |what| {
         bar.set_message(what.to_owned());
         bar.inc(1);
     })?;
     bar.finish_and_clear();
-    let report = Report::new(&plan, &measured);
-    match args.json.as_deref() {
-        Some("-") => json::write(&report, std::io::stdout().lock())?,
-        Some(file) => {
-            json::write(&report, std::fs::File::create(file)?)?;
-            table::write(&report, std::io::stdout().lock())?;
-        }
-        None => table::write(&report, std::io::stdout().lock())?,
-    }
+    outputs.write(&Report::new(&plan, machine, &measured))?;
     Ok(Outcome::Done)
 }
 
-fn progress_bar(steps: usize, quiet: bool) -> ProgressBar {
-    if quiet || !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
+fn plan(args: &Args) -> anyhow::Result<Plan> {
+    let mut locks = args.locks.clone();
+    if locks.is_empty() {
+        let all = LockName::ALL.iter().copied();
+        locks = all.filter(|lock| lock.unavailable().is_none()).collect();
     }
+    locks.push(args.baseline);
+    keep_first(&mut locks);
+    for lock in &locks {
+        if let Some(remedy) = lock.unavailable() {
+            bail!("{lock} is not in this build: {remedy}");
+        }
+    }
+    let mut workloads = args.workload.clone();
+    if workloads.is_empty() {
+        workloads = WorkloadName::ALL.to_vec();
+    }
+    keep_first(&mut workloads);
+    if args.db.is_some() && !workloads.contains(&WorkloadName::ReadRandom) {
+        bail!("--db is for the workload readrandom, which --workload leaves out");
+    }
+    let usual_threads = || ThreadCounts::for_cpus(kinlock_verify::allowed_cpus().len().max(1));
+    let mut plan = Plan {
+        locks,
+        baseline: args.baseline,
+        workloads,
+        threads: args.threads.clone().unwrap_or_else(usual_threads),
+        seconds: 0.0,
+        rounds: args.rounds,
+        pin: args.pin,
+        db: args.db.clone(),
+        seed: args.seed,
+    };
+    plan.seconds = args.seconds.unwrap_or_else(|| plan.usual_seconds());
+    Ok(plan)
+}
+
+fn keep_first<T: PartialEq + Copy>(items: &mut Vec<T>) {
+    let mut seen = Vec::new();
+    items.retain(|item| {
+        let is_new = !seen.contains(item);
+        seen.push(*item);
+        is_new
+    });
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.001..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("it has to be a number from 0.001 to 3600".to_owned()),
+    }
+}
+
+fn announcement(plan: &Plan) -> String {
+    format!(
+        "{} locks x {} workloads x {} thread counts x {} rounds of {:.3} s: about {:.0} s",
+        plan.locks.len(),
+        plan.workloads.len(),
+        plan.threads.0.len(),
+        plan.rounds,
+        plan.seconds,
+        plan.expected_seconds().ceil(),
+    )
+}
+
+fn progress_bar(steps: usize) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr());
     bar.set_style(
-        ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} (left: {eta}) {msg}")
+        ProgressStyle::with_template("{bar:30} {pos}/{len}  {eta} left  {msg}")
             .expect("the template is valid"),
     );
     bar
 }
+
+const AFTER_HELP: &str = "\
+Workloads, one operation each:
+  empty       lock and unlock, nothing else
+  counter     add 1 to each of four words under the lock (a few ns), then private work of 50 to 150 ns
+  long        about 1 us of work under the lock, then private work of 50 to 150 ns
+  kv          an ordered map (BTreeMap) of 1,000,000 keys: 80 % reads, 10 % insertions, 10 % removals;
+              keys by Zipf's law with exponent 0.99, chosen before the lock is taken
+  lru         an LRU cache (crate lru) of 50,000 entries is asked for 1,000,000 keys by the same law; a miss inserts
+  readrandom  one random get from an on-disk LevelDB-format database (crate rusty-leveldb, block cache 8 MiB);
+              by default 100,000 entries of 100 bytes, all equally likely; with --db up to 100,000 keys,
+              sampled from its first 1,000,000 entries
+
+Columns:
+  ops/s       operations of all threads per second, median over rounds
+  ns/op       time from one operation to the next, of whichever thread: the inverse of ops/s
+  x BASELINE  ops/s over the baseline's in the same round, median over rounds; ~ marks ratios that mean nothing
+  spread      smallest and largest of those ratios
+  jain        Jain's fairness index of operations per thread: 1 is even, 1/threads is one thread only
+  min/mean    operations of the slowest thread over the mean
+  wait ...    from asking for the lock to having it: median, 99 %, 99.9 %, longest
+  local       with several locality domains: share of hand-offs within a domain
+  cpu/op      CPU time of the process per operation: spinning shows here
+  last        unfair: min/mean below 0.25; long tail: p99.9 over ten times that of the middle lock
+
+Locks: kinlock-spin is as configured by the environment (KINLOCK_NUMA and others), kinlock-spin-fifo and
+kinlock-spin-cna are the same lock in strict order and in NUMA-aware order. tas is a bare test-and-set.
+
+Examples:
+  kinlock bench
+  kinlock bench --locks kinlock-spin,parking-lot --workload counter --threads 1..8 --plot counter.svg
+  KINLOCK_TOPOLOGY='0;1' kinlock bench --locks kinlock-spin-fifo,kinlock-spin-cna --threads 8 --pin spread --json -";

@@ -1,5 +1,11 @@
 //! How results are shown.
 
-pub mod json;
-pub mod table;
+mod columns;
+mod csv;
+mod json;
+mod markdown;
+mod outputs;
+mod table;
 mod units;
+
+pub use outputs::Destinations;

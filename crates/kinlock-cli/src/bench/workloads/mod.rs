@@ -2,10 +2,16 @@
 
 mod counter;
 mod empty;
+mod kv;
 mod long;
+mod lru;
 mod name;
+mod readrandom;
+mod zipf;
 
 pub use name::WorkloadName;
+
+use std::path::Path;
 
 use super::rng::Rng;
 use super::runner::{Measure, Prepared};
@@ -27,14 +33,17 @@ pub trait Workload: Send + Sync + Sized + 'static {
     fn section(&self, shared: &mut Self::Shared, local: &mut Self::Local);
 }
 
-/// Makes a workload ready to be measured under any lock.
+/// Makes a workload ready to be measured under any lock; `db` is somebody's own database for `readrandom`.
 ///
 /// # Errors
 /// If the workload needs something that is not there.
-pub fn prepare(name: WorkloadName) -> anyhow::Result<Box<dyn Measure>> {
+pub fn prepare(name: WorkloadName, db: Option<&Path>) -> anyhow::Result<Box<dyn Measure>> {
     Ok(match name {
         WorkloadName::Empty => Box::new(Prepared::new(empty::Empty)),
         WorkloadName::Counter => Box::new(Prepared::new(counter::Counter::new())),
         WorkloadName::Long => Box::new(Prepared::new(long::Long::new())),
+        WorkloadName::Kv => Box::new(Prepared::new(kv::Kv::new())),
+        WorkloadName::Lru => Box::new(Prepared::new(lru::Lru::new())),
+        WorkloadName::ReadRandom => Box::new(Prepared::new(readrandom::ReadRandom::open(db)?)),
     })
 }

@@ -12,11 +12,24 @@ pub enum WorkloadName {
     Counter,
     /// A section of about a microsecond.
     Long,
+    /// An ordered map.
+    Kv,
+    /// A least-recently-used cache.
+    Lru,
+    /// A database on disk.
+    ReadRandom,
 }
 
 impl WorkloadName {
     /// All workloads, in the order in which they run.
-    pub const ALL: &'static [Self] = &[Self::Empty, Self::Counter, Self::Long];
+    pub const ALL: &'static [Self] = &[
+        Self::Empty,
+        Self::Counter,
+        Self::Long,
+        Self::Kv,
+        Self::Lru,
+        Self::ReadRandom,
+    ];
 
     /// The name on the command line and in reports.
     pub fn name(self) -> &'static str {
@@ -24,6 +37,9 @@ impl WorkloadName {
             Self::Empty => "empty",
             Self::Counter => "counter",
             Self::Long => "long",
+            Self::Kv => "kv",
+            Self::Lru => "lru",
+            Self::ReadRandom => "readrandom",
         }
     }
 
@@ -33,6 +49,15 @@ impl WorkloadName {
             Self::Empty => "lock and unlock, nothing else",
             Self::Counter => "add to four words under the lock, then about 100 ns of private work",
             Self::Long => "about 1 us of work under the lock, then about 100 ns of private work",
+            Self::Kv => {
+                "an ordered map of 1 M keys: 80 % reads, 10 % insertions, 10 % removals, keys by Zipf's law"
+            }
+            Self::Lru => {
+                "an LRU cache of 50,000 entries asked for 1 M keys by Zipf's law; a miss inserts"
+            }
+            Self::ReadRandom => {
+                "read random keys of an on-disk LevelDB-format database (100,000 entries of 100 bytes, or --db)"
+            }
         }
     }
 }

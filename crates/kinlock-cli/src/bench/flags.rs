@@ -1,0 +1,138 @@
+//! What stands out in the results, and what makes them doubtful.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::plan::Plan;
+use super::results::Entry;
+use super::stats::Summary;
+use super::work_loop;
+use crate::locks::LockName;
+use crate::machine::Machine;
+
+/// Something to notice about a lock in a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Flag {
+    /// The slowest thread did less than a quarter of the mean.
+    Unfair,
+    /// The 99.9 % wait is more than ten times that of the middle lock of the cell.
+    LongTail,
+    /// The rounds disagree on whether the lock is faster or slower than the baseline, by more than 20 %: the ratio
+    /// means nothing.
+    Noisy,
+}
+
+impl fmt::Display for Flag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Unfair => "unfair",
+            Self::LongTail => "long tail",
+            Self::Noisy => "noisy",
+        })
+    }
+}
+
+const UNFAIR: f64 = 0.25;
+const LONG_TAIL: f64 = 10.0;
+const NOISE: f64 = 1.2;
+
+/// How long a cell has to run, in seconds per thread on each CPU, before starved threads can be told from threads that
+/// were not scheduled: some time slices.
+const SECONDS_PER_THREAD: f64 = 0.02;
+
+/// Marks what stands out.
+pub fn raise(results: &mut [Entry], plan: &Plan) {
+    let can_judge_fairness = |threads| fairness_needs(threads) <= plan.seconds * plan.rounds as f64;
+    for cell in results.chunk_by_mut(|a, b| (a.workload, a.threads) == (b.workload, b.threads)) {
+        let middle_tail = Summary::of(cell.iter().map(|entry| entry.acquire_ns.p999 as f64)).median;
+        for entry in cell {
+            let ratio = &entry.ratio.over_rounds;
+            let unfair = entry.fairness.min_over_mean < UNFAIR && can_judge_fairness(entry.threads);
+            let long_tail =
+                entry.threads > 1 && entry.acquire_ns.p999 as f64 > LONG_TAIL * middle_tail;
+            let noisy = ratio.min < 1.0 && ratio.max > 1.0 && ratio.max > NOISE * ratio.min;
+            entry.flags.extend(unfair.then_some(Flag::Unfair));
+            entry.flags.extend(long_tail.then_some(Flag::LongTail));
+            entry.flags.extend(noisy.then_some(Flag::Noisy));
+        }
+    }
+}
+
+/// What to keep in mind when reading the results, in sentences.
+pub fn warnings(results: &[Entry], plan: &Plan, machine: &Machine) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let cpus = machine.usable_cpus;
+
+    if machine.load_average > 0.3 * cpus as f64 {
+        warnings.push(format!(
+            "the machine was busy before the run (load average {:.1} on {cpus} CPUs): trust ratios, not absolute numbers",
+            machine.load_average
+        ));
+    }
+    if let Some(governor) = &machine.governor {
+        if governor != "performance" {
+            warnings.push(format!(
+                "the CPU frequency governor is {governor:?}: frequencies change during the run"
+            ));
+        }
+    }
+    let drift = work_loop::measure_again() / work_loop::ns_per_iteration();
+    if !(0.9..1.1).contains(&drift) {
+        warnings.push(format!(
+            "the same work takes {drift:.2} times as long after the run as before: frequency or neighbours have changed"
+        ));
+    }
+    let noisy = results
+        .iter()
+        .filter(|e| e.flags.contains(&Flag::Noisy))
+        .count();
+    if noisy > 0 {
+        warnings.push(format!(
+            "{noisy} of {} ratios mean nothing (marked ~, flagged noisy): their rounds disagree on which lock is faster; more --rounds or --seconds help",
+            results.len()
+        ));
+    }
+    let crowded = plan.threads.0.iter().any(|&threads| threads > cpus);
+    let fifo: Vec<_> = plan
+        .locks
+        .iter()
+        .filter(|lock| lock.is_strict_fifo())
+        .map(|lock| lock.name())
+        .collect();
+    if crowded && !fifo.is_empty() {
+        warnings.push(format!(
+            "{} collapse with more threads than CPUs, as spinning in strict order must: the next in line is seldom running",
+            fifo.join(" and ")
+        ));
+    }
+    let not_judged: Vec<_> = plan
+        .threads
+        .0
+        .iter()
+        .filter(|&&threads| fairness_needs(threads) > plan.seconds * plan.rounds as f64)
+        .map(|threads| threads.to_string())
+        .collect();
+    if !not_judged.is_empty() {
+        warnings.push(format!(
+            "the run is too short to call a lock unfair at {} threads: not every thread gets a CPU in that time",
+            not_judged.join(", ")
+        ));
+    }
+    for lock in LockName::ALL {
+        if let Some(remedy) = lock.unavailable() {
+            warnings.push(format!("{lock} was not measured: {remedy}"));
+        }
+    }
+    warnings
+}
+
+/// How long a cell with so many threads has to run before fairness can be judged, in seconds.
+fn fairness_needs(threads: usize) -> f64 {
+    let cpus = kinlock_verify::allowed_cpus().len().max(1);
+    if threads == 1 {
+        return 0.0;
+    }
+    SECONDS_PER_THREAD * threads.div_ceil(cpus) as f64
+}

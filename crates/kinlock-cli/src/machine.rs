@@ -1,0 +1,190 @@
+//! What this machine is, for whoever reads the results later.
+//!
+//! Invariants:
+//! 1. The C library writes only through the pointers it is given, and they point to locals of the type it expects.
+//! 2. `gnu_get_libc_version` returns a constant string.
+
+use std::fs;
+use std::hint::black_box;
+use std::path::Path;
+use std::time::Instant;
+
+use kinlock::topology::{self, Topology};
+use serde::Serialize;
+
+/// A description of the machine and of this build of the command.
+#[derive(Clone, Debug, Serialize)]
+pub struct Machine {
+    /// The processor as it names itself.
+    pub cpu: String,
+    /// Instruction set.
+    pub architecture: &'static str,
+    /// CPUs online (hardware threads).
+    pub cpus: usize,
+    /// CPUs that this process may use.
+    pub usable_cpus: usize,
+    /// Processor packages.
+    pub sockets: usize,
+    /// NUMA nodes.
+    pub nodes: usize,
+    /// Locality domains as our locks see them.
+    pub domains: usize,
+    /// Whether it is a virtual machine, as far as can be told.
+    #[serde(rename = "virtual")]
+    pub is_virtual: bool,
+    /// How the kernel scales the CPUs' frequency, if it says so.
+    pub governor: Option<String>,
+    /// Operating system and its version.
+    pub kernel: String,
+    /// C library and its version.
+    pub libc: String,
+    /// Granularity of the clock, in ns.
+    pub timer_resolution_ns: f64,
+    /// What reading the clock takes, in ns.
+    pub timer_cost_ns: f64,
+    /// Runnable threads of the last minute, before the run.
+    pub load_average: f64,
+    /// Version of the command.
+    pub version: &'static str,
+    /// Commit that it was built from, if it was built in a checkout.
+    pub commit: Option<&'static str>,
+}
+
+impl Machine {
+    /// Looks at the machine. Takes a few milliseconds.
+    pub fn current() -> Self {
+        let topology = Topology::current();
+        let online = || topology.cpus().iter().filter(|cpu| cpu.online);
+        let mut sockets: Vec<_> = online().filter_map(|cpu| cpu.socket).collect();
+        sockets.sort_unstable();
+        sockets.dedup();
+        let usable = kinlock_verify::allowed_cpus();
+        Self {
+            cpu: cpu_model(),
+            architecture: std::env::consts::ARCH,
+            cpus: online().count(),
+            usable_cpus: usable.len(),
+            sockets: sockets.len().max(1),
+            nodes: topology.nodes().len().max(1),
+            domains: topology::domain_count(),
+            is_virtual: topology.is_virtual(),
+            governor: usable.first().and_then(|&cpu| governor(cpu)),
+            kernel: kernel(),
+            libc: libc_version(),
+            timer_resolution_ns: timer_resolution_ns(),
+            timer_cost_ns: timer_cost_ns(),
+            load_average: load_average(),
+            version: env!("CARGO_PKG_VERSION"),
+            commit: option_env!("KINLOCK_COMMIT"),
+        }
+    }
+
+    /// One line for people.
+    pub fn summary(&self) -> String {
+        let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        format!(
+            "{}{}: {}, {}, {}; {}; {}",
+            self.cpu,
+            if self.is_virtual { " (virtual)" } else { "" },
+            plural(self.usable_cpus, "CPU"),
+            plural(self.nodes, "node"),
+            plural(self.domains, "locality domain"),
+            self.kernel,
+            self.libc,
+        )
+    }
+}
+
+fn cpu_model() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let value = |key: &str| {
+        info.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            (name.trim() == key).then(|| value.trim().to_owned())
+        })
+    };
+    // ARM kernels do not name the model, only who made it and which part it is.
+    value("model name")
+        .or_else(|| {
+            Some(format!(
+                "implementer {} part {}",
+                value("CPU implementer")?,
+                value("CPU part")?
+            ))
+        })
+        .unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+}
+
+fn governor(cpu: usize) -> Option<String> {
+    let path = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor");
+    read_line(Path::new(&path))
+}
+
+fn kernel() -> String {
+    let part = |name: &str| read_line(&Path::new("/proc/sys/kernel").join(name));
+    let name = part("ostype").unwrap_or_else(|| std::env::consts::OS.to_owned());
+    format!("{name} {}", part("osrelease").unwrap_or_default())
+        .trim_end()
+        .to_owned()
+}
+
+#[cfg(target_env = "gnu")]
+fn libc_version() -> String {
+    // SAFETY: invariant 2.
+    let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
+    format!("glibc {}", version.to_string_lossy())
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn libc_version() -> String {
+    "libc of unknown version".to_owned()
+}
+
+fn timer_resolution_ns() -> f64 {
+    let mut resolution = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: invariant 1.
+    unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC, &mut resolution) };
+    resolution.tv_sec as f64 * 1e9 + resolution.tv_nsec as f64
+}
+
+/// The fastest of several tries, which nothing interrupted.
+fn timer_cost_ns() -> f64 {
+    const READINGS: u32 = 1000;
+    (0..20)
+        .map(|_| {
+            let start = Instant::now();
+            for _ in 0..READINGS {
+                black_box(Instant::now());
+            }
+            start.elapsed().as_nanos() as f64 / f64::from(READINGS)
+        })
+        .fold(f64::INFINITY, f64::min)
+}
+
+fn load_average() -> f64 {
+    read_line(Path::new("/proc/loadavg"))
+        .and_then(|line| line.split_whitespace().next()?.parse().ok())
+        .unwrap_or(0.0)
+}
+
+fn read_line(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn describes_this_machine() {
+        let machine = Machine::current();
+        assert!(!machine.cpu.is_empty() && !machine.kernel.is_empty());
+        assert!(machine.usable_cpus >= 1 && machine.cpus >= machine.usable_cpus);
+        assert!(machine.timer_cost_ns > 0.0 && machine.timer_cost_ns.is_finite());
+        assert!(!machine.summary().contains('\n'));
+    }
+}
