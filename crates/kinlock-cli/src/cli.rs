@@ -21,6 +21,7 @@ struct Cli {
 enum Verb {
     Bench(verbs::bench::Args),
     Topology(verbs::topology::Args),
+    Torture(verbs::torture::Args),
 }
 
 /// How a verb that could do its work ended.
@@ -28,6 +29,10 @@ enum Verb {
 pub enum Outcome {
     /// Everything asked for was done, and no check failed.
     Done,
+    /// A check failed.
+    CheckFailed,
+    /// A check that was to fail did not.
+    Escaped,
 }
 
 /// Parses the command line, runs the verb, and turns the result into the exit status.
@@ -39,9 +44,12 @@ pub fn run() -> ExitCode {
     let outcome = match cli.verb {
         Verb::Bench(args) => verbs::bench::run(args),
         Verb::Topology(args) => verbs::topology::run(args),
+        Verb::Torture(args) => verbs::torture::run(&args),
     };
     match outcome {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::CheckFailed) => ExitCode::from(1),
+        Ok(Outcome::Escaped) => ExitCode::from(3),
         Err(error) => {
             eprintln!("kinlock: {}", one_line(&format!("{error:#}")));
             ExitCode::from(2)

@@ -32,8 +32,8 @@ pub struct Orders {
     pub duration: Duration,
     /// After this time a wait is taken to be endless.
     pub hang: Duration,
-    /// The longest wait for the lock that is still fair, if the scenario says anything about that.
-    pub longest_wait: Option<Duration>,
+    /// The longest wait for the lock that is still fair.
+    pub longest_wait: Duration,
     /// Spread the threads over the CPUs that the process may use, one each, in turn.
     pub pinned: bool,
     /// Determines what each thread does.
@@ -60,11 +60,12 @@ impl Outcome {
 
 /// Runs `body` on each thread of a crew, and `meanwhile` on the calling thread every few milliseconds.
 ///
-/// `body` should return soon after [`Worker::running`] has become false.
+/// `body` should return soon after [`Worker::running`] has become false. `meanwhile` says whether what the scenario is
+/// for has happened by now: until it has, the run goes on, for at most [`Orders::hang`] beyond its time.
 pub fn run(
     orders: &Orders,
     body: impl Fn(&mut Worker) + Send + Sync + 'static,
-    mut meanwhile: impl FnMut(&Crew),
+    mut meanwhile: impl FnMut(&Crew) -> bool,
 ) -> Outcome {
     let crew = Arc::new(Crew::new(orders.threads));
     let body = Arc::new(body);
@@ -94,9 +95,15 @@ pub fn run(
         .collect();
 
     let end = Instant::now() + orders.duration;
-    while Instant::now() < end && crew.longest_current_wait() < orders.hang {
-        meanwhile(&crew);
-        std::thread::sleep(TICK.min(end.saturating_duration_since(Instant::now())));
+    let mut reached = false;
+    while crew.longest_current_wait() < orders.hang {
+        let now = Instant::now();
+        if now >= end && (reached || now >= end + orders.hang) {
+            break;
+        }
+        reached = meanwhile(&crew);
+        let left = end.saturating_duration_since(Instant::now());
+        std::thread::sleep(if left.is_zero() { TICK } else { TICK.min(left) });
     }
     crew.stop();
     let give_up = Instant::now() + orders.hang;
@@ -135,19 +142,16 @@ fn verdicts(
             Err(describe_stuck(crew))
         },
     )];
-    if let Some(limit) = orders.longest_wait {
-        let wait = crew.longest_wait();
-        let detail = format!("{per_thread}, longest wait {wait:.1?}");
-        let fair = wait <= limit && per_thread.min > 0;
-        verdicts.push((
-            Property::Progress,
-            if fair {
-                Ok(detail)
-            } else {
-                Err(format!("{detail}, limit {limit:.1?}"))
-            },
-        ));
-    }
+    let (wait, limit) = (crew.longest_wait(), orders.longest_wait);
+    let detail = format!("{per_thread}, longest wait {wait:.1?}");
+    verdicts.push((
+        Property::Progress,
+        if wait <= limit {
+            Ok(detail)
+        } else {
+            Err(format!("{detail}, limit {limit:.1?}"))
+        },
+    ));
     verdicts
 }
 

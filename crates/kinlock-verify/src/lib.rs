@@ -10,6 +10,7 @@
 //! | [`Progress`](report::Property::Progress) | no thread waited for longer than the limit while others went on |
 //! | [`Contract`](report::Property::Contract) | the calls did what their documentation says |
 //! | [`Reach`](report::Property::Reach) | the scenario got where it means to go, so that the other checks mean something |
+//! | [`Catch`](report::Property::Catch) | a lock that is broken on purpose failed the check meant for it |
 //!
 //! A [`plan`] runs scenarios against one lock within a given time. Everything random comes from one seed; threads are
 //! real, so that the seed repeats what each thread does, not how they interleave.

@@ -3,7 +3,7 @@
 use crate::crew::Orders;
 use crate::injector::Preemption;
 use crate::locks::Specimen;
-use crate::report::{Catch, Check, PerThread, Report};
+use crate::report::{Check, PerThread, Property, Report};
 use crate::scenarios::{self, Context, Findings, Scenario};
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ pub fn run(specimen: Specimen, settings: &Settings, mut progress: impl FnMut(&st
                 threads: step.threads,
                 duration: settings.time * step.weight / weights,
                 hang: settings.hang,
-                longest_wait: None,
+                longest_wait: settings.hang,
                 pinned: false,
                 seed: settings.seed.wrapping_add(number as u64),
             },
@@ -63,18 +63,30 @@ pub fn run(specimen: Specimen, settings: &Settings, mut progress: impl FnMut(&st
         }
     }
     if let Some(meant) = specimen.defect {
-        let by = report
-            .checks
-            .iter()
-            .find(|check| !check.passed && check.property == meant);
-        let by = by.map(|check| check.name.clone());
-        report.caught.push(Catch {
-            lock: specimen.name.into(),
-            meant,
-            by,
-        });
+        report.push(judge_catch(specimen.name, meant, &report.checks));
     }
     report
+}
+
+fn judge_catch(lock: &str, meant: Property, checks: &[Check]) -> Check {
+    let mut failed = checks.iter().filter(|check| !check.passed);
+    let by = failed.clone().find(|check| check.property == meant);
+    Check {
+        name: format!("{lock}/{}", Property::Catch.name()),
+        property: Property::Catch,
+        passed: by.is_some(),
+        detail: match (by, failed.next()) {
+            (Some(by), _) => format!("caught by {}", by.name),
+            (None, None) => format!("NOT CAUGHT: no check failed, least of all {}", meant.name()),
+            (None, Some(other)) => {
+                format!(
+                    "NOT CAUGHT by {}, the property it violates, but by {}",
+                    meant.name(),
+                    other.name
+                )
+            }
+        },
+    }
 }
 
 struct Step {
@@ -111,6 +123,10 @@ fn steps(settings: &Settings) -> Vec<Step> {
                 .domains
                 .iter()
                 .for_each(|&domains| add(format!("{}-{domains}", scenario.name), few, domains)),
+            scenarios::TOPOLOGY => {
+                let domains = kinlock::topology::domain_count();
+                add(format!("{}-{domains}", scenario.name), few, domains);
+            }
             name => add(name.to_owned(), few, 1),
         }
     }

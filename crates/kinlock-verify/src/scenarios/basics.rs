@@ -34,7 +34,7 @@ fn run(context: &Context) -> Findings {
                     }
                 }
             },
-            |_| (),
+            |_| true,
         )
     };
     let contract = match broken.get() {

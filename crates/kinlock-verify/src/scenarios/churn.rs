@@ -39,21 +39,21 @@ fn run(context: &Context) -> Findings {
         in_destructors: AtomicU64::new(0),
     });
     let outcome = {
-        let nursery = Arc::clone(&nursery);
+        let parents = Arc::clone(&nursery);
         crew::run(
             &context.orders,
             move |worker| {
                 while worker.running() {
-                    let children: Vec<_> = (0..CHILDREN).map(|_| spawn_child(&nursery)).collect();
-                    worker.with_lock(&*nursery.stage.lock, blocking, |worker| {
-                        nursery.stage.state.section(worker.name(), || ());
+                    let children: Vec<_> = (0..CHILDREN).map(|_| spawn_child(&parents)).collect();
+                    worker.with_lock(&*parents.stage.lock, blocking, |worker| {
+                        parents.stage.state.section(worker.name(), || ());
                     });
                     children
                         .into_iter()
                         .for_each(|child| child.join().expect("no child panics"));
                 }
             },
-            |_| (),
+            |_| nursery.threads.load(Relaxed) > 0,
         )
     };
     let threads = nursery.threads.load(Relaxed);

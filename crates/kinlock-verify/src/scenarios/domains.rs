@@ -1,16 +1,19 @@
-//! More than one locality domain, pretended to the lock or configured by the environment.
+//! More than one locality domain, pretended to the lock or configured by the environment. Meanwhile threads change
+//! their domain and become priority waiters, and the knobs of NUMA-aware locks are turned.
 
 use super::{Context, Events, Findings, Scenario, Stage, blocking};
 use crate::crew::{self, Orders};
 use crate::injector::Injector;
 use crate::pretend;
+use crate::random::Random;
+use kinlock::config::{self, LocalLimit, Scan, Tuning};
 use kinlock::events::Event;
 use std::sync::Arc;
 
 /// On any machine: threads tell the lock where they are, and now and then that they have moved.
 pub(super) const PRETENDED: Scenario = Scenario {
     name: super::DOMAINS,
-    about: "threads of 2, 4 or 8 pretended locality domains, now and then changing theirs",
+    about: "threads of 2, 4 or 8 pretended locality domains, while knobs are turned",
     weight: 3,
     run: |context| {
         let orders = Orders {
@@ -25,7 +28,7 @@ pub(super) const PRETENDED: Scenario = Scenario {
 /// Where `KINLOCK_TOPOLOGY` divides this machine's CPUs into domains, with threads pinned to all of them.
 pub(super) const REAL: Scenario = Scenario {
     name: super::TOPOLOGY,
-    about: "threads pinned to CPUs that KINLOCK_TOPOLOGY has divided into domains",
+    about: "threads pinned to CPUs that KINLOCK_TOPOLOGY divides, while knobs are turned",
     weight: 3,
     run: |context| {
         let orders = Orders {
@@ -40,6 +43,16 @@ pub(super) const REAL: Scenario = Scenario {
 fn run(context: &Context, orders: &Orders, stage: Stage, pretended: usize) -> Findings {
     let events = Events::start();
     let stage = Arc::new(stage);
+    let mut knobs = Knobs::new(Random::new(orders.seed, u64::MAX));
+    let domains = if pretended == 0 {
+        kinlock::topology::domain_count()
+    } else {
+        pretended
+    };
+    let reached = || {
+        let spliced = events.get(Event::SetAside) > 0 && events.get(Event::Splice) > 0;
+        domains > 1 && (spliced || !(context.specimen.reorders)())
+    };
     let outcome = {
         let (stage, level) = (Arc::clone(&stage), context.preemption);
         crew::run(
@@ -48,10 +61,11 @@ fn run(context: &Context, orders: &Orders, stage: Stage, pretended: usize) -> Fi
                 let mut injector = Injector::new(level, worker.random.clone());
                 let mut domain = worker.index() as u64;
                 while worker.running() {
+                    if worker.random.one_in(256) {
+                        domain = worker.random.next();
+                        kinlock::spin::set_priority_waiter(Some(worker.random.one_in(8)));
+                    }
                     if pretended != 0 {
-                        if worker.random.one_in(256) {
-                            domain = worker.random.next();
-                        }
                         pretend::set_domain((domain % pretended as u64) as u16);
                     }
                     worker.with_lock(&*stage.lock, blocking, |worker| {
@@ -59,16 +73,12 @@ fn run(context: &Context, orders: &Orders, stage: Stage, pretended: usize) -> Fi
                     });
                 }
             },
-            |_| (),
+            |_| {
+                knobs.turn();
+                reached()
+            },
         )
     };
-    let domains = if pretended == 0 {
-        kinlock::topology::domain_count().into()
-    } else {
-        pretended
-    };
-    let spliced = events.get(Event::SetAside) > 0 && events.get(Event::Splice) > 0;
-    let reached = domains > 1 && (spliced || !(context.specimen.reorders)());
     let detail = events.list(&[
         Event::HandoffLocal,
         Event::HandoffRemote,
@@ -77,5 +87,44 @@ fn run(context: &Context, orders: &Orders, stage: Stage, pretended: usize) -> Fi
         Event::FlushByLimit,
     ]);
     Findings::new(outcome, &stage.state, 0)
-        .with_reach(reached, format!("{domains} domains, {detail}"))
+        .with_reach(reached(), format!("{domains} domains, {detail}"))
+}
+
+/// Turns the knobs now and then, and back in the end.
+struct Knobs {
+    random: Random,
+    before: Tuning,
+}
+
+impl Knobs {
+    fn new(random: Random) -> Self {
+        Knobs {
+            random,
+            before: config::tuning(),
+        }
+    }
+
+    fn turn(&mut self) {
+        let random = &mut self.random;
+        config::set_scan(if random.one_in(2) {
+            Scan::Incremental
+        } else {
+            Scan::Full
+        });
+        config::set_shuffle_reduction(random.one_in(4));
+        let limit = if random.one_in(2) {
+            LocalLimit::count(random.below(8) as u8)
+        } else {
+            LocalLimit::time(1 + random.below(10) as u8)
+        };
+        config::set_local_limit(limit.expect("the limit is within its range"));
+    }
+}
+
+impl Drop for Knobs {
+    fn drop(&mut self) {
+        config::set_scan(self.before.scan);
+        config::set_shuffle_reduction(self.before.shuffle_reduction);
+        config::set_local_limit(self.before.limit);
+    }
 }

@@ -56,7 +56,10 @@ fn run(context: &Context) -> Findings {
                     });
                 }
             },
-            |crew| parent.fork_one(crew),
+            |crew| {
+                parent.fork_one(crew);
+                parent.children > 0
+            },
         )
     };
     let children = parent.children;

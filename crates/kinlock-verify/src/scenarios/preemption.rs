@@ -16,6 +16,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
 fn run(context: &Context) -> Findings {
     let events = Events::start();
     let stage = Arc::new(Stage::new(context.specimen.new));
+    let contended = || events.get(Event::SlowPath) > 0 || context.orders.threads == 1;
     let outcome = {
         let (stage, level) = (Arc::clone(&stage), context.preemption);
         crew::run(
@@ -29,10 +30,9 @@ fn run(context: &Context) -> Findings {
                     injector.point();
                 }
             },
-            |_| (),
+            |_| contended(),
         )
     };
-    let contended = events.get(Event::SlowPath) > 0 || context.orders.threads == 1;
     let detail = events.list(&[Event::SlowPath, Event::Queued, Event::Park, Event::Steal]);
-    Findings::new(outcome, &stage.state, 0).with_reach(contended, detail)
+    Findings::new(outcome, &stage.state, 0).with_reach(contended(), detail)
 }

@@ -35,6 +35,8 @@ pub(super) const SCENARIO: Scenario = Scenario {
 const LEVELS: usize = 4;
 /// Signals under way per thread: more would only queue up and keep threads from ever running.
 const IN_FLIGHT: u64 = 4;
+/// Handlers linger in their sections, so that others queue for them and further signals come meanwhile.
+const LINGER: u64 = 300;
 const BURST: Duration = Duration::from_millis(4);
 
 /// One lock per signal.
@@ -90,7 +92,10 @@ fn run(context: &Context) -> Findings {
                     injector.point();
                 }
             },
-            |crew| sender.burst(crew, threads, storm),
+            |crew| {
+                sender.burst(crew, threads, storm);
+                storm.handled() > 0
+            },
         )
     };
     if outcome.completed {
@@ -202,7 +207,10 @@ extern "C" fn handle(signal: i32) {
         storm.deepest.fetch_max(depth.get(), Relaxed);
         let level = &storm.levels[(signal - libc::SIGRTMIN()) as usize];
         level.stage.lock.lock();
-        level.stage.state.section(name.get(), || injector::spin(20));
+        level
+            .stage
+            .state
+            .section(name.get(), || injector::spin(LINGER));
         level.sections.fetch_add(1, Relaxed);
         // SAFETY: invariant 3.
         unsafe { level.stage.lock.unlock() };

@@ -30,8 +30,12 @@ fn run(context: &Context) -> Findings {
     let events = Events::start();
     let stage = Arc::new(Stage::new(context.specimen.new));
     let tally = Arc::new(Tally::default());
+    let reached = || {
+        let happened = |count: &AtomicU64| count.load(Relaxed) > 0;
+        happened(&tally.timely) && happened(&tally.timeouts) || context.orders.threads == 1
+    };
     let outcome = {
-        let (stage, tally, level) = (Arc::clone(&stage), Arc::clone(&tally), context.preemption);
+        let (stage, tallied, level) = (Arc::clone(&stage), Arc::clone(&tally), context.preemption);
         crew::run(
             &context.orders,
             move |worker| {
@@ -46,18 +50,18 @@ fn run(context: &Context) -> Findings {
                         }
                         2 | 3 => {
                             if !worker.with_lock(&*stage.lock, |lock| lock.try_lock(), section) {
-                                tally.tries_failed.fetch_add(1, Relaxed);
+                                tallied.tries_failed.fetch_add(1, Relaxed);
                             }
                         }
                         _ => {
                             let limit = Duration::from_nanos(1 << worker.random.below(22));
-                            worker.with_lock(&*stage.lock, |l| tally.try_for(l, limit), section);
+                            worker.with_lock(&*stage.lock, |l| tallied.try_for(l, limit), section);
                         }
                     }
                     injector.point();
                 }
             },
-            |_| (),
+            |_| reached(),
         )
     };
     let [timely, timeouts, hasty, tries] = [
@@ -79,10 +83,7 @@ fn run(context: &Context) -> Findings {
     );
     Findings::new(outcome, &stage.state, 0)
         .with(Property::Contract, contract)
-        .with_reach(
-            (timely > 0 && timeouts > 0) || context.orders.threads == 1,
-            detail,
-        )
+        .with_reach(reached(), detail)
 }
 
 impl Tally {

@@ -43,6 +43,11 @@ fn queued_spinlock_cna_incremental() {
 }
 
 #[test]
+fn queued_spinlock_while_knobs_are_turned() {
+    explore_queued::<Turned>("knobs turned", 0..2000).unwrap();
+}
+
+#[test]
 fn no_exclusion_is_found() {
     let failure = explore_queued::<Broken<NO_EXCLUSION>>("no exclusion", 0..2000).unwrap_err();
     assert!(failure.contains("section"), "{failure}");
@@ -105,6 +110,20 @@ macro_rules! config {
 config!(Fifo, false, Scan::Full);
 config!(Cna, true, Scan::Full);
 config!(CnaIncremental, true, Scan::Incremental);
+
+/// Every wait finds other knobs.
+#[derive(Clone, Copy, Debug)]
+struct Turned;
+
+impl Config for Turned {
+    fn tuning() -> Tuning {
+        let random = Sim::random();
+        let scan = [Scan::Full, Scan::Incremental][random as usize & 1];
+        let mut tuning = tuning(random & 6 != 0, scan);
+        tuning.shuffle_reduction = random & 24 == 0;
+        tuning
+    }
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Broken<const FAULT: u8>;
