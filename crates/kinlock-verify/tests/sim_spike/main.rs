@@ -79,7 +79,7 @@ fn explore_queued<C: Config>(name: &'static str, seeds: Range<u64>) -> Result<()
         QueuedSpinLock::<Sim, C>::new,
         |lock, cpu, shared| {
             while !match Sim::random() % 4 {
-                0 => lock.lock_until(Sim::now() + (Sim::random() % 10_000) as u64),
+                0 => lock.lock_until(Sim::now() + sim::some_time(1000)),
                 1 => lock.try_lock(),
                 _ => {
                     lock.lock();
@@ -121,6 +121,9 @@ impl Config for Turned {
         let scan = [Scan::Full, Scan::Incremental][random as usize & 1];
         let mut tuning = tuning(random & 6 != 0, scan);
         tuning.shuffle_reduction = random & 24 == 0;
+        if random & 32 == 0 {
+            tuning.limit = LocalLimit::time(1).unwrap();
+        }
         tuning
     }
 }

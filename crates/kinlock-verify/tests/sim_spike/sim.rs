@@ -25,9 +25,8 @@ use std::sync::atomic::Ordering::Relaxed;
 const CPUS_PER_DOMAIN: usize = 2;
 /// A run that takes more accesses than this makes no progress.
 const STEP_LIMIT: u64 = 4_000_000;
-const NANOSECONDS_PER_STEP: u64 = 10;
-/// For how long a CPU is lost to another program, now and then: longer than anybody spins.
-const TIME_SLICE: u64 = 1000 * NANOSECONDS_PER_STEP;
+/// For how many steps a CPU is lost to another program, now and then: longer than anybody spins.
+const TIME_SLICE: u64 = 1000;
 const CACHE_LINE: usize = 64;
 
 /// The simulated machine.
@@ -52,6 +51,8 @@ pub fn run(seed: u64, cpus: usize, body: impl Fn(usize) + 'static) -> Result<Rep
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut world = World {
         now: 0,
+        // From "nobody ever runs out of time" to "even the longest limits matter".
+        nanos_per_step: [10, 1_000, 20_000][random.below(3)],
         // From "at every access" to "rarely", and CPUs of unequal speed: different bugs like different schedules.
         switch_one_in: [1, 2, 8, 32][random.below(4)],
         preempt_one_in: [16, 128, 1024][random.below(3)],
@@ -99,6 +100,7 @@ fn spawn(cpu: usize, body: Rc<impl Fn(usize) + 'static>) -> Body {
 
 struct World {
     now: u64,
+    nanos_per_step: u64,
     random: Random,
     switch_one_in: usize,
     preempt_one_in: usize,
@@ -216,17 +218,22 @@ impl State {
     }
 }
 
+/// Some time up to `steps` steps, in nanoseconds.
+pub fn some_time(steps: usize) -> u64 {
+    with_world(|w| w.random.below(steps + 1) as u64 * w.nanos_per_step)
+}
+
 /// Counts an access and, now and then, lets another CPU run before it.
 fn step() {
     let gap = with_world(|w| {
         w.report.steps += 1;
-        w.now += NANOSECONDS_PER_STEP;
+        w.now += w.nanos_per_step;
         // Before the first CPU runs there is nobody to preempt.
         let running = !w.cpus[w.current].yielder.is_null();
         if !running || w.atomic_section || w.random.below(w.switch_one_in) != 0 {
             None
         } else if w.random.below(w.preempt_one_in) == 0 {
-            Some(State::Preempted(w.now + TIME_SLICE))
+            Some(State::Preempted(w.now + TIME_SLICE * w.nanos_per_step))
         } else {
             Some(State::Ready)
         }
@@ -378,13 +385,14 @@ impl Platform for Sim {
         step();
     }
 
-    /// Short enough that many waiters park within a run.
+    /// Sometimes none, and always short enough that many waiters park within a run.
     fn spin_limit() -> u64 {
-        200 * NANOSECONDS_PER_STEP
+        with_world(|w| [0, 20, 200][w.random.below(3)] * w.nanos_per_step)
     }
 
     fn park(key: *const u32, expected: u32, until: u64, current: impl Fn() -> u32) {
-        if atomically(current) == expected {
+        let spurious = with_world(|w| w.random.below(32) == 0);
+        if atomically(current) == expected && !spurious {
             with_world(|w| w.report.parks += 1);
             suspend(State::Parked(key.addr(), until));
         }
