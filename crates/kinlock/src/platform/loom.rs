@@ -48,14 +48,10 @@ impl Table {
         let slots: Box<[Slot<Loom>]> = (0..SLOTS).map(|_| Slot::new()).collect();
         let claimed: Box<[AtomicU32]> = Box::new([Atomic::new(0)]);
         let in_use = Box::new(AtomicU32::new(0));
+        let (s, c, n): (*const [Slot<Loom>], *const [AtomicU32], *const AtomicU32) =
+            (&*slots, &*claimed, &*in_use);
         // SAFETY: invariant 1.
-        let waiters = unsafe {
-            Waiters::new(
-                &*(&raw const *slots),
-                &*(&raw const *claimed),
-                &*(&raw const *in_use),
-            )
-        };
+        let waiters = unsafe { Waiters::new(&*s, &*c, &*n) };
         Table {
             waiters,
             _slots: slots,

@@ -337,7 +337,7 @@ impl<P: Platform> Waiters<P> {
     }
 }
 
-/// A node held by the calling thread. Dropping it frees the node; see [`Waiter::abandon`] for the other way out.
+/// A node held by the calling thread. Dropping it frees the node; giving up leaves it to whoever passes it over.
 #[derive(Debug)]
 pub struct Waiter<P: Platform> {
     id: Id,

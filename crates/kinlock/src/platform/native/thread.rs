@@ -30,7 +30,7 @@ thread_local! {
 enum Priority {
     Unknown,
     Ordinary,
-    Priority,
+    RealTime,
 }
 
 /// How long to spin before parking while every spinning thread can have a CPU, in nanoseconds.
@@ -93,12 +93,12 @@ pub(super) fn is_priority() -> bool {
             let policy = unsafe { libc::sched_getscheduler(0) };
             let real_time = policy == libc::SCHED_FIFO || policy == libc::SCHED_RR;
             cached.set(if real_time {
-                Priority::Priority
+                Priority::RealTime
             } else {
                 Priority::Ordinary
             });
         }
-        cached.get() == Priority::Priority
+        cached.get() == Priority::RealTime
     })
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn set_priority(on: Option<bool>) {
     PRIORITY.set(match on {
         None => Priority::Unknown,
         Some(false) => Priority::Ordinary,
-        Some(true) => Priority::Priority,
+        Some(true) => Priority::RealTime,
     });
 }
 

@@ -426,7 +426,7 @@ fn nobody_is_lost_or_served_twice_in_random_queues() {
         for _ in 0..pick(12) {
             q.arrive(domain_of(pick(10)));
         }
-        let mut gone = vec![false; 64];
+        let mut gone = [false; 64];
         let mut served = vec![0];
         let (mut waiter, mut state) = (0, GO);
         loop {
@@ -436,8 +436,8 @@ fn nobody_is_lost_or_served_twice_in_random_queues() {
             if q.ids.len() < 24 && pick(3) == 0 {
                 q.arrive(domain_of(pick(10)));
             }
-            for i in 0..q.ids.len() {
-                let n = q.table.node(q.ids[i]);
+            for (i, &id) in q.ids.iter().enumerate() {
+                let n = q.table.node(id);
                 if !served.contains(&i) && pick(12) == 0 && n.state.load(Relaxed) == WAITING {
                     n.state.store(ABANDONED, SeqCst);
                     gone[i] = true;
