@@ -16,6 +16,11 @@ impl Random {
         random
     }
 
+    /// An unrelated generator, for another purpose of the same thread.
+    pub fn branch(&mut self) -> Self {
+        Random::new(self.next(), 0)
+    }
+
     /// The next number.
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;

@@ -1,4 +1,8 @@
 //! What a scenario needs of a lock.
+//!
+//! # Invariants
+//!
+//! 1. `TestLock::unlock` and `RawMutex::unlock` demand the same of their callers.
 
 use kinlock::lock_api::RawMutexTimed;
 use std::time::Duration;
@@ -36,7 +40,7 @@ where
     }
 
     unsafe fn unlock(&self) {
-        // SAFETY: the caller promises the same to us.
+        // SAFETY: invariant 1.
         unsafe { R::unlock(self) }
     }
 }

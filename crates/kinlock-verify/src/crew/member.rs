@@ -3,6 +3,7 @@
 //! # Invariants
 //!
 //! 1. `with_lock` releases the lock only if `acquire` has reported that the calling thread holds it, and once.
+//! 2. `gettid` has no preconditions and cannot fail.
 
 use crate::random::Random;
 use crate::test_lock::TestLock;
@@ -162,7 +163,7 @@ pub struct Worker {
 
 impl Worker {
     pub(super) fn new(crew: Arc<Crew>, index: usize, random: Random) -> Self {
-        // SAFETY: no preconditions; cannot fail.
+        // SAFETY: invariant 2.
         let tid = unsafe { libc::gettid() };
         crew.members[index].tid.store(tid, Relaxed);
         Worker {

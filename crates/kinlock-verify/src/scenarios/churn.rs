@@ -3,7 +3,8 @@
 //! # Invariants
 //!
 //! 1. The key's value is null or comes from `Arc::into_raw` of an `Arc<Nursery>`; the destructor takes it back once.
-//! 2. A `Nursery`'s lock is released only by the thread that has just taken it.
+//! 2. The key is written to a live local, is never deleted, and its destructor is a function of this program.
+//! 3. A `Nursery`'s lock is released only by the thread that has just taken it.
 
 use super::{Context, Findings, Scenario, Stage, blocking};
 use crate::crew;
@@ -89,7 +90,7 @@ impl Nursery {
         self.stage.lock.lock();
         let me = 1_000_000 + self.sections.fetch_add(1, Relaxed) as u32;
         self.stage.state.section(me, std::thread::yield_now);
-        // SAFETY: invariant 2.
+        // SAFETY: invariant 3.
         unsafe { self.stage.lock.unlock() };
     }
 
@@ -119,12 +120,12 @@ fn set_key(nursery: Arc<Nursery>) {
     static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
     let key = *KEY.get_or_init(|| {
         let mut key = 0;
-        // SAFETY: writes to a live local; the destructor is a function of the program, which stays.
+        // SAFETY: invariant 2.
         let failed = unsafe { libc::pthread_key_create(&mut key, Some(visit_last)) };
         assert_eq!(failed, 0, "a pthread key is free");
         key
     });
-    // SAFETY: the key exists; invariant 1.
+    // SAFETY: invariants 1 and 2.
     let failed = unsafe { libc::pthread_setspecific(key, Arc::into_raw(nursery).cast()) };
     assert_eq!(failed, 0, "a pthread key can be set");
 }

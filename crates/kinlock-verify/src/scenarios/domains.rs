@@ -58,7 +58,7 @@ fn run(context: &Context, orders: &Orders, stage: Stage, pretended: usize) -> Fi
         crew::run(
             orders,
             move |worker| {
-                let mut injector = Injector::new(level, worker.random.clone());
+                let mut injector = Injector::new(level, worker.random.branch());
                 let mut domain = worker.index() as u64;
                 while worker.running() {
                     if worker.random.one_in(256) {

@@ -9,6 +9,7 @@
 //! 1. A lock is released by the thread that has just taken it, or, in the child, by the copy of the thread that held
 //!    it when it forked.
 //! 2. The child never returns from `child`: it ends by `_exit`.
+//! 3. Until a child has been waited for, its number names no other process. The status is written to a live local.
 
 use super::{Context, Findings, Scenario, Stage, blocking};
 use crate::crew::{self, Crew};
@@ -49,7 +50,7 @@ fn run(context: &Context) -> Findings {
         crew::run(
             &context.orders,
             move |worker| {
-                let mut injector = Injector::new(level, worker.random.clone());
+                let mut injector = Injector::new(level, worker.random.branch());
                 while worker.running() {
                     worker.with_lock(&*stage.lock, blocking, |worker| {
                         stage.state.section(worker.name(), || injector.point());
@@ -113,7 +114,7 @@ impl Parent {
             Ok(Err(_)) => NOT_EXCLUSIVE,
             Err(_) => PANICKED,
         };
-        // SAFETY: ends the process at once.
+        // SAFETY: no preconditions; invariant 2.
         unsafe { libc::_exit(code) }
     }
 
@@ -130,10 +131,10 @@ impl Parent {
     fn wait_for(&self, child: i32) -> Result<(), String> {
         let give_up = Instant::now() + self.patience;
         let mut status = 0;
-        // SAFETY: the status is a live local; the child is ours and not waited for yet.
+        // SAFETY: invariant 3.
         while unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) } == 0 {
             if Instant::now() >= give_up {
-                // SAFETY: as above: until it is waited for, its number names no other process.
+                // SAFETY: invariant 3.
                 unsafe {
                     libc::kill(child, libc::SIGKILL);
                     libc::waitpid(child, &mut status, 0);

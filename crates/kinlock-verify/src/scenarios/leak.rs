@@ -48,7 +48,7 @@ fn run(context: &Context) -> Findings {
                     // SAFETY: invariant 1.
                     unsafe { inmates.lock.unlock() };
                 }
-                let mut injector = Injector::new(level, worker.random.clone());
+                let mut injector = Injector::new(level, worker.random.branch());
                 while worker.running() {
                     worker.with_lock(&*stage.lock, blocking, |worker| {
                         stage.state.section(worker.name(), || injector.point());

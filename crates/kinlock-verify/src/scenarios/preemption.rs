@@ -22,7 +22,7 @@ fn run(context: &Context) -> Findings {
         crew::run(
             &context.orders,
             move |worker| {
-                let mut injector = Injector::new(level, worker.random.clone());
+                let mut injector = Injector::new(level, worker.random.branch());
                 while worker.running() {
                     worker.with_lock(&*stage.lock, blocking, |worker| {
                         stage.state.section(worker.name(), || injector.point());

@@ -11,6 +11,8 @@
 //!    destructor, and restores `errno`.
 //! 3. A handler releases the lock that it has just taken.
 //! 4. Pointers given to `sigaction` refer to live locals.
+//! 5. `tgkill` takes numbers only, and reaches no other process. A thread that has just ended is a harmless error.
+//! 6. A thread's own `errno` is always there.
 
 use super::{Context, Events, Findings, Scenario, Stage, blocking};
 use crate::crew::{self, Crew};
@@ -84,7 +86,7 @@ fn run(context: &Context) -> Findings {
             &context.orders,
             move |worker| {
                 ME.with(|me| me.0.set(worker.name()));
-                let mut injector = Injector::new(level, worker.random.clone());
+                let mut injector = Injector::new(level, worker.random.branch());
                 while worker.running() {
                     worker.with_lock(&*stage.lock, blocking, |worker| {
                         stage.state.section(worker.name(), || injector.point());
@@ -158,7 +160,7 @@ impl Sender {
             let Some(tid) = crew.tid(thread) else {
                 continue;
             };
-            // SAFETY: takes numbers only. A thread that has just ended is an error without consequence.
+            // SAFETY: invariant 5.
             let result =
                 unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, signal_of(level)) };
             self.sent += u64::from(result == 0);
@@ -200,7 +202,7 @@ extern "C" fn handle(signal: i32) {
     let Some(storm) = (unsafe { STORM.load(Acquire).as_ref() }) else {
         return;
     };
-    // SAFETY: the pointer to the thread's own errno is always valid.
+    // SAFETY: invariant 6.
     let errno = unsafe { *libc::__errno_location() };
     ME.with(|(name, depth)| {
         depth.set(depth.get() + 1);
@@ -216,6 +218,6 @@ extern "C" fn handle(signal: i32) {
         unsafe { level.stage.lock.unlock() };
         depth.set(depth.get() - 1);
     });
-    // SAFETY: as above.
+    // SAFETY: invariant 6.
     unsafe { *libc::__errno_location() = errno };
 }

@@ -39,7 +39,7 @@ fn run(context: &Context) -> Findings {
         crew::run(
             &context.orders,
             move |worker| {
-                let mut injector = Injector::new(level, worker.random.clone());
+                let mut injector = Injector::new(level, worker.random.branch());
                 while worker.running() {
                     let section = |worker: &mut Worker| {
                         stage.state.section(worker.name(), || injector.point());
