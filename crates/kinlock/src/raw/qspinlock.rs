@@ -72,6 +72,10 @@ const STEAL: u8 = 4;
 /// How long after coming to the front a waiter that falls asleep still lets others steal, in nanoseconds.
 pub const STEAL_LIMIT: u64 = 10_000_000;
 
+/// How long a newcomer waits for a chance to steal before it queues, in nanoseconds, and how often it tries.
+const STEAL_PATIENCE: u64 = 2_000;
+const STEAL_ATTEMPTS: u32 = 16;
+
 /// How long a waiter sleeps at most where no heavy fence guarantees that it is noticed, in nanoseconds.
 const UNNOTICED_SLEEP: u64 = 1_000_000;
 
@@ -225,7 +229,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     #[inline(never)]
     fn lock_slow(&self, deadline: u64) -> bool {
         P::count(Event::SlowPath);
-        if self.pending.load(Relaxed) & STEAL != 0 && self.try_take() {
+        if self.steal() {
             P::count(Event::Steal);
             return true;
         }
@@ -236,6 +240,31 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             Some(waiter) => self.queue(waiter, deadline),
             None => self.lock_without_node(deadline),
         }
+    }
+
+    /// Takes the lock before a front waiter that does not run. Tries for a moment: to queue behind sleepers means to
+    /// sleep, and costs more than a few short critical sections.
+    fn steal(&self) -> bool {
+        for _ in 0..STEAL_ATTEMPTS {
+            if self.pending.load(Relaxed) & STEAL == 0 && !self.last_waiter_sleeps() {
+                return false;
+            }
+            // A front waiter that runs is about to take the lock and to make a sleeper head.
+            let permitted = P::wait_for(&self.pending, Relaxed, STEAL_PATIENCE, |p| p & STEAL != 0);
+            let free = P::wait_for(&self.locked, Relaxed, STEAL_PATIENCE, |l| l == 0);
+            if permitted.is_err() || free.is_err() {
+                return false;
+            }
+            if self.pending.load(Relaxed) & STEAL != 0 && self.try_take() {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn last_waiter_sleeps(&self) -> bool {
+        let last = Id::decode(self.tail.load(Relaxed));
+        last.is_some_and(|id| P::waiters().node(id).state.load(Relaxed) == NODE_PARKED)
     }
 
     // ---- the pending waiter --------------------------------------------------------------------------------

@@ -389,3 +389,6 @@ impl<P: Platform> Drop for Waiter<P> {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;
