@@ -1,5 +1,6 @@
 //! The command line: which verb, and what the process's exit status says about how it went.
 
+use std::io;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -50,6 +51,8 @@ pub fn run() -> ExitCode {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::CheckFailed) => ExitCode::from(1),
         Ok(Outcome::Escaped) => ExitCode::from(3),
+        // Whoever reads our output has seen enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("kinlock: {}", one_line(&format!("{error:#}")));
             ExitCode::from(2)
@@ -85,6 +88,16 @@ fn help_command() -> String {
         Some(verb) => format!("kinlock {verb} --help"),
         None => "kinlock --help".to_owned(),
     }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let own = cause.downcast_ref().map(io::Error::kind);
+        let json = cause
+            .downcast_ref()
+            .and_then(serde_json::Error::io_error_kind);
+        own.or(json) == Some(io::ErrorKind::BrokenPipe)
+    })
 }
 
 fn one_line(text: &str) -> String {

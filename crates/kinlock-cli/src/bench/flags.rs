@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::plan::Plan;
 use super::results::Entry;
-use super::stats::Summary;
+use super::stats::{Summary, middle_half};
 use super::work_loop;
 use crate::locks::LockName;
 use crate::machine::Machine;
@@ -19,8 +19,8 @@ pub enum Flag {
     Unfair,
     /// The 99.9 % wait is more than ten times that of the middle lock of the cell.
     LongTail,
-    /// The rounds disagree on whether the lock is faster or slower than the baseline, by more than 20 %: the ratio
-    /// means nothing.
+    /// The rounds disagree on whether the lock is faster or slower than the baseline: the middle half of their ratios
+    /// includes 1 and spans more than 10 %.
     Noisy,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for Flag {
 
 const UNFAIR: f64 = 0.25;
 const LONG_TAIL: f64 = 10.0;
-const NOISE: f64 = 1.2;
+const NOISE: f64 = 1.1;
 
 /// How long a cell has to run, in seconds per thread on each CPU, before starved threads can be told from threads that
 /// were not scheduled: some time slices.
@@ -48,11 +48,11 @@ pub fn raise(results: &mut [Entry], plan: &Plan) {
     for cell in results.chunk_by_mut(|a, b| (a.workload, a.threads) == (b.workload, b.threads)) {
         let middle_tail = Summary::of(cell.iter().map(|entry| entry.acquire_ns.p999 as f64)).median;
         for entry in cell {
-            let ratio = &entry.ratio.over_rounds;
             let unfair = entry.fairness.min_over_mean < UNFAIR && can_judge_fairness(entry.threads);
             let long_tail =
                 entry.threads > 1 && entry.acquire_ns.p999 as f64 > LONG_TAIL * middle_tail;
-            let noisy = ratio.min < 1.0 && ratio.max > 1.0 && ratio.max > NOISE * ratio.min;
+            let usual = middle_half(entry.rounds.iter().map(|round| round.ratio));
+            let noisy = usual.contains(&1.0) && *usual.end() > NOISE * usual.start();
             entry.flags.extend(unfair.then_some(Flag::Unfair));
             entry.flags.extend(long_tail.then_some(Flag::LongTail));
             entry.flags.extend(noisy.then_some(Flag::Noisy));
@@ -71,12 +71,11 @@ pub fn warnings(results: &[Entry], plan: &Plan, machine: &Machine) -> Vec<String
             machine.load_average
         ));
     }
-    if let Some(governor) = &machine.governor {
-        if governor != "performance" {
-            warnings.push(format!(
-                "the CPU frequency governor is {governor:?}: frequencies change during the run"
-            ));
-        }
+    let governor = machine.governor.as_deref();
+    if let Some(governor) = governor.filter(|&governor| governor != "performance") {
+        warnings.push(format!(
+            "the CPU frequency governor is {governor:?}: frequencies change during the run"
+        ));
     }
     let drift = work_loop::measure_again() / work_loop::ns_per_iteration();
     if !(0.9..1.1).contains(&drift) {
@@ -94,19 +93,7 @@ pub fn warnings(results: &[Entry], plan: &Plan, machine: &Machine) -> Vec<String
             results.len()
         ));
     }
-    let crowded = plan.threads.0.iter().any(|&threads| threads > cpus);
-    let fifo: Vec<_> = plan
-        .locks
-        .iter()
-        .filter(|lock| lock.is_strict_fifo())
-        .map(|lock| lock.name())
-        .collect();
-    if crowded && !fifo.is_empty() {
-        warnings.push(format!(
-            "{} collapse with more threads than CPUs, as spinning in strict order must: the next in line is seldom running",
-            fifo.join(" and ")
-        ));
-    }
+    warnings.extend(strict_order(plan, cpus));
     let not_judged: Vec<_> = plan
         .threads
         .0
@@ -126,6 +113,28 @@ pub fn warnings(results: &[Entry], plan: &Plan, machine: &Machine) -> Vec<String
         }
     }
     warnings
+}
+
+/// What to expect of locks in strict order of arrival.
+fn strict_order(plan: &Plan, cpus: usize) -> Vec<String> {
+    let fifo = plan
+        .locks
+        .iter()
+        .copied()
+        .filter(|lock| lock.is_strict_fifo());
+    let most = plan.threads.0.iter().copied().max().unwrap_or(1);
+    fifo.filter(|_| most > cpus)
+        .map(|lock| {
+            let left_out = if plan.leaves_out(lock, most) {
+                "; it is left out with very many threads, unless named by --locks"
+            } else {
+                ""
+            };
+            format!(
+                "{lock} collapses with more threads than CPUs, as spinning in strict order must: the next in line is seldom running{left_out}"
+            )
+        })
+        .collect()
 }
 
 /// How long a cell with so many threads has to run before fairness can be judged, in seconds.

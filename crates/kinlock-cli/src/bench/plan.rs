@@ -16,6 +16,8 @@ pub struct Plan {
     pub locks: Vec<LockName>,
     /// The lock that the others are compared with.
     pub baseline: LockName,
+    /// Whether to measure locks also where they collapse.
+    pub leaves_none_out: bool,
     /// The workloads.
     pub workloads: Vec<WorkloadName>,
     /// The thread counts.
@@ -39,6 +41,10 @@ const TURN: f64 = 1.0 + 0.5 + 2.0 * 0.1;
 /// What starting and stopping the threads adds to a turn, in seconds.
 const START_AND_STOP: f64 = 0.005;
 
+/// From how many threads per CPU locks in strict order are left out, unless they are asked for. A hand-off then takes
+/// some milliseconds for every thread in the queue, and to stop, every thread has to get the lock once more.
+const CROWD: usize = 16;
+
 impl Plan {
     /// The length of the timed slice that makes the whole run fit into the usual time, in seconds.
     pub fn usual_seconds(&self) -> f64 {
@@ -53,7 +59,27 @@ impl Plan {
 
     /// How many timed slices there will be.
     pub fn slices(&self) -> usize {
-        self.locks.len() * self.workloads.len() * self.threads.0.len() * self.rounds
+        let turns = self
+            .threads
+            .0
+            .iter()
+            .map(|&threads| self.locks_with(threads).count());
+        turns.sum::<usize>() * self.workloads.len() * self.rounds
+    }
+
+    /// The locks to be measured with so many threads.
+    pub fn locks_with(&self, threads: usize) -> impl Iterator<Item = LockName> {
+        self.locks
+            .iter()
+            .copied()
+            .filter(move |&lock| !self.leaves_out(lock, threads))
+    }
+
+    /// Whether a lock is left out because it would take minutes only to stop.
+    pub fn leaves_out(&self, lock: LockName, threads: usize) -> bool {
+        let cpus = kinlock_verify::allowed_cpus().len().max(1);
+        let wanted = self.leaves_none_out || lock == self.baseline;
+        !wanted && lock.is_strict_fifo() && threads > CROWD * cpus
     }
 
     /// The parts of one round of one lock.

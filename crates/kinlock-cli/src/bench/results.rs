@@ -190,6 +190,14 @@ impl Report {
     }
 }
 
+/// The locks that were measured, in the usual order.
+pub fn locks_of(entries: &[Entry]) -> Vec<&'static str> {
+    let names = LockName::ALL.iter().map(|lock| lock.name());
+    names
+        .filter(|name| entries.iter().any(|entry| entry.lock == *name))
+        .collect()
+}
+
 impl Parameters {
     fn of(plan: &Plan) -> Self {
         let timing = plan.timing();

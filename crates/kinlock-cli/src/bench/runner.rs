@@ -287,11 +287,7 @@ impl<W: Workload, F: Family> Arena<W, F> {
         let mut waits = Waits::new();
         let bound = self.domains[index];
         self.start.wait();
-        loop {
-            let phase = self.phase.load(Relaxed);
-            if phase == STOP {
-                break;
-            }
+        while self.phase.load(Relaxed) != STOP {
             self.work.think(&mut local);
             let asked = self.epoch.elapsed().as_nanos() as u64;
             let (had, step) = self.lock.with(|guarded| {
@@ -301,7 +297,8 @@ impl<W: Workload, F: Family> Arena<W, F> {
                 self.work.section(&mut guarded.shared, &mut local);
                 (now, step)
             });
-            if phase == RECORD {
+            // Looked at again: whoever waits when the slice ends has waited in it.
+            if self.phase.load(Relaxed) != WARM_UP {
                 waits.note(had.saturating_sub(asked), step);
             }
         }

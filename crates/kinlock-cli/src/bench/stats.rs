@@ -1,5 +1,7 @@
 //! The few statistics that reports use.
 
+use std::ops::RangeInclusive;
+
 use serde::Serialize;
 
 /// Median and extremes over rounds.
@@ -25,6 +27,14 @@ impl Summary {
             max: sorted[n - 1],
         }
     }
+}
+
+/// The range of the middle half of at least one value; of less than four values, their whole range.
+pub fn middle_half(values: impl IntoIterator<Item = f64>) -> RangeInclusive<f64> {
+    let mut sorted: Vec<f64> = values.into_iter().collect();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    sorted[n / 4]..=sorted[n - 1 - n / 4]
 }
 
 /// How evenly threads were served.
@@ -65,6 +75,13 @@ mod tests {
         assert_eq!(Summary::of([3.0, 1.0, 2.0]).median, 2.0);
         let even = Summary::of([4.0, 1.0, 2.0, 3.0]);
         assert_eq!((even.median, even.min, even.max), (2.5, 1.0, 4.0));
+    }
+
+    #[test]
+    fn the_middle_half_leaves_outliers_out() {
+        assert_eq!(middle_half([1.0, 9.0, 2.0, 3.0, 0.0]), 1.0..=3.0);
+        assert_eq!(middle_half([1.0, 9.0, 2.0]), 1.0..=9.0);
+        assert_eq!(middle_half([5.0]), 5.0..=5.0);
     }
 
     #[test]

@@ -41,9 +41,8 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> anyhow::Result<Vec<Me
         for &threads in &plan.threads.0 {
             let team = Team::start(threads, plan.cpus(threads))?;
             let mut cell: Vec<_> = plan
-                .locks
-                .iter()
-                .map(|&lock| Measured {
+                .locks_with(threads)
+                .map(|lock| Measured {
                     lock,
                     workload,
                     threads,

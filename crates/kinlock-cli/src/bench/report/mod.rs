@@ -5,6 +5,7 @@ mod csv;
 mod json;
 mod markdown;
 mod outputs;
+mod plot;
 mod table;
 mod units;
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-use super::{csv, json, markdown, table};
+use super::{csv, json, markdown, plot, table};
 use crate::bench::results::Report;
 
 /// The destinations as given on the command line. `-` is stdout.
@@ -22,6 +22,9 @@ pub struct Destinations {
     /// Write the tables as Markdown (- for stdout)
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
+    /// Draw throughput over threads, and tail over throughput; the name ends in .svg or .png
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
 }
 
 /// Opened destinations. Files that did not exist before and are not written in the end are removed again.
@@ -56,6 +59,9 @@ impl Destinations {
         outputs.add(&self.json, |report, out| json::write(report, out))?;
         outputs.add(&self.csv, |report, out| csv::write(report, out))?;
         outputs.add(&self.markdown, |report, out| markdown::write(report, out))?;
+        if let Some(path) = &self.plot {
+            outputs.add(&self.plot, picture_format(path)?)?;
+        }
         if !outputs.uses_stdout() {
             outputs.outputs.push(Output {
                 file: None,
@@ -153,6 +159,17 @@ impl Drop for Outputs {
                 let _ = std::fs::remove_file(&open.path);
             }
         }
+    }
+}
+
+fn picture_format(path: &Path) -> anyhow::Result<Render> {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("svg") => Ok(plot::write_svg),
+        Some("png") => Ok(plot::write_png),
+        _ => bail!(
+            "--plot {}: the name has to end in .svg or .png",
+            path.display()
+        ),
     }
 }
 

@@ -5,7 +5,8 @@ use std::io::Write;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, Table, TableComponent, presets};
 
 use super::columns::{self, best_first, title};
-use crate::bench::results::{Entry, Report};
+use crate::bench::flags::Flag;
+use crate::bench::results::{Entry, Report, locks_of};
 use crate::bench::workloads::WorkloadName;
 use crate::locks::LockName;
 
@@ -36,6 +37,7 @@ pub fn write(report: &Report, mut out: impl Write) -> anyhow::Result<()> {
             "throughput over that of {}, median of {} rounds",
             report.results[0].ratio.to, report.parameters.rounds
         )?;
+        writeln!(out, "(~ means nothing: noisy; ! unfair or long tail)")?;
         writeln!(out, "{}\n", overview(report))?;
     }
     for warning in &report.warnings {
@@ -67,37 +69,39 @@ fn of_cell(entries: &[&Entry], domains: usize) -> Table {
 /// One row per lock, one column per cell.
 fn overview(report: &Report) -> Table {
     let mut table = plain_table();
-    let headings = report
-        .cells()
-        .map(|cell| format!("{}\n{}", cell[0].workload, cell[0].threads));
+    // The name of a workload stands over its first column only.
+    let mut workload = "";
+    let headings = report.cells().map(|cell| {
+        let is_new = std::mem::replace(&mut workload, cell[0].workload) != workload;
+        format!(
+            "{}\n{}",
+            if is_new { workload } else { "" },
+            cell[0].threads
+        )
+    });
     table.set_header(std::iter::once("\nthreads".to_owned()).chain(headings));
-    let locks = report.cells().next().into_iter().flatten();
-    for lock in locks.map(|entry| entry.lock) {
+    for lock in locks_of(&report.results) {
         let mut cells = vec![lock_cell(lock)];
-        for cell in report.cells() {
+        cells.extend(report.cells().map(|cell| {
             let entry = cell.iter().find(|entry| entry.lock == lock);
-            let text = entry.map(|entry| {
-                let flagged = entry
-                    .flags
-                    .iter()
-                    .any(|flag| *flag != crate::bench::flags::Flag::Noisy);
-                format!(
-                    "{}{}",
-                    columns::ratio(entry),
-                    if flagged { "!" } else { "" }
-                )
-            });
-            let text = text.unwrap_or_default();
-            let alarming = text.ends_with('!');
-            let text = Cell::new(text);
-            cells.push(if alarming { text.fg(Color::Red) } else { text });
-        }
+            entry.map_or_else(|| Cell::new("-"), overview_cell)
+        }));
         table.add_row(cells);
     }
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
+}
+
+/// The ratio, with an exclamation mark if the lock misbehaved.
+fn overview_cell(entry: &Entry) -> Cell {
+    let ratio = columns::ratio(entry);
+    if entry.flags.iter().any(|&flag| flag != Flag::Noisy) {
+        Cell::new(format!("{ratio}!")).fg(Color::Red)
+    } else {
+        Cell::new(ratio)
+    }
 }
 
 fn plain_table() -> Table {

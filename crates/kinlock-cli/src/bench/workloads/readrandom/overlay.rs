@@ -91,11 +91,10 @@ impl Env for Overlay {
     fn children(&self, folder: &Path) -> Result<Vec<PathBuf>> {
         let mut names = self.disk.0.children(folder)?;
         for (path, contents) in &*self.changed.borrow() {
-            if let (Some(parent), Some(name)) = (path.parent(), path.file_name()) {
-                if parent == folder {
-                    names.retain(|known| known.as_os_str() != name);
-                    names.extend(contents.is_some().then(|| PathBuf::from(name)));
-                }
+            let inside = path.parent() == Some(folder);
+            if let Some(name) = path.file_name().filter(|_| inside) {
+                names.retain(|known| known.as_os_str() != name);
+                names.extend(contents.is_some().then(|| PathBuf::from(name)));
             }
         }
         Ok(names)
