@@ -35,7 +35,7 @@ pub struct Plan {
 }
 
 /// What a whole run should take unless the length of a slice is given, in seconds.
-const BUDGET: f64 = 70.0;
+const BUDGET: f64 = 60.0;
 /// A lock's turn in a round, over its timed slice: the instrumented slice and two warm-ups come to it.
 const TURN: f64 = 1.0 + 0.5 + 2.0 * 0.1;
 /// What starting and stopping the threads adds to a turn, in seconds.

@@ -179,34 +179,4 @@ fn progress_bar(steps: usize) -> ProgressBar {
     bar
 }
 
-const AFTER_HELP: &str = "\
-Workloads, one operation each:
-  empty       lock and unlock, nothing else
-  counter     add 1 to each of four words under the lock (a few ns), then private work of 50 to 150 ns
-  long        about 1 us of work under the lock, then private work of 50 to 150 ns
-  kv          an ordered map (BTreeMap) of 1,000,000 keys: 80 % reads, 10 % insertions, 10 % removals;
-              keys by Zipf's law with exponent 0.99, chosen before the lock is taken
-  lru         an LRU cache (crate lru) of 50,000 entries is asked for 1,000,000 keys by the same law; a miss inserts
-  readrandom  one random get from an on-disk LevelDB-format database (crate rusty-leveldb, block cache 8 MiB);
-              by default 100,000 entries of 100 bytes, all equally likely; with --db up to 100,000 keys,
-              sampled from its first 1,000,000 entries
-
-Columns:
-  ops/s       operations of all threads per second, median over rounds
-  ns/op       time from one operation to the next, of whichever thread: the inverse of ops/s
-  x BASELINE  ops/s over the baseline's in the same round, median over rounds; ~ marks ratios that mean nothing
-  spread      smallest and largest of those ratios
-  jain        Jain's fairness index of operations per thread: 1 is even, 1/threads is one thread only
-  min/mean    operations of the slowest thread over the mean
-  wait ...    from asking for the lock to having it: median, 99 %, 99.9 %, longest
-  local       with several locality domains: share of hand-offs within a domain
-  cpu/op      CPU time of the process per operation: spinning shows here
-  last        unfair: min/mean below 0.25; long tail: p99.9 over ten times that of the middle lock
-
-Locks: kinlock-spin is as configured by the environment (KINLOCK_NUMA and others), kinlock-spin-fifo and
-kinlock-spin-cna are the same lock in strict order and in NUMA-aware order. tas is a bare test-and-set.
-
-Examples:
-  kinlock bench
-  kinlock bench --locks kinlock-spin,parking-lot --workload counter --threads 1..8 --plot counter.svg
-  KINLOCK_TOPOLOGY='0;1' kinlock bench --locks kinlock-spin-fifo,kinlock-spin-cna --threads 8 --pin spread --json -";
+const AFTER_HELP: &str = include_str!("bench/help.txt");

@@ -55,7 +55,9 @@ fn of_cell(entries: &[&Entry], domains: usize) -> Table {
         let mut cells = vec![lock_cell(entry.lock)];
         cells.extend(columns.iter().map(|column| Cell::new((column.text)(entry))));
         if let Some(flags) = cells.pop() {
-            cells.push(flags.fg(Color::Red));
+            // An empty coloured cell would still leave its codes in the text.
+            let quiet = flags.content().is_empty();
+            cells.push(if quiet { flags } else { flags.fg(Color::Red) });
         }
         table.add_row(cells);
     }
