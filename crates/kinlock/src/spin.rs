@@ -9,8 +9,8 @@
 //! # Semantics
 //!
 //! * **Memory order**: taking the lock acquires what the previous holder's release published.
-//! * **Fairness**: first in first out within a locality domain. Across domains, local waiters go first for at most the local limit
-//!   (default 10 ms; see [`config`](crate::config)). A waiter that sleeps at the front can be overtaken by running
+//! * **Fairness**: first in first out within a locality domain (with the incremental scan: roughly). Across domains, local waiters go first
+//!   for at most the local limit (default 10 ms; see [`config`](crate::config)) per domain that waits before. A waiter that sleeps at the front can be overtaken by running
 //!   threads until it runs again, and not any more once it has been at the front for
 //!   [`STEAL_LIMIT`](crate::raw::qspinlock::STEAL_LIMIT).
 //! * **Cost**: one read-modify-write to take, none to release, while uncontended. Contended: O(1) remote cache misses
@@ -18,7 +18,7 @@
 //! * **Memory**: four bytes per lock. Waiting uses one node of the thread's waiter slot, in a static table; nothing is ever allocated.
 //! * **Poisoning**: none. A panic in a critical section releases the lock.
 //! * **Reentrancy**: none. Relocking in one thread waits for ever.
-//! * **Signals**: a handler may take any lock that the code it interrupts does not hold.
+//! * **Signals**: a handler may take any lock that the code it interrupts neither holds nor is acquiring.
 //! * **fork**: in the child, locks held or waited for by other threads stay as they are; all others work.
 //! * **Leaking** a guard with `mem::forget` locks that lock for ever and harms no other.
 //!

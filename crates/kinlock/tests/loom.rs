@@ -105,6 +105,7 @@ fn explore<C: Config>(
             !shared.lock.is_locked() && !shared.lock.is_contended(),
             "the word is not clean"
         );
+        assert!(shared.lock.try_lock(), "a flag was left behind");
     });
     let extent = if start.elapsed() < TIME_LIMIT {
         "all"
@@ -126,11 +127,11 @@ fn twice<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
     once(shared, i) + once(shared, i)
 }
 
-/// The last thread has no time: it gets the lock at once, or abandons whatever place it had.
+/// The last thread's time is up as soon as it has to wait: it gets the lock at once, or abandons whatever place it had.
 fn last_gives_up<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
     set_domain(i as u16 % 2);
     if i == 2 {
-        let taken = shared.lock.lock_until(0);
+        let taken = shared.lock.lock_until(1);
         if taken {
             shared.locked_add();
         }

@@ -213,13 +213,14 @@ fn locks_work_in_destructors_of_thread_locals() {
     thread_local!(static LAST: LocksWhenDropped = const { LocksWhenDropped });
     let barrier = Barrier::new(8);
     std::thread::scope(|s| {
-        for _ in 0..8 {
-            s.spawn(|| {
-                LAST.with(|_| {});
-                barrier.wait();
-                *LOCK.lock() += 1;
-            });
-        }
+        let lock_twice = || {
+            LAST.with(|_| {});
+            barrier.wait();
+            *LOCK.lock() += 1;
+        };
+        let threads: Vec<_> = (0..8).map(|_| s.spawn(lock_twice)).collect();
+        // A scope does not wait for destructors of thread-locals; joining does.
+        threads.into_iter().for_each(|t| t.join().unwrap());
     });
     assert_eq!(*LOCK.lock(), 16);
 }

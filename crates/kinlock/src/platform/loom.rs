@@ -1,6 +1,6 @@
 //! The loom model checker as a platform (`RUSTFLAGS="--cfg loom"`).
 //!
-//! Time stands still, waiters give up spinning at once (so that parking is explored wherever it can happen), and a
+//! A thread's time is 0 until it has waited in vain for the first time, then 1. Waiters give up spinning at once (so that parking is explored wherever it can happen), and a
 //! thread belongs to the locality domain that it [chose](set_domain). Slots are claimed anew for each slow path, so that claiming and recycling are explored too.
 //!
 //! # Invariants cited by `SAFETY` comments
@@ -24,6 +24,7 @@ const SLOTS: usize = 4;
 
 loom::thread_local! {
     static DOMAIN: Cell<u16> = Cell::new(0);
+    static NOW: Cell<u64> = Cell::new(0);
 }
 
 loom::lazy_static! {
@@ -96,7 +97,11 @@ impl Platform for Loom {
             return Ok(Self::wait(word, order, done));
         }
         let value = word.load(order);
-        if done(value) { Ok(value) } else { Err(value) }
+        if done(value) {
+            return Ok(value);
+        }
+        NOW.with(|n| n.set(1));
+        Err(value)
     }
 
     fn relax() {
@@ -112,6 +117,7 @@ impl Platform for Loom {
     fn park(key: *const u32, expected: u32, until: u64, current: impl Fn() -> u32) {
         if until != NEVER {
             // Its time is always up; somebody else may run first.
+            NOW.with(|n| n.set(1));
             loom::thread::yield_now();
             return;
         }
@@ -167,7 +173,7 @@ impl Platform for Loom {
     }
 
     fn now() -> u64 {
-        0
+        NOW.with(|n| n.get())
     }
 
     fn random() -> u32 {

@@ -158,14 +158,14 @@ impl<P: Platform, C: Config> Head<P, C> {
         if self.secondary.is_some() {
             heir.since.store(self.since, Relaxed);
             heir.run.store(self.run.wrapping_add(1), Relaxed);
-            if self.tuning.scan == Scan::Incremental {
-                heir.preference.store(self.preference, Relaxed);
-            }
+            // Also with the full scan: a priority waiter from elsewhere must not set our kin aside, behind whom its own
+            // kin would then overtake those set aside before.
+            heir.preference.store(self.preference, Relaxed);
         }
         // An heir in abandonment may be reaped and reused by its owner only after we left its place, so this read is ours.
-        let local = heir.domain.load(Relaxed) == self.preference;
+        let local = crate::events::COMPILED_IN && heir.domain.load(Relaxed) == self.preference;
         let taken = grant(heir, self.secondary.map_or(GO, |s| s.encode() as u32));
-        if taken {
+        if taken && self.tuning.reorder {
             P::count(if local {
                 Event::HandoffLocal
             } else {
@@ -220,6 +220,7 @@ impl<P: Platform, C: Config> Head<P, C> {
         {
             P::count(Event::Splice);
             self.secondary = None;
+            self.search = Search::Off;
             return Some(Some(first));
         }
         self.link(last, first);

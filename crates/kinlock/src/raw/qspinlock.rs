@@ -45,7 +45,8 @@
 //!
 //! 1. *Falling asleep against unlocking* is a store-load race on both sides: the sleeper writes `PARKED` then reads
 //!    `locked`; the holder writes `locked` then reads `PARKED`. The asymmetric fences let the frequent side, the unlock, go without a
-//!    barrier. Where the heavy fence is unavailable the sleeper wakes up by itself now and then.
+//!    barrier. A sleeper is covered by its own fence only, so a head that finds the lock free while the pending waiter may be
+//!    asleep wakes it. Where the heavy fence is unavailable the sleeper wakes up by itself now and then.
 //! 2. *A head that passes headship to a parked waiter* sets `PARKED` itself, while it holds the lock, so its own unlock
 //!    comes later in program order and sees it. The heir's sleep is moved from its node to the word, so that the unlock need not know its name.
 //! 3. *Pending against queueing*: the first waiter sets `PENDING` then reads `tail`; a newcomer sets `tail` then reads
@@ -229,6 +230,9 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     #[inline(never)]
     fn lock_slow(&self, deadline: u64) -> bool {
         P::count(Event::SlowPath);
+        if passed(deadline, P::now) {
+            return self.steal_permitted() && self.try_take();
+        }
         if self.steal() {
             P::count(Event::Steal);
             return true;
@@ -246,7 +250,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     /// sleep, and costs more than a few short critical sections.
     fn steal(&self) -> bool {
         for _ in 0..STEAL_ATTEMPTS {
-            if self.pending.load(Relaxed) & STEAL == 0 && !self.last_waiter_sleeps() {
+            if !self.steal_permitted() && !self.last_waiter_sleeps() {
                 return false;
             }
             // A front waiter that runs is about to take the lock and to make a sleeper head.
@@ -255,14 +259,21 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             if permitted.is_err() || free.is_err() {
                 return false;
             }
-            if self.pending.load(Relaxed) & STEAL != 0 && self.try_take() {
+            if self.steal_permitted() && self.try_take() {
                 return true;
             }
         }
         false
     }
 
+    fn steal_permitted(&self) -> bool {
+        self.pending.load(Relaxed) & STEAL != 0
+    }
+
     fn last_waiter_sleeps(&self) -> bool {
+        if !(P::CAN_PARK && C::PARK) {
+            return false;
+        }
         let last = Id::decode(self.tail.load(Relaxed));
         last.is_some_and(|id| P::waiters().node(id).state.load(Relaxed) == NODE_PARKED)
     }
@@ -470,6 +481,12 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         } else {
             deadline.min(P::now() + UNNOTICED_SLEEP)
         };
+        // Whose turn it is may have fallen asleep on our PARKED, before a fence of its own showed it that the lock is
+        // free: then no unlock is going to wake it, or us. It sees the free lock now, and its unlock will see our PARKED.
+        if self.locked.load(Relaxed) == 0 && !may_try(front, self.pending.load(Relaxed)) {
+            self.wake_sleepers();
+            self.pending.fetch_or(PARKED, SeqCst);
+        }
         loop {
             let (locked, pending, tail) = self.word();
             let can_act = locked == 0 && may_try(front, pending);

@@ -258,8 +258,8 @@ impl<P: Platform> Waiters<P> {
         self.drop_reference(id.slot());
     }
 
-    /// Forgets all slots but `kept` (0 = none): their threads do not exist in a forked child. To be called by the
-    /// platform in the child, before it starts threads.
+    /// Frees the slots of threads that do not exist in a forked child: all but `kept` (0 = none), and but those that a
+    /// queue may still name. To be called by the platform in the child, before it starts threads.
     pub fn reset_in_child(&self, kept: u16) {
         let mut left = 0;
         for (w, word) in self.claimed.iter().enumerate() {
@@ -268,21 +268,12 @@ impl<P: Platform> Waiters<P> {
                 let slot = w * 32 + bits.trailing_zeros() as usize + 1;
                 bits &= bits - 1;
                 let s = &self.slots[slot - 1];
-                if slot == kept as usize {
+                // A queue of a lock that the child inherits may still name a busy node; such a queue does not move any more,
+                // but newcomers with a time limit link themselves to it. So what may be linked is never used again.
+                let may_be_linked = s.nodes.iter().any(|n| n.busy.load(Relaxed) != 0);
+                if slot == kept as usize || may_be_linked {
                     left += 1;
-                    // A node that this thread abandoned stood in a queue whose head is gone: nobody will reap it.
-                    for n in s
-                        .nodes
-                        .iter()
-                        .filter(|n| n.state.load(Relaxed) == ABANDONED)
-                    {
-                        n.busy.store(0, Relaxed);
-                    }
-                    s.references.store(1, Relaxed);
                 } else {
-                    for n in &s.nodes {
-                        n.busy.store(0, Relaxed);
-                    }
                     word.fetch_and(!(1 << ((slot - 1) % 32)), Relaxed);
                 }
             }

@@ -91,7 +91,10 @@ pub(super) fn is_priority() -> bool {
             // SAFETY: takes and returns numbers only.
             #[cfg(not(miri))]
             let policy = unsafe { libc::sched_getscheduler(0) };
-            let real_time = policy == libc::SCHED_FIFO || policy == libc::SCHED_RR;
+            let real_time = matches!(
+                policy & !libc::SCHED_RESET_ON_FORK,
+                libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE
+            );
             cached.set(if real_time {
                 Priority::RealTime
             } else {
@@ -113,7 +116,10 @@ pub(crate) fn set_priority(on: Option<bool>) {
 
 #[inline]
 pub(super) fn kept_slot() -> u16 {
-    SLOT.with(|s| s.load(Relaxed))
+    match SLOT.with(|s| s.load(Relaxed)) {
+        ENDED => 0,
+        slot => slot,
+    }
 }
 
 pub(super) fn keep_slot(slot: u16) -> bool {
@@ -139,6 +145,12 @@ pub(super) fn keep_slot(slot: u16) -> bool {
     true
 }
 
+/// The C library allocates to store values of keys from this one on.
+const FIRST_KEY_THAT_ALLOCATES: libc::pthread_key_t = 32;
+
+/// [`SLOT`] of a thread whose destructor has run: it gets slots for one slow path at a time.
+const ENDED: u16 = u16::MAX;
+
 /// The key + 1; 0 = none.
 static KEY: AtomicU64 = AtomicU64::new(0);
 
@@ -147,7 +159,12 @@ extern "C" fn prepare() {
     let mut key = 0;
     // SAFETY: invariants 1 and 2.
     if unsafe { libc::pthread_key_create(&mut key, Some(release_slot)) } == 0 {
-        KEY.store(key as u64 + 1, Relaxed);
+        if key < FIRST_KEY_THAT_ALLOCATES {
+            KEY.store(key as u64 + 1, Relaxed);
+        } else {
+            // SAFETY: the key was just created, and no thread has a value for it.
+            unsafe { libc::pthread_key_delete(key) };
+        }
     }
     // SAFETY: invariant 2. Without memory for it, children of fork inherit claimed slots: fewer for them.
     unsafe { libc::pthread_atfork(None, None, Some(forget_other_threads)) };
@@ -158,7 +175,7 @@ extern "C" fn prepare() {
 static PREPARE: extern "C" fn() = prepare;
 
 extern "C" fn release_slot(slot: *mut c_void) {
-    SLOT.with(|s| s.store(0, Relaxed));
+    SLOT.with(|s| s.store(ENDED, Relaxed));
     WAITERS.release(slot as usize as u16);
 }
 
