@@ -15,8 +15,11 @@ fi
 rustup component add rustfmt clippy >/dev/null 2>&1 || missing "rustfmt, clippy" "ci/fmt.sh and ci/clippy.sh will fail"
 rustup target add aarch64-unknown-linux-gnu >/dev/null 2>&1 || missing "the aarch64 target" "ci/features.sh will fail"
 msrv=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
-rustup toolchain install "$msrv" --profile minimal >/dev/null 2>&1 || missing "Rust $msrv" "the minimum version will not be checked"
-rustup toolchain install nightly --profile minimal --component miri --component rust-src >/dev/null 2>&1 ||
+rustup toolchain list | grep -q "^$msrv" || rustup toolchain install "$msrv" --profile minimal >/dev/null 2>&1 || missing "Rust $msrv" "the minimum version will not be checked"
+if ! cargo +nightly miri --version >/dev/null 2>&1 || ! [ -d "$(rustc +nightly --print sysroot 2>/dev/null)/lib/rustlib/src" ]; then
+    # An installed nightly is kept as it is: a newer one is not needed.
+    rustup toolchain list | grep -q '^nightly' || rustup toolchain install nightly --profile minimal >/dev/null 2>&1
     rustup component add --toolchain nightly miri rust-src >/dev/null 2>&1 ||
-    missing "nightly with miri and rust-src" "ci/miri.sh will fail"
+        missing "nightly with miri and rust-src" "ci/miri.sh and ci/tsan.sh will fail"
+fi
 exit 0
