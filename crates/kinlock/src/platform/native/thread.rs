@@ -135,7 +135,7 @@ pub(super) fn keep_slot(slot: u16) -> bool {
     if unsafe {
         libc::pthread_setspecific(
             (key - 1) as libc::pthread_key_t,
-            slot as usize as *const c_void,
+            core::ptr::without_provenance(slot as usize),
         )
     } != 0
     {
