@@ -474,18 +474,13 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         } else {
             STEAL
         };
-        self.pending.fetch_or(PARKED | steal, SeqCst);
-        // Pairs with the light fence in `unlock`: either we see the lock free, or the holder sees PARKED.
-        let until = if P::heavy_fence() {
-            deadline
-        } else {
-            deadline.min(P::now() + UNNOTICED_SLEEP)
-        };
+        let mut until = self.announce_sleep(PARKED | steal, deadline);
         // Whose turn it is may have fallen asleep on our PARKED, before a fence of its own showed it that the lock is
-        // free: then no unlock is going to wake it, or us. It sees the free lock now, and its unlock will see our PARKED.
+        // free: then no unlock is going to wake it, or us. It sees the free lock now, and its unlock will see our PARKED:
+        // our new one, since waking took the old one away, and with a fence of its own, since that unlock may be under way.
         if self.locked.load(Relaxed) == 0 && !may_try(front, self.pending.load(Relaxed)) {
             self.wake_sleepers();
-            self.pending.fetch_or(PARKED, SeqCst);
+            until = self.announce_sleep(PARKED, deadline);
         }
         loop {
             let (locked, pending, tail) = self.word();
@@ -499,6 +494,17 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 until,
                 || compose(self.word()),
             );
+        }
+    }
+
+    /// Sets `bits`, PARKED among them, so that unlocks see it. Returns until when the caller may rely on that.
+    fn announce_sleep(&self, bits: u8, deadline: u64) -> u64 {
+        self.pending.fetch_or(bits, SeqCst);
+        // Pairs with the light fence in `unlock`: either we see the lock free, or the holder sees PARKED.
+        if P::heavy_fence() {
+            deadline
+        } else {
+            deadline.min(P::now() + UNNOTICED_SLEEP)
         }
     }
 
