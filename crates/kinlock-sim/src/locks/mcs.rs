@@ -1,0 +1,59 @@
+//! Mellor-Crummey and Scott's queue lock (TOCS 1991): everybody spins on a cache line of their own.
+
+use super::Lock;
+use crate::platform::{Sim, SimU32};
+use kinlock::platform::{Atomic, Ordering::*, Platform};
+
+struct Mcs {
+    /// The last waiter's number + 1; 0 = free.
+    tail: SimU32,
+    nodes: &'static [Node],
+}
+
+#[repr(align(128))]
+struct Node {
+    next: SimU32,
+    go: SimU32,
+}
+
+pub(super) fn place(threads: usize) -> &'static dyn Lock {
+    let node = |_| Node {
+        next: SimU32::new(0),
+        go: SimU32::new(0),
+    };
+    crate::place(Mcs {
+        tail: SimU32::new(0),
+        nodes: crate::place_slice(threads, node),
+    })
+}
+
+impl Lock for Mcs {
+    fn lock(&self, me: usize) {
+        let node = &self.nodes[me];
+        node.next.store(0, Relaxed);
+        node.go.store(0, Relaxed);
+        let before = self.tail.swap(me as u32 + 1, AcqRel);
+        if before != 0 {
+            self.nodes[before as usize - 1]
+                .next
+                .store(me as u32 + 1, Release);
+            Sim::wait(&node.go, Acquire, |go| go != 0);
+        }
+    }
+
+    fn unlock(&self, me: usize) {
+        let node = &self.nodes[me];
+        let mut next = node.next.load(Acquire);
+        if next == 0 {
+            if self
+                .tail
+                .compare_exchange(me as u32 + 1, 0, Release, Relaxed)
+                .is_ok()
+            {
+                return;
+            }
+            next = Sim::wait(&node.next, Acquire, |next| next != 0);
+        }
+        self.nodes[next as usize - 1].go.store(1, Release);
+    }
+}

@@ -1,0 +1,146 @@
+//! What a machine is made of: its shape, and what everything on it costs.
+//!
+//! A machine is a text file (see `machines/` in this crate). Every number stands beside its origin: published with its source,
+//! fitted with what it was fitted on, or assumed. [`Machine::load`] takes the name of one that comes with the crate, or a path.
+
+mod file;
+mod shape;
+
+pub use file::{MachineError, Origin, Parameter};
+pub use shape::{CpuId, Shape};
+
+use std::path::Path;
+
+/// A machine: its shape, and the costs on it in cycles of its clock.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The file's `name`.
+    pub name: String,
+    /// One line about the machine.
+    pub about: String,
+    /// Sockets, last-level caches, cores, hardware threads and the distances between them.
+    pub shape: Shape,
+    /// What everything costs.
+    pub costs: Costs,
+    /// Every number of the file with its origin, in the order of the file.
+    pub parameters: Vec<Parameter>,
+}
+
+/// How far away something is from a core: an index into the tables of [`Costs`].
+///
+/// 0: the same last-level cache. 1: another one in the same socket. 2: one hop between sockets. 3: two hops.
+pub type Distance = usize;
+
+/// The number of distances.
+pub const DISTANCES: usize = 4;
+
+/// Costs, in cycles.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Costs {
+    /// Cycles per second, in MHz.
+    pub clock_mhz: u64,
+    /// A load or store that hits the core's own caches.
+    pub own_cache: u64,
+    /// A load that hits the last-level cache of the core, clean.
+    pub last_level: u64,
+    /// A load or store of a line that another core has modified.
+    pub modified: [u64; DISTANCES],
+    /// What it costs more if the line's home is the reader's socket, and the owner's is another one: the home's copy is asked first.
+    pub modified_homed_at_reader: u64,
+    /// A load of a line that is clean in another last-level cache.
+    pub shared: [u64; DISTANCES],
+    /// Taking a line that others share for oneself; by the distance of the farthest.
+    pub invalidate: [u64; DISTANCES],
+    /// A load from memory: at home, and elsewhere.
+    pub memory: [u64; 2],
+    /// For how long a read of a clean line keeps the next reader waiting.
+    pub read_occupancy: u64,
+    /// What a locked read-modify-write costs beyond the access.
+    pub rmw: u64,
+    /// One turn of a spin loop.
+    pub pause: u64,
+    /// What leaving a spin loop costs: the mispredicted branch and the pause in flight.
+    pub spin_exit: u64,
+    /// Computing while the sibling hardware thread computes, in percent of computing alone.
+    pub sibling_computes_pct: u64,
+    /// Computing while the sibling hardware thread spins, in percent of computing alone.
+    pub sibling_spins_pct: u64,
+    /// How long a thread may run while others wait for its CPU.
+    pub time_slice: u64,
+    /// Putting another thread on a CPU.
+    pub context_switch: u64,
+    /// Going to sleep in the kernel.
+    pub park: u64,
+    /// Waking: what the waker pays.
+    pub unpark: u64,
+    /// Waking: from the call until the thread runs on an idle CPU.
+    pub wake_latency: u64,
+    /// The heavy fence.
+    pub membarrier: u64,
+}
+
+impl Costs {
+    /// Cycles in so many nanoseconds, rounded to the nearest.
+    pub fn cycles(&self, nanos: f64) -> u64 {
+        (nanos * self.clock_mhz as f64 / 1000.0).round() as u64
+    }
+
+    /// Nanoseconds in so many cycles.
+    pub fn nanos(&self, cycles: u64) -> f64 {
+        cycles as f64 * 1000.0 / self.clock_mhz as f64
+    }
+}
+
+impl Machine {
+    /// The machines that come with the crate: name and text.
+    pub const BUILT_IN: &'static [(&'static str, &'static str)] = &[(
+        "haswell-ex-4s",
+        include_str!("../machines/haswell-ex-4s.toml"),
+    )];
+
+    /// The machine called `name`, or described by the file at that path.
+    ///
+    /// # Errors
+    ///
+    /// If there is neither, or the file is wrong: one line that names file, line and field.
+    pub fn load(name: &str) -> Result<Machine, MachineError> {
+        if let Some((_, text)) = Self::BUILT_IN.iter().find(|(known, _)| *known == name) {
+            return Self::parse(name, text);
+        }
+        if !Path::new(name).exists() {
+            let known = Self::BUILT_IN
+                .iter()
+                .map(|(name, _)| *name)
+                .collect::<Vec<_>>();
+            return Err(MachineError::unknown(name, &known));
+        }
+        let text = std::fs::read_to_string(name).map_err(|e| MachineError::unreadable(name, &e))?;
+        Self::parse(name, &text)
+    }
+
+    /// Reads a machine from `text`; `origin` names it in errors.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    pub fn parse(origin: &str, text: &str) -> Result<Machine, MachineError> {
+        file::parse(origin, text)
+    }
+
+    /// The same machine with everything between sockets taking `factor` times as long: for bands over plausible latencies.
+    #[must_use]
+    pub fn with_remote_latency(mut self, factor: f64) -> Machine {
+        let scale = |c: &mut u64| *c = (*c as f64 * factor).round() as u64;
+        let costs = &mut self.costs;
+        for table in [
+            &mut costs.modified,
+            &mut costs.shared,
+            &mut costs.invalidate,
+        ] {
+            table[2..].iter_mut().for_each(scale);
+        }
+        scale(&mut costs.memory[1]);
+        scale(&mut costs.modified_homed_at_reader);
+        self
+    }
+}

@@ -1,0 +1,145 @@
+//! Simulated memory: an arena whose addresses name cache lines directly.
+//!
+//! What a simulation shares lives here: locks, waiter slots, the data of a workload. Addresses outside (an atomic on a
+//! coroutine's stack) work too, through a map. Nothing is dropped when the arena is: what is placed must not need it.
+//!
+//! # Invariants
+//!
+//! 1. The block of an arena is allocated once with `LAYOUT`, zeroed, and freed by `Drop` with the same layout.
+//! 2. `place` hands each byte out at most once, aligned to a pair of lines.
+
+use crate::coherence::{LINE, Line};
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::ptr::NonNull;
+
+/// Bytes of an arena: address space, of which only what is touched costs memory.
+const SIZE: usize = 16 << 20;
+/// Placed objects never share a pair of lines, which some CPUs fetch together.
+const ALIGN: usize = 2 * LINE;
+
+const LAYOUT: Layout = match Layout::from_size_align(SIZE, 4096) {
+    Ok(layout) => layout,
+    Err(_) => panic!("the layout is valid"),
+};
+
+/// The storage of one simulation.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    block: NonNull<u8>,
+    used: Cell<usize>,
+}
+
+impl Arena {
+    pub(crate) fn new() -> Self {
+        // SAFETY: the layout has a size (invariant 1).
+        let block = unsafe { alloc_zeroed(LAYOUT) };
+        Arena {
+            block: NonNull::new(block).unwrap_or_else(|| handle_alloc_error(LAYOUT)),
+            used: Cell::new(0),
+        }
+    }
+
+    pub(crate) fn base(&self) -> usize {
+        self.block.as_ptr().addr()
+    }
+
+    /// Moves `value` into the arena, on lines of its own.
+    ///
+    /// # Panics
+    ///
+    /// If the arena is full, or `T` needs to be dropped or a larger alignment.
+    pub(crate) fn place<T>(&self, value: T) -> NonNull<T> {
+        assert!(!std::mem::needs_drop::<T>() && align_of::<T>() <= ALIGN);
+        let offset = self.used.get();
+        let end = offset + size_of::<T>().next_multiple_of(ALIGN);
+        assert!(end <= SIZE, "a simulation's memory is full");
+        self.used.set(end);
+        // SAFETY: the bytes from `offset` are inside the block, aligned, and nobody else's (invariant 2).
+        unsafe {
+            let at = self.block.add(offset).cast::<T>();
+            at.write(value);
+            at
+        }
+    }
+
+    /// Places `n` values side by side, the first at the start of a line.
+    ///
+    /// # Panics
+    ///
+    /// As [`place`](Self::place).
+    pub(crate) fn place_slice<T>(
+        &self,
+        n: usize,
+        mut value: impl FnMut(usize) -> T,
+    ) -> NonNull<[T]> {
+        assert!(!std::mem::needs_drop::<T>() && align_of::<T>() <= ALIGN);
+        let offset = self.used.get();
+        let end = offset + (n * size_of::<T>()).next_multiple_of(ALIGN);
+        assert!(end <= SIZE, "a simulation's memory is full");
+        self.used.set(end);
+        // SAFETY: the bytes from `offset` are inside the block, aligned, and nobody else's (invariant 2).
+        unsafe {
+            let at = self.block.add(offset).cast::<T>();
+            for i in 0..n {
+                at.add(i).write(value(i));
+            }
+            NonNull::slice_from_raw_parts(at, n)
+        }
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: invariant 1.
+        unsafe { dealloc(self.block.as_ptr(), LAYOUT) }
+    }
+}
+
+/// The lines of a simulation.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    base: usize,
+    lines: Vec<Line>,
+    /// Lines outside the arena, by line number.
+    elsewhere: HashMap<usize, usize>,
+    others: Vec<Line>,
+}
+
+impl Lines {
+    pub(crate) fn new(arena: &Arena) -> Self {
+        Lines {
+            base: arena.base(),
+            lines: Vec::new(),
+            elsewhere: HashMap::new(),
+            others: Vec::new(),
+        }
+    }
+
+    /// The line at `address`.
+    #[inline]
+    pub(crate) fn at(&mut self, address: usize) -> &mut Line {
+        let offset = address.wrapping_sub(self.base);
+        let index = offset / LINE;
+        if index < self.lines.len() {
+            return &mut self.lines[index];
+        }
+        self.make(address)
+    }
+
+    #[cold]
+    fn make(&mut self, address: usize) -> &mut Line {
+        let index = address.wrapping_sub(self.base) / LINE;
+        if index < SIZE / LINE {
+            self.lines.resize_with(index + 1, Line::new);
+            return &mut self.lines[index];
+        }
+        let next = self.others.len();
+        let i = *self.elsewhere.entry(address / LINE).or_insert(next);
+        if i == next {
+            self.others.push(Line::new());
+        }
+        &mut self.others[i]
+    }
+}

@@ -1,0 +1,247 @@
+//! The simulated machine as an algorithm sees it: [`Sim`], a [`Platform`] whose every access takes simulated time.
+
+use crate::coherence::Kind;
+use crate::world::{self, How, with};
+use kinlock::events::Event;
+use kinlock::platform::{Atomic, NEVER, Ordering, Platform};
+use kinlock::raw::waiter::{Slot, Waiters};
+use kinlock::topology::DomainKind;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// The simulated machine. All its functions may be called from the threads of a simulation only.
+#[derive(Clone, Copy, Debug)]
+pub struct Sim;
+
+/// For how long waiters spin while every thread that waits can have a CPU, in nanoseconds; as on hardware.
+const PATIENT: u64 = 100_000;
+/// The same if there are more of them than CPUs.
+const HURRIED: u64 = 5_000;
+
+macro_rules! simulated_atomic {
+    ($(#[$doc:meta])* $name:ident, $hardware:ty, $value:ty) => {
+        $(#[$doc])*
+        ///
+        /// Of the size and alignment of the hardware's. All orderings are sequentially consistent.
+        #[derive(Debug)]
+        #[repr(transparent)]
+        pub struct $name($hardware);
+
+        impl $name {
+            #[inline]
+            fn locked(&self, change: impl FnOnce($value) -> Option<$value>) -> $value {
+                world::access(self.0.as_ptr().addr(), Kind::Write, How::Locked);
+                // All threads of a simulation share one host thread: nobody comes between.
+                let old = self.0.load(Relaxed);
+                if let Some(new) = change(old) {
+                    self.0.store(new, Relaxed);
+                }
+                old
+            }
+        }
+
+        impl Atomic for $name {
+            type Value = $value;
+
+            fn new(value: $value) -> Self {
+                Self(<$hardware>::new(value))
+            }
+            #[inline]
+            fn load(&self, _: Ordering) -> $value {
+                world::access(self.0.as_ptr().addr(), Kind::Read, How::Load);
+                self.0.load(Relaxed)
+            }
+            #[inline]
+            fn store(&self, value: $value, _: Ordering) {
+                world::access(self.0.as_ptr().addr(), Kind::Write, How::Store);
+                self.0.store(value, Relaxed);
+            }
+            #[inline]
+            fn swap(&self, value: $value, _: Ordering) -> $value {
+                self.locked(|_| Some(value))
+            }
+            #[inline]
+            fn compare_exchange(&self, current: $value, new: $value, _: Ordering, _: Ordering) -> Result<$value, $value> {
+                let old = self.locked(|old| (old == current).then_some(new));
+                if old == current { Ok(old) } else { Err(old) }
+            }
+            #[inline]
+            fn fetch_add(&self, value: $value, _: Ordering) -> $value {
+                self.locked(|old| Some(old.wrapping_add(value)))
+            }
+            #[inline]
+            fn fetch_or(&self, value: $value, _: Ordering) -> $value {
+                self.locked(|old| Some(old | value))
+            }
+            #[inline]
+            fn fetch_and(&self, value: $value, _: Ordering) -> $value {
+                self.locked(|old| Some(old & value))
+            }
+        }
+    };
+}
+
+simulated_atomic!(
+    /// One simulated byte.
+    SimU8, AtomicU8, u8
+);
+simulated_atomic!(
+    /// Two simulated bytes.
+    SimU16, AtomicU16, u16
+);
+simulated_atomic!(
+    /// Four simulated bytes.
+    SimU32, AtomicU32, u32
+);
+simulated_atomic!(
+    /// Eight simulated bytes.
+    SimU64, AtomicU64, u64
+);
+
+impl SimU64 {
+    /// Adds one to plain data that nobody else writes meanwhile.
+    ///
+    /// The processor does not wait for the line: the addition is retired when it arrives, and later stores (the unlock,
+    /// say) become visible after it.
+    pub fn increment(&self) {
+        world::access(self.0.as_ptr().addr(), Kind::Write, How::Store);
+        self.0.store(self.0.load(Relaxed) + 1, Relaxed);
+    }
+}
+
+impl Platform for Sim {
+    type AtomicU8 = SimU8;
+    type AtomicU16 = SimU16;
+    type AtomicU32 = SimU32;
+
+    const CAN_PARK: bool = true;
+
+    fn wait<A: Atomic>(word: &A, order: Ordering, done: impl FnMut(A::Value) -> bool) -> A::Value {
+        match Self::wait_for(word, order, NEVER, done) {
+            Ok(value) | Err(value) => value,
+        }
+    }
+
+    fn wait_for<A: Atomic>(
+        word: &A,
+        order: Ordering,
+        nanos: u64,
+        mut done: impl FnMut(A::Value) -> bool,
+    ) -> Result<A::Value, A::Value> {
+        let value = word.load(order);
+        if done(value) {
+            return Ok(value);
+        }
+        let until = if nanos == NEVER {
+            NEVER
+        } else {
+            with(|w| w.now() + w.costs().cycles(nanos as f64))
+        };
+        let address = (&raw const *word).addr();
+        loop {
+            // Nobody has written since the load: other threads run before an access, never after it.
+            if with(|w| w.now()) >= until {
+                return Err(word.load(order));
+            }
+            world::spin_on(address, until);
+            let value = word.load(order);
+            if done(value) {
+                world::compute(with(|w| w.costs().spin_exit));
+                return Ok(value);
+            }
+        }
+    }
+
+    fn relax() {
+        world::compute(with(|w| w.costs().pause));
+    }
+
+    fn spin_limit() -> u64 {
+        let cpus = with(|w| w.machine().shape.cpus());
+        if Self::waiters().in_use() as usize > cpus {
+            HURRIED
+        } else {
+            PATIENT
+        }
+    }
+
+    fn park(key: *const u32, expected: u32, until: u64, current: impl Fn() -> u32) {
+        let until = if until == NEVER {
+            NEVER
+        } else {
+            with(|w| w.costs().cycles(until as f64))
+        };
+        world::park(key.addr(), until, || current() == expected);
+    }
+
+    fn unpark(key: *const u32, n: u32) {
+        world::unpark(key.addr(), n as usize);
+    }
+
+    fn requeue(from: *const u32, expected: u32, to: *const u32, current: impl Fn() -> u32) {
+        world::requeue(from.addr(), to.addr(), || current() == expected);
+    }
+
+    fn light_fence() {}
+
+    fn heavy_fence() -> bool {
+        // Values are sequentially consistent anyway: only its price matters.
+        world::compute(with(|w| w.costs().membarrier));
+        true
+    }
+
+    fn domain() -> u16 {
+        with(|w| {
+            let (cache, socket) = w.whereabouts();
+            match w.domain {
+                DomainKind::LastLevelCache => cache as u16,
+                _ => socket as u16,
+            }
+        })
+    }
+
+    fn is_priority() -> bool {
+        false
+    }
+
+    fn now() -> u64 {
+        with(|w| w.costs().nanos(w.now()) as u64)
+    }
+
+    fn random() -> u32 {
+        with(|w| w.random() as u32)
+    }
+
+    fn waiters() -> &'static Waiters<Self> {
+        with(|w| w.waiters).expect("a run makes the table first")
+    }
+
+    fn kept_slot() -> u16 {
+        with(|w| w.current().slot)
+    }
+
+    fn keep_slot(slot: u16) -> bool {
+        with(|w| w.current().slot = slot);
+        true
+    }
+
+    fn count(event: Event) {
+        with(|w| w.counted[event as usize] += 1);
+    }
+}
+
+/// Makes the table of waiter slots for so many threads.
+pub(crate) fn make_waiters(threads: usize) {
+    let slots = threads + 4;
+    let table = Waiters::new(
+        crate::place_slice(slots, |_| Slot::<Sim>::new()),
+        crate::place_slice(slots.div_ceil(32), |_| SimU32::new(0)),
+        crate::place(SimU32::new(0)),
+    );
+    let table = crate::place(table);
+    with(|w| w.waiters = Some(table));
+}
+
+/// Gives back the slot of a thread that ends.
+pub(crate) fn release_slot(slot: u16) {
+    Sim::waiters().release(slot);
+}

@@ -1,0 +1,1 @@
+//! Measurements that others published, and how to simulate them.

@@ -1,0 +1,149 @@
+//! What locks are put to: one file each.
+//!
+//! To add one: write a file with a type that implements [`Body`] and a function that prepares it, and a line in [`ALL`].
+
+mod lock2;
+mod locktorture;
+
+use crate::locks::Lock;
+use crate::run::Handoffs;
+use crate::world::{Placement, with};
+use hdrhistogram::Histogram;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// A workload in a simulation.
+pub trait Body {
+    /// One turn of the loop that each thread runs. Returns how many operations it completed.
+    fn iterate(&self, me: usize) -> u64;
+}
+
+/// A kind of workload.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// One line about it.
+    pub about: &'static str,
+    /// Where its threads run, as it was measured.
+    pub placement: Placement,
+    /// Its constants, with where they come from.
+    pub parameters: &'static [Constant],
+    /// Places its data in the simulation under way.
+    pub prepare: fn(threads: usize, lock: Metered) -> Rc<dyn Body>,
+    /// What the operations took besides the simulated time, in seconds.
+    pub unsimulated_seconds: fn(&Meter, threads: usize) -> f64,
+}
+
+/// A constant of a workload.
+#[derive(Clone, Copy, Debug)]
+pub struct Constant {
+    /// What it is.
+    pub name: &'static str,
+    /// Its value, in nanoseconds.
+    pub ns: f64,
+    /// Published, fitted or assumed.
+    pub origin: &'static str,
+    /// The source, what it was fitted on, or why it is assumed.
+    pub source: &'static str,
+}
+
+/// All kinds.
+pub const ALL: &[Kind] = &[locktorture::KIND, lock2::KIND];
+
+/// The kind called `name`.
+pub fn by_name(name: &str) -> Option<Kind> {
+    ALL.iter().copied().find(|kind| kind.name == name)
+}
+
+/// Nothing but simulated time.
+fn none(_: &Meter, _: usize) -> f64 {
+    0.0
+}
+
+/// Computes for about so long: uniformly between half and one and a half times as long. What real code does outside its
+/// locks is never equally long twice, and with equal lengths threads fall into step.
+fn work(nanos: f64) {
+    let chance = with(|w| w.random()) % 1024;
+    crate::compute(nanos * (0.5 + chance as f64 / 1024.0));
+}
+
+/// What is measured while a simulation runs.
+#[derive(Debug)]
+pub struct Meter {
+    pub(crate) per_thread: Vec<u64>,
+    pub(crate) waits: Histogram<u64>,
+    pub(crate) handoffs: Handoffs,
+    pub(crate) acquisitions: u64,
+    last: Option<(usize, u16)>,
+    start: u64,
+    end: u64,
+}
+
+impl Meter {
+    pub(crate) fn new(threads: usize, start: u64, end: u64) -> Self {
+        Meter {
+            per_thread: vec![0; threads],
+            waits: Histogram::new(3).expect("three digits are allowed"),
+            handoffs: Handoffs::default(),
+            acquisitions: 0,
+            last: None,
+            start,
+            end,
+        }
+    }
+
+    pub(crate) fn add(&mut self, me: usize, ops: u64) {
+        let now = with(|w| w.now());
+        if now > self.start && now <= self.end {
+            self.per_thread[me] += ops;
+        }
+    }
+
+    fn acquired(&mut self, me: usize, since: u64) {
+        let (now, nanos) = with(|w| (w.now(), w.costs().nanos(w.now() - since)));
+        let domain = <crate::Sim as kinlock::platform::Platform>::domain();
+        let last = self.last.replace((me, domain));
+        if now <= self.start {
+            return;
+        }
+        // A wait that outlasts the run counts: it may be the longest.
+        self.waits
+            .record(nanos as u64)
+            .expect("the histogram grows");
+        if now > self.end {
+            return;
+        }
+        self.acquisitions += 1;
+        match last {
+            Some((thread, _)) if thread == me => self.handoffs.retaken += 1,
+            Some((_, from)) if from == domain => self.handoffs.local += 1,
+            _ => self.handoffs.remote += 1,
+        }
+    }
+}
+
+/// The lock under test, with a meter on it. Measuring takes no simulated time.
+#[derive(Clone)]
+pub struct Metered {
+    lock: &'static dyn Lock,
+    meter: Rc<RefCell<Meter>>,
+}
+
+impl Metered {
+    pub(crate) fn new(lock: &'static dyn Lock, meter: Rc<RefCell<Meter>>) -> Self {
+        Metered { lock, meter }
+    }
+
+    /// Takes the lock.
+    pub fn lock(&self, me: usize) {
+        let since = with(|w| w.now());
+        self.lock.lock(me);
+        self.meter.borrow_mut().acquired(me, since);
+    }
+
+    /// Releases it.
+    pub fn unlock(&self, me: usize) {
+        self.lock.unlock(me);
+    }
+}

@@ -1,0 +1,323 @@
+//! Who runs where: placement, time slices, migration, parking.
+//!
+//! A CPU runs one thread; the others that are assigned to it wait in its queue, first come first served, for a time slice
+//! each. A pinned thread stays on its CPU. Another one goes, when it wakes or has to leave its CPU, to an idle CPU if there is one: its last
+//! one, else the nearest to that.
+
+use super::{COUNTED, Setup, State, Thread, What, World, Yielder, next_random};
+use crate::coherence::Place;
+use crate::machine::{CpuId, Shape};
+use kinlock::platform::NEVER;
+
+/// Where threads run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Placement {
+    /// Pinned, one per core, socket by socket; then the sibling hardware threads.
+    #[default]
+    Compact,
+    /// Pinned, one per core, sockets and last-level caches in turn; then the siblings.
+    Spread,
+    /// Pinned to cores drawn by lot, one thread per core before siblings.
+    Random,
+    /// Starts as `Spread`, in random order; not pinned: threads migrate.
+    Scheduled,
+}
+
+impl Placement {
+    /// All, by name.
+    pub const ALL: &'static [(&'static str, Placement)] = &[
+        ("compact", Placement::Compact),
+        ("spread", Placement::Spread),
+        ("random", Placement::Random),
+        ("scheduled", Placement::Scheduled),
+    ];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        Self::ALL
+            .iter()
+            .find(|(_, p)| *p == self)
+            .map_or("", |(name, _)| name)
+    }
+
+    /// The CPUs in the order in which they are given to threads.
+    pub(crate) fn order(self, shape: &Shape, seed: u64) -> Vec<CpuId> {
+        let cores = shape.cores();
+        let mut order: Vec<usize> = (0..cores).collect();
+        match self {
+            Placement::Compact => {}
+            Placement::Spread | Placement::Scheduled => {
+                // Sorted by position within the cache, then by cache within the socket, then by socket.
+                order.sort_by_key(|&core| {
+                    let cache = shape.cache(core);
+                    (
+                        core % shape.cores_per_cache,
+                        cache % shape.caches_per_socket,
+                        cache,
+                    )
+                });
+            }
+            Placement::Random => {
+                let mut state = seed ^ 0x5bd1_e995;
+                for i in (1..cores).rev() {
+                    order.swap(i, (next_random(&mut state) % (i as u64 + 1)) as usize);
+                }
+            }
+        }
+        let sibling = |s: usize| {
+            order
+                .iter()
+                .map(move |&core| core * shape.threads_per_core + s)
+        };
+        (0..shape.threads_per_core).flat_map(sibling).collect()
+    }
+}
+
+impl World {
+    pub(super) fn start(&mut self, setup: &Setup) {
+        let shape = setup.machine.shape.clone();
+        let order = setup.placement.order(&shape, setup.seed);
+        let mut seeds = setup.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        // Which thread is where says something about neighbours in a workload's tables: chance, if nobody pinned them.
+        let mut spot: Vec<usize> = (0..setup.threads).collect();
+        if setup.placement == Placement::Scheduled {
+            for i in (1..spot.len()).rev() {
+                spot.swap(i, (next_random(&mut seeds) % (i as u64 + 1)) as usize);
+            }
+        }
+        for spot in spot {
+            let cpu = order[spot % order.len()];
+            self.threads.push(Thread {
+                // Nobody starts in lock-step.
+                now: next_random(&mut seeds) % 1000,
+                epoch: 0,
+                state: State::Queued,
+                cpu,
+                place: Place::default(),
+                drained: 0,
+                preempt_at: NEVER,
+                pinned: setup.placement != Placement::Scheduled,
+                yielder: std::ptr::null(),
+                random: next_random(&mut seeds) | 1,
+                slot: 0,
+            });
+        }
+        for thread in 0..setup.threads {
+            let now = self.threads[thread].now;
+            self.enqueue(thread, self.threads[thread].cpu, now);
+        }
+        debug_assert_eq!(self.counted.len(), COUNTED);
+    }
+
+    /// The current thread gives way: to earlier events, or because its time slice is over.
+    pub(super) fn leave_for_now(&mut self) -> *const Yielder<(), ()> {
+        let id = self.current;
+        let thread = &self.threads[id];
+        let (now, cpu, yielder) = (thread.now, thread.cpu, thread.yielder);
+        if now < thread.preempt_at {
+            self.plan(now, id, What::Step);
+        } else {
+            self.threads[id].epoch += 1;
+            self.threads[id].state = State::Queued;
+            self.vacate(cpu, now);
+            self.make_ready(id, now, 0);
+        }
+        yielder
+    }
+
+    /// Handles an event that is not void. Whether its thread goes on.
+    pub(super) fn due(&mut self, id: usize, event: super::Event) -> bool {
+        let thread = &mut self.threads[id];
+        match (event.what, thread.state) {
+            (What::Step, _) => {
+                thread.now = thread.now.max(event.time);
+                true
+            }
+            (What::TimeLimit, State::Spinning) => {
+                thread.epoch += 1;
+                thread.state = State::Running;
+                thread.now = thread.now.max(event.time);
+                true
+            }
+            (What::TimeLimit, State::Parked(_)) => {
+                self.parked.retain(|&(_, sleeper)| sleeper != id);
+                self.wake(id, event.time);
+                false
+            }
+            (What::SliceEnd, State::Spinning) => {
+                let cpu = thread.cpu;
+                thread.epoch += 1;
+                thread.state = State::Queued;
+                thread.now = thread.now.max(event.time);
+                self.vacate(cpu, event.time);
+                self.make_ready(id, event.time, 0);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn end_current(&mut self) {
+        let id = self.current;
+        let thread = &mut self.threads[id];
+        thread.state = State::Ended;
+        thread.epoch += 1;
+        let (cpu, now) = (thread.cpu, thread.now);
+        self.ended += 1;
+        self.vacate(cpu, now);
+    }
+
+    pub(super) fn park(&mut self, key: usize, until: u64) {
+        let id = self.current;
+        let thread = &mut self.threads[id];
+        thread.epoch += 1;
+        thread.state = State::Parked(key);
+        let (cpu, now) = (thread.cpu, thread.now);
+        self.parked.push((key, id));
+        if until != NEVER {
+            self.plan(until.max(now), id, What::TimeLimit);
+        }
+        self.vacate(cpu, now);
+    }
+
+    pub(super) fn unpark(&mut self, key: usize, n: usize) {
+        let at = self.now();
+        for _ in 0..n {
+            let Some(i) = self.parked.iter().position(|&(k, _)| k == key) else {
+                return;
+            };
+            let (_, id) = self.parked.remove(i);
+            self.wake(id, at);
+        }
+    }
+
+    pub(super) fn requeue(&mut self, from: usize, to: usize) {
+        for (key, id) in &mut self.parked {
+            if *key == from {
+                *key = to;
+                self.threads[*id].state = State::Parked(to);
+            }
+        }
+    }
+
+    fn wake(&mut self, id: usize, at: u64) {
+        self.threads[id].epoch += 1;
+        self.threads[id].state = State::Queued;
+        self.make_ready(id, at, self.fabric.costs.wake_latency);
+    }
+
+    /// Finds a CPU for a thread that wants one. On an idle CPU it runs after `latency`.
+    fn make_ready(&mut self, id: usize, at: u64, latency: u64) {
+        let thread = &mut self.threads[id];
+        thread.now = thread.now.max(at);
+        let cpu = if thread.pinned {
+            thread.cpu
+        } else {
+            self.nearest_idle(id)
+        };
+        let idle = self.cpus[cpu].running.is_none();
+        self.enqueue(id, cpu, at + if idle { latency } else { 0 });
+    }
+
+    /// The thread's last CPU if it is idle, else the idle CPU nearest to it, else the last one all the same.
+    fn nearest_idle(&self, id: usize) -> CpuId {
+        let last = self.threads[id].cpu;
+        let shape = &self.machine.shape;
+        let home = shape.cache(shape.core(last));
+        let idle =
+            |cpu: &CpuId| self.cpus[*cpu].running.is_none() && self.cpus[*cpu].queue.is_empty();
+        if idle(&last) {
+            return last;
+        }
+        (0..self.cpus.len())
+            .filter(idle)
+            .min_by_key(|&cpu| {
+                let core = shape.core(cpu);
+                let first = core * shape.threads_per_core;
+                let sibling_busy = (first..first + shape.threads_per_core).any(|c| !idle(&c));
+                (shape.distance(home, shape.cache(core)), sibling_busy, cpu)
+            })
+            .unwrap_or(last)
+    }
+
+    /// Assigns a thread to a CPU, on which it runs at once if nobody else does.
+    fn enqueue(&mut self, id: usize, cpu: CpuId, at: u64) {
+        self.cpus[cpu].queue.push_back(id);
+        self.movable += !self.threads[id].pinned as usize;
+        match self.cpus[cpu].running {
+            None => self.dispatch(cpu, at, 0),
+            Some(runner) => self.bound_slice(runner, at),
+        }
+    }
+
+    /// Somebody waits for the CPU of `runner`: its time slice has an end now.
+    fn bound_slice(&mut self, runner: usize, now: u64) {
+        if self.threads[runner].preempt_at != NEVER {
+            return;
+        }
+        let end = self.cpus[self.threads[runner].cpu].slice_end.max(now);
+        self.threads[runner].preempt_at = end;
+        if self.threads[runner].state == State::Spinning {
+            self.plan(end, runner, What::SliceEnd);
+        }
+    }
+
+    /// The thread that ran on `cpu` has left it.
+    fn vacate(&mut self, cpu: CpuId, at: u64) {
+        if let Some(left) = self.cpus[cpu].running.take() {
+            self.threads[left].preempt_at = NEVER;
+        }
+        if self.cpus[cpu].queue.is_empty() && self.movable != 0 {
+            self.pull(cpu);
+        }
+        if !self.cpus[cpu].queue.is_empty() {
+            self.dispatch(cpu, at, self.fabric.costs.context_switch);
+        }
+    }
+
+    /// An idle CPU takes a thread that waits for another one, from the longest queue.
+    fn pull(&mut self, cpu: CpuId) {
+        let movable = |c: &CpuId| self.cpus[*c].queue.iter().any(|&t| !self.threads[t].pinned);
+        let busiest = (0..self.cpus.len())
+            .filter(movable)
+            .max_by_key(|&c| (self.cpus[c].queue.len(), c));
+        let Some(from) = busiest else {
+            return;
+        };
+        let queue = &mut self.cpus[from].queue;
+        if let Some(i) = queue.iter().position(|&t| !self.threads[t].pinned) {
+            let thread = queue.remove(i);
+            self.cpus[cpu].queue.extend(thread);
+        }
+    }
+
+    fn dispatch(&mut self, cpu: CpuId, at: u64, switch: u64) {
+        let Some(id) = self.cpus[cpu].queue.pop_front() else {
+            return;
+        };
+        self.movable -= !self.threads[id].pinned as usize;
+        let slice = self.fabric.costs.time_slice;
+        let shape = &self.machine.shape;
+        let core = shape.core(cpu);
+        let thread = &mut self.threads[id];
+        thread.now = thread.now.max(at) + switch;
+        thread.drained = thread.drained.min(thread.now);
+        thread.cpu = cpu;
+        thread.place = Place {
+            core: core as u16,
+            cache: shape.cache(core) as u16,
+        };
+        thread.state = State::Running;
+        thread.epoch += 1;
+        let now = thread.now;
+        let processor = &mut self.cpus[cpu];
+        processor.running = Some(id);
+        processor.slice_end = now + slice;
+        thread.preempt_at = if processor.queue.is_empty() {
+            NEVER
+        } else {
+            now + slice
+        };
+        self.plan(now, id, What::Step);
+    }
+}
