@@ -35,7 +35,7 @@
 //! | newcomer queues | (n, p, *) | (me, p, *) | swap `tail`; if n != 0, link to n |
 //! | head takes the lock | (n, 0, 0) | (n, 0, 1) | compare-and-swap `locked` |
 //! | head, alone | (me, p, 1) | (0, p, 1) | compare-and-swap `tail` |
-//! | head, not alone | (n, p, 1) | (n, p, 1) | grant to the next; if that one is parked, set `PARKED`, `STEAL` and move its sleep to the word |
+//! | head, not alone | (n, p, 1) | (n, p, 1) | grant to the next; if that one is parked, move its sleep to the word and set `PARKED`, `STEAL` |
 //! | front waiter falls asleep | (n, p, 1) | (n, p + PARKED + STEAL, 1) | fetch-or `pending`, heavy fence, look again, park |
 //! | front waiter runs again | (n, p + STEAL, *) | (n, p, *) | fetch-and `pending` |
 //! | holder unlocks | (n, p, 1) | (n, p, 0) | store `locked`, light fence, read `pending` |
@@ -45,12 +45,15 @@
 //!
 //! 1. *Falling asleep against unlocking* is a store-load race on both sides: the sleeper writes `PARKED` then reads
 //!    `locked`; the holder writes `locked` then reads `PARKED`. The asymmetric fences let the frequent side, the unlock, go without a
-//!    barrier. A sleeper is covered by its own fence only, so a head that finds the lock free while the pending waiter may be
-//!    asleep wakes it. Where the heavy fence is unavailable the sleeper wakes up by itself now and then.
+//!    barrier. Whoever sets `PARKED` therefore executes a heavy fence and looks again, or holds the lock. A waiter may have
+//!    fallen asleep on a `PARKED` that somebody else is about to cover by such a fence; so a head that finds the lock free
+//!    then, when it is the pending waiter's turn, wakes that one. Where the heavy fence is unavailable the sleeper wakes up by itself now and then.
 //! 2. *A head that passes headship to a parked waiter* sets `PARKED` itself, while it holds the lock, so its own unlock
 //!    comes later in program order and sees it. The heir's sleep is moved from its node to the word, so that the unlock need not know its name.
 //! 3. *Pending against queueing*: the first waiter sets `PENDING` then reads `tail`; a newcomer sets `tail` then reads
 //!    `PENDING`; all four are sequentially consistent, so at least one of the two sees the other, and the pending waiter is the one to step back.
+//! 4. *A head asleep behind a pending waiter* waits for an unlock and for that waiter to go. The waiter goes with the lock, and then its own
+//!    unlock comes later and finds the head's `PARKED`; or without it, and then it wakes whom `PARKED` stands for (`leave_pending`).
 //!
 //! # Bounds on overtaking
 //!
@@ -69,6 +72,9 @@ use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Pl
 const PENDING: u8 = 1;
 const PARKED: u8 = 2;
 const STEAL: u8 = 4;
+
+/// How many can sleep on the word: the pending waiter and the head waiter.
+const AT_FRONT: u32 = 2;
 
 /// How long after coming to the front a waiter that falls asleep still lets others steal, in nanoseconds.
 pub const STEAL_LIMIT: u64 = 10_000_000;
@@ -474,13 +480,17 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         } else {
             STEAL
         };
-        let mut until = self.announce_sleep(PARKED | steal, deadline);
-        // Whose turn it is may have fallen asleep on our PARKED, before a fence of its own showed it that the lock is
-        // free: then no unlock is going to wake it, or us. It sees the free lock now, and its unlock will see our PARKED:
-        // our new one, since waking took the old one away, and with a fence of its own, since that unlock may be under way.
+        self.pending.fetch_or(PARKED | steal, SeqCst);
+        // Pairs with the light fence in `unlock`: either we see the lock free, or the holder sees PARKED.
+        let until = if P::heavy_fence() {
+            deadline
+        } else {
+            deadline.min(P::now() + UNNOTICED_SLEEP)
+        };
+        // Whose turn it is may have fallen asleep on our PARKED, before our fence covered it: then no unlock is going to
+        // wake it, or us. PARKED stays, since only this one is covered: whoever takes the lock after this look sees it.
         if self.locked.load(Relaxed) == 0 && !may_try(front, self.pending.load(Relaxed)) {
-            self.wake_sleepers();
-            until = self.announce_sleep(PARKED, deadline);
+            P::unpark(self.word_key(), AT_FRONT);
         }
         loop {
             let (locked, pending, tail) = self.word();
@@ -494,17 +504,6 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 until,
                 || compose(self.word()),
             );
-        }
-    }
-
-    /// Sets `bits`, PARKED among them, so that unlocks see it. Returns until when the caller may rely on that.
-    fn announce_sleep(&self, bits: u8, deadline: u64) -> u64 {
-        self.pending.fetch_or(bits, SeqCst);
-        // Pairs with the light fence in `unlock`: either we see the lock free, or the holder sees PARKED.
-        if P::heavy_fence() {
-            deadline
-        } else {
-            deadline.min(P::now() + UNNOTICED_SLEEP)
         }
     }
 
@@ -523,8 +522,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     fn wake_sleepers(&self) {
         if self.pending.fetch_and(!PARKED, Relaxed) & PARKED != 0 {
             P::count(Event::Wake);
-            // The pending waiter and the head waiter at most.
-            P::unpark(self.word_key(), 2);
+            P::unpark(self.word_key(), AT_FRONT);
         }
     }
 
