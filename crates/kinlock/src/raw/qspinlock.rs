@@ -418,11 +418,17 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
 
     /// Makes `heir` the head. `false`: it has given up, and nobody is head yet.
     fn grant(&self, heir: &Node<P>, go: u32, holding: bool) -> bool {
+        // Nothing of the heir is read before this, which thus fetches its line once, and for writing.
+        // Acquire on failure pairs with `abandon`: the references counted before it are to be seen when the node is reaped.
+        match heir.state.compare_exchange(WAITING, go, AcqRel, Acquire) {
+            Ok(_) => return true,
+            Err(ABANDONED) => return false,
+            Err(_) => {}
+        }
         // It may sleep on: let running threads steal until our unlock wakes it. A heir that can time out might be gone
         // and asleep elsewhere before we move it, and without the lock there is no unlock of ours to come.
         let sleeps_on = holding && heir.timed.load(Relaxed) == 0;
         match heir.state.swap(go, AcqRel) {
-            WAITING => true,
             NODE_PARKED if sleeps_on => {
                 P::requeue(key::<P>(&heir.state), go, self.word_key(), || {
                     heir.state.load(Relaxed)
