@@ -79,6 +79,12 @@ const AT_FRONT: u32 = 2;
 /// How long after coming to the front a waiter that falls asleep still lets others steal, in nanoseconds.
 pub const STEAL_LIMIT: u64 = 10_000_000;
 
+/// How long a waiter spins before it parks while every waiting thread can have a CPU, in nanoseconds: longer than it takes to wake all
+/// waiters of a locality domain one after the other, or they all fall asleep again before their turn comes.
+const PATIENT: u64 = 1_000_000;
+/// The same while there are more of them than CPUs: a few hand-offs, or what falling asleep and waking costs.
+const HURRIED: u64 = 5_000;
+
 /// How long a newcomer waits for a chance to steal before it queues, in nanoseconds, and how often it tries.
 const STEAL_PATIENCE: u64 = 2_000;
 const STEAL_ATTEMPTS: u32 = 16;
@@ -256,7 +262,8 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     /// sleep, and costs more than a few short critical sections.
     fn steal(&self) -> bool {
         for _ in 0..STEAL_ATTEMPTS {
-            if !self.steal_permitted() && !self.last_waiter_sleeps() {
+            // The second look costs a cache line of somebody else's.
+            if !self.steal_permitted() && !(crowded::<P, C>() && self.last_waiter_sleeps()) {
                 return false;
             }
             // A front waiter that runs is about to take the lock and to make a sleeper head.
@@ -277,9 +284,6 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     }
 
     fn last_waiter_sleeps(&self) -> bool {
-        if !(P::CAN_PARK && C::PARK) {
-            return false;
-        }
         let last = Id::decode(self.tail.load(Relaxed));
         last.is_some_and(|id| P::waiters().node(id).state.load(Relaxed) == NODE_PARKED)
     }
@@ -341,8 +345,9 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             Some(predecessor) => {
                 let predecessor = P::waiters().node(predecessor);
                 predecessor.next.store(id.encode(), Release);
-                // Behind a sleeper nothing is going to happen soon.
-                let hopeless = predecessor.state.load(Relaxed) == NODE_PARKED;
+                // Behind a sleeper nothing is going to happen soon. Where everybody can have a CPU it pays to wait all the same:
+                // otherwise one sleeper makes sleepers of all who come later, and every hand-off has to wake somebody.
+                let hopeless = crowded::<P, C>() && predecessor.state.load(Relaxed) == NODE_PARKED;
                 match Self::wait_for_headship(waiter, hopeless, deadline) {
                     Ok((waiter, state)) => {
                         return self.lead(waiter, state, tuning, domain, deadline);
@@ -598,11 +603,16 @@ fn key<P: Platform>(word: &P::AtomicU32) -> *const u32 {
 
 /// How long to spin before parking; [`NEVER`] if nobody parks.
 fn spin_limit<P: Platform, C: Config>() -> u64 {
-    if P::CAN_PARK && C::PARK {
-        P::spin_limit()
-    } else {
-        NEVER
+    match (P::CAN_PARK && C::PARK, crowded::<P, C>()) {
+        (false, _) => NEVER,
+        (_, true) => HURRIED,
+        (_, false) => PATIENT,
     }
+}
+
+/// Whether there are more waiters than CPUs, so that some should sleep; never if nobody parks.
+fn crowded<P: Platform, C: Config>() -> bool {
+    P::CAN_PARK && C::PARK && P::crowded()
 }
 
 /// Time left before `deadline`, without a look at the clock if there is none.
