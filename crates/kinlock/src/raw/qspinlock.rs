@@ -41,6 +41,8 @@
 //! | holder unlocks | (n, p, 1) | (n, p, 0) | store `locked`, light fence, read `pending` |
 //! | ... and `PARKED` was set | (n, p + PARKED, *) | (n, p, *) | fetch-and `pending`, unpark |
 //!
+//! With the knob [`stealing`](Tuning::stealing) off nobody sets `STEAL` and nobody steals; the other transitions stay.
+//!
 //! # Why nobody is forgotten
 //!
 //! 1. *Falling asleep against unlocking* is a store-load race on both sides: the sleeper writes `PARKED` then reads
@@ -55,11 +57,15 @@
 //! 4. *A head asleep behind a pending waiter* waits for an unlock and for that waiter to go. The waiter goes with the lock, and then its own
 //!    unlock comes later and finds the head's `PARKED`; or without it, and then it wakes whom `PARKED` stands for (`leave_pending`).
 //!
+//! No wake-up rests on `STEAL`: it only lets others try. A waiter that `STEAL` would let try, and that must not for want of
+//! it, waits for one of the events above. So `STEAL` need never be set.
+//!
 //! # Bounds on overtaking
 //!
 //! * A thread that saw the word free of waiters may take the lock after somebody queued: once, since it then sees them.
 //! * Stealing lasts from when a front waiter sleeps until it runs again. It is woken by the next unlock, and once it
 //!   runs it forbids stealing. If it has to sleep again, it permits stealing only during the first [`STEAL_LIMIT`] nanoseconds of its time at the front.
+//! * With the knob `stealing` off there is only the first of these, and threads that wait without a node.
 
 use core::marker::PhantomData;
 
@@ -242,18 +248,19 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     #[inline(never)]
     fn lock_slow(&self, deadline: u64) -> bool {
         P::count(Event::SlowPath);
+        let tuning = C::tuning();
         if passed(deadline, P::now) {
-            return self.steal_permitted() && self.try_take();
+            return tuning.stealing && self.steal_permitted() && self.try_take();
         }
-        if self.steal() {
+        if tuning.stealing && self.steal() {
             P::count(Event::Steal);
             return true;
         }
         if C::PENDING_BIT && self.become_pending() {
-            return self.wait_pending(deadline);
+            return self.wait_pending(tuning, deadline);
         }
         match P::waiters().enter() {
-            Some(waiter) => self.queue(waiter, deadline),
+            Some(waiter) => self.queue(waiter, tuning, deadline),
             None => self.lock_without_node(deadline),
         }
     }
@@ -309,9 +316,9 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         false
     }
 
-    fn wait_pending(&self, deadline: u64) -> bool {
+    fn wait_pending(&self, tuning: Tuning, deadline: u64) -> bool {
         P::count(Event::Pending);
-        let taken = self.wait_at_front(Front::Pending, deadline);
+        let taken = self.wait_at_front(Front::Pending, tuning, deadline);
         if taken {
             // Release: a head that sees the bit gone also sees who has the lock, and does not fight for it in vain.
             self.pending.fetch_and(!(PENDING | STEAL), Release);
@@ -331,9 +338,8 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
 
     // ---- the queue -----------------------------------------------------------------------------------------
 
-    fn queue(&self, waiter: Waiter<P>, deadline: u64) -> bool {
+    fn queue(&self, waiter: Waiter<P>, tuning: Tuning, deadline: u64) -> bool {
         P::count(Event::Queued);
-        let tuning = C::tuning();
         let (node, id) = (waiter.node(), waiter.id());
         let domain = if tuning.reorder { P::domain() } else { 0 };
         let priority = tuning.reorder && P::is_priority();
@@ -416,14 +422,15 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         debug_assert!(state != NODE_PARKED && state != ABANDONED);
         let mut head = Head::<P, C>::new(P::waiters(), waiter.id(), state, tuning, domain);
         head.look_for_kin();
-        let taken = self.wait_at_front(Front::Head, deadline);
-        head.pass(&self.tail, |heir, go| self.grant(heir, go, taken));
+        let taken = self.wait_at_front(Front::Head, tuning, deadline);
+        let steal = if tuning.stealing { STEAL } else { 0 };
+        head.pass(&self.tail, |heir, go| self.grant(heir, go, taken, steal));
         taken
     }
 
-    /// Makes `heir` the head. `false`: it has given up, and nobody is head yet.
-    fn grant(&self, heir: &Node<P>, go: u32, holding: bool) -> bool {
-        // Nothing of the heir is read before this, which thus fetches its line once, and for writing.
+    /// Makes `heir` the head. `false`: it has given up, and nobody is head yet. `steal`: what an heir that sleeps permits.
+    fn grant(&self, heir: &Node<P>, go: u32, holding: bool, steal: u8) -> bool {
+        // First of all, so that the line is fetched once and for writing (a scan has seen it earlier, while there was time).
         // Acquire on failure pairs with `abandon`: the references counted before it are to be seen when the node is reaped.
         match heir.state.compare_exchange(WAITING, go, AcqRel, Acquire) {
             Ok(_) => return true,
@@ -440,7 +447,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 });
                 // Only now: an earlier holder may be about to clear PARKED and wake who sleeps on the word. It must
                 // either come before this, or find the heir there.
-                self.pending.fetch_or(PARKED | STEAL, Relaxed);
+                self.pending.fetch_or(PARKED | steal, Relaxed);
                 true
             }
             NODE_PARKED => {
@@ -454,7 +461,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     // ---- at the front: waiting for the lock itself ---------------------------------------------------------
 
     /// Waits until the lock is taken (`true`), or the time is up.
-    fn wait_at_front(&self, front: Front, deadline: u64) -> bool {
+    fn wait_at_front(&self, front: Front, tuning: Tuning, deadline: u64) -> bool {
         if front == Front::Head && matches!(C::FAULT, Fault::NoExclusion) {
             self.locked.store(1, Relaxed);
             return true;
@@ -476,21 +483,19 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 return false;
             }
             if !free && P::CAN_PARK && C::PARK {
-                let now = P::now();
-                let fair = now.saturating_sub(*since.get_or_insert(now)) > STEAL_LIMIT;
-                self.sleep_on_word(front, fair, deadline);
+                let mut patient = || {
+                    let now = P::now();
+                    now.saturating_sub(*since.get_or_insert(now)) <= STEAL_LIMIT
+                };
+                let steal = tuning.stealing && patient() && self.is_front(front);
+                self.sleep_on_word(front, if steal { STEAL } else { 0 }, deadline);
             }
         }
     }
 
-    /// Sleeps until an unlock, or until it is our turn to try. `fair`: forbid stealing meanwhile.
-    fn sleep_on_word(&self, front: Front, fair: bool, deadline: u64) {
+    /// Sleeps until an unlock, or until it is our turn to try. `steal`: what we permit meanwhile.
+    fn sleep_on_word(&self, front: Front, steal: u8, deadline: u64) {
         P::count(Event::Park);
-        let steal = if fair || !self.is_front(front) {
-            0
-        } else {
-            STEAL
-        };
         self.pending.fetch_or(PARKED | steal, SeqCst);
         // Pairs with the light fence in `unlock`: either we see the lock free, or the holder sees PARKED.
         let until = if P::heavy_fence() {
