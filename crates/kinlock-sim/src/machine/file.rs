@@ -18,7 +18,7 @@ struct File {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 struct ShapeTable {
     sockets: Spanned<i64>,
     caches_per_socket: Spanned<i64>,
@@ -31,7 +31,10 @@ struct ShapeTable {
 type Number = Spanned<Quantity>;
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table such as { ns = 5, origin = \"assumed\", source = \"why\" }"
+)]
 struct Quantity {
     ns: Option<f64>,
     cycles: Option<f64>,
@@ -43,7 +46,7 @@ struct Quantity {
 macro_rules! table {
     ($name:ident { $($field:ident,)* } optional { $($maybe:ident,)* }) => {
         #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
+        #[serde(deny_unknown_fields, expecting = "a table")]
         pub(super) struct $name {
             $($field: Number,)*
             $($maybe: Option<Number>,)*

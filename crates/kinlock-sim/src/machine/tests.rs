@@ -158,6 +158,8 @@ fn a_number_that_is_none_is_named() {
         let e = error(SMALL, "rmw = { ns = 6.8", &format!("rmw = {{ {wrong}"));
         assert_names(&e, &[field, &at]);
     }
+    let e = error(SMALL, "rmw = {", "rmw = 7 # {");
+    assert_names(&e, &["`latency.rmw`", "a table such as", &at]);
     for wrong in ["ns = 1, cycles = 4", "percent = 140"] {
         let e = error(SMALL, "rmw = { ns = 6.8", &format!("rmw = {{ {wrong}"));
         assert_names(&e, &["`rmw`", &at]);

@@ -1,7 +1,11 @@
 //! The host as a machine: its shape is read, what can be measured in a second or so is measured, the rest is assumed.
 
+mod parameters;
+#[cfg(test)]
+mod tests;
+
 use super::pingpong::{load_ns, locked_ns, median, on_cpu, one_way_ns, pause_ns};
-use super::{Distance, Machine, MachineError, Origin, Parameter, Shape, file, write};
+use super::{Distance, Machine, MachineError, Shape, file, write};
 use kinlock::topology::Topology;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -30,7 +34,7 @@ pub(super) fn measure() -> Result<Machine, MachineError> {
         }
     );
     let text = write::text(Machine::THIS, &about, clock_mhz, &shape, |name| {
-        parameter(name, &latencies, &shape)
+        parameters::get(name, &latencies, &shape)
     });
     file::parse(Machine::THIS, &text)
 }
@@ -238,7 +242,10 @@ impl Latencies {
 
     fn last_level(&self) -> f64 {
         let guess = (self.modified_or_nearer(0) / 2.0).max(self.own_cache);
-        self.last_level.unwrap_or(guess)
+        // A modified line comes through it too: what takes longer than that was evicted by somebody else.
+        let most = self.modified(0).unwrap_or(f64::INFINITY);
+        self.last_level
+            .map_or(guess, |ns| ns.min(most).max(self.own_cache))
     }
 }
 
@@ -278,61 +285,6 @@ fn pairs_by_distance(seats: &[Seat], shape: &Shape) -> [Vec<(usize, usize)>; sup
 fn sample<T: Copy>(all: &[T], most: usize) -> Vec<T> {
     let n = all.len().min(most);
     (0..n).map(|i| all[i * all.len() / n]).collect()
-}
-
-/// The parameter called `name`; `None` if this machine does not need it.
-fn parameter(name: &'static str, l: &Latencies, shape: &Shape) -> Option<Parameter> {
-    use Origin::{Assumed, Measured};
-    let clusters = shape.caches_per_socket > 1;
-    let (remote, two_hops) = (shape.sockets > 1, shape.hops.contains(&2));
-    let distance = match name {
-        _ if name.ends_with("_other_cache") => clusters.then_some(1)?,
-        _ if name.ends_with("_1_hop") => remote.then_some(2)?,
-        _ if name.ends_with("_2_hops") => two_hops.then_some(3)?,
-        _ => 0,
-    };
-    let modified = l.modified_or_nearer(distance);
-    let pairs = l.pairs[distance];
-    let (value, unit, origin, source) = match name {
-        "own_cache" => (l.own_cache, "ns", Measured, "dependent loads within 4 KiB".to_owned()),
-        "last_level" => match l.last_level {
-            Some(ns) => (ns, "ns", Measured, "dependent loads within more than the cache below and at most half of the last-level cache".into()),
-            None => (l.last_level(), "ns", Assumed, "half of modified: the sizes of the caches are unknown".into()),
-        },
-        "modified_homed_at_reader" => return None,
-        _ if name.starts_with("modified") => match l.modified(distance) {
-            Some(_) => (modified, "ns", Measured, format!("compare-and-swap ping between {pairs} pairs of CPUs, one way, the median, less rmw")),
-            None => (modified, "ns", Assumed, "no two CPUs at this distance: as nearer".into()),
-        },
-        "shared" => (l.last_level(), "ns", Assumed, "never asked for: a line shared in a cache is in that cache".into()),
-        _ if name.starts_with("shared") => ((modified * 0.8).max(l.last_level()), "ns", Assumed, "0.8 of modified: no core has to be asked".into()),
-        _ if name.starts_with("invalidate") => (modified, "ns", Assumed, "as modified: the same round trip, without the data".into()),
-        "memory" => (l.last_level() + 70.0, "ns", Assumed, "last_level and 70 ns".into()),
-        "memory_remote" => {
-            if !remote { return None; }
-            let way = l.modified_or_nearer(2) - l.modified_or_nearer(0);
-            (l.last_level() + 70.0 + way.max(0.0), "ns", Assumed, "memory and what a hop adds to modified".into())
-        }
-        "read_occupancy" => (l.last_level() / 3.0, "ns", Assumed, "a third of last_level".into()),
-        "rmw" => (l.rmw(), "ns", Measured, "locked additions to one word, less own_cache".into()),
-        "pause" => (l.pause, "ns", Measured, "a turn of a spin loop".into()),
-        "spin_exit" => (40.0, "cycles", Assumed, "a mispredicted branch and the pause in flight".into()),
-        "sibling_computes" | "sibling_spins" => (140.0, "%", Assumed, "two threads on a core get 1.4 of its throughput together".into()),
-        "time_slice" => (3e6, "ns", Assumed, "Linux: minimum granularity of the fair scheduler from eight CPUs on".into()),
-        "context_switch" => (1500.0, "ns", Assumed, "usual".into()),
-        "park" => (800.0, "ns", Assumed, "a system call and going to sleep".into()),
-        "unpark" => (1000.0, "ns", Assumed, "a system call and a wake-up across CPUs".into()),
-        "wake_latency" => (4000.0, "ns", Assumed, "an interrupt to an idle CPU and a context switch".into()),
-        "membarrier" => (5000.0, "ns", Assumed, "interrupts to all CPUs that run the process".into()),
-        _ => return None,
-    };
-    let value = format!("{} {unit}", (value * 10.0).round() / 10.0);
-    Some(Parameter {
-        name,
-        value,
-        origin,
-        source,
-    })
 }
 
 /// The size of the last-level cache of a CPU, and before it that of the next lower one.
@@ -377,6 +329,3 @@ fn cpuinfo(key: &str) -> Option<String> {
         (name.trim() == key).then(|| value.trim().to_owned())
     })
 }
-
-#[cfg(test)]
-mod tests;

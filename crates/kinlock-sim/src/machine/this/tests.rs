@@ -1,6 +1,7 @@
 //! Shapes of made-up hosts, and the real one as far as that can be checked without a clock.
 
 use super::*;
+use crate::machine::Origin;
 
 fn host(sockets: usize, caches: usize, cores: usize, threads: usize) -> Vec<Seat> {
     let mut seats = Vec::new();
@@ -103,7 +104,7 @@ fn whatever_is_measured_makes_a_machine() {
             pairs: [0, 1, 1, 0],
         };
         let text = write::text("this", &about, 2500, &shape, |name| {
-            parameter(name, &latencies, &shape)
+            parameters::get(name, &latencies, &shape)
         });
         let machine = file::parse("this", &text).unwrap();
         assert_eq!(machine.shape, shape);
