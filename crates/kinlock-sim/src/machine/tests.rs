@@ -227,6 +227,21 @@ fn what_is_not_toml_is_named_with_its_line() {
 }
 
 #[test]
+fn a_file_that_breaks_off_or_has_a_wrong_character_gives_one_line() {
+    let end = SMALL.trim_end().len();
+    for at in (0..end).step_by(5) {
+        message(&SMALL[..at]);
+        // Most of these are wrong; those within comments and texts are not.
+        for wrong in ["\u{7}", "é", "=", "\"", "\n"] {
+            let text = format!("{}{wrong}{}", &SMALL[..at], &SMALL[at..]);
+            if Machine::parse("some.toml", &text).is_err() {
+                message(&text);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_shape_that_cannot_be_is_named() {
     for (field, wrong) in [
         ("sockets = 8", "sockets = 0"),
@@ -317,7 +332,7 @@ fn an_unreadable_file_gives_one_line() {
     use std::os::unix::fs::PermissionsExt;
     let path = std::env::temp_dir().join(format!("kinlock-machine-{}", std::process::id()));
     std::fs::write(&path, SMALL).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).unwrap();
     let name = path.to_str().unwrap();
     // Nothing is unreadable for the superuser.
     if File::open(&path).is_err() {
