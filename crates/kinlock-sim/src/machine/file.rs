@@ -1,65 +1,9 @@
 //! Machine files: TOML, every number with its unit, its origin and its source.
 
-use super::{Costs, DISTANCES, Machine, Shape};
+use super::place::Place;
+use super::{Costs, DISTANCES, Machine, MachineError, Origin, Parameter, Shape};
 use serde::Deserialize;
-use std::fmt;
 use toml::Spanned;
-
-/// A number of a machine file.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Parameter {
-    /// Its name in the file.
-    pub name: &'static str,
-    /// Its value as the file has it, with the unit.
-    pub value: String,
-    /// Where it comes from.
-    pub origin: Origin,
-    /// The source, what it was fitted on, or why it is assumed.
-    pub source: String,
-}
-
-/// Where a number comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Origin {
-    /// Measured and published by others.
-    Published,
-    /// Fitted: the source says on what.
-    Fitted,
-    /// Measured on this very machine.
-    Measured,
-    /// Plausible, from machines of the same kind.
-    Assumed,
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Origin::Published => "published",
-            Origin::Fitted => "fitted",
-            Origin::Measured => "measured",
-            Origin::Assumed => "assumed",
-        })
-    }
-}
-
-/// A machine file is wrong, or there is none. Its text is one line.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct MachineError(String);
-
-impl MachineError {
-    pub(super) fn unknown(name: &str, known: &[&str]) -> Self {
-        MachineError(format!(
-            "there is no machine `{name}`, nor such a file; known are {}",
-            known.join(", ")
-        ))
-    }
-
-    pub(super) fn unreadable(path: &str, error: &std::io::Error) -> Self {
-        MachineError(format!("{path}: {error}"))
-    }
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -74,7 +18,7 @@ struct File {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 struct ShapeTable {
     sockets: Spanned<i64>,
     caches_per_socket: Spanned<i64>,
@@ -87,7 +31,10 @@ struct ShapeTable {
 type Number = Spanned<Quantity>;
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table such as { ns = 5, origin = \"assumed\", source = \"why\" }"
+)]
 struct Quantity {
     ns: Option<f64>,
     cycles: Option<f64>,
@@ -99,13 +46,15 @@ struct Quantity {
 macro_rules! table {
     ($name:ident { $($field:ident,)* } optional { $($maybe:ident,)* }) => {
         #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct $name {
+        #[serde(deny_unknown_fields, expecting = "a table")]
+        pub(super) struct $name {
             $($field: Number,)*
             $($maybe: Option<Number>,)*
         }
 
         impl $name {
+            pub(super) const NAMES: &'static [&'static str] = &[$(stringify!($field),)* $(stringify!($maybe),)*];
+
             fn numbers(&self) -> impl Iterator<Item = (&'static str, &Number)> {
                 let all = [$((stringify!($field), Some(&self.$field)),)* $((stringify!($maybe), self.$maybe.as_ref()),)*];
                 all.into_iter().filter_map(|(name, number)| Some((name, number?)))
@@ -132,44 +81,9 @@ table! {
     SystemTable { time_slice, context_switch, park, unpark, wake_latency, membarrier, } optional {}
 }
 
-/// Where in which file.
-struct Place<'a> {
-    origin: &'a str,
-    text: &'a str,
-}
-
-impl Place<'_> {
-    fn error(&self, at: usize, what: impl fmt::Display) -> MachineError {
-        let line = self.text[..at.min(self.text.len())].matches('\n').count() + 1;
-        MachineError(format!("{}: line {line}: {what}", self.origin))
-    }
-
-    /// A number from `low` to `high`.
-    fn whole(
-        &self,
-        name: &str,
-        value: &Spanned<i64>,
-        low: i64,
-        high: i64,
-    ) -> Result<usize, MachineError> {
-        let v = *value.get_ref();
-        if (low..=high).contains(&v) {
-            Ok(v as usize)
-        } else {
-            Err(self.error(
-                value.span().start,
-                format!("`{name}` has to be {low} to {high}, not {v}"),
-            ))
-        }
-    }
-}
-
 pub(super) fn parse(origin: &str, text: &str) -> Result<Machine, MachineError> {
     let place = Place { origin, text };
-    let file: File = toml::from_str(text).map_err(|e| {
-        let what = e.message().replace('\n', " ");
-        place.error(e.span().map_or(0, |s| s.start), what)
-    })?;
+    let file: File = toml::from_str(text).map_err(|e| place.parse_error(&e))?;
     let clock_mhz = place.whole("clock_mhz", &file.clock_mhz, 100, 10_000)? as u64;
     let shape = shape(&place, file.shape)?;
     let reader = Reader {

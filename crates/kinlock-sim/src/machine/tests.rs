@@ -1,0 +1,344 @@
+//! Machine files: those that come with the crate, wrong ones, and writing them.
+
+use super::*;
+
+const SMALL: &str = include_str!("../../machines/laptop.toml");
+const LARGE: &str = include_str!("../../machines/westmere-ex-8s.toml");
+
+/// The error of `text` with `from` replaced by `to`, which has to be one line that names the file.
+fn error(text: &str, from: &str, to: &str) -> String {
+    assert!(
+        text.contains(from),
+        "the test replaces `{from}`, which is not there"
+    );
+    message(&text.replacen(from, to, 1))
+}
+
+fn message(text: &str) -> String {
+    let error = Machine::parse("some.toml", text).unwrap_err().to_string();
+    assert!(!error.contains(char::is_control), "{error:?}");
+    assert!(error.starts_with("some.toml: line "), "{error}");
+    error
+}
+
+/// The line on which `part` first stands.
+fn line_of(text: &str, part: &str) -> String {
+    let at = text.find(part).unwrap();
+    format!("line {}:", text[..at].matches('\n').count() + 1)
+}
+
+fn assert_names(error: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(error.contains(part), "no `{part}` in: {error}");
+    }
+}
+
+#[test]
+fn built_in_machines_are_in_order() {
+    let mut cpus = Vec::new();
+    for (name, text) in Machine::BUILT_IN {
+        let m = Machine::load(name).unwrap();
+        assert_eq!(m.name, *name);
+        let c = &m.costs;
+        assert!(
+            c.own_cache > 0 && c.own_cache < c.last_level && c.last_level <= c.modified[0],
+            "{name}"
+        );
+        for table in [&c.modified, &c.shared, &c.invalidate] {
+            let present: Vec<u64> = table.iter().copied().filter(|&c| c > 0).collect();
+            assert!(present.is_sorted(), "{name}: {table:?}");
+        }
+        assert!(c.memory[0] > c.last_level, "{name}");
+        assert!(m.parameters.iter().all(|p| p.source.len() > 4), "{name}");
+        assert_eq!(m.parameters.len(), text.matches("origin = ").count());
+        cpus.push((*name, m.shape.cpus()));
+    }
+    let expected = [
+        ("haswell-ex-4s", 144),
+        ("westmere-ex-8s", 80),
+        ("ivybridge-2s", 32),
+        ("epyc-9654-2s", 384),
+        ("laptop", 16),
+    ];
+    assert_eq!(cpus, expected);
+}
+
+#[test]
+fn westmere_keeps_eight_sockets_within_two_hops_with_three_links_each() {
+    let shape = Machine::load("westmere-ex-8s").unwrap().shape;
+    for row in shape.hops.chunks(8) {
+        assert_eq!(row.iter().filter(|&&hops| hops == 1).count(), 3);
+    }
+    for a in 0..8 {
+        for b in 0..8 {
+            let over_another =
+                (0..8).any(|c| shape.hops[a * 8 + c] == 1 && shape.hops[c * 8 + b] == 1);
+            assert!(shape.hops[a * 8 + b] < 2 || over_another, "{a} {b}");
+        }
+    }
+}
+
+#[test]
+fn machines_survive_being_written() {
+    for (name, _) in Machine::BUILT_IN {
+        let m = Machine::load(name).unwrap();
+        let again = Machine::parse("again", &m.to_toml()).unwrap();
+        assert_eq!((&again.name, &again.about), (&m.name, &m.about));
+        assert_eq!((&again.shape, &again.costs), (&m.shape, &m.costs));
+        assert_eq!(again.parameters.len(), m.parameters.len());
+        for p in &m.parameters {
+            assert!(again.parameters.contains(p), "{name}: {p:?}");
+        }
+    }
+}
+
+#[test]
+fn changed_costs_are_written_as_they_are_and_as_assumed() {
+    let mut m = Machine::load("haswell-ex-4s")
+        .unwrap()
+        .with_remote_latency(1.17);
+    m.costs.modified_homed_at_reader = 12;
+    m.costs.sibling_spins_pct = 111;
+    m.about = "quotes \" and\nlines \\ too".into();
+    let again = Machine::parse("again", &m.to_toml()).unwrap();
+    assert_eq!((&again.costs, &again.about), (&m.costs, &m.about));
+    let of = |name: &str| again.parameters.iter().find(|p| p.name == name).unwrap();
+    assert_eq!(of("invalidate_1_hop").origin, Origin::Assumed);
+    assert_names(&of("invalidate_1_hop").source, &["140 ns", "changed"]);
+    assert_names(&of("modified_homed_at_reader").source, &["program"]);
+    let kept = m.parameters.iter().find(|p| p.name == "own_cache").unwrap();
+    assert_eq!(of("own_cache"), kept);
+}
+
+#[test]
+fn a_misspelt_field_is_named() {
+    let e = error(SMALL, "last_level = {", "last_levl = {");
+    assert_names(&e, &["last_levl", &line_of(SMALL, "last_level = {")]);
+    let e = error(SMALL, "sockets = 1", "sokets = 1");
+    assert_names(&e, &["shape.sokets", &line_of(SMALL, "sockets = 1")]);
+    let e = error(SMALL, "[system]", "[sistem]");
+    assert_names(&e, &["sistem", &line_of(SMALL, "[system]")]);
+}
+
+#[test]
+fn a_missing_field_is_named_with_the_line_of_its_table() {
+    let rmw = SMALL.lines().find(|line| line.starts_with("rmw")).unwrap();
+    let e = error(SMALL, &format!("{rmw}\n"), "");
+    assert_names(&e, &["`latency`", "`rmw`", &line_of(SMALL, "[latency]")]);
+    let e = error(SMALL, "cores_per_cache = 8\n", "");
+    assert_names(
+        &e,
+        &["`shape`", "`cores_per_cache`", &line_of(SMALL, "[shape]")],
+    );
+    let e = error(SMALL, "clock_mhz = 4000\n", "");
+    assert_names(&e, &["`clock_mhz`"]);
+    let e = error(
+        SMALL,
+        "pause = { cycles = 65, origin = \"assumed\",",
+        "pause = { cycles = 65,",
+    );
+    assert_names(
+        &e,
+        &["`latency.pause`", "`origin`", &line_of(SMALL, "pause = {")],
+    );
+}
+
+#[test]
+fn a_number_that_is_none_is_named() {
+    let at = line_of(SMALL, "rmw = {");
+    for wrong in ["-1", "nan", "inf", "-inf", "1e10"] {
+        let e = error(SMALL, "rmw = { ns = 6.8", &format!("rmw = {{ ns = {wrong}"));
+        assert_names(&e, &["`rmw`", &at]);
+    }
+    for (wrong, field) in [
+        ("ns = \"6\"", "`latency.rmw.ns`"),
+        ("ns = true", "`latency.rmw.ns`"),
+        ("us = 6", "`latency.rmw.us`"),
+    ] {
+        let e = error(SMALL, "rmw = { ns = 6.8", &format!("rmw = {{ {wrong}"));
+        assert_names(&e, &[field, &at]);
+    }
+    let e = error(SMALL, "rmw = {", "rmw = 7 # {");
+    assert_names(&e, &["`latency.rmw`", "a table such as", &at]);
+    for wrong in ["ns = 1, cycles = 4", "percent = 140"] {
+        let e = error(SMALL, "rmw = { ns = 6.8", &format!("rmw = {{ {wrong}"));
+        assert_names(&e, &["`rmw`", &at]);
+    }
+    let e = error(SMALL, "rmw = { ns = 6.8, ", "rmw = { ");
+    assert_names(&e, &["`rmw`", &at]);
+    for wrong in ["percent = 99", "ns = 140", "percent = nan"] {
+        let e = error(
+            SMALL,
+            "sibling_spins = { percent = 115",
+            &format!("sibling_spins = {{ {wrong}"),
+        );
+        assert_names(&e, &["`sibling_spins`", &line_of(SMALL, "sibling_spins")]);
+    }
+    let e = error(SMALL, "origin = \"assumed\"", "origin = \"guessed\"");
+    assert_names(
+        &e,
+        &[
+            "`latency.own_cache.origin`",
+            "guessed",
+            &line_of(SMALL, "own_cache = {"),
+        ],
+    );
+}
+
+#[test]
+fn a_clock_that_stands_still_is_named() {
+    for wrong in ["0", "-4000", "99999999999"] {
+        let e = error(SMALL, "clock_mhz = 4000", &format!("clock_mhz = {wrong}"));
+        assert_names(&e, &["`clock_mhz`", &line_of(SMALL, "clock_mhz")]);
+    }
+    let e = error(SMALL, "clock_mhz = 4000", "clock_mhz = 2.4");
+    assert_names(&e, &["`clock_mhz`", &line_of(SMALL, "clock_mhz")]);
+    let e = error(
+        SMALL,
+        "clock_mhz = 4000",
+        "clock_mhz = 99999999999999999999999",
+    );
+    assert_names(&e, &["`clock_mhz`", &line_of(SMALL, "clock_mhz")]);
+}
+
+#[test]
+fn what_is_not_toml_is_named_with_its_line() {
+    let e = error(SMALL, "clock_mhz = 4000", "clock_mhz = ");
+    assert_names(&e, &["clock_mhz", &line_of(SMALL, "clock_mhz")]);
+    let e = error(SMALL, "rmw = { ns = 6.8", "rmw = { ns = 6.8 6.9");
+    assert_names(&e, &["rmw", &line_of(SMALL, "rmw = {")]);
+    let e = error(
+        SMALL,
+        "clock_mhz = 4000",
+        "clock_mhz = 4000\nclock_mhz = 4000",
+    );
+    assert_names(&e, &["`clock_mhz`", "duplicate", "line 8:"]);
+    for text in [
+        "",
+        "hello, world",
+        "\u{0}\u{1}",
+        "{\"name\": 1}",
+        "[[[[",
+        "a = [",
+        "é = é",
+    ] {
+        message(text);
+    }
+}
+
+#[test]
+fn a_file_that_breaks_off_or_has_a_wrong_character_gives_one_line() {
+    let end = SMALL.trim_end().len();
+    for at in (0..end).step_by(5) {
+        message(&SMALL[..at]);
+        // Most of these are wrong; those within comments and texts are not.
+        for wrong in ["\u{7}", "é", "=", "\"", "\n"] {
+            let text = format!("{}{wrong}{}", &SMALL[..at], &SMALL[at..]);
+            if Machine::parse("some.toml", &text).is_err() {
+                message(&text);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_shape_that_cannot_be_is_named() {
+    for (field, wrong) in [
+        ("sockets = 8", "sockets = 0"),
+        ("sockets = 8", "sockets = -1"),
+        ("sockets = 8", "sockets = 65"),
+        ("cores_per_cache = 10", "cores_per_cache = 257"),
+        ("threads_per_core = 1", "threads_per_core = 9"),
+    ] {
+        let e = error(LARGE, field, wrong);
+        assert_names(
+            &e,
+            &[field.split(' ').next().unwrap(), &line_of(LARGE, field)],
+        );
+    }
+    let e = error(LARGE, "cores_per_cache = 10", "cores_per_cache = 33");
+    assert_names(&e, &["`shape`", "cores", &line_of(LARGE, "[shape]")]);
+    let at = line_of(LARGE, "hops = [");
+    let row = "    [0, 1, 2, 2, 1, 2, 2, 1],\n";
+    for wrong in [
+        "",
+        "    [0, 1, 2, 2, 1, 2, 2],\n",
+        "    [1, 1, 2, 2, 1, 2, 2, 1],\n",
+        "    [0, 2, 2, 2, 1, 2, 2, 1],\n",
+        "    [0, 3, 2, 2, 1, 2, 2, 1],\n",
+    ] {
+        assert_names(&error(LARGE, row, wrong), &["`hops`", &at]);
+    }
+}
+
+#[test]
+fn a_latency_that_the_shape_needs_is_named_if_it_is_missing() {
+    let without = |text: &str, name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+        error(text, &format!("{line}\n"), "")
+    };
+    for name in [
+        "modified_2_hops",
+        "shared_2_hops",
+        "invalidate_2_hops",
+        "modified_1_hop",
+        "memory_remote",
+    ] {
+        let e = without(LARGE, name);
+        assert_names(&e, &[&format!("`{name}`"), &line_of(LARGE, "[latency]")]);
+    }
+    let genoa = include_str!("../../machines/epyc-9654-2s.toml");
+    assert_names(
+        &without(genoa, "shared_other_cache"),
+        &["`shared_other_cache`", &line_of(genoa, "[latency]")],
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_read_gives_one_line() {
+    let folder = std::env::temp_dir().join(format!("kinlock-machines-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("huge"), vec![b'#'; Machine::MAX_FILE as usize + 1]).unwrap();
+    std::fs::write(path("binary"), [0xFF, 0xFE, 0x00]).unwrap();
+    std::fs::write(path("good"), SMALL).unwrap();
+    let error = |name: &str| {
+        let text = Machine::load(name).unwrap_err().to_string();
+        assert!(!text.contains(char::is_control), "{text:?}");
+        text
+    };
+    assert_names(&error(folder.to_str().unwrap()), &["a directory"]);
+    assert_names(&error(&path("huge")), &["more than 1048576 bytes"]);
+    assert_names(&error(&path("binary")), &["UTF-8"]);
+    assert_names(&error(&path("good/below")), &["good/below"]);
+    assert_eq!(Machine::load(&path("good")).unwrap().name, "laptop");
+    for name in ["no-such\nmachine", "", "haswell"] {
+        let e = error(name);
+        assert_names(
+            &e,
+            &[
+                "no machine",
+                "haswell-ex-4s, westmere-ex-8s",
+                "laptop, this",
+            ],
+        );
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+#[cfg(unix)]
+fn an_unreadable_file_gives_one_line() {
+    use std::os::unix::fs::PermissionsExt;
+    let path = std::env::temp_dir().join(format!("kinlock-machine-{}", std::process::id()));
+    std::fs::write(&path, SMALL).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).unwrap();
+    let name = path.to_str().unwrap();
+    // Nothing is unreadable for the superuser.
+    if File::open(&path).is_err() {
+        let e = Machine::load(name).unwrap_err().to_string();
+        assert_names(&e, &[name, "ermission"]);
+        assert!(!e.contains('\n'));
+    }
+    std::fs::remove_file(&path).unwrap();
+}

@@ -1,0 +1,331 @@
+//! The host as a machine: its shape is read, what can be measured in a second or so is measured, the rest is assumed.
+
+mod parameters;
+#[cfg(test)]
+mod tests;
+
+use super::pingpong::{load_ns, locked_ns, median, on_cpu, one_way_ns, pause_ns};
+use super::{Distance, Machine, MachineError, Shape, file, write};
+use kinlock::topology::Topology;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// Measures the host.
+pub(super) fn measure() -> Result<Machine, MachineError> {
+    let topology = Topology::current();
+    let seats = seats(&topology);
+    if seats.len() < 2 {
+        return Err(MachineError::new(
+            Machine::THIS,
+            "the process may use one CPU only: what travels between CPUs cannot be measured",
+        ));
+    }
+    let (shape, note) = shape(&seats, &node_distances(&topology))?;
+    let latencies = Latencies::measure(&seats, &shape)?;
+    let clock_mhz = clock_mhz(seats[0].cpu);
+    let about = format!(
+        "{}{}, measured; {note}",
+        processor(),
+        if topology.is_virtual() {
+            " (virtual)"
+        } else {
+            ""
+        }
+    );
+    let text = write::text(Machine::THIS, &about, clock_mhz, &shape, |name| {
+        parameters::get(name, &latencies, &shape)
+    });
+    file::parse(Machine::THIS, &text)
+}
+
+/// A CPU that the process may use, and what it belongs to; the numbers say "the same" or "another".
+#[derive(Clone, Copy, Debug)]
+struct Seat {
+    cpu: usize,
+    node: usize,
+    socket: usize,
+    cache: usize,
+    core: usize,
+}
+
+fn seats(topology: &Topology) -> Vec<Seat> {
+    let allowed = topology.cpus().iter().filter(|cpu| cpu.allowed);
+    let seat = |cpu: &kinlock::topology::Cpu| {
+        let socket = cpu.socket.unwrap_or(0);
+        Seat {
+            cpu: cpu.number,
+            node: cpu.node.unwrap_or(0),
+            socket,
+            // Without a word about caches, those of a socket share one; its number is none of a CPU.
+            cache: cpu.last_level_cache.unwrap_or(usize::MAX - socket),
+            core: cpu.core.unwrap_or(cpu.number),
+        }
+    };
+    allowed.map(seat).collect()
+}
+
+fn node_distances(topology: &Topology) -> BTreeMap<(usize, usize), usize> {
+    let nodes = topology.nodes();
+    let row = |from: &kinlock::topology::Node| {
+        let columns = nodes.iter().zip(from.distances.clone());
+        let from = from.number;
+        columns
+            .map(move |(to, distance)| ((from, to.number), distance))
+            .collect::<Vec<_>>()
+    };
+    nodes.iter().flat_map(row).collect()
+}
+
+/// The regular shape that holds these CPUs, and a remark on how well it does.
+fn shape(
+    seats: &[Seat],
+    distances: &BTreeMap<(usize, usize), usize>,
+) -> Result<(Shape, String), MachineError> {
+    let sockets: BTreeSet<usize> = seats.iter().map(|s| s.socket).collect();
+    let caches = counts(seats.iter().map(|s| (s.socket, (s.socket, s.cache))));
+    let cores = counts(
+        seats
+            .iter()
+            .map(|s| ((s.socket, s.cache), (s.socket, s.cache, s.core))),
+    );
+    let threads = counts(seats.iter().map(|s| ((s.socket, s.cache, s.core), s.cpu)));
+    let shape = Shape {
+        sockets: sockets.len(),
+        caches_per_socket: caches.1,
+        cores_per_cache: cores.1,
+        threads_per_core: threads.1,
+        hops: hops(seats, &sockets, distances),
+    };
+    if shape.caches() > Shape::MAX_CACHES || shape.cores() > Shape::MAX_CORES {
+        let problem = format!(
+            "{} last-level caches and {} cores are more than the {} and {} that can be simulated; a smaller set of CPUs can be chosen with taskset",
+            shape.caches(),
+            shape.cores(),
+            Shape::MAX_CACHES,
+            Shape::MAX_CORES
+        );
+        return Err(MachineError::new(Machine::THIS, problem));
+    }
+    let uneven: Vec<String> = [
+        ("last-level caches per socket", caches),
+        ("cores per cache", cores),
+        ("threads per core", threads),
+    ]
+    .iter()
+    .filter(|(_, (least, most))| least != most)
+    .map(|(what, (least, most))| format!("{least} to {most} {what}"))
+    .collect();
+    let note = if uneven.is_empty() {
+        format!("the {} CPUs that the process may use", seats.len())
+    } else {
+        let uneven = uneven.join(", ");
+        format!(
+            "the {} CPUs that the process may use have {uneven}: the most are assumed everywhere",
+            seats.len()
+        )
+    };
+    Ok((shape, note))
+}
+
+/// The least and the most different members that a group has.
+fn counts<G: Ord, M: Ord>(pairs: impl Iterator<Item = (G, M)>) -> (usize, usize) {
+    let mut groups: BTreeMap<G, BTreeSet<M>> = BTreeMap::new();
+    for (group, member) in pairs {
+        groups.entry(group).or_default().insert(member);
+    }
+    let sizes = || groups.values().map(BTreeSet::len);
+    (sizes().min().unwrap_or(1), sizes().max().unwrap_or(1))
+}
+
+/// Two hops where the firmware's distance is in the upper half of a wide range, one hop elsewhere.
+fn hops(
+    seats: &[Seat],
+    sockets: &BTreeSet<usize>,
+    distances: &BTreeMap<(usize, usize), usize>,
+) -> Vec<u8> {
+    let nodes_of = |socket: usize| -> BTreeSet<usize> {
+        let here = seats.iter().filter(|s| s.socket == socket);
+        here.map(|s| s.node).collect()
+    };
+    let between = |a: usize, b: usize| {
+        let (from, to) = (nodes_of(a), nodes_of(b));
+        let pairs = from
+            .iter()
+            .flat_map(|&x| to.iter().flat_map(move |&y| [(x, y), (y, x)]));
+        pairs.filter_map(|pair| distances.get(&pair)).max().copied()
+    };
+    let all = || {
+        sockets
+            .iter()
+            .flat_map(|&a| sockets.iter().map(move |&b| (a, b)))
+    };
+    let remote = || {
+        all()
+            .filter(|(a, b)| a != b)
+            .filter_map(|(a, b)| between(a, b))
+    };
+    let (near, far) = (remote().min().unwrap_or(0), remote().max().unwrap_or(0));
+    let wide = far * 5 >= near * 6;
+    all()
+        .map(|(a, b)| match between(a, b) {
+            _ if a == b => 0,
+            Some(distance) if wide && 2 * distance > near + far => 2,
+            _ => 1,
+        })
+        .collect()
+}
+
+/// What was measured, in ns.
+struct Latencies {
+    own_cache: f64,
+    /// `None` if the sizes of the caches are unknown.
+    last_level: Option<f64>,
+    /// One way of a line; `None` at distances that the machine does not have.
+    one_way: [Option<f64>; super::DISTANCES],
+    locked: f64,
+    pause: f64,
+    pairs: [usize; super::DISTANCES],
+}
+
+/// The least that anything may take, in ns: a measurement that says less is noise.
+const LEAST: f64 = 0.3;
+
+impl Latencies {
+    fn measure(seats: &[Seat], shape: &Shape) -> Result<Self, MachineError> {
+        let sizes = cache_sizes(seats[0].cpu);
+        let (own_cache, last_level, locked, pause) = on_cpu(seats[0].cpu, || {
+            let last_level = sizes.map(|(below, last)| {
+                load_ns((2 * below).max(last / 16).min(last / 2).min(MOST_TO_READ))
+            });
+            (load_ns(4096), last_level, locked_ns(), pause_ns())
+        })?;
+        let (mut one_way, mut pairs) = ([None; super::DISTANCES], [0; super::DISTANCES]);
+        let start = Instant::now();
+        for (distance, all) in pairs_by_distance(seats, shape).iter().enumerate() {
+            let few = sample(all, PAIRS_PER_DISTANCE);
+            let time = TIME_PER_DISTANCE / few.len().max(1) as u32;
+            let mut measured = Vec::new();
+            for &(a, b) in &few {
+                if measured.is_empty() || start.elapsed() < TIME {
+                    measured.push(one_way_ns(a, b, time.min(MOST_TIME_PER_PAIR))?);
+                }
+            }
+            pairs[distance] = measured.len();
+            one_way[distance] = median(measured);
+        }
+        Ok(Latencies {
+            own_cache: own_cache.max(LEAST),
+            last_level,
+            one_way,
+            locked,
+            pause: pause.max(LEAST),
+            pairs,
+        })
+    }
+
+    fn rmw(&self) -> f64 {
+        (self.locked - self.own_cache).max(LEAST)
+    }
+
+    /// A transfer of a modified line.
+    fn modified(&self, distance: Distance) -> Option<f64> {
+        let floor = self.own_cache;
+        self.one_way[distance].map(|ns| (ns - self.rmw()).max(floor))
+    }
+
+    /// The nearest distance that was measured, if this one was not: two hardware threads of one core have none at all.
+    fn modified_or_nearer(&self, distance: Distance) -> f64 {
+        let nearer = (0..=distance).rev().find_map(|d| self.modified(d));
+        nearer.unwrap_or(self.own_cache)
+    }
+
+    fn last_level(&self) -> f64 {
+        let guess = (self.modified_or_nearer(0) / 2.0).max(self.own_cache);
+        // A modified line comes through it too: what takes longer than that was evicted by somebody else.
+        let most = self.modified(0).unwrap_or(f64::INFINITY);
+        self.last_level
+            .map_or(guess, |ns| ns.min(most).max(self.own_cache))
+    }
+}
+
+const PAIRS_PER_DISTANCE: usize = 50;
+const TIME_PER_DISTANCE: Duration = Duration::from_millis(80);
+const MOST_TIME_PER_PAIR: Duration = Duration::from_millis(20);
+/// When this is over, one pair per distance has to do.
+const TIME: Duration = Duration::from_millis(800);
+/// More would take too long to write.
+const MOST_TO_READ: usize = 16 << 20;
+
+/// The pairs of CPUs on different cores.
+fn pairs_by_distance(seats: &[Seat], shape: &Shape) -> [Vec<(usize, usize)>; super::DISTANCES] {
+    let sockets: Vec<usize> = seats
+        .iter()
+        .map(|s| s.socket)
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect();
+    let number = |socket| sockets.binary_search(&socket).unwrap_or(0);
+    let mut pairs: [Vec<(usize, usize)>; super::DISTANCES] = Default::default();
+    for (i, a) in seats.iter().enumerate() {
+        for b in &seats[i + 1..] {
+            let distance = match (a.socket == b.socket, a.cache == b.cache) {
+                (true, true) if a.core == b.core => continue,
+                (true, true) => 0,
+                (true, false) => 1,
+                _ => 1 + shape.hops[number(a.socket) * sockets.len() + number(b.socket)] as usize,
+            };
+            pairs[distance].push((a.cpu, b.cpu));
+        }
+    }
+    pairs
+}
+
+/// At most `most` of them, evenly spread.
+fn sample<T: Copy>(all: &[T], most: usize) -> Vec<T> {
+    let n = all.len().min(most);
+    (0..n).map(|i| all[i * all.len() / n]).collect()
+}
+
+/// The size of the last-level cache of a CPU, and before it that of the next lower one.
+fn cache_sizes(cpu: usize) -> Option<(usize, usize)> {
+    let mut by_level = BTreeMap::new();
+    for index in 0.. {
+        let folder = format!("/sys/devices/system/cpu/cpu{cpu}/cache/index{index}");
+        let read = |file: &str| fs::read_to_string(format!("{folder}/{file}")).ok();
+        let Some(level) = read("level") else { break };
+        let size =
+            read("size").and_then(|size| size.trim().strip_suffix('K')?.parse::<usize>().ok());
+        let holds_data = read("type").is_some_and(|kind| kind.trim() != "Instruction");
+        if let (Ok(level), Some(size), true) = (level.trim().parse::<u32>(), size, holds_data) {
+            by_level.insert(level, size * 1024);
+        }
+    }
+    let last = by_level.pop_last()?.1;
+    let below = by_level.pop_last()?.1;
+    (below < last).then_some((below, last))
+}
+
+/// The clock, only a unit here: latencies are measured in ns.
+fn clock_mhz(cpu: usize) -> u64 {
+    let path = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/cpuinfo_max_freq");
+    let most = fs::read_to_string(path).ok();
+    let most = most.and_then(|khz| Some(khz.trim().parse::<f64>().ok()? / 1000.0));
+    let now = || cpuinfo("cpu MHz").and_then(|mhz| mhz.parse().ok());
+    most.or_else(now)
+        .unwrap_or(2500.0)
+        .clamp(100.0, 10_000.0)
+        .round() as u64
+}
+
+fn processor() -> String {
+    cpuinfo("model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+}
+
+fn cpuinfo(key: &str) -> Option<String> {
+    let info = fs::read_to_string("/proc/cpuinfo").ok()?;
+    info.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        (name.trim() == key).then(|| value.trim().to_owned())
+    })
+}
