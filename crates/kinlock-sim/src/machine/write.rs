@@ -120,6 +120,7 @@ fn cost(name: &str, c: &Costs) -> Option<(u64, bool)> {
         "modified_1_hop" => c.modified[2],
         "modified_2_hops" => c.modified[3],
         "modified_homed_at_reader" => c.modified_homed_at_reader,
+        "third_party_home" => c.third_party_home,
         "shared" => c.shared[0],
         "shared_other_cache" => c.shared[1],
         "shared_1_hop" => c.shared[2],
