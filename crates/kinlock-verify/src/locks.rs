@@ -5,13 +5,13 @@
 //!
 //! # Invariants
 //!
-//! 1. A `PretendedLock` is released under the conditions of [`TestLock::unlock`], which are those of the lock inside.
+//! 1. An `OwnLock` is released under the conditions of [`TestLock::unlock`], which are those of the lock inside.
 
 use crate::pretend::Pretend;
 use crate::report::Property;
 use crate::test_lock::TestLock;
 use kinlock::config::Tuning;
-use kinlock::platform::Platform;
+use kinlock::platform::{ConstPlatform, Native, Platform};
 use kinlock::raw::{Config, Fault, QueuedSpinLock};
 use kinlock::{RawCnaSpinLock, RawFifoSpinLock, RawSpinLock};
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub const ALL: &[Specimen] = &[
     },
     Specimen {
         name: "kinlock-spin-strict",
-        new: pretended::<Strict>,
+        new: own::<Native, Strict>,
         new_pretended: pretended::<Strict>,
         reorders: || true,
         defect: None,
@@ -93,13 +93,18 @@ const fn broken<C: Config>(name: &'static str, defect: Property) -> Specimen {
 }
 
 fn pretended<C: Config>() -> Box<dyn TestLock> {
-    Box::new(PretendedLock::<C>(QueuedSpinLock::UNLOCKED))
+    own::<Pretend, C>()
 }
 
-#[derive(Debug)]
-struct PretendedLock<C: Config>(QueuedSpinLock<Pretend, C>);
+fn own<P: ConstPlatform, C: Config>() -> Box<dyn TestLock> {
+    Box::new(OwnLock::<P, C>(QueuedSpinLock::UNLOCKED))
+}
 
-impl<C: Config> TestLock for PretendedLock<C> {
+/// The library's lock with a configuration of ours.
+#[derive(Debug)]
+struct OwnLock<P: Platform, C: Config>(QueuedSpinLock<P, C>);
+
+impl<P: Platform, C: Config> TestLock for OwnLock<P, C> {
     fn lock(&self) {
         self.0.lock();
     }
@@ -109,8 +114,7 @@ impl<C: Config> TestLock for PretendedLock<C> {
     }
 
     fn try_lock_for(&self, timeout: Duration) -> bool {
-        self.0
-            .lock_until(Pretend::now() + timeout.as_nanos() as u64)
+        self.0.lock_until(P::now() + timeout.as_nanos() as u64)
     }
 
     unsafe fn unlock(&self) {
