@@ -6,6 +6,8 @@ mod bench;
 mod cli;
 mod locks;
 mod machine;
+mod output;
+mod sim;
 mod verbs;
 
 fn main() -> ExitCode {
