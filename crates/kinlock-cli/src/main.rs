@@ -7,6 +7,7 @@ mod cli;
 mod locks;
 mod machine;
 mod output;
+mod reproduce;
 mod sim;
 mod verbs;
 
