@@ -26,7 +26,10 @@ fn short<'a>(more: &[&'a str]) -> Vec<&'a str> {
 fn json_has_the_promised_fields() {
     let report = json(&SHORT);
     let tables = report["tables"].as_array().unwrap();
-    let names: Vec<_> = tables.iter().map(|t| t["table"].as_str().unwrap()).collect();
+    let names: Vec<_> = tables
+        .iter()
+        .map(|t| t["table"].as_str().unwrap())
+        .collect();
     assert_eq!(names, ["cna-lock2", "cna-locktorture"]);
     for table in tables {
         let rows = table["rows"].as_array().unwrap();
@@ -58,7 +61,14 @@ fn results_depend_on_neither_host_threads_nor_the_rows_shown() {
     let two = json(&short(&["cna-lock2", "--host-threads", "2"]));
     assert_eq!(without_host(one.clone()), without_host(two));
     let last = json(&short(&["cna-lock2"]));
-    let only = ["reproduce", "cna-lock2", "--seconds", "0.0005", "--seeds", "1"];
+    let only = [
+        "reproduce",
+        "cna-lock2",
+        "--seconds",
+        "0.0005",
+        "--seeds",
+        "1",
+    ];
     let only = json(&[&only[..], &["--threads", "16"]].concat());
     let table = &only["tables"][0];
     assert_eq!(table["rows"].as_array().unwrap().len(), 3);
@@ -110,7 +120,10 @@ fn bad_input_is_one_line() {
     for output in ["--json", "--csv", "--markdown"] {
         refused(&["reproduce", output, "/nonexistent/x"], "cannot write");
     }
-    refused(&["reproduce", "--plot", "/nonexistent/x.svg"], "cannot write");
+    refused(
+        &["reproduce", "--plot", "/nonexistent/x.svg"],
+        "cannot write",
+    );
 }
 
 #[test]

@@ -43,7 +43,11 @@ fn json_has_the_promised_fields() {
         .iter()
         .map(|result| {
             let name = |field: &str| result[field].as_str().unwrap().to_owned();
-            (name("workload"), result["threads"].as_u64().unwrap(), name("lock"))
+            (
+                name("workload"),
+                result["threads"].as_u64().unwrap(),
+                name("lock"),
+            )
         })
         .collect();
     let mut expected = Vec::new();
@@ -67,7 +71,10 @@ fn json_has_the_promised_fields() {
             ("fairness", &["jain", "min_over_mean"]),
             ("acquire_ns", &["p50", "p99", "p999", "max"]),
             ("handoffs", &["local", "remote"]),
-            ("traffic", &["own_cache", "last_level", "local", "remote", "memory"]),
+            (
+                "traffic",
+                &["own_cache", "last_level", "local", "remote", "memory"],
+            ),
             ("counters", &["slow_path", "handoff_local", "park"]),
         ] {
             for field in fields {
@@ -77,7 +84,11 @@ fn json_has_the_promised_fields() {
         assert!(result["events"].as_u64().unwrap() > 0);
         assert!(result["events_per_host_second"].as_f64().unwrap() > 0.0);
         assert_eq!(result["runs"].as_array().unwrap().len(), 5);
-        for summary in [&result["ops_per_us"], &result["ns_per_op"], &result["ratio"]] {
+        for summary in [
+            &result["ops_per_us"],
+            &result["ns_per_op"],
+            &result["ratio"],
+        ] {
             let number = |a: &str, b: &str| summary[a].as_f64().or(summary[b].as_f64()).unwrap();
             let (low, high) = (number("low", "min"), number("high", "max"));
             let median = number("median", "median");
@@ -102,12 +113,22 @@ fn results_depend_on_neither_host_threads_nor_time() {
 fn another_seed_gives_other_results() {
     let one = json(&short(&["--seeds", "1"]));
     let two = json(&short(&["--seeds", "1", "--seed", "2"]));
-    assert_ne!(one["results"][5]["runs"][0]["ops"], two["results"][5]["runs"][0]["ops"]);
+    assert_ne!(
+        one["results"][5]["runs"][0]["ops"],
+        two["results"][5]["runs"][0]["ops"]
+    );
 }
 
 #[test]
 fn the_command_in_the_report_repeats_it() {
-    let report = json(&short(&["--local-limit", "2^10", "--placement", "spread", "--band", "0"]));
+    let report = json(&short(&[
+        "--local-limit",
+        "2^10",
+        "--placement",
+        "spread",
+        "--band",
+        "0",
+    ]));
     let command: Vec<&str> = report["command"]
         .as_array()
         .unwrap()
@@ -157,7 +178,10 @@ fn parts_make_the_whole() {
 #[test]
 fn tables_show_every_lock() {
     let table = done(&SHORT);
-    assert!(table.contains("Haswell") && table.contains("lock2, 20 threads"), "{table}");
+    assert!(
+        table.contains("Haswell") && table.contains("lock2, 20 threads"),
+        "{table}"
+    );
     for lock in ["tas", "cna", "qspinlock"] {
         assert!(table.contains(&format!("\n {lock} ")), "{table}");
     }
@@ -180,10 +204,22 @@ fn knobs_reach_the_lock() {
     let auto = local(&[]);
     assert!(scans(&auto) > 0);
     assert_eq!(scans(&local(&["--numa", "off"])), 0);
-    assert_ne!(auto["runs"][0]["ops"], local(&["--scan", "incremental"])["runs"][0]["ops"]);
-    assert_ne!(auto["runs"][0]["ops"], local(&["--local-limit", "2^1"])["runs"][0]["ops"]);
-    assert_ne!(auto["runs"][0]["ops"], local(&["--shuffle-reduction", "on"])["runs"][0]["ops"]);
-    assert_ne!(auto["runs"][0]["ops"], local(&["--placement", "spread"])["runs"][0]["ops"]);
+    assert_ne!(
+        auto["runs"][0]["ops"],
+        local(&["--scan", "incremental"])["runs"][0]["ops"]
+    );
+    assert_ne!(
+        auto["runs"][0]["ops"],
+        local(&["--local-limit", "2^1"])["runs"][0]["ops"]
+    );
+    assert_ne!(
+        auto["runs"][0]["ops"],
+        local(&["--shuffle-reduction", "on"])["runs"][0]["ops"]
+    );
+    assert_ne!(
+        auto["runs"][0]["ops"],
+        local(&["--placement", "spread"])["runs"][0]["ops"]
+    );
 }
 
 #[test]
@@ -230,8 +266,14 @@ fn unwritable_outputs_are_refused_before_the_run() {
     for output in ["--json", "--csv", "--markdown"] {
         refused(&["sim", output, missing], "cannot write");
     }
-    refused(&["sim", "--plot", &format!("{missing}.svg")], "cannot write");
-    refused(&["sim", "--shard", "1/2", "--json", missing], "cannot write");
+    refused(
+        &["sim", "--plot", &format!("{missing}.svg")],
+        "cannot write",
+    );
+    refused(
+        &["sim", "--shard", "1/2", "--json", missing],
+        "cannot write",
+    );
     refused(&["sim", "--json", "-", "--csv", "-"], "stdout");
 }
 

@@ -20,7 +20,7 @@ pub fn write(report: &Report, mut out: impl Write) -> anyhow::Result<()> {
         )?;
         let headings = HEADINGS.map(|heading| heading.replace('\n', " "));
         writeln!(out, "|{}|", headings.join("|"))?;
-        writeln!(out, "|{} --- |", " ---: |".repeat(HEADINGS.len() - 1))?;
+        writeln!(out, "|{}", " ---: |".repeat(HEADINGS.len()))?;
         for row in entry.published_rows() {
             writeln!(out, "| {} |", cells(row).join(" | "))?;
         }
@@ -33,7 +33,10 @@ pub fn write(report: &Report, mut out: impl Write) -> anyhow::Result<()> {
     }
     for (what, parameters) in parameters(report) {
         writeln!(out, "### Parameters of {what}\n")?;
-        writeln!(out, "| origin | parameter | value | source, or what it was fitted on |")?;
+        writeln!(
+            out,
+            "| origin | parameter | value | source, or what it was fitted on |"
+        )?;
         writeln!(out, "| --- | --- | ---: | --- |")?;
         for parameter in sorted(parameters) {
             writeln!(

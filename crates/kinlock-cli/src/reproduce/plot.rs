@@ -7,6 +7,7 @@ use plotters::prelude::*;
 use super::results::{Report, TableEntry};
 use crate::output::picture::curves::{self, Curve, Point};
 use crate::output::picture::{self, Area, COLOURS, Drawn, Format, quiet_text, text};
+use crate::sim::flags::bands;
 
 const WIDTH: u32 = 900;
 const TITLE_HEIGHT: u32 = 66;
@@ -25,23 +26,19 @@ pub fn write(
 ) -> anyhow::Result<()> {
     let size = (WIDTH, TITLE_HEIGHT + THROUGHPUT_HEIGHT + SPEEDUP_HEIGHT);
     let table = &report.tables[index];
-    picture::write(format, size, out, |area| {
-        draw(area, table, report.seeds.len())
-    })
+    picture::write(format, size, out, |area| draw(area, table))
 }
 
-fn draw(area: &Area, table: &TableEntry, seeds: usize) -> Drawn {
+fn draw(area: &Area, table: &TableEntry) -> Drawn {
     let (title, rest) = area.split_vertically(TITLE_HEIGHT);
     let heading = format!(
         "{}: workload {} on {}, simulated and published",
         table.table, table.workload.name, table.machine.name
     );
     title.draw(&Text::new(heading, (14, 12), text(18)))?;
-    let factors: Vec<_> = table.variants.iter().map(|v| v.remote_factor).collect();
-    let low = factors.iter().copied().fold(1.0, f64::min);
-    let high = factors.iter().copied().fold(1.0, f64::max);
     let bands = format!(
-        "median of {seeds} seeds; bands: all seeds, latencies between sockets times {low} to {high}; throughput scaled by {:.3}",
+        "{}; throughput scaled by {:.3}",
+        bands(&table.variants),
         table.scale
     );
     title.draw(&Text::new(bands, (14, 38), quiet_text(14)))?;

@@ -119,7 +119,11 @@ impl TableEntry {
                     simulated,
                     error_pct,
                     pass,
-                    note: if is_missed { row.note.clone() } else { String::new() },
+                    note: if is_missed {
+                        row.note.clone()
+                    } else {
+                        String::new()
+                    },
                 }
             };
             let scaled = |samples| throughput(samples).times(scale);
@@ -151,8 +155,8 @@ impl TableEntry {
     /// The verdict in a sentence.
     pub fn verdict(&self) -> String {
         format!(
-            "{} of {} targets met: from {JUDGED_FROM} threads on, speed-ups within {SPEEDUP_TARGET} %, throughput within \
-             {THROUGHPUT_TARGET} %",
+            "{} of {} targets met (! misses): from {JUDGED_FROM} threads on, speed-ups within {SPEEDUP_TARGET} %, throughput \
+             within {THROUGHPUT_TARGET} %",
             self.met, self.targets,
         )
     }

@@ -39,44 +39,35 @@ pub fn write(report: &Report, mut out: impl Write) -> anyhow::Result<()> {
 }
 
 /// The headings of the comparison, one per column of [`cells`].
-pub const HEADINGS: [&str; 14] = [
+pub const HEADINGS: [&str; 13] = [
     "\nthreads",
-    "stock\npublished",
-    "\nsimulated",
+    "stock\npubl.",
+    "\nsim.",
     "\nband",
     "\nerror",
-    "cna\npublished",
-    "\nsimulated",
+    "cna\npubl.",
+    "\nsim.",
     "\nband",
     "\nerror",
-    "speed-up\npublished",
-    "\nsimulated",
+    "speed-up\npubl.",
+    "\nsim.",
     "\nband",
     "\nerror",
-    "\n",
 ];
 
-/// The texts of a published row.
+/// The texts of a published row. An error with an exclamation mark is beyond its target.
 pub fn cells(row: &[RowEntry]) -> Vec<String> {
     let mut cells = vec![row[0].key.to_string()];
     for entry in row {
         let band = &entry.simulated;
+        let mark = if entry.pass == Some(false) { "!" } else { " " };
         cells.extend([
             three_digits(entry.published),
             three_digits(band.median),
             format!("{}..{}", three_digits(band.low), three_digits(band.high)),
-            format!("{:+.0}%", entry.error_pct),
+            format!("{:+.0}%{mark}", entry.error_pct),
         ]);
     }
-    let missed: Vec<_> = row
-        .iter()
-        .filter(|entry| entry.pass == Some(false))
-        .map(|entry| entry.column)
-        .collect();
-    cells.push(match missed.is_empty() {
-        true => String::new(),
-        false => format!("misses {}", missed.join(", ")),
-    });
     cells
 }
 
@@ -136,13 +127,18 @@ fn comparison(entry: &TableEntry) -> Table {
     for row in entry.published_rows() {
         table.add_row(cells(row));
     }
-    table::align_right(&mut table, 0, HEADINGS.len() - 1);
+    table::align_right(&mut table, 0, HEADINGS.len());
     table
 }
 
 fn by_origin(parameters: &[ParameterEntry]) -> Table {
     let mut table = table::plain();
-    table.set_header(["origin", "parameter", "value", "source, or what it was fitted on"]);
+    table.set_header([
+        "origin",
+        "parameter",
+        "value",
+        "source, or what it was fitted on",
+    ]);
     let mut origin = "";
     for parameter in sorted(parameters) {
         let is_new = std::mem::replace(&mut origin, &parameter.origin) != origin;

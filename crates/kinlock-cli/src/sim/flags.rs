@@ -62,6 +62,27 @@ impl Sampling {
     }
 }
 
+/// What medians and bands are taken over, for people.
+pub fn bands(variants: &[Variant]) -> String {
+    let factors: Vec<_> = variants
+        .iter()
+        .map(|variant| variant.remote_factor)
+        .filter(|&factor| factor != 1.0)
+        .map(|factor| factor.to_string())
+        .collect();
+    let (of, over) = match variants.len() - factors.len() {
+        1 => ("one seed".to_owned(), "that one"),
+        n => (format!("median of {n} seeds"), "all of them"),
+    };
+    match factors.is_empty() {
+        true => format!("{of}; bands: {over}"),
+        false => format!(
+            "{of}; bands: {over}, and the first seed with latencies between sockets times {}",
+            factors.join(" and ")
+        ),
+    }
+}
+
 fn band(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(percent) if (0.0..=90.0).contains(&percent) => Ok(percent),

@@ -201,7 +201,9 @@ impl Band {
         value: impl Fn(&T) -> f64,
         sample: impl Fn(&T) -> &Sample,
     ) -> Self {
-        let usual = items.iter().filter(|item| sample(item).remote_factor == 1.0);
+        let usual = items
+            .iter()
+            .filter(|item| sample(item).remote_factor == 1.0);
         let all = Summary::of(items.iter().map(&value));
         Self {
             median: median(usual.map(&value)),

@@ -138,7 +138,10 @@ impl Traffic {
     pub fn per_op<'a>(samples: impl Iterator<Item = &'a Sample>) -> Traffic<f64> {
         let mut sum = Traffic::default();
         let mut ops = 0;
-        for Sample { traffic, ops: n, .. } in samples {
+        for Sample {
+            traffic, ops: n, ..
+        } in samples
+        {
             sum.own_cache += traffic.own_cache;
             sum.last_level += traffic.last_level;
             sum.local += traffic.local;

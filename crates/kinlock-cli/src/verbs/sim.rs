@@ -63,7 +63,7 @@ pub struct Args {
     #[arg(long, value_name = "node|llc|socket", default_value_t = DomainKind::Node)]
     domain: DomainKind,
     /// For cna: begin to reorder with a small probability only
-    #[arg(long, value_name = "on|off", default_value = "off", value_parser = on_off)]
+    #[arg(long, value_name = "on|off", default_value = "off", action = clap::ArgAction::Set, value_parser = on_off)]
     shuffle_reduction: bool,
     /// The lock that the others are compared with
     #[arg(long, value_name = "NAME", default_value = "qspinlock", value_parser = plan::lock)]

@@ -69,6 +69,7 @@ pub fn draw(area: &Area, curves: &[Curve], unit: &str) -> Drawn {
     let top = values.fold(0.0, f64::max).max(f64::MIN_POSITIVE);
 
     let mut chart = ChartBuilder::on(&area)
+        .margin_left(10)
         .margin_right(20)
         .margin_top(8)
         .x_label_area_size(X_LABELS)
@@ -77,6 +78,7 @@ pub fn draw(area: &Area, curves: &[Curve], unit: &str) -> Drawn {
     chart
         .configure_mesh()
         .disable_x_mesh()
+        .max_light_lines(2)
         .light_line_style(RGBColor(245, 245, 245))
         .bold_line_style(RGBColor(225, 225, 225))
         .x_labels(0)
@@ -136,18 +138,16 @@ impl Curve {
     }
 }
 
-/// Width of a letter of the legend, roughly.
-const LETTER: usize = 8;
-
 fn draw_legend(area: &Area, curves: &[Curve]) -> Drawn {
-    let mut x = 68;
+    let mut x = 78;
     let y = LEGEND_HEIGHT as i32 / 2;
     let label = |name: &str, x: i32| Text::new(name.to_owned(), (x, y - 7), text(14));
     for curve in curves {
         area.draw(&PathElement::new(vec![(x, y), (x + 26, y)], curve.line()))?;
         curve.mark(area, (x + 13, y))?;
         area.draw(&label(&curve.name, x + 32))?;
-        x += 32 + (LETTER * curve.name.len() + 16) as i32;
+        let (width, _) = area.estimate_text_size(&curve.name, &text(14))?;
+        x += 32 + width as i32 + 20;
     }
     if let Some(curve) = curves.iter().find(|curve| !curve.compared.is_empty()) {
         ring(area, (x + 8, y), curve.colour)?;
@@ -188,7 +188,10 @@ mod tests {
             labelled(places).iter().map(|&(number, _)| number).collect()
         };
         assert_eq!(numbers(&[(1, 0), (2, 100)]), [1, 2]);
-        assert_eq!(numbers(&[(1, 0), (2, 10), (3, 40), (4, 80), (5, 90)]), [1, 3, 5]);
+        assert_eq!(
+            numbers(&[(1, 0), (2, 10), (3, 40), (4, 80), (5, 90)]),
+            [1, 3, 5]
+        );
         assert_eq!(numbers(&[(7, 0)]), [7]);
         assert!(numbers(&[]).is_empty());
     }

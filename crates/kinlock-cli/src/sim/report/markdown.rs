@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use super::columns::{best_first, of_cell, title};
-use super::table::other_latencies;
+use crate::sim::flags::bands;
 use crate::sim::results::Report;
 
 /// Writes all tables.
@@ -15,10 +15,9 @@ pub fn write(report: &Report, mut out: impl Write) -> anyhow::Result<()> {
     writeln!(out, "Simulated: {}.", setup.machine.about)?;
     writeln!(
         out,
-        "Median of {} seeds, {} s each; bands: all seeds{}. kinlock {}{}.\n",
-        setup.seeds.len(),
+        "Runs of {} s; {}. kinlock {}{}.\n",
         setup.parameters.seconds,
-        other_latencies(report),
+        bands(&setup.parameters.variants),
         setup.version,
         setup
             .commit

@@ -5,9 +5,9 @@ use std::io::Write;
 use kinlock_sim::locks;
 use plotters::prelude::*;
 
-use super::table::other_latencies;
 use crate::output::picture::curves::{self, Curve, Point};
 use crate::output::picture::{self, Area, COLOURS, Drawn, Format, quiet_text, text};
+use crate::sim::flags::bands;
 use crate::sim::results::{Entry, Report};
 
 const WIDTH: u32 = 900;
@@ -34,11 +34,7 @@ fn draw(area: &Area, report: &Report, panels: &[&[Entry]]) -> Drawn {
     let setup = &report.setup;
     let about = format!("simulated: {}", setup.machine.about);
     title.draw(&Text::new(about, (14, 12), text(18)))?;
-    let seeds = setup.seeds.len();
-    let bands = format!(
-        "median of {seeds} seeds; bands: all seeds{}",
-        other_latencies(report)
-    );
+    let bands = bands(&setup.parameters.variants);
     title.draw(&Text::new(bands, (14, 38), quiet_text(14)))?;
 
     for (panel, area) in panels.iter().zip(rest.split_evenly((panels.len(), 1))) {

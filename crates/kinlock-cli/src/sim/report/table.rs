@@ -7,6 +7,7 @@ use comfy_table::Table;
 use super::columns::{best_first, of_cell, title};
 use crate::output::table;
 use crate::output::units::three_digits;
+use crate::sim::flags::bands;
 use crate::sim::results::{Entry, Report};
 
 /// Writes all tables.
@@ -31,30 +32,8 @@ pub fn write(report: &Report, mut out: impl Write) -> anyhow::Result<()> {
         writeln!(out, "throughput over that of {}", parameters.baseline)?;
         writeln!(out, "{}\n", overview(report))?;
     }
-    writeln!(
-        out,
-        "median of {} seeds; bands: all seeds{}",
-        setup.seeds.len(),
-        other_latencies(report)
-    )?;
+    writeln!(out, "{}", bands(&parameters.variants))?;
     Ok(())
-}
-
-/// How the latencies between sockets were varied.
-pub fn other_latencies(report: &Report) -> String {
-    let variants = report.setup.parameters.variants.iter();
-    let factors: Vec<_> = variants
-        .map(|variant| variant.remote_factor)
-        .filter(|&factor| factor != 1.0)
-        .map(|factor| factor.to_string())
-        .collect();
-    match factors.is_empty() {
-        true => String::new(),
-        false => format!(
-            ", and the first one with latencies between sockets times {}",
-            factors.join(" and ")
-        ),
-    }
 }
 
 fn of_entries(entries: &[&Entry]) -> Table {
