@@ -172,6 +172,14 @@ fn parts_make_the_whole() {
     done(&short(&["--json", &whole]));
     refused(&["sim", "--merge", &whole], "not a part");
     refused(&["sim", "--merge", &path("none")], "cannot read");
+    let mut damaged: Value = serde_json::from_str(&fs::read_to_string(b).unwrap()).unwrap();
+    damaged["samples"].as_array_mut().unwrap().pop();
+    let short_of_one = path("damaged.json");
+    fs::write(&short_of_one, damaged.to_string()).unwrap();
+    refused(
+        &["sim", "--merge", a, &short_of_one, c],
+        "damaged.json is damaged",
+    );
     refused(&["sim", "--merge", a, b, c, "--threads", "2"], "--threads");
 }
 

@@ -54,19 +54,35 @@ pub fn merge(files: &[PathBuf]) -> anyhow::Result<Report> {
     }
     let setup = first.setup.clone();
     let host_threads = parts.iter().map(|(part, _)| part.host_threads).sum();
-    let expected = setup.simulations();
-    let total: usize = parts.iter().map(|(part, _)| part.samples.len()).sum();
-    ensure!(total == expected, "a part lacks results");
+    let variants = &setup.parameters.variants;
+    let baseline = &setup.parameters.baseline;
+    let mut locks = setup.parameters.locks.iter();
+    ensure!(
+        !variants.is_empty() && locks.any(|lock| lock.name == *baseline),
+        "{} is damaged",
+        first_file.display()
+    );
 
     let mut remaining: Vec<_> = parts
-        .into_iter()
-        .map(|(part, _)| (part.shard, part.samples.into_iter()))
+        .iter()
+        .map(|(part, file)| (part.shard, part.samples.iter(), *file))
         .collect();
     let mut samples = Vec::new();
-    for place in 0..expected {
-        let owner = remaining.iter_mut().find(|(shard, _)| shard.has(place));
-        let sample = owner.and_then(|(_, samples)| samples.next());
-        samples.push(sample.context("a part lacks results")?);
+    for place in 0..setup.simulations() {
+        let expected = variants[place % variants.len()];
+        let owner = remaining.iter_mut().find(|(shard, ..)| shard.has(place));
+        let (_, own, file) = owner.expect("every place belongs to one of the parts");
+        match own.next() {
+            Some(sample) if sample.variant() == expected => samples.push(sample.clone()),
+            _ => bail!("{} is damaged: results are missing", file.display()),
+        }
+    }
+    for (_, mut rest, file) in remaining {
+        ensure!(
+            rest.next().is_none(),
+            "{} is damaged: it has too many results",
+            file.display()
+        );
     }
     Ok(Report::new(setup, host_threads, samples))
 }

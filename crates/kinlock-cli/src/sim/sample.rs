@@ -114,6 +114,14 @@ impl Sample {
             host_seconds: outcome.host_seconds,
         }
     }
+
+    /// What sets it apart from the others of its cell.
+    pub fn variant(&self) -> Variant {
+        Variant {
+            seed: self.seed,
+            remote_factor: self.remote_factor,
+        }
+    }
 }
 
 impl Handoffs {
