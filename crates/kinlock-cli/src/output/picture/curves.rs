@@ -162,19 +162,20 @@ fn ring(area: &Area, at: (i32, i32), colour: RGBColor) -> Drawn {
     Ok(())
 }
 
-/// Those of `places`, in rising order, that get a label: the last, the first, and what fits between.
+/// Those of `places` that get a label: the last, the first, powers of two, and what else fits between.
 fn labelled(places: &[(usize, i32)]) -> Vec<(usize, i32)> {
-    let Some(&last) = places.last() else {
+    let (Some(&first), Some(&last)) = (places.first(), places.last()) else {
         return Vec::new();
     };
+    let powers = places.iter().filter(|place| place.0.is_power_of_two());
+    let wanted = [last, first].into_iter().chain(powers.copied());
     let mut chosen: Vec<(usize, i32)> = Vec::new();
-    for &place in places {
+    for place in wanted.chain(places.iter().copied()) {
         let fits = |other: &(usize, i32)| (place.1 - other.1).abs() >= BETWEEN_LABELS;
-        if chosen.last().is_none_or(fits) && fits(&last) {
+        if chosen.iter().all(fits) {
             chosen.push(place);
         }
     }
-    chosen.push(last);
     chosen
 }
 
@@ -185,13 +186,13 @@ mod tests {
     #[test]
     fn labels_stay_apart() {
         let numbers = |places: &[(usize, i32)]| -> Vec<usize> {
-            labelled(places).iter().map(|&(number, _)| number).collect()
+            let mut numbers: Vec<_> = labelled(places).iter().map(|place| place.0).collect();
+            numbers.sort_unstable();
+            numbers
         };
         assert_eq!(numbers(&[(1, 0), (2, 100)]), [1, 2]);
-        assert_eq!(
-            numbers(&[(1, 0), (2, 10), (3, 40), (4, 80), (5, 90)]),
-            [1, 3, 5]
-        );
+        let crowded = [(3, 0), (7, 40), (8, 50), (9, 60), (10, 90), (11, 100)];
+        assert_eq!(numbers(&crowded), [3, 8, 11]);
         assert_eq!(numbers(&[(7, 0)]), [7]);
         assert!(numbers(&[]).is_empty());
     }

@@ -1,4 +1,4 @@
-//! The tables on stdout: one per workload and number of threads, then all ratios at a glance.
+//! The tables on stdout: one per workload and number of threads, then the ratios at a glance.
 
 use std::io::Write;
 
@@ -28,9 +28,12 @@ pub fn write(report: &Report, mut out: impl Write) -> anyhow::Result<()> {
         writeln!(out, "{}", title(cell))?;
         writeln!(out, "{}\n", of_entries(&best_first(cell)))?;
     }
-    if report.cells().count() > 1 {
-        writeln!(out, "throughput over that of {}", parameters.baseline)?;
-        writeln!(out, "{}\n", overview(report))?;
+    if parameters.threads.len() > 1 {
+        for workload in &parameters.workloads {
+            let (name, baseline) = (&workload.name, &parameters.baseline);
+            writeln!(out, "{name}: throughput over that of {baseline}")?;
+            writeln!(out, "{}\n", overview(report, name))?;
+        }
     }
     writeln!(out, "{}", bands(&parameters.variants))?;
     Ok(())
@@ -49,26 +52,18 @@ fn of_entries(entries: &[&Entry]) -> Table {
     table
 }
 
-/// One row per lock, one column per cell.
-fn overview(report: &Report) -> Table {
+/// The ratios of one workload: a row per number of threads, a column per lock.
+fn overview(report: &Report, workload: &str) -> Table {
     let mut table = table::plain();
-    // The name of a workload stands over its first column only.
-    let mut workload = "";
-    let headings = report.cells().map(|cell| {
-        let is_new = std::mem::replace(&mut workload, &cell[0].workload) != workload;
-        format!(
-            "{}\n{}",
-            if is_new { workload } else { "" },
-            cell[0].threads
-        )
-    });
-    table.set_header(std::iter::once("\nthreads".to_owned()).chain(headings));
-    for (index, lock) in report.setup.parameters.locks.iter().enumerate() {
-        let ratios = report
-            .cells()
-            .map(|cell| three_digits(cell[index].ratio.over_runs.median));
-        table.add_row(std::iter::once(lock.name.clone()).chain(ratios));
+    let locks = report.setup.parameters.locks.iter();
+    table.set_header(std::iter::once("threads").chain(locks.map(|lock| &*lock.name)));
+    let cells = report.cells();
+    for cell in cells.filter(|cell| cell[0].workload == workload) {
+        let ratios = cell
+            .iter()
+            .map(|entry| three_digits(entry.ratio.over_runs.median));
+        table.add_row(std::iter::once(cell[0].threads.to_string()).chain(ratios));
     }
-    table::align_right(&mut table, 1, report.cells().count());
+    table::align_right(&mut table, 0, 1 + report.setup.parameters.locks.len());
     table
 }
