@@ -78,12 +78,14 @@ fn the_environment_is_heeded_and_explained() {
     let report = json(&[
         ("KINLOCK_TOPOLOGY", "0;1;2"),
         ("KINLOCK_SCAN", "incremental"),
+        ("KINLOCK_STEALING", "off"),
     ]);
     let in_use = &report["in_use"];
     assert_eq!(in_use["domains_by"], "KINLOCK_TOPOLOGY");
     assert_eq!(in_use["domain_count"], 3);
     assert_eq!(in_use["decision"]["reorder"], true);
     assert_eq!(in_use["scan"], "incremental");
+    assert_eq!(in_use["stealing"], false);
 
     let off = json(&[("KINLOCK_TOPOLOGY", "0;1;2"), ("KINLOCK_NUMA", "off")]);
     assert_eq!(off["in_use"]["auto"]["reorder"], true);

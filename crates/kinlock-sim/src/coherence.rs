@@ -15,6 +15,7 @@
 //! | write | owned by another core | as a read of a modified line | owned |
 //! | write | clean somewhere | `invalidate[distance of the farthest]`, at least what a read would cost | owned |
 //! | write | nowhere | `memory[..]` | owned |
+//! | either | any transfer between sockets whose line's home is a third one | + `third_party_home` | |
 //!
 //! Capacity is not modelled: what a core has read stays until somebody writes to it.
 
@@ -126,6 +127,36 @@ impl Fabric {
         self.distances[a as usize * self.caches + b as usize] as Distance
     }
 
+    /// How long a request for `line` from `at` travels until it is queued behind earlier ones: half of the way there and back.
+    /// So of two requests that are made at the same time the one from nearby comes first.
+    #[inline]
+    pub(crate) fn travel(
+        &self,
+        line: &Line,
+        kind: Kind,
+        at: Place,
+        owner_place: impl Fn(u16) -> Place,
+    ) -> u64 {
+        let mine = match kind {
+            Kind::Read => line.owner == at.core || line.sharers.contains(at.core as usize),
+            Kind::Write => line.owner == at.core,
+        };
+        if mine {
+            return 0;
+        }
+        if line.owner != NOBODY {
+            return self.costs.modified[self.distance(owner_place(line.owner).cache, at.cache)] / 2;
+        }
+        if line.caches == 0 {
+            return 0;
+        }
+        let span = self.span(line.caches, at.cache, line.home);
+        match kind {
+            Kind::Read => self.costs.shared[span.nearest] / 2,
+            Kind::Write => self.costs.invalidate[span.farthest] / 2,
+        }
+    }
+
     /// Accesses `line` from `at`, starting at time `from`. Returns when it is done, and by whom it was served.
     #[inline]
     pub(crate) fn access(
@@ -160,15 +191,16 @@ impl Fabric {
         }
         let own_bit = 1u64 << at.cache;
         let (latency, service, exclusive);
+        let here = self.socket_of_cache[at.cache as usize];
         if line.owner != NOBODY {
             let owner = owner_place(line.owner);
             let distance = self.distance(owner.cache, at.cache);
-            let homed_here = distance > 1 && line.home == self.socket_of_cache[at.cache as usize];
             latency = costs.modified[distance]
-                + if homed_here {
-                    costs.modified_homed_at_reader
-                } else {
-                    0
+                + match distance {
+                    0 | 1 => 0,
+                    _ if line.home == here => costs.modified_homed_at_reader,
+                    _ if line.home == self.socket_of_cache[owner.cache as usize] => 0,
+                    _ => costs.third_party_home,
                 };
             service = reach(distance);
             exclusive = true;
@@ -176,17 +208,25 @@ impl Fabric {
             line.sharers = CoreSet::only(line.owner as usize);
             line.owner = NOBODY;
         } else if line.caches == 0 {
-            let remote = line.home != self.socket_of_cache[at.cache as usize];
-            latency = costs.memory[remote as usize];
+            latency = costs.memory[(line.home != here) as usize];
             service = Service::Memory;
             exclusive = true;
         } else {
-            let (nearest, farthest) = self.span(line.caches, at.cache);
+            let span = self.span(line.caches, at.cache, line.home);
+            let third_party = |there: bool| {
+                if line.home == here || there {
+                    0
+                } else {
+                    costs.third_party_home
+                }
+            };
             let has_it = line.sharers.contains(at.core as usize);
             let read = match (has_it, line.caches & own_bit != 0) {
                 (true, _) => costs.own_cache,
                 (_, true) => costs.last_level,
-                _ => costs.shared[nearest],
+                _ if span.nearest < 2 => costs.shared[span.nearest],
+                // The home knows who has it; if it does itself, it answers.
+                _ => costs.shared[span.nearest] + third_party(span.at_home),
             };
             match kind {
                 Kind::Read => {
@@ -194,13 +234,18 @@ impl Fabric {
                     service = if line.caches & own_bit != 0 {
                         Service::LastLevel
                     } else {
-                        reach(nearest)
+                        reach(span.nearest)
                     };
                     exclusive = false;
                 }
                 Kind::Write => {
-                    latency = costs.invalidate[farthest].max(read);
-                    service = reach(farthest);
+                    let distant = if span.farthest < 2 {
+                        0
+                    } else {
+                        third_party(span.only_at_home)
+                    };
+                    latency = (costs.invalidate[span.farthest] + distant).max(read);
+                    service = reach(span.farthest);
                     exclusive = true;
                 }
             }
@@ -226,17 +271,36 @@ impl Fabric {
         (done, service)
     }
 
-    /// The distances of the nearest and the farthest of `caches`.
-    fn span(&self, caches: u64, from: u16) -> (Distance, Distance) {
-        let (mut nearest, mut farthest, mut rest) = (usize::MAX, 0, caches);
+    /// How far `caches` are spread, seen from one and from their line's home.
+    fn span(&self, caches: u64, from: u16, home: u16) -> Span {
+        let mut span = Span {
+            nearest: usize::MAX,
+            farthest: 0,
+            at_home: false,
+            only_at_home: true,
+        };
+        let mut rest = caches;
         while rest != 0 {
-            let d = self.distance(rest.trailing_zeros() as u16, from);
-            nearest = nearest.min(d);
-            farthest = farthest.max(d);
+            let cache = rest.trailing_zeros() as u16;
+            let distance = self.distance(cache, from);
+            span.nearest = span.nearest.min(distance);
+            span.farthest = span.farthest.max(distance);
+            let at_home = self.socket_of_cache[cache as usize] == home;
+            span.at_home |= at_home;
+            span.only_at_home &= at_home || distance < 2;
             rest &= rest - 1;
         }
-        (nearest, farthest)
+        span
     }
+}
+
+struct Span {
+    nearest: Distance,
+    farthest: Distance,
+    /// One of them is in the home socket.
+    at_home: bool,
+    /// All that are in other sockets than the one that asks are.
+    only_at_home: bool,
 }
 
 fn reach(distance: Distance) -> Service {

@@ -47,6 +47,8 @@ pub struct Costs {
     pub modified: [u64; DISTANCES],
     /// What it costs more if the line's home is the reader's socket, and the owner's is another one: the home's copy is asked first.
     pub modified_homed_at_reader: u64,
+    /// What any transfer between sockets costs more if the line's home is a third one, which has to be asked.
+    pub third_party_home: u64,
     /// A load of a line that is clean in another last-level cache.
     pub shared: [u64; DISTANCES],
     /// Taking a line that others share for oneself; by the distance of the farthest.
@@ -141,6 +143,7 @@ impl Machine {
         }
         scale(&mut costs.memory[1]);
         scale(&mut costs.modified_homed_at_reader);
+        scale(&mut costs.third_party_home);
         self
     }
 }

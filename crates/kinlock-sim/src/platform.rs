@@ -12,11 +12,6 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Rel
 #[derive(Clone, Copy, Debug)]
 pub struct Sim;
 
-/// For how long waiters spin while every thread that waits can have a CPU, in nanoseconds; as on hardware.
-const PATIENT: u64 = 100_000;
-/// The same if there are more of them than CPUs.
-const HURRIED: u64 = 5_000;
-
 macro_rules! simulated_atomic {
     ($(#[$doc:meta])* $name:ident, $hardware:ty, $value:ty) => {
         $(#[$doc])*
@@ -155,13 +150,8 @@ impl Platform for Sim {
         world::compute(with(|w| w.costs().pause));
     }
 
-    fn spin_limit() -> u64 {
-        let cpus = with(|w| w.machine().shape.cpus());
-        if Self::waiters().in_use() as usize > cpus {
-            HURRIED
-        } else {
-            PATIENT
-        }
+    fn crowded() -> bool {
+        Self::waiters().in_use() as usize > with(|w| w.machine().shape.cpus())
     }
 
     fn park(key: *const u32, expected: u32, until: u64, current: impl Fn() -> u32) {

@@ -58,6 +58,8 @@ pub(crate) struct Thread {
     state: State,
     cpu: usize,
     place: Place,
+    /// For how long its latest request has travelled already.
+    travelled: u64,
     /// When its store buffer is empty.
     drained: u64,
     /// When it must leave its CPU to another thread.
@@ -271,6 +273,10 @@ pub(crate) fn with<R>(f: impl FnOnce(&mut World) -> R) -> R {
 pub(crate) fn access(address: usize, kind: Kind, how: How) {
     with(World::count_access);
     wait_for_turn();
+    // A store's request travels too, but its thread does not wait.
+    if how != How::Store && with(|w| w.send_request(address, kind, how)) {
+        wait_for_turn();
+    }
     with(|w| w.access(address, kind, how));
 }
 
@@ -445,6 +451,26 @@ impl World {
         }
     }
 
+    /// Sends a request for a line that is elsewhere. Whether there is one.
+    #[inline]
+    fn send_request(&mut self, address: usize, kind: Kind, how: How) -> bool {
+        let thread = &self.threads[self.current];
+        let per_cache = self.machine.shape.cores_per_cache as u16;
+        let owner_place = |core: u16| Place {
+            core,
+            cache: core / per_cache,
+        };
+        let line = self.lines.at(address);
+        let travel = self.fabric.travel(line, kind, thread.place, owner_place);
+        let thread = &mut self.threads[self.current];
+        if how == How::Locked {
+            thread.now = thread.now.max(thread.drained);
+        }
+        thread.now += travel;
+        thread.travelled = travel;
+        travel != 0
+    }
+
     #[inline]
     fn access(&mut self, address: usize, kind: Kind, how: How) {
         let thread = &self.threads[self.current];
@@ -460,7 +486,12 @@ impl World {
             core,
             cache: core / per_cache,
         };
-        let (done, service) = self.fabric.access(line, kind, place, owner_place, from);
+        let (mut done, service) = self.fabric.access(line, kind, place, owner_place, from);
+        if how != How::Store {
+            done = done
+                .saturating_sub(self.threads[self.current].travelled)
+                .max(from);
+        }
         self.traffic.count(service);
         let mut visible = done;
         let thread = &mut self.threads[self.current];

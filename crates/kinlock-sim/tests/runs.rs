@@ -6,7 +6,12 @@ fn run(workload: &str, lock: &str, threads: usize) -> Run {
     let machine = Machine::load("haswell-ex-4s").unwrap();
     Run {
         seconds: 0.002,
-        ..Run::new(machine, workloads::by_name(workload).unwrap(), locks::by_name(lock).unwrap(), threads)
+        ..Run::new(
+            machine,
+            workloads::by_name(workload).unwrap(),
+            locks::by_name(lock).unwrap(),
+            threads,
+        )
     }
 }
 
@@ -21,9 +26,23 @@ fn the_same_seed_gives_the_same_run_on_any_host_thread() {
             let run = run(workload.name, lock.name, 24);
             let here = run.execute().unwrap();
             let again = run.execute().unwrap();
-            let elsewhere = std::thread::spawn(move || run.execute().unwrap()).join().unwrap();
-            assert_eq!(facts(&here), facts(&again), "{} {}", workload.name, lock.name);
-            assert_eq!(facts(&here), facts(&elsewhere), "{} {}", workload.name, lock.name);
+            let elsewhere = std::thread::spawn(move || run.execute().unwrap())
+                .join()
+                .unwrap();
+            assert_eq!(
+                facts(&here),
+                facts(&again),
+                "{} {}",
+                workload.name,
+                lock.name
+            );
+            assert_eq!(
+                facts(&here),
+                facts(&elsewhere),
+                "{} {}",
+                workload.name,
+                lock.name
+            );
         }
     }
 }
@@ -31,7 +50,12 @@ fn the_same_seed_gives_the_same_run_on_any_host_thread() {
 #[test]
 fn another_seed_gives_another_run() {
     let one = run("lock2", "qspinlock", 24).execute().unwrap();
-    let two = Run { seed: 2, ..run("lock2", "qspinlock", 24) }.execute().unwrap();
+    let two = Run {
+        seed: 2,
+        ..run("lock2", "qspinlock", 24)
+    }
+    .execute()
+    .unwrap();
     assert_ne!(facts(&one), facts(&two));
 }
 
@@ -39,21 +63,36 @@ fn another_seed_gives_another_run() {
 fn fair_locks_let_every_thread_progress() {
     for lock in ["ticket", "mcs", "qspinlock", "fifo"] {
         let o = run("lock2", lock, 142).execute().unwrap();
-        assert!(o.per_thread.iter().all(|&ops| ops > 0), "{lock}: {:?}", o.per_thread);
+        assert!(
+            o.per_thread.iter().all(|&ops| ops > 0),
+            "{lock}: {:?}",
+            o.per_thread
+        );
     }
 }
 
 #[test]
 fn more_threads_than_cpus_end() {
     for lock in ["cna", "fifo"] {
-        let o = Run { seconds: 0.02, ..run("lock2", lock, 300) }.execute().unwrap();
+        let o = Run {
+            seconds: 0.02,
+            ..run("lock2", lock, 300)
+        }
+        .execute()
+        .unwrap();
         assert!(o.ops > 0, "{lock}");
     }
 }
 
 #[test]
 fn handing_over_between_sockets_is_slower_than_within() {
-    let within = Run { placement: Some(Placement::Compact), ..run("lock2", "mcs", 4) };
-    let between = Run { placement: Some(Placement::Spread), ..run("lock2", "mcs", 4) };
+    let within = Run {
+        placement: Some(Placement::Compact),
+        ..run("lock2", "mcs", 4)
+    };
+    let between = Run {
+        placement: Some(Placement::Spread),
+        ..run("lock2", "mcs", 4)
+    };
     assert!(within.execute().unwrap().ops > between.execute().unwrap().ops);
 }

@@ -54,6 +54,13 @@ pub const ALL: &[Specimen] = &[
         reorders: || true,
         defect: None,
     },
+    Specimen {
+        name: "kinlock-spin-strict",
+        new: pretended::<Strict>,
+        new_pretended: pretended::<Strict>,
+        reorders: || true,
+        defect: None,
+    },
     broken::<NoExclusion>("busted-exclusion", Property::Exclusion),
     broken::<LostSplice>("busted-splice", Property::Completion),
     broken::<LostWakeup>("busted-wakeup", Property::Completion),
@@ -130,6 +137,7 @@ macro_rules! config {
 config!(AsConfigured, None, kinlock::config::tuning());
 config!(Fifo, None, reordering(false));
 config!(Cna, None, reordering(true));
+config!(Strict, None, strict());
 config!(NoExclusion, NoExclusion, reordering(true));
 config!(LostSplice, LostSplice, reordering(true));
 config!(LostWakeup, LostWakeup, reordering(true));
@@ -138,6 +146,13 @@ config!(Starvation, Starvation, reordering(true));
 fn reordering(on: bool) -> Tuning {
     let mut tuning = kinlock::config::tuning();
     tuning.reorder = on;
+    tuning
+}
+
+/// The order of the queue without exception, which is NUMA-aware.
+fn strict() -> Tuning {
+    let mut tuning = reordering(true);
+    tuning.stealing = false;
     tuning
 }
 
@@ -154,7 +169,7 @@ mod tests {
                 .all(|lock| lock.name.starts_with("busted-"))
         );
         assert_eq!(by_name(BUSTED).len(), 4);
-        assert_eq!(sound().count(), 3);
+        assert_eq!(sound().count(), 4);
         assert!(by_name("kinlock").is_empty());
     }
 }

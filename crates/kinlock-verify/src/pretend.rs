@@ -81,8 +81,8 @@ impl Platform for Pretend {
         Native::relax();
     }
 
-    fn spin_limit() -> u64 {
-        Native::spin_limit()
+    fn crowded() -> bool {
+        Native::crowded()
     }
 
     fn park(key: *const u32, expected: u32, until: u64, current: impl Fn() -> u32) {

@@ -28,6 +28,11 @@ fn the_numa_aware_lock_passes() {
 }
 
 #[test]
+fn the_lock_without_stealing_passes() {
+    expect_success("the_lock_without_stealing_passes", "kinlock-spin-strict");
+}
+
+#[test]
 fn a_lock_that_excludes_nobody_is_caught() {
     expect_catch(
         "a_lock_that_excludes_nobody_is_caught",

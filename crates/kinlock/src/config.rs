@@ -6,6 +6,7 @@
 //! | search for local waiters | `KINLOCK_SCAN=full\|incremental` | [`set_scan`] | `full` |
 //! | longest run of local hand-offs | `KINLOCK_LOCAL_LIMIT=10ms\|2^16` | [`set_local_limit`] | `10ms` |
 //! | leave most short queues alone | `KINLOCK_SHUFFLE_REDUCTION=on\|off` | [`set_shuffle_reduction`] | `off` |
+//! | let running threads overtake sleeping ones | `KINLOCK_STEALING=on\|off` | [`set_stealing`] | `on` |
 //! | kind of locality domain | `KINLOCK_DOMAIN=node\|llc\|socket` | `set_domain_kind` | `node` |
 //! | pretend these CPUs are domains | `KINLOCK_TOPOLOGY=0-3;4-7` | | |
 //! | say on standard error what was decided | `KINLOCK_VERBOSE=0\|1` | | `0` |
@@ -74,6 +75,15 @@ pub fn set_local_limit(limit: LocalLimit) {
 /// Sets whether a queue from which no waiter has been set aside is mostly left alone.
 pub fn set_shuffle_reduction(on: bool) {
     update(|word| word.with_shuffle_reduction(on).with(Word::SHUFFLE_SET));
+}
+
+/// Sets whether a running thread may take a free lock before a front waiter that does not run.
+///
+/// Without it locks go strictly in the order of their queue, and each hand-off to a sleeper takes as
+/// long as waking it does. Also then a thread takes a free lock that nobody waits for, and threads
+/// for whose wait there is no node take it whenever they find it free.
+pub fn set_stealing(on: bool) {
+    update(|word| word.with_stealing(on).with(Word::STEALING_SET));
 }
 
 /// Chooses what a locality domain is.
@@ -176,6 +186,7 @@ struct Settings {
     scan: Option<Scan>,
     limit: Option<LocalLimit>,
     shuffle_reduction: Option<bool>,
+    stealing: Option<bool>,
 }
 
 impl Settings {
@@ -199,6 +210,9 @@ impl Settings {
             .filter(|_| !word.has(Word::SHUFFLE_SET))
         {
             word = word.with_shuffle_reduction(on);
+        }
+        if let Some(on) = self.stealing.filter(|_| !word.has(Word::STEALING_SET)) {
+            word = word.with_stealing(on);
         }
         match word.numa() {
             Numa::On => word.with_reorder(true).with(Word::RESOLVED),
@@ -237,6 +251,7 @@ mod tests {
             scan: Some(Scan::Incremental),
             limit: LocalLimit::count(3).ok(),
             shuffle_reduction: Some(true),
+            stealing: Some(false),
         };
         let untouched = Word::new(Tuning::DEFAULT);
         let expected = Tuning {
@@ -244,6 +259,7 @@ mod tests {
             scan: Scan::Incremental,
             limit: LocalLimit::Count { log2: 3 },
             shuffle_reduction: true,
+            stealing: false,
         };
         assert_eq!(environment.complete(untouched).tuning(), expected);
 
@@ -251,7 +267,8 @@ mod tests {
             .with_numa(Numa::Off)
             .with(Word::NUMA_SET)
             .with(Word::SCAN_SET)
-            .with(Word::LIMIT_SET);
+            .with(Word::LIMIT_SET)
+            .with(Word::STEALING_SET);
         let expected = Tuning {
             shuffle_reduction: true,
             ..Tuning::DEFAULT

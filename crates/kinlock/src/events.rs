@@ -110,11 +110,20 @@ pub fn snapshot() -> Snapshot {
     Snapshot([0; Event::ALL.len()])
 }
 
+/// Whether anything is counted at this moment: what is needed for counting only need not be done otherwise.
+#[inline]
+pub(crate) fn counting() -> bool {
+    #[cfg(feature = "events")]
+    return ENABLED.load(Relaxed);
+    #[cfg(not(feature = "events"))]
+    false
+}
+
 /// Counts `event`; `shard` is any number that spreads threads.
 #[inline]
 pub(crate) fn count(event: Event, shard: impl FnOnce() -> u32) {
     #[cfg(feature = "events")]
-    if ENABLED.load(Relaxed) {
+    if counting() {
         SHARDS[shard() as usize % SHARDS.len()].0[event as usize].fetch_add(1, Relaxed);
     }
     #[cfg(not(feature = "events"))]

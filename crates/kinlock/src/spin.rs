@@ -12,7 +12,8 @@
 //! * **Fairness**: first in first out within a locality domain (with the incremental scan: roughly). Across domains, local waiters go first
 //!   for at most the local limit (default 10 ms; see [`config`](crate::config)) per domain that waits before. A waiter that sleeps at the front can be overtaken by running
 //!   threads until it runs again, and not any more once it has been at the front for
-//!   [`STEAL_LIMIT`](crate::raw::qspinlock::STEAL_LIMIT).
+//!   [`STEAL_LIMIT`](crate::raw::qspinlock::STEAL_LIMIT). [`set_stealing`](crate::config::set_stealing) forbids even that, at the price of a wake-up per
+//!   hand-off to a sleeper.
 //! * **Cost**: one read-modify-write to take, none to release, while uncontended. Contended: O(1) remote cache misses
 //!   per hand-off; with the full scan, O(waiters) work off the critical path.
 //! * **Memory**: four bytes per lock. Waiting uses one node of the thread's waiter slot, in a static table; nothing is ever allocated.

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 macro_rules! config {
-    ($name:ident: pending $pending:literal, park $park:literal, reorder $reorder:literal, scan $scan:ident, fault $fault:ident) => {
+    ($name:ident: pending $pending:literal, park $park:literal, reorder $reorder:literal, scan $scan:ident, steal $steal:literal, fault $fault:ident) => {
         #[derive(Clone, Copy, Debug)]
         struct $name;
         impl Config for $name {
@@ -24,6 +24,7 @@ macro_rules! config {
                 let mut tuning = Tuning::DEFAULT;
                 tuning.reorder = $reorder;
                 tuning.scan = Scan::$scan;
+                tuning.stealing = $steal;
                 tuning.limit = LocalLimit::count(0).unwrap();
                 tuning
             }
@@ -31,16 +32,18 @@ macro_rules! config {
     };
 }
 
-config!(SpinPending: pending true, park false, reorder false, scan Full, fault None);
-config!(SpinQueue: pending false, park false, reorder false, scan Full, fault None);
-config!(SpinCna: pending false, park false, reorder true, scan Full, fault None);
-config!(SpinCnaIncremental: pending false, park false, reorder true, scan Incremental, fault None);
-config!(ParkPending: pending true, park true, reorder false, scan Full, fault None);
-config!(ParkQueue: pending false, park true, reorder false, scan Full, fault None);
-config!(ParkCna: pending false, park true, reorder true, scan Full, fault None);
-config!(BrokenOrder: pending true, park false, reorder false, scan Full, fault RelaxedUnlock);
-config!(BrokenExclusion: pending false, park false, reorder false, scan Full, fault NoExclusion);
-config!(BrokenWake: pending true, park true, reorder false, scan Full, fault LostWakeup);
+config!(SpinPending: pending true, park false, reorder false, scan Full, steal true, fault None);
+config!(SpinQueue: pending false, park false, reorder false, scan Full, steal true, fault None);
+config!(SpinCna: pending false, park false, reorder true, scan Full, steal true, fault None);
+config!(SpinCnaIncremental: pending false, park false, reorder true, scan Incremental, steal true, fault None);
+config!(ParkPending: pending true, park true, reorder false, scan Full, steal true, fault None);
+config!(ParkQueue: pending false, park true, reorder false, scan Full, steal true, fault None);
+config!(ParkCna: pending false, park true, reorder true, scan Full, steal true, fault None);
+config!(StrictPending: pending true, park true, reorder false, scan Full, steal false, fault None);
+config!(StrictCna: pending false, park true, reorder true, scan Full, steal false, fault None);
+config!(BrokenOrder: pending true, park false, reorder false, scan Full, steal true, fault RelaxedUnlock);
+config!(BrokenExclusion: pending false, park false, reorder false, scan Full, steal true, fault NoExclusion);
+config!(BrokenWake: pending true, park true, reorder false, scan Full, steal true, fault LostWakeup);
 
 /// Models that are larger than this are explored in part; what is printed says so.
 const TIME_LIMIT: Duration = Duration::from_secs(40);
@@ -193,6 +196,31 @@ fn park_queue_three_threads() {
 #[test]
 fn park_cna_three_threads() {
     explore::<ParkCna>("parking CNA, 3 threads", 2, 3, once);
+}
+
+#[test]
+fn strict_pending_three_threads() {
+    explore::<StrictPending>(
+        "parking without stealing, pending waiter and head, 3 threads",
+        2,
+        3,
+        once,
+    );
+}
+
+#[test]
+fn strict_cna_three_threads() {
+    explore::<StrictCna>("parking without stealing, CNA, 3 threads", 2, 3, once);
+}
+
+#[test]
+fn strict_abandonment() {
+    explore::<StrictPending>(
+        "abandonment without stealing, 3 threads",
+        2,
+        3,
+        last_gives_up,
+    );
 }
 
 #[test]

@@ -1,9 +1,13 @@
 //! The spinlock as its users see it.
 #![cfg(not(loom))]
 
+use kinlock::config::Tuning;
 use kinlock::lock_api::{Mutex, RawMutex, RawMutexTimed};
+use kinlock::platform::{Native, Platform};
+use kinlock::raw::{Config, QueuedSpinLock};
 use kinlock::{RawCnaSpinLock, RawFifoSpinLock, RawSpinLock, SpinLock, SpinLockGuard};
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Miri runs one thread at a time, and slowly.
@@ -39,6 +43,40 @@ fn excludes_with_more_and_fewer_threads_than_cpus() {
         counts_correctly::<RawFifoSpinLock>(threads);
         counts_correctly::<RawCnaSpinLock>(threads);
     }
+}
+
+/// Nobody may overtake, so every hand-off goes to a waiter that has to be woken, on few CPUs mostly.
+#[test]
+fn without_stealing_sleeping_waiters_are_all_woken() {
+    #[derive(Clone, Copy, Debug)]
+    struct Strict;
+    impl Config for Strict {
+        fn tuning() -> Tuning {
+            let mut tuning = Tuning::DEFAULT;
+            tuning.stealing = false;
+            tuning
+        }
+    }
+    static LOCK: QueuedSpinLock<Native, Strict> = QueuedSpinLock::UNLOCKED;
+    static ENTERED: AtomicU64 = AtomicU64::new(0);
+    let (threads, rounds) = (8, ROUNDS.div_ceil(10));
+    std::thread::scope(|s| {
+        for i in 0..threads {
+            s.spawn(move || {
+                for _ in 0..rounds {
+                    // Some with a time limit: these are woken in another way.
+                    if i % 4 != 0 || !LOCK.lock_until(Native::now() + 50_000) {
+                        LOCK.lock();
+                    }
+                    ENTERED.store(ENTERED.load(Relaxed) + 1, Relaxed);
+                    // SAFETY: taken above.
+                    unsafe { LOCK.unlock() };
+                }
+            });
+        }
+    });
+    assert_eq!(ENTERED.load(Relaxed), threads * rounds);
+    assert!(!LOCK.is_locked() && !LOCK.is_contended());
 }
 
 #[test]

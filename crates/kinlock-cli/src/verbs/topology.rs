@@ -93,6 +93,7 @@ struct InUse {
     scan: String,
     local_limit: String,
     shuffle_reduction: bool,
+    stealing: bool,
 }
 
 #[derive(Serialize)]
@@ -143,6 +144,7 @@ impl InUse {
             scan: tuning.scan.to_string(),
             local_limit: tuning.limit.to_string(),
             shuffle_reduction: tuning.shuffle_reduction,
+            stealing: tuning.stealing,
         }
     }
 }
@@ -264,6 +266,7 @@ fn in_use(in_use: &InUse) -> Table {
     table.add_row(["scan", &in_use.scan]);
     table.add_row(["local limit", &in_use.local_limit]);
     table.add_row(["shuffle reduction", on_off(in_use.shuffle_reduction)]);
+    table.add_row(["stealing", on_off(in_use.stealing)]);
     table
 }
 

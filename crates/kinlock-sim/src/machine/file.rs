@@ -119,7 +119,7 @@ table! {
         own_cache, last_level, modified, shared, invalidate, memory, read_occupancy, rmw, pause, spin_exit,
     } optional {
         modified_other_cache, shared_other_cache, invalidate_other_cache,
-        modified_1_hop, shared_1_hop, invalidate_1_hop, memory_remote, modified_homed_at_reader,
+        modified_1_hop, shared_1_hop, invalidate_1_hop, memory_remote, modified_homed_at_reader, third_party_home,
         modified_2_hops, shared_2_hops, invalidate_2_hops,
     }
 }
@@ -336,6 +336,7 @@ fn costs(
             &l.modified_homed_at_reader,
             false,
         )?,
+        third_party_home: needed("third_party_home", &l.third_party_home, false)?,
         shared: by_distance([
             ("shared", Some(&l.shared)),
             ("shared_other_cache", l.shared_other_cache.as_ref()),

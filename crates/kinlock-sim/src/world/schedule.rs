@@ -94,6 +94,7 @@ impl World {
                 state: State::Queued,
                 cpu,
                 place: Place::default(),
+                travelled: 0,
                 drained: 0,
                 preempt_at: NEVER,
                 pinned: setup.placement != Placement::Scheduled,

@@ -43,6 +43,11 @@ fn queued_spinlock_cna_incremental() {
 }
 
 #[test]
+fn queued_spinlock_without_stealing() {
+    explore_queued::<Strict>("cna, no stealing", 0..2000).unwrap();
+}
+
+#[test]
 fn queued_spinlock_while_knobs_are_turned() {
     explore_queued::<Turned>("knobs turned", 0..2000).unwrap();
 }
@@ -96,20 +101,23 @@ fn explore_queued<C: Config>(name: &'static str, seeds: Range<u64>) -> Result<()
 }
 
 macro_rules! config {
-    ($name:ident, $reorder:expr, $scan:expr) => {
+    ($name:ident, $reorder:expr, $scan:expr, $stealing:expr) => {
         #[derive(Clone, Copy, Debug)]
         struct $name;
         impl Config for $name {
             fn tuning() -> Tuning {
-                tuning($reorder, $scan)
+                let mut tuning = tuning($reorder, $scan);
+                tuning.stealing = $stealing;
+                tuning
             }
         }
     };
 }
 
-config!(Fifo, false, Scan::Full);
-config!(Cna, true, Scan::Full);
-config!(CnaIncremental, true, Scan::Incremental);
+config!(Fifo, false, Scan::Full, true);
+config!(Cna, true, Scan::Full, true);
+config!(CnaIncremental, true, Scan::Incremental, true);
+config!(Strict, true, Scan::Full, false);
 
 /// Every wait finds other knobs.
 #[derive(Clone, Copy, Debug)]
@@ -121,6 +129,7 @@ impl Config for Turned {
         let scan = [Scan::Full, Scan::Incremental][random as usize & 1];
         let mut tuning = tuning(random & 6 != 0, scan);
         tuning.shuffle_reduction = random & 24 == 0;
+        tuning.stealing = random & 64 == 0;
         if random & 32 == 0 {
             tuning.limit = LocalLimit::time(1).unwrap();
         }

@@ -25,6 +25,7 @@ pub(crate) enum Variable {
     Scan,
     LocalLimit,
     ShuffleReduction,
+    Stealing,
     Domain,
     Topology,
     Verbose,
@@ -38,6 +39,7 @@ impl Variable {
             Variable::Scan => c"KINLOCK_SCAN",
             Variable::LocalLimit => c"KINLOCK_LOCAL_LIMIT",
             Variable::ShuffleReduction => c"KINLOCK_SHUFFLE_REDUCTION",
+            Variable::Stealing => c"KINLOCK_STEALING",
             Variable::Domain => c"KINLOCK_DOMAIN",
             Variable::Topology => c"KINLOCK_TOPOLOGY",
             Variable::Verbose => c"KINLOCK_VERBOSE",
@@ -52,11 +54,8 @@ impl Settings {
             numa: read_from_str(Variable::Numa),
             scan: read_from_str(Variable::Scan),
             limit: read_from_str(Variable::LocalLimit),
-            shuffle_reduction: read(Variable::ShuffleReduction, |text| match text {
-                b"on" => Ok(true),
-                b"off" => Ok(false),
-                _ => Err(ParseError::new("on or off")),
-            }),
+            shuffle_reduction: read_on_off(Variable::ShuffleReduction),
+            stealing: read_on_off(Variable::Stealing),
         }
     }
 }
@@ -72,6 +71,7 @@ pub(super) fn announce(word: Word) {
         scan,
         limit,
         shuffle_reduction,
+        stealing,
         ..
     } = word.tuning();
     let Decision { reorder, reason } = super::decision_of(word);
@@ -80,12 +80,21 @@ pub(super) fn announce(word: Word) {
     let _ = writeln!(
         line,
         "kinlock: reordering by locality domain {} ({reason}), domains {}, scan {scan}, \
-         local limit {limit}, shuffle reduction {}",
+         local limit {limit}, shuffle reduction {}, stealing {}",
         shown(reorder),
         domain_count(),
         shown(shuffle_reduction),
+        shown(stealing),
     );
     write_stderr(line.as_bytes());
+}
+
+fn read_on_off(variable: Variable) -> Option<bool> {
+    read(variable, |text| match text {
+        b"on" => Ok(true),
+        b"off" => Ok(false),
+        _ => Err(ParseError::new("on or off")),
+    })
 }
 
 /// Whether `variable` is `1`; `0` and unset mean no.

@@ -60,6 +60,8 @@ pub struct Tuning {
     pub limit: LocalLimit,
     /// Whether reordering starts with a small probability only, while nobody has been set aside.
     pub shuffle_reduction: bool,
+    /// Whether a running thread may take a free lock before a front waiter that does not run.
+    pub stealing: bool,
 }
 
 /// Whether queues are reordered, and why.
@@ -104,12 +106,13 @@ impl Default for LocalLimit {
 }
 
 impl Tuning {
-    /// What holds when nobody asks for anything else: nothing is reordered.
+    /// What holds when nobody asks for anything else: nothing is reordered, sleepers are overtaken.
     pub const DEFAULT: Tuning = Tuning {
         reorder: false,
         scan: Scan::Full,
         limit: LocalLimit::Time { ms: 10 },
         shuffle_reduction: false,
+        stealing: true,
     };
 }
 

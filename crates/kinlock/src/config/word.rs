@@ -12,7 +12,8 @@ use super::values::{LocalLimit, Numa, Scan, Tuning};
 /// | 10 | the limit is a count |
 /// | 11 | shuffle reduction |
 /// | 12 | reorder, if resolved |
-/// | 16..20 | set by a function: numa, scan, limit, shuffle reduction |
+/// | 13 | stealing |
+/// | 16..21 | set by a function: numa, scan, limit, shuffle reduction, stealing |
 /// | 31 | resolved: the environment has been read and `auto` decided |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Word(pub(super) u32);
@@ -25,10 +26,12 @@ impl Word {
     const LIMIT_IS_COUNT: u32 = 1 << 10;
     const SHUFFLE_REDUCTION: u32 = 1 << 11;
     const REORDER: u32 = 1 << 12;
+    const STEALING: u32 = 1 << 13;
     pub(super) const NUMA_SET: u32 = 1 << 16;
     pub(super) const SCAN_SET: u32 = 1 << 17;
     pub(super) const LIMIT_SET: u32 = 1 << 18;
     pub(super) const SHUFFLE_SET: u32 = 1 << 19;
+    pub(super) const STEALING_SET: u32 = 1 << 20;
     pub(super) const RESOLVED: u32 = 1 << 31;
 
     pub(super) const fn new(tuning: Tuning) -> Self {
@@ -37,6 +40,7 @@ impl Word {
             .with_limit(tuning.limit)
             .with_shuffle_reduction(tuning.shuffle_reduction)
             .with_reorder(tuning.reorder)
+            .with_stealing(tuning.stealing)
     }
 
     #[inline]
@@ -55,6 +59,7 @@ impl Word {
                 LocalLimit::Time { ms: number }
             },
             shuffle_reduction: self.has(Self::SHUFFLE_REDUCTION),
+            stealing: self.has(Self::STEALING),
         }
     }
 
@@ -98,6 +103,10 @@ impl Word {
         self.switch(Self::REORDER, on)
     }
 
+    pub(super) const fn with_stealing(self, on: bool) -> Self {
+        self.switch(Self::STEALING, on)
+    }
+
     const fn switch(self, bit: u32, on: bool) -> Self {
         if on {
             self.with(bit)
@@ -132,7 +141,7 @@ mod tests {
     #[test]
     fn every_tuning_survives_packing() {
         for limit in all_limits() {
-            for bits in 0..8 {
+            for bits in 0..16 {
                 let scan = if bits & 1 == 0 {
                     Scan::Full
                 } else {
@@ -143,6 +152,7 @@ mod tests {
                     scan,
                     limit,
                     shuffle_reduction: bits & 4 != 0,
+                    stealing: bits & 8 != 0,
                 };
                 assert_eq!(Word::new(tuning).tuning(), tuning);
             }
@@ -156,7 +166,8 @@ mod tests {
                 let word = Word(u32::MAX)
                     .with_limit(limit)
                     .with_numa(numa)
-                    .with_scan(Scan::Full);
+                    .with_scan(Scan::Full)
+                    .with_stealing(false);
                 assert_eq!(word.numa(), numa);
                 let tuning = word.with_numa(Numa::Auto).tuning();
                 assert_eq!(
@@ -165,10 +176,11 @@ mod tests {
                         reorder: true,
                         scan: Scan::Full,
                         limit,
-                        shuffle_reduction: true
+                        shuffle_reduction: true,
+                        stealing: false,
                     }
                 );
-                assert!(word.has(Word::RESOLVED) && word.has(Word::SHUFFLE_SET));
+                assert!(word.has(Word::RESOLVED) && word.has(Word::STEALING_SET));
             }
         }
     }

@@ -108,8 +108,8 @@ impl Platform for Loom {
         loom::thread::yield_now();
     }
 
-    fn spin_limit() -> u64 {
-        0
+    fn crowded() -> bool {
+        true
     }
 
     const CAN_PARK: bool = true;

@@ -126,10 +126,9 @@ pub trait Platform: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// Tells the CPU that this is a spin loop. One call takes some nanoseconds.
     fn relax();
 
-    /// How long a waiter should spin before it parks, in nanoseconds: the user-space stand-in for "should I stop
-    /// spinning?". Shorter where the platform believes that there are more spinning threads than CPUs; 0 where
-    /// spinning is pointless; [`NEVER`] where nobody can park.
-    fn spin_limit() -> u64;
+    /// Whether more threads wait for locks now and then than there are CPUs for them: the user-space stand-in for "should
+    /// I stop spinning?". Spinning then keeps a CPU from whoever is waited for. Asked on slow paths only.
+    fn crowded() -> bool;
 
     // ---- parking -------------------------------------------------------------------------------------------
 

@@ -106,8 +106,8 @@ impl Platform for Native {
     const CAN_PARK: bool = true;
 
     #[cfg(feature = "std")]
-    fn spin_limit() -> u64 {
-        thread::spin_limit(WAITERS.in_use())
+    fn crowded() -> bool {
+        thread::crowded(WAITERS.in_use())
     }
 
     #[cfg(feature = "std")]
@@ -181,8 +181,8 @@ impl Platform for Native {
     const CAN_PARK: bool = false;
 
     #[cfg(not(feature = "std"))]
-    fn spin_limit() -> u64 {
-        NEVER
+    fn crowded() -> bool {
+        false
     }
 
     #[cfg(not(feature = "std"))]

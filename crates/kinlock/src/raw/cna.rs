@@ -44,7 +44,7 @@
 use super::waiter::{GO, Id, NO_PREFERENCE, Node, PRIORITY, Waiters, secondary_in};
 use super::{Config, Fault};
 use crate::config::{LocalLimit, Scan, Tuning};
-use crate::events::Event;
+use crate::events::{self, Event};
 use crate::platform::{Atomic, Ordering::*, Platform};
 
 /// How far the search for a waiter of the preferred domain has come.
@@ -162,8 +162,9 @@ impl<P: Platform, C: Config> Head<P, C> {
             // kin would then overtake those set aside before.
             heir.preference.store(self.preference, Relaxed);
         }
+        // Only while somebody counts: the grant shall be the first to touch the heir's line.
         // An heir in abandonment may be reaped and reused by its owner only after we left its place, so this read is ours.
-        let local = crate::events::COMPILED_IN && heir.domain.load(Relaxed) == self.preference;
+        let local = events::counting() && heir.domain.load(Relaxed) == self.preference;
         let taken = grant(heir, self.secondary.map_or(GO, |s| s.encode() as u32));
         if taken && self.tuning.reorder {
             P::count(if local {

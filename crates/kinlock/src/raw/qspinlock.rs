@@ -35,28 +35,37 @@
 //! | newcomer queues | (n, p, *) | (me, p, *) | swap `tail`; if n != 0, link to n |
 //! | head takes the lock | (n, 0, 0) | (n, 0, 1) | compare-and-swap `locked` |
 //! | head, alone | (me, p, 1) | (0, p, 1) | compare-and-swap `tail` |
-//! | head, not alone | (n, p, 1) | (n, p, 1) | grant to the next; if that one is parked, set `PARKED`, `STEAL` and move its sleep to the word |
+//! | head, not alone | (n, p, 1) | (n, p, 1) | grant to the next; if that one is parked, move its sleep to the word and set `PARKED`, `STEAL` |
 //! | front waiter falls asleep | (n, p, 1) | (n, p + PARKED + STEAL, 1) | fetch-or `pending`, heavy fence, look again, park |
 //! | front waiter runs again | (n, p + STEAL, *) | (n, p, *) | fetch-and `pending` |
 //! | holder unlocks | (n, p, 1) | (n, p, 0) | store `locked`, light fence, read `pending` |
 //! | ... and `PARKED` was set | (n, p + PARKED, *) | (n, p, *) | fetch-and `pending`, unpark |
 //!
+//! With the knob [`stealing`](Tuning::stealing) off nobody sets `STEAL` and nobody steals; the other transitions stay.
+//!
 //! # Why nobody is forgotten
 //!
 //! 1. *Falling asleep against unlocking* is a store-load race on both sides: the sleeper writes `PARKED` then reads
 //!    `locked`; the holder writes `locked` then reads `PARKED`. The asymmetric fences let the frequent side, the unlock, go without a
-//!    barrier. A sleeper is covered by its own fence only, so a head that finds the lock free while the pending waiter may be
-//!    asleep wakes it. Where the heavy fence is unavailable the sleeper wakes up by itself now and then.
+//!    barrier. Whoever sets `PARKED` therefore executes a heavy fence and looks again, or holds the lock. A waiter may have
+//!    fallen asleep on a `PARKED` that somebody else is about to cover by such a fence; so a head that finds the lock free
+//!    then, when it is the pending waiter's turn, wakes that one. Where the heavy fence is unavailable the sleeper wakes up by itself now and then.
 //! 2. *A head that passes headship to a parked waiter* sets `PARKED` itself, while it holds the lock, so its own unlock
 //!    comes later in program order and sees it. The heir's sleep is moved from its node to the word, so that the unlock need not know its name.
 //! 3. *Pending against queueing*: the first waiter sets `PENDING` then reads `tail`; a newcomer sets `tail` then reads
 //!    `PENDING`; all four are sequentially consistent, so at least one of the two sees the other, and the pending waiter is the one to step back.
+//! 4. *A head asleep behind a pending waiter* waits for an unlock and for that waiter to go. The waiter goes with the lock, and then its own
+//!    unlock comes later and finds the head's `PARKED`; or without it, and then it wakes whom `PARKED` stands for (`leave_pending`).
+//!
+//! No wake-up rests on `STEAL`: it only lets others try. A waiter that `STEAL` would let try, and that must not for want of
+//! it, waits for one of the events above. So `STEAL` need never be set.
 //!
 //! # Bounds on overtaking
 //!
 //! * A thread that saw the word free of waiters may take the lock after somebody queued: once, since it then sees them.
 //! * Stealing lasts from when a front waiter sleeps until it runs again. It is woken by the next unlock, and once it
 //!   runs it forbids stealing. If it has to sleep again, it permits stealing only during the first [`STEAL_LIMIT`] nanoseconds of its time at the front.
+//! * With the knob `stealing` off there is only the first of these, and threads that wait without a node.
 
 use core::marker::PhantomData;
 
@@ -70,8 +79,17 @@ const PENDING: u8 = 1;
 const PARKED: u8 = 2;
 const STEAL: u8 = 4;
 
+/// How many can sleep on the word: the pending waiter and the head waiter.
+const AT_FRONT: u32 = 2;
+
 /// How long after coming to the front a waiter that falls asleep still lets others steal, in nanoseconds.
 pub const STEAL_LIMIT: u64 = 10_000_000;
+
+/// How long a waiter spins before it parks while every waiting thread can have a CPU, in nanoseconds: longer than it takes to wake all
+/// waiters of a locality domain one after the other, or they all fall asleep again before their turn comes.
+const PATIENT: u64 = 1_000_000;
+/// The same while there are more of them than CPUs: a few hand-offs, or what falling asleep and waking costs.
+const HURRIED: u64 = 5_000;
 
 /// How long a newcomer waits for a chance to steal before it queues, in nanoseconds, and how often it tries.
 const STEAL_PATIENCE: u64 = 2_000;
@@ -230,18 +248,19 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     #[inline(never)]
     fn lock_slow(&self, deadline: u64) -> bool {
         P::count(Event::SlowPath);
+        let tuning = C::tuning();
         if passed(deadline, P::now) {
-            return self.steal_permitted() && self.try_take();
+            return tuning.stealing && self.steal_permitted() && self.try_take();
         }
-        if self.steal() {
+        if tuning.stealing && self.steal() {
             P::count(Event::Steal);
             return true;
         }
         if C::PENDING_BIT && self.become_pending() {
-            return self.wait_pending(deadline);
+            return self.wait_pending(tuning, deadline);
         }
         match P::waiters().enter() {
-            Some(waiter) => self.queue(waiter, deadline),
+            Some(waiter) => self.queue(waiter, tuning, deadline),
             None => self.lock_without_node(deadline),
         }
     }
@@ -250,7 +269,8 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     /// sleep, and costs more than a few short critical sections.
     fn steal(&self) -> bool {
         for _ in 0..STEAL_ATTEMPTS {
-            if !self.steal_permitted() && !self.last_waiter_sleeps() {
+            // The second look costs a cache line of somebody else's.
+            if !self.steal_permitted() && !(crowded::<P, C>() && self.last_waiter_sleeps()) {
                 return false;
             }
             // A front waiter that runs is about to take the lock and to make a sleeper head.
@@ -271,9 +291,6 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     }
 
     fn last_waiter_sleeps(&self) -> bool {
-        if !(P::CAN_PARK && C::PARK) {
-            return false;
-        }
         let last = Id::decode(self.tail.load(Relaxed));
         last.is_some_and(|id| P::waiters().node(id).state.load(Relaxed) == NODE_PARKED)
     }
@@ -299,9 +316,9 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         false
     }
 
-    fn wait_pending(&self, deadline: u64) -> bool {
+    fn wait_pending(&self, tuning: Tuning, deadline: u64) -> bool {
         P::count(Event::Pending);
-        let taken = self.wait_at_front(Front::Pending, deadline);
+        let taken = self.wait_at_front(Front::Pending, tuning, deadline);
         if taken {
             // Release: a head that sees the bit gone also sees who has the lock, and does not fight for it in vain.
             self.pending.fetch_and(!(PENDING | STEAL), Release);
@@ -321,9 +338,8 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
 
     // ---- the queue -----------------------------------------------------------------------------------------
 
-    fn queue(&self, waiter: Waiter<P>, deadline: u64) -> bool {
+    fn queue(&self, waiter: Waiter<P>, tuning: Tuning, deadline: u64) -> bool {
         P::count(Event::Queued);
-        let tuning = C::tuning();
         let (node, id) = (waiter.node(), waiter.id());
         let domain = if tuning.reorder { P::domain() } else { 0 };
         let priority = tuning.reorder && P::is_priority();
@@ -335,8 +351,9 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             Some(predecessor) => {
                 let predecessor = P::waiters().node(predecessor);
                 predecessor.next.store(id.encode(), Release);
-                // Behind a sleeper nothing is going to happen soon.
-                let hopeless = predecessor.state.load(Relaxed) == NODE_PARKED;
+                // Behind a sleeper nothing is going to happen soon. Where everybody can have a CPU it pays to wait all the same:
+                // otherwise one sleeper makes sleepers of all who come later, and every hand-off has to wake somebody.
+                let hopeless = crowded::<P, C>() && predecessor.state.load(Relaxed) == NODE_PARKED;
                 match Self::wait_for_headship(waiter, hopeless, deadline) {
                     Ok((waiter, state)) => {
                         return self.lead(waiter, state, tuning, domain, deadline);
@@ -405,25 +422,32 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         debug_assert!(state != NODE_PARKED && state != ABANDONED);
         let mut head = Head::<P, C>::new(P::waiters(), waiter.id(), state, tuning, domain);
         head.look_for_kin();
-        let taken = self.wait_at_front(Front::Head, deadline);
-        head.pass(&self.tail, |heir, go| self.grant(heir, go, taken));
+        let taken = self.wait_at_front(Front::Head, tuning, deadline);
+        let steal = if tuning.stealing { STEAL } else { 0 };
+        head.pass(&self.tail, |heir, go| self.grant(heir, go, taken, steal));
         taken
     }
 
-    /// Makes `heir` the head. `false`: it has given up, and nobody is head yet.
-    fn grant(&self, heir: &Node<P>, go: u32, holding: bool) -> bool {
+    /// Makes `heir` the head. `false`: it has given up, and nobody is head yet. `steal`: what an heir that sleeps permits.
+    fn grant(&self, heir: &Node<P>, go: u32, holding: bool, steal: u8) -> bool {
+        // First of all, so that the line is fetched once and for writing (a scan has seen it earlier, while there was time).
+        // Acquire on failure pairs with `abandon`: the references counted before it are to be seen when the node is reaped.
+        match heir.state.compare_exchange(WAITING, go, AcqRel, Acquire) {
+            Ok(_) => return true,
+            Err(ABANDONED) => return false,
+            Err(_) => {}
+        }
         // It may sleep on: let running threads steal until our unlock wakes it. A heir that can time out might be gone
         // and asleep elsewhere before we move it, and without the lock there is no unlock of ours to come.
         let sleeps_on = holding && heir.timed.load(Relaxed) == 0;
         match heir.state.swap(go, AcqRel) {
-            WAITING => true,
             NODE_PARKED if sleeps_on => {
                 P::requeue(key::<P>(&heir.state), go, self.word_key(), || {
                     heir.state.load(Relaxed)
                 });
                 // Only now: an earlier holder may be about to clear PARKED and wake who sleeps on the word. It must
                 // either come before this, or find the heir there.
-                self.pending.fetch_or(PARKED | STEAL, Relaxed);
+                self.pending.fetch_or(PARKED | steal, Relaxed);
                 true
             }
             NODE_PARKED => {
@@ -437,7 +461,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     // ---- at the front: waiting for the lock itself ---------------------------------------------------------
 
     /// Waits until the lock is taken (`true`), or the time is up.
-    fn wait_at_front(&self, front: Front, deadline: u64) -> bool {
+    fn wait_at_front(&self, front: Front, tuning: Tuning, deadline: u64) -> bool {
         if front == Front::Head && matches!(C::FAULT, Fault::NoExclusion) {
             self.locked.store(1, Relaxed);
             return true;
@@ -459,28 +483,30 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 return false;
             }
             if !free && P::CAN_PARK && C::PARK {
-                let now = P::now();
-                let fair = now.saturating_sub(*since.get_or_insert(now)) > STEAL_LIMIT;
-                self.sleep_on_word(front, fair, deadline);
+                let mut patient = || {
+                    let now = P::now();
+                    now.saturating_sub(*since.get_or_insert(now)) <= STEAL_LIMIT
+                };
+                let steal = tuning.stealing && patient() && self.is_front(front);
+                self.sleep_on_word(front, if steal { STEAL } else { 0 }, deadline);
             }
         }
     }
 
-    /// Sleeps until an unlock, or until it is our turn to try. `fair`: forbid stealing meanwhile.
-    fn sleep_on_word(&self, front: Front, fair: bool, deadline: u64) {
+    /// Sleeps until an unlock, or until it is our turn to try. `steal`: what we permit meanwhile.
+    fn sleep_on_word(&self, front: Front, steal: u8, deadline: u64) {
         P::count(Event::Park);
-        let steal = if fair || !self.is_front(front) {
-            0
+        self.pending.fetch_or(PARKED | steal, SeqCst);
+        // Pairs with the light fence in `unlock`: either we see the lock free, or the holder sees PARKED.
+        let until = if P::heavy_fence() {
+            deadline
         } else {
-            STEAL
+            deadline.min(P::now() + UNNOTICED_SLEEP)
         };
-        let mut until = self.announce_sleep(PARKED | steal, deadline);
-        // Whose turn it is may have fallen asleep on our PARKED, before a fence of its own showed it that the lock is
-        // free: then no unlock is going to wake it, or us. It sees the free lock now, and its unlock will see our PARKED:
-        // our new one, since waking took the old one away, and with a fence of its own, since that unlock may be under way.
+        // Whose turn it is may have fallen asleep on our PARKED, before our fence covered it: then no unlock is going to
+        // wake it, or us. PARKED stays, since only this one is covered: whoever takes the lock after this look sees it.
         if self.locked.load(Relaxed) == 0 && !may_try(front, self.pending.load(Relaxed)) {
-            self.wake_sleepers();
-            until = self.announce_sleep(PARKED, deadline);
+            P::unpark(self.word_key(), AT_FRONT);
         }
         loop {
             let (locked, pending, tail) = self.word();
@@ -494,17 +520,6 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 until,
                 || compose(self.word()),
             );
-        }
-    }
-
-    /// Sets `bits`, PARKED among them, so that unlocks see it. Returns until when the caller may rely on that.
-    fn announce_sleep(&self, bits: u8, deadline: u64) -> u64 {
-        self.pending.fetch_or(bits, SeqCst);
-        // Pairs with the light fence in `unlock`: either we see the lock free, or the holder sees PARKED.
-        if P::heavy_fence() {
-            deadline
-        } else {
-            deadline.min(P::now() + UNNOTICED_SLEEP)
         }
     }
 
@@ -523,8 +538,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     fn wake_sleepers(&self) {
         if self.pending.fetch_and(!PARKED, Relaxed) & PARKED != 0 {
             P::count(Event::Wake);
-            // The pending waiter and the head waiter at most.
-            P::unpark(self.word_key(), 2);
+            P::unpark(self.word_key(), AT_FRONT);
         }
     }
 
@@ -594,11 +608,16 @@ fn key<P: Platform>(word: &P::AtomicU32) -> *const u32 {
 
 /// How long to spin before parking; [`NEVER`] if nobody parks.
 fn spin_limit<P: Platform, C: Config>() -> u64 {
-    if P::CAN_PARK && C::PARK {
-        P::spin_limit()
-    } else {
-        NEVER
+    match (P::CAN_PARK && C::PARK, crowded::<P, C>()) {
+        (false, _) => NEVER,
+        (_, true) => HURRIED,
+        (_, false) => PATIENT,
     }
+}
+
+/// Whether there are more waiters than CPUs, so that some should sleep; never if nobody parks.
+fn crowded<P: Platform, C: Config>() -> bool {
+    P::CAN_PARK && C::PARK && P::crowded()
 }
 
 /// Time left before `deadline`, without a look at the clock if there is none.

@@ -74,6 +74,7 @@ fn report() {
         println!("scan: {}", tuning.scan);
         println!("limit: {}", tuning.limit);
         println!("shuffle: {}", tuning.shuffle_reduction);
+        println!("stealing: {}", tuning.stealing);
     }
     println!("reason: {}", config::decision().reason);
     println!("domains: {}", topology::domain_count());
@@ -105,6 +106,7 @@ fn override_everything() {
 
     config::set_local_limit(LocalLimit::count(5).unwrap());
     config::set_shuffle_reduction(false);
+    config::set_stealing(true);
     report();
 }
 
@@ -155,6 +157,7 @@ fn defaults() {
     assert_eq!(field(&report, "scan"), "full");
     assert_eq!(field(&report, "limit"), "10ms");
     assert_eq!(field(&report, "shuffle"), "false");
+    assert_eq!(field(&report, "stealing"), "true");
     assert_eq!(field(&report, "kind"), "Some(Node)");
     assert_eq!(field(&report, "verbose"), "false, stats: false");
 }
@@ -168,6 +171,7 @@ fn every_variable_is_heeded() {
             ("KINLOCK_SCAN", "incremental"),
             ("KINLOCK_LOCAL_LIMIT", "2^7"),
             ("KINLOCK_SHUFFLE_REDUCTION", "on"),
+            ("KINLOCK_STEALING", "off"),
             ("KINLOCK_DOMAIN", "socket"),
             ("KINLOCK_SHOW_STATS", "1"),
         ],
@@ -178,6 +182,7 @@ fn every_variable_is_heeded() {
     assert_eq!(field(&report, "scan"), "incremental");
     assert_eq!(field(&report, "limit"), "2^7");
     assert_eq!(field(&report, "shuffle"), "true");
+    assert_eq!(field(&report, "stealing"), "false");
     assert_eq!(field(&report, "kind"), "Some(Socket)");
     assert_eq!(field(&report, "verbose"), "false, stats: true");
 }
@@ -199,6 +204,7 @@ fn bad_values_are_reported_once_and_ignored() {
             ("KINLOCK_SCAN", "\u{1b}[31mfull\n"),
             ("KINLOCK_LOCAL_LIMIT", "0ms"),
             ("KINLOCK_SHUFFLE_REDUCTION", "1"),
+            ("KINLOCK_STEALING", "no"),
             ("KINLOCK_DOMAIN", &long),
             ("KINLOCK_TOPOLOGY", "0;0"),
             ("KINLOCK_VERBOSE", "yes"),
@@ -217,6 +223,7 @@ fn bad_values_are_reported_once_and_ignored() {
             "kinlock: ignoring KINLOCK_SCAN='?[31mfull?': expected full or incremental",
             "kinlock: ignoring KINLOCK_SHOW_STATS='2': expected 0 or 1",
             "kinlock: ignoring KINLOCK_SHUFFLE_REDUCTION='1': expected on or off",
+            "kinlock: ignoring KINLOCK_STEALING='no': expected on or off",
             "kinlock: ignoring KINLOCK_TOPOLOGY='0;0': expected every CPU in one domain only",
             "kinlock: ignoring KINLOCK_VERBOSE='yes': expected 0 or 1",
         ]
@@ -277,6 +284,7 @@ fn functions_win_over_the_environment() {
             ("KINLOCK_SCAN", "incremental"),
             ("KINLOCK_LOCAL_LIMIT", "2^7"),
             ("KINLOCK_SHUFFLE_REDUCTION", "on"),
+            ("KINLOCK_STEALING", "off"),
             ("KINLOCK_DOMAIN", "node"),
         ],
     );
@@ -285,6 +293,7 @@ fn functions_win_over_the_environment() {
     assert_eq!(field(&report, "scan"), "full");
     assert_eq!(field(&report, "limit"), "2^5");
     assert_eq!(field(&report, "shuffle"), "false");
+    assert_eq!(field(&report, "stealing"), "true");
 }
 
 #[test]
@@ -294,7 +303,7 @@ fn verbose_says_once_what_was_decided() {
     assert_eq!(
         notes,
         "kinlock: reordering by locality domain on (KINLOCK_TOPOLOGY names more than one domain), \
-         domains 2, scan full, local limit 10ms, shuffle reduction off\n"
+         domains 2, scan full, local limit 10ms, shuffle reduction off, stealing on\n"
     );
 }
 

@@ -109,8 +109,8 @@ impl Platform for Sim {
     }
 
     /// Sometimes none, and always short enough that many waiters park within a run.
-    fn spin_limit() -> u64 {
-        with_world(|w| [0, 20, 200][w.random.below(3)] * w.nanos_per_step)
+    fn crowded() -> bool {
+        with_world(|w| w.random.below(2) == 0)
     }
 
     fn park(key: *const u32, expected: u32, until: u64, current: impl Fn() -> u32) {

@@ -33,14 +33,9 @@ enum Priority {
     RealTime,
 }
 
-/// How long to spin before parking while every spinning thread can have a CPU, in nanoseconds.
-const PATIENT: u64 = 100_000;
-/// The same while there are more waiting threads than CPUs: a few hand-offs, or what falling asleep and waking costs.
-const HURRIED: u64 = 5_000;
-
 /// `waiting`: how many threads wait for locks now and then.
-pub(super) fn spin_limit(waiting: u32) -> u64 {
-    if waiting <= cpus() { PATIENT } else { HURRIED }
+pub(super) fn crowded(waiting: u32) -> bool {
+    waiting > cpus()
 }
 
 /// CPUs that the process may run on, asked for once.

@@ -28,6 +28,7 @@ const FULL: Tuning = Tuning {
     scan: Scan::Full,
     limit: LocalLimit::Count { log2: 16 },
     shuffle_reduction: false,
+    stealing: true,
 };
 const INCREMENTAL: Tuning = Tuning {
     scan: Scan::Incremental,
@@ -420,6 +421,7 @@ fn nobody_is_lost_or_served_twice_in_random_queues() {
                 log2: pick(5) as u8,
             },
             shuffle_reduction: pick(4) == 0,
+            ..FULL
         };
         let domain_of = |r: u32| if r == 9 { PRIORITY } else { (r % 3) as u16 };
         let mut q = Queue::new(&[0]);

@@ -1,0 +1,68 @@
+//! `kinlock bench` shows what the order of the queue does to locality. Nothing here depends on how fast anything is.
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+/// Two CPUs pretend to be two domains, with many threads each, so that kin wait nearly always, however the kernel runs them. Stealing has no order, and
+/// serves most acquisitions where threads outnumber CPUs: so it is off.
+#[test]
+fn without_stealing_the_numa_aware_order_keeps_the_lock_in_a_domain() {
+    let cpus = kinlock_verify::allowed_cpus();
+    let [first, second, ..] = cpus[..] else {
+        eprintln!("SKIPPED: this process may use one CPU only, which makes one locality domain");
+        return;
+    };
+    let topology = format!("{first};{second}");
+    let [fifo, cna] = ["kinlock-spin-fifo", "kinlock-spin-cna"].map(|lock| run(&topology, lock));
+
+    // Thousands of hand-offs fit into the limit of 10 ms; in order of arrival about every second one leaves the domain.
+    assert!(
+        cna.remote_share() * 4.0 < fifo.remote_share(),
+        "{cna:?}, {fifo:?}"
+    );
+    for lock in [&fifo, &cna] {
+        assert_eq!(lock.stolen, 0, "{lock:?}");
+        assert!(lock.remote > 0, "both domains get the lock: {lock:?}");
+    }
+}
+
+#[derive(Debug)]
+struct Seen {
+    local: u64,
+    remote: u64,
+    stolen: u64,
+}
+
+impl Seen {
+    fn remote_share(&self) -> f64 {
+        self.remote as f64 / (self.local + self.remote) as f64
+    }
+}
+
+/// Sixteen threads for each domain under `lock`, on the first CPU of each domain of `topology` in turn.
+fn run(topology: &str, lock: &str) -> Seen {
+    let mut command = Command::cargo_bin("kinlock").unwrap();
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("KINLOCK_") {
+            command.env_remove(name);
+        }
+    }
+    command.env("KINLOCK_TOPOLOGY", topology);
+    command.env("KINLOCK_STEALING", "off");
+    command.args(["bench", "--locks", lock, "--workload", "long"]);
+    command.args(["--baseline", lock, "--threads", "32", "--pin", "spread"]);
+    command.args(["--seconds", "0.6", "--rounds", "1", "--json", "-"]);
+    let output = command.output().unwrap();
+    let notes = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{notes}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let results = report["results"].as_array().unwrap();
+    let result = results.iter().find(|result| result["lock"] == lock);
+    let result = result.expect("the lock has been measured");
+    let number = |value: &Value| value.as_u64().unwrap();
+    Seen {
+        local: number(&result["handoffs"]["local"]),
+        remote: number(&result["handoffs"]["remote"]),
+        stolen: number(&result["events"]["steal"]),
+    }
+}
