@@ -21,6 +21,8 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     Bench(verbs::bench::Args),
+    Reproduce(verbs::reproduce::Args),
+    Sim(verbs::sim::Args),
     Topology(verbs::topology::Args),
     Torture(verbs::torture::Args),
 }
@@ -44,6 +46,8 @@ pub fn run() -> ExitCode {
     };
     let outcome = match cli.verb {
         Verb::Bench(args) => verbs::bench::run(args),
+        Verb::Reproduce(args) => verbs::reproduce::run(&args),
+        Verb::Sim(args) => verbs::sim::run(args),
         Verb::Topology(args) => verbs::topology::run(args),
         Verb::Torture(args) => verbs::torture::run(&args),
     };

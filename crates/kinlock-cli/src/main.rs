@@ -6,6 +6,9 @@ mod bench;
 mod cli;
 mod locks;
 mod machine;
+mod output;
+mod reproduce;
+mod sim;
 mod verbs;
 
 fn main() -> ExitCode {

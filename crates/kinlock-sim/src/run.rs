@@ -51,9 +51,9 @@ pub struct Outcome {
     pub waits: Histogram<u64>,
     /// Acquisitions after one by another thread of the same locality domain, and of another one.
     pub handoffs: Handoffs,
-    /// Where accesses were served from.
+    /// Where accesses were served from, after the warm-up.
     pub traffic: Traffic,
-    /// What the library's locks counted, by [`Event`].
+    /// What the library's locks counted after the warm-up, by [`Event`].
     pub counted: Vec<(Event, u64)>,
     /// Memory events simulated.
     pub events: u64,
@@ -87,6 +87,18 @@ pub struct Traffic {
     pub remote: u64,
     /// Memory.
     pub memory: u64,
+}
+
+impl Traffic {
+    fn since(&self, earlier: &Traffic) -> Traffic {
+        Traffic {
+            own_cache: self.own_cache - earlier.own_cache,
+            last_level: self.last_level - earlier.last_level,
+            local: self.local - earlier.local,
+            remote: self.remote - earlier.remote,
+            memory: self.memory - earlier.memory,
+        }
+    }
 }
 
 /// The part of the simulated time that passes before anything counts.
@@ -163,16 +175,17 @@ impl Run {
         });
         result?;
         let meter = meter.borrow();
+        let (warm_up_traffic, warm_up_counted) = meter.warm_up();
         Ok(Outcome {
             ops: meter.per_thread.iter().sum(),
             per_thread: meter.per_thread.clone(),
             seconds: self.seconds + (self.workload.unsimulated_seconds)(&meter, self.threads),
             waits: meter.waits.clone(),
             handoffs: meter.handoffs,
-            traffic: world.traffic,
+            traffic: world.traffic.since(&warm_up_traffic),
             counted: Event::ALL
                 .iter()
-                .map(|&e| (e, world.counted[e as usize]))
+                .map(|&e| (e, world.counted[e as usize] - warm_up_counted[e as usize]))
                 .collect(),
             events: world.accesses,
             switches: world.switches,

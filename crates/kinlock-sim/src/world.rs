@@ -47,7 +47,7 @@ use std::mem::ManuallyDrop;
 /// Enough for the deepest lock and workload; a coroutine's stack costs only the pages it touches.
 const STACK: usize = 64 << 10;
 /// Counters of [`Counted`] events.
-const COUNTED: usize = Counted::ALL.len();
+pub(crate) const COUNTED: usize = Counted::ALL.len();
 
 /// Where and when a thread is.
 #[derive(Debug)]

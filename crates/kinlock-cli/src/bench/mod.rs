@@ -8,7 +8,7 @@ pub mod report;
 pub mod results;
 mod rng;
 mod runner;
-mod stats;
+pub mod stats;
 pub mod suite;
 mod team;
 pub mod threads;

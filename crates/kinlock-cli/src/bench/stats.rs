@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Median and extremes over rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -38,7 +38,7 @@ pub fn middle_half(values: impl IntoIterator<Item = f64>) -> RangeInclusive<f64>
 }
 
 /// How evenly threads were served.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fairness {
     /// Jain's index: 1 if all threads did the same number of operations, 1/n if one did all.
     pub jain: f64,

@@ -6,8 +6,8 @@ mod lock2;
 mod locktorture;
 
 use crate::locks::Lock;
-use crate::run::Handoffs;
-use crate::world::{Placement, with};
+use crate::run::{Handoffs, Traffic};
+use crate::world::{COUNTED, Placement, with};
 use hdrhistogram::Histogram;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -76,6 +76,8 @@ pub struct Meter {
     pub(crate) handoffs: Handoffs,
     pub(crate) acquisitions: u64,
     last: Option<(usize, u16)>,
+    /// What the world had counted when the warm-up was over.
+    warm_up: Option<(Traffic, [u64; COUNTED])>,
     start: u64,
     end: u64,
 }
@@ -88,6 +90,7 @@ impl Meter {
             handoffs: Handoffs::default(),
             acquisitions: 0,
             last: None,
+            warm_up: None,
             start,
             end,
         }
@@ -95,9 +98,18 @@ impl Meter {
 
     pub(crate) fn add(&mut self, me: usize, ops: u64) {
         let now = with(|w| w.now());
-        if now > self.start && now <= self.end {
-            self.per_thread[me] += ops;
+        if now > self.start {
+            self.warm_up
+                .get_or_insert_with(|| with(|w| (w.traffic, w.counted)));
+            if now <= self.end {
+                self.per_thread[me] += ops;
+            }
         }
+    }
+
+    /// What the world had counted when the warm-up was over.
+    pub(crate) fn warm_up(&self) -> (Traffic, [u64; COUNTED]) {
+        self.warm_up.unwrap_or((Traffic::default(), [0; COUNTED]))
     }
 
     fn acquired(&mut self, me: usize, since: u64) {

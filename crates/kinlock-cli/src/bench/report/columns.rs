@@ -1,8 +1,8 @@
 //! The columns of the tables for people, on stdout and in Markdown.
 
-use super::units::{rate, three_digits, time};
 use crate::bench::flags::Flag;
 use crate::bench::results::Entry;
+use crate::output::units::{rate, three_digits, time};
 
 /// A column: its heading and the text of an entry in it.
 pub struct Column {

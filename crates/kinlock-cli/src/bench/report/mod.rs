@@ -2,11 +2,9 @@
 
 mod columns;
 mod csv;
-mod json;
+mod destinations;
 mod markdown;
-mod outputs;
 mod plot;
 mod table;
-mod units;
 
-pub use outputs::Destinations;
+pub use destinations::Destinations;

@@ -1,23 +1,18 @@
 //! Pictures: one row per workload. At the left throughput over threads, with a band from the slowest to the fastest
 //! round; at the right the frontier of throughput and tail, which is what a lock is to be judged by.
-//!
-//! The picture is drawn as SVG; a PNG is that SVG rendered with a font that is part of the command.
 
 mod frontier;
 mod style;
 mod throughput;
 
 use std::io::Write;
-use std::sync::Arc;
 
-use anyhow::{Context, anyhow};
 use plotters::prelude::*;
-use plotters::style::register_font;
-use resvg::{tiny_skia, usvg};
 
-use self::style::{FONT, FONT_FAMILY, Style, quiet_text, text};
+use self::style::Style;
 use crate::bench::results::{Entry, Report, locks_of};
 use crate::bench::workloads::WorkloadName;
+use crate::output::picture::{self, Area, Drawn, Format, quiet_text, text};
 
 const WIDTH: u32 = 1360;
 const LEGEND_WIDTH: u32 = 180;
@@ -25,39 +20,17 @@ const TITLE_HEIGHT: u32 = 64;
 const ROW_HEIGHT: u32 = 380;
 /// The largest ratio of throughputs that a chart shows.
 const MOST_SHOWN: f64 = 300.0;
-/// Pixels of a PNG per unit of the SVG: legible on dense screens and in print.
-const PNG_SCALE: f32 = 1.5;
 
-/// Writes an SVG picture.
+/// Writes a picture.
 ///
 /// # Errors
 /// As the writer has them, or if the picture cannot be drawn.
-pub fn write_svg(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
-    out.write_all(svg(report)?.as_bytes())?;
-    Ok(())
-}
-
-/// Writes a PNG picture.
-///
-/// # Errors
-/// As the writer has them, or if the picture cannot be drawn.
-pub fn write_png(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
-    let mut fonts = usvg::fontdb::Database::new();
-    fonts.load_font_data(FONT.to_vec());
-    fonts.set_sans_serif_family(FONT_FAMILY);
-    let options = usvg::Options {
-        fontdb: Arc::new(fonts),
-        ..usvg::Options::default()
-    };
-    let tree = usvg::Tree::from_str(&svg(report)?, &options)?;
-    let size = tree.size();
-    let pixels = |length: f32| (length * PNG_SCALE).ceil() as u32;
-    let mut image = tiny_skia::Pixmap::new(pixels(size.width()), pixels(size.height()))
-        .context("the picture is too large")?;
-    let scale = tiny_skia::Transform::from_scale(PNG_SCALE, PNG_SCALE);
-    resvg::render(&tree, scale, &mut image.as_mut());
-    out.write_all(&image.encode_png()?)?;
-    Ok(())
+pub fn write(format: Format, report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
+    let rows = rows(report);
+    let height = TITLE_HEIGHT + ROW_HEIGHT * rows.len() as u32;
+    picture::write(format, (WIDTH, height), out, |area| {
+        draw(area, report, &rows)
+    })
 }
 
 /// The entries of one workload.
@@ -77,25 +50,7 @@ fn least_shown(row: &[Entry]) -> f64 {
     lowest.max(highest / MOST_SHOWN)
 }
 
-fn svg(report: &Report) -> anyhow::Result<String> {
-    register_font("sans-serif", FontStyle::Normal, FONT)
-        .map_err(|_| anyhow!("the font is damaged"))?;
-    let rows = rows(report);
-    let height = TITLE_HEIGHT + ROW_HEIGHT * rows.len() as u32;
-    let mut svg = String::new();
-    {
-        let area = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
-        draw(&area, report, &rows).map_err(|error| anyhow!("cannot draw: {error}"))?;
-        area.present()?;
-    }
-    Ok(svg)
-}
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-type Drawn = Result<(), Box<dyn std::error::Error>>;
-
 fn draw(area: &Area, report: &Report, rows: &[&[Entry]]) -> Drawn {
-    area.fill(&WHITE)?;
     let (title, rest) = area.split_vertically(TITLE_HEIGHT);
     let summary = report.machine.summary();
     title.draw(&Text::new("kinlock bench locks", (14, 12), text(22)))?;

@@ -2,13 +2,14 @@
 
 use std::io::Write;
 
-use comfy_table::{Attribute, Cell, CellAlignment, Color, Table, TableComponent, presets};
+use comfy_table::{Attribute, Cell, Color, Table};
 
 use super::columns::{self, best_first, title};
 use crate::bench::flags::Flag;
 use crate::bench::results::{Entry, Report, locks_of};
 use crate::bench::workloads::WorkloadName;
 use crate::locks::LockName;
+use crate::output::table;
 
 /// Writes all tables.
 ///
@@ -48,7 +49,7 @@ pub fn write(report: &Report, mut out: impl Write) -> anyhow::Result<()> {
 
 fn of_cell(entries: &[&Entry], domains: usize) -> Table {
     let columns = columns::of_cell(entries, domains);
-    let mut table = plain_table();
+    let mut table = table::plain();
     let headings = columns.iter().map(|column| column.heading.as_str());
     table.set_header(std::iter::once("lock").chain(headings));
     for entry in entries {
@@ -62,15 +63,13 @@ fn of_cell(entries: &[&Entry], domains: usize) -> Table {
         table.add_row(cells);
     }
     // All but the names at the left and the remarks at the right.
-    for column in table.column_iter_mut().skip(1).take(columns.len() - 1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    table::align_right(&mut table, 1, columns.len() - 1);
     table
 }
 
 /// One row per lock, one column per cell.
 fn overview(report: &Report) -> Table {
-    let mut table = plain_table();
+    let mut table = table::plain();
     // The name of a workload stands over its first column only.
     let mut workload = "";
     let headings = report.cells().map(|cell| {
@@ -90,9 +89,7 @@ fn overview(report: &Report) -> Table {
         }));
         table.add_row(cells);
     }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    table::align_right(&mut table, 1, report.cells().count());
     table
 }
 
@@ -104,14 +101,6 @@ fn overview_cell(entry: &Entry) -> Cell {
     } else {
         Cell::new(ratio)
     }
-}
-
-fn plain_table() -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    table.set_style(TableComponent::HeaderLines, '─');
-    table.set_style(TableComponent::MiddleHeaderIntersections, '─');
-    table
 }
 
 fn lock_cell(name: &str) -> Cell {

@@ -5,10 +5,11 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::style::{Style, quiet_text, text};
-use super::{Drawn, least_shown};
-use crate::bench::report::units::{rate, time};
+use super::least_shown;
+use super::style::Style;
 use crate::bench::results::Entry;
+use crate::output::picture::{Drawn, quiet_text, text};
+use crate::output::units::{rate, time};
 
 /// Draws the entries of one workload: those with several threads, if there are any.
 pub fn draw(area: &DrawingArea<SVGBackend, Shift>, row: &[Entry]) -> Drawn {

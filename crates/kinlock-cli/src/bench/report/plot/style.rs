@@ -4,26 +4,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use crate::locks::LockName;
-
-/// The font of all pictures.
-pub const FONT: &[u8] = epaint_default_fonts::UBUNTU_LIGHT;
-/// What the font calls itself.
-pub const FONT_FAMILY: &str = "Ubuntu";
-
-/// Colours that can be told apart, also by most people who cannot tell red from green; in the order of the locks.
-const COLOURS: &[RGBColor] = &[
-    RGBColor(0, 90, 181),
-    RGBColor(220, 50, 32),
-    RGBColor(230, 140, 0),
-    RGBColor(60, 60, 60),
-    RGBColor(0, 140, 110),
-    RGBColor(150, 90, 200),
-    RGBColor(150, 110, 70),
-    RGBColor(90, 180, 230),
-    RGBColor(160, 160, 160),
-    RGBColor(230, 120, 180),
-    RGBColor(120, 150, 30),
-];
+use crate::output::picture::COLOURS;
 
 /// The look of one lock.
 #[derive(Clone, Copy)]
@@ -74,18 +55,4 @@ impl Style {
         }
         Ok(())
     }
-}
-
-/// Text of the given height.
-pub fn text(height: u32) -> TextStyle<'static> {
-    ("sans-serif", height)
-        .into_font()
-        .color(&RGBColor(30, 30, 30))
-}
-
-/// Text that explains rather than tells.
-pub fn quiet_text(height: u32) -> TextStyle<'static> {
-    ("sans-serif", height)
-        .into_font()
-        .color(&RGBColor(120, 120, 120))
 }

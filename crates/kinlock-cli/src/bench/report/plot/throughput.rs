@@ -4,10 +4,11 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::style::{Style, text};
-use super::{Drawn, least_shown};
-use crate::bench::report::units::rate;
+use super::least_shown;
+use super::style::Style;
 use crate::bench::results::{Entry, locks_of};
+use crate::output::picture::{Drawn, text};
+use crate::output::units::rate;
 
 /// Draws the entries of one workload.
 pub fn draw(area: &DrawingArea<SVGBackend, Shift>, row: &[Entry]) -> Drawn {

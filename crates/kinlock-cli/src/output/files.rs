@@ -1,4 +1,4 @@
-//! Where results go. Every file is opened before anything is measured: a run must not fail at its end.
+//! Where reports go. Every file is opened before any work is done: a run must not fail at its end.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -7,37 +7,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-use super::{csv, json, markdown, plot, table};
-use crate::bench::results::Report;
-
-/// The destinations as given on the command line. `-` is stdout.
-#[derive(clap::Args, Debug, Default)]
-pub struct Destinations {
-    /// Write the full report, raw rounds included, as JSON (- for stdout)
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write one line per lock and cell as CSV (- for stdout)
-    #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
-    /// Write the tables as Markdown (- for stdout)
-    #[arg(long, value_name = "FILE")]
-    markdown: Option<PathBuf>,
-    /// Draw throughput over threads, and tail over throughput; the name ends in .svg or .png
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
-}
-
 /// Opened destinations. Files that did not exist before and are not written in the end are removed again.
-pub struct Outputs {
-    outputs: Vec<Output>,
+pub struct Outputs<R> {
+    outputs: Vec<Output<R>>,
 }
 
-type Render = fn(&Report, &mut dyn Write) -> anyhow::Result<()>;
+/// Writes a report in one form.
+pub type Render<R> = Box<dyn Fn(&R, &mut dyn Write) -> anyhow::Result<()>>;
 
-struct Output {
+struct Output<R> {
     /// `None`: stdout.
     file: Option<OpenFile>,
-    render: Render,
+    render: Render<R>,
 }
 
 struct OpenFile {
@@ -47,55 +28,23 @@ struct OpenFile {
     is_new: bool,
 }
 
-impl Destinations {
-    /// Opens everything. Without a destination on stdout, the tables for people go there.
-    ///
-    /// # Errors
-    /// If a file cannot be written, or two destinations are the same.
-    pub fn open(&self) -> anyhow::Result<Outputs> {
-        let mut outputs = Outputs {
+impl<R> Outputs<R> {
+    /// None yet.
+    pub fn new() -> Self {
+        Self {
             outputs: Vec::new(),
-        };
-        outputs.add(&self.json, |report, out| json::write(report, out))?;
-        outputs.add(&self.csv, |report, out| csv::write(report, out))?;
-        outputs.add(&self.markdown, |report, out| markdown::write(report, out))?;
-        if let Some(path) = &self.plot {
-            outputs.add(&self.plot, picture_format(path)?)?;
         }
-        if !outputs.uses_stdout() {
-            outputs.outputs.push(Output {
-                file: None,
-                render: |report, out| table::write(report, out),
-            });
-        }
-        Ok(outputs)
     }
-}
 
-impl Outputs {
-    /// Writes the report everywhere.
+    /// Opens `path`, if there is one; `-` is stdout.
     ///
     /// # Errors
-    /// If a destination cannot be written after all.
-    pub fn write(mut self, report: &Report) -> anyhow::Result<()> {
-        for output in &mut self.outputs {
-            match &mut output.file {
-                Some(open) => {
-                    write_file(open, report, output.render)
-                        .with_context(|| format!("cannot write {}", open.path.display()))?;
-                    open.is_new = false;
-                }
-                None => {
-                    let mut out = BufWriter::new(io::stdout().lock());
-                    (output.render)(report, &mut out)?;
-                    out.flush()?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn add(&mut self, path: &Option<PathBuf>, render: Render) -> anyhow::Result<()> {
+    /// If the file cannot be written, or another output goes there.
+    pub fn add(
+        &mut self,
+        path: Option<&Path>,
+        render: impl Fn(&R, &mut dyn Write) -> anyhow::Result<()> + 'static,
+    ) -> anyhow::Result<()> {
         let Some(path) = path else {
             return Ok(());
         };
@@ -107,7 +56,45 @@ impl Outputs {
         } else {
             Some(self.open_file(path)?)
         };
-        self.outputs.push(Output { file, render });
+        self.outputs.push(Output {
+            file,
+            render: Box::new(render),
+        });
+        Ok(())
+    }
+
+    /// Without an output on stdout, this one goes there: what people read.
+    pub fn for_people(
+        &mut self,
+        render: impl Fn(&R, &mut dyn Write) -> anyhow::Result<()> + 'static,
+    ) {
+        if !self.uses_stdout() {
+            self.outputs.push(Output {
+                file: None,
+                render: Box::new(render),
+            });
+        }
+    }
+
+    /// Writes the report everywhere.
+    ///
+    /// # Errors
+    /// If a destination cannot be written after all.
+    pub fn write(mut self, report: &R) -> anyhow::Result<()> {
+        for output in &mut self.outputs {
+            match &mut output.file {
+                Some(open) => {
+                    write_file(open, report, &output.render)
+                        .with_context(|| format!("cannot write {}", open.path.display()))?;
+                    open.is_new = false;
+                }
+                None => {
+                    let mut out = BufWriter::new(io::stdout().lock());
+                    (output.render)(report, &mut out)?;
+                    out.flush()?;
+                }
+            }
+        }
         Ok(())
     }
 
@@ -148,7 +135,7 @@ impl Outputs {
     }
 }
 
-impl Drop for Outputs {
+impl<R> Drop for Outputs<R> {
     fn drop(&mut self) {
         for open in self
             .outputs
@@ -162,18 +149,7 @@ impl Drop for Outputs {
     }
 }
 
-fn picture_format(path: &Path) -> anyhow::Result<Render> {
-    match path.extension().and_then(|extension| extension.to_str()) {
-        Some("svg") => Ok(plot::write_svg),
-        Some("png") => Ok(plot::write_png),
-        _ => bail!(
-            "--plot {}: the name has to end in .svg or .png",
-            path.display()
-        ),
-    }
-}
-
-fn write_file(open: &mut OpenFile, report: &Report, render: Render) -> anyhow::Result<()> {
+fn write_file<R>(open: &mut OpenFile, report: &R, render: &Render<R>) -> anyhow::Result<()> {
     if open.file.metadata()?.is_file() {
         open.file.set_len(0)?;
     }

@@ -1,0 +1,34 @@
+//! One line per published number, for spreadsheets.
+
+use std::io::Write;
+
+use super::results::Report;
+
+/// Writes a heading and all lines. No field needs quoting: names are plain words, the rest are numbers.
+///
+/// # Errors
+/// As the writer has them.
+pub fn write(report: &Report, mut out: impl Write) -> anyhow::Result<()> {
+    writeln!(
+        out,
+        "table,threads,column,published,simulated,simulated_low,simulated_high,error_pct,pass"
+    )?;
+    for table in &report.tables {
+        for row in &table.rows {
+            writeln!(
+                out,
+                "{},{},{},{},{:.6},{:.6},{:.6},{:.2},{}",
+                table.table,
+                row.key,
+                row.column,
+                row.published,
+                row.simulated.median,
+                row.simulated.low,
+                row.simulated.high,
+                row.error_pct,
+                row.pass.map(|pass| pass.to_string()).unwrap_or_default(),
+            )?;
+        }
+    }
+    Ok(())
+}

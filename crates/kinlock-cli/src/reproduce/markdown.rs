@@ -1,0 +1,51 @@
+//! The tables in Markdown, for reports and issues.
+
+use std::io::Write;
+
+use super::results::Report;
+use super::table::{HEADINGS, cells, notes, parameters, scale, sorted};
+
+/// Writes all tables.
+///
+/// # Errors
+/// As the writer has them.
+pub fn write(report: &Report, mut out: impl Write) -> anyhow::Result<()> {
+    for entry in &report.tables {
+        writeln!(out, "### {}\n", entry.table)?;
+        writeln!(out, "Published: {}.\n", entry.source)?;
+        writeln!(
+            out,
+            "Simulated: {}; workload {}; stock = {}, cna = {}; both in {}.\n",
+            entry.machine.name, entry.workload.name, entry.stock.name, entry.cna.name, entry.unit
+        )?;
+        let headings = HEADINGS.map(|heading| heading.replace('\n', " "));
+        writeln!(out, "|{}|", headings.join("|"))?;
+        writeln!(out, "|{}", " ---: |".repeat(HEADINGS.len()))?;
+        for row in entry.published_rows() {
+            writeln!(out, "| {} |", cells(row).join(" | "))?;
+        }
+        writeln!(out, "\n- {}", entry.verdict())?;
+        writeln!(out, "- {}", scale(entry))?;
+        for (threads, note) in notes(entry) {
+            writeln!(out, "- {threads} threads: believed cause: {note}")?;
+        }
+        writeln!(out)?;
+    }
+    for (what, parameters) in parameters(report) {
+        writeln!(out, "### Parameters of {what}\n")?;
+        writeln!(
+            out,
+            "| origin | parameter | value | source, or what it was fitted on |"
+        )?;
+        writeln!(out, "| --- | --- | ---: | --- |")?;
+        for parameter in sorted(parameters) {
+            writeln!(
+                out,
+                "| {} | {} | {} | {} |",
+                parameter.origin, parameter.name, parameter.value, parameter.source
+            )?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! What has to be simulated for a table.
+
+use anyhow::bail;
+use kinlock_sim::published::{self, Row, Table};
+use kinlock_sim::{Machine, Run, locks, workloads};
+
+use crate::sim::flags::Variant;
+use crate::sim::pool::Job;
+
+/// A table, and the machine to simulate it on.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The table.
+    pub table: Table,
+    /// Its rows: the one with a single thread, which the scale comes from, and those asked for.
+    pub rows: Vec<Row>,
+    /// The machine.
+    pub machine: Machine,
+    /// The workload.
+    pub workload: workloads::Kind,
+    /// The locks of the columns `stock` and `cna`.
+    pub locks: [locks::Kind; 2],
+}
+
+impl Plan {
+    /// For the rows of `table` with these numbers of threads, all if there are none, on its own machine or on `machine`.
+    ///
+    /// # Errors
+    /// If the machine is none.
+    pub fn new(table: Table, threads: &[usize], machine: Option<&str>) -> anyhow::Result<Self> {
+        let mut rows = table.rows();
+        rows.retain(|row| threads.is_empty() || row.threads == 1 || threads.contains(&row.threads));
+        let lock = |name| locks::by_name(name).expect("tables name known locks");
+        Ok(Self {
+            rows,
+            machine: Machine::load(machine.unwrap_or(table.machine))?,
+            workload: workloads::by_name(table.workload).expect("tables name known workloads"),
+            locks: [lock(table.stock), lock(table.cna)],
+            table,
+        })
+    }
+
+    /// Whether the table has rows with these numbers of threads.
+    ///
+    /// # Errors
+    /// If it has not; names those that it has.
+    pub fn check_has(&self, threads: &[usize]) -> anyhow::Result<()> {
+        let all = self.table.rows();
+        let is_there = |wanted: &usize| all.iter().any(|row| row.threads == *wanted);
+        if let Some(wanted) = threads.iter().find(|wanted| !is_there(wanted)) {
+            let known: Vec<_> = all.iter().map(|row| row.threads.to_string()).collect();
+            let (name, known) = (self.table.name, known.join(","));
+            bail!("{name} has no row with {wanted} threads; it has {known}");
+        }
+        Ok(())
+    }
+
+    /// All simulations: by row, lock and variant.
+    pub fn jobs(&self, variants: &[Variant], seconds: f64) -> Vec<Job> {
+        let mut jobs = Vec::new();
+        for row in &self.rows {
+            for lock in self.locks {
+                for &variant in variants {
+                    let machine = self.machine.clone();
+                    let machine = machine.with_remote_latency(variant.remote_factor);
+                    let run = Run {
+                        seconds,
+                        seed: variant.seed,
+                        ..Run::new(machine, self.workload, lock, row.threads)
+                    };
+                    jobs.push(Job { run, variant });
+                }
+            }
+        }
+        jobs
+    }
+}
+
+/// The table called `name`.
+///
+/// # Errors
+/// If there is none; names the known ones.
+pub fn table(name: &str) -> Result<Table, String> {
+    published::by_name(name).ok_or_else(|| format!("no such table; known: {}", known_tables()))
+}
+
+/// The names of all tables.
+pub fn known_tables() -> String {
+    let names: Vec<_> = published::TABLES.iter().map(|table| table.name).collect();
+    names.join(", ")
+}

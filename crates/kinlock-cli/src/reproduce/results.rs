@@ -1,0 +1,163 @@
+//! The shape of the JSON report. Field names are a contract: add, never rename.
+
+use serde::Serialize;
+
+use super::plan::Plan;
+use crate::sim::flags::Variant;
+use crate::sim::provenance::{LockEntry, MachineEntry, WorkloadEntry};
+use crate::sim::results::{Band, over};
+use crate::sim::sample::Sample;
+
+/// From how many threads on rows are judged.
+pub const JUDGED_FROM: usize = 8;
+/// How far a speed-up may be off, in percent.
+pub const SPEEDUP_TARGET: f64 = 10.0;
+/// How far a throughput may be off, in percent.
+pub const THROUGHPUT_TARGET: f64 = 25.0;
+
+/// All tables. All but the fields with `host` in their names are the same on every machine.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// `reproduced`.
+    pub kind: &'static str,
+    /// Version of the command.
+    pub version: &'static str,
+    /// Commit that it was built from, if it was built in a checkout.
+    pub commit: Option<&'static str>,
+    /// Simulated seconds per run, after the warm-up.
+    pub seconds: f64,
+    /// The seeds.
+    pub seeds: Vec<u64>,
+    /// Simulations at a time.
+    pub host_threads: usize,
+    /// What all simulations took, one after the other.
+    pub host_seconds: f64,
+    /// The tables.
+    pub tables: Vec<TableEntry>,
+}
+
+/// One table.
+#[derive(Debug, Serialize)]
+pub struct TableEntry {
+    /// Its name.
+    pub table: &'static str,
+    /// Where it was published.
+    pub source: &'static str,
+    /// The machine that was simulated.
+    pub machine: MachineEntry,
+    /// The workload that was simulated.
+    pub workload: WorkloadEntry,
+    /// The lock simulated for `stock`.
+    pub stock: LockEntry,
+    /// The lock simulated for `cna`.
+    pub cna: LockEntry,
+    /// The unit of `stock` and `cna`.
+    pub unit: &'static str,
+    /// What every lock ran with, in order.
+    pub variants: Vec<Variant>,
+    /// What all simulated throughputs of the table were multiplied by: published over simulated, stock, 1 thread.
+    pub scale: f64,
+    /// How many targets there are.
+    pub targets: usize,
+    /// How many of them are met.
+    pub met: usize,
+    /// Three per published row: `stock`, `cna` and `speedup`.
+    pub rows: Vec<RowEntry>,
+}
+
+/// One published number and its simulated counterpart.
+#[derive(Debug, Serialize)]
+pub struct RowEntry {
+    /// Number of threads.
+    pub key: usize,
+    /// `stock`, `cna` or `speedup`.
+    pub column: &'static str,
+    /// The published number.
+    pub published: f64,
+    /// The simulated one: throughputs are scaled.
+    pub simulated: Band,
+    /// How far the simulated median is off, in percent of the published number.
+    pub error_pct: f64,
+    /// Whether that is within the target; `null` where there is none.
+    pub pass: Option<bool>,
+    /// What we believe is not modelled, if it is not within the target.
+    pub note: String,
+}
+
+impl TableEntry {
+    /// Of all samples of a plan, in order. `shown` are the numbers of threads to keep, all if there are none.
+    pub fn new(plan: &Plan, variants: &[Variant], samples: &[Sample], shown: &[usize]) -> Self {
+        let table = &plan.table;
+        let throughput = |samples: &[Sample]| {
+            let band = Band::of(samples, |sample| sample.ops_per_us);
+            band.times(table.per_ops_per_us)
+        };
+        let first = throughput(&samples[..variants.len()]);
+        let scale = over(plan.rows[0].stock, first.median);
+
+        let mut rows = Vec::new();
+        for (row, samples) in plan.rows.iter().zip(samples.chunks(2 * variants.len())) {
+            if !shown.is_empty() && !shown.contains(&row.threads) {
+                continue;
+            }
+            let (stock, cna) = samples.split_at(variants.len());
+            let pairs: Vec<_> = stock.iter().zip(cna).collect();
+            let speedup = Band::of_pairs(
+                &pairs,
+                |(stock, cna)| over(cna.ops_per_us, stock.ops_per_us),
+                |(stock, _)| stock,
+            );
+            let entry = |column, published: f64, simulated: Band, target: f64| {
+                let error_pct = 100.0 * (simulated.median / published - 1.0);
+                let is_judged = row.threads >= JUDGED_FROM;
+                let pass = is_judged.then_some(error_pct.abs() <= target);
+                let is_missed = pass == Some(false);
+                RowEntry {
+                    key: row.threads,
+                    column,
+                    published,
+                    simulated,
+                    error_pct,
+                    pass,
+                    note: if is_missed {
+                        row.note.clone()
+                    } else {
+                        String::new()
+                    },
+                }
+            };
+            let scaled = |samples| throughput(samples).times(scale);
+            rows.push(entry("stock", row.stock, scaled(stock), THROUGHPUT_TARGET));
+            rows.push(entry("cna", row.cna, scaled(cna), THROUGHPUT_TARGET));
+            rows.push(entry("speedup", row.speedup, speedup, SPEEDUP_TARGET));
+        }
+        Self {
+            table: table.name,
+            source: table.source(),
+            machine: MachineEntry::new(&plan.machine),
+            workload: WorkloadEntry::new(&plan.workload, None),
+            stock: LockEntry::new(&plan.locks[0]),
+            cna: LockEntry::new(&plan.locks[1]),
+            unit: table.unit,
+            variants: variants.to_vec(),
+            scale,
+            targets: rows.iter().filter(|row| row.pass.is_some()).count(),
+            met: rows.iter().filter(|row| row.pass == Some(true)).count(),
+            rows,
+        }
+    }
+
+    /// The entries row by row of the published table: stock, cna, speed-up.
+    pub fn published_rows(&self) -> impl Iterator<Item = &[RowEntry]> {
+        self.rows.chunk_by(|a, b| a.key == b.key)
+    }
+
+    /// The verdict in a sentence.
+    pub fn verdict(&self) -> String {
+        format!(
+            "{} of {} targets met (! misses): from {JUDGED_FROM} threads on, speed-ups within {SPEEDUP_TARGET} %, throughput \
+             within {THROUGHPUT_TARGET} %",
+            self.met, self.targets,
+        )
+    }
+}

@@ -1,0 +1,154 @@
+//! The tables on stdout: published beside simulated, then what the simulation rests on.
+
+use std::io::Write;
+
+use comfy_table::Table;
+
+use super::results::{Report, RowEntry, TableEntry};
+use crate::output::table;
+use crate::output::units::three_digits;
+use crate::sim::provenance::ParameterEntry;
+
+/// Writes all tables.
+///
+/// # Errors
+/// As the writer has them.
+pub fn write(report: &Report, mut out: impl Write) -> anyhow::Result<()> {
+    for entry in &report.tables {
+        writeln!(out, "{}", entry.table)?;
+        writeln!(out, "published: {}", entry.source)?;
+        writeln!(
+            out,
+            "simulated: {}; workload {}; stock = {}, cna = {}",
+            entry.machine.name, entry.workload.name, entry.stock.name, entry.cna.name
+        )?;
+        writeln!(out, "stock and cna in {}\n", entry.unit)?;
+        writeln!(out, "{}\n", comparison(entry))?;
+        writeln!(out, "{}", entry.verdict())?;
+        writeln!(out, "{}", scale(entry))?;
+        for (threads, note) in notes(entry) {
+            writeln!(out, "{threads} threads: believed cause: {note}")?;
+        }
+        writeln!(out)?;
+    }
+    for (what, parameters) in parameters(report) {
+        writeln!(out, "parameters of {what}")?;
+        writeln!(out, "{}\n", by_origin(parameters))?;
+    }
+    Ok(())
+}
+
+/// The headings of the comparison, one per column of [`cells`].
+pub const HEADINGS: [&str; 13] = [
+    "\nthreads",
+    "stock\npubl.",
+    "\nsim.",
+    "\nband",
+    "\nerror",
+    "cna\npubl.",
+    "\nsim.",
+    "\nband",
+    "\nerror",
+    "speed-up\npubl.",
+    "\nsim.",
+    "\nband",
+    "\nerror",
+];
+
+/// The texts of a published row. An error with an exclamation mark is beyond its target.
+pub fn cells(row: &[RowEntry]) -> Vec<String> {
+    let mut cells = vec![row[0].key.to_string()];
+    for entry in row {
+        let band = &entry.simulated;
+        let mark = if entry.pass == Some(false) { "!" } else { " " };
+        cells.extend([
+            three_digits(entry.published),
+            three_digits(band.median),
+            format!("{}..{}", three_digits(band.low), three_digits(band.high)),
+            format!("{:+.0}%{mark}", entry.error_pct),
+        ]);
+    }
+    cells
+}
+
+/// What the throughputs were scaled by, in a sentence.
+pub fn scale(entry: &TableEntry) -> String {
+    format!(
+        "simulated throughputs are times {:.3}: published over simulated, stock, 1 thread",
+        entry.scale
+    )
+}
+
+/// The notes on rows that were missed, by number of threads.
+pub fn notes(entry: &TableEntry) -> Vec<(usize, &str)> {
+    let rows = entry.published_rows();
+    rows.filter_map(|row| {
+        let noted = row.iter().find(|entry| !entry.note.is_empty())?;
+        Some((noted.key, noted.note.as_str()))
+    })
+    .collect()
+}
+
+/// The parameters of every machine and workload of the tables, each once.
+pub fn parameters(report: &Report) -> Vec<(String, &[ParameterEntry])> {
+    let mut all: Vec<(String, &[ParameterEntry])> = Vec::new();
+    let tables = &report.tables;
+    let machines = tables.iter().map(|table| {
+        let machine = &table.machine;
+        (format!("machine {}", machine.name), &*machine.parameters)
+    });
+    let workloads = tables.iter().map(|table| {
+        let workload = &table.workload;
+        let name = format!("workload {}", workload.name);
+        (name, &*workload.parameters)
+    });
+    for (what, parameters) in machines.chain(workloads) {
+        if !all.iter().any(|(known, _)| *known == what) {
+            all.push((what, parameters));
+        }
+    }
+    all
+}
+
+/// The order in which parameters are shown: the firmest first. Others follow.
+const ORIGINS: [&str; 4] = ["published", "measured", "fitted", "assumed"];
+
+/// The parameters in the order of their origins.
+pub fn sorted(parameters: &[ParameterEntry]) -> Vec<&ParameterEntry> {
+    let mut sorted: Vec<_> = parameters.iter().collect();
+    let rank = |origin: &str| ORIGINS.iter().position(|known| *known == origin);
+    sorted.sort_by_key(|parameter| rank(&parameter.origin).unwrap_or(ORIGINS.len()));
+    sorted
+}
+
+fn comparison(entry: &TableEntry) -> Table {
+    let mut table = table::plain();
+    table.set_header(HEADINGS);
+    for row in entry.published_rows() {
+        table.add_row(cells(row));
+    }
+    table::align_right(&mut table, 0, HEADINGS.len());
+    table
+}
+
+fn by_origin(parameters: &[ParameterEntry]) -> Table {
+    let mut table = table::plain();
+    table.set_header([
+        "origin",
+        "parameter",
+        "value",
+        "source, or what it was fitted on",
+    ]);
+    let mut origin = "";
+    for parameter in sorted(parameters) {
+        let is_new = std::mem::replace(&mut origin, &parameter.origin) != origin;
+        table.add_row([
+            if is_new { origin } else { "" },
+            &parameter.name,
+            &parameter.value,
+            &parameter.source,
+        ]);
+    }
+    table::align_right(&mut table, 2, 1);
+    table
+}

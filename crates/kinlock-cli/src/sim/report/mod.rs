@@ -1,0 +1,10 @@
+//! How the results of `sim` are shown.
+
+mod columns;
+mod csv;
+mod destinations;
+mod markdown;
+mod plot;
+mod table;
+
+pub use destinations::Destinations;

@@ -1,0 +1,79 @@
+//! A picture: for each workload throughput over threads, with a curve and a band for each lock.
+
+use std::io::Write;
+
+use kinlock_sim::locks;
+use plotters::prelude::*;
+
+use crate::output::picture::curves::{self, Curve, Point};
+use crate::output::picture::{self, Area, COLOURS, Drawn, Format, quiet_text, text};
+use crate::sim::flags::bands;
+use crate::sim::results::{Entry, Report};
+
+const WIDTH: u32 = 900;
+const TITLE_HEIGHT: u32 = 62;
+const PANEL_HEIGHT: u32 = 440;
+
+/// Writes the picture.
+///
+/// # Errors
+/// As the writer has them, or if it cannot be drawn.
+pub fn write(format: Format, report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
+    let panels: Vec<&[Entry]> = report
+        .results
+        .chunk_by(|a, b| a.workload == b.workload)
+        .collect();
+    let height = TITLE_HEIGHT + PANEL_HEIGHT * panels.len() as u32;
+    picture::write(format, (WIDTH, height), out, |area| {
+        draw(area, report, &panels)
+    })
+}
+
+fn draw(area: &Area, report: &Report, panels: &[&[Entry]]) -> Drawn {
+    let (title, rest) = area.split_vertically(TITLE_HEIGHT);
+    let setup = &report.setup;
+    let about = format!("simulated: {}", setup.machine.about);
+    title.draw(&Text::new(about, (14, 12), text(18)))?;
+    let bands = bands(&setup.parameters.variants);
+    title.draw(&Text::new(bands, (14, 38), quiet_text(14)))?;
+
+    for (panel, area) in panels.iter().zip(rest.split_evenly((panels.len(), 1))) {
+        let (heading, chart) = area.split_vertically(28);
+        let name = &panel[0].workload;
+        let workloads = &setup.parameters.workloads;
+        let entry = workloads.iter().find(|workload| workload.name == *name);
+        let about = entry.map_or("", |entry| &entry.about);
+        heading.draw(&Text::new(format!("{name}: {about}"), (14, 8), text(15)))?;
+        let names = setup.parameters.locks.iter();
+        let curves: Vec<_> = names.map(|lock| curve(&lock.name, panel)).collect();
+        curves::draw(&chart, &curves, "operations per microsecond")?;
+    }
+    Ok(())
+}
+
+fn curve(lock: &str, panel: &[Entry]) -> Curve {
+    let mut points: Vec<_> = panel
+        .iter()
+        .filter(|entry| entry.lock == lock)
+        .map(|entry| Point {
+            threads: entry.threads,
+            median: entry.ops_per_us.median,
+            low: entry.ops_per_us.low,
+            high: entry.ops_per_us.high,
+        })
+        .collect();
+    points.sort_by_key(|point| point.threads);
+    Curve {
+        name: lock.to_owned(),
+        colour: colour(lock),
+        thick: true,
+        points,
+        compared: Vec::new(),
+    }
+}
+
+/// The colour of a lock: the same in every picture.
+fn colour(lock: &str) -> RGBColor {
+    let place = locks::ALL.iter().position(|kind| kind.name == lock);
+    COLOURS[place.unwrap_or(0) % COLOURS.len()]
+}

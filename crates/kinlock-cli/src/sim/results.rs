@@ -1,0 +1,254 @@
+//! The shape of the JSON report. Field names are a contract: add, never rename.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::plan::Setup;
+use super::sample::{Acquire, Handoffs, Sample, Traffic};
+use crate::bench::stats::{Fairness, Summary};
+
+/// One run of the command. All but the fields with `host` in their names are the same on every machine.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// What was simulated.
+    #[serde(flatten)]
+    pub setup: Setup,
+    /// Simulations at a time.
+    pub host_threads: usize,
+    /// What all simulations took, one after the other.
+    pub host_seconds: f64,
+    /// One entry per lock, workload and number of threads.
+    pub results: Vec<Entry>,
+}
+
+/// One lock with one workload and number of threads.
+#[derive(Debug, Serialize)]
+pub struct Entry {
+    /// `locks`.
+    pub suite: &'static str,
+    /// Name of the lock.
+    pub lock: String,
+    /// Name of the workload.
+    pub workload: String,
+    /// Number of threads.
+    pub threads: usize,
+    /// Operations of all threads per microsecond of simulated time.
+    pub ops_per_us: Band,
+    /// The same per second.
+    pub ops_per_s: Summary,
+    /// Nanoseconds from one operation to the next, of whichever thread.
+    pub ns_per_op: Summary,
+    /// Throughput over the baseline's with the same seed and latencies.
+    pub ratio: Ratio,
+    /// Medians over the seeds.
+    pub fairness: Fairness,
+    /// Medians over the seeds, the longest of all.
+    pub acquire_ns: Acquire,
+    /// How the lock travelled, over all seeds.
+    pub handoffs: Handoffs,
+    /// Accesses per operation, over all seeds.
+    pub traffic: Traffic<f64>,
+    /// What the library's locks counted, over all seeds.
+    pub counters: BTreeMap<String, u64>,
+    /// Memory events simulated, over all runs.
+    pub events: u64,
+    /// The same per second of this machine.
+    pub events_per_host_second: f64,
+    /// Every run: the seeds first, then the other latencies.
+    pub runs: Vec<Simulated>,
+}
+
+/// The median over seeds, and the extremes over these and other latencies between sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Band {
+    /// The median over seeds.
+    pub median: f64,
+    /// The lowest of all runs.
+    pub low: f64,
+    /// The highest of all runs.
+    pub high: f64,
+}
+
+/// Throughput compared.
+#[derive(Debug, Serialize)]
+pub struct Ratio {
+    /// The baseline.
+    pub to: String,
+    /// The median over seeds, the extremes over all runs.
+    #[serde(flatten)]
+    pub over_runs: Summary,
+}
+
+/// One run.
+#[derive(Debug, Serialize)]
+pub struct Simulated {
+    /// Throughput over the baseline's.
+    pub ratio: f64,
+    /// What came out.
+    #[serde(flatten)]
+    pub sample: Sample,
+}
+
+impl Setup {
+    /// How many simulations there are.
+    pub fn simulations(&self) -> usize {
+        self.cells().count() * self.parameters.locks.len() * self.parameters.variants.len()
+    }
+
+    /// Workloads and numbers of threads, in order.
+    fn cells(&self) -> impl Iterator<Item = (&str, usize)> {
+        let parameters = &self.parameters;
+        let workloads = parameters.workloads.iter();
+        workloads.flat_map(|workload| {
+            let name = workload.name.as_str();
+            parameters.threads.iter().map(move |&n| (name, n))
+        })
+    }
+}
+
+impl Report {
+    /// Of all samples of a run, in order.
+    pub fn new(setup: Setup, host_threads: usize, samples: Vec<Sample>) -> Self {
+        assert_eq!(samples.len(), setup.simulations());
+        let per_lock = setup.parameters.variants.len();
+        let locks = &setup.parameters.locks;
+        let mut results = Vec::new();
+        let cells = samples.chunks(per_lock * locks.len());
+        for ((workload, threads), cell) in setup.cells().zip(cells) {
+            let by_lock = || locks.iter().zip(cell.chunks(per_lock));
+            let baseline = &setup.parameters.baseline;
+            let (_, base) = by_lock()
+                .find(|(lock, _)| lock.name == *baseline)
+                .expect("the baseline is one of the locks");
+            results.extend(by_lock().map(|(lock, samples)| Entry {
+                lock: lock.name.clone(),
+                workload: workload.to_owned(),
+                threads,
+                ..Entry::of(baseline, base, samples)
+            }));
+        }
+        Self {
+            host_threads,
+            host_seconds: samples.iter().map(|sample| sample.host_seconds).sum(),
+            results,
+            setup,
+        }
+    }
+
+    /// The entries cell by cell: a workload with a number of threads.
+    pub fn cells(&self) -> impl Iterator<Item = &[Entry]> {
+        self.results
+            .chunk_by(|a, b| (&a.workload, a.threads) == (&b.workload, b.threads))
+    }
+}
+
+impl Entry {
+    fn of(baseline: &str, base: &[Sample], samples: &[Sample]) -> Self {
+        let usual = || samples.iter().filter(|sample| sample.remote_factor == 1.0);
+        let ratio = |(sample, base): (&Sample, &Sample)| over(sample.ops_per_us, base.ops_per_us);
+        let runs: Vec<_> = samples
+            .iter()
+            .zip(base)
+            .map(|pair| Simulated {
+                ratio: ratio(pair),
+                sample: pair.0.clone(),
+            })
+            .collect();
+        let ops_per_us = Band::of(samples, |sample| sample.ops_per_us);
+        let mut counters = BTreeMap::new();
+        for (name, count) in usual().flat_map(|sample| &sample.counters) {
+            *counters.entry(name.clone()).or_default() += count;
+        }
+        let events = samples.iter().map(|sample| sample.events).sum();
+        let host_seconds: f64 = samples.iter().map(|sample| sample.host_seconds).sum();
+        Self {
+            suite: "locks",
+            lock: String::new(),
+            workload: String::new(),
+            threads: 0,
+            ops_per_us,
+            ops_per_s: ops_per_us.map(|value| 1e6 * value),
+            ns_per_op: Band::of(samples, |sample| over(1e3, sample.ops_per_us)).map(|ns| ns),
+            ratio: Ratio {
+                to: baseline.to_owned(),
+                over_runs: Band::of_pairs(&runs, |run| run.ratio, |run| &run.sample).map(|r| r),
+            },
+            fairness: Fairness {
+                jain: median(usual().map(|sample| sample.fairness.jain)),
+                min_over_mean: median(usual().map(|sample| sample.fairness.min_over_mean)),
+            },
+            acquire_ns: acquire(usual()),
+            handoffs: Handoffs::sum(usual()),
+            traffic: Traffic::per_op(usual()),
+            counters,
+            events,
+            events_per_host_second: over(events as f64, host_seconds),
+            runs,
+        }
+    }
+}
+
+impl Band {
+    /// Of a value of every sample.
+    pub fn of(samples: &[Sample], value: impl Fn(&Sample) -> f64) -> Self {
+        Self::of_pairs(samples, value, |sample| sample)
+    }
+
+    /// Of a value of everything that belongs to a sample.
+    pub fn of_pairs<T>(
+        items: &[T],
+        value: impl Fn(&T) -> f64,
+        sample: impl Fn(&T) -> &Sample,
+    ) -> Self {
+        let usual = items
+            .iter()
+            .filter(|item| sample(item).remote_factor == 1.0);
+        let all = Summary::of(items.iter().map(&value));
+        Self {
+            median: median(usual.map(&value)),
+            low: all.min,
+            high: all.max,
+        }
+    }
+
+    /// The same with every value changed, as a summary.
+    fn map(self, change: impl Fn(f64) -> f64) -> Summary {
+        Summary {
+            median: change(self.median),
+            min: change(self.low),
+            max: change(self.high),
+        }
+    }
+
+    /// The same times a number.
+    pub fn times(self, factor: f64) -> Self {
+        Self {
+            median: self.median * factor,
+            low: self.low * factor,
+            high: self.high * factor,
+        }
+    }
+}
+
+fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    Summary::of(values).median
+}
+
+fn acquire<'a>(samples: impl Iterator<Item = &'a Sample> + Clone) -> Acquire {
+    let quantile = |of: fn(&Acquire) -> u64| {
+        let values = samples.clone();
+        median(values.map(|sample| of(&sample.acquire_ns) as f64)).round() as u64
+    };
+    Acquire {
+        p50: quantile(|waits| waits.p50),
+        p99: quantile(|waits| waits.p99),
+        p999: quantile(|waits| waits.p999),
+        max: samples.clone().map(|s| s.acquire_ns.max).max().unwrap_or(0),
+    }
+}
+
+/// A quotient; 0 if nothing was done, so that it can be shown and written.
+pub fn over(a: f64, b: f64) -> f64 {
+    if b == 0.0 { 0.0 } else { a / b }
+}

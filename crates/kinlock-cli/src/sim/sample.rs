@@ -1,0 +1,169 @@
+//! What came out of one simulation, as it is kept.
+
+use std::collections::BTreeMap;
+
+use kinlock_sim::Outcome;
+use serde::{Deserialize, Serialize};
+
+use super::flags::Variant;
+use crate::bench::stats::Fairness;
+
+/// One simulation. All but the `host` fields are the same on every machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Start of its random numbers.
+    pub seed: u64,
+    /// On what everything between sockets costs.
+    pub remote_factor: f64,
+    /// Operations of all threads after the warm-up.
+    pub ops: u64,
+    /// Simulated seconds that they took.
+    pub seconds: f64,
+    /// Operations per microsecond of simulated time.
+    pub ops_per_us: f64,
+    /// How evenly threads were served.
+    pub fairness: Fairness,
+    /// From asking for the lock to having it.
+    pub acquire_ns: Acquire,
+    /// How the lock travelled.
+    pub handoffs: Handoffs,
+    /// Memory accesses by where they were served from.
+    pub traffic: Traffic,
+    /// What the library's locks counted.
+    pub counters: BTreeMap<String, u64>,
+    /// Memory events simulated, warm-up included.
+    pub events: u64,
+    /// How long the simulation took on this machine.
+    pub host_seconds: f64,
+}
+
+/// Quantiles of acquisition times in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Acquire {
+    /// Median.
+    pub p50: u64,
+    /// 99 %.
+    pub p99: u64,
+    /// 99.9 %.
+    pub p999: u64,
+    /// The longest.
+    pub max: u64,
+}
+
+/// Acquisitions by who had the lock before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Handoffs {
+    /// Another thread of the same locality domain.
+    pub local: u64,
+    /// A thread of another domain.
+    pub remote: u64,
+    /// The same thread: no hand-off.
+    pub retaken: u64,
+}
+
+/// Accesses by where they were served from: counts, or averages per operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Traffic<N = u64> {
+    /// The core's own caches.
+    pub own_cache: N,
+    /// The last-level cache.
+    pub last_level: N,
+    /// Another core of the same socket.
+    pub local: N,
+    /// Another socket.
+    pub remote: N,
+    /// Memory.
+    pub memory: N,
+}
+
+impl Sample {
+    /// Keeps what reports are made of.
+    pub fn new(variant: Variant, outcome: &Outcome) -> Self {
+        let (waits, traffic) = (&outcome.waits, &outcome.traffic);
+        Self {
+            seed: variant.seed,
+            remote_factor: variant.remote_factor,
+            ops: outcome.ops,
+            seconds: outcome.seconds,
+            ops_per_us: outcome.ops_per_us(),
+            fairness: Fairness::of(&outcome.per_thread),
+            acquire_ns: Acquire {
+                p50: waits.value_at_quantile(0.5),
+                p99: waits.value_at_quantile(0.99),
+                p999: waits.value_at_quantile(0.999),
+                max: waits.max(),
+            },
+            handoffs: Handoffs {
+                local: outcome.handoffs.local,
+                remote: outcome.handoffs.remote,
+                retaken: outcome.handoffs.retaken,
+            },
+            traffic: Traffic {
+                own_cache: traffic.own_cache,
+                last_level: traffic.last_level,
+                local: traffic.local,
+                remote: traffic.remote,
+                memory: traffic.memory,
+            },
+            counters: outcome
+                .counted
+                .iter()
+                .map(|&(event, count)| (event.name().to_owned(), count))
+                .collect(),
+            events: outcome.events,
+            host_seconds: outcome.host_seconds,
+        }
+    }
+
+    /// What sets it apart from the others of its cell.
+    pub fn variant(&self) -> Variant {
+        Variant {
+            seed: self.seed,
+            remote_factor: self.remote_factor,
+        }
+    }
+}
+
+impl Handoffs {
+    /// The share of hand-offs within a locality domain, if there were any.
+    pub fn local_share(&self) -> Option<f64> {
+        let all = self.local + self.remote;
+        (all > 0).then(|| self.local as f64 / all as f64)
+    }
+
+    /// Those of all `samples`.
+    pub fn sum<'a>(samples: impl Iterator<Item = &'a Sample>) -> Self {
+        samples.fold(Self::default(), |sum, sample| Self {
+            local: sum.local + sample.handoffs.local,
+            remote: sum.remote + sample.handoffs.remote,
+            retaken: sum.retaken + sample.handoffs.retaken,
+        })
+    }
+}
+
+impl Traffic {
+    /// The averages per operation of all `samples` together.
+    pub fn per_op<'a>(samples: impl Iterator<Item = &'a Sample>) -> Traffic<f64> {
+        let mut sum = Traffic::default();
+        let mut ops = 0;
+        for Sample {
+            traffic, ops: n, ..
+        } in samples
+        {
+            sum.own_cache += traffic.own_cache;
+            sum.last_level += traffic.last_level;
+            sum.local += traffic.local;
+            sum.remote += traffic.remote;
+            sum.memory += traffic.memory;
+            ops += n;
+        }
+        let average = |count: u64| count as f64 / (ops as f64).max(1.0);
+        Traffic {
+            own_cache: average(sum.own_cache),
+            last_level: average(sum.last_level),
+            local: average(sum.local),
+            remote: average(sum.remote),
+            memory: average(sum.memory),
+        }
+    }
+}

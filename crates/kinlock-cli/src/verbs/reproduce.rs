@@ -1,0 +1,99 @@
+//! `kinlock reproduce`: every published table beside the simulated one.
+
+use kinlock_sim::published::{TABLES, Table};
+
+use crate::bench::threads::ThreadCounts;
+use crate::cli::Outcome;
+use crate::reproduce::Destinations;
+use crate::reproduce::plan::{self, Plan};
+use crate::reproduce::results::{Report, TableEntry};
+use crate::sim::flags::{Sampling, seconds};
+use crate::verbs::sim::simulate;
+
+/// Show published tables beside simulated ones.
+///
+/// Each table is simulated on its machine with its locks. Simulated throughputs are multiplied by one number per table,
+/// so that the row of the stock lock with 1 thread fits; speed-ups are as they come out. Rows that miss the target are
+/// shown as such, and are no reason for another exit status. Below the tables: which parameters of the simulation are
+/// published, which were fitted and on what, and which are assumed.
+///
+/// Example: kinlock reproduce cna-lock2 --plot lock2.png
+#[derive(clap::Args)]
+pub struct Args {
+    #[arg(value_name = "TABLE", value_parser = plan::table, help = format!("Which tables: {} [default: all]", plan::known_tables()))]
+    tables: Vec<Table>,
+    /// Only rows with these numbers of threads, as 1,72,142
+    #[arg(long, value_name = "LIST")]
+    threads: Option<ThreadCounts>,
+    /// Another machine than the tables': the name of one that is built in, or a file that describes one
+    #[arg(long, value_name = "NAME|FILE")]
+    machine: Option<String>,
+    /// Simulated seconds of each run, after a warm-up of a tenth of that; the default gives each of four sockets its
+    /// turn of 2^16 hand-offs
+    #[arg(long, value_name = "S", default_value_t = 0.1, value_parser = seconds, allow_negative_numbers = true)]
+    seconds: f64,
+    #[command(flatten)]
+    sampling: Sampling,
+    #[command(flatten)]
+    destinations: Destinations,
+    /// No progress bar and no notes
+    #[arg(long)]
+    quiet: bool,
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// If the input is bad or the results cannot be written.
+pub fn run(args: &Args) -> anyhow::Result<Outcome> {
+    let mut tables = args.tables.clone();
+    if tables.is_empty() {
+        tables = TABLES.to_vec();
+    }
+    let mut names = Vec::new();
+    tables.retain(|table| {
+        let is_new = !names.contains(&table.name);
+        names.push(table.name);
+        is_new
+    });
+    let threads = args.threads.as_ref().map_or(&[][..], |list| &list.0);
+    let plans: Vec<Plan> = tables
+        .iter()
+        .map(|&table| Plan::new(table, threads, args.machine.as_deref()))
+        .collect::<anyhow::Result<_>>()?;
+    for plan in &plans {
+        plan.check_has(threads)?;
+    }
+    let names: Vec<_> = tables.iter().map(|table| table.name).collect();
+    let outputs = args.destinations.open(&names)?;
+
+    let sampling = &args.sampling;
+    let variants = |plan: &Plan| sampling.variants(plan.machine.shape.sockets);
+    let by_plan: Vec<_> = plans
+        .iter()
+        .map(|plan| plan.jobs(&variants(plan), args.seconds))
+        .collect();
+    let jobs = by_plan.concat();
+    let host_threads = sampling.host_threads();
+    let Some(samples) = simulate(&jobs, host_threads, args.quiet) else {
+        return Ok(Outcome::CheckFailed);
+    };
+    let mut rest = &samples[..];
+    let tables = plans.iter().zip(&by_plan).map(|(plan, jobs)| {
+        let (own, others) = rest.split_at(jobs.len());
+        rest = others;
+        TableEntry::new(plan, &variants(plan), own, threads)
+    });
+    let tables = tables.collect();
+    outputs.write(&Report {
+        kind: "reproduced",
+        version: env!("CARGO_PKG_VERSION"),
+        commit: option_env!("KINLOCK_COMMIT"),
+        seconds: args.seconds,
+        seeds: sampling.all_seeds(),
+        host_threads,
+        host_seconds: samples.iter().map(|sample| sample.host_seconds).sum(),
+        tables,
+    })?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,135 @@
+//! What `kinlock reproduce` shows, and what it refuses.
+
+mod sim_support;
+
+use std::fs;
+
+use sim_support::{done, json, kinlock, refused, without_host};
+use tempfile::TempDir;
+
+/// Two rows in a moment.
+const SHORT: [&str; 7] = [
+    "reproduce",
+    "--seconds",
+    "0.0005",
+    "--threads",
+    "1,16",
+    "--seeds",
+    "1",
+];
+
+fn short<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&SHORT[..], more].concat()
+}
+
+#[test]
+fn json_has_the_promised_fields() {
+    let report = json(&SHORT);
+    let tables = report["tables"].as_array().unwrap();
+    let names: Vec<_> = tables
+        .iter()
+        .map(|t| t["table"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["cna-lock2", "cna-locktorture"]);
+    for table in tables {
+        let rows = table["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 6);
+        assert!(table["scale"].as_f64().unwrap() > 0.0);
+        for row in rows {
+            for field in ["median", "low", "high"] {
+                assert!(row["simulated"][field].as_f64().unwrap() > 0.0, "{row}");
+            }
+            let published = row["published"].as_f64().unwrap();
+            let simulated = row["simulated"]["median"].as_f64().unwrap();
+            let error = row["error_pct"].as_f64().unwrap();
+            assert!((100.0 * (simulated / published - 1.0) - error).abs() < 1e-6);
+            assert_eq!(row["pass"].is_boolean(), row["key"] == 16);
+            assert!(row["note"].is_string());
+        }
+        // The scale makes the first number fit.
+        assert_eq!(rows[0]["column"], "stock");
+        assert!(rows[0]["error_pct"].as_f64().unwrap().abs() < 1e-6);
+        assert_eq!(rows[2]["column"], "speedup");
+    }
+    assert_eq!(tables[0]["rows"][3]["published"], 4.152);
+    assert_eq!(tables[1]["rows"][5]["published"], 1.216);
+}
+
+#[test]
+fn results_depend_on_neither_host_threads_nor_the_rows_shown() {
+    let one = json(&short(&["cna-lock2", "--host-threads", "1"]));
+    let two = json(&short(&["cna-lock2", "--host-threads", "2"]));
+    assert_eq!(without_host(one.clone()), without_host(two));
+    let last = json(&short(&["cna-lock2"]));
+    let only = [
+        "reproduce",
+        "cna-lock2",
+        "--seconds",
+        "0.0005",
+        "--seeds",
+        "1",
+    ];
+    let only = json(&[&only[..], &["--threads", "16"]].concat());
+    let table = &only["tables"][0];
+    assert_eq!(table["rows"].as_array().unwrap().len(), 3);
+    assert_eq!(table["rows"][0], last["tables"][0]["rows"][3]);
+}
+
+#[test]
+fn tables_say_what_the_simulation_rests_on() {
+    let table = done(&SHORT);
+    for expected in [
+        "cna-lock2",
+        "speed-up",
+        "targets met",
+        "parameters of machine haswell-ex-4s",
+        "parameters of workload locktorture",
+        "published",
+        "fitted",
+        "assumed",
+    ] {
+        assert!(table.contains(expected), "{expected}: {table}");
+    }
+    assert_eq!(table.matches("parameters of machine").count(), 1);
+    assert!(done(&short(&["--markdown", "-"])).contains("### cna-lock2"));
+    assert_eq!(done(&short(&["--csv", "-"])).lines().count(), 1 + 2 * 6);
+}
+
+#[test]
+fn every_table_gets_a_picture() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("all.svg");
+    done(&short(&["--plot", file.to_str().unwrap()]));
+    for table in ["cna-lock2", "cna-locktorture"] {
+        let picture = fs::read_to_string(folder.path().join(format!("all-{table}.svg"))).unwrap();
+        assert!(picture.contains("published"), "{table}");
+    }
+    assert!(!file.exists());
+    done(&short(&["cna-lock2", "--plot", file.to_str().unwrap()]));
+    assert!(file.exists());
+}
+
+#[test]
+fn bad_input_is_one_line() {
+    refused(&["reproduce", "foo"], "cna-locktorture");
+    refused(&["reproduce", "--threads", "0"], "--threads");
+    refused(&["reproduce", "--threads", "7"], "no row with 7 threads");
+    refused(&["reproduce", "--machine", "pdp-11"], "haswell-ex-4s");
+    refused(&["reproduce", "--seconds", "0"], "--seconds");
+    refused(&["reproduce", "--plot", "x.gif"], ".svg or .png");
+    for output in ["--json", "--csv", "--markdown"] {
+        refused(&["reproduce", output, "/nonexistent/x"], "cannot write");
+    }
+    refused(
+        &["reproduce", "--plot", "/nonexistent/x.svg"],
+        "cannot write",
+    );
+}
+
+#[test]
+fn help_has_an_example_and_all_tables() {
+    let output = kinlock(&["reproduce", "--help"]);
+    let help = String::from_utf8(output.stdout).unwrap();
+    assert!(help.contains("kinlock reproduce cna-lock2"), "{help}");
+    assert!(help.contains("cna-locktorture"), "{help}");
+}
