@@ -269,8 +269,9 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     /// sleep, and costs more than a few short critical sections.
     fn steal(&self) -> bool {
         for _ in 0..STEAL_ATTEMPTS {
-            // The second look costs a cache line of somebody else's.
-            if !self.steal_permitted() && !(crowded::<P, C>() && self.last_waiter_sleeps()) {
+            // The last look costs a cache line of somebody else's.
+            let hopeful = self.steal_permitted() || crowded::<P, C>() && self.last_waiter_sleeps();
+            if !hopeful {
                 return false;
             }
             // A front waiter that runs is about to take the lock and to make a sleeper head.
