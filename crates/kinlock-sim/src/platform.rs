@@ -156,7 +156,6 @@ impl Platform for Sim {
         }
         Self::waiters().in_use() as usize > with(|w| w.machine().shape.cpus())
     }
-    }
 
     fn park(key: *const u32, expected: u32, until: u64, current: impl Fn() -> u32) {
         let until = if until == NEVER {
@@ -215,7 +214,8 @@ impl Platform for Sim {
 
     fn keep_slot(slot: u16) -> bool {
         with(|w| {
-            let kept = !w.disturbed(|d| d.forgetful);
+            // A handler may have been faster.
+            let kept = w.current().slot == 0 && !w.disturbed(|d| d.forgetful);
             if kept {
                 w.current().slot = slot;
             }

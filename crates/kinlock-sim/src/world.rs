@@ -625,9 +625,15 @@ impl World {
     fn describe(&self) -> String {
         let mut text = String::new();
         for (id, thread) in self.threads.iter().enumerate() {
-            if thread.state != State::Ended {
-                text += &format!("thread {id} {:?}; ", thread.state);
-            }
+            let what = match thread.state {
+                State::Running => "runs",
+                State::Spinning => "spins",
+                State::Queued => "waits for a CPU",
+                State::Parked(_) => "sleeps",
+                State::Ended => continue,
+            };
+            let separator = if text.is_empty() { "" } else { ", " };
+            text += &format!("{separator}thread {id} {what}");
         }
         text
     }
