@@ -21,6 +21,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     Bench(verbs::bench::Args),
+    Explore(verbs::explore::Args),
     Topology(verbs::topology::Args),
     Torture(verbs::torture::Args),
 }
@@ -44,6 +45,7 @@ pub fn run() -> ExitCode {
     };
     let outcome = match cli.verb {
         Verb::Bench(args) => verbs::bench::run(args),
+        Verb::Explore(args) => verbs::explore::run(&args),
         Verb::Topology(args) => verbs::topology::run(args),
         Verb::Torture(args) => verbs::torture::run(&args),
     };

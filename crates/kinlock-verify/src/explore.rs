@@ -90,7 +90,11 @@ pub fn explore(lock: &Specimen, settings: &Settings, progress: impl FnMut(u64)) 
     let totals = hunt.totals;
     let found = lock
         .defect
-        .and_then(|meant| hunt.failures.iter().find(|(_, property)| *property == meant))
+        .and_then(|meant| {
+            hunt.failures
+                .iter()
+                .find(|(_, property)| *property == meant)
+        })
         .or(hunt.failures.first());
     let failure = found.map(|&(number, _)| shrink_failure(lock, settings, number));
     let mut report = Report::new();
@@ -148,7 +152,8 @@ pub fn replay(replay: &Replay) -> Result<(), (Property, String)> {
 pub fn trace(replay: &Replay) -> Vec<String> {
     let (played, failure) = play(replay, true);
     let clock_mhz = plan(replay).schedule.machine.costs.clock_mhz;
-    let mut lines: Vec<String> = trace::lines(&played.map_or_else(Vec::new, |p| p.trace), clock_mhz);
+    let mut lines: Vec<String> =
+        trace::lines(&played.map_or_else(Vec::new, |p| p.trace), clock_mhz);
     lines.extend(failure.map(|(property, detail)| format!("{}: {detail}", property.name())));
     lines
 }
@@ -194,7 +199,9 @@ fn hunt(lock: &Specimen, settings: &Settings, mut progress: impl FnMut(u64)) -> 
         totals.lock().expect("nobody panics").merge(&own);
     };
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..settings.host_threads.max(1)).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..settings.host_threads.max(1))
+            .map(|_| scope.spawn(work))
+            .collect();
         while !workers.iter().all(|worker| worker.is_finished()) {
             std::thread::sleep(Duration::from_millis(20));
             progress(played.load(Relaxed));
@@ -228,7 +235,11 @@ fn shrink_failure(lock: &Specimen, settings: &Settings, number: u64) -> Failure 
         ..drawn.clone()
     };
     // The same kind of failure: another one may be another defect.
-    let fails = |only: &[Spot]| play(&with(only), false).1.is_some_and(|(p, _)| p == property);
+    let fails = |only: &[Spot]| {
+        play(&with(only), false)
+            .1
+            .is_some_and(|(p, _)| p == property)
+    };
     let (mut few, _) = shrink::shrink(all.clone(), fails);
     few.sort_unstable();
     let mut shrunk = with(&few);
@@ -284,7 +295,10 @@ fn play(replay: &Replay, trace: bool) -> (Option<Played>, Option<(Property, Stri
     }));
     match played {
         Ok((played, failure)) => (Some(played), failure),
-        Err(_) => (None, Some((Property::Contract, "the lock panicked".to_owned()))),
+        Err(_) => (
+            None,
+            Some((Property::Contract, "the lock panicked".to_owned())),
+        ),
     }
 }
 
@@ -332,7 +346,10 @@ impl Totals {
         if lock.name != "fifo" {
             wanted.extend([Event::SetAside, Event::Splice, Event::FlushByLimit]);
         }
-        let missed: Vec<_> = wanted.iter().filter(|&&e| self.counted[e as usize] == 0).collect();
+        let missed: Vec<_> = wanted
+            .iter()
+            .filter(|&&e| self.counted[e as usize] == 0)
+            .collect();
         let list: Vec<String> = wanted
             .iter()
             .map(|&e| format!("{} {}", self.counted[e as usize], e.name()))

@@ -38,13 +38,25 @@ fn broken_locks_are_caught_and_the_replay_fails_again() {
         assert_eq!(Some(failure.property), lock.defect, "{failure:?}");
         assert!(!explored.report.escaped());
 
-        let few = failure.shrunk.only.as_ref().expect("shrunk to a list").len();
+        let few = failure
+            .shrunk
+            .only
+            .as_ref()
+            .expect("shrunk to a list")
+            .len();
         assert!(few <= failure.disruptions);
-        let again = failure.shrunk.to_string().parse().expect("a replay can be read");
+        let again = failure
+            .shrunk
+            .to_string()
+            .parse()
+            .expect("a replay can be read");
         let (property, detail) = replay(&again).expect_err("it fails again");
         assert_eq!((property, &detail), (failure.property, &failure.detail));
         let trace = explore::trace(&again);
-        assert!(trace.last().is_some_and(|line| line.contains(&detail)), "{trace:#?}");
+        assert!(
+            trace.last().is_some_and(|line| line.contains(&detail)),
+            "{trace:#?}"
+        );
     }
 }
 
@@ -58,7 +70,9 @@ fn what_is_found_does_not_depend_on_the_host() {
             threads: Some(4),
             host_threads,
         };
-        let failure = explore::explore(&lock, &settings, |_| ()).failure.expect("caught");
+        let failure = explore::explore(&lock, &settings, |_| ())
+            .failure
+            .expect("caught");
         assert_eq!(failure.property, Property::Completion);
         failure.shrunk
     };

@@ -1,5 +1,6 @@
 //! One file per thing a person wants to do.
 
 pub mod bench;
+pub mod explore;
 pub mod topology;
 pub mod torture;

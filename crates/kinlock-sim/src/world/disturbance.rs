@@ -189,9 +189,20 @@ impl World {
         if sleepers == 0 {
             return None;
         }
-        let shuffled = self.disturbance.as_ref().is_some_and(|d| d.spurious_one_in != 0);
-        let nth = if shuffled { self.random() as usize % sleepers } else { 0 };
-        let mut asleep = self.parked.iter().enumerate().filter(|(_, (k, _))| *k == key);
+        let shuffled = self
+            .disturbance
+            .as_ref()
+            .is_some_and(|d| d.spurious_one_in != 0);
+        let nth = if shuffled {
+            self.random() as usize % sleepers
+        } else {
+            0
+        };
+        let mut asleep = self
+            .parked
+            .iter()
+            .enumerate()
+            .filter(|(_, (k, _))| *k == key);
         asleep.nth(nth).map(|(i, _)| i)
     }
 

@@ -37,11 +37,20 @@ pub(super) struct Order {
     pub(super) overtakers: u32,
 }
 
-pub(super) fn plan(lock: &Specimen, scenario: &Scenario, threads: Option<usize>, seed: u64) -> Plan {
+pub(super) fn plan(
+    lock: &Specimen,
+    scenario: &Scenario,
+    threads: Option<usize>,
+    seed: u64,
+) -> Plan {
     let mut random = Random::new(seed, 1);
     let drawn = THREADS.start() + random.below(THREADS.end() - THREADS.start() + 1);
     // Nobody waits in line for long unless others queue, too.
-    let drawn = if scenario.ordered { drawn.max(3) } else { drawn };
+    let drawn = if scenario.ordered {
+        drawn.max(3)
+    } else {
+        drawn
+    };
     let threads = threads.unwrap_or(drawn as usize);
     let machine = machine(&mut random, threads, scenario.oversubscribed);
     let mut disturbance = disturbance(&mut random, &machine.costs, scenario);
@@ -60,7 +69,11 @@ pub(super) fn plan(lock: &Specimen, scenario: &Scenario, threads: Option<usize>,
         let wanted = wanted_order(&knobs, threads);
         // Enough for a thread that nobody lets in to be overtaken too often.
         let overtakers = wanted.overtakers.clamp(20, 200);
-        rounds = 4 + 2 * overtakers.min(if wanted.overtakers == u32::MAX { 20 } else { 200 }) / threads as u32;
+        rounds = 4 + 2 * overtakers.min(if wanted.overtakers == u32::MAX {
+            20
+        } else {
+            200
+        }) / threads as u32;
         order = Some(wanted);
     } else if random.one_in(8) {
         schedule_slots = 1 + random.below(threads as u64) as usize;

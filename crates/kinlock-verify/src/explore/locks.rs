@@ -41,7 +41,9 @@ pub const ALL: &[Specimen] = &[
     sound("fifo", place::<true, SOUND>, |_| Tuning::DEFAULT),
     sound("cna", place::<true, SOUND>, |_| reordering()),
     sound("cna-count", place::<true, SOUND>, counted),
-    sound("cna-timed", place::<true, SOUND>, |random| limited(LocalLimit::time(1 + random.below(3) as u8).ok())),
+    sound("cna-timed", place::<true, SOUND>, |random| {
+        limited(LocalLimit::time(1 + random.below(3) as u8).ok())
+    }),
     sound("cna-incremental", place::<true, SOUND>, |random| {
         let mut tuning = counted(random);
         tuning.scan = Scan::Incremental;
@@ -53,10 +55,26 @@ pub const ALL: &[Specimen] = &[
         tuning
     }),
     sound("cna-no-pending", place::<false, SOUND>, counted),
-    broken("busted-exclusion", place::<true, NO_EXCLUSION>, Property::Exclusion),
-    broken("busted-splice", place::<true, LOST_SPLICE>, Property::Completion),
-    broken("busted-wakeup", place::<true, LOST_WAKEUP>, Property::Completion),
-    broken("busted-starvation", place::<true, STARVATION>, Property::Progress),
+    broken(
+        "busted-exclusion",
+        place::<true, NO_EXCLUSION>,
+        Property::Exclusion,
+    ),
+    broken(
+        "busted-splice",
+        place::<true, LOST_SPLICE>,
+        Property::Completion,
+    ),
+    broken(
+        "busted-wakeup",
+        place::<true, LOST_WAKEUP>,
+        Property::Completion,
+    ),
+    broken(
+        "busted-starvation",
+        place::<true, STARVATION>,
+        Property::Progress,
+    ),
 ];
 
 /// The name that stands for all locks that are broken on purpose.
@@ -68,12 +86,30 @@ pub fn by_name(name: &str) -> Vec<Specimen> {
     ALL.iter().filter(wanted).copied().collect()
 }
 
-const fn sound(name: &'static str, place: fn(bool) -> &'static dyn Explored, tuning: fn(&mut Random) -> Tuning) -> Specimen {
-    Specimen { name, defect: None, place, tuning }
+const fn sound(
+    name: &'static str,
+    place: fn(bool) -> &'static dyn Explored,
+    tuning: fn(&mut Random) -> Tuning,
+) -> Specimen {
+    Specimen {
+        name,
+        defect: None,
+        place,
+        tuning,
+    }
 }
 
-const fn broken(name: &'static str, place: fn(bool) -> &'static dyn Explored, defect: Property) -> Specimen {
-    Specimen { name, defect: Some(defect), place, tuning: counted }
+const fn broken(
+    name: &'static str,
+    place: fn(bool) -> &'static dyn Explored,
+    defect: Property,
+) -> Specimen {
+    Specimen {
+        name,
+        defect: Some(defect),
+        place,
+        tuning: counted,
+    }
 }
 
 fn reordering() -> Tuning {

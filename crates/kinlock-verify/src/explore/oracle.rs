@@ -4,7 +4,7 @@ use super::draw::{Order, Plan};
 use crate::report::Property;
 use kinlock::platform::{Atomic, Ordering::Relaxed, Platform};
 use kinlock_sim::platform::SimU32;
-use kinlock_sim::schedule::{in_line_since, slots_in_use};
+use kinlock_sim::schedule::{in_line_since, say, slots_in_use};
 use kinlock_sim::{Sim, Stuck, place};
 use std::cell::{Cell, OnceCell};
 
@@ -43,7 +43,9 @@ impl Oracle {
         Oracle {
             sections: [section(), section()],
             order: plan.order,
-            threads: (0..plan.schedule.threads).map(|_| Watched::default()).collect(),
+            threads: (0..plan.schedule.threads)
+                .map(|_| Watched::default())
+                .collect(),
             violation: OnceCell::new(),
         }
     }
@@ -61,15 +63,19 @@ impl Oracle {
     pub(super) fn section(&self, which: usize, me: usize, work: impl Fn()) {
         let section = &self.sections[which];
         let name = me as u32 + 1;
-        self.demand(Property::Exclusion, section.holder.swap(name, Relaxed) == 0, || {
-            format!("thread {me} entered an occupied critical section")
-        });
+        self.demand(
+            Property::Exclusion,
+            section.holder.swap(name, Relaxed) == 0,
+            || format!("thread {me} entered an occupied critical section"),
+        );
         let count = section.counter.load(Relaxed);
         work();
         section.counter.store(count + 1, Relaxed);
-        self.demand(Property::Exclusion, section.holder.swap(0, Relaxed) == name, || {
-            format!("thread {me} was joined in its critical section")
-        });
+        self.demand(
+            Property::Exclusion,
+            section.holder.swap(0, Relaxed) == name,
+            || format!("thread {me} was joined in its critical section"),
+        );
         self.demand(Property::Exclusion, count == section.entries.get(), || {
             "an increment was lost".to_owned()
         });
@@ -110,21 +116,31 @@ impl Oracle {
     }
 
     /// What went wrong, if anything did.
-    pub(super) fn judge(&self, end: &Result<(), Stuck>, at_rest: impl FnOnce() -> bool) -> Option<(Property, String)> {
+    pub(super) fn judge(
+        &self,
+        end: &Result<(), Stuck>,
+        at_rest: impl FnOnce() -> bool,
+    ) -> Option<(Property, String)> {
         if let Some(violation) = self.violation.get() {
             return Some(violation.clone());
         }
         match end {
             Err(stuck) => Some((Property::Completion, stuck.to_string())),
-            Ok(()) if !at_rest() => Some((Property::Contract, "nobody is left, but the lock's word is not zero".to_owned())),
-            Ok(()) if slots_in_use() != 0 => Some((Property::Contract, "all threads have ended, but waiter slots are in use".to_owned())),
+            Ok(()) if !at_rest() => Some((
+                Property::Contract,
+                "nobody is left, but the lock's word is not zero".to_owned(),
+            )),
+            Ok(()) if slots_in_use() != 0 => Some((
+                Property::Contract,
+                "all threads have ended, but waiter slots are in use".to_owned(),
+            )),
             Ok(()) => None,
         }
     }
 
     fn demand(&self, property: Property, holds: bool, what: impl FnOnce() -> String) {
-        if !holds {
-            let _ = self.violation.set((property, what()));
+        if !holds && self.violation.set((property, what())).is_ok() {
+            say("is where a check fails");
         }
     }
 }

@@ -52,7 +52,9 @@ impl FromStr for Replay {
         let known = locks::ALL.iter().find(|known| known.name == lock);
         let lock = known.ok_or_else(|| format!("no such lock: {lock}"))?.name;
         let known = scenarios::ALL.iter().find(|known| known.name == scenario);
-        let scenario = known.ok_or_else(|| format!("no such scenario: {scenario}"))?.name;
+        let scenario = known
+            .ok_or_else(|| format!("no such scenario: {scenario}"))?
+            .name;
         let threads = match threads {
             "*" => None,
             n => Some(super::threads(n)?),
@@ -63,7 +65,13 @@ impl FromStr for Replay {
             "-" => Some(Vec::new()),
             list => Some(list.split(',').map(spot).collect::<Result<_, _>>()?),
         };
-        Ok(Replay { lock, scenario, threads, seed, only })
+        Ok(Replay {
+            lock,
+            scenario,
+            threads,
+            seed,
+            only,
+        })
     }
 }
 
@@ -82,14 +90,27 @@ mod tests {
 
     #[test]
     fn what_is_written_can_be_read() {
-        for text in ["cna:plain:*:7:*", "busted-splice:timed:8:0:-", "fifo:order:2:1:0.17,3.88"] {
+        for text in [
+            "cna:plain:*:7:*",
+            "busted-splice:timed:8:0:-",
+            "fifo:order:2:1:0.17,3.88",
+        ] {
             assert_eq!(text.parse::<Replay>().unwrap().to_string(), text);
         }
     }
 
     #[test]
     fn nonsense_is_refused() {
-        for text in ["", "cna", "nix:plain:*:7:*", "cna:nix:*:7:*", "cna:plain:0:7:*", "cna:plain:*:x:*", "cna:plain:*:7:1", "cna:plain:*:7:1.x"] {
+        for text in [
+            "",
+            "cna",
+            "nix:plain:*:7:*",
+            "cna:nix:*:7:*",
+            "cna:plain:0:7:*",
+            "cna:plain:*:x:*",
+            "cna:plain:*:7:1",
+            "cna:plain:*:7:1.x",
+        ] {
             assert!(text.parse::<Replay>().is_err(), "{text}");
         }
     }

@@ -7,7 +7,10 @@ const PATIENCE: usize = 3000;
 
 /// A sublist of `items` for which `fails` still holds, from which, if patience lasts, no single item can be left out. `fails(items)` has
 /// to hold. Also says how often `fails` was asked.
-pub(super) fn shrink<T: Clone>(mut items: Vec<T>, mut fails: impl FnMut(&[T]) -> bool) -> (Vec<T>, usize) {
+pub(super) fn shrink<T: Clone>(
+    mut items: Vec<T>,
+    mut fails: impl FnMut(&[T]) -> bool,
+) -> (Vec<T>, usize) {
     let mut asked = 1;
     if items.is_empty() || fails(&[]) {
         return (Vec::new(), asked);
@@ -40,7 +43,9 @@ mod tests {
 
     #[test]
     fn finds_the_items_that_matter() {
-        let (left, _) = shrink((0..1000).collect(), |items| items.contains(&17) && items.contains(&880));
+        let (left, _) = shrink((0..1000).collect(), |items| {
+            items.contains(&17) && items.contains(&880)
+        });
         assert_eq!(left, [17, 880]);
     }
 

@@ -20,7 +20,9 @@ pub(super) fn lines(notes: &[Note], clock_mhz: u64) -> Vec<String> {
                         nanos(cycles),
                         d.spot.access
                     ),
-                    DisruptionKind::Interrupt => format!("is interrupted before its access {}", d.spot.access),
+                    DisruptionKind::Interrupt => {
+                        format!("is interrupted before its access {}", d.spot.access)
+                    }
                 },
             };
             format!("{:>12} ns  thread {} {what}", nanos(note.time), note.thread)
