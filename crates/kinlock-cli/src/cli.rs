@@ -21,6 +21,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     Bench(verbs::bench::Args),
+    Explore(verbs::explore::Args),
     Reproduce(verbs::reproduce::Args),
     Sim(verbs::sim::Args),
     Topology(verbs::topology::Args),
@@ -46,6 +47,7 @@ pub fn run() -> ExitCode {
     };
     let outcome = match cli.verb {
         Verb::Bench(args) => verbs::bench::run(args),
+        Verb::Explore(args) => verbs::explore::run(&args),
         Verb::Reproduce(args) => verbs::reproduce::run(&args),
         Verb::Sim(args) => verbs::sim::run(args),
         Verb::Topology(args) => verbs::topology::run(args),

@@ -31,6 +31,7 @@
 //! | [`locks`] | the locks that can run, one small file each |
 //! | [`workloads`] | what they are put to, one file each |
 //! | [`run`] | one simulation and its outcome |
+//! | [`schedule`] | any bodies on it, disturbed wherever the contracts allow |
 //! | [`published`] | measurements that others published, and how to simulate them |
 
 mod coherence;
@@ -40,13 +41,15 @@ mod memory;
 pub mod platform;
 pub mod published;
 pub mod run;
+pub mod schedule;
 pub mod workloads;
 mod world;
 
 pub use machine::Machine;
 pub use platform::Sim;
 pub use run::{Outcome, Run};
-pub use world::{Disturbance, Placement, Stuck};
+pub use schedule::{Played, Schedule};
+pub use world::{Disruption, DisruptionKind, Disturbance, Note, Noted, Placement, Spot, Stuck};
 
 /// Places `value` in the memory of the simulation under way, on cache lines of its own, for as long as that lasts.
 ///

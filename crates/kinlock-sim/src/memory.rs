@@ -5,7 +5,8 @@
 //!
 //! # Invariants
 //!
-//! 1. The block of an arena is allocated once with `LAYOUT`, zeroed, and freed by `Drop` with the same layout.
+//! 1. A `Block` is allocated once with `LAYOUT`, zeroed, and freed by its `Drop` with the same layout. An arena has one for itself; after
+//!    its end the next arena of the host thread gets it.
 //! 2. `place` hands each byte out at most once, aligned to a pair of lines.
 
 use crate::coherence::{LINE, Line};
@@ -27,22 +28,56 @@ const LAYOUT: Layout = match Layout::from_size_align(SIZE, 4096) {
 /// The storage of one simulation.
 #[derive(Debug)]
 pub(crate) struct Arena {
-    block: NonNull<u8>,
+    /// `None` after the end only.
+    block: Option<Block>,
     used: Cell<usize>,
+}
+
+/// Memory of `LAYOUT`.
+#[derive(Debug)]
+struct Block(NonNull<u8>);
+
+thread_local! {
+    /// The memory of the last arena: pages that have been touched are costlier to get anew than to use again.
+    static SPARE: Cell<Option<Block>> = const { Cell::new(None) };
+}
+
+impl Block {
+    fn new() -> Self {
+        // SAFETY: the layout has a size (invariant 1).
+        let block = unsafe { alloc_zeroed(LAYOUT) };
+        Block(NonNull::new(block).unwrap_or_else(|| handle_alloc_error(LAYOUT)))
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: invariant 1.
+        unsafe { dealloc(self.0.as_ptr(), LAYOUT) }
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // While the host thread ends there is no next arena.
+        let _ = SPARE.try_with(|spare| spare.set(self.block.take()));
+    }
 }
 
 impl Arena {
     pub(crate) fn new() -> Self {
-        // SAFETY: the layout has a size (invariant 1).
-        let block = unsafe { alloc_zeroed(LAYOUT) };
         Arena {
-            block: NonNull::new(block).unwrap_or_else(|| handle_alloc_error(LAYOUT)),
+            block: Some(SPARE.take().unwrap_or_else(Block::new)),
             used: Cell::new(0),
         }
     }
 
+    fn start(&self) -> NonNull<u8> {
+        self.block.as_ref().expect("the arena is in use").0
+    }
+
     pub(crate) fn base(&self) -> usize {
-        self.block.as_ptr().addr()
+        self.start().as_ptr().addr()
     }
 
     /// Moves `value` into the arena, on lines of its own.
@@ -58,7 +93,7 @@ impl Arena {
         self.used.set(end);
         // SAFETY: the bytes from `offset` are inside the block, aligned, and nobody else's (invariant 2).
         unsafe {
-            let at = self.block.add(offset).cast::<T>();
+            let at = self.start().add(offset).cast::<T>();
             at.write(value);
             at
         }
@@ -81,19 +116,12 @@ impl Arena {
         self.used.set(end);
         // SAFETY: the bytes from `offset` are inside the block, aligned, and nobody else's (invariant 2).
         unsafe {
-            let at = self.block.add(offset).cast::<T>();
+            let at = self.start().add(offset).cast::<T>();
             for i in 0..n {
                 at.add(i).write(value(i));
             }
             NonNull::slice_from_raw_parts(at, n)
         }
-    }
-}
-
-impl Drop for Arena {
-    fn drop(&mut self) {
-        // SAFETY: invariant 1.
-        unsafe { dealloc(self.block.as_ptr(), LAYOUT) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The simulated machine as an algorithm sees it: [`Sim`], a [`Platform`] whose every access takes simulated time.
 
 use crate::coherence::Kind;
-use crate::world::{self, How, with};
+use crate::world::{self, How, Noted, World, with};
 use kinlock::events::Event;
 use kinlock::platform::{Atomic, NEVER, Ordering, Platform};
 use kinlock::raw::waiter::{Slot, Waiters};
@@ -151,6 +151,9 @@ impl Platform for Sim {
     }
 
     fn crowded() -> bool {
+        if let Some(crowded) = with(World::crowded_by_chance) {
+            return crowded;
+        }
         Self::waiters().in_use() as usize > with(|w| w.machine().shape.cpus())
     }
 
@@ -176,7 +179,7 @@ impl Platform for Sim {
     fn heavy_fence() -> bool {
         // Values are sequentially consistent anyway: only its price matters.
         world::compute(with(|w| w.costs().membarrier));
-        true
+        with(|w| w.disturbance.as_ref().is_none_or(|d| d.heavy_fence))
     }
 
     fn domain() -> u16 {
@@ -190,7 +193,7 @@ impl Platform for Sim {
     }
 
     fn is_priority() -> bool {
-        false
+        with(|w| w.disturbed(|d| d.priority))
     }
 
     fn now() -> u64 {
@@ -210,18 +213,27 @@ impl Platform for Sim {
     }
 
     fn keep_slot(slot: u16) -> bool {
-        with(|w| w.current().slot = slot);
-        true
+        with(|w| {
+            // A handler may have been faster.
+            let kept = w.current().slot == 0 && !w.disturbed(|d| d.forgetful);
+            if kept {
+                w.current().slot = slot;
+            }
+            kept
+        })
     }
 
     fn count(event: Event) {
-        with(|w| w.counted[event as usize] += 1);
+        with(|w| {
+            w.counted[event as usize] += 1;
+            w.current().in_line |= matches!(event, Event::Queued | Event::Pending);
+            w.note(Noted::Counted(event));
+        });
     }
 }
 
-/// Makes the table of waiter slots for so many threads.
-pub(crate) fn make_waiters(threads: usize) {
-    let slots = threads + 4;
+/// Makes a table of so many waiter slots.
+pub(crate) fn make_waiters(slots: usize) {
     let table = Waiters::new(
         crate::place_slice(slots, |_| Slot::<Sim>::new()),
         crate::place_slice(slots.div_ceil(32), |_| SimU32::new(0)),

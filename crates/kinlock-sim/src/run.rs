@@ -153,6 +153,7 @@ impl Run {
             end,
             // Whoever has not ended long after everybody was told to is not going to.
             limit: end + cycles(self.seconds + 1.0) * 10,
+            max_accesses: u64::MAX,
             disturbance: self.disturbance.clone(),
         };
         let clock = Instant::now();
@@ -160,19 +161,20 @@ impl Run {
         let handed = Rc::clone(&meter);
         let (threads, lock, workload) = (self.threads, self.lock, self.workload);
         let prepare = move || {
-            platform::make_waiters(threads);
+            platform::make_waiters(threads + 4);
             let body = (workload.prepare)(
                 threads,
                 workloads::Metered::new((lock.place)(threads), Rc::clone(&handed)),
             );
             (body, handed)
         };
-        let (world, _, result) = world::run(&setup, prepare, |(body, meter), me| {
+        let iterate = |(body, meter): &(Rc<dyn workloads::Body>, Rc<RefCell<Meter>>), me| {
             while !world::with(|w| w.now() >= w.end) {
                 let ops = body.iterate(me);
                 meter.borrow_mut().add(me, ops);
             }
-        });
+        };
+        let (world, result, ()) = world::run(&setup, prepare, iterate, |_, _| ());
         result?;
         let meter = meter.borrow();
         let (warm_up_traffic, warm_up_counted) = meter.warm_up();

@@ -24,6 +24,7 @@
 //!    coroutine's body, the only place from which it is used.
 //! 3. What is placed in the arena is used by the run's coroutines and by its caller before the `World` is dropped only.
 
+mod disturbance;
 mod schedule;
 
 use crate::coherence::{Fabric, Kind, Place, Service};
@@ -33,6 +34,7 @@ use crate::platform::Sim;
 use crate::run::Traffic;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
+pub use disturbance::{Disruption, Disturbance, Kind as DisruptionKind, Note, Noted, Spot};
 use kinlock::config::Tuning;
 use kinlock::events::Event as Counted;
 use kinlock::platform::NEVER;
@@ -42,7 +44,7 @@ pub use schedule::Placement;
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::mem::ManuallyDrop;
+use std::rc::Rc;
 
 /// Enough for the deepest lock and workload; a coroutine's stack costs only the pages it touches.
 const STACK: usize = 64 << 10;
@@ -69,6 +71,13 @@ pub(crate) struct Thread {
     yielder: *const Yielder<(), ()>,
     random: u64,
     pub(crate) slot: u16,
+    /// Accesses it has made.
+    accesses: u32,
+    /// It has begun to wait in line; the moment from which on it surely stood there.
+    pub(crate) in_line: bool,
+    pub(crate) in_line_since: Option<u64>,
+    /// It runs an interrupt's handler.
+    interrupted: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,23 +116,7 @@ enum What {
     SliceEnd,
 }
 
-/// Preemption anywhere, for the explorer.
-#[derive(Clone, Debug)]
-pub struct Disturbance {
-    /// Start of the random numbers.
-    pub seed: u64,
-    /// One access in so many is preceded by a preemption.
-    pub one_in: u64,
-    /// The longest preemption, in cycles.
-    pub longest: u64,
-    /// The only accesses, by number, that are preempted; `None`: all that chance picks.
-    pub only: Option<Vec<u64>>,
-    /// The accesses that were preempted, by number.
-    pub done: Vec<u64>,
-}
-
 /// A simulation under way.
-#[derive(Debug)]
 pub(crate) struct World {
     pub(crate) arena: Arena,
     lines: Lines,
@@ -149,6 +142,13 @@ pub(crate) struct World {
     pub(crate) traffic: Traffic,
     pub(crate) counted: [u64; COUNTED],
     pub(crate) disturbance: Option<Disturbance>,
+    pub(crate) done: Vec<Disruption>,
+    /// What happened, if that is to be remembered.
+    pub(crate) notes: Option<Vec<Note>>,
+    pub(crate) handler: Option<Rc<dyn Fn(usize)>>,
+    max_accesses: u64,
+    /// All coroutines have ended or are being unwound: accesses take no time, and nobody waits.
+    over: bool,
 }
 
 /// What a world is made from.
@@ -164,6 +164,8 @@ pub(crate) struct Setup {
     pub(crate) end: u64,
     /// When a run counts as stuck, in cycles.
     pub(crate) limit: u64,
+    /// The same, in accesses.
+    pub(crate) max_accesses: u64,
     pub(crate) disturbance: Option<Disturbance>,
 }
 
@@ -186,22 +188,23 @@ thread_local! {
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs `body(thread)` on every thread until all have returned. `prepare` places what they share.
+/// Runs `body(thread)` on every thread until all have returned. `prepare` places what they share; `judge` looks at it
+/// in the end.
 ///
 /// # Errors
 ///
 /// If they do not all return: with the world as it was then.
-pub(crate) fn run<S: Clone + 'static>(
+pub(crate) fn run<S: Clone + 'static, R>(
     setup: &Setup,
     prepare: impl FnOnce() -> S,
     body: impl Fn(&S, usize) + Copy + 'static,
-) -> (Box<World>, S, Result<(), Stuck>) {
+    judge: impl FnOnce(&S, &Result<(), Stuck>) -> R,
+) -> (Box<World>, Result<(), Stuck>, R) {
     let mut world = Box::new(World::new(setup));
     WORLD.set(&raw mut *world);
     let _unset = Unset;
     let shared = prepare();
-    // Dropping a suspended coroutine would unwind it, through locks that still wait. After a failure they are leaked.
-    let mut bodies: ManuallyDrop<Vec<Body>> = ManuallyDrop::new(
+    let mut bodies = Bodies(
         (0..setup.threads)
             .map(|thread| spawn(thread, shared.clone(), body))
             .collect(),
@@ -209,7 +212,7 @@ pub(crate) fn run<S: Clone + 'static>(
     let result = loop {
         match with(World::next) {
             Ok(Some(thread)) => {
-                if let CoroutineResult::Return(()) = bodies[thread].resume(()) {
+                if let CoroutineResult::Return(()) = bodies.0[thread].resume(()) {
                     with(World::end_current);
                 }
             }
@@ -217,16 +220,23 @@ pub(crate) fn run<S: Clone + 'static>(
             Err(stuck) => break Err(stuck),
         }
     };
-    if result.is_ok() {
-        STACKS.with_borrow_mut(|stacks| {
-            stacks.extend(
-                ManuallyDrop::into_inner(bodies)
-                    .into_iter()
-                    .map(Body::into_stack),
-            );
-        });
+    drop(bodies);
+    let verdict = judge(&shared, &result);
+    (world, result, verdict)
+}
+
+/// The coroutines of a run. Those that are suspended when it ends, after a failure, are unwound: what they hold is
+/// dropped, also by locks that still wait, which must not suspend again.
+struct Bodies(Vec<Body>);
+
+impl Drop for Bodies {
+    fn drop(&mut self) {
+        with(|w| w.over = true);
+        for mut body in self.0.drain(..) {
+            body.force_unwind();
+            STACKS.with_borrow_mut(|stacks| stacks.push(body.into_stack()));
+        }
     }
-    (world, shared, result)
 }
 
 fn spawn<S: 'static>(thread: usize, shared: S, body: impl Fn(&S, usize) + 'static) -> Body {
@@ -271,13 +281,24 @@ pub(crate) fn with<R>(f: impl FnOnce(&mut World) -> R) -> R {
 /// One access of the current thread to the line at `address`.
 #[inline]
 pub(crate) fn access(address: usize, kind: Kind, how: How) {
-    with(World::count_access);
+    if let Some(handler) = with(World::count_access) {
+        interrupt(&handler);
+    }
     wait_for_turn();
     // A store's request travels too, but its thread does not wait.
     if how != How::Store && with(|w| w.send_request(address, kind, how)) {
         wait_for_turn();
     }
     with(|w| w.access(address, kind, how));
+}
+
+/// Runs a handler on the current thread, as a signal does.
+#[cold]
+fn interrupt(handler: &Rc<dyn Fn(usize)>) {
+    let me = with(|w| w.current);
+    with(|w| w.threads[me].interrupted = true);
+    handler(me);
+    with(|w| w.threads[me].interrupted = false);
 }
 
 /// How a write or read-modify-write meets the store buffer.
@@ -302,7 +323,10 @@ pub(crate) fn wait_for_turn() {
 
 /// Suspends the current thread, which has planned how it goes on.
 fn suspend() {
-    let yielder = with(|w| w.threads[w.current].yielder);
+    let yielder = with(|w| {
+        assert!(!w.over, "nobody may wait after a run");
+        w.threads[w.current].yielder
+    });
     // SAFETY: invariant 2; no reference into the world is alive (invariant 1).
     unsafe { (*yielder).suspend(()) };
 }
@@ -333,6 +357,7 @@ pub(crate) fn park(key: usize, until: u64, still: impl FnOnce() -> bool) {
     with(|w| w.compute_alone(w.fabric.costs.park));
     wait_for_turn();
     if in_one_step(still) {
+        let until = with(|w| w.sleep_until(until));
         with(|w| w.park(key, until));
         suspend();
     }
@@ -350,7 +375,13 @@ pub(crate) fn requeue(from: usize, to: usize, still: impl FnOnce() -> bool) {
     with(|w| w.compute_alone(w.fabric.costs.unpark));
     wait_for_turn();
     if in_one_step(still) {
-        with(|w| w.requeue(from, to));
+        with(|w| {
+            if w.by_chance(|d| d.spurious_one_in) {
+                w.unpark(from, usize::MAX);
+            } else {
+                w.requeue(from, to);
+            }
+        });
     }
 }
 
@@ -391,6 +422,11 @@ impl World {
             traffic: Traffic::default(),
             counted: [0; COUNTED],
             disturbance: setup.disturbance.clone(),
+            done: Vec::new(),
+            notes: None,
+            handler: None,
+            max_accesses: setup.max_accesses,
+            over: false,
         };
         world.start(setup);
         world
@@ -398,6 +434,9 @@ impl World {
 
     /// The thread to go on; `None` when all have ended.
     fn next(&mut self) -> Result<Option<usize>, Stuck> {
+        if self.accesses > self.max_accesses {
+            return Err(Stuck::Endless(self.describe()));
+        }
         while let Some(Reverse(event)) = self.heap.pop() {
             let id = event.thread as usize;
             if event.epoch != self.threads[id].epoch {
@@ -436,18 +475,21 @@ impl World {
         let thread = &self.threads[self.current];
         let now = thread.now;
         let others_first = self.heap.peek().is_some_and(|Reverse(e)| e.time < now);
-        if !others_first && now < thread.preempt_at || self.in_one_step || thread.yielder.is_null()
-        {
+        let go_on = !others_first && now < thread.preempt_at && self.accesses <= self.max_accesses;
+        if go_on || self.in_one_step || thread.yielder.is_null() || self.over {
             return None;
         }
         Some(self.leave_for_now())
     }
 
+    /// Counts an access, and disturbs it: returns the handler of an interrupt that comes now.
     #[inline]
-    fn count_access(&mut self) {
+    fn count_access(&mut self) -> Option<Rc<dyn Fn(usize)>> {
         self.accesses += 1;
         if self.disturbance.is_some() {
-            self.disturb();
+            self.disturb()
+        } else {
+            None
         }
     }
 
@@ -540,6 +582,7 @@ impl World {
         thread.epoch += 1;
         thread.state = State::Spinning;
         let (epoch, now, preempt_at) = (thread.epoch, thread.now, thread.preempt_at);
+        self.stand_in_line();
         self.lines.at(address).spinners.push((id as u32, epoch));
         if until != NEVER {
             self.plan(until.max(now), id, What::TimeLimit);
@@ -580,24 +623,6 @@ impl World {
         percent
     }
 
-    #[cold]
-    fn disturb(&mut self) {
-        let access = self.accesses;
-        let Some(d) = &mut self.disturbance else {
-            return;
-        };
-        let mut state = d.seed ^ access.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let dice = next_random(&mut state);
-        let wanted = match &d.only {
-            Some(only) => only.binary_search(&access).is_ok(),
-            None => dice % d.one_in == 0,
-        };
-        if wanted && !self.in_one_step {
-            d.done.push(access);
-            self.threads[self.current].now += next_random(&mut state) % d.longest;
-        }
-    }
-
     pub(crate) fn now(&self) -> u64 {
         self.threads[self.current].now
     }
@@ -608,6 +633,10 @@ impl World {
 
     pub(crate) fn machine(&self) -> &Machine {
         &self.machine
+    }
+
+    pub(crate) fn thread(&self, thread: usize) -> &Thread {
+        &self.threads[thread]
     }
 
     pub(crate) fn current(&mut self) -> &mut Thread {
@@ -627,9 +656,15 @@ impl World {
     fn describe(&self) -> String {
         let mut text = String::new();
         for (id, thread) in self.threads.iter().enumerate() {
-            if thread.state != State::Ended {
-                text += &format!("thread {id} {:?}; ", thread.state);
-            }
+            let what = match thread.state {
+                State::Running => "runs",
+                State::Spinning => "spins",
+                State::Queued => "waits for a CPU",
+                State::Parked(_) => "sleeps",
+                State::Ended => continue,
+            };
+            let separator = if text.is_empty() { "" } else { ", " };
+            text += &format!("{separator}thread {id} {what}");
         }
         text
     }

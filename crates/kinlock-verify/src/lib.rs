@@ -12,11 +12,14 @@
 //! | [`Reach`](report::Property::Reach) | the scenario got where it means to go, so that the other checks mean something |
 //! | [`Catch`](report::Property::Catch) | a lock that is broken on purpose failed the check meant for it |
 //!
+//! [`explore`] looks for schedules on the simulated machine in which a lock fails.
+//!
 //! A [`plan`] runs scenarios against one lock within a given time. Everything random comes from one seed; threads are
 //! real, so that the seed repeats what each thread does, not how they interleave.
 
 mod affinity;
 mod crew;
+pub mod explore;
 mod injector;
 pub mod locks;
 mod oracle;

@@ -68,7 +68,7 @@ pub fn run(specimen: Specimen, settings: &Settings, mut progress: impl FnMut(&st
     report
 }
 
-fn judge_catch(lock: &str, meant: Property, checks: &[Check]) -> Check {
+pub(crate) fn judge_catch(lock: &str, meant: Property, checks: &[Check]) -> Check {
     let mut failed = checks.iter().filter(|check| !check.passed);
     let by = failed.clone().find(|check| check.property == meant);
     Check {

@@ -4,7 +4,7 @@
 //! each. A pinned thread stays on its CPU. Another one goes, when it wakes or has to leave its CPU, to an idle CPU if there is one: its last
 //! one, else the nearest to that.
 
-use super::{COUNTED, Setup, State, Thread, What, World, Yielder, next_random};
+use super::{COUNTED, Noted, Setup, State, Thread, What, World, Yielder, next_random};
 use crate::coherence::Place;
 use crate::machine::{CpuId, Shape};
 use kinlock::platform::NEVER;
@@ -101,6 +101,10 @@ impl World {
                 yielder: std::ptr::null(),
                 random: next_random(&mut seeds) | 1,
                 slot: 0,
+                accesses: 0,
+                in_line: false,
+                in_line_since: None,
+                interrupted: false,
             });
         }
         for thread in 0..setup.threads {
@@ -174,6 +178,8 @@ impl World {
         thread.epoch += 1;
         thread.state = State::Parked(key);
         let (cpu, now) = (thread.cpu, thread.now);
+        self.stand_in_line();
+        self.note(Noted::Parks);
         self.parked.push((key, id));
         if until != NEVER {
             self.plan(until.max(now), id, What::TimeLimit);
@@ -184,7 +190,7 @@ impl World {
     pub(super) fn unpark(&mut self, key: usize, n: usize) {
         let at = self.now();
         for _ in 0..n {
-            let Some(i) = self.parked.iter().position(|&(k, _)| k == key) else {
+            let Some(i) = self.next_sleeper(key) else {
                 return;
             };
             let (_, id) = self.parked.remove(i);

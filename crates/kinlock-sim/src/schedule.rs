@@ -1,0 +1,193 @@
+//! One schedule: bodies of any kind on the simulated machine, disturbed wherever the contracts allow it.
+//!
+//! ```
+//! use kinlock::platform::{Atomic, Ordering::Relaxed};
+//! use kinlock_sim::{Disturbance, Machine, Schedule, platform::SimU32, place};
+//!
+//! let schedule = Schedule::new(Machine::load("haswell-ex-4s")?, 4, Disturbance::preemptions(7, 8, 1000));
+//! let (played, sum) = schedule.play(
+//!     || place(SimU32::new(0)),
+//!     |counter, _thread| { counter.fetch_add(1, Relaxed); },
+//!     |_, _thread| {},
+//!     |counter, _| counter.load(Relaxed),
+//! );
+//! assert!(played.end.is_ok());
+//! assert_eq!(sum, 4);
+//! # Ok::<(), kinlock_sim::machine::MachineError>(())
+//! ```
+
+use crate::machine::Machine;
+use crate::platform;
+use crate::world::{self, Disruption, Disturbance, Note, Noted, Placement, Setup, Stuck, with};
+use kinlock::config::Tuning;
+use kinlock::events::Event;
+use kinlock::topology::DomainKind;
+use std::rc::Rc;
+
+/// What to play.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    /// The machine.
+    pub machine: Machine,
+    /// Threads, 1 or more; beyond the machine's CPUs they share them.
+    pub threads: usize,
+    /// Where threads run.
+    pub placement: Placement,
+    /// What a locality domain is.
+    pub domain: DomainKind,
+    /// Waiter slots. With fewer than threads, some wait without one.
+    pub slots: usize,
+    /// Start of the machine's random numbers: starting times, phases of spin loops, placement.
+    pub seed: u64,
+    /// What goes wrong.
+    pub disturbance: Disturbance,
+    /// After so many accesses a schedule counts as endless.
+    pub max_accesses: u64,
+    /// After so many simulated nanoseconds a schedule counts as endless.
+    pub max_nanos: u64,
+    /// Whether to remember what happened.
+    pub trace: bool,
+}
+
+/// How it went.
+#[derive(Clone, Debug)]
+pub struct Played {
+    /// Whether all threads came to an end.
+    pub end: Result<(), Stuck>,
+    /// Memory accesses.
+    pub accesses: u64,
+    /// Times a thread was suspended.
+    pub switches: u64,
+    /// What the library's locks counted, by [`Event`].
+    pub counted: [u64; Event::ALL.len()],
+    /// What was disrupted, in the order of the host.
+    pub disruptions: Vec<Disruption>,
+    /// What happened, if that was to be remembered; in the order of the host.
+    pub trace: Vec<Note>,
+}
+
+impl Schedule {
+    /// A schedule with default limits and without a trace.
+    pub fn new(machine: Machine, threads: usize, disturbance: Disturbance) -> Self {
+        Schedule {
+            machine,
+            threads,
+            placement: Placement::Random,
+            domain: DomainKind::Node,
+            slots: threads + 4,
+            seed: disturbance.seed,
+            disturbance,
+            max_accesses: 1_000_000,
+            max_nanos: 100_000_000_000,
+            trace: false,
+        }
+    }
+
+    /// Runs `body(shared, thread)` on every thread until all have returned, or are stuck. `prepare` makes what they share, with
+    /// [`place`](crate::place) where it is to be simulated memory; `handler(shared, thread)` is what an interrupt runs on
+    /// the thread it interrupts; `judge(shared, end)` looks at what is left, when accesses take no time any more.
+    ///
+    /// Threads that are stuck are unwound before `judge` runs: what their bodies hold is dropped. It must not wait.
+    ///
+    /// # Panics
+    ///
+    /// If there are no threads, or if a body panics.
+    pub fn play<S: 'static, R>(
+        &self,
+        prepare: impl FnOnce() -> S,
+        body: impl Fn(&S, usize) + Copy + 'static,
+        handler: impl Fn(&S, usize) + 'static,
+        judge: impl FnOnce(&S, &Result<(), Stuck>) -> R,
+    ) -> (Played, R) {
+        assert!(self.threads > 0, "a schedule has threads");
+        let costs = &self.machine.costs;
+        let setup = Setup {
+            machine: self.machine.clone(),
+            threads: self.threads,
+            placement: self.placement,
+            tuning: Tuning::DEFAULT,
+            domain: self.domain,
+            seed: self.seed,
+            end: 0,
+            limit: costs.cycles(self.max_nanos as f64),
+            max_accesses: self.max_accesses,
+            disturbance: Some(self.disturbance.clone()),
+        };
+        let prepare = || {
+            platform::make_waiters(self.slots);
+            let shared = Rc::new(prepare());
+            let handled = Rc::clone(&shared);
+            with(|w| {
+                w.handler = Some(Rc::new(move |thread| handler(&handled, thread)));
+                w.notes = self.trace.then(Vec::new);
+            });
+            shared
+        };
+        let (mut world, end, verdict) = world::run(
+            &setup,
+            prepare,
+            move |shared: &Rc<S>, thread| body(shared, thread),
+            |shared, end| judge(shared, end),
+        );
+        // It may name what lies in the arena: gone before that.
+        world.handler = None;
+        let played = Played {
+            end,
+            accesses: world.accesses,
+            switches: world.switches,
+            counted: world.counted,
+            disruptions: std::mem::take(&mut world.done),
+            trace: world.notes.take().unwrap_or_default(),
+        };
+        (played, verdict)
+    }
+}
+
+/// How many accesses there have been so far: a clock that never stands still while anything happens.
+///
+/// # Panics
+///
+/// Outside of a simulation.
+pub fn moment() -> u64 {
+    with(|w| w.accesses)
+}
+
+/// The moment from which on the thread has surely stood in line for a lock, if it does: it had queued or become the pending
+/// waiter, and blocked. It may have stood there a little longer.
+///
+/// # Panics
+///
+/// Outside of a simulation.
+pub fn in_line_since(thread: usize) -> Option<u64> {
+    with(|w| w.thread(thread).in_line_since)
+}
+
+/// The calling thread says that it stands in line no more.
+///
+/// # Panics
+///
+/// Outside of a simulation.
+pub fn leave_line() {
+    with(|w| {
+        w.current().in_line = false;
+        w.current().in_line_since = None;
+    });
+}
+
+/// Adds a remark to the trace, if there is one.
+///
+/// # Panics
+///
+/// Outside of a simulation.
+pub fn say(what: &'static str) {
+    with(|w| w.note(Noted::Said(what)));
+}
+
+/// How many waiter slots are in use.
+///
+/// # Panics
+///
+/// Outside of a simulation.
+pub fn slots_in_use() -> u32 {
+    <crate::Sim as kinlock::platform::Platform>::waiters().in_use()
+}

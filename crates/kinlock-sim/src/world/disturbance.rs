@@ -1,0 +1,239 @@
+//! Whatever a machine may do to a thread at a bad moment, by chance that comes from a seed.
+//!
+//! A **disruption** comes before an access: the thread loses its CPU for a while, or an interrupt's handler runs on it. It
+//! is named by its **spot**: which thread, before which of its accesses. Whether there is one, and which, depends on the
+//! seed and the spot alone, so that leaving some out (`only`) leaves the others as they were.
+
+use super::{State, World};
+use kinlock::events::Event;
+use std::rc::Rc;
+
+/// What goes wrong. All of it is allowed by the contract of [`Platform`](kinlock::platform::Platform).
+#[derive(Clone, Debug)]
+pub struct Disturbance {
+    /// Start of the random numbers.
+    pub seed: u64,
+    /// One access in so many is preceded by a disruption; 0: none.
+    pub one_in: u64,
+    /// One disruption in so many is an interrupt; 0: none. The others are preemptions.
+    pub interrupt_one_in: u64,
+    /// The longest preemption, in cycles. Short ones are as frequent as long ones.
+    pub longest: u64,
+    /// The only disruptions; `None`: all that chance picks.
+    pub only: Option<Vec<Spot>>,
+    /// One sleep in so many ends for no reason, and one requeue in so many wakes; 0: none. If not 0, sleepers are
+    /// woken in random order.
+    pub spurious_one_in: u64,
+    /// One time in so many the machine says that it is crowded, so that waiters soon sleep; 0: it says the truth.
+    pub crowded_one_in: u64,
+    /// Whether the heavy fence works.
+    pub heavy_fence: bool,
+    /// The threads that wait with priority, a bit for each.
+    pub priority: u64,
+    /// The threads that cannot keep a waiter slot, a bit for each.
+    pub forgetful: u64,
+}
+
+impl Disturbance {
+    /// Preemptions only.
+    pub fn preemptions(seed: u64, one_in: u64, longest: u64) -> Self {
+        Disturbance {
+            seed,
+            one_in,
+            interrupt_one_in: 0,
+            longest,
+            only: None,
+            spurious_one_in: 0,
+            crowded_one_in: 0,
+            heavy_fence: true,
+            priority: 0,
+            forgetful: 0,
+        }
+    }
+
+    fn at(&self, spot: Spot) -> Option<Kind> {
+        let name = (spot.thread as u64) << 32 | spot.access as u64;
+        let dice = mix(self.seed ^ mix(name));
+        let wanted = match &self.only {
+            Some(only) => only.contains(&spot),
+            None => self.one_in != 0 && dice % self.one_in == 0,
+        };
+        if !wanted {
+            return None;
+        }
+        let dice = mix(dice);
+        if self.interrupt_one_in != 0 && dice % self.interrupt_one_in == 0 {
+            return Some(Kind::Interrupt);
+        }
+        Some(Kind::Preemption {
+            cycles: log_uniform(mix(dice), self.longest),
+        })
+    }
+}
+
+/// A thread's access, by its number among those of the thread; the first is 1.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Spot {
+    /// The thread.
+    pub thread: u32,
+    /// The access.
+    pub access: u32,
+}
+
+/// Something that came before an access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Disruption {
+    /// Before which access.
+    pub spot: Spot,
+    /// What.
+    pub kind: Kind,
+}
+
+/// What came before an access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// The thread did not run for so long.
+    Preemption {
+        /// For how long.
+        cycles: u64,
+    },
+    /// A handler ran.
+    Interrupt,
+}
+
+/// Something that happened in a schedule whose trace is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Note {
+    /// When, in cycles, by the clock of the thread.
+    pub time: u64,
+    /// To which thread.
+    pub thread: usize,
+    /// What.
+    pub what: Noted,
+}
+
+/// What happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Noted {
+    /// The lock counted an event.
+    Counted(Event),
+    /// A disruption began.
+    Disrupted(Disruption),
+    /// The thread fell asleep.
+    Parks,
+    /// The thread's body said so.
+    Said(&'static str),
+}
+
+impl World {
+    /// Disturbs the coming access. Returns the handler of an interrupt that comes now.
+    pub(super) fn disturb(&mut self) -> Option<Rc<dyn Fn(usize)>> {
+        let id = self.current;
+        let thread = &mut self.threads[id];
+        if self.in_one_step || self.over || thread.yielder.is_null() {
+            return None;
+        }
+        thread.accesses += 1;
+        let spot = Spot {
+            thread: id as u32,
+            access: thread.accesses,
+        };
+        let kind = self.disturbance.as_ref()?.at(spot)?;
+        let interrupted = thread.interrupted;
+        let handler = match kind {
+            Kind::Preemption { cycles } => {
+                thread.now += cycles;
+                None
+            }
+            Kind::Interrupt => self.handler.clone().filter(|_| !interrupted),
+        };
+        if kind != Kind::Interrupt || handler.is_some() {
+            let disruption = Disruption { spot, kind };
+            self.done.push(disruption);
+            self.note(Noted::Disrupted(disruption));
+        }
+        handler
+    }
+
+    /// Whether the bit of the current thread is set in a mask of the disturbance.
+    pub(crate) fn disturbed(&self, mask: impl Fn(&Disturbance) -> u64) -> bool {
+        let mask = self.disturbance.as_ref().map_or(0, mask);
+        mask >> self.current.min(63) & 1 != 0
+    }
+
+    /// Once in as many times as the disturbance says.
+    pub(super) fn by_chance(&mut self, one_in: impl Fn(&Disturbance) -> u64) -> bool {
+        let n = self.disturbance.as_ref().map_or(0, one_in);
+        n != 0 && self.random() % n == 0
+    }
+
+    /// Whether the machine is crowded, if the disturbance has a say in it.
+    pub(crate) fn crowded_by_chance(&mut self) -> Option<bool> {
+        let one_in = self.disturbance.as_ref()?.crowded_one_in;
+        (one_in != 0).then(|| self.random() % one_in == 0)
+    }
+
+    /// When a sleep ends by itself: at `until` or, now and then, before.
+    pub(super) fn sleep_until(&mut self, until: u64) -> u64 {
+        if !self.by_chance(|d| d.spurious_one_in) {
+            return until;
+        }
+        let longest = self.disturbance.as_ref().map_or(1, |d| d.longest);
+        let cycles = log_uniform(mix(self.random()), longest);
+        until.min(self.now() + cycles)
+    }
+
+    /// Who of those asleep at `key` is woken: the first or, disturbed, anybody.
+    pub(super) fn next_sleeper(&mut self, key: usize) -> Option<usize> {
+        let sleepers = self.parked.iter().filter(|&&(k, _)| k == key).count();
+        if sleepers == 0 {
+            return None;
+        }
+        let shuffled = self
+            .disturbance
+            .as_ref()
+            .is_some_and(|d| d.spurious_one_in != 0);
+        let nth = if shuffled {
+            self.random() as usize % sleepers
+        } else {
+            0
+        };
+        let mut asleep = self
+            .parked
+            .iter()
+            .enumerate()
+            .filter(|(_, (k, _))| *k == key);
+        asleep.nth(nth).map(|(i, _)| i)
+    }
+
+    /// The current thread blocks: if it has begun to wait in line, it surely stands there now.
+    pub(super) fn stand_in_line(&mut self) {
+        let accesses = self.accesses;
+        let thread = &mut self.threads[self.current];
+        debug_assert!(thread.state != State::Ended);
+        if thread.in_line {
+            thread.in_line_since.get_or_insert(accesses);
+        }
+    }
+
+    pub(crate) fn note(&mut self, what: Noted) {
+        let (thread, time) = (self.current, self.now());
+        if let Some(notes) = &mut self.notes {
+            notes.push(Note { time, thread, what });
+        }
+    }
+}
+
+/// From 1 to `longest`, every power of two as likely as every other.
+fn log_uniform(dice: u64, longest: u64) -> u64 {
+    let top = 1u64 << (dice % (longest.max(1).ilog2() as u64 + 1));
+    (top + (dice >> 32) % top).min(longest)
+}
+
+/// Stirs bits thoroughly (the finaliser of splitmix64).
+fn mix(x: u64) -> u64 {
+    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
+}

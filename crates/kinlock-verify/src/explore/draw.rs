@@ -1,0 +1,182 @@
+//! What one schedule is like, drawn by lot: the machine, what goes wrong on it, the knobs of the lock.
+//!
+//! Different bugs like different schedules, so the lots are extreme: from no disruption to one at every other access,
+//! from preemptions of some cycles to such that outlast every time limit of the lock.
+
+use super::locks::{Knobs, Specimen};
+use super::scenarios::Scenario;
+use crate::random::Random;
+use kinlock::config::{LocalLimit, Scan};
+use kinlock_sim::machine::{Costs, Machine, Shape};
+use kinlock_sim::{Disturbance, Placement, Schedule};
+
+/// Threads of a schedule unless said otherwise.
+pub(super) const THREADS: std::ops::RangeInclusive<u64> = 2..=8;
+
+/// What one schedule is like.
+pub(super) struct Plan {
+    pub(super) schedule: Schedule,
+    pub(super) knobs: Knobs,
+    /// Whether waiters may park.
+    pub(super) park: bool,
+    /// How often each thread goes for the lock.
+    pub(super) rounds: u32,
+    /// The longest computation between and within critical sections, in cycles.
+    pub(super) work: u64,
+    pub(super) order: Option<Order>,
+}
+
+/// The order in which waiters are to be served.
+#[derive(Clone, Copy)]
+pub(super) struct Order {
+    /// Nobody who arrives later comes first.
+    pub(super) fifo: bool,
+    /// At least nobody of the same domain.
+    pub(super) fifo_in_domain: bool,
+    /// How many who arrived later may come before a waiter at most.
+    pub(super) overtakers: u32,
+}
+
+pub(super) fn plan(
+    lock: &Specimen,
+    scenario: &Scenario,
+    threads: Option<usize>,
+    seed: u64,
+) -> Plan {
+    let mut random = Random::new(seed, 1);
+    let drawn = THREADS.start() + random.below(THREADS.end() - THREADS.start() + 1);
+    // Nobody waits in line for long unless others queue, too.
+    let drawn = if scenario.ordered {
+        drawn.max(3)
+    } else {
+        drawn
+    };
+    let threads = threads.unwrap_or(drawn as usize);
+    let machine = machine(&mut random, threads, scenario.oversubscribed);
+    let mut disturbance = disturbance(&mut random, &machine.costs, scenario);
+    let mut knobs = Knobs {
+        tuning: (lock.tuning)(&mut random),
+        turned: scenario.turns_knobs,
+    };
+    let mut schedule_slots = threads + 4;
+    let mut order = None;
+    let mut rounds = 3 + random.below(4) as u32;
+    let park = scenario.oversubscribed || random.below(4) != 0;
+    if scenario.ordered {
+        knobs.tuning.stealing = false;
+        // Sleepers that nobody notices for a while are not what is looked for here.
+        disturbance.heavy_fence = true;
+        let wanted = wanted_order(&knobs, threads);
+        // Enough for a thread that nobody lets in to be overtaken too often.
+        let overtakers = wanted.overtakers.clamp(20, 200);
+        rounds = 4 + 2 * overtakers.min(if wanted.overtakers == u32::MAX {
+            20
+        } else {
+            200
+        }) / threads as u32;
+        order = Some(wanted);
+    } else if random.one_in(8) {
+        schedule_slots = 1 + random.below(threads as u64) as usize;
+    }
+    let mut schedule = Schedule::new(machine, threads, disturbance);
+    schedule.slots = schedule_slots;
+    if !scenario.ordered && random.one_in(2) {
+        schedule.placement = Placement::Scheduled;
+    }
+    Plan {
+        schedule,
+        knobs,
+        park,
+        rounds,
+        work: 1 << random.below(11),
+        order,
+    }
+}
+
+fn wanted_order(knobs: &Knobs, threads: usize) -> Order {
+    let tuning = knobs.tuning;
+    Order {
+        fifo: !tuning.reorder,
+        fifo_in_domain: tuning.scan == Scan::Full,
+        overtakers: match tuning.limit {
+            _ if !tuning.reorder => 0,
+            // Each waiter that is older may be served by a run of hand-offs to others of its domain.
+            LocalLimit::Count { log2, .. } => threads as u32 * ((1 << log2.min(16)) + 2),
+            // Bounded in time only.
+            _ => u32::MAX,
+        },
+    }
+}
+
+/// A small machine: its latencies, and so the order of things, are random.
+fn machine(random: &mut Random, threads: usize, oversubscribed: bool) -> Machine {
+    let cpus = if oversubscribed {
+        1 + random.below((threads as u64 - 1).max(1)) as usize
+    } else {
+        threads + random.below(3) as usize
+    };
+    let sockets = (1 + random.below(4) as usize).min(cpus);
+    let mut lot = |top: u32| {
+        let power = 1u64 << random.below(top as u64);
+        power + random.below(power)
+    };
+    let costs = Costs {
+        clock_mhz: [5, 100, 1000][lot(6) as usize % 3],
+        own_cache: lot(3),
+        last_level: lot(6),
+        modified: std::array::from_fn(|_| lot(8)),
+        modified_homed_at_reader: lot(5),
+        third_party_home: 0,
+        shared: std::array::from_fn(|_| lot(8)),
+        invalidate: std::array::from_fn(|_| lot(8)),
+        memory: [lot(8), lot(8)],
+        read_occupancy: lot(4),
+        rmw: lot(5),
+        pause: lot(6),
+        spin_exit: lot(6),
+        sibling_computes_pct: 100,
+        sibling_spins_pct: 100,
+        time_slice: 200 + lot(14),
+        context_switch: lot(8),
+        park: lot(8),
+        unpark: lot(8),
+        wake_latency: lot(10),
+        membarrier: lot(8),
+    };
+    Machine {
+        name: String::new(),
+        about: String::new(),
+        shape: Shape {
+            sockets,
+            caches_per_socket: 1,
+            cores_per_cache: cpus.div_ceil(sockets),
+            threads_per_core: 1,
+            hops: (0..sockets * sockets)
+                .map(|i| (i / sockets != i % sockets) as u8)
+                .collect(),
+        },
+        costs,
+        parameters: Vec::new(),
+    }
+}
+
+fn disturbance(random: &mut Random, costs: &Costs, scenario: &Scenario) -> Disturbance {
+    // A few accesses; longer than a waiter spins where it is crowded, where it is not, and than stealing is permitted.
+    let longest = [200.0, 20_000.0, 4_000_000.0, 40_000_000.0][random.below(4) as usize];
+    let one_in = [0, 4, 16, 64, 256][random.below(5) as usize];
+    let mut d = Disturbance::preemptions(random.next(), one_in, costs.cycles(longest).max(64));
+    if scenario.interrupts {
+        d.one_in = one_in.max(4);
+        d.interrupt_one_in = 2;
+    }
+    d.spurious_one_in = [0, 4, 32][random.below(3) as usize];
+    d.crowded_one_in = [0, 1, 2, 8][random.below(4) as usize];
+    d.heavy_fence = !random.one_in(8);
+    if random.one_in(4) {
+        d.priority = random.next() & random.next();
+    }
+    if random.one_in(4) {
+        d.forgetful = random.next();
+    }
+    d
+}

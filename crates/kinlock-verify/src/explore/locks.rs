@@ -1,0 +1,240 @@
+//! The locks that are explored, by name: the library's source on the simulated machine, in the configurations that differ
+//! in their queues, and broken ones.
+//!
+//! # Invariants
+//!
+//! 1. [`Explored::unlock`] is called by the thread that took the lock only, as that function demands.
+
+use crate::random::Random;
+use crate::report::Property;
+use kinlock::config::{LocalLimit, Scan, Tuning};
+use kinlock::platform::Platform;
+use kinlock::raw::{Config, Fault, QueuedSpinLock};
+use kinlock_sim::Sim;
+use std::cell::Cell;
+
+/// A kind of lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Specimen {
+    /// Its name on the command line and in reports.
+    pub name: &'static str,
+    /// What its defect violates, if it is broken on purpose.
+    pub defect: Option<Property>,
+    /// Places one in the schedule under way; whether its waiters may park.
+    pub(super) place: fn(park: bool) -> &'static dyn Explored,
+    /// The knobs of one schedule.
+    pub(super) tuning: fn(&mut Random) -> Tuning,
+}
+
+/// What is asked of a lock.
+pub(super) trait Explored {
+    fn lock(&self);
+    fn try_lock(&self) -> bool;
+    fn lock_until(&self, deadline: u64) -> bool;
+    fn unlock(&self);
+    /// Whether nobody holds it or waits for it, and nothing is left of those who did.
+    fn is_at_rest(&self) -> bool;
+}
+
+/// All locks.
+pub const ALL: &[Specimen] = &[
+    sound("fifo", place::<true, SOUND>, |_| Tuning::DEFAULT),
+    sound("cna", place::<true, SOUND>, |_| reordering()),
+    sound("cna-count", place::<true, SOUND>, counted),
+    sound("cna-timed", place::<true, SOUND>, |random| {
+        limited(LocalLimit::time(1 + random.below(3) as u8).ok())
+    }),
+    sound("cna-incremental", place::<true, SOUND>, |random| {
+        let mut tuning = counted(random);
+        tuning.scan = Scan::Incremental;
+        tuning
+    }),
+    sound("cna-shuffle", place::<true, SOUND>, |random| {
+        let mut tuning = counted(random);
+        tuning.shuffle_reduction = true;
+        tuning
+    }),
+    sound("cna-no-pending", place::<false, SOUND>, counted),
+    broken(
+        "busted-exclusion",
+        place::<true, NO_EXCLUSION>,
+        Property::Exclusion,
+    ),
+    broken(
+        "busted-splice",
+        place::<true, LOST_SPLICE>,
+        Property::Completion,
+    ),
+    broken(
+        "busted-wakeup",
+        place::<true, LOST_WAKEUP>,
+        Property::Completion,
+    ),
+    broken(
+        "busted-starvation",
+        place::<true, STARVATION>,
+        Property::Progress,
+    ),
+];
+
+/// The name that stands for all locks that are broken on purpose.
+pub use crate::locks::BUSTED;
+
+/// The locks meant by `name`: one, or all broken ones. Empty if there is no such lock.
+pub fn by_name(name: &str) -> Vec<Specimen> {
+    let wanted = |lock: &&Specimen| lock.name == name || name == BUSTED && lock.defect.is_some();
+    ALL.iter().filter(wanted).copied().collect()
+}
+
+const fn sound(
+    name: &'static str,
+    place: fn(bool) -> &'static dyn Explored,
+    tuning: fn(&mut Random) -> Tuning,
+) -> Specimen {
+    Specimen {
+        name,
+        defect: None,
+        place,
+        tuning,
+    }
+}
+
+const fn broken(
+    name: &'static str,
+    place: fn(bool) -> &'static dyn Explored,
+    defect: Property,
+) -> Specimen {
+    Specimen {
+        name,
+        defect: Some(defect),
+        place,
+        tuning: counted,
+    }
+}
+
+fn reordering() -> Tuning {
+    let mut tuning = Tuning::DEFAULT;
+    tuning.reorder = true;
+    tuning
+}
+
+fn limited(limit: Option<LocalLimit>) -> Tuning {
+    let mut tuning = reordering();
+    tuning.limit = limit.unwrap_or_default();
+    tuning
+}
+
+/// A limit of a few local hand-offs, so that most schedules reach it.
+fn counted(random: &mut Random) -> Tuning {
+    limited(LocalLimit::count(random.below(4) as u8).ok())
+}
+
+thread_local! {
+    /// The knobs of the schedule that this host thread plays.
+    static KNOBS: Cell<Knobs> = const { Cell::new(Knobs { tuning: Tuning::DEFAULT, turned: false }) };
+}
+
+/// The knobs of a schedule.
+#[derive(Clone, Copy)]
+pub(super) struct Knobs {
+    pub(super) tuning: Tuning,
+    /// Whether every wait finds other knobs.
+    pub(super) turned: bool,
+}
+
+impl Knobs {
+    /// Makes them those of the schedules that this host thread plays from now on.
+    pub(super) fn set(self) {
+        KNOBS.set(self);
+    }
+
+    fn now(self) -> Tuning {
+        let mut tuning = self.tuning;
+        if self.turned {
+            let random = Sim::random();
+            tuning.reorder = random & 3 != 0;
+            tuning.scan = [Scan::Full, Scan::Incremental][(random >> 2) as usize & 1];
+            tuning.shuffle_reduction = random >> 3 & 3 == 0;
+            tuning.stealing = random >> 5 & 1 == 0;
+            if random >> 6 & 1 == 0 {
+                tuning.limit = LocalLimit::time(1).unwrap_or_default();
+            }
+        }
+        tuning
+    }
+}
+
+const SOUND: u8 = 0;
+const NO_EXCLUSION: u8 = 1;
+const LOST_SPLICE: u8 = 2;
+const LOST_WAKEUP: u8 = 3;
+const STARVATION: u8 = 4;
+
+#[derive(Clone, Copy, Debug)]
+struct Kind<const PENDING: bool, const PARK: bool, const FAULT: u8>;
+
+impl<const PENDING: bool, const PARK: bool, const FAULT: u8> Config for Kind<PENDING, PARK, FAULT> {
+    const PENDING_BIT: bool = PENDING;
+    const PARK: bool = PARK;
+    const FAULT: Fault = match FAULT {
+        NO_EXCLUSION => Fault::NoExclusion,
+        LOST_SPLICE => Fault::LostSplice,
+        LOST_WAKEUP => Fault::LostWakeup,
+        STARVATION => Fault::Starvation,
+        _ => Fault::None,
+    };
+
+    fn tuning() -> Tuning {
+        KNOBS.get().now()
+    }
+}
+
+fn place<const PENDING: bool, const FAULT: u8>(park: bool) -> &'static dyn Explored {
+    if park {
+        kinlock_sim::place(Lock::<Kind<PENDING, true, FAULT>>(QueuedSpinLock::new()))
+    } else {
+        kinlock_sim::place(Lock::<Kind<PENDING, false, FAULT>>(QueuedSpinLock::new()))
+    }
+}
+
+struct Lock<C: Config>(QueuedSpinLock<Sim, C>);
+
+impl<C: Config> Explored for Lock<C> {
+    fn lock(&self) {
+        self.0.lock();
+    }
+
+    fn try_lock(&self) -> bool {
+        self.0.try_lock()
+    }
+
+    fn lock_until(&self, deadline: u64) -> bool {
+        self.0.lock_until(deadline)
+    }
+
+    fn unlock(&self) {
+        // SAFETY: invariant 1.
+        unsafe { self.0.unlock() }
+    }
+
+    fn is_at_rest(&self) -> bool {
+        // The fast path succeeds only if no bit of the word is set; what it takes is not given back.
+        !self.0.is_contended() && self.0.try_lock()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ALL, BUSTED, by_name};
+
+    #[test]
+    fn names_are_found() {
+        assert_eq!(by_name("cna").len(), 1);
+        assert_eq!(by_name(BUSTED).len(), 4);
+        assert!(by_name("none").is_empty());
+        let mut names: Vec<_> = ALL.iter().map(|lock| lock.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ALL.len());
+    }
+}

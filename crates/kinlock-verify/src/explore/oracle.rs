@@ -1,0 +1,146 @@
+//! What a lock has to do, watched from outside. Watching takes no simulated time, but for the data behind the lock.
+
+use super::draw::{Order, Plan};
+use crate::report::Property;
+use kinlock::platform::{Atomic, Ordering::Relaxed, Platform};
+use kinlock_sim::platform::SimU32;
+use kinlock_sim::schedule::{in_line_since, say, slots_in_use};
+use kinlock_sim::{Sim, Stuck, place};
+use std::cell::{Cell, OnceCell};
+
+/// Watches one schedule.
+pub(super) struct Oracle {
+    sections: [Section; 2],
+    order: Option<Order>,
+    threads: Vec<Watched>,
+    /// The first violation: others follow from it.
+    violation: OnceCell<(Property, String)>,
+}
+
+/// The data behind a lock.
+struct Section {
+    holder: &'static SimU32,
+    counter: &'static SimU32,
+    entries: Cell<u32>,
+}
+
+/// A thread.
+#[derive(Default)]
+struct Watched {
+    domain: Cell<u16>,
+    priority: Cell<bool>,
+    /// How many who arrived later have come before it.
+    overtakers: Cell<u32>,
+}
+
+impl Oracle {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let section = || Section {
+            holder: place(SimU32::new(0)),
+            counter: place(SimU32::new(0)),
+            entries: Cell::new(0),
+        };
+        Oracle {
+            sections: [section(), section()],
+            order: plan.order,
+            threads: (0..plan.schedule.threads)
+                .map(|_| Watched::default())
+                .collect(),
+            violation: OnceCell::new(),
+        }
+    }
+
+    pub(super) fn starts(&self, me: usize) {
+        self.threads[me].domain.set(Sim::domain());
+        self.threads[me].priority.set(Sim::is_priority());
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.violation.get().is_some()
+    }
+
+    /// Thread `me` is in a critical section, and works there.
+    pub(super) fn section(&self, which: usize, me: usize, work: impl Fn()) {
+        let section = &self.sections[which];
+        let name = me as u32 + 1;
+        self.demand(
+            Property::Exclusion,
+            section.holder.swap(name, Relaxed) == 0,
+            || format!("thread {me} entered an occupied critical section"),
+        );
+        let count = section.counter.load(Relaxed);
+        work();
+        section.counter.store(count + 1, Relaxed);
+        self.demand(
+            Property::Exclusion,
+            section.holder.swap(0, Relaxed) == name,
+            || format!("thread {me} was joined in its critical section"),
+        );
+        self.demand(Property::Exclusion, count == section.entries.get(), || {
+            "an increment was lost".to_owned()
+        });
+        section.entries.set(section.entries.get() + 1);
+    }
+
+    /// Thread `me`, which arrived at the moment `arrival`, has come to hold the lock.
+    pub(super) fn acquires(&self, me: usize, arrival: u64) {
+        let Some(order) = self.order else {
+            return;
+        };
+        let (mine, waiting) = (&self.threads[me], self.threads.iter().enumerate());
+        mine.overtakers.set(0);
+        for (other, theirs) in waiting.filter(|&(other, _)| other != me) {
+            if in_line_since(other).is_none_or(|since| since >= arrival) {
+                continue;
+            }
+            let n = theirs.overtakers.get() + 1;
+            theirs.overtakers.set(n);
+            let kin = order.fifo_in_domain && theirs.domain == mine.domain && !mine.priority.get();
+            let (limit, why) = match () {
+                () if order.fifo => (0, "first in, first out"),
+                () if theirs.priority.get() => (0, "the waiter has priority"),
+                () if kin => (0, "both are of the same locality domain"),
+                () => (order.overtakers, "a limit on local hand-offs"),
+            };
+            self.demand(Property::Progress, n <= limit, || {
+                format!("thread {me} came before thread {other}, which had been in line when it arrived, as the {n}. one; at most {limit}: {why}")
+            });
+        }
+    }
+
+    /// Waiting with a time limit has failed.
+    pub(super) fn gives_up(&self, me: usize, deadline: u64) {
+        self.demand(Property::Contract, Sim::now() >= deadline, || {
+            format!("thread {me} gave up before its time limit")
+        });
+    }
+
+    /// What went wrong, if anything did.
+    pub(super) fn judge(
+        &self,
+        end: &Result<(), Stuck>,
+        at_rest: impl FnOnce() -> bool,
+    ) -> Option<(Property, String)> {
+        if let Some(violation) = self.violation.get() {
+            return Some(violation.clone());
+        }
+        match end {
+            Err(stuck) => Some((Property::Completion, stuck.to_string())),
+            Ok(()) if !at_rest() => Some((
+                Property::Contract,
+                "nobody is left, but the lock's word is not zero".to_owned(),
+            )),
+            Ok(()) if slots_in_use() != 0 => Some((
+                Property::Contract,
+                "all threads have ended, but waiter slots are in use".to_owned(),
+            )),
+            Ok(()) => None,
+        }
+    }
+
+    fn demand(&self, property: Property, holds: bool, what: impl FnOnce() -> String) {
+        if !holds && self.violation.set((property, what())).is_ok() {
+            say("is where a check fails");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Fewer disruptions that still make a schedule fail.
+//!
+//! Source: Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", TSE 2002 (`ddmin`).
+
+/// The most schedules that shrinking may take.
+const PATIENCE: usize = 3000;
+
+/// A sublist of `items` for which `fails` still holds, from which, if patience lasts, no single item can be left out. `fails(items)` has
+/// to hold. Also says how often `fails` was asked.
+pub(super) fn shrink<T: Clone>(
+    mut items: Vec<T>,
+    mut fails: impl FnMut(&[T]) -> bool,
+) -> (Vec<T>, usize) {
+    let mut asked = 1;
+    if items.is_empty() || fails(&[]) {
+        return (Vec::new(), asked);
+    }
+    let mut parts = 2;
+    while items.len() > 1 && asked < PATIENCE {
+        let size = items.len().div_ceil(parts);
+        // Leaving out one part at a time; the parts themselves are what is left at two parts.
+        let smaller = (0..items.len()).step_by(size).find_map(|start| {
+            let end = (start + size).min(items.len());
+            let rest = [&items[..start], &items[end..]].concat();
+            asked += 1;
+            fails(&rest).then_some(rest)
+        });
+        match smaller {
+            Some(rest) => {
+                items = rest;
+                parts = (parts - 1).max(2);
+            }
+            None if size == 1 => break,
+            None => parts = (parts * 2).min(items.len()),
+        }
+    }
+    (items, asked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shrink;
+
+    #[test]
+    fn finds_the_items_that_matter() {
+        let (left, _) = shrink((0..1000).collect(), |items| {
+            items.contains(&17) && items.contains(&880)
+        });
+        assert_eq!(left, [17, 880]);
+    }
+
+    #[test]
+    fn finds_that_nothing_matters() {
+        assert_eq!(shrink((0..10).collect(), |_| true), (Vec::<i32>::new(), 1));
+    }
+
+    #[test]
+    fn keeps_what_it_cannot_do_without() {
+        let (left, _) = shrink((0..5).collect(), |items| items.len() == 5);
+        assert_eq!(left, [0, 1, 2, 3, 4]);
+    }
+}
