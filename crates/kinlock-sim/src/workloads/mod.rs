@@ -2,8 +2,10 @@
 //!
 //! To add one: write a file with a type that implements [`Body`] and a function that prepares it, and a line in [`ALL`].
 
+mod leveldb_readrandom;
 mod lock2;
 mod locktorture;
+mod open1;
 
 use crate::locks::Lock;
 use crate::run::{Handoffs, Traffic};
@@ -49,7 +51,12 @@ pub struct Constant {
 }
 
 /// All kinds.
-pub const ALL: &[Kind] = &[locktorture::KIND, lock2::KIND];
+pub const ALL: &[Kind] = &[
+    locktorture::KIND,
+    lock2::KIND,
+    open1::KIND,
+    leveldb_readrandom::KIND,
+];
 
 /// The kind called `name`.
 pub fn by_name(name: &str) -> Option<Kind> {
@@ -61,12 +68,15 @@ fn none(_: &Meter, _: usize) -> f64 {
     0.0
 }
 
-/// Computes for about so long: uniformly between half and one and a half times as long. What real code does outside its
-/// locks is never equally long twice, and with equal lengths threads fall into step.
+/// Computes for about so long: uniformly within [`SPREAD`] of it. What real code does is never equally long twice, and with
+/// equal lengths threads fall into step.
 fn work(nanos: f64) {
-    let chance = with(|w| w.random()) % 1024;
-    crate::compute(nanos * (0.5 + chance as f64 / 1024.0));
+    let chance = (with(|w| w.random()) % 1024) as f64 / 512.0 - 1.0;
+    crate::compute(nanos * (1.0 + SPREAD * chance));
 }
+
+/// By how much a piece of work is longer or shorter than usual, at most.
+const SPREAD: f64 = 0.1;
 
 /// What is measured while a simulation runs.
 #[derive(Debug)]

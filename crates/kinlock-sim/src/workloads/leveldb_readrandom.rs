@@ -1,0 +1,132 @@
+//! `leveldb-readrandom`: LevelDB's benchmark of random reads, on the mutex that its threads share.
+//!
+//! Each read takes a user-space mutex twice, for some reference counting, and otherwise works on its own. The mutex is the C library's: 0 free,
+//! 1 held, 2 held and perhaps slept for. Who finds it held sleeps in the kernel, which keeps its sleepers in buckets of a hash table, and guards each bucket by a
+//! spinlock. That one is the lock under test: every sleep and every wake-up takes it.
+
+use super::{Body, Constant, Kind, Metered, none, work};
+use crate::platform::{Sim, SimU32, SimU64};
+use crate::world::Placement;
+use kinlock::platform::{Atomic, NEVER, Ordering::*, Platform};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+const READ: Constant = Constant {
+    name: "private work per read",
+    ns: 2_500.0,
+    origin: "assumed",
+    source: "usual for a read that is served from memory: two binary searches and a copy",
+};
+const COUNT: Constant = Constant {
+    name: "work under the mutex, each time",
+    ns: 150.0,
+    origin: "assumed",
+    source: "description of the workload: a few hundred nanoseconds of reference counting per read",
+};
+const QUEUE: Constant = Constant {
+    name: "queueing a sleeper, under the spinlock",
+    ns: 30.0,
+    origin: "assumed",
+    source: "a list insertion and a look at the mutex",
+};
+
+/// The workload.
+pub const KIND: Kind = Kind {
+    name: "leveldb-readrandom",
+    about: "a mutex taken twice per read; who sleeps or wakes goes through a kernel spinlock, the lock under test",
+    placement: Placement::Scheduled,
+    parameters: &[READ, COUNT, QUEUE],
+    prepare,
+    unsimulated_seconds: none,
+};
+
+struct ReadRandom {
+    mutex: &'static SimU32,
+    /// The references that are counted.
+    references: &'static SimU64,
+    bucket: Metered,
+    /// Who sleeps, first come first served.
+    queue: RefCell<VecDeque<usize>>,
+    /// The line of the bucket that a change of the queue touches.
+    chain: &'static SimU64,
+    seats: &'static [Seat],
+}
+
+/// Where a thread sleeps: 1 until it is woken.
+#[repr(align(128))]
+struct Seat(SimU32);
+
+fn prepare(threads: usize, bucket: Metered) -> Rc<dyn Body> {
+    Rc::new(ReadRandom {
+        mutex: crate::place(SimU32::new(0)),
+        references: crate::place(SimU64::new(0)),
+        bucket,
+        queue: RefCell::default(),
+        chain: crate::place(SimU64::new(0)),
+        seats: crate::place_slice(threads, |_| Seat(SimU32::new(0))),
+    })
+}
+
+impl Body for ReadRandom {
+    fn iterate(&self, me: usize) -> u64 {
+        for _ in 0..2 {
+            work(READ.ns / 2.0);
+            self.lock(me);
+            self.references.increment();
+            crate::compute(COUNT.ns);
+            self.unlock(me);
+        }
+        1
+    }
+}
+
+impl ReadRandom {
+    fn lock(&self, me: usize) {
+        if self.mutex.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
+            return;
+        }
+        // From now on we do not know whether others sleep.
+        while self.mutex.swap(2, Acquire) != 0 {
+            self.sleep(me);
+        }
+    }
+
+    fn unlock(&self, me: usize) {
+        if self.mutex.swap(0, Release) == 2 {
+            self.wake(me);
+        }
+    }
+
+    /// Sleeps if the mutex is 2 still. Whoever unlocks it later takes the bucket's lock too, and finds us.
+    fn sleep(&self, me: usize) {
+        let seat = &self.seats[me].0;
+        self.bucket.lock(me);
+        let still = self.mutex.load(Relaxed) == 2;
+        if still {
+            seat.store(1, Relaxed);
+            self.chain.increment();
+            self.queue.borrow_mut().push_back(me);
+            crate::compute(QUEUE.ns);
+        }
+        self.bucket.unlock(me);
+        while still && seat.load(Acquire) == 1 {
+            Sim::park((&raw const *seat).cast(), 1, NEVER, || seat.load(Relaxed));
+        }
+    }
+
+    fn wake(&self, me: usize) {
+        self.bucket.lock(me);
+        let first = self.queue.borrow_mut().pop_front();
+        if first.is_some() {
+            self.chain.increment();
+            crate::compute(QUEUE.ns);
+        }
+        self.bucket.unlock(me);
+        if let Some(sleeper) = first {
+            let seat = &self.seats[sleeper].0;
+            seat.store(0, Release);
+            Sim::unpark((&raw const *seat).cast(), 1);
+        }
+    }
+}

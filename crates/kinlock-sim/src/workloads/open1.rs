@@ -1,0 +1,119 @@
+//! `open1`: opening and closing a private file, after will-it-scale's test of that name.
+//!
+//! The table of file descriptors is shared by all threads of a process. Its lock is taken once to allocate a descriptor and once to
+//! release it; each time the bitmap of descriptors in use and the array of files change under the lock. The rest of the two system
+//! calls is private work. Opening and closing a file counts as one operation.
+
+use super::{Body, Constant, Kind, Metered, none, work};
+use crate::platform::SimU64;
+use crate::world::Placement;
+use kinlock::platform::{Atomic, Ordering::Relaxed};
+use std::rc::Rc;
+
+const OPEN: Constant = Constant {
+    name: "private work of opening",
+    ns: 1_100.0,
+    origin: "assumed",
+    source: "usual for the generation: a system call that looks a path up and makes a file; two to three times an fcntl",
+};
+const CLOSE: Constant = Constant {
+    name: "private work of closing",
+    ns: 600.0,
+    origin: "assumed",
+    source: "usual for the generation: a system call that frees a file; about as long as an fcntl",
+};
+const SEARCH: Constant = Constant {
+    name: "searching the bitmap, under the lock",
+    ns: 20.0,
+    origin: "assumed",
+    source: "a few words of the bitmap",
+};
+const RELEASE: Constant = Constant {
+    name: "releasing a descriptor, under the lock",
+    ns: 5.0,
+    origin: "assumed",
+    source: "clearing a bit",
+};
+
+/// The workload.
+pub const KIND: Kind = Kind {
+    name: "open1",
+    about: "open and close a private file: the lock of the descriptor table, taken twice, with the table's lines",
+    placement: Placement::Compact,
+    parameters: &[OPEN, CLOSE, SEARCH, RELEASE],
+    prepare,
+    unsimulated_seconds: none,
+};
+
+/// Descriptors in a line of the array of files: pointers of eight bytes.
+const PER_LINE: usize = 8;
+
+struct Open1 {
+    lock: Metered,
+    /// The hint where to search, in the line of the table's head.
+    hint: &'static SimU64,
+    /// One bit per descriptor.
+    bitmap: &'static [SimU64],
+    /// One word per line of the array of files: only who has the line matters.
+    files: &'static [Line],
+}
+
+/// Some words of one cache line.
+#[repr(align(64))]
+struct Line([SimU64; PER_LINE]);
+
+fn prepare(threads: usize, lock: Metered) -> Rc<dyn Body> {
+    let line = |_| Line(std::array::from_fn(|_| SimU64::new(0)));
+    Rc::new(Open1 {
+        lock,
+        hint: crate::place(SimU64::new(0)),
+        bitmap: crate::place_slice(threads.div_ceil(64), |_| SimU64::new(0)),
+        files: crate::place_slice(threads.div_ceil(PER_LINE), line),
+    })
+}
+
+impl Body for Open1 {
+    fn iterate(&self, me: usize) -> u64 {
+        work(OPEN.ns);
+        self.lock.lock(me);
+        let descriptor = self.allocate();
+        self.lock.unlock(me);
+        // The file is entered into the array after the lock is released, as a pointer is published.
+        let file = &self.files[descriptor / PER_LINE].0[descriptor % PER_LINE];
+        file.store(1, Relaxed);
+
+        work(CLOSE.ns);
+        self.lock.lock(me);
+        file.store(0, Relaxed);
+        self.release(descriptor);
+        self.lock.unlock(me);
+        1
+    }
+}
+
+impl Open1 {
+    /// Finds the lowest free descriptor. There are as many as threads, and each thread has one at most.
+    fn allocate(&self) -> usize {
+        crate::compute(SEARCH.ns);
+        let first = self.hint.load(Relaxed) as usize;
+        for (i, word) in self.bitmap.iter().enumerate().skip(first / 64) {
+            let used = word.load(Relaxed);
+            if used != u64::MAX {
+                let bit = used.trailing_ones() as usize;
+                word.store(used | 1 << bit, Relaxed);
+                self.hint.store((i * 64 + bit + 1) as u64, Relaxed);
+                return i * 64 + bit;
+            }
+        }
+        unreachable!("there are as many descriptors as threads");
+    }
+
+    fn release(&self, descriptor: usize) {
+        crate::compute(RELEASE.ns);
+        let word = &self.bitmap[descriptor / 64];
+        word.store(word.load(Relaxed) & !(1 << (descriptor % 64)), Relaxed);
+        if (descriptor as u64) < self.hint.load(Relaxed) {
+            self.hint.store(descriptor as u64, Relaxed);
+        }
+    }
+}
