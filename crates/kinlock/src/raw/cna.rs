@@ -41,7 +41,7 @@
 //!    waiter: a scan stops at a priority waiter and nobody sets it aside. So splicing never lets a later waiter overtake it.
 //! 4. `since` and `run` are meaningful exactly while the secondary queue is not empty.
 
-use super::waiter::{GO, Id, NO_PREFERENCE, Node, PRIORITY, Waiters, secondary_in};
+use super::waiter::{GO, Id, Link, NO_PREFERENCE, Node, PRIORITY, Waiters, secondary_in};
 use super::{Config, Fault};
 use crate::config::{LocalLimit, Scan, Tuning};
 use crate::events::{self, Event};
@@ -185,8 +185,7 @@ impl<P: Platform, C: Config> Head<P, C> {
                     return emptied;
                 }
                 // A newcomer swapped the tail and is about to link itself.
-                let raw = P::wait(&self.node(self.place).next, Acquire, |n| n != 0);
-                Id::decode(raw)?
+                Link::decode(P::wait(&self.node(self.place).next, Acquire, |n| n != 0))?
             }
         };
         // The post-scan: look at those who came since the pre-scan.
@@ -194,9 +193,9 @@ impl<P: Platform, C: Config> Head<P, C> {
             self.scan();
         }
         match self.search {
-            Search::Found => self.next(self.place),
+            Search::Found => self.next(self.place).map(|next| next.id),
             // Incremental: the preference persists, the secondary queue waits for the limit.
-            Search::UpTo(_) if self.tuning.scan == Scan::Incremental => Some(next),
+            Search::UpTo(_) if self.tuning.scan == Scan::Incremental => Some(next.id),
             _ => Some(self.splice_in_front(next)),
         }
     }
@@ -222,26 +221,26 @@ impl<P: Platform, C: Config> Head<P, C> {
             P::count(Event::Splice);
             self.secondary = None;
             self.search = Search::Off;
-            return Some(Some(first));
+            return Some(Some(first.id));
         }
         self.link(last, first);
         None
     }
 
     /// Puts the secondary queue, if any, between us and `next`; returns who is first then.
-    fn splice_in_front(&mut self, next: Id) -> Id {
+    fn splice_in_front(&mut self, next: Link) -> Id {
         let Some(last) = self.secondary else {
-            return next;
+            return next.id;
         };
         let Some(first) = self.next(last) else {
-            return next;
+            return next.id;
         };
         P::count(Event::Splice);
         self.link(last, next);
         self.link(self.place, first);
         self.secondary = None;
         self.search = Search::Off;
-        first
+        first.id
     }
 
     /// Looks on from where the search stands, and sets aside whoever stands before the first waiter found.
@@ -261,7 +260,7 @@ impl<P: Platform, C: Config> Head<P, C> {
                 self.search = Search::Found;
                 return;
             }
-            last = candidate;
+            last = candidate.id;
         }
         // Incremental starts afresh, since nobody was moved.
         self.search = Search::UpTo(if self.tuning.scan == Scan::Incremental {
@@ -272,7 +271,7 @@ impl<P: Platform, C: Config> Head<P, C> {
     }
 
     /// Moves everybody from our successor to `last` to the end of the secondary queue; `next` follows us then.
-    fn set_aside(&mut self, last: Id, next: Id) {
+    fn set_aside(&mut self, last: Id, next: Link) {
         let Some(first) = self.next(self.place) else {
             return;
         };
@@ -308,8 +307,12 @@ impl<P: Platform, C: Config> Head<P, C> {
         }
     }
 
-    fn is_kin(&self, id: Id) -> bool {
-        let domain = self.node(id).domain.load(Relaxed);
+    fn is_kin(&self, waiter: Link) -> bool {
+        let domain = if C::ASK_WAITER {
+            self.node(waiter.id).domain.load(Relaxed)
+        } else {
+            waiter.domain
+        };
         domain == self.preference || domain == PRIORITY
     }
 
@@ -318,12 +321,12 @@ impl<P: Platform, C: Config> Head<P, C> {
     }
 
     /// Acquire pairs with the release by which the next waiter linked itself: its node is ready to be read.
-    fn next(&self, id: Id) -> Option<Id> {
-        Id::decode(self.node(id).next.load(Acquire))
+    fn next(&self, id: Id) -> Option<Link> {
+        Link::decode(self.node(id).next.load(Acquire))
     }
 
     /// Relaxed: only heads read these links, and a grant releases them to the next head.
-    fn link(&self, id: Id, next: Id) {
+    fn link(&self, id: Id, next: Link) {
         self.node(id).next.store(next.encode(), Relaxed);
     }
 }

@@ -70,7 +70,9 @@
 use core::marker::PhantomData;
 
 use super::cna::Head;
-use super::waiter::{ABANDONED, GO, Id, Node, PARKED as NODE_PARKED, PRIORITY, WAITING, Waiter};
+use super::waiter::{
+    ABANDONED, GO, Id, Link, Node, PARKED as NODE_PARKED, PRIORITY, WAITING, Waiter,
+};
 use crate::config::Tuning;
 use crate::events::Event;
 use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Platform};
@@ -104,6 +106,9 @@ pub trait Config: Copy + core::fmt::Debug + Send + Sync + 'static {
     const PENDING_BIT: bool = true;
     /// Whether waiters may sleep, where the platform can.
     const PARK: bool = true;
+    /// Whether a scan asks a waiter for its domain, as in the published version of CNA, or the waiter before it, which knows and whose
+    /// cache line has been fetched already.
+    const ASK_WAITER: bool = false;
     /// A deliberate defect, for showing that a check can fail.
     #[doc(hidden)]
     const FAULT: Fault = Fault::None;
@@ -344,14 +349,19 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         let (node, id) = (waiter.node(), waiter.id());
         let domain = if tuning.reorder { P::domain() } else { 0 };
         let priority = tuning.reorder && P::is_priority();
-        node.prepare(if priority { PRIORITY } else { domain }, deadline != NEVER);
+        let standing = if priority { PRIORITY } else { domain };
+        node.prepare(standing, deadline != NEVER);
 
         // Release publishes the node's preparation, Acquire sees our predecessor's; SeqCst: see become_pending.
         let state = match Id::decode(self.tail.swap(id.encode(), SeqCst)) {
             None => GO,
             Some(predecessor) => {
                 let predecessor = P::waiters().node(predecessor);
-                predecessor.next.store(id.encode(), Release);
+                let link = Link {
+                    id,
+                    domain: standing,
+                };
+                predecessor.next.store(link.encode(), Release);
                 // Behind a sleeper nothing is going to happen soon. Where everybody can have a CPU it pays to wait all the same:
                 // otherwise one sleeper makes sleepers of all who come later, and every hand-off has to wake somebody.
                 let hopeless = crowded::<P, C>() && predecessor.state.load(Relaxed) == NODE_PARKED;
