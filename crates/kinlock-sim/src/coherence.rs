@@ -71,6 +71,14 @@ impl Line {
     }
 }
 
+impl Line {
+    /// Nobody else gets the line before `time`.
+    #[inline]
+    pub(crate) fn delay_until(&mut self, time: u64) {
+        self.busy = self.busy.max(time);
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct CoreSet([u64; Shape::MAX_CORES / 64]);
 

@@ -285,7 +285,7 @@ pub(crate) fn access(address: usize, kind: Kind, how: How) {
         interrupt(&handler);
     }
     wait_for_turn();
-    // A store's request travels too, but its thread does not wait.
+    // A store asks at once: its thread does not wait for the line.
     if how != How::Store && with(|w| w.send_request(address, kind, how)) {
         wait_for_turn();
     }
@@ -542,6 +542,8 @@ impl World {
             How::Store => {
                 // Stores become visible in program order; their requests overlap.
                 visible = done.max(drained);
+                // Until then nobody sees the value, also not who has not spun on the line before.
+                line.delay_until(visible);
                 thread.drained = visible;
                 thread.now = now + 1;
             }

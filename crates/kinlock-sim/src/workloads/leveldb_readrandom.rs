@@ -74,7 +74,7 @@ impl Body for ReadRandom {
             work(READ.ns / 2.0);
             self.lock(me);
             self.references.increment();
-            crate::compute(COUNT.ns);
+            work(COUNT.ns);
             self.unlock(me);
         }
         1
@@ -107,7 +107,7 @@ impl ReadRandom {
             seat.store(1, Relaxed);
             self.chain.increment();
             self.queue.borrow_mut().push_back(me);
-            crate::compute(QUEUE.ns);
+            work(QUEUE.ns);
         }
         self.bucket.unlock(me);
         while still && seat.load(Acquire) == 1 {
@@ -120,7 +120,7 @@ impl ReadRandom {
         let first = self.queue.borrow_mut().pop_front();
         if first.is_some() {
             self.chain.increment();
-            crate::compute(QUEUE.ns);
+            work(QUEUE.ns);
         }
         self.bucket.unlock(me);
         if let Some(sleeper) = first {

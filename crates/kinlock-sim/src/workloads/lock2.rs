@@ -50,7 +50,7 @@ impl Body for Lock2 {
         work(WORK.ns);
         self.lock.lock(me);
         self.table.load(Relaxed);
-        crate::compute(SECTION.ns);
+        work(SECTION.ns);
         self.lock.unlock(me);
         1
     }

@@ -94,7 +94,7 @@ impl Body for Open1 {
 impl Open1 {
     /// Finds the lowest free descriptor. There are as many as threads, and each thread has one at most.
     fn allocate(&self) -> usize {
-        crate::compute(SEARCH.ns);
+        work(SEARCH.ns);
         let first = self.hint.load(Relaxed) as usize;
         for (i, word) in self.bitmap.iter().enumerate().skip(first / 64) {
             let used = word.load(Relaxed);
@@ -109,7 +109,7 @@ impl Open1 {
     }
 
     fn release(&self, descriptor: usize) {
-        crate::compute(RELEASE.ns);
+        work(RELEASE.ns);
         let word = &self.bitmap[descriptor / 64];
         word.store(word.load(Relaxed) & !(1 << (descriptor % 64)), Relaxed);
         if (descriptor as u64) < self.hint.load(Relaxed) {
