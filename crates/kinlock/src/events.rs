@@ -64,6 +64,8 @@ events! {
     Park = "park",
     /// An unlock woke sleepers.
     Wake = "wake",
+    /// A head woke a sleeper before its turn.
+    WakeEarly = "wake_early",
     /// A waiter ran out of time.
     Timeout = "timeout",
     /// A node whose waiter had run out of time was passed over.

@@ -58,7 +58,7 @@ configuration!(
     place_parking_fifo
 );
 configuration!(PublishedCna, false, true, published(), place_published_cna);
-configuration!(Cna, true, false, configured(), place_cna);
+configuration!(Cna, true, true, configured(), place_cna);
 
 /// What the run's knobs say.
 fn configured() -> Tuning {

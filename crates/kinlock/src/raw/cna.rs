@@ -41,11 +41,15 @@
 //!    waiter: a scan stops at a priority waiter and nobody sets it aside. So splicing never lets a later waiter overtake it.
 //! 4. `since` and `run` are meaningful exactly while the secondary queue is not empty.
 
-use super::waiter::{GO, Id, Link, NO_PREFERENCE, Node, PRIORITY, Waiters, secondary_in};
+use super::waiter::{GO, Id, Link, NO_PREFERENCE, Node, PARKED, PRIORITY, Waiters, secondary_in};
 use super::{Config, Fault};
 use crate::config::{LocalLimit, Scan, Tuning};
 use crate::events::{self, Event};
 use crate::platform::{Atomic, Ordering::*, Platform};
+
+/// How many sleepers a head wakes before it is their turn. Waking one takes about as long as a few hand-offs, so that more
+/// would keep the lock waiting, and far fewer than what one sleeper takes to wake up.
+pub(crate) const WAKE_AHEAD: usize = 8;
 
 /// How far the search for a waiter of the preferred domain has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -119,6 +123,24 @@ impl<P: Platform, C: Config> Head<P, C> {
             P::count(Event::Scan);
             self.search = Search::UpTo(self.place);
             self.scan();
+        }
+    }
+
+    /// Calls `wake` for each of the next [`WAKE_AHEAD`] waiters that sleeps, if the very next one does: they wake up side by side
+    /// then, instead of one after the other, each when it is its turn. To be called after [`look_for_kin`](Self::look_for_kin).
+    pub(crate) fn wake_ahead(&self, wake: impl Fn(&Node<P>)) {
+        let mut last = self.place;
+        for _ in 0..WAKE_AHEAD {
+            let Some(next) = self.next(last) else {
+                return;
+            };
+            let node = self.node(next.id);
+            if node.state.load(Relaxed) == PARKED {
+                wake(node);
+            } else if last == self.place {
+                return;
+            }
+            last = next.id;
         }
     }
 

@@ -166,6 +166,24 @@ impl<P: Platform, C: Config> Default for QueuedSpinLock<P, C> {
     }
 }
 
+/// What holds for one wait from its beginning to its end.
+#[derive(Clone, Copy)]
+struct Terms {
+    tuning: Tuning,
+    deadline: u64,
+    /// More threads wait than there are CPUs, so that some should sleep.
+    crowded: bool,
+}
+
+/// How headship came.
+#[derive(Clone, Copy)]
+struct Headship {
+    /// What the node's state says then.
+    state: u32,
+    /// Whether the waiter has slept meanwhile.
+    slept: bool,
+}
+
 /// Who comes first when the lock is released.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Front {
@@ -245,8 +263,13 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     /// The only way to get the lock: look first, since even a failing exchange takes the line away from everybody.
     #[inline]
     fn try_take(&self) -> bool {
-        self.locked.load(Relaxed) == 0
-            && self.locked.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
+        self.locked.load(Relaxed) == 0 && self.take()
+    }
+
+    /// Takes the lock if it is free, as it has just been seen.
+    #[inline]
+    fn take(&self) -> bool {
+        self.locked.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
     }
 
     #[cold]
@@ -257,25 +280,32 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         if passed(deadline, P::now) {
             return tuning.stealing && self.steal_permitted() && self.try_take();
         }
-        if tuning.stealing && self.steal() {
+        // Asked once, here, since nobody waits for the answer yet.
+        let crowded = P::CAN_PARK && C::PARK && P::crowded();
+        if tuning.stealing && self.steal(crowded) {
             P::count(Event::Steal);
             return true;
         }
+        let terms = Terms {
+            tuning,
+            deadline,
+            crowded,
+        };
         if C::PENDING_BIT && self.become_pending() {
-            return self.wait_pending(tuning, deadline);
+            return self.wait_pending(terms);
         }
         match P::waiters().enter() {
-            Some(waiter) => self.queue(waiter, tuning, deadline),
+            Some(waiter) => self.queue(waiter, terms),
             None => self.lock_without_node(deadline),
         }
     }
 
     /// Takes the lock before a front waiter that does not run. Tries for a moment: to queue behind sleepers means to
     /// sleep, and costs more than a few short critical sections.
-    fn steal(&self) -> bool {
+    fn steal(&self, crowded: bool) -> bool {
         for _ in 0..STEAL_ATTEMPTS {
             // The last look costs a cache line of somebody else's.
-            let hopeful = self.steal_permitted() || crowded::<P, C>() && self.last_waiter_sleeps();
+            let hopeful = self.steal_permitted() || crowded && self.last_waiter_sleeps();
             if !hopeful {
                 return false;
             }
@@ -322,9 +352,9 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         false
     }
 
-    fn wait_pending(&self, tuning: Tuning, deadline: u64) -> bool {
+    fn wait_pending(&self, terms: Terms) -> bool {
         P::count(Event::Pending);
-        let taken = self.wait_at_front(Front::Pending, tuning, deadline);
+        let taken = self.wait_at_front(Front::Pending, terms);
         if taken {
             // Release: a head that sees the bit gone also sees who has the lock, and does not fight for it in vain.
             self.pending.fetch_and(!(PENDING | STEAL), Release);
@@ -344,17 +374,21 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
 
     // ---- the queue -----------------------------------------------------------------------------------------
 
-    fn queue(&self, waiter: Waiter<P>, tuning: Tuning, deadline: u64) -> bool {
+    fn queue(&self, waiter: Waiter<P>, terms: Terms) -> bool {
         P::count(Event::Queued);
+        let tuning = terms.tuning;
         let (node, id) = (waiter.node(), waiter.id());
         let domain = if tuning.reorder { P::domain() } else { 0 };
         let priority = tuning.reorder && P::is_priority();
         let standing = if priority { PRIORITY } else { domain };
-        node.prepare(standing, deadline != NEVER);
+        node.prepare(standing, terms.deadline != NEVER);
 
         // Release publishes the node's preparation, Acquire sees our predecessor's; SeqCst: see become_pending.
-        let state = match Id::decode(self.tail.swap(id.encode(), SeqCst)) {
-            None => GO,
+        let headship = match Id::decode(self.tail.swap(id.encode(), SeqCst)) {
+            None => Headship {
+                state: GO,
+                slept: false,
+            },
             Some(predecessor) => {
                 let predecessor = P::waiters().node(predecessor);
                 let link = Link {
@@ -364,10 +398,10 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 predecessor.next.store(link.encode(), Release);
                 // Behind a sleeper nothing is going to happen soon. Where everybody can have a CPU it pays to wait all the same:
                 // otherwise one sleeper makes sleepers of all who come later, and every hand-off has to wake somebody.
-                let hopeless = crowded::<P, C>() && predecessor.state.load(Relaxed) == NODE_PARKED;
-                match Self::wait_for_headship(waiter, hopeless, deadline) {
-                    Ok((waiter, state)) => {
-                        return self.lead(waiter, state, tuning, domain, deadline);
+                let hopeless = terms.crowded && predecessor.state.load(Relaxed) == NODE_PARKED;
+                match Self::wait_for_headship(waiter, hopeless, terms) {
+                    Ok((waiter, headship)) => {
+                        return self.lead(waiter, headship, domain, terms);
                     }
                     Err(()) => {
                         P::count(Event::Timeout);
@@ -376,25 +410,31 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 }
             }
         };
-        self.lead(waiter, state, tuning, domain, deadline)
+        self.lead(waiter, headship, domain, terms)
     }
 
     /// Waits on the thread's own cache line. `Err`: the time is up and the node is no longer ours.
     fn wait_for_headship(
         mut waiter: Waiter<P>,
         hopeless: bool,
-        deadline: u64,
-    ) -> Result<(Waiter<P>, u32), ()> {
+        terms: Terms,
+    ) -> Result<(Waiter<P>, Headship), ()> {
         let node = waiter.node();
+        let deadline = terms.deadline;
+        let mut slept = false;
         loop {
-            let limit = if hopeless { 0 } else { spin_limit::<P, C>() };
+            let limit = if hopeless {
+                0
+            } else {
+                spin_limit::<P, C>(terms.crowded)
+            };
             if let Ok(state) = P::wait_for(
                 &node.state,
                 Acquire,
                 limit.min(left(deadline, P::now)),
                 |s| s != WAITING,
             ) {
-                return Ok((waiter, state));
+                return Ok((waiter, Headship { state, slept }));
             }
             if passed(deadline, P::now) {
                 match waiter.abandon(WAITING) {
@@ -407,6 +447,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 .is_ok()
             {
                 P::count(Event::Park);
+                slept = true;
                 let key = key::<P>(&node.state);
                 while node.state.load(Relaxed) == NODE_PARKED {
                     P::park(key, NODE_PARKED, deadline, || node.state.load(Relaxed));
@@ -422,21 +463,33 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     }
 
     /// At the head of the queue: gets the lock, and passes headship on before its critical section.
-    fn lead(
-        &self,
-        waiter: Waiter<P>,
-        state: u32,
-        tuning: Tuning,
-        domain: u16,
-        deadline: u64,
-    ) -> bool {
+    fn lead(&self, waiter: Waiter<P>, headship: Headship, domain: u16, terms: Terms) -> bool {
+        let (tuning, state) = (terms.tuning, headship.state);
         debug_assert!(state != NODE_PARKED && state != ABANDONED);
         let mut head = Head::<P, C>::new(P::waiters(), waiter.id(), state, tuning, domain);
         head.look_for_kin();
-        let taken = self.wait_at_front(Front::Head, tuning, deadline);
+        // Sleepers come in runs: those who were set aside for long. Who has not slept need not look.
+        if headship.slept && !terms.crowded {
+            head.wake_ahead(Self::wake_early);
+        }
+        let taken = self.wait_at_front(Front::Head, terms);
         let steal = if tuning.stealing { STEAL } else { 0 };
         head.pass(&self.tail, |heir, go| self.grant(heir, go, taken, steal));
         taken
+    }
+
+    /// Has a sleeper spin again, who is not the head yet.
+    #[cold]
+    fn wake_early(node: &Node<P>) {
+        // Relaxed: nothing is handed over. If it fails the waiter runs already, or has given up.
+        if node
+            .state
+            .compare_exchange(NODE_PARKED, WAITING, Relaxed, Relaxed)
+            .is_ok()
+        {
+            P::count(Event::WakeEarly);
+            P::unpark(key::<P>(&node.state), 1);
+        }
     }
 
     /// Makes `heir` the head. `false`: it has given up, and nobody is head yet. `steal`: what an heir that sleeps permits.
@@ -472,19 +525,21 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     // ---- at the front: waiting for the lock itself ---------------------------------------------------------
 
     /// Waits until the lock is taken (`true`), or the time is up.
-    fn wait_at_front(&self, front: Front, tuning: Tuning, deadline: u64) -> bool {
+    fn wait_at_front(&self, front: Front, terms: Terms) -> bool {
         if front == Front::Head && matches!(C::FAULT, Fault::NoExclusion) {
             self.locked.store(1, Relaxed);
             return true;
         }
+        let (tuning, deadline) = (terms.tuning, terms.deadline);
         let mut since = None;
         loop {
             // We run: from here on nobody overtakes us, unless they looked before.
-            self.forbid_stealing(front);
-            let limit = spin_limit::<P, C>().min(left(deadline, P::now));
-            let free = P::wait_for(&self.pending, SeqCst, limit, |p| may_try(front, p)).is_ok()
-                && P::wait_for(&self.locked, Relaxed, limit, |l| l == 0).is_ok();
-            if free && self.try_take() {
+            let pending = self.forbid_stealing(front);
+            let limit = spin_limit::<P, C>(terms.crowded).min(left(deadline, P::now));
+            let my_turn = may_try(front, pending)
+                || P::wait_for(&self.pending, SeqCst, limit, |p| may_try(front, p)).is_ok();
+            let free = my_turn && P::wait_for(&self.locked, Relaxed, limit, |l| l == 0).is_ok();
+            if free && self.take() {
                 // Whoever made us head may have set the bit after we began to run.
                 self.forbid_stealing(front);
                 return true;
@@ -534,10 +589,13 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         }
     }
 
-    fn forbid_stealing(&self, front: Front) {
-        if self.is_front(front) && self.pending.load(Relaxed) & STEAL != 0 {
-            self.pending.fetch_and(!STEAL, Relaxed);
+    /// Returns what it saw of `pending`. SeqCst: see become_pending.
+    fn forbid_stealing(&self, front: Front) -> u8 {
+        let pending = self.pending.load(SeqCst);
+        if pending & STEAL == 0 || front == Front::Head && pending & PENDING != 0 {
+            return pending;
         }
+        self.pending.fetch_and(!STEAL, Relaxed) & !STEAL
     }
 
     fn is_front(&self, front: Front) -> bool {
@@ -618,17 +676,12 @@ fn key<P: Platform>(word: &P::AtomicU32) -> *const u32 {
 }
 
 /// How long to spin before parking; [`NEVER`] if nobody parks.
-fn spin_limit<P: Platform, C: Config>() -> u64 {
-    match (P::CAN_PARK && C::PARK, crowded::<P, C>()) {
+fn spin_limit<P: Platform, C: Config>(crowded: bool) -> u64 {
+    match (P::CAN_PARK && C::PARK, crowded) {
         (false, _) => NEVER,
         (_, true) => HURRIED,
         (_, false) => PATIENT,
     }
-}
-
-/// Whether there are more waiters than CPUs, so that some should sleep; never if nobody parks.
-fn crowded<P: Platform, C: Config>() -> bool {
-    P::CAN_PARK && C::PARK && P::crowded()
 }
 
 /// Time left before `deadline`, without a look at the clock if there is none.
