@@ -24,13 +24,13 @@ impl<C: Config> Lock for Queued<C> {
 }
 
 macro_rules! configuration {
-    ($name:ident, $park:literal, $ask:literal, $tuning:expr, $place:ident) => {
+    ($(#[$doc:meta])* $name:ident, $park:literal, $tuning:expr, $place:ident) => {
+        $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
         struct $name;
 
         impl Config for $name {
             const PARK: bool = $park;
-            const ASK_WAITER: bool = $ask;
 
             fn tuning() -> Tuning {
                 $tuning
@@ -43,22 +43,15 @@ macro_rules! configuration {
     };
 }
 
-configuration!(
-    Fifo,
-    false,
-    false,
-    reordering(Tuning::DEFAULT, false),
-    place_fifo
-);
+configuration!(Fifo, false, reordering(Tuning::DEFAULT, false), place_fifo);
 configuration!(
     ParkingFifo,
     true,
-    false,
     reordering(configured(), false),
     place_parking_fifo
 );
-configuration!(PublishedCna, false, true, published(), place_published_cna);
-configuration!(Cna, true, true, configured(), place_cna);
+configuration!(PublishedCna, false, published(), place_published_cna);
+configuration!(Cna, true, configured(), place_cna);
 
 /// What the run's knobs say.
 fn configured() -> Tuning {

@@ -41,7 +41,7 @@
 //!    waiter: a scan stops at a priority waiter and nobody sets it aside. So splicing never lets a later waiter overtake it.
 //! 4. `since` and `run` are meaningful exactly while the secondary queue is not empty.
 
-use super::waiter::{GO, Id, Link, NO_PREFERENCE, Node, PARKED, PRIORITY, Waiters, secondary_in};
+use super::waiter::{GO, Id, NO_PREFERENCE, Node, PARKED, PRIORITY, Waiters, secondary_in};
 use super::{Config, Fault};
 use crate::config::{LocalLimit, Scan, Tuning};
 use crate::events::{self, Event};
@@ -134,13 +134,13 @@ impl<P: Platform, C: Config> Head<P, C> {
             let Some(next) = self.next(last) else {
                 return;
             };
-            let node = self.node(next.id);
+            let node = self.node(next);
             if node.state.load(Relaxed) == PARKED {
                 wake(node);
             } else if last == self.place {
                 return;
             }
-            last = next.id;
+            last = next;
         }
     }
 
@@ -207,7 +207,8 @@ impl<P: Platform, C: Config> Head<P, C> {
                     return emptied;
                 }
                 // A newcomer swapped the tail and is about to link itself.
-                Link::decode(P::wait(&self.node(self.place).next, Acquire, |n| n != 0))?
+                let raw = P::wait(&self.node(self.place).next, Acquire, |n| n != 0);
+                Id::decode(raw)?
             }
         };
         // The post-scan: look at those who came since the pre-scan.
@@ -215,9 +216,9 @@ impl<P: Platform, C: Config> Head<P, C> {
             self.scan();
         }
         match self.search {
-            Search::Found => self.next(self.place).map(|next| next.id),
+            Search::Found => self.next(self.place),
             // Incremental: the preference persists, the secondary queue waits for the limit.
-            Search::UpTo(_) if self.tuning.scan == Scan::Incremental => Some(next.id),
+            Search::UpTo(_) if self.tuning.scan == Scan::Incremental => Some(next),
             _ => Some(self.splice_in_front(next)),
         }
     }
@@ -243,26 +244,26 @@ impl<P: Platform, C: Config> Head<P, C> {
             P::count(Event::Splice);
             self.secondary = None;
             self.search = Search::Off;
-            return Some(Some(first.id));
+            return Some(Some(first));
         }
         self.link(last, first);
         None
     }
 
     /// Puts the secondary queue, if any, between us and `next`; returns who is first then.
-    fn splice_in_front(&mut self, next: Link) -> Id {
+    fn splice_in_front(&mut self, next: Id) -> Id {
         let Some(last) = self.secondary else {
-            return next.id;
+            return next;
         };
         let Some(first) = self.next(last) else {
-            return next.id;
+            return next;
         };
         P::count(Event::Splice);
         self.link(last, next);
         self.link(self.place, first);
         self.secondary = None;
         self.search = Search::Off;
-        first.id
+        first
     }
 
     /// Looks on from where the search stands, and sets aside whoever stands before the first waiter found.
@@ -282,7 +283,7 @@ impl<P: Platform, C: Config> Head<P, C> {
                 self.search = Search::Found;
                 return;
             }
-            last = candidate.id;
+            last = candidate;
         }
         // Incremental starts afresh, since nobody was moved.
         self.search = Search::UpTo(if self.tuning.scan == Scan::Incremental {
@@ -293,7 +294,7 @@ impl<P: Platform, C: Config> Head<P, C> {
     }
 
     /// Moves everybody from our successor to `last` to the end of the secondary queue; `next` follows us then.
-    fn set_aside(&mut self, last: Id, next: Link) {
+    fn set_aside(&mut self, last: Id, next: Id) {
         let Some(first) = self.next(self.place) else {
             return;
         };
@@ -329,12 +330,8 @@ impl<P: Platform, C: Config> Head<P, C> {
         }
     }
 
-    fn is_kin(&self, waiter: Link) -> bool {
-        let domain = if C::ASK_WAITER {
-            self.node(waiter.id).domain.load(Relaxed)
-        } else {
-            waiter.domain
-        };
+    fn is_kin(&self, id: Id) -> bool {
+        let domain = self.node(id).domain.load(Relaxed);
         domain == self.preference || domain == PRIORITY
     }
 
@@ -343,12 +340,12 @@ impl<P: Platform, C: Config> Head<P, C> {
     }
 
     /// Acquire pairs with the release by which the next waiter linked itself: its node is ready to be read.
-    fn next(&self, id: Id) -> Option<Link> {
-        Link::decode(self.node(id).next.load(Acquire))
+    fn next(&self, id: Id) -> Option<Id> {
+        Id::decode(self.node(id).next.load(Acquire))
     }
 
     /// Relaxed: only heads read these links, and a grant releases them to the next head.
-    fn link(&self, id: Id, next: Link) {
+    fn link(&self, id: Id, next: Id) {
         self.node(id).next.store(next.encode(), Relaxed);
     }
 }

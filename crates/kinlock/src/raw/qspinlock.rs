@@ -70,9 +70,7 @@
 use core::marker::PhantomData;
 
 use super::cna::Head;
-use super::waiter::{
-    ABANDONED, GO, Id, Link, Node, PARKED as NODE_PARKED, PRIORITY, WAITING, Waiter,
-};
+use super::waiter::{ABANDONED, GO, Id, Node, PARKED as NODE_PARKED, PRIORITY, WAITING, Waiter};
 use crate::config::Tuning;
 use crate::events::Event;
 use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Platform};
@@ -106,9 +104,6 @@ pub trait Config: Copy + core::fmt::Debug + Send + Sync + 'static {
     const PENDING_BIT: bool = true;
     /// Whether waiters may sleep, where the platform can.
     const PARK: bool = true;
-    /// Whether a scan asks a waiter for its domain, as in the published version of CNA, or the waiter before it, which knows and whose
-    /// cache line has been fetched already.
-    const ASK_WAITER: bool = false;
     /// A deliberate defect, for showing that a check can fail.
     #[doc(hidden)]
     const FAULT: Fault = Fault::None;
@@ -380,8 +375,10 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         let (node, id) = (waiter.node(), waiter.id());
         let domain = if tuning.reorder { P::domain() } else { 0 };
         let priority = tuning.reorder && P::is_priority();
-        let standing = if priority { PRIORITY } else { domain };
-        node.prepare(standing, terms.deadline != NEVER);
+        node.prepare(
+            if priority { PRIORITY } else { domain },
+            terms.deadline != NEVER,
+        );
 
         // Release publishes the node's preparation, Acquire sees our predecessor's; SeqCst: see become_pending.
         let headship = match Id::decode(self.tail.swap(id.encode(), SeqCst)) {
@@ -391,11 +388,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             },
             Some(predecessor) => {
                 let predecessor = P::waiters().node(predecessor);
-                let link = Link {
-                    id,
-                    domain: standing,
-                };
-                predecessor.next.store(link.encode(), Release);
+                predecessor.next.store(id.encode(), Release);
                 // Behind a sleeper nothing is going to happen soon. Where everybody can have a CPU it pays to wait all the same:
                 // otherwise one sleeper makes sleepers of all who come later, and every hand-off has to wake somebody.
                 let hopeless = terms.crowded && predecessor.state.load(Relaxed) == NODE_PARKED;

@@ -58,7 +58,7 @@ pub const ABANDONED: u32 = 3;
 pub struct Id(u16);
 
 impl Id {
-    /// Decodes a tail field; 0 is nobody.
+    /// Decodes a tail or next field; 0 is nobody.
     #[inline]
     pub fn decode(raw: u16) -> Option<Id> {
         (raw != 0).then_some(Id(raw))
@@ -72,30 +72,6 @@ impl Id {
 
     fn slot(self) -> u16 {
         self.0 >> 2
-    }
-}
-
-/// The next waiter as the one before it knows it: with its domain, so that a scan need not touch its cache line.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Link {
-    pub(crate) id: Id,
-    /// As in the waiter's node.
-    pub(crate) domain: u16,
-}
-
-impl Link {
-    /// Decodes a next field; 0 is nobody.
-    #[inline]
-    pub(crate) fn decode(raw: u32) -> Option<Link> {
-        let id = Id::decode(raw as u16)?;
-        let domain = (raw >> 16) as u16;
-        Some(Link { id, domain })
-    }
-
-    /// The encoding, never 0.
-    #[inline]
-    pub(crate) fn encode(self) -> u32 {
-        (self.domain as u32) << 16 | self.id.0 as u32
     }
 }
 
@@ -119,8 +95,8 @@ pub struct Node<P: Platform> {
     pub(crate) since: P::AtomicU32,
     /// Hand-offs since then; passed from head to head.
     pub(crate) run: P::AtomicU32,
-    /// The [`Link`] to the next waiter of the primary or secondary queue, 0 = none yet.
-    pub(crate) next: P::AtomicU32,
+    /// The next waiter of the primary or secondary queue, 0 = none yet.
+    pub(crate) next: P::AtomicU16,
     /// The waiter's locality domain, or [`PRIORITY`].
     pub(crate) domain: P::AtomicU16,
     /// The domain to prefer, inherited from the previous head, or [`NO_PREFERENCE`].
@@ -190,7 +166,7 @@ impl<P: ConstPlatform> Slot<P> {
                     state: P::AtomicU32::ZERO,
                     since: P::AtomicU32::ZERO,
                     run: P::AtomicU32::ZERO,
-                    next: P::AtomicU32::ZERO,
+                    next: P::AtomicU16::ZERO,
                     domain: P::AtomicU16::ZERO,
                     preference: P::AtomicU16::ZERO,
                     timed: P::AtomicU8::ZERO,

@@ -77,8 +77,7 @@ impl Queue {
         self.table.node(id).prepare(domain, false);
         let previous = self.tail.swap(id.encode(), SeqCst);
         if let Some(previous) = Id::decode(previous) {
-            let link = Link { id, domain };
-            self.table.node(previous).next.store(link.encode(), Release);
+            self.table.node(previous).next.store(id.encode(), Release);
         }
         self.ids.push(id);
         self.ids.len() - 1
@@ -123,9 +122,7 @@ impl Queue {
     fn primary_from(&self, waiter: usize) -> Vec<usize> {
         let mut found = vec![waiter];
         let mut id = self.ids[waiter];
-        while let Some(next) =
-            Link::decode(self.table.node(id).next.load(Acquire)).map(|next| next.id)
-        {
+        while let Some(next) = Id::decode(self.table.node(id).next.load(Acquire)) {
             found.push(self.index(next));
             assert!(
                 found.len() <= self.ids.len(),
@@ -144,8 +141,7 @@ impl Queue {
         let mut found = Vec::new();
         let mut id = last;
         loop {
-            id = Link::decode(self.table.node(id).next.load(Acquire))
-                .map(|next| next.id)
+            id = Id::decode(self.table.node(id).next.load(Acquire))
                 .expect("the secondary queue is open");
             found.push(self.index(id));
             if id == last {
@@ -261,8 +257,7 @@ fn a_newcomer_while_the_queue_is_emptied_is_not_lost() {
     assert_eq!(head.empty_primary(&q.tail), None);
     q.ids.push(id);
     assert_eq!(q.secondary_of(state), [1, 2], "the circle is closed again");
-    let link = Link { id, domain: 0 };
-    q.table.node(q.ids[3]).next.store(link.encode(), Release);
+    q.table.node(q.ids[3]).next.store(id.encode(), Release);
     assert_eq!(q.pass(head), Some((late, state)));
     assert_eq!(q.secondary_of(state), [1, 2]);
 }
