@@ -12,13 +12,13 @@ use std::rc::Rc;
 
 const WORK: Constant = Constant {
     name: "work outside the lock",
-    ns: 32.0,
+    ns: 37.3,
     origin: "fitted",
     source: "locktorture, stock, 1, 4 and 8 threads",
 };
 const SECTION: Constant = Constant {
     name: "drawing the delays, under the lock",
-    ns: 78.2,
+    ns: 70.9,
     origin: "fitted",
     source: "locktorture, stock, 1, 4 and 8 threads",
 };
