@@ -1,0 +1,88 @@
+//! The threads' coroutines: how a thread is made, suspended, and unwound.
+//!
+//! # Invariants
+//!
+//! 1. `Thread::yielder` is set by the coroutine itself before its first suspension, and the yielder outlives the
+//!    coroutine's body, the only place from which it is used.
+
+use super::{World, with};
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+use std::cell::RefCell;
+
+/// Enough for the deepest lock and workload; a coroutine's stack costs only the pages it touches.
+const STACK: usize = 64 << 10;
+
+type Body = Coroutine<(), (), (), DefaultStack>;
+
+thread_local! {
+    /// Stacks of finished coroutines, for the next ones.
+    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The coroutines of a run. Those that are suspended when it ends, after a failure, are unwound: what they hold is
+/// dropped, also by locks that still wait, which must not suspend again.
+pub(super) struct Bodies(Vec<Body>);
+
+impl Bodies {
+    /// One for each of so many threads.
+    pub(super) fn spawn<S: Clone + 'static>(
+        threads: usize,
+        shared: &S,
+        body: impl Fn(&S, usize) + Copy + 'static,
+    ) -> Self {
+        Bodies(
+            (0..threads)
+                .map(|thread| spawn(thread, shared.clone(), body))
+                .collect(),
+        )
+    }
+
+    /// Lets a thread go on until it is suspended again. Whether it has returned instead.
+    pub(super) fn resume(&mut self, thread: usize) -> bool {
+        matches!(self.0[thread].resume(()), CoroutineResult::Return(()))
+    }
+}
+
+impl Drop for Bodies {
+    fn drop(&mut self) {
+        with(|w| w.over = true);
+        for mut body in self.0.drain(..) {
+            body.force_unwind();
+            STACKS.with_borrow_mut(|stacks| stacks.push(body.into_stack()));
+        }
+    }
+}
+
+fn spawn<S: 'static>(thread: usize, shared: S, body: impl Fn(&S, usize) + 'static) -> Body {
+    let stack = STACKS
+        .with_borrow_mut(Vec::pop)
+        .unwrap_or_else(|| DefaultStack::new(STACK).expect("there is memory for a stack"));
+    Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
+        with(|w| w.threads[thread].yielder = yielder);
+        body(&shared, thread);
+        let slot = with(|w| w.threads[thread].slot);
+        if slot != 0 {
+            crate::platform::release_slot(slot);
+        }
+    })
+}
+
+/// Lets everybody go first whose clock is earlier.
+#[inline]
+pub(super) fn wait_for_turn() {
+    while let Some(yielder) = with(World::must_yield) {
+        // SAFETY: invariant 1; no reference into the world is alive (invariant 1 of `world`).
+        unsafe { (*yielder).suspend(()) };
+    }
+}
+
+/// Suspends the current thread, which has planned how it goes on.
+pub(super) fn suspend() {
+    let yielder = with(|w| {
+        assert!(!w.over, "nobody may wait after a run");
+        w.threads[w.current].yielder
+    });
+    // SAFETY: invariant 1; no reference into the world is alive (invariant 1 of `world`).
+    unsafe { (*yielder).suspend(()) };
+}
