@@ -39,45 +39,45 @@ use corosensei::Yielder;
 use coroutine::Bodies;
 pub use disturbance::{Disruption, Disturbance, Kind as DisruptionKind, Note, Noted, Spot};
 pub(crate) use doing::{compute, park, requeue, spin_on, unpark};
-use events::{Event, What};
+use events::{Event, Events, What};
 use kinlock::config::Tuning;
 use kinlock::events::Event as Counted;
 use kinlock::raw::waiter::Waiters;
 use kinlock::topology::DomainKind;
 pub use schedule::Placement;
 use std::cell::Cell;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 /// Counters of [`Counted`] events.
 pub(crate) const COUNTED: usize = Counted::ALL.len();
 
-/// Where and when a thread is.
+/// Where and when a thread is. What most accesses look at comes first, in one line of the host.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Thread {
     /// Its clock.
     pub(crate) now: u64,
-    epoch: u32,
-    state: State,
-    cpu: usize,
-    place: Place,
-    /// For how long its latest request has travelled already.
-    travelled: u64,
-    /// When its store buffer is empty.
-    drained: u64,
     /// When it must leave its CPU to another thread.
     preempt_at: u64,
-    /// Pinned to its CPU.
-    pinned: bool,
+    /// When its store buffer is empty.
+    drained: u64,
     yielder: *const Yielder<(), ()>,
     random: u64,
-    pub(crate) slot: u16,
-    /// Accesses it has made.
-    accesses: u32,
+    place: Place,
+    epoch: u32,
+    state: State,
     /// It has begun to wait in line; the moment from which on it surely stood there.
     pub(crate) in_line: bool,
     pub(crate) in_line_since: Option<u64>,
+    cpu: usize,
+    /// The first CPU of its core.
+    first_sibling: usize,
+    /// Accesses it has made.
+    accesses: u32,
+    pub(crate) slot: u16,
+    /// Pinned to its CPU.
+    pinned: bool,
     /// It runs an interrupt's handler.
     interrupted: bool,
 }
@@ -87,7 +87,7 @@ enum State {
     Running,
     Spinning,
     Queued,
-    Parked(usize),
+    Parked,
     Ended,
 }
 
@@ -109,8 +109,7 @@ pub(crate) struct World {
     parked: Vec<(usize, usize)>,
     /// Threads in the queues of CPUs that may run on any.
     movable: usize,
-    heap: BinaryHeap<Reverse<Event>>,
-    seq: u64,
+    events: Events,
     current: usize,
     in_one_step: bool,
     ended: usize,
@@ -238,8 +237,7 @@ impl World {
             cpus: (0..shape.cpus()).map(|_| Cpu::default()).collect(),
             parked: Vec::new(),
             movable: 0,
-            heap: BinaryHeap::new(),
-            seq: 0,
+            events: Events::new(),
             current: 0,
             in_one_step: false,
             ended: 0,
@@ -285,8 +283,8 @@ impl World {
 
     /// The last-level cache and the socket of the current thread.
     pub(crate) fn whereabouts(&self) -> (usize, usize) {
-        let cache = self.threads[self.current].place.cache as usize;
-        (cache, self.machine.shape.socket(cache))
+        let cache = self.threads[self.current].place.cache;
+        (cache as usize, self.fabric.socket(cache) as usize)
     }
 
     pub(crate) fn random(&mut self) -> u64 {

@@ -1,24 +1,29 @@
 //! The memory path: what one access of a thread does, and who spins on what.
 
-use super::coroutine::wait_for_turn;
+use super::coroutine::in_turn;
 use super::{State, What, World, next_random, with};
-use crate::coherence::{Kind, Place, Service};
+use crate::coherence::{Kind, Service};
 use crate::run::Traffic;
 use kinlock::platform::NEVER;
 use std::rc::Rc;
 
 /// One access of the current thread to the line at `address`.
 #[inline]
-pub(crate) fn access(address: usize, kind: Kind, how: How) {
+pub(crate) fn access(address: usize, how: How) {
+    if !with(|w| w.hit(address, how)) {
+        access_in_turn(address, how);
+    }
+}
+
+/// An access that may have to wait, that may be disturbed, and for which the line may have to come from elsewhere.
+#[inline(never)]
+fn access_in_turn(address: usize, how: How) {
     if let Some(handler) = with(World::count_access) {
         interrupt(&handler);
     }
-    wait_for_turn();
-    // A store's request travels too, but its thread does not wait.
-    if how != How::Store && with(|w| w.send_request(address, kind, how)) {
-        wait_for_turn();
+    if let Some(travelled) = in_turn(|w| w.begin(address, how)) {
+        in_turn(|w| w.finish(address, how, travelled));
     }
-    with(|w| w.access(address, kind, how));
 }
 
 /// Runs a handler on the current thread, as a signal does.
@@ -41,6 +46,16 @@ pub(crate) enum How {
     Locked,
 }
 
+impl How {
+    #[inline]
+    fn kind(self) -> Kind {
+        match self {
+            How::Load => Kind::Read,
+            How::Store | How::Locked => Kind::Write,
+        }
+    }
+}
+
 impl World {
     /// Counts an access, and disturbs it: returns the handler of an interrupt that comes now.
     #[inline]
@@ -53,61 +68,69 @@ impl World {
         }
     }
 
-    /// Sends a request for a line that is elsewhere. Whether there is one.
+    /// An access that does not have to wait for its turn and hits the core's own caches. Whether it is one.
     #[inline]
-    fn send_request(&mut self, address: usize, kind: Kind, how: How) -> bool {
-        let thread = &self.threads[self.current];
-        let per_cache = self.machine.shape.cores_per_cache as u16;
-        let owner_place = |core: u16| Place {
-            core,
-            cache: core / per_cache,
-        };
-        let line = self.lines.at(address);
-        let travel = self.fabric.travel(line, kind, thread.place, owner_place);
-        let thread = &mut self.threads[self.current];
-        if how == How::Locked {
-            thread.now = thread.now.max(thread.drained);
+    fn hit(&mut self, address: usize, how: How) -> bool {
+        if !self.has_turn(1) || self.disturbance.is_some() {
+            return false;
         }
-        thread.now += travel;
-        thread.travelled = travel;
-        travel != 0
+        let thread = &mut self.threads[self.current];
+        let line = self.lines.at(address);
+        if !line.hits(how.kind(), thread.place.core) {
+            return false;
+        }
+        self.accesses += 1;
+        self.finish(address, how, 0);
+        true
     }
 
+    /// Sends a request for the line if it is elsewhere, unless nobody waits for the answer. For how long it travels; `None`
+    /// if the access is finished.
     #[inline]
-    fn access(&mut self, address: usize, kind: Kind, how: How) {
-        let thread = &self.threads[self.current];
-        let (place, now, drained) = (thread.place, thread.now, thread.drained);
+    fn begin(&mut self, address: usize, how: How) -> Option<u64> {
+        // A store's request travels too, but its thread does not wait.
+        if how != How::Store {
+            let thread = &mut self.threads[self.current];
+            let line = self.lines.at(address);
+            let travel = self.fabric.travel(line, how.kind(), thread.place);
+            if travel != 0 {
+                if how == How::Locked {
+                    thread.now = thread.now.max(thread.drained);
+                }
+                thread.now += travel;
+                return Some(travel);
+            }
+        }
+        self.finish(address, how, 0);
+        None
+    }
+
+    /// The access itself, for which a request has already travelled for so long.
+    #[inline]
+    fn finish(&mut self, address: usize, how: How, travelled: u64) {
+        let thread = &mut self.threads[self.current];
+        let line = self.lines.at(address);
+        let (now, drained) = (thread.now, thread.drained);
         let from = if how == How::Locked {
             now.max(drained)
         } else {
             now
         };
-        let line = self.lines.at(address);
-        let per_cache = self.machine.shape.cores_per_cache as u16;
-        let owner_place = |core: u16| Place {
-            core,
-            cache: core / per_cache,
-        };
-        let (mut done, service) = self.fabric.access(line, kind, place, owner_place, from);
-        if how != How::Store {
-            done = done
-                .saturating_sub(self.threads[self.current].travelled)
-                .max(from);
-        }
+        let (done, service) = self.fabric.access(line, how.kind(), thread.place, from);
         self.traffic.count(service);
-        let mut visible = done;
-        let thread = &mut self.threads[self.current];
+        let answered = done.saturating_sub(travelled).max(from);
+        let mut visible = answered;
         match how {
-            How::Load => thread.now = done,
+            How::Load => thread.now = answered,
             How::Store => {
                 // Stores become visible in program order; their requests overlap.
                 visible = done.max(drained);
                 thread.drained = visible;
                 thread.now = now + 1;
             }
-            How::Locked => thread.now = done + self.fabric.costs.rmw,
+            How::Locked => thread.now = answered + self.fabric.costs.rmw,
         }
-        if kind == Kind::Write && !line.spinners.is_empty() {
+        if how != How::Load && !line.spinners.is_empty() {
             self.notify(address, visible);
         }
     }

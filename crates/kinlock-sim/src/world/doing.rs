@@ -81,8 +81,8 @@ impl World {
         if per_core == 1 {
             return 100;
         }
-        let mine = self.threads[self.current].cpu;
-        let first = mine - mine % per_core;
+        let thread = &self.threads[self.current];
+        let (mine, first) = (thread.cpu, thread.first_sibling);
         let costs = &self.fabric.costs;
         let mut percent = 100;
         for cpu in (first..first + per_core).filter(|&cpu| cpu != mine) {

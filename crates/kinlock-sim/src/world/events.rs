@@ -1,19 +1,55 @@
 //! In which order things happen.
 
 use super::{State, Stuck, World, Yielder};
-use std::cmp::Reverse;
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// How far out of order a time limit may be and still find its place among the others. Threads run ahead of each other by
+/// an access or so, thus a few limits are a little out of order.
+const NEAR: usize = 32;
 
 /// What is going to happen: at its time; of two at the same time, first the one that was planned first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Event {
-    pub(super) time: u64,
-    seq: u64,
-    pub(super) thread: u32,
+    /// The time, and the number of the plan.
+    order: u128,
+    thread: u32,
     epoch: u32,
     pub(super) what: What,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+impl Event {
+    #[inline]
+    pub(super) fn time(&self) -> u64 {
+        (self.order >> 64) as u64
+    }
+}
+
+/// The earliest is the greatest, as [`BinaryHeap`] wants it.
+impl Ord for Event {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.order.cmp(&self.order)
+    }
+}
+
+impl PartialOrd for Event {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Event {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.order == other.order
+    }
+}
+
+impl Eq for Event {}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum What {
     /// The thread goes on.
     Step,
@@ -23,18 +59,93 @@ pub(super) enum What {
     SliceEnd,
 }
 
+/// All events that are planned.
+#[derive(Debug)]
+pub(super) struct Events {
+    heap: BinaryHeap<Event>,
+    /// Time limits, in order. There are many, most are void by the time they come, and most come in the order in which
+    /// they are planned: they would only make the heap deep.
+    limits: VecDeque<Event>,
+    /// The thread that runs has planned to go on and is about to be suspended.
+    return_planned: Option<Event>,
+    planned: u64,
+    /// The time of the earliest.
+    earliest: u64,
+}
+
+impl Events {
+    pub(super) fn new() -> Self {
+        Events {
+            heap: BinaryHeap::new(),
+            limits: VecDeque::new(),
+            return_planned: None,
+            planned: 0,
+            earliest: u64::MAX,
+        }
+    }
+
+    fn make(&mut self, time: u64, thread: usize, epoch: u32, what: What) -> Event {
+        self.planned += 1;
+        Event {
+            order: (time as u128) << 64 | self.planned as u128,
+            thread: thread as u32,
+            epoch,
+            what,
+        }
+    }
+
+    fn push(&mut self, event: Event) {
+        self.earliest = self.earliest.min(event.time());
+        if event.what == What::TimeLimit {
+            let in_order = |limit: &&Event| limit.order > event.order;
+            let later = self.limits.iter().rev().take(NEAR + 1);
+            let later = later.take_while(in_order).count();
+            if later <= NEAR {
+                self.limits.insert(self.limits.len() - later, event);
+                return;
+            }
+        }
+        self.heap.push(event);
+    }
+
+    /// Removes the earliest.
+    #[inline]
+    fn pop(&mut self) -> Option<Event> {
+        let order = |event: Option<&Event>| event.map_or(u128::MAX, |e| e.order);
+        let (first, limit) = (order(self.heap.peek()), order(self.limits.front()));
+        let event = match self.return_planned.take() {
+            Some(own) if own.order < first.min(limit) => return Some(own),
+            Some(own) if first < limit => {
+                // Cheaper than to push and to pop.
+                self.heap
+                    .peek_mut()
+                    .map(|mut top| std::mem::replace(&mut *top, own))
+            }
+            Some(own) => {
+                self.heap.push(own);
+                self.limits.pop_front()
+            }
+            None if first < limit => self.heap.pop(),
+            None => self.limits.pop_front(),
+        };
+        let (first, limit) = (order(self.heap.peek()), order(self.limits.front()));
+        self.earliest = (first.min(limit) >> 64) as u64;
+        event
+    }
+}
+
 impl World {
     /// The thread to go on; `None` when all have ended.
     pub(super) fn next(&mut self) -> Result<Option<usize>, Stuck> {
         if self.accesses > self.max_accesses {
             return Err(Stuck::Endless(self.describe()));
         }
-        while let Some(Reverse(event)) = self.heap.pop() {
+        while let Some(event) = self.events.pop() {
             let id = event.thread as usize;
             if event.epoch != self.threads[id].epoch {
                 continue;
             }
-            if event.time > self.limit {
+            if event.time() > self.limit {
                 return Err(Stuck::Endless(self.describe()));
             }
             if self.due(id, event) {
@@ -51,27 +162,40 @@ impl World {
     }
 
     pub(super) fn plan(&mut self, time: u64, thread: usize, what: What) {
-        self.seq += 1;
-        self.heap.push(Reverse(Event {
-            time,
-            seq: self.seq,
-            thread: thread as u32,
-            epoch: self.threads[thread].epoch,
-            what,
-        }));
+        let epoch = self.threads[thread].epoch;
+        let event = self.events.make(time, thread, epoch, what);
+        self.events.push(event);
+    }
+
+    /// Plans that the current thread, which is about to be suspended, goes on when others had their turn.
+    #[inline]
+    pub(super) fn plan_return(&mut self) {
+        let thread = &self.threads[self.current];
+        let event = self
+            .events
+            .make(thread.now, self.current, thread.epoch, What::Step);
+        debug_assert!(self.events.return_planned.is_none());
+        self.events.return_planned = Some(event);
+    }
+
+    /// Whether the current thread may make so many accesses without letting anybody go first.
+    #[inline]
+    pub(super) fn has_turn(&self, accesses: u64) -> bool {
+        let thread = &self.threads[self.current];
+        thread.now <= self.events.earliest
+            && thread.now < thread.preempt_at
+            && self.accesses + accesses <= self.max_accesses
     }
 
     /// Whether the current thread has to let others go first: then its return is planned.
     #[inline]
     pub(super) fn must_yield(&mut self) -> Option<*const Yielder<(), ()>> {
-        let thread = &self.threads[self.current];
-        let now = thread.now;
-        let others_first = self.heap.peek().is_some_and(|Reverse(e)| e.time < now);
-        let go_on = !others_first && now < thread.preempt_at && self.accesses <= self.max_accesses;
-        if go_on || self.in_one_step || thread.yielder.is_null() || self.over {
+        let yielder = self.threads[self.current].yielder;
+        if self.has_turn(0) || self.in_one_step || yielder.is_null() || self.over {
             return None;
         }
-        Some(self.leave_for_now())
+        self.leave_for_now();
+        Some(yielder)
     }
 
     fn describe(&self) -> String {
@@ -81,7 +205,7 @@ impl World {
                 State::Running => "runs",
                 State::Spinning => "spins",
                 State::Queued => "waits for a CPU",
-                State::Parked(_) => "sleeps",
+                State::Parked => "sleeps",
                 State::Ended => continue,
             };
             let separator = if text.is_empty() { "" } else { ", " };
