@@ -93,10 +93,10 @@ impl CoreSet {
     }
 
     #[inline]
-    fn only(core: usize) -> Self {
-        let mut set = CoreSet::default();
-        set.insert(core);
-        set
+    fn become_only(&mut self, core: usize) {
+        // In place: a set built elsewhere would be copied before its last store is through.
+        self.0 = Default::default();
+        self.insert(core);
     }
 }
 
@@ -199,7 +199,7 @@ impl Fabric {
             service = reach(distance);
             exclusive = true;
             line.caches = 1 << owner;
-            line.sharers = CoreSet::only(line.owner as usize);
+            line.sharers.become_only(line.owner as usize);
             line.owner = NOBODY;
         } else if line.caches == 0 {
             latency = costs.memory[(line.home != here) as usize];
@@ -258,7 +258,7 @@ impl Fabric {
             }
             Kind::Write => {
                 line.caches = own_bit;
-                line.sharers = CoreSet::only(at.core as usize);
+                line.sharers.become_only(at.core as usize);
                 line.owner = at.core;
             }
         }

@@ -34,6 +34,7 @@ use crate::machine::Machine;
 use crate::memory::{Arena, Lines};
 use crate::platform::Sim;
 use crate::run::Traffic;
+use access::Pending;
 pub(crate) use access::{How, access};
 use corosensei::Yielder;
 use coroutine::Bodies;
@@ -70,6 +71,8 @@ pub(crate) struct Thread {
     /// It has begun to wait in line; the moment from which on it surely stood there.
     pub(crate) in_line: bool,
     pub(crate) in_line_since: Option<u64>,
+    /// The access it is at while it is suspended.
+    pending: Option<Pending>,
     cpu: usize,
     /// The first CPU of its core.
     first_sibling: usize,

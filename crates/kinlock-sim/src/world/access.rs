@@ -1,9 +1,10 @@
 //! The memory path: what one access of a thread does, and who spins on what.
 
-use super::coroutine::in_turn;
+use super::coroutine::suspend_with;
 use super::{State, What, World, next_random, with};
 use crate::coherence::{Kind, Service};
 use crate::run::Traffic;
+use corosensei::Yielder;
 use kinlock::platform::NEVER;
 use std::rc::Rc;
 
@@ -18,11 +19,20 @@ pub(crate) fn access(address: usize, how: How) {
 /// An access that may have to wait, that may be disturbed, and for which the line may have to come from elsewhere.
 #[inline(never)]
 fn access_in_turn(address: usize, how: How) {
-    if let Some(handler) = with(World::count_access) {
-        interrupt(&handler);
+    if with(World::count_access) {
+        disturb();
     }
-    if let Some(travelled) = in_turn(|w| w.begin(address, how)) {
-        in_turn(|w| w.finish(address, how, travelled));
+    if let Some(yielder) = with(|w| w.access(address, how)) {
+        // It is resumed when the access is finished.
+        suspend_with(yielder);
+    }
+}
+
+/// What may come before an access.
+#[cold]
+fn disturb() {
+    if let Some(handler) = with(World::disturb) {
+        interrupt(&handler);
     }
 }
 
@@ -56,18 +66,17 @@ impl How {
     }
 }
 
-impl World {
-    /// Counts an access, and disturbs it: returns the handler of an interrupt that comes now.
-    #[inline]
-    fn count_access(&mut self) -> Option<Rc<dyn Fn(usize)>> {
-        self.accesses += 1;
-        if self.disturbance.is_some() {
-            self.disturb()
-        } else {
-            None
-        }
-    }
+/// An access that a suspended thread is at. The scheduler goes on with it, and resumes the coroutine when it is finished:
+/// to switch stacks in between would cost more than the access.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    address: usize,
+    how: How,
+    /// For how long its request has travelled; 0: it has not been sent.
+    travelled: u64,
+}
 
+impl World {
     /// An access that does not have to wait for its turn and hits the core's own caches. Whether it is one.
     #[inline]
     fn hit(&mut self, address: usize, how: How) -> bool {
@@ -80,34 +89,87 @@ impl World {
             return false;
         }
         self.accesses += 1;
-        self.finish(address, how, 0);
+        self.finish(Pending {
+            address,
+            how,
+            travelled: 0,
+        });
         true
     }
 
-    /// Sends a request for the line if it is elsewhere, unless nobody waits for the answer. For how long it travels; `None`
-    /// if the access is finished.
+    /// Counts an access. Whether something may come before it.
     #[inline]
-    fn begin(&mut self, address: usize, how: How) -> Option<u64> {
+    fn count_access(&mut self) -> bool {
+        self.accesses += 1;
+        self.disturbance.is_some()
+    }
+
+    /// An access of the current thread. Returns what to suspend it with if it is not finished.
+    #[inline]
+    fn access(&mut self, address: usize, how: How) -> Option<*const Yielder<(), ()>> {
+        let pending = Pending {
+            address,
+            how,
+            travelled: 0,
+        };
+        if self.go_on(Some(pending)) {
+            None
+        } else {
+            Some(self.threads[self.current].yielder)
+        }
+    }
+
+    /// Goes on with an access of the current thread, if there is one, as long as nobody is to go first. Whether it is
+    /// finished.
+    #[inline]
+    pub(super) fn go_on(&mut self, mut pending: Option<Pending>) -> bool {
+        while let Some(access) = pending {
+            if self.must_yield() {
+                self.threads[self.current].pending = pending;
+                return false;
+            }
+            pending = if access.travelled == 0 {
+                self.begin(access)
+            } else {
+                self.finish(access);
+                None
+            };
+        }
+        true
+    }
+
+    /// Sends a request for the line if it is elsewhere, unless nobody waits for the answer. Returns what is left to do.
+    #[inline]
+    fn begin(&mut self, access: Pending) -> Option<Pending> {
+        let Pending { address, how, .. } = access;
         // A store's request travels too, but its thread does not wait.
         if how != How::Store {
             let thread = &mut self.threads[self.current];
             let line = self.lines.at(address);
-            let travel = self.fabric.travel(line, how.kind(), thread.place);
-            if travel != 0 {
+            let travelled = self.fabric.travel(line, how.kind(), thread.place);
+            if travelled != 0 {
                 if how == How::Locked {
                     thread.now = thread.now.max(thread.drained);
                 }
-                thread.now += travel;
-                return Some(travel);
+                thread.now += travelled;
+                return Some(Pending {
+                    travelled,
+                    ..access
+                });
             }
         }
-        self.finish(address, how, 0);
+        self.finish(access);
         None
     }
 
-    /// The access itself, for which a request has already travelled for so long.
+    /// The access itself, when its request has arrived.
     #[inline]
-    fn finish(&mut self, address: usize, how: How, travelled: u64) {
+    fn finish(&mut self, access: Pending) {
+        let Pending {
+            address,
+            how,
+            travelled,
+        } = access;
         let thread = &mut self.threads[self.current];
         let line = self.lines.at(address);
         let (now, drained) = (thread.now, thread.drained);

@@ -76,22 +76,8 @@ fn spawn<S: 'static>(thread: usize, shared: S, body: impl Fn(&S, usize) + 'stati
 /// Lets everybody go first whose clock is earlier.
 #[inline]
 pub(super) fn wait_for_turn() {
-    in_turn(|_| ());
-}
-
-/// Does something with the world as soon as it is the current thread's turn.
-#[inline]
-pub(super) fn in_turn<R>(mut act: impl FnMut(&mut World) -> R) -> R {
-    loop {
-        let acted = with(|w| match w.must_yield() {
-            None => Ok(act(w)),
-            Some(yielder) => Err(yielder),
-        });
-        match acted {
-            Ok(result) => return result,
-            // SAFETY: invariant 1; no reference into the world is alive (invariant 1 of `world`).
-            Err(yielder) => unsafe { (*yielder).suspend(()) },
-        }
+    while with(World::must_yield) {
+        suspend();
     }
 }
 
@@ -101,6 +87,12 @@ pub(super) fn suspend() {
         assert!(!w.over, "nobody may wait after a run");
         w.threads[w.current].yielder
     });
+    suspend_with(yielder);
+}
+
+/// The same, with its `Thread::yielder`.
+#[inline]
+pub(super) fn suspend_with(yielder: *const Yielder<(), ()>) {
     // SAFETY: invariant 1; no reference into the world is alive (invariant 1 of `world`).
     unsafe { (*yielder).suspend(()) };
 }

@@ -1,6 +1,6 @@
 //! In which order things happen.
 
-use super::{State, Stuck, World, Yielder};
+use super::{State, Stuck, World};
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -137,10 +137,13 @@ impl Events {
 impl World {
     /// The thread to go on; `None` when all have ended.
     pub(super) fn next(&mut self) -> Result<Option<usize>, Stuck> {
-        if self.accesses > self.max_accesses {
-            return Err(Stuck::Endless(self.describe()));
-        }
-        while let Some(event) = self.events.pop() {
+        loop {
+            if self.accesses > self.max_accesses {
+                return Err(Stuck::Endless(self.describe()));
+            }
+            let Some(event) = self.events.pop() else {
+                break;
+            };
             let id = event.thread as usize;
             if event.epoch != self.threads[id].epoch {
                 continue;
@@ -151,7 +154,10 @@ impl World {
             if self.due(id, event) {
                 self.switches += 1;
                 self.current = id;
-                return Ok(Some(id));
+                let pending = self.threads[id].pending.take();
+                if self.go_on(pending) {
+                    return Ok(Some(id));
+                }
             }
         }
         if self.ended == self.threads.len() {
@@ -189,13 +195,13 @@ impl World {
 
     /// Whether the current thread has to let others go first: then its return is planned.
     #[inline]
-    pub(super) fn must_yield(&mut self) -> Option<*const Yielder<(), ()>> {
+    pub(super) fn must_yield(&mut self) -> bool {
         let yielder = self.threads[self.current].yielder;
         if self.has_turn(0) || self.in_one_step || yielder.is_null() || self.over {
-            return None;
+            return false;
         }
         self.leave_for_now();
-        Some(yielder)
+        true
     }
 
     fn describe(&self) -> String {

@@ -104,6 +104,7 @@ impl World {
                 accesses: 0,
                 in_line: false,
                 in_line_since: None,
+                pending: None,
                 interrupted: false,
             });
         }
