@@ -9,16 +9,7 @@ use kinlock::platform::NEVER;
 use std::rc::Rc;
 
 /// One access of the current thread to the line at `address`.
-#[inline]
 pub(crate) fn access(address: usize, how: How) {
-    if !with(|w| w.hit(address, how)) {
-        access_in_turn(address, how);
-    }
-}
-
-/// An access that may have to wait, that may be disturbed, and for which the line may have to come from elsewhere.
-#[inline(never)]
-fn access_in_turn(address: usize, how: How) {
     if with(World::count_access) {
         disturb();
     }
@@ -77,26 +68,6 @@ pub(super) struct Pending {
 }
 
 impl World {
-    /// An access that does not have to wait for its turn and hits the core's own caches. Whether it is one.
-    #[inline]
-    fn hit(&mut self, address: usize, how: How) -> bool {
-        if !self.has_turn(1) || self.disturbance.is_some() {
-            return false;
-        }
-        let thread = &mut self.threads[self.current];
-        let line = self.lines.at(address);
-        if !line.hits(how.kind(), thread.place.core) {
-            return false;
-        }
-        self.accesses += 1;
-        self.finish(Pending {
-            address,
-            how,
-            travelled: 0,
-        });
-        true
-    }
-
     /// Counts an access. Whether something may come before it.
     #[inline]
     fn count_access(&mut self) -> bool {

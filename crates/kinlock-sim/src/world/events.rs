@@ -184,20 +184,14 @@ impl World {
         self.events.return_planned = Some(event);
     }
 
-    /// Whether the current thread may make so many accesses without letting anybody go first.
-    #[inline]
-    pub(super) fn has_turn(&self, accesses: u64) -> bool {
-        let thread = &self.threads[self.current];
-        thread.now <= self.events.earliest
-            && thread.now < thread.preempt_at
-            && self.accesses + accesses <= self.max_accesses
-    }
-
     /// Whether the current thread has to let others go first: then its return is planned.
     #[inline]
     pub(super) fn must_yield(&mut self) -> bool {
-        let yielder = self.threads[self.current].yielder;
-        if self.has_turn(0) || self.in_one_step || yielder.is_null() || self.over {
+        let thread = &self.threads[self.current];
+        let go_on = thread.now <= self.events.earliest
+            && thread.now < thread.preempt_at
+            && self.accesses <= self.max_accesses;
+        if go_on || self.in_one_step || thread.yielder.is_null() || self.over {
             return false;
         }
         self.leave_for_now();
