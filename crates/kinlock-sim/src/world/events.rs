@@ -11,8 +11,8 @@ const NEAR: usize = 32;
 /// What is going to happen: at its time; of two at the same time, first the one that was planned first.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Event {
-    /// The time, and the number of the plan.
-    order: u128,
+    time: u64,
+    number: u64,
     thread: u32,
     epoch: u32,
     pub(super) what: What,
@@ -21,7 +21,12 @@ pub(super) struct Event {
 impl Event {
     #[inline]
     pub(super) fn time(&self) -> u64 {
-        (self.order >> 64) as u64
+        self.time
+    }
+
+    #[inline]
+    fn order(&self) -> u128 {
+        (self.time as u128) << 64 | self.number as u128
     }
 }
 
@@ -29,7 +34,7 @@ impl Event {
 impl Ord for Event {
     #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
-        other.order.cmp(&self.order)
+        other.order().cmp(&self.order())
     }
 }
 
@@ -43,7 +48,7 @@ impl PartialOrd for Event {
 impl PartialEq for Event {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
-        self.order == other.order
+        self.order() == other.order()
     }
 }
 
@@ -87,7 +92,8 @@ impl Events {
     fn make(&mut self, time: u64, thread: usize, epoch: u32, what: What) -> Event {
         self.planned += 1;
         Event {
-            order: (time as u128) << 64 | self.planned as u128,
+            time,
+            number: self.planned,
             thread: thread as u32,
             epoch,
             what,
@@ -97,7 +103,7 @@ impl Events {
     fn push(&mut self, event: Event) {
         self.earliest = self.earliest.min(event.time());
         if event.what == What::TimeLimit {
-            let in_order = |limit: &&Event| limit.order > event.order;
+            let in_order = |limit: &&Event| limit.order() > event.order();
             let later = self.limits.iter().rev().take(NEAR + 1);
             let later = later.take_while(in_order).count();
             if later <= NEAR {
@@ -111,26 +117,44 @@ impl Events {
     /// Removes the earliest.
     #[inline]
     fn pop(&mut self) -> Option<Event> {
-        let order = |event: Option<&Event>| event.map_or(u128::MAX, |e| e.order);
-        let (first, limit) = (order(self.heap.peek()), order(self.limits.front()));
-        let event = match self.return_planned.take() {
-            Some(own) if own.order < first.min(limit) => return Some(own),
-            Some(own) if first < limit => {
-                // Cheaper than to push and to pop.
-                self.heap
-                    .peek_mut()
-                    .map(|mut top| std::mem::replace(&mut *top, own))
+        if let Some(own) = self.return_planned.take() {
+            // It was planned last: of two at the same time it is the second.
+            if own.time < self.earliest {
+                return Some(own);
             }
-            Some(own) => {
+            if self.limit_first() {
                 self.heap.push(own);
-                self.limits.pop_front()
+            } else {
+                // Cheaper than to push and to pop.
+                let top = self.heap.peek_mut();
+                let event = top.map(|mut top| std::mem::replace(&mut *top, own));
+                self.note_earliest();
+                return event;
             }
-            None if first < limit => self.heap.pop(),
-            None => self.limits.pop_front(),
+        }
+        let event = if self.limit_first() {
+            self.limits.pop_front()
+        } else {
+            self.heap.pop()
         };
-        let (first, limit) = (order(self.heap.peek()), order(self.limits.front()));
-        self.earliest = (first.min(limit) >> 64) as u64;
+        self.note_earliest();
         event
+    }
+
+    /// Whether the earliest is in `limits`.
+    #[inline]
+    fn limit_first(&self) -> bool {
+        match (self.limits.front(), self.heap.peek()) {
+            (Some(limit), Some(first)) => limit.order() < first.order(),
+            (limit, _) => limit.is_some(),
+        }
+    }
+
+    #[inline]
+    fn note_earliest(&mut self) {
+        let first = self.heap.peek().map_or(u64::MAX, Event::time);
+        let limit = self.limits.front().map_or(u64::MAX, Event::time);
+        self.earliest = first.min(limit);
     }
 }
 
@@ -191,7 +215,13 @@ impl World {
         let go_on = thread.now <= self.events.earliest
             && thread.now < thread.preempt_at
             && self.accesses <= self.max_accesses;
-        if go_on || self.in_one_step || thread.yielder.is_null() || self.over {
+        !go_on && self.yield_if_possible()
+    }
+
+    #[inline(never)]
+    fn yield_if_possible(&mut self) -> bool {
+        let yielder = self.threads[self.current].yielder;
+        if self.in_one_step || yielder.is_null() || self.over {
             return false;
         }
         self.leave_for_now();
