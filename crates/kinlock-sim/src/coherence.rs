@@ -45,29 +45,36 @@ pub(crate) enum Service {
     Memory,
 }
 
-/// A cache line.
+/// A cache line. What most accesses look at comes first, so that it lies in one line of the host.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Line {
-    sharers: CoreSet,
-    caches: u64,
     owner: u16,
     /// The socket whose memory it is; the one that touched it first.
     home: u16,
+    caches: u64,
     busy: u64,
     /// Threads that spin on it, with the epoch of their wait.
     pub(crate) spinners: Vec<(u32, u32)>,
+    sharers: CoreSet,
 }
 
 impl Line {
     pub(crate) fn new() -> Self {
         Line {
-            sharers: CoreSet::default(),
-            caches: 0,
             owner: NOBODY,
             home: NOBODY,
+            caches: 0,
             busy: 0,
             spinners: Vec::new(),
+            sharers: CoreSet::default(),
         }
+    }
+
+    /// Whether an access by `core` hits its own caches.
+    #[inline]
+    pub(crate) fn hits(&self, kind: Kind, core: u16) -> bool {
+        self.owner == core || kind == Kind::Read && self.sharers.contains(core as usize)
     }
 }
 
@@ -94,10 +101,10 @@ impl CoreSet {
     }
 
     #[inline]
-    fn only(core: usize) -> Self {
-        let mut set = CoreSet::default();
-        set.insert(core);
-        set
+    fn become_only(&mut self, core: usize) {
+        // In place: a set built elsewhere would be copied before its last store is through.
+        self.0 = Default::default();
+        self.insert(core);
     }
 }
 
@@ -107,6 +114,7 @@ pub(crate) struct Fabric {
     pub(crate) costs: Costs,
     distances: Vec<u8>,
     socket_of_cache: Vec<u16>,
+    cache_of_core: Vec<u16>,
     caches: usize,
 }
 
@@ -126,8 +134,15 @@ impl Fabric {
                 .map(|i| shape.distance(i / caches, i % caches) as u8)
                 .collect(),
             socket_of_cache: (0..caches).map(|c| shape.socket(c) as u16).collect(),
+            cache_of_core: (0..shape.cores()).map(|c| shape.cache(c) as u16).collect(),
             caches,
         }
+    }
+
+    /// The socket of a last-level cache.
+    #[inline]
+    pub(crate) fn socket(&self, cache: u16) -> u16 {
+        self.socket_of_cache[cache as usize]
     }
 
     #[inline]
@@ -138,22 +153,13 @@ impl Fabric {
     /// How long a request for `line` from `at` travels until it is queued behind earlier ones: half of the way there and back.
     /// So of two requests that are made at the same time the one from nearby comes first.
     #[inline]
-    pub(crate) fn travel(
-        &self,
-        line: &Line,
-        kind: Kind,
-        at: Place,
-        owner_place: impl Fn(u16) -> Place,
-    ) -> u64 {
-        let mine = match kind {
-            Kind::Read => line.owner == at.core || line.sharers.contains(at.core as usize),
-            Kind::Write => line.owner == at.core,
-        };
-        if mine {
+    pub(crate) fn travel(&self, line: &Line, kind: Kind, at: Place) -> u64 {
+        if line.hits(kind, at.core) {
             return 0;
         }
         if line.owner != NOBODY {
-            return self.costs.modified[self.distance(owner_place(line.owner).cache, at.cache)] / 2;
+            let owner = self.cache_of_core[line.owner as usize];
+            return self.costs.modified[self.distance(owner, at.cache)] / 2;
         }
         if line.caches == 0 {
             return 0;
@@ -172,27 +178,15 @@ impl Fabric {
         line: &mut Line,
         kind: Kind,
         at: Place,
-        owner_place: impl Fn(u16) -> Place,
         from: u64,
     ) -> (u64, Service) {
-        let mine = match kind {
-            Kind::Read => line.owner == at.core || line.sharers.contains(at.core as usize),
-            Kind::Write => line.owner == at.core,
-        };
-        if mine {
+        if line.hits(kind, at.core) {
             return (from + self.costs.own_cache, Service::OwnCache);
         }
-        self.transfer(line, kind, at, owner_place, from)
+        self.transfer(line, kind, at, from)
     }
 
-    fn transfer(
-        &self,
-        line: &mut Line,
-        kind: Kind,
-        at: Place,
-        owner_place: impl Fn(u16) -> Place,
-        from: u64,
-    ) -> (u64, Service) {
+    fn transfer(&self, line: &mut Line, kind: Kind, at: Place, from: u64) -> (u64, Service) {
         let costs = &self.costs;
         if line.home == NOBODY {
             line.home = self.socket_of_cache[at.cache as usize];
@@ -201,19 +195,19 @@ impl Fabric {
         let (latency, service, exclusive);
         let here = self.socket_of_cache[at.cache as usize];
         if line.owner != NOBODY {
-            let owner = owner_place(line.owner);
-            let distance = self.distance(owner.cache, at.cache);
+            let owner = self.cache_of_core[line.owner as usize];
+            let distance = self.distance(owner, at.cache);
             latency = costs.modified[distance]
                 + match distance {
                     0 | 1 => 0,
                     _ if line.home == here => costs.modified_homed_at_reader,
-                    _ if line.home == self.socket_of_cache[owner.cache as usize] => 0,
+                    _ if line.home == self.socket_of_cache[owner as usize] => 0,
                     _ => costs.third_party_home,
                 };
             service = reach(distance);
             exclusive = true;
-            line.caches = 1 << owner.cache;
-            line.sharers = CoreSet::only(line.owner as usize);
+            line.caches = 1 << owner;
+            line.sharers.become_only(line.owner as usize);
             line.owner = NOBODY;
         } else if line.caches == 0 {
             latency = costs.memory[(line.home != here) as usize];
@@ -272,7 +266,7 @@ impl Fabric {
             }
             Kind::Write => {
                 line.caches = own_bit;
-                line.sharers = CoreSet::only(at.core as usize);
+                line.sharers.become_only(at.core as usize);
                 line.owner = at.core;
             }
         }

@@ -27,7 +27,7 @@
 //! | --- | --- |
 //! | [`machine`] | machines as text files: shape, costs, and where each number comes from |
 //! | `coherence` | cache lines and the cost of an access |
-//! | `world` | coroutines, the order of events, CPUs, time slices, parking |
+//! | `world` | a run: its threads (`coroutine`), their order (`events`), what they do (`access` to memory, `doing`), CPUs (`schedule`), bad luck (`disturbance`) |
 //! | [`platform`] | the machine as an algorithm sees it |
 //! | [`locks`] | the locks that can run, one small file each |
 //! | [`workloads`] | what they are put to, one file each |
@@ -64,7 +64,7 @@ mod page {}
 /// Outside of a simulation, if its memory is full, or if `T` needs to be dropped.
 pub fn place<T>(value: T) -> &'static T {
     let at = world::with(|w| w.arena.place(value));
-    // SAFETY: `place` wrote the value, and invariant 3 of `world`: whoever uses it is gone before the arena is.
+    // SAFETY: `place` wrote the value, and invariant 2 of `world`: whoever uses it is gone before the arena is.
     unsafe { at.as_ref() }
 }
 

@@ -1,6 +1,5 @@
 //! The simulated machine as an algorithm sees it: [`Sim`], a [`Platform`] whose every access takes simulated time.
 
-use crate::coherence::Kind;
 use crate::world::{self, How, Noted, World, with};
 use kinlock::events::Event;
 use kinlock::platform::{Atomic, NEVER, Ordering, Platform};
@@ -24,7 +23,7 @@ macro_rules! simulated_atomic {
         impl $name {
             #[inline]
             fn locked(&self, change: impl FnOnce($value) -> Option<$value>) -> $value {
-                world::access(self.0.as_ptr().addr(), Kind::Write, How::Locked);
+                world::access(self.0.as_ptr().addr(), How::Locked);
                 // All threads of a simulation share one host thread: nobody comes between.
                 let old = self.0.load(Relaxed);
                 if let Some(new) = change(old) {
@@ -42,12 +41,12 @@ macro_rules! simulated_atomic {
             }
             #[inline]
             fn load(&self, _: Ordering) -> $value {
-                world::access(self.0.as_ptr().addr(), Kind::Read, How::Load);
+                world::access(self.0.as_ptr().addr(), How::Load);
                 self.0.load(Relaxed)
             }
             #[inline]
             fn store(&self, value: $value, _: Ordering) {
-                world::access(self.0.as_ptr().addr(), Kind::Write, How::Store);
+                world::access(self.0.as_ptr().addr(), How::Store);
                 self.0.store(value, Relaxed);
             }
             #[inline]
@@ -98,7 +97,7 @@ impl SimU64 {
     /// The processor does not wait for the line: the addition is retired when it arrives, and later stores (the unlock,
     /// say) become visible after it.
     pub fn increment(&self) {
-        world::access(self.0.as_ptr().addr(), Kind::Write, How::Store);
+        world::access(self.0.as_ptr().addr(), How::Store);
         self.0.store(self.0.load(Relaxed) + 1, Relaxed);
     }
 }

@@ -4,7 +4,7 @@
 //! each. A pinned thread stays on its CPU. Another one goes, when it wakes or has to leave its CPU, to an idle CPU if there is one: its last
 //! one, else the nearest to that.
 
-use super::{COUNTED, Noted, Setup, State, Thread, What, World, Yielder, next_random};
+use super::{COUNTED, Noted, Setup, State, Thread, What, World, next_random};
 use crate::coherence::Place;
 use crate::machine::{CpuId, Shape};
 use kinlock::platform::NEVER;
@@ -93,8 +93,8 @@ impl World {
                 epoch: 0,
                 state: State::Queued,
                 cpu,
+                first_sibling: cpu - cpu % shape.threads_per_core,
                 place: Place::default(),
-                travelled: 0,
                 drained: 0,
                 preempt_at: NEVER,
                 pinned: setup.placement != Placement::Scheduled,
@@ -104,6 +104,7 @@ impl World {
                 accesses: 0,
                 in_line: false,
                 in_line_since: None,
+                pending: None,
                 interrupted: false,
             });
         }
@@ -115,19 +116,24 @@ impl World {
     }
 
     /// The current thread gives way: to earlier events, or because its time slice is over.
-    pub(super) fn leave_for_now(&mut self) -> *const Yielder<(), ()> {
-        let id = self.current;
-        let thread = &self.threads[id];
-        let (now, cpu, yielder) = (thread.now, thread.cpu, thread.yielder);
-        if now < thread.preempt_at {
-            self.plan(now, id, What::Step);
+    #[inline]
+    pub(super) fn leave_for_now(&mut self) {
+        let thread = &self.threads[self.current];
+        if thread.now < thread.preempt_at {
+            self.plan_return();
         } else {
-            self.threads[id].epoch += 1;
-            self.threads[id].state = State::Queued;
-            self.vacate(cpu, now);
-            self.make_ready(id, now, 0);
+            self.end_slice();
         }
-        yielder
+    }
+
+    fn end_slice(&mut self) {
+        let id = self.current;
+        let thread = &mut self.threads[id];
+        let (now, cpu) = (thread.now, thread.cpu);
+        thread.epoch += 1;
+        thread.state = State::Queued;
+        self.vacate(cpu, now);
+        self.make_ready(id, now, 0);
     }
 
     /// Handles an event that is not void. Whether its thread goes on.
@@ -135,27 +141,27 @@ impl World {
         let thread = &mut self.threads[id];
         match (event.what, thread.state) {
             (What::Step, _) => {
-                thread.now = thread.now.max(event.time);
+                thread.now = thread.now.max(event.time());
                 true
             }
             (What::TimeLimit, State::Spinning) => {
                 thread.epoch += 1;
                 thread.state = State::Running;
-                thread.now = thread.now.max(event.time);
+                thread.now = thread.now.max(event.time());
                 true
             }
-            (What::TimeLimit, State::Parked(_)) => {
+            (What::TimeLimit, State::Parked) => {
                 self.parked.retain(|&(_, sleeper)| sleeper != id);
-                self.wake(id, event.time);
+                self.wake(id, event.time());
                 false
             }
             (What::SliceEnd, State::Spinning) => {
                 let cpu = thread.cpu;
                 thread.epoch += 1;
                 thread.state = State::Queued;
-                thread.now = thread.now.max(event.time);
-                self.vacate(cpu, event.time);
-                self.make_ready(id, event.time, 0);
+                thread.now = thread.now.max(event.time());
+                self.vacate(cpu, event.time());
+                self.make_ready(id, event.time(), 0);
                 false
             }
             _ => false,
@@ -176,7 +182,7 @@ impl World {
         let id = self.current;
         let thread = &mut self.threads[id];
         thread.epoch += 1;
-        thread.state = State::Parked(key);
+        thread.state = State::Parked;
         let (cpu, now) = (thread.cpu, thread.now);
         self.stand_in_line();
         self.note(Noted::Parks);
@@ -199,10 +205,9 @@ impl World {
     }
 
     pub(super) fn requeue(&mut self, from: usize, to: usize) {
-        for (key, id) in &mut self.parked {
+        for (key, _) in &mut self.parked {
             if *key == from {
                 *key = to;
-                self.threads[*id].state = State::Parked(to);
             }
         }
     }
@@ -310,6 +315,7 @@ impl World {
         thread.now = thread.now.max(at) + switch;
         thread.drained = thread.drained.min(thread.now);
         thread.cpu = cpu;
+        thread.first_sibling = core * shape.threads_per_core;
         thread.place = Place {
             core: core as u16,
             cache: shape.cache(core) as u16,
