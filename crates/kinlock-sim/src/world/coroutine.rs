@@ -4,25 +4,20 @@
 //!
 //! 1. `Thread::yielder` is set by the coroutine itself before its first suspension, and the yielder outlives the
 //!    coroutine's body, the only place from which it is used.
-//! 2. A `Coloured` stack owns a `DefaultStack` with its guard page, of at least `STACK` bytes, and leaves out a multiple of
-//!    128 bytes at its top, less than 4096.
 
 use super::{World, with};
-use corosensei::stack::{DefaultStack, Stack, StackPointer};
+use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::cell::RefCell;
 
 /// Enough for the deepest lock and workload; a coroutine's stack costs only the pages it touches.
 const STACK: usize = 64 << 10;
 
-/// The stacks' hot ends lie in so many different sets of the host's first-level cache.
-const COLOURS: usize = 32;
-
-type Body = Coroutine<(), (), (), Coloured>;
+type Body = Coroutine<(), (), (), DefaultStack>;
 
 thread_local! {
     /// Stacks of finished coroutines, for the next ones.
-    static STACKS: RefCell<Vec<Coloured>> = const { RefCell::new(Vec::new()) };
+    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The coroutines of a run. Those that are suspended when it ends, after a failure, are unwound: what they hold is
@@ -62,7 +57,7 @@ impl Drop for Bodies {
 fn spawn<S: 'static>(thread: usize, shared: S, body: impl Fn(&S, usize) + 'static) -> Body {
     let stack = STACKS
         .with_borrow_mut(Vec::pop)
-        .unwrap_or_else(|| Coloured::new(thread));
+        .unwrap_or_else(|| DefaultStack::new(STACK).expect("there is memory for a stack"));
     Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
         with(|w| w.threads[thread].yielder = yielder);
         body(&shared, thread);
@@ -95,36 +90,4 @@ pub(super) fn suspend() {
 pub(super) fn suspend_with(yielder: *const Yielder<(), ()>) {
     // SAFETY: invariant 1; no reference into the world is alive (invariant 1 of `world`).
     unsafe { (*yielder).suspend(()) };
-}
-
-/// A stack that begins a little below the top of its memory, each at another place.
-///
-/// Stacks begin where pages do: without this the few lines that every suspended thread has on its stack would all compete
-/// for the same few sets of the host's first-level cache.
-struct Coloured {
-    memory: DefaultStack,
-    base: StackPointer,
-}
-
-impl Coloured {
-    fn new(number: usize) -> Self {
-        let memory = DefaultStack::new(STACK).expect("there is memory for a stack");
-        let skipped = number % COLOURS * 128;
-        let base = memory.base().get() - skipped;
-        let base = StackPointer::new(base).expect("a stack is not at the start of memory");
-        Coloured { memory, base }
-    }
-}
-
-// SAFETY: invariant 2.
-unsafe impl Stack for Coloured {
-    #[inline]
-    fn base(&self) -> StackPointer {
-        self.base
-    }
-
-    #[inline]
-    fn limit(&self) -> StackPointer {
-        self.memory.limit()
-    }
 }

@@ -1,5 +1,8 @@
 //! In which order things happen.
 
+#[cfg(test)]
+mod tests;
+
 use super::{State, Stuck, World};
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
