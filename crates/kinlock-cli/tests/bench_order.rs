@@ -13,18 +13,29 @@ fn without_stealing_the_numa_aware_order_keeps_the_lock_in_a_domain() {
         return;
     };
     let topology = format!("{first};{second}");
-    let [fifo, cna] = ["kinlock-spin-fifo", "kinlock-spin-cna"].map(|lock| run(&topology, lock));
-
-    // Thousands of hand-offs fit into the limit of 10 ms; in order of arrival about every second one leaves the domain.
-    assert!(
-        cna.remote_share() * 4.0 < fifo.remote_share(),
-        "{cna:?}, {fifo:?}"
-    );
-    for lock in [&fifo, &cna] {
-        assert_eq!(lock.stolen, 0, "{lock:?}");
-        assert!(lock.remote > 0, "both domains get the lock: {lock:?}");
+    // In order of arrival about every second hand-off leaves the domain, unless the threads happened to arrive domain by
+    // domain: that order lasts, and then the two locks look alike. So it is tried again with other threads.
+    let mut seen = Vec::new();
+    for _ in 0..ATTEMPTS {
+        let [fifo, cna] =
+            ["kinlock-spin-fifo", "kinlock-spin-cna"].map(|lock| run(&topology, lock));
+        for lock in [&fifo, &cna] {
+            assert_eq!(lock.stolen, 0, "{lock:?}");
+            assert!(lock.remote > 0, "both domains get the lock: {lock:?}");
+        }
+        // Hundreds of hand-offs fit into the limit of 10 ms, however the threads arrived.
+        assert!(cna.remote_share() < 0.1, "{cna:?}");
+        if cna.remote_share() * 4.0 < fifo.remote_share() {
+            return;
+        }
+        seen.push((fifo, cna));
     }
+    panic!(
+        "the NUMA-aware order leaves the domain about as often as the order of arrival: {seen:?}"
+    );
 }
+
+const ATTEMPTS: usize = 6;
 
 #[derive(Debug)]
 struct Seen {
