@@ -17,7 +17,7 @@
 //!
 //! | value | name | set by | meaning |
 //! | --- | --- | --- | --- |
-//! | 0 | [`WAITING`] | owner, before it queues | spinning on this word |
+//! | 0 | [`WAITING`] | owner, before it queues; the head, by compare-and-swap from `PARKED`, to wake it ahead of its turn | spinning on this word |
 //! | 1 | [`GO`] | the previous head | headship is yours; there is no secondary queue |
 //! | 2 | [`PARKED`] | owner, by compare-and-swap from `WAITING` | asleep on this word |
 //! | 3 | [`ABANDONED`] | owner, by compare-and-swap from `WAITING` or `PARKED` | timed out and gone; skip me |
