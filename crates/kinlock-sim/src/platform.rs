@@ -156,21 +156,33 @@ impl Platform for Sim {
         Self::waiters().in_use() as usize > with(|w| w.machine().shape.cpus())
     }
 
-    fn park(key: *const u32, expected: u32, until: u64, current: impl Fn() -> u32) {
+    fn park_in(key: *const u32, expected: u32, until: u64, sets: u32, current: impl Fn() -> u32) {
         let until = if until == NEVER {
             NEVER
         } else {
             with(|w| w.costs().cycles(until as f64))
         };
-        world::park(key.addr(), until, || current() == expected);
+        world::park(key.addr(), until, sets, || current() == expected);
     }
 
-    fn unpark(key: *const u32, n: u32) {
-        world::unpark(key.addr(), n as usize);
+    fn unpark_in(key: *const u32, n: u32, sets: u32) -> u32 {
+        world::unpark(key.addr(), n as usize, sets) as u32
     }
 
-    fn requeue(from: *const u32, expected: u32, to: *const u32, current: impl Fn() -> u32) {
-        world::requeue(from.addr(), to.addr(), || current() == expected);
+    fn requeue_but(
+        woken: u32,
+        from: *const u32,
+        expected: u32,
+        to: *const u32,
+        current: impl Fn() -> u32,
+    ) {
+        world::requeue_but(woken as usize, from.addr(), to.addr(), || {
+            current() == expected
+        });
+    }
+
+    fn back_off(nanos: u64) {
+        world::compute(with(|w| w.costs().cycles(nanos as f64)));
     }
 
     fn light_fence() {}
@@ -189,6 +201,10 @@ impl Platform for Sim {
                 _ => socket as u16,
             }
         })
+    }
+
+    fn cpu() -> u16 {
+        with(|w| w.current_cpu() as u16)
     }
 
     fn is_priority() -> bool {

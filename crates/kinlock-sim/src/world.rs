@@ -39,7 +39,7 @@ pub(crate) use access::{How, access};
 use corosensei::Yielder;
 use coroutine::Bodies;
 pub use disturbance::{Disruption, Disturbance, Kind as DisruptionKind, Note, Noted, Spot};
-pub(crate) use doing::{compute, park, requeue, spin_on, unpark};
+pub(crate) use doing::{compute, park, requeue_but, spin_on, unpark};
 use events::{Event, Events, What};
 use kinlock::config::Tuning;
 use kinlock::events::Event as Counted;
@@ -101,6 +101,14 @@ struct Cpu {
     slice_end: u64,
 }
 
+/// A thread that sleeps.
+#[derive(Debug)]
+struct Sleeper {
+    key: usize,
+    id: usize,
+    sets: u32,
+}
+
 /// A simulation under way.
 pub(crate) struct World {
     pub(crate) arena: Arena,
@@ -109,7 +117,7 @@ pub(crate) struct World {
     machine: Machine,
     threads: Vec<Thread>,
     cpus: Vec<Cpu>,
-    parked: Vec<(usize, usize)>,
+    parked: Vec<Sleeper>,
     /// Threads in the queues of CPUs that may run on any.
     movable: usize,
     events: Events,
@@ -288,6 +296,11 @@ impl World {
     pub(crate) fn whereabouts(&self) -> (usize, usize) {
         let cache = self.threads[self.current].place.cache;
         (cache as usize, self.fabric.socket(cache) as usize)
+    }
+
+    /// The CPU of the current thread.
+    pub(crate) fn current_cpu(&self) -> usize {
+        self.threads[self.current].cpu
     }
 
     pub(crate) fn random(&mut self) -> u64 {

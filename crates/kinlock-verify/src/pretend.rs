@@ -85,16 +85,30 @@ impl Platform for Pretend {
         Native::crowded()
     }
 
-    fn park(key: *const u32, expected: u32, until: u64, current: impl Fn() -> u32) {
-        Native::park(key, expected, until, current);
+    fn park_in(key: *const u32, expected: u32, until: u64, sets: u32, current: impl Fn() -> u32) {
+        Native::park_in(key, expected, until, sets, current);
     }
 
-    fn unpark(key: *const u32, n: u32) {
-        Native::unpark(key, n);
+    fn unpark_in(key: *const u32, n: u32, sets: u32) -> u32 {
+        Native::unpark_in(key, n, sets)
     }
 
-    fn requeue(from: *const u32, expected: u32, to: *const u32, current: impl Fn() -> u32) {
-        Native::requeue(from, expected, to, current);
+    fn requeue_but(
+        woken: u32,
+        from: *const u32,
+        expected: u32,
+        to: *const u32,
+        current: impl Fn() -> u32,
+    ) {
+        Native::requeue_but(woken, from, expected, to, current);
+    }
+
+    fn back_off(nanos: u64) {
+        Native::back_off(nanos);
+    }
+
+    fn cpu() -> u16 {
+        Native::cpu()
     }
 
     fn light_fence() {

@@ -7,6 +7,7 @@
 //! | longest run of local hand-offs | `KINLOCK_LOCAL_LIMIT=10ms\|2^16` | [`set_local_limit`] | `10ms` |
 //! | leave most short queues alone | `KINLOCK_SHUFFLE_REDUCTION=on\|off` | [`set_shuffle_reduction`] | `off` |
 //! | let running threads overtake sleeping ones | `KINLOCK_STEALING=on\|off` | [`set_stealing`] | `on` |
+//! | how long a mutex stays with those who keep taking it | `KINLOCK_QUANTUM=fair\|100us\|throughput` | [`set_quantum`] | `100us` |
 //! | kind of locality domain | `KINLOCK_DOMAIN=node\|llc\|socket` | `set_domain_kind` | `node` |
 //! | pretend these CPUs are domains | `KINLOCK_TOPOLOGY=0-3;4-7` | | |
 //! | say on standard error what was decided | `KINLOCK_VERBOSE=0\|1` | | `0` |
@@ -34,7 +35,7 @@ mod word;
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-pub use values::{Decision, LocalLimit, Numa, ParseError, Scan, Tuning};
+pub use values::{Decision, LocalLimit, Numa, ParseError, Quantum, Scan, Tuning};
 use word::Word;
 
 /// The knobs in force. One load once they have been resolved; the first call reads the environment.
@@ -84,6 +85,11 @@ pub fn set_shuffle_reduction(on: bool) {
 /// for whose wait there is no node take it whenever they find it free.
 pub fn set_stealing(on: bool) {
     update(|word| word.with_stealing(on).with(Word::STEALING_SET));
+}
+
+/// Sets how long a mutex stays with those who keep taking it while another thread waits at the front.
+pub fn set_quantum(quantum: Quantum) {
+    update(|word| word.with_quantum(quantum).with(Word::QUANTUM_SET));
 }
 
 /// Chooses what a locality domain is.
@@ -187,6 +193,7 @@ struct Settings {
     limit: Option<LocalLimit>,
     shuffle_reduction: Option<bool>,
     stealing: Option<bool>,
+    quantum: Option<Quantum>,
 }
 
 impl Settings {
@@ -213,6 +220,9 @@ impl Settings {
         }
         if let Some(on) = self.stealing.filter(|_| !word.has(Word::STEALING_SET)) {
             word = word.with_stealing(on);
+        }
+        if let Some(quantum) = self.quantum.filter(|_| !word.has(Word::QUANTUM_SET)) {
+            word = word.with_quantum(quantum);
         }
         match word.numa() {
             Numa::On => word.with_reorder(true).with(Word::RESOLVED),
@@ -252,6 +262,7 @@ mod tests {
             limit: LocalLimit::count(3).ok(),
             shuffle_reduction: Some(true),
             stealing: Some(false),
+            quantum: Some(Quantum::FAIR),
         };
         let untouched = Word::new(Tuning::DEFAULT);
         let expected = Tuning {
@@ -260,6 +271,7 @@ mod tests {
             limit: LocalLimit::Count { log2: 3 },
             shuffle_reduction: true,
             stealing: false,
+            quantum: Quantum::FAIR,
         };
         assert_eq!(environment.complete(untouched).tuning(), expected);
 
@@ -268,6 +280,7 @@ mod tests {
             .with(Word::NUMA_SET)
             .with(Word::SCAN_SET)
             .with(Word::LIMIT_SET)
+            .with(Word::QUANTUM_SET)
             .with(Word::STEALING_SET);
         let expected = Tuning {
             shuffle_reduction: true,

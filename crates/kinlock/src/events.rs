@@ -54,6 +54,12 @@ events! {
     Scan = "scan",
     /// A waiter was looked at by a scan.
     ScanStep = "scan_step",
+    /// A spinner left the spinner queue before it was its head.
+    Unqueue = "unqueue",
+    /// A waiter claimed the lock: the next unlock hands it over.
+    Claim = "claim",
+    /// An unlock handed the lock to the waiter that had claimed it.
+    Grant = "grant",
     /// A scan moved waiters to the secondary queue.
     SetAside = "set_aside",
     /// The secondary queue was put back in front of the primary queue, or became it.

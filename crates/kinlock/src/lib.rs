@@ -16,6 +16,8 @@
 //! assert_eq!(*HITS.lock(), 4);
 //! ```
 //!
+//! * [`Mutex`]: a blocking mutex of four bytes for everything else. [`RawMutex`] is the same without data.
+//!
 //! Each algorithm is written once, in [`raw`], generic over a [`platform`]: the source that runs on hardware is the
 //! source that a model checker explores and that a simulated machine runs.
 //!
@@ -33,6 +35,7 @@
 
 pub mod config;
 pub mod events;
+pub mod mutex;
 pub mod platform;
 pub mod raw;
 pub mod spin;
@@ -40,6 +43,7 @@ pub mod spin;
 pub mod topology;
 
 pub use lock_api;
+pub use mutex::{MappedMutexGuard, Mutex, MutexGuard, RawMutex};
 pub use spin::{
     MappedSpinLockGuard, RawCnaSpinLock, RawFifoSpinLock, RawSpinLock, SpinLock, SpinLockGuard,
 };

@@ -112,7 +112,7 @@ macro_rules! raw_spin_lock {
 
             /// Gives up after `timeout`. A zero timeout tries once.
             fn try_lock_for(&self, timeout: Self::Duration) -> bool {
-                self.0.lock_until(deadline(timeout))
+                self.0.lock_until(crate::platform::deadline(timeout))
             }
 
             /// Gives up at `timeout`. A moment that has passed tries once.
@@ -159,12 +159,4 @@ raw_spin_lock! {
 #[cfg(feature = "std")]
 pub fn set_priority_waiter(on: Option<bool>) {
     crate::platform::set_priority(on);
-}
-
-#[cfg(feature = "std")]
-fn deadline(timeout: std::time::Duration) -> u64 {
-    use crate::platform::{NEVER, Platform};
-    let nanos = u64::try_from(timeout.as_nanos()).unwrap_or(NEVER);
-    // A timeout beyond the end of time is none.
-    Native::now().saturating_add(nanos)
 }

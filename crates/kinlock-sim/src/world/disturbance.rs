@@ -4,7 +4,7 @@
 //! is named by its **spot**: which thread, before which of its accesses. Whether there is one, and which, depends on the
 //! seed and the spot alone, so that leaving some out (`only`) leaves the others as they were.
 
-use super::{State, World};
+use super::{Sleeper, State, World};
 use kinlock::events::Event;
 use std::rc::Rc;
 
@@ -184,8 +184,9 @@ impl World {
     }
 
     /// Who of those asleep at `key` is woken: the first or, disturbed, anybody.
-    pub(super) fn next_sleeper(&mut self, key: usize) -> Option<usize> {
-        let sleepers = self.parked.iter().filter(|&&(k, _)| k == key).count();
+    pub(super) fn next_sleeper(&mut self, key: usize, sets: u32) -> Option<usize> {
+        let meant = |s: &Sleeper| s.key == key && s.sets & sets != 0;
+        let sleepers = self.parked.iter().filter(|&s| meant(s)).count();
         if sleepers == 0 {
             return None;
         }
@@ -198,11 +199,7 @@ impl World {
         } else {
             0
         };
-        let mut asleep = self
-            .parked
-            .iter()
-            .enumerate()
-            .filter(|(_, (k, _))| *k == key);
+        let mut asleep = self.parked.iter().enumerate().filter(|&(_, s)| meant(s));
         asleep.nth(nth).map(|(i, _)| i)
     }
 

@@ -2,6 +2,7 @@
 
 use super::coroutine::{suspend, wait_for_turn};
 use super::{State, World, with};
+use kinlock::platform::ANYBODY;
 
 /// The current thread computes for `cycles`, slower while the sibling hardware thread is busy.
 pub(crate) fn compute(cycles: u64) {
@@ -24,37 +25,37 @@ pub(crate) fn spin_on(address: usize, until: u64) {
     suspend();
 }
 
-/// Sleeps at `key` until unparked or until the clock reaches `until`, if `still` holds.
-pub(crate) fn park(key: usize, until: u64, still: impl FnOnce() -> bool) {
+/// Sleeps at `key`, as a member of `sets`, until unparked or until the clock reaches `until`, if `still` holds.
+pub(crate) fn park(key: usize, until: u64, sets: u32, still: impl FnOnce() -> bool) {
     with(|w| w.compute_alone(w.fabric.costs.park));
     wait_for_turn();
     if in_one_step(still) {
         let until = with(|w| w.sleep_until(until));
-        with(|w| w.park(key, until));
+        with(|w| w.park(key, until, sets));
         suspend();
     }
 }
 
-/// Wakes up to `n` threads that sleep at `key`, first come first served.
-pub(crate) fn unpark(key: usize, n: usize) {
+/// Wakes up to `n` threads that sleep at `key` in one of `sets`, first come first served, and says how many.
+pub(crate) fn unpark(key: usize, n: usize, sets: u32) -> usize {
     with(|w| w.compute_alone(w.fabric.costs.unpark));
     wait_for_turn();
-    with(|w| w.unpark(key, n));
+    with(|w| w.unpark(key, n, sets))
 }
 
-/// Moves everybody who sleeps at `from` to `to`, if `still` holds.
-pub(crate) fn requeue(from: usize, to: usize, still: impl FnOnce() -> bool) {
+/// Wakes `woken` of those who sleep at `from` and moves the others to `to`, if `still` holds; else wakes them all.
+pub(crate) fn requeue_but(woken: usize, from: usize, to: usize, still: impl FnOnce() -> bool) {
     with(|w| w.compute_alone(w.fabric.costs.unpark));
     wait_for_turn();
-    if in_one_step(still) {
-        with(|w| {
-            if w.by_chance(|d| d.spurious_one_in) {
-                w.unpark(from, usize::MAX);
-            } else {
-                w.requeue(from, to);
-            }
-        });
-    }
+    let still = in_one_step(still);
+    with(|w| {
+        if !still || w.by_chance(|d| d.spurious_one_in) {
+            w.unpark(from, usize::MAX, ANYBODY);
+        } else {
+            w.unpark(from, woken, ANYBODY);
+            w.requeue(from, to);
+        }
+    });
 }
 
 /// Runs `f` with nobody else in between.

@@ -4,7 +4,7 @@
 //! each. A pinned thread stays on its CPU. Another one goes, when it wakes or has to leave its CPU, to an idle CPU if there is one: its last
 //! one, else the nearest to that.
 
-use super::{COUNTED, Noted, Setup, State, Thread, What, World, next_random};
+use super::{COUNTED, Noted, Setup, Sleeper, State, Thread, What, World, next_random};
 use crate::coherence::Place;
 use crate::machine::{CpuId, Shape};
 use kinlock::platform::NEVER;
@@ -151,7 +151,7 @@ impl World {
                 true
             }
             (What::TimeLimit, State::Parked) => {
-                self.parked.retain(|&(_, sleeper)| sleeper != id);
+                self.parked.retain(|sleeper| sleeper.id != id);
                 self.wake(id, event.time());
                 false
             }
@@ -178,7 +178,7 @@ impl World {
         self.vacate(cpu, now);
     }
 
-    pub(super) fn park(&mut self, key: usize, until: u64) {
+    pub(super) fn park(&mut self, key: usize, until: u64, sets: u32) {
         let id = self.current;
         let thread = &mut self.threads[id];
         thread.epoch += 1;
@@ -186,28 +186,29 @@ impl World {
         let (cpu, now) = (thread.cpu, thread.now);
         self.stand_in_line();
         self.note(Noted::Parks);
-        self.parked.push((key, id));
+        self.parked.push(Sleeper { key, id, sets });
         if until != NEVER {
             self.plan(until.max(now), id, What::TimeLimit);
         }
         self.vacate(cpu, now);
     }
 
-    pub(super) fn unpark(&mut self, key: usize, n: usize) {
+    pub(super) fn unpark(&mut self, key: usize, n: usize, sets: u32) -> usize {
         let at = self.now();
-        for _ in 0..n {
-            let Some(i) = self.next_sleeper(key) else {
-                return;
+        for woken in 0..n {
+            let Some(i) = self.next_sleeper(key, sets) else {
+                return woken;
             };
-            let (_, id) = self.parked.remove(i);
-            self.wake(id, at);
+            let sleeper = self.parked.remove(i);
+            self.wake(sleeper.id, at);
         }
+        n
     }
 
     pub(super) fn requeue(&mut self, from: usize, to: usize) {
-        for (key, _) in &mut self.parked {
-            if *key == from {
-                *key = to;
+        for sleeper in &mut self.parked {
+            if sleeper.key == from {
+                sleeper.key = to;
             }
         }
     }

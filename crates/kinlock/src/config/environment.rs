@@ -26,6 +26,7 @@ pub(crate) enum Variable {
     LocalLimit,
     ShuffleReduction,
     Stealing,
+    Quantum,
     Domain,
     Topology,
     Verbose,
@@ -40,6 +41,7 @@ impl Variable {
             Variable::LocalLimit => c"KINLOCK_LOCAL_LIMIT",
             Variable::ShuffleReduction => c"KINLOCK_SHUFFLE_REDUCTION",
             Variable::Stealing => c"KINLOCK_STEALING",
+            Variable::Quantum => c"KINLOCK_QUANTUM",
             Variable::Domain => c"KINLOCK_DOMAIN",
             Variable::Topology => c"KINLOCK_TOPOLOGY",
             Variable::Verbose => c"KINLOCK_VERBOSE",
@@ -56,6 +58,7 @@ impl Settings {
             limit: read_from_str(Variable::LocalLimit),
             shuffle_reduction: read_on_off(Variable::ShuffleReduction),
             stealing: read_on_off(Variable::Stealing),
+            quantum: read_from_str(Variable::Quantum),
         }
     }
 }
@@ -72,6 +75,7 @@ pub(super) fn announce(word: Word) {
         limit,
         shuffle_reduction,
         stealing,
+        quantum,
         ..
     } = word.tuning();
     let Decision { reorder, reason } = super::decision_of(word);
@@ -80,7 +84,7 @@ pub(super) fn announce(word: Word) {
     let _ = writeln!(
         line,
         "kinlock: reordering by locality domain {} ({reason}), domains {}, scan {scan}, \
-         local limit {limit}, shuffle reduction {}, stealing {}",
+         local limit {limit}, shuffle reduction {}, stealing {}, quantum {quantum}",
         shown(reorder),
         domain_count(),
         shown(shuffle_reduction),

@@ -48,6 +48,14 @@ pub enum LocalLimit {
     },
 }
 
+/// How long a mutex stays with those who keep taking it while another thread waits at the front: from [`FAIR`](Self::FAIR) to
+/// [`THROUGHPUT`](Self::THROUGHPUT). Spelt `100us`, `fair` and `throughput`.
+///
+/// Taking a lock again on the CPU whose cache has it is ten times faster than passing it on, so short turns cost throughput, and long ones make waits
+/// rare but long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Quantum(u16);
+
 /// Everything that a lock's slow path wants to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -62,6 +70,8 @@ pub struct Tuning {
     pub shuffle_reduction: bool,
     /// Whether a running thread may take a free lock before a front waiter that does not run.
     pub stealing: bool,
+    /// How long a mutex stays with those who keep taking it.
+    pub quantum: Quantum,
 }
 
 /// Whether queues are reordered, and why.
@@ -99,6 +109,65 @@ impl LocalLimit {
     }
 }
 
+impl Quantum {
+    /// None: a waiter at the front gets the lock next.
+    pub const FAIR: Self = Quantum(0);
+    /// A millisecond: passing the lock on costs nothing to speak of.
+    pub const THROUGHPUT: Self = Quantum(1000);
+
+    /// A quantum of so many microseconds.
+    ///
+    /// # Errors
+    ///
+    /// [`ParseError`] if there are more than 1000.
+    pub const fn from_micros(micros: u16) -> Result<Self, ParseError> {
+        match micros {
+            0..=1000 => Ok(Quantum(micros)),
+            _ => Err(ParseError::new("0us to 1000us")),
+        }
+    }
+
+    /// Its length in microseconds.
+    pub const fn micros(self) -> u16 {
+        self.0
+    }
+
+    /// From ten bits that were once [`micros`](Self::micros).
+    pub(super) const fn packed(micros: u16) -> Self {
+        Quantum(micros)
+    }
+}
+
+impl Default for Quantum {
+    fn default() -> Self {
+        Tuning::DEFAULT.quantum
+    }
+}
+
+impl FromStr for Quantum {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        const EXPECTED: ParseError = ParseError::new("0us to 1000us, fair or throughput");
+        let micros = match text {
+            "fair" => return Ok(Self::FAIR),
+            "throughput" => return Ok(Self::THROUGHPUT),
+            _ => text.strip_suffix("us").ok_or(EXPECTED)?,
+        };
+        let number = micros.bytes().all(|byte| byte.is_ascii_digit());
+        match micros.parse() {
+            Ok(micros) if number => Self::from_micros(micros).map_err(|_| EXPECTED),
+            _ => Err(EXPECTED),
+        }
+    }
+}
+
+impl fmt::Display for Quantum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}us", self.0)
+    }
+}
+
 impl Default for LocalLimit {
     fn default() -> Self {
         Tuning::DEFAULT.limit
@@ -113,6 +182,7 @@ impl Tuning {
         limit: LocalLimit::Time { ms: 10 },
         shuffle_reduction: false,
         stealing: true,
+        quantum: Quantum(100),
     };
 }
 
@@ -235,6 +305,11 @@ mod tests {
         for ms in 1..=100 {
             spelt(&[(&*format!("{ms}ms"), LocalLimit::Time { ms })]);
         }
+        for micros in [0, 1, 100, 1000] {
+            spelt(&[(&*format!("{micros}us"), Quantum(micros))]);
+        }
+        assert_eq!("fair".parse(), Ok(Quantum::FAIR));
+        assert_eq!("throughput".parse(), Ok(Quantum::THROUGHPUT));
         for log2 in 0..=31 {
             spelt(&[(&*format!("2^{log2}"), LocalLimit::Count { log2 })]);
         }
@@ -245,6 +320,11 @@ mod tests {
         for text in ["", "On", "auto ", "1", "yes"] {
             assert!(text.parse::<Numa>().is_err(), "{text}");
             assert!(text.parse::<Scan>().is_err(), "{text}");
+        }
+        for text in [
+            "", "us", "1", "1ms", "-1us", "+1us", "1001us", "65536us", "Fair",
+        ] {
+            assert!(text.parse::<Quantum>().is_err(), "{text}");
         }
         for text in [
             "", "ms", "0ms", "101ms", "256ms", "-1ms", "+1ms", "1 ms", "10", "1s", "2^", "2^32",

@@ -1,6 +1,6 @@
 //! All knobs in one word.
 
-use super::values::{LocalLimit, Numa, Scan, Tuning};
+use super::values::{LocalLimit, Numa, Quantum, Scan, Tuning};
 
 /// The knobs packed into 32 bits.
 ///
@@ -13,7 +13,9 @@ use super::values::{LocalLimit, Numa, Scan, Tuning};
 /// | 11 | shuffle reduction |
 /// | 12 | reorder, if resolved |
 /// | 13 | stealing |
+/// | 14 | the quantum is set by a function |
 /// | 16..21 | set by a function: numa, scan, limit, shuffle reduction, stealing |
+/// | 21..31 | the quantum in microseconds |
 /// | 31 | resolved: the environment has been read and `auto` decided |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Word(pub(super) u32);
@@ -27,6 +29,9 @@ impl Word {
     const SHUFFLE_REDUCTION: u32 = 1 << 11;
     const REORDER: u32 = 1 << 12;
     const STEALING: u32 = 1 << 13;
+    const QUANTUM_SHIFT: u32 = 21;
+    const QUANTUM: u32 = 0x3FF << Self::QUANTUM_SHIFT;
+    pub(super) const QUANTUM_SET: u32 = 1 << 14;
     pub(super) const NUMA_SET: u32 = 1 << 16;
     pub(super) const SCAN_SET: u32 = 1 << 17;
     pub(super) const LIMIT_SET: u32 = 1 << 18;
@@ -41,6 +46,7 @@ impl Word {
             .with_shuffle_reduction(tuning.shuffle_reduction)
             .with_reorder(tuning.reorder)
             .with_stealing(tuning.stealing)
+            .with_quantum(tuning.quantum)
     }
 
     #[inline]
@@ -60,6 +66,7 @@ impl Word {
             },
             shuffle_reduction: self.has(Self::SHUFFLE_REDUCTION),
             stealing: self.has(Self::STEALING),
+            quantum: Quantum::packed(((self.0 & Self::QUANTUM) >> Self::QUANTUM_SHIFT) as u16),
         }
     }
 
@@ -105,6 +112,11 @@ impl Word {
 
     pub(super) const fn with_stealing(self, on: bool) -> Self {
         self.switch(Self::STEALING, on)
+    }
+
+    pub(super) const fn with_quantum(self, quantum: Quantum) -> Self {
+        let bits = (quantum.micros() as u32) << Self::QUANTUM_SHIFT & Self::QUANTUM;
+        self.without(Self::QUANTUM).with(bits)
     }
 
     const fn switch(self, bit: u32, on: bool) -> Self {
@@ -153,6 +165,7 @@ mod tests {
                     limit,
                     shuffle_reduction: bits & 4 != 0,
                     stealing: bits & 8 != 0,
+                    quantum: Quantum::from_micros(bits as u16 * 66).unwrap(),
                 };
                 assert_eq!(Word::new(tuning).tuning(), tuning);
             }
@@ -167,6 +180,7 @@ mod tests {
                     .with_limit(limit)
                     .with_numa(numa)
                     .with_scan(Scan::Full)
+                    .with_quantum(Quantum::FAIR)
                     .with_stealing(false);
                 assert_eq!(word.numa(), numa);
                 let tuning = word.with_numa(Numa::Auto).tuning();
@@ -178,6 +192,7 @@ mod tests {
                         limit,
                         shuffle_reduction: true,
                         stealing: false,
+                        quantum: Quantum::FAIR,
                     }
                 );
                 assert!(word.has(Word::RESOLVED) && word.has(Word::STEALING_SET));

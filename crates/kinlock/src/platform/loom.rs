@@ -1,6 +1,6 @@
 //! The loom model checker as a platform (`RUSTFLAGS="--cfg loom"`).
 //!
-//! A thread's time is 0 until it has waited in vain for the first time, then 1. Waiters give up spinning at once (so that parking is explored wherever it can happen), and a
+//! A thread's time is 0 until it has waited in vain for the first time, then [`LATE`]. Waiters give up spinning at once (so that parking is explored wherever it can happen), and a
 //! thread belongs to the locality domain that it [chose](set_domain). Slots are claimed anew for each slow path, so that claiming and recycling are explored too.
 //!
 //! # Invariants cited by `SAFETY` comments
@@ -8,7 +8,7 @@
 //! 1. The table's boxes are never replaced, and live until the execution that made them is over: loom drops its
 //!    statics after all threads of the execution have ended.
 
-use super::{Atomic, NEVER, Ordering, Platform};
+use super::{ANYBODY, Atomic, NEVER, NO_CPU, Ordering, Platform};
 use crate::events::Event;
 use crate::raw::waiter::{Slot, Waiters};
 use loom::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, fence};
@@ -18,6 +18,9 @@ use std::cell::Cell;
 /// The model.
 #[derive(Clone, Copy, Debug)]
 pub struct Loom;
+
+/// The time of a thread that has waited in vain: later than every limit.
+pub const LATE: u64 = 1 << 40;
 
 /// As many threads as loom can run, and one more.
 const SLOTS: usize = 4;
@@ -65,7 +68,29 @@ impl Table {
 /// Who sleeps where: what a kernel keeps in its futex hash table.
 struct Sleepers {
     next: usize,
-    asleep: Vec<(usize, usize, Arc<Condvar>)>,
+    asleep: Vec<Sleeper>,
+}
+
+struct Sleeper {
+    key: usize,
+    me: usize,
+    sets: u32,
+    wake: Arc<Condvar>,
+}
+
+impl Sleepers {
+    fn wake(&mut self, key: usize, n: u32, sets: u32) -> u32 {
+        let mut woken = 0;
+        self.asleep.retain(|s| {
+            let leave = s.key == key && s.sets & sets != 0 && woken < n;
+            if leave {
+                woken += 1;
+                s.wake.notify_one();
+            }
+            !leave
+        });
+        woken
+    }
 }
 
 impl Platform for Loom {
@@ -100,7 +125,7 @@ impl Platform for Loom {
         if done(value) {
             return Ok(value);
         }
-        NOW.with(|n| n.set(1));
+        NOW.with(|n| n.set(LATE));
         Err(value)
     }
 
@@ -114,10 +139,10 @@ impl Platform for Loom {
 
     const CAN_PARK: bool = true;
 
-    fn park(key: *const u32, expected: u32, until: u64, current: impl Fn() -> u32) {
+    fn park_in(key: *const u32, expected: u32, until: u64, sets: u32, current: impl Fn() -> u32) {
         if until != NEVER {
             // Its time is always up; somebody else may run first.
-            NOW.with(|n| n.set(1));
+            NOW.with(|n| n.set(LATE));
             loom::thread::yield_now();
             return;
         }
@@ -128,31 +153,44 @@ impl Platform for Loom {
         let me = sleepers.next;
         sleepers.next += 1;
         let wake = Arc::new(Condvar::new());
-        sleepers.asleep.push((key as usize, me, wake.clone()));
-        while sleepers.asleep.iter().any(|s| s.1 == me) {
+        sleepers.asleep.push(Sleeper {
+            key: key as usize,
+            me,
+            sets,
+            wake: wake.clone(),
+        });
+        while sleepers.asleep.iter().any(|s| s.me == me) {
             sleepers = wake.wait(sleepers).unwrap();
         }
     }
 
-    fn unpark(key: *const u32, n: u32) {
-        let mut left = n;
-        SLEEPERS.lock().unwrap().asleep.retain(|(k, _, wake)| {
-            let woken = *k == key as usize && left > 0;
-            if woken {
-                left -= 1;
-                wake.notify_one();
-            }
-            !woken
-        });
+    fn unpark_in(key: *const u32, n: u32, sets: u32) -> u32 {
+        SLEEPERS.lock().unwrap().wake(key as usize, n, sets)
     }
 
-    fn requeue(from: *const u32, expected: u32, to: *const u32, current: impl Fn() -> u32) {
+    fn requeue_but(
+        woken: u32,
+        from: *const u32,
+        expected: u32,
+        to: *const u32,
+        current: impl Fn() -> u32,
+    ) {
         let mut sleepers = SLEEPERS.lock().unwrap();
         if current() == expected {
-            for sleeper in sleepers.asleep.iter_mut().filter(|s| s.0 == from as usize) {
-                sleeper.0 = to as usize;
+            sleepers.wake(from as usize, woken, ANYBODY);
+            for sleeper in sleepers.asleep.iter_mut() {
+                if sleeper.key == from as usize {
+                    sleeper.key = to as usize;
+                }
             }
+        } else {
+            sleepers.wake(from as usize, u32::MAX, ANYBODY);
         }
+    }
+
+    fn back_off(_: u64) {
+        NOW.with(|n| n.set(LATE));
+        loom::thread::yield_now();
     }
 
     fn light_fence() {
@@ -166,6 +204,10 @@ impl Platform for Loom {
 
     fn domain() -> u16 {
         DOMAIN.with(|d| d.get())
+    }
+
+    fn cpu() -> u16 {
+        NO_CPU
     }
 
     fn is_priority() -> bool {

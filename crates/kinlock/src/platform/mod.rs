@@ -28,13 +28,19 @@ pub(crate) mod native;
 pub use core::sync::atomic::Ordering;
 pub use native::Native;
 #[cfg(feature = "std")]
-pub(crate) use native::set_priority;
+pub(crate) use native::{deadline, set_priority};
 
 use crate::events::Event;
 use crate::raw::waiter::Waiters;
 
 /// A point in [`Platform::now`]'s time that never comes: wait without a time limit.
 pub const NEVER: u64 = u64::MAX;
+
+/// All sets of sleepers; see [`Platform::park_in`].
+pub const ANYBODY: u32 = u32::MAX;
+
+/// A CPU of which [`Platform::cpu`] knows nothing.
+pub const NO_CPU: u16 = u16::MAX;
 
 /// An atomic integer of one platform.
 ///
@@ -135,19 +141,44 @@ pub trait Platform: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// Whether threads can sleep here. If not, [`park`](Self::park) is never called and waiters only spin.
     const CAN_PARK: bool;
 
-    /// Puts the thread to sleep on the four bytes at `key` while they equal `expected`.
+    /// As [`park_in`](Self::park_in), to be woken by any [`unpark`](Self::unpark).
+    fn park(key: *const u32, expected: u32, until: u64, current: impl Fn() -> u32) {
+        Self::park_in(key, expected, until, ANYBODY, current);
+    }
+
+    /// Puts the thread to sleep on the four bytes at `key` while they equal `expected`, as a member of the `sets` (one per bit).
     ///
-    /// The comparison and falling asleep are one step with respect to [`unpark`](Self::unpark): a wake-up issued
+    /// The comparison and falling asleep are one step with respect to [`unpark_in`](Self::unpark_in): a wake-up issued
     /// after the bytes changed is not lost. `current` reads the four bytes the way the algorithm does; platforms
     /// without a kernel use it to compare. Returns when woken, when the bytes differ, at `until`, or for no reason.
-    fn park(key: *const u32, expected: u32, until: u64, current: impl Fn() -> u32);
+    fn park_in(key: *const u32, expected: u32, until: u64, sets: u32, current: impl Fn() -> u32);
 
-    /// Wakes up to `n` threads parked at `key`. The memory behind `key` is not accessed.
-    fn unpark(key: *const u32, n: u32);
+    /// As [`unpark_in`](Self::unpark_in), whichever sets they are in.
+    fn unpark(key: *const u32, n: u32) {
+        Self::unpark_in(key, n, ANYBODY);
+    }
 
-    /// Moves the threads parked at `from` to `to` without waking them, provided that the bytes at `from` equal
-    /// `expected` (read with `current` where there is no kernel). May wake them instead: they look again.
-    fn requeue(from: *const u32, expected: u32, to: *const u32, current: impl Fn() -> u32);
+    /// Wakes up to `n` threads parked at `key` in one of the `sets` at least, those first who have slept longest. Returns how many. The
+    /// memory behind `key` is not accessed.
+    fn unpark_in(key: *const u32, n: u32, sets: u32) -> u32;
+
+    /// As [`requeue_but`](Self::requeue_but), waking nobody.
+    fn requeue(from: *const u32, expected: u32, to: *const u32, current: impl Fn() -> u32) {
+        Self::requeue_but(0, from, expected, to, current);
+    }
+
+    /// Wakes `woken` of the threads parked at `from` and moves the others to `to`, provided that the bytes at `from` equal
+    /// `expected` (read with `current` where there is no kernel). May wake them all instead: they look again.
+    fn requeue_but(
+        woken: u32,
+        from: *const u32,
+        expected: u32,
+        to: *const u32,
+        current: impl Fn() -> u32,
+    );
+
+    /// Spends about so many nanoseconds without touching memory that others use.
+    fn back_off(nanos: u64);
 
     /// The cheap half of an asymmetric pair of fences; the frequent side calls it.
     ///
@@ -164,6 +195,10 @@ pub trait Platform: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// The locality domain of the CPU that the thread runs on, below [`PRIORITY`](crate::raw::waiter::PRIORITY).
     /// May be stale the moment it is returned: that costs speed, never correctness.
     fn domain() -> u16;
+
+    /// The number of the CPU that the thread runs on, modulo [`NO_CPU`]; that one if nothing tells. May be stale the moment it is
+    /// returned.
+    fn cpu() -> u16;
 
     /// Whether the calling thread must not be set aside by a NUMA-aware lock (by default: threads under a real-time policy).
     fn is_priority() -> bool;

@@ -30,6 +30,13 @@ static CLAIMED: [AtomicU32; MAX_SLOTS.div_ceil(32)] =
 static IN_USE: AtomicU32 = AtomicU32::new(0);
 static WAITERS: Waiters<Native> = Waiters::new(&SLOTS, &CLAIMED, &IN_USE);
 
+/// The moment, on the clock of [`Platform::now`], at which `timeout` has passed. A timeout beyond the end of time is none.
+#[cfg(feature = "std")]
+pub(crate) fn deadline(timeout: std::time::Duration) -> u64 {
+    let nanos = u64::try_from(timeout.as_nanos()).unwrap_or(NEVER);
+    Native::now().saturating_add(nanos)
+}
+
 /// Pauses between two looks at the clock.
 const PAUSES: u32 = 32;
 
@@ -111,7 +118,7 @@ impl Platform for Native {
     }
 
     #[cfg(feature = "std")]
-    fn park(key: *const u32, expected: u32, until: u64, current: impl Fn() -> u32) {
+    fn park_in(key: *const u32, expected: u32, until: u64, sets: u32, current: impl Fn() -> u32) {
         let timeout = if until == NEVER {
             None
         } else {
@@ -120,17 +127,31 @@ impl Platform for Native {
                 nanos => Some(nanos),
             }
         };
-        futex::wait(key, expected, timeout, current);
+        futex::wait(key, expected, timeout, sets, current);
     }
 
     #[cfg(feature = "std")]
-    fn unpark(key: *const u32, n: u32) {
-        futex::wake(key, n);
+    fn unpark_in(key: *const u32, n: u32, sets: u32) -> u32 {
+        futex::wake(key, n, sets)
     }
 
     #[cfg(feature = "std")]
-    fn requeue(from: *const u32, expected: u32, to: *const u32, _: impl Fn() -> u32) {
-        futex::requeue(from, expected, to);
+    fn requeue_but(
+        woken: u32,
+        from: *const u32,
+        expected: u32,
+        to: *const u32,
+        _: impl Fn() -> u32,
+    ) {
+        futex::requeue_but(woken, from, expected, to);
+    }
+
+    #[cfg(feature = "std")]
+    fn back_off(nanos: u64) {
+        let until = Self::now().saturating_add(nanos);
+        while Self::now() < until {
+            core::hint::spin_loop();
+        }
     }
 
     #[cfg(feature = "std")]
@@ -141,6 +162,11 @@ impl Platform for Native {
     #[cfg(feature = "std")]
     fn domain() -> u16 {
         crate::topology::current_domain()
+    }
+
+    #[cfg(feature = "std")]
+    fn cpu() -> u16 {
+        rseq::current_cpu().map_or(super::NO_CPU, |cpu| (cpu % super::NO_CPU as u32) as u16)
     }
 
     #[cfg(feature = "std")]
@@ -186,13 +212,28 @@ impl Platform for Native {
     }
 
     #[cfg(not(feature = "std"))]
-    fn park(_: *const u32, _: u32, _: u64, _: impl Fn() -> u32) {}
+    fn park_in(_: *const u32, _: u32, _: u64, _: u32, _: impl Fn() -> u32) {}
 
     #[cfg(not(feature = "std"))]
-    fn unpark(_: *const u32, _: u32) {}
+    fn unpark_in(_: *const u32, _: u32, _: u32) -> u32 {
+        0
+    }
 
     #[cfg(not(feature = "std"))]
-    fn requeue(_: *const u32, _: u32, _: *const u32, _: impl Fn() -> u32) {}
+    fn requeue_but(_: u32, _: *const u32, _: u32, _: *const u32, _: impl Fn() -> u32) {}
+
+    #[cfg(not(feature = "std"))]
+    fn back_off(nanos: u64) {
+        // Without a clock: a pause takes some ten nanoseconds.
+        for _ in 0..nanos / 16 + 1 {
+            core::hint::spin_loop();
+        }
+    }
+
+    #[cfg(not(feature = "std"))]
+    fn cpu() -> u16 {
+        super::NO_CPU
+    }
 
     #[cfg(not(feature = "std"))]
     fn heavy_fence() -> bool {

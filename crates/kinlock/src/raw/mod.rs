@@ -4,7 +4,10 @@
 //! on another platform (a simulator, a model checker), study them, or break them on purpose.
 
 pub(crate) mod cna;
+pub mod mutex;
+pub mod osq;
 pub mod qspinlock;
 pub mod waiter;
 
+pub use mutex::{MutexConfig, QueuedMutex};
 pub use qspinlock::{Config, Fault, QueuedSpinLock};

@@ -101,6 +101,12 @@ pub struct Node<P: Platform> {
     pub(crate) domain: P::AtomicU16,
     /// The domain to prefer, inherited from the previous head, or [`NO_PREFERENCE`].
     pub(crate) preference: P::AtomicU16,
+    /// The waiter before this one, in a queue that waiters can leave; 0 = none.
+    pub(crate) previous: P::AtomicU16,
+    /// Where the waiter ran when it queued.
+    pub(crate) cpu: P::AtomicU16,
+    /// A copy of the predecessor's `cpu`.
+    pub(crate) predecessor_cpu: P::AtomicU16,
     /// Whether this waiter may time out.
     pub(crate) timed: P::AtomicU8,
     /// Whether the node is in use: by its owner, or abandoned in a queue.
@@ -116,6 +122,9 @@ impl<P: Platform> Node<P> {
             next: Atomic::new(0),
             domain: Atomic::new(0),
             preference: Atomic::new(0),
+            previous: Atomic::new(0),
+            cpu: Atomic::new(0),
+            predecessor_cpu: Atomic::new(0),
             timed: Atomic::new(0),
             busy: Atomic::new(0),
         }
@@ -138,6 +147,10 @@ pub struct Slot<P: Platform> {
     nodes: [Node<P>; NESTING],
     /// See "Life of a slot".
     references: P::AtomicU8,
+    /// Where the thread ran when it last queued: as a node's `cpu`, in a line that is seldom written.
+    cpu: P::AtomicU16,
+    /// A note of the thread for itself, until it waits the next time.
+    remembered: P::AtomicU32,
 }
 
 impl<P: Platform> Slot<P> {
@@ -146,6 +159,8 @@ impl<P: Platform> Slot<P> {
         Slot {
             nodes: core::array::from_fn(|_| Node::new()),
             references: Atomic::new(0),
+            cpu: Atomic::new(0),
+            remembered: Atomic::new(0),
         }
     }
 }
@@ -169,11 +184,16 @@ impl<P: ConstPlatform> Slot<P> {
                     next: P::AtomicU16::ZERO,
                     domain: P::AtomicU16::ZERO,
                     preference: P::AtomicU16::ZERO,
+                    previous: P::AtomicU16::ZERO,
+                    cpu: P::AtomicU16::ZERO,
+                    predecessor_cpu: P::AtomicU16::ZERO,
                     timed: P::AtomicU8::ZERO,
                     busy: P::AtomicU8::ZERO,
                 }
             }; NESTING],
             references: P::AtomicU8::ZERO,
+            cpu: P::AtomicU16::ZERO,
+            remembered: P::AtomicU32::ZERO,
         }
     };
 }
@@ -240,6 +260,18 @@ impl<P: Platform> Waiters<P> {
     #[inline]
     pub(crate) fn node(&self, id: Id) -> &'static Node<P> {
         &self.slots[id.slot() as usize - 1].nodes[(id.0 & 3) as usize]
+    }
+
+    /// Where the owner of the node ran when it last said so; in the slot, not in the node.
+    pub(crate) fn slot_cpu(&self, id: Id) -> u16 {
+        self.slots[id.slot() as usize - 1].cpu.load(Relaxed)
+    }
+
+    pub(crate) fn set_slot_cpu(&self, id: Id, cpu: u16) {
+        let slot = &self.slots[id.slot() as usize - 1];
+        if slot.cpu.load(Relaxed) != cpu {
+            slot.cpu.store(cpu, Relaxed);
+        }
     }
 
     /// How many slots are claimed now: about how many threads have waited lately.
@@ -345,6 +377,21 @@ impl<P: Platform> Waiter<P> {
 
     pub(crate) fn node(&self) -> &'static Node<P> {
         self.table.node(self.id)
+    }
+
+    /// The note that the thread has left itself; 0 if none.
+    pub(crate) fn remembered(&self) -> u32 {
+        self.slot().remembered.load(Relaxed)
+    }
+
+    pub(crate) fn remember(&self, note: u32) {
+        if self.remembered() != note {
+            self.slot().remembered.store(note, Relaxed);
+        }
+    }
+
+    fn slot(&self) -> &'static Slot<P> {
+        &self.table.slots[self.id.slot() as usize - 1]
     }
 
     /// Tries to leave the queue without headship: replaces `seen`, one of [`WAITING`] and [`PARKED`], by

@@ -8,56 +8,72 @@
 //! 3. `__errno_location` returns the address of the calling thread's errno, valid while it runs.
 
 #[cfg(not(miri))]
-pub(super) use kernel::{membarrier, requeue, wait, wake};
+pub(super) use kernel::{membarrier, requeue_but, wait, wake};
 #[cfg(miri)]
-pub(super) use table::{membarrier, requeue, wait, wake};
+pub(super) use table::{membarrier, requeue_but, wait, wake};
 
 #[cfg(not(miri))]
 mod kernel {
+    use crate::platform::ANYBODY;
     use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-    /// Sleeps while the bytes at `key` equal `expected`, for `timeout` nanoseconds at most.
+    /// Sleeps while the bytes at `key` equal `expected`, for `timeout` nanoseconds at most, as a member of `sets`.
     pub(in super::super) fn wait(
         key: *const u32,
         expected: u32,
         timeout: Option<u64>,
+        sets: u32,
         _: impl Fn() -> u32,
     ) {
-        let timeout = timeout.map(|nanos| libc::timespec {
+        // This operation takes a moment on the monotonic clock, not a span.
+        let until = timeout.map(|nanos| super::super::thread::now().saturating_add(nanos));
+        let until = until.map(|nanos| libc::timespec {
             tv_sec: (nanos / 1_000_000_000) as libc::time_t,
             tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
         });
-        let timeout = timeout
+        let until = until
             .as_ref()
             .map_or(core::ptr::null(), |t| t as *const libc::timespec);
-        // SAFETY: invariant 1; `timeout` is null or points to a live timespec.
+        // SAFETY: invariant 1; `until` is null or points to a live timespec.
         keep_errno(|| unsafe {
             libc::syscall(
                 libc::SYS_futex,
                 key,
-                libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+                libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG,
                 expected,
-                timeout,
+                until,
+                core::ptr::null::<u32>(),
+                sets,
             );
         });
     }
 
-    /// Wakes up to `n` threads that sleep at `key`.
-    pub(in super::super) fn wake(key: *const u32, n: u32) {
+    /// Wakes up to `n` threads that sleep at `key` in one of `sets`, and says how many.
+    pub(in super::super) fn wake(key: *const u32, n: u32, sets: u32) -> u32 {
+        let mut woken = 0;
         // SAFETY: invariant 1.
         keep_errno(|| unsafe {
-            libc::syscall(
+            woken = libc::syscall(
                 libc::SYS_futex,
                 key,
-                libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
-                n,
+                libc::FUTEX_WAKE_BITSET | libc::FUTEX_PRIVATE_FLAG,
+                // The kernel's number is signed.
+                n.min(i32::MAX as u32),
+                core::ptr::null::<libc::timespec>(),
+                core::ptr::null::<u32>(),
+                sets,
             );
         });
+        u32::try_from(woken).unwrap_or(0)
     }
 
-    /// Moves the sleepers at `from` to `to` if the bytes at `from` equal `expected`.
-    pub(in super::super) fn requeue(from: *const u32, expected: u32, to: *const u32) {
-        const WAKE_NONE: usize = 0;
+    /// Wakes `woken` of the sleepers at `from` and moves the others to `to` if the bytes at `from` equal `expected`.
+    pub(in super::super) fn requeue_but(
+        woken: u32,
+        from: *const u32,
+        expected: u32,
+        to: *const u32,
+    ) {
         const MOVE_ALL: usize = i32::MAX as usize;
         let operation = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
         let mut moved = -1;
@@ -67,15 +83,15 @@ mod kernel {
                 libc::SYS_futex,
                 from,
                 operation,
-                WAKE_NONE,
+                woken as usize,
                 MOVE_ALL,
                 to,
                 expected,
             );
         });
         if moved < 0 {
-            // The bytes differ, and nobody sleeps there; or a sandbox knows no requeueing, and they must not sleep on.
-            wake(from, i32::MAX as u32);
+            // The bytes differ; or a sandbox knows no requeueing, and they must not sleep on.
+            wake(from, u32::MAX, ANYBODY);
         }
     }
 
@@ -122,50 +138,73 @@ mod kernel {
 /// behind a std mutex does the same.
 #[cfg(miri)]
 mod table {
+    use crate::platform::ANYBODY;
     use std::sync::{Condvar, Mutex};
     use std::time::Duration;
 
-    static SLEEPERS: Mutex<(u64, Vec<(usize, u64)>)> = Mutex::new((0, Vec::new()));
+    static SLEEPERS: Mutex<Sleepers> = Mutex::new(Sleepers {
+        next: 0,
+        asleep: Vec::new(),
+    });
     static CHANGED: Condvar = Condvar::new();
+
+    struct Sleepers {
+        next: u64,
+        asleep: Vec<Sleeper>,
+    }
+
+    struct Sleeper {
+        key: usize,
+        me: u64,
+        sets: u32,
+    }
+
+    impl Sleepers {
+        fn wake(&mut self, key: *const u32, n: u32, sets: u32) -> u32 {
+            let mut woken = 0;
+            self.asleep.retain(|s| {
+                let leave = s.key == key as usize && s.sets & sets != 0 && woken < n;
+                woken += leave as u32;
+                !leave
+            });
+            CHANGED.notify_all();
+            woken
+        }
+    }
 
     pub(in super::super) fn wait(
         key: *const u32,
         expected: u32,
         timeout: Option<u64>,
+        sets: u32,
         current: impl Fn() -> u32,
     ) {
         let mut table = SLEEPERS.lock().unwrap();
         if current() != expected {
             return;
         }
-        table.0 += 1;
-        let me = table.0;
-        table.1.push((key as usize, me));
-        let nanos = Duration::from_nanos(timeout.unwrap_or(u64::MAX / 4));
-        let asleep = |t: &mut (u64, Vec<(usize, u64)>)| t.1.iter().any(|&(_, id)| id == me);
-        let (mut table, _) = CHANGED.wait_timeout_while(table, nanos, asleep).unwrap();
-        table.1.retain(|&(_, id)| id != me);
-    }
-
-    pub(in super::super) fn wake(key: *const u32, n: u32) {
-        let mut left = n;
-        SLEEPERS.lock().unwrap().1.retain(|&(k, _)| {
-            let woken = k == key as usize && left > 0;
-            left -= woken as u32;
-            !woken
+        table.next += 1;
+        let me = table.next;
+        table.asleep.push(Sleeper {
+            key: key as usize,
+            me,
+            sets,
         });
-        CHANGED.notify_all();
+        let nanos = Duration::from_nanos(timeout.unwrap_or(u64::MAX / 4));
+        let asleep = |t: &mut Sleepers| t.asleep.iter().any(|s| s.me == me);
+        let (mut table, _) = CHANGED.wait_timeout_while(table, nanos, asleep).unwrap();
+        table.asleep.retain(|s| s.me != me);
     }
 
-    pub(in super::super) fn requeue(from: *const u32, _: u32, to: *const u32) {
-        for sleeper in SLEEPERS
-            .lock()
-            .unwrap()
-            .1
-            .iter_mut()
-            .filter(|s| s.0 == from as usize)
-        {
-            sleeper.0 = to as usize;
+    pub(in super::super) fn wake(key: *const u32, n: u32, sets: u32) -> u32 {
+        SLEEPERS.lock().unwrap().wake(key, n, sets)
+    }
+
+    pub(in super::super) fn requeue_but(woken: u32, from: *const u32, _: u32, to: *const u32) {
+        let mut table = SLEEPERS.lock().unwrap();
+        table.wake(from, woken, ANYBODY);
+        for sleeper in table.asleep.iter_mut().filter(|s| s.key == from as usize) {
+            sleeper.key = to as usize;
         }
     }
 

@@ -27,8 +27,7 @@ const FULL: Tuning = Tuning {
     reorder: true,
     scan: Scan::Full,
     limit: LocalLimit::Count { log2: 16 },
-    shuffle_reduction: false,
-    stealing: true,
+    ..Tuning::DEFAULT
 };
 const INCREMENTAL: Tuning = Tuning {
     scan: Scan::Incremental,

@@ -1,0 +1,282 @@
+//! The cancellable spinner queue (OSQ): an MCS queue that a spinner can leave at any time, from any place.
+//!
+//! Source: the queue of optimistic spinners of the Linux kernel's mutex (Zijlstra and others, 2014), an MCS queue with unqueueing, and the
+//! cure of its false sharing (2023). Nodes are named by number here, and belong to threads, which can be preempted.
+//!
+//! # Shape
+//!
+//! ```text
+//!   tail -----------------------------------------+
+//!                                                 v
+//!   head <--previous-- a <--previous-- b <-- ... last
+//!        --next------>   --next------>            next = 0
+//! ```
+//!
+//! Everybody but the head waits on the `state` of its own node. Whoever stops being the head makes the next one head: `state` := [`GO`].
+//!
+//! # Leaving
+//!
+//! `p` is the predecessor, `m` the one who leaves, `n` the successor.
+//!
+//! | step | what | races with | and then |
+//! | --- | --- | --- | --- |
+//! | A | take `m` out of `p.next` (compare-and-swap `m` -> 0) | `p` hands headship to `m`: it takes `p.next` too | `m` is head: stay |
+//! |   |   | `p` leaves as well | `m.previous` becomes `p`'s predecessor: try again there |
+//! | B | find out who `n` is, and keep it from leaving: swap `m.next` -> 0; or, if there is none, move the tail back to `p` | a newcomer has swapped the tail and is about to link itself | wait for it |
+//! |   |   | `n` leaves (its step A is our swap's rival) | wait for its step C, or for the tail to come back |
+//! | C | `n.previous` := `p`, then `p.next` := `n` | nobody: neither can pass its step A or B without us | |
+//!
+//! Whoever takes a `next` away, by swap or compare-and-swap, owns the link; so a link is changed by one thread at a time.
+//!
+//! # What a spinner watches of its predecessor
+//!
+//! A spinner behind one that does not run waits in vain. A kernel asks whether the predecessor's CPU is preempted; we ask whether it is the
+//! CPU on which we run ourselves, since then the predecessor cannot run. For that the predecessor's CPU number is needed again and again, although it
+//! never changes: where it is read from decides about false sharing. See [`PredecessorCpu`].
+//!
+//! # Progress
+//!
+//! Steps B wait for another thread's few instructions, and so does handing on headship. A kernel disables preemption meanwhile; here the other thread may be preempted, and
+//! for that long whoever leaves, and whoever has just been head, waits. So nobody queues while more threads wait than there are CPUs.
+
+use super::waiter::{GO, Id, Node, PARKED, WAITING, Waiter, Waiters};
+use crate::events::Event;
+use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, NO_CPU, Ordering::*, Platform};
+
+/// How long a spinner waits before it looks around, in nanoseconds.
+const LOOK_AROUND: u64 = 1_000;
+
+/// Where a spinner reads its predecessor's CPU number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PredecessorCpu {
+    /// In the predecessor's node, whose line changes whenever somebody queues behind it, hands on or leaves.
+    SharedLine,
+    /// In a line of the predecessor's of its own: read remotely, but seldom written.
+    OwnLine,
+    /// In the spinner's own node, where it was copied when the two were linked.
+    Cached,
+}
+
+/// The queue. All zeros: empty. Two bytes; nodes are the threads' [waiter slots](super::waiter).
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct Osq<P: Platform> {
+    tail: P::AtomicU16,
+}
+
+impl<P: ConstPlatform> Osq<P> {
+    /// An empty queue, in a constant.
+    pub const EMPTY: Self = Osq {
+        tail: P::AtomicU16::ZERO,
+    };
+}
+
+impl<P: Platform> Default for Osq<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: Platform> Osq<P> {
+    /// An empty queue.
+    pub fn new() -> Self {
+        Osq {
+            tail: Atomic::new(0),
+        }
+    }
+
+    /// The name of the last spinner, 0 = nobody.
+    pub fn last(&self) -> u16 {
+        self.tail.load(Relaxed)
+    }
+
+    /// Queues, and waits until the thread is the head of the queue (`true`), or until `until` (`false`: it has left again).
+    ///
+    /// Spins for at most `patience` nanoseconds, then sleeps in its place; at once if its predecessor cannot run. One remote cache miss to queue and
+    /// one to become head. A head must call [`leave`](Self::leave) with the same place.
+    pub fn join(
+        &self,
+        place: &Waiter<P>,
+        layout: PredecessorCpu,
+        patience: u64,
+        until: u64,
+    ) -> bool {
+        let queue = self.links(layout);
+        let (me, node) = (place.id(), place.node());
+        if queue.append(me) || queue.spin(me, patience, until) {
+            return true;
+        }
+        // From here on the state is GO or PARKED.
+        if P::CAN_PARK
+            && node
+                .state
+                .compare_exchange(WAITING, PARKED, AcqRel, Acquire)
+                .is_ok()
+        {
+            P::count(Event::Park);
+            let key = (&raw const node.state).cast();
+            while node.state.load(Acquire) == PARKED && P::now() < until {
+                P::park(key, PARKED, until, || node.state.load(Relaxed));
+            }
+        }
+        node.state.load(Acquire) == GO || !queue.unqueue(me)
+    }
+
+    /// Hands the head's place on to the next spinner, if any.
+    pub fn leave(&self, place: &Waiter<P>) {
+        self.links(PredecessorCpu::Cached).hand_on(place.id());
+    }
+
+    fn links(&self, layout: PredecessorCpu) -> Links<'_, P> {
+        Links {
+            tail: &self.tail,
+            table: P::waiters(),
+            layout,
+        }
+    }
+}
+
+/// The queue's links, for as long as somebody works on them.
+struct Links<'a, P: Platform> {
+    tail: &'a P::AtomicU16,
+    table: &'static Waiters<P>,
+    layout: PredecessorCpu,
+}
+
+impl<P: Platform> Links<'_, P> {
+    fn node(&self, id: Id) -> &'static Node<P> {
+        self.table.node(id)
+    }
+
+    /// Queues. `true`: the queue was empty, and `me` is its head.
+    fn append(&self, me: Id) -> bool {
+        self.node(me).prepare(0, false);
+        self.publish_cpu(me);
+        // Release publishes the prepared node, Acquire sees the predecessor's.
+        let Some(before) = Id::decode(self.tail.swap(me.encode(), AcqRel)) else {
+            return true;
+        };
+        self.set_previous(me, before);
+        self.node(before).next.store(me.encode(), Release);
+        false
+    }
+
+    /// Makes the successor of the head `me` the head, if there is one.
+    fn hand_on(&self, me: Id) {
+        if let Some(next) = self.detach_next(me, None) {
+            let state = &self.node(next).state;
+            // AcqRel pairs with the successor's look at its state, and with its falling asleep.
+            if state.swap(GO, AcqRel) == PARKED {
+                P::unpark((&raw const *state).cast(), 1);
+            }
+        }
+    }
+
+    /// Spins until headship comes (`true`), or there is a reason not to.
+    fn spin(&self, me: Id, patience: u64, until: u64) -> bool {
+        let state = &self.node(me).state;
+        if patience == NEVER && until == NEVER {
+            P::wait(state, Acquire, |s| s != WAITING);
+            return true;
+        }
+        let start = P::now();
+        let until = until.min(start.saturating_add(patience));
+        loop {
+            if P::wait_for(state, Acquire, LOOK_AROUND, |s| s != WAITING).is_ok() {
+                return true;
+            }
+            if self.predecessor_is_off(me) || P::now() >= until {
+                return false;
+            }
+        }
+    }
+
+    /// Leaves. `false`: headship has come first.
+    fn unqueue(&self, me: Id) -> bool {
+        P::count(Event::Unqueue);
+        let node = self.node(me);
+        // Step A.
+        let before = loop {
+            let Some(before) = Id::decode(node.previous.load(Acquire)) else {
+                return false;
+            };
+            let next = &self.node(before).next;
+            // Look first: the predecessor works on that line.
+            if next.load(Relaxed) == me.encode()
+                && next
+                    .compare_exchange(me.encode(), 0, AcqRel, Relaxed)
+                    .is_ok()
+            {
+                break before;
+            }
+            if node.state.load(Acquire) == GO {
+                return false;
+            }
+            P::relax();
+        };
+        // Step B.
+        let Some(after) = self.detach_next(me, Some(before)) else {
+            return true;
+        };
+        // Step C. The order matters: as soon as `before.next` is set, `before` may leave and change `after.previous` itself.
+        self.set_previous(after, before);
+        self.node(before).next.store(after.encode(), Release);
+        true
+    }
+
+    /// Takes the successor's name out of our `next`, so that it cannot leave meanwhile. `None`: there is no successor, and the tail is `back` now.
+    fn detach_next(&self, me: Id, back: Option<Id>) -> Option<Id> {
+        let node = self.node(me);
+        loop {
+            if self.tail.load(Relaxed) == me.encode()
+                && self
+                    .tail
+                    .compare_exchange(me.encode(), back.map_or(0, Id::encode), AcqRel, Relaxed)
+                    .is_ok()
+            {
+                return None;
+            }
+            // A newcomer links itself at any moment, or a successor that leaves links its own successor.
+            if node.next.load(Relaxed) != 0 {
+                if let Some(next) = Id::decode(node.next.swap(0, AcqRel)) {
+                    return Some(next);
+                }
+            }
+            P::relax();
+        }
+    }
+
+    /// Release pairs with the Acquire in step A: the predecessor's node is ready to be looked at.
+    fn set_previous(&self, id: Id, before: Id) {
+        if self.layout == PredecessorCpu::Cached {
+            let cpu = self.node(before).cpu.load(Relaxed);
+            self.node(id).predecessor_cpu.store(cpu, Relaxed);
+        }
+        self.node(id).previous.store(before.encode(), Release);
+    }
+
+    fn publish_cpu(&self, me: Id) {
+        let cpu = P::cpu();
+        match self.layout {
+            PredecessorCpu::OwnLine => self.table.set_slot_cpu(me, cpu),
+            _ => self.node(me).cpu.store(cpu, Relaxed),
+        }
+    }
+
+    /// Whether the predecessor surely does not run: we run where it ran. Relaxed: a hint.
+    fn predecessor_is_off(&self, me: Id) -> bool {
+        let node = self.node(me);
+        let before = || Id::decode(node.previous.load(Relaxed));
+        let its = match self.layout {
+            PredecessorCpu::Cached => node.predecessor_cpu.load(Relaxed),
+            PredecessorCpu::SharedLine => {
+                before().map_or(NO_CPU, |b| self.node(b).cpu.load(Relaxed))
+            }
+            PredecessorCpu::OwnLine => before().map_or(NO_CPU, |b| self.table.slot_cpu(b)),
+        };
+        its != NO_CPU && its == P::cpu()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;
