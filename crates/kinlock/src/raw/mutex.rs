@@ -405,16 +405,17 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
 
     /// Looks at the lock now and then for a short while.
     fn glance(&self) -> bool {
-        let (mut pause, mut spent) = (FIRST_LOOK, 0);
-        while spent < HURRIED {
+        let (start, mut pause) = (P::now(), FIRST_LOOK);
+        loop {
             P::back_off(pause);
             if self.try_lock() {
                 return true;
             }
-            spent += pause;
+            if P::now().saturating_sub(start) >= HURRIED {
+                return false;
+            }
             pause *= 2;
         }
-        false
     }
 
     /// Waits until the lock is taken (`true`), or the time is up.

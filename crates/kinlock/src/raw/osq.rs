@@ -157,7 +157,7 @@ impl<P: Platform> Links<'_, P> {
             return true;
         };
         self.set_previous(me, before);
-        self.node(before).next.store(me.encode(), Release);
+        self.link(before, me);
         false
     }
 
@@ -201,11 +201,9 @@ impl<P: Platform> Links<'_, P> {
                 return false;
             };
             let next = &self.node(before).next;
-            // Look first: the predecessor works on that line.
-            if next.load(Relaxed) == me.encode()
-                && next
-                    .compare_exchange(me.encode(), 0, AcqRel, Relaxed)
-                    .is_ok()
+            if next
+                .compare_exchange(me.encode(), 0, AcqRel, Relaxed)
+                .is_ok()
             {
                 break before;
             }
@@ -220,8 +218,14 @@ impl<P: Platform> Links<'_, P> {
         };
         // Step C. The order matters: as soon as `before.next` is set, `before` may leave and change `after.previous` itself.
         self.set_previous(after, before);
-        self.node(before).next.store(after.encode(), Release);
+        self.link(before, after);
         true
+    }
+
+    /// By a swap, though nobody needs what it replaces: so all changes of a link form one chain of read-modify-writes, and whoever waits for one
+    /// in a loop of them is sure to see it, in the model checker's memory too. Release: see `set_previous`.
+    fn link(&self, before: Id, after: Id) {
+        self.node(before).next.swap(after.encode(), AcqRel);
     }
 
     /// Takes the successor's name out of our `next`, so that it cannot leave meanwhile. `None`: there is no successor, and the tail is `back` now.
@@ -236,11 +240,10 @@ impl<P: Platform> Links<'_, P> {
             {
                 return None;
             }
-            // A newcomer links itself at any moment, or a successor that leaves links its own successor.
-            if node.next.load(Relaxed) != 0 {
-                if let Some(next) = Id::decode(node.next.swap(0, AcqRel)) {
-                    return Some(next);
-                }
+            // Without looking first: the successor has linked itself, and its line shall come once. If not, a newcomer does so at any
+            // moment, or a successor that leaves links its own successor.
+            if let Some(next) = Id::decode(node.next.swap(0, AcqRel)) {
+                return Some(next);
             }
             P::relax();
         }

@@ -1,0 +1,319 @@
+//! The mutex and its spinner queue in every interleaving (with a bounded number of preemptions) of small scenarios.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock --test loom_mutex -- --nocapture`. Each model prints how many executions it
+//! explored. Models of broken mutexes must fail: that shows that the scenario can see the defect.
+//!
+//! Waiters give up spinning at once and every quantum is over at once, so that claims, grants and sleep are explored wherever they can happen.
+#![cfg(loom)]
+
+use kinlock::config::Tuning;
+use kinlock::platform::Platform;
+use kinlock::platform::loom::Loom;
+use kinlock::raw::mutex::{MutexConfig, MutexFault, Queue, QueuedMutex};
+use kinlock::raw::osq::{Osq, PredecessorCpu};
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+macro_rules! config {
+    ($name:ident: queue $queue:expr, fault $fault:ident) => {
+        #[derive(Clone, Copy, Debug)]
+        struct $name;
+        impl MutexConfig for $name {
+            const FAULT: MutexFault = MutexFault::$fault;
+            fn tuning() -> Tuning {
+                Tuning::DEFAULT
+            }
+            fn queue() -> Queue {
+                $queue
+            }
+        }
+    };
+}
+
+const OSQ: Queue = Queue::Osq(PredecessorCpu::Cached);
+
+config!(Queued: queue OSQ, fault None);
+config!(Unqueued: queue Queue::Unqueued, fault None);
+config!(RelaxedUnlock: queue OSQ, fault RelaxedUnlock);
+config!(MissingWake: queue OSQ, fault MissingWake);
+config!(LostWakeup: queue OSQ, fault LostWakeup);
+config!(DoubleHandOff: queue OSQ, fault DoubleHandOff);
+config!(LeakyCancel: queue OSQ, fault LeakyCancel);
+
+/// How long a critical section is: as often as a waiter pauses before it sleeps. Without that the model would have to preempt
+/// the holder that often.
+const SECTION: usize = 3;
+
+/// Models that are larger than this are explored in part; what is printed says so.
+const TIME_LIMIT: Duration = Duration::from_secs(20);
+
+/// Runs `body` in `threads` threads (one of them the model's first) through all interleavings with at most `preemptions` preemptions,
+/// and then `check`.
+fn explore<S: 'static>(
+    name: &str,
+    preemptions: usize,
+    threads: usize,
+    make: fn() -> S,
+    body: fn(&S, usize),
+    check: fn(&S),
+) {
+    let executions = std::sync::Arc::new(AtomicUsize::new(0));
+    let counter = executions.clone();
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model.max_branches = 20_000;
+    model.max_duration = Some(TIME_LIMIT);
+    // The time limit is looked at this often.
+    model.checkpoint_interval = 100;
+    let start = Instant::now();
+    model.check(move || {
+        counter.fetch_add(1, Relaxed);
+        let shared = Arc::new(make());
+        let handles: Vec<_> = (1..threads)
+            .map(|i| {
+                let shared = shared.clone();
+                loom::thread::spawn(move || body(&shared, i))
+            })
+            .collect();
+        body(&shared, 0);
+        for handle in handles {
+            handle.join().unwrap();
+        }
+        check(&shared);
+    });
+    let extent = if start.elapsed() < TIME_LIMIT {
+        "all"
+    } else {
+        "stopped by the time limit"
+    };
+    let executions = executions.load(Relaxed);
+    println!("loom: {name}: {executions} executions, at most {preemptions} preemptions, {extent}");
+}
+
+/// A mutex and what it guards; loom reports unsynchronised access to the cell.
+struct Shared<C: MutexConfig> {
+    lock: QueuedMutex<Loom, C>,
+    /// Critical sections begun and ended: both counted under the lock, the expected number of them apart from it.
+    value: UnsafeCell<usize>,
+    expected: AtomicUsize,
+}
+
+impl<C: MutexConfig> Shared<C> {
+    fn new() -> Self {
+        Shared {
+            lock: QueuedMutex::new(),
+            value: UnsafeCell::new(0),
+            expected: AtomicUsize::new(0),
+        }
+    }
+
+    fn section(&self) {
+        // A model's yield lets the others run until they block or yield as often: by then they are asleep.
+        for _ in 0..SECTION {
+            loom::thread::yield_now();
+        }
+        self.expected.fetch_add(1, Relaxed);
+        // SAFETY: under the lock; if the lock is broken, loom reports the access before it happens.
+        self.value.with_mut(|v| unsafe { *v += 1 });
+        // SAFETY: taken by the caller.
+        unsafe { self.lock.unlock() };
+    }
+
+    fn check(&self) {
+        // SAFETY: all other threads have ended.
+        let value = self.value.with(|v| unsafe { *v });
+        assert_eq!(value, self.expected.load(Relaxed), "an update was lost");
+        assert!(!self.lock.is_locked(), "the lock is still held");
+        assert!(self.lock.try_lock(), "it cannot be taken");
+    }
+}
+
+fn once<C: MutexConfig>(shared: &Shared<C>, _: usize) {
+    shared.lock.lock();
+    shared.section();
+}
+
+fn twice<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    once(shared, i);
+    once(shared, i);
+}
+
+/// The last thread's time is up as soon as it has to wait.
+fn last_gives_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    if i < 2 {
+        once(shared, i);
+    } else if shared.lock.lock_until(1) {
+        shared.section();
+    }
+}
+
+/// All but the first thread give up.
+fn all_give_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    if i == 0 {
+        once(shared, i);
+    } else if shared.lock.lock_until(1) {
+        shared.section();
+    }
+}
+
+fn mutex<C: MutexConfig>(
+    name: &str,
+    preemptions: usize,
+    threads: usize,
+    body: fn(&Shared<C>, usize),
+) {
+    explore(name, preemptions, threads, Shared::new, body, Shared::check);
+}
+
+#[test]
+fn two_threads() {
+    mutex::<Queued>("mutex, 2 threads", 6, 2, once);
+    mutex::<Queued>("mutex, 2 threads twice", 4, 2, twice);
+}
+
+#[test]
+fn three_threads() {
+    mutex::<Queued>("mutex, 3 threads", 3, 3, once);
+}
+
+#[test]
+fn unqueued() {
+    mutex::<Unqueued>("mutex without queue, 2 threads twice", 3, 2, twice);
+    mutex::<Unqueued>("mutex without queue, 3 threads", 2, 3, once);
+}
+
+#[test]
+fn time_limits() {
+    mutex::<Queued>("mutex, 2 threads, one gives up", 6, 2, all_give_up);
+    mutex::<Queued>("mutex, 3 threads, one gives up", 2, 3, last_gives_up);
+    mutex::<Queued>("mutex, 3 threads, two give up", 2, 3, all_give_up);
+}
+
+/// The queue alone: whoever is its head uses the cell.
+struct Line {
+    queue: Osq<Loom>,
+    head: UnsafeCell<u32>,
+}
+
+impl Line {
+    fn new() -> Self {
+        Line {
+            queue: Osq::new(),
+            head: UnsafeCell::new(0),
+        }
+    }
+
+    fn stand(&self, patience: u64, until: u64) {
+        let place = Loom::waiters().enter().unwrap();
+        if self
+            .queue
+            .join(&place, PredecessorCpu::Cached, patience, until)
+        {
+            // SAFETY: there is one head at a time; if not, loom reports the access before it happens.
+            self.head.with_mut(|h| unsafe { *h += 1 });
+            self.queue.leave(&place);
+        }
+    }
+
+    fn check(&self) {
+        assert_eq!(self.queue.last(), 0, "somebody is left in the queue");
+    }
+}
+
+const NEVER: u64 = kinlock::platform::NEVER;
+
+/// One stays, by spinning or by sleeping; the others leave as soon as they have to wait.
+fn others_leave(line: &Line, i: usize) {
+    match i {
+        0 => line.stand(NEVER, NEVER),
+        1 => line.stand(0, NEVER),
+        _ => line.stand(0, 1),
+    }
+}
+
+fn all_stay(line: &Line, i: usize) {
+    line.stand(if i == 0 { 0 } else { NEVER }, NEVER);
+}
+
+fn two_leave(line: &Line, i: usize) {
+    line.stand(0, if i == 0 { NEVER } else { 1 });
+}
+
+fn osq(name: &str, preemptions: usize, threads: usize, body: fn(&Line, usize)) {
+    explore(name, preemptions, threads, Line::new, body, Line::check);
+}
+
+#[test]
+fn spinner_queue() {
+    osq("spinner queue, 3 threads", 3, 3, all_stay);
+    osq("spinner queue, 3 threads, one leaves", 3, 3, others_leave);
+    osq("spinner queue, 3 threads, two leave", 3, 3, two_leave);
+    osq("spinner queue, 4 threads, two leave", 2, 4, others_leave);
+}
+
+/// Models of broken mutexes, each run in a process of its own, since loom may abort when it finds a deadlock.
+mod broken {
+    use super::*;
+
+    #[test]
+    #[ignore = "must fail; run by are_caught"]
+    fn relaxed_unlock() {
+        mutex::<RelaxedUnlock>("", 4, 2, once);
+    }
+
+    #[test]
+    #[ignore = "must fail; run by are_caught"]
+    fn missing_wake() {
+        mutex::<MissingWake>("", 5, 2, once);
+    }
+
+    #[test]
+    #[ignore = "must fail; run by are_caught"]
+    fn lost_wakeup() {
+        mutex::<LostWakeup>("", 5, 2, once);
+    }
+
+    #[test]
+    #[ignore = "must fail; run by are_caught"]
+    fn double_hand_off() {
+        mutex::<DoubleHandOff>("", 4, 3, once);
+    }
+
+    #[test]
+    #[ignore = "must fail; run by are_caught"]
+    fn leaky_cancel() {
+        mutex::<LeakyCancel>("", 5, 2, all_give_up);
+    }
+
+    #[test]
+    fn are_caught() {
+        let cases = [
+            ("relaxed_unlock", "Causality violation"),
+            ("missing_wake", "deadlock"),
+            ("lost_wakeup", "deadlock"),
+            ("double_hand_off", "Causality violation"),
+            ("leaky_cancel", "the lock is still held"),
+        ];
+        for (name, symptom) in cases {
+            let output = std::process::Command::new(std::env::current_exe().unwrap())
+                .args([
+                    "--ignored",
+                    "--exact",
+                    "--nocapture",
+                    &format!("broken::{name}"),
+                ])
+                .env("RUST_BACKTRACE", "0")
+                .output()
+                .unwrap();
+            let text =
+                String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+            assert!(
+                !output.status.success() && text.contains(symptom),
+                "{name} was not caught:\n{text}"
+            );
+            println!("loom: broken {name}: caught ({symptom})");
+        }
+    }
+}
