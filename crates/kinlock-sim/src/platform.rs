@@ -121,7 +121,7 @@ impl Platform for Sim {
         nanos: u64,
         mut done: impl FnMut(A::Value) -> bool,
     ) -> Result<A::Value, A::Value> {
-        let value = word.load(order);
+        let mut value = word.load(order);
         if done(value) {
             return Ok(value);
         }
@@ -130,19 +130,16 @@ impl Platform for Sim {
         } else {
             with(|w| w.now() + w.costs().cycles(nanos as f64))
         };
-        let address = (&raw const *word).addr();
-        loop {
-            // Nobody has written since the load: other threads run before an access, never after it.
-            if with(|w| w.now()) >= until {
-                return Err(word.load(order));
-            }
-            world::spin_on(address, until);
-            let value = word.load(order);
-            if done(value) {
-                world::compute(with(|w| w.costs().spin_exit));
-                return Ok(value);
-            }
+        // Nobody has written since the load: other threads run before an access, never after it.
+        let content = world::spin_on((&raw const *word).addr(), until, || {
+            value = word.load(order);
+            done(value)
+        });
+        if !content {
+            return Err(word.load(order));
         }
+        world::compute(with(|w| w.costs().spin_exit));
+        Ok(value)
     }
 
     fn relax() {

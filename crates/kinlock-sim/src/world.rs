@@ -21,6 +21,8 @@
 //! 1. A `World` and its coroutines live on one host thread, and `WORLD` points at the `World` for exactly as long as
 //!    [`run`] executes. No reference into the `World` is held across a suspension.
 //! 2. What is placed in the arena is used by the run's coroutines and by its caller before the `World` is dropped only.
+//! 3. `Thread::look` is set only while its thread is suspended in `spin_on`, whose closure it names; it is taken before the
+//!    thread goes on. The closure does not suspend: it runs in one step.
 
 mod access;
 mod coroutine;
@@ -39,6 +41,7 @@ pub(crate) use access::{How, access};
 use corosensei::Yielder;
 use coroutine::Bodies;
 pub use disturbance::{Disruption, Disturbance, Kind as DisruptionKind, Note, Noted, Spot};
+use doing::{Look, content_with_spinning};
 pub(crate) use doing::{compute, park, requeue, spin_on, unpark};
 use events::{Event, Events, What};
 use kinlock::config::Tuning;
@@ -73,6 +76,10 @@ pub(crate) struct Thread {
     pub(crate) in_line_since: Option<u64>,
     /// The access it is at while it is suspended.
     pending: Option<Pending>,
+    /// How to look for it while it spins.
+    look: Option<Look>,
+    /// Who looked for it was content.
+    content: bool,
     cpu: usize,
     /// The first CPU of its core.
     first_sibling: usize,
@@ -115,6 +122,8 @@ pub(crate) struct World {
     events: Events,
     current: usize,
     in_one_step: bool,
+    /// The next access has been made already.
+    read_already: bool,
     ended: usize,
     limit: u64,
     pub(crate) end: u64,
@@ -188,7 +197,7 @@ pub(crate) fn run<S: Clone + 'static, R>(
     let result = loop {
         match with(World::next) {
             Ok(Some(thread)) => {
-                if bodies.resume(thread) {
+                if content_with_spinning() && bodies.resume(thread) {
                     with(World::end_current);
                 }
             }
@@ -243,6 +252,7 @@ impl World {
             events: Events::new(),
             current: 0,
             in_one_step: false,
+            read_already: false,
             ended: 0,
             limit: setup.limit,
             end: setup.end,

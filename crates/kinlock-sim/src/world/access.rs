@@ -9,8 +9,20 @@ use kinlock::platform::NEVER;
 use std::rc::Rc;
 
 /// One access of the current thread to the line at `address`.
+#[inline]
 pub(crate) fn access(address: usize, how: How) {
-    if with(World::count_access) {
+    if !with(|w| w.hit(address, how)) {
+        access_in_full(address, how);
+    }
+}
+
+/// An access that is more than a hit.
+#[inline(never)]
+fn access_in_full(address: usize, how: How) {
+    if with(|w| std::mem::take(&mut w.read_already)) {
+        return;
+    }
+    if with(|w| w.disturbance.is_some()) {
         disturb();
     }
     if let Some(yielder) = with(|w| w.access(address, how)) {
@@ -67,12 +79,47 @@ pub(super) struct Pending {
     travelled: u64,
 }
 
-impl World {
-    /// Counts an access. Whether something may come before it.
+impl Pending {
     #[inline]
-    fn count_access(&mut self) -> bool {
+    pub(super) fn load(address: usize) -> Self {
+        Pending {
+            address,
+            how: How::Load,
+            travelled: 0,
+        }
+    }
+}
+
+impl World {
+    /// Counts an access, and makes it if that is simple: it hits the core's own caches, nobody is to go first and
+    /// nobody notices. Whether it was.
+    #[inline]
+    fn hit(&mut self, address: usize, how: How) -> bool {
         self.accesses += 1;
-        self.disturbance.is_some()
+        let thread = &mut self.threads[self.current];
+        let line = self.lines.at(address);
+        let simple = thread.now <= self.events.earliest
+            && thread.now < thread.preempt_at
+            && line.hits(how.kind(), thread.place.core)
+            && (how == How::Load || line.spinners.is_empty())
+            && self.disturbance.is_none()
+            && !self.read_already;
+        if simple {
+            self.traffic.own_cache += 1;
+            let cost = self.fabric.costs.own_cache;
+            match how {
+                How::Load => thread.now += cost,
+                How::Store => {
+                    thread.drained = thread.drained.max(thread.now + cost);
+                    line.delay_until(thread.drained);
+                    thread.now += 1;
+                }
+                How::Locked => {
+                    thread.now = thread.now.max(thread.drained) + cost + self.fabric.costs.rmw;
+                }
+            }
+        }
+        simple
     }
 
     /// An access of the current thread. Returns what to suspend it with if it is not finished.

@@ -80,6 +80,7 @@ pub(super) fn wait_for_turn() {
 pub(super) fn suspend() {
     let yielder = with(|w| {
         assert!(!w.over, "nobody may wait after a run");
+        assert!(!w.in_one_step, "nobody may wait while others may not run");
         w.threads[w.current].yielder
     });
     suspend_with(yielder);

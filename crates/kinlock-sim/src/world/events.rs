@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use super::doing::Look;
 use super::{State, Stuck, World};
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
@@ -78,7 +79,7 @@ pub(super) struct Events {
     return_planned: Option<Event>,
     planned: u64,
     /// The time of the earliest.
-    earliest: u64,
+    pub(super) earliest: u64,
 }
 
 impl Events {
@@ -181,7 +182,9 @@ impl World {
             if self.due(id, event) {
                 self.switches += 1;
                 self.current = id;
-                let pending = self.threads[id].pending.take();
+                let thread = &mut self.threads[id];
+                let pending = thread.pending.take();
+                let pending = pending.or_else(|| thread.look.as_ref().map(Look::access));
                 if self.go_on(pending) {
                     return Ok(Some(id));
                 }

@@ -105,6 +105,8 @@ impl World {
                 in_line: false,
                 in_line_since: None,
                 pending: None,
+                look: None,
+                content: false,
                 interrupted: false,
             });
         }
