@@ -79,17 +79,6 @@ pub(super) struct Pending {
     travelled: u64,
 }
 
-impl Pending {
-    #[inline]
-    pub(super) fn load(address: usize) -> Self {
-        Pending {
-            address,
-            how: How::Load,
-            travelled: 0,
-        }
-    }
-}
-
 impl World {
     /// Counts an access, and makes it if that is simple: it hits the core's own caches, nobody is to go first and
     /// nobody notices. Whether it was.
@@ -125,69 +114,93 @@ impl World {
     /// An access of the current thread. Returns what to suspend it with if it is not finished.
     #[inline]
     fn access(&mut self, address: usize, how: How) -> Option<*const Yielder<(), ()>> {
-        let pending = Pending {
-            address,
-            how,
-            travelled: 0,
-        };
-        if self.go_on(Some(pending)) {
+        if self.go_on_with(address, how, 0) {
             None
         } else {
             Some(self.threads[self.current].yielder)
         }
     }
 
-    /// Goes on with an access of the current thread, if there is one, as long as nobody is to go first. Whether it is
-    /// finished.
+    /// Goes on with what the current thread is at, if that is an access, as long as nobody is to go first. Whether its coroutine
+    /// is to go on.
     #[inline]
-    pub(super) fn go_on(&mut self, mut pending: Option<Pending>) -> bool {
-        while let Some(access) = pending {
-            if self.must_yield() {
-                self.threads[self.current].pending = pending;
-                return false;
-            }
-            pending = if access.travelled == 0 {
-                self.begin(access)
-            } else {
-                self.finish(access);
-                None
-            };
-        }
-        true
-    }
-
-    /// Sends a request for the line if it is elsewhere, unless nobody waits for the answer. Returns what is left to do.
-    #[inline]
-    fn begin(&mut self, access: Pending) -> Option<Pending> {
-        let Pending { address, how, .. } = access;
-        // A store asks at once: its thread does not wait for the line.
-        if how != How::Store {
-            let thread = &mut self.threads[self.current];
-            let line = self.lines.at(address);
-            let travelled = self.fabric.travel(line, how.kind(), thread.place);
-            if travelled != 0 {
-                if how == How::Locked {
-                    thread.now = thread.now.max(thread.drained);
-                }
-                thread.now += travelled;
-                return Some(Pending {
-                    travelled,
-                    ..access
-                });
-            }
-        }
-        self.finish(access);
-        None
-    }
-
-    /// The access itself, when its request has arrived.
-    #[inline]
-    fn finish(&mut self, access: Pending) {
-        let Pending {
+    pub(super) fn go_on(&mut self) -> bool {
+        let thread = &mut self.threads[self.current];
+        if let Some(Pending {
             address,
             how,
             travelled,
-        } = access;
+        }) = thread.pending.take()
+        {
+            return self.go_on_with(address, how, travelled);
+        }
+        match &thread.look {
+            None => true,
+            Some(look) => {
+                let address = look.address();
+                self.go_on_with(address, How::Load, 0)
+            }
+        }
+    }
+
+    /// One copy for each way, in which there is little left to decide.
+    #[inline(always)]
+    fn go_on_with(&mut self, address: usize, how: How, travelled: u64) -> bool {
+        match how {
+            How::Load => self.step(address, How::Load, travelled),
+            How::Store => self.step(address, How::Store, travelled),
+            How::Locked => self.step(address, How::Locked, travelled),
+        }
+    }
+
+    #[inline(always)]
+    fn step(&mut self, address: usize, how: How, travelled: u64) -> bool {
+        let mut travelled = travelled;
+        if travelled == 0 {
+            if self.must_yield() {
+                return self.put_off(address, how, travelled);
+            }
+            travelled = self.begin(address, how);
+        }
+        if travelled != 0 && self.must_yield() {
+            return self.put_off(address, how, travelled);
+        }
+        self.finish(address, how, travelled);
+        true
+    }
+
+    #[inline]
+    fn put_off(&mut self, address: usize, how: How, travelled: u64) -> bool {
+        self.threads[self.current].pending = Some(Pending {
+            address,
+            how,
+            travelled,
+        });
+        false
+    }
+
+    /// Sends a request for the line if it is elsewhere, unless nobody waits for the answer. Returns for how long it travels.
+    #[inline(always)]
+    fn begin(&mut self, address: usize, how: How) -> u64 {
+        // A store asks at once: its thread does not wait for the line.
+        if how == How::Store {
+            return 0;
+        }
+        let thread = &mut self.threads[self.current];
+        let line = self.lines.at(address);
+        let travelled = self.fabric.travel(line, how.kind(), thread.place);
+        if travelled != 0 {
+            if how == How::Locked {
+                thread.now = thread.now.max(thread.drained);
+            }
+            thread.now += travelled;
+        }
+        travelled
+    }
+
+    /// The access itself, when its request has arrived.
+    #[inline(always)]
+    fn finish(&mut self, address: usize, how: How, travelled: u64) {
         let thread = &mut self.threads[self.current];
         let line = self.lines.at(address);
         let (now, drained) = (thread.now, thread.drained);

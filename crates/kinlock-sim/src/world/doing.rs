@@ -1,6 +1,5 @@
 //! What a thread does besides accessing memory: it computes, spins, sleeps and wakes others.
 
-use super::access::Pending;
 use super::coroutine::{suspend, wait_for_turn};
 use super::{State, World, with};
 
@@ -61,10 +60,10 @@ impl Look {
         }
     }
 
-    /// The access it begins with.
+    /// What it reads first.
     #[inline]
-    pub(super) fn access(&self) -> Pending {
-        Pending::load(self.address)
+    pub(super) fn address(&self) -> usize {
+        self.address
     }
 }
 

@@ -122,7 +122,7 @@ impl World {
     pub(super) fn leave_for_now(&mut self) {
         let thread = &self.threads[self.current];
         if thread.now < thread.preempt_at {
-            self.plan_return();
+            self.plan(thread.now, self.current, What::Step);
         } else {
             self.end_slice();
         }

@@ -18,14 +18,8 @@ fn events_come_by_time_then_as_planned() {
                     1 => (What::TimeLimit, next_random(&mut random) % 3000),
                     _ => (What::Step, next_random(&mut random) % 8),
                 };
-                let event = events.make(now + after, 0, 0, what);
-                planned.push((event.time, event.number));
-                events.push(event);
-            }
-            if next_random(&mut random) % 2 == 0 {
-                let own = events.make(now + next_random(&mut random) % 8, 0, 0, What::Step);
-                planned.push((own.time, own.number));
-                events.return_planned = Some(own);
+                events.plan(now + after, 0, 0, what);
+                planned.push((now + after, events.planned));
             }
             now = check_next(&mut events, &mut planned).unwrap_or(now);
         }
