@@ -21,7 +21,7 @@ macro_rules! simulated_atomic {
         pub struct $name($hardware);
 
         impl $name {
-            #[inline]
+            #[inline(always)]
             fn locked(&self, change: impl FnOnce($value) -> Option<$value>) -> $value {
                 world::access(self.0.as_ptr().addr(), How::Locked);
                 // All threads of a simulation share one host thread: nobody comes between.
@@ -39,34 +39,34 @@ macro_rules! simulated_atomic {
             fn new(value: $value) -> Self {
                 Self(<$hardware>::new(value))
             }
-            #[inline]
+            #[inline(always)]
             fn load(&self, _: Ordering) -> $value {
                 world::access(self.0.as_ptr().addr(), How::Load);
                 self.0.load(Relaxed)
             }
-            #[inline]
+            #[inline(always)]
             fn store(&self, value: $value, _: Ordering) {
                 world::access(self.0.as_ptr().addr(), How::Store);
                 self.0.store(value, Relaxed);
             }
-            #[inline]
+            #[inline(always)]
             fn swap(&self, value: $value, _: Ordering) -> $value {
                 self.locked(|_| Some(value))
             }
-            #[inline]
+            #[inline(always)]
             fn compare_exchange(&self, current: $value, new: $value, _: Ordering, _: Ordering) -> Result<$value, $value> {
                 let old = self.locked(|old| (old == current).then_some(new));
                 if old == current { Ok(old) } else { Err(old) }
             }
-            #[inline]
+            #[inline(always)]
             fn fetch_add(&self, value: $value, _: Ordering) -> $value {
                 self.locked(|old| Some(old.wrapping_add(value)))
             }
-            #[inline]
+            #[inline(always)]
             fn fetch_or(&self, value: $value, _: Ordering) -> $value {
                 self.locked(|old| Some(old | value))
             }
-            #[inline]
+            #[inline(always)]
             fn fetch_and(&self, value: $value, _: Ordering) -> $value {
                 self.locked(|old| Some(old & value))
             }

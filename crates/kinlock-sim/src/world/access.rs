@@ -9,26 +9,27 @@ use kinlock::platform::NEVER;
 use std::rc::Rc;
 
 /// One access of the current thread to the line at `address`.
-#[inline]
+///
+/// It is suspended in the function that asks for the access, not in one that returns there: processors predict where a
+/// function returns to, and are wrong after a switch of stacks.
+#[inline(always)]
 pub(crate) fn access(address: usize, how: How) {
-    if !with(|w| w.hit(address, how)) {
-        access_in_full(address, how);
+    if let Some(yielder) = try_access(address, how) {
+        // It is resumed when the access is finished.
+        suspend_with(yielder);
     }
 }
 
-/// An access that is more than a hit.
+/// Begins an access. Returns what to suspend the thread with if it is not finished.
 #[inline(never)]
-fn access_in_full(address: usize, how: How) {
-    if with(|w| std::mem::take(&mut w.read_already)) {
-        return;
+fn try_access(address: usize, how: How) -> Option<*const Yielder<(), ()>> {
+    if with(|w| w.hit(address, how)) || with(|w| std::mem::take(&mut w.read_already)) {
+        return None;
     }
     if with(|w| w.disturbance.is_some()) {
         disturb();
     }
-    if let Some(yielder) = with(|w| w.access(address, how)) {
-        // It is resumed when the access is finished.
-        suspend_with(yielder);
-    }
+    with(|w| w.access(address, how))
 }
 
 /// What may come before an access.

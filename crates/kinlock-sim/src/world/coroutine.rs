@@ -77,6 +77,7 @@ pub(super) fn wait_for_turn() {
 }
 
 /// Suspends the current thread, which has planned how it goes on.
+#[inline(always)]
 pub(super) fn suspend() {
     let yielder = with(|w| {
         assert!(!w.over, "nobody may wait after a run");
@@ -87,7 +88,7 @@ pub(super) fn suspend() {
 }
 
 /// The same, with its `Thread::yielder`.
-#[inline]
+#[inline(always)]
 pub(super) fn suspend_with(yielder: *const Yielder<(), ()>) {
     // SAFETY: invariant 1; no reference into the world is alive (invariant 1 of `world`).
     unsafe { (*yielder).suspend(()) };

@@ -23,6 +23,7 @@ pub(crate) fn compute(cycles: u64) {
 ///
 /// It is called whenever the line may have changed, by the scheduler if it can be, on another stack: to switch to the thread's
 /// would cost more. So it must not wait for anything.
+#[inline(always)]
 pub(crate) fn spin_on<F: FnMut() -> bool>(address: usize, until: u64, mut look: F) -> bool {
     while with(|w| w.now()) < until {
         let disturbed = with(|w| {
