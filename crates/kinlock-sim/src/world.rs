@@ -43,7 +43,7 @@ use coroutine::Bodies;
 pub use disturbance::{Disruption, Disturbance, Kind as DisruptionKind, Note, Noted, Spot};
 use doing::{Look, content_with_spinning};
 pub(crate) use doing::{compute, park, requeue, spin_on, unpark};
-use events::{Event, Events, What};
+use events::{Events, What};
 use kinlock::config::Tuning;
 use kinlock::events::Event as Counted;
 use kinlock::raw::waiter::Waiters;

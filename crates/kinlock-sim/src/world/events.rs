@@ -19,27 +19,48 @@ const OUT_OF_ORDER: usize = 32;
 
 /// What is going to happen: at its time; of two at the same time, first the one that was planned first.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Event {
+struct Event {
     time: u64,
     number: u64,
-    epoch: u32,
-    thread: u16,
-    pub(super) what: What,
+    whose: Whose,
+}
+
+/// Whose event it is, in which of the waits of the thread, and what happens; packed, for events are moved often.
+#[derive(Clone, Copy, Debug)]
+struct Whose(u64);
+
+impl Whose {
+    #[inline]
+    fn new(thread: usize, epoch: u32, what: What) -> Self {
+        Whose((epoch as u64) << 32 | (thread as u64) << 2 | what as u64)
+    }
+
+    #[inline]
+    fn thread(self) -> usize {
+        self.0 as u32 as usize >> 2
+    }
+
+    #[inline]
+    fn epoch(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    #[inline]
+    fn what(self) -> What {
+        match self.0 & 3 {
+            0 => What::Step,
+            1 => What::TimeLimit,
+            _ => What::SliceEnd,
+        }
+    }
 }
 
 impl Event {
     const NONE: Event = Event {
         time: u64::MAX,
         number: u64::MAX,
-        epoch: 0,
-        thread: 0,
-        what: What::Step,
+        whose: Whose(0),
     };
-
-    #[inline]
-    pub(super) fn time(&self) -> u64 {
-        self.time
-    }
 
     #[inline]
     fn order(&self) -> u128 {
@@ -122,9 +143,7 @@ impl Events {
         let event = Event {
             time,
             number: self.planned,
-            epoch,
-            thread: thread as u16,
-            what,
+            whose: Whose::new(thread, epoch, what),
         };
         self.earliest = self.earliest.min(time);
         if what == What::TimeLimit && self.plan_limit(event) {
@@ -171,19 +190,19 @@ impl Events {
     }
 
     /// Removes the earliest.
-    #[inline]
-    fn pop(&mut self) -> Option<Event> {
+    #[inline(always)]
+    fn pop(&mut self) -> Option<(u64, Whose)> {
         if self.limit_first() {
             return self.pop_limit();
         }
         let last = self.len.checked_sub(1)?;
-        let event = self.near[last];
+        let Event { time, whose, .. } = self.near[last];
         self.len = last;
         if last == 0 {
             self.fetch();
         }
         self.note_earliest();
-        Some(event)
+        Some((time, whose))
     }
 
     /// Whether a limit is the earliest of all.
@@ -198,11 +217,11 @@ impl Events {
     }
 
     #[inline(never)]
-    fn pop_limit(&mut self) -> Option<Event> {
-        let limit = self.limits.pop_front();
-        self.earliest_limit = self.limits.front().map_or(u64::MAX, Event::time);
+    fn pop_limit(&mut self) -> Option<(u64, Whose)> {
+        let limit = self.limits.pop_front()?;
+        self.earliest_limit = self.limits.front().map_or(u64::MAX, |limit| limit.time);
         self.note_earliest();
-        limit
+        Some((limit.time, limit.whose))
     }
 
     /// Nothing is near: that becomes near which comes next.
@@ -217,7 +236,7 @@ impl Events {
     }
 
     fn note_earliest_far(&mut self) {
-        self.earliest_far = self.far.peek().map_or(u64::MAX, Event::time);
+        self.earliest_far = self.far.peek().map_or(u64::MAX, |event| event.time);
     }
 
     #[inline]
@@ -237,17 +256,17 @@ impl World {
             if self.accesses > self.max_accesses {
                 return Err(Stuck::Endless(self.describe()));
             }
-            let Some(event) = self.events.pop() else {
+            let Some((time, whose)) = self.events.pop() else {
                 break;
             };
-            let id = event.thread as usize;
-            if event.epoch != self.threads[id].epoch {
+            let id = whose.thread();
+            if whose.epoch() != self.threads[id].epoch {
                 continue;
             }
-            if event.time() > self.limit {
+            if time > self.limit {
                 return Err(Stuck::Endless(self.describe()));
             }
-            if self.due(id, event) {
+            if self.due(id, time, whose.what()) {
                 self.switches += 1;
                 self.current = id;
                 if self.go_on() {

@@ -139,31 +139,38 @@ impl World {
     }
 
     /// Handles an event that is not void. Whether its thread goes on.
-    pub(super) fn due(&mut self, id: usize, event: super::Event) -> bool {
+    #[inline]
+    pub(super) fn due(&mut self, id: usize, time: u64, what: What) -> bool {
         let thread = &mut self.threads[id];
-        match (event.what, thread.state) {
-            (What::Step, _) => {
-                thread.now = thread.now.max(event.time());
-                true
-            }
+        if what == What::Step {
+            thread.now = thread.now.max(time);
+            return true;
+        }
+        self.due_while_waiting(id, time, what)
+    }
+
+    #[cold]
+    fn due_while_waiting(&mut self, id: usize, time: u64, what: What) -> bool {
+        let thread = &mut self.threads[id];
+        match (what, thread.state) {
             (What::TimeLimit, State::Spinning) => {
                 thread.epoch += 1;
                 thread.state = State::Running;
-                thread.now = thread.now.max(event.time());
+                thread.now = thread.now.max(time);
                 true
             }
             (What::TimeLimit, State::Parked) => {
                 self.parked.retain(|&(_, sleeper)| sleeper != id);
-                self.wake(id, event.time());
+                self.wake(id, time);
                 false
             }
             (What::SliceEnd, State::Spinning) => {
                 let cpu = thread.cpu;
                 thread.epoch += 1;
                 thread.state = State::Queued;
-                thread.now = thread.now.max(event.time());
-                self.vacate(cpu, event.time());
-                self.make_ready(id, event.time(), 0);
+                thread.now = thread.now.max(time);
+                self.vacate(cpu, time);
+                self.make_ready(id, time, 0);
                 false
             }
             _ => false,

@@ -1,6 +1,6 @@
 //! Events come in order, whichever way they were planned.
 
-use super::{Event, Events, What};
+use super::{Events, What};
 use crate::world::next_random;
 
 #[test]
@@ -32,7 +32,7 @@ fn events_come_by_time_then_as_planned() {
 /// Takes the next event, which is to be the least of those planned. Returns its time.
 fn check_next(events: &mut Events, planned: &mut Vec<(u64, u64)>) -> Option<u64> {
     let expected = planned.iter().copied().min();
-    let next = events.pop().map(|e: Event| (e.time, e.number));
+    let next = events.pop().map(|(time, whose)| (time, whose.thread() as u64));
     assert_eq!(next, expected);
     planned.retain(|&p| Some(p) != expected);
     let earliest = planned.iter().map(|&(time, _)| time).min();
