@@ -67,19 +67,19 @@ pub(crate) struct Thread {
     /// When its store buffer is empty.
     drained: u64,
     yielder: *const Yielder<(), ()>,
-    random: u64,
+    /// The access it is at while it is suspended.
+    pending: Pending,
     place: Place,
     epoch: u32,
     state: State,
     /// It has begun to wait in line; the moment from which on it surely stood there.
     pub(crate) in_line: bool,
-    pub(crate) in_line_since: Option<u64>,
-    /// The access it is at while it is suspended.
-    pending: Option<Pending>,
-    /// How to look for it while it spins.
-    look: Option<Look>,
     /// Who looked for it was content.
     content: bool,
+    pub(crate) in_line_since: Option<u64>,
+    random: u64,
+    /// How to look for it while it spins.
+    look: Option<Look>,
     cpu: usize,
     /// The first CPU of its core.
     first_sibling: usize,

@@ -75,9 +75,27 @@ impl How {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
     address: usize,
-    how: How,
     /// For how long its request has travelled; 0: it has not been sent.
     travelled: u64,
+    /// `None`: there is no access.
+    how: Option<How>,
+}
+
+impl Pending {
+    pub(super) const NONE: Pending = Pending {
+        address: 0,
+        travelled: 0,
+        how: None,
+    };
+
+    #[inline]
+    pub(super) fn load(address: usize) -> Self {
+        Pending {
+            address,
+            travelled: 0,
+            how: Some(How::Load),
+        }
+    }
 }
 
 impl World {
@@ -126,20 +144,12 @@ impl World {
     /// is to go on.
     #[inline]
     pub(super) fn go_on(&mut self) -> bool {
-        let thread = &mut self.threads[self.current];
-        if let Some(Pending {
-            address,
-            how,
-            travelled,
-        }) = thread.pending.take()
-        {
-            return self.go_on_with(address, how, travelled);
-        }
-        match &thread.look {
+        let pending = &mut self.threads[self.current].pending;
+        match pending.how.take() {
             None => true,
-            Some(look) => {
-                let address = look.address();
-                self.go_on_with(address, How::Load, 0)
+            Some(how) => {
+                let (address, travelled) = (pending.address, pending.travelled);
+                self.go_on_with(address, how, travelled)
             }
         }
     }
@@ -172,11 +182,11 @@ impl World {
 
     #[inline]
     fn put_off(&mut self, address: usize, how: How, travelled: u64) -> bool {
-        self.threads[self.current].pending = Some(Pending {
+        self.threads[self.current].pending = Pending {
             address,
-            how,
             travelled,
-        });
+            how: Some(how),
+        };
         false
     }
 

@@ -1,5 +1,6 @@
 //! What a thread does besides accessing memory: it computes, spins, sleeps and wakes others.
 
+use super::access::Pending;
 use super::coroutine::{suspend, wait_for_turn};
 use super::{State, World, with};
 
@@ -26,12 +27,12 @@ pub(crate) fn compute(cycles: u64) {
 #[inline(always)]
 pub(crate) fn spin_on<F: FnMut() -> bool>(address: usize, until: u64, mut look: F) -> bool {
     while with(|w| w.now()) < until {
-        let disturbed = with(|w| {
-            let disturbed = w.disturbance.is_some();
-            w.current().look = (!disturbed).then(|| Look::new(address, until, &mut look));
-            w.spin(address, until);
-            disturbed
-        });
+        let disturbed = with(|w| w.disturbance.is_some());
+        if disturbed {
+            with(|w| w.spin(address, until));
+        } else {
+            with(|w| w.spin_looked_for(Look::new(address, until, &mut look)));
+        }
         suspend();
         // What comes before an access needs the thread's stack.
         if disturbed && look() || with(|w| std::mem::take(&mut w.current().content)) {
@@ -60,12 +61,6 @@ impl Look {
             call: |closure| unsafe { (*closure.cast::<F>())() },
         }
     }
-
-    /// What it reads first.
-    #[inline]
-    pub(super) fn address(&self) -> usize {
-        self.address
-    }
 }
 
 /// The current thread is to go on. If it spins, and has just read the line, it looks what it read. Whether it goes on.
@@ -86,8 +81,7 @@ fn look_again(look: Look) -> bool {
         if goes_on {
             w.current().content = content;
         } else {
-            w.current().look = Some(look);
-            w.spin(look.address, look.until);
+            w.spin_looked_for(look);
         }
         goes_on
     })
@@ -135,6 +129,14 @@ fn in_one_step<R>(f: impl FnOnce() -> R) -> R {
 }
 
 impl World {
+    fn spin_looked_for(&mut self, look: Look) {
+        let thread = &mut self.threads[self.current];
+        thread.look = Some(look);
+        // To look is to read it first of all.
+        thread.pending = Pending::load(look.address);
+        self.spin(look.address, look.until);
+    }
+
     fn compute(&mut self, cycles: u64) {
         let percent = self.sibling_percent();
         self.threads[self.current].now += cycles * percent / 100;

@@ -4,6 +4,7 @@
 //! each. A pinned thread stays on its CPU. Another one goes, when it wakes or has to leave its CPU, to an idle CPU if there is one: its last
 //! one, else the nearest to that.
 
+use super::access::Pending;
 use super::{COUNTED, Noted, Setup, State, Thread, What, World, next_random};
 use crate::coherence::Place;
 use crate::machine::{CpuId, Shape};
@@ -104,7 +105,7 @@ impl World {
                 accesses: 0,
                 in_line: false,
                 in_line_since: None,
-                pending: None,
+                pending: Pending::NONE,
                 look: None,
                 content: false,
                 interrupted: false,
