@@ -165,7 +165,7 @@ impl Fabric {
 
     /// How long a request for `line` from `at` travels until it is queued behind earlier ones: half of the way there and back.
     /// So of two requests that are made at the same time the one from nearby comes first.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn travel(&self, line: &Line, kind: Kind, at: Place) -> u64 {
         if line.hits(kind, at.core) {
             return 0;
@@ -185,7 +185,7 @@ impl Fabric {
     }
 
     /// Accesses `line` from `at`, starting at time `from`. Returns when it is done, and by whom it was served.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn access(
         &self,
         line: &mut Line,
@@ -199,6 +199,7 @@ impl Fabric {
         self.transfer(line, kind, at, from)
     }
 
+    #[inline(always)]
     fn transfer(&self, line: &mut Line, kind: Kind, at: Place, from: u64) -> (u64, Service) {
         let costs = &self.costs;
         if line.home == NOBODY {
