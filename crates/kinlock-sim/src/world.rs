@@ -140,6 +140,8 @@ pub(crate) struct World {
     pub(crate) notes: Option<Vec<Note>>,
     pub(crate) handler: Option<Rc<dyn Fn(usize)>>,
     max_accesses: u64,
+    /// The next event comes after `limit`.
+    too_late: bool,
     /// All coroutines have ended or are being unwound: accesses take no time, and nobody waits.
     over: bool,
 }
@@ -194,17 +196,12 @@ pub(crate) fn run<S: Clone + 'static, R>(
     let _unset = Unset;
     let shared = prepare();
     let mut bodies = Bodies::spawn(setup.threads, &shared, body);
-    let result = loop {
-        match with(World::next) {
-            Ok(Some(thread)) => {
-                if content_with_spinning() && bodies.resume(thread) {
-                    with(World::end_current);
-                }
-            }
-            Ok(None) => break Ok(()),
-            Err(stuck) => break Err(stuck),
+    while let Some(thread) = with(World::next) {
+        if content_with_spinning() && bodies.resume(thread) {
+            with(World::end_current);
         }
-    };
+    }
+    let result = with(|w| w.verdict());
     drop(bodies);
     let verdict = judge(&shared, &result);
     (world, result, verdict)
@@ -268,6 +265,7 @@ impl World {
             notes: None,
             handler: None,
             max_accesses: setup.max_accesses,
+            too_late: false,
             over: false,
         };
         world.start(setup);

@@ -250,32 +250,37 @@ impl Events {
 }
 
 impl World {
-    /// The thread to go on; `None` when all have ended.
-    pub(super) fn next(&mut self) -> Result<Option<usize>, Stuck> {
+    /// The thread to go on; `None` if there is none: [`verdict`](Self::verdict) says why.
+    pub(super) fn next(&mut self) -> Option<usize> {
         loop {
             if self.accesses > self.max_accesses {
-                return Err(Stuck::Endless(self.describe()));
+                return None;
             }
-            let Some((time, whose)) = self.events.pop() else {
-                break;
-            };
+            let (time, whose) = self.events.pop()?;
             let id = whose.thread();
             if whose.epoch() != self.threads[id].epoch {
                 continue;
             }
             if time > self.limit {
-                return Err(Stuck::Endless(self.describe()));
+                self.too_late = true;
+                return None;
             }
             if self.due(id, time, whose.what()) {
                 self.switches += 1;
                 self.current = id;
                 if self.go_on() {
-                    return Ok(Some(id));
+                    return Some(id);
                 }
             }
         }
-        if self.ended == self.threads.len() {
-            Ok(None)
+    }
+
+    /// How it ended, when nobody is to go on.
+    pub(super) fn verdict(&self) -> Result<(), Stuck> {
+        if self.too_late || self.accesses > self.max_accesses {
+            Err(Stuck::Endless(self.describe()))
+        } else if self.ended == self.threads.len() {
+            Ok(())
         } else {
             Err(Stuck::Deadlock(self.describe()))
         }
