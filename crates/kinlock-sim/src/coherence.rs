@@ -19,6 +19,9 @@
 //!
 //! Capacity is not modelled: what a core has read stays until somebody writes to it.
 
+#[cfg(test)]
+mod tests;
+
 use crate::machine::{Costs, DISTANCES, Distance, Shape};
 
 /// Bytes in a line.
