@@ -21,8 +21,8 @@
 //! 1. A `World` and its coroutines live on one host thread, and `WORLD` points at the `World` for exactly as long as
 //!    [`run`] executes. No reference into the `World` is held across a suspension.
 //! 2. What is placed in the arena is used by the run's coroutines and by its caller before the `World` is dropped only.
-//! 3. `Thread::look` is set only while its thread is suspended in `spin_on`, whose closure it names; it is taken before the
-//!    thread goes on. The closure does not suspend: it runs in one step.
+//! 3. `Thread::look` is set when its thread is about to be suspended in `spin_on`, whose closure it names, and taken before
+//!    the thread goes on. The closure is called in between only, while the run goes on; it does not suspend, for it runs in one step.
 
 mod access;
 mod coroutine;

@@ -1,5 +1,8 @@
 //! The memory path: what one access of a thread does, and who spins on what.
 
+#[cfg(test)]
+mod tests;
+
 use super::coroutine::suspend_with;
 use super::{State, What, World, next_random, with};
 use crate::coherence::{Kind, Service};
