@@ -163,6 +163,31 @@ fn stores_do_not_stall_and_become_visible_in_order() {
 }
 
 #[test]
+fn a_store_that_is_done_early_is_visible_after_those_before() {
+    let said = play(|shared, thread| match thread {
+        NEXT_SOCKET => shared.a.store(1, Relaxed),
+        2 => shared.b.store(1, Relaxed),
+        0 => {
+            wait_until(LATER);
+            // From far away, then from nearby.
+            shared.a.store(2, Relaxed);
+            shared.b.store(2, Relaxed);
+        }
+        1 => {
+            wait_until(LATER + 10);
+            let seen = shared.b.load(Relaxed);
+            shared.say(thread, now() - LATER);
+            assert_eq!(seen, 2);
+        }
+        _ => {}
+    });
+    let costs = costs();
+    let nearby = costs.modified[0];
+    let expected = costs.modified[2] + nearby - nearby / 2;
+    assert_eq!(said, [(1, expected)]);
+}
+
+#[test]
 fn a_spinner_is_looked_for_after_each_write() {
     let said = play(|shared, thread| match thread {
         0 => {
