@@ -204,11 +204,12 @@ fn a_spinner_is_looked_for_after_each_write() {
                 wait_until(i * LATER);
                 shared.a.store(i, Relaxed);
             }
+            shared.say(thread, with(|w| w.traffic.own_cache));
         }
         _ => {}
     });
-    // One look at first, one after each of three writes.
-    assert_eq!(said, [(0, 3), (0, 4)]);
+    // One look at first, one after each of three writes. Each reads the line once: no second read hits.
+    assert_eq!(said, [(0, 3), (0, 4), (1, 0)]);
 }
 
 #[test]
