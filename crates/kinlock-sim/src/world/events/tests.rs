@@ -7,7 +7,7 @@ use crate::world::next_random;
 fn events_come_by_time_then_as_planned() {
     let mut random = 1;
     // With 2 at most per step there are a few at a time, with more there are too many for the list of those that are near.
-    for (steps, at_most) in [(3, 2), (40, 2), (2000, 2), (300, 4)] {
+    for (steps, at_most) in [(3, 2), (40, 2), (2000, 2), (300, 8)] {
         let mut events = Events::new();
         let mut planned: Vec<(u64, u64)> = Vec::new();
         let mut now = 0;
