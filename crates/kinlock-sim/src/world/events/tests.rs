@@ -1,6 +1,6 @@
 //! Events come in order, whichever way they were planned.
 
-use super::{Events, What};
+use super::{Events, NEAR, What};
 use crate::world::next_random;
 
 #[test]
@@ -57,5 +57,20 @@ fn an_event_says_what_happens() {
         let (_, whose) = events.pop().expect("it was planned");
         assert_eq!((whose.thread(), whose.what()), (70_000 + thread, what));
         assert_eq!(whose.epoch(), u32::MAX);
+    }
+}
+
+#[test]
+fn who_comes_when_the_list_is_full_comes_in_order() {
+    for late in [0, 75, 155, 165, 235, 315, 1000] {
+        let mut events = Events::new();
+        let mut times: Vec<u64> = (0..NEAR as u64).map(|i| i * 10).collect();
+        times.push(late);
+        for &time in &times {
+            events.plan(time, 0, 0, What::Step);
+        }
+        times.sort_unstable();
+        let come: Vec<u64> = std::iter::from_fn(|| events.pop().map(|(time, _)| time)).collect();
+        assert_eq!(come, times);
     }
 }
