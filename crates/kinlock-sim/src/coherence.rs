@@ -19,7 +19,10 @@
 //!
 //! Capacity is not modelled: what a core has read stays until somebody writes to it.
 
-use crate::machine::{Costs, Distance, Shape};
+#[cfg(test)]
+mod tests;
+
+use crate::machine::{Costs, DISTANCES, Distance, Shape};
 
 /// Bytes in a line.
 pub(crate) const LINE: usize = 64;
@@ -113,6 +116,9 @@ impl CoreSet {
 pub(crate) struct Fabric {
     pub(crate) costs: Costs,
     distances: Vec<u8>,
+    /// For each last-level cache those at each distance, a bit for each.
+    caches_at: Vec<[u64; DISTANCES]>,
+    caches_of_socket: Vec<u64>,
     socket_of_cache: Vec<u16>,
     cache_of_core: Vec<u16>,
     caches: usize,
@@ -128,8 +134,18 @@ pub(crate) struct Place {
 impl Fabric {
     pub(crate) fn new(shape: &Shape, costs: &Costs) -> Self {
         let caches = shape.caches();
+        let those = |wanted: &dyn Fn(usize) -> bool| {
+            let bits = (0..caches).filter(|&c| wanted(c)).map(|c| 1 << c);
+            bits.fold(0, |all, bit: u64| all | bit)
+        };
         Fabric {
             costs: costs.clone(),
+            caches_at: (0..caches)
+                .map(|from| std::array::from_fn(|d| those(&|c| shape.distance(c, from) == d)))
+                .collect(),
+            caches_of_socket: (0..shape.sockets)
+                .map(|socket| those(&|c| shape.socket(c) == socket))
+                .collect(),
             distances: (0..caches * caches)
                 .map(|i| shape.distance(i / caches, i % caches) as u8)
                 .collect(),
@@ -152,7 +168,7 @@ impl Fabric {
 
     /// How long a request for `line` from `at` travels until it is queued behind earlier ones: half of the way there and back.
     /// So of two requests that are made at the same time the one from nearby comes first.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn travel(&self, line: &Line, kind: Kind, at: Place) -> u64 {
         if line.hits(kind, at.core) {
             return 0;
@@ -172,7 +188,7 @@ impl Fabric {
     }
 
     /// Accesses `line` from `at`, starting at time `from`. Returns when it is done, and by whom it was served.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn access(
         &self,
         line: &mut Line,
@@ -186,6 +202,7 @@ impl Fabric {
         self.transfer(line, kind, at, from)
     }
 
+    #[inline(always)]
     fn transfer(&self, line: &mut Line, kind: Kind, at: Place, from: u64) -> (u64, Service) {
         let costs = &self.costs;
         if line.home == NOBODY {
@@ -273,26 +290,19 @@ impl Fabric {
         (done, service)
     }
 
-    /// How far `caches` are spread, seen from one and from their line's home.
+    /// How far `caches` are spread, seen from one and from their line's home. There is one at least.
+    #[inline]
     fn span(&self, caches: u64, from: u16, home: u16) -> Span {
-        let mut span = Span {
-            nearest: usize::MAX,
-            farthest: 0,
-            at_home: false,
-            only_at_home: true,
-        };
-        let mut rest = caches;
-        while rest != 0 {
-            let cache = rest.trailing_zeros() as u16;
-            let distance = self.distance(cache, from);
-            span.nearest = span.nearest.min(distance);
-            span.farthest = span.farthest.max(distance);
-            let at_home = self.socket_of_cache[cache as usize] == home;
-            span.at_home |= at_home;
-            span.only_at_home &= at_home || distance < 2;
-            rest &= rest - 1;
+        let at = &self.caches_at[from as usize];
+        let nearby = at[0] | at[1];
+        let at_home = self.caches_of_socket[home as usize];
+        let in_reach = |d: &Distance| caches & at[*d] != 0;
+        Span {
+            nearest: (0..DISTANCES - 1).find(in_reach).unwrap_or(DISTANCES - 1),
+            farthest: (1..DISTANCES).rev().find(in_reach).unwrap_or(0),
+            at_home: caches & at_home != 0,
+            only_at_home: caches & !(at_home | nearby) == 0,
         }
-        span
     }
 }
 

@@ -95,7 +95,10 @@ pub struct Costs {
 impl Costs {
     /// Cycles in so many nanoseconds, rounded to the nearest.
     pub fn cycles(&self, nanos: f64) -> u64 {
-        (nanos * self.clock_mhz as f64 / 1000.0).round() as u64
+        let exact = nanos * self.clock_mhz as f64 / 1000.0;
+        // As `round`, which is a call of the system's library.
+        let whole = exact as u64;
+        whole.saturating_add((exact - whole as f64 >= 0.5) as u64)
     }
 
     /// Nanoseconds in so many cycles.

@@ -21,7 +21,7 @@ macro_rules! simulated_atomic {
         pub struct $name($hardware);
 
         impl $name {
-            #[inline]
+            #[inline(always)]
             fn locked(&self, change: impl FnOnce($value) -> Option<$value>) -> $value {
                 world::access(self.0.as_ptr().addr(), How::Locked);
                 // All threads of a simulation share one host thread: nobody comes between.
@@ -39,34 +39,34 @@ macro_rules! simulated_atomic {
             fn new(value: $value) -> Self {
                 Self(<$hardware>::new(value))
             }
-            #[inline]
+            #[inline(always)]
             fn load(&self, _: Ordering) -> $value {
                 world::access(self.0.as_ptr().addr(), How::Load);
                 self.0.load(Relaxed)
             }
-            #[inline]
+            #[inline(always)]
             fn store(&self, value: $value, _: Ordering) {
                 world::access(self.0.as_ptr().addr(), How::Store);
                 self.0.store(value, Relaxed);
             }
-            #[inline]
+            #[inline(always)]
             fn swap(&self, value: $value, _: Ordering) -> $value {
                 self.locked(|_| Some(value))
             }
-            #[inline]
+            #[inline(always)]
             fn compare_exchange(&self, current: $value, new: $value, _: Ordering, _: Ordering) -> Result<$value, $value> {
                 let old = self.locked(|old| (old == current).then_some(new));
                 if old == current { Ok(old) } else { Err(old) }
             }
-            #[inline]
+            #[inline(always)]
             fn fetch_add(&self, value: $value, _: Ordering) -> $value {
                 self.locked(|old| Some(old.wrapping_add(value)))
             }
-            #[inline]
+            #[inline(always)]
             fn fetch_or(&self, value: $value, _: Ordering) -> $value {
                 self.locked(|old| Some(old | value))
             }
-            #[inline]
+            #[inline(always)]
             fn fetch_and(&self, value: $value, _: Ordering) -> $value {
                 self.locked(|old| Some(old & value))
             }
@@ -121,7 +121,7 @@ impl Platform for Sim {
         nanos: u64,
         mut done: impl FnMut(A::Value) -> bool,
     ) -> Result<A::Value, A::Value> {
-        let value = word.load(order);
+        let mut value = word.load(order);
         if done(value) {
             return Ok(value);
         }
@@ -130,19 +130,16 @@ impl Platform for Sim {
         } else {
             with(|w| w.now() + w.costs().cycles(nanos as f64))
         };
-        let address = (&raw const *word).addr();
-        loop {
-            // Nobody has written since the load: other threads run before an access, never after it.
-            if with(|w| w.now()) >= until {
-                return Err(word.load(order));
-            }
-            world::spin_on(address, until);
-            let value = word.load(order);
-            if done(value) {
-                world::compute(with(|w| w.costs().spin_exit));
-                return Ok(value);
-            }
+        // Nobody has written since the load: other threads run before an access, never after it.
+        let content = world::spin_on((&raw const *word).addr(), until, || {
+            value = word.load(order);
+            done(value)
+        });
+        if !content {
+            return Err(word.load(order));
         }
+        world::compute(with(|w| w.costs().spin_exit));
+        Ok(value)
     }
 
     fn relax() {

@@ -21,6 +21,8 @@
 //! 1. A `World` and its coroutines live on one host thread, and `WORLD` points at the `World` for exactly as long as
 //!    [`run`] executes. No reference into the `World` is held across a suspension.
 //! 2. What is placed in the arena is used by the run's coroutines and by its caller before the `World` is dropped only.
+//! 3. `Thread::look` is set when its thread is about to be suspended in `spin_on`, whose closure it names, and taken before
+//!    the thread goes on. The closure is called in between only, while the run goes on; it does not suspend, for it runs in one step.
 
 mod access;
 mod coroutine;
@@ -39,8 +41,9 @@ pub(crate) use access::{How, access};
 use corosensei::Yielder;
 use coroutine::Bodies;
 pub use disturbance::{Disruption, Disturbance, Kind as DisruptionKind, Note, Noted, Spot};
+use doing::{Look, content_with_spinning};
 pub(crate) use doing::{compute, park, requeue_but, spin_on, unpark};
-use events::{Event, Events, What};
+use events::{Events, What};
 use kinlock::config::Tuning;
 use kinlock::events::Event as Counted;
 use kinlock::raw::waiter::Waiters;
@@ -64,15 +67,19 @@ pub(crate) struct Thread {
     /// When its store buffer is empty.
     drained: u64,
     yielder: *const Yielder<(), ()>,
-    random: u64,
+    /// The access it is at while it is suspended.
+    pending: Pending,
     place: Place,
     epoch: u32,
     state: State,
     /// It has begun to wait in line; the moment from which on it surely stood there.
     pub(crate) in_line: bool,
+    /// Who looked for it was content.
+    content: bool,
     pub(crate) in_line_since: Option<u64>,
-    /// The access it is at while it is suspended.
-    pending: Option<Pending>,
+    random: u64,
+    /// How to look for it while it spins.
+    look: Option<Look>,
     cpu: usize,
     /// The first CPU of its core.
     first_sibling: usize,
@@ -123,6 +130,8 @@ pub(crate) struct World {
     events: Events,
     current: usize,
     in_one_step: bool,
+    /// The next access has been made already.
+    read_already: bool,
     ended: usize,
     limit: u64,
     pub(crate) end: u64,
@@ -139,6 +148,8 @@ pub(crate) struct World {
     pub(crate) notes: Option<Vec<Note>>,
     pub(crate) handler: Option<Rc<dyn Fn(usize)>>,
     max_accesses: u64,
+    /// The next event comes after `limit`.
+    too_late: bool,
     /// All coroutines have ended or are being unwound: accesses take no time, and nobody waits.
     over: bool,
 }
@@ -193,17 +204,12 @@ pub(crate) fn run<S: Clone + 'static, R>(
     let _unset = Unset;
     let shared = prepare();
     let mut bodies = Bodies::spawn(setup.threads, &shared, body);
-    let result = loop {
-        match with(World::next) {
-            Ok(Some(thread)) => {
-                if bodies.resume(thread) {
-                    with(World::end_current);
-                }
-            }
-            Ok(None) => break Ok(()),
-            Err(stuck) => break Err(stuck),
+    while let Some(thread) = with(World::next) {
+        if content_with_spinning() && bodies.resume(thread) {
+            with(World::end_current);
         }
-    };
+    }
+    let result = with(|w| w.verdict());
     drop(bodies);
     let verdict = judge(&shared, &result);
     (world, result, verdict)
@@ -251,6 +257,7 @@ impl World {
             events: Events::new(),
             current: 0,
             in_one_step: false,
+            read_already: false,
             ended: 0,
             limit: setup.limit,
             end: setup.end,
@@ -266,6 +273,7 @@ impl World {
             notes: None,
             handler: None,
             max_accesses: setup.max_accesses,
+            too_late: false,
             over: false,
         };
         world.start(setup);

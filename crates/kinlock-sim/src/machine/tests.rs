@@ -345,3 +345,24 @@ fn an_unreadable_file_gives_one_line() {
     }
     std::fs::remove_file(&path).unwrap();
 }
+
+#[test]
+fn cycles_are_rounded_to_the_nearest() {
+    let costs = Costs {
+        clock_mhz: 1000,
+        ..Machine::load("laptop").unwrap().costs
+    };
+    for (nanos, cycles) in [
+        (0.0, 0),
+        (0.499, 0),
+        (0.5, 1),
+        (1.4999, 1),
+        (2.5, 3),
+        (0.49999999999999994, 0),
+        (4503599627370497.5, 4503599627370498),
+        (-3.0, 0),
+        (1e30, u64::MAX),
+    ] {
+        assert_eq!(costs.cycles(nanos), cycles, "{nanos} ns");
+    }
+}

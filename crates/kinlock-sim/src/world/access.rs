@@ -1,5 +1,8 @@
 //! The memory path: what one access of a thread does, and who spins on what.
 
+#[cfg(test)]
+mod tests;
+
 use super::coroutine::suspend_with;
 use super::{State, What, World, next_random, with};
 use crate::coherence::{Kind, Service};
@@ -9,14 +12,27 @@ use kinlock::platform::NEVER;
 use std::rc::Rc;
 
 /// One access of the current thread to the line at `address`.
+///
+/// It is suspended in the function that asks for the access, not in one that returns there: processors predict where a
+/// function returns to, and are wrong after a switch of stacks.
+#[inline(always)]
 pub(crate) fn access(address: usize, how: How) {
-    if with(World::count_access) {
-        disturb();
-    }
-    if let Some(yielder) = with(|w| w.access(address, how)) {
+    if let Some(yielder) = try_access(address, how) {
         // It is resumed when the access is finished.
         suspend_with(yielder);
     }
+}
+
+/// Begins an access. Returns what to suspend the thread with if it is not finished.
+#[inline(never)]
+fn try_access(address: usize, how: How) -> Option<*const Yielder<(), ()>> {
+    if with(|w| w.hit(address, how)) || with(|w| std::mem::take(&mut w.read_already)) {
+        return None;
+    }
+    if with(|w| w.disturbance.is_some()) {
+        disturb();
+    }
+    with(|w| w.access(address, how))
 }
 
 /// What may come before an access.
@@ -62,85 +78,143 @@ impl How {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
     address: usize,
-    how: How,
     /// For how long its request has travelled; 0: it has not been sent.
     travelled: u64,
+    /// `None`: there is no access.
+    how: Option<How>,
+}
+
+impl Pending {
+    pub(super) const NONE: Pending = Pending {
+        address: 0,
+        travelled: 0,
+        how: None,
+    };
+
+    #[inline]
+    pub(super) fn load(address: usize) -> Self {
+        Pending {
+            address,
+            travelled: 0,
+            how: Some(How::Load),
+        }
+    }
 }
 
 impl World {
-    /// Counts an access. Whether something may come before it.
+    /// Counts an access, and makes it if that is simple: it hits the core's own caches, nobody is to go first and
+    /// nobody notices. Whether it was.
     #[inline]
-    fn count_access(&mut self) -> bool {
+    fn hit(&mut self, address: usize, how: How) -> bool {
         self.accesses += 1;
-        self.disturbance.is_some()
+        let thread = &mut self.threads[self.current];
+        let line = self.lines.at(address);
+        let simple = thread.now <= self.events.earliest
+            && thread.now < thread.preempt_at
+            && line.hits(how.kind(), thread.place.core)
+            && (how == How::Load || line.spinners.is_empty())
+            && self.disturbance.is_none()
+            && !self.read_already;
+        if simple {
+            self.traffic.own_cache += 1;
+            let cost = self.fabric.costs.own_cache;
+            match how {
+                How::Load => thread.now += cost,
+                How::Store => {
+                    thread.drained = thread.drained.max(thread.now + cost);
+                    line.delay_until(thread.drained);
+                    thread.now += 1;
+                }
+                How::Locked => {
+                    thread.now = thread.now.max(thread.drained) + cost + self.fabric.costs.rmw;
+                }
+            }
+        }
+        simple
     }
 
     /// An access of the current thread. Returns what to suspend it with if it is not finished.
     #[inline]
     fn access(&mut self, address: usize, how: How) -> Option<*const Yielder<(), ()>> {
-        let pending = Pending {
-            address,
-            how,
-            travelled: 0,
-        };
-        if self.go_on(Some(pending)) {
+        if self.go_on_with(address, how, 0) {
             None
         } else {
             Some(self.threads[self.current].yielder)
         }
     }
 
-    /// Goes on with an access of the current thread, if there is one, as long as nobody is to go first. Whether it is
-    /// finished.
+    /// Goes on with what the current thread is at, if that is an access, as long as nobody is to go first. Whether its coroutine
+    /// is to go on.
     #[inline]
-    pub(super) fn go_on(&mut self, mut pending: Option<Pending>) -> bool {
-        while let Some(access) = pending {
-            if self.must_yield() {
-                self.threads[self.current].pending = pending;
-                return false;
+    pub(super) fn go_on(&mut self) -> bool {
+        let pending = &mut self.threads[self.current].pending;
+        match pending.how.take() {
+            None => true,
+            Some(how) => {
+                let (address, travelled) = (pending.address, pending.travelled);
+                self.go_on_with(address, how, travelled)
             }
-            pending = if access.travelled == 0 {
-                self.begin(access)
-            } else {
-                self.finish(access);
-                None
-            };
         }
+    }
+
+    /// One copy for each way, in which there is little left to decide.
+    #[inline(always)]
+    fn go_on_with(&mut self, address: usize, how: How, travelled: u64) -> bool {
+        match how {
+            How::Load => self.step(address, How::Load, travelled),
+            How::Store => self.step(address, How::Store, travelled),
+            How::Locked => self.step(address, How::Locked, travelled),
+        }
+    }
+
+    #[inline(always)]
+    fn step(&mut self, address: usize, how: How, travelled: u64) -> bool {
+        let mut travelled = travelled;
+        if travelled == 0 {
+            if self.must_yield() {
+                return self.put_off(address, how, travelled);
+            }
+            travelled = self.begin(address, how);
+        }
+        if travelled != 0 && self.must_yield() {
+            return self.put_off(address, how, travelled);
+        }
+        self.finish(address, how, travelled);
         true
     }
 
-    /// Sends a request for the line if it is elsewhere, unless nobody waits for the answer. Returns what is left to do.
     #[inline]
-    fn begin(&mut self, access: Pending) -> Option<Pending> {
-        let Pending { address, how, .. } = access;
+    fn put_off(&mut self, address: usize, how: How, travelled: u64) -> bool {
+        self.threads[self.current].pending = Pending {
+            address,
+            travelled,
+            how: Some(how),
+        };
+        false
+    }
+
+    /// Sends a request for the line if it is elsewhere, unless nobody waits for the answer. Returns for how long it travels.
+    #[inline(always)]
+    fn begin(&mut self, address: usize, how: How) -> u64 {
         // A store asks at once: its thread does not wait for the line.
-        if how != How::Store {
-            let thread = &mut self.threads[self.current];
-            let line = self.lines.at(address);
-            let travelled = self.fabric.travel(line, how.kind(), thread.place);
-            if travelled != 0 {
-                if how == How::Locked {
-                    thread.now = thread.now.max(thread.drained);
-                }
-                thread.now += travelled;
-                return Some(Pending {
-                    travelled,
-                    ..access
-                });
-            }
+        if how == How::Store {
+            return 0;
         }
-        self.finish(access);
-        None
+        let thread = &mut self.threads[self.current];
+        let line = self.lines.at(address);
+        let travelled = self.fabric.travel(line, how.kind(), thread.place);
+        if travelled != 0 {
+            if how == How::Locked {
+                thread.now = thread.now.max(thread.drained);
+            }
+            thread.now += travelled;
+        }
+        travelled
     }
 
     /// The access itself, when its request has arrived.
-    #[inline]
-    fn finish(&mut self, access: Pending) {
-        let Pending {
-            address,
-            how,
-            travelled,
-        } = access;
+    #[inline(always)]
+    fn finish(&mut self, address: usize, how: How, travelled: u64) {
         let thread = &mut self.threads[self.current];
         let line = self.lines.at(address);
         let (now, drained) = (thread.now, thread.drained);

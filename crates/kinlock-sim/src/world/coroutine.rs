@@ -77,16 +77,18 @@ pub(super) fn wait_for_turn() {
 }
 
 /// Suspends the current thread, which has planned how it goes on.
+#[inline(always)]
 pub(super) fn suspend() {
     let yielder = with(|w| {
         assert!(!w.over, "nobody may wait after a run");
+        assert!(!w.in_one_step, "nobody may wait while others may not run");
         w.threads[w.current].yielder
     });
     suspend_with(yielder);
 }
 
 /// The same, with its `Thread::yielder`.
-#[inline]
+#[inline(always)]
 pub(super) fn suspend_with(yielder: *const Yielder<(), ()>) {
     // SAFETY: invariant 1; no reference into the world is alive (invariant 1 of `world`).
     unsafe { (*yielder).suspend(()) };

@@ -1,5 +1,6 @@
 //! What a thread does besides accessing memory: it computes, spins, sleeps and wakes others.
 
+use super::access::Pending;
 use super::coroutine::{suspend, wait_for_turn};
 use super::{State, World, with};
 use kinlock::platform::ANYBODY;
@@ -19,10 +20,72 @@ pub(crate) fn compute(cycles: u64) {
     }
 }
 
-/// Spins until a write to the line at `address` or until the clock reaches `until`; the caller looks again.
-pub(crate) fn spin_on(address: usize, until: u64) {
-    with(|w| w.spin(address, until));
-    suspend();
+/// Spins on the line at `address` until `look`, which reads a word of it first of all, is content, or until the clock reaches
+/// `until`. Whether `look` was content; it has just not been when this is called.
+///
+/// It is called whenever the line may have changed, by the scheduler if it can be, on another stack: to switch to the thread's
+/// would cost more. So it must not wait for anything.
+#[inline(always)]
+pub(crate) fn spin_on<F: FnMut() -> bool>(address: usize, until: u64, mut look: F) -> bool {
+    while with(|w| w.now()) < until {
+        let disturbed = with(|w| w.disturbance.is_some());
+        if disturbed {
+            with(|w| w.spin(address, until));
+        } else {
+            with(|w| w.spin_looked_for(Look::new(address, until, &mut look)));
+        }
+        suspend();
+        // What comes before an access needs the thread's stack.
+        if disturbed && look() || with(|w| std::mem::take(&mut w.current().content)) {
+            return true;
+        }
+    }
+    false
+}
+
+/// What the scheduler needs to look for a spinner.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    address: usize,
+    until: u64,
+    closure: *mut (),
+    call: unsafe fn(*mut ()) -> bool,
+}
+
+impl Look {
+    fn new<F: FnMut() -> bool>(address: usize, until: u64, look: &mut F) -> Self {
+        Look {
+            address,
+            until,
+            closure: (&raw mut *look).cast(),
+            // SAFETY: invariant 3 of `world`; `closure` was made from an `F`.
+            call: |closure| unsafe { (*closure.cast::<F>())() },
+        }
+    }
+}
+
+/// The current thread is to go on. If it spins, and has just read the line, it looks what it read. Whether it goes on.
+#[inline]
+pub(super) fn content_with_spinning() -> bool {
+    match with(|w| w.current().look.take()) {
+        None => true,
+        Some(look) => look_again(look),
+    }
+}
+
+fn look_again(look: Look) -> bool {
+    with(|w| w.read_already = true);
+    // SAFETY: invariant 3 of `world`: the thread is suspended in `spin_on`, which has the closure.
+    let content = in_one_step(|| unsafe { (look.call)(look.closure) });
+    with(|w| {
+        let goes_on = content || w.now() >= look.until;
+        if goes_on {
+            w.current().content = content;
+        } else {
+            w.spin_looked_for(look);
+        }
+        goes_on
+    })
 }
 
 /// Sleeps at `key`, as a member of `sets`, until unparked or until the clock reaches `until`, if `still` holds.
@@ -67,6 +130,14 @@ fn in_one_step<R>(f: impl FnOnce() -> R) -> R {
 }
 
 impl World {
+    fn spin_looked_for(&mut self, look: Look) {
+        let thread = &mut self.threads[self.current];
+        thread.look = Some(look);
+        // To look is to read it first of all.
+        thread.pending = Pending::load(look.address);
+        self.spin(look.address, look.until);
+    }
+
     fn compute(&mut self, cycles: u64) {
         let percent = self.sibling_percent();
         self.threads[self.current].now += cycles * percent / 100;

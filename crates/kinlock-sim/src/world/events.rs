@@ -7,25 +7,60 @@ use super::{State, Stuck, World};
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 
+/// How many of the earliest events are kept in order.
+const NEAR: usize = 32;
+
+/// How many are fetched when there are none left.
+const FETCHED: usize = 8;
+
 /// How far out of order a time limit may be and still find its place among the others. Threads run ahead of each other by
 /// an access or so, thus a few limits are a little out of order.
-const NEAR: usize = 32;
+const OUT_OF_ORDER: usize = 32;
 
 /// What is going to happen: at its time; of two at the same time, first the one that was planned first.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Event {
+struct Event {
     time: u64,
     number: u64,
-    thread: u32,
-    epoch: u32,
-    pub(super) what: What,
+    whose: Whose,
+}
+
+/// Whose event it is, in which of the waits of the thread, and what happens; packed, for events are moved often.
+#[derive(Clone, Copy, Debug)]
+struct Whose(u64);
+
+impl Whose {
+    #[inline]
+    fn new(thread: usize, epoch: u32, what: What) -> Self {
+        Whose((epoch as u64) << 32 | (thread as u64) << 2 | what as u64)
+    }
+
+    #[inline]
+    fn thread(self) -> usize {
+        self.0 as u32 as usize >> 2
+    }
+
+    #[inline]
+    fn epoch(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    #[inline]
+    fn what(self) -> What {
+        match self.0 & 3 {
+            0 => What::Step,
+            1 => What::TimeLimit,
+            _ => What::SliceEnd,
+        }
+    }
 }
 
 impl Event {
-    #[inline]
-    pub(super) fn time(&self) -> u64 {
-        self.time
-    }
+    const NONE: Event = Event {
+        time: u64::MAX,
+        number: u64::MAX,
+        whose: Whose(0),
+    };
 
     #[inline]
     fn order(&self) -> u128 {
@@ -67,148 +102,194 @@ pub(super) enum What {
     SliceEnd,
 }
 
-/// All events that are planned.
+/// All events that are planned. Most are planned for soon, before all but a few of the others: a short list in order has
+/// those, and whoever plans another one looks for its place from the front.
 #[derive(Debug)]
 pub(super) struct Events {
-    heap: BinaryHeap<Event>,
-    /// Time limits, in order. There are many, most are void by the time they come, and most come in the order in which
-    /// they are planned: they would only make the heap deep.
+    /// The earliest but for `limits`, the last one first. None only if there are none far either.
+    near: [Event; NEAR],
+    /// How many there are.
+    len: usize,
+    far: BinaryHeap<Event>,
+    /// The time of the earliest that is far.
+    earliest_far: u64,
+    /// Most time limits, in order. There are many, most are void by the time they come, and most come in the order in which
+    /// they are planned: they would only be in the way elsewhere.
     limits: VecDeque<Event>,
-    /// The thread that runs has planned to go on and is about to be suspended.
-    return_planned: Option<Event>,
+    /// The time of the earliest limit.
+    earliest_limit: u64,
     planned: u64,
-    /// The time of the earliest.
-    earliest: u64,
+    /// The time of the earliest of all.
+    pub(super) earliest: u64,
 }
 
 impl Events {
     pub(super) fn new() -> Self {
         Events {
-            heap: BinaryHeap::new(),
+            near: [Event::NONE; NEAR],
+            len: 0,
+            far: BinaryHeap::new(),
+            earliest_far: u64::MAX,
             limits: VecDeque::new(),
-            return_planned: None,
+            earliest_limit: u64::MAX,
             planned: 0,
             earliest: u64::MAX,
         }
     }
 
-    fn make(&mut self, time: u64, thread: usize, epoch: u32, what: What) -> Event {
+    #[inline]
+    fn plan(&mut self, time: u64, thread: usize, epoch: u32, what: What) {
         self.planned += 1;
-        Event {
+        let event = Event {
             time,
             number: self.planned,
-            thread: thread as u32,
-            epoch,
-            what,
+            whose: Whose::new(thread, epoch, what),
+        };
+        self.earliest = self.earliest.min(time);
+        if what == What::TimeLimit && self.plan_limit(event) {
+            return;
         }
+        if self.len == NEAR {
+            self.make_room();
+        }
+        if time >= self.earliest_far {
+            // Planned last, it comes after that one.
+            self.far.push(event);
+            return;
+        }
+        let mut place = self.len;
+        while place > 0 && self.near[place - 1].time <= time {
+            self.near[place] = self.near[place - 1];
+            place -= 1;
+        }
+        self.near[place] = event;
+        self.len += 1;
     }
 
-    fn push(&mut self, event: Event) {
-        self.earliest = self.earliest.min(event.time());
-        if event.what == What::TimeLimit {
-            let in_order = |limit: &&Event| limit.order() > event.order();
-            let later = self.limits.iter().rev().take(NEAR + 1);
-            let later = later.take_while(in_order).count();
-            if later <= NEAR {
-                self.limits.insert(self.limits.len() - later, event);
-                return;
-            }
+    /// Puts a time limit among the others, unless it is too far out of order.
+    fn plan_limit(&mut self, event: Event) -> bool {
+        let in_order = |limit: &&Event| limit.time > event.time;
+        let later = self.limits.iter().rev().take(OUT_OF_ORDER + 1);
+        let later = later.take_while(in_order).count();
+        if later > OUT_OF_ORDER {
+            return false;
         }
-        self.heap.push(event);
+        self.limits.insert(self.limits.len() - later, event);
+        self.earliest_limit = self.earliest_limit.min(event.time);
+        true
+    }
+
+    /// The later half of what is near becomes far.
+    #[cold]
+    fn make_room(&mut self) {
+        let half = NEAR / 2;
+        self.far.extend(&self.near[..half]);
+        self.near.copy_within(half.., 0);
+        self.len -= half;
+        self.note_earliest_far();
     }
 
     /// Removes the earliest.
-    #[inline]
-    fn pop(&mut self) -> Option<Event> {
-        if let Some(own) = self.return_planned.take() {
-            // It was planned last: of two at the same time it is the second.
-            if own.time < self.earliest {
-                return Some(own);
-            }
-            if self.limit_first() {
-                self.heap.push(own);
-            } else {
-                // Cheaper than to push and to pop.
-                let top = self.heap.peek_mut();
-                let event = top.map(|mut top| std::mem::replace(&mut *top, own));
-                self.note_earliest();
-                return event;
-            }
+    #[inline(always)]
+    fn pop(&mut self) -> Option<(u64, Whose)> {
+        if self.limit_first() {
+            return self.pop_limit();
         }
-        let event = if self.limit_first() {
-            self.limits.pop_front()
-        } else {
-            self.heap.pop()
-        };
+        let last = self.len.checked_sub(1)?;
+        let Event { time, whose, .. } = self.near[last];
+        self.len = last;
+        if last == 0 {
+            self.fetch();
+        }
         self.note_earliest();
-        event
+        Some((time, whose))
     }
 
-    /// Whether the earliest is in `limits`.
+    /// Whether a limit is the earliest of all.
     #[inline]
     fn limit_first(&self) -> bool {
-        match (self.limits.front(), self.heap.peek()) {
-            (Some(limit), Some(first)) => limit.order() < first.order(),
-            (limit, _) => limit.is_some(),
+        let limit = self.earliest_limit;
+        let Some(last) = self.len.checked_sub(1) else {
+            return limit != u64::MAX;
+        };
+        let first = self.near[last].time;
+        limit < first || limit == first && self.limits[0].number < self.near[last].number
+    }
+
+    #[inline(never)]
+    fn pop_limit(&mut self) -> Option<(u64, Whose)> {
+        let limit = self.limits.pop_front()?;
+        self.earliest_limit = self.limits.front().map_or(u64::MAX, |limit| limit.time);
+        self.note_earliest();
+        Some((limit.time, limit.whose))
+    }
+
+    /// Nothing is near: that becomes near which comes next.
+    #[inline(never)]
+    fn fetch(&mut self) {
+        let n = FETCHED.min(self.far.len());
+        for place in (0..n).rev() {
+            self.near[place] = self.far.pop().expect("there are so many");
         }
+        self.len = n;
+        self.note_earliest_far();
+    }
+
+    fn note_earliest_far(&mut self) {
+        self.earliest_far = self.far.peek().map_or(u64::MAX, |event| event.time);
     }
 
     #[inline]
     fn note_earliest(&mut self) {
-        let first = self.heap.peek().map_or(u64::MAX, Event::time);
-        let limit = self.limits.front().map_or(u64::MAX, Event::time);
-        self.earliest = first.min(limit);
+        let near = match self.len {
+            0 => u64::MAX,
+            len => self.near[len - 1].time,
+        };
+        self.earliest = near.min(self.earliest_limit);
     }
 }
 
 impl World {
-    /// The thread to go on; `None` when all have ended.
-    pub(super) fn next(&mut self) -> Result<Option<usize>, Stuck> {
+    /// The thread to go on; `None` if there is none: [`verdict`](Self::verdict) says why.
+    pub(super) fn next(&mut self) -> Option<usize> {
         loop {
             if self.accesses > self.max_accesses {
-                return Err(Stuck::Endless(self.describe()));
+                return None;
             }
-            let Some(event) = self.events.pop() else {
-                break;
-            };
-            let id = event.thread as usize;
-            if event.epoch != self.threads[id].epoch {
+            let (time, whose) = self.events.pop()?;
+            let id = whose.thread();
+            if whose.epoch() != self.threads[id].epoch {
                 continue;
             }
-            if event.time() > self.limit {
-                return Err(Stuck::Endless(self.describe()));
+            if time > self.limit {
+                self.too_late = true;
+                return None;
             }
-            if self.due(id, event) {
+            if self.due(id, time, whose.what()) {
                 self.switches += 1;
                 self.current = id;
-                let pending = self.threads[id].pending.take();
-                if self.go_on(pending) {
-                    return Ok(Some(id));
+                if self.go_on() {
+                    return Some(id);
                 }
             }
         }
-        if self.ended == self.threads.len() {
-            Ok(None)
+    }
+
+    /// How it ended, when nobody is to go on.
+    pub(super) fn verdict(&self) -> Result<(), Stuck> {
+        if self.too_late || self.accesses > self.max_accesses {
+            Err(Stuck::Endless(self.describe()))
+        } else if self.ended == self.threads.len() {
+            Ok(())
         } else {
             Err(Stuck::Deadlock(self.describe()))
         }
     }
 
+    #[inline]
     pub(super) fn plan(&mut self, time: u64, thread: usize, what: What) {
         let epoch = self.threads[thread].epoch;
-        let event = self.events.make(time, thread, epoch, what);
-        self.events.push(event);
-    }
-
-    /// Plans that the current thread, which is about to be suspended, goes on when others had their turn.
-    #[inline]
-    pub(super) fn plan_return(&mut self) {
-        let thread = &self.threads[self.current];
-        let event = self
-            .events
-            .make(thread.now, self.current, thread.epoch, What::Step);
-        debug_assert!(self.events.return_planned.is_none());
-        self.events.return_planned = Some(event);
+        self.events.plan(time, thread, epoch, what);
     }
 
     /// Whether the current thread has to let others go first: then its return is planned.

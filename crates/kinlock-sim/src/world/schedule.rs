@@ -4,6 +4,7 @@
 //! each. A pinned thread stays on its CPU. Another one goes, when it wakes or has to leave its CPU, to an idle CPU if there is one: its last
 //! one, else the nearest to that.
 
+use super::access::Pending;
 use super::{COUNTED, Noted, Setup, Sleeper, State, Thread, What, World, next_random};
 use crate::coherence::Place;
 use crate::machine::{CpuId, Shape};
@@ -104,7 +105,9 @@ impl World {
                 accesses: 0,
                 in_line: false,
                 in_line_since: None,
-                pending: None,
+                pending: Pending::NONE,
+                look: None,
+                content: false,
                 interrupted: false,
             });
         }
@@ -120,7 +123,7 @@ impl World {
     pub(super) fn leave_for_now(&mut self) {
         let thread = &self.threads[self.current];
         if thread.now < thread.preempt_at {
-            self.plan_return();
+            self.plan(thread.now, self.current, What::Step);
         } else {
             self.end_slice();
         }
@@ -137,31 +140,38 @@ impl World {
     }
 
     /// Handles an event that is not void. Whether its thread goes on.
-    pub(super) fn due(&mut self, id: usize, event: super::Event) -> bool {
+    #[inline]
+    pub(super) fn due(&mut self, id: usize, time: u64, what: What) -> bool {
         let thread = &mut self.threads[id];
-        match (event.what, thread.state) {
-            (What::Step, _) => {
-                thread.now = thread.now.max(event.time());
-                true
-            }
+        if what == What::Step {
+            thread.now = thread.now.max(time);
+            return true;
+        }
+        self.due_while_waiting(id, time, what)
+    }
+
+    #[cold]
+    fn due_while_waiting(&mut self, id: usize, time: u64, what: What) -> bool {
+        let thread = &mut self.threads[id];
+        match (what, thread.state) {
             (What::TimeLimit, State::Spinning) => {
                 thread.epoch += 1;
                 thread.state = State::Running;
-                thread.now = thread.now.max(event.time());
+                thread.now = thread.now.max(time);
                 true
             }
             (What::TimeLimit, State::Parked) => {
                 self.parked.retain(|sleeper| sleeper.id != id);
-                self.wake(id, event.time());
+                self.wake(id, time);
                 false
             }
             (What::SliceEnd, State::Spinning) => {
                 let cpu = thread.cpu;
                 thread.epoch += 1;
                 thread.state = State::Queued;
-                thread.now = thread.now.max(event.time());
-                self.vacate(cpu, event.time());
-                self.make_ready(id, event.time(), 0);
+                thread.now = thread.now.max(time);
+                self.vacate(cpu, time);
+                self.make_ready(id, time, 0);
                 false
             }
             _ => false,

@@ -102,7 +102,7 @@ const HURRIED: u64 = 2_000;
 const STALLED: u64 = 50_000;
 /// How long a head naps between two looks at a lock that cycles fast, while there are more waiters than CPUs.
 const NAP: u64 = 50_000;
-/// How long a claimant looks at the flags between two looks at the clock.
+/// How long a claimant waits for a grant between two looks at the lock and at the clock.
 const GLANCE: u64 = 500;
 /// How long a head has been there before it keeps its claim while it sleeps: the lock is then idle until it has woken up.
 const STARVING: u64 = 1_000_000;
@@ -526,9 +526,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     fn await_grant(&self, wait: &mut Wait) -> bool {
         let start = P::now();
         loop {
-            let changed = |locked| locked == FREE || self.granted();
-            let _ = P::wait_for(&self.locked, Relaxed, GLANCE, changed);
-            if self.granted() || self.try_lock() {
+            let granted = P::wait_for(&self.flags, Acquire, GLANCE, |f| f & GRANTED != 0);
+            if granted.is_ok() || self.try_lock() {
                 return true;
             }
             let now = P::now();
@@ -537,11 +536,6 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 return !(starving && now < wait.deadline) && self.withdraw(wait);
             }
         }
-    }
-
-    /// To be asked by the claimant only. Acquire pairs with the grant.
-    fn granted(&self) -> bool {
-        self.flags.load(Acquire) & GRANTED != 0
     }
 
     /// Takes the claim back. Returns whether the lock is ours, because it had been granted.
@@ -560,7 +554,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 Err(seen) => flags = seen,
             }
         }
-        self.granted()
+        // Acquire pairs with the grant.
+        self.flags.load(Acquire) & GRANTED != 0
     }
 
     /// Ends the wait: cleans up behind it, whether it has got the lock or not.

@@ -1,31 +1,28 @@
 //! Events come in order, whichever way they were planned.
 
-use super::{Event, Events, What};
+use super::{Events, NEAR, What};
 use crate::world::next_random;
 
 #[test]
 fn events_come_by_time_then_as_planned() {
     let mut random = 1;
-    for steps in [3, 40, 2000] {
+    // With 2 at most per step there are a few at a time, with more there are too many for the list of those that are near.
+    for (steps, at_most) in [(3, 2), (40, 2), (2000, 2), (300, 8)] {
         let mut events = Events::new();
         let mut planned: Vec<(u64, u64)> = Vec::new();
         let mut now = 0;
         for _ in 0..steps {
-            for _ in 0..next_random(&mut random) % 3 {
-                // Steps soon, time limits later: some nearly in order, some far out of it.
-                let (what, after) = match next_random(&mut random) % 4 {
-                    0 => (What::TimeLimit, 1000 + next_random(&mut random) % 8),
-                    1 => (What::TimeLimit, next_random(&mut random) % 3000),
+            for _ in 0..next_random(&mut random) % (at_most + 1) {
+                // Steps soon, some later; time limits later: some nearly in order, some far out of it.
+                let (what, after) = match next_random(&mut random) % 8 {
+                    0 | 1 => (What::TimeLimit, 1000 + next_random(&mut random) % 8),
+                    2 | 3 => (What::TimeLimit, next_random(&mut random) % 3000),
+                    4 => (What::SliceEnd, next_random(&mut random) % 1000),
                     _ => (What::Step, next_random(&mut random) % 8),
                 };
-                let event = events.make(now + after, 0, 0, what);
-                planned.push((event.time, event.number));
-                events.push(event);
-            }
-            if next_random(&mut random) % 2 == 0 {
-                let own = events.make(now + next_random(&mut random) % 8, 0, 0, What::Step);
-                planned.push((own.time, own.number));
-                events.return_planned = Some(own);
+                let name = events.planned + 1;
+                events.plan(now + after, name as usize, !name as u32, what);
+                planned.push((now + after, name));
             }
             now = check_next(&mut events, &mut planned).unwrap_or(now);
         }
@@ -38,10 +35,42 @@ fn events_come_by_time_then_as_planned() {
 /// Takes the next event, which is to be the least of those planned. Returns its time.
 fn check_next(events: &mut Events, planned: &mut Vec<(u64, u64)>) -> Option<u64> {
     let expected = planned.iter().copied().min();
-    let next = events.pop().map(|e: Event| (e.time, e.number));
+    let next = events.pop().map(|(time, whose)| {
+        assert_eq!(whose.epoch(), !whose.thread() as u32);
+        (time, whose.thread() as u64)
+    });
     assert_eq!(next, expected);
     planned.retain(|&p| Some(p) != expected);
     let earliest = planned.iter().map(|&(time, _)| time).min();
     assert_eq!(events.earliest, earliest.unwrap_or(u64::MAX));
     expected.map(|(time, _)| time)
+}
+
+#[test]
+fn an_event_says_what_happens() {
+    let mut events = Events::new();
+    let all = [What::Step, What::TimeLimit, What::SliceEnd];
+    for (thread, what) in all.into_iter().enumerate() {
+        events.plan(thread as u64, 70_000 + thread, u32::MAX, what);
+    }
+    for (thread, what) in all.into_iter().enumerate() {
+        let (_, whose) = events.pop().expect("it was planned");
+        assert_eq!((whose.thread(), whose.what()), (70_000 + thread, what));
+        assert_eq!(whose.epoch(), u32::MAX);
+    }
+}
+
+#[test]
+fn who_comes_when_the_list_is_full_comes_in_order() {
+    for late in [0, 75, 155, 165, 235, 315, 1000] {
+        let mut events = Events::new();
+        let mut times: Vec<u64> = (0..NEAR as u64).map(|i| i * 10).collect();
+        times.push(late);
+        for &time in &times {
+            events.plan(time, 0, 0, What::Step);
+        }
+        times.sort_unstable();
+        let come: Vec<u64> = std::iter::from_fn(|| events.pop().map(|(time, _)| time)).collect();
+        assert_eq!(come, times);
+    }
 }
