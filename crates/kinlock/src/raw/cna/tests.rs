@@ -77,7 +77,8 @@ impl Queue {
         self.table.node(id).prepare(domain, false);
         let previous = self.tail.swap(id.encode(), SeqCst);
         if let Some(previous) = Id::decode(previous) {
-            self.table.node(previous).next.store(id.encode(), Release);
+            let link = Link::new(id, false);
+            self.table.node(previous).next.store(link.encode(), Release);
         }
         self.ids.push(id);
         self.ids.len() - 1
@@ -103,7 +104,7 @@ impl Queue {
     /// Passes headship as a lock would, and returns who got it (if anybody) and with which state.
     fn pass<C: Config>(&self, mut head: Head<Native, C>) -> Option<(usize, u32)> {
         let mut granted = None;
-        head.pass(&self.tail, |node, go| {
+        head.pass(&self.tail, |node, go, _| {
             let there = node.state.swap(go, AcqRel) != ABANDONED;
             if there {
                 assert!(granted.is_none(), "headship was passed twice");
@@ -122,7 +123,8 @@ impl Queue {
     fn primary_from(&self, waiter: usize) -> Vec<usize> {
         let mut found = vec![waiter];
         let mut id = self.ids[waiter];
-        while let Some(next) = Id::decode(self.table.node(id).next.load(Acquire)) {
+        while let Some(next) = Link::decode(self.table.node(id).next.load(Acquire)) {
+            let next = next.id();
             found.push(self.index(next));
             assert!(
                 found.len() <= self.ids.len(),
@@ -141,8 +143,9 @@ impl Queue {
         let mut found = Vec::new();
         let mut id = last;
         loop {
-            id = Id::decode(self.table.node(id).next.load(Acquire))
-                .expect("the secondary queue is open");
+            id = Link::decode(self.table.node(id).next.load(Acquire))
+                .expect("the secondary queue is open")
+                .id();
             found.push(self.index(id));
             if id == last {
                 return found;
@@ -257,7 +260,8 @@ fn a_newcomer_while_the_queue_is_emptied_is_not_lost() {
     assert_eq!(head.empty_primary(&q.tail), None);
     q.ids.push(id);
     assert_eq!(q.secondary_of(state), [1, 2], "the circle is closed again");
-    q.table.node(q.ids[3]).next.store(id.encode(), Release);
+    let link = Link::new(id, false);
+    q.table.node(q.ids[3]).next.store(link.encode(), Release);
     assert_eq!(q.pass(head), Some((late, state)));
     assert_eq!(q.secondary_of(state), [1, 2]);
 }
