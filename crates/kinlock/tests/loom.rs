@@ -141,6 +141,12 @@ fn uncrowded_twice<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
     uncrowded(shared, i) + uncrowded(shared, i)
 }
 
+/// The first thread comes back, and may stand behind a head that has slept.
+fn first_comes_back<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
+    let again = if i == 0 { uncrowded(shared, i) } else { 0 };
+    again + uncrowded(shared, i)
+}
+
 /// The first thread is in a crowd: granted by compare-and-swap, and asleep without announcement.
 fn mixed<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
     set_crowded(i == 0);
@@ -222,7 +228,12 @@ fn announced_sleep_two_threads() {
 
 #[test]
 fn announced_sleep_three_threads() {
-    explore::<ParkQueue>("announced sleep, woken ahead, 3 threads", 2, 3, uncrowded);
+    explore::<ParkQueue>("announced sleep, 3 threads", 2, 3, uncrowded);
+}
+
+#[test]
+fn woken_ahead_three_threads() {
+    explore::<ParkQueue>("woken ahead, 3 threads, one twice", 1, 3, first_comes_back);
 }
 
 #[test]

@@ -456,9 +456,10 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 continue;
             }
             let noticed = guarded || Self::announce_sleep(node);
+            // Relaxed: nothing is handed over. What was announced comes before because of the fence.
             if node
                 .state
-                .compare_exchange(WAITING, NODE_PARKED, AcqRel, Relaxed)
+                .compare_exchange(WAITING, NODE_PARKED, Relaxed, Relaxed)
                 .is_ok()
             {
                 P::count(Event::Park);
