@@ -41,6 +41,8 @@ fn interrupt(handler: &Rc<dyn Fn(usize)>) {
 pub(crate) enum How {
     /// A load: the thread waits for it.
     Load,
+    /// A load that only a predicted branch depends on: the thread waits for it if the line is elsewhere.
+    Glance,
     /// A store: buffered; the line is asked for meanwhile.
     Store,
     /// A locked read-modify-write: the buffer drains first, and the thread waits.
@@ -51,7 +53,7 @@ impl How {
     #[inline]
     fn kind(self) -> Kind {
         match self {
-            How::Load => Kind::Read,
+            How::Load | How::Glance => Kind::Read,
             How::Store | How::Locked => Kind::Write,
         }
     }
@@ -155,6 +157,13 @@ impl World {
         let mut visible = answered;
         match how {
             How::Load => thread.now = answered,
+            How::Glance => {
+                thread.now = if service == Service::OwnCache {
+                    now + 1
+                } else {
+                    answered
+                }
+            }
             How::Store => {
                 // Stores become visible in program order; their requests overlap.
                 visible = done.max(drained);
@@ -165,7 +174,7 @@ impl World {
             }
             How::Locked => thread.now = answered + self.fabric.costs.rmw,
         }
-        if how != How::Load && !line.spinners.is_empty() {
+        if how.kind() == Kind::Write && !line.spinners.is_empty() {
             self.notify(address, visible);
         }
     }

@@ -252,7 +252,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         if P::CAN_PARK && C::PARK && !matches!(C::FAULT, Fault::LostWakeup) {
             // Pairs with the heavy fence in `sleep_on_word`.
             P::light_fence();
-            if self.pending.load(Relaxed) & PARKED != 0 {
+            if self.pending.glance(Relaxed) & PARKED != 0 {
                 self.wake_sleepers();
             }
         }
@@ -537,7 +537,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         if P::CAN_PARK && C::PARK {
             // Pairs with the heavy fence in `announce_sleep`.
             P::light_fence();
-            if heir.drowsy.load(Relaxed) != 0 {
+            if heir.drowsy.glance(Relaxed) != 0 {
                 self.move_sleep(heir, go, steal);
             }
         }

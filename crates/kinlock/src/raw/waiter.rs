@@ -292,7 +292,7 @@ impl<P: Platform> Waiters<P> {
 
     /// How many slots are claimed now: about how many threads have waited lately.
     pub fn in_use(&self) -> u32 {
-        self.in_use.load(Relaxed)
+        self.in_use.glance(Relaxed)
     }
 
     /// Gives `slot` back. Called by the platform when the thread that kept it ends.
