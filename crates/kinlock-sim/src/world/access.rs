@@ -41,7 +41,7 @@ fn interrupt(handler: &Rc<dyn Fn(usize)>) {
 pub(crate) enum How {
     /// A load: the thread waits for it.
     Load,
-    /// A load that only a predicted branch depends on: the thread waits for it if the line is elsewhere.
+    /// A load that only a predicted branch depends on: the thread waits for it only if the line is elsewhere.
     Glance,
     /// A store: buffered; the line is asked for meanwhile.
     Store,
@@ -157,13 +157,9 @@ impl World {
         let mut visible = answered;
         match how {
             How::Load => thread.now = answered,
-            How::Glance => {
-                thread.now = if service == Service::OwnCache {
-                    now + 1
-                } else {
-                    answered
-                }
-            }
+            // Like any instruction that nothing waits for.
+            How::Glance if service == Service::OwnCache => {}
+            How::Glance => thread.now = answered,
             How::Store => {
                 // Stores become visible in program order; their requests overlap.
                 visible = done.max(drained);

@@ -47,9 +47,11 @@ use crate::config::{LocalLimit, Scan, Tuning};
 use crate::events::{self, Event};
 use crate::platform::{Atomic, Ordering::*, Platform};
 
-/// How many sleepers a head wakes before it is their turn. Waking one takes about as long as a few hand-offs, so that more
+/// How many sleepers a head wakes before it is their turn, if the lock has to wait for that. Waking one takes about as long as a few hand-offs, so that more
 /// would keep the lock waiting, and far fewer than what one sleeper takes to wake up.
 pub(crate) const WAKE_AHEAD: usize = 8;
+/// The same while others may steal the lock. About as many as a domain has CPUs; their wake-ups delay the head, not the lock.
+pub(crate) const WAKE_ALL: usize = 64;
 
 /// How far the search for a waiter of the preferred domain has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -129,22 +131,26 @@ impl<P: Platform, C: Config> Head<P, C> {
         }
     }
 
-    /// Calls `wake` for each of the next [`WAKE_AHEAD`] waiters that sleeps, if the very next one does: they wake up side by side
-    /// then, instead of one after the other, each when it is its turn. To be called after [`look_for_kin`](Self::look_for_kin).
-    pub(crate) fn wake_ahead(&mut self, wake: impl Fn(&Node<P>)) {
+    /// Calls `wake` for each of the next `most` kin that sleeps, if the very next one does: they wake up side by side then, instead of one
+    /// after the other, each when it is its turn. Who is no kin stays asleep: it is about to be set aside, or stands behind many hand-offs.
+    /// To be called after [`look_for_kin`](Self::look_for_kin).
+    pub(crate) fn wake_ahead(&mut self, most: usize, wake: impl Fn(&Node<P>)) {
         let mut last = self.place;
-        for _ in 0..WAKE_AHEAD {
+        for _ in 0..most {
             let Some(next) = self.next(last).map(Link::id) else {
                 return;
             };
             let node = self.node(next);
-            if last == self.place && node.drowsy.load(Relaxed) != 0 {
+            let is_next = last == self.place;
+            if is_next && node.drowsy.load(Relaxed) != 0 {
                 self.drowsy = Some(next);
             }
-            if node.state.load(Relaxed) == PARKED {
-                wake(node);
-            } else if last == self.place {
+            let sleeps = node.state.load(Relaxed) == PARKED;
+            if is_next && !sleeps || !self.is_kin(next) {
                 return;
+            }
+            if sleeps {
+                wake(node);
             }
             last = next;
         }

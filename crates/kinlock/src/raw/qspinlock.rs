@@ -80,7 +80,7 @@
 
 use core::marker::PhantomData;
 
-use super::cna::Head;
+use super::cna::{Head, WAKE_AHEAD, WAKE_ALL};
 use super::waiter::{
     ABANDONED, GO, Id, Link, Node, PARKED as NODE_PARKED, PRIORITY, WAITING, Waiter,
 };
@@ -501,7 +501,12 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         head.look_for_kin();
         // Sleepers come in runs: those who were set aside for long. Who has not slept need not look.
         if headship.slept && !terms.crowded {
-            head.wake_ahead(Self::wake_early);
+            let most = if self.steal_permitted() {
+                WAKE_ALL
+            } else {
+                WAKE_AHEAD
+            };
+            head.wake_ahead(most, Self::wake_early);
         }
         let taken = self.wait_at_front(Front::Head, terms);
         let steal = if tuning.stealing { STEAL } else { 0 };
