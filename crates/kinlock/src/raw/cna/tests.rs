@@ -43,6 +43,11 @@ const ALWAYS_FLUSH: Tuning = Tuning {
     ..FULL
 };
 
+/// Every other waiter is guarded, and stays so however it is moved.
+fn is_guarded(waiter: usize) -> bool {
+    waiter % 2 == 1
+}
+
 /// A queue of waiters, each in the domain given; the first is the head.
 struct Queue {
     table: &'static Waiters<Native>,
@@ -77,7 +82,7 @@ impl Queue {
         self.table.node(id).prepare(domain, false);
         let previous = self.tail.swap(id.encode(), SeqCst);
         if let Some(previous) = Id::decode(previous) {
-            let link = Link::new(id, false);
+            let link = Link::new(id, is_guarded(self.ids.len()));
             self.table.node(previous).next.store(link.encode(), Release);
         }
         self.ids.push(id);
@@ -104,7 +109,12 @@ impl Queue {
     /// Passes headship as a lock would, and returns who got it (if anybody) and with which state.
     fn pass<C: Config>(&self, mut head: Head<Native, C>) -> Option<(usize, u32)> {
         let mut granted = None;
-        head.pass(&self.tail, |node, go, _| {
+        head.pass(&self.tail, |node, go, look| {
+            assert_eq!(
+                look,
+                is_guarded(self.position(node)),
+                "a link lost or gained its guard"
+            );
             let there = node.state.swap(go, AcqRel) != ABANDONED;
             if there {
                 assert!(granted.is_none(), "headship was passed twice");
@@ -260,7 +270,7 @@ fn a_newcomer_while_the_queue_is_emptied_is_not_lost() {
     assert_eq!(head.empty_primary(&q.tail), None);
     q.ids.push(id);
     assert_eq!(q.secondary_of(state), [1, 2], "the circle is closed again");
-    let link = Link::new(id, false);
+    let link = Link::new(id, is_guarded(late));
     q.table.node(q.ids[3]).next.store(link.encode(), Release);
     assert_eq!(q.pass(head), Some((late, state)));
     assert_eq!(q.secondary_of(state), [1, 2]);
@@ -401,6 +411,41 @@ fn an_abandoned_waiter_of_the_secondary_queue_is_passed_over() {
     q.table.node(q.ids[1]).state.store(ABANDONED, SeqCst);
     assert_eq!(q.turn::<Sound>(3, state, 0, FULL), Some((2, GO)));
     assert_eq!(q.turn::<Sound>(2, GO, 1, FULL), None);
+}
+
+#[test]
+fn only_sleeping_kin_are_woken_ahead_and_only_if_the_next_one_sleeps() {
+    let woken = |asleep: &[usize], most: usize| {
+        let q = Queue::new(&[0, 0, 0, 0, 0, 1, 0]);
+        for &i in asleep {
+            q.table.node(q.ids[i]).state.store(PARKED, SeqCst);
+        }
+        let woken = core::cell::RefCell::new(vec![]);
+        q.head::<Sound>(0, GO, 0, FULL)
+            .wake_ahead(most, |node| woken.borrow_mut().push(q.position(node)));
+        woken.into_inner()
+    };
+    assert_eq!(woken(&[1, 3, 4, 5, 6], 8), [1, 3, 4]);
+    assert_eq!(woken(&[1, 2, 3, 4], 2), [1, 2]);
+    assert_eq!(woken(&[2, 3, 4], 8), []);
+    assert_eq!(woken(&[], 8), []);
+}
+
+#[test]
+fn an_heir_that_was_seen_drowsy_is_looked_at() {
+    for drowsy in [false, true] {
+        let q = Queue::new(&[0, 0, 0]);
+        let heir = q.table.node(q.ids[2]);
+        heir.drowsy.store(drowsy as u8, SeqCst);
+        let mut head = q.head::<Sound>(1, GO, 0, FULL);
+        head.wake_ahead(8, |_| unreachable!("it does not sleep"));
+        let mut looked = None;
+        head.pass(&q.tail, |_, _, look| {
+            looked = Some(look);
+            true
+        });
+        assert_eq!(looked, Some(drowsy));
+    }
 }
 
 /// Any mixture of domains, priorities, newcomers and abandonment: everybody who stays gets headship exactly once.
