@@ -69,6 +69,7 @@ fn broken_locks_are_caught_by_the_checks_meant_for_them() {
         ("busted-exclusion", "exclusion"),
         ("busted-splice", "completion"),
         ("busted-wakeup", "completion"),
+        ("busted-sleeper", "completion"),
         ("busted-starvation", "progress"),
     ] {
         let caught = text

@@ -45,6 +45,11 @@ macro_rules! simulated_atomic {
                 self.0.load(Relaxed)
             }
             #[inline(always)]
+            fn glance(&self, _: Ordering) -> $value {
+                world::access(self.0.as_ptr().addr(), How::Glance);
+                self.0.load(Relaxed)
+            }
+            #[inline(always)]
             fn store(&self, value: $value, _: Ordering) {
                 world::access(self.0.as_ptr().addr(), How::Store);
                 self.0.store(value, Relaxed);

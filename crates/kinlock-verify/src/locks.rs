@@ -64,6 +64,7 @@ pub const ALL: &[Specimen] = &[
     broken::<NoExclusion>("busted-exclusion", Property::Exclusion),
     broken::<LostSplice>("busted-splice", Property::Completion),
     broken::<LostWakeup>("busted-wakeup", Property::Completion),
+    broken::<SilentSleeper>("busted-sleeper", Property::Completion),
     broken::<Starvation>("busted-starvation", Property::Progress),
 ];
 
@@ -145,6 +146,7 @@ config!(Strict, None, strict());
 config!(NoExclusion, NoExclusion, reordering(true));
 config!(LostSplice, LostSplice, reordering(true));
 config!(LostWakeup, LostWakeup, reordering(true));
+config!(SilentSleeper, SilentSleeper, reordering(true));
 config!(Starvation, Starvation, reordering(true));
 
 fn reordering(on: bool) -> Tuning {
@@ -172,7 +174,7 @@ mod tests {
                 .iter()
                 .all(|lock| lock.name.starts_with("busted-"))
         );
-        assert_eq!(by_name(BUSTED).len(), 4);
+        assert_eq!(by_name(BUSTED).len(), 5);
         assert_eq!(sound().count(), 4);
         assert!(by_name("kinlock").is_empty());
     }

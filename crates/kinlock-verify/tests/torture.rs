@@ -60,6 +60,15 @@ fn a_lock_that_loses_wakeups_is_caught() {
 }
 
 #[test]
+fn a_lock_whose_sleepers_say_nothing_is_caught() {
+    expect_catch(
+        "a_lock_whose_sleepers_say_nothing_is_caught",
+        "busted-sleeper",
+        "/completion",
+    );
+}
+
+#[test]
 fn a_lock_that_starves_a_domain_is_caught() {
     expect_catch(
         "a_lock_that_starves_a_domain_is_caught",

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 const WORK: Constant = Constant {
     name: "private work per operation",
-    ns: 638.4,
+    ns: 623.6,
     origin: "fitted",
     source: "lock2, stock, 1 to 8 threads",
 };

@@ -12,13 +12,13 @@ use std::rc::Rc;
 
 const WORK: Constant = Constant {
     name: "work outside the lock",
-    ns: 37.3,
+    ns: 34.2,
     origin: "fitted",
     source: "locktorture, stock, 1, 4 and 8 threads",
 };
 const SECTION: Constant = Constant {
     name: "drawing the delays, under the lock",
-    ns: 70.9,
+    ns: 89.4,
     origin: "fitted",
     source: "locktorture, stock, 1, 4 and 8 threads",
 };

@@ -57,6 +57,8 @@ fn interrupt(handler: &Rc<dyn Fn(usize)>) {
 pub(crate) enum How {
     /// A load: the thread waits for it.
     Load,
+    /// A load that only a predicted branch depends on: the thread waits for it only if the line is elsewhere.
+    Glance,
     /// A store: buffered; the line is asked for meanwhile.
     Store,
     /// A locked read-modify-write: the buffer drains first, and the thread waits.
@@ -67,7 +69,7 @@ impl How {
     #[inline]
     fn kind(self) -> Kind {
         match self {
-            How::Load => Kind::Read,
+            How::Load | How::Glance => Kind::Read,
             How::Store | How::Locked => Kind::Write,
         }
     }
@@ -112,7 +114,7 @@ impl World {
         let simple = thread.now <= self.events.earliest
             && thread.now < thread.preempt_at
             && line.hits(how.kind(), thread.place.core)
-            && (how == How::Load || line.spinners.is_empty())
+            && (how.kind() == Kind::Read || line.spinners.is_empty())
             && self.disturbance.is_none()
             && !self.read_already;
         if simple {
@@ -120,6 +122,8 @@ impl World {
             let cost = self.fabric.costs.own_cache;
             match how {
                 How::Load => thread.now += cost,
+                // Like any instruction that nothing waits for.
+                How::Glance => {}
                 How::Store => {
                     thread.drained = thread.drained.max(thread.now + cost);
                     line.delay_until(thread.drained);
@@ -162,6 +166,7 @@ impl World {
     fn go_on_with(&mut self, address: usize, how: How, travelled: u64) -> bool {
         match how {
             How::Load => self.step(address, How::Load, travelled),
+            How::Glance => self.step(address, How::Glance, travelled),
             How::Store => self.step(address, How::Store, travelled),
             How::Locked => self.step(address, How::Locked, travelled),
         }
@@ -229,6 +234,9 @@ impl World {
         let mut visible = answered;
         match how {
             How::Load => thread.now = answered,
+            // Like any instruction that nothing waits for.
+            How::Glance if service == Service::OwnCache => {}
+            How::Glance => thread.now = answered,
             How::Store => {
                 // Stores become visible in program order; their requests overlap.
                 visible = done.max(drained);
@@ -239,7 +247,7 @@ impl World {
             }
             How::Locked => thread.now = answered + self.fabric.costs.rmw,
         }
-        if how != How::Load && !line.spinners.is_empty() {
+        if how.kind() == Kind::Write && !line.spinners.is_empty() {
             self.notify(address, visible);
         }
     }

@@ -71,6 +71,11 @@ pub const ALL: &[Specimen] = &[
         Property::Completion,
     ),
     broken(
+        "busted-sleeper",
+        place::<true, SILENT_SLEEPER>,
+        Property::Completion,
+    ),
+    broken(
         "busted-starvation",
         place::<true, STARVATION>,
         Property::Progress,
@@ -169,6 +174,7 @@ const NO_EXCLUSION: u8 = 1;
 const LOST_SPLICE: u8 = 2;
 const LOST_WAKEUP: u8 = 3;
 const STARVATION: u8 = 4;
+const SILENT_SLEEPER: u8 = 5;
 
 #[derive(Clone, Copy, Debug)]
 struct Kind<const PENDING: bool, const PARK: bool, const FAULT: u8>;
@@ -181,6 +187,7 @@ impl<const PENDING: bool, const PARK: bool, const FAULT: u8> Config for Kind<PEN
         LOST_SPLICE => Fault::LostSplice,
         LOST_WAKEUP => Fault::LostWakeup,
         STARVATION => Fault::Starvation,
+        SILENT_SLEEPER => Fault::SilentSleeper,
         _ => Fault::None,
     };
 
@@ -230,7 +237,7 @@ mod tests {
     #[test]
     fn names_are_found() {
         assert_eq!(by_name("cna").len(), 1);
-        assert_eq!(by_name(BUSTED).len(), 4);
+        assert_eq!(by_name(BUSTED).len(), 5);
         assert!(by_name("none").is_empty());
         let mut names: Vec<_> = ALL.iter().map(|lock| lock.name).collect();
         names.sort_unstable();

@@ -1,7 +1,7 @@
 //! The loom model checker as a platform (`RUSTFLAGS="--cfg loom"`).
 //!
 //! A thread's time is 0 at first and moves on by [`LATE`] whenever it has waited in vain. Waiters give up spinning at once (so that parking is explored wherever it can happen), and a
-//! thread belongs to the locality domain that it [chose](set_domain). Slots are claimed anew for each slow path, so that claiming and recycling are explored too.
+//! thread belongs to the locality domain that it [chose](set_domain). Every thread believes in a crowd unless it [says otherwise](set_crowded). Slots are claimed anew for each slow path, so that claiming and recycling are explored too.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
@@ -32,6 +32,7 @@ const SLOTS: usize = 4;
 loom::thread_local! {
     static DOMAIN: Cell<u16> = Cell::new(0);
     static NOW: Cell<u64> = Cell::new(0);
+    static CROWDED: Cell<bool> = Cell::new(true);
 }
 
 loom::lazy_static! {
@@ -42,6 +43,11 @@ loom::lazy_static! {
 /// Puts the calling model thread into a locality domain.
 pub fn set_domain(domain: u16) {
     DOMAIN.with(|d| d.set(domain));
+}
+
+/// Whether the calling model thread is told that more threads wait than there are CPUs.
+pub fn set_crowded(crowded: bool) {
+    CROWDED.with(|c| c.set(crowded));
 }
 
 struct Table {
@@ -138,7 +144,7 @@ impl Platform for Loom {
     }
 
     fn crowded() -> bool {
-        true
+        CROWDED.with(|c| c.get())
     }
 
     const CAN_PARK: bool = true;
@@ -254,6 +260,10 @@ macro_rules! model_atomic {
             }
             fn store(&self, value: $value, order: Ordering) {
                 self.store(value, order)
+            }
+            fn overwrite(&self, value: $value, order: Ordering) {
+                // loom lets a store fall between the two halves of another thread's read-modify-write.
+                self.swap(value, order);
             }
             fn swap(&self, value: $value, order: Ordering) -> $value {
                 self.swap(value, order)

@@ -54,8 +54,20 @@ pub trait Atomic: Sized + Send + Sync + core::fmt::Debug + 'static {
     fn new(value: Self::Value) -> Self;
     /// Reads the value.
     fn load(&self, order: Ordering) -> Self::Value;
+    /// As [`load`](Self::load), where nothing but a branch that nearly always goes the same way depends on the value. A processor
+    /// goes on before the value is there; a simulator, which waits for each load, may do so too.
+    #[inline]
+    fn glance(&self, order: Ordering) -> Self::Value {
+        self.load(order)
+    }
     /// Writes the value. On hardware this is a plain store: no read-modify-write.
     fn store(&self, value: Self::Value, order: Ordering);
+    /// As [`store`](Self::store), where another thread may be about to exchange the value: a plain store all the same. Apart from
+    /// `store` because a model checker may know no order between such a store and an exchange, of which the language has one.
+    #[inline]
+    fn overwrite(&self, value: Self::Value, order: Ordering) {
+        self.store(value, order);
+    }
     /// Writes the value and returns the one it replaced. Never emulated by a compare-and-swap loop, which may starve.
     fn swap(&self, value: Self::Value, order: Ordering) -> Self::Value;
     /// Replaces `current` by `new`; returns the value seen, as `Err` if it was another.

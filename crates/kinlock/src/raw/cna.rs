@@ -41,15 +41,17 @@
 //!    waiter: a scan stops at a priority waiter and nobody sets it aside. So splicing never lets a later waiter overtake it.
 //! 4. `since` and `run` are meaningful exactly while the secondary queue is not empty.
 
-use super::waiter::{GO, Id, NO_PREFERENCE, Node, PARKED, PRIORITY, Waiters, secondary_in};
+use super::waiter::{GO, Id, Link, NO_PREFERENCE, Node, PARKED, PRIORITY, Waiters, secondary_in};
 use super::{Config, Fault};
 use crate::config::{LocalLimit, Scan, Tuning};
 use crate::events::{self, Event};
 use crate::platform::{Atomic, Ordering::*, Platform};
 
-/// How many sleepers a head wakes before it is their turn. Waking one takes about as long as a few hand-offs, so that more
+/// How many sleepers a head wakes before it is their turn, if the lock has to wait for that. Waking one takes about as long as a few hand-offs, so that more
 /// would keep the lock waiting, and far fewer than what one sleeper takes to wake up.
 pub(crate) const WAKE_AHEAD: usize = 8;
+/// The same while others may steal the lock. About as many as a domain has CPUs; their wake-ups delay the head, not the lock.
+pub(crate) const WAKE_ALL: usize = 64;
 
 /// How far the search for a waiter of the preferred domain has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,6 +77,8 @@ pub(crate) struct Head<P: Platform, C: Config> {
     since: u32,
     run: u32,
     search: Search,
+    /// A waiter that was seen drowsy: it may be about to wake up.
+    drowsy: Option<Id>,
     config: core::marker::PhantomData<C>,
 }
 
@@ -104,6 +108,7 @@ impl<P: Platform, C: Config> Head<P, C> {
             since: 0,
             run: 0,
             search: Search::Off,
+            drowsy: None,
             config: core::marker::PhantomData,
         };
         if secondary.is_some() {
@@ -126,37 +131,44 @@ impl<P: Platform, C: Config> Head<P, C> {
         }
     }
 
-    /// Calls `wake` for each of the next [`WAKE_AHEAD`] waiters that sleeps, if the very next one does: they wake up side by side
-    /// then, instead of one after the other, each when it is its turn. To be called after [`look_for_kin`](Self::look_for_kin).
-    pub(crate) fn wake_ahead(&self, wake: impl Fn(&Node<P>)) {
+    /// Calls `wake` for each of the next `most` kin that sleeps, if the very next one does: they wake up side by side then, instead of one
+    /// after the other, each when it is its turn. Who is no kin stays asleep: it is about to be set aside, or stands behind many hand-offs.
+    /// To be called after [`look_for_kin`](Self::look_for_kin).
+    pub(crate) fn wake_ahead(&mut self, most: usize, wake: impl Fn(&Node<P>)) {
         let mut last = self.place;
-        for _ in 0..WAKE_AHEAD {
-            let Some(next) = self.next(last) else {
+        for _ in 0..most {
+            let Some(next) = self.next(last).map(Link::id) else {
                 return;
             };
             let node = self.node(next);
-            if node.state.load(Relaxed) == PARKED {
-                wake(node);
-            } else if last == self.place {
+            let is_next = last == self.place;
+            if is_next && node.drowsy.load(Relaxed) != 0 {
+                self.drowsy = Some(next);
+            }
+            let sleeps = node.state.load(Relaxed) == PARKED;
+            if is_next && !sleeps || !self.is_kin(next) {
                 return;
+            }
+            if sleeps {
+                wake(node);
             }
             last = next;
         }
     }
 
-    /// Passes headship to a successor, or empties the queue. `grant` hands the given state to the given waiter, and
-    /// says whether that waiter was still there; an abandoned one is passed over, and we go on from its place.
+    /// Passes headship to a successor, or empties the queue. `grant` hands the given state to the given waiter, with a look
+    /// at the state before if so told, and says whether that waiter was still there; an abandoned one is passed over, and we go on from its place.
     pub(crate) fn pass(
         &mut self,
         tail: &P::AtomicU16,
-        mut grant: impl FnMut(&Node<P>, u32) -> bool,
+        mut grant: impl FnMut(&Node<P>, u32, bool) -> bool,
     ) {
         let own = self.place;
         loop {
             let heir = self.choose_heir(tail);
-            let taken = heir.is_none_or(|id| self.hand_over(id, &mut grant));
+            let taken = heir.is_none_or(|heir| self.hand_over(heir, &mut grant));
             let left = self.place;
-            if let Some(id) = heir.filter(|_| !taken) {
+            if let Some(id) = heir.filter(|_| !taken).map(Link::id) {
                 self.place = id;
                 self.search = match self.search {
                     // The scan was relative to the place just left; what it set aside stays set aside.
@@ -174,8 +186,8 @@ impl<P: Platform, C: Config> Head<P, C> {
         }
     }
 
-    fn hand_over(&self, id: Id, grant: &mut impl FnMut(&Node<P>, u32) -> bool) -> bool {
-        let heir = self.table.node(id);
+    fn hand_over(&self, link: Link, grant: &mut impl FnMut(&Node<P>, u32, bool) -> bool) -> bool {
+        let heir = self.node(link.id());
         // Relaxed: the grant releases them.
         if self.secondary.is_some() {
             heir.since.store(self.since, Relaxed);
@@ -187,7 +199,10 @@ impl<P: Platform, C: Config> Head<P, C> {
         // Only while somebody counts: the grant shall be the first to touch the heir's line.
         // An heir in abandonment may be reaped and reused by its owner only after we left its place, so this read is ours.
         let local = events::counting() && heir.domain.load(Relaxed) == self.preference;
-        let taken = grant(heir, self.secondary.map_or(GO, |s| s.encode() as u32));
+        // An heir that is just waking up would look asleep to whoever stores first and looks then.
+        let look = link.is_guarded() || self.drowsy == Some(link.id());
+        let go = self.secondary.map_or(GO, |s| s.encode() as u32);
+        let taken = grant(heir, go, look);
         if taken && self.tuning.reorder {
             P::count(if local {
                 Event::HandoffLocal
@@ -199,7 +214,7 @@ impl<P: Platform, C: Config> Head<P, C> {
     }
 
     /// Decides who comes next and removes everybody before them from the primary queue. `None`: the queue is empty.
-    fn choose_heir(&mut self, tail: &P::AtomicU16) -> Option<Id> {
+    fn choose_heir(&mut self, tail: &P::AtomicU16) -> Option<Link> {
         let next = match self.next(self.place) {
             Some(next) => next,
             None => {
@@ -208,7 +223,7 @@ impl<P: Platform, C: Config> Head<P, C> {
                 }
                 // A newcomer swapped the tail and is about to link itself.
                 let raw = P::wait(&self.node(self.place).next, Acquire, |n| n != 0);
-                Id::decode(raw)?
+                Link::decode(raw)?
             }
         };
         // The post-scan: look at those who came since the pre-scan.
@@ -225,7 +240,7 @@ impl<P: Platform, C: Config> Head<P, C> {
 
     /// Nobody behind us: makes the secondary queue the primary one (`Some(Some(its head))`), or the queue empty
     /// (`Some(None)`). `None`: a newcomer was faster.
-    fn empty_primary(&mut self, tail: &P::AtomicU16) -> Option<Option<Id>> {
+    fn empty_primary(&mut self, tail: &P::AtomicU16) -> Option<Option<Link>> {
         let me = self.place.encode();
         let Some(last) = self.secondary else {
             return tail
@@ -251,7 +266,7 @@ impl<P: Platform, C: Config> Head<P, C> {
     }
 
     /// Puts the secondary queue, if any, between us and `next`; returns who is first then.
-    fn splice_in_front(&mut self, next: Id) -> Id {
+    fn splice_in_front(&mut self, next: Link) -> Link {
         let Some(last) = self.secondary else {
             return next;
         };
@@ -273,7 +288,7 @@ impl<P: Platform, C: Config> Head<P, C> {
         };
         while let Some(candidate) = self.next(last) {
             P::count(Event::ScanStep);
-            let foreign = !self.is_kin(candidate);
+            let foreign = !self.is_kin(candidate.id());
             // The incremental scan looks at one waiter only: if it is foreign, whoever stands behind it is next.
             let one_set_aside = self.tuning.scan == Scan::Incremental && last != self.place;
             if !foreign || one_set_aside {
@@ -283,7 +298,7 @@ impl<P: Platform, C: Config> Head<P, C> {
                 self.search = Search::Found;
                 return;
             }
-            last = candidate;
+            last = candidate.id();
         }
         // Incremental starts afresh, since nobody was moved.
         self.search = Search::UpTo(if self.tuning.scan == Scan::Incremental {
@@ -294,7 +309,7 @@ impl<P: Platform, C: Config> Head<P, C> {
     }
 
     /// Moves everybody from our successor to `last` to the end of the secondary queue; `next` follows us then.
-    fn set_aside(&mut self, last: Id, next: Id) {
+    fn set_aside(&mut self, last: Id, next: Link) {
         let Some(first) = self.next(self.place) else {
             return;
         };
@@ -340,12 +355,12 @@ impl<P: Platform, C: Config> Head<P, C> {
     }
 
     /// Acquire pairs with the release by which the next waiter linked itself: its node is ready to be read.
-    fn next(&self, id: Id) -> Option<Id> {
-        Id::decode(self.node(id).next.load(Acquire))
+    fn next(&self, id: Id) -> Option<Link> {
+        Link::decode(self.node(id).next.load(Acquire))
     }
 
     /// Relaxed: only heads read these links, and a grant releases them to the next head.
-    fn link(&self, id: Id, next: Id) {
+    fn link(&self, id: Id, next: Link) {
         self.node(id).next.store(next.encode(), Relaxed);
     }
 }

@@ -242,7 +242,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     #[inline]
     pub unsafe fn unlock(&self) {
         // Relaxed: who claims or watches later is served by the next unlock.
-        if self.flags.load(Relaxed) & (CLAIMED | WATCHED) != 0 && self.unlock_observed() {
+        if self.flags.glance(Relaxed) & (CLAIMED | WATCHED) != 0 && self.unlock_observed() {
             return;
         }
         self.locked.store(
@@ -256,7 +256,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         if P::CAN_PARK && C::PARK {
             // Pairs with the heavy fence in `sleep_on_word`.
             P::light_fence();
-            if self.flags.load(Relaxed) & (SLEEPERS | CLAIMANT_SLEEPS) != 0 {
+            if self.flags.glance(Relaxed) & (SLEEPERS | CLAIMANT_SLEEPS) != 0 {
                 self.wake();
             }
         }

@@ -39,7 +39,7 @@
 //! Steps B wait for another thread's few instructions, and so does handing on headship. A kernel disables preemption meanwhile; here the other thread may be preempted, and
 //! for that long whoever leaves, and whoever has just been head, waits. So nobody queues while more threads wait than there are CPUs.
 
-use super::waiter::{GO, Id, Node, PARKED, WAITING, Waiter, Waiters};
+use super::waiter::{GO, Id, Link, Node, PARKED, WAITING, Waiter, Waiters};
 use crate::events::Event;
 use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, NO_CPU, Ordering::*, Platform};
 
@@ -202,7 +202,7 @@ impl<P: Platform> Links<'_, P> {
             };
             let next = &self.node(before).next;
             if next
-                .compare_exchange(me.encode(), 0, AcqRel, Relaxed)
+                .compare_exchange(link_to(me), 0, AcqRel, Relaxed)
                 .is_ok()
             {
                 break before;
@@ -225,7 +225,7 @@ impl<P: Platform> Links<'_, P> {
     /// By a swap, though nobody needs what it replaces: so all changes of a link form one chain of read-modify-writes, and whoever waits for one
     /// in a loop of them is sure to see it, in the model checker's memory too. Release: see `set_previous`.
     fn link(&self, before: Id, after: Id) {
-        self.node(before).next.swap(after.encode(), AcqRel);
+        self.node(before).next.swap(link_to(after), AcqRel);
     }
 
     /// Takes the successor's name out of our `next`, so that it cannot leave meanwhile. `None`: there is no successor, and the tail is `back` now.
@@ -242,8 +242,8 @@ impl<P: Platform> Links<'_, P> {
             }
             // Without looking first: the successor has linked itself, and its line shall come once. If not, a newcomer does so at any
             // moment, or a successor that leaves links its own successor.
-            if let Some(next) = Id::decode(node.next.swap(0, AcqRel)) {
-                return Some(next);
+            if let Some(next) = Link::decode(node.next.swap(0, AcqRel)) {
+                return Some(next.id());
             }
             P::relax();
         }
@@ -279,6 +279,11 @@ impl<P: Platform> Links<'_, P> {
         };
         its != NO_CPU && its == P::cpu()
     }
+}
+
+/// How `next` names `id`.
+fn link_to(id: Id) -> u32 {
+    Link::new(id, false).encode()
 }
 
 #[cfg(all(test, not(loom)))]

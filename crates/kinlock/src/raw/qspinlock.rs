@@ -35,7 +35,7 @@
 //! | newcomer queues | (n, p, *) | (me, p, *) | swap `tail`; if n != 0, link to n |
 //! | head takes the lock | (n, 0, 0) | (n, 0, 1) | compare-and-swap `locked` |
 //! | head, alone | (me, p, 1) | (0, p, 1) | compare-and-swap `tail` |
-//! | head, not alone | (n, p, 1) | (n, p, 1) | grant to the next; if that one is parked, move its sleep to the word and set `PARKED`, `STEAL` |
+//! | head, not alone | (n, p, 1) | (n, p, 1) | grant to the next; if that one may be asleep, move its sleep to the word and set `PARKED`, `STEAL` |
 //! | front waiter falls asleep | (n, p, 1) | (n, p + PARKED + STEAL, 1) | fetch-or `pending`, heavy fence, look again, park |
 //! | front waiter runs again | (n, p + STEAL, *) | (n, p, *) | fetch-and `pending` |
 //! | holder unlocks | (n, p, 1) | (n, p, 0) | store `locked`, light fence, read `pending` |
@@ -57,6 +57,17 @@
 //! 4. *A head asleep behind a pending waiter* waits for an unlock and for that waiter to go. The waiter goes with the lock, and then its own
 //!    unlock comes later and finds the head's `PARKED`; or without it, and then it wakes whom `PARKED` stands for (`leave_pending`).
 //!
+//! 5. *Falling asleep in the queue against a grant* is another store-load race. Whoever is likely to sleep, or may leave, is
+//!    guarded: it says so in the link by which it queues, which a granter has read (Acquire), and is granted by compare-and-swap. Anybody else writes
+//!    `drowsy` in its node, executes a heavy fence, and then falls asleep by compare-and-swap from `WAITING`; its granter writes `state`, executes
+//!    a light fence, and then reads `drowsy`. So the grant comes before the compare-and-swap, which fails; or the granter, which may have overwritten
+//!    `PARKED`, knows and moves the sleep to the word as in 2, if there is one. It holds the lock all the while. So the heir, which cannot leave without having had
+//!    it, still waits for this lock: nobody else's sleep can be moved. Nothing but a grant ends the wait of such an heir, and only heads write its state besides
+//!    itself, so the plain store overwrites nothing else. An heir that wakes up lowers `drowsy` and announces each later sleep anew. Seen too long, it costs a system call.
+//!    Where the heavy fence is unavailable the sleeper wakes up by itself now and then, and finds the grant.
+//! 6. *Woken ahead of one's turn*: only the head does that, so the grant comes later, from the same thread or a later head. It turns `PARKED` into `WAITING` and then wakes; who
+//!    falls asleep again does so by another compare-and-swap, and is found as in 5.
+//!
 //! No wake-up rests on `STEAL`: it only lets others try. A waiter that `STEAL` would let try, and that must not for want of
 //! it, waits for one of the events above. So `STEAL` need never be set.
 //!
@@ -69,8 +80,10 @@
 
 use core::marker::PhantomData;
 
-use super::cna::Head;
-use super::waiter::{ABANDONED, GO, Id, Node, PARKED as NODE_PARKED, PRIORITY, WAITING, Waiter};
+use super::cna::{Head, WAKE_AHEAD, WAKE_ALL};
+use super::waiter::{
+    ABANDONED, GO, Id, Link, Node, PARKED as NODE_PARKED, PRIORITY, WAITING, Waiter,
+};
 use crate::config::Tuning;
 use crate::events::Event;
 use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Platform};
@@ -128,6 +141,8 @@ pub enum Fault {
     LostWakeup,
     /// Unlocking does not publish the critical section.
     RelaxedUnlock,
+    /// Who falls asleep in the queue does not say so.
+    SilentSleeper,
 }
 
 /// The queued spinlock, generic over where it runs and how it is configured.
@@ -237,7 +252,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         if P::CAN_PARK && C::PARK && !matches!(C::FAULT, Fault::LostWakeup) {
             // Pairs with the heavy fence in `sleep_on_word`.
             P::light_fence();
-            if self.pending.load(Relaxed) & PARKED != 0 {
+            if self.pending.glance(Relaxed) & PARKED != 0 {
                 self.wake_sleepers();
             }
         }
@@ -388,11 +403,14 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             },
             Some(predecessor) => {
                 let predecessor = P::waiters().node(predecessor);
-                predecessor.next.store(id.encode(), Release);
+                // In a crowd we shall probably sleep: a look at our state is cheaper than a heavy fence.
+                let guarded = terms.deadline != NEVER || terms.crowded;
+                let link = Link::new(id, guarded);
+                predecessor.next.store(link.encode(), Release);
                 // Behind a sleeper nothing is going to happen soon. Where everybody can have a CPU it pays to wait all the same:
                 // otherwise one sleeper makes sleepers of all who come later, and every hand-off has to wake somebody.
                 let hopeless = terms.crowded && predecessor.state.load(Relaxed) == NODE_PARKED;
-                match Self::wait_for_headship(waiter, hopeless, terms) {
+                match Self::wait_for_headship(waiter, guarded, hopeless, terms) {
                     Ok((waiter, headship)) => {
                         return self.lead(waiter, headship, domain, terms);
                     }
@@ -409,6 +427,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     /// Waits on the thread's own cache line. `Err`: the time is up and the node is no longer ours.
     fn wait_for_headship(
         mut waiter: Waiter<P>,
+        guarded: bool,
         hopeless: bool,
         terms: Terms,
     ) -> Result<(Waiter<P>, Headship), ()> {
@@ -434,16 +453,21 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                     Ok(()) => return Err(()),
                     Err(back) => waiter = back,
                 }
-            } else if node
+                continue;
+            }
+            let noticed = guarded || Self::announce_sleep(node);
+            // Relaxed: nothing is handed over. What was announced comes before because of the fence.
+            if node
                 .state
-                .compare_exchange(WAITING, NODE_PARKED, AcqRel, Relaxed)
+                .compare_exchange(WAITING, NODE_PARKED, Relaxed, Relaxed)
                 .is_ok()
             {
                 P::count(Event::Park);
                 slept = true;
                 let key = key::<P>(&node.state);
                 while node.state.load(Relaxed) == NODE_PARKED {
-                    P::park(key, NODE_PARKED, deadline, || node.state.load(Relaxed));
+                    let until = sleep_limit(noticed, deadline, P::now);
+                    P::park(key, NODE_PARKED, until, || node.state.load(Relaxed));
                     if passed(deadline, P::now) {
                         match waiter.abandon(NODE_PARKED) {
                             Ok(()) => return Err(()),
@@ -452,7 +476,21 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                     }
                 }
             }
+            if !guarded {
+                // Awake: who reads a 1 all the same wakes us in vain.
+                node.drowsy.store(0, Relaxed);
+            }
         }
+    }
+
+    /// Before a waiter that is not guarded falls asleep. Whether its granter is sure to notice.
+    #[cold]
+    fn announce_sleep(node: &Node<P>) -> bool {
+        if !matches!(C::FAULT, Fault::SilentSleeper) {
+            node.drowsy.store(1, Relaxed);
+        }
+        // Pairs with the light fence in `grant`: either the grant comes before we fall asleep, or the granter sees that we are about to.
+        P::heavy_fence()
     }
 
     /// At the head of the queue: gets the lock, and passes headship on before its critical section.
@@ -463,11 +501,22 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         head.look_for_kin();
         // Sleepers come in runs: those who were set aside for long. Who has not slept need not look.
         if headship.slept && !terms.crowded {
-            head.wake_ahead(Self::wake_early);
+            let most = if self.steal_permitted() {
+                WAKE_ALL
+            } else {
+                WAKE_AHEAD
+            };
+            head.wake_ahead(most, Self::wake_early);
         }
         let taken = self.wait_at_front(Front::Head, terms);
         let steal = if tuning.stealing { STEAL } else { 0 };
-        head.pass(&self.tail, |heir, go| self.grant(heir, go, taken, steal));
+        head.pass(&self.tail, |heir, go, look| {
+            if taken && !look {
+                self.grant(heir, go, steal);
+                return true;
+            }
+            self.grant_guarded(heir, go, taken, steal)
+        });
         taken
     }
 
@@ -485,8 +534,22 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         }
     }
 
-    /// Makes `heir` the head. `false`: it has given up, and nobody is head yet. `steal`: what an heir that sleeps permits.
-    fn grant(&self, heir: &Node<P>, go: u32, holding: bool, steal: u8) -> bool {
+    /// Makes `heir`, which is not guarded, the head, by the holder of the lock. `steal`: what an heir that sleeps permits.
+    #[inline]
+    fn grant(&self, heir: &Node<P>, go: u32, steal: u8) {
+        // Nobody waits for this store: the line comes while the critical section runs.
+        heir.state.overwrite(go, Release);
+        if P::CAN_PARK && C::PARK {
+            // Pairs with the heavy fence in `announce_sleep`.
+            P::light_fence();
+            if heir.drowsy.glance(Relaxed) != 0 {
+                self.move_sleep(heir, go, steal);
+            }
+        }
+    }
+
+    /// Makes `heir` the head, with a look at its state. `false`: it has given up, and nobody is head yet. `holding`: whether we hold the lock.
+    fn grant_guarded(&self, heir: &Node<P>, go: u32, holding: bool, steal: u8) -> bool {
         // First of all, so that the line is fetched once and for writing (a scan has seen it earlier, while there was time).
         // Acquire on failure pairs with `abandon`: the references counted before it are to be seen when the node is reaped.
         match heir.state.compare_exchange(WAITING, go, AcqRel, Acquire) {
@@ -494,17 +557,12 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             Err(ABANDONED) => return false,
             Err(_) => {}
         }
-        // It may sleep on: let running threads steal until our unlock wakes it. A heir that can time out might be gone
+        // It may sleep on: let running threads steal until our unlock wakes it. An heir that can time out might be gone
         // and asleep elsewhere before we move it, and without the lock there is no unlock of ours to come.
         let sleeps_on = holding && heir.timed.load(Relaxed) == 0;
         match heir.state.swap(go, AcqRel) {
             NODE_PARKED if sleeps_on => {
-                P::requeue(key::<P>(&heir.state), go, self.word_key(), || {
-                    heir.state.load(Relaxed)
-                });
-                // Only now: an earlier holder may be about to clear PARKED and wake who sleeps on the word. It must
-                // either come before this, or find the heir there.
-                self.pending.fetch_or(PARKED | steal, Relaxed);
+                self.move_sleep(heir, go, steal);
                 true
             }
             NODE_PARKED => {
@@ -513,6 +571,18 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             }
             _ => false,
         }
+    }
+
+    /// Moves the sleep of `heir`, to which `go` was granted, to the word, where our unlock finds it. If it is awake nothing is
+    /// moved, and our unlock wakes nobody.
+    #[cold]
+    fn move_sleep(&self, heir: &Node<P>, go: u32, steal: u8) {
+        P::requeue(key::<P>(&heir.state), go, self.word_key(), || {
+            heir.state.load(Relaxed)
+        });
+        // Only now: an earlier holder may be about to clear PARKED and wake who sleeps on the word. It must
+        // either come before this, or find the heir there.
+        self.pending.fetch_or(PARKED | steal, Relaxed);
     }
 
     // ---- at the front: waiting for the lock itself ---------------------------------------------------------
@@ -557,11 +627,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         P::count(Event::Park);
         self.pending.fetch_or(PARKED | steal, SeqCst);
         // Pairs with the light fence in `unlock`: either we see the lock free, or the holder sees PARKED.
-        let until = if P::heavy_fence() {
-            deadline
-        } else {
-            deadline.min(P::now() + UNNOTICED_SLEEP)
-        };
+        let until = sleep_limit(P::heavy_fence(), deadline, P::now);
         // Whose turn it is may have fallen asleep on our PARKED, before our fence covered it: then no unlock is going to
         // wake it, or us. PARKED stays, since only this one is covered: whoever takes the lock after this look sees it.
         if self.locked.load(Relaxed) == 0 && !may_try(front, self.pending.load(Relaxed)) {
@@ -674,6 +740,15 @@ fn spin_limit<P: Platform, C: Config>(crowded: bool) -> u64 {
         (false, _) => NEVER,
         (_, true) => HURRIED,
         (_, false) => PATIENT,
+    }
+}
+
+/// When a sleep ends by itself. `noticed`: whether a fence guarantees that it is ended before.
+fn sleep_limit(noticed: bool, deadline: u64, now: fn() -> u64) -> u64 {
+    if noticed {
+        deadline
+    } else {
+        deadline.min(now() + UNNOTICED_SLEEP)
     }
 }
 

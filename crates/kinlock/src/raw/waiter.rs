@@ -18,10 +18,20 @@
 //! | value | name | set by | meaning |
 //! | --- | --- | --- | --- |
 //! | 0 | [`WAITING`] | owner, before it queues; the head, by compare-and-swap from `PARKED`, to wake it ahead of its turn | spinning on this word |
-//! | 1 | [`GO`] | the previous head | headship is yours; there is no secondary queue |
+//! | 1 | [`GO`] | the previous head, by a store, or by compare-and-swap or swap if the waiter is guarded | headship is yours; there is no secondary queue |
 //! | 2 | [`PARKED`] | owner, by compare-and-swap from `WAITING` | asleep on this word |
 //! | 3 | [`ABANDONED`] | owner, by compare-and-swap from `WAITING` or `PARKED` | timed out and gone; skip me |
-//! | >= 4 | an [`Id`] | the previous head | headship is yours; this is the tail of the secondary queue |
+//! | >= 4 | an [`Id`] | as `GO` | headship is yours; this is the tail of the secondary queue |
+//!
+//! # Guarded and drowsy
+//!
+//! Headship is handed over by a plain store, which may overwrite `PARKED` or `ABANDONED`. Two bits say when that must not
+//! happen, or has to be looked after:
+//!
+//! * A waiter is **guarded** if it may leave, or is likely to sleep soon. It says so in the link by which its predecessor
+//!   names it, which whoever grants has read anyway. Headship is then handed over with a look at `state`.
+//! * Any other waiter is **drowsy** from before it falls asleep on `state` until it is awake again. It says so in its node. Whoever has
+//!   stored headship there looks, and wakes.
 //!
 //! # Life of a slot
 //!
@@ -75,6 +85,40 @@ impl Id {
     }
 }
 
+/// A waiter as its predecessor's `next` names it: who it is, and how headship is to be handed to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Link(u32);
+
+impl Link {
+    const GUARDED: u32 = 1 << 16;
+
+    pub(crate) fn new(id: Id, guarded: bool) -> Self {
+        Link(id.0 as u32 | if guarded { Self::GUARDED } else { 0 })
+    }
+
+    /// Decodes a `next` field; 0 is nobody.
+    #[inline]
+    pub(crate) fn decode(raw: u32) -> Option<Link> {
+        (raw != 0).then_some(Link(raw))
+    }
+
+    #[inline]
+    pub(crate) fn encode(self) -> u32 {
+        self.0
+    }
+
+    #[inline]
+    pub(crate) fn id(self) -> Id {
+        Id(self.0 as u16)
+    }
+
+    /// See "Guarded and drowsy".
+    #[inline]
+    pub(crate) fn is_guarded(self) -> bool {
+        self.0 & Self::GUARDED != 0
+    }
+}
+
 /// The tail of a secondary queue as carried by a node's `state` word.
 #[inline]
 pub(crate) fn secondary_in(state: u32) -> Option<Id> {
@@ -95,8 +139,8 @@ pub struct Node<P: Platform> {
     pub(crate) since: P::AtomicU32,
     /// Hand-offs since then; passed from head to head.
     pub(crate) run: P::AtomicU32,
-    /// The next waiter of the primary or secondary queue, 0 = none yet.
-    pub(crate) next: P::AtomicU16,
+    /// A [`Link`] to the next waiter of the primary or secondary queue, 0 = none yet.
+    pub(crate) next: P::AtomicU32,
     /// The waiter's locality domain, or [`PRIORITY`].
     pub(crate) domain: P::AtomicU16,
     /// The domain to prefer, inherited from the previous head, or [`NO_PREFERENCE`].
@@ -109,6 +153,8 @@ pub struct Node<P: Platform> {
     pub(crate) predecessor_cpu: P::AtomicU16,
     /// Whether this waiter may time out.
     pub(crate) timed: P::AtomicU8,
+    /// Whether this waiter, which is not guarded, may be asleep on `state`. 0 while nobody waits here.
+    pub(crate) drowsy: P::AtomicU8,
     /// Whether the node is in use: by its owner, or abandoned in a queue.
     busy: P::AtomicU8,
 }
@@ -126,6 +172,7 @@ impl<P: Platform> Node<P> {
             cpu: Atomic::new(0),
             predecessor_cpu: Atomic::new(0),
             timed: Atomic::new(0),
+            drowsy: Atomic::new(0),
             busy: Atomic::new(0),
         }
     }
@@ -181,13 +228,14 @@ impl<P: ConstPlatform> Slot<P> {
                     state: P::AtomicU32::ZERO,
                     since: P::AtomicU32::ZERO,
                     run: P::AtomicU32::ZERO,
-                    next: P::AtomicU16::ZERO,
+                    next: P::AtomicU32::ZERO,
                     domain: P::AtomicU16::ZERO,
                     preference: P::AtomicU16::ZERO,
                     previous: P::AtomicU16::ZERO,
                     cpu: P::AtomicU16::ZERO,
                     predecessor_cpu: P::AtomicU16::ZERO,
                     timed: P::AtomicU8::ZERO,
+                    drowsy: P::AtomicU8::ZERO,
                     busy: P::AtomicU8::ZERO,
                 }
             }; NESTING],
@@ -276,7 +324,7 @@ impl<P: Platform> Waiters<P> {
 
     /// How many slots are claimed now: about how many threads have waited lately.
     pub fn in_use(&self) -> u32 {
-        self.in_use.load(Relaxed)
+        self.in_use.glance(Relaxed)
     }
 
     /// Gives `slot` back. Called by the platform when the thread that kept it ends.

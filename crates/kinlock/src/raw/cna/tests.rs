@@ -42,6 +42,11 @@ const ALWAYS_FLUSH: Tuning = Tuning {
     ..FULL
 };
 
+/// Every other waiter is guarded, and stays so however it is moved.
+fn is_guarded(waiter: usize) -> bool {
+    waiter % 2 == 1
+}
+
 /// A queue of waiters, each in the domain given; the first is the head.
 struct Queue {
     table: &'static Waiters<Native>,
@@ -76,7 +81,8 @@ impl Queue {
         self.table.node(id).prepare(domain, false);
         let previous = self.tail.swap(id.encode(), SeqCst);
         if let Some(previous) = Id::decode(previous) {
-            self.table.node(previous).next.store(id.encode(), Release);
+            let link = Link::new(id, is_guarded(self.ids.len()));
+            self.table.node(previous).next.store(link.encode(), Release);
         }
         self.ids.push(id);
         self.ids.len() - 1
@@ -102,7 +108,12 @@ impl Queue {
     /// Passes headship as a lock would, and returns who got it (if anybody) and with which state.
     fn pass<C: Config>(&self, mut head: Head<Native, C>) -> Option<(usize, u32)> {
         let mut granted = None;
-        head.pass(&self.tail, |node, go| {
+        head.pass(&self.tail, |node, go, look| {
+            assert_eq!(
+                look,
+                is_guarded(self.position(node)),
+                "a link lost or gained its guard"
+            );
             let there = node.state.swap(go, AcqRel) != ABANDONED;
             if there {
                 assert!(granted.is_none(), "headship was passed twice");
@@ -121,7 +132,8 @@ impl Queue {
     fn primary_from(&self, waiter: usize) -> Vec<usize> {
         let mut found = vec![waiter];
         let mut id = self.ids[waiter];
-        while let Some(next) = Id::decode(self.table.node(id).next.load(Acquire)) {
+        while let Some(next) = Link::decode(self.table.node(id).next.load(Acquire)) {
+            let next = next.id();
             found.push(self.index(next));
             assert!(
                 found.len() <= self.ids.len(),
@@ -140,8 +152,9 @@ impl Queue {
         let mut found = Vec::new();
         let mut id = last;
         loop {
-            id = Id::decode(self.table.node(id).next.load(Acquire))
-                .expect("the secondary queue is open");
+            id = Link::decode(self.table.node(id).next.load(Acquire))
+                .expect("the secondary queue is open")
+                .id();
             found.push(self.index(id));
             if id == last {
                 return found;
@@ -256,7 +269,8 @@ fn a_newcomer_while_the_queue_is_emptied_is_not_lost() {
     assert_eq!(head.empty_primary(&q.tail), None);
     q.ids.push(id);
     assert_eq!(q.secondary_of(state), [1, 2], "the circle is closed again");
-    q.table.node(q.ids[3]).next.store(id.encode(), Release);
+    let link = Link::new(id, is_guarded(late));
+    q.table.node(q.ids[3]).next.store(link.encode(), Release);
     assert_eq!(q.pass(head), Some((late, state)));
     assert_eq!(q.secondary_of(state), [1, 2]);
 }
@@ -396,6 +410,41 @@ fn an_abandoned_waiter_of_the_secondary_queue_is_passed_over() {
     q.table.node(q.ids[1]).state.store(ABANDONED, SeqCst);
     assert_eq!(q.turn::<Sound>(3, state, 0, FULL), Some((2, GO)));
     assert_eq!(q.turn::<Sound>(2, GO, 1, FULL), None);
+}
+
+#[test]
+fn only_sleeping_kin_are_woken_ahead_and_only_if_the_next_one_sleeps() {
+    let woken = |asleep: &[usize], most: usize| {
+        let q = Queue::new(&[0, 0, 0, 0, 0, 1, 0]);
+        for &i in asleep {
+            q.table.node(q.ids[i]).state.store(PARKED, SeqCst);
+        }
+        let woken = core::cell::RefCell::new(vec![]);
+        q.head::<Sound>(0, GO, 0, FULL)
+            .wake_ahead(most, |node| woken.borrow_mut().push(q.position(node)));
+        woken.into_inner()
+    };
+    assert_eq!(woken(&[1, 3, 4, 5, 6], 8), [1, 3, 4]);
+    assert_eq!(woken(&[1, 2, 3, 4], 2), [1, 2]);
+    assert_eq!(woken(&[2, 3, 4], 8), []);
+    assert_eq!(woken(&[], 8), []);
+}
+
+#[test]
+fn an_heir_that_was_seen_drowsy_is_looked_at() {
+    for drowsy in [false, true] {
+        let q = Queue::new(&[0, 0, 0]);
+        let heir = q.table.node(q.ids[2]);
+        heir.drowsy.store(drowsy as u8, SeqCst);
+        let mut head = q.head::<Sound>(1, GO, 0, FULL);
+        head.wake_ahead(8, |_| unreachable!("it does not sleep"));
+        let mut looked = None;
+        head.pass(&q.tail, |_, _, look| {
+            looked = Some(look);
+            true
+        });
+        assert_eq!(looked, Some(drowsy));
+    }
 }
 
 /// Any mixture of domains, priorities, newcomers and abandonment: everybody who stays gets headship exactly once.

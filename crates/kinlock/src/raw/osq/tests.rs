@@ -51,7 +51,8 @@ impl Bench {
         let mut queue: Vec<Id> = head.into_iter().collect();
         while let Some(next) = queue
             .last()
-            .and_then(|&id| Id::decode(links.node(id).next.load(Relaxed)))
+            .and_then(|&id| Link::decode(links.node(id).next.load(Relaxed)))
+            .map(Link::id)
         {
             assert_eq!(
                 Id::decode(links.node(next).previous.load(Relaxed)),
