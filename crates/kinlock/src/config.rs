@@ -49,6 +49,11 @@ pub fn tuning() -> Tuning {
     }
 }
 
+/// Whether what `auto` means has been decided: it has, but for as long as another thread determines the locality domains.
+pub(crate) fn is_decided() -> bool {
+    Word(KNOBS.load(Ordering::Relaxed)).has(Word::RESOLVED) || resolve().has(Word::RESOLVED)
+}
+
 /// Whether queues are reordered, and why.
 pub fn decision() -> Decision {
     let mut word = Word(KNOBS.load(Ordering::Relaxed));

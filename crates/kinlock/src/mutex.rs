@@ -11,6 +11,8 @@
 //! * **Fairness**: whoever runs may take a free lock. Waiters stand in a queue, first in, first out; the one at its head gets the lock handed over after
 //!   a [quantum](crate::config::Quantum) (100 us unless [set](crate::config::set_quantum)) if the others are quick with it, and after 2 us if they are not; after twenty
 //!   quanta while there are more waiting threads than CPUs. So a waiter with `n` before it waits for `n + 1` turns at most, as long as the holder runs.
+//! * **NUMA**: where locks are [NUMA-aware](crate::config::set_numa), waiters of the holder's locality domain come first for at most the local limit, as with
+//!   [`SpinLock`](crate::SpinLock). Whether they are is decided once for all mutexes, when the first waits.
 //! * **Cost**: one read-modify-write to take, none to release, while nobody waits. Waiting costs a queue node and a cache line of the thread's own.
 //! * **Memory**: four bytes per mutex; all-zero memory is an unlocked one. Waiting uses one node of the thread's waiter slot, in a static table; nothing is ever allocated.
 //! * **Poisoning**: none. A panic in a critical section releases the lock.
@@ -36,7 +38,9 @@
 
 use crate::config::Tuning;
 use crate::platform::Native;
-use crate::raw::mutex::{MutexConfig, QueuedMutex};
+use crate::raw::mutex::{MutexConfig, Queue, QueuedMutex};
+use crate::raw::osq::PredecessorCpu;
+use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use lock_api::GuardNoSend;
 
 /// A mutex of four bytes plus the data.
@@ -59,6 +63,34 @@ impl MutexConfig for Configured {
     fn tuning() -> Tuning {
         crate::config::tuning()
     }
+
+    fn queue() -> Queue {
+        match QUEUE.load(Relaxed) {
+            FIFO => Queue::Osq(PredecessorCpu::Cached),
+            KIN_FIRST => Queue::Cna,
+            _ => choose_queue(),
+        }
+    }
+}
+
+/// How waiters of all mutexes stand in line, decided once: the two kinds of queue must not mix in one lock.
+static QUEUE: AtomicU8 = AtomicU8::new(UNDECIDED);
+const UNDECIDED: u8 = 0;
+const FIFO: u8 = 1;
+const KIN_FIRST: u8 = 2;
+
+#[cold]
+fn choose_queue() -> Queue {
+    let choice = if !crate::config::is_decided() {
+        // The locality domains are being determined: wait without a queue meanwhile.
+        return Queue::Unqueued;
+    } else if crate::config::tuning().reorder {
+        KIN_FIRST
+    } else {
+        FIFO
+    };
+    let _ = QUEUE.compare_exchange(UNDECIDED, choice, Relaxed, Relaxed);
+    Configured::queue()
 }
 
 /// The lock of [`Mutex`], without data, for any user of [`lock_api`] 0.4.

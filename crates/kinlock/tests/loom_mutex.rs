@@ -6,9 +6,9 @@
 //! Waiters give up spinning at once and every quantum is over at once, so that claims, grants and sleep are explored wherever they can happen.
 #![cfg(loom)]
 
-use kinlock::config::Tuning;
+use kinlock::config::{LocalLimit, Tuning};
 use kinlock::platform::Platform;
-use kinlock::platform::loom::Loom;
+use kinlock::platform::loom::{Loom, set_domain};
 use kinlock::raw::mutex::{MutexConfig, MutexFault, Queue, QueuedMutex};
 use kinlock::raw::osq::{Osq, PredecessorCpu};
 use loom::cell::UnsafeCell;
@@ -23,7 +23,10 @@ macro_rules! config {
         impl MutexConfig for $name {
             const FAULT: MutexFault = MutexFault::$fault;
             fn tuning() -> Tuning {
-                Tuning::DEFAULT
+                let mut tuning = Tuning::DEFAULT;
+                tuning.reorder = true;
+                tuning.limit = LocalLimit::count(0).unwrap();
+                tuning
             }
             fn queue() -> Queue {
                 $queue
@@ -35,6 +38,7 @@ macro_rules! config {
 const OSQ: Queue = Queue::Osq(PredecessorCpu::Cached);
 
 config!(Queued: queue OSQ, fault None);
+config!(KinFirst: queue Queue::Cna, fault None);
 config!(Unqueued: queue Queue::Unqueued, fault None);
 config!(RelaxedUnlock: queue OSQ, fault RelaxedUnlock);
 config!(MissingWake: queue OSQ, fault MissingWake);
@@ -130,7 +134,9 @@ impl<C: MutexConfig> Shared<C> {
     }
 }
 
-fn once<C: MutexConfig>(shared: &Shared<C>, _: usize) {
+/// Thread i runs in domain i % 2.
+fn once<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    set_domain(i as u16 % 2);
     shared.lock.lock();
     shared.section();
 }
@@ -142,6 +148,7 @@ fn twice<C: MutexConfig>(shared: &Shared<C>, i: usize) {
 
 /// The last thread's time is up as soon as it has to wait.
 fn last_gives_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    set_domain(i as u16 % 2);
     if i < 2 {
         once(shared, i);
     } else if shared.lock.lock_until(1) {
@@ -176,6 +183,17 @@ fn two_threads() {
 #[test]
 fn three_threads() {
     mutex::<Queued>("mutex, 3 threads", 3, 3, once);
+}
+
+#[test]
+fn kin_first() {
+    mutex::<KinFirst>("mutex, kin first, 3 threads", 2, 3, once);
+    mutex::<KinFirst>(
+        "mutex, kin first, 3 threads, one gives up",
+        2,
+        3,
+        last_gives_up,
+    );
 }
 
 #[test]

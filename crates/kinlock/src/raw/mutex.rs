@@ -54,6 +54,8 @@
 //! The head of the queue claims after its quantum; see [`QUANTUM_WHEN_CROWDED`] and [`SHORT_QUANTUM`]. Those behind it are served in the order of the queue. So a waiter with `n` before it
 //! gets the lock after at most `n + 1` quanta and critical sections, and the time that `n + 1` threads take to wake up; as long as the scheduler runs the holder.
 
+mod kin;
+
 use core::marker::PhantomData;
 
 use super::osq::{Osq, PredecessorCpu};
@@ -134,6 +136,8 @@ pub enum Queue {
     Unqueued,
     /// First in, first out, and whoever gives up leaves; see [`osq`](super::osq).
     Osq(PredecessorCpu),
+    /// Kin first as [tuned](Tuning::reorder), in the queue of the [spinlock](super::qspinlock).
+    Cna,
 }
 
 /// Deliberate defects, each to be caught by the check meant for it.
@@ -188,6 +192,7 @@ impl<P: Platform, C: MutexConfig> Default for QueuedMutex<P, C> {
 /// One wait, from its beginning to its end.
 struct Wait {
     deadline: u64,
+    tuning: Tuning,
     /// The longest run of other holders that a waiter at the head puts up with.
     quantum: u64,
     crowded: bool,
@@ -356,46 +361,77 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         P::count(Event::SlowPath);
         let place = P::waiters().enter();
         let note = (self.key().addr() >> 2 << 1) as u32;
+        let tuning = C::tuning();
         let mut wait = Wait {
             deadline,
-            quantum: C::tuning().quantum.micros() as u64 * 1000,
+            tuning,
+            quantum: tuning.quantum.micros() as u64 * 1000,
             crowded: P::CAN_PARK && C::PARK && P::crowded(),
             fast: place.as_ref().is_some_and(|p| p.remembered() == note | 1),
-            since: P::now(),
+            since: 0,
             slept: false,
             claimed: false,
             unnoticed_sleep: UNNOTICED_SLEEP,
         };
-        let taken = match (&place, C::queue()) {
-            (Some(place), Queue::Osq(layout)) => self.wait_in_queue(place, layout, &mut wait),
-            _ => self.wait_at_front(&mut wait),
+        // A slot of the thread's own stays its own when the node is gone.
+        let taken = match place {
+            Some(place) => {
+                let (taken, place) = self.wait_in_queue(place, C::queue(), &mut wait);
+                if let Some(place) = place {
+                    place.remember(note | wait.fast as u32);
+                }
+                taken
+            }
+            None => self.wait_at_front(&mut wait),
         };
-        if let Some(place) = &place {
-            place.remember(note | wait.fast as u32);
-        }
         if !taken {
             P::count(Event::Timeout);
         }
         taken
     }
 
-    fn wait_in_queue(&self, place: &Waiter<P>, layout: PredecessorCpu, wait: &mut Wait) -> bool {
+    /// Returns also the place, if it is still ours.
+    fn wait_in_queue(
+        &self,
+        place: Waiter<P>,
+        queue: Queue,
+        wait: &mut Wait,
+    ) -> (bool, Option<Waiter<P>>) {
         // To queue means to sleep then. A lock that does not cycle fast may be free again in a moment.
         if wait.crowded && !self.cycles_fast() && self.glance() {
-            return self.finish(wait, true);
+            return (self.finish(wait, true), Some(place));
         }
         let patience = match (P::CAN_PARK && C::PARK, wait.crowded) {
             (false, _) => NEVER,
             (_, true) => HURRIED,
             (_, false) => PATIENT,
         };
-        if !self.spinners.join(place, layout, patience, wait.deadline) {
-            return self.finish(wait, false);
+        let deadline = wait.deadline;
+        match queue {
+            Queue::Unqueued => (self.wait_at_front(wait), Some(place)),
+            Queue::Osq(layout) => {
+                let head = self.spinners.join(&place, layout, patience, deadline);
+                let taken = if head {
+                    self.wait_at_front(wait)
+                } else {
+                    self.finish(wait, false)
+                };
+                if head {
+                    self.spinners.leave(&place);
+                }
+                (taken, Some(place))
+            }
+            Queue::Cna => {
+                let tail = self.spinners.tail();
+                match kin::join(tail, place, wait.tuning, patience, deadline) {
+                    Some(turn) => {
+                        let taken = self.wait_at_front(wait);
+                        (taken, Some(turn.pass(tail)))
+                    }
+                    None => (self.finish(wait, false), None),
+                }
+            }
         }
-        wait.since = P::now();
-        let taken = self.wait_at_front(wait);
-        self.spinners.leave(place);
-        taken
     }
 
     /// Whether the last head to watch has seen so.
@@ -420,6 +456,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
 
     /// Waits until the lock is taken (`true`), or the time is up.
     fn wait_at_front(&self, wait: &mut Wait) -> bool {
+        wait.since = P::now();
         loop {
             let taken = if wait.claimed {
                 self.await_grant(wait)

@@ -85,6 +85,10 @@ impl<P: Platform> Osq<P> {
         }
     }
 
+    pub(crate) fn tail(&self) -> &P::AtomicU16 {
+        &self.tail
+    }
+
     /// The name of the last spinner, 0 = nobody.
     pub fn last(&self) -> u16 {
         self.tail.load(Relaxed)
