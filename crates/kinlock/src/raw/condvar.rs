@@ -399,3 +399,6 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;
