@@ -1,6 +1,6 @@
 //! The loom model checker as a platform (`RUSTFLAGS="--cfg loom"`).
 //!
-//! A thread's time is 0 until it has waited in vain for the first time, then [`LATE`]. Waiters give up spinning at once (so that parking is explored wherever it can happen), and a
+//! A thread's time is 0 at first and moves on by [`LATE`] whenever it has waited in vain. Waiters give up spinning at once (so that parking is explored wherever it can happen), and a
 //! thread belongs to the locality domain that it [chose](set_domain). Slots are claimed anew for each slow path, so that claiming and recycling are explored too.
 //!
 //! # Invariants cited by `SAFETY` comments
@@ -19,8 +19,12 @@ use std::cell::Cell;
 #[derive(Clone, Copy, Debug)]
 pub struct Loom;
 
-/// The time of a thread that has waited in vain: later than every limit.
+/// How long waiting in vain takes: longer than every limit.
 pub const LATE: u64 = 1 << 40;
+
+fn wait_in_vain() {
+    NOW.with(|n| n.set(n.get() + LATE));
+}
 
 /// As many threads as loom can run, and one more.
 const SLOTS: usize = 4;
@@ -125,7 +129,7 @@ impl Platform for Loom {
         if done(value) {
             return Ok(value);
         }
-        NOW.with(|n| n.set(LATE));
+        wait_in_vain();
         Err(value)
     }
 
@@ -162,7 +166,7 @@ impl Platform for Loom {
         if until != NEVER {
             // Its time is always up; somebody else may run first, and wake it.
             drop(sleepers);
-            NOW.with(|n| n.set(LATE));
+            wait_in_vain();
             loom::thread::yield_now();
             sleepers = SLEEPERS.lock().unwrap();
             let woken = sleepers.asleep.iter().all(|s| s.me != me);
@@ -200,7 +204,7 @@ impl Platform for Loom {
     }
 
     fn back_off(_: u64) {
-        NOW.with(|n| n.set(LATE));
+        wait_in_vain();
         loom::thread::yield_now();
     }
 
