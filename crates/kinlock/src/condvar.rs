@@ -13,7 +13,7 @@
 //! * **Time limits** are on the monotonic clock, those of the `_system` functions on the time of day. A zero timeout or a moment that has passed releases the mutex, takes it again and reports a timeout. The
 //!   limit is on the wait for a notification: the mutex is waited for afterwards for as long as it takes. A waiter that a `notify_all` reaches but whose time is up before it has the mutex may report either.
 //! * **Memory order**: what happened before a notification is seen by the waiter that it wakes. Rely on the mutex.
-//! * **Cost**: notifying costs one load while nobody waits, else a system call. A notification too many costs one system call more, not one each. Waiting looks out for 2 us before it sleeps, unless more threads wait for locks than there are CPUs.
+//! * **Cost**: notifying costs one load while nobody waits, else a system call. A notification too many costs one system call more, not one each. Waiting sleeps at once.
 //! * **Memory**: eight bytes; all-zero memory is a fresh one. Nothing is allocated.
 //! * **Poisoning**, **reentrancy**, **fork**: as of the [mutex](crate::mutex). Threads that do not exist in a forked child do not wait there.
 //! * **Wrap-around**: a waiter that loses its CPU just before it falls asleep misses its wake-up if exactly 2^30 `notify_one`, or 2^24 `notify_all`, or a sum of both that comes to the same, happen meanwhile.

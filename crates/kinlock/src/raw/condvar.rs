@@ -73,9 +73,6 @@ const FAR: u32 = i32::MIN as u32;
 /// There has been more than one mutex.
 const SEVERAL: u32 = FAR + 1;
 
-/// How long a waiter looks at the sequence before it sleeps, in nanoseconds.
-const SPIN: u64 = 2_000;
-
 /// What is fixed about a condition variable at compile time.
 pub trait CondvarConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// A deliberate defect, for showing that a check can fail.
@@ -326,13 +323,6 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
 
     /// Waits until the sequence is no longer `ticket`, or until `limit` says that the time is up.
     fn sleep(&self, ticket: u32, first: u64, mut limit: impl FnMut() -> Option<u64>) -> End {
-        if P::CAN_PARK && !P::crowded() {
-            let changed = |s| s != ticket;
-            let left = first.saturating_sub(P::now()).min(SPIN);
-            if P::wait_for(&self.sequence, Acquire, left, changed).is_ok() {
-                return End::Awake;
-            }
-        }
         let mut until = first;
         loop {
             // Acquire pairs with `advance`.
