@@ -158,13 +158,19 @@ impl Platform for Sim {
         Self::waiters().in_use() as usize > with(|w| w.machine().shape.cpus())
     }
 
-    fn park_in(key: *const u32, expected: u32, until: u64, sets: u32, current: impl Fn() -> u32) {
+    fn park_in(
+        key: *const u32,
+        expected: u32,
+        until: u64,
+        sets: u32,
+        current: impl Fn() -> u32,
+    ) -> bool {
         let until = if until == NEVER {
             NEVER
         } else {
             with(|w| w.costs().cycles(until as f64))
         };
-        world::park(key.addr(), until, sets, || current() == expected);
+        world::park(key.addr(), until, sets, || current() == expected)
     }
 
     fn unpark_in(key: *const u32, n: u32, sets: u32) -> u32 {

@@ -88,6 +88,8 @@ pub(crate) struct Thread {
     pub(crate) slot: u16,
     /// Pinned to its CPU.
     pinned: bool,
+    /// Its last sleep ended without a wake-up.
+    overslept: bool,
     /// It runs an interrupt's handler.
     interrupted: bool,
 }

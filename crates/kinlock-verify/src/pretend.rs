@@ -85,8 +85,14 @@ impl Platform for Pretend {
         Native::crowded()
     }
 
-    fn park_in(key: *const u32, expected: u32, until: u64, sets: u32, current: impl Fn() -> u32) {
-        Native::park_in(key, expected, until, sets, current);
+    fn park_in(
+        key: *const u32,
+        expected: u32,
+        until: u64,
+        sets: u32,
+        current: impl Fn() -> u32,
+    ) -> bool {
+        Native::park_in(key, expected, until, sets, current)
     }
 
     fn unpark_in(key: *const u32, n: u32, sets: u32) -> u32 {

@@ -17,6 +17,7 @@
 //! ```
 //!
 //! * [`Mutex`]: a blocking mutex of four bytes for everything else. [`RawMutex`] is the same without data.
+//! * `Condvar`: a condition variable of eight bytes for it, with time limits on every clock (feature `std`).
 //!
 //! Each algorithm is written once, in [`raw`], generic over a [`platform`]: the source that runs on hardware is the
 //! source that a model checker explores and that a simulated machine runs.
@@ -33,6 +34,8 @@
 
 #![cfg_attr(not(feature = "std"), no_std)]
 
+#[cfg(feature = "std")]
+pub mod condvar;
 pub mod config;
 pub mod events;
 pub mod mutex;
@@ -42,6 +45,8 @@ pub mod spin;
 #[cfg(feature = "std")]
 pub mod topology;
 
+#[cfg(feature = "std")]
+pub use condvar::{Condvar, WaitTimeoutResult};
 pub use lock_api;
 pub use mutex::{MappedMutexGuard, Mutex, MutexGuard, RawMutex};
 pub use spin::{

@@ -99,6 +99,7 @@ impl World {
                 drained: 0,
                 preempt_at: NEVER,
                 pinned: setup.placement != Placement::Scheduled,
+                overslept: false,
                 yielder: std::ptr::null(),
                 random: next_random(&mut seeds) | 1,
                 slot: 0,
@@ -161,6 +162,7 @@ impl World {
                 true
             }
             (What::TimeLimit, State::Parked) => {
+                thread.overslept = true;
                 self.parked.retain(|sleeper| sleeper.id != id);
                 self.wake(id, time);
                 false
@@ -193,6 +195,7 @@ impl World {
         let thread = &mut self.threads[id];
         thread.epoch += 1;
         thread.state = State::Parked;
+        thread.overslept = false;
         let (cpu, now) = (thread.cpu, thread.now);
         self.stand_in_line();
         self.note(Noted::Parks);

@@ -149,16 +149,16 @@ impl Platform for Loom {
 
     const CAN_PARK: bool = true;
 
-    fn park_in(key: *const u32, expected: u32, until: u64, sets: u32, current: impl Fn() -> u32) {
-        if until != NEVER {
-            // Its time is always up; somebody else may run first.
-            wait_in_vain();
-            loom::thread::yield_now();
-            return;
-        }
+    fn park_in(
+        key: *const u32,
+        expected: u32,
+        until: u64,
+        sets: u32,
+        current: impl Fn() -> u32,
+    ) -> bool {
         let mut sleepers = SLEEPERS.lock().unwrap();
         if current() != expected {
-            return;
+            return true;
         }
         let me = sleepers.next;
         sleepers.next += 1;
@@ -169,9 +169,20 @@ impl Platform for Loom {
             sets,
             wake: wake.clone(),
         });
+        if until != NEVER {
+            // Its time is always up; somebody else may run first, and wake it.
+            drop(sleepers);
+            wait_in_vain();
+            loom::thread::yield_now();
+            sleepers = SLEEPERS.lock().unwrap();
+            let woken = sleepers.asleep.iter().all(|s| s.me != me);
+            sleepers.asleep.retain(|s| s.me != me);
+            return woken;
+        }
         while sleepers.asleep.iter().any(|s| s.me == me) {
             sleepers = wake.wait(sleepers).unwrap();
         }
+        true
     }
 
     fn unpark_in(key: *const u32, n: u32, sets: u32) -> u32 {

@@ -154,16 +154,23 @@ pub trait Platform: Copy + core::fmt::Debug + Send + Sync + 'static {
     const CAN_PARK: bool;
 
     /// As [`park_in`](Self::park_in), to be woken by any [`unpark`](Self::unpark).
-    fn park(key: *const u32, expected: u32, until: u64, current: impl Fn() -> u32) {
-        Self::park_in(key, expected, until, ANYBODY, current);
+    fn park(key: *const u32, expected: u32, until: u64, current: impl Fn() -> u32) -> bool {
+        Self::park_in(key, expected, until, ANYBODY, current)
     }
 
     /// Puts the thread to sleep on the four bytes at `key` while they equal `expected`, as a member of the `sets` (one per bit).
     ///
     /// The comparison and falling asleep are one step with respect to [`unpark_in`](Self::unpark_in): a wake-up issued
     /// after the bytes changed is not lost. `current` reads the four bytes the way the algorithm does; platforms
-    /// without a kernel use it to compare. Returns when woken, when the bytes differ, at `until`, or for no reason.
-    fn park_in(key: *const u32, expected: u32, until: u64, sets: u32, current: impl Fn() -> u32);
+    /// without a kernel use it to compare. Returns `true` when woken and when the bytes differed; `false` at `until` and for
+    /// no reason. A thread that [`unpark_in`](Self::unpark_in) counts as woken gets `true`, however late it is.
+    fn park_in(
+        key: *const u32,
+        expected: u32,
+        until: u64,
+        sets: u32,
+        current: impl Fn() -> u32,
+    ) -> bool;
 
     /// As [`unpark_in`](Self::unpark_in), whichever sets they are in.
     fn unpark(key: *const u32, n: u32) {

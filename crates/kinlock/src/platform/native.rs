@@ -118,16 +118,22 @@ impl Platform for Native {
     }
 
     #[cfg(feature = "std")]
-    fn park_in(key: *const u32, expected: u32, until: u64, sets: u32, current: impl Fn() -> u32) {
+    fn park_in(
+        key: *const u32,
+        expected: u32,
+        until: u64,
+        sets: u32,
+        current: impl Fn() -> u32,
+    ) -> bool {
         let timeout = if until == NEVER {
             None
         } else {
             match until.saturating_sub(Self::now()) {
-                0 => return,
+                0 => return false,
                 nanos => Some(nanos),
             }
         };
-        futex::wait(key, expected, timeout, sets, current);
+        futex::wait(key, expected, timeout, sets, current)
     }
 
     #[cfg(feature = "std")]
@@ -141,9 +147,9 @@ impl Platform for Native {
         from: *const u32,
         expected: u32,
         to: *const u32,
-        _: impl Fn() -> u32,
+        current: impl Fn() -> u32,
     ) {
-        futex::requeue_but(woken, from, expected, to);
+        futex::requeue_but(woken, from, expected, to, current);
     }
 
     #[cfg(feature = "std")]
@@ -212,7 +218,9 @@ impl Platform for Native {
     }
 
     #[cfg(not(feature = "std"))]
-    fn park_in(_: *const u32, _: u32, _: u64, _: u32, _: impl Fn() -> u32) {}
+    fn park_in(_: *const u32, _: u32, _: u64, _: u32, _: impl Fn() -> u32) -> bool {
+        false
+    }
 
     #[cfg(not(feature = "std"))]
     fn unpark_in(_: *const u32, _: u32, _: u32) -> u32 {

@@ -4,10 +4,12 @@
 //! on another platform (a simulator, a model checker), study them, or break them on purpose.
 
 pub(crate) mod cna;
+pub mod condvar;
 pub mod mutex;
 pub mod osq;
 pub mod qspinlock;
 pub mod waiter;
 
+pub use condvar::QueuedCondvar;
 pub use mutex::{MutexConfig, QueuedMutex};
 pub use qspinlock::{Config, Fault, QueuedSpinLock};

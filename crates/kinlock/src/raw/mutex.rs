@@ -77,7 +77,7 @@ const UNLOCKS: u8 = 7 * UNLOCK;
 
 /// The set of sleepers of which the claimant is the only member, and that of all others.
 const CLAIMANT: u32 = 1 << 31;
-const OTHERS: u32 = ANYBODY & !CLAIMANT;
+pub(super) const OTHERS: u32 = ANYBODY & !CLAIMANT;
 
 /// How long a waiter at the head waits for a lock that does not cycle fast before it claims it, in nanoseconds: some transfers of a cache line, so that what a
 /// hand-over costs is small beside it.
@@ -280,8 +280,17 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             || self.flags.load(Relaxed) & (SLEEPERS | CLAIMANT_SLEEPS | CLAIMED) != 0
     }
 
+    /// As [`lock`](Self::lock), for somebody who may have been woken in place of all who sleep on the word: its unlock wakes the next one.
+    pub(super) fn lock_after_sleep(&self) {
+        self.lock();
+        if P::CAN_PARK && C::PARK {
+            // Relaxed: our own unlock comes later.
+            self.flags.fetch_or(SLEEPERS, Relaxed);
+        }
+    }
+
     /// Where threads sleep that wait for this mutex.
-    fn key(&self) -> *const u32 {
+    pub(super) fn key(&self) -> *const u32 {
         (self as *const Self).cast()
     }
 

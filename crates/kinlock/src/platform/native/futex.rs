@@ -17,14 +17,14 @@ mod kernel {
     use crate::platform::ANYBODY;
     use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-    /// Sleeps while the bytes at `key` equal `expected`, for `timeout` nanoseconds at most, as a member of `sets`.
+    /// Sleeps while the bytes at `key` equal `expected`, for `timeout` nanoseconds at most, as a member of `sets`. `false`: neither a wake-up nor other bytes ended that.
     pub(in super::super) fn wait(
         key: *const u32,
         expected: u32,
         timeout: Option<u64>,
         sets: u32,
         _: impl Fn() -> u32,
-    ) {
+    ) -> bool {
         // This operation takes a moment on the monotonic clock, not a span.
         let until = timeout.map(|nanos| super::super::thread::now().saturating_add(nanos));
         let until = until.map(|nanos| libc::timespec {
@@ -34,9 +34,10 @@ mod kernel {
         let until = until
             .as_ref()
             .map_or(core::ptr::null(), |t| t as *const libc::timespec);
-        // SAFETY: invariant 1; `until` is null or points to a live timespec.
+        let mut woken = true;
+        // SAFETY: invariants 1 and 3; `until` is null or points to a live timespec.
         keep_errno(|| unsafe {
-            libc::syscall(
+            let result = libc::syscall(
                 libc::SYS_futex,
                 key,
                 libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG,
@@ -45,7 +46,10 @@ mod kernel {
                 core::ptr::null::<u32>(),
                 sets,
             );
+            woken =
+                result == 0 || !matches!(*libc::__errno_location(), libc::ETIMEDOUT | libc::EINTR);
         });
+        woken
     }
 
     /// Wakes up to `n` threads that sleep at `key` in one of `sets`, and says how many.
@@ -73,6 +77,7 @@ mod kernel {
         from: *const u32,
         expected: u32,
         to: *const u32,
+        _: impl Fn() -> u32,
     ) {
         const MOVE_ALL: usize = i32::MAX as usize;
         let operation = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
@@ -178,10 +183,10 @@ mod table {
         timeout: Option<u64>,
         sets: u32,
         current: impl Fn() -> u32,
-    ) {
+    ) -> bool {
         let mut table = SLEEPERS.lock().unwrap();
         if current() != expected {
-            return;
+            return true;
         }
         table.next += 1;
         let me = table.next;
@@ -193,15 +198,27 @@ mod table {
         let nanos = Duration::from_nanos(timeout.unwrap_or(u64::MAX / 4));
         let asleep = |t: &mut Sleepers| t.asleep.iter().any(|s| s.me == me);
         let (mut table, _) = CHANGED.wait_timeout_while(table, nanos, asleep).unwrap();
+        let woken = !asleep(&mut table);
         table.asleep.retain(|s| s.me != me);
+        woken
     }
 
     pub(in super::super) fn wake(key: *const u32, n: u32, sets: u32) -> u32 {
         SLEEPERS.lock().unwrap().wake(key, n, sets)
     }
 
-    pub(in super::super) fn requeue_but(woken: u32, from: *const u32, _: u32, to: *const u32) {
+    pub(in super::super) fn requeue_but(
+        woken: u32,
+        from: *const u32,
+        expected: u32,
+        to: *const u32,
+        current: impl Fn() -> u32,
+    ) {
         let mut table = SLEEPERS.lock().unwrap();
+        if current() != expected {
+            table.wake(from, u32::MAX, ANYBODY);
+            return;
+        }
         table.wake(from, woken, ANYBODY);
         for sleeper in table.asleep.iter_mut().filter(|s| s.key == from as usize) {
             sleeper.key = to as usize;

@@ -1,0 +1,394 @@
+//! The condition variable: eight bytes; waiters sleep on a count of notifications, and a broadcast moves them to the mutex.
+//!
+//! Sources: sleeping on a count with a futex and requeueing onto the mutex are common knowledge (Drepper, "Futexes Are Tricky", 2011; Denis-Courmont, 2020, for the plain
+//! count). What is new here: the count tells what kind of notification there was, so that only those who may have been requeued keep up the chain of wake-ups; the mutex is
+//! named by its distance, so that the whole needs no address; and a wake-up that a latecomer catches is passed on.
+//!
+//! # The two words
+//!
+//! ```text
+//!   sequence                                   mutex
+//!   bit 0      WAITERS    somebody waits       the distance from here to the mutex in units of four bytes,
+//!       1      NEWCOMERS  ... who registered   or NONE (0), FAR, SEVERAL
+//!                         after the last
+//!                         notification
+//!       2..31  count: 1 for each notify_one,
+//!              64 for each notify_all
+//! ```
+//!
+//! # Transitions of `sequence`
+//!
+//! (count, NEWCOMERS, WAITERS); `t` is a waiter's *ticket*: the word with which it registered.
+//!
+//! | who | from | to | how |
+//! | --- | --- | --- | --- |
+//! | waiter registers, holding the mutex | (c, *, *) | t = (c, 1, 1) | fetch-or, unless both are set |
+//! | ... and `mutex` is or becomes `SEVERAL` | (c, *, *) | t = (c + 1, 1, 1) | fetch-add first |
+//! | waiter sleeps, having released the mutex | t | | park while the word equals t |
+//! | `notify_one`, nobody waits | (c, 0, 0) | | load |
+//! | `notify_one` | (c, *, 1) | (c + 1, 0, 1) | compare-and-swap, then unpark one |
+//! | ... and nobody slept | (c + 1, 0, 1) | (c + 1, 0, 0) | compare-and-swap, tried once |
+//! | `notify_all` | (c, *, 1) | (c + 64, 0, 0) | compare-and-swap, then wake one and requeue the others |
+//!
+//! # Why no notification is lost
+//!
+//! 1. *A waiter between registering and sleeping* is on neither list, but any notification changes the word, and the kernel compares it: such a waiter does not fall asleep.
+//! 2. *Whoever changes the condition under the mutex finds the waiter registered*, since that one registered while it held the mutex. So a relaxed load is enough to say that nobody waits.
+//! 3. *`WAITERS` is cleared only when nobody can be asleep.* After `notify_all` all are awake or sleep on the mutex. When a `notify_one` has woken nobody, those who had registered
+//!    before will not fall asleep (1), and whoever registers after sets `NEWCOMERS`, which makes the clearing compare-and-swap fail.
+//! 4. *A wake-up caught by a latecomer.* A wake-up is sent after the count has changed; whoever registers in between, and is preferred by the scheduler, may catch it before one for whom it was meant. It
+//!    finds its ticket unchanged although it was woken, which happens in no other way but by chance, and then notifies all.
+//! 5. *A wake-up caught by somebody whose time is up.* The platform tells whether a sleep was ended by a wake-up or by the clock. Woken counts as notified, however late it is. Who was not woken has taken
+//!    nothing from anybody.
+//!
+//! # Why no requeued waiter is forgotten
+//!
+//! Sleepers on the mutex's word are woken by unlocks that find its `SLEEPERS` flag; requeueing does not set that, since it must not touch a mutex that it does not hold. Instead somebody awake always owes the flag: the one that the broadcast
+//! wakes sets it as soon as it has the mutex; its unlock clears the flag and wakes the next, which owes it in turn. A waiter whose time is up leaves and owes nothing, as it was not woken for it. A waiter
+//! that was woken can tell by the count whether there was a broadcast since it registered (64 or more); if not, it was not on the mutex's word, and owes nothing. So a `notify_one` costs its waiter no needless wake-up.
+//!
+//! # Why nobody is requeued onto a mutex that it does not use
+//!
+//! `mutex` goes from `NONE` to a distance or to `FAR`, and from a distance to `SEVERAL`, never back. A waiter sleeps as one of a distance only if it found that distance, and a broadcast that then finds an
+//! older value, `NONE`, wakes everybody. A waiter that has found or made it `SEVERAL` changes the count after that. A broadcast which comes later sees `SEVERAL`, and one which came earlier finds
+//! another count when it requeues: both wake everybody.
+
+use core::marker::PhantomData;
+
+use super::mutex::{MutexConfig, OTHERS, QueuedMutex};
+use crate::events::Event;
+use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Platform};
+
+const WAITERS: u32 = 1;
+const NEWCOMERS: u32 = 2;
+const FLAGS: u32 = WAITERS | NEWCOMERS;
+/// What a notification adds to the sequence. The word is the same again after 2^30 of the one or 2^24 of the other kind.
+const ONE: u32 = FLAGS + 1;
+const ALL: u32 = 64 * ONE;
+
+/// No mutex yet.
+const NONE: u32 = 0;
+/// A mutex whose distance does not fit, or on which nobody sleeps.
+const FAR: u32 = i32::MIN as u32;
+/// There has been more than one mutex.
+const SEVERAL: u32 = FAR + 1;
+
+/// What is fixed about a condition variable at compile time.
+pub trait CondvarConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
+    /// A deliberate defect, for showing that a check can fail.
+    #[doc(hidden)]
+    const FAULT: CondvarFault = CondvarFault::None;
+}
+
+/// The configuration without a defect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Faultless;
+
+impl CondvarConfig for Faultless {}
+
+/// Deliberate defects, each to be caught by the check meant for it.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CondvarFault {
+    /// A correct condition variable.
+    None,
+    /// A waiter falls asleep whatever has happened since it registered.
+    BlindSleep,
+    /// A notification wakes before it counts.
+    LateCount,
+    /// `notify_one` says that nobody waits without asking whether somebody has come.
+    CarelessClear,
+    /// A waiter that a broadcast has woken does not say that others sleep on the mutex.
+    BrokenChain,
+    /// A waiter whose time is up says so although it was woken.
+    SwallowedWake,
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Without a wake-up, by the clock.
+    TimeUp,
+    /// By the sequence: the waiter did not sleep then, neither here nor on the mutex.
+    Awake,
+    /// Perhaps by a wake-up, here or on the mutex.
+    Woken,
+}
+
+/// The condition variable, generic over where it runs.
+///
+/// All-zero memory is a fresh one. It owns nothing outside its eight bytes. It may be moved while nobody waits; broadcasts are then cheaper if the mutex moved with it.
+#[repr(C, align(4))]
+#[derive(Debug)]
+pub struct QueuedCondvar<P: Platform, C: CondvarConfig = Faultless> {
+    sequence: P::AtomicU32,
+    mutex: P::AtomicU32,
+    config: PhantomData<C>,
+}
+
+impl<P: ConstPlatform, C: CondvarConfig> QueuedCondvar<P, C> {
+    /// A fresh condition variable, in a constant.
+    pub const FRESH: Self = QueuedCondvar {
+        sequence: P::AtomicU32::ZERO,
+        mutex: P::AtomicU32::ZERO,
+        config: PhantomData,
+    };
+}
+
+impl<P: Platform, C: CondvarConfig> Default for QueuedCondvar<P, C> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
+    /// A fresh condition variable. Where the platform allows, [`FRESH`](Self::FRESH) is the same as a constant.
+    pub fn new() -> Self {
+        QueuedCondvar {
+            sequence: Atomic::new(0),
+            mutex: Atomic::new(NONE),
+            config: PhantomData,
+        }
+    }
+
+    /// Releases `mutex`, waits for a notification, and takes `mutex` again. May return without a notification.
+    ///
+    /// # Panics
+    ///
+    /// With `debug_assertions`, if somebody is found asleep here who uses another mutex. The mutex is then still held.
+    ///
+    /// # Safety
+    ///
+    /// The caller must hold `mutex`.
+    pub unsafe fn wait<M: MutexConfig>(&self, mutex: &QueuedMutex<P, M>) {
+        // SAFETY: as this function demands.
+        unsafe { self.wait_as_told(mutex, || Some(NEVER)) };
+    }
+
+    /// As [`wait`](Self::wait), but gives up and returns `false` once [`Platform::now`] has reached `deadline`.
+    ///
+    /// `true` may mean that there was no notification, too; `false` means that this waiter has not taken one from another. If the
+    /// deadline has passed, the mutex is released and taken again.
+    ///
+    /// # Safety
+    ///
+    /// The caller must hold `mutex`.
+    pub unsafe fn wait_until<M: MutexConfig>(
+        &self,
+        mutex: &QueuedMutex<P, M>,
+        deadline: u64,
+    ) -> bool {
+        let until = || (deadline == NEVER || P::now() < deadline).then_some(deadline);
+        // SAFETY: as this function demands.
+        unsafe { self.wait_as_told(mutex, until) }
+    }
+
+    /// As [`wait_until`](Self::wait_until), for any clock: `until` says up to which moment of [`Platform::now`] to wait before it is asked again, or `None` if the time
+    /// is up. It is asked with the mutex held the first time and without it later.
+    ///
+    /// # Safety
+    ///
+    /// The caller must hold `mutex`.
+    pub unsafe fn wait_as_told<M: MutexConfig>(
+        &self,
+        mutex: &QueuedMutex<P, M>,
+        mut until: impl FnMut() -> Option<u64>,
+    ) -> bool {
+        let Some(first) = until() else {
+            // SAFETY: the caller holds the mutex.
+            unsafe { mutex.unlock() };
+            mutex.lock();
+            return false;
+        };
+        let ticket = self.register(self.distance(mutex));
+        // SAFETY: the caller holds the mutex.
+        unsafe { mutex.unlock() };
+        let end = self.sleep(ticket, first, until);
+        let owes = end == End::Woken && self.since(ticket) >= ALL;
+        if owes && C::FAULT != CondvarFault::BrokenChain {
+            mutex.lock_after_sleep();
+        } else {
+            mutex.lock();
+        }
+        end != End::TimeUp
+    }
+
+    /// Wakes one of those who wait. Costs a load if nobody does, else a system call.
+    #[inline]
+    pub fn notify_one(&self) {
+        // Relaxed: see 2 at the top.
+        let seen = self.sequence.load(Relaxed);
+        if seen & WAITERS != 0 {
+            self.notify_one_slow(seen);
+        }
+    }
+
+    /// Wakes all who wait, one after the other: each as soon as the one before it releases the mutex. Costs a load if nobody waits, else a system call.
+    #[inline]
+    pub fn notify_all(&self) {
+        if self.sequence.load(Relaxed) & WAITERS != 0 {
+            self.notify_all_slow();
+        }
+    }
+
+    // ---- notifying -----------------------------------------------------------------------------------------
+
+    #[cold]
+    #[inline(never)]
+    fn notify_one_slow(&self, seen: u32) {
+        if C::FAULT == CondvarFault::LateCount {
+            P::unpark(self.key(), 1);
+            self.advance(seen, |s| (s & !NEWCOMERS).wrapping_add(ONE));
+            return;
+        }
+        let Some(now) = self.advance(seen, |s| (s & !NEWCOMERS).wrapping_add(ONE)) else {
+            return;
+        };
+        if P::unpark_in(self.key(), 1, OTHERS) == 0 {
+            if C::FAULT == CondvarFault::CarelessClear {
+                self.sequence.fetch_and(!FLAGS, Relaxed);
+            }
+            // Relaxed: nobody is told anything. See 3 at the top.
+            let _ = self
+                .sequence
+                .compare_exchange(now, now & !WAITERS, Relaxed, Relaxed);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn notify_all_slow(&self) {
+        let seen = self.sequence.load(Relaxed);
+        let Some(now) = self.advance(seen, |s| (s & !FLAGS).wrapping_add(ALL)) else {
+            return;
+        };
+        match self.mutex.load(Relaxed) {
+            NONE | FAR | SEVERAL => {
+                P::unpark(self.key(), u32::MAX);
+            }
+            distance => {
+                let to = self.key().wrapping_offset(distance as i32 as isize);
+                P::requeue_but(1, self.key(), now, to, || self.sequence.load(Relaxed));
+            }
+        }
+    }
+
+    /// Changes the sequence, unless nobody waits. Returns what it is then.
+    fn advance(&self, mut seen: u32, next: impl Fn(u32) -> u32) -> Option<u32> {
+        while seen & WAITERS != 0 {
+            // Release, for those who look at the word instead of sleeping; Acquire pairs with `register`, where the mutex has changed.
+            match self
+                .sequence
+                .compare_exchange(seen, next(seen), AcqRel, Relaxed)
+            {
+                Ok(_) => return Some(next(seen)),
+                Err(now) => seen = now,
+            }
+        }
+        None
+    }
+
+    // ---- waiting -------------------------------------------------------------------------------------------
+
+    /// Makes notifiers know of us, and returns the ticket. The mutex must be held.
+    fn register(&self, distance: u32) -> u32 {
+        let mut known = self.mutex.load(Relaxed);
+        if known == NONE {
+            let first = self
+                .mutex
+                .compare_exchange(NONE, distance, Relaxed, Relaxed);
+            known = first.err().unwrap_or(distance);
+        }
+        if known != distance && known != FAR {
+            if known != SEVERAL {
+                self.mutex.store(SEVERAL, Relaxed);
+            }
+            // Release pairs with `advance`: who comes after this count sees the change above.
+            self.sequence.fetch_add(ONE, Release);
+            if cfg!(debug_assertions) && known != SEVERAL {
+                let others = P::unpark_in(self.key(), u32::MAX, OTHERS);
+                assert!(
+                    others == 0,
+                    "a condition variable is used with two mutexes at the same time"
+                );
+            }
+        }
+        // Relaxed: releasing the mutex publishes it. A stale value is a ticket that is no longer valid, and the wait ends at once.
+        let mut seen = self.sequence.load(Relaxed);
+        if seen & FLAGS != FLAGS {
+            seen = self.sequence.fetch_or(FLAGS, Relaxed);
+        }
+        seen | FLAGS
+    }
+
+    /// Waits until the sequence is no longer `ticket`, or until `limit` says that the time is up.
+    fn sleep(&self, ticket: u32, first: u64, mut limit: impl FnMut() -> Option<u64>) -> End {
+        let mut until = first;
+        loop {
+            // Acquire pairs with `advance`.
+            if self.sequence.load(Acquire) != ticket && C::FAULT != CondvarFault::BlindSleep {
+                return End::Awake;
+            }
+            if self.sleep_once(ticket, until) {
+                if self.sequence.load(Acquire) == ticket {
+                    // See 4 at the top.
+                    self.notify_all();
+                }
+                if C::FAULT == CondvarFault::SwallowedWake && limit().is_none() {
+                    return End::TimeUp;
+                }
+                return End::Woken;
+            }
+            match limit() {
+                Some(later) => until = later,
+                None => return End::TimeUp,
+            }
+        }
+    }
+
+    /// Sleeps at most until `until`. `true`: woken, or the sequence was no longer `ticket`.
+    fn sleep_once(&self, ticket: u32, until: u64) -> bool {
+        if !P::CAN_PARK {
+            let left = match until {
+                NEVER => NEVER,
+                until => until.saturating_sub(P::now()),
+            };
+            return P::wait_for(&self.sequence, Acquire, left, |s| s != ticket).is_ok();
+        }
+        P::count(Event::Park);
+        // Never the mutex's claimant, should we sleep there in the end.
+        P::park_in(self.key(), ticket, until, OTHERS, || {
+            if C::FAULT == CondvarFault::BlindSleep {
+                ticket
+            } else {
+                self.sequence.load(Relaxed)
+            }
+        })
+    }
+
+    /// What has been added to the sequence since `ticket` was given out.
+    fn since(&self, ticket: u32) -> u32 {
+        (self.sequence.load(Relaxed) & !FLAGS).wrapping_sub(ticket & !FLAGS)
+    }
+
+    /// Where waiters sleep.
+    fn key(&self) -> *const u32 {
+        (self as *const Self).cast()
+    }
+
+    /// How far away the mutex is.
+    fn distance<M: MutexConfig>(&self, mutex: &QueuedMutex<P, M>) -> u32 {
+        if !P::CAN_PARK || !M::PARK {
+            return FAR;
+        }
+        let bytes = mutex.key().addr().wrapping_sub(self.key().addr()) as isize;
+        // Both are multiples of four bytes. Neither the mutex nor the condition variable is at distance 0 from the other.
+        match i32::try_from(bytes / 4) {
+            Ok(distance) if distance as u32 != FAR && distance as u32 != SEVERAL => distance as u32,
+            _ => FAR,
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,377 @@
+//! The condition variable as its users see it.
+#![cfg(not(loom))]
+
+use kinlock::platform::{Native, Platform};
+use kinlock::{Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Miri runs one thread at a time, and slowly.
+const ROUNDS: u32 = if cfg!(miri) { 10 } else { 5_000 };
+const MANY: usize = if cfg!(miri) { 4 } else { 16 };
+const MOMENT: Duration = Duration::from_millis(20);
+/// Longer than any test may take.
+const LONG: Duration = Duration::from_secs(600);
+
+#[derive(Default)]
+struct Pair<T> {
+    mutex: Mutex<T>,
+    condvar: Condvar,
+}
+
+#[test]
+fn ping_pong() {
+    let ball = Pair::<u32>::default();
+    let play = |mine: u32| {
+        for _ in 0..ROUNDS {
+            let mut turn = ball.mutex.lock();
+            ball.condvar.wait_while(&mut turn, |turn| *turn % 2 != mine);
+            *turn += 1;
+            ball.condvar.notify_one();
+        }
+    };
+    std::thread::scope(|s| {
+        s.spawn(|| play(0));
+        s.spawn(|| play(1));
+    });
+    assert_eq!(ball.mutex.into_inner(), 2 * ROUNDS);
+}
+
+/// Rounds in which one thread starts all others, and waits for them; with the mutex held or not while it notifies.
+fn broadcasts<'a>(mutex: &'a Mutex<(u32, usize)>, start: &'a Condvar, done: &'a Condvar) {
+    let rounds = ROUNDS.div_ceil(10);
+    std::thread::scope(|s| {
+        for _ in 0..MANY {
+            s.spawn(move || {
+                for round in 1..=rounds {
+                    let mut state = mutex.lock();
+                    start.wait_while(&mut state, |(current, _)| *current < round);
+                    state.1 += 1;
+                    if state.1 == MANY {
+                        done.notify_one();
+                    }
+                }
+            });
+        }
+        for round in 1..=rounds {
+            let mut state = mutex.lock();
+            *state = (round, 0);
+            if round % 2 == 0 {
+                drop(state);
+                start.notify_all();
+                state = mutex.lock();
+            } else {
+                start.notify_all();
+            }
+            done.wait_while(&mut state, |(_, arrived)| *arrived < MANY);
+        }
+    });
+}
+
+#[test]
+fn a_broadcast_reaches_all() {
+    let shared = (Mutex::default(), Condvar::new(), Condvar::new());
+    broadcasts(&shared.0, &shared.1, &shared.2);
+}
+
+#[test]
+fn a_broadcast_reaches_all_who_use_a_distant_mutex() {
+    // Statics and heap are further apart than a distance can tell, or stack and statics are: either way the result is the same.
+    static START: Condvar = Condvar::new();
+    let (mutex, done) = (Box::default(), Box::new(Condvar::new()));
+    broadcasts(&mutex, &START, &done);
+}
+
+/// Everybody waits in turn with and without a time limit, and tokens come one by one and in pairs.
+#[test]
+fn no_token_is_left_with_more_threads_than_cpus() {
+    let tokens = Pair::<u32>::default();
+    let taken = AtomicUsize::new(0);
+    let wanted = MANY * ROUNDS.div_ceil(4) as usize;
+    std::thread::scope(|s| {
+        for i in 0..MANY {
+            let (tokens, taken) = (&tokens, &taken);
+            s.spawn(move || {
+                for n in 0..wanted / MANY {
+                    let mut left = tokens.mutex.lock();
+                    if (i + n) % 3 == 0 {
+                        while *left == 0 {
+                            let limit = Duration::from_micros((n % 50) as u64);
+                            tokens.condvar.wait_for(&mut left, limit);
+                        }
+                    } else {
+                        tokens.condvar.wait_while(&mut left, |left| *left == 0);
+                    }
+                    *left -= 1;
+                    taken.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        let mut given = 0;
+        while given < wanted {
+            let n = 1 + given % 2;
+            let n = n.min(wanted - given);
+            *tokens.mutex.lock() += n as u32;
+            (0..n).for_each(|_| tokens.condvar.notify_one());
+            given += n;
+        }
+    });
+    assert_eq!((taken.into_inner(), tokens.mutex.into_inner()), (wanted, 0));
+}
+
+#[test]
+fn a_wait_times_out_not_before_its_time() {
+    let pair = Pair::<()>::default();
+    let mut guard = pair.mutex.lock();
+    let start = Instant::now();
+    while !pair.condvar.wait_for(&mut guard, MOMENT).timed_out() {}
+    assert!(start.elapsed() >= MOMENT);
+    let until = Instant::now() + MOMENT;
+    while !pair.condvar.wait_until(&mut guard, until).timed_out() {}
+    assert!(Instant::now() >= until);
+}
+
+#[test]
+fn a_limit_that_has_passed_gives_the_mutex_away_for_a_moment() {
+    let pair = Pair::<bool>::default();
+    let mut done = pair.mutex.lock();
+    let past = Instant::now();
+    let long_ago = SystemTime::now() - Duration::from_secs(1);
+    std::thread::scope(|s| {
+        s.spawn(|| *pair.mutex.lock() = true);
+        while !*done {
+            assert!(pair.condvar.wait_for(&mut done, Duration::ZERO).timed_out());
+            assert!(pair.condvar.wait_until(&mut done, past).timed_out());
+            let result = pair.condvar.wait_until_system(&mut done, long_ago);
+            assert!(result.timed_out());
+        }
+    });
+    drop(done);
+    assert!(pair.mutex.try_lock().is_some());
+}
+
+#[test]
+fn conditions_are_looked_at_first_and_last() {
+    let pair = Pair::<u32>::default();
+    let mut value = pair.mutex.lock();
+    pair.condvar.wait_while(&mut value, |v| *v != 0);
+    let result = pair.condvar.wait_while_for(&mut value, |v| *v != 0, LONG);
+    assert!(!result.timed_out(), "nothing to wait for");
+    let result = pair.condvar.wait_while_for(&mut value, |v| *v == 0, MOMENT);
+    assert!(result.timed_out());
+    let mut looks = 0;
+    let becomes_true = |_: &mut u32| {
+        looks += 1;
+        looks < 3
+    };
+    let until = Instant::now() + LONG;
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            while !stop.load(Relaxed) {
+                pair.condvar.notify_all();
+                std::thread::yield_now();
+            }
+        });
+        let result = pair
+            .condvar
+            .wait_while_until(&mut value, becomes_true, until);
+        stop.store(true, Relaxed);
+        assert!(!result.timed_out());
+    });
+    assert_eq!(looks, 3);
+}
+
+#[test]
+fn the_time_of_day_limits_a_wait() {
+    let pair = Pair::<bool>::default();
+    let mut done = pair.mutex.lock();
+    // More than one slice.
+    let until = SystemTime::now() + Duration::from_millis(if cfg!(miri) { 20 } else { 150 });
+    let result = pair
+        .condvar
+        .wait_while_until_system(&mut done, |done| !*done, until);
+    assert!(result.timed_out());
+    assert!(SystemTime::now() >= until);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            std::thread::sleep(MOMENT);
+            *pair.mutex.lock() = true;
+            pair.condvar.notify_one();
+        });
+        let until = SystemTime::now() + LONG;
+        let result = pair
+            .condvar
+            .wait_while_until_system(&mut done, |done| !*done, until);
+        assert!(!result.timed_out() && *done);
+    });
+}
+
+#[test]
+fn statics_need_no_initialisation() {
+    static MUTEX: Mutex<u32> = Mutex::new(0);
+    static CONDVAR: Condvar = Condvar::new();
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            *MUTEX.lock() = 1;
+            CONDVAR.notify_all();
+        });
+        let mut value = MUTEX.lock();
+        CONDVAR.wait_while(&mut value, |v| *v == 0);
+    });
+}
+
+#[test]
+fn zeroed_memory_is_a_fresh_one() {
+    #[repr(C)]
+    union Memory {
+        bytes: [u32; 2],
+        condvar: std::mem::ManuallyDrop<Condvar>,
+    }
+    let memory = Memory { bytes: [0; 2] };
+    // SAFETY: the documentation promises that all-zero bytes are a condition variable.
+    let condvar = unsafe { &memory.condvar };
+    condvar.notify_all();
+    let mutex = Mutex::new(());
+    let result = condvar.wait_for(&mut mutex.lock(), Duration::from_millis(1));
+    assert!(result.timed_out());
+}
+
+/// Notifications without a waiter are not kept.
+#[test]
+fn a_notification_is_for_those_who_wait() {
+    let pair = Pair::<()>::default();
+    pair.condvar.notify_one();
+    pair.condvar.notify_all();
+    let mut guard = pair.mutex.lock();
+    for _ in 0..2 {
+        let short = Duration::from_millis(2);
+        assert!(pair.condvar.wait_for(&mut guard, short).timed_out());
+        // Somebody has waited meanwhile, so this one does something.
+        pair.condvar.notify_one();
+    }
+    assert!(pair.condvar.wait_for(&mut guard, MOMENT).timed_out());
+}
+
+/// Starts a thread that waits with `mutex`, and returns when it sleeps, or is about to.
+fn wait_elsewhere<'s>(
+    s: &'s std::thread::Scope<'s, '_>,
+    condvar: &'s Condvar,
+    mutex: &'s Mutex<bool>,
+) {
+    let barrier = std::sync::Arc::new(std::sync::Barrier::new(2));
+    let started = barrier.clone();
+    s.spawn(move || {
+        let mut done = mutex.lock();
+        started.wait();
+        condvar.wait_while(&mut done, |done| !*done);
+    });
+    barrier.wait();
+    drop(mutex.lock());
+    // It has released the mutex. Give it time to fall asleep.
+    std::thread::sleep(MOMENT);
+}
+
+#[test]
+fn two_mutexes_one_after_the_other_are_fine() {
+    let condvar = Condvar::new();
+    let mutexes = [Mutex::new(false), Mutex::new(false), Mutex::new(false)];
+    for mutex in &mutexes {
+        let short = Duration::from_millis(2);
+        assert!(condvar.wait_for(&mut mutex.lock(), short).timed_out());
+        std::thread::scope(|s| {
+            (0..3).for_each(|_| wait_elsewhere(s, &condvar, mutex));
+            *mutex.lock() = true;
+            condvar.notify_all();
+        });
+    }
+}
+
+#[test]
+fn two_mutexes_at_the_same_time_are_noticed_or_harmless() {
+    let condvar = Condvar::new();
+    let mutexes = [Mutex::new(false), Mutex::new(false)];
+    std::thread::scope(|s| {
+        wait_elsewhere(s, &condvar, &mutexes[0]);
+        if cfg!(debug_assertions) {
+            let mut guard = mutexes[1].lock();
+            let wait = std::panic::AssertUnwindSafe(|| condvar.wait(&mut guard));
+            let panic = std::panic::catch_unwind(wait).expect_err("a panic");
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or(panic.downcast_ref::<&str>().copied());
+            assert!(text.is_some_and(|t| t.contains("two mutexes")), "{text:?}");
+            drop(guard);
+            assert!(mutexes[1].try_lock().is_some(), "it was released");
+        } else {
+            for mutex in mutexes.iter().cycle().take(8) {
+                wait_elsewhere(s, &condvar, mutex);
+            }
+        }
+        for mutex in &mutexes {
+            *mutex.lock() = true;
+        }
+        condvar.notify_all();
+    });
+}
+
+/// A broadcast's waiters sleep on the mutex's word for as long as somebody holds it. Their time limits hold there, too.
+#[test]
+fn a_requeued_waiter_may_run_out_of_time() {
+    let pair = Pair::<usize>::default();
+    std::thread::scope(|s| {
+        for i in 0..MANY {
+            let pair = &pair;
+            s.spawn(move || {
+                let mut arrived = pair.mutex.lock();
+                *arrived += 1;
+                if i % 2 == 0 {
+                    pair.condvar.wait_for(&mut arrived, 2 * MOMENT);
+                } else {
+                    pair.condvar.wait(&mut arrived);
+                }
+            });
+        }
+        while *pair.mutex.lock() < MANY {
+            std::thread::yield_now();
+        }
+        let guard = pair.mutex.lock();
+        pair.condvar.notify_all();
+        std::thread::sleep(4 * MOMENT);
+        drop(guard);
+    });
+    let raw = pair.mutex.try_lock();
+    assert_eq!(raw.as_deref(), Some(&MANY));
+}
+
+/// Two time limits race with as many notifications as there are tokens: whoever reports a timeout must have taken no notification, or the other would sleep for ever.
+#[test]
+fn a_timeout_takes_no_notification_with_it() {
+    let rounds = if cfg!(miri) { 5 } else { 2_000 };
+    let pair = Pair::<u32>::default();
+    for round in 0..rounds {
+        std::thread::scope(|s| {
+            let pair = &pair;
+            s.spawn(move || {
+                let mut tokens = pair.mutex.lock();
+                let limit = Duration::from_micros(20 + round % 60);
+                // On purpose: does not look for the token if its time was up.
+                if *tokens == 0 && pair.condvar.wait_for(&mut tokens, limit).timed_out() {
+                    return;
+                }
+                *tokens = tokens.saturating_sub(1);
+                pair.condvar.notify_one();
+            });
+            s.spawn(move || {
+                let mut tokens = pair.mutex.lock();
+                pair.condvar.wait_while(&mut tokens, |tokens| *tokens == 0);
+            });
+            let now = Native::now();
+            while Native::now() < now + 20_000 {
+                std::hint::spin_loop();
+            }
+            *pair.mutex.lock() = 2;
+            pair.condvar.notify_one();
+        });
+        *pair.mutex.lock() = 0;
+    }
+}
