@@ -272,7 +272,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     #[inline]
     pub fn is_contended(&self) -> bool {
         self.spinners.last() != 0
-            || self.flags.load(Relaxed) & (SLEEPERS | CLAIMANT_SLEEPS | CLAIMED) != 0
+            || self.flags.load(Relaxed) & (SLEEPERS | CLAIMANT_SLEEPS | CLAIMED | GRANTED) != 0
     }
 
     /// Where threads sleep that wait for this mutex.
@@ -355,6 +355,9 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     fn lock_slow(&self, deadline: u64) -> bool {
         P::count(Event::SlowPath);
         let place = P::waiters().enter();
+        if place.is_none() {
+            P::count(Event::SlotFallback);
+        }
         let note = (self.key().addr() >> 2 << 1) as u32;
         let mut wait = Wait {
             deadline,
