@@ -11,8 +11,8 @@
 //! | contract | nobody gives up early; afterwards the lock's word is zero and no waiter slot is in use |
 //! | reach | the schedules together got where they mean to go |
 //!
-//! What cannot be seen here: memory ordering, because values are sequentially consistent (`Fault::RelaxedUnlock` passes; the
-//! model checker finds it), and bounds in time.
+//! What cannot be seen here: memory ordering, because values are sequentially consistent (`Fault::RelaxedUnlock` and the mutex's pass; the
+//! model checker finds them), and bounds in time.
 
 mod draw;
 pub mod locks;

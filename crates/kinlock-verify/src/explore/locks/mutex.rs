@@ -21,6 +21,7 @@ pub(super) const SOUND: Specimen = Specimen {
     tuning,
     reach: &[
         Event::SlowPath,
+        Event::Queued,
         Event::Unqueue,
         Event::Claim,
         Event::Grant,
