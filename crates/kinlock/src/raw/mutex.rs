@@ -601,10 +601,14 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         } else {
             (SLEEPERS, OTHERS)
         };
-        self.flags.fetch_or(flag, SeqCst);
+        let fresh = self.flags.fetch_or(flag, SeqCst) & flag == 0;
         // Pairs with the light fence in `unlock`: either we see the lock free, or the holder sees the flag.
         let mut until = wait.deadline;
         if !P::heavy_fence() {
+            if fresh {
+                // Cleared since we have slept: again somebody may not have seen it.
+                wait.unnoticed_sleep = UNNOTICED_SLEEP;
+            }
             until = until.min(P::now().saturating_add(wait.unnoticed_sleep));
             wait.unnoticed_sleep = wait.unnoticed_sleep.saturating_mul(2);
         }
