@@ -282,6 +282,11 @@ fn meetings_have_their_own_threads_and_need_a_condition_variable() {
         note.unwrap().as_str().unwrap(),
         "not measured in pingpong and broadcast, for want of a condition variable: tas"
     );
-    let locks: Vec<_> = report["results"].as_array().unwrap().iter().map(|r| r["lock"].as_str().unwrap().to_owned()).collect();
+    let locks: Vec<_> = report["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| r["lock"].as_str().unwrap().to_owned())
+        .collect();
     assert!(!locks.contains(&"tas".to_owned()), "{locks:?}");
 }

@@ -99,7 +99,9 @@ fn refused_membarrier_is_said() {
     use std::os::unix::process::CommandExt;
     let run = |json: bool| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kinlock"));
-        command.arg("topology").args(json.then_some(["--json", "-"]).into_iter().flatten());
+        command
+            .arg("topology")
+            .args(json.then_some(["--json", "-"]).into_iter().flatten());
         // SAFETY: what runs between fork and exec is async-signal-safe unless it fails, which fails the test.
         unsafe {
             command.pre_exec(|| {
@@ -112,7 +114,10 @@ fn refused_membarrier_is_said() {
     assert_eq!(report["features"]["membarrier_private_expedited"], false);
     assert_eq!(report["features"]["futex"], true);
     let text = run(false);
-    let line = text.lines().find(|line| line.contains("membarrier")).unwrap();
+    let line = text
+        .lines()
+        .find(|line| line.contains("membarrier"))
+        .unwrap();
     assert!(line.contains("no") && line.contains("refused"), "{line}");
 }
 

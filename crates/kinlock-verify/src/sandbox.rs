@@ -49,7 +49,9 @@ mod filter {
             return Ok(());
         }
         let why = std::io::Error::last_os_error();
-        Err(format!("membarrier cannot be refused, because seccomp filters are not available: {why}"))
+        Err(format!(
+            "membarrier cannot be refused, because seccomp filters are not available: {why}"
+        ))
     }
 
     fn load(at: u32) -> libc::sock_filter {

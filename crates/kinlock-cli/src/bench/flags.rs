@@ -99,6 +99,7 @@ pub fn warnings(results: &[Entry], plan: &Plan, machine: &Machine) -> Vec<String
         .threads
         .0
         .iter()
+        .filter(|_| plan.workloads.iter().any(|w| w.own_threads().is_none()))
         .filter(|&&threads| fairness_needs(threads) > plan.seconds * plan.rounds as f64)
         .map(|threads| threads.to_string())
         .collect();

@@ -59,10 +59,16 @@ impl<W: Meeting> VisitCondvar for Round<'_, W> {
     fn visit<F: CondvarFamily>(self) -> Sample {
         let arena = || Arc::new(Arena::<W, F>::new(self.work, self.team.size()));
         let timed = arena();
-        let (elapsed, cpu, meetings) = timed.run(false, self.team, self.timing.warm_up, self.timing.timed);
+        let (elapsed, cpu, meetings) =
+            timed.run(false, self.team, self.timing.warm_up, self.timing.timed);
         let instrumented = arena();
         let events = counting_events(self.ours, || {
-            instrumented.run(true, self.team, self.timing.warm_up, self.timing.instrumented);
+            instrumented.run(
+                true,
+                self.team,
+                self.timing.warm_up,
+                self.timing.instrumented,
+            );
         });
         let times = instrumented.times.lock();
         Sample {
@@ -104,7 +110,13 @@ impl<W: Meeting, F: CondvarFamily> Arena<W, F> {
     }
 
     /// Runs one slice: how long it was, CPU time of the process in it, and meetings.
-    fn run(self: &Arc<Self>, watch: bool, team: &Team, warm_up: Duration, slice: Duration) -> (Duration, Duration, u64) {
+    fn run(
+        self: &Arc<Self>,
+        watch: bool,
+        team: &Team,
+        warm_up: Duration,
+        slice: Duration,
+    ) -> (Duration, Duration, u64) {
         let members = Arc::clone(self);
         let job: Job = Arc::new(move |index| {
             members.start.wait();
@@ -118,7 +130,11 @@ impl<W: Meeting, F: CondvarFamily> Arena<W, F> {
         self.start.wait();
         std::thread::sleep(warm_up);
         self.phase.store(RECORD, Relaxed);
-        let (begin, cpu, before) = (Instant::now(), process_cpu_time(), self.meetings.load(Relaxed));
+        let (begin, cpu, before) = (
+            Instant::now(),
+            process_cpu_time(),
+            self.meetings.load(Relaxed),
+        );
         std::thread::sleep(slice);
         let (elapsed, cpu) = (begin.elapsed(), process_cpu_time() - cpu);
         let after = self.meetings.load(Relaxed);

@@ -28,7 +28,9 @@ mod table {
     pub(in super::super) fn forbid_relock(mutex: &RawMutex) {
         let (place, mix) = entry(mutex);
         if place.load(Relaxed) == mix && mutex.0.is_locked() {
-            panic!("this thread locks a kinlock mutex that it holds already: it would wait for ever");
+            panic!(
+                "this thread locks a kinlock mutex that it holds already: it would wait for ever"
+            );
         }
     }
 

@@ -37,19 +37,27 @@ impl Meeting for Broadcast {
     }
 
     fn lead<M: Monitor<State>>(self, monitor: &M, stop: bool) {
-        monitor.when(REPORTED, |state| state.missing == 0, |state| {
-            state.generation += 1;
-            state.missing = state.followers;
-            state.over = stop;
-        });
+        monitor.when(
+            REPORTED,
+            |state| state.missing == 0,
+            |state| {
+                state.generation += 1;
+                state.missing = state.followers;
+                state.over = stop;
+            },
+        );
         monitor.notify_all(PUBLISHED);
     }
 
     fn follow<M: Monitor<State>>(self, monitor: &M, n: u64) -> bool {
-        let (last, over) = monitor.when(PUBLISHED, |state| state.generation == n, |state| {
-            state.missing -= 1;
-            (state.missing == 0, state.over)
-        });
+        let (last, over) = monitor.when(
+            PUBLISHED,
+            |state| state.generation == n,
+            |state| {
+                state.missing -= 1;
+                (state.missing == 0, state.over)
+            },
+        );
         if last {
             monitor.notify_one(REPORTED);
         }

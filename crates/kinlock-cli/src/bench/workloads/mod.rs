@@ -15,8 +15,8 @@ pub use name::WorkloadName;
 
 use std::path::Path;
 
-use super::rng::Rng;
 use super::meeting::Meet;
+use super::rng::Rng;
 use super::runner::{Measure, Prepared};
 
 /// One kind of work: every thread repeats `think`, then `section` under the lock.

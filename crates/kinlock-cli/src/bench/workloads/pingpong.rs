@@ -28,18 +28,26 @@ impl Meeting for PingPong {
     }
 
     fn lead<M: Monitor<State>>(self, monitor: &M, stop: bool) {
-        monitor.when(0, |state| state.turn % 2 == 0, |state| {
-            state.turn += 1;
-            state.over = stop;
-        });
+        monitor.when(
+            0,
+            |state| state.turn % 2 == 0,
+            |state| {
+                state.turn += 1;
+                state.over = stop;
+            },
+        );
         monitor.notify_one(0);
     }
 
     fn follow<M: Monitor<State>>(self, monitor: &M, _: u64) -> bool {
-        let over = monitor.when(0, |state| state.turn % 2 == 1, |state| {
-            state.turn += 1;
-            state.over
-        });
+        let over = monitor.when(
+            0,
+            |state| state.turn % 2 == 1,
+            |state| {
+                state.turn += 1;
+                state.over
+            },
+        );
         monitor.notify_one(0);
         !over
     }
