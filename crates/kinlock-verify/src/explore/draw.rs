@@ -80,8 +80,13 @@ pub(super) fn plan(
     } else if random.one_in(8) {
         schedule_slots = 1 + random.below(threads as u64) as usize;
     }
+    if scenario.interrupts {
+        // A handler that waits for another lock's quanta keeps everybody waiting who waits for the thread that it interrupts.
+        knobs.tuning.quantum = locks::at_most(knobs.tuning.quantum, 20);
+    }
     let mut schedule = Schedule::new(machine, threads, disturbance);
     schedule.slots = schedule_slots;
+    schedule.max_accesses = lock.max_accesses;
     if !scenario.ordered && random.one_in(2) {
         schedule.placement = Placement::Scheduled;
     }

@@ -32,7 +32,11 @@ pub struct Specimen {
     pub(super) reach: &'static [Event],
     /// Whether its waiters are served in an order that can be judged by counting.
     pub(super) in_order: bool,
+    /// After so many accesses a schedule counts as endless.
+    pub(super) max_accesses: u64,
 }
+
+const MAX_ACCESSES: u64 = 1_000_000;
 
 /// What a queued spinlock has to reach.
 const QUEUE: &[Event] = &[
@@ -117,7 +121,7 @@ pub const ALL: &[Specimen] = &[
     mutex::broken::<{ mutex::LEAKY_CANCEL }>("busted-mutex-cancel", Property::Completion),
 ];
 
-pub(super) use mutex::queue;
+pub(super) use mutex::{at_most, queue};
 
 /// The name that stands for all locks that are broken on purpose.
 pub use crate::locks::BUSTED;
@@ -140,6 +144,7 @@ const fn sound(
         tuning,
         reach: REORDERED,
         in_order: true,
+        max_accesses: MAX_ACCESSES,
     }
 }
 
@@ -155,6 +160,7 @@ const fn broken(
         tuning: counted,
         reach: &[],
         in_order: true,
+        max_accesses: MAX_ACCESSES,
     }
 }
 

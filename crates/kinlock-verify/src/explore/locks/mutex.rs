@@ -4,7 +4,7 @@
 //!
 //! 1. [`Explored::unlock`] is called by the thread that took the lock only, as that function demands.
 
-use super::{Explored, KNOBS, Specimen};
+use super::{Explored, KNOBS, MAX_ACCESSES, Specimen};
 use crate::random::Random;
 use crate::report::Property;
 use kinlock::config::{Quantum, Tuning};
@@ -32,6 +32,8 @@ pub(super) const SOUND: Specimen = Specimen {
     ],
     // Whoever runs may take a free lock: what is bounded is the time that a waiter waits.
     in_order: false,
+    // Whoever leaves the queue looks at the lock again and again until a neighbour, who may be preempted for long, has linked itself.
+    max_accesses: 20 * MAX_ACCESSES,
 };
 
 pub(super) const MISSING_WAKE: u8 = 1;
@@ -47,6 +49,7 @@ pub(super) const fn broken<const FAULT: u8>(name: &'static str, defect: Property
         name,
         defect: Some(defect),
         place: place::<FAULT>,
+        max_accesses: MAX_ACCESSES,
         ..SOUND
     }
 }
@@ -65,6 +68,11 @@ pub(in crate::explore) fn queue(random: &mut Random) -> Queue {
 pub(super) fn quantum(lot: u32) -> Quantum {
     let micros = [0, 1, 5, 30, 100, 1000][lot as usize % 6];
     Quantum::from_micros(micros).unwrap_or_default()
+}
+
+/// `quantum`, or so many microseconds if that is less.
+pub(in crate::explore) fn at_most(quantum: Quantum, micros: u16) -> Quantum {
+    Quantum::from_micros(quantum.micros().min(micros)).unwrap_or_default()
 }
 
 fn tuning(random: &mut Random) -> Tuning {
