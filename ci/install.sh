@@ -12,6 +12,14 @@ if ! echo '#include <ck_spinlock.h>' | cc -E -x c - >/dev/null 2>&1; then
         missing libck-dev "not root or no apt-get; the peer ck-mcs will not be measured"
     fi
 fi
+if ! command -v valgrind >/dev/null; then
+    if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+        { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq valgrind; } >/dev/null 2>&1 ||
+            missing valgrind "ci/instructions.sh will fail"
+    else
+        missing valgrind "not root or no apt-get; ci/instructions.sh will fail"
+    fi
+fi
 rustup component add rustfmt clippy >/dev/null 2>&1 || missing "rustfmt, clippy" "ci/fmt.sh and ci/clippy.sh will fail"
 rustup target add aarch64-unknown-linux-gnu >/dev/null 2>&1 || missing "the aarch64 target" "ci/features.sh will fail"
 msrv=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)

@@ -17,7 +17,7 @@ fn every_lock_does_every_workload() {
         let report = json(&["--workload", workload, "--threads", "1,3"]);
         let results = report["results"].as_array().unwrap();
         let missing = report["unavailable"].as_array().unwrap().len();
-        assert_eq!(results.len(), 2 * (11 - missing), "{workload}");
+        assert_eq!(results.len(), 2 * (12 - missing), "{workload}");
         for result in results {
             assert_eq!(result["workload"], workload);
             let ops = &result["rounds"][0]["ops_per_thread"];
@@ -253,4 +253,40 @@ fn more_threads_than_cpus_come_to_an_end() {
         "24",
     ]);
     assert_eq!(report["results"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn meetings_have_their_own_threads_and_need_a_condition_variable() {
+    let arguments = ["--workload", "pingpong,broadcast", "--threads", "3"];
+    let report = json(&arguments);
+    let results = report["results"].as_array().unwrap();
+    for (workload, threads) in [("pingpong", 2), ("broadcast", 17)] {
+        let of_it = results.iter().filter(|r| r["workload"] == workload);
+        let of_it: Vec<_> = of_it.collect();
+        for lock in ["std-mutex", "parking-lot"] {
+            assert!(of_it.iter().any(|r| r["lock"] == lock), "{lock}");
+        }
+        for result in of_it {
+            assert_eq!(result["threads"], threads);
+            assert!(result["ops_per_s"]["median"].as_f64().unwrap() > 0.0);
+            assert!(result["acquire_ns"]["p50"].as_u64().unwrap() > 0);
+        }
+    }
+
+    let report = json(&[&arguments[..], &["--locks", "tas,parking-lot"]].concat());
+    let notes: Vec<_> = report["warnings"].as_array().unwrap().iter().collect();
+    let note = notes
+        .iter()
+        .find(|note| note.as_str().unwrap().contains("condition variable"));
+    assert_eq!(
+        note.unwrap().as_str().unwrap(),
+        "not measured in pingpong and broadcast, for want of a condition variable: tas"
+    );
+    let locks: Vec<_> = report["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| r["lock"].as_str().unwrap().to_owned())
+        .collect();
+    assert!(!locks.contains(&"tas".to_owned()), "{locks:?}");
 }

@@ -23,6 +23,10 @@ fn refused(arguments: &[&str], expected: &str) {
 fn bad_input_is_one_line() {
     refused(&["ids"], "ids");
     refused(&["frobs"], "frobs");
+    refused(
+        &["--workload", "pingpong", "--baseline", "tas"],
+        "condition variable",
+    );
     refused(&["--locks", "foo"], "kinlock-spin, ");
     refused(&["--locks", "tas,"], "no such lock");
     refused(&["--baseline", "foo"], "std-mutex");

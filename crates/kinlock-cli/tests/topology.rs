@@ -79,6 +79,7 @@ fn the_environment_is_heeded_and_explained() {
         ("KINLOCK_TOPOLOGY", "0;1;2"),
         ("KINLOCK_SCAN", "incremental"),
         ("KINLOCK_STEALING", "off"),
+        ("KINLOCK_QUANTUM", "25us"),
     ]);
     let in_use = &report["in_use"];
     assert_eq!(in_use["domains_by"], "KINLOCK_TOPOLOGY");
@@ -86,10 +87,38 @@ fn the_environment_is_heeded_and_explained() {
     assert_eq!(in_use["decision"]["reorder"], true);
     assert_eq!(in_use["scan"], "incremental");
     assert_eq!(in_use["stealing"], false);
+    assert_eq!(in_use["quantum"], "25us");
 
     let off = json(&[("KINLOCK_TOPOLOGY", "0;1;2"), ("KINLOCK_NUMA", "off")]);
     assert_eq!(off["in_use"]["auto"]["reorder"], true);
     assert_eq!(off["in_use"]["decision"]["reorder"], false);
+}
+
+#[test]
+fn refused_membarrier_is_said() {
+    use std::os::unix::process::CommandExt;
+    let run = |json: bool| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kinlock"));
+        command
+            .arg("topology")
+            .args(json.then_some(["--json", "-"]).into_iter().flatten());
+        // SAFETY: what runs between fork and exec is async-signal-safe unless it fails, which fails the test.
+        unsafe {
+            command.pre_exec(|| {
+                kinlock_verify::sandbox::refuse_membarrier().map_err(std::io::Error::other)
+            });
+        }
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    let report: serde_json::Value = serde_json::from_str(&run(true)).unwrap();
+    assert_eq!(report["features"]["membarrier_private_expedited"], false);
+    assert_eq!(report["features"]["futex"], true);
+    let text = run(false);
+    let line = text
+        .lines()
+        .find(|line| line.contains("membarrier"))
+        .unwrap();
+    assert!(line.contains("no") && line.contains("refused"), "{line}");
 }
 
 #[test]

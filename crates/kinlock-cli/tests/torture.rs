@@ -31,6 +31,16 @@ fn a_sound_lock_passes() {
 }
 
 #[test]
+fn locks_work_where_membarrier_is_refused() {
+    let output = torture(
+        "--locks kinlock-spin,kinlock-mutex --scenarios basics,relay,timed --without-membarrier --seconds 0.6 --threads 4 --hang 20 --json -",
+    );
+    let report: Value = serde_json::from_slice(&output.stdout).expect("stdout is JSON");
+    assert_eq!(report["passed"], true, "{report:#}");
+    assert_eq!(report["parameters"]["without_membarrier"], true);
+}
+
+#[test]
 fn json_has_the_promised_fields_and_nothing_else_beside_it() {
     let output = torture(
         "--locks kinlock-spin,kinlock-spin-fifo --scenarios preemption,timed --seconds 0.3 --threads 4 --hang 20 --json -",

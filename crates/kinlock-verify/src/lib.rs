@@ -27,6 +27,7 @@ pub mod plan;
 mod pretend;
 mod random;
 pub mod report;
+pub mod sandbox;
 pub mod scenarios;
 pub mod test_lock;
 

@@ -5,15 +5,16 @@
 //!
 //! # Invariants
 //!
-//! 1. An `OwnLock` is released under the conditions of [`TestLock::unlock`], which are those of the lock inside.
+//! 1. An `OwnLock` or `OwnMutex` is released under the conditions of [`TestLock::unlock`], which are those of the lock inside.
 
 use crate::pretend::Pretend;
 use crate::report::Property;
 use crate::test_lock::TestLock;
 use kinlock::config::Tuning;
 use kinlock::platform::{ConstPlatform, Native, Platform};
+use kinlock::raw::mutex::{MutexConfig, MutexFault, QueuedMutex};
 use kinlock::raw::{Config, Fault, QueuedSpinLock};
-use kinlock::{RawCnaSpinLock, RawFifoSpinLock, RawSpinLock};
+use kinlock::{RawCnaSpinLock, RawFifoSpinLock, RawMutex, RawSpinLock};
 use std::time::Duration;
 
 /// A kind of lock.
@@ -61,11 +62,22 @@ pub const ALL: &[Specimen] = &[
         reorders: || true,
         defect: None,
     },
+    Specimen {
+        name: "kinlock-mutex",
+        new: || Box::new(RawMutex::new()),
+        new_pretended: mutex::<AsConfigured>,
+        reorders: || false,
+        defect: None,
+    },
     broken::<NoExclusion>("busted-exclusion", Property::Exclusion),
     broken::<LostSplice>("busted-splice", Property::Completion),
     broken::<LostWakeup>("busted-wakeup", Property::Completion),
     broken::<SilentSleeper>("busted-sleeper", Property::Completion),
     broken::<Starvation>("busted-starvation", Property::Progress),
+    broken_mutex::<MissingWake>("busted-mutex-wake", Property::Completion),
+    broken_mutex::<Sleepy>("busted-mutex-sleep", Property::Completion),
+    broken_mutex::<DoubleHandOff>("busted-mutex-grant", Property::Exclusion),
+    broken_mutex::<LeakyCancel>("busted-mutex-cancel", Property::Completion),
 ];
 
 /// The name that stands for all locks that are broken on purpose.
@@ -91,6 +103,20 @@ const fn broken<C: Config>(name: &'static str, defect: Property) -> Specimen {
         reorders: || false,
         defect: Some(defect),
     }
+}
+
+const fn broken_mutex<C: MutexConfig>(name: &'static str, defect: Property) -> Specimen {
+    Specimen {
+        name,
+        new: mutex::<C>,
+        new_pretended: mutex::<C>,
+        reorders: || false,
+        defect: Some(defect),
+    }
+}
+
+fn mutex<C: MutexConfig>() -> Box<dyn TestLock> {
+    Box::new(OwnMutex::<C>(QueuedMutex::UNLOCKED))
 }
 
 fn pretended<C: Config>() -> Box<dyn TestLock> {
@@ -121,6 +147,56 @@ impl<P: Platform, C: Config> TestLock for OwnLock<P, C> {
     unsafe fn unlock(&self) {
         // SAFETY: invariant 1.
         unsafe { self.0.unlock() }
+    }
+}
+
+/// The library's mutex with a configuration of ours.
+#[derive(Debug)]
+struct OwnMutex<C: MutexConfig>(QueuedMutex<Pretend, C>);
+
+impl<C: MutexConfig> TestLock for OwnMutex<C> {
+    fn lock(&self) {
+        self.0.lock();
+    }
+
+    fn try_lock(&self) -> bool {
+        self.0.try_lock()
+    }
+
+    fn try_lock_for(&self, timeout: Duration) -> bool {
+        self.0
+            .lock_until(Pretend::now() + timeout.as_nanos() as u64)
+    }
+
+    unsafe fn unlock(&self) {
+        // SAFETY: invariant 1.
+        unsafe { self.0.unlock() }
+    }
+}
+
+macro_rules! mutex_config {
+    ($name:ident, $fault:ident) => {
+        #[derive(Clone, Copy, Debug)]
+        struct $name;
+
+        impl MutexConfig for $name {
+            const FAULT: MutexFault = MutexFault::$fault;
+
+            fn tuning() -> Tuning {
+                kinlock::config::tuning()
+            }
+        }
+    };
+}
+
+mutex_config!(MissingWake, MissingWake);
+mutex_config!(Sleepy, LostWakeup);
+mutex_config!(DoubleHandOff, DoubleHandOff);
+mutex_config!(LeakyCancel, LeakyCancel);
+
+impl MutexConfig for AsConfigured {
+    fn tuning() -> Tuning {
+        kinlock::config::tuning()
     }
 }
 
@@ -174,8 +250,8 @@ mod tests {
                 .iter()
                 .all(|lock| lock.name.starts_with("busted-"))
         );
-        assert_eq!(by_name(BUSTED).len(), 5);
-        assert_eq!(sound().count(), 4);
+        assert_eq!(by_name(BUSTED).len(), 9);
+        assert_eq!(sound().count(), 5);
         assert!(by_name("kinlock").is_empty());
     }
 }

@@ -33,6 +33,11 @@ fn the_lock_without_stealing_passes() {
 }
 
 #[test]
+fn the_mutex_passes() {
+    expect_success("the_mutex_passes", "kinlock-mutex");
+}
+
+#[test]
 fn a_lock_that_excludes_nobody_is_caught() {
     expect_catch(
         "a_lock_that_excludes_nobody_is_caught",
@@ -74,6 +79,42 @@ fn a_lock_that_starves_a_domain_is_caught() {
         "a_lock_that_starves_a_domain_is_caught",
         "busted-starvation",
         "/progress",
+    );
+}
+
+#[test]
+fn a_mutex_that_wakes_nobody_is_caught() {
+    expect_catch(
+        "a_mutex_that_wakes_nobody_is_caught",
+        "busted-mutex-wake",
+        "/completion",
+    );
+}
+
+#[test]
+fn a_mutex_whose_sleepers_look_once_is_caught() {
+    expect_catch(
+        "a_mutex_whose_sleepers_look_once_is_caught",
+        "busted-mutex-sleep",
+        "/completion",
+    );
+}
+
+#[test]
+fn a_mutex_that_grants_and_releases_is_caught() {
+    expect_catch(
+        "a_mutex_that_grants_and_releases_is_caught",
+        "busted-mutex-grant",
+        "/exclusion",
+    );
+}
+
+#[test]
+fn a_mutex_whose_claimants_leave_with_the_lock_is_caught() {
+    expect_catch(
+        "a_mutex_whose_claimants_leave_with_the_lock_is_caught",
+        "busted-mutex-cancel",
+        "/completion",
     );
 }
 

@@ -16,8 +16,9 @@
 //! * **Cost**: one read-modify-write to take, none to release, while nobody waits. Waiting costs a queue node and a cache line of the thread's own.
 //! * **Memory**: four bytes per mutex; all-zero memory is an unlocked one. Waiting uses one node of the thread's waiter slot, in a static table; nothing is ever allocated.
 //! * **Poisoning**: none. A panic in a critical section releases the lock.
-//! * **Reentrancy**: none. Relocking in one thread waits for ever; with `debug_assertions` it panics.
-//! * **Unlocking** what one does not hold is impossible through guards, which cannot be sent to other threads. Through `unsafe` functions it is undefined what is protected then.
+//! * **Reentrancy**: none. Relocking in one thread waits for ever; with `debug_assertions` it panics, unless more locks are held at a time than a small table remembers. With a time limit it times out.
+//! * **Unlocking** what one does not hold is impossible through guards, which cannot be sent to other threads. Through `unsafe` functions it is undefined what is protected then; with
+//!   `debug_assertions` unlocking a mutex that nobody holds panics.
 //! * **Signals**: a handler may take any lock that the code it interrupts neither holds nor is acquiring.
 //! * **fork**: in the child, locks held or waited for by other threads stay as they are; all others work.
 //! * **Leaking** a guard with `mem::forget` locks that lock for ever and harms no other.
@@ -35,6 +36,8 @@
 //! let names = NAMES.try_lock_for(Duration::from_millis(10)).expect("nobody holds it");
 //! assert_eq!(*names, ["first"]);
 //! ```
+
+mod held;
 
 use crate::config::Tuning;
 use crate::platform::Native;
@@ -129,17 +132,26 @@ unsafe impl lock_api::RawMutex for RawMutex {
     type GuardMarker = GuardNoSend;
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn lock(&self) {
+        held::forbid_relock(self);
         self.0.lock();
+        held::note(self);
     }
 
     #[inline]
     fn try_lock(&self) -> bool {
-        self.0.try_lock()
+        let taken = self.0.try_lock();
+        if taken {
+            held::note(self);
+        }
+        taken
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     unsafe fn unlock(&self) {
+        held::forget(self);
         // SAFETY: the caller holds the lock, as this function demands.
         unsafe { self.0.unlock() }
     }
@@ -158,7 +170,11 @@ unsafe impl lock_api::RawMutexTimed for RawMutex {
 
     /// Gives up after `timeout`. A zero timeout tries once.
     fn try_lock_for(&self, timeout: Self::Duration) -> bool {
-        self.0.lock_until(crate::platform::deadline(timeout))
+        let taken = self.0.lock_until(crate::platform::deadline(timeout));
+        if taken {
+            held::note(self);
+        }
+        taken
     }
 
     /// Gives up at `timeout`. A moment that has passed tries once.

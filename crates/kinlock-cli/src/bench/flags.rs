@@ -94,10 +94,12 @@ pub fn warnings(results: &[Entry], plan: &Plan, machine: &Machine) -> Vec<String
         ));
     }
     warnings.extend(strict_order(plan, cpus));
+    warnings.extend(without_condvar(plan));
     let not_judged: Vec<_> = plan
         .threads
         .0
         .iter()
+        .filter(|_| plan.workloads.iter().any(|w| w.own_threads().is_none()))
         .filter(|&&threads| fairness_needs(threads) > plan.seconds * plan.rounds as f64)
         .map(|threads| threads.to_string())
         .collect();
@@ -135,6 +137,22 @@ fn strict_order(plan: &Plan, cpus: usize) -> Vec<String> {
             )
         })
         .collect()
+}
+
+/// Which locks that were asked for cannot do all that was asked for.
+fn without_condvar(plan: &Plan) -> Option<String> {
+    let workloads = plan.workloads.iter().filter(|w| w.own_threads().is_some());
+    let workloads: Vec<_> = workloads.map(|w| w.name()).collect();
+    let locks = plan.locks.iter().filter(|lock| !lock.has_condvar());
+    let locks: Vec<_> = locks.map(|lock| lock.name()).collect();
+    let asked = plan.leaves_none_out && !workloads.is_empty() && !locks.is_empty();
+    asked.then(|| {
+        format!(
+            "not measured in {}, for want of a condition variable: {}",
+            workloads.join(" and "),
+            locks.join(", ")
+        )
+    })
 }
 
 /// How long a cell with so many threads has to run before fairness can be judged, in seconds.

@@ -2,6 +2,7 @@
 //! they are shown ([`report`]).
 
 mod flags;
+mod meeting;
 pub mod placement;
 pub mod plan;
 pub mod report;

@@ -59,20 +59,30 @@ impl Plan {
 
     /// How many timed slices there will be.
     pub fn slices(&self) -> usize {
-        let turns = self
-            .threads
-            .0
-            .iter()
-            .map(|&threads| self.locks_with(threads).count());
-        turns.sum::<usize>() * self.workloads.len() * self.rounds
+        let turns = self.workloads.iter().map(|&workload| {
+            let cells = self.threads_of(workload).into_iter();
+            let turns = cells.map(|threads| self.locks_in(workload, threads).count());
+            turns.sum::<usize>()
+        });
+        turns.sum::<usize>() * self.rounds
     }
 
-    /// The locks to be measured with so many threads.
-    pub fn locks_with(&self, threads: usize) -> impl Iterator<Item = LockName> {
-        self.locks
-            .iter()
-            .copied()
-            .filter(move |&lock| !self.leaves_out(lock, threads))
+    /// The thread counts of a workload.
+    pub fn threads_of(&self, workload: WorkloadName) -> Vec<usize> {
+        let own = workload.own_threads();
+        own.map_or_else(|| self.threads.0.clone(), |threads| vec![threads])
+    }
+
+    /// The locks to be measured in a cell.
+    pub fn locks_in(
+        &self,
+        workload: WorkloadName,
+        threads: usize,
+    ) -> impl Iterator<Item = LockName> {
+        let needs_condvar = workload.own_threads().is_some();
+        self.locks.iter().copied().filter(move |&lock| {
+            !self.leaves_out(lock, threads) && (lock.has_condvar() || !needs_condvar)
+        })
     }
 
     /// Whether a lock is left out because it would take minutes only to stop.

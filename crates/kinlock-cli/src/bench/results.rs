@@ -141,7 +141,7 @@ pub struct Round {
     pub ops_per_s: f64,
     /// Over the baseline's throughput in this round.
     pub ratio: f64,
-    /// Operations of each thread.
+    /// Operations of each thread; one number where each operation takes all threads.
     pub ops_per_thread: Vec<u64>,
     /// CPU time of the process per operation.
     pub cpu_ns_per_op: f64,
@@ -209,10 +209,10 @@ impl Parameters {
             seed: plan.seed,
             work_loop_ns: work_loop::ns_per_iteration(),
             cpus_by_threads: plan
-                .threads
-                .0
+                .workloads
                 .iter()
-                .map(|&threads| (threads, plan.cpus(threads)))
+                .flat_map(|&workload| plan.threads_of(workload))
+                .map(|threads| (threads, plan.cpus(threads)))
                 .collect(),
         }
     }
@@ -244,7 +244,7 @@ impl Entry {
 }
 
 fn fairness(measured: &Measured) -> Fairness {
-    let mut ops = vec![0; measured.threads];
+    let mut ops = vec![0; measured.samples[0].ops.len()];
     for sample in &measured.samples {
         for (sum, of_round) in ops.iter_mut().zip(&sample.ops) {
             *sum += of_round;

@@ -41,7 +41,7 @@ pub struct Timing {
 pub struct Sample {
     /// Length of the timed slice, as measured.
     pub elapsed: Duration,
-    /// Operations of each thread in it.
+    /// Operations of each thread in it; one number if each takes all threads.
     pub ops: Vec<u64>,
     /// CPU time of the process in it.
     pub cpu: Duration,
@@ -247,7 +247,7 @@ fn instrumented_slice<W: Workload, F: Family>(
 }
 
 /// Runs `work`; what it made our locks count, if it uses one of them.
-fn counting_events(ours: bool, work: impl FnOnce()) -> Vec<(&'static str, u64)> {
+pub(super) fn counting_events(ours: bool, work: impl FnOnce()) -> Vec<(&'static str, u64)> {
     if !ours {
         work();
         return Vec::new();
@@ -339,7 +339,7 @@ impl Waits {
 }
 
 /// CPU time used by all threads of this process.
-fn process_cpu_time() -> Duration {
+pub(super) fn process_cpu_time() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,

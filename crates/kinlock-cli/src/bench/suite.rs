@@ -38,10 +38,10 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> anyhow::Result<Vec<Me
     let mut results = Vec::new();
 
     for (workload, mut work) in prepared {
-        for &threads in &plan.threads.0 {
+        for threads in plan.threads_of(workload) {
             let team = Team::start(threads, plan.cpus(threads))?;
             let mut cell: Vec<_> = plan
-                .locks_with(threads)
+                .locks_in(workload, threads)
                 .map(|lock| Measured {
                     lock,
                     workload,

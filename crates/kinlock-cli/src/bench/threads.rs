@@ -1,9 +1,12 @@
-//! Thread counts as people write them: a list of numbers and inclusive ranges.
+//! Thread counts as people write them: a list of numbers and inclusive ranges, or `sweep`.
 
 use std::str::FromStr;
 
 /// The most threads one run may have. Each costs a kernel thread and a histogram; no machine is served by more.
 pub const MAX_THREADS: usize = 4096;
+
+/// What `sweep` stands for: from a thread alone to far more than CPUs.
+const SWEEP: [usize; 6] = [1, 2, 4, 16, 64, 256];
 
 /// Thread counts in the order given, without repetitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +28,10 @@ impl FromStr for ThreadCounts {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut counts = Vec::new();
         for part in text.split(',') {
+            if part == "sweep" {
+                counts.extend(SWEEP);
+                continue;
+            }
             let (first, last) = match part.split_once("..") {
                 Some((first, last)) => (count(first)?, count(last.trim_start_matches('='))?),
                 None => (count(part)?, count(part)?),
@@ -45,7 +52,7 @@ fn count(text: &str) -> Result<usize, String> {
         Ok(count) if (1..=MAX_THREADS).contains(&count) => Ok(count),
         Ok(count) => Err(format!("{count} threads; it has to be 1 to {MAX_THREADS}")),
         Err(_) => Err(format!(
-            "{text:?} is not a number of threads (write 1,2,8 or 1..16)"
+            "{text:?} is not a number of threads (write 1,2,8 or 1..16 or sweep)"
         )),
     }
 }
@@ -64,6 +71,8 @@ mod tests {
         assert_eq!(parse("1..4,3,8").unwrap(), [1, 2, 3, 4, 8]);
         assert_eq!(parse("2..=3").unwrap(), [2, 3]);
         assert_eq!(parse("1..142").unwrap().len(), 142);
+        assert_eq!(parse("sweep").unwrap(), [1, 2, 4, 16, 64, 256]);
+        assert_eq!(parse("sweep,8,2").unwrap(), [1, 2, 4, 16, 64, 256, 8]);
     }
 
     #[test]

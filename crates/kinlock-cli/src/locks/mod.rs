@@ -5,12 +5,14 @@
 
 mod ck_mcs;
 mod lock_api_locks;
+mod monitors;
 mod name;
 mod peers;
 mod posix;
 mod tas;
 
-pub use name::{LockName, Visit};
+pub use monitors::{CondvarFamily, Monitor};
+pub use name::{LockName, Visit, VisitCondvar};
 
 /// A lock around a value.
 pub trait Lock<T>: Send + Sync + Sized + 'static {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Family, ck_mcs, lock_api_locks as api, peers};
+use super::{CondvarFamily, Family, ck_mcs, lock_api_locks as api, monitors, peers};
 
 /// Work to be done with a lock that is known only by name.
 pub trait Visit {
@@ -11,6 +11,14 @@ pub trait Visit {
     type Output;
     /// Does the work with the locks of `F`.
     fn visit<F: Family>(self) -> Self::Output;
+}
+
+/// Work to be done with a lock and its condition variable.
+pub trait VisitCondvar {
+    /// What the work yields.
+    type Output;
+    /// Does the work with the monitors of `F`.
+    fn visit<F: CondvarFamily>(self) -> Self::Output;
 }
 
 macro_rules! lock_names {
@@ -45,6 +53,8 @@ lock_names! {
     KinlockSpinFifo = "kinlock-spin-fifo" => api::Api<kinlock::RawFifoSpinLock>,
     /// Our queued spinlock with the NUMA-aware order, whatever the configuration.
     KinlockSpinCna = "kinlock-spin-cna" => api::Api<kinlock::RawCnaSpinLock>,
+    /// Our mutex.
+    KinlockMutex = "kinlock-mutex" => api::Api<kinlock::RawMutex>,
     /// The standard library's mutex.
     StdMutex = "std-mutex" => peers::StdMutex,
     /// The mutex of the crate `parking_lot`.
@@ -72,11 +82,30 @@ impl LockName {
         }
     }
 
+    /// Calls `visitor` with this lock's condition variable; `None` if it has none.
+    pub fn dispatch_condvar<V: VisitCondvar>(self, visitor: V) -> Option<V::Output> {
+        match self {
+            Self::StdMutex => Some(visitor.visit::<monitors::Std>()),
+            Self::ParkingLot => Some(visitor.visit::<monitors::ParkingLot>()),
+            _ => None,
+        }
+    }
+
+    /// Whether it comes with a condition variable.
+    pub fn has_condvar(self) -> bool {
+        struct Ask;
+        impl VisitCondvar for Ask {
+            type Output = ();
+            fn visit<F: CondvarFamily>(self) {}
+        }
+        self.dispatch_condvar(Ask).is_some()
+    }
+
     /// Whether it is one of this project's locks.
     pub fn is_ours(self) -> bool {
         matches!(
             self,
-            Self::KinlockSpin | Self::KinlockSpinFifo | Self::KinlockSpinCna
+            Self::KinlockSpin | Self::KinlockSpinFifo | Self::KinlockSpinCna | Self::KinlockMutex
         )
     }
 

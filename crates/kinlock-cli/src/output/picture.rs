@@ -37,6 +37,7 @@ pub const COLOURS: &[RGBColor] = &[
     RGBColor(160, 160, 160),
     RGBColor(230, 120, 180),
     RGBColor(120, 150, 30),
+    RGBColor(110, 0, 70),
 ];
 
 /// A file format.

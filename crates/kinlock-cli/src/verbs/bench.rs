@@ -47,8 +47,8 @@ pub struct Args {
     /// Workloads to run, separated by commas [default: all]
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     workload: Vec<WorkloadName>,
-    /// Numbers of threads, 1 to 4096: a list with inclusive ranges, as 1,2,8 or 1..16 [default: 1, 2, the number of
-    /// CPUs, four times as many]
+    /// Numbers of threads, 1 to 4096: a list with inclusive ranges, as 1,2,8 or 1..16, or `sweep` for 1,2,4,16,64,256;
+    /// pingpong and broadcast have their own [default: 1, 2, the number of CPUs, four times as many]
     #[arg(long, value_name = "LIST")]
     threads: Option<ThreadCounts>,
     /// Length of one lock's timed slice in one round, in seconds [default: so that everything takes about a minute, but
@@ -120,6 +120,20 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
     let mut workloads = args.workload.clone();
     if workloads.is_empty() {
         workloads = WorkloadName::ALL.to_vec();
+        // Nothing would be compared there.
+        let others = locks.iter().filter(|&&lock| lock != args.baseline);
+        let comparable = args.baseline.has_condvar() && others.clone().any(|l| l.has_condvar());
+        workloads.retain(|workload| comparable || workload.own_threads().is_none());
+    }
+    let meeting = workloads.iter().find(|w| w.own_threads().is_some());
+    if let Some(workload) = meeting.filter(|_| !args.baseline.has_condvar()) {
+        let known = LockName::ALL.iter().filter(|lock| lock.has_condvar());
+        let known: Vec<_> = known.map(|lock| lock.name()).collect();
+        bail!(
+            "{workload} needs a condition variable, which the baseline {} has not; those that have one: {}",
+            args.baseline,
+            known.join(", ")
+        );
     }
     keep_first(&mut workloads);
     if args.db.is_some() && !workloads.contains(&WorkloadName::ReadRandom) {

@@ -94,6 +94,7 @@ struct InUse {
     local_limit: String,
     shuffle_reduction: bool,
     stealing: bool,
+    quantum: String,
 }
 
 #[derive(Serialize)]
@@ -145,6 +146,7 @@ impl InUse {
             local_limit: tuning.limit.to_string(),
             shuffle_reduction: tuning.shuffle_reduction,
             stealing: tuning.stealing,
+            quantum: tuning.quantum.to_string(),
         }
     }
 }
@@ -267,6 +269,7 @@ fn in_use(in_use: &InUse) -> Table {
     table.add_row(["local limit", &in_use.local_limit]);
     table.add_row(["shuffle reduction", on_off(in_use.shuffle_reduction)]);
     table.add_row(["stealing", on_off(in_use.stealing)]);
+    table.add_row(["quantum", &in_use.quantum]);
     table
 }
 
@@ -291,7 +294,11 @@ fn features(features: &FeaturesEntry) -> Table {
         (
             "membarrier",
             features.membarrier_private_expedited,
-            "fences for all threads of the process",
+            if features.membarrier_private_expedited {
+                "fences for all threads of the process"
+            } else {
+                "refused: who falls asleep looks up after a while, in case nobody has noticed"
+            },
         ),
         ("futex", features.futex, "parking of waiters"),
         (

@@ -15,6 +15,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kinlock_verify::locks::{self, Specimen};
 use kinlock_verify::plan;
 use kinlock_verify::report::Report;
+use kinlock_verify::sandbox;
 use serde::Serialize;
 
 use crate::bench::threads::ThreadCounts;
@@ -28,6 +29,10 @@ use settings::Parameters;
 /// If the input is bad or the results cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let parameters = args.parameters()?;
+    if args.without_membarrier && args.in_process {
+        // Before there are threads: later ones inherit it.
+        sandbox::refuse_membarrier().map_err(anyhow::Error::msg)?;
+    }
     // Opened first: what cannot be written must not cost minutes to find out.
     let mut json = args.json.as_deref().map(Destination::open).transpose()?;
     let mut people = match json {

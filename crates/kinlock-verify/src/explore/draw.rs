@@ -3,7 +3,7 @@
 //! Different bugs like different schedules, so the lots are extreme: from no disruption to one at every other access,
 //! from preemptions of some cycles to such that outlast every time limit of the lock.
 
-use super::locks::{Knobs, Specimen};
+use super::locks::{self, Knobs, Specimen};
 use super::scenarios::Scenario;
 use crate::random::Random;
 use kinlock::config::{LocalLimit, Scan};
@@ -57,6 +57,8 @@ pub(super) fn plan(
     let mut knobs = Knobs {
         tuning: (lock.tuning)(&mut random),
         turned: scenario.turns_knobs,
+        // Of its own: other locks' schedules do not depend on it.
+        queue: locks::queue(&mut Random::new(seed, 2)),
     };
     let mut schedule_slots = threads + 4;
     let mut order = None;
@@ -74,12 +76,17 @@ pub(super) fn plan(
         } else {
             200
         }) / threads as u32;
-        order = Some(wanted);
+        order = lock.in_order.then_some(wanted);
     } else if random.one_in(8) {
         schedule_slots = 1 + random.below(threads as u64) as usize;
     }
+    if scenario.interrupts {
+        // A handler that waits for another lock's quanta keeps everybody waiting who waits for the thread that it interrupts.
+        knobs.tuning.quantum = locks::at_most(knobs.tuning.quantum, 20);
+    }
     let mut schedule = Schedule::new(machine, threads, disturbance);
     schedule.slots = schedule_slots;
+    schedule.max_accesses = lock.max_accesses;
     if !scenario.ordered && random.one_in(2) {
         schedule.placement = Placement::Scheduled;
     }

@@ -5,10 +5,14 @@
 //!
 //! 1. [`Explored::unlock`] is called by the thread that took the lock only, as that function demands.
 
+mod mutex;
+
 use crate::random::Random;
 use crate::report::Property;
 use kinlock::config::{LocalLimit, Scan, Tuning};
+use kinlock::events::Event;
 use kinlock::platform::Platform;
+use kinlock::raw::mutex::Queue;
 use kinlock::raw::{Config, Fault, QueuedSpinLock};
 use kinlock_sim::Sim;
 use std::cell::Cell;
@@ -24,7 +28,39 @@ pub struct Specimen {
     pub(super) place: fn(park: bool) -> &'static dyn Explored,
     /// The knobs of one schedule.
     pub(super) tuning: fn(&mut Random) -> Tuning,
+    /// What all schedules together have to reach.
+    pub(super) reach: &'static [Event],
+    /// Whether its waiters are served in an order that can be judged by counting.
+    pub(super) in_order: bool,
+    /// After so many accesses a schedule counts as endless.
+    pub(super) max_accesses: u64,
 }
+
+const MAX_ACCESSES: u64 = 1_000_000;
+
+/// What a queued spinlock has to reach.
+const QUEUE: &[Event] = &[
+    Event::Queued,
+    Event::Steal,
+    Event::Park,
+    Event::Wake,
+    Event::Timeout,
+    Event::Reap,
+    Event::SlotFallback,
+];
+/// What one that reorders its queue has to reach.
+const REORDERED: &[Event] = &[
+    Event::Queued,
+    Event::Steal,
+    Event::Park,
+    Event::Wake,
+    Event::Timeout,
+    Event::Reap,
+    Event::SlotFallback,
+    Event::SetAside,
+    Event::Splice,
+    Event::FlushByLimit,
+];
 
 /// What is asked of a lock.
 pub(super) trait Explored {
@@ -38,7 +74,10 @@ pub(super) trait Explored {
 
 /// All locks.
 pub const ALL: &[Specimen] = &[
-    sound("fifo", place::<true, SOUND>, |_| Tuning::DEFAULT),
+    Specimen {
+        reach: QUEUE,
+        ..sound("fifo", place::<true, SOUND>, |_| Tuning::DEFAULT)
+    },
     sound("cna", place::<true, SOUND>, |_| reordering()),
     sound("cna-count", place::<true, SOUND>, counted),
     sound("cna-timed", place::<true, SOUND>, |random| {
@@ -80,7 +119,14 @@ pub const ALL: &[Specimen] = &[
         place::<true, STARVATION>,
         Property::Progress,
     ),
+    mutex::SOUND,
+    mutex::broken::<{ mutex::MISSING_WAKE }>("busted-mutex-wake", Property::Completion),
+    mutex::broken::<{ mutex::LOST_WAKEUP }>("busted-mutex-sleep", Property::Completion),
+    mutex::broken::<{ mutex::DOUBLE_HAND_OFF }>("busted-mutex-grant", Property::Exclusion),
+    mutex::broken::<{ mutex::LEAKY_CANCEL }>("busted-mutex-cancel", Property::Completion),
 ];
+
+pub(super) use mutex::{at_most, queue};
 
 /// The name that stands for all locks that are broken on purpose.
 pub use crate::locks::BUSTED;
@@ -101,6 +147,9 @@ const fn sound(
         defect: None,
         place,
         tuning,
+        reach: REORDERED,
+        in_order: true,
+        max_accesses: MAX_ACCESSES,
     }
 }
 
@@ -114,6 +163,9 @@ const fn broken(
         defect: Some(defect),
         place,
         tuning: counted,
+        reach: &[],
+        in_order: true,
+        max_accesses: MAX_ACCESSES,
     }
 }
 
@@ -136,7 +188,9 @@ fn counted(random: &mut Random) -> Tuning {
 
 thread_local! {
     /// The knobs of the schedule that this host thread plays.
-    static KNOBS: Cell<Knobs> = const { Cell::new(Knobs { tuning: Tuning::DEFAULT, turned: false }) };
+    static KNOBS: Cell<Knobs> = const {
+        Cell::new(Knobs { tuning: Tuning::DEFAULT, turned: false, queue: mutex::USUAL_QUEUE })
+    };
 }
 
 /// The knobs of a schedule.
@@ -145,6 +199,8 @@ pub(super) struct Knobs {
     pub(super) tuning: Tuning,
     /// Whether every wait finds other knobs.
     pub(super) turned: bool,
+    /// How waiters for a mutex stand in line. The same for all of a schedule: waiters have to agree.
+    pub(super) queue: Queue,
 }
 
 impl Knobs {
@@ -164,6 +220,7 @@ impl Knobs {
             if random >> 6 & 1 == 0 {
                 tuning.limit = LocalLimit::time(1).unwrap_or_default();
             }
+            tuning.quantum = mutex::quantum(random >> 7);
         }
         tuning
     }
@@ -237,7 +294,7 @@ mod tests {
     #[test]
     fn names_are_found() {
         assert_eq!(by_name("cna").len(), 1);
-        assert_eq!(by_name(BUSTED).len(), 5);
+        assert_eq!(by_name(BUSTED).len(), 9);
         assert!(by_name("none").is_empty());
         let mut names: Vec<_> = ALL.iter().map(|lock| lock.name).collect();
         names.sort_unstable();

@@ -6,7 +6,7 @@ use crate::crew::{self, Orders};
 use crate::injector::Injector;
 use crate::pretend;
 use crate::random::Random;
-use kinlock::config::{self, LocalLimit, Scan, Tuning};
+use kinlock::config::{self, LocalLimit, Quantum, Scan, Tuning};
 use kinlock::events::Event;
 use std::sync::Arc;
 
@@ -119,6 +119,8 @@ impl Knobs {
             LocalLimit::time(1 + random.below(10) as u8)
         };
         config::set_local_limit(limit.expect("the limit is within its range"));
+        let micros = [0, 5, 100, 1000][random.below(4) as usize];
+        config::set_quantum(Quantum::from_micros(micros).expect("the quantum is within its range"));
     }
 }
 
@@ -128,5 +130,6 @@ impl Drop for Knobs {
         config::set_shuffle_reduction(self.before.shuffle_reduction);
         config::set_stealing(self.before.stealing);
         config::set_local_limit(self.before.limit);
+        config::set_quantum(self.before.quantum);
     }
 }

@@ -7,6 +7,7 @@ mod fairness;
 mod fork;
 mod leak;
 mod preemption;
+mod relay;
 mod signals;
 mod timed;
 
@@ -37,6 +38,7 @@ pub const ALL: &[Scenario] = &[
     domains::PRETENDED,
     preemption::SCENARIO,
     timed::SCENARIO,
+    relay::SCENARIO,
     signals::SCENARIO,
     churn::SCENARIO,
     fork::SCENARIO,

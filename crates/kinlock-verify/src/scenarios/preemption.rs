@@ -33,6 +33,14 @@ fn run(context: &Context) -> Findings {
             |_| contended(),
         )
     };
-    let detail = events.list(&[Event::SlowPath, Event::Queued, Event::Park, Event::Steal]);
+    let detail = events.list(&[
+        Event::SlowPath,
+        Event::Queued,
+        Event::Park,
+        Event::Steal,
+        Event::Wake,
+        Event::Claim,
+        Event::Grant,
+    ]);
     Findings::new(outcome, &stage.state, 0).with_reach(contended(), detail)
 }

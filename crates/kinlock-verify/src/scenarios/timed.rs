@@ -79,7 +79,7 @@ fn run(context: &Context) -> Findings {
     };
     let detail = format!(
         "{timely} timed acquisitions, {timeouts} timeouts, {tries} failed tries, {}",
-        events.list(&[Event::Timeout, Event::Reap]),
+        events.list(&[Event::Timeout, Event::Reap, Event::Unqueue]),
     );
     Findings::new(outcome, &stage.state, 0)
         .with(Property::Contract, contract)

@@ -277,7 +277,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     #[inline]
     pub fn is_contended(&self) -> bool {
         self.spinners.last() != 0
-            || self.flags.load(Relaxed) & (SLEEPERS | CLAIMANT_SLEEPS | CLAIMED) != 0
+            || self.flags.load(Relaxed) & (SLEEPERS | CLAIMANT_SLEEPS | CLAIMED | GRANTED) != 0
     }
 
     /// As [`lock`](Self::lock), for somebody who may have been woken in place of all who sleep on the word: its unlock wakes the next one.
@@ -369,6 +369,9 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     fn lock_slow(&self, deadline: u64) -> bool {
         P::count(Event::SlowPath);
         let place = P::waiters().enter();
+        if place.is_none() {
+            P::count(Event::SlotFallback);
+        }
         let note = (self.key().addr() >> 2 << 1) as u32;
         let tuning = C::tuning();
         let mut wait = Wait {
@@ -640,10 +643,14 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         } else {
             (SLEEPERS, OTHERS)
         };
-        self.flags.fetch_or(flag, SeqCst);
+        let fresh = self.flags.fetch_or(flag, SeqCst) & flag == 0;
         // Pairs with the light fence in `unlock`: either we see the lock free, or the holder sees the flag.
         let mut until = wait.deadline;
         if !P::heavy_fence() {
+            if fresh {
+                // Cleared since we have slept: again somebody may not have seen it.
+                wait.unnoticed_sleep = UNNOTICED_SLEEP;
+            }
             until = until.min(P::now().saturating_add(wait.unnoticed_sleep));
             wait.unnoticed_sleep = wait.unnoticed_sleep.saturating_mul(2);
         }

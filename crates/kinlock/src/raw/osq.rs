@@ -107,7 +107,11 @@ impl<P: Platform> Osq<P> {
     ) -> bool {
         let queue = self.links(layout);
         let (me, node) = (place.id(), place.node());
-        if queue.append(me) || queue.spin(me, patience, until) {
+        if queue.append(me) {
+            return true;
+        }
+        P::count(Event::Queued);
+        if queue.spin(me, patience, until) {
             return true;
         }
         // From here on the state is GO or PARKED.

@@ -1,11 +1,13 @@
 //! What the threads do with the lock.
 
+mod broadcast;
 mod counter;
 mod empty;
 mod kv;
 mod long;
 mod lru;
 mod name;
+mod pingpong;
 mod readrandom;
 mod zipf;
 
@@ -13,6 +15,7 @@ pub use name::WorkloadName;
 
 use std::path::Path;
 
+use super::meeting::Meet;
 use super::rng::Rng;
 use super::runner::{Measure, Prepared};
 
@@ -45,5 +48,7 @@ pub fn prepare(name: WorkloadName, db: Option<&Path>) -> anyhow::Result<Box<dyn 
         WorkloadName::Kv => Box::new(Prepared::new(kv::Kv::new())),
         WorkloadName::Lru => Box::new(Prepared::new(lru::Lru::new())),
         WorkloadName::ReadRandom => Box::new(Prepared::new(readrandom::ReadRandom::open(db)?)),
+        WorkloadName::PingPong => Box::new(Meet(pingpong::PingPong)),
+        WorkloadName::Broadcast => Box::new(Meet(broadcast::Broadcast)),
     })
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::{broadcast, pingpong};
+
 /// A workload of the suite `locks`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WorkloadName {
@@ -18,6 +20,10 @@ pub enum WorkloadName {
     Lru,
     /// A database on disk.
     ReadRandom,
+    /// Two threads that take turns.
+    PingPong,
+    /// One thread that calls sixteen.
+    Broadcast,
 }
 
 impl WorkloadName {
@@ -29,6 +35,8 @@ impl WorkloadName {
         Self::Kv,
         Self::Lru,
         Self::ReadRandom,
+        Self::PingPong,
+        Self::Broadcast,
     ];
 
     /// The name on the command line and in reports.
@@ -40,6 +48,17 @@ impl WorkloadName {
             Self::Kv => "kv",
             Self::Lru => "lru",
             Self::ReadRandom => "readrandom",
+            Self::PingPong => "pingpong",
+            Self::Broadcast => "broadcast",
+        }
+    }
+
+    /// How many threads it takes, if that is not for the user to choose. Such a workload needs a condition variable.
+    pub fn own_threads(self) -> Option<usize> {
+        match self {
+            Self::PingPong => Some(pingpong::THREADS),
+            Self::Broadcast => Some(broadcast::THREADS),
+            _ => None,
         }
     }
 
@@ -57,6 +76,12 @@ impl WorkloadName {
             }
             Self::ReadRandom => {
                 "read random keys of an on-disk LevelDB-format database (100,000 entries of 100 bytes, or --db)"
+            }
+            Self::PingPong => {
+                "two threads take turns through a mutex and a condition variable; an operation is a round trip"
+            }
+            Self::Broadcast => {
+                "one thread publishes to 16 that wait on a condition variable, and waits until all have reported back"
             }
         }
     }

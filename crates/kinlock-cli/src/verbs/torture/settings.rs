@@ -21,7 +21,10 @@ const MOST_DOMAINS: usize = 64;
 /// passed, 1 a check failed, 2 bad input, 3 a lock that is broken on purpose was not caught by the check meant for it.
 ///
 /// `--locks busted` tortures locks that are broken on purpose: no mutual exclusion, waiters lost in a splice or
-/// asleep, a starved locality domain. Each must be caught, so that the exit status is 1.
+/// asleep, a starved locality domain, a lock that is granted twice or to nobody. Each must be caught, so that the exit status is 1.
+///
+/// Locks whose waiters sleep rely on the system call membarrier, and do without where it is refused. `--without-membarrier`
+/// has a seccomp filter refuse it, so that this way is tortured, too.
 ///
 /// Example: kinlock torture --locks kinlock-spin --threads 4,64 --seconds 60
 #[derive(clap::Args)]
@@ -63,6 +66,9 @@ pub struct Args {
         allow_negative_numbers = true
     )]
     hang: f64,
+    /// Refuse membarrier to the locks, as some sandboxes do
+    #[arg(long)]
+    pub without_membarrier: bool,
     /// Torture in this process instead of one for each lock; for debuggers
     #[arg(long)]
     pub in_process: bool,
@@ -85,6 +91,7 @@ pub struct Parameters {
     pub topology: Vec<usize>,
     pub scenarios: Vec<String>,
     pub hang: f64,
+    pub without_membarrier: bool,
 }
 
 impl Args {
@@ -127,6 +134,7 @@ impl Args {
             topology: self.topology.clone(),
             scenarios,
             hang: self.hang,
+            without_membarrier: self.without_membarrier,
         })
     }
 }
@@ -178,6 +186,10 @@ impl Parameters {
         flags
             .into_iter()
             .flat_map(|(flag, value)| [flag.to_owned(), value])
+            .chain(
+                self.without_membarrier
+                    .then(|| "--without-membarrier".to_owned()),
+            )
             .collect()
     }
 }

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Instructions that taking and releasing a free lock costs, counted exactly: the same in every run, whatever else the machine does. What the loop around it
+# costs is taken off by counting an empty one, what starting costs by counting two lengths.
+#
+# A higher count than stated here is a regression; a lower one wants its limit lowered. A new compiler may change either. The standard library's mutex is for reference.
+set -euo pipefail
+
+declare -A limit=([kinlock-spin]=18 [kinlock-mutex]=15)
+
+if [ "$(uname -m)" != x86_64 ]; then
+    echo "!!!! the limits are for x86_64: instructions were NOT counted on $(uname -m)" >&2
+    exit 0
+fi
+command -v valgrind >/dev/null || { echo "valgrind is missing; see ci/install.sh" >&2; exit 1; }
+cargo build --release --quiet -p kinlock --example uncontended
+program=${CARGO_TARGET_DIR:-target}/release/examples/uncontended
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# All instructions of `uncontended LOCK PAIRS`.
+count() {
+    valgrind --tool=callgrind --callgrind-out-file="$work/out" "$program" "$1" "$2" 2>"$work/log" >/dev/null ||
+        { cat "$work/log" >&2; exit 1; }
+    sed -n 's/^summary: *//p; s/^totals: *//p' "$work/out" | head -1
+}
+
+# Instructions per turn of the loop, in hundredths: startup differs by a few between runs, thousands of turns do not.
+per_turn() {
+    local few many
+    few=$(count "$1" 10000)
+    many=$(count "$1" 110000)
+    echo $(((many - few + 500) / 1000))
+}
+
+empty=$(per_turn none)
+failed=0
+for lock in kinlock-spin kinlock-mutex std-mutex; do
+    found=$((($(per_turn "$lock") - empty + 50) / 100))
+    allowed=${limit[$lock]:-}
+    printf '%-14s %3d instructions per lock and unlock%s\n' "$lock" "$found" "${allowed:+, limit $allowed}"
+    [ -n "$allowed" ] || continue
+    if [ "$found" -gt "$allowed" ]; then
+        echo "$lock: $found instructions per lock and unlock, more than the $allowed stated in $0" >&2
+        failed=1
+    elif [ "$found" -lt "$allowed" ]; then
+        echo "$lock: $found instructions per lock and unlock: lower the limit in $0, which says $allowed" >&2
+        failed=1
+    fi
+done
+exit $failed

@@ -1,0 +1,44 @@
+//! Takes and releases a lock that nobody else wants: `uncontended LOCK PAIRS`. Made to have its instructions counted; see `ci/instructions.sh`.
+
+use kinlock::lock_api::RawMutex as Raw;
+use kinlock::{RawMutex, RawSpinLock};
+use std::hint::black_box;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    let pairs = arguments.get(2).and_then(|pairs| pairs.parse().ok());
+    let (Some(lock), Some(pairs)) = (arguments.get(1), pairs) else {
+        return usage();
+    };
+    match lock.as_str() {
+        "none" => repeat(pairs, || ()),
+        "kinlock-spin" => raw::<RawSpinLock>(pairs),
+        "kinlock-mutex" => raw::<RawMutex>(pairs),
+        "std-mutex" => {
+            let mutex = std::sync::Mutex::new(());
+            repeat(pairs, || drop(black_box(&mutex).lock()));
+        }
+        _ => return usage(),
+    }
+    ExitCode::SUCCESS
+}
+
+fn usage() -> ExitCode {
+    eprintln!("usage: uncontended none|kinlock-spin|kinlock-mutex|std-mutex PAIRS");
+    ExitCode::from(2)
+}
+
+fn raw<R: Raw>(pairs: u64) {
+    let mutex = kinlock::lock_api::Mutex::<R, ()>::new(());
+    repeat(pairs, || drop(black_box(&mutex).lock()));
+}
+
+#[inline(always)]
+fn repeat(pairs: u64, mut pair: impl FnMut()) {
+    for _ in 0..pairs {
+        pair();
+        // Not unrolled, not left out.
+        black_box(());
+    }
+}
