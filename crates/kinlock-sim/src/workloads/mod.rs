@@ -5,6 +5,7 @@
 mod leveldb_readrandom;
 mod lock2;
 mod locktorture;
+mod mutex_spinners;
 mod open1;
 
 use crate::locks::Lock;
@@ -56,6 +57,7 @@ pub const ALL: &[Kind] = &[
     lock2::KIND,
     open1::KIND,
     leveldb_readrandom::KIND,
+    mutex_spinners::KIND,
 ];
 
 /// The kind called `name`.

@@ -190,7 +190,7 @@ fn leaving_and_handing_on_at_the_same_time() {
                         0 => NEVER,
                         _ => Native::now() + 500 * (round % 7),
                     };
-                    if QUEUE.join(&place, PredecessorCpu::Cached, 1_000, until) {
+                    if QUEUE.join(&place, WATCH, 1_000, until) {
                         assert_eq!(HEADS.fetch_add(1, AcqRel), 0, "two heads");
                         HEADS.fetch_sub(1, AcqRel);
                         QUEUE.leave(&place);
