@@ -8,10 +8,10 @@
 //! 1. [`Lock::unlock`] is called by the thread that took the lock only, as that function demands.
 
 use super::Lock;
-use crate::platform::Sim;
+use crate::platform::{Sim, SimU32};
 use crate::world::with;
 use kinlock::config::Tuning;
-use kinlock::platform::Platform;
+use kinlock::platform::{Atomic, Ordering::Relaxed, Platform};
 use kinlock::raw::mutex::{MutexConfig, Queue, QueuedMutex};
 use kinlock::raw::osq::{LOOK_AROUND, PredecessorCpu};
 
@@ -28,11 +28,29 @@ impl<C: MutexConfig> Lock for Mutex<C> {
     }
 }
 
+/// A mutex with its owner's name beside it, as a kernel's has: written after locking and before unlocking.
+struct Owned<C: MutexConfig> {
+    mutex: Mutex<C>,
+    owner: SimU32,
+}
+
+impl<C: MutexConfig> Lock for Owned<C> {
+    fn lock(&self, me: usize) {
+        self.mutex.lock(me);
+        self.owner.store(me as u32 + 1, Relaxed);
+    }
+
+    fn unlock(&self, me: usize) {
+        self.owner.store(0, Relaxed);
+        self.mutex.unlock(me);
+    }
+}
+
 /// A mutex whose waiters give up now and then, and start anew: they leave the queue from wherever they stand in it.
 struct Impatient<C: MutexConfig>(Mutex<C>);
 
 /// After how many nanoseconds they do, the first time.
-const PATIENCE: u64 = 50_000;
+const PATIENCE: u64 = 200_000;
 
 impl<C: MutexConfig> Lock for Impatient<C> {
     fn lock(&self, me: usize) {
@@ -86,6 +104,13 @@ fn place<C: MutexConfig>(_: usize) -> &'static dyn Lock {
     crate::place(Mutex::<C>(QueuedMutex::new()))
 }
 
+fn place_owned<C: MutexConfig>(_: usize) -> &'static dyn Lock {
+    crate::place(Owned {
+        mutex: Mutex::<C>(QueuedMutex::new()),
+        owner: SimU32::new(0),
+    })
+}
+
 fn place_impatient<C: MutexConfig>(_: usize) -> &'static dyn Lock {
     crate::place(Impatient(Mutex::<C>(QueuedMutex::new())))
 }
@@ -100,8 +125,8 @@ macro_rules! kinds {
 kinds! {
     "mutex", place::<Fifo>, "our mutex as configured: spinners queue, their head learns and claims; waiters park";
     "mutex-unqueued", place::<Unqueued>, "our mutex without a queue: every spinner learns and claims for itself";
-    "polled", place::<Polled>, "a mutex as before the published tables: every spinner looks at the word, nobody parks";
-    "polled-fifo", place::<PolledFifo>, "a mutex as published: spinners queue, their head looks at the word, nobody parks";
+    "polled", place_owned::<Polled>, "a mutex as before the published tables: every spinner looks at the word, nobody parks";
+    "polled-fifo", place_owned::<PolledFifo>, "a mutex as published: spinners queue, their head looks at the word, nobody parks";
     "polled-osq-shared", place_impatient::<OsqShared>, "the same, and spinners read their predecessor's CPU number in its node";
     "polled-osq-own-line", place_impatient::<OsqOwnLine>, "the same, in a line of its own";
     "polled-osq-cached", place_impatient::<OsqCached>, "the same, in a copy of their own";

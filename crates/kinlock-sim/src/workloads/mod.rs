@@ -7,6 +7,7 @@ mod lock2;
 mod locktorture;
 mod mutex_spinners;
 mod open1;
+mod osq;
 
 use crate::locks::Lock;
 use crate::run::{Handoffs, Traffic};
@@ -58,6 +59,7 @@ pub const ALL: &[Kind] = &[
     open1::KIND,
     leveldb_readrandom::KIND,
     mutex_spinners::KIND,
+    osq::KIND,
 ];
 
 /// The kind called `name`.

@@ -103,13 +103,7 @@ impl<P: Platform> Osq<P> {
     ///
     /// Spins for at most `patience` nanoseconds, then sleeps in its place; at once if its predecessor cannot run. One remote cache miss to queue and
     /// one to become head. A head must call [`leave`](Self::leave) with the same place.
-    pub fn join(
-        &self,
-        place: &Waiter<P>,
-        watch: Watch,
-        patience: u64,
-        until: u64,
-    ) -> bool {
+    pub fn join(&self, place: &Waiter<P>, watch: Watch, patience: u64, until: u64) -> bool {
         let queue = self.links(watch.layout);
         let (me, node) = (place.id(), place.node());
         if queue.append(me) || queue.spin(me, watch.every, patience, until) {
