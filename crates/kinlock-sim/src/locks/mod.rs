@@ -1,6 +1,6 @@
 //! The locks that can run on the simulated machine.
 //!
-//! To add one: write a file with a function that places it, and a line in [`ALL`].
+//! To add one: write a file with a function that places it, and a line in `SPINLOCKS`, or for a mutex in `mutex.rs`.
 
 mod mcs;
 mod mutex;

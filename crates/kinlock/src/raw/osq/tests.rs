@@ -179,6 +179,10 @@ fn every_layout_knows_the_predecessors_cpu_also_after_others_have_left() {
 #[test]
 fn leaving_and_handing_on_at_the_same_time() {
     static QUEUE: Osq<Native> = Osq::EMPTY;
+    const WATCH: Watch = Watch {
+        layout: PredecessorCpu::Cached,
+        every: LOOK_AROUND,
+    };
     static HEADS: AtomicU32 = AtomicU32::new(0);
     let rounds = if cfg!(miri) { 20 } else { 5_000 };
     std::thread::scope(|s| {
