@@ -120,11 +120,16 @@ fn spinners_of_a_mutex_had_better_queue_on_eight_nodes_but_not_on_one() {
 
 #[test]
 fn a_copied_cpu_number_keeps_spinners_off_their_predecessors_lines() {
-    // By how many accesses of a section miss: throughput at so few threads differs by less than chance.
+    // By how many accesses of a section miss: throughput of so short a run differs by less than chance.
     let misses = |lock| {
         let run = Run {
-            seconds: 0.002,
-            ..run("osq", lock, 48)
+            seconds: 0.001,
+            ..Run::new(
+                Machine::load("epyc-9654-2s").unwrap(),
+                workloads::by_name("osq").unwrap(),
+                locks::by_name(lock).unwrap(),
+                128,
+            )
         };
         let o = run.execute().unwrap();
         (o.traffic.local + o.traffic.remote + o.traffic.last_level) as f64 / o.ops as f64
