@@ -49,16 +49,15 @@ impl<C: MutexConfig> Lock for Owned<C> {
 /// A mutex whose waiters give up now and then, and start anew: they leave the queue from wherever they stand in it.
 struct Impatient<C: MutexConfig>(Mutex<C>);
 
-/// After how many nanoseconds they do, the first time.
+/// After how many nanoseconds they do, the first time; later twice as long each.
 const PATIENCE: u64 = 200_000;
 
 impl<C: MutexConfig> Lock for Impatient<C> {
-    fn lock(&self, me: usize) {
+    fn lock(&self, _: usize) {
         let mut patience = PATIENCE;
         while !self.0.0.lock_until(Sim::now() + patience) {
             patience *= 2;
         }
-        let _ = me;
     }
 
     fn unlock(&self, me: usize) {
