@@ -137,7 +137,7 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
 pub enum Queue {
     /// Not at all: everybody looks at the word.
     Unqueued,
-    /// First in, first out, and whoever gives up leaves; see [`osq`](super::osq).
+    /// First in, first out, and whoever gives up leaves; see [`osq`].
     Osq(PredecessorCpu),
 }
 
