@@ -133,3 +133,45 @@ fn help_has_an_example_and_all_tables() {
     assert!(help.contains("kinlock reproduce cna-lock2"), "{help}");
     assert!(help.contains("cna-locktorture"), "{help}");
 }
+
+#[test]
+fn tables_of_the_mutex_have_their_own_columns() {
+    let short = |table| {
+        let report = json(&[
+            "reproduce",
+            table,
+            "--seconds",
+            "0.0005",
+            "--seeds",
+            "1",
+            "--band",
+            "0",
+        ]);
+        report["tables"][0].clone()
+    };
+    let spinners = short("mutex-spinners");
+    assert_eq!(spinners["columns"][1], "queued");
+    let rows = spinners["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 8 * 3);
+    // Rows of the same number of threads are one simulation.
+    assert_eq!(rows[0]["simulated"], rows[3]["simulated"]);
+    assert_eq!(rows[18]["label"], "8 nodes 1100-2000 users");
+    assert_eq!(rows[20]["published"], 1.342);
+    let osq = short("osq-prev-cpu");
+    assert_eq!(osq["judged"], "direction");
+    assert!(osq["rows"][0]["pass"].is_null() && osq["rows"][2]["pass"].is_boolean());
+}
+
+#[test]
+fn rows_are_taken_from_all_tables_that_have_them() {
+    let table = done(&[
+        "reproduce",
+        "--threads",
+        "80",
+        "--seconds",
+        "0.0005",
+        "--seeds",
+        "1",
+    ]);
+    assert!(table.contains("mutex-spinners-ours") && !table.contains("cna-lock2"));
+}

@@ -10,7 +10,7 @@ use kinlock::config::{LocalLimit, Tuning};
 use kinlock::platform::Platform;
 use kinlock::platform::loom::{Loom, set_domain};
 use kinlock::raw::mutex::{MutexConfig, MutexFault, Queue, QueuedMutex};
-use kinlock::raw::osq::{Osq, PredecessorCpu};
+use kinlock::raw::osq::{Osq, PredecessorCpu, Watch};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -35,6 +35,10 @@ macro_rules! config {
     };
 }
 
+const WATCH: Watch = Watch {
+    layout: PredecessorCpu::Cached,
+    every: 1,
+};
 const OSQ: Queue = Queue::Osq(PredecessorCpu::Cached);
 
 config!(Queued: queue OSQ, fault None);
@@ -225,10 +229,7 @@ impl Line {
 
     fn stand(&self, patience: u64, until: u64) {
         let place = Loom::waiters().enter().unwrap();
-        if self
-            .queue
-            .join(&place, PredecessorCpu::Cached, patience, until)
-        {
+        if self.queue.join(&place, WATCH, patience, until) {
             // SAFETY: there is one head at a time; if not, loom reports the access before it happens.
             self.head.with_mut(|h| unsafe { *h += 1 });
             self.queue.leave(&place);

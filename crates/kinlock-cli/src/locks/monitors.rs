@@ -99,3 +99,40 @@ impl<T: Send + 'static> Monitor<T> for ParkingLotMonitor<T> {
         self.1[condvar].notify_all();
     }
 }
+
+/// Ours.
+pub struct Kinlock;
+
+/// The mutex and condition variables of this project.
+pub struct KinlockMonitor<T>(kinlock::Mutex<T>, [kinlock::Condvar; 2]);
+
+impl CondvarFamily for Kinlock {
+    type Of<T: Send + 'static> = KinlockMonitor<T>;
+}
+
+impl<T: Send + 'static> Monitor<T> for KinlockMonitor<T> {
+    fn new(value: T) -> Self {
+        KinlockMonitor(kinlock::Mutex::new(value), Default::default())
+    }
+
+    fn when<R>(
+        &self,
+        condvar: usize,
+        mut ready: impl FnMut(&mut T) -> bool,
+        section: impl FnOnce(&mut T) -> R,
+    ) -> R {
+        let mut guard = self.0.lock();
+        while !ready(&mut guard) {
+            self.1[condvar].wait(&mut guard);
+        }
+        section(&mut guard)
+    }
+
+    fn notify_one(&self, condvar: usize) {
+        self.1[condvar].notify_one();
+    }
+
+    fn notify_all(&self, condvar: usize) {
+        self.1[condvar].notify_all();
+    }
+}

@@ -85,6 +85,7 @@ impl LockName {
     /// Calls `visitor` with this lock's condition variable; `None` if it has none.
     pub fn dispatch_condvar<V: VisitCondvar>(self, visitor: V) -> Option<V::Output> {
         match self {
+            Self::KinlockMutex => Some(visitor.visit::<monitors::Kinlock>()),
             Self::StdMutex => Some(visitor.visit::<monitors::Std>()),
             Self::ParkingLot => Some(visitor.visit::<monitors::ParkingLot>()),
             _ => None,

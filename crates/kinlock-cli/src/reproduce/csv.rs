@@ -4,20 +4,20 @@ use std::io::Write;
 
 use super::results::Report;
 
-/// Writes a heading and all lines. No field needs quoting: names are plain words, the rest are numbers.
+/// Writes a heading and all lines. No field needs quoting: names are words without commas, the rest are numbers.
 ///
 /// # Errors
 /// As the writer has them.
 pub fn write(report: &Report, mut out: impl Write) -> anyhow::Result<()> {
     writeln!(
         out,
-        "table,threads,column,published,simulated,simulated_low,simulated_high,error_pct,pass"
+        "table,threads,column,published,simulated,simulated_low,simulated_high,error_pct,pass,label"
     )?;
     for table in &report.tables {
         for row in &table.rows {
             writeln!(
                 out,
-                "{},{},{},{},{:.6},{:.6},{:.6},{:.2},{}",
+                "{},{},{},{},{:.6},{:.6},{:.6},{:.2},{},{}",
                 table.table,
                 row.key,
                 row.column,
@@ -27,6 +27,7 @@ pub fn write(report: &Report, mut out: impl Write) -> anyhow::Result<()> {
                 row.simulated.high,
                 row.error_pct,
                 row.pass.map(|pass| pass.to_string()).unwrap_or_default(),
+                row.label,
             )?;
         }
     }

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use super::results::Report;
-use super::table::{HEADINGS, cells, notes, parameters, scale, sorted};
+use super::table::{WIDTH, cells, headings, locks, notes, parameters, scale, sorted};
 
 /// Writes all tables.
 ///
@@ -15,19 +15,22 @@ pub fn write(report: &Report, mut out: impl Write) -> anyhow::Result<()> {
         writeln!(out, "Published: {}.\n", entry.source)?;
         writeln!(
             out,
-            "Simulated: {}; workload {}; stock = {}, cna = {}; both in {}.\n",
-            entry.machine.name, entry.workload.name, entry.stock.name, entry.cna.name, entry.unit
+            "Simulated: {}; workload {}; {}; both in {}.\n",
+            entry.machine.name,
+            entry.workload.name,
+            locks(entry),
+            entry.unit
         )?;
-        let headings = HEADINGS.map(|heading| heading.replace('\n', " "));
+        let headings = headings(entry).map(|heading| heading.replace('\n', " "));
         writeln!(out, "|{}|", headings.join("|"))?;
-        writeln!(out, "|{}", " ---: |".repeat(HEADINGS.len()))?;
+        writeln!(out, "|{}", " ---: |".repeat(WIDTH))?;
         for row in entry.published_rows() {
             writeln!(out, "| {} |", cells(row).join(" | "))?;
         }
         writeln!(out, "\n- {}", entry.verdict())?;
         writeln!(out, "- {}", scale(entry))?;
-        for (threads, note) in notes(entry) {
-            writeln!(out, "- {threads} threads: believed cause: {note}")?;
+        for (rows, note) in notes(entry) {
+            writeln!(out, "- {rows}: believed cause: {note}")?;
         }
         writeln!(out)?;
     }

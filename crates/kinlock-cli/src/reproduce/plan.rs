@@ -12,13 +12,13 @@ use crate::sim::pool::Job;
 pub struct Plan {
     /// The table.
     pub table: Table,
-    /// Its rows: the one with a single thread, which the scale comes from, and those asked for.
+    /// Its rows: the first, which the scale comes from, and those asked for.
     pub rows: Vec<Row>,
     /// The machine.
     pub machine: Machine,
     /// The workload.
     pub workload: workloads::Kind,
-    /// The locks of the columns `stock` and `cna`.
+    /// The locks of the two columns.
     pub locks: [locks::Kind; 2],
 }
 
@@ -29,7 +29,10 @@ impl Plan {
     /// If the machine is none.
     pub fn new(table: Table, threads: &[usize], machine: Option<&str>) -> anyhow::Result<Self> {
         let mut rows = table.rows();
-        rows.retain(|row| threads.is_empty() || row.threads == 1 || threads.contains(&row.threads));
+        let fewest = rows[0].threads;
+        rows.retain(|row| {
+            threads.is_empty() || row.threads == fewest || threads.contains(&row.threads)
+        });
         let lock = |name| locks::by_name(name).expect("tables name known locks");
         Ok(Self {
             rows,
@@ -45,20 +48,27 @@ impl Plan {
     /// # Errors
     /// If it has not; names those that it has.
     pub fn check_has(&self, threads: &[usize]) -> anyhow::Result<()> {
-        let all = self.table.rows();
-        let is_there = |wanted: &usize| all.iter().any(|row| row.threads == *wanted);
-        if let Some(wanted) = threads.iter().find(|wanted| !is_there(wanted)) {
-            let known: Vec<_> = all.iter().map(|row| row.threads.to_string()).collect();
+        let mut all: Vec<_> = self.table.rows().iter().map(|row| row.threads).collect();
+        all.dedup();
+        if let Some(wanted) = threads.iter().find(|wanted| !all.contains(wanted)) {
+            let known: Vec<_> = all.iter().map(usize::to_string).collect();
             let (name, known) = (self.table.name, known.join(","));
             bail!("{name} has no row with {wanted} threads; it has {known}");
         }
         Ok(())
     }
 
-    /// All simulations: by row, lock and variant.
+    /// The numbers of threads to simulate, each once.
+    pub fn threads(&self) -> Vec<usize> {
+        let mut threads: Vec<_> = self.rows.iter().map(|row| row.threads).collect();
+        threads.dedup();
+        threads
+    }
+
+    /// All simulations: by number of threads, lock and variant.
     pub fn jobs(&self, variants: &[Variant], seconds: f64) -> Vec<Job> {
         let mut jobs = Vec::new();
-        for row in &self.rows {
+        for threads in self.threads() {
             for lock in self.locks {
                 for &variant in variants {
                     let machine = self.machine.clone();
@@ -66,7 +76,7 @@ impl Plan {
                     let run = Run {
                         seconds,
                         seed: variant.seed,
-                        ..Run::new(machine, self.workload, lock, row.threads)
+                        ..Run::new(machine, self.workload, lock, threads)
                     };
                     jobs.push(Job { run, variant });
                 }

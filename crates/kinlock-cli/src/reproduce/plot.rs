@@ -44,13 +44,14 @@ fn draw(area: &Area, table: &TableEntry) -> Drawn {
     title.draw(&Text::new(bands, (14, 38), quiet_text(14)))?;
 
     let (throughput, speedup) = rest.split_vertically(THROUGHPUT_HEIGHT);
+    let [first, second] = table.columns;
     let curves = [
-        curve(table, "stock", &table.stock.name, COLOURS[3]),
-        curve(table, "cna", &table.cna.name, COLOURS[0]),
+        curve(table, first, &table.stock.name, COLOURS[3]),
+        curve(table, second, &table.cna.name, COLOURS[0]),
     ];
     curves::draw(&throughput, &curves, table.unit)?;
     let speedups = curve(table, "speedup", "speed-up", COLOURS[4]);
-    curves::draw(&speedup, &[speedups], "cna over stock")
+    curves::draw(&speedup, &[speedups], &format!("{second} over {first}"))
 }
 
 fn curve(table: &TableEntry, column: &str, name: &str, colour: RGBColor) -> Curve {

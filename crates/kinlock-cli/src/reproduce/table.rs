@@ -19,15 +19,17 @@ pub fn write(report: &Report, mut out: impl Write) -> anyhow::Result<()> {
         writeln!(out, "published: {}", entry.source)?;
         writeln!(
             out,
-            "simulated: {}; workload {}; stock = {}, cna = {}",
-            entry.machine.name, entry.workload.name, entry.stock.name, entry.cna.name
+            "simulated: {}; workload {}; {}",
+            entry.machine.name,
+            entry.workload.name,
+            locks(entry)
         )?;
-        writeln!(out, "stock and cna in {}\n", entry.unit)?;
+        writeln!(out, "both in {}\n", entry.unit)?;
         writeln!(out, "{}\n", comparison(entry))?;
         writeln!(out, "{}", entry.verdict())?;
         writeln!(out, "{}", scale(entry))?;
-        for (threads, note) in notes(entry) {
-            writeln!(out, "{threads} threads: believed cause: {note}")?;
+        for (rows, note) in notes(entry) {
+            writeln!(out, "{rows}: believed cause: {note}")?;
         }
         writeln!(out)?;
     }
@@ -38,26 +40,27 @@ pub fn write(report: &Report, mut out: impl Write) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// How many columns the comparison has.
+pub const WIDTH: usize = 13;
+
 /// The headings of the comparison, one per column of [`cells`].
-pub const HEADINGS: [&str; 13] = [
-    "\nthreads",
-    "stock\npubl.",
-    "\nsim.",
-    "\nband",
-    "\nerror",
-    "cna\npubl.",
-    "\nsim.",
-    "\nband",
-    "\nerror",
-    "speed-up\npubl.",
-    "\nsim.",
-    "\nband",
-    "\nerror",
-];
+pub fn headings(entry: &TableEntry) -> [String; WIDTH] {
+    let [first, second] = entry.columns;
+    let mut headings = [
+        "", "", "\nsim.", "\nband", "\nerror", "", "\nsim.", "\nband", "\nerror", "", "\nsim.",
+        "\nband", "\nerror",
+    ]
+    .map(str::to_owned);
+    headings[0] = format!("\n{}", entry.row_key);
+    for (place, name) in [(1, first), (5, second), (9, "speed-up")] {
+        headings[place] = format!("{name}\npubl.");
+    }
+    headings
+}
 
 /// The texts of a published row. An error with an exclamation mark is beyond its target.
 pub fn cells(row: &[RowEntry]) -> Vec<String> {
-    let mut cells = vec![row[0].key.to_string()];
+    let mut cells = vec![row[0].label.clone()];
     for entry in row {
         let band = &entry.simulated;
         let mark = if entry.pass == Some(false) { "!" } else { " " };
@@ -74,19 +77,35 @@ pub fn cells(row: &[RowEntry]) -> Vec<String> {
 /// What the throughputs were scaled by, in a sentence.
 pub fn scale(entry: &TableEntry) -> String {
     format!(
-        "simulated throughputs are times {:.3}: published over simulated, stock, 1 thread",
-        entry.scale
+        "simulated throughputs are times {:.3}: published over simulated, {}, first row",
+        entry.scale, entry.columns[0]
     )
 }
 
-/// The notes on rows that were missed, by number of threads.
-pub fn notes(entry: &TableEntry) -> Vec<(usize, &str)> {
-    let rows = entry.published_rows();
-    rows.filter_map(|row| {
-        let noted = row.iter().find(|entry| !entry.note.is_empty())?;
-        Some((noted.key, noted.note.as_str()))
-    })
-    .collect()
+/// Which locks stand for the columns.
+pub fn locks(entry: &TableEntry) -> String {
+    let [first, second] = entry.columns;
+    let (stock, cna) = (&entry.stock.name, &entry.cna.name);
+    format!("{first} = {stock}, {second} = {cna}")
+}
+
+/// The notes on rows that were missed, each once, with the names of their rows.
+pub fn notes(entry: &TableEntry) -> Vec<(String, &str)> {
+    let mut notes: Vec<(String, &str)> = Vec::new();
+    for row in entry.published_rows() {
+        let Some(noted) = row.iter().find(|entry| !entry.note.is_empty()) else {
+            continue;
+        };
+        let name = match entry.row_key {
+            "threads" => format!("{} threads", noted.key),
+            _ => noted.label.clone(),
+        };
+        match notes.iter_mut().find(|(_, note)| *note == noted.note) {
+            Some((names, _)) => *names += &format!("; {name}"),
+            None => notes.push((name, &noted.note)),
+        }
+    }
+    notes
 }
 
 /// The parameters of every machine and workload of the tables, each once.
@@ -123,11 +142,12 @@ pub fn sorted(parameters: &[ParameterEntry]) -> Vec<&ParameterEntry> {
 
 fn comparison(entry: &TableEntry) -> Table {
     let mut table = table::plain();
-    table.set_header(HEADINGS);
+    table.set_header(headings(entry));
     for row in entry.published_rows() {
         table.add_row(cells(row));
     }
-    table::align_right(&mut table, 0, HEADINGS.len());
+    let labels = (entry.row_key != "threads") as usize;
+    table::align_right(&mut table, labels, WIDTH - labels);
     table
 }
 

@@ -13,7 +13,7 @@ use crate::verbs::sim::simulate;
 /// Show published tables beside simulated ones.
 ///
 /// Each table is simulated on its machine with its locks. Simulated throughputs are multiplied by one number per table,
-/// so that the row of the stock lock with 1 thread fits; speed-ups are as they come out. Rows that miss the target are
+/// so that the first row of the first lock fits; speed-ups are as they come out. Rows that miss the target are
 /// shown as such, and are no reason for another exit status. Below the tables: which parameters of the simulation are
 /// published, which were fitted and on what, and which are assumed.
 ///
@@ -28,10 +28,10 @@ pub struct Args {
     /// Another machine than the tables': the name of one that is built in, or a file that describes one
     #[arg(long, value_name = "NAME|FILE")]
     machine: Option<String>,
-    /// Simulated seconds of each run, after a warm-up of a tenth of that; the default gives each of four sockets its
-    /// turn of 2^16 hand-offs
-    #[arg(long, value_name = "S", default_value_t = 0.1, value_parser = seconds, allow_negative_numbers = true)]
-    seconds: f64,
+    /// Simulated seconds of each run, after a warm-up of a tenth of that [default: as the table needs; 0.1 gives each of
+    /// four sockets its turn of 2^16 hand-offs]
+    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
+    seconds: Option<f64>,
     #[command(flatten)]
     sampling: Sampling,
     #[command(flatten)]
@@ -57,21 +57,26 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         is_new
     });
     let threads = args.threads.as_ref().map_or(&[][..], |list| &list.0);
-    let plans: Vec<Plan> = tables
+    let mut plans: Vec<Plan> = tables
         .iter()
         .map(|&table| Plan::new(table, threads, args.machine.as_deref()))
         .collect::<anyhow::Result<_>>()?;
+    // Without names, all tables that have these rows.
+    if args.tables.is_empty() && plans.iter().any(|plan| plan.check_has(threads).is_ok()) {
+        plans.retain(|plan| plan.check_has(threads).is_ok());
+    }
     for plan in &plans {
         plan.check_has(threads)?;
     }
-    let names: Vec<_> = tables.iter().map(|table| table.name).collect();
+    let names: Vec<_> = plans.iter().map(|plan| plan.table.name).collect();
+    let seconds = |plan: &Plan| args.seconds.unwrap_or(plan.table.seconds);
     let outputs = args.destinations.open(&names)?;
 
     let sampling = &args.sampling;
     let variants = |plan: &Plan| sampling.variants(plan.machine.shape.sockets);
     let by_plan: Vec<_> = plans
         .iter()
-        .map(|plan| plan.jobs(&variants(plan), args.seconds))
+        .map(|plan| plan.jobs(&variants(plan), seconds(plan)))
         .collect();
     let jobs = by_plan.concat();
     let host_threads = sampling.host_threads();
@@ -82,14 +87,19 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let tables = plans.iter().zip(&by_plan).map(|(plan, jobs)| {
         let (own, others) = rest.split_at(jobs.len());
         rest = others;
-        TableEntry::new(plan, &variants(plan), own, threads)
+        TableEntry::new(plan, &variants(plan), own, threads, seconds(plan))
     });
     let tables = tables.collect();
     outputs.write(&Report {
         kind: "reproduced",
         version: env!("CARGO_PKG_VERSION"),
         commit: option_env!("KINLOCK_COMMIT"),
-        seconds: args.seconds,
+        seconds: match &plans[..] {
+            [first, rest @ ..] if rest.iter().all(|plan| seconds(plan) == seconds(first)) => {
+                Some(seconds(first))
+            }
+            _ => None,
+        },
         seeds: sampling.all_seeds(),
         host_threads,
         host_seconds: samples.iter().map(|sample| sample.host_seconds).sum(),

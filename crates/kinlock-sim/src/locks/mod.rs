@@ -1,8 +1,9 @@
 //! The locks that can run on the simulated machine.
 //!
-//! To add one: write a file with a function that places it, and a line in [`ALL`].
+//! To add one: write a file with a function that places it, and a line in `SPINLOCKS`, or for a mutex in `mutex.rs`.
 
 mod mcs;
+mod mutex;
 mod qspinlock;
 mod tas;
 mod ticket;
@@ -27,7 +28,9 @@ pub struct Kind {
 }
 
 /// All kinds.
-pub const ALL: &[Kind] = &[
+pub const ALL: &[Kind] = &join();
+
+const SPINLOCKS: &[Kind] = &[
     Kind {
         name: "tas",
         about: "test-and-test-and-set",
@@ -64,6 +67,20 @@ pub const ALL: &[Kind] = &[
         place: qspinlock::place_parking_fifo,
     },
 ];
+
+/// The spinlocks, then the mutexes.
+const fn join() -> [Kind; SPINLOCKS.len() + mutex::ALL.len()] {
+    let mut all = [SPINLOCKS[0]; SPINLOCKS.len() + mutex::ALL.len()];
+    let mut i = 0;
+    while i < all.len() {
+        all[i] = match i.checked_sub(SPINLOCKS.len()) {
+            None => SPINLOCKS[i],
+            Some(i) => mutex::ALL[i],
+        };
+        i += 1;
+    }
+    all
+}
 
 /// The kind called `name`.
 pub fn by_name(name: &str) -> Option<Kind> {

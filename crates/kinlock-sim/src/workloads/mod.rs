@@ -5,7 +5,9 @@
 mod leveldb_readrandom;
 mod lock2;
 mod locktorture;
+mod mutex_spinners;
 mod open1;
+mod osq;
 
 use crate::locks::Lock;
 use crate::run::{Handoffs, Traffic};
@@ -56,6 +58,8 @@ pub const ALL: &[Kind] = &[
     lock2::KIND,
     open1::KIND,
     leveldb_readrandom::KIND,
+    mutex_spinners::KIND,
+    osq::KIND,
 ];
 
 /// The kind called `name`.

@@ -58,7 +58,7 @@ mod kin;
 
 use core::marker::PhantomData;
 
-use super::osq::{Osq, PredecessorCpu};
+use super::osq::{self, Osq, PredecessorCpu, Watch};
 use super::waiter::Waiter;
 use crate::config::Tuning;
 use crate::events::Event;
@@ -116,6 +116,11 @@ const UNNOTICED_SLEEP: u64 = 200_000;
 pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// Whether waiters may sleep, where the platform can.
     const PARK: bool = true;
+    /// Whether whoever is at the front looks at the lock all the time and takes it whenever it is free, as spinners of a kernel do: without learning how fast it
+    /// cycles, without a quantum, without claims. For comparisons; no bound on waits holds then.
+    const POLLS: bool = false;
+    /// How long a spinner in the queue waits before it looks at its predecessor's CPU, in nanoseconds.
+    const LOOK_AROUND: u64 = osq::LOOK_AROUND;
     /// A deliberate defect, for showing that a check can fail.
     #[doc(hidden)]
     const FAULT: MutexFault = MutexFault::None;
@@ -134,7 +139,7 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
 pub enum Queue {
     /// Not at all: everybody looks at the word.
     Unqueued,
-    /// First in, first out, and whoever gives up leaves; see [`osq`](super::osq).
+    /// First in, first out, and whoever gives up leaves; see [`osq`].
     Osq(PredecessorCpu),
     /// Kin first as [tuned](Tuning::reorder), in the queue of the [spinlock](super::qspinlock).
     Cna,
@@ -422,7 +427,11 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         match queue {
             Queue::Unqueued => (self.wait_at_front(wait), Some(place)),
             Queue::Osq(layout) => {
-                let head = self.spinners.join(&place, layout, patience, deadline);
+                let watch = Watch {
+                    layout,
+                    every: C::LOOK_AROUND,
+                };
+                let head = self.spinners.join(&place, watch, patience, deadline);
                 let taken = if head {
                     self.wait_at_front(wait)
                 } else {
@@ -472,6 +481,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         loop {
             let taken = if wait.claimed {
                 self.await_grant(wait)
+            } else if C::POLLS {
+                self.poll(wait)
             } else {
                 self.try_lock() || self.observe(wait)
             };
@@ -480,6 +491,29 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             }
             if P::CAN_PARK && C::PARK {
                 self.sleep_on_word(wait);
+            }
+        }
+    }
+
+    /// Looks at the lock all the time until it is taken (`true`), or until that has taken long enough.
+    fn poll(&self, wait: &Wait) -> bool {
+        let mut until = wait.deadline;
+        if P::CAN_PARK && C::PARK {
+            until = until.min(P::now().saturating_add(PATIENT));
+        }
+        loop {
+            let free = |locked| locked == FREE;
+            if until == NEVER {
+                P::wait(&self.locked, Relaxed, free);
+            } else {
+                let left = until.saturating_sub(P::now());
+                let _ = P::wait_for(&self.locked, Relaxed, left, free);
+            }
+            if self.try_lock() {
+                return true;
+            }
+            if passed(until, P::now) {
+                return false;
             }
         }
     }

@@ -43,8 +43,17 @@ use super::waiter::{GO, Id, Link, Node, PARKED, WAITING, Waiter, Waiters};
 use crate::events::Event;
 use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, NO_CPU, Ordering::*, Platform};
 
-/// How long a spinner waits before it looks around, in nanoseconds.
-const LOOK_AROUND: u64 = 1_000;
+/// How long a spinner waits before it looks at its predecessor's CPU, in nanoseconds, unless it is told otherwise.
+pub const LOOK_AROUND: u64 = 1_000;
+
+/// How a spinner watches its predecessor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Watch {
+    /// Where it reads the predecessor's CPU number.
+    pub layout: PredecessorCpu,
+    /// How long it waits between two looks, in nanoseconds.
+    pub every: u64,
+}
 
 /// Where a spinner reads its predecessor's CPU number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,20 +107,14 @@ impl<P: Platform> Osq<P> {
     ///
     /// Spins for at most `patience` nanoseconds, then sleeps in its place; at once if its predecessor cannot run. One remote cache miss to queue and
     /// one to become head. A head must call [`leave`](Self::leave) with the same place.
-    pub fn join(
-        &self,
-        place: &Waiter<P>,
-        layout: PredecessorCpu,
-        patience: u64,
-        until: u64,
-    ) -> bool {
-        let queue = self.links(layout);
+    pub fn join(&self, place: &Waiter<P>, watch: Watch, patience: u64, until: u64) -> bool {
+        let queue = self.links(watch.layout);
         let (me, node) = (place.id(), place.node());
         if queue.append(me) {
             return true;
         }
         P::count(Event::Queued);
-        if queue.spin(me, patience, until) {
+        if queue.spin(me, watch.every, patience, until) {
             return true;
         }
         // From here on the state is GO or PARKED.
@@ -181,7 +184,7 @@ impl<P: Platform> Links<'_, P> {
     }
 
     /// Spins until headship comes (`true`), or there is a reason not to.
-    fn spin(&self, me: Id, patience: u64, until: u64) -> bool {
+    fn spin(&self, me: Id, every: u64, patience: u64, until: u64) -> bool {
         let state = &self.node(me).state;
         if patience == NEVER && until == NEVER {
             P::wait(state, Acquire, |s| s != WAITING);
@@ -190,7 +193,7 @@ impl<P: Platform> Links<'_, P> {
         let start = P::now();
         let until = until.min(start.saturating_add(patience));
         loop {
-            if P::wait_for(state, Acquire, LOOK_AROUND, |s| s != WAITING).is_ok() {
+            if P::wait_for(state, Acquire, every, |s| s != WAITING).is_ok() {
                 return true;
             }
             if self.predecessor_is_off(me) || P::now() >= until {

@@ -180,6 +180,10 @@ fn every_layout_knows_the_predecessors_cpu_also_after_others_have_left() {
 #[test]
 fn leaving_and_handing_on_at_the_same_time() {
     static QUEUE: Osq<Native> = Osq::EMPTY;
+    const WATCH: Watch = Watch {
+        layout: PredecessorCpu::Cached,
+        every: LOOK_AROUND,
+    };
     static HEADS: AtomicU32 = AtomicU32::new(0);
     let rounds = if cfg!(miri) { 20 } else { 5_000 };
     std::thread::scope(|s| {
@@ -191,7 +195,7 @@ fn leaving_and_handing_on_at_the_same_time() {
                         0 => NEVER,
                         _ => Native::now() + 500 * (round % 7),
                     };
-                    if QUEUE.join(&place, PredecessorCpu::Cached, 1_000, until) {
+                    if QUEUE.join(&place, WATCH, 1_000, until) {
                         assert_eq!(HEADS.fetch_add(1, AcqRel), 0, "two heads");
                         HEADS.fetch_sub(1, AcqRel);
                         QUEUE.leave(&place);
