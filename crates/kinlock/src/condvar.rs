@@ -7,7 +7,7 @@
 //! * **Spurious wake-ups** happen: a wait may return without a notification, so look at the condition again, or use [`wait_while`](Condvar::wait_while) and its relatives, which do.
 //! * **`notify_one`** wakes at least one of those who wait, if anybody does: roughly the one that has waited longest. It is not lost if that one's time is just up: a waiter that took the wake-up reports a notification, one
 //!   that reports a timeout took none.
-//! * **`notify_all`** wakes all who wait, without a stampede: one is woken, the others are moved to the mutex, and each unlock wakes the next.
+//! * **`notify_all`** wakes all who wait, without a stampede: 16 are woken, the others are moved to the mutex, where they wake up one after the other.
 //! * **One mutex at a time.** Using two with the same condition variable at the same time is a mistake. Debug builds panic if they notice; release builds stay correct. A second mutex *after* the first is fine. Once there has been
 //!   a second one, or if the mutex is 8 GiB away or more, `notify_all` wakes everybody at once.
 //! * **Time limits** are on the monotonic clock, those of the `_system` functions on the time of day. A zero timeout or a moment that has passed releases the mutex, takes it again and reports a timeout. The

@@ -28,6 +28,7 @@ macro_rules! config {
         struct $name;
         impl CondvarConfig for $name {
             const FAULT: CondvarFault = CondvarFault::$fault;
+            const AT_ONCE: u32 = 1;
         }
     )*};
 }

@@ -28,7 +28,7 @@
 //! | `notify_one`, nobody waits | (c, 0, 0) | | load |
 //! | `notify_one` | (c, *, 1) | (c + 1, 0, 1) | compare-and-swap, then unpark one |
 //! | ... and nobody slept | (c + 1, 0, 1) | (c + 1, 0, 0) | compare-and-swap, tried once |
-//! | `notify_all` | (c, *, 1) | (c + 64, 0, 0) | compare-and-swap, then wake one and requeue the others |
+//! | `notify_all` | (c, *, 1) | (c + 64, 0, 0) | compare-and-swap, then wake a few and requeue the others |
 //!
 //! # Why no notification is lost
 //!
@@ -78,6 +78,9 @@ pub trait CondvarConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// A deliberate defect, for showing that a check can fail.
     #[doc(hidden)]
     const FAULT: CondvarFault = CondvarFault::None;
+    /// How many a broadcast wakes at once, before it requeues the others: about as many short sections as fit into the time that a sleeper takes to
+    /// wake up. Fewer leave the mutex idle, more run into it and sleep again.
+    const AT_ONCE: u32 = 16;
 }
 
 /// The configuration without a defect.
@@ -268,7 +271,9 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
             }
             distance => {
                 let to = self.key().wrapping_offset(distance as i32 as isize);
-                P::requeue_but(1, self.key(), now, to, || self.sequence.load(Relaxed));
+                P::requeue_but(C::AT_ONCE, self.key(), now, to, || {
+                    self.sequence.load(Relaxed)
+                });
             }
         }
     }

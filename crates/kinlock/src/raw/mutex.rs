@@ -102,6 +102,8 @@ const PATIENT: u64 = 1_000_000;
 const HURRIED: u64 = 2_000;
 /// How long a head, or a claimant, spins while nothing happens: about what it costs to sleep and wake up.
 const STALLED: u64 = 50_000;
+/// The same while there are more waiters than CPUs: the holder may have lost its CPU to us.
+const STALLED_WHEN_CROWDED: u64 = 5_000;
 /// How long a head naps between two looks at a lock that cycles fast, while there are more waiters than CPUs.
 const NAP: u64 = 50_000;
 /// How long a claimant waits for a grant between two looks at the lock and at the clock.
@@ -210,6 +212,17 @@ struct Wait {
     unnoticed_sleep: u64,
 }
 
+impl Wait {
+    /// How long to spin while nothing happens.
+    fn stalled(&self) -> u64 {
+        if self.crowded {
+            STALLED_WHEN_CROWDED
+        } else {
+            STALLED
+        }
+    }
+}
+
 impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     /// An unlocked mutex. Where the platform allows, [`UNLOCKED`](Self::UNLOCKED) is the same as a constant.
     pub fn new() -> Self {
@@ -285,10 +298,14 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             || self.flags.load(Relaxed) & (SLEEPERS | CLAIMANT_SLEEPS | CLAIMED | GRANTED) != 0
     }
 
-    /// As [`lock`](Self::lock), for somebody who may have been woken in place of all who sleep on the word: its unlock wakes the next one.
+    /// As [`lock`](Self::lock), for somebody who may have been woken in place of all who sleep on the word: sees to it that the next one wakes up.
     pub(super) fn lock_after_sleep(&self) {
+        let parks = P::CAN_PARK && C::PARK;
+        // While the lock is free the next one may as well wake up beside us: to wake one after the other leaves CPUs idle in between, and
+        // those take long to come back. Whoever is woken has our duty then.
+        let passed_on = parks && !self.is_locked() && P::unpark_in(self.key(), 1, OTHERS) != 0;
         self.lock();
-        if P::CAN_PARK && C::PARK {
+        if parks && !passed_on {
             // Relaxed: our own unlock comes later.
             self.flags.fetch_or(SLEEPERS, Relaxed);
         }
@@ -552,7 +569,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             if over && self.claim(wait) {
                 return self.await_grant(wait);
             }
-            if now - progress >= STALLED || passed(wait.deadline, || now) {
+            if now - progress >= wait.stalled() || passed(wait.deadline, || now) {
                 return false;
             }
             if !wait.crowded || wait.fast {
@@ -614,7 +631,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 return true;
             }
             let now = P::now();
-            if now - start >= STALLED || passed(wait.deadline, || now) {
+            if now - start >= wait.stalled() || passed(wait.deadline, || now) {
                 let starving = now.saturating_sub(wait.since) >= STARVING;
                 return !(starving && now < wait.deadline) && self.withdraw(wait);
             }
