@@ -36,8 +36,8 @@
 //!
 //! # Progress
 //!
-//! Steps B wait for another thread's few instructions, and so does handing on headship. A kernel disables preemption meanwhile; here the other thread may be preempted, and
-//! for that long whoever leaves, and whoever has just been head, waits. So nobody queues while more threads wait than there are CPUs.
+//! Steps B wait for another thread's few instructions, and so does handing on headship. A kernel disables preemption meanwhile; here the other thread may be preempted just there, and
+//! for that long whoever leaves, and whoever has just been head, waits. With more threads than CPUs a mutex therefore looks out for a moment before it queues.
 
 use super::waiter::{GO, Id, Link, Node, PARKED, WAITING, Waiter, Waiters};
 use crate::events::Event;
