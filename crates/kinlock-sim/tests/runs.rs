@@ -135,7 +135,7 @@ fn a_copied_cpu_number_keeps_spinners_off_their_predecessors_lines() {
         (o.traffic.local + o.traffic.remote + o.traffic.last_level) as f64 / o.ops as f64
     };
     let (shared, cached) = (misses("polled-osq-shared"), misses("polled-osq-cached"));
-    assert!(cached < 0.95 * shared, "{cached} {shared}");
+    assert!(cached < 0.98 * shared, "{cached} {shared}");
 }
 
 #[test]
