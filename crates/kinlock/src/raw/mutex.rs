@@ -52,7 +52,7 @@
 //! # Bounds
 //!
 //! The head of the queue claims after its quantum; see [`QUANTUM_WHEN_CROWDED`] and [`SHORT_QUANTUM`]. Those behind it are served in the order of the queue. So a waiter with `n` before it
-//! gets the lock after at most `n + 1` quanta and critical sections, and the time that `n + 1` threads take to wake up; as long as the scheduler runs the holder.
+//! gets the lock after at most `n + 1` quanta and critical sections, and the time that `n + 1` threads take to wake up; as long as the scheduler runs the holder. Where the holder sleeps or does not run a head counts a millisecond before it keeps its claim in its sleep.
 
 mod kin;
 
@@ -106,8 +106,6 @@ const STALLED: u64 = 50_000;
 const STALLED_WHEN_CROWDED: u64 = 5_000;
 /// How long a head naps between two looks at a lock that cycles fast, while there are more waiters than CPUs.
 const NAP: u64 = 50_000;
-/// How long a claimant waits for a grant between two looks at the lock and at the clock.
-const GLANCE: u64 = 500;
 /// How long a head has been there before it keeps its claim while it sleeps: the lock is then idle until it has woken up.
 const STARVING: u64 = 1_000_000;
 
@@ -207,6 +205,8 @@ struct Wait {
     fast: bool,
     /// When the thread came to the front.
     since: u64,
+    /// How long it has paused there.
+    paused: u64,
     slept: bool,
     claimed: bool,
     unnoticed_sleep: u64,
@@ -304,8 +304,19 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         // While the lock is free the next one may as well wake up beside us: to wake one after the other leaves CPUs idle in between, and
         // those take long to come back. Whoever is woken has our duty then.
         let passed_on = parks && !self.is_locked() && P::unpark_in(self.key(), 1, OTHERS) != 0;
-        self.lock();
-        if parks && !passed_on {
+        let owes = parks && !passed_on;
+        if owes && !self.try_lock() {
+            // We may have to queue behind a head that sleeps on the word, and whose wake-up we have taken: say at once that somebody sleeps. As in `sleep_on_word`,
+            // either the holder sees that, or we see the lock free.
+            self.flags.fetch_or(SLEEPERS, SeqCst);
+            if !P::heavy_fence() || !self.is_locked() {
+                self.wake();
+            }
+            self.lock();
+        } else if !owes {
+            self.lock();
+        }
+        if owes {
             // Relaxed: our own unlock comes later.
             self.flags.fetch_or(SLEEPERS, Relaxed);
         }
@@ -403,6 +414,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             crowded: P::CAN_PARK && C::PARK && P::crowded(),
             fast: place.as_ref().is_some_and(|p| p.remembered() == note | 1),
             since: 0,
+            paused: 0,
             slept: false,
             claimed: false,
             unnoticed_sleep: UNNOTICED_SLEEP,
@@ -544,18 +556,21 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             FIRST_LOOK
         };
         let (mut looked, mut progress) = (start, start);
+        let mut counted = 0;
         self.watch();
         loop {
             P::back_off(pause);
             let free = self.locked.load(Relaxed) == FREE;
             let unlocks = (self.flags.load(Relaxed) / UNLOCK) as u64;
             let now = P::now();
-            let waited = now.saturating_sub(start);
-            if unlocks != 0 {
-                progress = now;
+            wait.paused = wait.paused.saturating_add(pause);
+            // From when we came to the front: who sleeps meanwhile shall not begin anew. Without a clock there are the pauses.
+            let waited = now.saturating_sub(wait.since).max(wait.paused);
+            if unlocks != counted {
+                (progress, counted) = (now, unlocks);
             }
             // With more threads than CPUs any lock that its holder keeps taking is left alone: nobody else who is needed runs.
-            let enough = wait.crowded || unlocks * FAST_CYCLE >= now - looked;
+            let enough = wait.crowded || unlocks * FAST_CYCLE >= (now - looked).max(pause);
             wait.fast = unlocks >= FAST_UNLOCKS && enough;
             let quantum = match (wait.crowded, wait.fast) {
                 (true, _) => wait.quantum * QUANTUM_WHEN_CROWDED,
@@ -572,8 +587,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             if now - progress >= wait.stalled() || passed(wait.deadline, || now) {
                 return false;
             }
-            if !wait.crowded || wait.fast {
-                looked = now;
+            if !over && (!wait.crowded || wait.fast) {
+                (looked, counted) = (now, 0);
                 self.watch();
             }
             let left = quantum.saturating_sub(waited);
@@ -584,9 +599,10 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 pause = if wait.fast {
                     left
                 } else {
-                    (pause * 2).min(left)
+                    (pause * 2).min(left).min(wait.stalled())
                 };
-                pause = pause.max(SHORTEST_PAUSE);
+                let before_deadline = wait.deadline.saturating_sub(now);
+                pause = pause.max(SHORTEST_PAUSE).min(before_deadline);
             }
         }
     }
@@ -610,14 +626,20 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
 
     /// Asks the next unlock to hand the lock to us. `false`: somebody else has.
     fn claim(&self, wait: &mut Wait) -> bool {
-        let flags = self.flags.load(Relaxed);
-        wait.claimed = flags & (CLAIMED | GRANTED) == 0
-            && self
+        let mut flags = self.flags.load(Relaxed);
+        // Only waiters change the flags, each a few times, and unlocks that count themselves, up to seven: the loop ends.
+        while flags & (CLAIMED | GRANTED) == 0 {
+            match self
                 .flags
                 .compare_exchange(flags, flags | CLAIMED, Relaxed, Relaxed)
-                .is_ok();
-        if wait.claimed {
-            P::count(Event::Claim);
+            {
+                Ok(_) => {
+                    P::count(Event::Claim);
+                    wait.claimed = true;
+                    break;
+                }
+                Err(seen) => flags = seen,
+            }
         }
         wait.claimed
     }
@@ -626,10 +648,11 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     fn await_grant(&self, wait: &mut Wait) -> bool {
         let start = P::now();
         loop {
-            let granted = P::wait_for(&self.flags, Acquire, GLANCE, |f| f & GRANTED != 0);
-            if granted.is_ok() || self.try_lock() {
+            // Acquire pairs with the grant.
+            if self.flags.load(Acquire) & GRANTED != 0 || self.try_lock() {
                 return true;
             }
+            P::back_off(SHORTEST_PAUSE);
             let now = P::now();
             if now - start >= wait.stalled() || passed(wait.deadline, || now) {
                 let starving = now.saturating_sub(wait.since) >= STARVING;
@@ -675,8 +698,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         } else if wait.slept {
             // We may have been woken in vain, in somebody else's place.
             self.flags.fetch_or(SLEEPERS, SeqCst);
-            P::heavy_fence();
-            if !self.is_locked() {
+            // Where no fence makes sure that the holder sees the flag, somebody is woken in vain perhaps.
+            if !P::heavy_fence() || !self.is_locked() {
                 self.wake();
             }
         }
