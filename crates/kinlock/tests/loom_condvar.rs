@@ -171,30 +171,6 @@ fn one_for_all<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
     shared.take()
 }
 
-/// The first thread notifies while it holds the mutex, and takes it again and again: whoever was moved to the mutex finds it held, and may have to queue behind
-/// one that sleeps there.
-fn one_for_all_and_again<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
-    if i > 0 {
-        return shared.take();
-    }
-    shared.mutex.lock();
-    // SAFETY: as in `give`.
-    shared.tokens.with_mut(|t| unsafe { *t += 2 });
-    shared.condvar.notify_all();
-    for _ in 0..2 {
-        // Lets the others run into the mutex, and fall asleep.
-        for _ in 0..3 {
-            loom::thread::yield_now();
-        }
-        // SAFETY: held.
-        unsafe { shared.mutex.unlock() };
-        shared.mutex.lock();
-    }
-    // SAFETY: held.
-    unsafe { shared.mutex.unlock() };
-    0
-}
-
 /// Two notifications of which one may find nobody, and a waiter that comes again.
 fn twice<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
     if i == 0 {
@@ -233,17 +209,6 @@ fn all_while_one_gives_up<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32
         1 => shared.take_soon(),
         _ => shared.take(),
     }
-}
-
-#[test]
-fn notify_all_by_a_holder_that_comes_back() {
-    explore::<Correct>(
-        "2 waiters, notify_all by a holder that comes back",
-        2,
-        3,
-        2,
-        one_for_all_and_again,
-    );
 }
 
 #[test]
