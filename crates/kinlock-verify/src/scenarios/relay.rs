@@ -18,7 +18,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
 };
 
 /// When waiters turn from one way of waiting to another, in nanoseconds: how long spinners stay patient, and time limits.
-const TURNS: [u64; 4] = [2_000, 10_000, 50_000, 55_000];
+const TURNS: [u64; 5] = [2_000, 10_000, 50_000, 55_000, 1_000_000];
 /// How far from such a moment the release is.
 const EARLY: u64 = 3_000;
 const LATE: u64 = 6_000;
