@@ -47,7 +47,7 @@ config!(BrokenSleep: pending false, park true, reorder false, scan Full, steal t
 config!(BrokenWake: pending true, park true, reorder false, scan Full, steal true, fault LostWakeup);
 
 /// Models that are larger than this are explored in part; what is printed says so.
-const TIME_LIMIT: Duration = Duration::from_secs(40);
+const TIME_LIMIT: Duration = Duration::from_secs(25);
 
 /// A lock and what it guards; loom reports unsynchronised access to the cell.
 struct Shared<C: Config> {

@@ -36,7 +36,7 @@ macro_rules! config {
 config!(Correct: None, Blind: BlindSleep, Late: LateCount, Careless: CarelessClear, Chainless: BrokenChain, Swallowing: SwallowedWake);
 
 /// Models that are larger than this are explored in part; what is printed says so.
-const TIME_LIMIT: Duration = Duration::from_secs(40);
+const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 /// Later than the first moment: the time of a thread that has slept in vain is up.
 const SOON: u64 = 1;
