@@ -44,6 +44,8 @@
 //! 1. *Falling asleep against unlocking*: the sleeper sets its flag, executes a heavy fence and looks at `locked`; the holder clears `locked` and then, after a light
 //!    fence, looks at the flags. One of the two sees the other.
 //! 2. *A wake-up clears the flag for one sleeper.* That one gets the lock and sets the flag again; or sleeps again and sets it; or gives up, sets it, and wakes another if the lock is free.
+//!    A waiter of a condition variable that was moved here wakes up behind the queue, not at its front: it passes the wake-up on while the lock is free, or takes the lock, or
+//!    sets the flag as in 1 *before* it queues, since the head whose wake-up it has taken may sleep in front of it.
 //! 3. *A claim is granted, withdrawn or used up, each by one compare-and-swap or by its claimant while it holds the lock.* There is one claimant at a time, and `GRANTED` is meant for it alone. A
 //!    waiter that has claimed looks for `GRANTED` whenever it looks at all, and before it withdraws.
 //! 4. *A grant to a claimant that falls asleep*: setting `CLAIMANT_SLEEPS` and granting change the same byte by read-modify-writes. Either the grant finds the flag and unparks, or the
