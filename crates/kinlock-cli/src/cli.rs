@@ -46,7 +46,7 @@ pub fn run() -> ExitCode {
         Err(error) => return report_usage(&error),
     };
     let outcome = match cli.verb {
-        Verb::Bench(args) => verbs::bench::run(args),
+        Verb::Bench(args) => verbs::bench::run(&args),
         Verb::Explore(args) => verbs::explore::run(&args),
         Verb::Reproduce(args) => verbs::reproduce::run(&args),
         Verb::Sim(args) => verbs::sim::run(args),
@@ -88,12 +88,16 @@ fn report_usage(error: &clap::Error) -> ExitCode {
 
 /// The command that explains the verb that was asked for, as far as it is known.
 fn help_command() -> String {
-    let verb = std::env::args().nth(1);
-    let known = verb.filter(|verb| Cli::command().find_subcommand(verb).is_some());
-    match known {
-        Some(verb) => format!("kinlock {verb} --help"),
-        None => "kinlock --help".to_owned(),
+    let mut known = Cli::command();
+    let mut words = vec!["kinlock".to_owned()];
+    for word in std::env::args().skip(1) {
+        let Some(verb) = known.find_subcommand(&word).cloned() else {
+            break;
+        };
+        words.push(word);
+        known = verb;
     }
+    format!("{} --help", words.join(" "))
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

@@ -111,6 +111,7 @@ impl Platform for Sim {
     type AtomicU8 = SimU8;
     type AtomicU16 = SimU16;
     type AtomicU32 = SimU32;
+    type AtomicU64 = SimU64;
 
     const CAN_PARK: bool = true;
 

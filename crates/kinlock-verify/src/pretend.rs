@@ -6,7 +6,7 @@ use kinlock::events::Event;
 use kinlock::platform::{Atomic, Native, Ordering, Platform};
 use kinlock::raw::waiter::{Slot, Waiters};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// Threads that can wait at a time; one more takes the path for threads without a slot.
 const SLOTS: usize = 1024;
@@ -45,6 +45,7 @@ impl Platform for Pretend {
     type AtomicU8 = AtomicU8;
     type AtomicU16 = AtomicU16;
     type AtomicU32 = AtomicU32;
+    type AtomicU64 = AtomicU64;
 
     const CAN_PARK: bool = true;
 

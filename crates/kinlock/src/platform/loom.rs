@@ -11,7 +11,7 @@
 use super::{ANYBODY, Atomic, NEVER, NO_CPU, Ordering, Platform};
 use crate::events::Event;
 use crate::raw::waiter::{Slot, Waiters};
-use loom::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, fence};
+use loom::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, fence};
 use loom::sync::{Arc, Condvar, Mutex};
 use std::cell::Cell;
 
@@ -107,6 +107,7 @@ impl Platform for Loom {
     type AtomicU8 = AtomicU8;
     type AtomicU16 = AtomicU16;
     type AtomicU32 = AtomicU32;
+    type AtomicU64 = AtomicU64;
 
     fn wait<A: Atomic>(
         word: &A,
@@ -301,4 +302,4 @@ macro_rules! model_atomic {
     )*};
 }
 
-model_atomic!(AtomicU8: u8, AtomicU16: u16, AtomicU32: u32);
+model_atomic!(AtomicU8: u8, AtomicU16: u16, AtomicU32: u32, AtomicU64: u64);

@@ -103,12 +103,22 @@ pub trait ConstAtomic: Atomic {
 
 /// A [`Platform`] whose atomics are [`ConstAtomic`], so that locks can live in a `static`.
 pub trait ConstPlatform:
-    Platform<AtomicU8: ConstAtomic, AtomicU16: ConstAtomic, AtomicU32: ConstAtomic>
+    Platform<
+        AtomicU8: ConstAtomic,
+        AtomicU16: ConstAtomic,
+        AtomicU32: ConstAtomic,
+        AtomicU64: ConstAtomic,
+    >
 {
 }
 
 impl<P> ConstPlatform for P where
-    P: Platform<AtomicU8: ConstAtomic, AtomicU16: ConstAtomic, AtomicU32: ConstAtomic>
+    P: Platform<
+            AtomicU8: ConstAtomic,
+            AtomicU16: ConstAtomic,
+            AtomicU32: ConstAtomic,
+            AtomicU64: ConstAtomic,
+        >
 {
 }
 
@@ -122,6 +132,8 @@ pub trait Platform: Copy + core::fmt::Debug + Send + Sync + 'static {
     type AtomicU16: Atomic<Value = u16>;
     /// Four bytes; the width that can be slept on.
     type AtomicU32: Atomic<Value = u32>;
+    /// Eight bytes.
+    type AtomicU64: Atomic<Value = u64>;
 
     // ---- waiting -------------------------------------------------------------------------------------------
 

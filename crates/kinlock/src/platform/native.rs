@@ -14,7 +14,7 @@ pub(crate) use thread::set_priority;
 use super::{Atomic, NEVER, Ordering, Platform};
 use crate::events::{self, Event};
 use crate::raw::waiter::{MAX_SLOTS, Slot, Waiters};
-use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32};
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// The machine we run on.
 ///
@@ -44,6 +44,7 @@ impl Platform for Native {
     type AtomicU8 = AtomicU8;
     type AtomicU16 = AtomicU16;
     type AtomicU32 = AtomicU32;
+    type AtomicU64 = AtomicU64;
 
     #[inline]
     fn wait<A: Atomic>(

@@ -1,7 +1,7 @@
 //! Core's atomics as a platform's atomics.
 
 use crate::platform::{Atomic, ConstAtomic, Ordering};
-use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32};
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 macro_rules! hardware_atomic {
     ($atomic:ty, $value:ty, $load_exclusive:literal) => {
@@ -56,7 +56,7 @@ macro_rules! hardware_atomic {
                 // SAFETY: invariant 1.
                 unsafe {
                     core::arch::asm!(
-                        concat!($load_exclusive, " {now:w}, [{word}]"),
+                        concat!($load_exclusive, ", [{word}]"),
                         word = in(reg) self.as_ptr(),
                         now = out(reg) now,
                         options(nostack, readonly, preserves_flags),
@@ -82,6 +82,7 @@ macro_rules! hardware_atomic {
 // 1. A load-exclusive reads the atomic at its own size and nothing else; its result only decides how to pause.
 // 2. WFE and CLREX touch no memory; at worst they end a pause early or late.
 
-hardware_atomic!(AtomicU8, u8, "ldxrb");
-hardware_atomic!(AtomicU16, u16, "ldxrh");
-hardware_atomic!(AtomicU32, u32, "ldxr");
+hardware_atomic!(AtomicU8, u8, "ldxrb {now:w}");
+hardware_atomic!(AtomicU16, u16, "ldxrh {now:w}");
+hardware_atomic!(AtomicU32, u32, "ldxr {now:w}");
+hardware_atomic!(AtomicU64, u64, "ldxr {now:x}");

@@ -71,7 +71,7 @@ fn run(parameters: &Parameters, topology: Option<String>, quiet: bool) -> anyhow
     let this = std::env::current_exe().context("cannot find the program itself")?;
     let mut command = Command::new(this);
     command
-        .args(["torture", "--in-process", "--json", "-"])
+        .args(["torture", "locks", "--in-process", "--json", "-"])
         .args(parameters.arguments());
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     if quiet {

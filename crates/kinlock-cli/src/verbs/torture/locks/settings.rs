@@ -29,9 +29,6 @@ const MOST_DOMAINS: usize = 64;
 /// Example: kinlock torture --locks kinlock-spin --threads 4,64 --seconds 60
 #[derive(clap::Args)]
 pub struct Args {
-    /// What to torture
-    #[arg(value_parser = ["locks"], default_value = "locks")]
-    what: String,
     /// Locks, separated by commas [default: all of ours; `busted`: all that are broken on purpose]
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = lock_name)]
     locks: Vec<String>,
