@@ -139,6 +139,8 @@ pub enum MutexFault {
     LeakyCancel,
     /// Unlocking does not publish the critical section.
     RelaxedUnlock,
+    /// A waiter that a broadcast has moved here queues without saying that somebody may sleep in front of it.
+    SilentRequeue,
 }
 
 /// The mutex, generic over where it runs and how it is configured.
@@ -320,3 +322,6 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -87,7 +87,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     }
 
     /// Has unlocks count themselves from now on. Tried once: if somebody else changes the flags, the next look is as good.
-    fn watch(&self) {
+    pub(super) fn watch(&self) {
         let flags = self.flags.load(Relaxed);
         let _ = self
             .flags
@@ -102,7 +102,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     }
 
     /// Asks the next unlock to hand the lock to us. `false`: somebody else has.
-    fn claim(&self, wait: &mut Wait) -> bool {
+    pub(super) fn claim(&self, wait: &mut Wait) -> bool {
         let mut flags = self.flags.load(Relaxed);
         // Only waiters change the flags, each a few times, and unlocks that count themselves, up to seven: the loop ends.
         while flags & (CLAIMED | GRANTED) == 0 {

@@ -17,9 +17,11 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         if owes && !self.try_lock() {
             // We may have to queue behind a head that sleeps on the word, and whose wake-up we have taken: say at once that somebody sleeps. As in `sleep_on_word`,
             // either the holder sees that, or we see the lock free.
-            self.flags.fetch_or(SLEEPERS, SeqCst);
-            if !P::heavy_fence() || !self.is_locked() {
-                self.wake();
+            if C::FAULT != MutexFault::SilentRequeue {
+                self.flags.fetch_or(SLEEPERS, SeqCst);
+                if !P::heavy_fence() || !self.is_locked() {
+                    self.wake();
+                }
             }
             self.lock();
         } else if !owes {

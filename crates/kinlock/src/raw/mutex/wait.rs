@@ -188,7 +188,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     }
 
     /// Ends the wait: cleans up behind it, whether it has got the lock or not.
-    fn finish(&self, wait: &mut Wait, mut taken: bool) -> bool {
+    pub(super) fn finish(&self, wait: &mut Wait, mut taken: bool) -> bool {
         if wait.claimed && !taken {
             taken = self.withdraw(wait);
         }
