@@ -57,7 +57,7 @@ use core::marker::PhantomData;
 
 use super::mutex::{MutexConfig, OTHERS, QueuedMutex};
 use crate::events::Event;
-use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Platform};
+use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Parked, Platform};
 
 const WAITERS: u32 = 1;
 const NEWCOMERS: u32 = 2;
@@ -362,13 +362,14 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         }
         P::count(Event::Park);
         // Never the mutex's claimant, should we sleep there in the end.
-        P::park_in(self.key(), ticket, until, OTHERS, || {
+        let how = P::park_in(self.key(), ticket, until, OTHERS, || {
             if C::FAULT == CondvarFault::BlindSleep {
                 ticket
             } else {
                 self.sequence.load(Relaxed)
             }
-        })
+        });
+        how != Parked::Unwoken
     }
 
     /// What has been added to the sequence since `ticket` was given out.

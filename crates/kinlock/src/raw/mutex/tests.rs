@@ -104,7 +104,7 @@ fn unlocks_count_themselves_up_to_seven_while_somebody_watches() {
     for unlocks in 1..=7 {
         assert!(mutex.try_lock());
         unlock(&mutex);
-        assert_eq!(state(&mutex), (FREE, WATCHED | unlocks * UNLOCK));
+        assert_eq!(state(&mutex), (FREE, WATCHED | (unlocks * UNLOCK)));
         assert_eq!(mutex.cycles_fast(), unlocks >= 3);
     }
     // From here on they are as quick as ever.
