@@ -242,6 +242,11 @@ pub trait Platform: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// returned.
     fn cpu() -> u16;
 
+    /// Whether there may be traces of threads that do not exist: in the child of a fork.
+    fn forked() -> bool {
+        false
+    }
+
     /// Whether the calling thread must not be set aside by a NUMA-aware lock (by default: threads under a real-time policy).
     fn is_priority() -> bool;
 

@@ -177,6 +177,11 @@ impl Platform for Native {
     }
 
     #[cfg(feature = "std")]
+    fn forked() -> bool {
+        thread::FORKED.load(core::sync::atomic::Ordering::Relaxed)
+    }
+
+    #[cfg(feature = "std")]
     fn is_priority() -> bool {
         thread::is_priority()
     }

@@ -25,6 +25,13 @@ impl MutexConfig for Spinning {
     }
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Lingering;
+
+impl CondvarConfig for Lingering {
+    const FAULT: CondvarFault = CondvarFault::LingeringSpinner;
+}
+
 type Condvar = QueuedCondvar<Native>;
 type Mutex = QueuedMutex<Native, Plain>;
 
@@ -37,7 +44,7 @@ fn at(count: u32) -> Condvar {
 
 fn word(condvar: &Condvar) -> (u32, u32) {
     let sequence = condvar.sequence.load(Relaxed);
-    (sequence / ONE, sequence & FLAGS)
+    (sequence / ONE, sequence & FLAGS & !VAIN)
 }
 
 #[test]
@@ -52,11 +59,13 @@ fn notifying_nobody_changes_nothing() {
 fn a_notification_that_wakes_nobody_says_that_nobody_waits() {
     let condvar = at(7);
     let ticket = condvar.register(5);
-    assert_eq!(word(&condvar), (7, FLAGS));
+    assert_eq!(word(&condvar), (7, REGISTERED));
     condvar.notify_one();
     assert_eq!(word(&condvar), (8, 0));
     // The one that had registered does not fall asleep.
-    assert!(condvar.sleep_once(ticket, NEVER));
+    let with_flags = ticket | REGISTERED;
+    assert_eq!(condvar.sleep_once(with_flags, NEVER), Parked::Differed);
+    assert!(condvar.sleep(ticket, NEVER, || None) == End::Awake);
 }
 
 #[test]
@@ -68,7 +77,7 @@ fn a_broadcast_is_told_from_the_other_kind() {
     condvar.register(5);
     condvar.notify_all();
     assert!(condvar.since(ticket) >= ALL);
-    assert_eq!(word(&condvar), (7 + 1 + 64, 0));
+    assert_eq!(word(&condvar), (7 + 1 + ALL / ONE, 0));
 }
 
 #[test]
@@ -81,7 +90,10 @@ fn the_count_wraps_around() {
     let condvar = at(last);
     let ticket = condvar.register(5);
     condvar.notify_all();
-    assert_eq!((word(&condvar), condvar.since(ticket)), ((63, 0), ALL));
+    assert_eq!(
+        (word(&condvar), condvar.since(ticket)),
+        ((ALL / ONE - 1, 0), ALL)
+    );
 }
 
 #[test]
@@ -122,6 +134,70 @@ fn nobody_is_moved_to_a_mutex_that_is_far_or_wakes_nobody() {
     assert_eq!((word(&condvar).0, condvar.mutex.load(Relaxed)), (0, FAR));
 }
 
+#[test]
+fn the_spinner_takes_a_notification_without_a_wake_up() {
+    let condvar = at(7);
+    let ticket = condvar.register(5);
+    condvar.sequence.fetch_or(SPINNER, Relaxed);
+    condvar.notify_one();
+    // Not the word of a notification that has found nobody: others may sleep.
+    assert_eq!(word(&condvar), (8, WAITERS));
+    // Its time is up at that moment: it has been notified all the same, and leaves the flag to the next one.
+    condvar.sequence.fetch_or(SPINNER, Relaxed);
+    assert!(!condvar.stop_spinning(ticket | SPINNER, ticket));
+    assert_eq!(word(&condvar), (8, WAITERS | SPINNER));
+}
+
+#[test]
+fn who_spins_in_vain_says_so() {
+    let condvar = at(7);
+    let ticket = condvar.register(5);
+    assert!(!condvar.spin(ticket, NEVER));
+    let seen = condvar.sequence.load(Relaxed);
+    assert_eq!(seen, ticket | REGISTERED | VAIN);
+    let broken: QueuedCondvar<Native, Lingering> = QueuedCondvar::new();
+    let ticket = broken.register(5);
+    assert!(!broken.spin(ticket, NEVER));
+    assert_ne!(broken.sequence.load(Relaxed) & SPINNER, 0);
+}
+
+#[test]
+fn one_spins_at_a_time() {
+    let condvar = at(7);
+    let ticket = condvar.register(5);
+    condvar.sequence.fetch_or(SPINNER, Relaxed);
+    let start = Native::now();
+    assert!(!condvar.spin(ticket, start + 60_000_000_000));
+    assert_eq!(word(&condvar), (7, REGISTERED | SPINNER));
+}
+
+/// In a forked child, where the thread that spun does not exist.
+#[cfg(not(miri))]
+#[test]
+fn a_spinner_that_does_not_exist_takes_nothing() {
+    let condvar = at(0);
+    condvar.sequence.store(REGISTERED | SPINNER, Relaxed);
+    // SAFETY: the child starts threads of its own and ends without unwinding; glibc allows that after a fork.
+    match unsafe { libc::fork() } {
+        0 => {
+            std::thread::spawn(|| {
+                std::thread::sleep(Duration::from_secs(10));
+                // SAFETY: ends the process, wherever its threads are.
+                unsafe { libc::_exit(1) };
+            });
+            with_sleepers(&condvar, 1, |_| condvar.notify_one());
+            // SAFETY: as above.
+            unsafe { libc::_exit(0) };
+        }
+        child => {
+            let mut status = -1;
+            // SAFETY: `status` is live.
+            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+            assert_eq!(status, 0, "the waiter was not woken");
+        }
+    }
+}
+
 /// Starts `n` waiters without a condition, and lets `act` act on them once they are asleep.
 fn with_sleepers(condvar: &Condvar, n: usize, act: impl FnOnce(&AtomicU32)) {
     let (mutex, returned): (Mutex, _) = (QueuedMutex::new(), AtomicU32::new(0));
@@ -136,7 +212,7 @@ fn with_sleepers(condvar: &Condvar, n: usize, act: impl FnOnce(&AtomicU32)) {
                 unsafe { mutex.unlock() };
             });
         }
-        while condvar.sequence.load(Relaxed) & FLAGS != FLAGS {
+        while condvar.sequence.load(Relaxed) & REGISTERED != REGISTERED {
             std::thread::yield_now();
         }
         std::thread::sleep(Duration::from_millis(50));
@@ -152,7 +228,7 @@ fn a_wake_up_that_a_latecomer_catches_is_passed_on() {
     with_sleepers(&condvar, 3, |_| {
         assert_eq!(Native::unpark_in(condvar.key(), 1, OTHERS), 1);
     });
-    assert_eq!(word(&condvar), (64, 0));
+    assert_eq!(word(&condvar), (ALL / ONE, 0));
 }
 
 #[test]
