@@ -28,7 +28,7 @@ macro_rules! config {
         struct $name;
         impl CondvarConfig for $name {
             const FAULT: CondvarFault = CondvarFault::$fault;
-            const AT_ONCE: u32 = 1;
+            const AT_ONCE: u32 = 0;
         }
     )*};
 }

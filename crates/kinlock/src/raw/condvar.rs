@@ -18,7 +18,7 @@
 //!       3      VAIN       the last one to do
 //!                         so did in vain
 //!       4..31  count: 1 for each notify_one,
-//!              16 for each notify_all
+//!              1 or 17 for each notify_all
 //! ```
 //!
 //! # Transitions of `sequence`
@@ -36,7 +36,8 @@
 //! | `notify_one` | (c, 0, *, 1) | (c + 1, 0, 0, 1) | compare-and-swap, then unpark one |
 //! | ... and nobody slept | (c + 1, 0, 0, 1) | (c + 1, 0, 0, 0) | compare-and-swap, tried once |
 //! | `notify_one`, somebody spins | (c, 1, *, 1) | (c + 1, 0, 0, 1) | compare-and-swap |
-//! | `notify_all` | (c, *, *, 1) | (c + 16, 0, 0, 0) | compare-and-swap, then wake a few and requeue the others |
+//! | `notify_all` | (c, *, *, 1) | (c + 1, 0, 0, 0) | compare-and-swap, then wake up to 16 |
+//! | ... and 16 slept | (c, s, n, w) | (c + 16, s, n, w) | fetch-add, then wake one and requeue the others, if the word is still the same |
 //!
 //! # Why no notification is lost
 //!
@@ -53,8 +54,8 @@
 //!
 //! # Why no requeued waiter is forgotten
 //!
-//! Sleepers on the mutex's word are woken by unlocks that find its `SLEEPERS` flag; requeueing does not set that, since it must not touch a mutex that it does not hold. Instead somebody awake always owes the flag: the one that the broadcast
-//! wakes sets it as soon as it has the mutex; its unlock clears the flag and wakes the next, which owes it in turn. A waiter whose time is up leaves and owes nothing, as it was not woken for it. A waiter
+//! Sleepers on the mutex's word are woken by unlocks that find its `SLEEPERS` flag; requeueing does not set that, since it must not touch a mutex that it does not hold. Instead somebody awake always owes the flag: the one that is woken by
+//! the requeueing sets it as soon as it has the mutex; its unlock clears the flag and wakes the next, which owes it in turn. A waiter whose time is up leaves and owes nothing, as it was not woken for it. A waiter
 //! that was woken can tell by the count whether there can have been a broadcast since it registered (16 or more); if not, it was not on the mutex's word, and owes nothing. So a `notify_one` costs its waiter no needless wake-up.
 //!
 //! # Why nobody is requeued onto a mutex that it does not use
@@ -67,7 +68,9 @@ use core::marker::PhantomData;
 
 use super::mutex::{MutexConfig, OTHERS, QueuedMutex};
 use crate::events::Event;
-use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Parked, Platform};
+use crate::platform::{
+    ANYBODY, Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Parked, Platform,
+};
 
 const WAITERS: u32 = 1;
 const NEWCOMERS: u32 = 2;
@@ -96,7 +99,7 @@ pub trait CondvarConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// A deliberate defect, for showing that a check can fail.
     #[doc(hidden)]
     const FAULT: CondvarFault = CondvarFault::None;
-    /// How many a broadcast wakes at once, before it requeues the others: about as many short sections as fit into the time that a sleeper takes to
+    /// How many a broadcast wakes at once, before it wakes one more and requeues the others: about as many short sections as fit into the time that a sleeper takes to
     /// wake up. Fewer leave the mutex idle, more run into it and sleep again.
     const AT_ONCE: u32 = 16;
 }
@@ -285,19 +288,22 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
     #[inline(never)]
     fn notify_all_slow(&self) {
         let seen = self.sequence.load(Relaxed);
-        let next = |s: u32| (s & !FLAGS | s & VAIN).wrapping_add(ALL);
-        let Some((_, now)) = self.advance(seen, next) else {
+        let next = |s: u32| (s & !FLAGS | s & VAIN).wrapping_add(ONE);
+        if self.advance(seen, next).is_none() {
             return;
-        };
+        }
+        if P::unpark_in(self.key(), C::AT_ONCE, ANYBODY) < C::AT_ONCE {
+            return;
+        }
+        // There may be more. From here on the count says that somebody may sleep on the mutex; whoever the requeueing wakes sees that. Release, and Acquire before looking at the mutex, as in `advance`.
+        let now = self.sequence.fetch_add(ALL, AcqRel).wrapping_add(ALL);
         match self.mutex.load(Relaxed) {
             NONE | FAR | SEVERAL => {
                 P::unpark(self.key(), u32::MAX);
             }
             distance => {
                 let to = self.key().wrapping_offset(distance as i32 as isize);
-                P::requeue_but(C::AT_ONCE, self.key(), now, to, || {
-                    self.sequence.load(Relaxed)
-                });
+                P::requeue_but(1, self.key(), now, to, || self.sequence.load(Relaxed));
             }
         }
     }
