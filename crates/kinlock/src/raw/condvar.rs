@@ -37,7 +37,7 @@
 //! | ... and nobody slept | (c + 1, 0, 0, 1) | (c + 1, 0, 0, 0) | compare-and-swap, tried once |
 //! | `notify_one`, somebody spins | (c, 1, *, 1) | (c + 1, 0, 0, 1) | compare-and-swap |
 //! | `notify_all` | (c, *, *, 1) | (c + 1, 0, 0, 0) | compare-and-swap, then wake up to 16 |
-//! | ... and 16 slept | (c, s, n, w) | (c + 16, s, n, w) | fetch-add, then wake one and requeue the others, if the word is still the same |
+//! | ... and 16 slept | (c, *, *, *) | (c + 16, 0, 0, 0) | compare-and-swap, then wake one and requeue the others, if the word is still the same |
 //!
 //! # Why no notification is lost
 //!
@@ -128,6 +128,8 @@ pub enum CondvarFault {
     SwallowedWake,
     /// A waiter that has spun in vain falls asleep and does not say that it spins no more.
     LingeringSpinner,
+    /// A broadcast that requeues leaves flags behind, so that it does not notice who registers before it does so.
+    StaleFlags,
 }
 
 /// How a wait ended.
@@ -288,15 +290,12 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
     #[inline(never)]
     fn notify_all_slow(&self) {
         let seen = self.sequence.load(Relaxed);
-        let next = |s: u32| (s & !FLAGS | s & VAIN).wrapping_add(ONE);
-        if self.advance(seen, next).is_none() {
+        let changed = self.advance(seen, |s| (s & !FLAGS | s & VAIN).wrapping_add(ONE));
+        if changed.is_none() || P::unpark_in(self.key(), C::AT_ONCE, ANYBODY) < C::AT_ONCE {
             return;
         }
-        if P::unpark_in(self.key(), C::AT_ONCE, ANYBODY) < C::AT_ONCE {
-            return;
-        }
-        // There may be more. From here on the count says that somebody may sleep on the mutex; whoever the requeueing wakes sees that. Release, and Acquire before looking at the mutex, as in `advance`.
-        let now = self.sequence.fetch_add(ALL, AcqRel).wrapping_add(ALL);
+        // There may be more.
+        let now = self.announce_requeueing();
         match self.mutex.load(Relaxed) {
             NONE | FAR | SEVERAL => {
                 P::unpark(self.key(), u32::MAX);
@@ -304,6 +303,24 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
             distance => {
                 let to = self.key().wrapping_offset(distance as i32 as isize);
                 P::requeue_but(1, self.key(), now, to, || self.sequence.load(Relaxed));
+            }
+        }
+    }
+
+    /// From here on the count says that somebody may sleep on the mutex; whoever the requeueing wakes sees that. Returns the word.
+    fn announce_requeueing(&self) -> u32 {
+        let mut seen = self.sequence.load(Relaxed);
+        loop {
+            // Flags that somebody has set since we cleared them would hide from the requeueing who registers from here on.
+            let cleared = match C::FAULT {
+                CondvarFault::StaleFlags => seen,
+                _ => seen & !FLAGS | seen & VAIN,
+            };
+            let now = cleared.wrapping_add(ALL);
+            // As in `advance`.
+            match self.sequence.compare_exchange(seen, now, AcqRel, Relaxed) {
+                Ok(_) => return now,
+                Err(other) => seen = other,
             }
         }
     }

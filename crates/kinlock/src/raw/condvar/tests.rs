@@ -39,6 +39,13 @@ impl CondvarConfig for Requeueing {
     const AT_ONCE: u32 = 0;
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Stale;
+
+impl CondvarConfig for Stale {
+    const FAULT: CondvarFault = CondvarFault::StaleFlags;
+}
+
 type Condvar = QueuedCondvar<Native>;
 type Mutex = QueuedMutex<Native, Plain>;
 
@@ -90,6 +97,23 @@ fn a_broadcast_that_may_requeue_is_told_from_the_other_kind() {
     let ticket = crowd.register(5);
     crowd.notify_all();
     assert_eq!(crowd.since(ticket), ONE + ALL);
+}
+
+/// Whoever registers after the announcement has to change the word, so that the requeueing fails.
+#[test]
+fn a_broadcast_that_requeues_notices_newcomers() {
+    let condvar = at(7);
+    condvar.register(5);
+    condvar.sequence.fetch_or(SPINNER | VAIN, Relaxed);
+    let now = condvar.announce_requeueing();
+    assert_eq!(now, 7 * ONE + ALL + VAIN);
+    condvar.register(5);
+    assert_ne!(condvar.sequence.load(Relaxed), now);
+    let broken: QueuedCondvar<Native, Stale> = QueuedCondvar::new();
+    broken.register(5);
+    let now = broken.announce_requeueing();
+    broken.register(5);
+    assert_eq!(broken.sequence.load(Relaxed), now);
 }
 
 #[test]
