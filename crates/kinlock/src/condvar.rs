@@ -18,7 +18,9 @@
 //!   without the kernel.
 //! * **Memory**: eight bytes; all-zero memory is a fresh one. Nothing is allocated.
 //! * **Poisoning**, **reentrancy**, **fork**: as of the [mutex](crate::mutex). Threads that do not exist in a forked child do not wait there.
-//! * **Wrap-around**: a waiter that loses its CPU just before it falls asleep misses its wake-up if exactly 2^28 `notify_one`, or 2^24 `notify_all`, or a sum of both that comes to the same, happen meanwhile.
+//! * **Wrap-around**: a waiter that loses its CPU just before it falls asleep misses its wake-up if the count comes round meanwhile: exactly 2^28 notifications, where a `notify_all` that finds more than 16 asleep counts as 65. One that
+//!   sleeps through nearly so many (2^28 less 64) and is then moved to the mutex by a broadcast may fail to wake the next one.
+//! * **Sleepers and spinners**: a sleeper gets every 64th `notify_one` at least, in order of arrival, however quickly others take turns. Waits on the time of day look at the clock every 100 ms and queue anew then.
 //!
 //! # Example
 //!

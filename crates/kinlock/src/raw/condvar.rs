@@ -18,7 +18,7 @@
 //!       3      VAIN       the last one to do
 //!                         so did in vain
 //!       4..31  count: 1 for each notify_one,
-//!              1 or 17 for each notify_all
+//!              1 or 65 for each notify_all
 //! ```
 //!
 //! # Transitions of `sequence`
@@ -28,16 +28,16 @@
 //! | who | from | to | how |
 //! | --- | --- | --- | --- |
 //! | waiter registers, holding the mutex | (c, s, *, *) | (t = c, s, 1, 1) | fetch-or, unless both are set |
-//! | ... and `mutex` is or becomes `SEVERAL` | (c, s, *, *) | (t = c + 1, s, 1, 1) | fetch-add first |
+//! | ... and `mutex` is or becomes `SEVERAL` | (c, s, *, *) | (t = c, s, 1, 1) | fetch-or in any case |
 //! | waiter spins, having released the mutex | (t, 0, *, *) | (t, 1, *, *) | compare-and-swap; then it waits for another count |
 //! | ... in vain | (t, 1, *, *) | (t, 0, *, *) | compare-and-swap, while the count is t |
 //! | waiter sleeps | (t, *, *, *) | | park while the word is what it was just seen to be |
 //! | `notify_one`, nobody waits | (c, 0, 0, 0) | | load |
 //! | `notify_one` | (c, 0, *, 1) | (c + 1, 0, 0, 1) | compare-and-swap, then unpark one |
 //! | ... and nobody slept | (c + 1, 0, 0, 1) | (c + 1, 0, 0, 0) | compare-and-swap, tried once |
-//! | `notify_one`, somebody spins | (c, 1, *, 1) | (c + 1, 0, 0, 1) | compare-and-swap |
+//! | `notify_one`, somebody spins | (c, 1, *, 1) | (c + 1, 0, 0, 1) | compare-and-swap; if c + 1 is a multiple of 64, then unpark one, too |
 //! | `notify_all` | (c, *, *, 1) | (c + 1, 0, 0, 0) | compare-and-swap, then wake up to 16 |
-//! | ... and 16 slept | (c, *, *, *) | (c + 16, 0, 0, 0) | compare-and-swap, then wake one and requeue the others, if the word is still the same |
+//! | ... and 16 slept | (c, *, *, *) | (c + 64, 0, 0, 0) | compare-and-swap, then wake one and requeue the others, if the word is still the same |
 //!
 //! # Why no notification is lost
 //!
@@ -48,7 +48,7 @@
 //! 4. *The spinner takes a notification by seeing the count move on.* `SPINNER` is its own from the compare-and-swap that sets it to the one that changes the count or clears it. So a `notify_one` that clears it has a
 //!    taker: one that does not fall asleep before it has looked at the count by the compare-and-swap with which it gives up. Then nobody else need be woken.
 //! 5. *A wake-up caught by a latecomer.* A wake-up is sent after the count has changed; whoever registers in between, and is preferred by the scheduler, may catch it before one for whom it was meant. It
-//!    finds the count unchanged although it was woken, which happens in no other way but by chance, and then notifies all.
+//!    finds the count unchanged although it was woken, which happens in no other way but by chance, and then notifies all. If the count moves on meanwhile, by a notification that a spinner took, it keeps what it caught: that one had come while it waited, too.
 //! 6. *A wake-up caught by somebody whose time is up.* The platform tells whether a sleep was ended by a wake-up or by the clock. Woken counts as notified, however late it is. Who was not woken has taken
 //!    nothing from anybody.
 //!
@@ -56,13 +56,18 @@
 //!
 //! Sleepers on the mutex's word are woken by unlocks that find its `SLEEPERS` flag; requeueing does not set that, since it must not touch a mutex that it does not hold. Instead somebody awake always owes the flag: the one that is woken by
 //! the requeueing sets it as soon as it has the mutex; its unlock clears the flag and wakes the next, which owes it in turn. A waiter whose time is up leaves and owes nothing, as it was not woken for it. A waiter
-//! that was woken can tell by the count whether there can have been a broadcast since it registered (16 or more); if not, it was not on the mutex's word, and owes nothing. So a `notify_one` costs its waiter no needless wake-up.
+//! that was woken can tell by the count whether there can have been a broadcast since it registered (64 or more); if not, it was not on the mutex's word, and owes nothing. So a `notify_one` costs its waiter no needless wake-up.
 //!
 //! # Why nobody is requeued onto a mutex that it does not use
 //!
 //! `mutex` goes from `NONE` to a distance or to `FAR`, and from a distance to `SEVERAL`, never back. A waiter sleeps as one of a distance only if it found that distance, and a broadcast that then finds an
-//! older value, `NONE`, wakes everybody. A waiter that has found or made it `SEVERAL` changes the count after that. A broadcast which comes later sees `SEVERAL`, and one which came earlier finds
-//! another count when it requeues: both wake everybody.
+//! older value, `NONE`, wakes everybody. A waiter that has found or made it `SEVERAL` changes `sequence` after that by a read-modify-write, whatever its flags are. If that comes before the one by which a broadcast announces
+//! that it will requeue, the broadcast sees `SEVERAL` and wakes everybody; if it comes after, the word is not what the broadcast announced, since it cleared the flags, and the kernel refuses to requeue. The count stays as it is: whoever
+//! spins would take another one for a notification, and leave its flag behind.
+//!
+//! # Memory
+//!
+//! Notifiers look at `sequence` again after they have woken somebody. So a condition variable must outlive the calls that notify it; a waiter may free it when it has the mutex, if everybody notifies while holding that.
 
 use core::marker::PhantomData;
 
@@ -78,9 +83,12 @@ const SPINNER: u32 = 4;
 const VAIN: u32 = 8;
 const REGISTERED: u32 = WAITERS | NEWCOMERS;
 const FLAGS: u32 = REGISTERED | SPINNER | VAIN;
-/// What a notification adds to the sequence. The count is the same again after 2^28 of the one or 2^24 of the other kind.
+/// What a notification adds to the sequence. The count is the same again after 2^28 in all. It is large enough
+/// that those who sleep through as many notifications of one are few, and need not do what is for those who may have been requeued.
 const ONE: u32 = FLAGS + 1;
-const ALL: u32 = 16 * ONE;
+const ALL: u32 = 64 * ONE;
+/// Sleepers get every so manieth notification even if there is always a spinner to take it.
+const TURN_OF_SLEEPERS: u32 = 64 * ONE;
 
 /// How long a waiter spins before it sleeps, in nanoseconds: about what sleeping and waking up cost two threads in system calls and switches.
 const SPIN: u64 = 10_000;
@@ -228,11 +236,11 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
             mutex.lock();
             return false;
         };
-        let ticket = self.register(self.distance(mutex));
+        let (ticket, may_be_moved) = self.register(self.distance(mutex));
         // SAFETY: the caller holds the mutex.
         unsafe { mutex.unlock() };
         let end = self.sleep(ticket, first, until);
-        let owes = end == End::Woken && self.since(ticket) >= ALL;
+        let owes = end == End::Woken && may_be_moved && self.since(ticket) >= ALL;
         if owes && C::FAULT != CondvarFault::BrokenChain {
             mutex.lock_after_sleep();
         } else {
@@ -274,7 +282,8 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
             return;
         };
         // See 4 at the top. A spinner that another process has takes nothing in this one.
-        let taken = seen & SPINNER != 0 && !P::forked();
+        let its_turn = now / ONE % (TURN_OF_SLEEPERS / ONE) == 0;
+        let taken = seen & SPINNER != 0 && !its_turn && !P::forked();
         if !taken && P::unpark_in(self.key(), 1, OTHERS) == 0 {
             if C::FAULT == CondvarFault::CarelessClear {
                 self.sequence.fetch_and(!REGISTERED, Relaxed);
@@ -342,8 +351,8 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
 
     // ---- waiting -------------------------------------------------------------------------------------------
 
-    /// Makes notifiers know of us, and returns the ticket. The mutex must be held.
-    fn register(&self, distance: u32) -> u32 {
+    /// Makes notifiers know of us. Returns the ticket, and whether we may be moved to the mutex. The mutex must be held.
+    fn register(&self, distance: u32) -> (u32, bool) {
         let mut known = self.mutex.load(Relaxed);
         if known == NONE {
             let first = self
@@ -351,26 +360,24 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
                 .compare_exchange(NONE, distance, Relaxed, Relaxed);
             known = first.err().unwrap_or(distance);
         }
-        if known != distance && known != FAR {
-            if known != SEVERAL {
-                self.mutex.store(SEVERAL, Relaxed);
-            }
-            // Release pairs with `advance`: who comes after this count sees the change above.
-            self.sequence.fetch_add(ONE, Release);
-            if cfg!(debug_assertions) && known != SEVERAL {
+        if known != distance && known != FAR && known != SEVERAL {
+            self.mutex.store(SEVERAL, Relaxed);
+            if cfg!(debug_assertions) {
                 let others = P::unpark_in(self.key(), u32::MAX, OTHERS);
                 assert!(
                     others == 0,
                     "a condition variable is used with two mutexes at the same time"
                 );
             }
+            known = SEVERAL;
         }
         // Relaxed: releasing the mutex publishes it. A stale value is a ticket that is no longer valid, and the wait ends at once.
         let mut seen = self.sequence.load(Relaxed);
-        if seen & REGISTERED != REGISTERED {
-            seen = self.sequence.fetch_or(REGISTERED, Relaxed);
+        // Where there are several mutexes, Release pairs with `announce_requeueing`, in any case.
+        if known == SEVERAL || seen & REGISTERED != REGISTERED {
+            seen = self.sequence.fetch_or(REGISTERED, Release);
         }
-        seen & !FLAGS
+        (seen & !FLAGS, known == distance && distance != FAR)
     }
 
     /// Waits until the count is no longer `ticket`, or until `limit` says that the time is up.

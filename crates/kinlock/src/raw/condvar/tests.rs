@@ -72,7 +72,7 @@ fn notifying_nobody_changes_nothing() {
 #[test]
 fn a_notification_that_wakes_nobody_says_that_nobody_waits() {
     let condvar = at(7);
-    let ticket = condvar.register(5);
+    let (ticket, _) = condvar.register(5);
     assert_eq!(word(&condvar), (7, REGISTERED));
     condvar.notify_one();
     assert_eq!(word(&condvar), (8, 0));
@@ -85,7 +85,7 @@ fn a_notification_that_wakes_nobody_says_that_nobody_waits() {
 #[test]
 fn a_broadcast_that_may_requeue_is_told_from_the_other_kind() {
     let condvar = at(7);
-    let ticket = condvar.register(5);
+    let (ticket, _) = condvar.register(5);
     condvar.notify_one();
     condvar.register(5);
     condvar.notify_all();
@@ -94,7 +94,7 @@ fn a_broadcast_that_may_requeue_is_told_from_the_other_kind() {
     assert_eq!(word(&condvar), (9, 0));
     // As many slept as are woken at once.
     let crowd: QueuedCondvar<Native, Requeueing> = QueuedCondvar::new();
-    let ticket = crowd.register(5);
+    let (ticket, _) = crowd.register(5);
     crowd.notify_all();
     assert_eq!(crowd.since(ticket), ONE + ALL);
 }
@@ -120,31 +120,43 @@ fn a_broadcast_that_requeues_notices_newcomers() {
 fn the_count_wraps_around() {
     let last = u32::MAX / ONE;
     let condvar = at(last);
-    let ticket = condvar.register(5);
+    let (ticket, _) = condvar.register(5);
     condvar.notify_one();
     assert_eq!((word(&condvar), condvar.since(ticket)), ((0, 0), ONE));
     let condvar = at(last);
-    let ticket = condvar.register(5);
+    let (ticket, _) = condvar.register(5);
     condvar.sequence.fetch_add(ALL, Relaxed);
     assert_eq!(condvar.since(ticket), ALL);
 }
 
 #[test]
-fn the_second_mutex_changes_the_count_and_stays_known() {
+fn the_second_mutex_stays_known() {
     let condvar = at(0);
-    condvar.register(5);
-    condvar.register(5);
-    assert_eq!((word(&condvar).0, condvar.mutex.load(Relaxed)), (0, 5));
-    condvar.register(6);
-    assert_eq!(
-        (word(&condvar).0, condvar.mutex.load(Relaxed)),
-        (1, SEVERAL)
-    );
-    condvar.register(5);
-    assert_eq!(
-        (word(&condvar).0, condvar.mutex.load(Relaxed)),
-        (2, SEVERAL)
-    );
+    assert!(condvar.register(5).1);
+    assert!(condvar.register(5).1);
+    assert_eq!(condvar.mutex.load(Relaxed), 5);
+    for distance in [6, 5, 6] {
+        assert!(!condvar.register(distance).1, "nobody will be moved");
+        assert_eq!(condvar.mutex.load(Relaxed), SEVERAL);
+    }
+    // Who has a ticket keeps it: a spinner would leave its flag behind.
+    assert_eq!(word(&condvar).0, 0);
+}
+
+/// Otherwise they would never be served while two threads take turns quickly.
+#[test]
+fn sleepers_have_their_turn_although_somebody_spins() {
+    let condvar = at(62);
+    with_sleepers(&condvar, 1, |returned| {
+        let spin = || condvar.sequence.fetch_or(WAITERS | SPINNER, Relaxed);
+        spin();
+        condvar.notify_one();
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(returned.load(Relaxed), 0);
+        spin();
+        condvar.notify_one();
+    });
+    assert_eq!(word(&condvar).0, 64);
 }
 
 #[test]
@@ -170,7 +182,7 @@ fn nobody_is_moved_to_a_mutex_that_is_far_or_wakes_nobody() {
 #[test]
 fn the_spinner_takes_a_notification_without_a_wake_up() {
     let condvar = at(7);
-    let ticket = condvar.register(5);
+    let (ticket, _) = condvar.register(5);
     condvar.sequence.fetch_or(SPINNER, Relaxed);
     condvar.notify_one();
     // Not the word of a notification that has found nobody: others may sleep.
@@ -184,12 +196,12 @@ fn the_spinner_takes_a_notification_without_a_wake_up() {
 #[test]
 fn who_spins_in_vain_says_so() {
     let condvar = at(7);
-    let ticket = condvar.register(5);
+    let (ticket, _) = condvar.register(5);
     assert!(!condvar.spin(ticket, NEVER));
     let seen = condvar.sequence.load(Relaxed);
     assert_eq!(seen, ticket | REGISTERED | VAIN);
     let broken: QueuedCondvar<Native, Lingering> = QueuedCondvar::new();
-    let ticket = broken.register(5);
+    let (ticket, _) = broken.register(5);
     assert!(!broken.spin(ticket, NEVER));
     assert_ne!(broken.sequence.load(Relaxed) & SPINNER, 0);
 }
@@ -197,7 +209,7 @@ fn who_spins_in_vain_says_so() {
 #[test]
 fn one_spins_at_a_time() {
     let condvar = at(7);
-    let ticket = condvar.register(5);
+    let (ticket, _) = condvar.register(5);
     condvar.sequence.fetch_or(SPINNER, Relaxed);
     let start = Native::now();
     assert!(!condvar.spin(ticket, start + 60_000_000_000));

@@ -153,7 +153,9 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             } else if C::POLLS {
                 self.poll(wait)
             } else {
-                self.try_lock() || self.observe(wait)
+                // Where it cycles fast, or would keep us all from running, its holder is left alone for a while.
+                let leave_alone = wait.fast || wait.crowded;
+                !leave_alone && self.try_lock() || self.observe(wait)
             };
             if taken || passed(wait.deadline, P::now) {
                 return self.finish(wait, taken);
