@@ -86,9 +86,9 @@ pub(super) const OTHERS: u32 = ANYBODY & !CLAIMANT;
 
 /// How long a waiter at the head waits for a lock that does not cycle fast before it claims it, in nanoseconds: some transfers of a cache line, so that what a
 /// hand-over costs is small beside it.
-pub const SHORT_QUANTUM: u64 = 2_000;
+pub const SHORT_QUANTUM: u64 = 8_000;
 /// How many [quanta](Tuning::quantum) a waiter at the head waits while there are more waiters than CPUs. A hand-over then costs wake-ups of the threads behind.
-pub const QUANTUM_WHEN_CROWDED: u64 = 20;
+pub const QUANTUM_WHEN_CROWDED: u64 = 8;
 
 /// What is fixed about a mutex at compile time, and where it finds its knobs.
 pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
