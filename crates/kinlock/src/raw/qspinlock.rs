@@ -67,6 +67,8 @@
 //!    Where the heavy fence is unavailable the sleeper wakes up by itself now and then, and finds the grant.
 //! 6. *Woken ahead of one's turn*: only the head does that, so the grant comes later, from the same thread or a later head. It turns `PARKED` into `WAITING` and then wakes; who
 //!    falls asleep again does so by another compare-and-swap, and is found as in 5.
+//! 7. *Roused*: anybody may do that to anybody, since it decides nothing. It changes `drowsy` from one value to another that a granter takes for the same, and
+//!    unparks; the sleeper then turns `PARKED` into `WAITING` itself, unless headship has come. If it is missed the sleeper is found as in 5.
 //!
 //! No wake-up rests on `STEAL`: it only lets others try. A waiter that `STEAL` would let try, and that must not for want of
 //! it, waits for one of the events above. So `STEAL` need never be set.
@@ -140,6 +142,10 @@ pub enum Fault {
     RelaxedUnlock,
     /// Who falls asleep in the queue does not say so.
     SilentSleeper,
+    /// Whoever queues rouses the waiter before it. No defect, only more of what is allowed: nothing may come of it.
+    Meddler,
+    /// As `Meddler`, and a granter takes an heir that was roused meanwhile for one that has given up.
+    RousedIsGone,
 }
 
 /// The queued spinlock, generic over where it runs and how it is configured.

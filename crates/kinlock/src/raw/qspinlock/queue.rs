@@ -7,8 +7,12 @@ use crate::events::Event;
 use crate::platform::{Atomic, NEVER, Ordering::*, Platform};
 use crate::raw::cna::{Head, WAKE_AHEAD, WAKE_ALL};
 use crate::raw::waiter::{
-    ABANDONED, GO, Id, Link, Node, PARKED as NODE_PARKED, PRIORITY, WAITING, Waiter,
+    ABANDONED, AWAKE, DROWSY, GO, Id, Link, Node, PARKED as NODE_PARKED, PRIORITY, ROUSED, WAITING,
+    Waiter,
 };
+
+/// How far a waiter that was roused looks for kin: farther than a queue usually is long.
+const ROUSE_STEPS: u32 = 1024;
 
 /// How headship came.
 #[derive(Clone, Copy)]
@@ -43,6 +47,9 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 let guarded = terms.deadline != NEVER || terms.crowded;
                 let link = Link::new(id, guarded);
                 predecessor.next.store(link.encode(), Release);
+                if matches!(C::FAULT, Fault::Meddler | Fault::RousedIsGone) {
+                    Self::rouse(predecessor);
+                }
                 // Behind a sleeper nothing is going to happen soon. Where everybody can have a CPU it pays to wait all the same:
                 // otherwise one sleeper makes sleepers of all who come later, and every hand-off has to wake somebody.
                 let hopeless = terms.crowded && predecessor.state.load(Relaxed) == NODE_PARKED;
@@ -101,7 +108,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 P::count(Event::Park);
                 slept = true;
                 let key = key::<P>(&node.state);
-                while node.state.load(Relaxed) == NODE_PARKED {
+                while node.state.load(Relaxed) == NODE_PARKED && !Self::rouse_oneself(node) {
                     let until = sleep_limit(noticed, deadline, P::now);
                     P::park(key, NODE_PARKED, until, || node.state.load(Relaxed));
                     if passed(deadline, P::now) {
@@ -112,10 +119,57 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                     }
                 }
             }
-            if !guarded {
-                // Awake: who reads a 1 all the same wakes us in vain.
-                node.drowsy.store(0, Relaxed);
+            // Awake: who reads something else all the same wakes us in vain.
+            if !guarded && node.drowsy.swap(AWAKE, Relaxed) == ROUSED {
+                Self::rouse_kin(waiter.id());
             }
+        }
+    }
+
+    /// A sleeper that was roused spins again. Whether it does.
+    fn rouse_oneself(node: &Node<P>) -> bool {
+        // Relaxed: nothing is handed over. If it fails headship has come.
+        node.drowsy.load(Relaxed) == ROUSED
+            && node
+                .state
+                .compare_exchange(NODE_PARKED, WAITING, Relaxed, Relaxed)
+                .is_ok()
+    }
+
+    /// Wakes a waiter that sleeps in the queue, so that it spins when its turn comes. No more than a hint: it changes nothing that a grant depends on, so anybody
+    /// may give it, and to anybody.
+    fn rouse(node: &Node<P>) {
+        let drowsy = &node.drowsy;
+        if drowsy.load(Relaxed) == DROWSY
+            && drowsy
+                .compare_exchange(DROWSY, ROUSED, Relaxed, Relaxed)
+                .is_ok()
+        {
+            P::count(Event::WakeEarly);
+            P::unpark(key::<P>(&node.state), 1);
+        }
+    }
+
+    /// Rouses those behind us who are of our domain, until headship comes. Heads relink the queue meanwhile, so we may get into other queues. There we wake somebody too early.
+    #[cold]
+    #[inline(never)]
+    fn rouse_kin(me: Id) {
+        let node = |id| P::waiters().node(id);
+        let domain = node(me).domain.load(Relaxed);
+        let mut last = me;
+        for _ in 0..ROUSE_STEPS {
+            // Acquire pairs with the release by which a waiter linked itself: its node is ready to be read.
+            let next = Link::decode(node(last).next.load(Acquire)).map(Link::id);
+            let Some(next) = next.filter(|&next| next != me) else {
+                return;
+            };
+            if node(next).domain.load(Relaxed) == domain {
+                Self::rouse(node(next));
+            }
+            if node(me).state.load(Relaxed) != WAITING {
+                return;
+            }
+            last = next;
         }
     }
 
@@ -123,7 +177,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     #[cold]
     fn announce_sleep(node: &Node<P>) -> bool {
         if !matches!(C::FAULT, Fault::SilentSleeper) {
-            node.drowsy.store(1, Relaxed);
+            node.drowsy.store(DROWSY, Relaxed);
         }
         // Pairs with the light fence in `grant`: either the grant comes before we fall asleep, or the granter sees that we are about to.
         P::heavy_fence()
@@ -135,6 +189,9 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         debug_assert!(state != NODE_PARKED && state != ABANDONED);
         let mut head = Head::<P, C>::new(P::waiters(), waiter.id(), state, tuning, domain);
         head.look_for_kin();
+        if P::CAN_PARK && C::PARK && !terms.crowded {
+            head.rouse_ahead(|first| Self::rouse(first));
+        }
         // Sleepers come in runs: those who were set aside for long. Who has not slept need not look.
         if headship.slept && !terms.crowded {
             let most = if self.steal_permitted() {
@@ -178,7 +235,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         if P::CAN_PARK && C::PARK {
             // Pairs with the heavy fence in `announce_sleep`.
             P::light_fence();
-            if heir.drowsy.glance(Relaxed) != 0 {
+            if heir.drowsy.glance(Relaxed) != AWAKE {
                 self.move_sleep(heir, go, steal);
             }
         }
@@ -205,7 +262,9 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 P::unpark(key::<P>(&heir.state), 1);
                 true
             }
-            _ => false,
+            ABANDONED => false,
+            // Roused, it spins again since our first look.
+            _ => !matches!(C::FAULT, Fault::RousedIsGone),
         }
     }
 
