@@ -1,0 +1,169 @@
+//! Giving an ID back where the fast path cannot: to another CPU, above the limit, or because it has been idle for long.
+
+use super::record::{Record, Word};
+use super::take::{idle_since, mark};
+use super::{AGE, BLOCK, Held, IdAllocator, IdConfig, IdFault, NOWHERE, Policy, Storage};
+use crate::platform::{Atomic, Ordering::*, Platform};
+
+impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
+    #[cold]
+    #[inline(never)]
+    pub(super) fn release_slow(&self, cpu: u32, held: Held) {
+        let id = held.id;
+        let stays = self.shape.control().allows(id) && self.keep_near(cpu, &held);
+        if !stays && !matches!(C::FAULT, IdFault::Leaked) {
+            self.free(id);
+        }
+    }
+
+    /// Finds a record that keeps the ID. `false`: those that might keep another.
+    fn keep_near(&self, cpu: u32, held: &Held) -> bool {
+        let (from, id) = (held.at, held.id);
+        let to = match self.policy {
+            Policy::LowestFree => return false,
+            Policy::PerCpu => return self.keep(id, id),
+            // A member's.
+            _ if from >= self.cpus && from != NOWHERE => from,
+            _ => self.place(false, cpu, super::NO_MEMBER),
+        };
+        if self.stays_behind(from, to) {
+            self.keep(from, id) || self.keep(to, id)
+        } else {
+            self.keep(to, id) || self.keep(from, id)
+        }
+    }
+
+    /// Whether an ID that belongs at the record `from` stays there although its thread has moved to `to`.
+    fn stays_behind(&self, from: u32, to: u32) -> bool {
+        let at = |at: u32| self.storage.records().get(at as usize);
+        match (at(from), at(to)) {
+            (Some(_), Some(record)) if from != to => {
+                let word = Word(record.word.load(Relaxed));
+                word.keeps() || !word.is_nothing() && self.shape.is_full()
+            }
+            _ => false,
+        }
+    }
+
+    /// Makes the record keep `id`, which the caller holds. `false`: it keeps another.
+    fn keep(&self, at: u32, id: u32) -> bool {
+        let Some(record) = self.storage.records().get(at as usize) else {
+            return false;
+        };
+        // Before the word, whose Release publishes it; only who holds the ID writes it.
+        self.keeper(id).store(at, Relaxed);
+        let mut word = Word(record.word.load(Relaxed));
+        loop {
+            if word.keeps() && self.shape.control().allows(word.id()) {
+                return false;
+            }
+            // Release pairs with the Acquire of whoever takes the ID.
+            match record
+                .word
+                .compare_exchange(word.0, word.keeping(id).0, AcqRel, Relaxed)
+            {
+                Ok(_) => {
+                    if word.keeps() {
+                        self.free(word.id());
+                    }
+                    return true;
+                }
+                Err(seen) => word = Word(seen),
+            }
+        }
+    }
+
+    /// A thread that holds no ID moves from one CPU to another, both by index, and the ID that it left behind may move along. For schedulers and simulators: user space learns of
+    /// migrations too late, and [`release`](Self::release) moves IDs anyway.
+    ///
+    /// If the destination has an ID or a recent one, and there are no fewer members than allowed CPUs, nothing happens. Else the source's ID moves, unless it is in use there; if
+    /// the destination keeps one already, the source's is freed.
+    pub fn migrate(&self, from: u32, to: u32) {
+        let moves = matches!(self.policy, Policy::RecentFirst | Policy::TaskOwned);
+        if !moves || from >= self.cpus || to >= self.cpus || from == to {
+            return;
+        }
+        let records = self.storage.records();
+        let there = Word(records[to as usize].word.load(Relaxed));
+        if !there.is_nothing() && self.shape.is_full() {
+            return;
+        }
+        if let Some(id) = self.empty(&records[from as usize])
+            && !(self.shape.control().allows(id) && self.keep(to, id))
+        {
+            self.free(id);
+        }
+    }
+
+    /// Frees the IDs that have been idle for [`AGE`] at least, and those that idle records keep above the limit; marks the other idle ones. `now`: [`Platform::now`]. Returns how many were freed. O(capacity).
+    ///
+    /// Nobody needs to call it: whoever needs an ID takes one that is idle. It is for those who want few IDs in use.
+    pub fn reclaim(&self, now: u64) -> u32 {
+        let control = self.shape.control();
+        let mut freed = 0;
+        for id in 0..self.capacity() {
+            if id % BLOCK == 0 && self.used(id).load(Relaxed) as u32 == 0 {
+                continue;
+            }
+            let Some((record, word)) = self.kept(id) else {
+                continue;
+            };
+            match idle_since(record, word, now) {
+                _ if !control.is_closed() && !control.allows(id) => {}
+                Some(idle) if idle >= AGE => {}
+                Some(_) => continue,
+                None => {
+                    mark(record, word, now);
+                    continue;
+                }
+            }
+            if let Some(id) = self.take_from_keeper(id) {
+                self.free(id);
+                freed += 1;
+            }
+        }
+        freed
+    }
+
+    /// Frees what the record keeps.
+    pub(super) fn clear_out(&self, record: &Record<P>) {
+        if let Some(id) = self.empty(record) {
+            self.free(id);
+        }
+    }
+
+    /// Takes what the record keeps, and lets it forget that.
+    fn empty(&self, record: &Record<P>) -> Option<u32> {
+        let mut word = Word(record.word.load(Relaxed));
+        while word.keeps() {
+            // Acquire pairs with the Release of who made the record keep it.
+            match record
+                .word
+                .compare_exchange(word.0, word.emptied().0, Acquire, Relaxed)
+            {
+                Ok(_) => return Some(word.id()),
+                Err(seen) => word = Word(seen),
+            }
+        }
+        None
+    }
+
+    /// Starts anew in the child of a fork, where only the calling thread is left: all IDs but `held` are free, nothing is kept. Members and allowed CPUs stay; set them afterwards.
+    ///
+    /// Nobody else may use the allocator meanwhile. An ID of `held` must have been held when the process forked, and can be released as usual.
+    pub fn reset(&self, held: impl IntoIterator<Item = u32>) {
+        for record in self.storage.records() {
+            let mut word = Word(record.word.load(Relaxed));
+            // What leases remember of it must not match.
+            word = word.emptied();
+            record.word.store(word.0, Relaxed);
+        }
+        for block in self.storage.blocks() {
+            block.used.0.store(0, Relaxed);
+        }
+        for id in held {
+            self.claim(id);
+        }
+        self.shape.open();
+    }
+}

@@ -1,0 +1,1 @@
+//! Records, bitmaps and limits built by hand.
