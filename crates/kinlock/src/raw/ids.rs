@@ -24,7 +24,7 @@
 //!
 //! # Progress
 //!
-//! Lock-free, but for the fallback: after [`PATIENCE`] vain rounds a thread closes the fast path for all and others let it go first. They wait for a limited time only, because
+//! Lock-free, but for the fallback: after [`PATIENCE`](IdConfig::PATIENCE) vain rounds a thread closes the fast path for all and others let it go first. They wait for a limited time only, because
 //! who waits may be a signal handler that has interrupted exactly that thread.
 //!
 //! # Example
@@ -71,9 +71,6 @@ use shape::Shape;
 /// After so many nanoseconds unused an ID that a record keeps counts as old: it goes to whoever needs one first, and [`reclaim`](IdAllocator::reclaim) frees it.
 pub const AGE: u64 = 100_000_000;
 
-/// After so many vain rounds an acquisition closes the fast path for the others.
-pub const PATIENCE: u32 = 16;
-
 /// No member: what [`acquire`](IdAllocator::acquire) says.
 pub const NO_MEMBER: u32 = u32::MAX;
 
@@ -88,7 +85,7 @@ pub enum Policy {
     RecentFirst,
     /// The CPU's index. A second holder on that CPU gets an ID that is no CPU's.
     PerCpu,
-    /// The lowest free one. Nobody keeps any.
+    /// The one that the CPU has kept; else the lowest free one. What Linux did from 6.3 to 6.12: once an idle ID is [reclaimed](IdAllocator::reclaim) its data are for whoever comes next.
     LowestFree,
     /// While there are at most as many members as allowed CPUs each member has its own, whichever CPU it runs on; else CPUs keep them.
     TaskOwned,
@@ -155,6 +152,8 @@ impl<P: Platform> Storage<P> for (&[Record<P>], &[Block<P>]) {
 
 /// What is fixed about an allocator at compile time.
 pub trait IdConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
+    /// After so many vain rounds an acquisition closes the fast path for the others.
+    const PATIENCE: u32 = 16;
     /// A deliberate defect, for showing that a check can fail.
     #[doc(hidden)]
     const FAULT: IdFault = IdFault::None;

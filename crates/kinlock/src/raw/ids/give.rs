@@ -20,7 +20,6 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     fn keep_near(&self, cpu: u32, held: &Held) -> bool {
         let (from, id) = (held.at, held.id);
         let to = match self.policy {
-            Policy::LowestFree => return false,
             Policy::PerCpu => return self.keep(id, id),
             // A member's.
             _ if from >= self.cpus && from != NOWHERE => from,
@@ -46,7 +45,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     }
 
     /// Makes the record keep `id`, which the caller holds. `false`: it keeps another.
-    fn keep(&self, at: u32, id: u32) -> bool {
+    pub(super) fn keep(&self, at: u32, id: u32) -> bool {
         let Some(record) = self.storage.records().get(at as usize) else {
             return false;
         };
@@ -79,8 +78,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     /// If the destination has an ID or a recent one, and there are no fewer members than allowed CPUs, nothing happens. Else the source's ID moves, unless it is in use there; if
     /// the destination keeps one already, the source's is freed.
     pub fn migrate(&self, from: u32, to: u32) {
-        let moves = matches!(self.policy, Policy::RecentFirst | Policy::TaskOwned);
-        if !moves || from >= self.cpus || to >= self.cpus || from == to {
+        if self.policy == Policy::PerCpu || from >= self.cpus || to >= self.cpus || from == to {
             return;
         }
         let records = self.storage.records();

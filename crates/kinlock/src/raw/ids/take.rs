@@ -1,9 +1,7 @@
 //! Acquiring an ID where the fast path finds none.
 
 use super::record::{Record, Word};
-use super::{
-    AGE, Held, IdAllocator, IdConfig, IdError, IdFault, NOWHERE, PATIENCE, Policy, Storage,
-};
+use super::{AGE, Held, IdAllocator, IdConfig, IdError, IdFault, NOWHERE, Policy, Storage};
 use crate::platform::{Atomic, Ordering::*, Platform};
 
 /// For how long an acquisition lets go first whoever needs an ID urgently, in nanoseconds, in each round.
@@ -26,7 +24,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
                 break result;
             }
             rounds += 1;
-            if rounds >= PATIENCE && !urgent {
+            if rounds >= C::PATIENCE && !urgent {
                 urgent = self.shape.close();
             }
             P::relax();
@@ -42,7 +40,6 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         let control = self.shape.control();
         let limit = control.limit();
         let (at, first) = match self.policy {
-            Policy::LowestFree => (NOWHERE, 0),
             Policy::PerCpu => (self.place(false, cpu, member), self.cpus),
             _ => (self.place(control.by_member(), cpu, member), 0),
         };
@@ -57,6 +54,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
             }
             let old = match self.policy {
                 Policy::PerCpu => Some(at),
+                Policy::LowestFree => None,
                 _ => word
                     .recent()
                     .filter(|&id| id < limit || matches!(C::FAULT, IdFault::StaleRecent)),
@@ -78,9 +76,9 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     fn find_below(&self, limit: u32) -> Option<u32> {
         let lowest = |to: u32| self.claim_lowest(0, to);
         match self.policy {
-            Policy::PerCpu | Policy::LowestFree => None,
+            Policy::PerCpu => return None,
             Policy::RecentFirst => self.spread(limit).or_else(|| lowest(limit)),
-            Policy::TaskOwned => {
+            Policy::LowestFree | Policy::TaskOwned => {
                 lowest(limit.min(self.shape.grown())).or_else(|| self.spread(limit))
             }
         }
@@ -187,10 +185,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
                 return Held::nowhere(id);
             }
             let new = word.recalling(id);
-            match record
-                .word
-                .compare_exchange(word.0, new.0, AcqRel, Relaxed)
-            {
+            match record.word.compare_exchange(word.0, new.0, AcqRel, Relaxed) {
                 Ok(_) => {
                     if word.keeps() {
                         self.free(word.id());
