@@ -10,7 +10,7 @@
 //! | place | how it shows |
 //! | --- | --- |
 //! | free | its bit is clear |
-//! | held by a lease | its bit is set, no record keeps it; a [`Held`] names it |
+//! | held by a lease | its bit is set, no record keeps it; a [`Held`] names it, and mostly the record that lent it |
 //! | kept by a record | its bit is set, and the record's word says [kept or marked](record) |
 //!
 //! There is a record for each CPU (and for each member, under [`Policy::TaskOwned`]). Leaving is lazy: the record keeps the ID for whoever comes next on that CPU. See [`record`] for its states.
@@ -63,7 +63,7 @@ mod tests;
 pub use blocks::{BLOCK, Block};
 pub use record::Record;
 
-use crate::platform::{Atomic, Ordering::*, Platform};
+use crate::platform::{Atomic, Ordering, Ordering::*, Platform};
 use core::marker::PhantomData;
 use record::Word;
 use shape::Shape;
@@ -187,10 +187,9 @@ pub enum IdFault {
 #[must_use = "an ID that is not released is lost"]
 #[derive(PartialEq, Eq, Debug)]
 pub struct Held {
-    id: u32,
-    /// The record that the ID was taken from, or that is to keep it; [`NOWHERE`] if none.
+    /// The record that lent the ID, and gets it back; [`NOWHERE`] if none.
     at: u32,
-    /// What that record says meanwhile, unless somebody else has changed it.
+    /// What that record says meanwhile; at least the ID.
     word: u64,
 }
 
@@ -198,7 +197,7 @@ impl Held {
     /// The ID.
     #[inline]
     pub fn id(&self) -> u32 {
-        self.id
+        Word(self.word).id()
     }
 }
 
@@ -273,18 +272,14 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         if let Some(record) = self.storage.records().get(at as usize) {
             let word = Word(record.word.load(Relaxed));
             if word.keeps() && control.allows(word.id()) {
-                let taken = word.taken();
+                let lent = word.lent();
                 // Acquire pairs with the Release of whoever made the record keep it.
                 if record
                     .word
-                    .compare_exchange(word.0, taken.0, Acquire, Relaxed)
+                    .compare_exchange(word.0, lent.0, Acquire, Relaxed)
                     .is_ok()
                 {
-                    return Ok(Held {
-                        id: word.id(),
-                        at,
-                        word: taken.0,
-                    });
+                    return Ok(Held { at, word: lent.0 });
                 }
             }
         }
@@ -294,28 +289,24 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     /// Gives an ID back, on the CPU with index `cpu`: where the thread runs now, or where it ran when it acquired the ID if that is not known. The CPU keeps the ID, if it has none; else the CPU where it was acquired
     /// does, or it is free.
     ///
-    /// One read-modify-write of the CPU's own record, if nothing has changed since the ID was acquired.
+    /// A plain store to the CPU's own record, if that lent the ID. Else a few read-modify-writes.
     #[inline]
     pub fn release(&self, cpu: u32, held: Held) {
         let stays = held.at == cpu || held.at >= self.cpus;
-        if stays && let Some(record) = self.storage.records().get(held.at as usize) {
-            let word = Word(held.word);
-            let release = if matches!(C::FAULT, IdFault::RelaxedRelease) {
-                Relaxed
-            } else {
-                // Pairs with the Acquire of whoever takes the ID.
-                Release
-            };
-            if record
+        match self.storage.records().get(held.at as usize) {
+            // Also if the limit has shrunk below the ID: whoever looks next finds it.
+            Some(record) if stays => record
                 .word
-                .compare_exchange(word.0, word.kept().0, release, Relaxed)
-                .is_ok()
-            {
-                return;
-            }
+                .overwrite(Word(held.word).kept().0, Self::RELEASE),
+            _ => self.release_slow(cpu, held),
         }
-        self.release_slow(cpu, held);
     }
+
+    /// Pairs with the Acquire of whoever takes the ID.
+    const RELEASE: Ordering = match C::FAULT {
+        IdFault::RelaxedRelease => Relaxed,
+        _ => Release,
+    };
 
     /// Which record is asked first.
     #[inline]

@@ -125,7 +125,7 @@ fn the_second_step_fails_if_the_owner_was_faster() {
     assert!(
         record
             .word
-            .compare_exchange(word.0, word.taken().0, Relaxed, Relaxed)
+            .compare_exchange(word.0, word.lent().0, Relaxed, Relaxed)
             .is_err()
     );
     assert_eq!(ids.take_from_keeper(0), None);
@@ -134,7 +134,7 @@ fn the_second_step_fails_if_the_owner_was_faster() {
     assert!(
         record
             .word
-            .compare_exchange(word.0, word.taken().0, Relaxed, Relaxed)
+            .compare_exchange(word.0, word.lent().0, Relaxed, Relaxed)
             .is_err()
     );
     audit(&ids, &[]);
