@@ -79,6 +79,8 @@ pub const CHANGING: Kind = Kind {
 /// Turns of every thread after the warm-up, which takes a little more than one: everybody has touched its area then.
 const CYCLES: f64 = 10.5;
 const AREA_LINES: usize = 256;
+/// The most CPUs that a machine may have: each may have an area, which have to fit.
+pub const MAX_CPUS: usize = 768;
 
 /// The phases of `cid-changing`: members, and CPUs that they may run on. Fewer on smaller machines.
 pub const PHASES: &[(usize, usize)] = &[

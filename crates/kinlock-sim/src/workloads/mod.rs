@@ -85,7 +85,7 @@ pub const IDS: &[Kind] = &[
     cid_intermittent::CHANGING,
 ];
 
-pub use cid_intermittent::PHASES;
+pub use cid_intermittent::{MAX_CPUS as MAX_CPUS_FOR_IDS, PHASES};
 
 /// The kind called `name`.
 pub fn by_name(name: &str) -> Option<Kind> {
