@@ -1,0 +1,153 @@
+//! Giving an ID back where the fast path cannot: to another CPU, above the limit, or because it has been idle for long.
+
+use super::record::{Record, Word};
+use super::take::{idle_since, mark};
+use super::{AGE, BLOCK, Held, IdAllocator, IdConfig, IdFault, NO_MEMBER, Policy, Storage};
+use crate::platform::{Atomic, Ordering::*, Platform};
+
+impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
+    #[cold]
+    #[inline(never)]
+    pub(super) fn release_slow(&self, cpu: u32, held: Held) {
+        let (id, from) = (held.id(), held.at);
+        let to = match self.policy {
+            Policy::PerCpu => id,
+            _ => self.place(false, cpu, NO_MEMBER),
+        };
+        let allowed = self.shape.control().allows(id);
+        let moves = allowed && !self.stays_behind(from, to) && self.keep(to, id);
+        if let Some(record) = self.storage.records().get(from as usize) {
+            // The word is ours: a store will do.
+            let word = Word(held.word);
+            let stays = allowed && !moves;
+            if stays {
+                // `keep` may have tried another.
+                self.keeper(id).store(from, Relaxed);
+            }
+            let new = if stays { word.kept() } else { word.given_up() };
+            record.word.overwrite(new.0, Self::RELEASE);
+            if stays {
+                return;
+            }
+        }
+        if !moves && !matches!(C::FAULT, IdFault::Leaked) {
+            self.free(id);
+        }
+    }
+
+    /// Whether an ID that belongs at the record `from` stays there although its thread has moved to `to`.
+    fn stays_behind(&self, from: u32, to: u32) -> bool {
+        let at = |at: u32| self.storage.records().get(at as usize);
+        match (at(from), at(to)) {
+            (Some(_), Some(record)) if from != to => {
+                let word = Word(record.word.load(Relaxed));
+                word.keeps() || word.is_lent() || !word.is_nothing() && self.shape.is_full()
+            }
+            _ => false,
+        }
+    }
+
+    /// Makes the record keep `id`, which the caller holds. `false`: it keeps or lends another.
+    pub(super) fn keep(&self, at: u32, id: u32) -> bool {
+        self.occupy(at, id, |word| word.keeping(id)).is_some()
+    }
+
+    /// A thread that holds no ID moves from one CPU to another, both by index, and the ID that it left behind may move along. For schedulers and simulators: user space learns of
+    /// migrations too late, and [`release`](Self::release) moves IDs anyway.
+    ///
+    /// If the destination has an ID or a recent one, and there are no fewer members than allowed CPUs, nothing happens. Else the source's ID moves, unless it is in use there; if
+    /// the destination keeps one already, the source's is freed.
+    pub fn migrate(&self, from: u32, to: u32) {
+        if self.policy == Policy::PerCpu || from >= self.cpus || to >= self.cpus || from == to {
+            return;
+        }
+        let records = self.storage.records();
+        let there = Word(records[to as usize].word.load(Relaxed));
+        if !there.is_nothing() && self.shape.is_full() {
+            return;
+        }
+        if let Some(id) = self.empty(&records[from as usize])
+            && !(self.shape.control().allows(id) && self.keep(to, id))
+        {
+            self.free(id);
+        }
+    }
+
+    /// Frees the IDs that have been idle for [`AGE`] at least, and those that idle records keep above the limit; marks the other idle ones. `now`: [`Platform::now`]. Returns how many were freed. O(capacity).
+    ///
+    /// Nobody needs to call it: whoever needs an ID takes one that is idle. It is for those who want few IDs in use. Under [`Policy::PerCpu`] and [`Policy::TaskOwned`] IDs do not age: they belong to somebody.
+    pub fn reclaim(&self, now: u64) -> u32 {
+        let control = self.shape.control();
+        let age = match self.policy {
+            Policy::RecentFirst | Policy::LowestFree => true,
+            Policy::PerCpu | Policy::TaskOwned => false,
+        };
+        let mut freed = 0;
+        for id in 0..self.capacity() {
+            if id % BLOCK == 0 && self.used(id).load(Relaxed) as u32 == 0 {
+                continue;
+            }
+            let Some((record, word)) = self.kept(id) else {
+                continue;
+            };
+            match idle_since(record, word, now) {
+                _ if id >= control.limit() => {}
+                _ if !age => continue,
+                Some(idle) if idle >= AGE => {}
+                Some(_) => continue,
+                None => {
+                    mark(record, word, now);
+                    continue;
+                }
+            }
+            if let Some(id) = self.take_from_keeper(id) {
+                self.free(id);
+                freed += 1;
+            }
+        }
+        freed
+    }
+
+    /// Frees what the record keeps.
+    pub(super) fn clear_out(&self, record: &Record<P>) {
+        if let Some(id) = self.empty(record) {
+            self.free(id);
+        }
+    }
+
+    /// Takes what the record keeps, and lets it forget that.
+    fn empty(&self, record: &Record<P>) -> Option<u32> {
+        let mut word = Word(record.word.load(Relaxed));
+        while word.keeps() {
+            // Acquire pairs with the Release of who made the record keep it.
+            match record
+                .word
+                .compare_exchange(word.0, word.emptied().0, Acquire, Relaxed)
+            {
+                Ok(_) => return Some(word.id()),
+                Err(seen) => word = Word(seen),
+            }
+        }
+        None
+    }
+
+    /// Starts anew in the child of a fork, where only the calling thread is left: all IDs but `held` are free, nothing is kept. Members and allowed CPUs stay; set them afterwards.
+    ///
+    /// Nobody else may use the allocator meanwhile. The IDs of `held`, which the calling thread held when the process forked, can be released as usual; those of other threads must not be.
+    pub fn reset(&self, held: impl IntoIterator<Item = u32> + Clone) {
+        for record in self.storage.records() {
+            let word = Word(record.word.load(Relaxed));
+            // What a lease is to bring back stays lent.
+            if !(word.is_lent() && held.clone().into_iter().any(|id| id == word.id())) {
+                record.word.store(word.emptied().0, Relaxed);
+            }
+        }
+        for block in self.storage.blocks() {
+            block.used.0.store(0, Relaxed);
+        }
+        for id in held {
+            self.claim(id);
+        }
+        self.shape.open();
+    }
+}

@@ -1,0 +1,300 @@
+//! How far IDs may spread: members, allowed CPUs, the limit, and how far they have spread.
+
+use super::{IdAllocator, IdConfig, NO_MEMBER, Policy, Storage};
+use crate::platform::{Atomic, Ordering::*, Platform};
+
+/// What all acquisitions read, and what few write.
+#[derive(Debug)]
+pub(super) struct Shape<P: Platform> {
+    /// See [`Control`].
+    control: ReadMostly<P>,
+    changing: Changing<P>,
+}
+
+#[repr(align(128))]
+#[derive(Debug)]
+struct ReadMostly<P: Platform>(P::AtomicU32);
+
+#[repr(align(128))]
+#[derive(Debug)]
+struct Changing<P: Platform> {
+    /// Members above, allowed CPUs below.
+    counts: P::AtomicU64,
+    /// IDs handed out are below it, but for some that were held when it shrank.
+    grown: P::AtomicU32,
+    /// Where the next search for a victim starts.
+    hand: P::AtomicU32,
+}
+
+/// Bit 0: members' records are asked, not CPUs'. Bits 1 to 30: the limit of what is kept. Bit 31: closed, somebody needs an ID urgently.
+///
+/// So that one signed comparison tells whether an ID may be taken the fast way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Control(u32);
+
+const BY_MEMBER: u32 = 1;
+const CLOSED: u32 = 1 << 31;
+
+impl Control {
+    #[inline]
+    pub(super) fn allows(self, id: u32) -> bool {
+        (self.0 as i32) >> 1 > id as i32
+    }
+
+    #[inline]
+    pub(super) fn by_member(self) -> bool {
+        self.0 & BY_MEMBER != 0
+    }
+
+    pub(super) fn is_closed(self) -> bool {
+        self.0 & CLOSED != 0
+    }
+
+    /// IDs below it are kept.
+    pub(super) fn limit(self) -> u32 {
+        (self.0 & !CLOSED) >> 1
+    }
+}
+
+/// Members and allowed CPUs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Counts(u64);
+
+impl Counts {
+    fn members(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    fn allowed(self) -> u32 {
+        self.0 as u32
+    }
+
+    fn bound(self) -> u32 {
+        self.members().min(self.allowed())
+    }
+}
+
+impl<P: Platform> Shape<P> {
+    pub(super) fn new(cpus: u32, grown: u32) -> Self {
+        Shape {
+            control: ReadMostly(Atomic::new(0)),
+            changing: Changing {
+                counts: Atomic::new(cpus as u64),
+                grown: Atomic::new(grown),
+                hand: Atomic::new(0),
+            },
+        }
+    }
+
+    /// Relaxed: a limit or a mode that is just changing may be seen late.
+    #[inline]
+    pub(super) fn control(&self) -> Control {
+        Control(self.control.0.load(Relaxed))
+    }
+
+    pub(super) fn grown(&self) -> u32 {
+        self.changing.grown.load(Relaxed)
+    }
+
+    /// One more, if there are still `from`.
+    pub(super) fn grow(&self, from: u32) {
+        let _ = self
+            .changing
+            .grown
+            .compare_exchange(from, from + 1, Relaxed, Relaxed);
+    }
+
+    pub(super) fn next_victim(&self) -> u32 {
+        self.changing.hand.fetch_add(1, Relaxed)
+    }
+
+    /// Whether there are no fewer members than allowed CPUs.
+    pub(super) fn is_full(&self) -> bool {
+        let counts = self.counts();
+        counts.members() >= counts.allowed()
+    }
+
+    /// Closes the fast path. `false`: somebody else has.
+    pub(super) fn close(&self) -> bool {
+        self.control.0.fetch_or(CLOSED, Relaxed) & CLOSED == 0
+    }
+
+    pub(super) fn open(&self) {
+        self.control.0.fetch_and(!CLOSED, Relaxed);
+    }
+
+    /// Waits for as long until the fast path is open.
+    pub(super) fn wait_until_open(&self, nanos: u64) {
+        let _ = P::wait_for(&self.control.0, Relaxed, nanos, |c| c & CLOSED == 0);
+    }
+
+    fn counts(&self) -> Counts {
+        Counts(self.changing.counts.load(Relaxed))
+    }
+
+    /// Changes the counts; returns how they were.
+    fn change(&self, change: impl Fn(Counts) -> u64) -> Counts {
+        let mut counts = self.counts();
+        loop {
+            let new = change(counts);
+            match self
+                .changing
+                .counts
+                .compare_exchange(counts.0, new, AcqRel, Relaxed)
+            {
+                Ok(_) => return counts,
+                Err(seen) => counts = Counts(seen),
+            }
+        }
+    }
+}
+
+impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
+    /// The policy.
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// How many CPUs have records.
+    pub fn cpus(&self) -> u32 {
+        self.cpus
+    }
+
+    /// How many IDs the storage has.
+    pub fn capacity(&self) -> u32 {
+        self.storage.blocks().len() as u32 * super::BLOCK
+    }
+
+    /// Threads that [joined](Self::join) and did not leave.
+    pub fn members(&self) -> u32 {
+        self.shape.counts().members()
+    }
+
+    /// The CPUs that members may run on, as [set](Self::set_cpus_allowed).
+    pub fn cpus_allowed(&self) -> u32 {
+        self.shape.counts().allowed()
+    }
+
+    /// min(allowed CPUs, members, capacity): see the [bounds](super). [`Policy::PerCpu`] does not keep to it: its limit is the number of CPUs.
+    pub fn limit(&self) -> u32 {
+        match self.policy {
+            Policy::PerCpu => self.cpus,
+            _ => self.shape.counts().bound().min(self.capacity()),
+        }
+    }
+
+    /// The largest ID handed out, and one; less, once the limit has shrunk. IDs at or above it are held at most by leases that were there before it shrank.
+    pub fn grown(&self) -> u32 {
+        self.shape.grown()
+    }
+
+    /// A thread joins: IDs may spread by one more. O(1).
+    pub fn join(&self) {
+        self.shape.change(|c| c.0.saturating_add(1 << 32));
+        self.limit_changed();
+    }
+
+    /// A thread leaves, having released its IDs. O(IDs given up), usually 1.
+    ///
+    /// # Panics
+    ///
+    /// In debug builds, if nobody had joined.
+    pub fn leave(&self) {
+        self.leave_as(NO_MEMBER);
+    }
+
+    /// As [`leave`](Self::leave), for the member with that index: what it owned under [`Policy::TaskOwned`] is free.
+    pub fn leave_as(&self, member: u32) {
+        if let Some(record) = self
+            .storage
+            .records()
+            .get(self.place(true, self.cpus, member) as usize)
+        {
+            self.clear_out(record);
+        }
+        let old = self
+            .shape
+            .change(|c| c.0.saturating_sub((c.members() > 0) as u64 * (1 << 32)));
+        debug_assert!(old.members() > 0, "a thread left that had not joined");
+        self.limit_changed();
+    }
+
+    /// The number of CPUs in the union of what the members may run on. O(IDs given up).
+    pub fn set_cpus_allowed(&self, cpus: u32) {
+        self.shape.change(|c| c.0 >> 32 << 32 | cpus as u64);
+        self.limit_changed();
+    }
+
+    /// The number of members, for callers that count for themselves.
+    pub fn set_members(&self, members: u32) {
+        self.shape
+            .change(|c| (members as u64) << 32 | c.allowed() as u64);
+        self.limit_changed();
+    }
+
+    /// Publishes what follows from the counts, and gives up what is above the limit.
+    fn limit_changed(&self) {
+        loop {
+            let counts = self.shape.counts();
+            let old = self.shape.control();
+            let new = self.control_for(counts, old);
+            let word = &self.shape.control.0;
+            // Relaxed: what is kept above a limit that somebody has not seen yet is found by whoever looks next.
+            if word
+                .compare_exchange(old.0, new.0, Relaxed, Relaxed)
+                .is_err()
+            {
+                continue;
+            }
+            // Another change may have been published before ours, though it came after.
+            if self.shape.counts() == counts {
+                break;
+            }
+        }
+        if self.policy != Policy::PerCpu {
+            self.shrink();
+        }
+    }
+
+    /// `grown` comes down to the limit, and what idle records keep above it is freed.
+    fn shrink(&self) {
+        let limit = self.limit();
+        let grown = &self.shape.changing.grown;
+        let mut top = grown.load(Relaxed);
+        while top > limit {
+            match grown.compare_exchange(top, limit, Relaxed, Relaxed) {
+                Ok(_) => break,
+                Err(seen) => top = seen,
+            }
+        }
+        for id in limit..top {
+            if let Some(id) = self.take_from_keeper(id) {
+                self.free(id);
+            }
+        }
+    }
+
+    fn control_for(&self, counts: Counts, old: Control) -> Control {
+        let (kept, by_member) = match self.policy {
+            Policy::TaskOwned => (self.limit_of(counts), members_own(counts, old)),
+            Policy::RecentFirst | Policy::LowestFree => (self.limit_of(counts), false),
+            Policy::PerCpu => (self.cpus, false),
+        };
+        Control(old.0 & CLOSED | kept << 1 | by_member as u32)
+    }
+
+    fn limit_of(&self, counts: Counts) -> u32 {
+        counts.bound().min(self.capacity())
+    }
+}
+
+/// Members own the IDs while there are enough CPUs; once CPUs own them, not before a quarter of the CPUs are without a member: or each thread that comes and goes would turn everything over.
+fn members_own(counts: Counts, old: Control) -> bool {
+    let (members, allowed) = (counts.members(), counts.allowed());
+    let first = old.limit() == 0;
+    if old.by_member() || first {
+        members <= allowed
+    } else {
+        members <= allowed - allowed / 4
+    }
+}
