@@ -205,10 +205,16 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
 
     /// As [`leave`](Self::leave), for the member with that index: what it owned under [`Policy::TaskOwned`] is free.
     pub fn leave_as(&self, member: u32) {
-        if let Some(record) = self.storage.records().get(self.place(true, self.cpus, member) as usize) {
+        if let Some(record) = self
+            .storage
+            .records()
+            .get(self.place(true, self.cpus, member) as usize)
+        {
             self.clear_out(record);
         }
-        let old = self.shape.change(|c| c.0.saturating_sub((c.members() > 0) as u64 * (1 << 32)));
+        let old = self
+            .shape
+            .change(|c| c.0.saturating_sub((c.members() > 0) as u64 * (1 << 32)));
         debug_assert!(old.members() > 0, "a thread left that had not joined");
         self.limit_changed();
     }
@@ -221,7 +227,8 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
 
     /// The number of members, for callers that count for themselves.
     pub fn set_members(&self, members: u32) {
-        self.shape.change(|c| (members as u64) << 32 | c.allowed() as u64);
+        self.shape
+            .change(|c| (members as u64) << 32 | c.allowed() as u64);
         self.limit_changed();
     }
 
@@ -233,7 +240,10 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
             let new = self.control_for(counts, old);
             let word = &self.shape.control.0;
             // Release pairs with nothing: what is kept above a limit that somebody has not seen yet is found by the next one.
-            if word.compare_exchange(old.0, new.0, Relaxed, Relaxed).is_err() {
+            if word
+                .compare_exchange(old.0, new.0, Relaxed, Relaxed)
+                .is_err()
+            {
                 continue;
             }
             // Another change may have been published before ours, though it came after.

@@ -187,10 +187,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
                 return Held::nowhere(id);
             }
             let new = word.recalling(id);
-            match record
-                .word
-                .compare_exchange(word.0, new.0, AcqRel, Relaxed)
-            {
+            match record.word.compare_exchange(word.0, new.0, AcqRel, Relaxed) {
                 Ok(_) => {
                     if word.keeps() {
                         self.free(word.id());
