@@ -10,7 +10,7 @@
 //! | place | how it shows |
 //! | --- | --- |
 //! | free | its bit is clear |
-//! | held by a lease | its bit is set, no record keeps it; a [`Held`] names it |
+//! | held by a lease | its bit is set, no record keeps it; a [`Held`] names it, and mostly the record that lent it |
 //! | kept by a record | its bit is set, and the record's word says [kept or marked](record) |
 //!
 //! There is a record for each CPU (and for each member, under [`Policy::TaskOwned`]). Leaving is lazy: the record keeps the ID for whoever comes next on that CPU. See [`record`] for its states.
@@ -24,7 +24,7 @@
 //!
 //! # Progress
 //!
-//! Lock-free, but for the fallback: after [`PATIENCE`] vain rounds a thread closes the fast path for all and others let it go first. They wait for a limited time only, because
+//! Lock-free, but for the fallback: after [`PATIENCE`](IdConfig::PATIENCE) vain rounds a thread closes the fast path for all and others let it go first. They wait for a limited time only, because
 //! who waits may be a signal handler that has interrupted exactly that thread.
 //!
 //! # Example
@@ -63,16 +63,13 @@ mod tests;
 pub use blocks::{BLOCK, Block};
 pub use record::Record;
 
-use crate::platform::{Atomic, Ordering::*, Platform};
+use crate::platform::{Atomic, Ordering, Ordering::*, Platform};
 use core::marker::PhantomData;
 use record::Word;
 use shape::Shape;
 
 /// After so many nanoseconds unused an ID that a record keeps counts as old: it goes to whoever needs one first, and [`reclaim`](IdAllocator::reclaim) frees it.
 pub const AGE: u64 = 100_000_000;
-
-/// After so many vain rounds an acquisition closes the fast path for the others.
-pub const PATIENCE: u32 = 16;
 
 /// No member: what [`acquire`](IdAllocator::acquire) says.
 pub const NO_MEMBER: u32 = u32::MAX;
@@ -88,7 +85,7 @@ pub enum Policy {
     RecentFirst,
     /// The CPU's index. A second holder on that CPU gets an ID that is no CPU's.
     PerCpu,
-    /// The lowest free one. Nobody keeps any.
+    /// The one that the CPU has kept; else the lowest free one. What Linux did from 6.3 to 6.12: once an idle ID is [reclaimed](IdAllocator::reclaim) its data are for whoever comes next.
     LowestFree,
     /// While there are at most as many members as allowed CPUs each member has its own, whichever CPU it runs on; else CPUs keep them.
     TaskOwned,
@@ -155,6 +152,8 @@ impl<P: Platform> Storage<P> for (&[Record<P>], &[Block<P>]) {
 
 /// What is fixed about an allocator at compile time.
 pub trait IdConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
+    /// After so many vain rounds an acquisition closes the fast path for the others.
+    const PATIENCE: u32 = 16;
     /// A deliberate defect, for showing that a check can fail.
     #[doc(hidden)]
     const FAULT: IdFault = IdFault::None;
@@ -188,10 +187,9 @@ pub enum IdFault {
 #[must_use = "an ID that is not released is lost"]
 #[derive(PartialEq, Eq, Debug)]
 pub struct Held {
-    id: u32,
-    /// The record that the ID was taken from, or that is to keep it; [`NOWHERE`] if none.
+    /// The record that lent the ID, and gets it back; [`NOWHERE`] if none.
     at: u32,
-    /// What that record says meanwhile, unless somebody else has changed it.
+    /// What that record says meanwhile; at least the ID.
     word: u64,
 }
 
@@ -199,7 +197,7 @@ impl Held {
     /// The ID.
     #[inline]
     pub fn id(&self) -> u32 {
-        self.id
+        Word(self.word).id()
     }
 }
 
@@ -274,18 +272,14 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         if let Some(record) = self.storage.records().get(at as usize) {
             let word = Word(record.word.load(Relaxed));
             if word.keeps() && control.allows(word.id()) {
-                let taken = word.taken();
+                let lent = word.lent();
                 // Acquire pairs with the Release of whoever made the record keep it.
                 if record
                     .word
-                    .compare_exchange(word.0, taken.0, Acquire, Relaxed)
+                    .compare_exchange(word.0, lent.0, Acquire, Relaxed)
                     .is_ok()
                 {
-                    return Ok(Held {
-                        id: word.id(),
-                        at,
-                        word: taken.0,
-                    });
+                    return Ok(Held { at, word: lent.0 });
                 }
             }
         }
@@ -295,28 +289,24 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     /// Gives an ID back, on the CPU with index `cpu`: where the thread runs now, or where it ran when it acquired the ID if that is not known. The CPU keeps the ID, if it has none; else the CPU where it was acquired
     /// does, or it is free.
     ///
-    /// One read-modify-write of the CPU's own record, if nothing has changed since the ID was acquired.
+    /// A plain store to the CPU's own record, if that lent the ID. Else a few read-modify-writes.
     #[inline]
     pub fn release(&self, cpu: u32, held: Held) {
         let stays = held.at == cpu || held.at >= self.cpus;
-        if stays && let Some(record) = self.storage.records().get(held.at as usize) {
-            let word = Word(held.word);
-            let release = if matches!(C::FAULT, IdFault::RelaxedRelease) {
-                Relaxed
-            } else {
-                // Pairs with the Acquire of whoever takes the ID.
-                Release
-            };
-            if record
+        match self.storage.records().get(held.at as usize) {
+            // Also if the limit has shrunk below the ID: whoever looks next finds it.
+            Some(record) if stays => record
                 .word
-                .compare_exchange(word.0, word.kept().0, release, Relaxed)
-                .is_ok()
-            {
-                return;
-            }
+                .overwrite(Word(held.word).kept().0, Self::RELEASE),
+            _ => self.release_slow(cpu, held),
         }
-        self.release_slow(cpu, held);
     }
+
+    /// Pairs with the Acquire of whoever takes the ID.
+    const RELEASE: Ordering = match C::FAULT {
+        IdFault::RelaxedRelease => Relaxed,
+        _ => Release,
+    };
 
     /// Which record is asked first.
     #[inline]

@@ -2,34 +2,36 @@
 
 use super::record::{Record, Word};
 use super::take::{idle_since, mark};
-use super::{AGE, BLOCK, Held, IdAllocator, IdConfig, IdFault, NOWHERE, Policy, Storage};
+use super::{AGE, BLOCK, Held, IdAllocator, IdConfig, IdFault, NO_MEMBER, Policy, Storage};
 use crate::platform::{Atomic, Ordering::*, Platform};
 
 impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     #[cold]
     #[inline(never)]
     pub(super) fn release_slow(&self, cpu: u32, held: Held) {
-        let id = held.id;
-        let stays = self.shape.control().allows(id) && self.keep_near(cpu, &held);
-        if !stays && !matches!(C::FAULT, IdFault::Leaked) {
-            self.free(id);
-        }
-    }
-
-    /// Finds a record that keeps the ID. `false`: those that might keep another.
-    fn keep_near(&self, cpu: u32, held: &Held) -> bool {
-        let (from, id) = (held.at, held.id);
+        let (id, from) = (held.id(), held.at);
         let to = match self.policy {
-            Policy::LowestFree => return false,
-            Policy::PerCpu => return self.keep(id, id),
-            // A member's.
-            _ if from >= self.cpus && from != NOWHERE => from,
-            _ => self.place(false, cpu, super::NO_MEMBER),
+            Policy::PerCpu => id,
+            _ => self.place(false, cpu, NO_MEMBER),
         };
-        if self.stays_behind(from, to) {
-            self.keep(from, id) || self.keep(to, id)
-        } else {
-            self.keep(to, id) || self.keep(from, id)
+        let allowed = self.shape.control().allows(id);
+        let moves = allowed && !self.stays_behind(from, to) && self.keep(to, id);
+        if let Some(record) = self.storage.records().get(from as usize) {
+            // The word is ours: a store will do.
+            let word = Word(held.word);
+            let stays = allowed && !moves;
+            if stays {
+                // `keep` may have tried another.
+                self.keeper(id).store(from, Relaxed);
+            }
+            let new = if stays { word.kept() } else { word.given_up() };
+            record.word.overwrite(new.0, Self::RELEASE);
+            if stays {
+                return;
+            }
+        }
+        if !moves && !matches!(C::FAULT, IdFault::Leaked) {
+            self.free(id);
         }
     }
 
@@ -39,38 +41,15 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         match (at(from), at(to)) {
             (Some(_), Some(record)) if from != to => {
                 let word = Word(record.word.load(Relaxed));
-                word.keeps() || !word.is_nothing() && self.shape.is_full()
+                word.keeps() || word.is_lent() || !word.is_nothing() && self.shape.is_full()
             }
             _ => false,
         }
     }
 
-    /// Makes the record keep `id`, which the caller holds. `false`: it keeps another.
-    fn keep(&self, at: u32, id: u32) -> bool {
-        let Some(record) = self.storage.records().get(at as usize) else {
-            return false;
-        };
-        // Before the word, whose Release publishes it; only who holds the ID writes it.
-        self.keeper(id).store(at, Relaxed);
-        let mut word = Word(record.word.load(Relaxed));
-        loop {
-            if word.keeps() && self.shape.control().allows(word.id()) {
-                return false;
-            }
-            // Release pairs with the Acquire of whoever takes the ID.
-            match record
-                .word
-                .compare_exchange(word.0, word.keeping(id).0, AcqRel, Relaxed)
-            {
-                Ok(_) => {
-                    if word.keeps() {
-                        self.free(word.id());
-                    }
-                    return true;
-                }
-                Err(seen) => word = Word(seen),
-            }
-        }
+    /// Makes the record keep `id`, which the caller holds. `false`: it keeps or lends another.
+    pub(super) fn keep(&self, at: u32, id: u32) -> bool {
+        self.occupy(at, id, |word| word.keeping(id)).is_some()
     }
 
     /// A thread that holds no ID moves from one CPU to another, both by index, and the ID that it left behind may move along. For schedulers and simulators: user space learns of
@@ -79,8 +58,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     /// If the destination has an ID or a recent one, and there are no fewer members than allowed CPUs, nothing happens. Else the source's ID moves, unless it is in use there; if
     /// the destination keeps one already, the source's is freed.
     pub fn migrate(&self, from: u32, to: u32) {
-        let moves = matches!(self.policy, Policy::RecentFirst | Policy::TaskOwned);
-        if !moves || from >= self.cpus || to >= self.cpus || from == to {
+        if self.policy == Policy::PerCpu || from >= self.cpus || to >= self.cpus || from == to {
             return;
         }
         let records = self.storage.records();
@@ -150,13 +128,14 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
 
     /// Starts anew in the child of a fork, where only the calling thread is left: all IDs but `held` are free, nothing is kept. Members and allowed CPUs stay; set them afterwards.
     ///
-    /// Nobody else may use the allocator meanwhile. An ID of `held` must have been held when the process forked, and can be released as usual.
-    pub fn reset(&self, held: impl IntoIterator<Item = u32>) {
+    /// Nobody else may use the allocator meanwhile. The IDs of `held`, which the calling thread held when the process forked, can be released as usual; those of other threads must not be.
+    pub fn reset(&self, held: impl IntoIterator<Item = u32> + Clone) {
         for record in self.storage.records() {
-            let mut word = Word(record.word.load(Relaxed));
-            // What leases remember of it must not match.
-            word = word.emptied();
-            record.word.store(word.0, Relaxed);
+            let word = Word(record.word.load(Relaxed));
+            // What a lease is to bring back stays lent.
+            if !(word.is_lent() && held.clone().into_iter().any(|id| id == word.id())) {
+                record.word.store(word.emptied().0, Relaxed);
+            }
         }
         for block in self.storage.blocks() {
             block.used.0.store(0, Relaxed);

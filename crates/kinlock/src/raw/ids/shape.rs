@@ -239,7 +239,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
             let old = self.shape.control();
             let new = self.control_for(counts, old);
             let word = &self.shape.control.0;
-            // Release pairs with nothing: what is kept above a limit that somebody has not seen yet is found by the next one.
+            // Relaxed: what is kept above a limit that somebody has not seen yet is found by whoever looks next.
             if word
                 .compare_exchange(old.0, new.0, Relaxed, Relaxed)
                 .is_err()
@@ -276,9 +276,8 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
 
     fn control_for(&self, counts: Counts, old: Control) -> Control {
         let (kept, by_member) = match self.policy {
-            Policy::LowestFree => (0, false),
             Policy::TaskOwned => (self.limit_of(counts), members_own(counts, old)),
-            Policy::RecentFirst => (self.limit_of(counts), false),
+            Policy::RecentFirst | Policy::LowestFree => (self.limit_of(counts), false),
             Policy::PerCpu => (self.cpus, false),
         };
         Control(old.0 & CLOSED | kept << 1 | by_member as u32)

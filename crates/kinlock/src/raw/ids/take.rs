@@ -1,9 +1,7 @@
 //! Acquiring an ID where the fast path finds none.
 
 use super::record::{Record, Word};
-use super::{
-    AGE, Held, IdAllocator, IdConfig, IdError, IdFault, NOWHERE, PATIENCE, Policy, Storage,
-};
+use super::{AGE, Held, IdAllocator, IdConfig, IdError, IdFault, NOWHERE, Policy, Storage};
 use crate::platform::{Atomic, Ordering::*, Platform};
 
 /// For how long an acquisition lets go first whoever needs an ID urgently, in nanoseconds, in each round.
@@ -26,7 +24,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
                 break result;
             }
             rounds += 1;
-            if rounds >= PATIENCE && !urgent {
+            if rounds >= C::PATIENCE && !urgent {
                 urgent = self.shape.close();
             }
             P::relax();
@@ -42,21 +40,20 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         let control = self.shape.control();
         let limit = control.limit();
         let (at, first) = match self.policy {
-            Policy::LowestFree => (NOWHERE, 0),
             Policy::PerCpu => (self.place(false, cpu, member), self.cpus),
             _ => (self.place(control.by_member(), cpu, member), 0),
         };
         if let Some(record) = self.storage.records().get(at as usize) {
             let word = Word(record.word.load(Relaxed));
             if word.keeps() && word.id() < limit {
-                return Ok(take(record, word).then(|| Held {
-                    id: word.id(),
+                return Ok(exchange(record, word, word.lent()).then(|| Held {
                     at,
-                    word: word.taken().0,
+                    word: word.lent().0,
                 }));
             }
             let old = match self.policy {
                 Policy::PerCpu => Some(at),
+                Policy::LowestFree => None,
                 _ => word
                     .recent()
                     .filter(|&id| id < limit || matches!(C::FAULT, IdFault::StaleRecent)),
@@ -78,9 +75,9 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     fn find_below(&self, limit: u32) -> Option<u32> {
         let lowest = |to: u32| self.claim_lowest(0, to);
         match self.policy {
-            Policy::PerCpu | Policy::LowestFree => None,
+            Policy::PerCpu => return None,
             Policy::RecentFirst => self.spread(limit).or_else(|| lowest(limit)),
-            Policy::TaskOwned => {
+            Policy::LowestFree | Policy::TaskOwned => {
                 lowest(limit.min(self.shape.grown())).or_else(|| self.spread(limit))
             }
         }
@@ -167,36 +164,38 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     pub(super) fn take_from_keeper(&self, id: u32) -> Option<u32> {
         let (record, word) = self.kept(id)?;
         if matches!(C::FAULT, IdFault::Shared) {
-            record.word.overwrite(word.taken().0, AcqRel);
+            record.word.overwrite(word.given_up().0, Release);
             return Some(id);
         }
-        take(record, word).then_some(id)
+        exchange(record, word, word.given_up()).then_some(id)
     }
 
-    /// Makes `id`, which the caller has just got from elsewhere, the record's recent one.
+    /// Lets the record lend `id`, which the caller has just got from elsewhere, unless it is occupied.
     fn settle(&self, at: u32, id: u32) -> Held {
-        let Some(record) = self.storage.records().get(at as usize) else {
-            return Held::nowhere(id);
-        };
+        match self.occupy(at, id, |word| word.lending(id)) {
+            Some(word) => Held { at, word: word.0 },
+            None => Held::nowhere(id),
+        }
+    }
+
+    /// Puts `id`, which the caller holds, into the record as `new` says. `None`: it keeps or lends another.
+    pub(super) fn occupy(&self, at: u32, id: u32, new: impl Fn(Word) -> Word) -> Option<Word> {
+        let record = self.storage.records().get(at as usize)?;
         // Before the word, whose Release publishes it; only who holds the ID writes it.
         self.keeper(id).store(at, Relaxed);
         let mut word = Word(record.word.load(Relaxed));
         loop {
-            if word.keeps() && self.shape.control().allows(word.id()) {
-                // Another thread of the CPU has left its ID here meanwhile.
-                return Held::nowhere(id);
+            if word.is_lent() || word.keeps() && self.shape.control().allows(word.id()) {
+                return None;
             }
-            let new = word.recalling(id);
+            let new = new(word);
+            // Release pairs with the Acquire of whoever takes the ID; Acquire with the Release of who left one above the limit.
             match record.word.compare_exchange(word.0, new.0, AcqRel, Relaxed) {
                 Ok(_) => {
                     if word.keeps() {
                         self.free(word.id());
                     }
-                    return Held {
-                        id,
-                        at,
-                        word: new.0,
-                    };
+                    return Some(new);
                 }
                 Err(seen) => word = Word(seen),
             }
@@ -205,22 +204,21 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
 }
 
 impl Held {
-    /// Of an ID that no record is to keep.
+    /// Of an ID that no record lent.
     pub(super) fn nowhere(id: u32) -> Self {
         Held {
-            id,
             at: NOWHERE,
-            word: 0,
+            word: id as u64,
         }
     }
 }
 
-/// Takes what the record keeps, if it still says `word`.
-fn take<P: Platform>(record: &Record<P>, word: Word) -> bool {
-    // Acquire pairs with the Release of who made the record keep it.
+/// Takes what the record keeps, if it still says `old`.
+fn exchange<P: Platform>(record: &Record<P>, old: Word, new: Word) -> bool {
+    // Acquire pairs with the Release of who made the record keep it. Release: who looks twice is to see what came before.
     record
         .word
-        .compare_exchange(word.0, word.taken().0, Acquire, Relaxed)
+        .compare_exchange(old.0, new.0, AcqRel, Relaxed)
         .is_ok()
 }
 
