@@ -25,10 +25,14 @@ pub(super) const IDS: u32 = 64;
 pub(super) trait Source: Send + Sync {
     /// Runs `section` with an ID. False if there is none.
     fn with(&self, section: &mut dyn FnMut(u32)) -> bool;
-    /// IDs handed out are below it, or below the number of concurrent holders.
+    /// IDs handed out are below it, or below the number of concurrent holders, with [`reserved`](Self::reserved) ones not counted.
     fn limit(&self) -> u32;
     /// How many IDs there are.
     fn count(&self) -> u32;
+    /// How many IDs only threads on a certain CPU can have.
+    fn reserved(&self) -> u32 {
+        0
+    }
     /// The calling thread starts to use it.
     fn join(&self) {}
     /// The calling thread will not use it any more.
@@ -50,6 +54,13 @@ impl Source for Domain {
 
     fn count(&self) -> u32 {
         self.max_ids()
+    }
+
+    fn reserved(&self) -> u32 {
+        match self.policy() {
+            Some(Policy::PerCpu) => crate::allowed_cpus().last().map_or(1, |last| last + 1) as u32,
+            _ => 0,
+        }
     }
 }
 

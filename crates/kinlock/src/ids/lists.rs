@@ -32,7 +32,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 use super::area;
 use super::arena::NoMemory;
 use super::domain::Domain;
-use super::sequence::{self, Fault, GATE, HEAD, Node, Popped, Probe, Pushed, Slots};
+use super::sequence::{self, GATE, HEAD, Node, Popped, Probe, Pushed, Slots};
 use crate::Mutex;
 use crate::platform::native::futex;
 
@@ -231,17 +231,11 @@ impl<P: Probe> Lists<P> {
     fn take_restartable(&self, slot: &Slot) -> Option<NonNull<Node>> {
         // One thief at a time.
         let _thief = self.shared.0.lock();
-        if !matches!(P::FAULT, Some(Fault::OpenGate)) {
-            slot.gate.store(CLOSED, Relaxed);
-        }
+        slot.gate.store(CLOSED, Relaxed);
         // A full barrier for everybody: later sequences see the gate closed. Those under way start again, and see it.
         let alone = futex::restart_sequences();
         let chain = if alone {
             let chain = slot.head.load(Relaxed);
-            if matches!(P::FAULT, Some(Fault::OpenGate)) {
-                // The defect is a thief that is not alone. Here is the time for somebody to come.
-                std::thread::yield_now();
-            }
             slot.head.store(ptr::null_mut(), Relaxed);
             chain
         } else {

@@ -72,7 +72,11 @@ pub(super) use x86_64::*;
 use core::ptr::NonNull;
 
 /// What tests may do to sequences. Programs use [`Sound`].
-pub trait Probe: Copy + core::fmt::Debug + Send + Sync + 'static {
+///
+/// # Safety
+///
+/// With a [`FAULT`](Self::FAULT), only [`Counter`](super::Counter)s may use it, which then count wrong: a list would have nodes twice.
+pub unsafe trait Probe: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// Iterations of an empty loop right before the commit, so that sequences are disturbed there; at most 65,535.
     const DELAY: u32 = 0;
     /// What is broken on purpose.
@@ -83,7 +87,8 @@ pub trait Probe: Copy + core::fmt::Debug + Send + Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct Sound;
 
-impl Probe for Sound {}
+// SAFETY: no fault.
+unsafe impl Probe for Sound {}
 
 /// A defect, to show that tests find it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,8 +96,6 @@ impl Probe for Sound {}
 pub enum Fault {
     /// The kernel is not told of the sequence, so that it goes on after a disturbance as if nothing had happened.
     NoRestart,
-    /// Stealing does not close the gate.
-    OpenGate,
 }
 
 /// What the assembly makes of a [`Probe`].

@@ -108,7 +108,7 @@ impl Watch {
         self.limit.fetch_max(self.source.limit(), SeqCst);
         let served = self.source.with(&mut |id| {
             let bound = self.most_inside.load(SeqCst).max(self.limit.load(SeqCst));
-            if id >= bound {
+            if id >= bound + self.source.reserved() {
                 self.above.fetch_add(1, Relaxed);
             }
             self.greatest.fetch_max(id, Relaxed);
@@ -151,15 +151,17 @@ impl Watch {
             Property::Contract,
             above == 0,
             format!(
-                "IDs up to {greatest}, up to {} holders, limit up to {}; {above} above the bound",
+                "IDs up to {greatest}, up to {} holders, limit up to {}, {} reserved for CPUs; {above} above the bound",
                 self.most_inside.load(Relaxed),
                 self.limit.load(Relaxed),
+                self.source.reserved(),
             ),
         );
         let available = self.available();
         findings.judge(
             Property::Completion,
-            available == self.source.count() && self.refused.load(Relaxed) == 0,
+            available + self.source.reserved() >= self.source.count()
+                && self.refused.load(Relaxed) == 0,
             format!(
                 "{available} of {} IDs can be had afterwards, {} visits refused",
                 self.source.count(),

@@ -58,7 +58,8 @@ impl Memory {
 #[derive(Clone, Copy, Debug)]
 struct Slow;
 
-impl Probe for Slow {
+// SAFETY: no fault.
+unsafe impl Probe for Slow {
     const DELAY: u32 = 100;
 }
 
