@@ -177,12 +177,14 @@ impl Watch {
         findings
     }
 
-    /// How many IDs can be held at a time.
+    /// How many IDs can be held at a time. A broken source may never end.
     fn available(&self) -> u32 {
         fn hold(source: &dyn Source, held: &mut u32) {
             source.with(&mut |_| {
                 *held += 1;
-                hold(source, held);
+                if *held <= source.count() {
+                    hold(source, held);
+                }
             });
         }
         let mut held = 0;
