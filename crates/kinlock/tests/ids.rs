@@ -340,3 +340,16 @@ fn structures_come_and_go() {
         }
     }
 }
+
+#[test]
+fn names_are_read_as_they_are_written() {
+    for policy in Policy::ALL {
+        assert_eq!(policy.name().parse(), Ok(policy));
+    }
+    for backend in Backend::ALL {
+        assert_eq!(backend.to_string().parse(), Ok(backend));
+    }
+    let unknown = "fifo".parse::<Policy>().unwrap_err().to_string();
+    assert!(unknown.contains("recent-first"), "{unknown}");
+    assert!("fifo".parse::<Backend>().is_err());
+}

@@ -73,6 +73,28 @@ impl fmt::Display for UnknownBackend {
 
 impl core::error::Error for UnknownBackend {}
 
+impl FromStr for Policy {
+    type Err = UnknownPolicy;
+
+    fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
+        let mut all = Policy::ALL.into_iter();
+        all.find(|policy| policy.name() == text).ok_or(UnknownPolicy)
+    }
+}
+
+/// No policy has this name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnknownPolicy;
+
+impl fmt::Display for UnknownPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no such policy; known: ")?;
+        f.write_str(&Policy::ALL.map(Policy::name).join(", "))
+    }
+}
+
+impl core::error::Error for UnknownPolicy {}
+
 /// Threads among which concurrency IDs are unique, and the memory of those IDs.
 ///
 /// Cheap to clone: clones are the same domain. Structures keep theirs alive; a [`Lease`] borrows it, so that it cannot outlive it.
