@@ -5,6 +5,10 @@
 //!
 //! To add one: its file, and a line in [`TABLES`].
 
+mod ids;
+
+pub use ids::{ID_TABLES, IdRow, IdTable, id_table};
+
 use std::collections::BTreeMap;
 
 /// A published table: two locks under the same load, row by row.

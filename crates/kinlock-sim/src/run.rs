@@ -3,7 +3,7 @@
 use crate::locks;
 use crate::machine::Machine;
 use crate::platform;
-use crate::workloads::{self, Meter};
+use crate::workloads::{self, Bursts, Meter, Prepare};
 use crate::world::{self, Disturbance, Placement, Setup, Stuck};
 use hdrhistogram::Histogram;
 use kinlock::config::Tuning;
@@ -30,7 +30,7 @@ pub struct Run {
     pub tuning: Tuning,
     /// What a locality domain is.
     pub domain: DomainKind,
-    /// Simulated seconds, after the warm-up.
+    /// Simulated seconds, after the warm-up; more, if the workload takes longer.
     pub seconds: f64,
     /// Start of all random numbers.
     pub seed: u64,
@@ -55,6 +55,8 @@ pub struct Outcome {
     pub traffic: Traffic,
     /// What the library's locks counted after the warm-up, by [`Event`].
     pub counted: Vec<(Event, u64)>,
+    /// What was done under concurrency IDs, by phase of the workload; empty for locks.
+    pub bursts: Vec<Bursts>,
     /// Memory events simulated.
     pub events: u64,
     /// Times a thread was suspended.
@@ -136,13 +138,17 @@ impl Run {
     ///
     /// # Panics
     ///
-    /// If there are no threads, or more than [`MAX_THREADS`].
+    /// If there are no threads, or more than [`MAX_THREADS`]; if the workload is for concurrency IDs and the lock is no policy, or the other way round.
     pub fn execute(&self) -> Result<Outcome, Stuck> {
         assert!((1..=MAX_THREADS).contains(&self.threads));
         let costs = &self.machine.costs;
         let cycles = |seconds: f64| costs.cycles(seconds * 1e9);
-        let start = cycles(self.seconds * WARM_UP);
-        let end = start + cycles(self.seconds);
+        let seconds = match self.workload.prepare {
+            Prepare::Ids { seconds, .. } => self.seconds.max(seconds(self.threads)),
+            Prepare::Lock(_) => self.seconds,
+        };
+        let start = cycles(seconds * WARM_UP);
+        let end = start + cycles(seconds);
         let setup = Setup {
             machine: self.machine.clone(),
             threads: self.threads,
@@ -152,7 +158,7 @@ impl Run {
             seed: self.seed,
             end,
             // Whoever has not ended long after everybody was told to is not going to.
-            limit: end + cycles(self.seconds + 1.0) * 10,
+            limit: end + cycles(seconds + 1.0) * 10,
             max_accesses: u64::MAX,
             disturbance: self.disturbance.clone(),
         };
@@ -162,10 +168,16 @@ impl Run {
         let (threads, lock, workload) = (self.threads, self.lock, self.workload);
         let prepare = move || {
             platform::make_waiters(threads + 4);
-            let body = (workload.prepare)(
-                threads,
-                workloads::Metered::new((lock.place)(threads), Rc::clone(&handed)),
-            );
+            let body = match workload.prepare {
+                Prepare::Lock(prepare) => prepare(
+                    threads,
+                    workloads::Metered::new((lock.place)(threads), Rc::clone(&handed)),
+                ),
+                Prepare::Ids { prepare, .. } => {
+                    let policy = lock.policy().expect("the workload takes policies");
+                    prepare(threads, policy, Rc::clone(&handed))
+                }
+            };
             (body, handed)
         };
         let iterate = |(body, meter): &(Rc<dyn workloads::Body>, Rc<RefCell<Meter>>), me| {
@@ -181,7 +193,11 @@ impl Run {
         Ok(Outcome {
             ops: meter.per_thread.iter().sum(),
             per_thread: meter.per_thread.clone(),
-            seconds: self.seconds + (self.workload.unsimulated_seconds)(&meter, self.threads),
+            seconds: if self.workload.takes_ids() {
+                meter.bursts.iter().map(|b| b.nanos).sum::<f64>() / 1e9
+            } else {
+                seconds + (self.workload.unsimulated_seconds)(&meter, self.threads)
+            },
             waits: meter.waits.clone(),
             handoffs: meter.handoffs,
             traffic: world.traffic.since(&warm_up_traffic),
@@ -189,6 +205,7 @@ impl Run {
                 .iter()
                 .map(|&e| (e, world.counted[e as usize] - warm_up_counted[e as usize]))
                 .collect(),
+            bursts: meter.bursts.clone(),
             events: world.accesses,
             switches: world.switches,
             host_seconds: clock.elapsed().as_secs_f64(),

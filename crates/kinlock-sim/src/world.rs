@@ -308,6 +308,11 @@ impl World {
         (cache as usize, self.fabric.socket(cache) as usize)
     }
 
+    /// The CPU of a pinned thread.
+    pub(crate) fn cpu_of(&self, thread: usize) -> usize {
+        self.threads[thread].cpu
+    }
+
     /// The CPU of the current thread.
     pub(crate) fn current_cpu(&self) -> usize {
         self.threads[self.current].cpu

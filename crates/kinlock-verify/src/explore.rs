@@ -15,6 +15,7 @@
 //! model checker finds them), and bounds in time.
 
 mod draw;
+pub mod ids;
 pub mod locks;
 mod oracle;
 mod replay;

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::ensure;
+
 use super::results::Report;
 use super::{csv, markdown, plot, table};
 use crate::output::files::Outputs;
@@ -39,6 +41,10 @@ impl Destinations {
         })?;
         if let Some(path) = &self.plot {
             let format = Format::of(path)?;
+            ensure!(
+                !tables.is_empty(),
+                "--plot: tables about concurrency IDs have no picture"
+            );
             for (index, name) in tables.iter().enumerate() {
                 let path = match tables.len() {
                     1 => path.clone(),

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use super::ids;
 use super::results::Report;
 use super::table::{WIDTH, cells, headings, locks, notes, parameters, scale, sorted};
 
@@ -10,7 +11,7 @@ use super::table::{WIDTH, cells, headings, locks, notes, parameters, scale, sort
 /// # Errors
 /// As the writer has them.
 pub fn write(report: &Report, mut out: impl Write) -> anyhow::Result<()> {
-    for entry in &report.tables {
+    for entry in &report.tables.locks {
         writeln!(out, "### {}\n", entry.table)?;
         writeln!(out, "Published: {}.\n", entry.source)?;
         writeln!(
@@ -33,6 +34,9 @@ pub fn write(report: &Report, mut out: impl Write) -> anyhow::Result<()> {
             writeln!(out, "- {rows}: believed cause: {note}")?;
         }
         writeln!(out)?;
+    }
+    for entry in &report.tables.ids {
+        ids::write_markdown(entry, &mut out)?;
     }
     for (what, parameters) in parameters(report) {
         writeln!(out, "### Parameters of {what}\n")?;

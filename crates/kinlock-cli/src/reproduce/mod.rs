@@ -3,6 +3,7 @@
 
 mod csv;
 mod destinations;
+pub mod ids;
 mod markdown;
 pub mod plan;
 mod plot;

@@ -1,7 +1,7 @@
 //! What has to be simulated for a table.
 
 use anyhow::bail;
-use kinlock_sim::published::{self, Row, Table};
+use kinlock_sim::published::{self, IdTable, Row, Table};
 use kinlock_sim::{Machine, Run, locks, workloads};
 
 use crate::sim::flags::Variant;
@@ -86,16 +86,43 @@ impl Plan {
     }
 }
 
+/// A table of either kind.
+#[derive(Clone, Copy, Debug)]
+pub enum Wanted {
+    /// Two locks under the same load.
+    Locks(Table),
+    /// Policies for concurrency IDs.
+    Ids(IdTable),
+}
+
+impl Wanted {
+    /// All tables.
+    pub fn all() -> impl Iterator<Item = Wanted> {
+        let ids = published::ID_TABLES.iter().copied().map(Wanted::Ids);
+        let locks = published::TABLES.iter().copied().map(Wanted::Locks);
+        locks.chain(ids)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Wanted::Locks(table) => table.name,
+            Wanted::Ids(table) => table.name,
+        }
+    }
+}
+
 /// The table called `name`.
 ///
 /// # Errors
 /// If there is none; names the known ones.
-pub fn table(name: &str) -> Result<Table, String> {
-    published::by_name(name).ok_or_else(|| format!("no such table; known: {}", known_tables()))
+pub fn table(name: &str) -> Result<Wanted, String> {
+    let found = Wanted::all().find(|table| table.name() == name);
+    found.ok_or_else(|| format!("no such table; known: {}", known_tables()))
 }
 
 /// The names of all tables.
 pub fn known_tables() -> String {
-    let names: Vec<_> = published::TABLES.iter().map(|table| table.name).collect();
+    let names: Vec<_> = Wanted::all().map(|table| table.name()).collect();
     names.join(", ")
 }

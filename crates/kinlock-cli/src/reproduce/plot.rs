@@ -25,7 +25,7 @@ pub fn write(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let size = (WIDTH, TITLE_HEIGHT + THROUGHPUT_HEIGHT + SPEEDUP_HEIGHT);
-    let table = &report.tables[index];
+    let table = &report.tables.locks[index];
     picture::write(format, size, out, |area| draw(area, table))
 }
 

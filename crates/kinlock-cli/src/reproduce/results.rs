@@ -1,8 +1,10 @@
 //! The shape of the JSON report. Field names are a contract: add, never rename.
 
 use kinlock_sim::published::Judged;
-use serde::Serialize;
+use serde::ser::SerializeSeq;
+use serde::{Serialize, Serializer};
 
+use super::ids::IdTableEntry;
 use super::plan::Plan;
 use crate::sim::flags::Variant;
 use crate::sim::provenance::{LockEntry, MachineEntry, WorkloadEntry};
@@ -45,7 +47,29 @@ pub struct Report {
     /// What all simulations took, one after the other.
     pub host_seconds: f64,
     /// The tables.
-    pub tables: Vec<TableEntry>,
+    pub tables: Tables,
+}
+
+/// Tables of both kinds; written as one list.
+#[derive(Debug)]
+pub struct Tables {
+    /// Two locks under the same load.
+    pub locks: Vec<TableEntry>,
+    /// Policies for concurrency IDs.
+    pub ids: Vec<IdTableEntry>,
+}
+
+impl Serialize for Tables {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(Some(self.locks.len() + self.ids.len()))?;
+        for table in &self.locks {
+            list.serialize_element(table)?;
+        }
+        for table in &self.ids {
+            list.serialize_element(table)?;
+        }
+        list.end()
+    }
 }
 
 /// One table.

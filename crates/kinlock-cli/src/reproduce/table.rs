@@ -4,6 +4,7 @@ use std::io::Write;
 
 use comfy_table::Table;
 
+use super::ids;
 use super::results::{Report, RowEntry, TableEntry};
 use crate::output::table;
 use crate::output::units::three_digits;
@@ -14,7 +15,7 @@ use crate::sim::provenance::ParameterEntry;
 /// # Errors
 /// As the writer has them.
 pub fn write(report: &Report, mut out: impl Write) -> anyhow::Result<()> {
-    for entry in &report.tables {
+    for entry in &report.tables.locks {
         writeln!(out, "{}", entry.table)?;
         writeln!(out, "published: {}", entry.source)?;
         writeln!(
@@ -32,6 +33,9 @@ pub fn write(report: &Report, mut out: impl Write) -> anyhow::Result<()> {
             writeln!(out, "{rows}: believed cause: {note}")?;
         }
         writeln!(out)?;
+    }
+    for entry in &report.tables.ids {
+        ids::write(entry, &mut out)?;
     }
     for (what, parameters) in parameters(report) {
         writeln!(out, "parameters of {what}")?;
@@ -111,13 +115,14 @@ pub fn notes(entry: &TableEntry) -> Vec<(String, &str)> {
 /// The parameters of every machine and workload of the tables, each once.
 pub fn parameters(report: &Report) -> Vec<(String, &[ParameterEntry])> {
     let mut all: Vec<(String, &[ParameterEntry])> = Vec::new();
-    let tables = &report.tables;
-    let machines = tables.iter().map(|table| {
-        let machine = &table.machine;
-        (format!("machine {}", machine.name), &*machine.parameters)
-    });
-    let workloads = tables.iter().map(|table| {
-        let workload = &table.workload;
+    let locks = report.tables.locks.iter();
+    let locks = locks.map(|table| (&table.machine, &table.workload));
+    let ids = report.tables.ids.iter();
+    let tables = locks.chain(ids.map(|table| (&table.machine, &table.workload)));
+    let machines = tables
+        .clone()
+        .map(|(machine, _)| (format!("machine {}", machine.name), &*machine.parameters));
+    let workloads = tables.map(|(_, workload)| {
         let name = format!("workload {}", workload.name);
         (name, &*workload.parameters)
     });

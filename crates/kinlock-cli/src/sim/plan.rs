@@ -233,12 +233,65 @@ pub fn usual_threads(cpus: usize) -> Vec<usize> {
     threads
 }
 
+/// What the workloads are put to unless asked otherwise: locks, or policies for concurrency IDs. And the baseline.
+pub fn usual_locks(ids: bool) -> (Vec<locks::Kind>, locks::Kind) {
+    let known = |name| locks::by_name(name).expect("the defaults are known");
+    if ids {
+        return (locks::POLICIES.to_vec(), known("lowest-free"));
+    }
+    let names = ["tas", "ticket", "mcs", "qspinlock", "cna-v10", "cna"];
+    (names.map(known).to_vec(), known("qspinlock"))
+}
+
+/// Whether the workloads can be put to the locks, on a machine of so many CPUs with so many threads.
+///
+/// # Errors
+/// If some are for concurrency IDs and others for locks, or a lock is no policy or the other way round; if concurrency IDs ask for more CPUs than there are, or
+/// than fit.
+pub fn check(
+    workloads: &[workloads::Kind],
+    locks: &[locks::Kind],
+    cpus: usize,
+    threads: &[usize],
+) -> anyhow::Result<()> {
+    for workload in workloads {
+        let ids = workload.takes_ids();
+        for lock in locks {
+            let name = workload.name;
+            ensure!(
+                !ids || lock.policy().is_some(),
+                "{name} takes policies for concurrency IDs, and {} is a lock",
+                lock.name
+            );
+            ensure!(
+                ids || lock.policy().is_none(),
+                "{name} takes locks, and {} is a policy for concurrency IDs",
+                lock.name
+            );
+        }
+        let most = threads.iter().max().copied().unwrap_or(0);
+        ensure!(
+            !ids || most <= cpus,
+            "{} pins each thread to a CPU of its own: the machine has {cpus}, not {most}",
+            workload.name
+        );
+        ensure!(
+            !ids || cpus <= workloads::MAX_CPUS_FOR_IDS,
+            "{} runs on machines of at most {} CPUs",
+            workload.name,
+            workloads::MAX_CPUS_FOR_IDS
+        );
+    }
+    Ok(())
+}
+
 /// The workload called `name`.
 ///
 /// # Errors
 /// If there is none; names the known ones.
 pub fn workload(name: &str) -> Result<workloads::Kind, String> {
-    let known = workloads::ALL.iter().map(|kind| kind.name);
+    let known = workloads::ALL.iter().chain(workloads::IDS);
+    let known = known.map(|kind| kind.name);
     workloads::by_name(name).ok_or_else(|| unknown("workload", known))
 }
 
@@ -247,7 +300,8 @@ pub fn workload(name: &str) -> Result<workloads::Kind, String> {
 /// # Errors
 /// If there is none; names the known ones.
 pub fn lock(name: &str) -> Result<locks::Kind, String> {
-    let known = locks::ALL.iter().map(|kind| kind.name);
+    let known = locks::ALL.iter().chain(locks::POLICIES);
+    let known = known.map(|kind| kind.name);
     locks::by_name(name).ok_or_else(|| unknown("lock", known))
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::plan::Setup;
-use super::sample::{Acquire, Handoffs, Sample, Traffic};
+use super::sample::{Acquire, Handoffs, IdUse, Sample, Traffic};
 use crate::bench::stats::{Fairness, Summary};
 
 /// One run of the command. All but the fields with `host` in their names are the same on every machine.
@@ -25,7 +25,7 @@ pub struct Report {
 /// One lock with one workload and number of threads.
 #[derive(Debug, Serialize)]
 pub struct Entry {
-    /// `locks`.
+    /// `locks`, or `ids`.
     pub suite: &'static str,
     /// Name of the lock.
     pub lock: String,
@@ -49,6 +49,9 @@ pub struct Entry {
     pub handoffs: Handoffs,
     /// Accesses per operation, over all seeds.
     pub traffic: Traffic<f64>,
+    /// What was done under concurrency IDs, over all seeds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ids: Option<IdUse>,
     /// What the library's locks counted, over all seeds.
     pub counters: BTreeMap<String, u64>,
     /// Memory events simulated, over all runs.
@@ -160,10 +163,12 @@ impl Entry {
         for (name, count) in usual().flat_map(|sample| &sample.counters) {
             *counters.entry(name.clone()).or_default() += count;
         }
+        let has_ids = samples.iter().any(|sample| !sample.ids.is_empty());
+        let ids = has_ids.then(|| IdUse::over(usual().flat_map(|sample| &sample.ids)));
         let events = samples.iter().map(|sample| sample.events).sum();
         let host_seconds: f64 = samples.iter().map(|sample| sample.host_seconds).sum();
         Self {
-            suite: "locks",
+            suite: if ids.is_some() { "ids" } else { "locks" },
             lock: String::new(),
             workload: String::new(),
             threads: 0,
@@ -181,6 +186,7 @@ impl Entry {
             acquire_ns: acquire(usual()),
             handoffs: Handoffs::sum(usual()),
             traffic: Traffic::per_op(usual()),
+            ids,
             counters,
             events,
             events_per_host_second: over(events as f64, host_seconds),

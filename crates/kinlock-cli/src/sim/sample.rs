@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use kinlock_sim::Outcome;
+use kinlock_sim::workloads::Bursts;
 use serde::{Deserialize, Serialize};
 
 use super::flags::Variant;
@@ -31,10 +32,60 @@ pub struct Sample {
     pub traffic: Traffic,
     /// What the library's locks counted.
     pub counters: BTreeMap<String, u64>,
+    /// What was done under concurrency IDs, by phase of the workload; none for locks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ids: Vec<IdUse>,
     /// Memory events simulated, warm-up included.
     pub events: u64,
     /// How long the simulation took on this machine.
     pub host_seconds: f64,
+}
+
+/// What was done under concurrency IDs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IdUse {
+    /// How many bursts.
+    pub bursts: u64,
+    /// How long one took, in nanoseconds.
+    pub ns_per_burst: f64,
+    /// How long its thread waited for its ID, and not counted there.
+    pub acquire_ns: f64,
+    /// The mean ID.
+    pub mean_id: f64,
+    /// The largest.
+    pub max_id: u32,
+    /// How many lines of a burst another core had.
+    pub foreign_lines: f64,
+}
+
+impl IdUse {
+    fn of(bursts: &Bursts) -> Self {
+        Self {
+            bursts: bursts.count,
+            ns_per_burst: bursts.mean(bursts.nanos),
+            acquire_ns: bursts.mean(bursts.waited_nanos),
+            mean_id: bursts.mean(bursts.ids as f64),
+            max_id: bursts.largest,
+            foreign_lines: bursts.mean(bursts.foreign_lines as f64),
+        }
+    }
+
+    /// The same over several runs or phases.
+    pub fn over<'a>(all: impl Iterator<Item = &'a Self> + Clone) -> Self {
+        let bursts: u64 = all.clone().map(|one| one.bursts).sum();
+        let mean = |of: fn(&Self) -> f64| {
+            let sum: f64 = all.clone().map(|one| of(one) * one.bursts as f64).sum();
+            sum / (bursts as f64).max(1.0)
+        };
+        Self {
+            bursts,
+            ns_per_burst: mean(|one| one.ns_per_burst),
+            acquire_ns: mean(|one| one.acquire_ns),
+            mean_id: mean(|one| one.mean_id),
+            max_id: all.clone().map(|one| one.max_id).max().unwrap_or(0),
+            foreign_lines: mean(|one| one.foreign_lines),
+        }
+    }
 }
 
 /// Quantiles of acquisition times in ns.
@@ -110,6 +161,7 @@ impl Sample {
                 .iter()
                 .map(|&(event, count)| (event.name().to_owned(), count))
                 .collect(),
+            ids: outcome.bursts.iter().map(IdUse::of).collect(),
             events: outcome.events,
             host_seconds: outcome.host_seconds,
         }

@@ -1,14 +1,15 @@
 //! `kinlock reproduce`: every published table beside the simulated one.
 
-use kinlock_sim::published::{TABLES, Table};
-
 use crate::bench::threads::ThreadCounts;
 use crate::cli::Outcome;
 use crate::reproduce::Destinations;
-use crate::reproduce::plan::{self, Plan};
-use crate::reproduce::results::{Report, TableEntry};
+use crate::reproduce::ids::{IdPlan, IdTableEntry};
+use crate::reproduce::plan::{self, Plan, Wanted};
+use crate::reproduce::results::{Report, TableEntry, Tables};
 use crate::sim::flags::{Sampling, seconds};
+use crate::sim::pool::Job;
 use crate::verbs::sim::simulate;
+use anyhow::bail;
 
 /// Show published tables beside simulated ones.
 ///
@@ -21,7 +22,7 @@ use crate::verbs::sim::simulate;
 #[derive(clap::Args)]
 pub struct Args {
     #[arg(value_name = "TABLE", value_parser = plan::table, help = format!("Which tables: {} [default: all]", plan::known_tables()))]
-    tables: Vec<Table>,
+    tables: Vec<Wanted>,
     /// Only rows with these numbers of threads, as 1,72,142
     #[arg(long, value_name = "LIST")]
     threads: Option<ThreadCounts>,
@@ -48,48 +49,81 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let mut tables = args.tables.clone();
     if tables.is_empty() {
-        tables = TABLES.to_vec();
+        tables = Wanted::all().collect();
     }
     let mut names = Vec::new();
     tables.retain(|table| {
-        let is_new = !names.contains(&table.name);
-        names.push(table.name);
+        let is_new = !names.contains(&table.name());
+        names.push(table.name());
         is_new
     });
     let threads = args.threads.as_ref().map_or(&[][..], |list| &list.0);
-    let mut plans: Vec<Plan> = tables
-        .iter()
-        .map(|&table| Plan::new(table, threads, args.machine.as_deref()))
-        .collect::<anyhow::Result<_>>()?;
+    let mut plans: Vec<Plan> = Vec::new();
+    let mut id_plans: Vec<IdPlan> = Vec::new();
+    for table in tables {
+        match table {
+            Wanted::Locks(table) => {
+                plans.push(Plan::new(table, threads, args.machine.as_deref())?);
+            }
+            // Without names, only if the machine is large enough.
+            Wanted::Ids(table) => match IdPlan::new(table, threads, args.machine.as_deref()) {
+                Ok(plan) => id_plans.push(plan),
+                Err(error) if !args.tables.is_empty() => return Err(error),
+                Err(_) => {}
+            },
+        }
+    }
     // Without names, all tables that have these rows.
-    if args.tables.is_empty() && plans.iter().any(|plan| plan.check_has(threads).is_ok()) {
+    let has_rows = plans.iter().any(|plan| plan.check_has(threads).is_ok())
+        || id_plans.iter().any(|plan| plan.has(threads));
+    if args.tables.is_empty() && has_rows {
         plans.retain(|plan| plan.check_has(threads).is_ok());
+        id_plans.retain(|plan| plan.has(threads));
     }
     for plan in &plans {
         plan.check_has(threads)?;
     }
+    if let Some(plan) = id_plans.iter().find(|plan| !plan.has(threads)) {
+        bail!("{} has no row with that many threads", plan.table.name);
+    }
     let names: Vec<_> = plans.iter().map(|plan| plan.table.name).collect();
     let seconds = |plan: &Plan| args.seconds.unwrap_or(plan.table.seconds);
+    // Workloads with concurrency IDs know how long they take.
+    let id_seconds = args.seconds.unwrap_or(0.0);
     let outputs = args.destinations.open(&names)?;
 
     let sampling = &args.sampling;
     let variants = |plan: &Plan| sampling.variants(plan.machine.shape.sockets);
+    let id_variants = |plan: &IdPlan| sampling.variants(plan.machine.shape.sockets);
     let by_plan: Vec<_> = plans
         .iter()
         .map(|plan| plan.jobs(&variants(plan), seconds(plan)))
         .collect();
-    let jobs = by_plan.concat();
+    let by_id_plan: Vec<_> = id_plans
+        .iter()
+        .map(|plan| plan.jobs(&id_variants(plan), id_seconds))
+        .collect();
+    let jobs = [by_plan.concat(), by_id_plan.concat()].concat();
     let host_threads = sampling.host_threads();
     let Some(samples) = simulate(&jobs, host_threads, args.quiet) else {
         return Ok(Outcome::CheckFailed);
     };
     let mut rest = &samples[..];
-    let tables = plans.iter().zip(&by_plan).map(|(plan, jobs)| {
+    let mut take = |jobs: &Vec<Job>| {
         let (own, others) = rest.split_at(jobs.len());
         rest = others;
-        TableEntry::new(plan, &variants(plan), own, threads, seconds(plan))
+        own
+    };
+    let locks = plans.iter().zip(&by_plan).map(|(plan, jobs)| {
+        TableEntry::new(plan, &variants(plan), take(jobs), threads, seconds(plan))
     });
-    let tables = tables.collect();
+    let locks = locks.collect();
+    let ids = id_plans.iter().zip(&by_id_plan);
+    let ids = ids.map(|(plan, jobs)| IdTableEntry::new(plan, &id_variants(plan), take(jobs)));
+    let tables = Tables {
+        locks,
+        ids: ids.collect(),
+    };
     outputs.write(&Report {
         kind: "reproduced",
         version: env!("CARGO_PKG_VERSION"),

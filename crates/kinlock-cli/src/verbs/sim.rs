@@ -34,15 +34,16 @@ pub struct Args {
     /// Workloads, separated by commas
     #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = "lock2", value_parser = plan::workload)]
     workload: Vec<workloads::Kind>,
-    /// Locks, separated by commas; the baseline always comes along
-    #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = "tas,ticket,mcs,qspinlock,cna-v10,cna", value_parser = plan::lock)]
+    /// Locks, separated by commas; the baseline always comes along. For cid-* workloads policies for concurrency IDs [default:
+    /// tas,ticket,mcs,qspinlock,cna-v10,cna, or all policies]
+    #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = plan::lock)]
     locks: Vec<locks::Kind>,
     /// Numbers of threads, 1 to 4096: a list with inclusive ranges, as 1,2,8 or 1..142 [default: doubling up to the
     /// machine's CPUs]
     #[arg(long, value_name = "LIST")]
     threads: Option<ThreadCounts>,
     /// Simulated seconds of each run, after a warm-up of a tenth of that; the default gives each of four locality
-    /// domains its turn of 10 ms
+    /// domains its turn of 10 ms. The cid-* workloads take longer
     #[arg(long, value_name = "S", default_value_t = 0.05, value_parser = seconds, allow_negative_numbers = true)]
     seconds: f64,
     #[command(flatten)]
@@ -65,9 +66,9 @@ pub struct Args {
     /// For cna: begin to reorder with a small probability only
     #[arg(long, value_name = "on|off", default_value = "off", action = clap::ArgAction::Set, value_parser = on_off)]
     shuffle_reduction: bool,
-    /// The lock that the others are compared with
-    #[arg(long, value_name = "NAME", default_value = "qspinlock", value_parser = plan::lock)]
-    baseline: locks::Kind,
+    /// The lock that the others are compared with [default: qspinlock, or lowest-free]
+    #[arg(long, value_name = "NAME", value_parser = plan::lock)]
+    baseline: Option<locks::Kind>,
     /// Run only part I of N, to share the work with other machines; --json FILE takes the part
     #[arg(long, value_name = "I/N", value_parser = Shard::parse)]
     shard: Option<Shard>,
@@ -142,8 +143,14 @@ pub fn simulate(jobs: &[Job], host_threads: usize, quiet: bool) -> Option<Vec<Sa
 
 fn plan(args: &Args) -> anyhow::Result<Plan> {
     let machine = Machine::load(&args.machine)?;
-    let mut locks = args.locks.clone();
-    locks.push(args.baseline);
+    let ids = args.workload.iter().all(workloads::Kind::takes_ids);
+    let (usual, first) = plan::usual_locks(ids);
+    let mut locks = match &args.locks[..] {
+        [] => usual,
+        chosen => chosen.to_vec(),
+    };
+    let baseline = args.baseline.unwrap_or(first);
+    locks.push(baseline);
     keep_first(&mut locks, |kind| kind.name);
     let mut workloads = args.workload.clone();
     keep_first(&mut workloads, |kind| kind.name);
@@ -151,12 +158,13 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
         Some(ThreadCounts(threads)) => threads.clone(),
         None => plan::usual_threads(machine.shape.cpus()),
     };
+    plan::check(&workloads, &locks, machine.shape.cpus(), &threads)?;
     Ok(Plan {
         machine_name: args.machine.clone(),
         machine,
         workloads,
         locks,
-        baseline: args.baseline,
+        baseline,
         threads,
         seconds: args.seconds,
         placement: args.placement,

@@ -8,6 +8,8 @@ mod qspinlock;
 mod tas;
 mod ticket;
 
+use kinlock::raw::ids::Policy;
+
 /// A lock in a simulation.
 pub trait Lock {
     /// Takes the lock for the calling thread, number `me`.
@@ -82,7 +84,57 @@ const fn join() -> [Kind; SPINLOCKS.len() + mutex::ALL.len()] {
     all
 }
 
+/// Policies for concurrency IDs: no locks, but what the workloads of [`workloads::IDS`](crate::workloads::IDS) take instead.
+pub const POLICIES: &[Kind] = &[
+    Kind {
+        name: "recent-first",
+        about: "IDs: kept by CPUs, recent ones again, spread up to the limit (our default)",
+        place: no_lock,
+    },
+    Kind {
+        name: "per-cpu",
+        about: "IDs: the CPU's number",
+        place: no_lock,
+    },
+    Kind {
+        name: "lowest-free",
+        about: "IDs: kept by CPUs for 100 ms, else the lowest free one (Linux 6.3 to 6.12)",
+        place: no_lock,
+    },
+    Kind {
+        name: "task-owned",
+        about: "IDs: owned by threads while there are enough CPUs, else by CPUs (Linux 6.19)",
+        place: no_lock,
+    },
+];
+
+fn no_lock(_: usize) -> &'static dyn Lock {
+    panic!("a policy for concurrency IDs is no lock")
+}
+
 /// The kind called `name`.
 pub fn by_name(name: &str) -> Option<Kind> {
-    ALL.iter().copied().find(|kind| kind.name == name)
+    let mut all = ALL.iter().chain(POLICIES).copied();
+    all.find(|kind| kind.name == name)
+}
+
+impl Kind {
+    /// The policy for concurrency IDs that it is, if it is no lock.
+    pub fn policy(&self) -> Option<Policy> {
+        Policy::ALL
+            .into_iter()
+            .find(|policy| policy.name() == self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_policy_has_a_name_of_its_own() {
+        let policies: Vec<_> = POLICIES.iter().map(Kind::policy).collect();
+        assert_eq!(policies, Policy::ALL.map(Some));
+        assert!(ALL.iter().all(|lock| lock.policy().is_none()));
+    }
 }

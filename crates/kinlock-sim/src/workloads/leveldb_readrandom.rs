@@ -4,7 +4,7 @@
 //! 1 held, 2 held and perhaps slept for. Who finds it held sleeps in the kernel, which keeps its sleepers in buckets of a hash table, and guards each bucket by a
 //! spinlock. That one is the lock under test: every sleep and every wake-up takes it.
 
-use super::{Body, Constant, Kind, Metered, none, work};
+use super::{Body, Constant, Kind, Metered, Prepare, none, work};
 use crate::platform::{Sim, SimU32, SimU64};
 use crate::world::Placement;
 use kinlock::platform::{Atomic, NEVER, Ordering::*, Platform};
@@ -37,7 +37,7 @@ pub const KIND: Kind = Kind {
     about: "a mutex taken twice per read; who sleeps or wakes goes through a kernel spinlock, the lock under test",
     placement: Placement::Scheduled,
     parameters: &[READ, COUNT, QUEUE],
-    prepare,
+    prepare: Prepare::Lock(prepare),
     unsimulated_seconds: none,
 };
 

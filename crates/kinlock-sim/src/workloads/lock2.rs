@@ -3,7 +3,7 @@
 //! Each operation, locking or unlocking a range of a private file, takes one hot spinlock for a moment (the table of open files is checked
 //! once more) and otherwise does private work in the kernel.
 
-use super::{Body, Constant, Kind, Metered, none, work};
+use super::{Body, Constant, Kind, Metered, Prepare, none, work};
 use crate::platform::SimU64;
 use crate::world::Placement;
 use kinlock::platform::{Atomic, Ordering::Relaxed};
@@ -28,7 +28,7 @@ pub const KIND: Kind = Kind {
     about: "fcntl file locks: one hot lock, taken once per operation",
     placement: Placement::Compact,
     parameters: &[WORK, SECTION],
-    prepare,
+    prepare: Prepare::Lock(prepare),
     unsimulated_seconds: none,
 };
 

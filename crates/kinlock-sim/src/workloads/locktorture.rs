@@ -4,7 +4,7 @@
 //! 200,000 n). The long holds stop everybody; they are accounted for by their expected number, not simulated. Each writer counts its
 //! acquisitions under the lock, in 16 bytes of a table: four writers share a cache line.
 
-use super::{Body, Constant, Kind, Meter, Metered, work};
+use super::{Body, Constant, Kind, Meter, Metered, Prepare, work};
 use crate::platform::SimU64;
 use crate::world::{Placement, with};
 use kinlock::platform::{Atomic, Ordering::Relaxed};
@@ -41,7 +41,7 @@ pub const KIND: Kind = Kind {
     about: "writers that do nothing but take the lock; now and then a long hold",
     placement: Placement::Scheduled,
     parameters: &[WORK, SECTION, SHORT_HOLD, LONG_HOLD],
-    prepare,
+    prepare: Prepare::Lock(prepare),
     unsimulated_seconds: |meter: &Meter, threads| {
         meter.acquisitions as f64 / (200_000.0 * threads as f64) * LONG_HOLD.ns / 1e9
     },

@@ -2,6 +2,7 @@
 //!
 //! To add one: write a file with a type that implements [`Body`] and a function that prepares it, and a line in [`ALL`].
 
+mod cid_intermittent;
 mod leveldb_readrandom;
 mod lock2;
 mod locktorture;
@@ -13,6 +14,7 @@ use crate::locks::Lock;
 use crate::run::{Handoffs, Traffic};
 use crate::world::{COUNTED, Placement, with};
 use hdrhistogram::Histogram;
+use kinlock::raw::ids::Policy;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -33,10 +35,24 @@ pub struct Kind {
     pub placement: Placement,
     /// Its constants, with where they come from.
     pub parameters: &'static [Constant],
-    /// Places its data in the simulation under way.
-    pub prepare: fn(threads: usize, lock: Metered) -> Rc<dyn Body>,
+    /// What it is put to, and how.
+    pub prepare: Prepare,
     /// What the operations took besides the simulated time, in seconds.
     pub unsimulated_seconds: fn(&Meter, threads: usize) -> f64,
+}
+
+/// What a workload is put to. Each function places its data in the simulation under way.
+#[derive(Clone, Copy, Debug)]
+pub enum Prepare {
+    /// A lock.
+    Lock(fn(threads: usize, lock: Metered) -> Rc<dyn Body>),
+    /// A policy for concurrency IDs. Threads mostly sleep: operations are counted and timed by themselves.
+    Ids {
+        /// Prepares.
+        prepare: fn(threads: usize, policy: Policy, meter: Rc<RefCell<Meter>>) -> Rc<dyn Body>,
+        /// How many seconds a run lasts at least.
+        seconds: fn(threads: usize) -> f64,
+    },
 }
 
 /// A constant of a workload.
@@ -62,9 +78,26 @@ pub const ALL: &[Kind] = &[
     osq::KIND,
 ];
 
+/// All kinds for concurrency IDs.
+pub const IDS: &[Kind] = &[
+    cid_intermittent::SLOW,
+    cid_intermittent::FAST,
+    cid_intermittent::CHANGING,
+];
+
+pub use cid_intermittent::{MAX_CPUS as MAX_CPUS_FOR_IDS, PHASES};
+
 /// The kind called `name`.
 pub fn by_name(name: &str) -> Option<Kind> {
-    ALL.iter().copied().find(|kind| kind.name == name)
+    let mut all = ALL.iter().chain(IDS).copied();
+    all.find(|kind| kind.name == name)
+}
+
+impl Kind {
+    /// Whether it is put to policies for concurrency IDs, and not to locks.
+    pub fn takes_ids(&self) -> bool {
+        matches!(self.prepare, Prepare::Ids { .. })
+    }
 }
 
 /// Nothing but simulated time.
@@ -89,6 +122,7 @@ pub struct Meter {
     pub(crate) waits: Histogram<u64>,
     pub(crate) handoffs: Handoffs,
     pub(crate) acquisitions: u64,
+    pub(crate) bursts: Vec<Bursts>,
     last: Option<(usize, u16)>,
     /// What the world had counted when the warm-up was over.
     warm_up: Option<(Traffic, [u64; COUNTED])>,
@@ -103,6 +137,7 @@ impl Meter {
             waits: Histogram::new(3).expect("three digits are allowed"),
             handoffs: Handoffs::default(),
             acquisitions: 0,
+            bursts: Vec::new(),
             last: None,
             warm_up: None,
             start,
@@ -126,6 +161,25 @@ impl Meter {
         self.warm_up.unwrap_or((Traffic::default(), [0; COUNTED]))
     }
 
+    /// A thread has done something under a concurrency ID, since the time `since`, in a phase of the workload.
+    fn burst(&mut self, me: usize, phase: usize, since: u64, used: Used) {
+        let now = with(|w| w.now());
+        if since < self.start || now > self.end {
+            return;
+        }
+        self.per_thread[me] += 1;
+        if self.bursts.len() <= phase {
+            self.bursts.resize(phase + 1, Bursts::default());
+        }
+        let sum = &mut self.bursts[phase];
+        sum.count += 1;
+        sum.nanos += with(|w| w.costs().nanos(now - since));
+        sum.ids += used.id as u64;
+        sum.largest = sum.largest.max(used.id);
+        sum.foreign_lines += used.foreign_lines;
+        sum.waited_nanos += with(|w| w.costs().nanos(used.waited));
+    }
+
     fn acquired(&mut self, me: usize, since: u64) {
         let (now, nanos) = with(|w| (w.now(), w.costs().nanos(w.now() - since)));
         let domain = <crate::Sim as kinlock::platform::Platform>::domain();
@@ -147,6 +201,51 @@ impl Meter {
             _ => self.handoffs.remote += 1,
         }
     }
+}
+
+/// What was done under concurrency IDs.
+#[derive(Clone, Copy, Default, PartialEq, Debug)]
+pub struct Bursts {
+    /// How many bursts.
+    pub count: u64,
+    /// How long they took together, in nanoseconds.
+    pub nanos: f64,
+    /// The sum of their IDs.
+    pub ids: u64,
+    /// The largest ID.
+    pub largest: u32,
+    /// How long their threads waited for their IDs together, in nanoseconds; not in `nanos`.
+    pub waited_nanos: f64,
+    /// How many lines came from elsewhere than the core's own caches.
+    pub foreign_lines: u64,
+}
+
+impl Bursts {
+    /// Both.
+    #[must_use]
+    pub fn and(self, other: &Bursts) -> Bursts {
+        Bursts {
+            count: self.count + other.count,
+            nanos: self.nanos + other.nanos,
+            ids: self.ids + other.ids,
+            largest: self.largest.max(other.largest),
+            waited_nanos: self.waited_nanos + other.waited_nanos,
+            foreign_lines: self.foreign_lines + other.foreign_lines,
+        }
+    }
+
+    /// Of a sum over bursts, the mean; 0 if there were none.
+    pub fn mean(&self, sum: f64) -> f64 {
+        sum / (self.count as f64).max(1.0)
+    }
+}
+
+/// What one burst used.
+#[derive(Clone, Copy, Debug)]
+struct Used {
+    id: u32,
+    foreign_lines: u64,
+    waited: u64,
 }
 
 /// The lock under test, with a meter on it. Measuring takes no simulated time.

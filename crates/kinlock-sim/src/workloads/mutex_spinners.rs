@@ -3,7 +3,7 @@
 //! A thread stands for a CPU, which runs one user's job after another: with many more users than CPUs there is always one to run, and to the mutex it makes
 //! no difference which. So the number of users is not modelled. A section finds and changes a few lines of the file system, which the holder before has written.
 
-use super::{Body, Constant, Kind, Metered, none};
+use super::{Body, Constant, Kind, Metered, Prepare, none};
 use crate::platform::SimU64;
 use crate::world::{Placement, with};
 use kinlock::platform::{Atomic, Ordering::Relaxed};
@@ -30,7 +30,7 @@ pub const KIND: Kind = Kind {
     about: "a file server: a mutex held for a microsecond or two, long private work between",
     placement: Placement::Compact,
     parameters: &[THINK, SECTION],
-    prepare,
+    prepare: Prepare::Lock(prepare),
     unsimulated_seconds: none,
 };
 

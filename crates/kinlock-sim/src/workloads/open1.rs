@@ -4,7 +4,7 @@
 //! release it; each time the bitmap of descriptors in use and the array of files change under the lock. The rest of the two system
 //! calls is private work. Opening and closing a file counts as one operation.
 
-use super::{Body, Constant, Kind, Metered, none, work};
+use super::{Body, Constant, Kind, Metered, Prepare, none, work};
 use crate::platform::SimU64;
 use crate::world::Placement;
 use kinlock::platform::{Atomic, Ordering::Relaxed};
@@ -41,7 +41,7 @@ pub const KIND: Kind = Kind {
     about: "open and close a private file: the lock of the descriptor table, taken twice, with the table's lines",
     placement: Placement::Compact,
     parameters: &[OPEN, CLOSE, SEARCH, RELEASE],
-    prepare,
+    prepare: Prepare::Lock(prepare),
     unsimulated_seconds: none,
 };
 

@@ -3,7 +3,7 @@
 //! After the parts of UnixBench that gain most where spinners stop sharing lines: copies of a file, all of which take one lock of the file system for each buffer. The
 //! data of a section are the holder's own; what differs between locks is what they do to each other's queue nodes.
 
-use super::{Body, Constant, Kind, Metered, none, work};
+use super::{Body, Constant, Kind, Metered, Prepare, none, work};
 use crate::platform::SimU64;
 use crate::world::Placement;
 use kinlock::platform::{Atomic, Ordering::Relaxed};
@@ -28,7 +28,7 @@ pub const KIND: Kind = Kind {
     about: "copies of a file: a short section, long private work; what queued spinners do to each other's lines",
     placement: Placement::Spread,
     parameters: &[THINK, SECTION],
-    prepare,
+    prepare: Prepare::Lock(prepare),
     unsimulated_seconds: none,
 };
 

@@ -2,6 +2,7 @@
 
 use crate::output::units::{rate, three_digits, time};
 use crate::sim::results::Entry;
+use crate::sim::sample::IdUse;
 
 /// A column: its heading and the text of an entry in it.
 pub struct Column {
@@ -17,6 +18,23 @@ pub fn of_cell(cell: &[&Entry]) -> Vec<Column> {
         heading: heading.to_owned(),
         text,
     };
+    if cell[0].ids.is_some() {
+        return vec![
+            column("ns/burst", |e| three_digits(e.ns_per_op.median)),
+            column("band", |e| {
+                let ns = &e.ns_per_op;
+                format!("{}..{}", three_digits(ns.min), three_digits(ns.max))
+            }),
+            column(&format!("x {}", cell[0].ratio.to), |e| {
+                three_digits(e.ratio.over_runs.median)
+            }),
+            column("mean ID", |e| of_ids(e, |ids| ids.mean_id)),
+            column("max ID", |e| of_ids(e, |ids| ids.max_id as f64)),
+            column("foreign lines", |e| of_ids(e, |ids| ids.foreign_lines)),
+            column("ns to get the ID", |e| of_ids(e, |ids| ids.acquire_ns)),
+            column("events/s", |e| rate(e.events_per_host_second)),
+        ];
+    }
     vec![
         column("ops/us", |e| three_digits(e.ops_per_us.median)),
         column("band", |e| {
@@ -41,6 +59,14 @@ pub fn of_cell(cell: &[&Entry]) -> Vec<Column> {
         column("remote/op", |e| three_digits(e.traffic.remote)),
         column("events/s", |e| rate(e.events_per_host_second)),
     ]
+}
+
+fn of_ids(entry: &Entry, value: fn(&IdUse) -> f64) -> String {
+    entry
+        .ids
+        .as_ref()
+        .map(value)
+        .map_or_else(String::new, three_digits)
 }
 
 /// The entries of a cell, the fastest lock first.

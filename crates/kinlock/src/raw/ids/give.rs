@@ -75,9 +75,13 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
 
     /// Frees the IDs that have been idle for [`AGE`] at least, and those that idle records keep above the limit; marks the other idle ones. `now`: [`Platform::now`]. Returns how many were freed. O(capacity).
     ///
-    /// Nobody needs to call it: whoever needs an ID takes one that is idle. It is for those who want few IDs in use.
+    /// Nobody needs to call it: whoever needs an ID takes one that is idle. It is for those who want few IDs in use. Under [`Policy::PerCpu`] and [`Policy::TaskOwned`] IDs do not age: they belong to somebody.
     pub fn reclaim(&self, now: u64) -> u32 {
         let control = self.shape.control();
+        let age = match self.policy {
+            Policy::RecentFirst | Policy::LowestFree => true,
+            Policy::PerCpu | Policy::TaskOwned => false,
+        };
         let mut freed = 0;
         for id in 0..self.capacity() {
             if id % BLOCK == 0 && self.used(id).load(Relaxed) as u32 == 0 {
@@ -87,7 +91,8 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
                 continue;
             };
             match idle_since(record, word, now) {
-                _ if !control.is_closed() && !control.allows(id) => {}
+                _ if id >= control.limit() => {}
+                _ if !age => continue,
                 Some(idle) if idle >= AGE => {}
                 Some(_) => continue,
                 None => {

@@ -23,7 +23,7 @@
 //! "Exchange" is a compare-and-swap of the whole word. Whoever moves a word away from kept or marked has the ID from then on; so the owner that takes its ID back and whoever takes it away cannot both succeed.
 //! Nobody but the lease writes a word that is lent: so its release needs no more than a store. A second thread of that CPU gets an ID that is lent by no record.
 //!
-//! A count in the word goes up whenever the record gives its ID up. So two equal words at two times mean that the ID has not been kept in between; see [`proof`](super::proof).
+//! A count in the word goes up whenever the record gives its ID up. So two equal words at two times mean that the ID has not been kept in between; see `raw/ids/proof.rs`.
 
 use crate::platform::{Atomic, Platform};
 

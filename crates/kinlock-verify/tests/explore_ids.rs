@@ -1,0 +1,62 @@
+//! Random schedules of concurrency IDs: ours pass under every policy, each broken allocator is caught by what it violates.
+
+use kinlock::raw::ids::{IdConfig, IdFault, Policy};
+use kinlock_verify::explore::ids::{Violation, hunt};
+
+const SCHEDULES: u64 = 1500;
+
+macro_rules! config {
+    ($name:ident: fault $fault:ident, patience $patience:expr) => {
+        #[derive(Clone, Copy, Debug)]
+        struct $name;
+        impl IdConfig for $name {
+            const FAULT: IdFault = IdFault::$fault;
+            const PATIENCE: u32 = $patience;
+        }
+    };
+}
+
+config!(Sound: fault None, patience 16);
+config!(Impatient: fault None, patience 1);
+config!(Shared: fault Shared, patience 16);
+config!(Leaked: fault Leaked, patience 16);
+config!(AboveBound: fault AboveBound, patience 16);
+config!(StaleRecent: fault StaleRecent, patience 16);
+
+#[test]
+fn sound_allocators_pass() {
+    for policy in Policy::ALL {
+        assert_eq!(hunt::<Sound>(policy, 1, SCHEDULES), None, "{policy:?}");
+        assert_eq!(
+            hunt::<Impatient>(policy, 1_000_000, SCHEDULES),
+            None,
+            "{policy:?}"
+        );
+    }
+}
+
+fn caught<C: IdConfig>(meant: Violation) {
+    let found = hunt::<C>(Policy::RecentFirst, 1, SCHEDULES);
+    println!("{found:?}");
+    assert_eq!(found.map(|(_, violation)| violation), Some(meant));
+}
+
+#[test]
+fn a_shared_id_is_caught() {
+    caught::<Shared>(Violation::Shared);
+}
+
+#[test]
+fn a_leaked_id_is_caught() {
+    caught::<Leaked>(Violation::Lost);
+}
+
+#[test]
+fn an_id_above_the_bound_is_caught() {
+    caught::<AboveBound>(Violation::AboveBound);
+}
+
+#[test]
+fn a_stale_recent_id_is_caught() {
+    caught::<StaleRecent>(Violation::AboveBound);
+}
