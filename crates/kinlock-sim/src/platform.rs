@@ -2,7 +2,7 @@
 
 use crate::world::{self, How, Noted, World, with};
 use kinlock::events::Event;
-use kinlock::platform::{Atomic, NEVER, Ordering, Platform};
+use kinlock::platform::{Atomic, NEVER, Ordering, Parked, Platform};
 use kinlock::raw::waiter::{Slot, Waiters};
 use kinlock::topology::DomainKind;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -165,7 +165,7 @@ impl Platform for Sim {
         until: u64,
         sets: u32,
         current: impl Fn() -> u32,
-    ) -> bool {
+    ) -> Parked {
         let until = if until == NEVER {
             NEVER
         } else {

@@ -85,6 +85,22 @@ pub const TABLES: &[Table] = &[
         judged: Judged::Direction,
         ..MUTEX
     },
+    // Nobody published these: the same rows, with a queue that serves kin first.
+    Table {
+        name: "mutex-spinners-cna",
+        columns: ["unqueued", "queued, kin first"],
+        cna: "polled-cna",
+        judged: Judged::Direction,
+        ..MUTEX
+    },
+    Table {
+        name: "mutex-spinners-ours-cna",
+        columns: ["unqueued", "queued, kin first"],
+        stock: "mutex-unqueued",
+        cna: "mutex-cna",
+        judged: Judged::Direction,
+        ..MUTEX
+    },
     OSQ,
     Table {
         name: "osq-own-line",

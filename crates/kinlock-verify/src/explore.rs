@@ -217,7 +217,8 @@ fn hunt(lock: &Specimen, settings: &Settings, mut progress: impl FnMut(u64)) -> 
 }
 
 fn drawn(lock: &Specimen, settings: &Settings, number: u64) -> Replay {
-    let fits = |scenario: &&Scenario| lock.in_order || !scenario.ordered;
+    let fits =
+        |scenario: &&Scenario| scenario.meets == lock.meets && (lock.in_order || !scenario.ordered);
     let count = scenarios::ALL.iter().filter(fits).count() as u64;
     let mut fitting = scenarios::ALL.iter().filter(fits);
     Replay {

@@ -3,7 +3,7 @@
 //! Everything but the domain, and where waiters wait, is [`Native`]'s.
 
 use kinlock::events::Event;
-use kinlock::platform::{Atomic, Native, Ordering, Platform};
+use kinlock::platform::{Atomic, Native, Ordering, Parked, Platform};
 use kinlock::raw::waiter::{Slot, Waiters};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
@@ -92,7 +92,7 @@ impl Platform for Pretend {
         until: u64,
         sets: u32,
         current: impl Fn() -> u32,
-    ) -> bool {
+    ) -> Parked {
         Native::park_in(key, expected, until, sets, current)
     }
 

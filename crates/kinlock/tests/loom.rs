@@ -41,6 +41,8 @@ config!(ParkQueue: pending false, park true, reorder false, scan Full, steal tru
 config!(ParkCna: pending false, park true, reorder true, scan Full, steal true, fault None);
 config!(StrictPending: pending true, park true, reorder false, scan Full, steal false, fault None);
 config!(StrictCna: pending false, park true, reorder true, scan Full, steal false, fault None);
+config!(Meddling: pending false, park true, reorder false, scan Full, steal true, fault Meddler);
+config!(BrokenRouse: pending false, park true, reorder false, scan Full, steal true, fault RousedIsGone);
 config!(BrokenOrder: pending true, park false, reorder false, scan Full, steal true, fault RelaxedUnlock);
 config!(BrokenExclusion: pending false, park false, reorder false, scan Full, steal true, fault NoExclusion);
 config!(BrokenSleep: pending false, park true, reorder false, scan Full, steal true, fault SilentSleeper);
@@ -237,6 +239,16 @@ fn woken_ahead_three_threads() {
 }
 
 #[test]
+fn roused_three_threads() {
+    explore::<Meddling>("roused, 3 threads, one twice", 1, 3, first_comes_back);
+}
+
+#[test]
+fn roused_cna_four_threads() {
+    explore::<ParkCna>("roused ahead, CNA, 4 threads", 1, 4, uncrowded);
+}
+
+#[test]
 fn announced_sleep_cna_three_threads() {
     explore::<ParkCna>("announced sleep, CNA, 3 threads", 2, 3, uncrowded);
 }
@@ -312,12 +324,19 @@ mod broken {
     }
 
     #[test]
+    #[ignore = "must fail; run by are_caught"]
+    fn roused_is_gone() {
+        explore::<BrokenRouse>("", 2, 3, first_comes_back);
+    }
+
+    #[test]
     fn are_caught() {
         let cases = [
             ("relaxed_unlock", "Causality violation"),
             ("no_exclusion", "Causality violation"),
             ("lost_wakeup", "deadlock"),
             ("silent_sleeper", "deadlock"),
+            ("roused_is_gone", "deadlock"),
         ];
         for (name, symptom) in cases {
             let output = std::process::Command::new(std::env::current_exe().unwrap())

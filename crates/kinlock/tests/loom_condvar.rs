@@ -5,7 +5,7 @@
 #![cfg(loom)]
 
 use kinlock::config::Tuning;
-use kinlock::platform::loom::Loom;
+use kinlock::platform::loom::{Loom, set_crowded};
 use kinlock::raw::condvar::{CondvarConfig, CondvarFault};
 use kinlock::raw::{MutexConfig, QueuedCondvar, QueuedMutex};
 use loom::cell::UnsafeCell;
@@ -28,12 +28,12 @@ macro_rules! config {
         struct $name;
         impl CondvarConfig for $name {
             const FAULT: CondvarFault = CondvarFault::$fault;
-            const AT_ONCE: u32 = 1;
+            const AT_ONCE: u32 = 0;
         }
     )*};
 }
 
-config!(Correct: None, Blind: BlindSleep, Late: LateCount, Careless: CarelessClear, Chainless: BrokenChain, Swallowing: SwallowedWake);
+config!(Correct: None, Blind: BlindSleep, Late: LateCount, Careless: CarelessClear, Chainless: BrokenChain, Swallowing: SwallowedWake, Lingering: LingeringSpinner);
 
 /// Models that are larger than this are explored in part; what is printed says so.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
@@ -211,6 +211,65 @@ fn all_while_one_gives_up<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32
     }
 }
 
+/// A body whose threads have CPUs to spin on.
+macro_rules! spinning {
+    ($body:ident) => {
+        |shared, i| {
+            set_crowded(false);
+            $body(shared, i)
+        }
+    };
+}
+
+#[test]
+fn notify_one_reaches_the_spinner() {
+    explore::<Correct>("1 spinner, notify_one", 3, 2, 1, spinning!(one_for_one));
+}
+
+#[test]
+fn a_spinner_may_come_again() {
+    explore::<Correct>(
+        "1 spinner twice, notify_one twice",
+        2,
+        2,
+        2,
+        spinning!(twice),
+    );
+}
+
+#[test]
+fn notify_one_twice_reaches_spinner_and_sleeper() {
+    explore::<Correct>(
+        "2 waiters, 1 spins, notify_one twice",
+        2,
+        3,
+        2,
+        spinning!(two_ones),
+    );
+}
+
+#[test]
+fn notify_all_reaches_spinner_and_sleeper() {
+    explore::<Correct>(
+        "2 waiters, 1 spins, notify_all",
+        2,
+        3,
+        2,
+        spinning!(one_for_all),
+    );
+}
+
+#[test]
+fn a_time_limit_loses_no_notification_of_a_spinner() {
+    explore::<Correct>(
+        "2 waiters, 1 spins, 1 with a limit, notify_one",
+        2,
+        3,
+        1,
+        spinning!(one_gives_up),
+    );
+}
+
 #[test]
 fn notify_one_reaches_the_waiter() {
     explore::<Correct>("1 waiter, notify_one", 3, 2, 1, one_for_one);
@@ -299,6 +358,12 @@ mod broken {
     }
 
     #[test]
+    #[ignore = "must fail; run by are_caught"]
+    fn lingering_spinner() {
+        explore::<Lingering>("", 2, 2, 1, spinning!(one_for_one));
+    }
+
+    #[test]
     fn are_caught() {
         for name in [
             "blind_sleep",
@@ -306,6 +371,7 @@ mod broken {
             "careless_clear",
             "broken_chain",
             "swallowed_wake",
+            "lingering_spinner",
         ] {
             let output = std::process::Command::new(std::env::current_exe().unwrap())
                 .args([

@@ -3,7 +3,7 @@
 use super::access::Pending;
 use super::coroutine::{suspend, wait_for_turn};
 use super::{State, World, with};
-use kinlock::platform::ANYBODY;
+use kinlock::platform::{ANYBODY, Parked};
 
 /// The current thread computes for `cycles`, slower while the sibling hardware thread is busy.
 pub(crate) fn compute(cycles: u64) {
@@ -88,17 +88,20 @@ fn look_again(look: Look) -> bool {
     })
 }
 
-/// Sleeps at `key`, as a member of `sets`, until unparked or until the clock reaches `until` (`false`), if `still` holds.
-pub(crate) fn park(key: usize, until: u64, sets: u32, still: impl FnOnce() -> bool) -> bool {
+/// Sleeps at `key`, as a member of `sets`, until unparked or until the clock reaches `until`, if `still` holds.
+pub(crate) fn park(key: usize, until: u64, sets: u32, still: impl FnOnce() -> bool) -> Parked {
     with(|w| w.compute_alone(w.fabric.costs.park));
     wait_for_turn();
     if in_one_step(still) {
         let until = with(|w| w.sleep_until(until));
         with(|w| w.park(key, until, sets));
         suspend();
-        return !with(|w| w.threads[w.current].overslept);
+        return match with(|w| w.threads[w.current].overslept) {
+            true => Parked::Unwoken,
+            false => Parked::Woken,
+        };
     }
-    true
+    Parked::Differed
 }
 
 /// Wakes up to `n` threads that sleep at `key` in one of `sets`, first come first served, and says how many.

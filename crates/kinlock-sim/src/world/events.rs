@@ -295,11 +295,15 @@ impl World {
     /// Whether the current thread has to let others go first: then its return is planned.
     #[inline]
     pub(super) fn must_yield(&mut self) -> bool {
+        !self.may_go_on() && self.yield_if_possible()
+    }
+
+    #[inline]
+    fn may_go_on(&self) -> bool {
         let thread = &self.threads[self.current];
-        let go_on = thread.now <= self.events.earliest
+        thread.now <= self.events.earliest
             && thread.now < thread.preempt_at
-            && self.accesses <= self.max_accesses;
-        !go_on && self.yield_if_possible()
+            && self.accesses <= self.max_accesses
     }
 
     #[inline(never)]
@@ -308,8 +312,24 @@ impl World {
         if self.in_one_step || yielder.is_null() || self.over {
             return false;
         }
+        self.forget_void_limits();
+        if self.may_go_on() {
+            return false;
+        }
         self.leave_for_now();
         true
+    }
+
+    /// Forgets the limits before anything else whose waits are over. To let them go first would put the current thread behind whoever is due at the same
+    /// time: a limit that nobody waits for would decide who comes first.
+    fn forget_void_limits(&mut self) {
+        while self.events.limit_first() {
+            let whose = self.events.limits[0].whose;
+            if whose.epoch() == self.threads[whose.thread()].epoch {
+                return;
+            }
+            self.events.pop_limit();
+        }
     }
 
     fn describe(&self) -> String {

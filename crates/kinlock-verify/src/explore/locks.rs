@@ -5,6 +5,7 @@
 //!
 //! 1. [`Explored::unlock`] is called by the thread that took the lock only, as that function demands.
 
+mod condvar;
 mod mutex;
 
 use crate::random::Random;
@@ -32,6 +33,8 @@ pub struct Specimen {
     pub(super) reach: &'static [Event],
     /// Whether its waiters are served in an order that can be judged by counting.
     pub(super) in_order: bool,
+    /// Whether it has a condition variable, which is then what is explored.
+    pub(super) meets: bool,
     /// After so many accesses a schedule counts as endless.
     pub(super) max_accesses: u64,
 }
@@ -70,6 +73,18 @@ pub(super) trait Explored {
     fn unlock(&self);
     /// Whether nobody holds it or waits for it, and nothing is left of those who did.
     fn is_at_rest(&self) -> bool;
+    /// The condition variable beside it.
+    fn meeting(&self) -> Option<&dyn Meeting> {
+        None
+    }
+}
+
+/// What is asked of a condition variable.
+pub(super) trait Meeting {
+    /// Releases the lock, waits and takes it again. `false`: the time is up, and no notification was taken.
+    fn wait_until(&self, deadline: u64) -> bool;
+    fn notify_one(&self);
+    fn notify_all(&self);
 }
 
 /// All locks.
@@ -124,6 +139,14 @@ pub const ALL: &[Specimen] = &[
     mutex::broken::<{ mutex::LOST_WAKEUP }>("busted-mutex-sleep", Property::Completion),
     mutex::broken::<{ mutex::DOUBLE_HAND_OFF }>("busted-mutex-grant", Property::Exclusion),
     mutex::broken::<{ mutex::LEAKY_CANCEL }>("busted-mutex-cancel", Property::Completion),
+    condvar::SOUND,
+    condvar::broken::<{ condvar::BLIND_SLEEP }>("busted-condvar-sleep"),
+    condvar::broken::<{ condvar::LATE_COUNT }>("busted-condvar-count"),
+    condvar::broken::<{ condvar::CARELESS_CLEAR }>("busted-condvar-clear"),
+    condvar::broken::<{ condvar::BROKEN_CHAIN }>("busted-condvar-chain"),
+    condvar::broken::<{ condvar::SWALLOWED_WAKE }>("busted-condvar-swallow"),
+    condvar::broken::<{ condvar::LINGERING_SPINNER }>("busted-condvar-spinner"),
+    condvar::broken::<{ condvar::STALE_FLAGS }>("busted-condvar-flags"),
 ];
 
 pub(super) use mutex::{at_most, queue};
@@ -149,6 +172,7 @@ const fn sound(
         tuning,
         reach: REORDERED,
         in_order: true,
+        meets: false,
         max_accesses: MAX_ACCESSES,
     }
 }
@@ -165,6 +189,7 @@ const fn broken(
         tuning: counted,
         reach: &[],
         in_order: true,
+        meets: false,
         max_accesses: MAX_ACCESSES,
     }
 }
@@ -294,7 +319,7 @@ mod tests {
     #[test]
     fn names_are_found() {
         assert_eq!(by_name("cna").len(), 1);
-        assert_eq!(by_name(BUSTED).len(), 9);
+        assert_eq!(by_name(BUSTED).len(), 16);
         assert!(by_name("none").is_empty());
         let mut names: Vec<_> = ALL.iter().map(|lock| lock.name).collect();
         names.sort_unstable();

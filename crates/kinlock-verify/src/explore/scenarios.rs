@@ -1,12 +1,13 @@
 //! What threads do with the lock in a schedule.
 
 use super::draw::Plan;
-use super::locks::{Explored, Specimen};
+use super::locks::{Explored, Meeting, Specimen};
 use super::oracle::Oracle;
 use crate::report::Property;
-use kinlock::platform::Platform;
+use kinlock::platform::{NEVER, Platform};
 use kinlock_sim::schedule::{leave_line, moment, say};
 use kinlock_sim::{Sim, Stuck};
+use std::cell::Cell;
 
 /// A way to use a lock.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +21,8 @@ pub struct Scenario {
     pub(super) turns_knobs: bool,
     pub(super) interrupts: bool,
     pub(super) oversubscribed: bool,
+    /// Threads wait for each other through a condition variable.
+    pub(super) meets: bool,
 }
 
 const PLAIN: Scenario = Scenario {
@@ -30,6 +33,7 @@ const PLAIN: Scenario = Scenario {
     turns_knobs: false,
     interrupts: false,
     oversubscribed: false,
+    meets: false,
 };
 
 /// All scenarios, in the order in which they take turns.
@@ -68,6 +72,21 @@ pub const ALL: &[Scenario] = &[
         ordered: true,
         ..PLAIN
     },
+    Scenario {
+        name: "tokens",
+        about: "threads that give tokens and notify, that wait for tokens, and that give up waiting",
+        timed: true,
+        meets: true,
+        ..PLAIN
+    },
+    Scenario {
+        name: "tokens-crowded",
+        about: "tokens, with more threads than CPUs",
+        timed: true,
+        oversubscribed: true,
+        meets: true,
+        ..PLAIN
+    },
 ];
 
 /// What the threads of a schedule share.
@@ -78,6 +97,9 @@ pub(super) struct Shared {
     timed: bool,
     rounds: u32,
     work: u64,
+    threads: usize,
+    /// Given and not yet taken. Touched under the lock only.
+    tokens: Cell<usize>,
 }
 
 impl Shared {
@@ -88,6 +110,8 @@ impl Shared {
             timed: scenario.timed,
             rounds: plan.rounds,
             work: plan.work,
+            threads: plan.schedule.threads,
+            tokens: Cell::new(0),
         }
     }
 
@@ -98,7 +122,9 @@ impl Shared {
             if self.oracle.has_failed() {
                 return;
             }
-            if self.acquire(me) {
+            if let Some(meeting) = self.locks[0].meeting() {
+                self.meet(me, meeting);
+            } else if self.acquire(me) {
                 say("takes the lock");
                 self.oracle.section(0, me, || self.work());
                 say("releases the lock");
@@ -106,6 +132,68 @@ impl Shared {
             }
             self.work();
         }
+    }
+
+    /// One round of threads that wait for each other. By number: every second one gives tokens, every fourth needs one, and the others wait for one until
+    /// their time is up and give back what they have got. There are as many tokens as needed.
+    fn meet(&self, me: usize, meeting: &dyn Meeting) {
+        match me % 4 {
+            0 | 2 => {
+                let givers = self.threads.div_ceil(2);
+                let takers = (self.threads + 2) / 4;
+                // The takers are dealt out to the givers.
+                self.give((takers + givers - 1 - me / 2) / givers, meeting);
+            }
+            1 => {
+                self.take(me, NEVER, meeting);
+            }
+            _ => {
+                // From no time at all to longer than a spinner spins.
+                let deadline = Sim::now() + (1 << (Sim::random() % 22));
+                if self.take(me, deadline, meeting) {
+                    self.give(1, meeting);
+                }
+            }
+        }
+    }
+
+    fn give(&self, tokens: usize, meeting: &dyn Meeting) {
+        let notify = || match Sim::random() % 2 {
+            _ if tokens == 0 => {}
+            0 => meeting.notify_all(),
+            _ => (0..tokens).for_each(|_| meeting.notify_one()),
+        };
+        let inside = Sim::random() % 2 == 0;
+        self.locks[0].lock();
+        self.tokens.set(self.tokens.get() + tokens);
+        say("gives tokens");
+        if inside {
+            notify();
+        }
+        self.locks[0].unlock();
+        if !inside {
+            notify();
+        }
+    }
+
+    /// `false`: the time was up.
+    fn take(&self, me: usize, deadline: u64, meeting: &dyn Meeting) -> bool {
+        self.locks[0].lock();
+        let mut taken = true;
+        while taken && self.tokens.get() == 0 {
+            say("waits for a token");
+            taken = meeting.wait_until(deadline);
+        }
+        if taken {
+            say("takes a token");
+            self.tokens.set(self.tokens.get() - 1);
+            self.oracle.section(0, me, || self.work());
+        } else {
+            // It does not look for a token any more: if it has taken a notification, somebody misses that.
+            self.oracle.gives_up(me, deadline);
+        }
+        self.locks[0].unlock();
+        taken
     }
 
     /// What an interrupt does.

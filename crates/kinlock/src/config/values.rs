@@ -49,7 +49,7 @@ pub enum LocalLimit {
 }
 
 /// How long a mutex stays with those who keep taking it while another thread waits at the front: from [`FAIR`](Self::FAIR) to
-/// [`THROUGHPUT`](Self::THROUGHPUT). Spelt `100us`, `fair` and `throughput`.
+/// [`THROUGHPUT`](Self::THROUGHPUT). Spelt `250us`, `fair` and `throughput`.
 ///
 /// Taking a lock again on the CPU whose cache has it is ten times faster than passing it on, so short turns cost throughput, and long ones make waits
 /// rare but long.
@@ -182,7 +182,7 @@ impl Tuning {
         limit: LocalLimit::Time { ms: 10 },
         shuffle_reduction: false,
         stealing: true,
-        quantum: Quantum(100),
+        quantum: Quantum(250),
     };
 }
 

@@ -8,7 +8,7 @@
 //! 1. The table's boxes are never replaced, and live until the execution that made them is over: loom drops its
 //!    statics after all threads of the execution have ended.
 
-use super::{ANYBODY, Atomic, NEVER, NO_CPU, Ordering, Platform};
+use super::{ANYBODY, Atomic, NEVER, NO_CPU, Ordering, Parked, Platform};
 use crate::events::Event;
 use crate::raw::waiter::{Slot, Waiters};
 use loom::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, fence};
@@ -156,10 +156,10 @@ impl Platform for Loom {
         until: u64,
         sets: u32,
         current: impl Fn() -> u32,
-    ) -> bool {
+    ) -> Parked {
         let mut sleepers = SLEEPERS.lock().unwrap();
         if current() != expected {
-            return true;
+            return Parked::Differed;
         }
         let me = sleepers.next;
         sleepers.next += 1;
@@ -178,12 +178,16 @@ impl Platform for Loom {
             sleepers = SLEEPERS.lock().unwrap();
             let woken = sleepers.asleep.iter().all(|s| s.me != me);
             sleepers.asleep.retain(|s| s.me != me);
-            return woken;
+            return if woken {
+                Parked::Woken
+            } else {
+                Parked::Unwoken
+            };
         }
         while sleepers.asleep.iter().any(|s| s.me == me) {
             sleepers = wake.wait(sleepers).unwrap();
         }
-        true
+        Parked::Woken
     }
 
     fn unpark_in(key: *const u32, n: u32, sets: u32) -> u32 {

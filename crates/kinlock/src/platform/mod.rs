@@ -42,6 +42,17 @@ pub const ANYBODY: u32 = u32::MAX;
 /// A CPU of which [`Platform::cpu`] knows nothing.
 pub const NO_CPU: u16 = u16::MAX;
 
+/// How a sleep ended; see [`Platform::park_in`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Parked {
+    /// By a wake-up.
+    Woken,
+    /// It did not begin: the bytes were others.
+    Differed,
+    /// By the clock, or for no reason.
+    Unwoken,
+}
+
 /// An atomic integer of one platform.
 ///
 /// The orderings mean what they mean in `core::sync::atomic`. A simulated platform may be stronger (sequentially
@@ -166,7 +177,7 @@ pub trait Platform: Copy + core::fmt::Debug + Send + Sync + 'static {
     const CAN_PARK: bool;
 
     /// As [`park_in`](Self::park_in), to be woken by any [`unpark`](Self::unpark).
-    fn park(key: *const u32, expected: u32, until: u64, current: impl Fn() -> u32) -> bool {
+    fn park(key: *const u32, expected: u32, until: u64, current: impl Fn() -> u32) -> Parked {
         Self::park_in(key, expected, until, ANYBODY, current)
     }
 
@@ -174,15 +185,15 @@ pub trait Platform: Copy + core::fmt::Debug + Send + Sync + 'static {
     ///
     /// The comparison and falling asleep are one step with respect to [`unpark_in`](Self::unpark_in): a wake-up issued
     /// after the bytes changed is not lost. `current` reads the four bytes the way the algorithm does; platforms
-    /// without a kernel use it to compare. Returns `true` when woken and when the bytes differed; `false` at `until` and for
-    /// no reason. A thread that [`unpark_in`](Self::unpark_in) counts as woken gets `true`, however late it is.
+    /// without a kernel use it to compare. Ends at `until` at the latest, and may end for no reason. A thread that
+    /// [`unpark_in`](Self::unpark_in) counts as woken is told so, however late it is, and no other is.
     fn park_in(
         key: *const u32,
         expected: u32,
         until: u64,
         sets: u32,
         current: impl Fn() -> u32,
-    ) -> bool;
+    ) -> Parked;
 
     /// As [`unpark_in`](Self::unpark_in), whichever sets they are in.
     fn unpark(key: *const u32, n: u32) {
@@ -230,6 +241,11 @@ pub trait Platform: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// The number of the CPU that the thread runs on, modulo [`NO_CPU`]; that one if nothing tells. May be stale the moment it is
     /// returned.
     fn cpu() -> u16;
+
+    /// Whether there may be traces of threads that do not exist: in the child of a fork.
+    fn forked() -> bool {
+        false
+    }
 
     /// Whether the calling thread must not be set aside by a NUMA-aware lock (by default: threads under a real-time policy).
     fn is_priority() -> bool;

@@ -11,7 +11,7 @@ mod thread;
 #[cfg(feature = "std")]
 pub(crate) use thread::set_priority;
 
-use super::{Atomic, NEVER, Ordering, Platform};
+use super::{Atomic, NEVER, Ordering, Parked, Platform};
 use crate::events::{self, Event};
 use crate::raw::waiter::{MAX_SLOTS, Slot, Waiters};
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
@@ -125,12 +125,12 @@ impl Platform for Native {
         until: u64,
         sets: u32,
         current: impl Fn() -> u32,
-    ) -> bool {
+    ) -> Parked {
         let timeout = if until == NEVER {
             None
         } else {
             match until.saturating_sub(Self::now()) {
-                0 => return false,
+                0 => return Parked::Unwoken,
                 nanos => Some(nanos),
             }
         };
@@ -177,6 +177,11 @@ impl Platform for Native {
     }
 
     #[cfg(feature = "std")]
+    fn forked() -> bool {
+        thread::FORKED.load(core::sync::atomic::Ordering::Relaxed)
+    }
+
+    #[cfg(feature = "std")]
     fn is_priority() -> bool {
         thread::is_priority()
     }
@@ -219,8 +224,8 @@ impl Platform for Native {
     }
 
     #[cfg(not(feature = "std"))]
-    fn park_in(_: *const u32, _: u32, _: u64, _: u32, _: impl Fn() -> u32) -> bool {
-        false
+    fn park_in(_: *const u32, _: u32, _: u64, _: u32, _: impl Fn() -> u32) -> Parked {
+        Parked::Unwoken
     }
 
     #[cfg(not(feature = "std"))]

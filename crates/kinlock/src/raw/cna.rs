@@ -53,6 +53,15 @@ pub(crate) const WAKE_AHEAD: usize = 8;
 /// The same while others may steal the lock. About as many as a domain has CPUs; their wake-ups delay the head, not the lock.
 pub(crate) const WAKE_ALL: usize = 64;
 
+/// How long before the limit on local hand-offs the first of the secondary queue is roused, in units of [`clock`]: longer than a CPU takes to come
+/// out of a deep sleep, and to wake those of a whole domain one after the other. What is left of their patience has to last until they had their turn.
+const LEAD: u32 = MS / 4;
+/// The same as a share of a limit in hand-offs, 2^-5: between a third of a millisecond and a whole one for 2^16 of them.
+const LEAD_SHARE: u8 = 5;
+
+/// In a node's `run`: the first of the secondary queue has been roused.
+const ROUSED_BEFORE: u32 = 1 << 31;
+
 /// How far the search for a waiter of the preferred domain has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Search {
@@ -62,6 +71,14 @@ enum Search {
     UpTo(Id),
     /// The next waiter is the one.
     Found,
+}
+
+/// How far hand-offs have come on their way to the limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Limit {
+    Far,
+    Near,
+    Reached,
 }
 
 /// What the head of the queue knows. Lives on its stack; what outlives it travels in the successor's node.
@@ -76,6 +93,8 @@ pub(crate) struct Head<P: Platform, C: Config> {
     secondary: Option<Id>,
     since: u32,
     run: u32,
+    /// The limit is near.
+    near: bool,
     search: Search,
     /// A waiter that was seen drowsy: it may be about to wake up.
     drowsy: Option<Id>,
@@ -107,6 +126,7 @@ impl<P: Platform, C: Config> Head<P, C> {
             secondary,
             since: 0,
             run: 0,
+            near: false,
             search: Search::Off,
             drowsy: None,
             config: core::marker::PhantomData,
@@ -122,7 +142,9 @@ impl<P: Platform, C: Config> Head<P, C> {
     ///
     /// Also the only place that looks at the clock, for the same reason.
     pub(crate) fn look_for_kin(&mut self) {
-        if self.limit_reached() {
+        let limit = self.limit();
+        self.near = limit == Limit::Near;
+        if limit == Limit::Reached {
             P::count(Event::FlushByLimit);
         } else if self.may_reorder() {
             P::count(Event::Scan);
@@ -153,6 +175,18 @@ impl<P: Platform, C: Config> Head<P, C> {
                 wake(node);
             }
             last = next;
+        }
+    }
+
+    /// Calls `rouse` for the first of the secondary queue, once, when it is soon going to be head: whoever was set aside for long is asleep by then, with all its kin.
+    /// To be called after [`look_for_kin`](Self::look_for_kin).
+    pub(crate) fn rouse_ahead(&mut self, rouse: impl FnOnce(&Node<P>)) {
+        if !self.near || self.run & ROUSED_BEFORE != 0 {
+            return;
+        }
+        if let Some(first) = self.secondary.and_then(|last| self.next(last)) {
+            self.run |= ROUSED_BEFORE;
+            rouse(self.node(first.id()));
         }
     }
 
@@ -335,13 +369,28 @@ impl<P: Platform, C: Config> Head<P, C> {
         self.tuning.reorder && (!lazy || P::random() % 128 == 0)
     }
 
-    fn limit_reached(&self) -> bool {
+    fn limit(&self) -> Limit {
         if self.secondary.is_none() || C::FAULT == Fault::Starvation {
-            return false;
+            return Limit::Far;
         }
-        match self.tuning.limit {
-            LocalLimit::Time { ms } => clock::<P>().wrapping_sub(self.since) >= ms as u32 * MS,
-            LocalLimit::Count { log2 } => self.run >> log2 != 0,
+        let (used, limit, lead) = match self.tuning.limit {
+            LocalLimit::Time { ms } => {
+                let limit = ms as u32 * MS;
+                (clock::<P>().wrapping_sub(self.since), limit, LEAD)
+            }
+            LocalLimit::Count { log2 } => {
+                let limit = (1 << log2).min(ROUSED_BEFORE - 1);
+                (
+                    self.run & !ROUSED_BEFORE,
+                    limit,
+                    (limit >> LEAD_SHARE).max(1),
+                )
+            }
+        };
+        match used {
+            used if used >= limit => Limit::Reached,
+            used if used >= limit - lead => Limit::Near,
+            _ => Limit::Far,
         }
     }
 

@@ -1,8 +1,9 @@
-//! The condition variable: eight bytes; waiters sleep on a count of notifications, and a broadcast moves them to the mutex.
+//! The condition variable: eight bytes; waiters sleep on a count of notifications, one of them spins a little first, and a broadcast moves the sleepers to the mutex.
 //!
 //! Sources: sleeping on a count with a futex and requeueing onto the mutex are common knowledge (Drepper, "Futexes Are Tricky", 2011; Denis-Courmont, 2020, for the plain
 //! count). What is new here: the count tells what kind of notification there was, so that only those who may have been requeued keep up the chain of wake-ups; the mutex is
-//! named by its distance, so that the whole needs no address; and a wake-up that a latecomer catches is passed on.
+//! named by its distance, so that the whole needs no address; a wake-up that a latecomer catches is passed on; and one waiter at a time spins for as long as sleeping would
+//! cost, so that threads that take turns quickly do so without the kernel.
 //!
 //! # The two words
 //!
@@ -12,23 +13,31 @@
 //!       1      NEWCOMERS  ... who registered   or NONE (0), FAR, SEVERAL
 //!                         after the last
 //!                         notification
-//!       2..31  count: 1 for each notify_one,
-//!              64 for each notify_all
+//!       2      SPINNER    ... and looks at
+//!                         the count
+//!       3      VAIN       the last one to do
+//!                         so did in vain
+//!       4..31  count: 1 for each notify_one,
+//!              1 or 65 for each notify_all
 //! ```
 //!
 //! # Transitions of `sequence`
 //!
-//! (count, NEWCOMERS, WAITERS); `t` is a waiter's *ticket*: the word with which it registered.
+//! (count, SPINNER, NEWCOMERS, WAITERS); a waiter's *ticket* `t` is the count with which it registered. `VAIN` is a hint.
 //!
 //! | who | from | to | how |
 //! | --- | --- | --- | --- |
-//! | waiter registers, holding the mutex | (c, *, *) | t = (c, 1, 1) | fetch-or, unless both are set |
-//! | ... and `mutex` is or becomes `SEVERAL` | (c, *, *) | t = (c + 1, 1, 1) | fetch-add first |
-//! | waiter sleeps, having released the mutex | t | | park while the word equals t |
-//! | `notify_one`, nobody waits | (c, 0, 0) | | load |
-//! | `notify_one` | (c, *, 1) | (c + 1, 0, 1) | compare-and-swap, then unpark one |
-//! | ... and nobody slept | (c + 1, 0, 1) | (c + 1, 0, 0) | compare-and-swap, tried once |
-//! | `notify_all` | (c, *, 1) | (c + 64, 0, 0) | compare-and-swap, then wake a few and requeue the others |
+//! | waiter registers, holding the mutex | (c, s, *, *) | (t = c, s, 1, 1) | fetch-or, unless both are set |
+//! | ... and `mutex` is or becomes `SEVERAL` | (c, s, *, *) | (t = c, s, 1, 1) | fetch-or in any case |
+//! | waiter spins, having released the mutex | (t, 0, *, *) | (t, 1, *, *) | compare-and-swap; then it waits for another count |
+//! | ... in vain | (t, 1, *, *) | (t, 0, *, *) | compare-and-swap, while the count is t |
+//! | waiter sleeps | (t, *, *, *) | | park while the word is what it was just seen to be |
+//! | `notify_one`, nobody waits | (c, 0, 0, 0) | | load |
+//! | `notify_one` | (c, 0, *, 1) | (c + 1, 0, 0, 1) | compare-and-swap, then unpark one |
+//! | ... and nobody slept | (c + 1, 0, 0, 1) | (c + 1, 0, 0, 0) | compare-and-swap, tried once |
+//! | `notify_one`, somebody spins | (c, 1, *, 1) | (c + 1, 0, 0, 1) | compare-and-swap; if c + 1 is a multiple of 64, then unpark one, too |
+//! | `notify_all` | (c, *, *, 1) | (c + 1, 0, 0, 0) | compare-and-swap, then wake up to 16 |
+//! | ... and 16 slept | (c, *, *, *) | (c + 64, 0, 0, 0) | compare-and-swap, then wake one and requeue the others, if the word is still the same |
 //!
 //! # Why no notification is lost
 //!
@@ -36,35 +45,55 @@
 //! 2. *Whoever changes the condition under the mutex finds the waiter registered*, since that one registered while it held the mutex. So a relaxed load is enough to say that nobody waits.
 //! 3. *`WAITERS` is cleared only when nobody can be asleep.* After `notify_all` all are awake or sleep on the mutex. When a `notify_one` has woken nobody, those who had registered
 //!    before will not fall asleep (1), and whoever registers after sets `NEWCOMERS`, which makes the clearing compare-and-swap fail.
-//! 4. *A wake-up caught by a latecomer.* A wake-up is sent after the count has changed; whoever registers in between, and is preferred by the scheduler, may catch it before one for whom it was meant. It
-//!    finds its ticket unchanged although it was woken, which happens in no other way but by chance, and then notifies all.
-//! 5. *A wake-up caught by somebody whose time is up.* The platform tells whether a sleep was ended by a wake-up or by the clock. Woken counts as notified, however late it is. Who was not woken has taken
+//! 4. *The spinner takes a notification by seeing the count move on.* `SPINNER` is its own from the compare-and-swap that sets it to the one that changes the count or clears it. So a `notify_one` that clears it has a
+//!    taker: one that does not fall asleep before it has looked at the count by the compare-and-swap with which it gives up. Then nobody else need be woken.
+//! 5. *A wake-up caught by a latecomer.* A wake-up is sent after the count has changed; whoever registers in between, and is preferred by the scheduler, may catch it before one for whom it was meant. It
+//!    finds the count unchanged although it was woken, which happens in no other way but by chance, and then notifies all. If the count moves on meanwhile, by a notification that a spinner took, it keeps what it caught: that one had come while it waited, too.
+//! 6. *A wake-up caught by somebody whose time is up.* The platform tells whether a sleep was ended by a wake-up or by the clock. Woken counts as notified, however late it is. Who was not woken has taken
 //!    nothing from anybody.
 //!
 //! # Why no requeued waiter is forgotten
 //!
-//! Sleepers on the mutex's word are woken by unlocks that find its `SLEEPERS` flag; requeueing does not set that, since it must not touch a mutex that it does not hold. Instead somebody awake always owes the flag: the one that the broadcast
-//! wakes sets it as soon as it has the mutex; its unlock clears the flag and wakes the next, which owes it in turn. A waiter whose time is up leaves and owes nothing, as it was not woken for it. A waiter
-//! that was woken can tell by the count whether there was a broadcast since it registered (64 or more); if not, it was not on the mutex's word, and owes nothing. So a `notify_one` costs its waiter no needless wake-up.
+//! Sleepers on the mutex's word are woken by unlocks that find its `SLEEPERS` flag; requeueing does not set that, since it must not touch a mutex that it does not hold. Instead somebody awake always owes the flag: the one that is woken by
+//! the requeueing sets it as soon as it has the mutex; its unlock clears the flag and wakes the next, which owes it in turn. A waiter whose time is up leaves and owes nothing, as it was not woken for it. A waiter
+//! that was woken can tell by the count whether there can have been a broadcast since it registered (64 or more); if not, it was not on the mutex's word, and owes nothing. So a `notify_one` costs its waiter no needless wake-up.
 //!
 //! # Why nobody is requeued onto a mutex that it does not use
 //!
 //! `mutex` goes from `NONE` to a distance or to `FAR`, and from a distance to `SEVERAL`, never back. A waiter sleeps as one of a distance only if it found that distance, and a broadcast that then finds an
-//! older value, `NONE`, wakes everybody. A waiter that has found or made it `SEVERAL` changes the count after that. A broadcast which comes later sees `SEVERAL`, and one which came earlier finds
-//! another count when it requeues: both wake everybody.
+//! older value, `NONE`, wakes everybody. A waiter that has found or made it `SEVERAL` changes `sequence` after that by a read-modify-write, whatever its flags are. If that comes before the one by which a broadcast announces
+//! that it will requeue, the broadcast sees `SEVERAL` and wakes everybody; if it comes after, the word is not what the broadcast announced, since it cleared the flags, and the kernel refuses to requeue. The count stays as it is: whoever
+//! spins would take another one for a notification, and leave its flag behind.
+//!
+//! # Memory
+//!
+//! Notifiers look at `sequence` again after they have woken somebody. So a condition variable must outlive the calls that notify it; a waiter may free it when it has the mutex, if everybody notifies while holding that.
 
 use core::marker::PhantomData;
 
 use super::mutex::{MutexConfig, OTHERS, QueuedMutex};
 use crate::events::Event;
-use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Platform};
+use crate::platform::{
+    ANYBODY, Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Parked, Platform,
+};
 
 const WAITERS: u32 = 1;
 const NEWCOMERS: u32 = 2;
-const FLAGS: u32 = WAITERS | NEWCOMERS;
-/// What a notification adds to the sequence. The word is the same again after 2^30 of the one or 2^24 of the other kind.
+const SPINNER: u32 = 4;
+const VAIN: u32 = 8;
+const REGISTERED: u32 = WAITERS | NEWCOMERS;
+const FLAGS: u32 = REGISTERED | SPINNER | VAIN;
+/// What a notification adds to the sequence. The count is the same again after 2^28 in all. It is large enough
+/// that those who sleep through as many notifications of one are few, and need not do what is for those who may have been requeued.
 const ONE: u32 = FLAGS + 1;
 const ALL: u32 = 64 * ONE;
+/// Sleepers get every so manieth notification even if there is always a spinner to take it.
+const TURN_OF_SLEEPERS: u32 = 64 * ONE;
+
+/// How long a waiter spins before it sleeps, in nanoseconds: about what sleeping and waking up cost two threads in system calls and switches.
+const SPIN: u64 = 10_000;
+/// After a spin in vain one waiter in so many finds out whether it would be worth while again.
+const RETRY: u32 = 16;
 
 /// No mutex yet.
 const NONE: u32 = 0;
@@ -78,7 +107,7 @@ pub trait CondvarConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// A deliberate defect, for showing that a check can fail.
     #[doc(hidden)]
     const FAULT: CondvarFault = CondvarFault::None;
-    /// How many a broadcast wakes at once, before it requeues the others: about as many short sections as fit into the time that a sleeper takes to
+    /// How many a broadcast wakes at once, before it wakes one more and requeues the others: about as many short sections as fit into the time that a sleeper takes to
     /// wake up. Fewer leave the mutex idle, more run into it and sleep again.
     const AT_ONCE: u32 = 16;
 }
@@ -105,6 +134,10 @@ pub enum CondvarFault {
     BrokenChain,
     /// A waiter whose time is up says so although it was woken.
     SwallowedWake,
+    /// A waiter that has spun in vain falls asleep and does not say that it spins no more.
+    LingeringSpinner,
+    /// A broadcast that requeues leaves flags behind, so that it does not notice who registers before it does so.
+    StaleFlags,
 }
 
 /// How a wait ended.
@@ -203,11 +236,11 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
             mutex.lock();
             return false;
         };
-        let ticket = self.register(self.distance(mutex));
+        let (ticket, may_be_moved) = self.register(self.distance(mutex));
         // SAFETY: the caller holds the mutex.
         unsafe { mutex.unlock() };
         let end = self.sleep(ticket, first, until);
-        let owes = end == End::Woken && self.since(ticket) >= ALL;
+        let owes = end == End::Woken && may_be_moved && self.since(ticket) >= ALL;
         if owes && C::FAULT != CondvarFault::BrokenChain {
             mutex.lock_after_sleep();
         } else {
@@ -244,12 +277,16 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
             self.advance(seen, |s| (s & !NEWCOMERS).wrapping_add(ONE));
             return;
         }
-        let Some(now) = self.advance(seen, |s| (s & !NEWCOMERS).wrapping_add(ONE)) else {
+        let next = |s: u32| (s & !(NEWCOMERS | SPINNER)).wrapping_add(ONE);
+        let Some((seen, now)) = self.advance(seen, next) else {
             return;
         };
-        if P::unpark_in(self.key(), 1, OTHERS) == 0 {
+        // See 4 at the top. A spinner that another process has takes nothing in this one.
+        let its_turn = now / ONE % (TURN_OF_SLEEPERS / ONE) == 0;
+        let taken = seen & SPINNER != 0 && !its_turn && !P::forked();
+        if !taken && P::unpark_in(self.key(), 1, OTHERS) == 0 {
             if C::FAULT == CondvarFault::CarelessClear {
-                self.sequence.fetch_and(!FLAGS, Relaxed);
+                self.sequence.fetch_and(!REGISTERED, Relaxed);
             }
             // Relaxed: nobody is told anything. See 3 at the top.
             let _ = self
@@ -262,31 +299,50 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
     #[inline(never)]
     fn notify_all_slow(&self) {
         let seen = self.sequence.load(Relaxed);
-        let Some(now) = self.advance(seen, |s| (s & !FLAGS).wrapping_add(ALL)) else {
+        let changed = self.advance(seen, |s| (s & !FLAGS | s & VAIN).wrapping_add(ONE));
+        if changed.is_none() || P::unpark_in(self.key(), C::AT_ONCE, ANYBODY) < C::AT_ONCE {
             return;
-        };
+        }
+        // There may be more.
+        let now = self.announce_requeueing();
         match self.mutex.load(Relaxed) {
             NONE | FAR | SEVERAL => {
                 P::unpark(self.key(), u32::MAX);
             }
             distance => {
                 let to = self.key().wrapping_offset(distance as i32 as isize);
-                P::requeue_but(C::AT_ONCE, self.key(), now, to, || {
-                    self.sequence.load(Relaxed)
-                });
+                P::requeue_but(1, self.key(), now, to, || self.sequence.load(Relaxed));
             }
         }
     }
 
-    /// Changes the sequence, unless nobody waits. Returns what it is then.
-    fn advance(&self, mut seen: u32, next: impl Fn(u32) -> u32) -> Option<u32> {
+    /// From here on the count says that somebody may sleep on the mutex; whoever the requeueing wakes sees that. Returns the word.
+    fn announce_requeueing(&self) -> u32 {
+        let mut seen = self.sequence.load(Relaxed);
+        loop {
+            // Flags that somebody has set since we cleared them would hide from the requeueing who registers from here on.
+            let cleared = match C::FAULT {
+                CondvarFault::StaleFlags => seen,
+                _ => seen & !FLAGS | seen & VAIN,
+            };
+            let now = cleared.wrapping_add(ALL);
+            // As in `advance`.
+            match self.sequence.compare_exchange(seen, now, AcqRel, Relaxed) {
+                Ok(_) => return now,
+                Err(other) => seen = other,
+            }
+        }
+    }
+
+    /// Changes the sequence, unless nobody waits. Returns what it was and what it is then.
+    fn advance(&self, mut seen: u32, next: impl Fn(u32) -> u32) -> Option<(u32, u32)> {
         while seen & WAITERS != 0 {
             // Release, for those who look at the word instead of sleeping; Acquire pairs with `register`, where the mutex has changed.
             match self
                 .sequence
                 .compare_exchange(seen, next(seen), AcqRel, Relaxed)
             {
-                Ok(_) => return Some(next(seen)),
+                Ok(_) => return Some((seen, next(seen))),
                 Err(now) => seen = now,
             }
         }
@@ -295,8 +351,8 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
 
     // ---- waiting -------------------------------------------------------------------------------------------
 
-    /// Makes notifiers know of us, and returns the ticket. The mutex must be held.
-    fn register(&self, distance: u32) -> u32 {
+    /// Makes notifiers know of us. Returns the ticket, and whether we may be moved to the mutex. The mutex must be held.
+    fn register(&self, distance: u32) -> (u32, bool) {
         let mut known = self.mutex.load(Relaxed);
         if known == NONE {
             let first = self
@@ -304,67 +360,135 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
                 .compare_exchange(NONE, distance, Relaxed, Relaxed);
             known = first.err().unwrap_or(distance);
         }
-        if known != distance && known != FAR {
-            if known != SEVERAL {
-                self.mutex.store(SEVERAL, Relaxed);
-            }
-            // Release pairs with `advance`: who comes after this count sees the change above.
-            self.sequence.fetch_add(ONE, Release);
-            if cfg!(debug_assertions) && known != SEVERAL {
+        if known != distance && known != FAR && known != SEVERAL {
+            self.mutex.store(SEVERAL, Relaxed);
+            if cfg!(debug_assertions) {
                 let others = P::unpark_in(self.key(), u32::MAX, OTHERS);
                 assert!(
                     others == 0,
                     "a condition variable is used with two mutexes at the same time"
                 );
             }
+            known = SEVERAL;
         }
         // Relaxed: releasing the mutex publishes it. A stale value is a ticket that is no longer valid, and the wait ends at once.
         let mut seen = self.sequence.load(Relaxed);
-        if seen & FLAGS != FLAGS {
-            seen = self.sequence.fetch_or(FLAGS, Relaxed);
+        // Where there are several mutexes, Release pairs with `announce_requeueing`, in any case.
+        if known == SEVERAL || seen & REGISTERED != REGISTERED {
+            seen = self.sequence.fetch_or(REGISTERED, Release);
         }
-        seen | FLAGS
+        (seen & !FLAGS, known == distance && distance != FAR)
     }
 
-    /// Waits until the sequence is no longer `ticket`, or until `limit` says that the time is up.
+    /// Waits until the count is no longer `ticket`, or until `limit` says that the time is up.
     fn sleep(&self, ticket: u32, first: u64, mut limit: impl FnMut() -> Option<u64>) -> End {
+        if self.spin(ticket, first) {
+            return End::Awake;
+        }
         let mut until = first;
         loop {
             // Acquire pairs with `advance`.
-            if self.sequence.load(Acquire) != ticket && C::FAULT != CondvarFault::BlindSleep {
+            let seen = self.sequence.load(Acquire);
+            if seen & !FLAGS != ticket && C::FAULT != CondvarFault::BlindSleep {
                 return End::Awake;
             }
-            if self.sleep_once(ticket, until) {
-                if self.sequence.load(Acquire) == ticket {
-                    // See 4 at the top.
-                    self.notify_all();
+            match self.sleep_once(seen, until) {
+                Parked::Woken => {
+                    if self.sequence.load(Acquire) & !FLAGS == ticket {
+                        // See 5 at the top.
+                        self.notify_all();
+                    }
+                    if C::FAULT == CondvarFault::SwallowedWake && limit().is_none() {
+                        return End::TimeUp;
+                    }
+                    return End::Woken;
                 }
-                if C::FAULT == CondvarFault::SwallowedWake && limit().is_none() {
-                    return End::TimeUp;
-                }
-                return End::Woken;
-            }
-            match limit() {
-                Some(later) => until = later,
-                None => return End::TimeUp,
+                // The count, or only a flag.
+                Parked::Differed => {}
+                Parked::Unwoken => match limit() {
+                    Some(later) => until = later,
+                    None => return End::TimeUp,
+                },
             }
         }
     }
 
-    /// Sleeps at most until `until`. `true`: woken, or the sequence was no longer `ticket`.
-    fn sleep_once(&self, ticket: u32, until: u64) -> bool {
+    /// Looks at the count for a while, unless somebody else does, or it has lately been in vain, or there are others who need the CPU. Returns whether it has moved on.
+    fn spin(&self, ticket: u32, until: u64) -> bool {
+        if !P::CAN_PARK || P::crowded() {
+            return false;
+        }
+        // Acquire here and below pairs with `advance`.
+        let mut seen = self.sequence.load(Acquire);
+        loop {
+            if seen & !FLAGS != ticket {
+                return C::FAULT != CondvarFault::BlindSleep;
+            }
+            let vain = seen & VAIN != 0 && P::random() % RETRY != 0;
+            if seen & SPINNER != 0 || vain {
+                return false;
+            }
+            match self
+                .sequence
+                .compare_exchange(seen, seen | SPINNER, Relaxed, Acquire)
+            {
+                Ok(_) => break,
+                Err(now) => seen = now,
+            }
+        }
+        let nanos = match until {
+            NEVER => SPIN,
+            until => until.saturating_sub(P::now()).min(SPIN),
+        };
+        let moved_on = |s: u32| s & !FLAGS != ticket;
+        match P::wait_for(&self.sequence, Acquire, nanos, moved_on) {
+            Ok(now) => {
+                if now & VAIN != 0 {
+                    self.sequence.fetch_and(!VAIN, Relaxed);
+                }
+                true
+            }
+            Err(now) => !self.stop_spinning(now, ticket),
+        }
+    }
+
+    /// `false`: the count has moved on just now.
+    fn stop_spinning(&self, mut seen: u32, ticket: u32) -> bool {
+        if C::FAULT == CondvarFault::LingeringSpinner {
+            return true;
+        }
+        while seen & !FLAGS == ticket {
+            // The flag is ours as long as the count is the same: see 4 at the top.
+            let without = seen & !SPINNER | VAIN;
+            match self
+                .sequence
+                .compare_exchange(seen, without, Relaxed, Acquire)
+            {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
+    /// Sleeps at most until `until`, while the word is `seen`.
+    fn sleep_once(&self, seen: u32, until: u64) -> Parked {
         if !P::CAN_PARK {
             let left = match until {
                 NEVER => NEVER,
                 until => until.saturating_sub(P::now()),
             };
-            return P::wait_for(&self.sequence, Acquire, left, |s| s != ticket).is_ok();
+            let other = |s: u32| s & !FLAGS != seen & !FLAGS;
+            return match P::wait_for(&self.sequence, Acquire, left, other) {
+                Ok(_) => Parked::Differed,
+                Err(_) => Parked::Unwoken,
+            };
         }
         P::count(Event::Park);
         // Never the mutex's claimant, should we sleep there in the end.
-        P::park_in(self.key(), ticket, until, OTHERS, || {
+        P::park_in(self.key(), seen, until, OTHERS, || {
             if C::FAULT == CondvarFault::BlindSleep {
-                ticket
+                seen
             } else {
                 self.sequence.load(Relaxed)
             }
@@ -373,7 +497,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
 
     /// What has been added to the sequence since `ticket` was given out.
     fn since(&self, ticket: u32) -> u32 {
-        (self.sequence.load(Relaxed) & !FLAGS).wrapping_sub(ticket & !FLAGS)
+        (self.sequence.load(Relaxed) & !FLAGS).wrapping_sub(ticket)
     }
 
     /// Where waiters sleep.

@@ -56,7 +56,10 @@
 //! The head of the queue claims after its quantum; see [`QUANTUM_WHEN_CROWDED`] and [`SHORT_QUANTUM`]. Those behind it are served in the order of the queue. So a waiter with `n` before it
 //! gets the lock after at most `n + 1` quanta and critical sections, and the time that `n + 1` threads take to wake up; as long as the scheduler runs the holder. Where the holder sleeps or does not run a head counts a millisecond before it keeps its claim in its sleep.
 
+mod front;
 mod kin;
+mod sleep;
+mod wait;
 
 use core::marker::PhantomData;
 
@@ -83,36 +86,9 @@ pub(super) const OTHERS: u32 = ANYBODY & !CLAIMANT;
 
 /// How long a waiter at the head waits for a lock that does not cycle fast before it claims it, in nanoseconds: some transfers of a cache line, so that what a
 /// hand-over costs is small beside it.
-pub const SHORT_QUANTUM: u64 = 2_000;
+pub const SHORT_QUANTUM: u64 = 8_000;
 /// How many [quanta](Tuning::quantum) a waiter at the head waits while there are more waiters than CPUs. A hand-over then costs wake-ups of the threads behind.
-pub const QUANTUM_WHEN_CROWDED: u64 = 20;
-
-/// A lock cycles fast if it is taken and released within so many nanoseconds. Then more than a thousand critical sections fit into a quantum, and
-/// waiting for it is rarer than one in a thousand.
-const FAST_CYCLE: u64 = 110;
-/// How many unlocks in a row it takes to believe that.
-const FAST_UNLOCKS: u64 = 3;
-
-/// When to look at the lock first, in nanoseconds: about when a short critical section is over, ...
-const FIRST_LOOK: u64 = 150;
-/// ... and where the lock has cycled fast, or where more threads wait than there are CPUs: when it can have cycled so often.
-const LATE_FIRST_LOOK: u64 = 700;
-const SHORTEST_PAUSE: u64 = 50;
-
-/// How long a waiter in the queue spins before it sleeps, in nanoseconds, and how long if there are more of them than CPUs.
-const PATIENT: u64 = 1_000_000;
-const HURRIED: u64 = 2_000;
-/// How long a head, or a claimant, spins while nothing happens: about what it costs to sleep and wake up.
-const STALLED: u64 = 50_000;
-/// The same while there are more waiters than CPUs: the holder may have lost its CPU to us.
-const STALLED_WHEN_CROWDED: u64 = 5_000;
-/// How long a head naps between two looks at a lock that cycles fast, while there are more waiters than CPUs.
-const NAP: u64 = 50_000;
-/// How long a head has been there before it keeps its claim while it sleeps: the lock is then idle until it has woken up.
-const STARVING: u64 = 1_000_000;
-
-/// The first sleep where no heavy fence guarantees that a sleeper is noticed; later ones are longer, as by then the flag is seen by everybody.
-const UNNOTICED_SLEEP: u64 = 200_000;
+pub const QUANTUM_WHEN_CROWDED: u64 = 8;
 
 /// What is fixed about a mutex at compile time, and where it finds its knobs.
 pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
@@ -163,6 +139,8 @@ pub enum MutexFault {
     LeakyCancel,
     /// Unlocking does not publish the critical section.
     RelaxedUnlock,
+    /// A waiter that a broadcast has moved here queues without saying that somebody may sleep in front of it.
+    SilentRequeue,
 }
 
 /// The mutex, generic over where it runs and how it is configured.
@@ -193,35 +171,6 @@ impl<P: ConstPlatform, C: MutexConfig> QueuedMutex<P, C> {
 impl<P: Platform, C: MutexConfig> Default for QueuedMutex<P, C> {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-/// One wait, from its beginning to its end.
-struct Wait {
-    deadline: u64,
-    tuning: Tuning,
-    /// The longest run of other holders that a waiter at the head puts up with.
-    quantum: u64,
-    crowded: bool,
-    /// Whether the lock cycles fast, as far as this thread knows.
-    fast: bool,
-    /// When the thread came to the front.
-    since: u64,
-    /// How long it has paused there.
-    paused: u64,
-    slept: bool,
-    claimed: bool,
-    unnoticed_sleep: u64,
-}
-
-impl Wait {
-    /// How long to spin while nothing happens.
-    fn stalled(&self) -> u64 {
-        if self.crowded {
-            STALLED_WHEN_CROWDED
-        } else {
-            STALLED
-        }
     }
 }
 
@@ -300,30 +249,6 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             || self.flags.load(Relaxed) & (SLEEPERS | CLAIMANT_SLEEPS | CLAIMED | GRANTED) != 0
     }
 
-    /// As [`lock`](Self::lock), for somebody who may have been woken in place of all who sleep on the word: sees to it that the next one wakes up.
-    pub(super) fn lock_after_sleep(&self) {
-        let parks = P::CAN_PARK && C::PARK;
-        // While the lock is free the next one may as well wake up beside us: to wake one after the other leaves CPUs idle in between, and
-        // those take long to come back. Whoever is woken has our duty then.
-        let passed_on = parks && !self.is_locked() && P::unpark_in(self.key(), 1, OTHERS) != 0;
-        let owes = parks && !passed_on;
-        if owes && !self.try_lock() {
-            // We may have to queue behind a head that sleeps on the word, and whose wake-up we have taken: say at once that somebody sleeps. As in `sleep_on_word`,
-            // either the holder sees that, or we see the lock free.
-            self.flags.fetch_or(SLEEPERS, SeqCst);
-            if !P::heavy_fence() || !self.is_locked() {
-                self.wake();
-            }
-            self.lock();
-        } else if !owes {
-            self.lock();
-        }
-        if owes {
-            // Relaxed: our own unlock comes later.
-            self.flags.fetch_or(SLEEPERS, Relaxed);
-        }
-    }
-
     /// Where threads sleep that wait for this mutex.
     pub(super) fn key(&self) -> *const u32 {
         (self as *const Self).cast()
@@ -396,372 +321,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             P::unpark_in(self.key(), 1, set);
         }
     }
-
-    // ---- waiting -------------------------------------------------------------------------------------------
-
-    #[cold]
-    #[inline(never)]
-    fn lock_slow(&self, deadline: u64) -> bool {
-        P::count(Event::SlowPath);
-        let place = P::waiters().enter();
-        if place.is_none() {
-            P::count(Event::SlotFallback);
-        }
-        let note = (self.key().addr() >> 2 << 1) as u32;
-        let tuning = C::tuning();
-        let mut wait = Wait {
-            deadline,
-            tuning,
-            quantum: tuning.quantum.micros() as u64 * 1000,
-            crowded: P::CAN_PARK && C::PARK && P::crowded(),
-            fast: place.as_ref().is_some_and(|p| p.remembered() == note | 1),
-            since: 0,
-            paused: 0,
-            slept: false,
-            claimed: false,
-            unnoticed_sleep: UNNOTICED_SLEEP,
-        };
-        // A slot of the thread's own stays its own when the node is gone.
-        let taken = match place {
-            Some(place) => {
-                let (taken, place) = self.wait_in_queue(place, C::queue(), &mut wait);
-                if let Some(place) = place {
-                    place.remember(note | wait.fast as u32);
-                }
-                taken
-            }
-            None => self.wait_at_front(&mut wait),
-        };
-        if !taken {
-            P::count(Event::Timeout);
-        }
-        taken
-    }
-
-    /// Returns also the place, if it is still ours.
-    fn wait_in_queue(
-        &self,
-        place: Waiter<P>,
-        queue: Queue,
-        wait: &mut Wait,
-    ) -> (bool, Option<Waiter<P>>) {
-        // To queue means to sleep then. A lock that does not cycle fast may be free again in a moment.
-        if wait.crowded && !self.cycles_fast() && self.glance() {
-            return (self.finish(wait, true), Some(place));
-        }
-        let patience = match (P::CAN_PARK && C::PARK, wait.crowded) {
-            (false, _) => NEVER,
-            (_, true) => HURRIED,
-            (_, false) => PATIENT,
-        };
-        let deadline = wait.deadline;
-        match queue {
-            Queue::Unqueued => (self.wait_at_front(wait), Some(place)),
-            Queue::Osq(layout) => {
-                let watch = Watch {
-                    layout,
-                    every: C::LOOK_AROUND,
-                };
-                let head = self.spinners.join(&place, watch, patience, deadline);
-                let taken = if head {
-                    self.wait_at_front(wait)
-                } else {
-                    self.finish(wait, false)
-                };
-                if head {
-                    self.spinners.leave(&place);
-                }
-                (taken, Some(place))
-            }
-            Queue::Cna => {
-                let tail = self.spinners.tail();
-                match kin::join(tail, place, wait.tuning, patience, deadline) {
-                    Some(turn) => {
-                        let taken = self.wait_at_front(wait);
-                        (taken, Some(turn.pass(tail)))
-                    }
-                    None => (self.finish(wait, false), None),
-                }
-            }
-        }
-    }
-
-    /// Whether the last head to watch has seen so.
-    fn cycles_fast(&self) -> bool {
-        (self.flags.load(Relaxed) / UNLOCK) as u64 >= FAST_UNLOCKS
-    }
-
-    /// Looks at the lock now and then for a short while.
-    fn glance(&self) -> bool {
-        let (start, mut pause) = (P::now(), FIRST_LOOK);
-        loop {
-            P::back_off(pause);
-            if self.try_lock() {
-                return true;
-            }
-            if P::now().saturating_sub(start) >= HURRIED {
-                return false;
-            }
-            pause *= 2;
-        }
-    }
-
-    /// Waits until the lock is taken (`true`), or the time is up.
-    fn wait_at_front(&self, wait: &mut Wait) -> bool {
-        wait.since = P::now();
-        loop {
-            let taken = if wait.claimed {
-                self.await_grant(wait)
-            } else if C::POLLS {
-                self.poll(wait)
-            } else {
-                self.try_lock() || self.observe(wait)
-            };
-            if taken || passed(wait.deadline, P::now) {
-                return self.finish(wait, taken);
-            }
-            if P::CAN_PARK && C::PARK {
-                self.sleep_on_word(wait);
-            }
-        }
-    }
-
-    /// Looks at the lock all the time until it is taken (`true`), or until that has taken long enough.
-    fn poll(&self, wait: &Wait) -> bool {
-        let mut until = wait.deadline;
-        if P::CAN_PARK && C::PARK {
-            until = until.min(P::now().saturating_add(PATIENT));
-        }
-        loop {
-            let free = |locked| locked == FREE;
-            if until == NEVER {
-                P::wait(&self.locked, Relaxed, free);
-            } else {
-                let left = until.saturating_sub(P::now());
-                let _ = P::wait_for(&self.locked, Relaxed, left, free);
-            }
-            if self.try_lock() {
-                return true;
-            }
-            if passed(until, P::now) {
-                return false;
-            }
-        }
-    }
-
-    /// Spins near the lock, learning how fast it cycles, until it is taken (`true`), or until nothing happens any more.
-    fn observe(&self, wait: &mut Wait) -> bool {
-        let start = P::now();
-        let mut pause = if wait.fast || wait.crowded {
-            LATE_FIRST_LOOK
-        } else {
-            FIRST_LOOK
-        };
-        let (mut looked, mut progress) = (start, start);
-        let mut counted = 0;
-        self.watch();
-        loop {
-            P::back_off(pause);
-            let free = self.locked.load(Relaxed) == FREE;
-            let unlocks = (self.flags.load(Relaxed) / UNLOCK) as u64;
-            let now = P::now();
-            wait.paused = wait.paused.saturating_add(pause);
-            // From when we came to the front: who sleeps meanwhile shall not begin anew. Without a clock there are the pauses.
-            let waited = now.saturating_sub(wait.since).max(wait.paused);
-            if unlocks != counted {
-                (progress, counted) = (now, unlocks);
-            }
-            // With more threads than CPUs any lock that its holder keeps taking is left alone: nobody else who is needed runs.
-            let enough = wait.crowded || unlocks * FAST_CYCLE >= (now - looked).max(pause);
-            wait.fast = unlocks >= FAST_UNLOCKS && enough;
-            let quantum = match (wait.crowded, wait.fast) {
-                (true, _) => wait.quantum * QUANTUM_WHEN_CROWDED,
-                (false, true) => wait.quantum,
-                (false, false) => wait.quantum.min(SHORT_QUANTUM),
-            };
-            let over = waited >= quantum;
-            if free && (over || !wait.fast) && self.take() {
-                return true;
-            }
-            if over && self.claim(wait) {
-                return self.await_grant(wait);
-            }
-            if now - progress >= wait.stalled() || passed(wait.deadline, || now) {
-                return false;
-            }
-            if !over && (!wait.crowded || wait.fast) {
-                (looked, counted) = (now, 0);
-                self.watch();
-            }
-            let left = quantum.saturating_sub(waited);
-            if wait.crowded && wait.fast {
-                self.nap(NAP.min(left), wait.deadline);
-                pause = 0;
-            } else {
-                pause = if wait.fast {
-                    left
-                } else {
-                    (pause * 2).min(left).min(wait.stalled())
-                };
-                let before_deadline = wait.deadline.saturating_sub(now);
-                pause = pause.max(SHORTEST_PAUSE).min(before_deadline);
-            }
-        }
-    }
-
-    /// Has unlocks count themselves from now on. Tried once: if somebody else changes the flags, the next look is as good.
-    fn watch(&self) {
-        let flags = self.flags.load(Relaxed);
-        let _ = self
-            .flags
-            .compare_exchange(flags, flags & !UNLOCKS | WATCHED, Relaxed, Relaxed);
-    }
-
-    /// Sleeps for a while where nobody wakes us.
-    fn nap(&self, nanos: u64, deadline: u64) {
-        let bed = P::AtomicU32::new(0);
-        let until = P::now().saturating_add(nanos).min(deadline);
-        P::park((&raw const bed).cast(), 0, until, || bed.load(Relaxed));
-    }
-
-    // ---- claims --------------------------------------------------------------------------------------------
-
-    /// Asks the next unlock to hand the lock to us. `false`: somebody else has.
-    fn claim(&self, wait: &mut Wait) -> bool {
-        let mut flags = self.flags.load(Relaxed);
-        // Only waiters change the flags, each a few times, and unlocks that count themselves, up to seven: the loop ends.
-        while flags & (CLAIMED | GRANTED) == 0 {
-            match self
-                .flags
-                .compare_exchange(flags, flags | CLAIMED, Relaxed, Relaxed)
-            {
-                Ok(_) => {
-                    P::count(Event::Claim);
-                    wait.claimed = true;
-                    break;
-                }
-                Err(seen) => flags = seen,
-            }
-        }
-        wait.claimed
-    }
-
-    /// Spins until the lock is ours, granted or taken (`true`), or nothing happens any more.
-    fn await_grant(&self, wait: &mut Wait) -> bool {
-        let start = P::now();
-        loop {
-            // Acquire pairs with the grant.
-            if self.flags.load(Acquire) & GRANTED != 0 || self.try_lock() {
-                return true;
-            }
-            P::back_off(SHORTEST_PAUSE);
-            let now = P::now();
-            if now - start >= wait.stalled() || passed(wait.deadline, || now) {
-                let starving = now.saturating_sub(wait.since) >= STARVING;
-                return !(starving && now < wait.deadline) && self.withdraw(wait);
-            }
-        }
-    }
-
-    /// Takes the claim back. Returns whether the lock is ours, because it had been granted.
-    fn withdraw(&self, wait: &mut Wait) -> bool {
-        let mut flags = self.flags.load(Relaxed);
-        while flags & GRANTED == 0 || C::FAULT == MutexFault::LeakyCancel {
-            let withdrawn = flags & !(CLAIMED | CLAIMANT_SLEEPS);
-            match self
-                .flags
-                .compare_exchange(flags, withdrawn, Relaxed, Relaxed)
-            {
-                Ok(_) => {
-                    wait.claimed = false;
-                    return false;
-                }
-                Err(seen) => flags = seen,
-            }
-        }
-        // Acquire pairs with the grant.
-        self.flags.load(Acquire) & GRANTED != 0
-    }
-
-    /// Ends the wait: cleans up behind it, whether it has got the lock or not.
-    fn finish(&self, wait: &mut Wait, mut taken: bool) -> bool {
-        if wait.claimed && !taken {
-            taken = self.withdraw(wait);
-        }
-        if taken {
-            if wait.claimed {
-                // Relaxed: we hold the lock, and whoever looks at these flags next does so in turn.
-                self.flags
-                    .fetch_and(!(CLAIMED | GRANTED | CLAIMANT_SLEEPS), Relaxed);
-            }
-            if wait.slept {
-                self.flags.fetch_or(SLEEPERS, Relaxed);
-            }
-        } else if wait.slept {
-            // We may have been woken in vain, in somebody else's place.
-            self.flags.fetch_or(SLEEPERS, SeqCst);
-            // Where no fence makes sure that the holder sees the flag, somebody is woken in vain perhaps.
-            if !P::heavy_fence() || !self.is_locked() {
-                self.wake();
-            }
-        }
-        taken
-    }
-
-    // ---- sleeping ------------------------------------------------------------------------------------------
-
-    /// Sleeps until an unlock wakes us, or until the lock is free or ours.
-    fn sleep_on_word(&self, wait: &mut Wait) {
-        P::count(Event::Park);
-        wait.slept = true;
-        let (flag, set) = if wait.claimed {
-            (CLAIMANT_SLEEPS, CLAIMANT)
-        } else {
-            (SLEEPERS, OTHERS)
-        };
-        let fresh = self.flags.fetch_or(flag, SeqCst) & flag == 0;
-        // Pairs with the light fence in `unlock`: either we see the lock free, or the holder sees the flag.
-        let mut until = wait.deadline;
-        if !P::heavy_fence() {
-            if fresh {
-                // Cleared since we have slept: again somebody may not have seen it.
-                wait.unnoticed_sleep = UNNOTICED_SLEEP;
-            }
-            until = until.min(P::now().saturating_add(wait.unnoticed_sleep));
-            wait.unnoticed_sleep = wait.unnoticed_sleep.saturating_mul(2);
-        }
-        loop {
-            let (locked, flags, last) = self.word();
-            let ours = wait.claimed && flags & GRANTED != 0;
-            let can_act = locked == FREE && C::FAULT != MutexFault::LostWakeup || ours;
-            if can_act || flags & flag == 0 || passed(until, P::now) {
-                return;
-            }
-            P::park_in(
-                self.key(),
-                compose((locked, flags, last)),
-                until,
-                set,
-                || compose(self.word()),
-            );
-        }
-    }
-
-    fn word(&self) -> (u8, u8, u16) {
-        (
-            self.locked.load(Relaxed),
-            self.flags.load(Relaxed),
-            self.spinners.last(),
-        )
-    }
 }
 
-/// The four bytes as the kernel reads them.
-fn compose((locked, flags, last): (u8, u8, u16)) -> u32 {
-    let [l0, l1] = last.to_ne_bytes();
-    u32::from_ne_bytes([locked, flags, l0, l1])
-}
-
-fn passed(deadline: u64, now: impl Fn() -> u64) -> bool {
-    deadline != NEVER && now() >= deadline
-}
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -67,6 +67,8 @@
 //!    Where the heavy fence is unavailable the sleeper wakes up by itself now and then, and finds the grant.
 //! 6. *Woken ahead of one's turn*: only the head does that, so the grant comes later, from the same thread or a later head. It turns `PARKED` into `WAITING` and then wakes; who
 //!    falls asleep again does so by another compare-and-swap, and is found as in 5.
+//! 7. *Roused*: anybody may do that to anybody, since it decides nothing. It changes `drowsy` from one value to another that a granter takes for the same, and
+//!    unparks; the sleeper then turns `PARKED` into `WAITING` itself, unless headship has come. If it is missed the sleeper is found as in 5.
 //!
 //! No wake-up rests on `STEAL`: it only lets others try. A waiter that `STEAL` would let try, and that must not for want of
 //! it, waits for one of the events above. So `STEAL` need never be set.
@@ -78,12 +80,12 @@
 //!   runs it forbids stealing. If it has to sleep again, it permits stealing only during the first [`STEAL_LIMIT`] nanoseconds of its time at the front.
 //! * With the knob `stealing` off there is only the first of these, and threads that wait without a node.
 
+mod front;
+mod queue;
+
 use core::marker::PhantomData;
 
-use super::cna::{Head, WAKE_AHEAD, WAKE_ALL};
-use super::waiter::{
-    ABANDONED, GO, Id, Link, Node, PARKED as NODE_PARKED, PRIORITY, WAITING, Waiter,
-};
+use super::waiter::{Id, PARKED as NODE_PARKED};
 use crate::config::Tuning;
 use crate::events::Event;
 use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Platform};
@@ -91,9 +93,6 @@ use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Pl
 const PENDING: u8 = 1;
 const PARKED: u8 = 2;
 const STEAL: u8 = 4;
-
-/// How many can sleep on the word: the pending waiter and the head waiter.
-const AT_FRONT: u32 = 2;
 
 /// How long after coming to the front a waiter that falls asleep still lets others steal, in nanoseconds.
 pub const STEAL_LIMIT: u64 = 10_000_000;
@@ -143,6 +142,10 @@ pub enum Fault {
     RelaxedUnlock,
     /// Who falls asleep in the queue does not say so.
     SilentSleeper,
+    /// Whoever queues rouses the waiter before it. No defect, only more of what is allowed: nothing may come of it.
+    Meddler,
+    /// As `Meddler`, and a granter takes an heir that was roused meanwhile for one that has given up.
+    RousedIsGone,
 }
 
 /// The queued spinlock, generic over where it runs and how it is configured.
@@ -183,22 +186,6 @@ struct Terms {
     deadline: u64,
     /// More threads wait than there are CPUs, so that some should sleep.
     crowded: bool,
-}
-
-/// How headship came.
-#[derive(Clone, Copy)]
-struct Headship {
-    /// What the node's state says then.
-    state: u32,
-    /// Whether the waiter has slept meanwhile.
-    slept: bool,
-}
-
-/// Who comes first when the lock is released.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Front {
-    Pending,
-    Head,
 }
 
 impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
@@ -341,335 +328,6 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         last.is_some_and(|id| P::waiters().node(id).state.load(Relaxed) == NODE_PARKED)
     }
 
-    // ---- the pending waiter --------------------------------------------------------------------------------
-
-    fn become_pending(&self) -> bool {
-        if self.tail.load(Relaxed) != 0 || self.pending.load(Relaxed) != 0 {
-            return false;
-        }
-        if self
-            .pending
-            .compare_exchange(0, PENDING, SeqCst, Relaxed)
-            .is_err()
-        {
-            return false;
-        }
-        if self.tail.load(SeqCst) == 0 {
-            return true;
-        }
-        // Somebody has queued: step back behind them.
-        self.leave_pending();
-        false
-    }
-
-    fn wait_pending(&self, terms: Terms) -> bool {
-        P::count(Event::Pending);
-        let taken = self.wait_at_front(Front::Pending, terms);
-        if taken {
-            // Release: a head that sees the bit gone also sees who has the lock, and does not fight for it in vain.
-            self.pending.fetch_and(!(PENDING | STEAL), Release);
-        } else {
-            self.leave_pending();
-        }
-        taken
-    }
-
-    /// Goes without having had the lock.
-    fn leave_pending(&self) {
-        if self.pending.fetch_and(!(PENDING | STEAL), Release) & PARKED != 0 {
-            // The head may sleep because of us while the lock is free, and then no unlock is going to wake it.
-            self.wake_sleepers();
-        }
-    }
-
-    // ---- the queue -----------------------------------------------------------------------------------------
-
-    fn queue(&self, waiter: Waiter<P>, terms: Terms) -> bool {
-        P::count(Event::Queued);
-        let tuning = terms.tuning;
-        let (node, id) = (waiter.node(), waiter.id());
-        let domain = if tuning.reorder { P::domain() } else { 0 };
-        let priority = tuning.reorder && P::is_priority();
-        node.prepare(
-            if priority { PRIORITY } else { domain },
-            terms.deadline != NEVER,
-        );
-
-        // Release publishes the node's preparation, Acquire sees our predecessor's; SeqCst: see become_pending.
-        let headship = match Id::decode(self.tail.swap(id.encode(), SeqCst)) {
-            None => Headship {
-                state: GO,
-                slept: false,
-            },
-            Some(predecessor) => {
-                let predecessor = P::waiters().node(predecessor);
-                // In a crowd we shall probably sleep: a look at our state is cheaper than a heavy fence.
-                let guarded = terms.deadline != NEVER || terms.crowded;
-                let link = Link::new(id, guarded);
-                predecessor.next.store(link.encode(), Release);
-                // Behind a sleeper nothing is going to happen soon. Where everybody can have a CPU it pays to wait all the same:
-                // otherwise one sleeper makes sleepers of all who come later, and every hand-off has to wake somebody.
-                let hopeless = terms.crowded && predecessor.state.load(Relaxed) == NODE_PARKED;
-                match Self::wait_for_headship(waiter, guarded, hopeless, terms) {
-                    Ok((waiter, headship)) => {
-                        return self.lead(waiter, headship, domain, terms);
-                    }
-                    Err(()) => {
-                        P::count(Event::Timeout);
-                        return false;
-                    }
-                }
-            }
-        };
-        self.lead(waiter, headship, domain, terms)
-    }
-
-    /// Waits on the thread's own cache line. `Err`: the time is up and the node is no longer ours.
-    fn wait_for_headship(
-        mut waiter: Waiter<P>,
-        guarded: bool,
-        hopeless: bool,
-        terms: Terms,
-    ) -> Result<(Waiter<P>, Headship), ()> {
-        let node = waiter.node();
-        let deadline = terms.deadline;
-        let mut slept = false;
-        loop {
-            let limit = if hopeless {
-                0
-            } else {
-                spin_limit::<P, C>(terms.crowded)
-            };
-            if let Ok(state) = P::wait_for(
-                &node.state,
-                Acquire,
-                limit.min(left(deadline, P::now)),
-                |s| s != WAITING,
-            ) {
-                return Ok((waiter, Headship { state, slept }));
-            }
-            if passed(deadline, P::now) {
-                match waiter.abandon(WAITING) {
-                    Ok(()) => return Err(()),
-                    Err(back) => waiter = back,
-                }
-                continue;
-            }
-            let noticed = guarded || Self::announce_sleep(node);
-            // Relaxed: nothing is handed over. What was announced comes before because of the fence.
-            if node
-                .state
-                .compare_exchange(WAITING, NODE_PARKED, Relaxed, Relaxed)
-                .is_ok()
-            {
-                P::count(Event::Park);
-                slept = true;
-                let key = key::<P>(&node.state);
-                while node.state.load(Relaxed) == NODE_PARKED {
-                    let until = sleep_limit(noticed, deadline, P::now);
-                    P::park(key, NODE_PARKED, until, || node.state.load(Relaxed));
-                    if passed(deadline, P::now) {
-                        match waiter.abandon(NODE_PARKED) {
-                            Ok(()) => return Err(()),
-                            Err(back) => waiter = back,
-                        }
-                    }
-                }
-            }
-            if !guarded {
-                // Awake: who reads a 1 all the same wakes us in vain.
-                node.drowsy.store(0, Relaxed);
-            }
-        }
-    }
-
-    /// Before a waiter that is not guarded falls asleep. Whether its granter is sure to notice.
-    #[cold]
-    fn announce_sleep(node: &Node<P>) -> bool {
-        if !matches!(C::FAULT, Fault::SilentSleeper) {
-            node.drowsy.store(1, Relaxed);
-        }
-        // Pairs with the light fence in `grant`: either the grant comes before we fall asleep, or the granter sees that we are about to.
-        P::heavy_fence()
-    }
-
-    /// At the head of the queue: gets the lock, and passes headship on before its critical section.
-    fn lead(&self, waiter: Waiter<P>, headship: Headship, domain: u16, terms: Terms) -> bool {
-        let (tuning, state) = (terms.tuning, headship.state);
-        debug_assert!(state != NODE_PARKED && state != ABANDONED);
-        let mut head = Head::<P, C>::new(P::waiters(), waiter.id(), state, tuning, domain);
-        head.look_for_kin();
-        // Sleepers come in runs: those who were set aside for long. Who has not slept need not look.
-        if headship.slept && !terms.crowded {
-            let most = if self.steal_permitted() {
-                WAKE_ALL
-            } else {
-                WAKE_AHEAD
-            };
-            head.wake_ahead(most, Self::wake_early);
-        }
-        let taken = self.wait_at_front(Front::Head, terms);
-        let steal = if tuning.stealing { STEAL } else { 0 };
-        head.pass(&self.tail, |heir, go, look| {
-            if taken && !look {
-                self.grant(heir, go, steal);
-                return true;
-            }
-            self.grant_guarded(heir, go, taken, steal)
-        });
-        taken
-    }
-
-    /// Has a sleeper spin again, who is not the head yet.
-    #[cold]
-    fn wake_early(node: &Node<P>) {
-        // Relaxed: nothing is handed over. If it fails the waiter runs already, or has given up.
-        if node
-            .state
-            .compare_exchange(NODE_PARKED, WAITING, Relaxed, Relaxed)
-            .is_ok()
-        {
-            P::count(Event::WakeEarly);
-            P::unpark(key::<P>(&node.state), 1);
-        }
-    }
-
-    /// Makes `heir`, which is not guarded, the head, by the holder of the lock. `steal`: what an heir that sleeps permits.
-    #[inline]
-    fn grant(&self, heir: &Node<P>, go: u32, steal: u8) {
-        // Nobody waits for this store: the line comes while the critical section runs.
-        heir.state.overwrite(go, Release);
-        if P::CAN_PARK && C::PARK {
-            // Pairs with the heavy fence in `announce_sleep`.
-            P::light_fence();
-            if heir.drowsy.glance(Relaxed) != 0 {
-                self.move_sleep(heir, go, steal);
-            }
-        }
-    }
-
-    /// Makes `heir` the head, with a look at its state. `false`: it has given up, and nobody is head yet. `holding`: whether we hold the lock.
-    fn grant_guarded(&self, heir: &Node<P>, go: u32, holding: bool, steal: u8) -> bool {
-        // First of all, so that the line is fetched once and for writing (a scan has seen it earlier, while there was time).
-        // Acquire on failure pairs with `abandon`: the references counted before it are to be seen when the node is reaped.
-        match heir.state.compare_exchange(WAITING, go, AcqRel, Acquire) {
-            Ok(_) => return true,
-            Err(ABANDONED) => return false,
-            Err(_) => {}
-        }
-        // It may sleep on: let running threads steal until our unlock wakes it. An heir that can time out might be gone
-        // and asleep elsewhere before we move it, and without the lock there is no unlock of ours to come.
-        let sleeps_on = holding && heir.timed.load(Relaxed) == 0;
-        match heir.state.swap(go, AcqRel) {
-            NODE_PARKED if sleeps_on => {
-                self.move_sleep(heir, go, steal);
-                true
-            }
-            NODE_PARKED => {
-                P::unpark(key::<P>(&heir.state), 1);
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// Moves the sleep of `heir`, to which `go` was granted, to the word, where our unlock finds it. If it is awake nothing is
-    /// moved, and our unlock wakes nobody.
-    #[cold]
-    fn move_sleep(&self, heir: &Node<P>, go: u32, steal: u8) {
-        P::requeue(key::<P>(&heir.state), go, self.word_key(), || {
-            heir.state.load(Relaxed)
-        });
-        // Only now: an earlier holder may be about to clear PARKED and wake who sleeps on the word. It must
-        // either come before this, or find the heir there.
-        self.pending.fetch_or(PARKED | steal, Relaxed);
-    }
-
-    // ---- at the front: waiting for the lock itself ---------------------------------------------------------
-
-    /// Waits until the lock is taken (`true`), or the time is up.
-    fn wait_at_front(&self, front: Front, terms: Terms) -> bool {
-        if front == Front::Head && matches!(C::FAULT, Fault::NoExclusion) {
-            self.locked.store(1, Relaxed);
-            return true;
-        }
-        let (tuning, deadline) = (terms.tuning, terms.deadline);
-        let mut since = None;
-        loop {
-            // We run: from here on nobody overtakes us, unless they looked before.
-            let pending = self.forbid_stealing(front);
-            let limit = spin_limit::<P, C>(terms.crowded).min(left(deadline, P::now));
-            let my_turn = may_try(front, pending)
-                || P::wait_for(&self.pending, SeqCst, limit, |p| may_try(front, p)).is_ok();
-            let free = my_turn && P::wait_for(&self.locked, Relaxed, limit, |l| l == 0).is_ok();
-            if free && self.take() {
-                // Whoever made us head may have set the bit after we began to run.
-                self.forbid_stealing(front);
-                return true;
-            }
-            if passed(deadline, P::now) {
-                P::count(Event::Timeout);
-                return false;
-            }
-            if !free && P::CAN_PARK && C::PARK {
-                let mut patient = || {
-                    let now = P::now();
-                    now.saturating_sub(*since.get_or_insert(now)) <= STEAL_LIMIT
-                };
-                let steal = tuning.stealing && patient() && self.is_front(front);
-                self.sleep_on_word(front, if steal { STEAL } else { 0 }, deadline);
-            }
-        }
-    }
-
-    /// Sleeps until an unlock, or until it is our turn to try. `steal`: what we permit meanwhile.
-    fn sleep_on_word(&self, front: Front, steal: u8, deadline: u64) {
-        P::count(Event::Park);
-        self.pending.fetch_or(PARKED | steal, SeqCst);
-        // Pairs with the light fence in `unlock`: either we see the lock free, or the holder sees PARKED.
-        let until = sleep_limit(P::heavy_fence(), deadline, P::now);
-        // Whose turn it is may have fallen asleep on our PARKED, before our fence covered it: then no unlock is going to
-        // wake it, or us. PARKED stays, since only this one is covered: whoever takes the lock after this look sees it.
-        if self.locked.load(Relaxed) == 0 && !may_try(front, self.pending.load(Relaxed)) {
-            P::unpark(self.word_key(), AT_FRONT);
-        }
-        loop {
-            let (locked, pending, tail) = self.word();
-            let can_act = locked == 0 && may_try(front, pending);
-            if can_act || pending & PARKED == 0 || passed(until, P::now) {
-                return;
-            }
-            P::park(
-                self.word_key(),
-                compose((locked, pending, tail)),
-                until,
-                || compose(self.word()),
-            );
-        }
-    }
-
-    /// Returns what it saw of `pending`. SeqCst: see become_pending.
-    fn forbid_stealing(&self, front: Front) -> u8 {
-        let pending = self.pending.load(SeqCst);
-        if pending & STEAL == 0 || front == Front::Head && pending & PENDING != 0 {
-            return pending;
-        }
-        self.pending.fetch_and(!STEAL, Relaxed) & !STEAL
-    }
-
-    fn is_front(&self, front: Front) -> bool {
-        front == Front::Pending || self.pending.load(Relaxed) & PENDING == 0
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn wake_sleepers(&self) {
-        if self.pending.fetch_and(!PARKED, Relaxed) & PARKED != 0 {
-            P::count(Event::Wake);
-            P::unpark(self.word_key(), AT_FRONT);
-        }
-    }
-
     // ---- without a node ------------------------------------------------------------------------------------
 
     /// More nesting or more threads than there are nodes: tries again and again, with growing pauses, and takes the
@@ -715,12 +373,6 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     fn word_key(&self) -> *const u32 {
         (self as *const Self).cast()
     }
-}
-
-/// Whether a waiter may try to take a free lock: the front waiter always, the head behind a pending waiter if that
-/// one is not running, like any thread.
-fn may_try(front: Front, pending: u8) -> bool {
-    front == Front::Pending || pending & PENDING == 0 || pending & STEAL != 0
 }
 
 /// The four bytes as the kernel reads them.

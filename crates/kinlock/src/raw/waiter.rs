@@ -17,7 +17,7 @@
 //!
 //! | value | name | set by | meaning |
 //! | --- | --- | --- | --- |
-//! | 0 | [`WAITING`] | owner, before it queues; the head, by compare-and-swap from `PARKED`, to wake it ahead of its turn | spinning on this word |
+//! | 0 | [`WAITING`] | owner, before it queues; by compare-and-swap from `PARKED` the head, to wake it ahead of its turn, or the owner, roused | spinning on this word |
 //! | 1 | [`GO`] | the previous head, by a store, or by compare-and-swap or swap if the waiter is guarded | headship is yours; there is no secondary queue |
 //! | 2 | [`PARKED`] | owner, by compare-and-swap from `WAITING` | asleep on this word |
 //! | 3 | [`ABANDONED`] | owner, by compare-and-swap from `WAITING` or `PARKED` | timed out and gone; skip me |
@@ -31,7 +31,13 @@
 //! * A waiter is **guarded** if it may leave, or is likely to sleep soon. It says so in the link by which its predecessor
 //!   names it, which whoever grants has read anyway. Headship is then handed over with a look at `state`.
 //! * Any other waiter is **drowsy** from before it falls asleep on `state` until it is awake again. It says so in its node. Whoever has
-//!   stored headship there looks, and wakes.
+//!   stored headship there looks, and wakes. A drowsy waiter can be **roused** by anybody, to be awake when its turn comes:
+//!
+//! | `drowsy` | name | set by | meaning |
+//! | --- | --- | --- | --- |
+//! | 0 | [`AWAKE`] | owner | not about to sleep, or guarded, or nobody waits here |
+//! | 1 | [`DROWSY`] | owner, before it falls asleep | may be asleep on `state` |
+//! | 2 | [`ROUSED`] | anybody, by compare-and-swap from `DROWSY`, who then unparks | shall wake up, rouse its kin, and spin again |
 //!
 //! # Life of a slot
 //!
@@ -62,6 +68,13 @@ pub const GO: u32 = 1;
 pub const PARKED: u32 = 2;
 /// The waiter timed out; its node is passed over.
 pub const ABANDONED: u32 = 3;
+
+/// Not about to sleep.
+pub(crate) const AWAKE: u8 = 0;
+/// May be asleep on `state`.
+pub(crate) const DROWSY: u8 = 1;
+/// Shall wake up and rouse its kin, since their turn is near.
+pub(crate) const ROUSED: u8 = 2;
 
 /// Names a node: never 0, so that 0 can mean "nobody".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,7 +150,7 @@ pub struct Node<P: Platform> {
     pub(crate) state: P::AtomicU32,
     /// When the secondary queue became non-empty; passed from head to head.
     pub(crate) since: P::AtomicU32,
-    /// Hand-offs since then; passed from head to head.
+    /// Hand-offs since then, and whether the first of the secondary queue has been roused; passed from head to head.
     pub(crate) run: P::AtomicU32,
     /// A [`Link`] to the next waiter of the primary or secondary queue, 0 = none yet.
     pub(crate) next: P::AtomicU32,
@@ -153,7 +166,7 @@ pub struct Node<P: Platform> {
     pub(crate) predecessor_cpu: P::AtomicU16,
     /// Whether this waiter may time out.
     pub(crate) timed: P::AtomicU8,
-    /// Whether this waiter, which is not guarded, may be asleep on `state`. 0 while nobody waits here.
+    /// See the second table above.
     pub(crate) drowsy: P::AtomicU8,
     /// Whether the node is in use: by its owner, or abandoned in a queue.
     busy: P::AtomicU8,

@@ -32,6 +32,7 @@ pub(super) const SOUND: Specimen = Specimen {
     ],
     // Whoever runs may take a free lock: what is bounded is the time that a waiter waits.
     in_order: false,
+    meets: false,
     // Whoever leaves the queue looks at the lock again and again until a neighbour, who may be preempted for long, has linked itself.
     max_accesses: 20 * MAX_ACCESSES,
 };
@@ -82,7 +83,7 @@ fn tuning(random: &mut Random) -> Tuning {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Kind<const PARK: bool, const FAULT: u8>;
+pub(super) struct Kind<const PARK: bool, const FAULT: u8>;
 
 impl<const PARK: bool, const FAULT: u8> MutexConfig for Kind<PARK, FAULT> {
     const PARK: bool = PARK;
@@ -102,6 +103,9 @@ impl<const PARK: bool, const FAULT: u8> MutexConfig for Kind<PARK, FAULT> {
         KNOBS.get().queue
     }
 }
+
+/// The configuration without a defect.
+pub(super) type Sound<const PARK: bool> = Kind<PARK, NO_FAULT>;
 
 fn place<const FAULT: u8>(park: bool) -> &'static dyn Explored {
     if park {

@@ -18,17 +18,17 @@ pub(crate) use table::{prepare_to_restart_sequences, restart_sequences};
 
 #[cfg(not(miri))]
 mod kernel {
-    use crate::platform::ANYBODY;
+    use crate::platform::{ANYBODY, Parked};
     use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-    /// Sleeps while the bytes at `key` equal `expected`, for `timeout` nanoseconds at most, as a member of `sets`. `false`: neither a wake-up nor other bytes ended that.
+    /// Sleeps while the bytes at `key` equal `expected`, for `timeout` nanoseconds at most, as a member of `sets`.
     pub(in super::super) fn wait(
         key: *const u32,
         expected: u32,
         timeout: Option<u64>,
         sets: u32,
         _: impl Fn() -> u32,
-    ) -> bool {
+    ) -> Parked {
         // This operation takes a moment on the monotonic clock, not a span.
         let until = timeout.map(|nanos| super::super::thread::now().saturating_add(nanos));
         let until = until.map(|nanos| libc::timespec {
@@ -38,7 +38,7 @@ mod kernel {
         let until = until
             .as_ref()
             .map_or(core::ptr::null(), |t| t as *const libc::timespec);
-        let mut woken = true;
+        let mut how = Parked::Woken;
         // SAFETY: invariants 1 and 3; `until` is null or points to a live timespec.
         keep_errno(|| unsafe {
             let result = libc::syscall(
@@ -50,10 +50,14 @@ mod kernel {
                 core::ptr::null::<u32>(),
                 sets,
             );
-            woken =
-                result == 0 || !matches!(*libc::__errno_location(), libc::ETIMEDOUT | libc::EINTR);
+            if result != 0 {
+                how = match *libc::__errno_location() {
+                    libc::ETIMEDOUT | libc::EINTR => Parked::Unwoken,
+                    _ => Parked::Differed,
+                };
+            }
         });
-        woken
+        how
     }
 
     /// Wakes up to `n` threads that sleep at `key` in one of `sets`, and says how many.
@@ -162,7 +166,7 @@ mod kernel {
 /// behind a std mutex does the same.
 #[cfg(miri)]
 mod table {
-    use crate::platform::ANYBODY;
+    use crate::platform::{ANYBODY, Parked};
     use std::sync::{Condvar, Mutex};
     use std::time::Duration;
 
@@ -202,10 +206,10 @@ mod table {
         timeout: Option<u64>,
         sets: u32,
         current: impl Fn() -> u32,
-    ) -> bool {
+    ) -> Parked {
         let mut table = SLEEPERS.lock().unwrap();
         if current() != expected {
-            return true;
+            return Parked::Differed;
         }
         table.next += 1;
         let me = table.next;
@@ -219,7 +223,11 @@ mod table {
         let (mut table, _) = CHANGED.wait_timeout_while(table, nanos, asleep).unwrap();
         let woken = !asleep(&mut table);
         table.asleep.retain(|s| s.me != me);
-        woken
+        if woken {
+            Parked::Woken
+        } else {
+            Parked::Unwoken
+        }
     }
 
     pub(in super::super) fn wake(key: *const u32, n: u32, sets: u32) -> u32 {

@@ -17,7 +17,7 @@ use super::WAITERS;
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::*};
 
 thread_local! {
     // No destructors: plain memory of the thread, accessible for as long as it runs.
@@ -174,6 +174,10 @@ extern "C" fn release_slot(slot: *mut c_void) {
     WAITERS.release(slot as usize as u16);
 }
 
+/// Whether this process is the child of a fork.
+pub(super) static FORKED: AtomicBool = AtomicBool::new(false);
+
 extern "C" fn forget_other_threads() {
+    FORKED.store(true, Relaxed);
     WAITERS.reset_in_child(kept_slot());
 }

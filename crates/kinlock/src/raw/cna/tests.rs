@@ -431,6 +431,26 @@ fn only_sleeping_kin_are_woken_ahead_and_only_if_the_next_one_sleeps() {
 }
 
 #[test]
+fn the_first_of_those_set_aside_is_roused_once_when_the_limit_is_near() {
+    let four = Tuning {
+        limit: LocalLimit::Count { log2: 2 },
+        ..FULL
+    };
+    let q = Queue::new(&[0, 1, 2, 0, 0, 0, 0]);
+    let (mut waiter, mut state) = (0, GO);
+    let mut roused = vec![];
+    // The first head sets waiters 1 and 2 aside.
+    while waiter != 1 {
+        let mut head = q.head::<Sound>(waiter, state, 0, four);
+        head.look_for_kin();
+        head.rouse_ahead(|node| roused.push((waiter, q.position(node))));
+        (waiter, state) = q.pass(head).unwrap();
+    }
+    // Waiter 5 is the last but one before the limit.
+    assert_eq!(roused, [(5, 1)]);
+}
+
+#[test]
 fn an_heir_that_was_seen_drowsy_is_looked_at() {
     for drowsy in [false, true] {
         let q = Queue::new(&[0, 0, 0]);

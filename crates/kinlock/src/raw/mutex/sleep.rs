@@ -1,0 +1,86 @@
+//! Sleeping on the word, and being woken there.
+
+use super::wait::{Wait, passed};
+use super::*;
+
+/// The first sleep where no heavy fence guarantees that a sleeper is noticed; later ones are longer, as by then the flag is seen by everybody.
+pub(super) const UNNOTICED_SLEEP: u64 = 200_000;
+
+impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
+    /// As [`lock`](Self::lock), for somebody who may have been woken in place of all who sleep on the word: sees to it that the next one wakes up.
+    pub(in crate::raw) fn lock_after_sleep(&self) {
+        let parks = P::CAN_PARK && C::PARK;
+        // While the lock is free the next one may as well wake up beside us: to wake one after the other leaves CPUs idle in between, and
+        // those take long to come back. Whoever is woken has our duty then.
+        let passed_on = parks && !self.is_locked() && P::unpark_in(self.key(), 1, OTHERS) != 0;
+        let owes = parks && !passed_on;
+        if owes && !self.try_lock() {
+            // We may have to queue behind a head that sleeps on the word, and whose wake-up we have taken: say at once that somebody sleeps. As in `sleep_on_word`,
+            // either the holder sees that, or we see the lock free.
+            if C::FAULT != MutexFault::SilentRequeue {
+                self.flags.fetch_or(SLEEPERS, SeqCst);
+                if !P::heavy_fence() || !self.is_locked() {
+                    self.wake();
+                }
+            }
+            self.lock();
+        } else if !owes {
+            self.lock();
+        }
+        if owes {
+            // Relaxed: our own unlock comes later.
+            self.flags.fetch_or(SLEEPERS, Relaxed);
+        }
+    }
+
+    /// Sleeps until an unlock wakes us, or until the lock is free or ours.
+    pub(super) fn sleep_on_word(&self, wait: &mut Wait) {
+        P::count(Event::Park);
+        wait.slept = true;
+        let (flag, set) = if wait.claimed {
+            (CLAIMANT_SLEEPS, CLAIMANT)
+        } else {
+            (SLEEPERS, OTHERS)
+        };
+        let fresh = self.flags.fetch_or(flag, SeqCst) & flag == 0;
+        // Pairs with the light fence in `unlock`: either we see the lock free, or the holder sees the flag.
+        let mut until = wait.deadline;
+        if !P::heavy_fence() {
+            if fresh {
+                // Cleared since we have slept: again somebody may not have seen it.
+                wait.unnoticed_sleep = UNNOTICED_SLEEP;
+            }
+            until = until.min(P::now().saturating_add(wait.unnoticed_sleep));
+            wait.unnoticed_sleep = wait.unnoticed_sleep.saturating_mul(2);
+        }
+        loop {
+            let (locked, flags, last) = self.word();
+            let ours = wait.claimed && flags & GRANTED != 0;
+            let can_act = locked == FREE && C::FAULT != MutexFault::LostWakeup || ours;
+            if can_act || flags & flag == 0 || passed(until, P::now) {
+                return;
+            }
+            P::park_in(
+                self.key(),
+                compose((locked, flags, last)),
+                until,
+                set,
+                || compose(self.word()),
+            );
+        }
+    }
+
+    fn word(&self) -> (u8, u8, u16) {
+        (
+            self.locked.load(Relaxed),
+            self.flags.load(Relaxed),
+            self.spinners.last(),
+        )
+    }
+}
+
+/// The four bytes as the kernel reads them.
+fn compose((locked, flags, last): (u8, u8, u16)) -> u32 {
+    let [l0, l1] = last.to_ne_bytes();
+    u32::from_ne_bytes([locked, flags, l0, l1])
+}

@@ -1,0 +1,233 @@
+//! The word, transition by transition, and a sleeper whose wake-up somebody else takes.
+
+use super::sleep::UNNOTICED_SLEEP;
+use super::wait::Wait;
+use super::*;
+use crate::platform::Native;
+use std::sync::mpsc;
+use std::time::Duration;
+
+#[derive(Clone, Copy, Debug)]
+struct Sound;
+
+impl MutexConfig for Sound {
+    fn tuning() -> Tuning {
+        Tuning::DEFAULT
+    }
+}
+
+macro_rules! broken {
+    ($name:ident) => {
+        #[derive(Clone, Copy, Debug)]
+        struct $name;
+
+        impl MutexConfig for $name {
+            const FAULT: MutexFault = MutexFault::$name;
+            fn tuning() -> Tuning {
+                Tuning::DEFAULT
+            }
+        }
+    };
+}
+
+broken!(LeakyCancel);
+broken!(DoubleHandOff);
+broken!(SilentRequeue);
+
+type Mutex<C = Sound> = QueuedMutex<Native, C>;
+
+fn with<C: MutexConfig>(locked: u8, flags: u8) -> Mutex<C> {
+    let mutex = Mutex::new();
+    mutex.locked.store(locked, Relaxed);
+    mutex.flags.store(flags, Relaxed);
+    mutex
+}
+
+fn state<C: MutexConfig>(mutex: &Mutex<C>) -> (u8, u8) {
+    (mutex.locked.load(Relaxed), mutex.flags.load(Relaxed))
+}
+
+/// A wait that has come to the front.
+fn at_front() -> Wait {
+    Wait {
+        deadline: NEVER,
+        tuning: Tuning::DEFAULT,
+        quantum: 0,
+        crowded: false,
+        fast: false,
+        since: 0,
+        paused: 0,
+        slept: false,
+        claimed: false,
+        unnoticed_sleep: UNNOTICED_SLEEP,
+    }
+}
+
+fn claimant() -> Wait {
+    Wait {
+        claimed: true,
+        ..at_front()
+    }
+}
+
+fn unlock<C: MutexConfig>(mutex: &Mutex<C>) {
+    // SAFETY: every caller has prepared a word that says that the lock is held, and nobody else uses it.
+    unsafe { mutex.unlock() }
+}
+
+#[test]
+fn unlocking_hands_the_lock_to_the_claimant() {
+    for (before, after) in [
+        (CLAIMED, GRANTED),
+        (CLAIMED | CLAIMANT_SLEEPS, GRANTED),
+        (CLAIMED | SLEEPERS, GRANTED | SLEEPERS),
+    ] {
+        let mutex = with::<Sound>(HELD, before);
+        unlock(&mutex);
+        assert_eq!(state(&mutex), (HELD, after));
+        assert!(!mutex.try_lock());
+    }
+}
+
+/// What the model checker and the explorer look for, seen in the word.
+#[test]
+fn a_grant_that_releases_as_well_shows() {
+    let mutex = with::<DoubleHandOff>(HELD, CLAIMED);
+    unlock(&mutex);
+    assert_eq!(state(&mutex), (FREE, GRANTED));
+}
+
+#[test]
+fn unlocks_count_themselves_up_to_seven_while_somebody_watches() {
+    let mutex = with::<Sound>(FREE, 0);
+    mutex.watch();
+    for unlocks in 1..=7 {
+        assert!(mutex.try_lock());
+        unlock(&mutex);
+        assert_eq!(state(&mutex), (FREE, WATCHED | (unlocks * UNLOCK)));
+        assert_eq!(mutex.cycles_fast(), unlocks >= 3);
+    }
+    // From here on they are as quick as ever.
+    for _ in 0..2 {
+        assert!(mutex.try_lock());
+        unlock(&mutex);
+        assert_eq!(state(&mutex), (FREE, UNLOCKS));
+    }
+    mutex.watch();
+    assert_eq!(state(&mutex), (FREE, WATCHED));
+}
+
+#[test]
+fn there_is_one_claimant() {
+    let mutex = with::<Sound>(HELD, SLEEPERS);
+    let (mut first, mut second) = (at_front(), at_front());
+    assert!(mutex.claim(&mut first) && first.claimed);
+    assert!(!mutex.claim(&mut second) && !second.claimed);
+    assert_eq!(state(&mutex), (HELD, CLAIMED | SLEEPERS));
+    unlock(&mutex);
+    assert!(!mutex.claim(&mut second), "not while a grant is on its way");
+}
+
+#[test]
+fn a_claim_that_is_withdrawn_leaves_nothing_behind() {
+    let mutex = with::<Sound>(HELD, CLAIMED | CLAIMANT_SLEEPS | SLEEPERS);
+    let mut wait = claimant();
+    assert!(!mutex.finish(&mut wait, false));
+    assert_eq!((state(&mutex), wait.claimed), ((HELD, SLEEPERS), false));
+}
+
+#[test]
+fn who_withdraws_after_the_grant_has_the_lock() {
+    let mutex = with::<Sound>(HELD, GRANTED);
+    assert!(mutex.finish(&mut claimant(), false));
+    assert_eq!(state(&mutex), (HELD, 0));
+    let mutex = with::<LeakyCancel>(HELD, GRANTED);
+    assert!(!mutex.finish(&mut claimant(), false));
+    assert_eq!(state(&mutex), (HELD, GRANTED), "nobody will ever take it");
+}
+
+#[test]
+fn a_claimant_that_finds_the_lock_free_takes_its_claim_back() {
+    let mutex = with::<Sound>(FREE, CLAIMED);
+    let mut wait = claimant();
+    assert!(mutex.await_grant(&mut wait));
+    assert!(mutex.finish(&mut wait, true));
+    assert_eq!(state(&mutex), (HELD, 0));
+}
+
+#[test]
+fn the_claimant_is_woken_before_the_others() {
+    let mutex = with::<Sound>(FREE, CLAIMANT_SLEEPS | SLEEPERS);
+    mutex.wake();
+    assert_eq!(state(&mutex), (FREE, SLEEPERS));
+    mutex.wake();
+    assert_eq!(state(&mutex), (FREE, 0));
+}
+
+#[test]
+fn who_has_slept_says_that_others_may() {
+    let slept = || Wait {
+        slept: true,
+        ..at_front()
+    };
+    let mutex = with::<Sound>(HELD, 0);
+    assert!(mutex.finish(&mut slept(), true));
+    assert_eq!(state(&mutex), (HELD, SLEEPERS));
+    // In vain, and the holder will see the flag, ...
+    let mutex = with::<Sound>(HELD, 0);
+    assert!(!mutex.finish(&mut slept(), false));
+    assert_eq!(state(&mutex), (HELD, SLEEPERS));
+    // ... or there is no holder: then the next one is woken at once.
+    let mutex = with::<Sound>(FREE, 0);
+    assert!(!mutex.finish(&mut slept(), false));
+    assert_eq!(state(&mutex), (FREE, 0));
+}
+
+/// A head sleeps on the word. The wake-up meant for it goes to a waiter that a broadcast has moved there, and before that one comes, somebody takes the lock. Returns
+/// whether both get it in the end.
+fn a_requeued_waiter_takes_the_wake_up_of_the_head<C: MutexConfig>() -> bool {
+    let mutex = Mutex::<C>::new();
+    let (done, finished) = mpsc::channel();
+    mutex.lock();
+    std::thread::scope(|s| {
+        let enter = |lock: fn(&Mutex<C>)| {
+            let (done, mutex) = (done.clone(), &mutex);
+            s.spawn(move || {
+                lock(mutex);
+                unlock(mutex);
+                done.send(()).expect("somebody listens");
+            });
+        };
+        let pause = || std::thread::sleep(Duration::from_millis(30));
+        enter(Mutex::lock);
+        while mutex.flags.load(Relaxed) & SLEEPERS == 0 {
+            std::thread::yield_now();
+        }
+        pause();
+        // The unlock has cleared the flag, and woken the other one.
+        mutex.flags.fetch_and(!SLEEPERS, Relaxed);
+        let head = mutex.spinners.last();
+        enter(Mutex::lock_after_sleep);
+        while mutex.spinners.last() == head {
+            std::thread::yield_now();
+        }
+        pause();
+        unlock(&mutex);
+        let wait = |millis| finished.recv_timeout(Duration::from_millis(millis)).is_ok();
+        let both = wait(2_000) && wait(2_000);
+        if !both {
+            // So that the test can end.
+            mutex.flags.fetch_or(SLEEPERS, SeqCst);
+            mutex.wake();
+        }
+        both
+    })
+}
+
+#[test]
+fn a_requeued_waiter_forgets_nobody_who_sleeps_in_front_of_it() {
+    assert!(a_requeued_waiter_takes_the_wake_up_of_the_head::<Sound>());
+    assert!(!a_requeued_waiter_takes_the_wake_up_of_the_head::<
+        SilentRequeue,
+    >());
+}

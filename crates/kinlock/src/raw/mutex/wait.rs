@@ -1,0 +1,220 @@
+//! One wait for the mutex: from where a thread queues to where it has cleaned up behind itself.
+
+use super::front::FIRST_LOOK;
+use super::sleep::UNNOTICED_SLEEP;
+use super::*;
+
+/// How long a waiter in the queue spins before it sleeps, in nanoseconds, and how long if there are more of them than CPUs.
+const PATIENT: u64 = 1_000_000;
+const HURRIED: u64 = 2_000;
+/// How long a head, or a claimant, spins while nothing happens: about what it costs to sleep and wake up.
+const STALLED: u64 = 50_000;
+/// The same while there are more waiters than CPUs: the holder may have lost its CPU to us.
+const STALLED_WHEN_CROWDED: u64 = 5_000;
+
+/// One wait, from its beginning to its end.
+pub(super) struct Wait {
+    pub(super) deadline: u64,
+    pub(super) tuning: Tuning,
+    /// The longest run of other holders that a waiter at the head puts up with.
+    pub(super) quantum: u64,
+    pub(super) crowded: bool,
+    /// Whether the lock cycles fast, as far as this thread knows.
+    pub(super) fast: bool,
+    /// When the thread came to the front.
+    pub(super) since: u64,
+    /// How long it has paused there.
+    pub(super) paused: u64,
+    pub(super) slept: bool,
+    pub(super) claimed: bool,
+    pub(super) unnoticed_sleep: u64,
+}
+
+impl Wait {
+    /// How long to spin while nothing happens.
+    pub(super) fn stalled(&self) -> u64 {
+        if self.crowded {
+            STALLED_WHEN_CROWDED
+        } else {
+            STALLED
+        }
+    }
+}
+
+impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
+    #[cold]
+    #[inline(never)]
+    pub(super) fn lock_slow(&self, deadline: u64) -> bool {
+        P::count(Event::SlowPath);
+        let place = P::waiters().enter();
+        if place.is_none() {
+            P::count(Event::SlotFallback);
+        }
+        let note = (self.key().addr() >> 2 << 1) as u32;
+        let tuning = C::tuning();
+        let mut wait = Wait {
+            deadline,
+            tuning,
+            quantum: tuning.quantum.micros() as u64 * 1000,
+            crowded: P::CAN_PARK && C::PARK && P::crowded(),
+            fast: place.as_ref().is_some_and(|p| p.remembered() == note | 1),
+            since: 0,
+            paused: 0,
+            slept: false,
+            claimed: false,
+            unnoticed_sleep: UNNOTICED_SLEEP,
+        };
+        // A slot of the thread's own stays its own when the node is gone.
+        let taken = match place {
+            Some(place) => {
+                let (taken, place) = self.wait_in_queue(place, C::queue(), &mut wait);
+                if let Some(place) = place {
+                    place.remember(note | wait.fast as u32);
+                }
+                taken
+            }
+            None => self.wait_at_front(&mut wait),
+        };
+        if !taken {
+            P::count(Event::Timeout);
+        }
+        taken
+    }
+
+    /// Returns also the place, if it is still ours.
+    fn wait_in_queue(
+        &self,
+        place: Waiter<P>,
+        queue: Queue,
+        wait: &mut Wait,
+    ) -> (bool, Option<Waiter<P>>) {
+        // To queue means to sleep then. A lock that does not cycle fast may be free again in a moment.
+        if wait.crowded && !self.cycles_fast() && self.glance() {
+            return (self.finish(wait, true), Some(place));
+        }
+        let patience = match (P::CAN_PARK && C::PARK, wait.crowded) {
+            (false, _) => NEVER,
+            (_, true) => HURRIED,
+            (_, false) => PATIENT,
+        };
+        let deadline = wait.deadline;
+        match queue {
+            Queue::Unqueued => (self.wait_at_front(wait), Some(place)),
+            Queue::Osq(layout) => {
+                let watch = Watch {
+                    layout,
+                    every: C::LOOK_AROUND,
+                };
+                let head = self.spinners.join(&place, watch, patience, deadline);
+                let taken = if head {
+                    self.wait_at_front(wait)
+                } else {
+                    self.finish(wait, false)
+                };
+                if head {
+                    self.spinners.leave(&place);
+                }
+                (taken, Some(place))
+            }
+            Queue::Cna => {
+                let tail = self.spinners.tail();
+                match kin::join(tail, place, wait.tuning, patience, deadline) {
+                    Some(turn) => {
+                        let taken = self.wait_at_front(wait);
+                        (taken, Some(turn.pass(tail)))
+                    }
+                    None => (self.finish(wait, false), None),
+                }
+            }
+        }
+    }
+
+    /// Looks at the lock now and then for a short while.
+    fn glance(&self) -> bool {
+        let (start, mut pause) = (P::now(), FIRST_LOOK);
+        loop {
+            P::back_off(pause);
+            if self.try_lock() {
+                return true;
+            }
+            if P::now().saturating_sub(start) >= HURRIED {
+                return false;
+            }
+            pause *= 2;
+        }
+    }
+
+    /// Waits until the lock is taken (`true`), or the time is up.
+    fn wait_at_front(&self, wait: &mut Wait) -> bool {
+        wait.since = P::now();
+        loop {
+            let taken = if wait.claimed {
+                self.await_grant(wait)
+            } else if C::POLLS {
+                self.poll(wait)
+            } else {
+                // Where it cycles fast, or would keep us all from running, its holder is left alone for a while.
+                let leave_alone = wait.fast || wait.crowded;
+                !leave_alone && self.try_lock() || self.observe(wait)
+            };
+            if taken || passed(wait.deadline, P::now) {
+                return self.finish(wait, taken);
+            }
+            if P::CAN_PARK && C::PARK {
+                self.sleep_on_word(wait);
+            }
+        }
+    }
+
+    /// Looks at the lock all the time until it is taken (`true`), or until that has taken long enough.
+    fn poll(&self, wait: &Wait) -> bool {
+        let mut until = wait.deadline;
+        if P::CAN_PARK && C::PARK {
+            until = until.min(P::now().saturating_add(PATIENT));
+        }
+        loop {
+            let free = |locked| locked == FREE;
+            if until == NEVER {
+                P::wait(&self.locked, Relaxed, free);
+            } else {
+                let left = until.saturating_sub(P::now());
+                let _ = P::wait_for(&self.locked, Relaxed, left, free);
+            }
+            if self.try_lock() {
+                return true;
+            }
+            if passed(until, P::now) {
+                return false;
+            }
+        }
+    }
+
+    /// Ends the wait: cleans up behind it, whether it has got the lock or not.
+    pub(super) fn finish(&self, wait: &mut Wait, mut taken: bool) -> bool {
+        if wait.claimed && !taken {
+            taken = self.withdraw(wait);
+        }
+        if taken {
+            if wait.claimed {
+                // Relaxed: we hold the lock, and whoever looks at these flags next does so in turn.
+                self.flags
+                    .fetch_and(!(CLAIMED | GRANTED | CLAIMANT_SLEEPS), Relaxed);
+            }
+            if wait.slept {
+                self.flags.fetch_or(SLEEPERS, Relaxed);
+            }
+        } else if wait.slept {
+            // We may have been woken in vain, in somebody else's place.
+            self.flags.fetch_or(SLEEPERS, SeqCst);
+            // Where no fence makes sure that the holder sees the flag, somebody is woken in vain perhaps.
+            if !P::heavy_fence() || !self.is_locked() {
+                self.wake();
+            }
+        }
+        taken
+    }
+}
+
+pub(super) fn passed(deadline: u64, now: impl Fn() -> u64) -> bool {
+    deadline != NEVER && now() >= deadline
+}
