@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All of our locks under stress, for SECONDS each (default 20; before a release, 60), once more for 10 seconds where membarrier is refused, and locks that are broken on
+# All of our locks and concurrency IDs under stress, for SECONDS each (default 20; before a release, 60), once more for 10 seconds where membarrier is refused, and locks that are broken on
 # purpose, which must be caught: exit status 1.
 set -euo pipefail
 seconds=${1:-20}
@@ -7,9 +7,16 @@ cargo build --release -p kinlock-cli
 kinlock=${CARGO_TARGET_DIR:-target}/release/kinlock
 "$kinlock" torture locks --seconds "$seconds"
 "$kinlock" torture locks --without-membarrier --seconds 10
+"$kinlock" torture ids --seconds "$seconds"
 status=0
 "$kinlock" torture locks --locks busted --seconds 5 || status=$?
 if [ "$status" != 1 ]; then
     echo "exit status $status: locks broken on purpose were not all caught" >&2
+    exit 1
+fi
+status=0
+"$kinlock" torture ids --ids busted --seconds 5 || status=$?
+if [ "$status" != 1 ]; then
+    echo "exit status $status: concurrency IDs broken on purpose were not all caught" >&2
     exit 1
 fi

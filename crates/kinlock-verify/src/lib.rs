@@ -20,6 +20,7 @@
 mod affinity;
 mod crew;
 pub mod explore;
+pub mod ids;
 mod injector;
 pub mod locks;
 mod oracle;

@@ -1,4 +1,4 @@
-//! A sandbox that refuses `membarrier`, as some container runtimes do: locks then have to do without.
+//! A sandbox that refuses `membarrier` or `rseq`, as some container runtimes do: we then have to do without.
 //!
 //! # Invariants
 //!
@@ -12,7 +12,16 @@
 ///
 /// If the kernel has no such filters or refuses them, or if this is neither x86-64 nor aarch64: one line that says so.
 pub fn refuse_membarrier() -> Result<(), String> {
-    filter::install()
+    filter::install("membarrier", libc::SYS_membarrier as u32)
+}
+
+/// The same for `rseq`: threads that start later are not registered for restartable sequences, by whomever.
+///
+/// # Errors
+///
+/// As [`refuse_membarrier`].
+pub fn refuse_rseq() -> Result<(), String> {
+    filter::install("rseq", libc::SYS_rseq as u32)
 }
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -27,12 +36,12 @@ mod filter {
     const NUMBER_AT: u32 = 0;
     const ARCHITECTURE_AT: u32 = 4;
 
-    pub(super) fn install() -> Result<(), String> {
+    pub(super) fn install(name: &str, number: u32) -> Result<(), String> {
         let mut program = [
             load(ARCHITECTURE_AT),
             skip_unless(ARCHITECTURE, 3),
             load(NUMBER_AT),
-            skip_unless(libc::SYS_membarrier as u32, 1),
+            skip_unless(number, 1),
             end(libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
             end(libc::SECCOMP_RET_ALLOW),
         ];
@@ -50,7 +59,7 @@ mod filter {
         }
         let why = std::io::Error::last_os_error();
         Err(format!(
-            "membarrier cannot be refused, because seccomp filters are not available: {why}"
+            "{name} cannot be refused, because seccomp filters are not available: {why}"
         ))
     }
 
@@ -78,7 +87,7 @@ mod filter {
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod filter {
-    pub(super) fn install() -> Result<(), String> {
-        Err("membarrier can be refused on x86-64 and aarch64 only".to_owned())
+    pub(super) fn install(name: &str, _: u32) -> Result<(), String> {
+        Err(format!("{name} can be refused on x86-64 and aarch64 only"))
     }
 }

@@ -17,6 +17,7 @@
 //! ```
 //!
 //! * [`Mutex`]: a blocking mutex of four bytes for everything else. [`RawMutex`] is the same without data.
+//! * `ids`: concurrency IDs, and counters, stacks and pools that need no locked instruction, by restartable sequences or leases (feature `std`).
 //! * `Condvar`: a condition variable of eight bytes for it, with time limits on every clock (feature `std`).
 //!
 //! Each algorithm is written once, in [`raw`], generic over a [`platform`]: the source that runs on hardware is the
@@ -38,6 +39,8 @@
 pub mod condvar;
 pub mod config;
 pub mod events;
+#[cfg(feature = "std")]
+pub mod ids;
 pub mod mutex;
 pub mod platform;
 pub mod raw;

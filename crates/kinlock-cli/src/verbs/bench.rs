@@ -1,5 +1,6 @@
 //! `kinlock bench`: our primitives against the peers, on this machine.
 
+mod ids;
 mod locks;
 
 use crate::cli::Outcome;
@@ -22,6 +23,7 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum What {
     Locks(locks::Args),
+    Ids(ids::Args),
 }
 
 /// Runs the verb.
@@ -32,5 +34,6 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     match &args.what {
         None => locks::run(&args.locks),
         Some(What::Locks(args)) => locks::run(args),
+        Some(What::Ids(args)) => ids::run(args),
     }
 }

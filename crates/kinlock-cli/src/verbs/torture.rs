@@ -1,5 +1,6 @@
 //! `kinlock torture`: correctness under stress.
 
+mod ids;
 mod locks;
 
 use crate::cli::Outcome;
@@ -24,6 +25,7 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum What {
     Locks(locks::Args),
+    Ids(ids::Args),
 }
 
 /// Runs the verb.
@@ -34,5 +36,6 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     match &args.what {
         None => locks::run(&args.locks),
         Some(What::Locks(args)) => locks::run(args),
+        Some(What::Ids(args)) => ids::run(args),
     }
 }

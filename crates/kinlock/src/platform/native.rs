@@ -2,7 +2,7 @@
 
 mod atomic;
 #[cfg(feature = "std")]
-mod futex;
+pub(crate) mod futex;
 #[cfg(feature = "std")]
 pub(crate) mod rseq;
 #[cfg(feature = "std")]

@@ -9,8 +9,12 @@
 
 #[cfg(not(miri))]
 pub(super) use kernel::{membarrier, requeue_but, wait, wake};
+#[cfg(not(miri))]
+pub(crate) use kernel::{prepare_to_restart_sequences, restart_sequences};
 #[cfg(miri)]
 pub(super) use table::{membarrier, requeue_but, wait, wake};
+#[cfg(miri)]
+pub(crate) use table::{prepare_to_restart_sequences, restart_sequences};
 
 #[cfg(not(miri))]
 mod kernel {
@@ -124,6 +128,21 @@ mod kernel {
         false
     }
 
+    /// The numbers of the two commands, which the C library's bindings lack on some targets.
+    const PRIVATE_EXPEDITED_RSEQ: libc::c_int = 1 << 7;
+    const REGISTER_PRIVATE_EXPEDITED_RSEQ: libc::c_int = 1 << 8;
+
+    /// Prepares the process for [`restart_sequences`]. False where the kernel refuses.
+    pub(crate) fn prepare_to_restart_sequences() -> bool {
+        call(REGISTER_PRIVATE_EXPEDITED_RSEQ)
+    }
+
+    /// Every thread of the process that is inside a restartable sequence restarts it, and every other one executes a full barrier. False if the kernel refuses,
+    /// which it does not after [`prepare_to_restart_sequences`] has worked, unless a filter came meanwhile.
+    pub(crate) fn restart_sequences() -> bool {
+        call(PRIVATE_EXPEDITED_RSEQ)
+    }
+
     fn call(command: libc::c_int) -> bool {
         let mut result = -1;
         // SAFETY: invariant 2.
@@ -231,6 +250,16 @@ mod table {
         for sleeper in table.asleep.iter_mut().filter(|s| s.key == from as usize) {
             sleeper.key = to as usize;
         }
+    }
+
+    /// There are no restartable sequences under Miri.
+    pub(crate) fn prepare_to_restart_sequences() -> bool {
+        false
+    }
+
+    /// As above.
+    pub(crate) fn restart_sequences() -> bool {
+        false
     }
 
     pub(in super::super) fn membarrier() -> bool {

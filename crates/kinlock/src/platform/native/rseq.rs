@@ -22,6 +22,7 @@
 //!    change after that: hence `pure` and `nomem`.
 //! 4. `getauxval` and `sched_getcpu` have no preconditions.
 //! 5. A CPU mask handed to the kernel is as long as the size passed with it.
+//! 6. `tpidr_el0` is the thread pointer; on x86-64 the word that `fs` points at holds its own address (the System V ABI's TLS, variant II).
 
 /// The CPU on which the calling thread ran a moment ago, by the cheapest way there is; `None` if
 /// nothing tells.
@@ -53,6 +54,13 @@ pub(crate) fn registered_mm_cid() -> Option<u32> {
     registered_cpu()
         .filter(|_| feature_size() >= area::MM_CID_END)
         .and_then(|_| area::mm_cid())
+}
+
+/// Where the area lies that the C library has registered for the calling thread; `None` if there is none, or the kernel did not take it.
+///
+/// It stays there for as long as the thread lives.
+pub(crate) fn registered_area() -> Option<core::ptr::NonNull<u8>> {
+    registered_cpu().and_then(|_| area::address())
 }
 
 /// How many bytes of the area the running kernel maintains (`AT_RSEQ_FEATURE_SIZE`); 0 before Linux
@@ -118,6 +126,39 @@ mod area {
         // SAFETY: by invariant 1, a non-null pointer is valid for reads.
         let (offset, size) = unsafe { (offset.as_ref()?, size.as_ref()?) };
         (*size != 0).then_some(*offset)
+    }
+
+    pub(super) fn address() -> Option<core::ptr::NonNull<u8>> {
+        let offset = offset()?;
+        core::ptr::NonNull::new(thread_pointer().wrapping_offset(offset))
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn thread_pointer() -> *mut u8 {
+        let pointer;
+        // SAFETY: invariant 6.
+        unsafe {
+            asm!(
+                "mov {pointer}, qword ptr fs:[0]",
+                pointer = lateout(reg) pointer,
+                options(readonly, nostack, preserves_flags),
+            );
+        }
+        pointer
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    fn thread_pointer() -> *mut u8 {
+        let pointer;
+        // SAFETY: invariant 6.
+        unsafe {
+            asm!(
+                "mrs {pointer}, tpidr_el0",
+                pointer = lateout(reg) pointer,
+                options(nomem, nostack, preserves_flags),
+            );
+        }
+        pointer
     }
 
     /// The addresses of `__rseq_offset` and `__rseq_size`; null where the C library has none.
@@ -231,6 +272,10 @@ mod area {
     }
 
     pub(super) fn mm_cid() -> Option<u32> {
+        None
+    }
+
+    pub(super) fn address() -> Option<core::ptr::NonNull<u8>> {
         None
     }
 }

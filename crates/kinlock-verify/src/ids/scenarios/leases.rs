@@ -1,0 +1,194 @@
+//! IDs taken and given back by threads and by signal handlers.
+
+use super::super::source::{self, Source};
+use super::super::storm::Storm;
+use super::{Context, Findings};
+use crate::injector::Injector;
+use crate::random::Random;
+use crate::report::Property;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+
+/// IDs that a thread holds at a time, at most.
+const DEEPEST: u64 = 3;
+
+/// What is known of the IDs in use.
+struct Watch {
+    source: Box<dyn Source>,
+    slots: Vec<Slot>,
+    /// Holders, those on their way in or out included; now and at most so far.
+    inside: AtomicU32,
+    most_inside: AtomicU32,
+    /// The largest limit so far, for it shrinks when threads end.
+    limit: AtomicU32,
+    shared: AtomicU64,
+    lost_updates: AtomicU64,
+    above: AtomicU64,
+    greatest: AtomicU32,
+    visits: AtomicU64,
+    refused: AtomicU64,
+}
+
+#[derive(Default)]
+#[repr(align(128))]
+struct Slot {
+    holders: AtomicU32,
+    /// Written by plain loads and stores, by who holds the ID.
+    visits: AtomicU64,
+}
+
+pub(super) fn run(context: &Context) -> Findings {
+    let watch = Arc::new(Watch::new(source::of(&context.specimen)));
+    let in_handler = Arc::clone(&watch);
+    let storm = Storm::new(Box::new(move || in_handler.visit(|| ())), true);
+    let operations: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..context.threads)
+            .map(|me| {
+                let (watch, storm) = (&watch, &storm);
+                let mut random = Random::new(context.seed, me as u64);
+                let mut injector = Injector::new(context.preemption, random.branch());
+                scope.spawn(move || {
+                    watch.source.join();
+                    let visits = storm.expose(|| {
+                        let mut visits = 0;
+                        while storm.rages() {
+                            visits += watch.visit_deeply(random.below(DEEPEST), &mut injector);
+                            injector.point();
+                        }
+                        visits
+                    });
+                    watch.source.leave();
+                    visits
+                })
+            })
+            .collect();
+        storm.rage(context.time, context.seed, || ());
+        let done = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("no thread panics"));
+        done.collect()
+    });
+    watch.judge(&storm, operations)
+}
+
+impl Watch {
+    fn new(source: Box<dyn Source>) -> Self {
+        Watch {
+            slots: (0..source.count()).map(|_| Slot::default()).collect(),
+            source,
+            inside: AtomicU32::new(0),
+            most_inside: AtomicU32::new(0),
+            limit: AtomicU32::new(0),
+            shared: AtomicU64::new(0),
+            lost_updates: AtomicU64::new(0),
+            above: AtomicU64::new(0),
+            greatest: AtomicU32::new(0),
+            visits: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        }
+    }
+
+    /// Holds `deeper` IDs more while it holds one.
+    fn visit_deeply(&self, deeper: u64, injector: &mut Injector) -> u64 {
+        let mut visits = 1;
+        self.visit(|| {
+            injector.point();
+            if deeper > 0 {
+                visits += self.visit_deeply(deeper - 1, injector);
+            }
+        });
+        visits
+    }
+
+    /// Takes an ID and gives it back. Async-signal-safe, if `meanwhile` is.
+    fn visit(&self, mut meanwhile: impl FnMut()) {
+        // SeqCst, all of it: the bound is about what is so at one instant.
+        let inside = self.inside.fetch_add(1, SeqCst) + 1;
+        self.most_inside.fetch_max(inside, SeqCst);
+        self.limit.fetch_max(self.source.limit(), SeqCst);
+        let served = self.source.with(&mut |id| {
+            let bound = self.most_inside.load(SeqCst).max(self.limit.load(SeqCst));
+            if id >= bound + self.source.reserved() {
+                self.above.fetch_add(1, Relaxed);
+            }
+            self.greatest.fetch_max(id, Relaxed);
+            let slot = &self.slots[id as usize];
+            if slot.holders.fetch_add(1, Relaxed) != 0 {
+                self.shared.fetch_add(1, Relaxed);
+            }
+            let before = slot.visits.load(Relaxed);
+            meanwhile();
+            if slot.visits.load(Relaxed) != before {
+                self.lost_updates.fetch_add(1, Relaxed);
+            }
+            slot.visits.store(before + 1, Relaxed);
+            slot.holders.fetch_sub(1, Relaxed);
+        });
+        let counter = if served { &self.visits } else { &self.refused };
+        counter.fetch_add(1, Relaxed);
+        self.inside.fetch_sub(1, SeqCst);
+    }
+
+    fn judge(&self, storm: &Storm, operations: Vec<u64>) -> Findings {
+        let mut findings = Findings {
+            operations,
+            ..Findings::default()
+        };
+        let visits = self.visits.load(Relaxed);
+        let counted: u64 = self
+            .slots
+            .iter()
+            .map(|slot| slot.visits.load(Relaxed))
+            .sum();
+        let (shared, lost) = (self.shared.load(Relaxed), self.lost_updates.load(Relaxed));
+        findings.judge(
+            Property::Exclusion,
+            shared == 0 && lost == 0 && counted == visits,
+            format!("{visits} visits, {shared} by a second holder; {counted} counted, {lost} found changed"),
+        );
+        let (greatest, above) = (self.greatest.load(Relaxed), self.above.load(Relaxed));
+        findings.judge(
+            Property::Contract,
+            above == 0,
+            format!(
+                "IDs up to {greatest}, up to {} holders, limit up to {}, {} reserved for CPUs; {above} above the bound",
+                self.most_inside.load(Relaxed),
+                self.limit.load(Relaxed),
+                self.source.reserved(),
+            ),
+        );
+        let available = self.available();
+        findings.judge(
+            Property::Completion,
+            available + self.source.reserved() >= self.source.count()
+                && self.refused.load(Relaxed) == 0,
+            format!(
+                "{available} of {} IDs can be had afterwards, {} visits refused",
+                self.source.count(),
+                self.refused.load(Relaxed),
+            ),
+        );
+        let handled = storm.handled();
+        findings.judge(
+            Property::Reach,
+            handled > 0,
+            format!("{handled} signals handled"),
+        );
+        findings
+    }
+
+    /// How many IDs can be held at a time. A broken source may never end.
+    fn available(&self) -> u32 {
+        fn hold(source: &dyn Source, held: &mut u32) {
+            source.with(&mut |_| {
+                *held += 1;
+                if *held <= source.count() {
+                    hold(source, held);
+                }
+            });
+        }
+        let mut held = 0;
+        hold(&*self.source, &mut held);
+        held
+    }
+}

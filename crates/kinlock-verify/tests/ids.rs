@@ -1,0 +1,194 @@
+//! What needs a process of its own: another C library's behaviour, sandboxes. Each test runs itself again in a child process; and torture in short.
+
+use std::process::Command;
+use std::time::Duration;
+
+use kinlock::ids::{Backend, BuildError, Counter, Domain, Stack, Unavailable};
+use kinlock_verify::ids::{self, Settings};
+use kinlock_verify::{Preemption, sandbox};
+
+/// Set in the child process.
+const CHILD: &str = "KINLOCK_TEST_CHILD";
+
+/// Runs `body` in a child process that has `tunables`; `name` is that of the test.
+fn in_child(name: &str, tunables: &str, body: impl FnOnce()) {
+    if std::env::var_os(CHILD).is_some() {
+        return body();
+    }
+    let this = std::env::current_exe().expect("the test knows its own program");
+    let output = Command::new(this)
+        .args(["--exact", name, "--nocapture", "--test-threads", "1"])
+        .env(CHILD, "1")
+        .env("GLIBC_TUNABLES", tunables)
+        .output()
+        .expect("a child process can be started");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.success(),
+        "{}{text}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+}
+
+const NO_RSEQ: &str = "glibc.pthread.rseq=0";
+
+/// Whether the kernel has what restartable sequences need. Decided by the library in a plain process.
+fn has_sequences() -> bool {
+    Backend::Restartable.available().is_ok()
+}
+
+fn count(domain: &Domain) {
+    let counter = Counter::new(domain).unwrap();
+    let stack = Stack::new(domain).unwrap();
+    for _ in 0..3 {
+        std::thread::scope(|scope| {
+            for _ in 0..20 {
+                scope.spawn(|| {
+                    (0..500).for_each(|_| counter.add(1));
+                    stack.push(1);
+                });
+            }
+        });
+    }
+    assert_eq!(counter.sum(), 30_000);
+    assert_eq!(std::iter::from_fn(|| stack.pop()).count(), 60);
+}
+
+#[test]
+fn threads_register_themselves_where_the_c_library_does_not() {
+    let expected = has_sequences();
+    in_child(
+        "threads_register_themselves_where_the_c_library_does_not",
+        NO_RSEQ,
+        || {
+            assert!(
+                !kinlock::topology::Features::detect().rseq,
+                "the tunable works"
+            );
+            assert_eq!(has_sequences(), expected);
+            let domain = Domain::auto();
+            assert_eq!(domain.backend() == Backend::Restartable, expected);
+            count(&domain);
+        },
+    );
+}
+
+#[test]
+fn where_registration_is_refused_that_is_an_error_and_auto_takes_leases() {
+    let name = "where_registration_is_refused_that_is_an_error_and_auto_takes_leases";
+    in_child(name, NO_RSEQ, || {
+        sandbox::refuse_rseq().unwrap();
+        // A thread that starts later: the one that installs the filter may have been registered before.
+        std::thread::spawn(|| {
+            assert_eq!(
+                Backend::Restartable.available(),
+                Err(Unavailable::Registration)
+            );
+            let refused = Domain::builder().backend(Backend::Restartable).build();
+            assert_eq!(
+                refused.unwrap_err(),
+                BuildError::Unavailable(Unavailable::Registration)
+            );
+            let domain = Domain::auto();
+            assert_eq!(domain.backend(), Backend::Lease);
+            count(&domain);
+        })
+        .join()
+        .unwrap();
+    });
+}
+
+#[test]
+fn threads_that_are_refused_later_use_the_shared_part() {
+    if !has_sequences() {
+        return;
+    }
+    in_child(
+        "threads_that_are_refused_later_use_the_shared_part",
+        NO_RSEQ,
+        || {
+            let domain = Domain::builder()
+                .backend(Backend::Restartable)
+                .build()
+                .unwrap();
+            sandbox::refuse_rseq().unwrap();
+            std::thread::spawn({
+                let domain = domain.clone();
+                move || assert_eq!(domain.momentary_id(), None)
+            })
+            .join()
+            .unwrap();
+            count(&domain);
+        },
+    );
+}
+
+#[test]
+fn without_membarrier_nothing_could_be_stolen_so_auto_takes_leases() {
+    let name = "without_membarrier_nothing_could_be_stolen_so_auto_takes_leases";
+    if !has_sequences() {
+        return;
+    }
+    in_child(name, "", || {
+        sandbox::refuse_membarrier().unwrap();
+        assert_eq!(
+            Backend::Restartable.available(),
+            Err(Unavailable::Membarrier)
+        );
+        let domain = Domain::auto();
+        assert_eq!(domain.backend(), Backend::Lease);
+        count(&domain);
+    });
+}
+
+fn settings(millis: u64) -> Settings {
+    Settings {
+        time: Duration::from_millis(millis),
+        threads: 6,
+        preemption: Preemption::Light,
+        seed: 1,
+        scenarios: ids::SCENARIOS.iter().map(|s| s.name.to_owned()).collect(),
+    }
+}
+
+/// In a process of its own: handlers and affinities are the process's.
+fn torture(test: &str, name: &str, millis: u64) {
+    let specimen = ids::by_name(name)[0];
+    if specimen.backend.available().is_err() {
+        return;
+    }
+    in_child(test, "", || {
+        let report = ids::run(specimen, &settings(millis), |_| ());
+        // A broken one fails, and its last check says by what it was caught.
+        let failed: Vec<_> = report.checks.iter().filter(|check| !check.passed).collect();
+        let right = if specimen.is_broken() {
+            !report.passed && !report.escaped()
+        } else {
+            report.passed
+        };
+        assert!(right, "{name}: {failed:#?}");
+    });
+}
+
+macro_rules! tortured {
+    ($($test:ident: $name:literal, $millis:literal;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                torture(stringify!($test), $name, $millis);
+            }
+        )*
+    };
+}
+
+tortured! {
+    sequences_survive: "rseq", 2_000;
+    recent_first_survives: "lease-recent-first", 1_500;
+    per_cpu_survives: "lease-per-cpu", 1_500;
+    lowest_free_survives: "lease-lowest-free", 1_500;
+    task_owned_survives: "lease-task-owned", 1_500;
+    a_sequence_that_does_not_restart_is_caught: "busted-restart", 4_000;
+    a_shared_id_is_caught: "busted-shared", 4_000;
+    a_leaked_id_is_caught: "busted-leaked", 4_000;
+    an_id_above_the_bound_is_caught: "busted-bound", 4_000;
+}
