@@ -18,6 +18,7 @@
 //!
 //! * [`Mutex`]: a blocking mutex of four bytes for everything else. [`RawMutex`] is the same without data.
 //! * `Condvar`: a condition variable of eight bytes for it, with time limits on every clock (feature `std`).
+//! * `invalidation::Domain`: for what is removed now and invalidated later, in batches; who reuses it waits for the batches that may cover it, and for no others (feature `std`).
 //!
 //! Each algorithm is written once, in [`raw`], generic over a [`platform`]: the source that runs on hardware is the
 //! source that a model checker explores and that a simulated machine runs.
@@ -38,6 +39,8 @@
 pub mod condvar;
 pub mod config;
 pub mod events;
+#[cfg(all(feature = "std", not(loom)))]
+pub mod invalidation;
 pub mod mutex;
 pub mod platform;
 pub mod raw;

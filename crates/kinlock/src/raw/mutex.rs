@@ -300,6 +300,13 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             || self.flags.load(Relaxed) & (SLEEPERS | CLAIMANT_SLEEPS | CLAIMED | GRANTED) != 0
     }
 
+    /// Makes it an unlocked mutex in a forked child, where whoever held it or waited for it does not exist. Nobody else may use it meanwhile.
+    pub(crate) fn reset_in_child(&self) {
+        self.spinners.tail().store(0, Relaxed);
+        self.flags.store(0, Relaxed);
+        self.locked.store(FREE, Relaxed);
+    }
+
     /// As [`lock`](Self::lock), for somebody who may have been woken in place of all who sleep on the word: sees to it that the next one wakes up.
     pub(super) fn lock_after_sleep(&self) {
         let parks = P::CAN_PARK && C::PARK;
