@@ -5,7 +5,7 @@ use super::places::Places;
 use super::{Backend, Section, Tag, registry, thread};
 use crate::mutex::Configured as ConfiguredMutex;
 use crate::platform::{NEVER, Native, Platform, deadline};
-use crate::raw::invalidation::{self as raw, Config, Locked, Packed, PackedPair, Slots};
+use crate::raw::invalidation::{self as raw, Config, Locked, NearWrap, Packed, PackedPair, Slots};
 use core::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,13 +75,31 @@ impl Inner {
         }
     }
 
+    // The default backend is inlined where it is used; the others cost a call.
+
     #[inline]
-    fn begin(&self, place: u16) -> Result<u64, BeginError> {
-        Ok(each!(self, domain => domain.begin(place, coarse_now))?)
+    fn begin(&self, place: u16) -> Result<u64, NearWrap> {
+        match self {
+            Inner::Packed(domain) => domain.begin(place, coarse_now),
+            other => other.begin_in_any(place),
+        }
+    }
+
+    #[inline(never)]
+    fn begin_in_any(&self, place: u16) -> Result<u64, NearWrap> {
+        each!(self, domain => domain.begin(place, coarse_now))
     }
 
     #[inline]
     pub(super) fn end(&self, place: u16) {
+        match self {
+            Inner::Packed(domain) => domain.end(place),
+            other => other.end_in_any(place),
+        }
+    }
+
+    #[inline(never)]
+    fn end_in_any(&self, place: u16) {
         each!(self, domain => domain.end(place));
     }
 

@@ -71,7 +71,7 @@ pub trait Pair: Send + Sync {
     fn generation(&self) -> u64;
     /// Changes it from `current`, which is unmarked, to `new`; whether it was `current`. Acquires and releases.
     fn exchange(&self, current: Seen, new: Seen) -> bool;
-    /// Marks it, and reads it as it was then. Acquires.
+    /// Marks it, which is not marked, and reads it as it was then. Acquires. For its owner only.
     fn mark(&self) -> Seen;
     /// Writes it while it is marked, or unmarks it. Releases.
     fn publish(&self, new: Seen);
@@ -215,11 +215,13 @@ impl<P: Platform, Q: Pair, C: Config> List<P, Q, C> {
             }
             return None;
         };
-        let mut mine = own.mark();
-        mine.marked = false;
-        let generation = match early {
-            Some(early) if !marks_early => early.generation,
-            _ => mine.generation,
+        let (mine, generation) = match early {
+            Some(marked) if marks_early => (marked, marked.generation),
+            Some(stale) => (own.mark(), stale.generation),
+            None => {
+                let marked = own.mark();
+                (marked, marked.generation)
+            }
         };
         if before.exchange(seen, Seen { generation, ..mine }) {
             return Some(core::ptr::eq(before, &self.head));

@@ -58,8 +58,8 @@ impl<P: Platform> Pair for PackedPair<P> {
 
     #[inline]
     fn mark(&self) -> Seen {
-        // AcqRel: who walks by and finds the mark starts over, and what was donated is acquired.
-        decode(self.0.fetch_or(MARK, AcqRel))
+        // AcqRel: what was donated is acquired. An addition, since the mark is not there: x86 has no `or` that returns what was before.
+        decode(self.0.fetch_add(MARK, AcqRel))
     }
 
     #[inline]

@@ -151,7 +151,8 @@ impl Pair for WidePair {
     #[inline]
     fn mark(&self) -> Seen {
         // From here on every exchange of others fails: the generation stays as it is.
-        let next = Atomic::fetch_or(&self.next, MARK, AcqRel);
+        // An addition, since the mark is not there: x86 has no `or` that returns what was before.
+        let next = Atomic::fetch_add(&self.next, MARK, AcqRel);
         decode(Atomic::load(&self.generation, Acquire), next)
     }
 
