@@ -2,6 +2,7 @@
 //! they are shown ([`report`]).
 
 mod flags;
+pub mod invalidation;
 mod meeting;
 pub mod placement;
 pub mod plan;

@@ -233,6 +233,48 @@ pub fn usual_threads(cpus: usize) -> Vec<usize> {
     threads
 }
 
+/// The locks of a run that names none: `usual`, or for workloads that take sections of delayed invalidation, all of those.
+///
+/// # Errors
+/// If workloads and locks do not go together.
+pub fn locks_for(
+    workloads: &[workloads::Kind],
+    named: &[locks::Kind],
+    baseline: Option<locks::Kind>,
+) -> anyhow::Result<(Vec<locks::Kind>, locks::Kind)> {
+    const USUAL: [&str; 6] = ["tas", "ticket", "mcs", "qspinlock", "cna-v10", "cna"];
+    const USUAL_BASELINE: &str = "qspinlock";
+    let sections = locks::sections::ALL;
+    let takes_sections = workloads
+        .iter()
+        .all(|workload| workload.takes(&sections[0]));
+    let known = |name: &str| locks::by_name(name).expect("the usual ones are built in");
+    let baseline = baseline.unwrap_or_else(|| match takes_sections {
+        true => sections[0],
+        false => known(USUAL_BASELINE),
+    });
+    let mut locks = named.to_vec();
+    if locks.is_empty() && takes_sections {
+        locks = sections.to_vec();
+    } else if locks.is_empty() {
+        locks = USUAL.map(known).to_vec();
+    }
+    locks.push(baseline);
+    for workload in workloads {
+        if let Some(other) = locks.iter().find(|lock| !workload.takes(lock)) {
+            let has = if other.is_sections() { "" } else { "no " };
+            let own = sections.iter().map(|kind| kind.name).collect::<Vec<_>>();
+            anyhow::bail!(
+                "the workload {} cannot run with {}, which has {has}sections of delayed invalidation; invalidation takes {} and nothing else",
+                workload.name,
+                other.name,
+                own.join(", ")
+            );
+        }
+    }
+    Ok((locks, baseline))
+}
+
 /// The workload called `name`.
 ///
 /// # Errors
@@ -247,7 +289,8 @@ pub fn workload(name: &str) -> Result<workloads::Kind, String> {
 /// # Errors
 /// If there is none; names the known ones.
 pub fn lock(name: &str) -> Result<locks::Kind, String> {
-    let known = locks::ALL.iter().map(|kind| kind.name);
+    let all = locks::ALL.iter().chain(locks::sections::ALL);
+    let known = all.map(|kind| kind.name);
     locks::by_name(name).ok_or_else(|| unknown("lock", known))
 }
 

@@ -1,5 +1,6 @@
 //! `kinlock bench`: our primitives against the peers, on this machine.
 
+mod invalidation;
 mod locks;
 
 use crate::cli::Outcome;
@@ -21,6 +22,7 @@ pub struct Args {
 /// What can be measured.
 #[derive(clap::Subcommand)]
 enum What {
+    Invalidation(invalidation::Args),
     Locks(locks::Args),
 }
 
@@ -31,6 +33,7 @@ enum What {
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     match &args.what {
         None => locks::run(&args.locks),
+        Some(What::Invalidation(args)) => invalidation::run(args),
         Some(What::Locks(args)) => locks::run(args),
     }
 }

@@ -34,8 +34,9 @@ pub struct Args {
     /// Workloads, separated by commas
     #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = "lock2", value_parser = plan::workload)]
     workload: Vec<workloads::Kind>,
-    /// Locks, separated by commas; the baseline always comes along
-    #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = "tas,ticket,mcs,qspinlock,cna-v10,cna", value_parser = plan::lock)]
+    /// Locks, separated by commas; the baseline always comes along [default: tas,ticket,mcs,qspinlock,cna-v10,cna; for the
+    /// workload invalidation all that begin with sections-]
+    #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = plan::lock)]
     locks: Vec<locks::Kind>,
     /// Numbers of threads, 1 to 4096: a list with inclusive ranges, as 1,2,8 or 1..142 [default: doubling up to the
     /// machine's CPUs]
@@ -65,9 +66,9 @@ pub struct Args {
     /// For cna: begin to reorder with a small probability only
     #[arg(long, value_name = "on|off", default_value = "off", action = clap::ArgAction::Set, value_parser = on_off)]
     shuffle_reduction: bool,
-    /// The lock that the others are compared with
-    #[arg(long, value_name = "NAME", default_value = "qspinlock", value_parser = plan::lock)]
-    baseline: locks::Kind,
+    /// The lock that the others are compared with [default: qspinlock; for the workload invalidation sections-mutex]
+    #[arg(long, value_name = "NAME", value_parser = plan::lock)]
+    baseline: Option<locks::Kind>,
     /// Run only part I of N, to share the work with other machines; --json FILE takes the part
     #[arg(long, value_name = "I/N", value_parser = Shard::parse)]
     shard: Option<Shard>,
@@ -142,11 +143,10 @@ pub fn simulate(jobs: &[Job], host_threads: usize, quiet: bool) -> Option<Vec<Sa
 
 fn plan(args: &Args) -> anyhow::Result<Plan> {
     let machine = Machine::load(&args.machine)?;
-    let mut locks = args.locks.clone();
-    locks.push(args.baseline);
-    keep_first(&mut locks, |kind| kind.name);
     let mut workloads = args.workload.clone();
     keep_first(&mut workloads, |kind| kind.name);
+    let (mut locks, baseline) = plan::locks_for(&workloads, &args.locks, args.baseline)?;
+    keep_first(&mut locks, |kind| kind.name);
     let threads = match &args.threads {
         Some(ThreadCounts(threads)) => threads.clone(),
         None => plan::usual_threads(machine.shape.cpus()),
@@ -156,7 +156,7 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
         machine,
         workloads,
         locks,
-        baseline: args.baseline,
+        baseline,
         threads,
         seconds: args.seconds,
         placement: args.placement,

@@ -1,5 +1,6 @@
 //! `kinlock torture`: correctness under stress.
 
+mod invalidation;
 mod locks;
 
 use crate::cli::Outcome;
@@ -23,6 +24,7 @@ pub struct Args {
 /// What can be tortured.
 #[derive(clap::Subcommand)]
 enum What {
+    Invalidation(invalidation::Args),
     Locks(locks::Args),
 }
 
@@ -33,6 +35,7 @@ enum What {
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     match &args.what {
         None => locks::run(&args.locks),
+        Some(What::Invalidation(args)) => invalidation::run(args),
         Some(What::Locks(args)) => locks::run(args),
     }
 }

@@ -5,6 +5,7 @@
 mod mcs;
 mod mutex;
 mod qspinlock;
+pub mod sections;
 mod tas;
 mod ticket;
 
@@ -84,5 +85,13 @@ const fn join() -> [Kind; SPINLOCKS.len() + mutex::ALL.len()] {
 
 /// The kind called `name`.
 pub fn by_name(name: &str) -> Option<Kind> {
-    ALL.iter().copied().find(|kind| kind.name == name)
+    let all = ALL.iter().chain(sections::ALL);
+    all.copied().find(|kind| kind.name == name)
+}
+
+impl Kind {
+    /// Whether this is no lock, but [sections](sections) of delayed invalidation.
+    pub fn is_sections(&self) -> bool {
+        sections::ALL.iter().any(|kind| kind.name == self.name)
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! To add one: write a file with a type that implements [`Body`] and a function that prepares it, and a line in [`ALL`].
 
+mod invalidation;
 mod leveldb_readrandom;
 mod lock2;
 mod locktorture;
@@ -39,6 +40,13 @@ pub struct Kind {
     pub unsimulated_seconds: fn(&Meter, threads: usize) -> f64,
 }
 
+impl Kind {
+    /// Whether it makes sense with this lock: what begins and ends sections excludes nobody, so that only `invalidation` takes it, and takes nothing else.
+    pub fn takes(&self, lock: &crate::locks::Kind) -> bool {
+        (self.name == invalidation::KIND.name) == lock.is_sections()
+    }
+}
+
 /// A constant of a workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Constant {
@@ -60,6 +68,7 @@ pub const ALL: &[Kind] = &[
     leveldb_readrandom::KIND,
     mutex_spinners::KIND,
     osq::KIND,
+    invalidation::KIND,
 ];
 
 /// The kind called `name`.
