@@ -10,4 +10,4 @@ mod run;
 pub use name::{ContenderName, WorkloadName};
 pub use report::Destinations;
 pub use results::Report;
-pub use run::{Measured, Plan, run};
+pub use run::{Plan, run};

@@ -13,7 +13,7 @@ use kinlock::raw::osq::PredecessorCpu;
 
 type Places<L> = &'static [Place<Sim, L>];
 
-struct Sections<C: Config, B: Backend<Sim, Link: 'static>>(Domain<Sim, C, B, Places<B::Link>>);
+struct Sections<C: Config, B: Backend<Sim>>(Domain<Sim, C, B, Places<B::Link>>);
 
 impl<C: Config, B: Backend<Sim>> Lock for Sections<C, B> {
     fn lock(&self, me: usize) {
@@ -60,7 +60,7 @@ mutex!(
     Polled, false, true, Queue::Unqueued
 );
 
-fn place<C: Config, B: Backend<Sim, Link: 'static> + 'static>(
+fn place<C: Config, B: Backend<Sim>>(
     threads: usize,
     backend: B,
     link: fn() -> B::Link,

@@ -37,10 +37,12 @@ pub struct Specimen {
 pub const ALL: &[Specimen] = &[
     specimen("packed", None, packed::<SOUND>),
     specimen("locked", None, |places| {
-        put(places, Locked::<Sim, Kind<SOUND>>::new(0), Member::new)
+        let backend = Locked::<Sim, Kind<SOUND>>::new(0);
+        put::<Kind<SOUND>, _>(places, backend, Member::new)
     }),
     specimen("slots", None, |places| {
-        put(places, Slots::<Sim, Kind<SOUND>>::new(0), || SimU64::new(0))
+        let backend = Slots::<Sim, Kind<SOUND>>::new(0);
+        put::<Kind<SOUND>, _>(places, backend, || SimU64::new(0))
     }),
     specimen(
         "busted-donation",
@@ -104,9 +106,7 @@ trait Sections {
     fn open(&self) -> usize;
 }
 
-struct Put<C: Config, B: Backend<Sim, Link: 'static>>(
-    Domain<Sim, C, B, &'static [Place<Sim, B::Link>]>,
-);
+struct Put<C: Config, B: Backend<Sim>>(Domain<Sim, C, B, &'static [Place<Sim, B::Link>]>);
 
 impl<C: Config, B: Backend<Sim>> Sections for Put<C, B> {
     fn begin(&self, me: u16) -> u64 {
@@ -132,7 +132,7 @@ impl<C: Config, B: Backend<Sim>> Sections for Put<C, B> {
     }
 }
 
-fn put<C: Config, B: Backend<Sim, Link: 'static> + 'static>(
+fn put<C: Config, B: Backend<Sim>>(
     places: usize,
     backend: B,
     link: impl Fn() -> B::Link,

@@ -107,11 +107,11 @@ pub struct Begun {
 }
 
 /// A way to know which sections are open.
-pub trait Backend<P: Platform>: Send + Sync {
+pub trait Backend<P: Platform>: Send + Sync + 'static {
     /// Its name on the command line and in reports.
     const NAME: &'static str;
     /// What it keeps in a place. All zeros is a place that was never used.
-    type Link: Send + Sync;
+    type Link: Send + Sync + 'static;
 
     /// Opens a section in the place `me`, which has none.
     ///

@@ -57,7 +57,7 @@ pub struct Seen {
 }
 
 /// A pair {generation, next} with a mark, changed in one step.
-pub trait Pair: Send + Sync {
+pub trait Pair: Send + Sync + 'static {
     /// The name of the list with such pairs.
     const NAME: &'static str;
     /// The newest generation that it can hold.
