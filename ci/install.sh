@@ -12,6 +12,14 @@ if ! echo '#include <ck_spinlock.h>' | cc -E -x c - >/dev/null 2>&1; then
         missing libck-dev "not root or no apt-get; the peer ck-mcs will not be measured"
     fi
 fi
+if ! echo '#include <urcu/urcu-memb.h>' | cc -E -x c - >/dev/null 2>&1; then
+    if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+        { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq liburcu-dev; } >/dev/null 2>&1 ||
+            missing liburcu-dev "the rival liburcu of bench invalidation will not be measured"
+    else
+        missing liburcu-dev "not root or no apt-get; the rival liburcu of bench invalidation will not be measured"
+    fi
+fi
 if ! command -v valgrind >/dev/null; then
     if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
         { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq valgrind; } >/dev/null 2>&1 ||

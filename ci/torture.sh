@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# All of our locks and concurrency IDs under stress, for SECONDS each (default 20; before a release, 60), once more for 10 seconds where membarrier is refused, and locks that are broken on
-# purpose, which must be caught: exit status 1.
+# All of our locks under stress, for SECONDS each (default 20; before a release, 60), once more for 10 seconds where membarrier is refused, and locks that are broken on
+# purpose, which must be caught: exit status 1. The same for concurrency IDs and for the backends of delayed invalidation.
 set -euo pipefail
 seconds=${1:-20}
 cargo build --release -p kinlock-cli
@@ -18,5 +18,13 @@ status=0
 "$kinlock" torture ids --ids busted --seconds 5 || status=$?
 if [ "$status" != 1 ]; then
     echo "exit status $status: concurrency IDs broken on purpose were not all caught" >&2
+    exit 1
+fi
+"$kinlock" torture invalidation --seconds "$seconds"
+"$kinlock" torture invalidation --without-membarrier --seconds 5
+status=0
+"$kinlock" torture invalidation --backends busted --threads 16 --seconds 10 || status=$?
+if [ "$status" != 1 ]; then
+    echo "exit status $status: domains of delayed invalidation broken on purpose were not all caught" >&2
     exit 1
 fi

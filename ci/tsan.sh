@@ -2,5 +2,5 @@
 # ThreadSanitizer, which instruments the standard library too. It knows neither membarrier nor futexes, and needs neither: what it checks is that
 # data under the lock is ordered.
 set -euo pipefail
-RUSTFLAGS="-Zsanitizer=thread" cargo +nightly test -p kinlock --test spin --test mutex --test condvar --target-dir target/tsan \
+RUSTFLAGS="-Zsanitizer=thread" cargo +nightly test -p kinlock --test spin --test mutex --test condvar --test invalidation --target-dir target/tsan \
     -Zbuild-std --target x86_64-unknown-linux-gnu

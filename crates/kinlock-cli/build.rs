@@ -1,7 +1,7 @@
-//! Compiles the shim around Concurrency Kit's MCS lock, where its headers are installed, and notes the commit.
+//! Compiles the shims around rivals that are C libraries, where they are installed, and notes the commit.
 //!
-//! The header is all that is needed: the lock is made of inline functions. Without it the command builds all the
-//! same, and `ck-mcs` is listed as unavailable.
+//! For Concurrency Kit's MCS lock the header is all that is needed: it is made of inline functions. Without it the command builds all the
+//! same, and `ck-mcs` is listed as unavailable; and so it is with the others.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,10 +14,28 @@ fn main() {
 
     let mut shim = cc::Build::new();
     shim.file("src/locks/ck_mcs.c").opt_level(3);
-    if header_found(&shim) && shim.try_compile("kinlock_ck_mcs").is_ok() {
+    if header_found(&shim, "ck_spinlock.h") && shim.try_compile("kinlock_ck_mcs").is_ok() {
         println!("cargo::rustc-cfg=have_ck");
     }
+    rival("ck_epoch", "ck_epoch.h", "ck");
+    rival("urcu", "urcu/urcu-memb.h", "urcu-memb");
     note_commit();
+}
+
+/// A rival of the suite `invalidation` that is a C library: its shim, if header and library are installed.
+fn rival(name: &str, header: &str, library: &str) {
+    let source = format!("src/bench/invalidation/{name}.c");
+    println!("cargo::rustc-check-cfg=cfg(have_{name})");
+    println!("cargo::rerun-if-changed={source}");
+    for folder in ["/usr/include", "/usr/local/include"] {
+        println!("cargo::rerun-if-changed={folder}/{header}");
+    }
+    let mut shim = cc::Build::new();
+    shim.file(&source).opt_level(3);
+    if header_found(&shim, header) && shim.try_compile(&format!("kinlock_{name}")).is_ok() {
+        println!("cargo::rustc-link-lib={library}");
+        println!("cargo::rustc-cfg=have_{name}");
+    }
 }
 
 /// Results say which source they came from, where the source is a checkout.
@@ -36,12 +54,12 @@ fn note_commit() {
 }
 
 /// Whether the compiler finds the header: asked first, because a failed compilation would fill the screen.
-fn header_found(shim: &cc::Build) -> bool {
+fn header_found(shim: &cc::Build, header: &str) -> bool {
     let Ok(compiler) = shim.try_get_compiler() else {
         return false;
     };
     Command::new(compiler.path())
-        .args(["-E", "-include", "ck_spinlock.h", "-x", "c", "/dev/null"])
+        .args(["-E", "-include", header, "-x", "c", "/dev/null"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status()

@@ -24,7 +24,7 @@ pub struct Table {
     pub key: &'static str,
     /// What the two columns are called.
     pub columns: [&'static str; 2],
-    /// The lock behind the first column, of [`locks::ALL`](crate::locks::ALL).
+    /// The lock behind the first column, as [`locks::by_name`](crate::locks::by_name) knows it.
     pub stock: &'static str,
     /// The lock behind the second one.
     pub cna: &'static str,
@@ -109,6 +109,17 @@ pub const TABLES: &[Table] = &[
         read: |fields| gain(fields, "own_line_pct"),
         ..OSQ
     },
+    INVALIDATION,
+    Table {
+        name: "invalidation-96",
+        machine: "haswell-ex-4s",
+        columns: ["mutex", "epochs"],
+        cna: "sections-slots",
+        judged: Judged::Direction,
+        read: |fields| by_processes(fields, "epochs"),
+        text: include_str!("../published/invalidation-96.csv"),
+        ..INVALIDATION
+    },
 ];
 
 const LOCK2: Table = Table {
@@ -160,6 +171,22 @@ const OSQ: Table = Table {
     text: include_str!("../published/osq-prev-cpu.csv"),
 };
 
+const INVALIDATION: Table = Table {
+    name: "invalidation",
+    machine: "ivybridge-2s",
+    workload: "invalidation",
+    key: "processes",
+    columns: ["mutex", "list"],
+    stock: "sections-mutex",
+    cna: "sections-packed",
+    unit: "operations/s",
+    per_ops_per_us: 1e6,
+    seconds: 0.02,
+    judged: Judged::Numbers,
+    read: |fields| by_processes(fields, "list"),
+    text: include_str!("../published/invalidation.csv"),
+};
+
 /// A line of a file, by the headings of its columns.
 struct Fields<'a> {
     headings: &'a [&'a str],
@@ -201,6 +228,18 @@ fn by_nodes(fields: &Fields<'_>) -> Row {
         stock: fields.number("patch1"),
         cna: fields.number("patch12"),
         speedup: 1.0 + fields.number("change_patch12_over_patch1_pct") / 100.0,
+        note: String::new(),
+    }
+}
+
+fn by_processes(fields: &Fields<'_>, second: &str) -> Row {
+    let (stock, cna) = (fields.number("mutex"), fields.number(second));
+    Row {
+        label: fields.text("processes").to_owned(),
+        threads: fields.number("processes") as usize,
+        stock,
+        cna,
+        speedup: cna / stock,
         note: String::new(),
     }
 }
@@ -269,7 +308,8 @@ mod tests {
         for table in TABLES {
             let rows = table.rows();
             assert!(!rows.is_empty() && rows.is_sorted_by_key(|row| row.threads));
-            assert!(table.machine != "haswell-ex-4s" || rows[0].threads == 1);
+            let is_cna = table.name.starts_with("cna-");
+            assert!(!is_cna || rows[0].threads == 1);
             for row in &rows {
                 // The published speed-up is rounded, and so are the columns.
                 let speedup = row.cna / row.stock;
@@ -277,8 +317,10 @@ mod tests {
             }
             assert!(table.source().contains("(20"), "{}", table.source());
             assert!(Machine::load(table.machine).is_ok());
-            assert!(workloads::by_name(table.workload).is_some());
-            assert!(locks::by_name(table.stock).is_some() && locks::by_name(table.cna).is_some());
+            let workload = workloads::by_name(table.workload).unwrap();
+            for lock in [table.stock, table.cna] {
+                assert_eq!(workload.takes(), locks::by_name(lock).unwrap().genre());
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! One simulation: what to run, and what came out.
 
-use crate::locks;
+use crate::locks::{self, Genre};
 use crate::machine::Machine;
 use crate::platform;
 use crate::workloads::{self, Bursts, Meter, Prepare};
@@ -193,7 +193,7 @@ impl Run {
         Ok(Outcome {
             ops: meter.per_thread.iter().sum(),
             per_thread: meter.per_thread.clone(),
-            seconds: if self.workload.takes_ids() {
+            seconds: if self.workload.takes() == Genre::Policy {
                 meter.bursts.iter().map(|b| b.nanos).sum::<f64>() / 1e9
             } else {
                 seconds + (self.workload.unsimulated_seconds)(&meter, self.threads)

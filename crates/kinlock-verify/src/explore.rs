@@ -20,6 +20,7 @@ pub mod locks;
 mod oracle;
 mod replay;
 pub mod scenarios;
+pub mod sections;
 mod shrink;
 mod trace;
 

@@ -24,12 +24,14 @@ pub mod ids;
 mod injector;
 pub mod locks;
 mod oracle;
+pub mod pages;
 pub mod plan;
 mod pretend;
 mod random;
 pub mod report;
 pub mod sandbox;
 pub mod scenarios;
+pub mod sections;
 pub mod test_lock;
 
 pub use affinity::allowed_cpus;

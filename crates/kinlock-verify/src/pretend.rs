@@ -82,6 +82,10 @@ impl Platform for Pretend {
         Native::relax();
     }
 
+    fn yield_now() {
+        Native::yield_now();
+    }
+
     fn crowded() -> bool {
         Native::crowded()
     }

@@ -19,6 +19,7 @@
 //! * [`Mutex`]: a blocking mutex of four bytes for everything else. [`RawMutex`] is the same without data.
 //! * `ids`: concurrency IDs, and counters, stacks and pools that need no locked instruction, by restartable sequences or leases (feature `std`).
 //! * `Condvar`: a condition variable of eight bytes for it, with time limits on every clock (feature `std`).
+//! * `invalidation::Domain`: for what is removed now and invalidated later, in batches; who reuses it waits for the batches that may cover it, and for no others (feature `std`).
 //!
 //! Each algorithm is written once, in [`raw`], generic over a [`platform`]: the source that runs on hardware is the
 //! source that a model checker explores and that a simulated machine runs.
@@ -41,6 +42,8 @@ pub mod config;
 pub mod events;
 #[cfg(feature = "std")]
 pub mod ids;
+#[cfg(all(feature = "std", not(loom)))]
+pub mod invalidation;
 pub mod mutex;
 pub mod platform;
 pub mod raw;

@@ -3,6 +3,7 @@
 
 mod flags;
 pub mod ids;
+pub mod invalidation;
 mod meeting;
 pub mod placement;
 pub mod plan;

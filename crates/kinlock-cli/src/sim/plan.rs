@@ -3,7 +3,8 @@
 use anyhow::{anyhow, ensure};
 use kinlock::config::{LocalLimit, Numa, Scan, Tuning};
 use kinlock::topology::DomainKind;
-use kinlock_sim::{Machine, Placement, Run, locks, workloads};
+use kinlock_sim::locks::{self, Genre};
+use kinlock_sim::{Machine, Placement, Run, workloads};
 use serde::{Deserialize, Serialize};
 
 use super::flags::{Sampling, Variant};
@@ -233,21 +234,23 @@ pub fn usual_threads(cpus: usize) -> Vec<usize> {
     threads
 }
 
-/// What the workloads are put to unless asked otherwise: locks, or policies for concurrency IDs. And the baseline.
-pub fn usual_locks(ids: bool) -> (Vec<locks::Kind>, locks::Kind) {
+/// What the workloads are put to unless asked otherwise, and the baseline.
+pub fn usual_locks(genre: Genre) -> (Vec<locks::Kind>, locks::Kind) {
     let known = |name| locks::by_name(name).expect("the defaults are known");
-    if ids {
-        return (locks::POLICIES.to_vec(), known("lowest-free"));
+    match genre {
+        Genre::Policy => (locks::POLICIES.to_vec(), known("lowest-free")),
+        Genre::Sections => (locks::sections::ALL.to_vec(), locks::sections::ALL[0]),
+        Genre::Lock => {
+            let names = ["tas", "ticket", "mcs", "qspinlock", "cna-v10", "cna"];
+            (names.map(known).to_vec(), known("qspinlock"))
+        }
     }
-    let names = ["tas", "ticket", "mcs", "qspinlock", "cna-v10", "cna"];
-    (names.map(known).to_vec(), known("qspinlock"))
 }
 
 /// Whether the workloads can be put to the locks, on a machine of so many CPUs with so many threads.
 ///
 /// # Errors
-/// If some are for concurrency IDs and others for locks, or a lock is no policy or the other way round; if concurrency IDs ask for more CPUs than there are, or
-/// than fit.
+/// If a workload takes something else than what it is given; if concurrency IDs ask for more CPUs than there are, or than fit.
 pub fn check(
     workloads: &[workloads::Kind],
     locks: &[locks::Kind],
@@ -255,20 +258,17 @@ pub fn check(
     threads: &[usize],
 ) -> anyhow::Result<()> {
     for workload in workloads {
-        let ids = workload.takes_ids();
         for lock in locks {
-            let name = workload.name;
             ensure!(
-                !ids || lock.policy().is_some(),
-                "{name} takes policies for concurrency IDs, and {} is a lock",
-                lock.name
-            );
-            ensure!(
-                ids || lock.policy().is_none(),
-                "{name} takes locks, and {} is a policy for concurrency IDs",
-                lock.name
+                workload.takes() == lock.genre(),
+                "{} takes {}, and {} is {}",
+                workload.name,
+                workload.takes().plural(),
+                lock.name,
+                lock.genre().singular()
             );
         }
+        let ids = workload.takes() == Genre::Policy;
         let most = threads.iter().max().copied().unwrap_or(0);
         ensure!(
             !ids || most <= cpus,
@@ -300,8 +300,7 @@ pub fn workload(name: &str) -> Result<workloads::Kind, String> {
 /// # Errors
 /// If there is none; names the known ones.
 pub fn lock(name: &str) -> Result<locks::Kind, String> {
-    let known = locks::ALL.iter().chain(locks::POLICIES);
-    let known = known.map(|kind| kind.name);
+    let known = locks::all().map(|kind| kind.name);
     locks::by_name(name).ok_or_else(|| unknown("lock", known))
 }
 

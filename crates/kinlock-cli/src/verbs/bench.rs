@@ -1,6 +1,7 @@
 //! `kinlock bench`: our primitives against the peers, on this machine.
 
 mod ids;
+mod invalidation;
 mod locks;
 
 use crate::cli::Outcome;
@@ -22,6 +23,7 @@ pub struct Args {
 /// What can be measured.
 #[derive(clap::Subcommand)]
 enum What {
+    Invalidation(invalidation::Args),
     Locks(locks::Args),
     Ids(ids::Args),
 }
@@ -33,6 +35,7 @@ enum What {
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     match &args.what {
         None => locks::run(&args.locks),
+        Some(What::Invalidation(args)) => invalidation::run(args),
         Some(What::Locks(args)) => locks::run(args),
         Some(What::Ids(args)) => ids::run(args),
     }

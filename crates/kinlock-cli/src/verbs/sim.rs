@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kinlock::config::{LocalLimit, Numa, Scan};
 use kinlock::topology::DomainKind;
-use kinlock_sim::{Machine, Placement, locks, workloads};
+use kinlock_sim::locks::{self, Genre};
+use kinlock_sim::{Machine, Placement, workloads};
 
 use crate::bench::threads::ThreadCounts;
 use crate::cli::Outcome;
@@ -34,8 +35,8 @@ pub struct Args {
     /// Workloads, separated by commas
     #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = "lock2", value_parser = plan::workload)]
     workload: Vec<workloads::Kind>,
-    /// Locks, separated by commas; the baseline always comes along. For cid-* workloads policies for concurrency IDs [default:
-    /// tas,ticket,mcs,qspinlock,cna-v10,cna, or all policies]
+    /// Locks, separated by commas; the baseline always comes along. For cid-* workloads policies for concurrency IDs, for
+    /// invalidation backends of delayed invalidation [default: tas,ticket,mcs,qspinlock,cna-v10,cna, or all of the others]
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = plan::lock)]
     locks: Vec<locks::Kind>,
     /// Numbers of threads, 1 to 4096: a list with inclusive ranges, as 1,2,8 or 1..142 [default: doubling up to the
@@ -66,7 +67,7 @@ pub struct Args {
     /// For cna: begin to reorder with a small probability only
     #[arg(long, value_name = "on|off", default_value = "off", action = clap::ArgAction::Set, value_parser = on_off)]
     shuffle_reduction: bool,
-    /// The lock that the others are compared with [default: qspinlock, or lowest-free]
+    /// The lock that the others are compared with [default: qspinlock, lowest-free, or sections-mutex]
     #[arg(long, value_name = "NAME", value_parser = plan::lock)]
     baseline: Option<locks::Kind>,
     /// Run only part I of N, to share the work with other machines; --json FILE takes the part
@@ -143,8 +144,11 @@ pub fn simulate(jobs: &[Job], host_threads: usize, quiet: bool) -> Option<Vec<Sa
 
 fn plan(args: &Args) -> anyhow::Result<Plan> {
     let machine = Machine::load(&args.machine)?;
-    let ids = args.workload.iter().all(workloads::Kind::takes_ids);
-    let (usual, first) = plan::usual_locks(ids);
+    let genre = args
+        .workload
+        .first()
+        .map_or(Genre::Lock, workloads::Kind::takes);
+    let (usual, first) = plan::usual_locks(genre);
     let mut locks = match &args.locks[..] {
         [] => usual,
         chosen => chosen.to_vec(),

@@ -1,6 +1,7 @@
 //! `kinlock torture`: correctness under stress.
 
 mod ids;
+mod invalidation;
 mod locks;
 
 use crate::cli::Outcome;
@@ -24,6 +25,7 @@ pub struct Args {
 /// What can be tortured.
 #[derive(clap::Subcommand)]
 enum What {
+    Invalidation(invalidation::Args),
     Locks(locks::Args),
     Ids(ids::Args),
 }
@@ -35,6 +37,7 @@ enum What {
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     match &args.what {
         None => locks::run(&args.locks),
+        Some(What::Invalidation(args)) => invalidation::run(args),
         Some(What::Locks(args)) => locks::run(args),
         Some(What::Ids(args)) => ids::run(args),
     }

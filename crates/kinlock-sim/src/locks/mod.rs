@@ -5,6 +5,7 @@
 mod mcs;
 mod mutex;
 mod qspinlock;
+pub mod sections;
 mod tas;
 mod ticket;
 
@@ -114,16 +115,60 @@ fn no_lock(_: usize) -> &'static dyn Lock {
 
 /// The kind called `name`.
 pub fn by_name(name: &str) -> Option<Kind> {
-    let mut all = ALL.iter().chain(POLICIES).copied();
-    all.find(|kind| kind.name == name)
+    all().find(|kind| kind.name == name)
+}
+
+/// All locks, policies and sections.
+pub fn all() -> impl Iterator<Item = Kind> + Clone {
+    ALL.iter().chain(POLICIES).chain(sections::ALL).copied()
+}
+
+/// What a workload can be put to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Genre {
+    /// Something that excludes others.
+    Lock,
+    /// A policy for concurrency IDs.
+    Policy,
+    /// What begins and ends [sections] of delayed invalidation.
+    Sections,
+}
+
+impl Genre {
+    /// One of them, for people.
+    pub fn singular(self) -> &'static str {
+        match self {
+            Genre::Lock => "a lock",
+            Genre::Policy => "a policy for concurrency IDs",
+            Genre::Sections => "a backend of delayed invalidation",
+        }
+    }
+
+    /// Some of them, for people.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Genre::Lock => "locks",
+            Genre::Policy => "policies for concurrency IDs",
+            Genre::Sections => "backends of delayed invalidation",
+        }
+    }
 }
 
 impl Kind {
-    /// The policy for concurrency IDs that it is, if it is no lock.
+    /// The policy for concurrency IDs that it is, if it is one.
     pub fn policy(&self) -> Option<Policy> {
         Policy::ALL
             .into_iter()
             .find(|policy| policy.name() == self.name)
+    }
+
+    /// What it is.
+    pub fn genre(&self) -> Genre {
+        match self.policy() {
+            Some(_) => Genre::Policy,
+            None if sections::ALL.iter().any(|kind| kind.name == self.name) => Genre::Sections,
+            None => Genre::Lock,
+        }
     }
 }
 
@@ -135,6 +180,11 @@ mod tests {
     fn every_policy_has_a_name_of_its_own() {
         let policies: Vec<_> = POLICIES.iter().map(Kind::policy).collect();
         assert_eq!(policies, Policy::ALL.map(Some));
-        assert!(ALL.iter().all(|lock| lock.policy().is_none()));
+        assert!(ALL.iter().all(|lock| lock.genre() == Genre::Lock));
+        assert!(
+            sections::ALL
+                .iter()
+                .all(|kind| kind.genre() == Genre::Sections)
+        );
     }
 }

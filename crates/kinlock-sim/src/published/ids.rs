@@ -165,7 +165,10 @@ mod tests {
     fn tables_are_whole_and_can_be_simulated() {
         for table in ID_TABLES {
             assert!(Machine::load(table.machine).is_ok());
-            assert!(workloads::by_name(table.workload).unwrap().takes_ids());
+            assert_eq!(
+                workloads::by_name(table.workload).unwrap().takes(),
+                locks::Genre::Policy
+            );
             for (_, policy) in table.columns {
                 assert!(locks::by_name(policy).unwrap().policy().is_some());
             }

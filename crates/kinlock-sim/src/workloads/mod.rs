@@ -3,6 +3,7 @@
 //! To add one: write a file with a type that implements [`Body`] and a function that prepares it, and a line in [`ALL`].
 
 mod cid_intermittent;
+mod invalidation;
 mod leveldb_readrandom;
 mod lock2;
 mod locktorture;
@@ -10,7 +11,7 @@ mod mutex_spinners;
 mod open1;
 mod osq;
 
-use crate::locks::Lock;
+use crate::locks::{Genre, Lock};
 use crate::run::{Handoffs, Traffic};
 use crate::world::{COUNTED, Placement, with};
 use hdrhistogram::Histogram;
@@ -49,11 +50,13 @@ pub enum Prepare {
     /// A policy for concurrency IDs. Threads mostly sleep: operations are counted and timed by themselves.
     Ids {
         /// Prepares.
-        prepare: fn(threads: usize, policy: Policy, meter: Rc<RefCell<Meter>>) -> Rc<dyn Body>,
+        prepare: PrepareIds,
         /// How many seconds a run lasts at least.
         seconds: fn(threads: usize) -> f64,
     },
 }
+
+type PrepareIds = fn(threads: usize, policy: Policy, meter: Rc<RefCell<Meter>>) -> Rc<dyn Body>;
 
 /// A constant of a workload.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +79,7 @@ pub const ALL: &[Kind] = &[
     leveldb_readrandom::KIND,
     mutex_spinners::KIND,
     osq::KIND,
+    invalidation::KIND,
 ];
 
 /// All kinds for concurrency IDs.
@@ -94,9 +98,14 @@ pub fn by_name(name: &str) -> Option<Kind> {
 }
 
 impl Kind {
-    /// Whether it is put to policies for concurrency IDs, and not to locks.
-    pub fn takes_ids(&self) -> bool {
-        matches!(self.prepare, Prepare::Ids { .. })
+    /// What it is put to.
+    pub fn takes(&self) -> Genre {
+        match self.prepare {
+            Prepare::Ids { .. } => Genre::Policy,
+            // What begins and ends sections excludes nobody.
+            Prepare::Lock(_) if self.name == invalidation::KIND.name => Genre::Sections,
+            Prepare::Lock(_) => Genre::Lock,
+        }
     }
 }
 

@@ -116,7 +116,7 @@ fn wanted_order(knobs: &Knobs, threads: usize) -> Order {
 }
 
 /// A small machine: its latencies, and so the order of things, are random.
-fn machine(random: &mut Random, threads: usize, oversubscribed: bool) -> Machine {
+pub(super) fn machine(random: &mut Random, threads: usize, oversubscribed: bool) -> Machine {
     let cpus = if oversubscribed {
         1 + random.below((threads as u64 - 1).max(1)) as usize
     } else {
@@ -168,14 +168,20 @@ fn machine(random: &mut Random, threads: usize, oversubscribed: bool) -> Machine
 }
 
 fn disturbance(random: &mut Random, costs: &Costs, scenario: &Scenario) -> Disturbance {
+    let mut d = plain_disturbance(random, costs);
+    if scenario.interrupts {
+        d.one_in = d.one_in.max(4);
+        d.interrupt_one_in = 2;
+    }
+    d
+}
+
+/// Without interrupts.
+pub(super) fn plain_disturbance(random: &mut Random, costs: &Costs) -> Disturbance {
     // A few accesses; longer than a waiter spins where it is crowded, where it is not, and than stealing is permitted.
     let longest = [200.0, 20_000.0, 4_000_000.0, 40_000_000.0][random.below(4) as usize];
     let one_in = [0, 4, 16, 64, 256][random.below(5) as usize];
     let mut d = Disturbance::preemptions(random.next(), one_in, costs.cycles(longest).max(64));
-    if scenario.interrupts {
-        d.one_in = one_in.max(4);
-        d.interrupt_one_in = 2;
-    }
     d.spurious_one_in = [0, 4, 32][random.below(3) as usize];
     d.crowded_one_in = [0, 1, 2, 8][random.below(4) as usize];
     d.heavy_fence = !random.one_in(8);

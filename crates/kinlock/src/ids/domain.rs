@@ -78,7 +78,8 @@ impl FromStr for Policy {
 
     fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
         let mut all = Policy::ALL.into_iter();
-        all.find(|policy| policy.name() == text).ok_or(UnknownPolicy)
+        all.find(|policy| policy.name() == text)
+            .ok_or(UnknownPolicy)
     }
 }
 

@@ -167,6 +167,11 @@ pub trait Platform: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// Tells the CPU that this is a spin loop. One call takes some nanoseconds.
     fn relax();
 
+    /// Lets another thread run on this CPU, if one wants to: for waiting for somebody who may have been preempted.
+    fn yield_now() {
+        Self::relax();
+    }
+
     /// Whether more threads wait for locks now and then than there are CPUs for them: the user-space stand-in for "should
     /// I stop spinning?". Spinning then keeps a CPU from whoever is waited for. Asked on slow paths only.
     fn crowded() -> bool;

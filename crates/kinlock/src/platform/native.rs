@@ -111,6 +111,11 @@ impl Platform for Native {
     }
 
     #[cfg(feature = "std")]
+    fn yield_now() {
+        std::thread::yield_now();
+    }
+
+    #[cfg(feature = "std")]
     const CAN_PARK: bool = true;
 
     #[cfg(feature = "std")]

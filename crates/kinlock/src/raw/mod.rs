@@ -6,6 +6,7 @@
 pub(crate) mod cna;
 pub mod condvar;
 pub mod ids;
+pub mod invalidation;
 pub mod mutex;
 pub mod osq;
 pub mod qspinlock;

@@ -249,6 +249,13 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             || self.flags.load(Relaxed) & (SLEEPERS | CLAIMANT_SLEEPS | CLAIMED | GRANTED) != 0
     }
 
+    /// Makes it an unlocked mutex in a forked child, where whoever held it or waited for it does not exist. Nobody else may use it meanwhile.
+    pub(crate) fn reset_in_child(&self) {
+        self.spinners.tail().store(0, Relaxed);
+        self.flags.store(0, Relaxed);
+        self.locked.store(FREE, Relaxed);
+    }
+
     /// Where threads sleep that wait for this mutex.
     pub(super) fn key(&self) -> *const u32 {
         (self as *const Self).cast()

@@ -145,7 +145,7 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
     Ok(plan)
 }
 
-fn keep_first<T: PartialEq + Copy>(items: &mut Vec<T>) {
+pub(super) fn keep_first<T: PartialEq + Copy>(items: &mut Vec<T>) {
     let mut seen = Vec::new();
     items.retain(|item| {
         let is_new = !seen.contains(item);
@@ -154,7 +154,7 @@ fn keep_first<T: PartialEq + Copy>(items: &mut Vec<T>) {
     });
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if (0.001..=3600.0).contains(&seconds) => Ok(seconds),
         _ => Err("it has to be a number from 0.001 to 3600".to_owned()),
@@ -173,7 +173,7 @@ fn announcement(plan: &Plan) -> String {
     )
 }
 
-fn progress_bar(steps: usize) -> ProgressBar {
+pub(super) fn progress_bar(steps: usize) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr());
     bar.set_style(
         ProgressStyle::with_template("{bar:30} {pos}/{len}  {eta} left  {msg}")

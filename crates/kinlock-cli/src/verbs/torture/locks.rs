@@ -3,9 +3,9 @@
 //! Each lock is tortured in a child process of its own: threads that wait for ever cannot be ended otherwise, and the
 //! locks read their environment, pretended locality domains among it, once per process.
 
-mod child;
+pub(super) mod child;
 mod settings;
-mod text;
+pub(super) mod text;
 
 use std::fs::File;
 use std::io::{Write, stdout};
@@ -97,13 +97,13 @@ fn outcome(report: &Report) -> Outcome {
 }
 
 /// Where the JSON goes.
-enum Destination {
+pub(super) enum Destination {
     Stdout,
     File(File, String),
 }
 
 impl Destination {
-    fn open(name: &str) -> anyhow::Result<Self> {
+    pub(super) fn open(name: &str) -> anyhow::Result<Self> {
         if name == "-" {
             return Ok(Destination::Stdout);
         }
@@ -111,7 +111,7 @@ impl Destination {
         Ok(Destination::File(file, name.to_owned()))
     }
 
-    fn write(&mut self, document: &Document) -> anyhow::Result<()> {
+    pub(super) fn write(&mut self, document: &impl Serialize) -> anyhow::Result<()> {
         let mut text = serde_json::to_string_pretty(document)?;
         text.push('\n');
         match self {
@@ -126,10 +126,10 @@ impl Destination {
 }
 
 /// What is going on, for people who watch.
-struct Notes(ProgressBar);
+pub(super) struct Notes(ProgressBar);
 
 impl Notes {
-    fn new(quiet: bool) -> Self {
+    pub(super) fn new(quiet: bool) -> Self {
         let target = if quiet {
             ProgressDrawTarget::hidden()
         } else {
@@ -143,12 +143,12 @@ impl Notes {
         Notes(bar)
     }
 
-    fn show(&self, step: &str) {
+    pub(super) fn show(&self, step: &str) {
         self.0.set_message(step.to_owned());
         self.0.tick();
     }
 
-    fn clear(&self) {
+    pub(super) fn clear(&self) {
         self.0.finish_and_clear();
     }
 }

@@ -101,7 +101,10 @@ fn time_limit(parameters: &Parameters) -> Duration {
 }
 
 /// `None`: it did not end in time and was killed.
-fn wait(child: &mut Child, limit: Duration) -> anyhow::Result<Option<ExitStatus>> {
+pub(in crate::verbs::torture) fn wait(
+    child: &mut Child,
+    limit: Duration,
+) -> anyhow::Result<Option<ExitStatus>> {
     let give_up = Instant::now() + limit;
     loop {
         if let Some(status) = child
@@ -119,7 +122,10 @@ fn wait(child: &mut Child, limit: Duration) -> anyhow::Result<Option<ExitStatus>
     }
 }
 
-fn understand(text: &str, status: Option<ExitStatus>) -> Result<Report, String> {
+pub(in crate::verbs::torture) fn understand(
+    text: &str,
+    status: Option<ExitStatus>,
+) -> Result<Report, String> {
     let status = status.ok_or("the process did not end and was killed")?;
     serde_json::from_str(text)
         .map_err(|_| format!("the process ended with {status} and without a report"))

@@ -1,0 +1,251 @@
+//! Epochs and RCU in the place of sections: who gives pages back is the reader, and who reuses them waits for a grace period.
+//!
+//! None of them has something like a tag that could be waited for. So grace periods are numbered, and a mark is the number of the next one: it has passed once a grace
+//! period has that began after it. Whoever waits makes one.
+//!
+//! Invariants:
+//! 1. What is retired was just allocated, is retired once, and is reachable by nobody else.
+//! 2. A thread is registered with the C library before it calls anything else there, and until it ends.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+
+use kinlock_verify::pages::Protection;
+
+use super::contender::Contender;
+
+/// Something with read sections and grace periods.
+pub trait Epochs: Send + Sync + 'static {
+    /// A read section.
+    type Guard<'a>;
+    /// A new one.
+    fn new() -> Self;
+    /// Begins a read section; dropping it ends it.
+    fn enter(&self) -> Self::Guard<'_>;
+    /// Returns when all read sections have ended that were open.
+    fn synchronize(&self);
+}
+
+/// [`Epochs`] as a protection.
+pub struct Numbered<E> {
+    epochs: E,
+    /// Grace periods begun, and the newest one that has ended.
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+impl<E: Epochs> Numbered<E> {
+    pub fn new() -> Self {
+        Numbered {
+            epochs: E::new(),
+            begun: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+        }
+    }
+}
+
+impl<E: Epochs> Protection for Numbered<E> {
+    type Mark = AtomicU64;
+    type Section<'a> = E::Guard<'a>;
+
+    #[inline(always)]
+    fn begin(&self) -> E::Guard<'_> {
+        self.epochs.enter()
+    }
+
+    fn mark(&self, _: &E::Guard<'_>, mark: &AtomicU64) {
+        mark.store(self.begun.load(SeqCst) + 1, Relaxed);
+    }
+
+    #[inline(always)]
+    fn end<'a>(&self, guard: E::Guard<'_>, _: impl Iterator<Item = &'a AtomicU64>) {
+        drop(guard);
+    }
+
+    fn wait(&self, mark: &AtomicU64) {
+        while !self.passed(mark) {
+            let number = self.begun.fetch_add(1, SeqCst) + 1;
+            self.epochs.synchronize();
+            self.ended.fetch_max(number, AcqRel);
+        }
+    }
+}
+
+impl<E: Epochs> Contender for Numbered<E> {
+    #[inline(always)]
+    fn passed(&self, mark: &AtomicU64) -> bool {
+        mark.load(Relaxed) <= self.ended.load(Acquire)
+    }
+}
+
+/// Waits for a flag that reclamation sets, as `help` makes it go on.
+fn wait_for(flag: &AtomicBool, help: impl Fn()) {
+    let mut looks = 0;
+    while !flag.load(Acquire) {
+        help();
+        looks += 1;
+        if looks > 16 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// `crossbeam-epoch`.
+pub struct Crossbeam;
+
+impl Epochs for Crossbeam {
+    type Guard<'a> = crossbeam_epoch::Guard;
+
+    fn new() -> Self {
+        Crossbeam
+    }
+
+    #[inline(always)]
+    fn enter(&self) -> crossbeam_epoch::Guard {
+        crossbeam_epoch::pin()
+    }
+
+    fn synchronize(&self) {
+        let flag = Arc::new(AtomicBool::new(false));
+        let set = Arc::clone(&flag);
+        let guard = crossbeam_epoch::pin();
+        guard.defer(move || set.store(true, Release));
+        guard.flush();
+        drop(guard);
+        wait_for(&flag, || crossbeam_epoch::pin().flush());
+    }
+}
+
+/// `seize`.
+pub struct Seize(seize::Collector);
+
+/// Says so when it is reclaimed.
+struct Reclaimed(Arc<AtomicBool>);
+
+impl Drop for Reclaimed {
+    fn drop(&mut self) {
+        self.0.store(true, Release);
+    }
+}
+
+impl Epochs for Seize {
+    type Guard<'a> = seize::LocalGuard<'a>;
+
+    fn new() -> Self {
+        Seize(seize::Collector::new().batch_size(1))
+    }
+
+    #[inline(always)]
+    fn enter(&self) -> seize::LocalGuard<'_> {
+        self.0.enter()
+    }
+
+    fn synchronize(&self) {
+        use seize::Guard;
+        let flag = Arc::new(AtomicBool::new(false));
+        let last = Box::into_raw(Box::new(Reclaimed(Arc::clone(&flag))));
+        let guard = self.0.enter();
+        // SAFETY: invariant 1.
+        unsafe { guard.defer_retire(last, seize::reclaim::boxed) };
+        guard.flush();
+        drop(guard);
+        wait_for(&flag, || self.0.enter().flush());
+    }
+}
+
+/// A library in C with one domain per process; `$name` is in the names of the shim's functions.
+macro_rules! c_library {
+    ($type:ident, $guard:ident, $module:ident, $cfg:ident, $register:ident, $unregister:ident, $enter:ident, $leave:ident, $synchronize:ident) => {
+        #[cfg($cfg)]
+        pub use $module::$type;
+
+        #[cfg($cfg)]
+        mod $module {
+            use super::Epochs;
+            use std::marker::PhantomData;
+
+            unsafe extern "C" {
+                fn $register();
+                fn $unregister();
+                fn $enter();
+                fn $leave();
+                fn $synchronize();
+            }
+
+            struct Registered;
+
+            impl Drop for Registered {
+                fn drop(&mut self) {
+                    // SAFETY: invariant 2.
+                    unsafe { $unregister() };
+                }
+            }
+
+            thread_local! {
+                static REGISTERED: Registered = {
+                    // SAFETY: invariant 2.
+                    unsafe { $register() };
+                    Registered
+                };
+            }
+
+            pub struct $type;
+
+            /// Belongs to its thread.
+            pub struct $guard(PhantomData<*const ()>);
+
+            impl Drop for $guard {
+                #[inline(always)]
+                fn drop(&mut self) {
+                    // SAFETY: invariant 2; entered before.
+                    unsafe { $leave() };
+                }
+            }
+
+            impl Epochs for $type {
+                type Guard<'a> = $guard;
+
+                fn new() -> Self {
+                    $type
+                }
+
+                #[inline(always)]
+                fn enter(&self) -> $guard {
+                    REGISTERED.with(|_| ());
+                    // SAFETY: invariant 2.
+                    unsafe { $enter() };
+                    $guard(PhantomData)
+                }
+
+                fn synchronize(&self) {
+                    REGISTERED.with(|_| ());
+                    // SAFETY: invariant 2; the thread is in no section.
+                    unsafe { $synchronize() };
+                }
+            }
+        }
+    };
+}
+
+c_library!(
+    CkEpoch,
+    CkSection,
+    ck,
+    have_ck_epoch,
+    kinlock_ck_epoch_register,
+    kinlock_ck_epoch_unregister,
+    kinlock_ck_epoch_begin,
+    kinlock_ck_epoch_end,
+    kinlock_ck_epoch_synchronize
+);
+c_library!(
+    Urcu,
+    UrcuSection,
+    urcu,
+    have_urcu,
+    kinlock_urcu_register,
+    kinlock_urcu_unregister,
+    kinlock_urcu_begin,
+    kinlock_urcu_end,
+    kinlock_urcu_synchronize
+);

@@ -1,0 +1,238 @@
+//! The shape of the JSON report: that of the suite `locks`, with what concerns sections in the place of what concerns locks. Field names are a contract: add, never rename.
+
+use serde::Serialize;
+
+use super::name::ContenderName;
+use super::run::{Measured, Plan};
+use crate::bench::results::{Ratio, Unavailable};
+use crate::bench::stats::{Fairness, Summary, middle_half};
+use crate::machine::Machine;
+
+/// One run of the command.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// `measured`: on this machine, in this run.
+    pub kind: &'static str,
+    /// Where.
+    pub machine: Machine,
+    /// The command line.
+    pub command: Vec<String>,
+    /// What the command line left open.
+    pub parameters: Parameters,
+    /// What to keep in mind when reading the results.
+    pub warnings: Vec<String>,
+    /// What this build or machine lacks.
+    pub unavailable: Vec<Unavailable>,
+    /// One entry per contender, workload and number of threads.
+    pub results: Vec<Entry>,
+}
+
+/// How things were measured.
+#[derive(Debug, Serialize)]
+pub struct Parameters {
+    /// Length of a slice.
+    pub seconds: f64,
+    /// Rounds per cell.
+    pub rounds: usize,
+    /// Start of all random numbers.
+    pub seed: u64,
+}
+
+/// One contender in one cell.
+#[derive(Debug, Serialize)]
+pub struct Entry {
+    /// `invalidation`.
+    pub suite: &'static str,
+    /// Name of the contender.
+    pub lock: &'static str,
+    /// Name of the workload.
+    pub workload: &'static str,
+    /// Number of threads.
+    pub threads: usize,
+    /// Operations of all threads per second.
+    pub ops_per_s: Summary,
+    /// Nanoseconds from one operation to the next, of whichever thread: 1e9 / `ops_per_s`.
+    pub ns_per_op: Summary,
+    /// Throughput over the baseline's in the same round.
+    pub ratio: Ratio,
+    /// Whether the rounds disagree on which is faster by more than 10 %.
+    pub noisy: bool,
+    /// Over the operations of all rounds together.
+    pub fairness: Fairness,
+    /// Stamps that were looked at, in the demonstration.
+    pub verified: u64,
+    /// Stamps that were lost: the contender is wrong if there are any.
+    pub lost: u64,
+    /// What our domain counted, over all rounds.
+    pub sections: Option<Sections>,
+    /// Raw values, one per round.
+    pub rounds: Vec<Round>,
+}
+
+/// What a domain counted.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Sections {
+    /// Beginnings that started over.
+    pub begin_restarts: u64,
+    /// Ends that did.
+    pub end_restarts: u64,
+    /// Waits for what had not passed.
+    pub waits: u64,
+    /// Those that slept.
+    pub slow_waits: u64,
+    /// The most sections open at a time.
+    pub longest_queue: u64,
+}
+
+/// One round of one contender.
+#[derive(Debug, Serialize)]
+pub struct Round {
+    /// Its place in the order of the round, from 0.
+    pub place: usize,
+    /// Length of the slice.
+    pub seconds: f64,
+    /// Throughput.
+    pub ops_per_s: f64,
+    /// Over the baseline's throughput in this round.
+    pub ratio: f64,
+    /// Operations of each thread.
+    pub ops_per_thread: Vec<u64>,
+}
+
+impl Report {
+    /// Draws conclusions from what was measured.
+    pub fn new(plan: &Plan, machine: Machine, measured: &[Measured]) -> Self {
+        let cells = measured.chunk_by(|a, b| (a.workload, a.threads) == (b.workload, b.threads));
+        let results: Vec<Entry> = cells
+            .flat_map(|cell| {
+                let is_baseline = |one: &&Measured| one.contender == plan.baseline;
+                // Where the baseline has nothing to do, the first one takes its place.
+                let baseline = cell.iter().find(is_baseline).unwrap_or(&cell[0]);
+                cell.iter().map(|one| Entry::new(one, baseline))
+            })
+            .collect();
+        Report {
+            kind: "measured",
+            warnings: warnings(&results, &machine),
+            machine,
+            command: std::env::args().collect(),
+            parameters: Parameters {
+                seconds: plan.seconds,
+                rounds: plan.rounds,
+                seed: plan.seed,
+            },
+            unavailable: unavailable(),
+            results,
+        }
+    }
+
+    /// The entries cell by cell.
+    pub fn cells(&self) -> impl Iterator<Item = &[Entry]> {
+        self.results
+            .chunk_by(|a, b| (a.workload, a.threads) == (b.workload, b.threads))
+    }
+
+    /// Whether a contender lost a stamp.
+    pub fn lost(&self) -> bool {
+        self.results.iter().any(|entry| entry.lost > 0)
+    }
+}
+
+fn unavailable() -> Vec<Unavailable> {
+    let all = ContenderName::ALL.into_iter();
+    all.filter_map(|one| {
+        Some(Unavailable {
+            lock: one.name(),
+            remedy: one.unavailable()?,
+        })
+    })
+    .collect()
+}
+
+fn warnings(results: &[Entry], machine: &Machine) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if machine.load_average > 0.3 * machine.usable_cpus as f64 {
+        warnings.push(format!(
+            "the machine was busy before the run (load average {:.1} on {} CPUs): trust ratios, not absolute numbers",
+            machine.load_average, machine.usable_cpus
+        ));
+    }
+    for entry in results.iter().filter(|entry| entry.lost > 0) {
+        warnings.push(format!(
+            "{} LOST {} stamps with {} threads: it is wrong",
+            entry.lock, entry.lost, entry.threads
+        ));
+    }
+    let noisy = results.iter().filter(|entry| entry.noisy).count();
+    if noisy > 0 {
+        warnings.push(format!(
+            "{noisy} of {} ratios mean nothing (marked ~): their rounds disagree on which is faster; more --rounds or --seconds help",
+            results.len()
+        ));
+    }
+    for one in unavailable() {
+        warnings.push(format!("{} was not measured: {}", one.lock, one.remedy));
+    }
+    warnings
+}
+
+impl Entry {
+    fn new(measured: &Measured, baseline: &Measured) -> Self {
+        let rounds: Vec<Round> = measured
+            .samples
+            .iter()
+            .zip(&baseline.samples)
+            .zip(&measured.places)
+            .map(|((sample, baseline), &place)| Round {
+                place,
+                seconds: sample.elapsed.as_secs_f64(),
+                ops_per_s: sample.ops_per_s(),
+                ratio: sample.ops_per_s() / baseline.ops_per_s(),
+                ops_per_thread: sample.ops.clone(),
+            })
+            .collect();
+        let mut ops = vec![0; measured.threads];
+        for sample in &measured.samples {
+            for (sum, of_round) in ops.iter_mut().zip(&sample.ops) {
+                *sum += of_round;
+            }
+        }
+        let usual = middle_half(rounds.iter().map(|round| round.ratio));
+        Entry {
+            suite: "invalidation",
+            lock: measured.contender.name(),
+            workload: measured.workload.name(),
+            threads: measured.threads,
+            ops_per_s: Summary::of(rounds.iter().map(|round| round.ops_per_s)),
+            ns_per_op: Summary::of(rounds.iter().map(|round| 1e9 / round.ops_per_s)),
+            ratio: Ratio {
+                to: baseline.contender.name(),
+                over_rounds: Summary::of(rounds.iter().map(|round| round.ratio)),
+            },
+            noisy: usual.contains(&1.0) && *usual.end() > 1.1 * usual.start(),
+            fairness: Fairness::of(&ops),
+            verified: measured.samples.iter().map(|sample| sample.verified).sum(),
+            lost: measured.samples.iter().map(|sample| sample.lost).sum(),
+            sections: sections(measured),
+            rounds,
+        }
+    }
+}
+
+fn sections(measured: &Measured) -> Option<Sections> {
+    let stats: Vec<_> = measured
+        .samples
+        .iter()
+        .filter_map(|sample| sample.stats)
+        .collect();
+    let mut sum = Sections::default();
+    stats.first()?;
+    stats.iter().for_each(|stats| {
+        sum.begin_restarts += stats.begin_restarts;
+        sum.end_restarts += stats.end_restarts;
+        sum.waits += stats.waits;
+        sum.slow_waits += stats.slow_waits;
+        sum.longest_queue = sum.longest_queue.max(stats.longest_queue);
+    });
+    Some(sum)
+}

@@ -1,0 +1,270 @@
+//! Slots of a page each in a big mapping: the demonstration of delayed invalidation, whose oracle is exact.
+//!
+//! A worker clears the entries of some used slots under the lock of their shard, unlocks, and gives the pages back: `madvise(MADV_DONTNEED)`. Another finds the slots free, reserves them under the lock, unlocks,
+//! *waits* until the pages are surely given back, and writes a stamp into each. Whoever clears a slot verifies its stamp. A batch that comes too late takes the page from under the stamp, which then
+//! reads as zero.
+//!
+//! What protects the pages is a [`Protection`]; the rest is the same for all.
+//!
+//! # Invariants cited by `SAFETY` comments
+//!
+//! 1. The mapping is private, as long as its slots, and unmapped once, when the pool is dropped. Slots are accessed through it by volatile accesses of aligned words, and by the kernel.
+//! 2. A word of a slot is accessed by whoever has taken the slot: its state has changed under the shard's lock.
+
+use crate::injector::Injector;
+use crate::random::Random;
+use kinlock::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Bytes of a slot.
+pub const PAGE: usize = 4096;
+/// Slots behind a lock.
+pub const SLOTS_PER_SHARD: usize = 64;
+/// The most slots in a batch.
+pub const BATCH: usize = 16;
+
+/// What keeps a page from being reused before it has been given back.
+pub trait Protection: Send + Sync + 'static {
+    /// What it keeps for each slot.
+    type Mark: Default + Send + Sync;
+    /// A batch under way.
+    type Section<'a>;
+    /// Whether the shard's lock is held until the pages have been given back.
+    const HOLDS_LOCK: bool = false;
+
+    /// A worker is about to clear entries.
+    fn begin(&self) -> Self::Section<'_>;
+    /// It has cleared an entry, and holds the lock.
+    fn mark(&self, section: &Self::Section<'_>, mark: &Self::Mark);
+    /// It has given the pages back.
+    fn end<'a>(&self, section: Self::Section<'_>, marks: impl Iterator<Item = &'a Self::Mark>);
+    /// Waits until a slot's page has been given back. The lock is not held.
+    fn wait(&self, mark: &Self::Mark);
+    /// The number of the batch, if batches have numbers: above those of all that began before.
+    fn generation(&self, _: &Self::Section<'_>) -> Option<u64> {
+        None
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Free: its page is given back, or is about to be.
+    Free,
+    /// Taken by somebody who works on it without holding the lock.
+    Reserved,
+    /// The page holds this stamp.
+    Used(u64),
+}
+
+/// The slots.
+pub struct Pool<P: Protection> {
+    /// What protects them.
+    pub protection: P,
+    base: *mut u8,
+    shards: Vec<Shard<P::Mark>>,
+    lost: AtomicU64,
+}
+
+// SAFETY: invariants 1 and 2.
+unsafe impl<P: Protection> Send for Pool<P> {}
+// SAFETY: as above.
+unsafe impl<P: Protection> Sync for Pool<P> {}
+
+#[repr(align(128))]
+struct Shard<M> {
+    table: Mutex<[State; SLOTS_PER_SHARD]>,
+    marks: [M; SLOTS_PER_SHARD],
+}
+
+/// What one worker remembers between its operations.
+pub struct Worker {
+    random: Random,
+    name: u64,
+    stamps: u64,
+    injector: Option<Injector>,
+    /// Stamps that it has looked at.
+    pub verified: u64,
+    /// Pages that it has given back.
+    pub given_back: u64,
+}
+
+impl Worker {
+    /// The worker number `name`; with an injector it is interrupted at bad moments.
+    pub fn new(seed: u64, name: usize, injector: Option<Injector>) -> Self {
+        Worker {
+            random: Random::new(seed, name as u64),
+            name: name as u64 + 1,
+            stamps: 0,
+            injector,
+            verified: 0,
+            given_back: 0,
+        }
+    }
+
+    /// As [`new`](Self::new), interrupted as `level` says.
+    pub fn interrupted(seed: u64, name: usize, level: crate::Preemption) -> Self {
+        let injector = Injector::new(level, Random::new(seed, !(name as u64)));
+        Self::new(seed, name, Some(injector))
+    }
+
+    fn bad_moment(&mut self) {
+        if let Some(injector) = &mut self.injector {
+            injector.point();
+        }
+    }
+
+    fn stamp(&mut self) -> u64 {
+        self.stamps += 1;
+        self.name << 40 | self.stamps
+    }
+}
+
+impl<P: Protection> Pool<P> {
+    /// A pool of so many shards, all slots free and given back.
+    ///
+    /// # Errors
+    /// If the system has no address space left.
+    pub fn new(protection: P, shards: usize) -> std::io::Result<Self> {
+        let bytes = shards * SLOTS_PER_SHARD * PAGE;
+        // SAFETY: a new mapping, of which nobody knows.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error());
+        }
+        // Each page is one: a huge one would be split again and again.
+        // SAFETY: invariant 1.
+        unsafe { libc::madvise(base, bytes, libc::MADV_NOHUGEPAGE) };
+        let shard = |_| Shard {
+            table: Mutex::new([State::Free; SLOTS_PER_SHARD]),
+            marks: std::array::from_fn(|_| P::Mark::default()),
+        };
+        Ok(Pool {
+            protection,
+            base: base.cast(),
+            shards: (0..shards).map(shard).collect(),
+            lost: AtomicU64::new(0),
+        })
+    }
+
+    /// Stamps that were lost: pages that were given back under the feet of who had reused them.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Relaxed)
+    }
+
+    /// One operation: some slots are cleared and given back, and some reused.
+    pub fn turn(&self, worker: &mut Worker) {
+        self.invalidate(worker);
+        self.reuse(worker);
+    }
+
+    fn place(&self, worker: &mut Worker) -> (usize, usize) {
+        let shard = worker.random.below(self.shards.len() as u64) as usize;
+        let first = worker.random.below((SLOTS_PER_SHARD / BATCH) as u64) as usize * BATCH;
+        (shard, first)
+    }
+
+    fn invalidate(&self, worker: &mut Worker) {
+        let (shard, first) = self.place(worker);
+        let section = self.protection.begin();
+        let mut taken = [false; BATCH];
+        let shard_of = &self.shards[shard];
+        let mut table = shard_of.table.lock();
+        for (i, taken) in taken.iter_mut().enumerate() {
+            if let State::Used(stamp) = table[first + i] {
+                self.verify(worker, shard, first + i, stamp);
+                table[first + i] = State::Free;
+                self.protection.mark(&section, &shard_of.marks[first + i]);
+                *taken = true;
+            }
+        }
+        let held = P::HOLDS_LOCK.then_some(table);
+        worker.bad_moment();
+        let mut at = 0;
+        while at < BATCH {
+            let length = taken[at..].iter().take_while(|&&taken| taken).count();
+            if length > 0 {
+                self.give_back(shard, first + at, length);
+                worker.given_back += length as u64;
+            }
+            at += length + 1;
+        }
+        drop::<Option<MutexGuard<'_, _>>>(held);
+        let marks = shard_of.marks[first..first + BATCH].iter().zip(taken);
+        self.protection.end(
+            section,
+            marks.filter_map(|(mark, taken)| taken.then_some(mark)),
+        );
+    }
+
+    fn reuse(&self, worker: &mut Worker) {
+        let (shard, first) = self.place(worker);
+        let shard_of = &self.shards[shard];
+        let mut reserved = [None; BATCH];
+        let mut table = shard_of.table.lock();
+        for (i, reserved) in reserved.iter_mut().enumerate() {
+            if table[first + i] == State::Free {
+                table[first + i] = State::Reserved;
+                *reserved = Some(worker.stamp());
+            }
+        }
+        drop(table);
+        let reserved = |i: usize| reserved[i].map(|stamp| (first + i, stamp));
+        for (slot, stamp) in (0..BATCH).filter_map(reserved) {
+            self.protection.wait(&shard_of.marks[slot]);
+            self.write(shard, slot, stamp);
+        }
+        worker.bad_moment();
+        let mut table = shard_of.table.lock();
+        for (slot, stamp) in (0..BATCH).filter_map(reserved) {
+            self.verify(worker, shard, slot, stamp);
+            table[slot] = State::Used(stamp);
+        }
+    }
+
+    fn address(&self, shard: usize, slot: usize) -> *mut u8 {
+        // SAFETY: invariant 1: the slot is within the mapping.
+        unsafe { self.base.add((shard * SLOTS_PER_SHARD + slot) * PAGE) }
+    }
+
+    fn write(&self, shard: usize, slot: usize, stamp: u64) {
+        // SAFETY: invariant 2.
+        unsafe {
+            self.address(shard, slot)
+                .cast::<u64>()
+                .write_volatile(stamp)
+        };
+    }
+
+    fn verify(&self, worker: &mut Worker, shard: usize, slot: usize, stamp: u64) {
+        // SAFETY: invariant 2.
+        let found = unsafe { self.address(shard, slot).cast::<u64>().read_volatile() };
+        worker.verified += 1;
+        if found != stamp {
+            self.lost.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn give_back(&self, shard: usize, slot: usize, length: usize) {
+        let at = self.address(shard, slot);
+        // SAFETY: invariant 1; what is lost if this comes too late is what the oracle looks for.
+        let result = unsafe { libc::madvise(at.cast(), length * PAGE, libc::MADV_DONTNEED) };
+        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+    }
+}
+
+impl<P: Protection> Drop for Pool<P> {
+    fn drop(&mut self) {
+        let bytes = self.shards.len() * SLOTS_PER_SHARD * PAGE;
+        // SAFETY: invariant 1.
+        unsafe { libc::munmap(self.base.cast(), bytes) };
+    }
+}

@@ -1,0 +1,206 @@
+//! Domains of delayed invalidation for the torture: ours by every backend, and broken ones.
+
+pub mod torture;
+
+use crate::pages::Protection;
+use crate::report::Property;
+use kinlock::invalidation::{self, Backend, Section, Tag};
+use kinlock::mutex::Configured;
+use kinlock::platform::{NEVER, Native};
+use kinlock::raw::invalidation::{Config, Domain, Fault, Packed, PackedPair, Pair, Place};
+use std::sync::Mutex;
+use std::thread::ThreadId;
+
+/// The library's domain as a protection.
+pub struct Ours(
+    /// The domain.
+    pub invalidation::Domain,
+);
+
+impl Ours {
+    /// With this backend.
+    ///
+    /// # Errors
+    /// If the CPU cannot do it.
+    pub fn new(backend: Backend) -> Result<Self, invalidation::Unsupported> {
+        let builder = invalidation::Domain::builder();
+        builder.backend(backend).build().map(Ours)
+    }
+}
+
+impl Protection for Ours {
+    type Mark = Tag;
+    type Section<'a> = Section<'a>;
+
+    fn begin(&self) -> Section<'_> {
+        self.0.begin()
+    }
+
+    fn mark(&self, section: &Section<'_>, tag: &Tag) {
+        section.tag(tag);
+    }
+
+    fn end<'a>(&self, section: Section<'_>, _: impl Iterator<Item = &'a Tag>) {
+        drop(section);
+    }
+
+    fn wait(&self, tag: &Tag) {
+        self.0.wait(tag).expect("no section is open here");
+    }
+
+    fn generation(&self, section: &Section<'_>) -> Option<u64> {
+        Some(section.generation())
+    }
+}
+
+/// Nobody waits: what the oracle is there to catch.
+#[derive(Debug, Default)]
+pub struct NoWait;
+
+impl Protection for NoWait {
+    type Mark = ();
+    type Section<'a> = ();
+
+    fn begin(&self) {}
+    fn mark(&self, (): &(), (): &()) {}
+    fn end<'a>(&self, (): (), _: impl Iterator<Item = &'a ()>) {}
+    fn wait(&self, (): &()) {}
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Faulty<const FAULT: u8>;
+
+impl<const FAULT: u8> Config for Faulty<FAULT> {
+    type Mutex = Configured;
+    const FAULT: Fault = match FAULT {
+        GENERATION => Fault::GenerationReadBeforeMark,
+        WAKE => Fault::WakeLost,
+        _ => Fault::None,
+    };
+}
+
+/// [`Fault::GenerationReadBeforeMark`].
+pub const GENERATION: u8 = 1;
+/// [`Fault::WakeLost`].
+pub const WAKE: u8 = 2;
+
+type Places = Box<[Place<Native, PackedPair<Native>>]>;
+
+/// The list with a defect.
+pub struct Broken<const FAULT: u8> {
+    domain: Domain<Native, Faulty<FAULT>, Packed<Native, Faulty<FAULT>>, Places>,
+    /// Who has which place.
+    places: Mutex<Vec<ThreadId>>,
+}
+
+impl<const FAULT: u8> Broken<FAULT> {
+    /// For so many threads.
+    pub fn new(threads: usize) -> Self {
+        let place = |_| Place::new(PackedPair::new(0));
+        Broken {
+            domain: Domain::new(Packed::new(0), (0..threads).map(place).collect()),
+            places: Mutex::new(Vec::new()),
+        }
+    }
+
+    fn place(&self) -> u16 {
+        let me = std::thread::current().id();
+        let mut places = self.places.lock().expect("nobody panics");
+        let known = places.iter().position(|&thread| thread == me);
+        let place = known.unwrap_or_else(|| {
+            places.push(me);
+            places.len() - 1
+        });
+        place as u16 + 1
+    }
+}
+
+impl<const FAULT: u8> Protection for Broken<FAULT> {
+    type Mark = std::sync::atomic::AtomicU64;
+    type Section<'a> = (u16, u64);
+
+    fn begin(&self) -> (u16, u64) {
+        let place = self.place();
+        let generation = self.domain.begin(place, || 0);
+        (place, generation.expect("generations are left"))
+    }
+
+    fn mark(&self, &(_, generation): &(u16, u64), mark: &Self::Mark) {
+        mark.fetch_max(generation, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn end<'a>(&self, (place, _): (u16, u64), _: impl Iterator<Item = &'a Self::Mark>) {
+        self.domain.end(place);
+    }
+
+    fn wait(&self, mark: &Self::Mark) {
+        let generation = mark.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(self.domain.wait(generation, NEVER));
+    }
+
+    fn generation(&self, &(_, generation): &(u16, u64)) -> Option<u64> {
+        Some(generation)
+    }
+}
+
+/// A domain that is tortured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Specimen {
+    /// Its name on the command line and in reports.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: Kind,
+    /// What its defect violates, if it is broken on purpose.
+    pub defect: Option<Property>,
+}
+
+/// What a [`Specimen`] is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// The library's domain.
+    Sound(Backend),
+    /// [`NoWait`].
+    NoWait,
+    /// [`Broken`], by [`GENERATION`].
+    Generation,
+    /// [`Broken`], by [`WAKE`].
+    Wake,
+}
+
+const fn sound(name: &'static str, backend: Backend) -> Specimen {
+    Specimen {
+        name,
+        kind: Kind::Sound(backend),
+        defect: None,
+    }
+}
+
+/// All of them.
+pub const ALL: &[Specimen] = &[
+    sound("packed", Backend::Packed),
+    sound("wide", Backend::Wide),
+    sound("locked", Backend::Locked),
+    sound("slots", Backend::Slots),
+    Specimen {
+        name: "busted-wait",
+        kind: Kind::NoWait,
+        defect: Some(Property::Exclusion),
+    },
+    Specimen {
+        name: "busted-donation",
+        kind: Kind::Generation,
+        defect: Some(Property::Contract),
+    },
+    Specimen {
+        name: "busted-wakeup",
+        kind: Kind::Wake,
+        defect: Some(Property::Completion),
+    },
+];
+
+/// The specimens meant by `name`: one, or all broken ones. Empty if there is no such one.
+pub fn by_name(name: &str) -> Vec<Specimen> {
+    let wanted =
+        |one: &&Specimen| one.name == name || name == crate::locks::BUSTED && one.defect.is_some();
+    ALL.iter().filter(wanted).copied().collect()
+}

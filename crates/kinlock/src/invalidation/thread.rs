@@ -1,0 +1,123 @@
+//! Which place is a thread's, in all domains: a number from 1 on that it gets with its first section and gives back when it ends.
+
+use super::places::PLACES;
+use super::{BeginError, registry};
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU32, Ordering::*};
+
+/// One bit for each place in use.
+static CLAIMED: [AtomicU32; PLACES.div_ceil(32)] =
+    [const { AtomicU32::new(0) }; PLACES.div_ceil(32)];
+
+/// The kernel's numbers of the threads that have places, as they were when the place was claimed.
+static THREADS: [AtomicU32; PLACES] = [const { AtomicU32::new(0) }; PLACES];
+
+const NONE: u16 = 0;
+/// The thread has given its place back.
+const ENDED: u16 = u16::MAX;
+
+thread_local! {
+    // Plain memory of the thread: no destructor, so that looking costs a load.
+    static PLACE: Cell<u16> = const { Cell::new(NONE) };
+    static GUARD: Guard = const { Guard };
+}
+
+/// Gives the place back when the thread ends.
+struct Guard;
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let place = PLACE.replace(ENDED);
+        if let Some(open) = registry::open_in(place) {
+            eprintln!(
+                "kinlock: a thread ended within a section of delayed invalidation (generation {}, backend {}): whoever waits for it would wait for ever",
+                open.generation, open.backend
+            );
+            std::process::abort();
+        }
+        release(place);
+    }
+}
+
+/// The calling thread's place.
+#[inline]
+pub(super) fn place() -> Result<u16, BeginError> {
+    match PLACE.get() {
+        NONE | ENDED => claim(),
+        place => Ok(place),
+    }
+}
+
+/// The calling thread's place, if it has one.
+#[inline]
+pub(super) fn kept() -> Option<u16> {
+    match PLACE.get() {
+        NONE | ENDED => None,
+        place => Some(place),
+    }
+}
+
+/// The kernel's number of the thread whose place it is, or was last.
+pub(super) fn id_of(place: u16) -> u32 {
+    THREADS[place as usize - 1].load(Relaxed)
+}
+
+#[cold]
+#[inline(never)]
+fn claim() -> Result<u16, BeginError> {
+    if PLACE.get() == ENDED || GUARD.try_with(|_| ()).is_err() {
+        return Err(BeginError::ThreadEnding);
+    }
+    let place = claim_lowest().ok_or(BeginError::TooManyThreads)?;
+    THREADS[place as usize - 1].store(own_id(), Relaxed);
+    PLACE.set(place);
+    Ok(place)
+}
+
+fn claim_lowest() -> Option<u16> {
+    for (w, word) in CLAIMED.iter().enumerate() {
+        let mut seen = word.load(Relaxed);
+        while seen != u32::MAX {
+            let bit = (!seen).trailing_zeros();
+            let place = w * 32 + bit as usize + 1;
+            if place > PLACES {
+                return None;
+            }
+            // Acquire pairs with the Release in `release`: the last owner is done with the place.
+            seen = word.fetch_or(1 << bit, Acquire);
+            if seen & (1 << bit) == 0 {
+                return Some(place as u16);
+            }
+        }
+    }
+    None
+}
+
+fn release(place: u16) {
+    let i = place as usize - 1;
+    CLAIMED[i / 32].fetch_and(!(1 << (i % 32)), Release);
+}
+
+/// In a forked child: the calling thread is the only one.
+pub(super) fn reset_in_child() {
+    let kept = kept();
+    for (w, word) in CLAIMED.iter().enumerate() {
+        let own = kept.map_or(0, |place| {
+            let i = place as usize - 1;
+            if i / 32 == w { 1 << (i % 32) } else { 0 }
+        });
+        word.store(own, Relaxed);
+    }
+    if let Some(place) = kept {
+        THREADS[place as usize - 1].store(own_id(), Relaxed);
+    }
+}
+
+fn own_id() -> u32 {
+    // SAFETY: takes nothing and returns a number.
+    #[cfg(not(miri))]
+    let id = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+    #[cfg(miri)]
+    let id = 0;
+    id
+}
