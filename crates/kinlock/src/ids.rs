@@ -61,7 +61,9 @@ mod thread;
 pub use crate::raw::ids::Policy;
 pub use area::Unavailable;
 pub use counter::Counter;
-pub use domain::{Backend, BuildError, Builder, Domain, EnterError, Lease, UnknownBackend, UnknownPolicy};
+pub use domain::{
+    Backend, BuildError, Builder, Domain, EnterError, Lease, UnknownBackend, UnknownPolicy,
+};
 pub use per_id::PerId;
 pub use pool::{Full, Pool, Pooled};
 pub use stack::Stack;
