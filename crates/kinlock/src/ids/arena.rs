@@ -11,7 +11,7 @@
 //! # Invariants
 //!
 //! 1. A region is mapped, zeroed when fresh, readable and writable, until the arena is dropped.
-//! 2. Ranges handed out do not overlap, and lie within every stretch. Whoever has one gives it back when nobody uses it any more.
+//! 2. Ranges handed out do not overlap, and lie within every stretch. Whoever has one gives it back, zeroed, when nobody uses it any more.
 //! 3. Ranges that are free are zero in every stretch.
 
 use core::ptr::NonNull;
@@ -72,22 +72,9 @@ impl Arena {
         Ok(slots)
     }
 
-    /// Takes back what `allocate(size)` has given. Nobody uses it any more.
+    /// Takes back what `allocate(size)` has given: zeroed again, and nobody uses it any more. (Only its owner knows which slots were written: to write to the others would give them memory.)
     pub(super) fn free(&self, slots: Slots, size: usize) {
         let size = size.max(1).next_multiple_of(LINE);
-        // First, while nobody else can have it.
-        for id in 0..self.ids {
-            let slot = slots.of(id).cast::<u64>();
-            for word in 0..size / 8 {
-                // SAFETY: invariants 1 and 2: the range is ours until we hand it back. Pages that were never written stay without memory, since they are only read.
-                unsafe {
-                    let word = slot.add(word);
-                    if word.read() != 0 {
-                        word.write(0);
-                    }
-                }
-            }
-        }
         let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
         for region in regions.iter_mut() {
             let offset = slots
@@ -243,6 +230,10 @@ mod tests {
             unsafe { a.of(id).cast::<u64>().write(7) };
             // SAFETY: invariant 2.
             assert_eq!(unsafe { b.of(id).cast::<u64>().read() }, 0);
+        }
+        for id in 0..3 {
+            // SAFETY: invariant 2.
+            unsafe { a.of(id).cast::<u64>().write(0) };
         }
         arena.free(a, 8);
         let again = arena.allocate(100).unwrap();

@@ -148,6 +148,13 @@ impl<P: Probe> Counter<P> {
 
 impl<P: Probe> Drop for Counter<P> {
     fn drop(&mut self) {
+        for id in 0..self.slots.limit {
+            let word = self.word(id);
+            // Pages that were only read have no memory, and need none.
+            if word.load(Relaxed) != 0 {
+                word.store(0, Relaxed);
+            }
+        }
         self.domain.free(self.slots, SIZE);
     }
 }

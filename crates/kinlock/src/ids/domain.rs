@@ -312,7 +312,7 @@ impl Domain {
 
     /// Takes an ID until the lease is dropped. The thread sees what was done before under this ID.
     ///
-    /// The ID is dense: see [`limit`](Self::limit). Two atomic read-modify-writes for entering and leaving together, on a cache line of the CPU's own, if neither the CPU nor the policy's choice has changed.
+    /// The ID is dense: see [`limit`](Self::limit). One atomic read-modify-write to enter and stores to leave, on cache lines of the CPU's and the ID's own, if the thread does not change CPUs meanwhile and no other does the same there.
     /// Lock-free in nearly all cases; may be called by signal handlers, if the thread has entered the domain before. A thread may hold several IDs.
     ///
     /// # Errors

@@ -304,7 +304,7 @@ impl<P: Probe> Lists<P> {
         unsafe { self.slots.of(id).cast::<Slot>().as_ref() }
     }
 
-    /// Hands out all nodes that are anywhere.
+    /// Hands out all nodes that are anywhere. To be called before these lists are dropped.
     pub(super) fn drain(&mut self, mut each: impl FnMut(NonNull<Node>)) {
         let mut chains: Vec<_> = self
             .shared
@@ -314,7 +314,12 @@ impl<P: Probe> Lists<P> {
             .map(|chain| chain.0.as_ptr())
             .collect();
         for id in 0..self.slots.limit {
-            chains.push(self.slot(id).head.swap(ptr::null_mut(), Acquire));
+            let head = self.slot(id).head.load(Acquire);
+            // Pages that were only read have no memory, and need none.
+            if !head.is_null() {
+                self.slot(id).head.store(ptr::null_mut(), Relaxed);
+                chains.push(head);
+            }
         }
         for mut node in chains {
             while let Some(this) = NonNull::new(node) {
@@ -339,6 +344,7 @@ fn at<R>(slot: &Slot, action: impl FnOnce(&Slot) -> R) -> Option<R> {
 
 impl<P: Probe> Drop for Lists<P> {
     fn drop(&mut self) {
+        // Drained: all heads are null, and gates are open when nobody is there.
         self.domain.free(self.slots, SIZE);
     }
 }

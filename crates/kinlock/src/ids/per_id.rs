@@ -36,8 +36,8 @@ use super::sequence::Slots;
 ///
 /// # Invariants
 ///
-/// 1. The slots were allocated for this structure: zeroed, a [`Slot<T>`] for each ID, given back when it is dropped.
-/// 2. A slot's value is there if its state is [`READY`]. It is made and accessed by who holds the ID, on one thread.
+/// 1. The slots were allocated for this structure: zeroed, a `Slot<T>` for each ID, given back when it is dropped.
+/// 2. A slot's value is there if its state is `READY`. It is made and accessed by who holds the ID, on one thread.
 pub struct PerId<T> {
     slots: Slots,
     domain: Domain,
@@ -52,6 +52,8 @@ struct Slot<T> {
 
 const FRESH: u32 = 0;
 const READY: u32 = 1;
+/// The value was moved out.
+const TAKEN: u32 = 2;
 
 // SAFETY: values are accessed by one thread at a time, one after the other (invariant 2).
 unsafe impl<T: Send> Send for PerId<T> {}
@@ -109,11 +111,13 @@ impl<T> PerId<T> {
     /// The values themselves.
     pub fn into_values(self) -> impl Iterator<Item = T> {
         let slots = (0..self.slots.limit).map(|id| self.slot(id));
-        let ready = slots.filter(|slot| slot.state.swap(FRESH, Relaxed) == READY);
-        // SAFETY: invariant 2; nobody else is there (`self`), and the slot does not have it any more.
-        let values: Vec<T> = ready
-            .map(|slot| unsafe { (*slot.value.get()).assume_init_read() })
-            .collect();
+        let ready = slots.filter(|slot| slot.state.load(Relaxed) == READY);
+        let take = |slot: &Slot<T>| {
+            slot.state.store(TAKEN, Relaxed);
+            // SAFETY: invariant 2; nobody else is there (`self`), and the slot does not have it any more.
+            unsafe { (*slot.value.get()).assume_init_read() }
+        };
+        let values: Vec<T> = ready.map(take).collect();
         values.into_iter()
     }
 
@@ -140,9 +144,14 @@ impl<T> Drop for PerId<T> {
     fn drop(&mut self) {
         for id in 0..self.slots.limit {
             let slot = self.slot(id);
-            if slot.state.load(Relaxed) == READY {
+            let state = slot.state.load(Relaxed);
+            if state == READY {
                 // SAFETY: invariant 2; nobody else is there.
                 unsafe { (*slot.value.get()).assume_init_drop() };
+            }
+            if state != FRESH {
+                // SAFETY: invariant 1; nobody else is there, and there is no value any more.
+                unsafe { self.slots.of(id).write_bytes(0, size_of::<Slot<T>>()) };
             }
         }
         self.domain.free(self.slots, size_of::<Slot<T>>());

@@ -40,7 +40,7 @@ const MOST: usize = 2 * BATCH;
 ///
 /// # Invariants
 ///
-/// 1. The memory holds `capacity` places of type [`Place<T>`]; those from `fresh` on were never used.
+/// 1. The memory holds `capacity` places of type `Place<T>`; those from `fresh` on were never used.
 /// 2. A place below `fresh` is in `lists`, or has an object that one [`Pooled`] owns, or belongs to the thread that is about to change that.
 #[derive(Debug)]
 pub struct Pool<T, P: Probe = Sound> {

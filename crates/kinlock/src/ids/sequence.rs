@@ -36,10 +36,10 @@
 //!
 //! # Invariants
 //!
-//! 1. `area` is what [`area::current`](super::area::current) has returned to the calling thread.
+//! 1. `area` is what `area::current` has returned to the calling thread.
 //! 2. For every `id` below `limit`, `stride` bytes at `base + id * stride` are mapped, writable and live, and `base` is aligned to 8. They hold words that are accessed by sequences on this thread's
 //!    own ID, and atomically by everybody else.
-//! 3. Every node in a list is live memory of [`Node`]'s layout that only who has popped it, or is about to push it, writes.
+//! 3. Every node in a list is live memory of `Node`'s layout that only who has popped it, or is about to push it, writes.
 
 #[cfg(all(target_arch = "aarch64", target_endian = "little", not(miri)))]
 mod aarch64;

@@ -37,7 +37,7 @@ use super::sequence::{Node, Popped, Probe, Pushed, Sound};
 ///
 /// # Invariants
 ///
-/// 1. Every node in `lists` is the first field of an [`Item<T>`] that a `Box` was made into, whose value is there. Who pops it owns it.
+/// 1. Every node in `lists` is the first field of an `Item<T>` that a `Box` was made into, whose value is there. Who pops it owns it.
 #[derive(Debug)]
 pub struct Stack<T, P: Probe = Sound> {
     lists: Lists<P>,
