@@ -4,13 +4,13 @@
 //! explored. Models of broken locks must fail: that shows that the scenario can see the defect.
 #![cfg(loom)]
 
+mod model;
+
 use kinlock::config::{LocalLimit, Scan, Tuning};
 use kinlock::platform::loom::{Loom, set_crowded, set_domain};
 use kinlock::raw::{Config, Fault, QueuedSpinLock};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::{Duration, Instant};
 
 macro_rules! config {
     ($name:ident: pending $pending:literal, park $park:literal, reorder $reorder:literal, scan $scan:ident, steal $steal:literal, fault $fault:ident) => {
@@ -48,9 +48,6 @@ config!(BrokenExclusion: pending false, park false, reorder false, scan Full, st
 config!(BrokenSleep: pending false, park true, reorder false, scan Full, steal true, fault SilentSleeper);
 config!(BrokenWake: pending true, park true, reorder false, scan Full, steal true, fault LostWakeup);
 
-/// Models that are larger than this are explored in part; what is printed says so.
-const TIME_LIMIT: Duration = Duration::from_secs(25);
-
 /// A lock and what it guards; loom reports unsynchronised access to the cell.
 struct Shared<C: Config> {
     lock: QueuedSpinLock<Loom, C>,
@@ -79,17 +76,7 @@ fn explore<C: Config>(
     threads: usize,
     body: fn(&Shared<C>, usize) -> u32,
 ) {
-    let executions = std::sync::Arc::new(AtomicUsize::new(0));
-    let counter = executions.clone();
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(preemptions);
-    model.max_branches = 20_000;
-    model.max_duration = Some(TIME_LIMIT);
-    // The time limit is looked at this often.
-    model.checkpoint_interval = 100;
-    let start = Instant::now();
-    model.check(move || {
-        counter.fetch_add(1, Relaxed);
+    model::check(name, preemptions, move || {
         let shared = Arc::new(Shared::<C> {
             lock: QueuedSpinLock::new(),
             value: UnsafeCell::new(0),
@@ -113,13 +100,6 @@ fn explore<C: Config>(
         );
         assert!(shared.lock.try_lock(), "a flag was left behind");
     });
-    let extent = if start.elapsed() < TIME_LIMIT {
-        "all"
-    } else {
-        "stopped by the time limit"
-    };
-    let executions = executions.load(Relaxed);
-    println!("loom: {name}: {executions} executions, at most {preemptions} preemptions, {extent}");
 }
 
 /// Thread i runs in domain i % 2.
@@ -331,31 +311,12 @@ mod broken {
 
     #[test]
     fn are_caught() {
-        let cases = [
-            ("relaxed_unlock", "Causality violation"),
-            ("no_exclusion", "Causality violation"),
-            ("lost_wakeup", "deadlock"),
-            ("silent_sleeper", "deadlock"),
-            ("roused_is_gone", "deadlock"),
-        ];
-        for (name, symptom) in cases {
-            let output = std::process::Command::new(std::env::current_exe().unwrap())
-                .args([
-                    "--ignored",
-                    "--exact",
-                    "--nocapture",
-                    &format!("broken::{name}"),
-                ])
-                .env("RUST_BACKTRACE", "0")
-                .output()
-                .unwrap();
-            let text =
-                String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-            assert!(
-                !output.status.success() && text.contains(symptom),
-                "{name} was not caught:\n{text}"
-            );
-            println!("loom: broken {name}: caught ({symptom})");
-        }
+        super::model::catches(&[
+            ("broken::relaxed_unlock", "Causality violation"),
+            ("broken::no_exclusion", "Causality violation"),
+            ("broken::lost_wakeup", "deadlock"),
+            ("broken::silent_sleeper", "deadlock"),
+            ("broken::roused_is_gone", "deadlock"),
+        ]);
     }
 }

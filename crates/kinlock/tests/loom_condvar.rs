@@ -4,14 +4,14 @@
 //! Models of broken condition variables must fail: that shows that the scenario can see the defect.
 #![cfg(loom)]
 
+mod model;
+
 use kinlock::config::Tuning;
 use kinlock::platform::loom::{Loom, set_crowded};
 use kinlock::raw::condvar::{CondvarConfig, CondvarFault};
 use kinlock::raw::{MutexConfig, QueuedCondvar, QueuedMutex};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy, Debug)]
 struct Plain;
@@ -34,9 +34,6 @@ macro_rules! config {
 }
 
 config!(Correct: None, Blind: BlindSleep, Late: LateCount, Careless: CarelessClear, Chainless: BrokenChain, Swallowing: SwallowedWake, Lingering: LingeringSpinner);
-
-/// Models that are larger than this are explored in part; what is printed says so.
-const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 /// Later than the first moment: the time of a thread that has slept in vain is up.
 const SOON: u64 = 1;
@@ -106,17 +103,7 @@ fn explore<C: CondvarConfig>(
     given: u32,
     body: fn(&Shared<C>, usize) -> u32,
 ) {
-    let executions = std::sync::Arc::new(AtomicUsize::new(0));
-    let counter = executions.clone();
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(preemptions);
-    model.max_branches = 20_000;
-    model.max_duration = Some(TIME_LIMIT);
-    // The time limit is looked at this often.
-    model.checkpoint_interval = 100;
-    let start = Instant::now();
-    model.check(move || {
-        counter.fetch_add(1, Relaxed);
+    model::check(name, preemptions, move || {
         let shared = Arc::new(Shared::<C> {
             mutex: QueuedMutex::new(),
             condvar: QueuedCondvar::new(),
@@ -136,13 +123,6 @@ fn explore<C: CondvarConfig>(
         assert!(!shared.mutex.is_locked(), "the mutex was left locked");
         assert!(shared.mutex.try_lock(), "a flag was left behind");
     });
-    let extent = if start.elapsed() < TIME_LIMIT {
-        "all"
-    } else {
-        "stopped by the time limit"
-    };
-    let executions = executions.load(Relaxed);
-    println!("loom: {name}: {executions} executions, at most {preemptions} preemptions, {extent}");
 }
 
 fn one_for_one<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
@@ -365,31 +345,13 @@ mod broken {
 
     #[test]
     fn are_caught() {
-        for name in [
-            "blind_sleep",
-            "late_count",
-            "careless_clear",
-            "broken_chain",
-            "swallowed_wake",
-            "lingering_spinner",
-        ] {
-            let output = std::process::Command::new(std::env::current_exe().unwrap())
-                .args([
-                    "--ignored",
-                    "--exact",
-                    "--nocapture",
-                    &format!("broken::{name}"),
-                ])
-                .env("RUST_BACKTRACE", "0")
-                .output()
-                .unwrap();
-            let text =
-                String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-            assert!(
-                !output.status.success() && text.contains("deadlock"),
-                "{name} was not caught:\n{text}"
-            );
-            println!("loom: broken {name}: caught (deadlock)");
-        }
+        super::model::catches(&[
+            ("broken::blind_sleep", "deadlock"),
+            ("broken::late_count", "deadlock"),
+            ("broken::careless_clear", "deadlock"),
+            ("broken::broken_chain", "deadlock"),
+            ("broken::swallowed_wake", "deadlock"),
+            ("broken::lingering_spinner", "deadlock"),
+        ]);
     }
 }

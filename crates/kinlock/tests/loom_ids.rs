@@ -10,6 +10,8 @@
 //! | the bound | an ID is below the number of threads that were on their way at one instant, or the limit |
 #![cfg(loom)]
 
+mod model;
+
 use kinlock::platform::loom::Loom;
 use kinlock::raw::ids::{
     AGE, Block, Held, IdAllocator, IdConfig, IdError, IdFault, Policy, Record, Storage,
@@ -17,7 +19,6 @@ use kinlock::raw::ids::{
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::{Duration, Instant};
 
 macro_rules! config {
     ($name:ident: fault $fault:ident) => {
@@ -38,9 +39,6 @@ config!(AboveBound: fault AboveBound);
 config!(StaleRecent: fault StaleRecent);
 config!(RelaxedRelease: fault RelaxedRelease);
 
-/// Models that are larger than this are explored in part; what is printed says so.
-const TIME_LIMIT: Duration = Duration::from_secs(20);
-
 /// Runs `body` in `threads` threads (one of them the model's first) through all interleavings with at most `preemptions` preemptions,
 /// and then looks whether an ID is lost.
 fn explore<C: IdConfig>(
@@ -50,17 +48,7 @@ fn explore<C: IdConfig>(
     make: fn() -> Model<C>,
     body: fn(&Model<C>, usize),
 ) {
-    let executions = std::sync::Arc::new(AtomicUsize::new(0));
-    let counter = executions.clone();
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(preemptions);
-    model.max_branches = 20_000;
-    model.max_duration = Some(TIME_LIMIT);
-    // The time limit is looked at this often.
-    model.checkpoint_interval = 100;
-    let start = Instant::now();
-    model.check(move || {
-        counter.fetch_add(1, Relaxed);
+    model::check(name, preemptions, move || {
         let shared = Arc::new(make());
         let handles: Vec<_> = (1..threads)
             .map(|i| {
@@ -74,13 +62,6 @@ fn explore<C: IdConfig>(
         }
         shared.check();
     });
-    let extent = if start.elapsed() < TIME_LIMIT {
-        "all"
-    } else {
-        "stopped by the time limit"
-    };
-    let executions = executions.load(Relaxed);
-    println!("loom: {name}: {executions} executions, at most {preemptions} preemptions, {extent}");
 }
 
 #[derive(Debug)]

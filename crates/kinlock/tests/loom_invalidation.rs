@@ -6,6 +6,8 @@
 //! What cannot be seen here: `Fault::MarkedEarly`, which is only slow (the explorer and a unit test count its restarts), and the pairs of sixteen bytes, which hardware alone has.
 #![cfg(loom)]
 
+mod model;
+
 use kinlock::config::Tuning;
 use kinlock::platform::loom::Loom;
 use kinlock::platform::{Atomic, NEVER, Platform};
@@ -16,8 +18,6 @@ use kinlock::raw::invalidation::{
 use kinlock::raw::mutex::{MutexConfig, Queue};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy, Debug)]
 struct Unqueued;
@@ -48,9 +48,6 @@ config!(Sound: patience 1000, fault None);
 config!(LinesUp: patience 0, fault None);
 config!(WakeLost: patience 1000, fault WakeLost);
 config!(GenerationReadBeforeMark: patience 1000, fault GenerationReadBeforeMark);
-
-/// Models that are larger than this are explored in part; what is printed says so.
-const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 const PLACES: usize = 3;
 
@@ -160,17 +157,7 @@ fn explore<S: 'static>(
     body: fn(&S, usize),
     check: fn(&S),
 ) {
-    let executions = std::sync::Arc::new(AtomicUsize::new(0));
-    let counter = executions.clone();
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(preemptions);
-    model.max_branches = 20_000;
-    model.max_duration = Some(TIME_LIMIT);
-    // The time limit is looked at this often.
-    model.checkpoint_interval = 100;
-    let start = Instant::now();
-    model.check(move || {
-        counter.fetch_add(1, Relaxed);
+    model::check(name, preemptions, move || {
         let shared = Arc::new(make());
         let handles: Vec<_> = (1..threads)
             .map(|i| {
@@ -184,13 +171,6 @@ fn explore<S: 'static>(
         }
         check(&shared);
     });
-    let extent = if start.elapsed() < TIME_LIMIT {
-        "all"
-    } else {
-        "stopped by the time limit"
-    };
-    let executions = executions.load(Relaxed);
-    println!("loom: {name}: {executions} executions, at most {preemptions} preemptions, {extent}");
 }
 
 /// One section is open; who waits for it sleeps or not, and sees what it did.
@@ -404,26 +384,12 @@ fn broken_generation_read_before_mark() {
 /// Broken domains, each in a process of its own, since loom may abort when it finds a deadlock.
 #[test]
 fn are_caught() {
-    let cases = [
+    model::catches(&[
         ("packed::broken_wake_lost", "deadlock"),
         ("locked::broken_wake_lost", "deadlock"),
         ("slots::broken_wake_lost", "deadlock"),
         ("broken_generation_read_before_mark", "a donation was lost"),
-    ];
-    for (name, symptom) in cases {
-        let output = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "--nocapture", name])
-            .env("RUST_BACKTRACE", "0")
-            .output()
-            .unwrap();
-        let text =
-            String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-        assert!(
-            !output.status.success() && text.contains(symptom),
-            "{name} was not caught:\n{text}"
-        );
-        println!("loom: {name}: caught ({symptom})");
-    }
+    ]);
 }
 
 /// One generation is left, and two want it.

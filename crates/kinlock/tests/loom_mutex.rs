@@ -6,6 +6,8 @@
 //! Waiters give up spinning at once and every quantum is over at once, so that claims, grants and sleep are explored wherever they can happen.
 #![cfg(loom)]
 
+mod model;
+
 use kinlock::config::{LocalLimit, Tuning};
 use kinlock::platform::Platform;
 use kinlock::platform::loom::{Loom, set_domain};
@@ -14,7 +16,6 @@ use kinlock::raw::osq::{Osq, PredecessorCpu, Watch};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::{Duration, Instant};
 
 macro_rules! config {
     ($name:ident: queue $queue:expr, fault $fault:ident) => {
@@ -54,9 +55,6 @@ config!(LeakyCancel: queue OSQ, fault LeakyCancel);
 /// the holder that often.
 const SECTION: usize = 3;
 
-/// Models that are larger than this are explored in part; what is printed says so.
-const TIME_LIMIT: Duration = Duration::from_secs(20);
-
 /// Runs `body` in `threads` threads (one of them the model's first) through all interleavings with at most `preemptions` preemptions,
 /// and then `check`.
 fn explore<S: 'static>(
@@ -67,17 +65,7 @@ fn explore<S: 'static>(
     body: fn(&S, usize),
     check: fn(&S),
 ) {
-    let executions = std::sync::Arc::new(AtomicUsize::new(0));
-    let counter = executions.clone();
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(preemptions);
-    model.max_branches = 20_000;
-    model.max_duration = Some(TIME_LIMIT);
-    // The time limit is looked at this often.
-    model.checkpoint_interval = 100;
-    let start = Instant::now();
-    model.check(move || {
-        counter.fetch_add(1, Relaxed);
+    model::check(name, preemptions, move || {
         let shared = Arc::new(make());
         let handles: Vec<_> = (1..threads)
             .map(|i| {
@@ -91,13 +79,6 @@ fn explore<S: 'static>(
         }
         check(&shared);
     });
-    let extent = if start.elapsed() < TIME_LIMIT {
-        "all"
-    } else {
-        "stopped by the time limit"
-    };
-    let executions = executions.load(Relaxed);
-    println!("loom: {name}: {executions} executions, at most {preemptions} preemptions, {extent}");
 }
 
 /// A mutex and what it guards; loom reports unsynchronised access to the cell.
@@ -308,31 +289,12 @@ mod broken {
 
     #[test]
     fn are_caught() {
-        let cases = [
-            ("relaxed_unlock", "Causality violation"),
-            ("missing_wake", "deadlock"),
-            ("lost_wakeup", "deadlock"),
-            ("double_hand_off", "Causality violation"),
-            ("leaky_cancel", "the lock is still held"),
-        ];
-        for (name, symptom) in cases {
-            let output = std::process::Command::new(std::env::current_exe().unwrap())
-                .args([
-                    "--ignored",
-                    "--exact",
-                    "--nocapture",
-                    &format!("broken::{name}"),
-                ])
-                .env("RUST_BACKTRACE", "0")
-                .output()
-                .unwrap();
-            let text =
-                String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-            assert!(
-                !output.status.success() && text.contains(symptom),
-                "{name} was not caught:\n{text}"
-            );
-            println!("loom: broken {name}: caught ({symptom})");
-        }
+        super::model::catches(&[
+            ("broken::relaxed_unlock", "Causality violation"),
+            ("broken::missing_wake", "deadlock"),
+            ("broken::lost_wakeup", "deadlock"),
+            ("broken::double_hand_off", "Causality violation"),
+            ("broken::leaky_cancel", "the lock is still held"),
+        ]);
     }
 }

@@ -1,0 +1,64 @@
+//! What all models share: an exploration that is bounded and says how far it went, and the proof that broken variants are caught.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Seconds after which a model is explored in part; what is printed says so.
+const TIME_LIMIT: u64 = 20;
+
+/// The same, as the environment has it: `KINLOCK_MODEL_SECONDS`.
+fn time_limit() -> Duration {
+    let wanted = std::env::var("KINLOCK_MODEL_SECONDS").ok();
+    let seconds = wanted.map(|text| {
+        text.parse()
+            .expect("KINLOCK_MODEL_SECONDS is a number of seconds")
+    });
+    Duration::from_secs(seconds.unwrap_or(TIME_LIMIT))
+}
+
+/// Runs `execution`, which starts threads, in all interleavings with at most `preemptions` preemptions.
+pub fn check(name: &str, preemptions: usize, execution: impl Fn() + Send + Sync + 'static) {
+    let executions = Arc::new(AtomicUsize::new(0));
+    let counter = executions.clone();
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model.max_branches = 20_000;
+    model.max_duration = Some(time_limit());
+    // The time limit is looked at this often.
+    model.checkpoint_interval = 100;
+    let start = Instant::now();
+    model.check(move || {
+        counter.fetch_add(1, Relaxed);
+        execution();
+    });
+    let extent = if start.elapsed() < time_limit() {
+        "all"
+    } else {
+        "stopped by the time limit"
+    };
+    let executions = executions.load(Relaxed);
+    println!("loom: {name}: {executions} executions, at most {preemptions} preemptions, {extent}");
+}
+
+/// Runs each of these tests, which are ignored otherwise, in a process of its own, since loom may abort when it finds a deadlock. Each must fail, and say what.
+#[allow(dead_code)]
+pub fn catches(cases: &[(&str, &str)]) {
+    for (name, symptom) in cases {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "--nocapture", name])
+            .env("RUST_BACKTRACE", "0")
+            // However few seconds the sound ones get.
+            .env("KINLOCK_MODEL_SECONDS", "60")
+            .output()
+            .unwrap();
+        let text =
+            String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && text.contains(symptom),
+            "{name} was not caught:\n{text}"
+        );
+        println!("loom: {name}: caught ({symptom})");
+    }
+}
