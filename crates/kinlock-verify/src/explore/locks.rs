@@ -108,6 +108,7 @@ pub const ALL: &[Specimen] = &[
         tuning.shuffle_reduction = true;
         tuning
     }),
+    sound("cna-meddler", place::<true, MEDDLER>, counted),
     sound("cna-no-pending", place::<false, SOUND>, counted),
     broken(
         "busted-exclusion",
@@ -127,6 +128,11 @@ pub const ALL: &[Specimen] = &[
     broken(
         "busted-sleeper",
         place::<true, SILENT_SLEEPER>,
+        Property::Completion,
+    ),
+    broken(
+        "busted-rouse",
+        place::<true, ROUSED_IS_GONE>,
         Property::Completion,
     ),
     broken(
@@ -257,6 +263,8 @@ const LOST_SPLICE: u8 = 2;
 const LOST_WAKEUP: u8 = 3;
 const STARVATION: u8 = 4;
 const SILENT_SLEEPER: u8 = 5;
+const MEDDLER: u8 = 6;
+const ROUSED_IS_GONE: u8 = 7;
 
 #[derive(Clone, Copy, Debug)]
 struct Kind<const PENDING: bool, const PARK: bool, const FAULT: u8>;
@@ -270,6 +278,8 @@ impl<const PENDING: bool, const PARK: bool, const FAULT: u8> Config for Kind<PEN
         LOST_WAKEUP => Fault::LostWakeup,
         STARVATION => Fault::Starvation,
         SILENT_SLEEPER => Fault::SilentSleeper,
+        MEDDLER => Fault::Meddler,
+        ROUSED_IS_GONE => Fault::RousedIsGone,
         _ => Fault::None,
     };
 
