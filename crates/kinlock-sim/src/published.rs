@@ -111,6 +111,12 @@ pub const TABLES: &[Table] = &[
     },
     INVALIDATION,
     Table {
+        name: "invalidation-ours",
+        stock: "sections-locked",
+        judged: Judged::Direction,
+        ..INVALIDATION
+    },
+    Table {
         name: "invalidation-96",
         machine: "haswell-ex-4s",
         columns: ["mutex", "epochs"],
