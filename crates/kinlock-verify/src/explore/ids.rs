@@ -159,21 +159,27 @@ impl<C: IdConfig> Shared<C> {
         self.arrives();
     }
 
-    /// One thread more or less: the limit changes under everybody's feet. So does its publisher hold what it gives up.
+    /// One member more or less: the limit changes under everybody's feet. Who publishes it gives up what is above, and holds it for a moment.
     fn change_members(&self) {
         self.sets_out();
-        let joins = self.below(2) == 0;
-        let members = {
+        let wants_more = self.below(2) == 0;
+        let joins = {
             let watch = &mut *self.watch.borrow_mut();
+            // Others may still be about to join.
+            let joins = wants_more || watch.members <= watch.now + 1;
             watch.members = if joins {
                 watch.members + 1
             } else {
-                watch.members.saturating_sub(1)
+                watch.members - 1
             };
             watch.limit = watch.limit.max(watch.members.min(self.cpus));
-            watch.members
+            joins
         };
-        self.ids.set_members(members);
+        if joins {
+            self.ids.join();
+        } else {
+            self.ids.leave();
+        }
         self.arrives();
     }
 
@@ -183,19 +189,12 @@ impl<C: IdConfig> Shared<C> {
         watch.most = watch.most.max(watch.now);
     }
 
-    /// When nobody is on the way, and what was late has arrived, IDs are below the limit of now again.
+    /// When nobody is on the way, the limit is what it should be.
     fn arrives(&self) {
-        let is_last = {
-            let watch = &mut *self.watch.borrow_mut();
-            watch.now -= 1;
-            watch.now == 0
-        };
-        if is_last {
-            let limit = self.ids.limit();
-            let watch = &mut *self.watch.borrow_mut();
-            if watch.now == 0 {
-                watch.limit = limit;
-            }
+        let watch = &mut *self.watch.borrow_mut();
+        watch.now -= 1;
+        if watch.now == 0 {
+            watch.limit = watch.members.min(self.cpus);
         }
     }
 

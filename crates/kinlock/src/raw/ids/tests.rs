@@ -368,17 +368,10 @@ fn a_child_starts_anew() {
 
 #[test]
 fn storage_has_to_fit() {
-    let records: &[Record<Native>] = &[Record::new(), Record::new()];
-    let blocks: &[Block<Native>] = &[Block::new()];
     let new = |cpus, blocks: &'static [Block<Native>], policy| {
-        IdAllocator::<Native, _>::new(
-            (&*Box::leak(Box::new([Record::new()])) as &[_], blocks),
-            cpus,
-            policy,
-        )
-        .err()
+        let records: Parts = (vec![Record::new()].leak(), blocks);
+        IdAllocator::<Native, _>::new(records, cpus, policy).err()
     };
-    let _ = (records, blocks);
     let one: &'static [Block<Native>] = vec![Block::new()].leak();
     assert_eq!(new(1, one, Policy::RecentFirst), None);
     assert_eq!(new(2, one, Policy::RecentFirst), Some(IdError::Storage));
