@@ -35,28 +35,30 @@ fn sound_allocators_pass() {
     }
 }
 
-fn caught<C: IdConfig>(meant: Violation) {
+fn caught<C: IdConfig>(meant: &[Violation]) {
     let found = hunt::<C>(Policy::RecentFirst, 1, SCHEDULES);
     println!("{found:?}");
-    assert_eq!(found.map(|(_, violation)| violation), Some(meant));
+    let (_, violation) = found.expect("it is caught");
+    assert!(meant.contains(&violation), "{violation:?}");
 }
 
 #[test]
 fn a_shared_id_is_caught() {
-    caught::<Shared>(Violation::Shared);
+    caught::<Shared>(&[Violation::Shared]);
 }
 
 #[test]
 fn a_leaked_id_is_caught() {
-    caught::<Leaked>(Violation::Lost);
+    // What is lost is below the bound, so that others may come above it before somebody counts.
+    caught::<Leaked>(&[Violation::Lost, Violation::AboveBound]);
 }
 
 #[test]
 fn an_id_above_the_bound_is_caught() {
-    caught::<AboveBound>(Violation::AboveBound);
+    caught::<AboveBound>(&[Violation::AboveBound]);
 }
 
 #[test]
 fn a_stale_recent_id_is_caught() {
-    caught::<StaleRecent>(Violation::AboveBound);
+    caught::<StaleRecent>(&[Violation::AboveBound]);
 }
