@@ -75,29 +75,42 @@ fn report_usage(error: &clap::Error) -> ExitCode {
             let _ = error.print();
             ExitCode::from(if error.use_stderr() { 2 } else { 0 })
         }
-        _ => {
+        kind => {
             let text = error.to_string();
             // clap puts what is wrong into the first paragraph, usage and advice into the others.
             let wrong = text.split("\n\n").next().unwrap_or(&text);
             let wrong = wrong.strip_prefix("error: ").unwrap_or(wrong);
-            eprintln!("kinlock: {} (see `{}`)", one_line(wrong), help_command());
+            let (words, command) = known_part();
+            let known = match kind {
+                ErrorKind::InvalidSubcommand => format!("; known: {}", subcommands(&command)),
+                _ => String::new(),
+            };
+            eprintln!("kinlock: {}{known} (see `{words} --help`)", one_line(wrong));
             ExitCode::from(2)
         }
     }
 }
 
-/// The command that explains the verb that was asked for, as far as it is known.
-fn help_command() -> String {
+/// What was asked for, as far as it is known, in words and as clap knows it.
+fn known_part() -> (String, clap::Command) {
     let mut known = Cli::command();
-    let mut words = vec!["kinlock".to_owned()];
+    let mut words = "kinlock".to_owned();
     for word in std::env::args().skip(1) {
         let Some(verb) = known.find_subcommand(&word).cloned() else {
             break;
         };
-        words.push(word);
+        words = format!("{words} {word}");
         known = verb;
     }
-    format!("{} --help", words.join(" "))
+    (words, known)
+}
+
+fn subcommands(command: &clap::Command) -> String {
+    let names: Vec<_> = command
+        .get_subcommands()
+        .map(clap::Command::get_name)
+        .collect();
+    names.join(", ")
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

@@ -21,7 +21,7 @@ fn refused(arguments: &[&str], expected: &str) {
 
 #[test]
 fn bad_input_is_one_line() {
-    refused(&["ids"], "ids");
+    refused(&["mutexes"], "known: invalidation, locks, ids");
     refused(&["frobs"], "frobs");
     refused(
         &["--workload", "pingpong", "--baseline", "tas"],

@@ -63,7 +63,7 @@ fn locks_and_policies_do_not_mix() {
         &["--locks", "per-cpu"],
         "per-cpu is a policy for concurrency IDs",
     );
-    refuse(&["--workload", "cid-changing,lock2"], "takes policies");
+    refuse(&["--workload", "cid-changing,lock2"], "lock2 takes locks");
     refuse(
         &["--workload", "cid-intermittent", "--threads", "385"],
         "the machine has 384",

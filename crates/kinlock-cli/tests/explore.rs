@@ -29,7 +29,19 @@ fn broken_locks_are_caught_and_can_be_replayed() {
     assert_eq!(output.status.code(), Some(1));
     let report: Value = serde_json::from_slice(&output.stdout).expect("stdout is JSON");
     let found = report["found"].as_object().expect("by lock");
-    assert_eq!(found.len(), 9, "{report:#}");
+    let checks = report["checks"].as_array().expect("checks");
+    let catches = || {
+        checks.iter().filter(|check| {
+            check["name"]
+                .as_str()
+                .is_some_and(|name| name.ends_with("/catch"))
+        })
+    };
+    assert!(catches().all(|check| check["passed"] == true), "{report:#}");
+    assert!(
+        found.len() > 9 && found.len() == catches().count(),
+        "{report:#}"
+    );
     for (lock, found) in found {
         assert!(found["schedules"].as_u64() >= Some(1), "{lock}: {found}");
         let word = found["shrunk"].as_str().expect("a word");

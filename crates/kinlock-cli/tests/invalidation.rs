@@ -96,7 +96,7 @@ fn bad_input_is_one_line() {
     refused(&["torture", "invalidation", "--backends", "foo"], "packed");
     refused(&["torture", "invalidation", "--seconds", "0"], "--seconds");
     let mixed = ["sim", "--workload", "invalidation", "--locks", "tas"];
-    refused(&mixed, "sections-packed");
+    refused(&mixed, "takes backends of delayed invalidation");
     let mixed = ["sim", "--workload", "lock2", "--locks", "sections-packed"];
     refused(&mixed, "sections-packed");
 }

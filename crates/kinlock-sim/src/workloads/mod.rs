@@ -50,13 +50,14 @@ pub enum Prepare {
     /// A policy for concurrency IDs. Threads mostly sleep: operations are counted and timed by themselves.
     Ids {
         /// Prepares.
-        prepare: PrepareIds,
+        prepare: fn(threads: usize, policy: Policy, meter: SharedMeter) -> Rc<dyn Body>,
         /// How many seconds a run lasts at least.
         seconds: fn(threads: usize) -> f64,
     },
 }
 
-type PrepareIds = fn(threads: usize, policy: Policy, meter: Rc<RefCell<Meter>>) -> Rc<dyn Body>;
+/// The meter of a run.
+pub type SharedMeter = Rc<RefCell<Meter>>;
 
 /// A constant of a workload.
 #[derive(Clone, Copy, Debug)]

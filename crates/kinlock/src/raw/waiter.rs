@@ -35,9 +35,9 @@
 //!
 //! | `drowsy` | name | set by | meaning |
 //! | --- | --- | --- | --- |
-//! | 0 | [`AWAKE`] | owner | not about to sleep, or guarded, or nobody waits here |
-//! | 1 | [`DROWSY`] | owner, before it falls asleep | may be asleep on `state` |
-//! | 2 | [`ROUSED`] | anybody, by compare-and-swap from `DROWSY`, who then unparks | shall wake up, rouse its kin, and spin again |
+//! | 0 | `AWAKE` | owner | not about to sleep, or guarded, or nobody waits here |
+//! | 1 | `DROWSY` | owner, before it falls asleep | may be asleep on `state` |
+//! | 2 | `ROUSED` | anybody, by compare-and-swap from `DROWSY`, who then unparks | shall wake up, rouse its kin, and spin again |
 //!
 //! # Life of a slot
 //!
