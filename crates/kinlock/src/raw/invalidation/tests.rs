@@ -154,7 +154,8 @@ fn a_mark_makes_beginners_start_over() {
 #[test]
 fn an_end_waits_for_its_predecessors_mark() {
     let f = Fixture::<Sound>::new(0);
-    (f.begin(1), f.begin(2));
+    f.begin(1);
+    f.begin(2);
     let was = f.element(1).mark();
     std::thread::scope(|s| {
         let ender = s.spawn(|| f.end(2));
@@ -171,7 +172,9 @@ fn an_end_waits_for_its_predecessors_mark() {
 #[test]
 fn a_search_may_miss() {
     let f = Fixture::<Sound>::new(0);
-    (f.begin(1), f.begin(2), f.begin(3));
+    f.begin(1);
+    f.begin(2);
+    f.begin(3);
     let stale = f.element(1).load();
     assert!(f.end(1));
     assert_eq!(f.begin(1), 4);
@@ -188,7 +191,9 @@ fn a_search_may_miss() {
 fn only_the_defect_marks_before_it_has_found() {
     fn marked_while_searching<C: Config>() -> bool {
         let f = Fixture::<C>::new(0);
-        (f.begin(1), f.begin(2), f.begin(3));
+        f.begin(1);
+        f.begin(2);
+        f.begin(3);
         // The search cannot get past 1.
         let was = f.element(1).mark();
         let mut ever = false;
