@@ -83,7 +83,7 @@ pub trait Pair: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct List<P: Platform, Q, C: Config> {
     head: Q,
-    starter: QueuedMutex<P, C::Mutex>,
+    pub(super) starter: QueuedMutex<P, C::Mutex>,
     config: PhantomData<C>,
 }
 

@@ -140,8 +140,10 @@ fn a_mark_makes_beginners_start_over() {
     let was = f.element(1).mark();
     std::thread::scope(|s| {
         let beginner = s.spawn(|| f.begin(2));
-        // The attempts show only when it has begun: until it must have lined up.
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        // After so many attempts it has lined up.
+        while !f.list.starter.is_locked() {
+            std::thread::yield_now();
+        }
         assert!(!beginner.is_finished());
         f.element(1).publish(was);
         assert_eq!(beginner.join().unwrap(), 2);
@@ -201,6 +203,7 @@ fn only_the_defect_marks_before_it_has_found() {
             let ender = s.spawn(|| f.end(3));
             for _ in 0..20_000 {
                 ever |= f.element(3).load().marked;
+                std::thread::yield_now();
             }
             f.element(1).publish(was);
             ender.join().unwrap();
