@@ -16,7 +16,7 @@ use core::marker::PhantomData;
 /// The first sleep where no heavy fence guarantees that a sleeper is noticed, in nanoseconds; later ones are longer.
 const UNNOTICED_SLEEP: u64 = 200_000;
 
-/// See the [module](self).
+/// See the top of this file.
 #[derive(Debug)]
 pub struct Gate<P: Platform, C: Config> {
     sleepers: P::AtomicU32,

@@ -15,7 +15,7 @@ const NEXT: u64 = MAX_PLACES as u64;
 const MARK: u64 = NEXT + 1;
 const SHIFT: u32 = MARK.trailing_zeros() + 1;
 
-/// See the [module](self).
+/// See the top of this file.
 #[derive(Debug)]
 pub struct PackedPair<P: Platform>(P::AtomicU64);
 

@@ -20,7 +20,7 @@ use core::marker::PhantomData;
 /// So far from the end of numbers nobody takes a ticket any more: more threads than there are may have looked before.
 const RESERVE: u64 = 1 << 32;
 
-/// See the [module](self).
+/// See the top of this file.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Slots<P: Platform, C: Config> {

@@ -19,7 +19,7 @@ use crate::platform::{Atomic, Native, Ordering::*, Platform};
 
 const MARK: u64 = 1 << 16;
 
-/// See the [module](self).
+/// See the top of this file.
 #[repr(C, align(16))]
 #[derive(Debug)]
 pub struct WidePair {
