@@ -66,8 +66,9 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         if !there.is_nothing() && self.shape.is_full() {
             return;
         }
-        if let Some(id) = self.empty(&records[from as usize])
-            && !(self.shape.control().allows(id) && self.keep(to, id))
+        let moved = self.empty(&records[from as usize]);
+        if let Some(id) =
+            moved.filter(|&id| !(self.shape.control().allows(id) && self.keep(to, id)))
         {
             self.free(id);
         }

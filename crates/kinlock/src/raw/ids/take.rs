@@ -58,9 +58,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
                     .recent()
                     .filter(|&id| id < limit || matches!(C::FAULT, IdFault::StaleRecent)),
             };
-            if let Some(id) = old
-                && self.claim(id)
-            {
+            if let Some(id) = old.filter(|&id| self.claim(id)) {
                 return Ok(Some(self.settle(at, id)));
             }
         }
