@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Undefined behaviour and weak memory, interpreted, with several seeds.
 set -euo pipefail
-MIRIFLAGS="-Zmiri-many-seeds=0..4" cargo +nightly miri test -p kinlock --test spin --target-dir target/miri
+MIRIFLAGS="-Zmiri-many-seeds=0..2" cargo +nightly miri test -p kinlock --test spin --target-dir target/miri
 # These take minutes per seed.
 MIRIFLAGS="-Zmiri-seed=1" cargo +nightly miri test -p kinlock --test mutex --test condvar --target-dir target/miri
 # All backends of delayed invalidation but `wide`, which is inline assembly; one test file serves all.

@@ -4,6 +4,7 @@ use super::Specimen;
 use kinlock::ids::{Backend, Domain, Policy};
 use kinlock::platform::Native;
 use kinlock::raw::ids::{Block, IdAllocator, IdConfig, IdFault, Record};
+use std::sync::OnceLock;
 
 /// A defect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,14 +59,21 @@ impl Source for Domain {
 
     fn reserved(&self) -> u32 {
         match self.policy() {
-            Some(Policy::PerCpu) => crate::allowed_cpus().last().map_or(1, |last| last + 1) as u32,
+            Some(Policy::PerCpu) => cpu_numbers(),
             _ => 0,
         }
     }
 }
 
+/// One more than the highest number of a CPU. Asked in signal handlers, which must not allocate: found out when the first domain is made.
+fn cpu_numbers() -> u32 {
+    static NUMBERS: OnceLock<u32> = OnceLock::new();
+    *NUMBERS.get_or_init(|| crate::allowed_cpus().last().map_or(1, |last| last + 1) as u32)
+}
+
 /// The domain of a specimen that is not broken, or whose defect is not in handing out IDs.
 pub(super) fn domain(specimen: &Specimen) -> Domain {
+    cpu_numbers();
     let builder = Domain::builder().backend(specimen.backend);
     let builder = match specimen.backend {
         Backend::Restartable => builder,
