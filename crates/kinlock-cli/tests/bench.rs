@@ -258,7 +258,10 @@ fn more_threads_than_cpus_come_to_an_end() {
 #[test]
 fn meetings_have_their_own_threads_and_need_a_condition_variable() {
     let arguments = ["--workload", "pingpong,broadcast", "--threads", "3"];
-    let report = json(&arguments);
+    // Long enough for some operations beside other tests.
+    let long = ["--seconds", "0.1", "--rounds", "2", "--json", "-"];
+    let output = bench_support::bench(&[&arguments[..], &long].concat());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let results = report["results"].as_array().unwrap();
     for (workload, threads) in [("pingpong", 2), ("broadcast", 17)] {
         let of_it = results.iter().filter(|r| r["workload"] == workload);

@@ -91,7 +91,7 @@ const ALL: u32 = 64 * ONE;
 const TURN_OF_SLEEPERS: u32 = 64 * ONE;
 
 /// How long a waiter spins before it sleeps, in nanoseconds: about what sleeping and waking up cost two threads in system calls and switches.
-const SPIN: u64 = 10_000;
+const SPIN: u64 = 50_000;
 /// After a spin in vain one waiter in so many finds out whether it would be worth while again.
 const RETRY: u32 = 16;
 

@@ -292,7 +292,10 @@ where
         let owner = &self.places[me as usize - 1].owner;
         let depth = owner.depth.load(Relaxed);
         if depth != 0 {
-            owner.depth.store(depth + 1, Relaxed);
+            let deeper = depth.checked_add(1);
+            let deeper =
+                deeper.expect("sections are nested in each other, or forgotten, 2^32 times");
+            owner.depth.store(deeper, Relaxed);
             return Ok(owner.begun.load(Relaxed));
         }
         let begun = self.backend.begin(&self.places, &self.counts, me)?;

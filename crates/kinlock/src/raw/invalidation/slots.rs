@@ -106,9 +106,10 @@ impl<P: Platform, C: Config> Backend<P> for Slots<P, C> {
             return Err(NearWrap);
         }
         // Relaxed: taking the ticket releases it.
-        slot.store(bound + 1, Relaxed);
+        // Release, here and below: who reads this in place of the 0 with which our last section ended sees what that one did.
+        slot.store(bound + 1, Release);
         let generation = self.ticket.fetch_add(1, AcqRel) + 1;
-        slot.store(generation, Relaxed);
+        slot.store(generation, Release);
         Ok(Begun {
             generation,
             // A waiter that saw the bound may wait for a generation between.
