@@ -160,3 +160,11 @@ raw_spin_lock! {
 pub fn set_priority_waiter(on: Option<bool>) {
     crate::platform::set_priority(on);
 }
+
+#[cfg(feature = "std")]
+impl RawSpinLock {
+    /// See [`QueuedSpinLock::reset_in_child`].
+    pub(crate) fn reset_in_child(&self) {
+        self.0.reset_in_child();
+    }
+}

@@ -342,10 +342,9 @@ pub(super) extern "C" fn after_fork_in_parent() {
 }
 
 pub(super) extern "C" fn after_fork_in_child() {
-    // SAFETY: as above; nobody else is there.
-    unsafe { LIST.force_unlock() };
     let token = thread::token();
-    for listed in LIST.lock().iter() {
+    // SAFETY: as above, and nobody else is there.
+    for listed in unsafe { &*LIST.data_ptr() } {
         // SAFETY: invariant 2.
         let leased = unsafe { &*listed.0 };
         leased.release_those_of(|holder| holder != token);
@@ -360,6 +359,9 @@ pub(super) extern "C" fn after_fork_in_child() {
             word.0.store(1 << (word.1 % 64), Relaxed);
         }
     }
+    // Not unlocked only: there may be waiters in its word who do not exist here.
+    // SAFETY: invariant 2: it was locked on this thread, which is the only one.
+    unsafe { LIST.raw() }.reset_in_child();
 }
 
 /// What a thread is a member of.

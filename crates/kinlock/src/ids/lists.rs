@@ -315,6 +315,10 @@ impl<P: Probe> Lists<P> {
             .collect();
         for id in 0..self.slots.limit {
             let head = self.slot(id).head.load(Acquire);
+            // In a forked child whoever had closed it may not exist. What comes here next expects zeros.
+            if self.slot(id).gate.load(Relaxed) != OPEN {
+                self.slot(id).gate.store(OPEN, Relaxed);
+            }
             // Pages that were only read have no memory, and need none.
             if !head.is_null() {
                 self.slot(id).head.store(ptr::null_mut(), Relaxed);

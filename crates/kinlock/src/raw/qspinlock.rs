@@ -257,6 +257,14 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         self.tail.load(Relaxed) != 0 || self.pending.load(Relaxed) & PENDING != 0
     }
 
+    /// Makes it an unlocked lock in a forked child, where whoever held it or waited for it does not exist. Nobody else may use it meanwhile.
+    #[cfg(feature = "std")]
+    pub(crate) fn reset_in_child(&self) {
+        self.tail.store(0, Relaxed);
+        self.pending.store(0, Relaxed);
+        self.locked.store(0, Relaxed);
+    }
+
     /// The only way to get the lock: look first, since even a failing exchange takes the line away from everybody.
     #[inline]
     fn try_take(&self) -> bool {

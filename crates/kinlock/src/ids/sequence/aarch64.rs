@@ -115,6 +115,9 @@ pub(in super::super) unsafe fn add<P: Probe>(
     }
 }
 
+// The gate is read by `ldar`, which takes no offset: what is read after it, the head above all, must not be older. It pairs with the thief's release.
+const _: () = assert!(GATE == 0);
+
 /// Stores `new` in the word at `offset` of the slot if it holds `expected`, and if the gate is open or, with `GATED` = 0, there is none. Returns what it holds.
 ///
 /// # Safety
@@ -135,7 +138,7 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
         sequence!(P, area, slots, [
             ".if {gated}",
             "mov {found}, #{closed}",
-            "ldr {spin}, [{slot}, #{gate}]",
+            "ldar {spin}, [{slot}]",
             "cbnz {spin}, 33f",
             ".endif",
             "ldr {found}, [{slot}, {offset}]",
@@ -150,7 +153,6 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
             "str {new}, [{slot}, {offset}]",
         ], id,
             gated = const GATED,
-            gate = const GATE,
             closed = const CLOSED,
             offset = in(reg) offset,
             expected = in(reg) expected,
@@ -186,7 +188,7 @@ pub(in super::super) unsafe fn push<P: Probe>(
     unsafe {
         sequence!(P, area, slots, [
             "mov {found}, #{closed}",
-            "ldr {spin}, [{slot}, #{gate}]",
+            "ldar {spin}, [{slot}]",
             "cbnz {spin}, 33f",
             "ldr {found}, [{slot}, #{head}]",
             "mov {depth}, xzr",
@@ -206,7 +208,6 @@ pub(in super::super) unsafe fn push<P: Probe>(
             ".endif",
             "str {node}, [{slot}, #{head}]",
         ], id,
-            gate = const GATE,
             head = const HEAD,
             next = const NEXT,
             at_depth = const DEPTH,
@@ -240,7 +241,7 @@ pub(in super::super) unsafe fn pop<P: Probe>(area: NonNull<u8>, slots: &Slots) -
     unsafe {
         sequence!(P, area, slots, [
             "mov {found}, #{closed}",
-            "ldr {spin}, [{slot}, #{gate}]",
+            "ldar {spin}, [{slot}]",
             "cbnz {spin}, 33f",
             "ldr {found}, [{slot}, #{head}]",
             "cbz {found}, 33f",
@@ -253,7 +254,6 @@ pub(in super::super) unsafe fn pop<P: Probe>(area: NonNull<u8>, slots: &Slots) -
             ".endif",
             "str {below}, [{slot}, #{head}]",
         ], id,
-            gate = const GATE,
             head = const HEAD,
             next = const NEXT,
             closed = const CLOSED,

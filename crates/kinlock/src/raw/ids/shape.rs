@@ -239,9 +239,10 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
             let old = self.shape.control();
             let new = self.control_for(counts, old);
             let word = &self.shape.control.0;
-            // Relaxed: what is kept above a limit that somebody has not seen yet is found by whoever looks next.
+            // Acquire and release: whose counts ours replace has published them before, so that we see them below. What is kept above a limit that somebody has not seen
+            // yet is found by whoever looks next.
             if word
-                .compare_exchange(old.0, new.0, Relaxed, Relaxed)
+                .compare_exchange(old.0, new.0, AcqRel, Relaxed)
                 .is_err()
             {
                 continue;

@@ -10,6 +10,8 @@ const COURTESY: u64 = 20_000;
 /// At so many IDs that others keep an acquisition looks to find an old one.
 const LOOKS: u32 = 8;
 
+const ROUNDS_WITH_A_DEFECT: u32 = 100_000;
+
 impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     #[cold]
     #[inline(never)]
@@ -24,6 +26,10 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
                 break result;
             }
             rounds += 1;
+            // With a defect the books may be wrong for ever: neither is an ID free, nor can it be shown that all are held.
+            if !matches!(C::FAULT, IdFault::None) && rounds == ROUNDS_WITH_A_DEFECT {
+                break Err(IdError::Exhausted);
+            }
             if rounds >= C::PATIENCE && !urgent {
                 urgent = self.shape.close();
             }
