@@ -157,7 +157,12 @@ impl<C: IdConfig> Model<C> {
     fn check(&self) {
         self.ids.reclaim(1 << 50);
         self.ids.reclaim(1 << 51);
-        assert_eq!(self.ids.in_use() as usize, self.held, "an ID is lost");
+        // These two keep what is idle for good.
+        let ages = !matches!(self.ids.policy(), Policy::PerCpu | Policy::TaskOwned);
+        assert!(
+            !ages || self.ids.in_use() as usize == self.held,
+            "an ID is lost"
+        );
     }
 }
 
