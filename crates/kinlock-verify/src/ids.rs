@@ -17,7 +17,7 @@ mod source;
 mod storm;
 
 use crate::injector::Preemption;
-use crate::plan::judge_catch;
+use crate::plan::{is_caught, judge_catch, rounds, step_name};
 use crate::report::{Check, PerThread, Property, Report};
 use kinlock::ids::{Backend, Policy};
 use std::time::Duration;
@@ -127,7 +127,7 @@ pub struct Settings {
 
 /// Tortures a specimen. `progress` is told each step's name before it starts.
 ///
-/// One that is broken on purpose is given up after the first scenario that catches it.
+/// One that is broken on purpose is given up after the first scenario in which the check meant for it catches it, or after all scenarios [`PATIENCE`](crate::plan::PATIENCE) times.
 pub fn run(specimen: Specimen, settings: &Settings, mut progress: impl FnMut(&str)) -> Report {
     let mut report = Report::new();
     let chosen = SCENARIOS
@@ -136,30 +136,34 @@ pub fn run(specimen: Specimen, settings: &Settings, mut progress: impl FnMut(&st
         .filter(|scenario| settings.scenarios.iter().any(|name| name == scenario.name));
     let chosen: Vec<_> = chosen.collect();
     let weights: u32 = chosen.iter().map(|scenario| scenario.weight).sum();
-    for (number, scenario) in chosen.into_iter().enumerate() {
-        let step = format!("{}/{}", specimen.name, scenario.name);
-        progress(&step);
-        let findings = (scenario.run)(&scenarios::Context {
-            specimen,
-            time: settings.time * scenario.weight / weights,
-            threads: settings.threads,
-            preemption: settings.preemption,
-            seed: settings.seed.wrapping_add(number as u64),
-        });
-        report.per_thread = report.per_thread.merge(PerThread::of(&findings.operations));
-        for (property, verdict) in findings.verdicts {
-            report.push(Check {
-                name: format!("{step}/{}", property.name()),
-                property,
-                passed: verdict.is_ok(),
-                detail: verdict.unwrap_or_else(|what| what),
+    let defect = specimen.defect.map(|(_, meant)| meant);
+    'all: for round in 0..rounds(defect) {
+        for (number, scenario) in chosen.iter().enumerate() {
+            let step = step_name(specimen.name, scenario.name, round);
+            progress(&step);
+            let number = round * chosen.len() as u64 + number as u64;
+            let findings = (scenario.run)(&scenarios::Context {
+                specimen,
+                time: settings.time * scenario.weight / weights,
+                threads: settings.threads,
+                preemption: settings.preemption,
+                seed: settings.seed.wrapping_add(number),
             });
-        }
-        if specimen.is_broken() && !report.passed {
-            break;
+            report.per_thread = report.per_thread.merge(PerThread::of(&findings.operations));
+            for (property, verdict) in findings.verdicts {
+                report.push(Check {
+                    name: format!("{step}/{}", property.name()),
+                    property,
+                    passed: verdict.is_ok(),
+                    detail: verdict.unwrap_or_else(|what| what),
+                });
+            }
+            if is_caught(defect, &report) {
+                break 'all;
+            }
         }
     }
-    if let Some((_, meant)) = specimen.defect {
+    if let Some(meant) = defect {
         report.push(judge_catch(specimen.name, meant, &report.checks));
     }
     report

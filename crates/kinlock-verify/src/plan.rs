@@ -32,40 +32,66 @@ pub fn default_scenarios() -> Vec<&'static str> {
     named.filter(|&name| name != scenarios::TOPOLOGY).collect()
 }
 
+/// How often a specimen that is broken on purpose goes through everything before it has got away. What catches it may need threads to meet in a certain way, and a busy machine may not let
+/// them for a while.
+pub const PATIENCE: u64 = 10;
+
 /// Tortures a lock. `progress` is told each step's name before it starts.
 ///
 /// After a step that leaves threads hanging no further step is run, since those threads would disturb it. A lock that
-/// is broken on purpose is given up after the first step that catches it.
+/// is broken on purpose is given up after the first step in which the check meant for it catches it, or after all steps [`PATIENCE`] times.
 pub fn run(specimen: Specimen, settings: &Settings, mut progress: impl FnMut(&str)) -> Report {
     let mut report = Report::new();
     let steps = steps(settings);
     let weights: u32 = steps.iter().map(|step| step.weight).sum();
-    for (number, step) in steps.iter().enumerate() {
-        let name = format!("{}/{}", specimen.name, step.label);
-        progress(&name);
-        let findings = (step.scenario.run)(&Context {
-            specimen,
-            orders: Orders {
-                threads: step.threads,
-                duration: settings.time * step.weight / weights,
-                hang: settings.hang,
-                longest_wait: settings.hang,
-                pinned: false,
-                seed: settings.seed.wrapping_add(number as u64),
-            },
-            preemption: settings.preemption,
-            domains: step.domains,
-        });
-        let stuck = findings.left_threads;
-        report.merge(judge(&name, findings));
-        if stuck || (specimen.defect.is_some() && !report.passed) {
-            break;
+    'all: for round in 0..rounds(specimen.defect) {
+        for (number, step) in steps.iter().enumerate() {
+            let name = step_name(specimen.name, &step.label, round);
+            progress(&name);
+            let number = round * steps.len() as u64 + number as u64;
+            let findings = (step.scenario.run)(&Context {
+                specimen,
+                orders: Orders {
+                    threads: step.threads,
+                    duration: settings.time * step.weight / weights,
+                    hang: settings.hang,
+                    longest_wait: settings.hang,
+                    pinned: false,
+                    seed: settings.seed.wrapping_add(number),
+                },
+                preemption: settings.preemption,
+                domains: step.domains,
+            });
+            let stuck = findings.left_threads;
+            report.merge(judge(&name, findings));
+            if stuck || is_caught(specimen.defect, &report) {
+                break 'all;
+            }
         }
     }
     if let Some(meant) = specimen.defect {
         report.push(judge_catch(specimen.name, meant, &report.checks));
     }
     report
+}
+
+/// How often everything is gone through at most, for a specimen whose defect violates `defect`.
+pub(crate) fn rounds(defect: Option<Property>) -> u64 {
+    defect.map_or(1, |_| PATIENCE)
+}
+
+/// Unique within a report.
+pub(crate) fn step_name(specimen: &str, label: &str, round: u64) -> String {
+    match round {
+        0 => format!("{specimen}/{label}"),
+        _ => format!("{specimen}/{label}#{}", round + 1),
+    }
+}
+
+/// Whether the check meant for this defect has failed.
+pub(crate) fn is_caught(defect: Option<Property>, report: &Report) -> bool {
+    let mut checks = report.checks.iter();
+    defect.is_some_and(|meant| checks.any(|check| check.property == meant && !check.passed))
 }
 
 pub(crate) fn judge_catch(lock: &str, meant: Property, checks: &[Check]) -> Check {

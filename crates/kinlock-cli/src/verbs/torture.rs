@@ -1,5 +1,6 @@
 //! `kinlock torture`: correctness under stress.
 
+mod child;
 mod ids;
 mod invalidation;
 mod locks;

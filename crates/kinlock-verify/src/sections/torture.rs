@@ -15,7 +15,7 @@
 use super::{Broken, GENERATION, Kind, NoWait, Ours, Specimen, WAKE};
 use crate::injector::{self, Injector, Preemption};
 use crate::pages::{Pool, Protection, Worker};
-use crate::plan::judge_catch;
+use crate::plan::{is_caught, judge_catch, rounds, step_name};
 use crate::random::Random;
 use crate::report::{Check, PerThread, Property, Report};
 use std::sync::Arc;
@@ -42,44 +42,53 @@ const SHARDS: usize = 2;
 /// One signal in so many pauses of the watchdog goes to each thread.
 const TICK: Duration = Duration::from_millis(2);
 
-/// Tortures one domain.
+/// Tortures one domain. `progress` is told each step's name before it starts.
+///
+/// One that is broken on purpose is given up after the first step in which the check meant for it catches it, or after all steps [`PATIENCE`](crate::plan::PATIENCE) times.
 pub fn run(specimen: Specimen, settings: &Settings, mut progress: impl FnMut(&str)) -> Report {
     let mut report = Report::new();
+    if let Kind::Sound(backend) = specimen.kind
+        && let Err(refused) = Ours::new(backend)
+    {
+        report.push(Check {
+            name: format!("{}/{}", specimen.name, Property::Contract.name()),
+            property: Property::Contract,
+            passed: true,
+            detail: format!("not tortured: {refused}"),
+        });
+        return report;
+    }
     let parts = 2 * settings.threads.len() as u32;
-    'all: for (i, &threads) in settings.threads.iter().enumerate() {
-        for scenario in ["generations", "pages"] {
-            progress(&format!("{}, {scenario}, {threads} threads", specimen.name));
-            let stage = Stage {
-                name: format!("{}/{scenario}-{threads}", specimen.name),
-                pages: scenario == "pages",
-                threads,
-                duration: settings.duration / parts,
-                seed: settings.seed.wrapping_add(i as u64),
-                preemption: settings.preemption,
-                hang: settings.hang,
-            };
-            let played = match specimen.kind {
-                Kind::Sound(backend) => match Ours::new(backend) {
-                    Ok(ours) => play(ours, &stage),
-                    Err(refused) => {
-                        report.push(Check {
-                            name: format!("{}/{}", specimen.name, Property::Contract.name()),
-                            property: Property::Contract,
-                            passed: true,
-                            detail: format!("not tortured: {refused}"),
-                        });
-                        break 'all;
+    'all: for round in 0..rounds(specimen.defect) {
+        for (i, &threads) in settings.threads.iter().enumerate() {
+            for scenario in ["generations", "pages"] {
+                let label = format!("{scenario}-{threads}");
+                let stage = Stage {
+                    name: step_name(specimen.name, &label, round),
+                    pages: scenario == "pages",
+                    threads,
+                    duration: settings.duration / parts,
+                    seed: settings
+                        .seed
+                        .wrapping_add(round * u64::from(parts) + i as u64),
+                    preemption: settings.preemption,
+                    hang: settings.hang,
+                };
+                progress(&stage.name);
+                let played = match specimen.kind {
+                    Kind::Sound(backend) => {
+                        play(Ours::new(backend).expect("it was available before"), &stage)
                     }
-                },
-                Kind::NoWait => play(NoWait, &stage),
-                Kind::Generation => play(Broken::<GENERATION>::new(threads), &stage),
-                Kind::Wake => play(Broken::<WAKE>::new(threads), &stage),
-            };
-            let failed = !played.passed;
-            report.merge(played);
-            // What hangs has left its threads behind; what is broken is caught.
-            if failed {
-                break 'all;
+                    Kind::NoWait => play(NoWait, &stage),
+                    Kind::Generation => play(Broken::<GENERATION>::new(threads), &stage),
+                    Kind::Wake => play(Broken::<WAKE>::new(threads), &stage),
+                };
+                // What hangs has left its threads behind.
+                let stuck = is_caught(Some(Property::Completion), &played);
+                report.merge(played);
+                if stuck || is_caught(specimen.defect, &report) {
+                    break 'all;
+                }
             }
         }
     }

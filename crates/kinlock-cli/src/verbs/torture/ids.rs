@@ -2,30 +2,27 @@
 //!
 //! Each specimen is tortured in a child process of its own: handlers and affinities are the process's, and what hangs has to be ended.
 
-use std::io::{Read, Write, stdout};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::io::{Write, stdout};
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use kinlock::ids::{Backend, Policy};
 use kinlock_verify::ids::{self, SCENARIOS, Settings, Specimen};
-use kinlock_verify::report::{Check, Property, Report};
+use kinlock_verify::report::Report;
 use kinlock_verify::{LEVELS, Preemption};
 use serde::Serialize;
 
+use super::child::Task;
 use crate::cli::Outcome;
 use crate::output::files::Outputs;
 use crate::output::write_json;
-
-/// Time for starting threads and for judging, besides what was asked for.
-const OVERHEAD: Duration = Duration::from_secs(30);
 
 /// Test that concurrency IDs are correct under stress.
 ///
 /// Restartable sequences and leases under each policy are put through a number of scenarios, with signals and changes of affinity meanwhile, and with delays inside the sequences.
 /// Exit status: 0 all checks passed, 1 a check failed, 2 bad input, 3 something broken on purpose was not caught by the check meant for it.
 ///
-/// `--ids busted` tortures what is broken on purpose: an ID that is shared, one that is leaked, one above the bound, a sequence that does not restart. Each must be caught, so that the exit status is 1.
+/// `--ids busted` tortures what is broken on purpose: an ID that is shared, one that is leaked, one above the bound, a sequence that does not restart. Each must be caught, so that the exit status is 1; it is tortured until then, at most ten times as long.
 ///
 /// Example: kinlock torture ids --backend rseq --seconds 60
 #[derive(clap::Args)]
@@ -242,51 +239,17 @@ fn in_child(specimen: Specimen, parameters: &Parameters) -> anyhow::Result<Repor
         ids: vec![specimen.name.to_owned()],
         ..parameters.clone()
     };
-    let this = std::env::current_exe().context("cannot find the program itself")?;
-    let mut child = Command::new(this)
-        .args(["torture", "ids", "--in-process", "--quiet", "--json", "-"])
-        .args(arguments(&own))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("cannot start a child process")?;
-    let mut out = child.stdout.take().context("the child has no output")?;
-    // Read while it runs: a full pipe would stop it.
-    let reader = std::thread::spawn(move || {
-        let mut text = String::new();
-        out.read_to_string(&mut text).map(|_| text)
-    });
-    let give_up =
-        Instant::now() + Duration::from_secs_f64(parameters.seconds).mul_f64(1.5) + OVERHEAD;
-    let status = loop {
-        if let Some(status) = child
-            .try_wait()
-            .context("cannot wait for a child process")?
-        {
-            break Some(status);
-        }
-        if Instant::now() >= give_up {
-            child.kill().context("cannot end a child process")?;
-            child.wait().context("cannot wait for a child process")?;
-            break None;
-        }
-        std::thread::sleep(Duration::from_millis(10));
+    let task = Task {
+        primitive: "ids",
+        specimen: specimen.name.to_owned(),
+        broken: specimen.is_broken(),
+        arguments: arguments(&own),
+        seconds: own.seconds,
+        hang: 0.0,
+        topology: None,
+        quiet: true,
     };
-    let text = reader.join().ok().and_then(Result::ok).unwrap_or_default();
-    if let Ok(report) = serde_json::from_str(&text) {
-        return Ok(report);
-    }
-    let mut report = Report::new();
-    report.push(Check {
-        name: format!("{}/{}", specimen.name, Property::Completion.name()),
-        property: Property::Completion,
-        passed: false,
-        detail: match status {
-            None => "the process did not end and was killed".to_owned(),
-            Some(status) => format!("the process ended with {status} and without a report"),
-        },
-    });
-    Ok(report)
+    task.run()
 }
 
 /// A sound specimen that failed is worse news than a broken one that got away.

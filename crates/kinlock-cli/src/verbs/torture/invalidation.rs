@@ -1,18 +1,17 @@
 //! `kinlock torture invalidation`: delayed invalidation under stress, each backend in a process of its own.
 
-use std::io::{Read, Write, stdout};
-use std::process::{Command, Stdio};
+use std::io::{Write, stdout};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use kinlock_verify::locks::BUSTED;
-use kinlock_verify::report::{Check, Property, Report};
+use kinlock_verify::report::{Check, Report};
 use kinlock_verify::sections::torture::{self, Settings};
 use kinlock_verify::sections::{self, Specimen};
 use kinlock_verify::{LEVELS, Preemption, sandbox};
 use serde::Serialize;
 
-use super::locks::child::{understand, wait};
+use super::child::Task;
 use super::locks::{Destination, Notes, text};
 use crate::bench::threads::ThreadCounts;
 use crate::cli::Outcome;
@@ -22,7 +21,7 @@ use crate::cli::Outcome;
 /// Threads begin and end sections as fast as they can, and reuse pages of a real mapping that others give back in batches; the exact oracle is a stamp in each page. Threads are
 /// delayed at bad moments and interrupted by signals. Exit status: 0 all checks passed, 1 a check failed, 2 bad input, 3 a domain that is broken on purpose was not caught by the check meant for it.
 ///
-/// `--backends busted` tortures domains that are broken on purpose: nobody waits, a donated generation is lost, sleepers are not woken. Each must be caught, so that the exit status is 1.
+/// `--backends busted` tortures domains that are broken on purpose: nobody waits, a donated generation is lost, sleepers are not woken. Each must be caught, so that the exit status is 1; it is tortured until then, at most ten times as long.
 ///
 /// Example: kinlock torture invalidation --backends packed --threads 4,64 --seconds 60
 #[derive(clap::Args)]
@@ -71,9 +70,6 @@ pub struct Args {
 
 /// A day; beyond that somebody has mistaken the unit.
 const LONGEST: f64 = 86_400.0;
-/// Time for starting threads, besides what was asked for.
-const OVERHEAD: Duration = Duration::from_secs(30);
-
 /// All that decides a run, as it is echoed and passed to child processes.
 #[derive(Clone, Debug, Serialize)]
 struct Parameters {
@@ -229,47 +225,22 @@ impl Parameters {
     }
 }
 
-/// Threads that wait for ever cannot be ended otherwise.
 fn in_child(specimen: Specimen, parameters: &Parameters, quiet: bool) -> anyhow::Result<Report> {
     let own = Parameters {
         backends: vec![specimen.name.to_owned()],
         ..parameters.clone()
     };
-    let this = std::env::current_exe().context("cannot find the program itself")?;
-    let mut command = Command::new(this);
-    command
-        .args(["torture", "invalidation", "--in-process", "--json", "-"])
-        .args(own.arguments())
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped());
-    if quiet {
-        command.arg("--quiet");
-    }
-    let mut child = command.spawn().context("cannot start a child process")?;
-    let mut stdout = child.stdout.take().context("the child has no output")?;
-    // Read while it runs: a full pipe would stop it.
-    let reader = std::thread::spawn(move || {
-        let mut text = String::new();
-        stdout.read_to_string(&mut text).map(|_| text)
-    });
-    let hangs = Duration::from_secs_f64(own.hang) * 3;
-    let limit = Duration::from_secs_f64(own.seconds).mul_f64(1.5) + hangs + OVERHEAD;
-    let status = wait(&mut child, limit)?;
-    let text = reader
-        .join()
-        .map_err(|_| anyhow::anyhow!("reading a child's output failed"))?;
-    Ok(
-        understand(&text.unwrap_or_default(), status).unwrap_or_else(|detail| {
-            let mut report = Report::new();
-            report.push(Check {
-                name: format!("{}/{}", specimen.name, Property::Completion.name()),
-                property: Property::Completion,
-                passed: false,
-                detail,
-            });
-            report
-        }),
-    )
+    let task = Task {
+        primitive: "invalidation",
+        specimen: specimen.name.to_owned(),
+        broken: specimen.defect.is_some(),
+        arguments: own.arguments(),
+        seconds: own.seconds,
+        hang: own.hang,
+        topology: None,
+        quiet,
+    };
+    task.run()
 }
 
 fn name(text: &str) -> Result<String, String> {

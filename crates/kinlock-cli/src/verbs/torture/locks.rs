@@ -3,7 +3,7 @@
 //! Each lock is tortured in a child process of its own: threads that wait for ever cannot be ended otherwise, and the
 //! locks read their environment, pretended locality domains among it, once per process.
 
-pub(super) mod child;
+mod child;
 mod settings;
 pub(super) mod text;
 

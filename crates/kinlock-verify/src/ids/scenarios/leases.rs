@@ -1,7 +1,7 @@
 //! IDs taken and given back by threads and by signal handlers.
 
 use super::super::source::{self, Source};
-use super::super::storm::Storm;
+use super::super::storm::{Storm, confine};
 use super::{Context, Findings};
 use crate::injector::Injector;
 use crate::random::Random;
@@ -39,6 +39,7 @@ struct Slot {
 
 pub(super) fn run(context: &Context) -> Findings {
     let watch = Arc::new(Watch::new(source::of(&context.specimen)));
+    watch.wander();
     let in_handler = Arc::clone(&watch);
     let storm = Storm::new(Box::new(move || in_handler.visit(|| ())), true);
     let operations: Vec<_> = std::thread::scope(|scope| {
@@ -88,6 +89,20 @@ impl Watch {
         }
     }
 
+    /// One member on all CPUs in turn: as nobody else is there, it has one ID to go round with. Later the bound is blunt: signal handlers that nest make for many holders.
+    fn wander(&self) {
+        let cpus = crate::allowed_cpus();
+        self.source.join();
+        for _ in 0..2 {
+            for cpu in &cpus {
+                confine(0, &[*cpu]);
+                self.visit(|| ());
+            }
+        }
+        confine(0, &cpus);
+        self.source.leave();
+    }
+
     /// Holds `deeper` IDs more while it holds one.
     fn visit_deeply(&self, deeper: u64, injector: &mut Injector) -> u64 {
         let mut visits = 1;
@@ -107,6 +122,8 @@ impl Watch {
         self.most_inside.fetch_max(inside, SeqCst);
         self.limit.fetch_max(self.source.limit(), SeqCst);
         let served = self.source.with(&mut |id| {
+            // Once more: a thread may become a member as it enters.
+            self.limit.fetch_max(self.source.limit(), SeqCst);
             let bound = self.most_inside.load(SeqCst).max(self.limit.load(SeqCst));
             if id >= bound + self.source.reserved() {
                 self.above.fetch_add(1, Relaxed);

@@ -21,7 +21,7 @@ const MOST_DOMAINS: usize = 64;
 /// passed, 1 a check failed, 2 bad input, 3 a lock that is broken on purpose was not caught by the check meant for it.
 ///
 /// `--locks busted` tortures locks that are broken on purpose: no mutual exclusion, waiters lost in a splice or
-/// asleep, a starved locality domain, a lock that is granted twice or to nobody. Each must be caught, so that the exit status is 1.
+/// asleep, a starved locality domain, a lock that is granted twice or to nobody. Each must be caught, so that the exit status is 1; it is tortured until then, at most ten times as long.
 ///
 /// Locks whose waiters sleep rely on the system call membarrier, and do without where it is refused. `--without-membarrier`
 /// has a seccomp filter refuse it, so that this way is tortured, too.
