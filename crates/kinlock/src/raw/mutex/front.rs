@@ -9,11 +9,18 @@ const FAST_CYCLE: u64 = 110;
 /// How many unlocks in a row it takes to believe that.
 const FAST_UNLOCKS: u64 = 3;
 
+/// A lock is *shared* if threads come to wait for it while its head leaves it alone: then several run that take it, its line travels anyway, and nothing is gained by keeping off.
+/// It is taken as shared for so many waits, without being watched.
+pub(super) const SHARED_WAITS: u32 = 7;
+
 /// When to look at the lock first, in nanoseconds: about when a short critical section is over, ...
 pub(super) const FIRST_LOOK: u64 = 150;
 /// ... and where the lock has cycled fast, or where more threads wait than there are CPUs: when it can have cycled so often.
 const LATE_FIRST_LOOK: u64 = 700;
 const SHORTEST_PAUSE: u64 = 50;
+/// For how long a lock that cycles fast is left alone before it is looked at whether it still does: at first, and then twice as long each time. Several threads on several
+/// CPUs can make a lock look fast for a moment that nobody needs to be kept off.
+const FIRST_REST: u64 = 3_000;
 
 /// How long a head naps between two looks at a lock that cycles fast, while there are more waiters than CPUs.
 const NAP: u64 = 50_000;
@@ -26,6 +33,27 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         (self.flags.load(Relaxed) / UNLOCK) as u64 >= FAST_UNLOCKS
     }
 
+    /// If the lock is shared: takes it as soon as it is free (`true`), unless that takes so long that it is time to claim it.
+    pub(super) fn take_shared(&self, wait: &mut Wait) -> bool {
+        if wait.crowded || wait.shared == 0 {
+            return false;
+        }
+        let patience = wait.quantum.min(SHORT_QUANTUM);
+        loop {
+            let now = P::now();
+            let left = patience.saturating_sub(now.saturating_sub(wait.since));
+            let left = left.min(wait.deadline.saturating_sub(now));
+            let free = P::wait_for(&self.locked, Relaxed, left, |locked| locked == FREE).is_ok();
+            if free && self.take() {
+                wait.shared -= 1;
+                return true;
+            }
+            if !free {
+                return false;
+            }
+        }
+    }
+
     /// Spins near the lock, learning how fast it cycles, until it is taken (`true`), or until nothing happens any more.
     pub(super) fn observe(&self, wait: &mut Wait) -> bool {
         let start = P::now();
@@ -36,6 +64,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         };
         let (mut looked, mut progress) = (start, start);
         let mut counted = 0;
+        let (mut rest, mut rested) = (FIRST_REST, false);
+        let last = self.spinners.last();
         self.watch();
         loop {
             P::back_off(pause);
@@ -50,7 +80,16 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             }
             // With more threads than CPUs any lock that its holder keeps taking is left alone: nobody else who is needed runs.
             let enough = wait.crowded || unlocks * FAST_CYCLE >= (now - looked).max(pause);
-            wait.fast = unlocks >= FAST_UNLOCKS && enough;
+            if !wait.crowded && wait.shared == 0 && self.spinners.last() != last {
+                (wait.shared, wait.fast) = (SHARED_WAITS, false);
+                if self.take_shared(wait) {
+                    return true;
+                }
+            }
+            // After a rest nobody has counted for long: that was the beginning of a look.
+            if !rested {
+                wait.fast = unlocks >= FAST_UNLOCKS && enough;
+            }
             let quantum = match (wait.crowded, wait.fast) {
                 (true, _) => wait.quantum * QUANTUM_WHEN_CROWDED,
                 (false, true) => wait.quantum,
@@ -75,8 +114,12 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 self.nap(NAP.min(left), wait.deadline);
                 pause = 0;
             } else {
-                pause = if wait.fast {
-                    left
+                rested = wait.fast && !rested;
+                pause = if rested {
+                    rest *= 2;
+                    (rest / 2).min(left)
+                } else if wait.fast {
+                    LATE_FIRST_LOOK.min(left)
                 } else {
                     (pause * 2).min(left).min(wait.stalled())
                 };

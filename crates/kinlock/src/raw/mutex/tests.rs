@@ -1,5 +1,6 @@
 //! The word, transition by transition, and a sleeper whose wake-up somebody else takes.
 
+use super::front::SHARED_WAITS;
 use super::sleep::UNNOTICED_SLEEP;
 use super::wait::Wait;
 use super::*;
@@ -55,6 +56,7 @@ fn at_front() -> Wait {
         quantum: 0,
         crowded: false,
         fast: false,
+        shared: 0,
         since: 0,
         paused: 0,
         slept: false,
@@ -181,6 +183,30 @@ fn who_has_slept_says_that_others_may() {
     let mutex = with::<Sound>(FREE, 0);
     assert!(!mutex.finish(&mut slept(), false));
     assert_eq!(state(&mutex), (FREE, 0));
+}
+
+#[test]
+fn a_shared_lock_is_taken_when_it_is_free() {
+    let shared = |shared, crowded| Wait {
+        shared,
+        crowded,
+        since: Native::now(),
+        quantum: 50_000_000,
+        ..at_front()
+    };
+    let mutex = with::<Sound>(FREE, 0);
+    let mut wait = shared(SHARED_WAITS, false);
+    assert!(mutex.take_shared(&mut wait));
+    assert_eq!(state(&mutex), (HELD, 0));
+    assert_eq!(wait.shared, SHARED_WAITS - 1);
+    // Then it is time to claim it, and nothing was learned.
+    assert!(!mutex.take_shared(&mut wait));
+    assert_eq!(wait.shared, SHARED_WAITS - 1);
+    for mut other in [shared(0, false), shared(SHARED_WAITS, true)] {
+        let mutex = with::<Sound>(FREE, 0);
+        assert!(!mutex.take_shared(&mut other));
+        assert_eq!(state(&mutex), (FREE, 0));
+    }
 }
 
 /// A head sleeps on the word. The wake-up meant for it goes to a waiter that a broadcast has moved there, and before that one comes, somebody takes the lock. Returns

@@ -1,6 +1,6 @@
 //! One wait for the mutex: from where a thread queues to where it has cleaned up behind itself.
 
-use super::front::FIRST_LOOK;
+use super::front::{FIRST_LOOK, SHARED_WAITS};
 use super::sleep::UNNOTICED_SLEEP;
 use super::*;
 
@@ -12,6 +12,11 @@ const STALLED: u64 = 50_000;
 /// The same while there are more waiters than CPUs: the holder may have lost its CPU to us.
 const STALLED_WHEN_CROWDED: u64 = 5_000;
 
+/// What a thread remembers of the lock that it has waited for last: one bit, and a number.
+const FAST: u32 = 1;
+const SHARED: u32 = 2;
+const NOTES: u32 = SHARED * (SHARED_WAITS + 1);
+
 /// One wait, from its beginning to its end.
 pub(super) struct Wait {
     pub(super) deadline: u64,
@@ -21,6 +26,8 @@ pub(super) struct Wait {
     pub(super) crowded: bool,
     /// Whether the lock cycles fast, as far as this thread knows.
     pub(super) fast: bool,
+    /// For how many more waits it is taken as [shared](super::front): not worth watching.
+    pub(super) shared: u32,
     /// When the thread came to the front.
     pub(super) since: u64,
     /// How long it has paused there.
@@ -50,14 +57,22 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         if place.is_none() {
             P::count(Event::SlotFallback);
         }
-        let note = (self.key().addr() >> 2 << 1) as u32;
+        let lock = ((self.key().addr() >> 2) as u32).wrapping_mul(NOTES);
+        let note = place.as_ref().map_or(0, Waiter::remembered);
+        // About another lock, or nothing.
+        let note = if note / NOTES == lock / NOTES {
+            note % NOTES
+        } else {
+            0
+        };
         let tuning = C::tuning();
         let mut wait = Wait {
             deadline,
             tuning,
             quantum: tuning.quantum.micros() as u64 * 1000,
             crowded: P::CAN_PARK && C::PARK && P::crowded(),
-            fast: place.as_ref().is_some_and(|p| p.remembered() == note | 1),
+            fast: note == FAST,
+            shared: note / SHARED,
             since: 0,
             paused: 0,
             slept: false,
@@ -69,7 +84,11 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             Some(place) => {
                 let (taken, place) = self.wait_in_queue(place, C::queue(), &mut wait);
                 if let Some(place) = place {
-                    place.remember(note | wait.fast as u32);
+                    let note = match wait.shared {
+                        0 => wait.fast as u32 * FAST,
+                        waits => waits * SHARED,
+                    };
+                    place.remember(lock | note);
                 }
                 taken
             }
@@ -155,7 +174,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             } else {
                 // Where it cycles fast, or would keep us all from running, its holder is left alone for a while.
                 let leave_alone = wait.fast || wait.crowded;
-                !leave_alone && self.try_lock() || self.observe(wait)
+                !leave_alone && self.try_lock() || self.take_shared(wait) || self.observe(wait)
             };
             if taken || passed(wait.deadline, P::now) {
                 return self.finish(wait, taken);
