@@ -151,7 +151,7 @@ fn simulated_sections_are_repeatable() {
     let (report, status) = json(&args);
     assert_eq!(status, 0);
     let results = report["results"].as_array().unwrap();
-    assert_eq!(results.len(), 8);
+    assert_eq!(results.len(), 10);
     assert_eq!(results[0]["ratio"]["to"], "sections-mutex");
     let (again, _) = json(&args);
     assert_eq!(results[7]["ops_per_us"], again["results"][7]["ops_per_us"]);

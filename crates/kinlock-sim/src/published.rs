@@ -111,6 +111,13 @@ pub const TABLES: &[Table] = &[
     },
     INVALIDATION,
     Table {
+        name: "invalidation-polled",
+        columns: ["mutex, polled", "list"],
+        stock: "sections-mutex-polled",
+        judged: Judged::Direction,
+        ..INVALIDATION
+    },
+    Table {
         name: "invalidation-ours",
         stock: "sections-locked",
         judged: Judged::Direction,

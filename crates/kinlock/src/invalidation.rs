@@ -52,7 +52,7 @@
 //! * **Cost**: to begin and end, three read-modify-writes on lines that all invalidators share (`packed`, `wide`; `slots`: one). `passed` is one load. Waits spin for a moment, then sleep. Ends make a system call only if somebody sleeps.
 //! * **Memory**: 128 bytes for each thread that has ever had a section open in the domain at the same time as others; address space for all 8191 of them. Beginning the first section of a thread takes O(threads / 32) steps, once.
 //! * **Deadlock**: who waits must not hold a lock that a section takes: reserve the thing under its lock, release that, wait.
-//! * **Threads**: 8191 at a time may have begun sections, in all domains together; see [`BeginError::TooManyThreads`]. A thread that ends with a section open ends the process, with a message.
+//! * **Threads**: 8191 at a time may have begun sections, in all domains together; see [`BeginError::TooManyThreads`]. A thread that ends with a section open ends the process, with a message (`abort`); so does `exit` in a thread that has one open, since its thread-locals go first.
 //! * **Signals**: a handler must not begin a section, nor end one.
 //! * **fork**: in the child only the calling thread's own sections are open, in all domains. What the others had tagged has passed, if it is older than that, or passes with it.
 //! * **Leaking** a section with `mem::forget` leaves it open: what it and later sections tag never passes, and its thread must not end.

@@ -1,15 +1,14 @@
 //! Sections of delayed invalidation: not locks, but begun and ended where a lock is taken and released. For the workload `invalidation`.
 
 use super::{Kind, Lock};
-use crate::platform::{Sim, SimU64};
+use crate::platform::{Sim, SimU32, SimU64};
 use crate::world::with;
 use kinlock::config::Tuning;
-use kinlock::platform::Atomic;
+use kinlock::platform::{Atomic, Ordering::*, Platform};
 use kinlock::raw::invalidation::{
-    Backend, Config, Domain, Locked, Member, Packed, PackedPair, Pair, Place, Slots,
+    Backend, Config, Domain, Exclusion, Locked, Member, Packed, PackedPair, Pair, Place, Slots,
 };
-use kinlock::raw::mutex::{MutexConfig, Queue};
-use kinlock::raw::osq::PredecessorCpu;
+use kinlock::raw::mutex::{MutexConfig, QueuedMutex};
 
 type Places<L> = &'static [Place<Sim, L>];
 
@@ -26,39 +25,60 @@ impl<C: Config, B: Backend<Sim>> Lock for Sections<C, B> {
     }
 }
 
-macro_rules! mutex {
-    ($(#[$doc:meta])* $name:ident, $park:literal, $polls:literal, $queue:expr) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug)]
-        struct $name;
+/// Our mutex as configured.
+#[derive(Clone, Copy, Debug)]
+struct Ours;
 
-        impl MutexConfig for $name {
-            const PARK: bool = $park;
-            const POLLS: bool = $polls;
-
-            fn tuning() -> Tuning {
-                with(|w| w.tuning)
-            }
-
-            fn queue() -> Queue {
-                $queue
-            }
-        }
-
-        impl Config for $name {
-            type Mutex = Self;
-        }
-    };
+impl MutexConfig for Ours {
+    fn tuning() -> Tuning {
+        with(|w| w.tuning)
+    }
 }
 
-mutex!(
-    /// As configured.
-    Ours, true, false, Queue::Osq(PredecessorCpu::Cached)
-);
-mutex!(
-    /// As a kernel's: whoever waits looks at the word all the time, nobody sleeps.
-    Polled, false, true, Queue::Unqueued
-);
+impl Config for Ours {
+    type Mutex = Self;
+}
+
+/// The lock of which the published list got rid, FreeBSD's adaptive mutex: it is taken and released by a compare-and-swap, and whoever waits looks at the word after pauses that double. Nobody
+/// sleeps while the holder runs.
+///
+/// Without back-off, for comparison: whoever waits looks all the time.
+struct Adaptive<const BACKS_OFF: bool>(SimU32);
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+
+impl<const BACKS_OFF: bool> Exclusion for Adaptive<BACKS_OFF> {
+    fn new() -> Self {
+        Adaptive(SimU32::new(FREE))
+    }
+
+    fn lock(&self) {
+        // From 2 to 256 times the next power of two above the number of CPUs, 32,678 at most, in turns of a loop that pauses: its `lock_delay` since 2018.
+        let (turn, cpus) = with(|w| (w.costs().pause, w.machine().shape.cpus() as u64));
+        let most = (256 * (cpus + 1).next_power_of_two()).min(32_678);
+        let mut turns = 2;
+        while self
+            .0
+            .compare_exchange(FREE, HELD, Acquire, Relaxed)
+            .is_err()
+        {
+            if !BACKS_OFF {
+                Sim::wait(&self.0, Relaxed, |word| word == FREE);
+            }
+            while self.0.load(Relaxed) != FREE {
+                Sim::back_off(turns * turn);
+                turns = (2 * turns).min(most);
+            }
+        }
+    }
+
+    unsafe fn unlock(&self) {
+        let _ = self.0.compare_exchange(HELD, FREE, Release, Relaxed);
+    }
+
+    fn reset_in_child(&self) {}
+}
 
 fn place<C: Config, B: Backend<Sim>>(
     threads: usize,
@@ -69,8 +89,8 @@ fn place<C: Config, B: Backend<Sim>>(
     crate::place(Sections::<C, B>(Domain::new(backend, places)))
 }
 
-fn place_locked<C: Config>(threads: usize) -> &'static dyn Lock {
-    place::<C, Locked<Sim, C>>(threads, Locked::new(0), Member::new)
+fn place_locked<M: Exclusion>(threads: usize) -> &'static dyn Lock {
+    place::<Ours, Locked<Sim, Ours, M>>(threads, Locked::new(0), Member::new)
 }
 
 fn place_packed(threads: usize) -> &'static dyn Lock {
@@ -85,13 +105,18 @@ fn place_slots(threads: usize) -> &'static dyn Lock {
 pub const ALL: &[Kind] = &[
     Kind {
         name: "sections-mutex",
-        about: "open sections in a list under a global mutex, as before the published table: every spinner looks at the word, nobody parks",
-        place: place_locked::<Polled>,
+        about: "open sections in a list under a global mutex, as before the published table: spinners look at the word after pauses that double, nobody parks",
+        place: place_locked::<Adaptive<true>>,
+    },
+    Kind {
+        name: "sections-mutex-polled",
+        about: "the same, and every spinner looks at the word all the time",
+        place: place_locked::<Adaptive<false>>,
     },
     Kind {
         name: "sections-locked",
         about: "our backend `locked`: the same list under our mutex as configured",
-        place: place_locked::<Ours>,
+        place: place_locked::<QueuedMutex<Sim, Ours>>,
     },
     Kind {
         name: "sections-packed",

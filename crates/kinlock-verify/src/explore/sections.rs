@@ -37,7 +37,7 @@ pub struct Specimen {
 pub const ALL: &[Specimen] = &[
     specimen("packed", None, packed::<SOUND>),
     specimen("locked", None, |places| {
-        let backend = Locked::<Sim, Kind<SOUND>>::new(0);
+        let backend = <Locked<Sim, Kind<SOUND>>>::new(0);
         put::<Kind<SOUND>, _>(places, backend, Member::new)
     }),
     specimen("slots", None, |places| {

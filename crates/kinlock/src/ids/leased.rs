@@ -9,8 +9,8 @@
 //!
 //! # Seats
 //!
-//! Each ID has a seat: who holds it, and what [`IdAllocator::release`] wants to have back. So a thread that ends gives back also what it has forgotten, and in the child of a fork the IDs of the threads that are
-//! not there any more are free. An ID that another thread was just about to take or to give back when the process forked stays unavailable to the child.
+//! Each ID has a seat: who holds it, and what [`IdAllocator::release`] wants to have back. So a thread that ends gives back also what it has forgotten, and in the child of a fork all IDs are free but those of the
+//! forking thread.
 //!
 //! # Invariants
 //!
@@ -149,25 +149,51 @@ impl Leased {
     ///
     /// # Safety
     ///
-    /// [`acquire`](Self::acquire) has returned it, and it was not given back since.
+    /// [`acquire`](Self::acquire) has returned it to the calling thread, which has not released it since.
     #[inline]
     pub(super) unsafe fn release(&self, id: u32) {
         let seat = self.seat(id);
+        // Not every C library runs destructors of thread-locals before those of keys: what one of them releases now, `leave_all` may have released already.
+        if seat.token.load(Relaxed) == thread::token() {
+            // SAFETY: invariant 1: the seat is ours.
+            unsafe { self.vacate(seat) };
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The seat is that of an ID which the calling thread holds.
+    #[inline]
+    unsafe fn vacate(&self, seat: &Seat) {
         seat.token.store(0, Relaxed);
         // SAFETY: invariant 1: the ID is ours until the next line, and `acquire` has written this. Whoever reads it gives it back.
         let held = unsafe { (*seat.held.get()).assume_init_read() };
         self.ids.release(self.cpu(), held);
     }
 
-    /// Gives back all IDs whose holder's token is one that `gone` knows.
-    fn release_those_of(&self, gone: impl Fn(usize) -> bool) {
-        for id in 0..self.seats.limit {
-            let token = self.seat(id).token.load(Relaxed);
-            if token != 0 && gone(token) {
-                // SAFETY: invariants 1 and 3: its holder will not give it back itself.
-                unsafe { self.release(id) };
+    /// Gives back what the calling thread, which ends, has forgotten.
+    fn release_forgotten(&self) {
+        let token = thread::token();
+        for id in self.ids.ids_in_use() {
+            let seat = self.seat(id);
+            if seat.token.load(Relaxed) == token {
+                // SAFETY: invariants 1 and 3.
+                unsafe { self.vacate(seat) };
             }
         }
+    }
+
+    /// In the child of a fork: nobody has anything but what the calling thread held.
+    fn reset_in_child(&self) {
+        let token = thread::token();
+        for id in self.ids.ids_in_use() {
+            let seat = self.seat(id);
+            if seat.token.load(Relaxed) != token {
+                seat.token.store(0, Relaxed);
+            }
+        }
+        self.ids
+            .reset(|id| self.seat(id).token.load(Relaxed) == token);
     }
 
     /// Asks the kernel again which CPUs the threads of the process may run on.
@@ -317,12 +343,11 @@ unsafe impl Sync for Leased {}
 
 /// The calling thread ends.
 pub(super) fn leave_all() {
-    let token = thread::token();
     let joined = membership::take_all();
     for listed in LIST.lock().iter() {
         // SAFETY: invariant 2.
         let leased = unsafe { &*listed.0 };
-        leased.release_those_of(|holder| holder == token);
+        leased.release_forgotten();
         for &(serial, member) in &joined {
             if serial == leased.serial {
                 leased.leave(member);
@@ -342,12 +367,11 @@ pub(super) extern "C" fn after_fork_in_parent() {
 }
 
 pub(super) extern "C" fn after_fork_in_child() {
-    let token = thread::token();
     // SAFETY: as above, and nobody else is there.
     for listed in unsafe { &*LIST.data_ptr() } {
         // SAFETY: invariant 2.
         let leased = unsafe { &*listed.0 };
-        leased.release_those_of(|holder| holder != token);
+        leased.reset_in_child();
         let mine = membership::remembered(leased.serial);
         leased.ids.set_members(u32::from(mine.is_some()));
         for word in &leased.members {

@@ -205,7 +205,7 @@ impl Domain {
     /// Waits until `tag` has [passed](Self::passed). Sections that begin meanwhile do not prolong the wait.
     ///
     /// # Errors
-    /// [`WaitError::InsideSection`] within one's own section, whether the tag has passed or not.
+    /// [`WaitError::InsideSection`] within one's own section, whether the tag has passed or not; [`WaitError::ForeignTag`] if no section of this domain can have stamped the tag.
     ///
     /// ```
     /// use kinlock::invalidation::{Domain, Tag, WaitError};
@@ -236,6 +236,20 @@ impl Domain {
             return Err(WaitError::InsideSection);
         }
         let generation = tag.generation();
+        if each!(&*self.inner, domain => domain.passed(generation)) {
+            Ok(())
+        } else {
+            self.wait_slow(generation, until)
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_slow(&self, generation: u64, until: u64) -> Result<(), WaitError> {
+        // Who has seen the tag of a section sees that the section's generation was given out.
+        if generation > each!(&*self.inner, domain => domain.newest()) {
+            return Err(WaitError::ForeignTag);
+        }
         if each!(&*self.inner, domain => domain.wait(generation, until)) {
             Ok(())
         } else {

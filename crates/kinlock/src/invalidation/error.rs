@@ -49,6 +49,8 @@ pub enum WaitError {
     InsideSection,
     /// The time was up first.
     TimedOut,
+    /// The tag's generation is above all that the domain has given out: another domain's sections have stamped it. (Below, nobody can tell.)
+    ForeignTag,
 }
 
 impl fmt::Display for WaitError {
@@ -56,6 +58,9 @@ impl fmt::Display for WaitError {
         f.write_str(match self {
             WaitError::InsideSection => {
                 "waiting for delayed invalidation within one's own section would never end"
+            }
+            WaitError::ForeignTag => {
+                "the tag is that of another domain of delayed invalidation: its generation was never given out here"
             }
             WaitError::TimedOut => "delayed invalidation did not end in time",
         })

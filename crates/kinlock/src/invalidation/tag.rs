@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering::*};
 
 /// Says which sections have to end before a thing may be reused: eight bytes beside it.
 ///
-/// All-zero memory is a tag whose sections have passed. A tag belongs to the domain whose sections stamp it; to ask another domain about it is meaningless, but harmless.
+/// All-zero memory is a tag whose sections have passed. A tag belongs to the domain whose sections stamp it; to ask another domain about it is meaningless. There it may never pass; who waits for it waits for that domain's sections, or is told.
 #[repr(transparent)]
 #[derive(Debug, Default)]
 pub struct Tag(AtomicU64);

@@ -114,7 +114,7 @@ impl Policy {
 /// Why there is no ID, or no allocator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IdError {
-    /// At one instant all IDs were held.
+    /// At one instant all IDs were held; under [`Policy::PerCpu`], all that are no CPU's, and the CPU's own.
     Exhausted,
     /// The storage has no blocks, more than [`MAX_IDS`] IDs, fewer records than CPUs, or (for [`Policy::PerCpu`]) fewer IDs than CPUs.
     Storage,

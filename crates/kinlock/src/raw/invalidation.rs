@@ -39,7 +39,7 @@ mod wide;
 
 pub use gate::Gate;
 pub use list::{List, Pair, Seen};
-pub use locked::{Locked, Member};
+pub use locked::{Exclusion, Locked, Member};
 pub use packed::PackedPair;
 pub use slots::Slots;
 #[cfg(all(
@@ -130,6 +130,11 @@ pub trait Backend<P: Platform>: Send + Sync + 'static {
 
     /// Whether all sections with this generation or an older one have ended. Once it is so it stays so. Acquires what they released.
     fn passed(&self, places: &[Place<P, Self::Link>], generation: u64) -> bool;
+
+    /// About how many sections are open, if nobody counts them as they begin; else 0. For the statistic of the longest queue.
+    fn count_open(&self, _: &[Place<P, Self::Link>]) -> u64 {
+        0
+    }
 
     /// The newest generation that a section has got.
     fn newest(&self, places: &[Place<P, Self::Link>]) -> u64;
@@ -352,8 +357,7 @@ where
         self.counts.waits.fetch_add(1, Relaxed);
         let slow = || {
             self.counts.slow_waits.fetch_add(1, Relaxed);
-            let open = self.sections().count() as u64;
-            self.counts.saw_queue(open);
+            self.counts.saw_queue(self.backend.count_open(&self.places));
         };
         self.gate.wait(until, slow, || self.passed(generation))
     }

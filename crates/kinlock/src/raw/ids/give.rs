@@ -132,22 +132,27 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         None
     }
 
-    /// Starts anew in the child of a fork, where only the calling thread is left: all IDs but `held` are free, nothing is kept. Members and allowed CPUs stay; set them afterwards.
+    /// Starts anew in the child of a fork, where only the calling thread is left: all IDs that are not `held` are free, nothing is kept. Members and allowed CPUs stay; set them afterwards.
     ///
-    /// Nobody else may use the allocator meanwhile. The IDs of `held`, which the calling thread held when the process forked, can be released as usual; those of other threads must not be.
-    pub fn reset(&self, held: impl IntoIterator<Item = u32> + Clone) {
+    /// Nobody else may use the allocator meanwhile. The IDs that are `held`, by the calling thread since before the process forked, can be released as usual; those of other threads must not be.
+    pub fn reset(&self, held: impl Fn(u32) -> bool) {
         for record in self.storage.records() {
             let word = Word(record.word.load(Relaxed));
             // What a lease is to bring back stays lent.
-            if !(word.is_lent() && held.clone().into_iter().any(|id| id == word.id())) {
+            if !(word.is_lent() && held(word.id())) {
                 record.word.store(word.emptied().0, Relaxed);
             }
         }
-        for block in self.storage.blocks() {
-            block.used.0.store(0, Relaxed);
-        }
-        for id in held {
-            self.claim(id);
+        for (block, first) in self
+            .storage
+            .blocks()
+            .iter()
+            .zip((0..).step_by(BLOCK as usize))
+        {
+            let used = block.used.0.load(Relaxed);
+            let stays = |bit: &u32| used >> bit & 1 != 0 && held(first + bit);
+            let stay = (0..BLOCK).filter(stays).map(|bit| 1 << bit).sum();
+            block.used.0.store(stay, Relaxed);
         }
         self.shape.open();
     }

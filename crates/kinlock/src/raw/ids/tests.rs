@@ -359,7 +359,7 @@ fn a_child_starts_anew() {
     let held = ids.acquire(0).unwrap();
     visit(&ids, 1);
     ids.shape.close();
-    ids.reset([held.id()]);
+    ids.reset(|id| id == held.id());
     audit(&ids, &[0]);
     assert_eq!(visit(&ids, 1), 1);
     ids.release(0, held);

@@ -51,8 +51,11 @@ impl<P: Platform, C: Config> Gate<P, C> {
         P::unpark(self.key(), u32::MAX);
     }
 
-    /// Waits until `passed()` (`true`) or until `until`; `slow()` is called before the thread sleeps for the first time.
+    /// Waits until `passed()`, which it is not now (`true`), or until `until`; `slow()` is called before the thread sleeps for the first time.
     pub(super) fn wait(&self, until: u64, slow: impl FnOnce(), passed: impl Fn() -> bool) -> bool {
+        if until != NEVER && P::now() >= until {
+            return false;
+        }
         for _ in 0..C::LOOKS {
             P::relax();
             if passed() {
@@ -68,7 +71,7 @@ impl<P: Platform, C: Config> Gate<P, C> {
             }
             return true;
         }
-        slow();
+        let mut slow = Some(slow);
         self.sleepers.fetch_add(1, Relaxed);
         // Pairs with the light fence in `wake`. Once is enough: from here on whoever ends a section sees a sleeper.
         let noticed = P::heavy_fence();
@@ -93,6 +96,9 @@ impl<P: Platform, C: Config> Gate<P, C> {
                     until.min(now.saturating_add(nap / 2))
                 }
             };
+            if let Some(slow) = slow.take() {
+                slow();
+            }
             P::park(self.key(), turn, limit, || self.turns.load(Relaxed));
         };
         self.sleepers.fetch_add(u32::MAX, Relaxed);

@@ -34,7 +34,7 @@
 //! # Progress
 //!
 //! The window between mark and unmark is a few instructions long; a thread that is preempted in it makes all who come by start over. A kernel forbids preemption there. Here, who starts over pauses, then
-//! yields its CPU; and who has started over often enough to begin lines up for the *starter lock*, as then all do who begin. So whoever begins is overtaken by a bounded number of others: by those who had
+//! yields its CPU, then sleeps for moments, so that also a thread of lower priority comes to its end; and who has started over often enough to begin lines up for the *starter lock*, as then all do who begin. So whoever begins is overtaken by a bounded number of others: by those who had
 //! looked at the starter lock before, and by ends. Of the ends, that of the oldest section cannot fail: its predecessor is the head, which is never marked.
 
 // Invariants cited by `SAFETY` comments:
@@ -323,8 +323,11 @@ impl<P: Platform, Q: Pair, C: Config> Backend<P> for List<P, Q, C> {
     }
 }
 
-/// How often to pause before yielding.
+/// How often to pause before yielding, and how often to start over at all before sleeping.
 const PAUSES: u32 = 16;
+const YIELDS: u32 = 1000;
+/// How long to sleep then, in nanoseconds: about what falling asleep and waking up cost.
+const NAP: u64 = 50_000;
 
 /// Before starting over: what is in the way takes a few instructions, unless its thread does not run.
 fn pause<P: Platform>(restarts: u32) {
@@ -332,7 +335,11 @@ fn pause<P: Platform>(restarts: u32) {
         for _ in 0..1 << (restarts / 4) {
             P::relax();
         }
-    } else {
+    } else if restarts < YIELDS || !P::CAN_PARK {
         P::yield_now();
+    } else {
+        // A real-time thread yields to its equals only, and the one in the way may be none.
+        let nobody_wakes = 0;
+        P::park(&raw const nobody_wakes, 0, P::now() + NAP, || 0);
     }
 }

@@ -1,4 +1,4 @@
-//! The same list under a mutex: ours, [`QueuedMutex`].
+//! The same list under a mutex: ours, [`QueuedMutex`], or any other.
 //!
 //! It needs nothing but the platform, and is so simple that it serves as the reference of the others. Whoever is preempted while it holds the mutex keeps the others waiting; they sleep.
 //!
@@ -8,21 +8,59 @@
 
 use super::{Backend, Begun, Config, Counts, NearWrap, Place};
 use crate::platform::{Atomic, Ordering::*, Platform};
-use crate::raw::mutex::QueuedMutex;
+use crate::raw::mutex::{MutexConfig, QueuedMutex};
+use core::marker::PhantomData;
+
+/// What the list is under.
+pub trait Exclusion: Send + Sync + 'static {
+    /// Not taken.
+    fn new() -> Self;
+    /// Takes it. Acquires.
+    fn lock(&self);
+    /// Releases it, in both senses.
+    ///
+    /// # Safety
+    /// The calling thread has taken it, and did not release it since.
+    unsafe fn unlock(&self);
+    /// In a forked child: nobody has it or waits for it.
+    fn reset_in_child(&self);
+}
+
+impl<P: Platform, C: MutexConfig> Exclusion for QueuedMutex<P, C> {
+    fn new() -> Self {
+        QueuedMutex::new()
+    }
+
+    #[inline]
+    fn lock(&self) {
+        self.lock();
+    }
+
+    #[inline]
+    unsafe fn unlock(&self) {
+        // SAFETY: as promised.
+        unsafe { self.unlock() }
+    }
+
+    fn reset_in_child(&self) {
+        self.reset_in_child();
+    }
+}
 
 /// The list.
 // `repr(C)`: what is asked most comes first.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Locked<P: Platform, C: Config> {
+pub struct Locked<P: Platform, C: Config, M = QueuedMutex<P, <C as Config>::Mutex>> {
     /// The newest generation that has passed. Written under the mutex, read by anybody.
     done: P::AtomicU64,
     /// The newest generation given out. Everything from here on belongs to the holder of the mutex.
     newest: P::AtomicU64,
-    mutex: QueuedMutex<P, C::Mutex>,
+    mutex: M,
     first: P::AtomicU16,
     last: P::AtomicU16,
     open: P::AtomicU32,
+    config: PhantomData<C>,
 }
 
 /// An element of the list. Belongs to the holder of the mutex.
@@ -50,16 +88,17 @@ impl<P: Platform> Default for Member<P> {
     }
 }
 
-impl<P: Platform, C: Config> Locked<P, C> {
+impl<P: Platform, C: Config, M: Exclusion> Locked<P, C, M> {
     /// An empty list in which this generation and all before have passed.
     pub fn new(generation: u64) -> Self {
         Locked {
             done: Atomic::new(generation),
             newest: Atomic::new(generation),
-            mutex: QueuedMutex::new(),
+            mutex: M::new(),
             first: Atomic::new(0),
             last: Atomic::new(0),
             open: Atomic::new(0),
+            config: PhantomData,
         }
     }
 
@@ -74,7 +113,7 @@ impl<P: Platform, C: Config> Locked<P, C> {
     }
 }
 
-impl<P: Platform, C: Config> Backend<P> for Locked<P, C> {
+impl<P: Platform, C: Config, M: Exclusion> Backend<P> for Locked<P, C, M> {
     const NAME: &'static str = "locked";
     type Link = Member<P>;
 

@@ -59,13 +59,19 @@ impl<P: Platform, C: Config> Slots<P, C> {
         }
     }
 
+    /// The places that were ever used.
+    fn used<'a>(&self, places: &'a [Place<P, P::AtomicU64>]) -> &'a [Place<P, P::AtomicU64>] {
+        let highest = self.highest.load(Relaxed) as usize;
+        &places[..highest.min(places.len())]
+    }
+
     #[cold]
     #[inline(never)]
     fn look_at_all(&self, places: &[Place<P, P::AtomicU64>], generation: u64) -> bool {
         // Acquire pairs with taking a ticket: see 1.
         let ticket = self.ticket.load(Acquire);
-        let highest = self.highest.load(Relaxed) as usize;
-        let least = places[..highest.min(places.len())]
+        let least = self
+            .used(places)
             .iter()
             // Acquire pairs with the Release in `end`.
             .map(|place| place.link.load(Acquire))
@@ -128,6 +134,11 @@ impl<P: Platform, C: Config> Backend<P> for Slots<P, C> {
     fn passed(&self, places: &[Place<P, P::AtomicU64>], generation: u64) -> bool {
         // Acquire pairs with the exchange in `look_at_all`.
         generation <= self.done.load(Acquire) || self.look_at_all(places, generation)
+    }
+
+    fn count_open(&self, places: &[Place<P, P::AtomicU64>]) -> u64 {
+        let slots = self.used(places).iter();
+        slots.filter(|place| place.link.load(Relaxed) != 0).count() as u64
     }
 
     fn newest(&self, _: &[Place<P, P::AtomicU64>]) -> u64 {
