@@ -10,7 +10,6 @@ use kinlock::config::{LocalLimit, Scan, Tuning};
 use kinlock::platform::loom::{Loom, set_crowded, set_domain};
 use kinlock::raw::{Config, Fault, QueuedSpinLock};
 use loom::cell::UnsafeCell;
-use loom::sync::Arc;
 
 macro_rules! config {
     ($name:ident: pending $pending:literal, park $park:literal, reorder $reorder:literal, scan $scan:ident, steal $steal:literal, fault $fault:ident) => {
@@ -75,30 +74,22 @@ fn explore<C: Config>(
     threads: usize,
     body: fn(&Shared<C>, usize) -> u32,
 ) {
-    model::check(name, preemptions, move || {
-        let shared = Arc::new(Shared::<C> {
-            lock: QueuedSpinLock::new(),
-            value: UnsafeCell::new(0),
-        });
-        let handles: Vec<_> = (1..threads)
-            .map(|i| {
-                let shared = shared.clone();
-                loom::thread::spawn(move || body(&shared, i))
-            })
-            .collect();
-        let mut expected = body(&shared, 0);
-        for handle in handles {
-            expected += handle.join().unwrap();
-        }
+    let make = || Shared::<C> {
+        lock: QueuedSpinLock::new(),
+        value: UnsafeCell::new(0),
+    };
+    let check = |shared: &Shared<C>, added: Vec<u32>| {
         // SAFETY: all other threads have ended.
         let value = shared.value.with(|v| unsafe { *v });
+        let expected: u32 = added.iter().sum();
         assert_eq!(value, expected, "an update was lost");
         assert!(
             !shared.lock.is_locked() && !shared.lock.is_contended(),
             "the word is not clean"
         );
         assert!(shared.lock.try_lock(), "a flag was left behind");
-    });
+    };
+    model::explore(name, preemptions, threads, make, body, check);
 }
 
 /// Thread i runs in domain i % 2.

@@ -11,7 +11,6 @@ use kinlock::platform::loom::{Loom, set_crowded};
 use kinlock::raw::condvar::{CondvarConfig, CondvarFault};
 use kinlock::raw::{MutexConfig, QueuedCondvar, QueuedMutex};
 use loom::cell::UnsafeCell;
-use loom::sync::Arc;
 
 #[derive(Clone, Copy, Debug)]
 struct Plain;
@@ -103,26 +102,18 @@ fn explore<C: CondvarConfig>(
     given: u32,
     body: fn(&Shared<C>, usize) -> u32,
 ) {
-    model::check(name, preemptions, move || {
-        let shared = Arc::new(Shared::<C> {
-            mutex: QueuedMutex::new(),
-            condvar: QueuedCondvar::new(),
-            tokens: UnsafeCell::new(0),
-        });
-        let handles: Vec<_> = (1..threads)
-            .map(|i| {
-                let shared = shared.clone();
-                loom::thread::spawn(move || body(&shared, i))
-            })
-            .collect();
-        let mut taken = body(&shared, 0);
-        for handle in handles {
-            taken += handle.join().unwrap();
-        }
+    let make = || Shared::<C> {
+        mutex: QueuedMutex::new(),
+        condvar: QueuedCondvar::new(),
+        tokens: UnsafeCell::new(0),
+    };
+    let check = move |shared: &Shared<C>, taken: Vec<u32>| {
+        let taken: u32 = taken.iter().sum();
         assert_eq!(given, taken + shared.available(), "a token was lost");
         assert!(!shared.mutex.is_locked(), "the mutex was left locked");
         assert!(shared.mutex.try_lock(), "a flag was left behind");
-    });
+    };
+    model::explore(name, preemptions, threads, make, body, check);
 }
 
 fn one_for_one<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {

@@ -17,7 +17,6 @@ use kinlock::raw::ids::{
     AGE, Block, Held, IdAllocator, IdConfig, IdError, IdFault, Policy, Record, Storage,
 };
 use loom::cell::UnsafeCell;
-use loom::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 macro_rules! config {
@@ -48,20 +47,8 @@ fn explore<C: IdConfig>(
     make: fn() -> Model<C>,
     body: fn(&Model<C>, usize),
 ) {
-    model::check(name, preemptions, move || {
-        let shared = Arc::new(make());
-        let handles: Vec<_> = (1..threads)
-            .map(|i| {
-                let shared = shared.clone();
-                loom::thread::spawn(move || body(&shared, i))
-            })
-            .collect();
-        body(&shared, 0);
-        for handle in handles {
-            handle.join().unwrap();
-        }
-        shared.check();
-    });
+    let check = |shared: &Model<C>, _| shared.check();
+    model::explore(name, preemptions, threads, make, body, check);
 }
 
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use kinlock::raw::invalidation::{
 };
 use kinlock::raw::mutex::{MutexConfig, Queue};
 use loom::cell::UnsafeCell;
-use loom::sync::Arc;
+use model::explore;
 
 #[derive(Clone, Copy, Debug)]
 struct Unqueued;
@@ -151,32 +151,6 @@ impl<C: Config, B: Made> Shared<C, B> {
     }
 }
 
-/// Runs `body` in `threads` threads (one of them the model's first) through all interleavings with at most `preemptions` preemptions,
-/// and then `check`.
-fn explore<S: 'static>(
-    name: &str,
-    preemptions: usize,
-    threads: usize,
-    make: fn() -> S,
-    body: fn(&S, usize),
-    check: fn(&S),
-) {
-    model::check(name, preemptions, move || {
-        let shared = Arc::new(make());
-        let handles: Vec<_> = (1..threads)
-            .map(|i| {
-                let shared = shared.clone();
-                loom::thread::spawn(move || body(&shared, i))
-            })
-            .collect();
-        body(&shared, 0);
-        for handle in handles {
-            handle.join().unwrap();
-        }
-        check(&shared);
-    });
-}
-
 /// One section is open; who waits for it sleeps or not, and sees what it did.
 fn a_sleeper_is_woken<C: Config, B: Made>() {
     let name = format!("{}, a sleeper is woken", B::NAME);
@@ -189,7 +163,7 @@ fn a_sleeper_is_woken<C: Config, B: Made>() {
             0 => shared.end(1),
             _ => shared.wait(1, 1..=1),
         },
-        Shared::check,
+        |shared, _| shared.check(),
     );
 }
 
@@ -206,7 +180,7 @@ fn donations_arrive<C: Config, B: Made>() {
             1 => shared.end(2),
             _ => shared.wait(2, 1..=2),
         },
-        Shared::check,
+        |shared, _| shared.check(),
     );
 }
 
@@ -219,7 +193,7 @@ fn neighbours_end<C: Config, B: Made>() {
         2,
         || Shared::<C, B>::new(2),
         |shared, i| shared.end(i as u16 + 1),
-        Shared::check,
+        |shared, _| shared.check(),
     );
 }
 
@@ -232,7 +206,7 @@ fn donations_pass_through<C: Config, B: Made>() {
         3,
         || Shared::<C, B>::new(3),
         |shared, i| shared.end(i as u16 + 1),
-        Shared::check,
+        |shared, _| shared.check(),
     );
 }
 
@@ -262,7 +236,7 @@ fn newcomers_keep_nobody_waiting<C: Config, B: Made>() {
                     .store(1, loom::sync::atomic::Ordering::Relaxed);
             }
         },
-        Shared::check,
+        |shared, _| shared.check(),
     );
 }
 
@@ -284,7 +258,7 @@ fn a_search_misses<C: Config, B: Made>() {
             1 => shared.domain.end(2),
             _ => shared.domain.end(3),
         },
-        Shared::check,
+        |shared, _| shared.check(),
     );
 }
 
@@ -302,7 +276,7 @@ fn all_begin<C: Config, B: Made>(preemptions: usize) {
             assert!((1..=3).contains(&mine) && !shared.domain.passed(mine));
             shared.end(me);
         },
-        |shared| {
+        |shared, _| {
             assert_eq!(shared.domain.newest(), 3);
             shared.check();
         },
@@ -329,7 +303,7 @@ fn a_snapshot_covers_what_was_open<C: Config, B: Made>() {
                 shared.wait(newest, 1..=1);
             }
         },
-        Shared::check,
+        |shared, _| shared.check(),
     );
 }
 
@@ -418,7 +392,7 @@ fn the_last_generation_is_given_once() {
                 }
             }
         },
-        |shared| {
+        |shared, _| {
             let refused = shared.refused.load(loom::sync::atomic::Ordering::Relaxed);
             assert_eq!(refused, 1);
             assert!(shared.domain.passed(PackedPair::<Loom>::NEWEST));

@@ -14,7 +14,7 @@ use kinlock::platform::loom::{Loom, set_domain};
 use kinlock::raw::mutex::{MutexConfig, MutexFault, Queue, QueuedMutex};
 use kinlock::raw::osq::{Osq, PredecessorCpu, Watch};
 use loom::cell::UnsafeCell;
-use loom::sync::Arc;
+use model::explore;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 macro_rules! config {
@@ -54,32 +54,6 @@ config!(LeakyCancel: queue OSQ, fault LeakyCancel);
 /// How long a critical section is: as often as a waiter pauses before it sleeps. Without that the model would have to preempt
 /// the holder that often.
 const SECTION: usize = 3;
-
-/// Runs `body` in `threads` threads (one of them the model's first) through all interleavings with at most `preemptions` preemptions,
-/// and then `check`.
-fn explore<S: 'static>(
-    name: &str,
-    preemptions: usize,
-    threads: usize,
-    make: fn() -> S,
-    body: fn(&S, usize),
-    check: fn(&S),
-) {
-    model::check(name, preemptions, move || {
-        let shared = Arc::new(make());
-        let handles: Vec<_> = (1..threads)
-            .map(|i| {
-                let shared = shared.clone();
-                loom::thread::spawn(move || body(&shared, i))
-            })
-            .collect();
-        body(&shared, 0);
-        for handle in handles {
-            handle.join().unwrap();
-        }
-        check(&shared);
-    });
-}
 
 /// A mutex and what it guards; loom reports unsynchronised access to the cell.
 struct Shared<C: MutexConfig> {
@@ -156,7 +130,14 @@ fn mutex<C: MutexConfig>(
     threads: usize,
     body: fn(&Shared<C>, usize),
 ) {
-    explore(name, preemptions, threads, Shared::new, body, Shared::check);
+    explore(
+        name,
+        preemptions,
+        threads,
+        Shared::new,
+        body,
+        |shared, _| shared.check(),
+    );
 }
 
 #[test]
@@ -242,7 +223,9 @@ fn two_leave(line: &Line, i: usize) {
 }
 
 fn osq(name: &str, preemptions: usize, threads: usize, body: fn(&Line, usize)) {
-    explore(name, preemptions, threads, Line::new, body, Line::check);
+    explore(name, preemptions, threads, Line::new, body, |line, _| {
+        line.check()
+    });
 }
 
 #[test]

@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::plan::Plan;
 use super::results::Entry;
-use super::stats::{Summary, middle_half};
+use super::rounds;
+use super::stats::{Summary, is_noisy};
 use super::work_loop;
 use crate::locks::LockName;
 use crate::machine::Machine;
@@ -36,7 +37,6 @@ impl fmt::Display for Flag {
 
 const UNFAIR: f64 = 0.25;
 const LONG_TAIL: f64 = 10.0;
-const NOISE: f64 = 1.1;
 
 /// How long a cell has to run, in seconds per thread on each CPU, before starved threads can be told from threads that
 /// were not scheduled: some time slices.
@@ -51,8 +51,7 @@ pub fn raise(results: &mut [Entry], plan: &Plan) {
             let unfair = entry.fairness.min_over_mean < UNFAIR && can_judge_fairness(entry.threads);
             let long_tail =
                 entry.threads > 1 && entry.acquire_ns.p999 as f64 > LONG_TAIL * middle_tail;
-            let usual = middle_half(entry.rounds.iter().map(|round| round.ratio));
-            let noisy = usual.contains(&1.0) && *usual.end() > NOISE * usual.start();
+            let noisy = is_noisy(entry.rounds.iter().map(|round| round.ratio));
             entry.flags.extend(unfair.then_some(Flag::Unfair));
             entry.flags.extend(long_tail.then_some(Flag::LongTail));
             entry.flags.extend(noisy.then_some(Flag::Noisy));
@@ -62,15 +61,8 @@ pub fn raise(results: &mut [Entry], plan: &Plan) {
 
 /// What to keep in mind when reading the results, in sentences.
 pub fn warnings(results: &[Entry], plan: &Plan, machine: &Machine) -> Vec<String> {
-    let mut warnings = Vec::new();
+    let mut warnings: Vec<_> = rounds::busy(machine).into_iter().collect();
     let cpus = machine.usable_cpus;
-
-    if machine.load_average > 0.3 * cpus as f64 {
-        warnings.push(format!(
-            "the machine was busy before the run (load average {:.1} on {cpus} CPUs): trust ratios, not absolute numbers",
-            machine.load_average
-        ));
-    }
     let governor = machine.governor.as_deref();
     if let Some(governor) = governor.filter(|&governor| governor != "performance") {
         warnings.push(format!(

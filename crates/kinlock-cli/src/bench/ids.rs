@@ -4,6 +4,7 @@
 //! drift of the machine cancels.
 
 mod intermittent;
+mod plot;
 pub mod report;
 pub mod subjects;
 
@@ -16,6 +17,7 @@ use kinlock::ids::{Backend, Policy};
 
 use super::placement::{self, Pin};
 use super::rng::Rng;
+use super::rounds::ops_per_s;
 use super::runner::process_cpu_time;
 use super::team::{Job, Team};
 use subjects::{Subject, Workload};
@@ -62,7 +64,7 @@ impl Sample {
 
     /// Operations of all threads per second.
     pub fn ops_per_s(&self) -> f64 {
-        self.total() / self.elapsed.as_secs_f64()
+        ops_per_s(&self.ops, self.elapsed)
     }
 }
 

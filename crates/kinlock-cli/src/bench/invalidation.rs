@@ -8,6 +8,5 @@ mod results;
 mod run;
 
 pub use name::{ContenderName, WorkloadName};
-pub use report::Destinations;
 pub use results::Report;
 pub use run::{Plan, run};

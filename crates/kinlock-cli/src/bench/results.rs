@@ -182,12 +182,6 @@ impl Report {
             results,
         }
     }
-
-    /// The entries cell by cell: a workload with a number of threads.
-    pub fn cells(&self) -> impl Iterator<Item = &[Entry]> {
-        self.results
-            .chunk_by(|a, b| (a.workload, a.threads) == (b.workload, b.threads))
-    }
 }
 
 /// The locks that were measured, in the usual order.
@@ -232,7 +226,7 @@ impl Entry {
                 to: baseline.lock.name(),
                 over_rounds: Summary::of(rounds.iter().map(|round| round.ratio)),
             },
-            fairness: fairness(measured),
+            fairness: Fairness::over(measured.samples.iter().map(|sample| &sample.ops[..])),
             acquire_ns: Acquire::of(measured),
             handoffs: HandoffCounts::of(measured),
             cpu_ns_per_op: Summary::of(rounds.iter().map(|round| round.cpu_ns_per_op)),
@@ -241,16 +235,6 @@ impl Entry {
             rounds,
         }
     }
-}
-
-fn fairness(measured: &Measured) -> Fairness {
-    let mut ops = vec![0; measured.samples[0].ops.len()];
-    for sample in &measured.samples {
-        for (sum, of_round) in ops.iter_mut().zip(&sample.ops) {
-            *sum += of_round;
-        }
-    }
-    Fairness::of(&ops)
 }
 
 fn events(measured: &Measured) -> BTreeMap<&'static str, u64> {

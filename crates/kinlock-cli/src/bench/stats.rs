@@ -29,12 +29,25 @@ impl Summary {
     }
 }
 
+impl From<Summary> for [f64; 3] {
+    /// Median and extremes.
+    fn from(summary: Summary) -> Self {
+        [summary.median, summary.min, summary.max]
+    }
+}
+
 /// The range of the middle half of at least one value; of less than four values, their whole range.
-pub fn middle_half(values: impl IntoIterator<Item = f64>) -> RangeInclusive<f64> {
+fn middle_half(values: impl IntoIterator<Item = f64>) -> RangeInclusive<f64> {
     let mut sorted: Vec<f64> = values.into_iter().collect();
     sorted.sort_by(f64::total_cmp);
     let n = sorted.len();
     sorted[n / 4]..=sorted[n - 1 - n / 4]
+}
+
+/// Whether rounds disagree on what is faster: the middle half of their ratios includes 1 and spans more than 10 %.
+pub fn is_noisy(ratios: impl IntoIterator<Item = f64>) -> bool {
+    let usual = middle_half(ratios);
+    usual.contains(&1.0) && *usual.end() > 1.1 * usual.start()
 }
 
 /// How evenly threads were served.
@@ -47,6 +60,18 @@ pub struct Fairness {
 }
 
 impl Fairness {
+    /// Of the sums over rounds of operations per thread.
+    pub fn over<'a>(rounds: impl IntoIterator<Item = &'a [u64]>) -> Self {
+        let mut sums = Vec::new();
+        for ops in rounds {
+            sums.resize(ops.len(), 0);
+            for (sum, of_round) in sums.iter_mut().zip(ops) {
+                *sum += of_round;
+            }
+        }
+        Self::of(&sums)
+    }
+
     /// Of operations per thread; perfect if nobody did anything.
     pub fn of(ops: &[u64]) -> Self {
         let sum: f64 = ops.iter().map(|&n| n as f64).sum();

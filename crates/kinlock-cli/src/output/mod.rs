@@ -1,7 +1,10 @@
 //! What the reports of all verbs have in common: files, tables, pictures, numbers.
 
+pub mod cells;
 pub mod files;
 pub mod picture;
+pub mod progress;
+pub mod report;
 pub mod table;
 pub mod units;
 

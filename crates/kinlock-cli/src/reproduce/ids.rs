@@ -1,12 +1,11 @@
 //! Tables about concurrency IDs: what to simulate, how far off it is, and how that is shown.
 
-use std::io::Write;
-
 use kinlock_sim::published::{IdRow, IdTable};
 use kinlock_sim::{Machine, Run, locks, workloads};
 use serde::Serialize;
 
-use crate::output::table;
+use super::report::{Shown, notes};
+use crate::output::table::Table;
 use crate::output::units::three_digits;
 use crate::sim::flags::Variant;
 use crate::sim::pool::Job;
@@ -231,53 +230,21 @@ fn error(published: Option<f64>, simulated: f64) -> Option<f64> {
     published.map(|published| 100.0 * (simulated / published - 1.0))
 }
 
-/// Writes a table for people.
-///
-/// # Errors
-/// As the writer has them.
-pub fn write(entry: &IdTableEntry, out: &mut impl Write) -> anyhow::Result<()> {
-    writeln!(out, "{}", entry.table)?;
-    writeln!(out, "published: {}", entry.source)?;
-    writeln!(out, "{}; {}\n", simulated(entry), entry.unit)?;
-    let headings = headings(entry);
-    let mut shown = table::plain();
-    let columns = headings.len();
-    shown.set_header(headings);
-    for row in rows(entry) {
-        shown.add_row(cells(entry, row));
+/// A table as it is shown.
+pub fn shown(entry: &IdTableEntry) -> Shown<'_> {
+    let about = format!("{}; {}", simulated(entry), entry.unit);
+    Shown {
+        name: entry.table,
+        source: entry.source,
+        markdown_about: format!("{about}."),
+        about,
+        table: Table {
+            headings: headings(entry),
+            rows: rows(entry).map(|row| cells(entry, row)).collect(),
+        },
+        labels: 1,
+        remarks: remarks(entry),
     }
-    table::align_right(&mut shown, 1, columns - 1);
-    writeln!(out, "{shown}\n")?;
-    for line in remarks(entry) {
-        writeln!(out, "{line}")?;
-    }
-    writeln!(out)?;
-    Ok(())
-}
-
-/// Writes a table in Markdown.
-///
-/// # Errors
-/// As the writer has them.
-pub fn write_markdown(entry: &IdTableEntry, out: &mut impl Write) -> anyhow::Result<()> {
-    writeln!(out, "### {}\n", entry.table)?;
-    writeln!(out, "Published: {}.\n", entry.source)?;
-    writeln!(out, "{}; {}.\n", simulated(entry), entry.unit)?;
-    let headings: Vec<_> = headings(entry)
-        .iter()
-        .map(|h| h.replace('\n', " "))
-        .collect();
-    writeln!(out, "|{}|", headings.join("|"))?;
-    writeln!(out, "|{}", " ---: |".repeat(headings.len()))?;
-    for row in rows(entry) {
-        writeln!(out, "| {} |", cells(entry, row).join(" | "))?;
-    }
-    writeln!(out)?;
-    for line in remarks(entry) {
-        writeln!(out, "- {line}")?;
-    }
-    writeln!(out)?;
-    Ok(())
 }
 
 fn simulated(entry: &IdTableEntry) -> String {
@@ -357,14 +324,7 @@ fn remarks(entry: &IdTableEntry) -> Vec<String> {
             entry.met, entry.targets,
         ));
     }
-    let mut notes: Vec<(String, &str)> = Vec::new();
-    for row in entry.rows.iter().filter(|row| !row.note.is_empty()) {
-        match notes.iter_mut().find(|(_, note)| *note == row.note) {
-            Some((labels, _)) => *labels += &format!("; {}", row.label),
-            None => notes.push((row.label.clone(), row.note)),
-        }
-    }
-    let notes = notes.into_iter();
-    remarks.extend(notes.map(|(labels, note)| format!("{labels}: believed cause: {note}")));
+    let noted = entry.rows.iter().filter(|row| !row.note.is_empty());
+    remarks.extend(notes(noted.map(|row| (row.label.clone(), row.note))));
     remarks
 }

@@ -1,12 +1,10 @@
 //! A picture of a table: throughput of both locks over threads, and the speed-up; published numbers are rings.
 
-use std::io::Write;
-
 use plotters::prelude::*;
 
 use super::results::{Report, TableEntry};
 use crate::output::picture::curves::{self, Curve, Point};
-use crate::output::picture::{self, Area, COLOURS, Drawn, Format, quiet_text, text};
+use crate::output::picture::{Area, COLOURS, Drawn, quiet_text, text};
 use crate::sim::flags::bands;
 
 const WIDTH: u32 = 900;
@@ -14,22 +12,14 @@ const TITLE_HEIGHT: u32 = 66;
 const THROUGHPUT_HEIGHT: u32 = 420;
 const SPEEDUP_HEIGHT: u32 = 320;
 
-/// Writes the picture of one of the tables.
-///
-/// # Errors
-/// As the writer has them, or if it cannot be drawn.
-pub fn write(
-    format: Format,
-    report: &Report,
-    index: usize,
-    out: &mut dyn Write,
-) -> anyhow::Result<()> {
-    let size = (WIDTH, TITLE_HEIGHT + THROUGHPUT_HEIGHT + SPEEDUP_HEIGHT);
-    let table = &report.tables.locks[index];
-    picture::write(format, size, out, |area| draw(area, table))
+/// How large the pictures are.
+pub fn size(_report: &Report) -> (u32, u32) {
+    (WIDTH, TITLE_HEIGHT + THROUGHPUT_HEIGHT + SPEEDUP_HEIGHT)
 }
 
-fn draw(area: &Area, table: &TableEntry) -> Drawn {
+/// Draws one of the tables.
+pub fn draw(report: &Report, index: usize, area: &Area) -> Drawn {
+    let table = &report.tables.locks[index];
     let (title, rest) = area.split_vertically(TITLE_HEIGHT);
     let heading = format!(
         "{}: workload {} on {}, simulated and published",

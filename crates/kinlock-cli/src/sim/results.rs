@@ -138,12 +138,6 @@ impl Report {
             setup,
         }
     }
-
-    /// The entries cell by cell: a workload with a number of threads.
-    pub fn cells(&self) -> impl Iterator<Item = &[Entry]> {
-        self.results
-            .chunk_by(|a, b| (&a.workload, a.threads) == (&b.workload, b.threads))
-    }
 }
 
 impl Entry {
@@ -219,7 +213,7 @@ impl Band {
     }
 
     /// The same with every value changed, as a summary.
-    fn map(self, change: impl Fn(f64) -> f64) -> Summary {
+    pub fn map(self, change: impl Fn(f64) -> f64) -> Summary {
         Summary {
             median: change(self.median),
             min: change(self.low),
@@ -234,6 +228,13 @@ impl Band {
             low: self.low * factor,
             high: self.high * factor,
         }
+    }
+}
+
+impl From<Band> for [f64; 3] {
+    /// Median and extremes.
+    fn from(band: Band) -> Self {
+        [band.median, band.low, band.high]
     }
 }
 

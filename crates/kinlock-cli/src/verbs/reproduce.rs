@@ -2,14 +2,15 @@
 
 use crate::bench::threads::ThreadCounts;
 use crate::cli::Outcome;
-use crate::reproduce::Destinations;
+use crate::output::report::Destinations;
 use crate::reproduce::ids::{IdPlan, IdTableEntry};
 use crate::reproduce::plan::{self, Plan, Wanted};
 use crate::reproduce::results::{Report, TableEntry, Tables};
 use crate::sim::flags::{Sampling, seconds};
 use crate::sim::pool::Job;
+use crate::verbs::keep_first;
 use crate::verbs::sim::simulate;
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 
 /// Show published tables beside simulated ones.
 ///
@@ -36,7 +37,7 @@ pub struct Args {
     #[command(flatten)]
     sampling: Sampling,
     #[command(flatten)]
-    destinations: Destinations,
+    destinations: Destinations<Report>,
     /// No progress bar and no notes
     #[arg(long)]
     quiet: bool,
@@ -51,12 +52,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     if tables.is_empty() {
         tables = Wanted::all().collect();
     }
-    let mut names = Vec::new();
-    tables.retain(|table| {
-        let is_new = !names.contains(&table.name());
-        names.push(table.name());
-        is_new
-    });
+    keep_first(&mut tables, Wanted::name);
     let threads = args.threads.as_ref().map_or(&[][..], |list| &list.0);
     let mut plans: Vec<Plan> = Vec::new();
     let mut id_plans: Vec<IdPlan> = Vec::new();
@@ -87,10 +83,16 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         bail!("{} has no row with that many threads", plan.table.name);
     }
     let names: Vec<_> = plans.iter().map(|plan| plan.table.name).collect();
+    let pictures = match &names[..] {
+        [] => Err(anyhow!(
+            "--plot: tables about concurrency IDs have no picture"
+        )),
+        names => Ok(names),
+    };
     let seconds = |plan: &Plan| args.seconds.unwrap_or(plan.table.seconds);
     // Workloads with concurrency IDs know how long they take.
     let id_seconds = args.seconds.unwrap_or(0.0);
-    let outputs = args.destinations.open(&names)?;
+    let outputs = args.destinations.open_for(pictures)?;
 
     let sampling = &args.sampling;
     let variants = |plan: &Plan| sampling.variants(plan.machine.shape.sockets);

@@ -1,9 +1,7 @@
 //! `kinlock sim`: a workload on a simulated machine.
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kinlock::config::{LocalLimit, Numa, Scan};
 use kinlock::topology::DomainKind;
 use kinlock_sim::locks::{self, Genre};
@@ -11,13 +9,16 @@ use kinlock_sim::{Machine, Placement, workloads};
 
 use crate::bench::threads::ThreadCounts;
 use crate::cli::Outcome;
+use crate::output::progress;
+use crate::output::report::Destinations;
 use crate::sim::flags::{Sampling, on_off, seconds};
 use crate::sim::part::{self, Part};
 use crate::sim::plan::{self, Knobs, Plan, Shard};
 use crate::sim::pool::{self, Job, Stuck};
-use crate::sim::report::Destinations;
+use crate::sim::report::open_for_part;
 use crate::sim::results::Report;
 use crate::sim::sample::Sample;
+use crate::verbs::keep_first;
 
 /// Simulate a workload on a large machine.
 ///
@@ -83,7 +84,7 @@ pub struct Args {
     )]
     merge: Vec<PathBuf>,
     #[command(flatten)]
-    destinations: Destinations,
+    destinations: Destinations<Report>,
     /// No progress bar and no notes
     #[arg(long)]
     quiet: bool,
@@ -103,7 +104,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let mut jobs = plan.jobs();
     let host_threads = args.sampling.host_threads();
     if let Some(shard) = args.shard {
-        let outputs = args.destinations.open_for_part()?;
+        let outputs = open_for_part(&args.destinations)?;
         let mut place = 0..;
         jobs.retain(|_| place.next().is_some_and(|place| shard.has(place)));
         let Some(samples) = simulate(&jobs, host_threads, args.quiet) else {
@@ -127,11 +128,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
 
 /// Runs all jobs with a progress bar. `None`, and a line on stderr, if a lock lost a thread.
 pub fn simulate(jobs: &[Job], host_threads: usize, quiet: bool) -> Option<Vec<Sample>> {
-    let bar = if quiet || !std::io::stderr().is_terminal() {
-        ProgressBar::hidden()
-    } else {
-        progress_bar(jobs.len())
-    };
+    let bar = progress::bar(quiet, jobs.len(), || ());
     let samples = pool::run(jobs, host_threads, |job| {
         bar.set_message(pool::title(job));
         bar.inc(1);
@@ -181,24 +178,6 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
             shuffle_reduction: args.shuffle_reduction,
         },
     })
-}
-
-fn keep_first<T>(items: &mut Vec<T>, name: fn(&T) -> &'static str) {
-    let mut seen = Vec::new();
-    items.retain(|item| {
-        let is_new = !seen.contains(&name(item));
-        seen.push(name(item));
-        is_new
-    });
-}
-
-fn progress_bar(steps: usize) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr());
-    bar.set_style(
-        ProgressStyle::with_template("{bar:30} {pos}/{len}  {eta} left  {msg}")
-            .expect("the template is valid"),
-    );
-    bar
 }
 
 const AFTER_HELP: &str = include_str!("sim/help.txt");

@@ -122,6 +122,18 @@ pub(super) struct Slots {
     pub(super) limit: u32,
 }
 
+impl Slots {
+    /// Whether a sequence that ran with this ID did anything.
+    #[inline]
+    fn check(&self, id: u64) -> Result<(), OutOfRange> {
+        if (id as u32) < self.limit {
+            Ok(())
+        } else {
+            Err(OutOfRange)
+        }
+    }
+}
+
 /// The ID with which a sequence ran is not below `limit`: nothing was done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct OutOfRange;
@@ -165,6 +177,19 @@ pub(super) enum Pushed {
     OutOfRange,
 }
 
+impl Pushed {
+    /// From what the assembly reports: the head, and the depth that the list would have.
+    #[inline]
+    fn of(ran: Result<(), OutOfRange>, found: usize, depth: usize, most: usize) -> Self {
+        match ran {
+            Err(OutOfRange) => Self::OutOfRange,
+            Ok(()) if found == CLOSED => Self::Closed,
+            Ok(()) if depth > most => Self::Full,
+            Ok(()) => Self::Done,
+        }
+    }
+}
+
 /// What became of a pop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Popped {
@@ -176,4 +201,17 @@ pub(super) enum Popped {
     Closed,
     /// As [`OutOfRange`].
     OutOfRange,
+}
+
+impl Popped {
+    /// From what the assembly reports: the head.
+    #[inline]
+    fn of(ran: Result<(), OutOfRange>, found: *mut Node) -> Self {
+        match (ran, NonNull::new(found)) {
+            (Err(OutOfRange), _) => Self::OutOfRange,
+            (Ok(()), None) => Self::Empty,
+            (Ok(()), Some(node)) if node.addr().get() == CLOSED => Self::Closed,
+            (Ok(()), Some(node)) => Self::Node(node),
+        }
+    }
 }

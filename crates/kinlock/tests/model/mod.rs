@@ -18,8 +18,31 @@ fn time_limit() -> Duration {
     Duration::from_secs(seconds.unwrap_or(TIME_LIMIT))
 }
 
-/// Runs `execution`, which starts threads, in all interleavings with at most `preemptions` preemptions.
-pub fn check(name: &str, preemptions: usize, execution: impl Fn() + Send + Sync + 'static) {
+/// Runs `body` in `threads` threads (one of them the model's first) on what `make` makes, in all interleavings with at most `preemptions`
+/// preemptions, and after each of these `check`, with what the threads returned.
+pub fn explore<S: 'static, R: 'static>(
+    name: &str,
+    preemptions: usize,
+    threads: usize,
+    make: impl Fn() -> S + Send + Sync + 'static,
+    body: fn(&S, usize) -> R,
+    check: impl Fn(&S, Vec<R>) + Send + Sync + 'static,
+) {
+    run(name, preemptions, move || {
+        let shared = loom::sync::Arc::new(make());
+        let handles: Vec<_> = (1..threads)
+            .map(|i| {
+                let shared = shared.clone();
+                loom::thread::spawn(move || body(&shared, i))
+            })
+            .collect();
+        let mut returned = vec![body(&shared, 0)];
+        returned.extend(handles.into_iter().map(|handle| handle.join().unwrap()));
+        check(&shared, returned);
+    });
+}
+
+fn run(name: &str, preemptions: usize, execution: impl Fn() + Send + Sync + 'static) {
     let executions = Arc::new(AtomicUsize::new(0));
     let counter = executions.clone();
     let mut model = loom::model::Builder::new();

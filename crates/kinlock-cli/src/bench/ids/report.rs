@@ -1,19 +1,17 @@
-//! What came out: JSON, CSV, tables, a picture.
+//! What came out, and how it is shown.
 
-use std::io::Write;
-use std::path::PathBuf;
-
-use plotters::prelude::*;
 use serde::Serialize;
 
 use super::subjects::Workload;
-use super::{Measured, Plan};
-use crate::bench::stats::{Fairness, Summary, middle_half};
+use super::{Measured, Plan, plot};
+use crate::bench::results::Ratio;
+use crate::bench::rounds::{self, Conclusions, Round};
+use crate::bench::stats::{Fairness, Summary};
 use crate::machine::Machine;
-use crate::output::files::Outputs;
-use crate::output::picture::{self, Area, COLOURS, Drawn, Format, text};
-use crate::output::units::{rate, three_digits, time};
-use crate::output::{table, write_json};
+use crate::output::cells::{Cells, Compared, Usual};
+use crate::output::report::{Flags, Plot};
+use crate::output::table::Columns;
+use crate::output::units::time;
 
 /// One run of the command.
 #[derive(Debug, Serialize)]
@@ -76,31 +74,6 @@ pub struct Entry {
     pub rounds: Vec<Round>,
 }
 
-/// Throughput compared.
-#[derive(Debug, Serialize)]
-pub struct Ratio {
-    /// The baseline.
-    pub to: &'static str,
-    /// Over rounds.
-    #[serde(flatten)]
-    pub over_rounds: Summary,
-}
-
-/// One round of one subject.
-#[derive(Debug, Serialize)]
-pub struct Round {
-    /// Its place in the order of the round, from 0.
-    pub place: usize,
-    /// Length of the slice; for `intermittent`, the time inside bursts.
-    pub seconds: f64,
-    /// Throughput.
-    pub ops_per_s: f64,
-    /// Over the baseline's throughput in this round.
-    pub ratio: f64,
-    /// Operations of each thread.
-    pub ops_per_thread: Vec<u64>,
-}
-
 impl Report {
     /// Draws conclusions from what was measured.
     pub fn new(plan: &Plan, machine: Machine, measured: &[Measured]) -> Self {
@@ -130,291 +103,124 @@ impl Report {
             results,
         }
     }
-
-    fn cells(&self) -> impl Iterator<Item = &[Entry]> {
-        self.results
-            .chunk_by(|a, b| (a.workload, a.threads) == (b.workload, b.threads))
-    }
 }
 
 fn warnings(results: &[Entry], machine: &Machine) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if machine.load_average > 0.3 * machine.usable_cpus as f64 {
-        warnings.push(format!(
-            "the machine was busy before the run (load average {:.1} on {} CPUs): trust ratios, not absolute numbers",
-            machine.load_average, machine.usable_cpus
-        ));
-    }
-    let noisy = results.iter().filter(|entry| entry.noisy).count();
-    if noisy > 0 {
-        warnings.push(format!(
-            "{noisy} of {} ratios mean nothing (marked ~): their rounds disagree on which is faster; more --rounds or --seconds help",
-            results.len()
-        ));
-    }
-    warnings
+    let noisy = rounds::noisy(results.iter().map(|entry| entry.noisy));
+    rounds::busy(machine).into_iter().chain(noisy).collect()
 }
 
 impl Entry {
     fn new(measured: &Measured, baseline: &Measured) -> Self {
         let pairs = measured.samples.iter().zip(&baseline.samples);
-        let rounds: Vec<_> = pairs
-            .map(|(sample, baseline)| Round {
-                place: sample.place,
-                seconds: sample.elapsed.as_secs_f64(),
-                ops_per_s: sample.ops_per_s(),
-                ratio: sample.ops_per_s() / baseline.ops_per_s(),
-                ops_per_thread: sample.ops.clone(),
-            })
-            .collect();
-        let mut ops = vec![0; measured.threads];
-        for sample in &measured.samples {
-            ops.iter_mut()
-                .zip(&sample.ops)
-                .for_each(|(sum, ops)| *sum += ops);
-        }
-        let usual = middle_half(rounds.iter().map(|round| round.ratio));
-        let cpu = measured
-            .samples
-            .iter()
-            .map(|sample| sample.cpu.as_nanos() as f64 / sample.total());
+        let rounds = pairs.map(|(sample, baseline)| {
+            let baseline = baseline.ops_per_s();
+            Round::new(sample.place, &sample.ops, sample.elapsed, baseline)
+        });
+        let rounds: Vec<_> = rounds.collect();
+        let all = Conclusions::of(&rounds);
+        let samples = measured.samples.iter();
+        let cpu = samples.map(|sample| sample.cpu.as_nanos() as f64 / sample.total());
         Entry {
             suite: "ids",
             lock: measured.name.clone(),
             policy: measured.policy.map(|policy| policy.name()),
             workload: measured.workload.name(),
             threads: measured.threads,
-            ops_per_s: Summary::of(rounds.iter().map(|round| round.ops_per_s)),
-            ns_per_op: Summary::of(rounds.iter().map(|round| 1e9 / round.ops_per_s)),
+            ops_per_s: all.ops_per_s,
+            ns_per_op: all.ns_per_op,
             cpu_ns_per_op: Summary::of(cpu),
             ratio: Ratio {
                 to: measured.workload.baseline(),
-                over_rounds: Summary::of(rounds.iter().map(|round| round.ratio)),
+                over_rounds: all.ratio,
             },
-            fairness: Fairness::of(&ops),
-            noisy: usual.contains(&1.0) && *usual.end() > 1.1 * usual.start(),
+            fairness: all.fairness,
+            noisy: all.noisy,
             rounds,
         }
     }
 }
 
-/// The destinations as given on the command line. `-` is stdout.
-#[derive(clap::Args, Debug, Default)]
-pub struct Destinations {
-    /// Write the full report, raw rounds included, as JSON (- for stdout)
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write one line per subject and cell as CSV (- for stdout)
-    #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
-    /// Write the tables as Markdown (- for stdout)
-    #[arg(long, value_name = "FILE")]
-    markdown: Option<PathBuf>,
-    /// Draw the time per operation; the name ends in .svg or .png
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
+impl Cells for Report {
+    type Entry = Entry;
+
+    const FLAGS: Flags<Self> = Flags {
+        json: "Write the full report, raw rounds included, as JSON (- for stdout)",
+        csv: "Write one line per subject and cell as CSV (- for stdout)",
+        plot: Some(Plot {
+            help: "Draw the time per operation; the name ends in .svg or .png",
+            size: plot::size,
+            draw: plot::draw,
+        }),
+    };
+    const NAMES: &'static str = "what";
+
+    fn entries(&self) -> &[Entry] {
+        &self.results
+    }
+
+    fn columns(&self, _entry: &Entry) -> Columns<Entry> {
+        Columns::<Entry>::new()
+            .speed()
+            .add("cpu/op", |e| time(e.cpu_ns_per_op.median))
+            .ratio("x baseline")
+            .spread("spread", |usual| usual.ratio)
+            .min_over_mean()
+    }
+
+    fn csv_columns() -> Columns<Entry> {
+        Columns::<Entry>::new()
+            .csv_key()
+            .add("policy", |e| e.policy.unwrap_or(""))
+            .csv_ops("ops_per_s", ["min", "max"], 1)
+            .csv_ns_per_op()
+            .number("cpu_ns_per_op", 3, |e| e.cpu_ns_per_op.median)
+            .csv_ratio()
+            .csv_min_over_mean()
+            .add("noisy", |e| e.noisy)
+    }
+
+    fn heading(&self) -> String {
+        let (summary, restartable) = (self.machine.summary(), &self.restartable);
+        format!("{summary}\nrestartable sequences: {restartable}")
+    }
+
+    fn markdown_heading(&self) -> String {
+        format!(
+            "Measured on {}; restartable sequences: {}.\n{} rounds of {:.3} s; kinlock {}.",
+            self.machine.summary(),
+            self.restartable,
+            self.parameters.rounds,
+            self.parameters.seconds,
+            self.machine.version,
+        )
+    }
+
+    /// With what is done there.
+    fn title(entry: &Entry) -> String {
+        let summary = entry.workload.parse().map_or("", Workload::summary);
+        let (cell, to) = (entry.usual().cell(), entry.ratio.to);
+        format!("{cell}: {summary}; baseline {to}")
+    }
+
+    fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
 }
 
-impl Destinations {
-    /// Opens everything. Without a destination on stdout, the tables for people go there.
-    ///
-    /// # Errors
-    /// If a file cannot be written, or two destinations are the same.
-    pub fn open(&self) -> anyhow::Result<Outputs<Report>> {
-        let mut outputs = Outputs::new();
-        outputs.add(self.json.as_deref(), |report, out| write_json(report, out))?;
-        outputs.add(self.csv.as_deref(), |report, out| csv(report, out))?;
-        outputs.add(self.markdown.as_deref(), |report, out| {
-            markdown(report, out)
-        })?;
-        if let Some(path) = &self.plot {
-            let format = Format::of(path)?;
-            outputs.add(Some(path), move |report, out| plot(format, report, out))?;
+impl Compared for Entry {
+    fn usual(&self) -> Usual<'_> {
+        Usual {
+            suite: self.suite,
+            workload: self.workload,
+            threads: self.threads,
+            lock: &self.lock,
+            ops: self.ops_per_s,
+            ns_per_op: self.ns_per_op,
+            baseline: self.ratio.to,
+            ratio: self.ratio.over_rounds,
+            noisy: self.noisy,
+            fairness: self.fairness,
         }
-        outputs.for_people(|report, out| tables(report, out));
-        Ok(outputs)
     }
-}
-
-const HEADINGS: [&str; 6] = [
-    "ops/s",
-    "ns/op",
-    "cpu/op",
-    "x baseline",
-    "spread",
-    "min/mean",
-];
-
-fn columns(entry: &Entry) -> [String; 6] {
-    let ratio = &entry.ratio.over_rounds;
-    let mark = if entry.noisy { "~" } else { "" };
-    [
-        rate(entry.ops_per_s.median),
-        three_digits(entry.ns_per_op.median),
-        time(entry.cpu_ns_per_op.median),
-        format!("{mark}{}", three_digits(ratio.median)),
-        format!("{}..{}", three_digits(ratio.min), three_digits(ratio.max)),
-        format!("{:.2}", entry.fairness.min_over_mean),
-    ]
-}
-
-fn best_first(cell: &[Entry]) -> Vec<&Entry> {
-    let mut entries: Vec<_> = cell.iter().collect();
-    entries.sort_by(|a, b| b.ops_per_s.median.total_cmp(&a.ops_per_s.median));
-    entries
-}
-
-/// What a cell is called.
-fn title(cell: &[Entry]) -> String {
-    let plural = if cell[0].threads == 1 { "" } else { "s" };
-    let summary = cell[0].workload.parse().map_or("", Workload::summary);
-    format!(
-        "{}, {} thread{plural}: {summary}; baseline {}",
-        cell[0].workload, cell[0].threads, cell[0].ratio.to
-    )
-}
-
-fn tables(report: &Report, mut out: impl Write) -> anyhow::Result<()> {
-    writeln!(out, "{}", report.machine.summary())?;
-    writeln!(out, "restartable sequences: {}\n", report.restartable)?;
-    for cell in report.cells() {
-        writeln!(out, "{}", title(cell))?;
-        let mut table = table::plain();
-        table.set_header(std::iter::once("what").chain(HEADINGS));
-        for entry in best_first(cell) {
-            table.add_row(std::iter::once(entry.lock.clone()).chain(columns(entry)));
-        }
-        table::align_right(&mut table, 1, HEADINGS.len());
-        writeln!(out, "{table}\n")?;
-    }
-    for warning in &report.warnings {
-        writeln!(out, "note: {warning}")?;
-    }
-    Ok(())
-}
-
-fn markdown(report: &Report, mut out: impl Write) -> anyhow::Result<()> {
-    writeln!(
-        out,
-        "Measured on {}; restartable sequences: {}.",
-        report.machine.summary(),
-        report.restartable
-    )?;
-    let parameters = &report.parameters;
-    writeln!(
-        out,
-        "{} rounds of {:.3} s; kinlock {}.\n",
-        parameters.rounds, parameters.seconds, report.machine.version
-    )?;
-    for cell in report.cells() {
-        writeln!(out, "### {}\n", title(cell))?;
-        writeln!(out, "| what | {} |", HEADINGS.join(" | "))?;
-        writeln!(out, "| --- |{}", " ---: |".repeat(HEADINGS.len()))?;
-        for entry in best_first(cell) {
-            writeln!(out, "| {} | {} |", entry.lock, columns(entry).join(" | "))?;
-        }
-        writeln!(out)?;
-    }
-    for warning in &report.warnings {
-        writeln!(out, "- {warning}")?;
-    }
-    Ok(())
-}
-
-fn csv(report: &Report, mut out: impl Write) -> anyhow::Result<()> {
-    writeln!(
-        out,
-        "suite,workload,threads,lock,policy,ops_per_s,ops_per_s_min,ops_per_s_max,ns_per_op,cpu_ns_per_op,ratio_to,ratio,ratio_min,ratio_max,jain,min_over_mean,noisy"
-    )?;
-    for entry in &report.results {
-        let (ops, ratio) = (&entry.ops_per_s, &entry.ratio.over_rounds);
-        writeln!(
-            out,
-            "{},{},{},{},{},{:.1},{:.1},{:.1},{:.3},{:.3},{},{:.6},{:.6},{:.6},{:.4},{:.4},{}",
-            entry.suite,
-            entry.workload,
-            entry.threads,
-            entry.lock,
-            entry.policy.unwrap_or(""),
-            ops.median,
-            ops.min,
-            ops.max,
-            entry.ns_per_op.median,
-            entry.cpu_ns_per_op.median,
-            entry.ratio.to,
-            ratio.median,
-            ratio.min,
-            ratio.max,
-            entry.fairness.jain,
-            entry.fairness.min_over_mean,
-            entry.noisy,
-        )?;
-    }
-    Ok(())
-}
-
-const WIDTH: u32 = 1000;
-const BAR: u32 = 22;
-const CELL: u32 = 60;
-const NAMES: i32 = 190;
-/// For the number behind the longest bar.
-const NUMBERS: i32 = 170;
-
-/// One bar per subject: nanoseconds per operation, longer is slower, with the range of the rounds.
-fn plot(format: Format, report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
-    let height: u32 = report
-        .cells()
-        .map(|cell| CELL + BAR * cell.len() as u32)
-        .sum::<u32>()
-        + 60;
-    picture::write(format, (WIDTH, height), out, |area| draw(area, report))
-}
-
-fn draw(area: &Area, report: &Report) -> Drawn {
-    area.draw(&Text::new(
-        "kinlock bench ids: ns per operation, shorter is better",
-        (14, 10),
-        text(20),
-    ))?;
-    area.draw(&Text::new(report.machine.summary(), (14, 34), text(13)))?;
-    let mut y = 60;
-    for cell in report.cells() {
-        area.draw(&Text::new(title(cell), (14, y + 12), text(15)))?;
-        y += 36;
-        let longest = cell
-            .iter()
-            .map(|entry| entry.ns_per_op.median)
-            .fold(0.0, f64::max);
-        let room = f64::from(WIDTH as i32 - NAMES - NUMBERS);
-        for entry in best_first(cell) {
-            let colour = COLOURS[usize::from(!entry.lock.starts_with("kinlock"))];
-            let length = |ns: f64| NAMES + (ns.min(longest) / longest * room) as i32;
-            area.draw(&Text::new(entry.lock.clone(), (14, y + 3), text(13)))?;
-            let (ns, from) = (&entry.ns_per_op, NAMES);
-            area.draw(&Rectangle::new(
-                [
-                    (from, y + 2),
-                    (length(ns.median).max(from + 1), y + BAR as i32 - 4),
-                ],
-                colour.filled(),
-            ))?;
-            let middle = y + BAR as i32 / 2 - 1;
-            let range = vec![(length(ns.min), middle), (length(ns.max), middle)];
-            area.draw(&PathElement::new(range, BLACK.stroke_width(1)))?;
-            let numbers = format!(
-                "{} ({}..{})",
-                time(ns.median),
-                three_digits(ns.min),
-                three_digits(ns.max)
-            );
-            area.draw(&Text::new(
-                numbers,
-                (length(ns.median) + 8, y + 3),
-                text(13),
-            ))?;
-            y += BAR as i32;
-        }
-        y += (CELL - 36) as i32;
-    }
-    Ok(())
 }

@@ -5,7 +5,8 @@ use serde::Serialize;
 use super::name::ContenderName;
 use super::run::{Measured, Plan};
 use crate::bench::results::{Ratio, Unavailable};
-use crate::bench::stats::{Fairness, Summary, middle_half};
+use crate::bench::rounds::{self, Conclusions, Round};
+use crate::bench::stats::{Fairness, Summary};
 use crate::machine::Machine;
 
 /// One run of the command.
@@ -84,21 +85,6 @@ pub struct Sections {
     pub longest_queue: u64,
 }
 
-/// One round of one contender.
-#[derive(Debug, Serialize)]
-pub struct Round {
-    /// Its place in the order of the round, from 0.
-    pub place: usize,
-    /// Length of the slice.
-    pub seconds: f64,
-    /// Throughput.
-    pub ops_per_s: f64,
-    /// Over the baseline's throughput in this round.
-    pub ratio: f64,
-    /// Operations of each thread.
-    pub ops_per_thread: Vec<u64>,
-}
-
 impl Report {
     /// Draws conclusions from what was measured.
     pub fn new(plan: &Plan, machine: Machine, measured: &[Measured]) -> Self {
@@ -126,12 +112,6 @@ impl Report {
         }
     }
 
-    /// The entries cell by cell.
-    pub fn cells(&self) -> impl Iterator<Item = &[Entry]> {
-        self.results
-            .chunk_by(|a, b| (a.workload, a.threads) == (b.workload, b.threads))
-    }
-
     /// Whether a contender lost a stamp.
     pub fn lost(&self) -> bool {
         self.results.iter().any(|entry| entry.lost > 0)
@@ -150,26 +130,14 @@ fn unavailable() -> Vec<Unavailable> {
 }
 
 fn warnings(results: &[Entry], machine: &Machine) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if machine.load_average > 0.3 * machine.usable_cpus as f64 {
-        warnings.push(format!(
-            "the machine was busy before the run (load average {:.1} on {} CPUs): trust ratios, not absolute numbers",
-            machine.load_average, machine.usable_cpus
-        ));
-    }
+    let mut warnings: Vec<_> = rounds::busy(machine).into_iter().collect();
     for entry in results.iter().filter(|entry| entry.lost > 0) {
         warnings.push(format!(
             "{} LOST {} stamps with {} threads: it is wrong",
             entry.lock, entry.lost, entry.threads
         ));
     }
-    let noisy = results.iter().filter(|entry| entry.noisy).count();
-    if noisy > 0 {
-        warnings.push(format!(
-            "{noisy} of {} ratios mean nothing (marked ~): their rounds disagree on which is faster; more --rounds or --seconds help",
-            results.len()
-        ));
-    }
+    warnings.extend(rounds::noisy(results.iter().map(|entry| entry.noisy)));
     for one in unavailable() {
         warnings.push(format!("{} was not measured: {}", one.lock, one.remedy));
     }
@@ -178,39 +146,26 @@ fn warnings(results: &[Entry], machine: &Machine) -> Vec<String> {
 
 impl Entry {
     fn new(measured: &Measured, baseline: &Measured) -> Self {
-        let rounds: Vec<Round> = measured
-            .samples
-            .iter()
-            .zip(&baseline.samples)
-            .zip(&measured.places)
-            .map(|((sample, baseline), &place)| Round {
-                place,
-                seconds: sample.elapsed.as_secs_f64(),
-                ops_per_s: sample.ops_per_s(),
-                ratio: sample.ops_per_s() / baseline.ops_per_s(),
-                ops_per_thread: sample.ops.clone(),
-            })
-            .collect();
-        let mut ops = vec![0; measured.threads];
-        for sample in &measured.samples {
-            for (sum, of_round) in ops.iter_mut().zip(&sample.ops) {
-                *sum += of_round;
-            }
-        }
-        let usual = middle_half(rounds.iter().map(|round| round.ratio));
+        let samples = measured.samples.iter().zip(&baseline.samples);
+        let rounds = samples.zip(&measured.places);
+        let rounds = rounds.map(|((sample, baseline), &place)| {
+            Round::new(place, &sample.ops, sample.elapsed, baseline.ops_per_s())
+        });
+        let rounds: Vec<_> = rounds.collect();
+        let all = Conclusions::of(&rounds);
         Entry {
             suite: "invalidation",
             lock: measured.contender.name(),
             workload: measured.workload.name(),
             threads: measured.threads,
-            ops_per_s: Summary::of(rounds.iter().map(|round| round.ops_per_s)),
-            ns_per_op: Summary::of(rounds.iter().map(|round| 1e9 / round.ops_per_s)),
+            ops_per_s: all.ops_per_s,
+            ns_per_op: all.ns_per_op,
             ratio: Ratio {
                 to: baseline.contender.name(),
-                over_rounds: Summary::of(rounds.iter().map(|round| round.ratio)),
+                over_rounds: all.ratio,
             },
-            noisy: usual.contains(&1.0) && *usual.end() > 1.1 * usual.start(),
-            fairness: Fairness::of(&ops),
+            noisy: all.noisy,
+            fairness: all.fairness,
             verified: measured.samples.iter().map(|sample| sample.verified).sum(),
             lost: measured.samples.iter().map(|sample| sample.lost).sum(),
             sections: sections(measured),

@@ -13,6 +13,7 @@ use super::epochs::{Crossbeam, Numbered, Seize};
 use super::name::{ContenderName, WorkloadName};
 use crate::bench::placement::{self, Pin};
 use crate::bench::rng::Rng;
+use crate::bench::rounds::ops_per_s;
 use crate::bench::team::{Job, Team};
 use crate::bench::threads::ThreadCounts;
 
@@ -68,7 +69,7 @@ pub struct Sample {
 impl Sample {
     /// Operations of all threads per second.
     pub fn ops_per_s(&self) -> f64 {
-        self.ops.iter().sum::<u64>().max(1) as f64 / self.elapsed.as_secs_f64()
+        ops_per_s(&self.ops, self.elapsed)
     }
 }
 

@@ -5,14 +5,13 @@ mod frontier;
 mod style;
 mod throughput;
 
-use std::io::Write;
-
 use plotters::prelude::*;
 
 use self::style::Style;
 use crate::bench::results::{Entry, Report, locks_of};
 use crate::bench::workloads::WorkloadName;
-use crate::output::picture::{self, Area, Drawn, Format, quiet_text, text};
+use crate::output::cells::Cells;
+use crate::output::picture::{Area, Drawn, quiet_text, text};
 
 const WIDTH: u32 = 1360;
 const LEGEND_WIDTH: u32 = 180;
@@ -21,24 +20,12 @@ const ROW_HEIGHT: u32 = 380;
 /// The largest ratio of throughputs that a chart shows.
 const MOST_SHOWN: f64 = 300.0;
 
-/// Writes a picture.
-///
-/// # Errors
-/// As the writer has them, or if the picture cannot be drawn.
-pub fn write(format: Format, report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
-    let rows = rows(report);
-    let height = TITLE_HEIGHT + ROW_HEIGHT * rows.len() as u32;
-    picture::write(format, (WIDTH, height), out, |area| {
-        draw(area, report, &rows)
-    })
-}
-
-/// The entries of one workload.
-fn rows(report: &Report) -> Vec<&[Entry]> {
-    report
-        .results
-        .chunk_by(|a, b| a.workload == b.workload)
-        .collect()
+/// How large the picture is.
+pub fn size(report: &Report) -> (u32, u32) {
+    (
+        WIDTH,
+        TITLE_HEIGHT + ROW_HEIGHT * report.by_workload().len() as u32,
+    )
 }
 
 /// The least throughput that a row's charts show. Some locks collapse by a factor of a million: showing that would
@@ -50,7 +37,9 @@ fn least_shown(row: &[Entry]) -> f64 {
     lowest.max(highest / MOST_SHOWN)
 }
 
-fn draw(area: &Area, report: &Report, rows: &[&[Entry]]) -> Drawn {
+/// Draws it.
+pub fn draw(report: &Report, _index: usize, area: &Area) -> Drawn {
+    let rows = report.by_workload();
     let (title, rest) = area.split_vertically(TITLE_HEIGHT);
     let summary = report.machine.summary();
     title.draw(&Text::new("kinlock bench locks", (14, 12), text(22)))?;

@@ -1,12 +1,11 @@
 //! A picture: for each workload throughput over threads, with a curve and a band for each lock.
 
-use std::io::Write;
-
 use kinlock_sim::locks;
 use plotters::prelude::*;
 
+use crate::output::cells::Cells;
 use crate::output::picture::curves::{self, Curve, Point};
-use crate::output::picture::{self, Area, COLOURS, Drawn, Format, quiet_text, text};
+use crate::output::picture::{Area, COLOURS, Drawn, quiet_text, text};
 use crate::sim::flags::bands;
 use crate::sim::results::{Entry, Report};
 
@@ -14,22 +13,17 @@ const WIDTH: u32 = 900;
 const TITLE_HEIGHT: u32 = 62;
 const PANEL_HEIGHT: u32 = 440;
 
-/// Writes the picture.
-///
-/// # Errors
-/// As the writer has them, or if it cannot be drawn.
-pub fn write(format: Format, report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
-    let panels: Vec<&[Entry]> = report
-        .results
-        .chunk_by(|a, b| a.workload == b.workload)
-        .collect();
-    let height = TITLE_HEIGHT + PANEL_HEIGHT * panels.len() as u32;
-    picture::write(format, (WIDTH, height), out, |area| {
-        draw(area, report, &panels)
-    })
+/// How large the picture is.
+pub fn size(report: &Report) -> (u32, u32) {
+    (
+        WIDTH,
+        TITLE_HEIGHT + PANEL_HEIGHT * report.by_workload().len() as u32,
+    )
 }
 
-fn draw(area: &Area, report: &Report, panels: &[&[Entry]]) -> Drawn {
+/// Draws it.
+pub fn draw(report: &Report, _index: usize, area: &Area) -> Drawn {
+    let panels = report.by_workload();
     let (title, rest) = area.split_vertically(TITLE_HEIGHT);
     let setup = &report.setup;
     let about = format!("simulated: {}", setup.machine.about);
@@ -40,9 +34,7 @@ fn draw(area: &Area, report: &Report, panels: &[&[Entry]]) -> Drawn {
     for (panel, area) in panels.iter().zip(rest.split_evenly((panels.len(), 1))) {
         let (heading, chart) = area.split_vertically(28);
         let name = &panel[0].workload;
-        let workloads = &setup.parameters.workloads;
-        let entry = workloads.iter().find(|workload| workload.name == *name);
-        let about = entry.map_or("", |entry| &entry.about);
+        let about = report.about(name).unwrap_or_default();
         heading.draw(&Text::new(format!("{name}: {about}"), (14, 8), text(15)))?;
         let names = setup.parameters.locks.iter();
         let curves: Vec<_> = names.map(|lock| curve(&lock.name, panel)).collect();

@@ -1,18 +1,18 @@
 //! `kinlock bench ids`: concurrency IDs against what else there is, on this machine.
 
-use std::io::IsTerminal;
-
 use anyhow::bail;
 use clap::builder::RangedU64ValueParser;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kinlock::ids::{Backend, Policy};
 
-use crate::bench::ids::report::{Destinations, Report};
+use super::locks::seconds;
+use crate::bench::ids::report::Report;
 use crate::bench::ids::subjects::Workload;
 use crate::bench::ids::{self, Plan};
 use crate::bench::threads::ThreadCounts;
 use crate::cli::Outcome;
 use crate::machine::Machine;
+use crate::output::progress;
+use crate::output::report::Destinations;
 
 /// What a whole run should take unless the length of a slice is given, in seconds.
 const BUDGET: f64 = 50.0;
@@ -56,7 +56,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
-    destinations: Destinations,
+    destinations: Destinations<Report>,
     /// No progress bar and no notes
     #[arg(long)]
     quiet: bool,
@@ -67,18 +67,15 @@ pub struct Args {
 /// # Errors
 /// If the input is bad, the backend is not there, or the results cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
-    let quiet = args.quiet || !std::io::stderr().is_terminal();
     let backends = backends(args)?;
     let plans = plans(args, &backends);
     let outputs = args.destinations.open()?;
     let machine = Machine::current();
-    let bar = if quiet {
-        ProgressBar::hidden()
-    } else {
+    let slices = plans.iter().map(Plan::slices).sum();
+    let bar = progress::bar(args.quiet, slices, || {
         let expected: f64 = plans.iter().map(Plan::expected_seconds).sum();
         eprintln!("about {:.0} s", expected.ceil());
-        progress_bar(plans.iter().map(Plan::slices).sum())
-    };
+    });
     let mut measured = Vec::new();
     for plan in &plans {
         measured.extend(ids::run(plan, |what| {
@@ -144,20 +141,4 @@ fn plans(args: &Args, backends: &[Backend]) -> Vec<Plan> {
         plans.iter_mut().for_each(|plan| plan.seconds = seconds);
     }
     plans
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(seconds) if (0.001..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("it has to be a number from 0.001 to 3600".to_owned()),
-    }
-}
-
-fn progress_bar(steps: usize) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr());
-    bar.set_style(
-        ProgressStyle::with_template("{bar:30} {pos}/{len}  {eta} left  {msg}")
-            .expect("the template is valid"),
-    );
-    bar
 }

@@ -1,19 +1,17 @@
 //! `kinlock bench invalidation`: delayed invalidation against other ways to do the same, on this machine.
 
-use std::io::IsTerminal;
-
 use anyhow::bail;
 use clap::builder::RangedU64ValueParser;
-use indicatif::ProgressBar;
 use kinlock::invalidation::Backend;
 
-use super::locks::{keep_first, progress_bar, seconds};
-use crate::bench::invalidation::{
-    ContenderName, Destinations, Plan, Report, WorkloadName, run as measure,
-};
+use super::locks::seconds;
+use crate::bench::invalidation::{ContenderName, Plan, Report, WorkloadName, run as measure};
 use crate::bench::threads::ThreadCounts;
 use crate::cli::Outcome;
 use crate::machine::Machine;
+use crate::output::progress;
+use crate::output::report::Destinations;
+use crate::verbs::keep_first;
 
 /// Measure delayed invalidation against other ways to do the same on this machine.
 ///
@@ -54,7 +52,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
-    destinations: Destinations,
+    destinations: Destinations<Report>,
     /// No progress bar and no notes
     #[arg(long)]
     quiet: bool,
@@ -71,9 +69,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let plan = plan(args)?;
     let outputs = args.destinations.open()?;
     let machine = Machine::current();
-    let bar = if args.quiet || !std::io::stderr().is_terminal() {
-        ProgressBar::hidden()
-    } else {
+    let bar = progress::bar(args.quiet, plan.slices(), || {
         eprintln!(
             "{} slices of {:.3} s: about {:.0} s; SIGUSR1 to process {} shows open sections",
             plan.slices(),
@@ -81,8 +77,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
             plan.expected_seconds().ceil(),
             std::process::id()
         );
-        progress_bar(plan.slices())
-    };
+    });
     let measured = measure(&plan, |what| {
         bar.set_message(what.to_owned());
         bar.inc(1);
@@ -105,7 +100,7 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
         contenders = all.filter(|one| one.unavailable().is_none()).collect();
     }
     contenders.push(args.baseline);
-    keep_first(&mut contenders);
+    keep_first(&mut contenders, |one| *one);
     for one in &contenders {
         if let Some(remedy) = one.unavailable() {
             bail!("{one} is not in this build: {remedy}");
@@ -115,7 +110,7 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
     if workloads.is_empty() {
         workloads = WorkloadName::ALL.to_vec();
     }
-    keep_first(&mut workloads);
+    keep_first(&mut workloads, |workload| *workload);
     let mut plan = Plan {
         contenders,
         baseline: args.baseline,

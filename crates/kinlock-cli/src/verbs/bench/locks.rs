@@ -1,15 +1,12 @@
 //! `kinlock bench locks`: our locks against the peers, on this machine.
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::builder::RangedU64ValueParser;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::bench::placement::Pin;
 use crate::bench::plan::Plan;
-use crate::bench::report::Destinations;
 use crate::bench::results::Report;
 use crate::bench::suite;
 use crate::bench::threads::ThreadCounts;
@@ -17,6 +14,9 @@ use crate::bench::workloads::WorkloadName;
 use crate::cli::Outcome;
 use crate::locks::LockName;
 use crate::machine::Machine;
+use crate::output::progress;
+use crate::output::report::Destinations;
+use crate::verbs::keep_first;
 
 /// Measure our locks against the peers on this machine.
 ///
@@ -62,7 +62,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
-    destinations: Destinations,
+    destinations: Destinations<Report>,
     /// No progress bar and no notes
     #[arg(long)]
     quiet: bool,
@@ -77,13 +77,9 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let outputs = args.destinations.open()?;
     let machine = Machine::current();
 
-    let quiet = args.quiet || !std::io::stderr().is_terminal();
-    let bar = if quiet {
-        ProgressBar::hidden()
-    } else {
+    let bar = progress::bar(args.quiet, plan.slices(), || {
         eprintln!("{}", announcement(&plan));
-        progress_bar(plan.slices())
-    };
+    });
     let measured = suite::run(&plan, |what| {
         bar.set_message(what.to_owned());
         bar.inc(1);
@@ -100,7 +96,7 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
         locks = all.filter(|lock| lock.unavailable().is_none()).collect();
     }
     locks.push(args.baseline);
-    keep_first(&mut locks);
+    keep_first(&mut locks, |lock| *lock);
     for lock in &locks {
         if let Some(remedy) = lock.unavailable() {
             bail!("{lock} is not in this build: {remedy}");
@@ -124,7 +120,7 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
             known.join(", ")
         );
     }
-    keep_first(&mut workloads);
+    keep_first(&mut workloads, |workload| *workload);
     if args.db.is_some() && !workloads.contains(&WorkloadName::ReadRandom) {
         bail!("--db is for the workload readrandom, which --workload leaves out");
     }
@@ -145,15 +141,6 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
     Ok(plan)
 }
 
-pub(super) fn keep_first<T: PartialEq + Copy>(items: &mut Vec<T>) {
-    let mut seen = Vec::new();
-    items.retain(|item| {
-        let is_new = !seen.contains(item);
-        seen.push(*item);
-        is_new
-    });
-}
-
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if (0.001..=3600.0).contains(&seconds) => Ok(seconds),
@@ -171,15 +158,6 @@ fn announcement(plan: &Plan) -> String {
         plan.seconds,
         plan.expected_seconds().ceil(),
     )
-}
-
-pub(super) fn progress_bar(steps: usize) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr());
-    bar.set_style(
-        ProgressStyle::with_template("{bar:30} {pos}/{len}  {eta} left  {msg}")
-            .expect("the template is valid"),
-    );
-    bar
 }
 
 pub(super) const AFTER_HELP: &str = include_str!("locks/help.txt");

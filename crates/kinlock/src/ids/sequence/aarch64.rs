@@ -13,7 +13,8 @@ use crate::ids::area::{SIGNATURE, at};
 /// Whether there are sequences for this architecture.
 pub(in super::super) const WRITTEN: bool = true;
 
-/// A sequence: `$body` between the begin and the end, in a block that has the operands below besides its own.
+/// A sequence: `$before` and `$commit` between the begin and the end, in a block that has the operands below besides its own. Between the two
+/// is the delay of [`Probe`]s.
 ///
 /// | label | where |
 /// | --- | --- |
@@ -23,9 +24,9 @@ pub(in super::super) const WRITTEN: bool = true;
 /// | 33 | the end, to which a sequence also leaves that has nothing to commit |
 /// | 44 | the abort handler |
 ///
-/// `slot` is the address of the slot when the body starts; `id` is not below the limit if it did not.
+/// `slot` is the address of the slot when `$before` starts; `id` is not below the limit if it did not.
 macro_rules! sequence {
-    ($probe:ty, $area:expr, $slots:expr, [$($body:literal),* $(,)?], $id:ident, $($operands:tt)*) => {
+    ($probe:ty, $area:expr, $slots:expr, [$($before:literal),* $(,)?], [$($commit:literal),* $(,)?], $id:ident, $($operands:tt)*) => {
         asm!(
             ".if {restart}",
             ".pushsection __rseq_cs, \"aw\", %progbits",
@@ -45,7 +46,14 @@ macro_rules! sequence {
             "b.hs 33f",
             // Loading 32 bits has cleared the upper half.
             "madd {slot}, {id}, {stride}, {base}",
-            $($body,)*
+            $($before,)*
+            ".if {delay}",
+            "mov {spin:w}, #{delay}",
+            "88:",
+            "subs {spin:w}, {spin:w}, #1",
+            "b.ne 88b",
+            ".endif",
+            $($commit,)*
             "33:",
             ".if {restart}",
             ".pushsection __rseq_failure, \"ax\", %progbits",
@@ -66,6 +74,8 @@ macro_rules! sequence {
             limit = in(reg) $slots.limit,
             slot = out(reg) _,
             id = out(reg) $id,
+            delay = const Knobs::<$probe>::DELAY,
+            spin = out(reg) _,
             $($operands)*
             // Not `preserves_flags`. The block reads and writes memory, uses no stack, and does return.
             options(nostack),
@@ -87,13 +97,7 @@ pub(in super::super) unsafe fn add<P: Probe>(
     let id: u64;
     // SAFETY: invariants 1 and 2, by the caller.
     unsafe {
-        sequence!(P, area, slots, [
-            ".if {delay}",
-            "mov {spin:w}, #{delay}",
-            "88:",
-            "subs {spin:w}, {spin:w}, #1",
-            "b.ne 88b",
-            ".endif",
+        sequence!(P, area, slots, [], [
             "ldr {sum}, [{slot}]",
             ".ifeq {restart}",
             // The defect is to lose updates: here is the time to lose one.
@@ -104,15 +108,9 @@ pub(in super::super) unsafe fn add<P: Probe>(
         ], id,
             value = in(reg) value,
             sum = out(reg) _,
-            delay = const Knobs::<P>::DELAY,
-            spin = out(reg) _,
         );
     }
-    if (id as u32) < slots.limit {
-        Ok(())
-    } else {
-        Err(OutOfRange)
-    }
+    slots.check(id)
 }
 
 // The gate is read by `ldar`, which takes no offset: what is read after it, the head above all, must not be older. It pairs with the thief's release.
@@ -144,12 +142,7 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
             "ldr {found}, [{slot}, {offset}]",
             "cmp {found}, {expected}",
             "b.ne 33f",
-            ".if {delay}",
-            "mov {spin:w}, #{delay}",
-            "88:",
-            "subs {spin:w}, {spin:w}, #1",
-            "b.ne 88b",
-            ".endif",
+        ], [
             "str {new}, [{slot}, {offset}]",
         ], id,
             gated = const GATED,
@@ -158,15 +151,9 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
             expected = in(reg) expected,
             new = in(reg) new,
             found = out(reg) found,
-            delay = const Knobs::<P>::DELAY,
-            spin = out(reg) _,
         );
     }
-    if (id as u32) < slots.limit {
-        Ok(found)
-    } else {
-        Err(OutOfRange)
-    }
+    slots.check(id).map(|()| found)
 }
 
 /// Pushes `node` on the list of the slot, unless that has `most` nodes already.
@@ -200,12 +187,7 @@ pub(in super::super) unsafe fn push<P: Probe>(
             "b.hi 33f",
             "str {found}, [{node}, #{next}]",
             "str {depth}, [{node}, #{at_depth}]",
-            ".if {delay}",
-            "mov {spin:w}, #{delay}",
-            "88:",
-            "subs {spin:w}, {spin:w}, #1",
-            "b.ne 88b",
-            ".endif",
+        ], [
             "str {node}, [{slot}, #{head}]",
         ], id,
             head = const HEAD,
@@ -216,16 +198,9 @@ pub(in super::super) unsafe fn push<P: Probe>(
             most = in(reg) most,
             found = out(reg) found,
             depth = out(reg) depth,
-            delay = const Knobs::<P>::DELAY,
-            spin = out(reg) _,
         );
     }
-    match () {
-        () if id as u32 >= slots.limit => Pushed::OutOfRange,
-        () if found == CLOSED => Pushed::Closed,
-        () if depth > most => Pushed::Full,
-        () => Pushed::Done,
-    }
+    Pushed::of(slots.check(id), found, depth, most)
 }
 
 /// Pops the head of the list of the slot.
@@ -246,12 +221,7 @@ pub(in super::super) unsafe fn pop<P: Probe>(area: NonNull<u8>, slots: &Slots) -
             "ldr {found}, [{slot}, #{head}]",
             "cbz {found}, 33f",
             "ldr {below}, [{found}, #{next}]",
-            ".if {delay}",
-            "mov {spin:w}, #{delay}",
-            "88:",
-            "subs {spin:w}, {spin:w}, #1",
-            "b.ne 88b",
-            ".endif",
+        ], [
             "str {below}, [{slot}, #{head}]",
         ], id,
             head = const HEAD,
@@ -259,18 +229,9 @@ pub(in super::super) unsafe fn pop<P: Probe>(area: NonNull<u8>, slots: &Slots) -
             closed = const CLOSED,
             found = out(reg) found,
             below = out(reg) _,
-            delay = const Knobs::<P>::DELAY,
-            spin = out(reg) _,
         );
     }
-    if id as u32 >= slots.limit {
-        return Popped::OutOfRange;
-    }
-    match NonNull::new(found) {
-        None => Popped::Empty,
-        Some(node) if node.addr().get() == CLOSED => Popped::Closed,
-        Some(node) => Popped::Node(node),
-    }
+    Popped::of(slots.check(id), found)
 }
 
 /// The ID with which the calling thread ran a moment ago.

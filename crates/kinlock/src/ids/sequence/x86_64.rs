@@ -14,7 +14,8 @@ use crate::ids::area::{SIGNATURE, at};
 /// Whether there are sequences for this architecture.
 pub(in super::super) const WRITTEN: bool = true;
 
-/// A sequence: `$body` between the begin and the end, in a block that has the operands below besides its own.
+/// A sequence: `$before` and `$commit` between the begin and the end, in a block that has the operands below besides its own. Between the two
+/// is the delay of [`Probe`]s.
 ///
 /// | label | where |
 /// | --- | --- |
@@ -24,9 +25,9 @@ pub(in super::super) const WRITTEN: bool = true;
 /// | 33 | the end, to which a sequence also leaves that has nothing to commit |
 /// | 44 | the abort handler |
 ///
-/// `slot` is the address of the slot when the body starts; `id` is not below the limit if it did not.
+/// `slot` is the address of the slot when `$before` starts; `id` is not below the limit if it did not.
 macro_rules! sequence {
-    ($probe:ty, $area:expr, $slots:expr, [$($body:literal),* $(,)?], $id:ident, $($operands:tt)*) => {
+    ($probe:ty, $area:expr, $slots:expr, [$($before:literal),* $(,)?], [$($commit:literal),* $(,)?], $id:ident, $($operands:tt)*) => {
         asm!(
             ".if {restart}",
             ".pushsection __rseq_cs, \"aw\", @progbits",
@@ -46,7 +47,14 @@ macro_rules! sequence {
             "mov {slot}, {stride}",
             "imul {slot}, {id}",
             "add {slot}, {base}",
-            $($body,)*
+            $($before,)*
+            ".if {delay}",
+            "mov {spin:e}, {delay}",
+            "88:",
+            "dec {spin:e}",
+            "jnz 88b",
+            ".endif",
+            $($commit,)*
             "33:",
             ".if {restart}",
             ".pushsection __rseq_failure, \"ax\", @progbits",
@@ -67,6 +75,8 @@ macro_rules! sequence {
             limit = in(reg) $slots.limit,
             slot = out(reg) _,
             id = out(reg) $id,
+            delay = const Knobs::<$probe>::DELAY,
+            spin = out(reg) _,
             $($operands)*
             // Not `preserves_flags`. The block reads and writes memory, uses no stack, and does return.
             options(nostack),
@@ -88,13 +98,7 @@ pub(in super::super) unsafe fn add<P: Probe>(
     let id: u64;
     // SAFETY: invariants 1 and 2, by the caller.
     unsafe {
-        sequence!(P, area, slots, [
-            ".if {delay}",
-            "mov {spin:e}, {delay}",
-            "88:",
-            "dec {spin:e}",
-            "jnz 88b",
-            ".endif",
+        sequence!(P, area, slots, [], [
             ".if {restart}",
             "add qword ptr [{slot}], {value}",
             ".else",
@@ -106,15 +110,9 @@ pub(in super::super) unsafe fn add<P: Probe>(
             ".endif",
         ], id,
             value = in(reg) value,
-            delay = const Knobs::<P>::DELAY,
-            spin = out(reg) _,
         );
     }
-    if (id as u32) < slots.limit {
-        Ok(())
-    } else {
-        Err(OutOfRange)
-    }
+    slots.check(id)
 }
 
 /// Stores `new` in the word at `offset` of the slot if it holds `expected`, and if the gate is open or, with `GATED` = 0, there is none. Returns what it holds.
@@ -143,12 +141,7 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
             "mov {found}, qword ptr [{slot} + {offset}]",
             "cmp {found}, {expected}",
             "jne 33f",
-            ".if {delay}",
-            "mov {spin:e}, {delay}",
-            "88:",
-            "dec {spin:e}",
-            "jnz 88b",
-            ".endif",
+        ], [
             "mov qword ptr [{slot} + {offset}], {new}",
         ], id,
             gated = const GATED,
@@ -158,15 +151,9 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
             expected = in(reg) expected,
             new = in(reg) new,
             found = out(reg) found,
-            delay = const Knobs::<P>::DELAY,
-            spin = out(reg) _,
         );
     }
-    if (id as u32) < slots.limit {
-        Ok(found)
-    } else {
-        Err(OutOfRange)
-    }
+    slots.check(id).map(|()| found)
 }
 
 /// Pushes `node` on the list of the slot, unless that has `most` nodes already.
@@ -201,12 +188,7 @@ pub(in super::super) unsafe fn push<P: Probe>(
             "ja 33f",
             "mov qword ptr [{node} + {next}], {found}",
             "mov qword ptr [{node} + {at_depth}], {depth}",
-            ".if {delay}",
-            "mov {spin:e}, {delay}",
-            "88:",
-            "dec {spin:e}",
-            "jnz 88b",
-            ".endif",
+        ], [
             "mov qword ptr [{slot} + {head}], {node}",
         ], id,
             gate = const GATE,
@@ -218,16 +200,9 @@ pub(in super::super) unsafe fn push<P: Probe>(
             most = in(reg) most,
             found = out(reg) found,
             depth = out(reg) depth,
-            delay = const Knobs::<P>::DELAY,
-            spin = out(reg) _,
         );
     }
-    match () {
-        () if id as u32 >= slots.limit => Pushed::OutOfRange,
-        () if found == CLOSED => Pushed::Closed,
-        () if depth > most => Pushed::Full,
-        () => Pushed::Done,
-    }
+    Pushed::of(slots.check(id), found, depth, most)
 }
 
 /// Pops the head of the list of the slot.
@@ -249,12 +224,7 @@ pub(in super::super) unsafe fn pop<P: Probe>(area: NonNull<u8>, slots: &Slots) -
             "test {found}, {found}",
             "jz 33f",
             "mov {below}, qword ptr [{found} + {next}]",
-            ".if {delay}",
-            "mov {spin:e}, {delay}",
-            "88:",
-            "dec {spin:e}",
-            "jnz 88b",
-            ".endif",
+        ], [
             "mov qword ptr [{slot} + {head}], {below}",
         ], id,
             gate = const GATE,
@@ -263,18 +233,9 @@ pub(in super::super) unsafe fn pop<P: Probe>(area: NonNull<u8>, slots: &Slots) -
             closed = const CLOSED,
             found = out(reg) found,
             below = out(reg) _,
-            delay = const Knobs::<P>::DELAY,
-            spin = out(reg) _,
         );
     }
-    if id as u32 >= slots.limit {
-        return Popped::OutOfRange;
-    }
-    match NonNull::new(found) {
-        None => Popped::Empty,
-        Some(node) if node.addr().get() == CLOSED => Popped::Closed,
-        Some(node) => Popped::Node(node),
-    }
+    Popped::of(slots.check(id), found)
 }
 
 /// The ID with which the calling thread ran a moment ago.
