@@ -24,24 +24,34 @@ pub const LEVELS: [(&str, Preemption); 3] = [
 /// One thread's source of interruptions, determined by its seed.
 #[derive(Debug)]
 pub struct Injector {
-    level: Preemption,
+    /// Something happens at one point in so many; 0 = at none.
+    rarity: u64,
     random: Random,
 }
 
 impl Injector {
     /// An injector of interruptions as `random` decides.
     pub fn new(level: Preemption, random: Random) -> Self {
-        Injector { level, random }
+        Self::once_in([0, 32, 2][level as usize], random)
+    }
+
+    /// The same for points that are few, those within an algorithm.
+    pub fn frequent(level: Preemption, random: Random) -> Self {
+        Self::once_in([0, 4, 2][level as usize], random)
+    }
+
+    fn once_in(rarity: u64, random: Random) -> Self {
+        Injector { rarity, random }
+    }
+
+    /// One as busy, for another thread.
+    pub fn branch(&mut self) -> Self {
+        Self::once_in(self.rarity, self.random.branch())
     }
 
     /// A point at which the thread may be interrupted.
     pub fn point(&mut self) {
-        let rarity = match self.level {
-            Preemption::Off => return,
-            Preemption::Light => 32,
-            Preemption::Heavy => 2,
-        };
-        if !self.random.one_in(rarity) {
+        if self.rarity == 0 || !self.random.one_in(self.rarity) {
             return;
         }
         match self.random.below(256) {
