@@ -47,6 +47,9 @@ pub(super) const DELAYED: Scenario = Scenario {
 /// So many threads at least, so that the leader's broadcast finds more asleep than it wakes at once; and more than CPUs.
 const CROWD: usize = 32;
 
+/// So many threads where they are held up inside: enough for a broadcast to move some, where it wakes few at once. In a crowd whoever comes next often mends what was lost.
+const FEW: usize = 8;
+
 /// What members wait for: the next round.
 const NEXT: usize = 0;
 /// What the leader waits for: everybody has arrived.
@@ -68,11 +71,12 @@ fn run(context: &Context, delayed: bool) -> Findings {
     let monitor = monitor(context, delayed);
     let board = Arc::new(Board::new(monitor));
     let orders = Orders {
-        threads: context
-            .orders
-            .threads
-            .max(CROWD)
-            .max(allowed_cpus().len() + 1),
+        threads: if delayed {
+            FEW
+        } else {
+            let crowd = context.orders.threads.max(CROWD);
+            crowd.max(allowed_cpus().len() + 1)
+        },
         ..context.orders.clone()
     };
     let mut nudges = Nudges::start(orders.seed);
@@ -90,7 +94,7 @@ fn run(context: &Context, delayed: bool) -> Findings {
                 injector: Injector::new(level, worker.random.branch()),
             };
             if delayed {
-                pretend::hold_up(Injector::frequent(level, worker.random.branch()));
+                pretend::hold_up(Injector::inside(level, worker.random.branch()));
             }
             match worker.index() {
                 0 => board.lead(worker, &mut me, threads as u64 - 1),

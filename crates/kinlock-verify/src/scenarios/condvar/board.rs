@@ -78,9 +78,10 @@ pub(super) enum Clock {
 }
 
 impl Patience {
-    /// From no time at all to longer than most waits.
+    /// From no time at all to longer than most waits; mostly so long that there is time to fall asleep.
     pub fn limited(random: &mut Random) -> Self {
-        let span = Duration::from_nanos(1 << random.below(23));
+        let shortest = if random.one_in(4) { 0 } else { 13 };
+        let span = Duration::from_nanos(1 << (shortest + random.below(10)));
         let clock = [Clock::Span, Clock::Moment, Clock::TimeOfDay][random.below(3) as usize];
         Patience::Limited(clock, Instant::now() + span, SystemTime::now() + span)
     }
