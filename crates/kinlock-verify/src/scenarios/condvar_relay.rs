@@ -9,10 +9,12 @@
 
 use super::condvar::monitor;
 use super::{Context, Events, Findings, Scenario};
-use crate::affinity::allowed_cpus;
+use crate::affinity::{allowed_cpus, pin_to};
 use crate::crew::{self, Orders, Worker};
+use crate::injector::Injector;
 use crate::monitors::{Limit, Monitor};
 use crate::oracle::SharedState;
+use crate::pretend;
 use crate::report::Property;
 use crate::test_lock::TestLock;
 use kinlock::events::Event;
@@ -31,6 +33,8 @@ pub(super) const SCENARIO: Scenario = Scenario {
 /// When waiters turn from one way of waiting to another, in nanoseconds: they spin for 50 us, and time limits are drawn from these. Mostly soon: where other processes use the
 /// CPUs too, giver and taker do not run at the same time for long, and what they do together is what counts.
 const TURNS: [u64; 4] = [2_000, 10_000, 50_000, 55_000];
+/// The time limits of a rival, who is to fall asleep first.
+const RIVAL_TURNS: [u64; 3] = [60_000, 100_000, 200_000];
 /// One turn in so many is as late as this.
 const SELDOM: u64 = 16;
 const LAST_TURN: u64 = 1_000_000;
@@ -41,7 +45,7 @@ const LATE: u64 = 6_000;
 const EARLY_FOR_RIVAL: u64 = 60_000;
 
 /// The share of the time that the rival is there.
-const RIVALRY: u32 = 3;
+const RIVALRY: u32 = 2;
 /// Rounds after which a defect that one round in some hundreds shows has shown.
 const ENOUGH: u64 = 2_000;
 /// After so many looks whoever awaits something sleeps between them.
@@ -101,18 +105,28 @@ fn run(context: &Context) -> Findings {
         pinned: true,
         ..context.orders.clone()
     };
-    let can_spin = allowed_cpus().len() > 1;
+    let cpus = allowed_cpus();
+    let can_spin = cpus.len() > 1;
     let reached = || {
         let slept_or_left = events.get(Event::Notified) > 0 && relay.timeouts.load(Relaxed) > 0;
         slept_or_left && (events.get(Event::NotifiedSpinning) > 0 || !can_spin)
     };
     let outcome = {
         let (all, rivalry) = (Arc::clone(&relay), orders.duration / RIVALRY);
+        let level = context.preemption;
         crew::run(
             &orders,
-            move |worker| match worker.index() {
-                0 => all.give(worker, rivalry),
-                waiter => all.wait(worker, waiter - 1),
+            move |worker| {
+                // On the pretended machine only.
+                pretend::hold_up(Injector::inside(level, worker.random.branch()));
+                // The rival not where the giver looks at the clock all the time.
+                if let (2, Some(&cpu)) = (worker.index(), cpus.get(1)) {
+                    pin_to(cpu);
+                }
+                match worker.index() {
+                    0 => all.give(worker, rivalry),
+                    waiter => all.wait(worker, waiter - 1),
+                }
             },
             // On a busy machine the two seldom run at the same time: few rounds fit into the time.
             |_| reached() && relay.rounds.load(Relaxed) >= ENOUGH,
@@ -146,7 +160,7 @@ impl Relay {
                 self.called[RIVAL].store(OVER, Release);
                 rival = false;
             }
-            let with_rival = rival && worker.random.one_in(2);
+            let with_rival = rival && !worker.random.one_in(4);
             self.give_once(worker, with_rival);
         }
         (self.called.iter()).for_each(|called| called.store(OVER, Release));
@@ -155,9 +169,10 @@ impl Relay {
     /// A round: calls who takes part, gives a token when the moment has come, and waits until everybody is done.
     fn give_once(&self, worker: &mut Worker, with_rival: bool) {
         let round = self.rounds.load(Relaxed) + 1;
+        let turns: &[u64] = if with_rival { &RIVAL_TURNS } else { &TURNS };
         let turn = match worker.random.one_in(SELDOM) {
             true => LAST_TURN,
-            false => TURNS[worker.random.below(TURNS.len() as u64) as usize],
+            false => turns[worker.random.below(turns.len() as u64) as usize],
         };
         let timed = with_rival || worker.random.one_in(2);
         let limit = if timed { turn } else { 0 };
@@ -176,10 +191,6 @@ impl Relay {
         let give_at = self.begun_at[hurried].load(Relaxed) + turn - early.min(turn)
             + worker.random.below(early + LATE);
         while self.now() < give_at {
-            // The rival may be on this CPU.
-            if with_rival {
-                std::thread::yield_now();
-            }
             std::hint::spin_loop();
         }
         let (inside, all) = (worker.random.one_in(2), worker.random.one_in(8));
