@@ -162,7 +162,6 @@ macro_rules! condvar_config {
 
 condvar_config!(Sound, None);
 condvar_config!(BlindSleep, BlindSleep);
-condvar_config!(LateCount, LateCount);
 condvar_config!(CarelessClear, CarelessClear);
 condvar_config!(BrokenChain, BrokenChain);
 condvar_config!(SwallowedWake, SwallowedWake);

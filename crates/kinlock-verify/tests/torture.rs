@@ -128,15 +128,6 @@ fn a_condvar_whose_waiters_sleep_blindly_is_caught() {
 }
 
 #[test]
-fn a_condvar_that_counts_too_late_is_caught() {
-    expect_catch(
-        "a_condvar_that_counts_too_late_is_caught",
-        "busted-condvar-count",
-        "/completion",
-    );
-}
-
-#[test]
 fn a_condvar_that_forgets_newcomers_is_caught() {
     expect_catch(
         "a_condvar_that_forgets_newcomers_is_caught",
