@@ -33,11 +33,28 @@ fn a_sound_lock_passes() {
 #[test]
 fn locks_work_where_membarrier_is_refused() {
     let output = torture(
-        "--locks kinlock-spin,kinlock-mutex --scenarios basics,relay,timed --without-membarrier --seconds 0.6 --threads 4 --hang 20 --json -",
+        "--locks kinlock-spin,kinlock-mutex --scenarios basics,relay,timed,condvar,condvar-relay --without-membarrier --seconds 0.6 --threads 4 --hang 20 --json -",
     );
     let report: Value = serde_json::from_slice(&output.stdout).expect("stdout is JSON");
     assert_eq!(report["passed"], true, "{report:#}");
     assert_eq!(report["parameters"]["without_membarrier"], true);
+}
+
+#[test]
+fn scenarios_that_are_not_for_a_lock_are_left_out() {
+    let output = torture(
+        "--locks kinlock-spin,kinlock-mutex --scenarios basics,condvar-relay --seconds 0.3 --hang 20 --json -",
+    );
+    let report: Value = serde_json::from_slice(&output.stdout).expect("stdout is JSON");
+    assert_eq!(report["passed"], true, "{report:#}");
+    let checks = report["checks"].as_array().expect("a list of checks");
+    let relays: Vec<_> = checks
+        .iter()
+        .filter_map(|check| check["name"].as_str())
+        .filter(|name| name.contains("/condvar-relay/"))
+        .collect();
+    assert!(relays.contains(&"kinlock-mutex/condvar-relay/reach"));
+    assert!(relays.iter().all(|name| name.starts_with("kinlock-mutex/")));
 }
 
 #[test]
@@ -81,6 +98,11 @@ fn broken_locks_are_caught_by_the_checks_meant_for_them() {
         ("busted-wakeup", "completion"),
         ("busted-sleeper", "completion"),
         ("busted-starvation", "progress"),
+        ("busted-mutex-wake", "completion"),
+        ("busted-mutex-grant", "exclusion"),
+        ("busted-condvar-sleep", "completion"),
+        ("busted-condvar-chain", "completion"),
+        ("busted-condvar-spinner", "completion"),
     ] {
         let caught = text
             .lines()
@@ -124,6 +146,7 @@ fn bad_input_is_one_line_and_status_2() {
         ("--hang -1", "--hang"),
         ("--topology 0", "--topology"),
         ("--scenarios no-such-scenario", "churn"),
+        ("--locks kinlock-spin --scenarios condvar", "kinlock-spin"),
         ("--preemption some", "heavy"),
         (
             "--json /no/such/directory/report.json",

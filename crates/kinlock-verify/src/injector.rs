@@ -24,30 +24,55 @@ pub const LEVELS: [(&str, Preemption); 3] = [
 /// One thread's source of interruptions, determined by its seed.
 #[derive(Debug)]
 pub struct Injector {
-    level: Preemption,
+    /// Something happens at one point in so many; 0 = at none.
+    rarity: u64,
+    /// Up to which number of 256 it is a long sleep, a short one, a yield; else the thread is slowed down.
+    kinds: [u64; 3],
     random: Random,
 }
+
+/// Where a thread passes many points, each of which costs time.
+const MOSTLY_SHORT: [u64; 3] = [1, 4, 64];
+/// Where it passes few, and others are to do something meanwhile.
+const MOSTLY_LONG: [u64; 3] = [4, 96, 192];
 
 impl Injector {
     /// An injector of interruptions as `random` decides.
     pub fn new(level: Preemption, random: Random) -> Self {
-        Injector { level, random }
+        Injector {
+            rarity: [0, 32, 2][level as usize],
+            kinds: MOSTLY_SHORT,
+            random,
+        }
+    }
+
+    /// The same for the points within an algorithm.
+    pub fn inside(level: Preemption, random: Random) -> Self {
+        Injector {
+            rarity: [0, 8, 2][level as usize],
+            kinds: MOSTLY_LONG,
+            random,
+        }
+    }
+
+    /// One as busy, for another thread.
+    pub fn branch(&mut self) -> Self {
+        Injector {
+            random: self.random.branch(),
+            ..*self
+        }
     }
 
     /// A point at which the thread may be interrupted.
     pub fn point(&mut self) {
-        let rarity = match self.level {
-            Preemption::Off => return,
-            Preemption::Light => 32,
-            Preemption::Heavy => 2,
-        };
-        if !self.random.one_in(rarity) {
+        if self.rarity == 0 || !self.random.one_in(self.rarity) {
             return;
         }
+        let [long, short, yielded] = self.kinds;
         match self.random.below(256) {
-            0 => std::thread::sleep(Duration::from_micros(500)),
-            1..4 => std::thread::sleep(Duration::from_micros(20)),
-            4..64 => std::thread::yield_now(),
+            n if n < long => std::thread::sleep(Duration::from_micros(500)),
+            n if n < short => std::thread::sleep(Duration::from_micros(20)),
+            n if n < yielded => std::thread::yield_now(),
             _ => spin(self.random.below(100)),
         }
     }

@@ -23,6 +23,7 @@ pub mod explore;
 pub mod ids;
 mod injector;
 pub mod locks;
+pub mod monitors;
 mod oracle;
 pub mod pages;
 pub mod plan;

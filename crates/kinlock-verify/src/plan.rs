@@ -42,7 +42,7 @@ pub const PATIENCE: u64 = 10;
 /// is broken on purpose is given up after the first step in which the check meant for it catches it, or after all steps [`PATIENCE`] times.
 pub fn run(specimen: Specimen, settings: &Settings, mut progress: impl FnMut(&str)) -> Report {
     let mut report = Report::new();
-    let steps = steps(settings);
+    let steps = steps(specimen, settings);
     let weights: u32 = steps.iter().map(|step| step.weight).sum();
     'all: for round in 0..rounds(specimen.defect) {
         for (number, step) in steps.iter().enumerate() {
@@ -124,12 +124,12 @@ struct Step {
     weight: u32,
 }
 
-fn steps(settings: &Settings) -> Vec<Step> {
+fn steps(specimen: Specimen, settings: &Settings) -> Vec<Step> {
     let few = settings.threads[0];
     let mut steps = Vec::new();
     for scenario in scenarios::ALL
         .iter()
-        .filter(|s| settings.scenarios.contains(&s.name))
+        .filter(|s| settings.scenarios.contains(&s.name) && specimen.suits(s))
     {
         let mut add = |label: String, threads, domains| {
             steps.push(Step {

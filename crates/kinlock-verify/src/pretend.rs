@@ -1,7 +1,9 @@
 //! The machine we run on, but with as many locality domains as a test wants, however few CPUs there are.
 //!
-//! Everything but the domain, and where waiters wait, is [`Native`]'s.
+//! Everything but the domain, and where waiters wait, is [`Native`]'s. A thread can ask to be held up where an algorithm calls the kernel or begins to spin, which is where it
+//! relies on what it has just seen.
 
+use crate::injector::Injector;
 use kinlock::events::Event;
 use kinlock::platform::{Atomic, Native, Ordering, Parked, Platform};
 use kinlock::raw::waiter::{Slot, Waiters};
@@ -17,12 +19,26 @@ pub(crate) struct Pretend;
 
 thread_local! {
     static DOMAIN: Cell<u16> = const { Cell::new(0) };
+    static INJECTOR: Cell<Option<Injector>> = const { Cell::new(None) };
     static SLOT: KeptSlot = const { KeptSlot(Cell::new(0)) };
 }
 
 /// Makes the calling thread believe that it runs in `domain`.
 pub(crate) fn set_domain(domain: u16) {
     DOMAIN.set(domain);
+}
+
+/// Has the calling thread held up inside algorithms from now on.
+pub(crate) fn hold_up(injector: Injector) {
+    INJECTOR.set(Some(injector));
+}
+
+/// A point inside an algorithm. A signal handler that comes meanwhile is not held up.
+fn point() {
+    if let Some(mut injector) = INJECTOR.take() {
+        injector.point();
+        INJECTOR.set(Some(injector));
+    }
 }
 
 /// Gives the slot back when the thread ends.
@@ -87,6 +103,7 @@ impl Platform for Pretend {
     }
 
     fn crowded() -> bool {
+        point();
         Native::crowded()
     }
 
@@ -97,11 +114,17 @@ impl Platform for Pretend {
         sets: u32,
         current: impl Fn() -> u32,
     ) -> Parked {
-        Native::park_in(key, expected, until, sets, current)
+        point();
+        let parked = Native::park_in(key, expected, until, sets, current);
+        point();
+        parked
     }
 
     fn unpark_in(key: *const u32, n: u32, sets: u32) -> u32 {
-        Native::unpark_in(key, n, sets)
+        point();
+        let woken = Native::unpark_in(key, n, sets);
+        point();
+        woken
     }
 
     fn requeue_but(
@@ -111,6 +134,7 @@ impl Platform for Pretend {
         to: *const u32,
         current: impl Fn() -> u32,
     ) {
+        point();
         Native::requeue_but(woken, from, expected, to, current);
     }
 

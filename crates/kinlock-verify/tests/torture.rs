@@ -118,6 +118,51 @@ fn a_mutex_whose_claimants_leave_with_the_lock_is_caught() {
     );
 }
 
+#[test]
+fn a_condvar_whose_waiters_sleep_blindly_is_caught() {
+    expect_catch(
+        "a_condvar_whose_waiters_sleep_blindly_is_caught",
+        "busted-condvar-sleep",
+        "/completion",
+    );
+}
+
+#[test]
+fn a_condvar_that_forgets_newcomers_is_caught() {
+    expect_catch(
+        "a_condvar_that_forgets_newcomers_is_caught",
+        "busted-condvar-clear",
+        "/completion",
+    );
+}
+
+#[test]
+fn a_condvar_whose_sleepers_wake_nobody_is_caught() {
+    expect_catch(
+        "a_condvar_whose_sleepers_wake_nobody_is_caught",
+        "busted-condvar-chain",
+        "/completion",
+    );
+}
+
+#[test]
+fn a_condvar_that_swallows_wakeups_is_caught() {
+    expect_catch(
+        "a_condvar_that_swallows_wakeups_is_caught",
+        "busted-condvar-swallow",
+        "/completion",
+    );
+}
+
+#[test]
+fn a_condvar_whose_spinners_linger_is_caught() {
+    expect_catch(
+        "a_condvar_whose_spinners_linger_is_caught",
+        "busted-condvar-spinner",
+        "/completion",
+    );
+}
+
 fn expect_success(test: &str, lock: &str) {
     let output = torture_in_child(test, lock);
     assert!(

@@ -70,6 +70,12 @@ events! {
     Park = "park",
     /// An unlock woke sleepers.
     Wake = "wake",
+    /// A waiter of a condition variable was woken, wherever it slept then.
+    Notified = "notified",
+    /// A waiter of a condition variable saw the notification while it spun.
+    NotifiedSpinning = "notified_spinning",
+    /// A broadcast moved a sleeper to the mutex.
+    Requeue = "requeue",
     /// A head woke a sleeper before its turn.
     WakeEarly = "wake_early",
     /// A waiter ran out of time.
@@ -127,15 +133,16 @@ pub(crate) fn counting() -> bool {
     false
 }
 
-/// Counts `event`; `shard` is any number that spreads threads.
+/// Counts `event` as having happened `times`; `shard` is any number that spreads threads.
 #[inline]
-pub(crate) fn count(event: Event, shard: impl FnOnce() -> u32) {
+pub(crate) fn count(event: Event, times: u32, shard: impl FnOnce() -> u32) {
     #[cfg(feature = "events")]
     if counting() {
-        SHARDS[shard() as usize % SHARDS.len()].0[event as usize].fetch_add(1, Relaxed);
+        let shard = &SHARDS[shard() as usize % SHARDS.len()];
+        shard.0[event as usize].fetch_add(times.into(), Relaxed);
     }
     #[cfg(not(feature = "events"))]
-    let _ = (event, shard);
+    let _ = (event, times, shard);
 }
 
 #[cfg(feature = "events")]

@@ -11,6 +11,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     name: "basics",
     about: "one thread checks what each call promises",
     weight: 1,
+    needs_condvar: false,
     run,
 };
 

@@ -15,6 +15,7 @@ pub(super) const PRETENDED: Scenario = Scenario {
     name: super::DOMAINS,
     about: "threads of 2, 4 or 8 pretended locality domains, while knobs are turned",
     weight: 3,
+    needs_condvar: false,
     run: |context| {
         let orders = Orders {
             threads: 2 * context.domains,
@@ -30,6 +31,7 @@ pub(super) const REAL: Scenario = Scenario {
     name: super::TOPOLOGY,
     about: "threads pinned to CPUs that KINLOCK_TOPOLOGY divides, while knobs are turned",
     weight: 3,
+    needs_condvar: false,
     run: |context| {
         let orders = Orders {
             pinned: true,

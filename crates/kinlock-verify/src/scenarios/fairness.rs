@@ -10,6 +10,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     name: "fairness",
     about: "threads of two pretended domains fight without pause; nobody waits for long",
     weight: 4,
+    needs_condvar: false,
     run,
 };
 

@@ -24,6 +24,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     name: "fork",
     about: "children forked amid contention use locks of their own, at rest, and inherited",
     weight: 3,
+    needs_condvar: false,
     run,
 };
 

@@ -17,6 +17,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     name: "leak",
     about: "threads that leaked guards, and some that wait for a leaked one, harm no other lock",
     weight: 2,
+    needs_condvar: false,
     run,
 };
 

@@ -2,6 +2,8 @@
 
 mod basics;
 mod churn;
+mod condvar;
+mod condvar_relay;
 mod domains;
 mod fairness;
 mod fork;
@@ -28,6 +30,8 @@ pub struct Scenario {
     pub about: &'static str,
     /// Its share of the time, relative to the others'.
     pub(crate) weight: u32,
+    /// Whether it is one for locks that have a condition variable.
+    pub needs_condvar: bool,
     pub(crate) run: fn(&Context) -> Findings,
 }
 
@@ -39,6 +43,9 @@ pub const ALL: &[Scenario] = &[
     preemption::SCENARIO,
     timed::SCENARIO,
     relay::SCENARIO,
+    condvar_relay::SCENARIO,
+    condvar::DELAYED,
+    condvar::PLAIN,
     signals::SCENARIO,
     churn::SCENARIO,
     fork::SCENARIO,

@@ -10,6 +10,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     name: super::PREEMPTION,
     about: "threads, also more than CPUs, yield and sleep inside and outside of sections",
     weight: 4,
+    needs_condvar: false,
     run,
 };
 

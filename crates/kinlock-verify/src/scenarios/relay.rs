@@ -14,6 +14,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     name: "relay",
     about: "a holder releases just when its only waiter falls asleep or gives up",
     weight: 4,
+    needs_condvar: false,
     run,
 };
 

@@ -30,6 +30,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     name: "signals",
     about: "a storm of real-time signals, whose nested handlers take further locks",
     weight: 5,
+    needs_condvar: false,
     run,
 };
 

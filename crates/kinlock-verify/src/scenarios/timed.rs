@@ -14,6 +14,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     name: "timed",
     about: "lock, try_lock and try_lock_for with tiny limits, mixed: waiters abandon the queue",
     weight: 4,
+    needs_condvar: false,
     run,
 };
 

@@ -155,7 +155,8 @@ impl Platform for Native {
         to: *const u32,
         current: impl Fn() -> u32,
     ) {
-        futex::requeue_but(woken, from, expected, to, current);
+        let moved = futex::requeue_but(woken, from, expected, to, current);
+        events::count(Event::Requeue, moved, || thread::kept_slot() as u32);
     }
 
     #[cfg(feature = "std")]
@@ -215,7 +216,7 @@ impl Platform for Native {
     #[cfg(feature = "std")]
     #[inline]
     fn count(event: Event) {
-        events::count(event, || thread::kept_slot() as u32);
+        events::count(event, 1, || thread::kept_slot() as u32);
     }
 
     // ---- without an operating system: spin, in order ---------------------------------------------------------
@@ -292,6 +293,6 @@ impl Platform for Native {
     #[cfg(not(feature = "std"))]
     #[inline]
     fn count(event: Event) {
-        events::count(event, || 0);
+        events::count(event, 1, || 0);
     }
 }

@@ -394,6 +394,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
             }
             match self.sleep_once(seen, until) {
                 Parked::Woken => {
+                    P::count(Event::Notified);
                     if self.sequence.load(Acquire) & !FLAGS == ticket {
                         // See 5 at the top.
                         self.notify_all();
@@ -443,6 +444,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         let moved_on = |s: u32| s & !FLAGS != ticket;
         match P::wait_for(&self.sequence, Acquire, nanos, moved_on) {
             Ok(now) => {
+                P::count(Event::NotifiedSpinning);
                 if now & VAIN != 0 {
                     self.sequence.fetch_and(!VAIN, Relaxed);
                 }

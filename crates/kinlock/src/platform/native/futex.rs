@@ -79,20 +79,20 @@ mod kernel {
         u32::try_from(woken).unwrap_or(0)
     }
 
-    /// Wakes `woken` of the sleepers at `from` and moves the others to `to` if the bytes at `from` equal `expected`.
+    /// Wakes `woken` of the sleepers at `from` and moves the others to `to` if the bytes at `from` equal `expected`. Returns how many it has moved.
     pub(in super::super) fn requeue_but(
         woken: u32,
         from: *const u32,
         expected: u32,
         to: *const u32,
         _: impl Fn() -> u32,
-    ) {
+    ) -> u32 {
         const MOVE_ALL: usize = i32::MAX as usize;
         let operation = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
-        let mut moved = -1;
+        let mut reached = -1;
         // SAFETY: invariant 1.
         keep_errno(|| unsafe {
-            moved = libc::syscall(
+            reached = libc::syscall(
                 libc::SYS_futex,
                 from,
                 operation,
@@ -102,10 +102,13 @@ mod kernel {
                 expected,
             );
         });
-        if moved < 0 {
+        // The kernel counts those that it woke and those that it moved.
+        let Ok(reached) = u32::try_from(reached) else {
             // The bytes differ; or a sandbox knows no requeueing, and they must not sleep on.
             wake(from, u32::MAX, ANYBODY);
-        }
+            return 0;
+        };
+        reached.saturating_sub(woken)
     }
 
     /// Makes every running thread of the process execute a full fence. `false` if the kernel will not.
@@ -240,16 +243,19 @@ mod table {
         expected: u32,
         to: *const u32,
         current: impl Fn() -> u32,
-    ) {
+    ) -> u32 {
         let mut table = SLEEPERS.lock().unwrap();
         if current() != expected {
             table.wake(from, u32::MAX, ANYBODY);
-            return;
+            return 0;
         }
         table.wake(from, woken, ANYBODY);
+        let mut moved = 0;
         for sleeper in table.asleep.iter_mut().filter(|s| s.key == from as usize) {
             sleeper.key = to as usize;
+            moved += 1;
         }
+        moved
     }
 
     /// There are no restartable sequences under Miri.

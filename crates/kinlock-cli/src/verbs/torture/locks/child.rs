@@ -5,7 +5,7 @@ use kinlock_verify::report::Report;
 use kinlock_verify::{allowed_cpus, scenarios};
 
 use super::super::child::Task;
-use super::settings::Parameters;
+use super::settings::{Parameters, suits};
 
 /// The share of the time that each division of the machine gets.
 const DIVIDED: f64 = 0.08;
@@ -19,11 +19,12 @@ pub fn torture(lock: Specimen, parameters: &Parameters, quiet: bool) -> anyhow::
         locks: vec![lock.name.to_owned()],
         ..parameters.clone()
     };
-    plain.scenarios.retain(|name| name != scenarios::TOPOLOGY);
+    let is_plain = |name: &String| name != scenarios::TOPOLOGY && suits(&lock, name);
+    plain.scenarios.retain(is_plain);
 
     let cpus = allowed_cpus();
-    let wants_division =
-        plain.scenarios.len() < parameters.scenarios.len() && lock.defect.is_none();
+    let mut asked = parameters.scenarios.iter();
+    let wants_division = asked.any(|name| name == scenarios::TOPOLOGY) && lock.defect.is_none();
     let divisions: Vec<usize> = if wants_division {
         parameters
             .topology

@@ -1,5 +1,6 @@
 //! What can be asked of a torture run.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use anyhow::ensure;
@@ -21,7 +22,7 @@ const MOST_DOMAINS: usize = 64;
 /// passed, 1 a check failed, 2 bad input, 3 a lock that is broken on purpose was not caught by the check meant for it.
 ///
 /// `--locks busted` tortures locks that are broken on purpose: no mutual exclusion, waiters lost in a splice or
-/// asleep, a starved locality domain, a lock that is granted twice or to nobody. Each must be caught, so that the exit status is 1; it is tortured until then, at most ten times as long.
+/// asleep, a starved locality domain, a lock that is granted twice or to nobody, a condition variable that loses notifications. Each must be caught, so that the exit status is 1; it is tortured until then, at most ten times as long.
 ///
 /// Locks whose waiters sleep rely on the system call membarrier, and do without where it is refused. `--without-membarrier`
 /// has a seccomp filter refuse it, so that this way is tortured, too.
@@ -105,16 +106,6 @@ impl Args {
             "--hang {}: it has to be more than 0 and at most {LONGEST}",
             self.hang
         );
-        let asked = self.locks.iter().flat_map(|name| locks::by_name(name));
-        let mut names: Vec<String> = Vec::new();
-        for name in asked.map(|lock| lock.name) {
-            if !names.iter().any(|known| known == name) {
-                names.push(name.to_owned());
-            }
-        }
-        if names.is_empty() {
-            names = locks::sound().map(|lock| lock.name.to_owned()).collect();
-        }
         let mut scenarios = self.scenarios.clone();
         if scenarios.is_empty() {
             scenarios = scenarios::ALL
@@ -123,7 +114,7 @@ impl Args {
                 .collect();
         }
         Ok(Parameters {
-            locks: names,
+            locks: self.locks_for(&scenarios)?,
             threads: self.threads.0.clone(),
             seconds: self.seconds,
             seed: self.seed,
@@ -134,6 +125,37 @@ impl Args {
             without_membarrier: self.without_membarrier,
         })
     }
+}
+
+impl Args {
+    /// The names of the locks that were asked for and that some of the scenarios are for.
+    fn locks_for(&self, scenarios: &[String]) -> anyhow::Result<Vec<String>> {
+        let suited = |lock: &Specimen| scenarios.iter().any(|name| suits(lock, name));
+        let mut names: Vec<String> = Vec::new();
+        for asked in &self.locks {
+            let found = locks::by_name(asked).into_iter().filter(suited);
+            let found: Vec<_> = found.map(|lock| lock.name.to_owned()).collect();
+            ensure!(
+                !found.is_empty(),
+                "--scenarios {}: not for {asked}",
+                scenarios.join(",")
+            );
+            names.extend(found);
+        }
+        if names.is_empty() {
+            let all = locks::sound().filter(suited);
+            names = all.map(|lock| lock.name.to_owned()).collect();
+        }
+        let mut seen = HashSet::new();
+        names.retain(|name| seen.insert(name.clone()));
+        Ok(names)
+    }
+}
+
+/// Whether the scenario with this name says anything about `lock`.
+pub fn suits(lock: &Specimen, scenario: &str) -> bool {
+    let mut all = scenarios::ALL.iter();
+    all.any(|known| known.name == scenario && lock.suits(known))
 }
 
 impl Parameters {
