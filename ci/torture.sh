@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# All of our locks under stress, for SECONDS each (default 10; before a release, 60), once more for 5 seconds where membarrier is refused, and locks that are broken on
+# All of our locks under stress, for SECONDS each (default 8; before a release, 60), once more for 5 seconds where membarrier is refused, and locks that are broken on
 # purpose, which must be caught: exit status 1. The same for concurrency IDs and for the backends of delayed invalidation.
 set -euo pipefail
-seconds=${1:-10}
+seconds=${1:-8}
 cargo build --release -p kinlock-cli
 kinlock=${CARGO_TARGET_DIR:-target}/release/kinlock
 "$kinlock" torture locks --seconds "$seconds"

@@ -102,6 +102,11 @@ impl Findings {
         findings
     }
 
+    fn failed(&self, property: Property) -> bool {
+        let mut verdicts = self.verdicts.iter();
+        verdicts.any(|(of, verdict)| *of == property && verdict.is_err())
+    }
+
     /// Adds a verdict on further state to that on exclusion.
     fn and_exclusion(mut self, further: Result<(), String>) -> Self {
         let exclusion = &mut self.verdicts[0].1;

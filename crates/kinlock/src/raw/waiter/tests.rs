@@ -123,8 +123,8 @@ fn a_lock_without_a_free_node_is_slower_not_wrong() {
                 .take(NESTING)
                 .collect();
             assert!(Native::kept_slot() == 0 || Native::waiters().enter().is_none());
-            waiting.store(true, Release);
             assert!(!lock.lock_until(Native::now() + 1_000_000), "it is held");
+            waiting.store(true, Release);
             lock.lock();
             // SAFETY: taken above.
             unsafe { lock.unlock() };
