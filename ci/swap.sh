@@ -25,5 +25,6 @@ cd "$work/$crate"
 sed -i "/^\[dependencies\.parking_lot\]/{n;s|^version = .*|package = \"kinlock\"\npath = \"$root/crates/kinlock\"|}" Cargo.toml
 printf '\n[workspace]\n' >>Cargo.toml
 grep -q 'package = "kinlock"' Cargo.toml
-# Its own warnings are its own.
-RUSTFLAGS="--cap-lints allow" CARGO_TARGET_DIR="$root/target/swap-build" cargo test --quiet
+# Its own warnings are its own. Its test of events races with itself, whatever the mutex: one thread drops the lock and then reports a release, while another, which could
+# begin under that lock, reports an acquisition.
+RUSTFLAGS="--cap-lints allow" CARGO_TARGET_DIR="$root/target/swap-build" cargo test --quiet -- --skip test::events

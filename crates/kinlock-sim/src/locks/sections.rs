@@ -65,6 +65,7 @@ impl<const BACKS_OFF: bool> Exclusion for Adaptive<BACKS_OFF> {
         {
             if !BACKS_OFF {
                 Sim::wait(&self.0, Relaxed, |word| word == FREE);
+                continue;
             }
             while self.0.load(Relaxed) != FREE {
                 Sim::back_off(turns * turn);

@@ -3,7 +3,7 @@
 //! Source: Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", TSE 2002 (`ddmin`).
 
 /// The most schedules that shrinking may take.
-const PATIENCE: usize = 3000;
+const PATIENCE: usize = 800;
 
 /// A sublist of `items` for which `fails` still holds, from which, if patience lasts, no single item can be left out. `fails(items)` has
 /// to hold. Also says how often `fails` was asked.

@@ -246,8 +246,7 @@ impl Domain {
     #[cold]
     #[inline(never)]
     fn wait_slow(&self, generation: u64, until: u64) -> Result<(), WaitError> {
-        // Who has seen the tag of a section sees that the section's generation was given out.
-        if generation > each!(&*self.inner, domain => domain.newest()) {
+        if each!(&*self.inner, domain => domain.is_foreign(generation)) {
             return Err(WaitError::ForeignTag);
         }
         if each!(&*self.inner, domain => domain.wait(generation, until)) {

@@ -49,7 +49,8 @@ pub enum WaitError {
     InsideSection,
     /// The time was up first.
     TimedOut,
-    /// The tag's generation is above all that the domain has given out: another domain's sections have stamped it. (Below, nobody can tell.)
+    /// The tag's generation is above all that the domain has given out: another domain's sections have stamped it. (Below, nobody can tell; nor, with a list, while sections begin and end so fast
+    /// that its end is not to be found.)
     ForeignTag,
 }
 

@@ -131,6 +131,11 @@ pub trait Backend<P: Platform>: Send + Sync + 'static {
     /// Whether all sections with this generation or an older one have ended. Once it is so it stays so. Acquires what they released.
     fn passed(&self, places: &[Place<P, Self::Link>], generation: u64) -> bool;
 
+    /// The same, if it can be had at once.
+    fn newest_at_once(&self, places: &[Place<P, Self::Link>]) -> Option<u64> {
+        Some(self.newest(places))
+    }
+
     /// About how many sections are open, if nobody counts them as they begin; else 0. For the statistic of the longest queue.
     fn count_open(&self, _: &[Place<P, Self::Link>]) -> u64 {
         0
@@ -343,6 +348,14 @@ where
     /// See [`Backend::newest`]: with it all sections have passed that are open now.
     pub fn newest(&self) -> u64 {
         self.backend.newest(&self.places)
+    }
+
+    /// Whether no section can have had the generation yet; `false` may be wrong while many begin and end.
+    #[cold]
+    pub fn is_foreign(&self, generation: u64) -> bool {
+        // Who has seen the tag of a section sees that the section's generation was given out.
+        let newest = self.backend.newest_at_once(&self.places);
+        newest.is_some_and(|newest| generation > newest)
     }
 
     /// Waits until the generation has [passed](Self::passed) (`true`), or until `until` (`false`). Who waits must not have a section open here.

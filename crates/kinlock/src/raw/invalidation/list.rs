@@ -294,6 +294,11 @@ impl<P: Platform, Q: Pair, C: Config> Backend<P> for List<P, Q, C> {
         }
     }
 
+    fn newest_at_once(&self, places: &[Place<P, Q>]) -> Option<u64> {
+        let mut looks = (0..LOOKS_AT_NEWEST).map(|_| self.last(places));
+        looks.find_map(|last| last.map(|(_, seen, _)| seen.generation))
+    }
+
     fn keep_only(&self, places: &[Place<P, Q>], survivor: Option<(u16, u64)>) {
         let mut newest = self.head.generation();
         for place in places {
@@ -322,6 +327,9 @@ impl<P: Platform, Q: Pair, C: Config> Backend<P> for List<P, Q, C> {
         self.starter.reset_in_child();
     }
 }
+
+/// How often to walk along the list for its newest generation, where that need not be known.
+const LOOKS_AT_NEWEST: u32 = 16;
 
 /// How often to pause before yielding, and how often to start over at all before sleeping.
 const PAUSES: u32 = 16;

@@ -189,6 +189,10 @@ impl<P: Platform, C: Config, M: Exclusion> Backend<P> for Locked<P, C, M> {
         self.locked(|| self.newest.load(Relaxed))
     }
 
+    fn newest_at_once(&self, _: &[Place<P, Member<P>>]) -> Option<u64> {
+        Some(self.newest.load(Relaxed))
+    }
+
     fn keep_only(&self, places: &[Place<P, Member<P>>], survivor: Option<(u16, u64)>) {
         self.mutex.reset_in_child();
         let newest = self.newest.load(Relaxed);

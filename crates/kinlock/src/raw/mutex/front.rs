@@ -35,7 +35,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
 
     /// If the lock is shared: takes it as soon as it is free (`true`), unless that takes so long that it is time to claim it.
     pub(super) fn take_shared(&self, wait: &mut Wait) -> bool {
-        if wait.crowded || wait.shared == 0 {
+        // Without a clock there would be no end to it.
+        if wait.crowded || wait.shared == 0 || !P::CAN_PARK {
             return false;
         }
         let patience = wait.quantum.min(SHORT_QUANTUM);
@@ -48,7 +49,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 wait.shared -= 1;
                 return true;
             }
-            if !free {
+            if !free || left == 0 {
                 return false;
             }
         }
@@ -85,10 +86,13 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 if self.take_shared(wait) {
                     return true;
                 }
+                (pause, rested) = (SHORTEST_PAUSE.min(wait.deadline.saturating_sub(now)), false);
+                continue;
             }
             // After a rest nobody has counted for long: that was the beginning of a look.
             if !rested {
-                wait.fast = unlocks >= FAST_UNLOCKS && enough;
+                let kept_off = wait.crowded || wait.shared == 0;
+                wait.fast = kept_off && unlocks >= FAST_UNLOCKS && enough;
             }
             let quantum = match (wait.crowded, wait.fast) {
                 (true, _) => wait.quantum * QUANTUM_WHEN_CROWDED,
@@ -96,13 +100,15 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 (false, false) => wait.quantum.min(SHORT_QUANTUM),
             };
             let over = waited >= quantum;
-            if free && (over || !wait.fast) && self.take() {
+            let deserted = rested && unlocks == 0;
+            if free && (over || !wait.fast || deserted) && self.take() {
                 return true;
             }
             if over && self.claim(wait) {
                 return self.await_grant(wait);
             }
-            if now - progress >= wait.stalled() || passed(wait.deadline, || now) {
+            let stalled = !rested && now - progress >= wait.stalled();
+            if stalled || passed(wait.deadline, || now) {
                 return false;
             }
             if !over && (!wait.crowded || wait.fast) {

@@ -16,6 +16,7 @@ const STALLED_WHEN_CROWDED: u64 = 5_000;
 const FAST: u32 = 1;
 const SHARED: u32 = 2;
 const NOTES: u32 = SHARED * (SHARED_WAITS + 1);
+const _: () = assert!(NOTES.is_power_of_two());
 
 /// One wait, from its beginning to its end.
 pub(super) struct Wait {
