@@ -6,11 +6,12 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::bench::interrupt::Signal;
 use crate::verbs;
 
 /// Locks that stay fast on big machines: measure them, torture them, see what your machine looks like to them.
 ///
-/// Exit status: 0 done, 1 a check failed, 2 bad input (with one line on stderr that says what is wrong).
+/// Exit status: 0 done, 1 a check failed, 2 bad input (with one line on stderr that says what is wrong); 130 and 143: `bench` was interrupted by SIGINT (Ctrl-C) or SIGTERM, and has reported the rounds that were complete.
 #[derive(Parser)]
 #[command(name = "kinlock", version, arg_required_else_help = true)]
 struct Cli {
@@ -37,6 +38,8 @@ pub enum Outcome {
     CheckFailed,
     /// A check that was to fail did not.
     Escaped,
+    /// Somebody asked for an end; what there was by then was reported.
+    Interrupted(Signal),
 }
 
 /// Parses the command line, runs the verb, and turns the result into the exit status.
@@ -57,6 +60,7 @@ pub fn run() -> ExitCode {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::CheckFailed) => ExitCode::from(1),
         Ok(Outcome::Escaped) => ExitCode::from(3),
+        Ok(Outcome::Interrupted(signal)) => ExitCode::from(signal.exit_status()),
         // Whoever reads our output has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::interleave::Extent;
 use super::plan::Plan;
 use super::results::Entry;
 use super::rounds;
@@ -44,11 +45,10 @@ const SECONDS_PER_THREAD: f64 = 0.02;
 
 /// Marks what stands out.
 pub fn raise(results: &mut [Entry], plan: &Plan) {
-    let can_judge_fairness = |threads| fairness_needs(threads) <= plan.seconds * plan.rounds as f64;
     for cell in results.chunk_by_mut(|a, b| (a.workload, a.threads) == (b.workload, b.threads)) {
         let middle_tail = Summary::of(cell.iter().map(|entry| entry.acquire_ns.p999 as f64)).median;
         for entry in cell {
-            let unfair = entry.fairness.min_over_mean < UNFAIR && can_judge_fairness(entry.threads);
+            let unfair = entry.fairness.min_over_mean < UNFAIR && can_judge_fairness(entry, plan);
             let long_tail =
                 entry.threads > 1 && entry.acquire_ns.p999 as f64 > LONG_TAIL * middle_tail;
             let noisy = is_noisy(entry.rounds.iter().map(|round| round.ratio));
@@ -60,8 +60,9 @@ pub fn raise(results: &mut [Entry], plan: &Plan) {
 }
 
 /// What to keep in mind when reading the results, in sentences.
-pub fn warnings(results: &[Entry], plan: &Plan, machine: &Machine) -> Vec<String> {
-    let mut warnings: Vec<_> = rounds::busy(machine).into_iter().collect();
+pub fn warnings(results: &[Entry], plan: &Plan, machine: &Machine, extent: &Extent) -> Vec<String> {
+    let first = [extent.warning(), rounds::busy(machine)];
+    let mut warnings: Vec<_> = first.into_iter().flatten().collect();
     let cpus = machine.usable_cpus;
     let governor = machine.governor.as_deref();
     if let Some(governor) = governor.filter(|&governor| governor != "performance") {
@@ -87,12 +88,16 @@ pub fn warnings(results: &[Entry], plan: &Plan, machine: &Machine) -> Vec<String
     }
     warnings.extend(strict_order(plan, cpus));
     warnings.extend(without_condvar(plan));
+    let is_not_judged = |threads| {
+        let mut cells = results.iter().filter(|entry| entry.threads == threads);
+        cells.any(|entry| !can_judge_fairness(entry, plan))
+    };
     let not_judged: Vec<_> = plan
         .threads
         .0
         .iter()
         .filter(|_| plan.workloads.iter().any(|w| w.own_threads().is_none()))
-        .filter(|&&threads| fairness_needs(threads) > plan.seconds * plan.rounds as f64)
+        .filter(|&&threads| is_not_judged(threads))
         .map(|threads| threads.to_string())
         .collect();
     if !not_judged.is_empty() {
@@ -145,6 +150,11 @@ fn without_condvar(plan: &Plan) -> Option<String> {
             locks.join(", ")
         )
     })
+}
+
+/// Whether the rounds that there are suffice for that.
+fn can_judge_fairness(entry: &Entry, plan: &Plan) -> bool {
+    fairness_needs(entry.threads) <= plan.seconds * entry.rounds.len() as f64
 }
 
 /// How long a cell with so many threads has to run before fairness can be judged, in seconds.

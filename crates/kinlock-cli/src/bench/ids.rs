@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 use kinlock::ids::{Backend, Policy};
 
+use super::interleave::{Placed, Rounds, Turn};
+use super::interrupt::pause;
 use super::placement::{self, Pin};
 use super::rng::Rng;
 use super::rounds::ops_per_s;
@@ -52,8 +54,6 @@ pub struct Sample {
     pub elapsed: Duration,
     /// CPU time of the process in it.
     pub cpu: Duration,
-    /// Its place in the order of the round.
-    pub place: usize,
 }
 
 impl Sample {
@@ -79,11 +79,18 @@ pub struct Measured {
     pub workload: Workload,
     /// The threads of the cell.
     pub threads: usize,
-    /// In the order of rounds.
-    pub samples: Vec<Sample>,
+    /// In the order of rounds, each with its place in the order of its round, from 0.
+    pub samples: Vec<Placed<Sample>>,
 }
 
 impl Plan {
+    /// How many rounds there will be, over all cells.
+    pub fn all_rounds(&self) -> usize {
+        let workloads = self.workloads.iter();
+        let cells = workloads.map(|&workload| self.threads_of(workload).len());
+        cells.sum::<usize>() * self.rounds
+    }
+
     /// How many slices there will be.
     pub fn slices(&self) -> usize {
         let subjects = self.workloads.iter().map(|&workload| {
@@ -122,15 +129,22 @@ impl Plan {
     }
 }
 
-/// Runs everything; `progress(what)` is called before each slice.
+/// Runs everything, or as much as there is time for; `progress(what)` is called before each slice. Cells without a complete round are left out.
 ///
 /// # Errors
 /// If threads cannot be started.
-pub fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> anyhow::Result<Vec<Measured>> {
+pub fn run(
+    plan: &Plan,
+    rounds: &mut Rounds,
+    mut progress: impl FnMut(&str),
+) -> anyhow::Result<Vec<Measured>> {
     let mut order_rng = Rng::new(plan.seed, u64::MAX);
     let mut results = Vec::new();
     for &workload in &plan.workloads {
         for threads in plan.threads_of(workload) {
+            if !rounds.go_on() {
+                return Ok(results);
+            }
             let cpus = kinlock_verify::allowed_cpus();
             let pin = match workload {
                 // Each thread has a CPU, however many there are.
@@ -139,38 +153,33 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> anyhow::Result<Vec<Me
             };
             let team = Team::start(threads, placement::assign(pin, threads))?;
             let subjects = subjects::of(workload, &plan.backends, &plan.policies);
-            let mut cell: Vec<_> = subjects
+            let sample = |Turn { subject, round }| {
+                let subject = &subjects[subject];
+                progress(&format!(
+                    "{}, {threads} threads, {}",
+                    workload.name(),
+                    subject.name
+                ));
+                Ok(match workload {
+                    Workload::Intermittent => {
+                        let seed = plan.seed.wrapping_add(round as u64);
+                        intermittent::slice(subject, &team, plan.delay, seed)
+                    }
+                    _ => slice(subject, &team, plan.seconds),
+                })
+            };
+            let samples = rounds.run(plan.rounds, subjects.len(), &mut order_rng, sample)?;
+            let cell = subjects
                 .iter()
-                .map(|subject| Measured {
+                .zip(samples)
+                .map(|(subject, samples)| Measured {
                     name: subject.name.clone(),
                     policy: subject.policy,
                     workload,
                     threads,
-                    samples: Vec::new(),
-                })
-                .collect();
-            let mut order: Vec<usize> = (0..cell.len()).collect();
-            for round in 0..plan.rounds {
-                order_rng.shuffle(&mut order);
-                for (place, &index) in order.iter().enumerate() {
-                    let subject = &subjects[index];
-                    progress(&format!(
-                        "{}, {threads} threads, {}",
-                        workload.name(),
-                        subject.name
-                    ));
-                    let mut sample = match workload {
-                        Workload::Intermittent => {
-                            let seed = plan.seed.wrapping_add(round as u64);
-                            intermittent::slice(subject, &team, plan.delay, seed)
-                        }
-                        _ => slice(subject, &team, plan.seconds),
-                    };
-                    sample.place = place;
-                    cell[index].samples.push(sample);
-                }
-            }
-            results.extend(cell);
+                    samples,
+                });
+            results.extend(cell.filter(|measured| !measured.samples.is_empty()));
         }
     }
     Ok(results)
@@ -199,9 +208,9 @@ fn slice(subject: &Subject, team: &Team, seconds: f64) -> Sample {
     team.begin(&job);
     drop(job);
     arena.start.wait();
-    std::thread::sleep(Duration::from_secs_f64(seconds / 10.0));
+    pause(Duration::from_secs_f64(seconds / 10.0));
     let (begin, cpu, before) = (Instant::now(), process_cpu_time(), read());
-    std::thread::sleep(Duration::from_secs_f64(seconds));
+    pause(Duration::from_secs_f64(seconds));
     let (elapsed, cpu, after) = (begin.elapsed(), process_cpu_time() - cpu, read());
     arena.stop.store(true, Relaxed);
     team.wait();
@@ -213,6 +222,5 @@ fn slice(subject: &Subject, team: &Team, seconds: f64) -> Sample {
             .collect(),
         elapsed,
         cpu,
-        place: 0,
     }
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
+use super::interrupt::pause;
 use super::runner::{Measure, Sample, Timing, counting_events, process_cpu_time};
 use super::team::{Job, Team};
 use super::trace::Handoffs;
@@ -128,14 +129,14 @@ impl<W: Meeting, F: CondvarFamily> Arena<W, F> {
         team.begin(&job);
         drop(job);
         self.start.wait();
-        std::thread::sleep(warm_up);
+        pause(warm_up);
         self.phase.store(RECORD, Relaxed);
         let (begin, cpu, before) = (
             Instant::now(),
             process_cpu_time(),
             self.meetings.load(Relaxed),
         );
-        std::thread::sleep(slice);
+        pause(slice);
         let (elapsed, cpu) = (begin.elapsed(), process_cpu_time() - cpu);
         let after = self.meetings.load(Relaxed);
         self.phase.store(STOP, Relaxed);

@@ -3,6 +3,8 @@
 
 mod flags;
 pub mod ids;
+pub mod interleave;
+pub mod interrupt;
 pub mod invalidation;
 mod meeting;
 pub mod placement;

@@ -57,6 +57,13 @@ impl Plan {
         self.slices() as f64 * (self.seconds * TURN + START_AND_STOP)
     }
 
+    /// How many rounds there will be, over all cells.
+    pub fn all_rounds(&self) -> usize {
+        let workloads = self.workloads.iter();
+        let cells = workloads.map(|&workload| self.threads_of(workload).len());
+        cells.sum::<usize>() * self.rounds
+    }
+
     /// How many timed slices there will be.
     pub fn slices(&self) -> usize {
         let turns = self.workloads.iter().map(|&workload| {

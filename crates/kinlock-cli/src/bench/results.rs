@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::flags::{self, Flag};
+use super::interleave::Extent;
 use super::plan::Plan;
 use super::stats::{Fairness, Summary};
 use super::suite::Measured;
@@ -23,6 +24,8 @@ pub struct Report {
     pub command: Vec<String>,
     /// What the command line left open.
     pub parameters: Parameters,
+    /// How far the run has come.
+    pub extent: Extent,
     /// What to keep in mind when reading the results.
     pub warnings: Vec<String>,
     /// Locks that this build or machine lacks.
@@ -151,7 +154,7 @@ pub struct Round {
 
 impl Report {
     /// Draws conclusions from what was measured.
-    pub fn new(plan: &Plan, machine: Machine, measured: &[Measured]) -> Self {
+    pub fn new(plan: &Plan, machine: Machine, measured: &[Measured], extent: Extent) -> Self {
         let mut results: Vec<Entry> = measured
             .chunk_by(|a, b| (a.workload, a.threads) == (b.workload, b.threads))
             .flat_map(|cell| {
@@ -165,7 +168,8 @@ impl Report {
         flags::raise(&mut results, plan);
         Self {
             kind: "measured",
-            warnings: flags::warnings(&results, plan, &machine),
+            extent,
+            warnings: flags::warnings(&results, plan, &machine, &extent),
             machine,
             command: std::env::args().collect(),
             parameters: Parameters::of(plan),
@@ -226,7 +230,7 @@ impl Entry {
                 to: baseline.lock.name(),
                 over_rounds: Summary::of(rounds.iter().map(|round| round.ratio)),
             },
-            fairness: Fairness::over(measured.samples.iter().map(|sample| &sample.ops[..])),
+            fairness: Fairness::over(measured.samples().map(|sample| &sample.ops[..])),
             acquire_ns: Acquire::of(measured),
             handoffs: HandoffCounts::of(measured),
             cpu_ns_per_op: Summary::of(rounds.iter().map(|round| round.cpu_ns_per_op)),
@@ -239,18 +243,17 @@ impl Entry {
 
 fn events(measured: &Measured) -> BTreeMap<&'static str, u64> {
     let mut sums = BTreeMap::new();
-    for &(name, count) in measured.samples.iter().flat_map(|sample| &sample.events) {
+    for &(name, count) in measured.samples().flat_map(|sample| &sample.events) {
         *sums.entry(name).or_default() += count;
     }
     sums
 }
 
 fn rounds(measured: &Measured, baseline: &Measured) -> Vec<Round> {
-    let samples = measured.samples.iter().zip(&baseline.samples);
+    let samples = measured.samples.iter().zip(baseline.samples());
     samples
-        .zip(&measured.places)
-        .map(|((sample, baseline), &place)| Round {
-            place,
+        .map(|((place, sample), baseline)| Round {
+            place: *place,
             seconds: sample.elapsed.as_secs_f64(),
             ops_per_s: sample.ops_per_s(),
             ratio: sample.ops_per_s() / baseline.ops_per_s(),
@@ -263,7 +266,7 @@ fn rounds(measured: &Measured, baseline: &Measured) -> Vec<Round> {
 
 impl Acquire {
     fn of(measured: &Measured) -> Self {
-        let mut samples = measured.samples.iter();
+        let mut samples = measured.samples();
         let mut all = samples.next().expect("at least one round").acquire.clone();
         for sample in samples {
             all.add(&sample.acquire)
@@ -288,7 +291,7 @@ impl HandoffCounts {
     fn of(measured: &Measured) -> Self {
         let mut sum = super::trace::Handoffs::default();
         let mut longest_remote_wait_ns = 0;
-        for sample in &measured.samples {
+        for sample in measured.samples() {
             sum.add(&sample.handoffs);
             longest_remote_wait_ns = longest_remote_wait_ns.max(sample.longest_remote_wait);
         }

@@ -19,6 +19,7 @@ use hdrhistogram::Histogram;
 use kinlock::events::{self, Event};
 use kinlock::topology;
 
+use super::interrupt::pause;
 use super::rng::Rng;
 use super::team::{Job, Team};
 use super::trace::{Handoffs, Step, Trace};
@@ -215,9 +216,9 @@ fn timed_slice<W: Workload, F: Family>(
     team.begin(&job);
     drop(job);
     arena.start.wait();
-    std::thread::sleep(timing.warm_up);
+    pause(timing.warm_up);
     let (begin, cpu, before) = (Instant::now(), process_cpu_time(), arena.read_ops());
-    std::thread::sleep(timing.timed);
+    pause(timing.timed);
     let (elapsed, cpu, after) = (begin.elapsed(), process_cpu_time() - cpu, arena.read_ops());
     arena.phase.store(STOP, Relaxed);
     team.wait();
@@ -239,9 +240,9 @@ fn instrumented_slice<W: Workload, F: Family>(
     team.begin(&job);
     drop(job);
     arena.start.wait();
-    std::thread::sleep(timing.warm_up);
+    pause(timing.warm_up);
     arena.phase.store(RECORD, Relaxed);
-    std::thread::sleep(timing.instrumented);
+    pause(timing.instrumented);
     arena.phase.store(STOP, Relaxed);
     team.wait();
 }

@@ -1,5 +1,6 @@
 //! Runs a plan: cell by cell, round by round, every lock once per round.
 
+use super::interleave::{Placed, Rounds, Turn};
 use super::plan::Plan;
 use super::rng::Rng;
 use super::runner::Sample;
@@ -16,17 +17,26 @@ pub struct Measured {
     pub workload: WorkloadName,
     /// The threads of the cell.
     pub threads: usize,
-    /// One sample per round, in the order of rounds.
-    pub samples: Vec<Sample>,
-    /// The lock's place in the order of each round, from 0.
-    pub places: Vec<usize>,
+    /// One sample per round, in the order of rounds, each with the lock's place in the order of its round, from 0.
+    pub samples: Vec<Placed<Sample>>,
 }
 
-/// Runs everything; `progress(what)` is called before each round of each lock.
+impl Measured {
+    /// The samples alone.
+    pub fn samples(&self) -> impl Iterator<Item = &Sample> {
+        self.samples.iter().map(|(_, sample)| sample)
+    }
+}
+
+/// Runs everything, or as much as there is time for; `progress(what)` is called before each round of each lock. Cells without a complete round are left out.
 ///
 /// # Errors
 /// If a workload cannot be prepared, or the threads cannot be started.
-pub fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> anyhow::Result<Vec<Measured>> {
+pub fn run(
+    plan: &Plan,
+    rounds: &mut Rounds,
+    mut progress: impl FnMut(&str),
+) -> anyhow::Result<Vec<Measured>> {
     // All workloads before the first measurement: whatever is missing is missed now.
     let prepared: Vec<_> = plan
         .workloads
@@ -39,31 +49,26 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> anyhow::Result<Vec<Me
 
     for (workload, mut work) in prepared {
         for threads in plan.threads_of(workload) {
-            let team = Team::start(threads, plan.cpus(threads))?;
-            let mut cell: Vec<_> = plan
-                .locks_in(workload, threads)
-                .map(|lock| Measured {
-                    lock,
-                    workload,
-                    threads,
-                    samples: Vec::new(),
-                    places: Vec::new(),
-                })
-                .collect();
-            let mut order: Vec<usize> = (0..cell.len()).collect();
-            for round in 0..plan.rounds {
-                order_rng.shuffle(&mut order);
-                for (place, &index) in order.iter().enumerate() {
-                    let measured = &mut cell[index];
-                    progress(&format!("{workload}, {threads} threads, {}", measured.lock));
-                    // The same stream of random numbers for every lock of the round.
-                    let seed = plan.seed.wrapping_add(round as u64);
-                    let sample = work.round(measured.lock, &team, &timing, seed);
-                    measured.samples.push(sample);
-                    measured.places.push(place);
-                }
+            if !rounds.go_on() {
+                return Ok(results);
             }
-            results.extend(cell);
+            let team = Team::start(threads, plan.cpus(threads))?;
+            let locks: Vec<_> = plan.locks_in(workload, threads).collect();
+            let sample = |Turn { subject, round }| {
+                let lock = locks[subject];
+                progress(&format!("{workload}, {threads} threads, {lock}"));
+                // The same stream of random numbers for every lock of the round.
+                let seed = plan.seed.wrapping_add(round as u64);
+                Ok(work.round(lock, &team, &timing, seed))
+            };
+            let samples = rounds.run(plan.rounds, locks.len(), &mut order_rng, sample)?;
+            let cell = locks.iter().zip(samples).map(|(&lock, samples)| Measured {
+                lock,
+                workload,
+                threads,
+                samples,
+            });
+            results.extend(cell.filter(|measured| !measured.samples.is_empty()));
         }
     }
     Ok(results)

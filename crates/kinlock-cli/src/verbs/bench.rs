@@ -4,7 +4,9 @@ mod ids;
 mod invalidation;
 mod locks;
 
+use crate::bench::interleave::Extent;
 use crate::cli::Outcome;
+use crate::output::files::Outputs;
 
 /// Measure our primitives against the peers on this machine.
 ///
@@ -39,4 +41,24 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         Some(What::Locks(args)) => locks::run(args),
         Some(What::Ids(args)) => ids::run(args),
     }
+}
+
+/// Writes the report of what was measured. After an interruption a line on stderr says so; without a complete round that is all.
+fn finish<R>(
+    outputs: Outputs<R>,
+    extent: Extent,
+    report: impl FnOnce(Extent) -> R,
+) -> anyhow::Result<Outcome> {
+    if extent.rounds_done > 0 {
+        outputs.write(&report(extent))?;
+    }
+    let Some((signal, what)) = extent.interrupted_by.zip(extent.interruption()) else {
+        return Ok(Outcome::Done);
+    };
+    let rest = match extent.rounds_done {
+        0 => ": nothing to report",
+        _ => "",
+    };
+    eprintln!("kinlock: {what}{rest}");
+    Ok(Outcome::Interrupted(signal))
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::subjects::Subject;
 use super::{Sample, process_cpu_time};
+use crate::bench::interrupt::pause;
 use crate::bench::rng::Rng;
 use crate::bench::team::{Job, Team};
 
@@ -105,7 +106,7 @@ pub fn slice(subject: &Subject, team: &Team, delay: f64, seed: u64) -> Sample {
                 cpu = process_cpu_time() - before;
             }
             bursts += 1;
-            std::thread::sleep(Duration::from_secs_f64(delay));
+            pause(Duration::from_secs_f64(delay));
         }
     }
     arena.turn.store(THE_END, Release);
@@ -116,7 +117,6 @@ pub fn slice(subject: &Subject, team: &Team, delay: f64, seed: u64) -> Sample {
         ops,
         elapsed: Duration::from_nanos(arena.nanos.load(Relaxed).max(1)),
         cpu,
-        place: 0,
     }
 }
 

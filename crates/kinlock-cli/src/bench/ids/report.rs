@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::subjects::Workload;
 use super::{Measured, Plan, plot};
+use crate::bench::interleave::Extent;
 use crate::bench::results::Ratio;
 use crate::bench::rounds::{self, Conclusions, Round};
 use crate::bench::stats::{Fairness, Summary};
@@ -26,6 +27,8 @@ pub struct Report {
     pub command: Vec<String>,
     /// What the command line left open.
     pub parameters: Parameters,
+    /// How far the run has come.
+    pub extent: Extent,
     /// What to keep in mind when reading the results.
     pub warnings: Vec<String>,
     /// One entry per subject, workload and number of threads.
@@ -76,7 +79,7 @@ pub struct Entry {
 
 impl Report {
     /// Draws conclusions from what was measured.
-    pub fn new(plan: &Plan, machine: Machine, measured: &[Measured]) -> Self {
+    pub fn new(plan: &Plan, machine: Machine, measured: &[Measured], extent: Extent) -> Self {
         let cells = measured.chunk_by(|a, b| (a.workload, a.threads) == (b.workload, b.threads));
         let results: Vec<_> = cells
             .flat_map(|cell| {
@@ -90,7 +93,8 @@ impl Report {
         let available = kinlock::ids::Backend::Restartable.available();
         Report {
             kind: "measured",
-            warnings: warnings(&results, &machine),
+            extent,
+            warnings: warnings(&results, &machine, &extent),
             machine,
             restartable: available.map_or_else(|why| why.to_string(), |()| "available".to_owned()),
             command: std::env::args().collect(),
@@ -105,21 +109,22 @@ impl Report {
     }
 }
 
-fn warnings(results: &[Entry], machine: &Machine) -> Vec<String> {
+fn warnings(results: &[Entry], machine: &Machine, extent: &Extent) -> Vec<String> {
     let noisy = rounds::noisy(results.iter().map(|entry| entry.noisy));
-    rounds::busy(machine).into_iter().chain(noisy).collect()
+    let all = [extent.warning(), rounds::busy(machine), noisy];
+    all.into_iter().flatten().collect()
 }
 
 impl Entry {
     fn new(measured: &Measured, baseline: &Measured) -> Self {
         let pairs = measured.samples.iter().zip(&baseline.samples);
-        let rounds = pairs.map(|(sample, baseline)| {
+        let rounds = pairs.map(|((place, sample), (_, baseline))| {
             let baseline = baseline.ops_per_s();
-            Round::new(sample.place, &sample.ops, sample.elapsed, baseline)
+            Round::new(*place, &sample.ops, sample.elapsed, baseline)
         });
         let rounds: Vec<_> = rounds.collect();
         let all = Conclusions::of(&rounds);
-        let samples = measured.samples.iter();
+        let samples = measured.samples.iter().map(|(_, sample)| sample);
         let cpu = samples.map(|sample| sample.cpu.as_nanos() as f64 / sample.total());
         Entry {
             suite: "ids",
@@ -187,10 +192,10 @@ impl Cells for Report {
 
     fn markdown_heading(&self) -> String {
         format!(
-            "Measured on {}; restartable sequences: {}.\n{} rounds of {:.3} s; kinlock {}.",
+            "Measured on {}; restartable sequences: {}.\n{} of {:.3} s; kinlock {}.",
             self.machine.summary(),
             self.restartable,
-            self.parameters.rounds,
+            self.extent.rounds_per_cell(self.parameters.rounds),
             self.parameters.seconds,
             self.machine.version,
         )

@@ -66,9 +66,10 @@ impl Cells for Report {
     }
 
     fn markdown_heading(&self) -> String {
-        let (rounds, seconds) = (self.parameters.rounds, self.parameters.seconds);
+        let rounds = self.extent.rounds_per_cell(self.parameters.rounds);
+        let seconds = self.parameters.seconds;
         format!(
-            "Measured on {}.\n{rounds} rounds of {seconds:.3} s.",
+            "Measured on {}.\n{rounds} of {seconds:.3} s.",
             self.machine.summary()
         )
     }

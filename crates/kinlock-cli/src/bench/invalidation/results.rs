@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::name::ContenderName;
 use super::run::{Measured, Plan};
+use crate::bench::interleave::Extent;
 use crate::bench::results::{Ratio, Unavailable};
 use crate::bench::rounds::{self, Conclusions, Round};
 use crate::bench::stats::{Fairness, Summary};
@@ -20,6 +21,8 @@ pub struct Report {
     pub command: Vec<String>,
     /// What the command line left open.
     pub parameters: Parameters,
+    /// How far the run has come.
+    pub extent: Extent,
     /// What to keep in mind when reading the results.
     pub warnings: Vec<String>,
     /// What this build or machine lacks.
@@ -87,7 +90,7 @@ pub struct Sections {
 
 impl Report {
     /// Draws conclusions from what was measured.
-    pub fn new(plan: &Plan, machine: Machine, measured: &[Measured]) -> Self {
+    pub fn new(plan: &Plan, machine: Machine, measured: &[Measured], extent: Extent) -> Self {
         let cells = measured.chunk_by(|a, b| (a.workload, a.threads) == (b.workload, b.threads));
         let results: Vec<Entry> = cells
             .flat_map(|cell| {
@@ -99,7 +102,8 @@ impl Report {
             .collect();
         Report {
             kind: "measured",
-            warnings: warnings(&results, &machine),
+            extent,
+            warnings: warnings(&results, &machine, &extent),
             machine,
             command: std::env::args().collect(),
             parameters: Parameters {
@@ -129,8 +133,9 @@ fn unavailable() -> Vec<Unavailable> {
     .collect()
 }
 
-fn warnings(results: &[Entry], machine: &Machine) -> Vec<String> {
-    let mut warnings: Vec<_> = rounds::busy(machine).into_iter().collect();
+fn warnings(results: &[Entry], machine: &Machine, extent: &Extent) -> Vec<String> {
+    let first = [extent.warning(), rounds::busy(machine)];
+    let mut warnings: Vec<_> = first.into_iter().flatten().collect();
     for entry in results.iter().filter(|entry| entry.lost > 0) {
         warnings.push(format!(
             "{} LOST {} stamps with {} threads: it is wrong",
@@ -146,10 +151,9 @@ fn warnings(results: &[Entry], machine: &Machine) -> Vec<String> {
 
 impl Entry {
     fn new(measured: &Measured, baseline: &Measured) -> Self {
-        let samples = measured.samples.iter().zip(&baseline.samples);
-        let rounds = samples.zip(&measured.places);
-        let rounds = rounds.map(|((sample, baseline), &place)| {
-            Round::new(place, &sample.ops, sample.elapsed, baseline.ops_per_s())
+        let samples = measured.samples.iter().zip(baseline.samples());
+        let rounds = samples.map(|((place, sample), baseline)| {
+            Round::new(*place, &sample.ops, sample.elapsed, baseline.ops_per_s())
         });
         let rounds: Vec<_> = rounds.collect();
         let all = Conclusions::of(&rounds);
@@ -166,8 +170,8 @@ impl Entry {
             },
             noisy: all.noisy,
             fairness: all.fairness,
-            verified: measured.samples.iter().map(|sample| sample.verified).sum(),
-            lost: measured.samples.iter().map(|sample| sample.lost).sum(),
+            verified: measured.samples().map(|sample| sample.verified).sum(),
+            lost: measured.samples().map(|sample| sample.lost).sum(),
             sections: sections(measured),
             rounds,
         }
@@ -176,8 +180,7 @@ impl Entry {
 
 fn sections(measured: &Measured) -> Option<Sections> {
     let stats: Vec<_> = measured
-        .samples
-        .iter()
+        .samples()
         .filter_map(|sample| sample.stats)
         .collect();
     let mut sum = Sections::default();

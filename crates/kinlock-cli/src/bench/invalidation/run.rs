@@ -11,6 +11,8 @@ use kinlock_verify::pages::{Pool, Worker};
 use super::contender::{BusyFlag, Contender, LockHeld, ours};
 use super::epochs::{Crossbeam, Numbered, Seize};
 use super::name::{ContenderName, WorkloadName};
+use crate::bench::interleave::{Placed, Rounds, Turn};
+use crate::bench::interrupt::{self, State, pause};
 use crate::bench::placement::{self, Pin};
 use crate::bench::rng::Rng;
 use crate::bench::rounds::ops_per_s;
@@ -45,10 +47,15 @@ pub struct Measured {
     pub workload: WorkloadName,
     /// The threads of the cell.
     pub threads: usize,
-    /// One sample per round.
-    pub samples: Vec<Sample>,
-    /// Its place in the order of each round, from 0.
-    pub places: Vec<usize>,
+    /// One sample per round, each with its place in the order of its round, from 0.
+    pub samples: Vec<Placed<Sample>>,
+}
+
+impl Measured {
+    /// The samples alone.
+    pub fn samples(&self) -> impl Iterator<Item = &Sample> {
+        self.samples.iter().map(|(_, sample)| sample)
+    }
 }
 
 /// One slice.
@@ -80,6 +87,13 @@ impl Plan {
         all.filter(|contender| contender.does(workload)).collect()
     }
 
+    /// How many rounds there will be, over all cells.
+    pub fn all_rounds(&self) -> usize {
+        let workloads = self.workloads.iter();
+        let busy = workloads.filter(|&&workload| !self.contenders_in(workload).is_empty());
+        busy.count() * self.threads.0.len() * self.rounds
+    }
+
     /// How many slices there will be.
     pub fn slices(&self) -> usize {
         let workloads = self.workloads.iter();
@@ -100,43 +114,41 @@ const SHARDS: usize = 64;
 /// Operations between two looks at whether time is up, where an operation takes some nanoseconds.
 const CHUNK: u64 = 64;
 
-/// Runs everything; `progress(what)` is called before each slice.
+/// Runs everything, or as much as there is time for; `progress(what)` is called before each slice. Cells without a complete round are left out.
 ///
 /// # Errors
 /// If the threads or the mappings cannot be had.
-pub fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> anyhow::Result<Vec<Measured>> {
+pub fn run(
+    plan: &Plan,
+    rounds: &mut Rounds,
+    mut progress: impl FnMut(&str),
+) -> anyhow::Result<Vec<Measured>> {
     show_sections_on_signal();
     let mut order_rng = Rng::new(plan.seed, u64::MAX);
     let mut results = Vec::new();
     for &workload in &plan.workloads {
         for &threads in &plan.threads.0 {
+            if !rounds.go_on() {
+                return Ok(results);
+            }
             let pin = Pin::usual(threads, kinlock_verify::allowed_cpus().len());
             let team = Team::start(threads, placement::assign(pin, threads))?;
-            let mut cell: Vec<_> = plan
-                .contenders_in(workload)
-                .into_iter()
-                .map(|contender| Measured {
-                    contender,
-                    workload,
-                    threads,
-                    samples: Vec::new(),
-                    places: Vec::new(),
-                })
-                .collect();
-            let mut order: Vec<usize> = (0..cell.len()).collect();
-            for round in 0..plan.rounds {
-                order_rng.shuffle(&mut order);
-                for (place, &index) in order.iter().enumerate() {
-                    let measured = &mut cell[index];
-                    let contender = measured.contender;
-                    progress(&format!("{workload}, {threads} threads, {contender}"));
-                    let seed = plan.seed.wrapping_add(round as u64);
-                    let sample = slice(contender, workload, &team, plan.seconds, seed)?;
-                    measured.samples.push(sample);
-                    measured.places.push(place);
-                }
-            }
-            results.extend(cell);
+            let contenders = plan.contenders_in(workload);
+            let sample = |Turn { subject, round }| {
+                let contender = contenders[subject];
+                progress(&format!("{workload}, {threads} threads, {contender}"));
+                let seed = plan.seed.wrapping_add(round as u64);
+                slice(contender, workload, &team, plan.seconds, seed)
+            };
+            let samples = rounds.run(plan.rounds, contenders.len(), &mut order_rng, sample)?;
+            let cell = contenders.iter().zip(samples);
+            let cell = cell.map(|(&contender, samples)| Measured {
+                contender,
+                workload,
+                threads,
+                samples,
+            });
+            results.extend(cell.filter(|measured| !measured.samples.is_empty()));
         }
     }
     Ok(results)
@@ -292,10 +304,10 @@ fn sleep_watchfully(seconds: f64, domain: Option<&Domain>) {
     let until = Instant::now() + Duration::from_secs_f64(seconds);
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        if left.is_zero() || interrupt::state() == State::Over {
             return;
         }
-        std::thread::sleep(left.min(Duration::from_millis(50)));
+        pause(left.min(Duration::from_millis(50)));
         if WANTED.swap(false, Relaxed) {
             show(domain);
         }

@@ -96,9 +96,9 @@ impl Cells for Report {
         let (parameters, machine) = (&self.parameters, &self.machine);
         let commit = machine.commit.map(|commit| format!(" ({commit})"));
         format!(
-            "Measured on {}.\n{} rounds of {:.3} s; kinlock {}{}.",
+            "Measured on {}.\n{} of {:.3} s; kinlock {}{}.",
             machine.summary(),
-            parameters.rounds,
+            self.extent.rounds_per_cell(parameters.rounds),
             parameters.seconds,
             machine.version,
             commit.unwrap_or_default(),

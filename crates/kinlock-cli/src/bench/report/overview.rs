@@ -17,11 +17,9 @@ use crate::output::table::Table;
 pub fn write(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
     let cells = report.cells().count();
     if cells > 1 {
-        let (to, rounds) = (report.results[0].ratio.to, report.parameters.rounds);
-        writeln!(
-            out,
-            "throughput over that of {to}, median of {rounds} rounds"
-        )?;
+        let to = report.results[0].ratio.to;
+        let rounds = report.extent.rounds_per_cell(report.parameters.rounds);
+        writeln!(out, "throughput over that of {to}, median of {rounds}")?;
         writeln!(out, "(~ means nothing: noisy; ! unfair or long tail)")?;
         let table = overview(report).painted(1..cells + 1, |heading, text| match heading {
             NAMES => lock_cell(text),

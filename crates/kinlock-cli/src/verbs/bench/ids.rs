@@ -8,6 +8,7 @@ use super::locks::seconds;
 use crate::bench::ids::report::Report;
 use crate::bench::ids::subjects::Workload;
 use crate::bench::ids::{self, Plan};
+use crate::bench::interleave::Rounds;
 use crate::bench::threads::ThreadCounts;
 use crate::cli::Outcome;
 use crate::machine::Machine;
@@ -76,16 +77,18 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         let expected: f64 = plans.iter().map(Plan::expected_seconds).sum();
         eprintln!("about {:.0} s", expected.ceil());
     });
+    let mut rounds = Rounds::of(plans.iter().map(Plan::all_rounds).sum());
     let mut measured = Vec::new();
     for plan in &plans {
-        measured.extend(ids::run(plan, |what| {
+        measured.extend(ids::run(plan, &mut rounds, |what| {
             bar.set_message(what.to_owned());
             bar.inc(1);
         })?);
     }
     bar.finish_and_clear();
-    outputs.write(&Report::new(&plans[0], machine, &measured))?;
-    Ok(Outcome::Done)
+    super::finish(outputs, rounds.extent(), |extent| {
+        Report::new(&plans[0], machine, &measured, extent)
+    })
 }
 
 fn backends(args: &Args) -> anyhow::Result<Vec<Backend>> {

@@ -5,6 +5,7 @@ use clap::builder::RangedU64ValueParser;
 use kinlock::invalidation::Backend;
 
 use super::locks::seconds;
+use crate::bench::interleave::Rounds;
 use crate::bench::invalidation::{ContenderName, Plan, Report, WorkloadName, run as measure};
 use crate::bench::threads::ThreadCounts;
 use crate::cli::Outcome;
@@ -78,19 +79,20 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
             std::process::id()
         );
     });
-    let measured = measure(&plan, |what| {
+    let mut rounds = Rounds::of(plan.all_rounds());
+    let measured = measure(&plan, &mut rounds, |what| {
         bar.set_message(what.to_owned());
         bar.inc(1);
     })?;
     bar.finish_and_clear();
-    let report = Report::new(&plan, machine, &measured);
-    let lost = report.lost();
-    outputs.write(&report)?;
-    Ok(if lost {
-        Outcome::CheckFailed
-    } else {
-        Outcome::Done
-    })
+    let mut lost = false;
+    let outcome = super::finish(outputs, rounds.extent(), |extent| {
+        let report = Report::new(&plan, machine, &measured, extent);
+        lost = report.lost();
+        report
+    })?;
+    // A contender that is wrong is worse news than an interruption, which the report has too.
+    Ok(if lost { Outcome::CheckFailed } else { outcome })
 }
 
 fn plan(args: &Args) -> anyhow::Result<Plan> {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::builder::RangedU64ValueParser;
 
+use crate::bench::interleave::Rounds;
 use crate::bench::placement::Pin;
 use crate::bench::plan::Plan;
 use crate::bench::results::Report;
@@ -80,13 +81,15 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let bar = progress::bar(args.quiet, plan.slices(), || {
         eprintln!("{}", announcement(&plan));
     });
-    let measured = suite::run(&plan, |what| {
+    let mut rounds = Rounds::of(plan.all_rounds());
+    let measured = suite::run(&plan, &mut rounds, |what| {
         bar.set_message(what.to_owned());
         bar.inc(1);
     })?;
     bar.finish_and_clear();
-    outputs.write(&Report::new(&plan, machine, &measured))?;
-    Ok(Outcome::Done)
+    super::finish(outputs, rounds.extent(), |extent| {
+        Report::new(&plan, machine, &measured, extent)
+    })
 }
 
 fn plan(args: &Args) -> anyhow::Result<Plan> {
