@@ -71,6 +71,58 @@ fn bench_has_the_promised_fields() {
 }
 
 #[test]
+fn bench_draws_what_was_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let draw = |name: &str, more: &[&str]| {
+        let picture = path(name);
+        let asked = ["--backends", "slots,busy-flag", "--plot", &picture];
+        let output = kinlock(&[&SHORT[..], &asked, more].concat());
+        assert_eq!(output.status.code(), Some(0));
+        std::fs::read(picture).unwrap()
+    };
+    assert!(draw("a.png", &["--workload", "section"]).starts_with(b"\x89PNG"));
+
+    let size = |svg: &str| -> Vec<u32> {
+        let numbers = ["width", "height"].map(|name| {
+            let start = svg.split_once(&format!("{name}=\"")).unwrap().1;
+            start.split_once('"').unwrap().0.parse().unwrap()
+        });
+        numbers.to_vec()
+    };
+    let curves = "thousands of operations per second";
+    let one = String::from_utf8(draw("b.svg", &[])).unwrap();
+    // All bars, once per contender and workload; the flag has no sections.
+    for (text, times) in [("slots", 3), ("packed", 3), ("busy-flag", 2), (curves, 0)] {
+        let found = one.lines().filter(|line| line.trim() == text).count();
+        assert_eq!(found, times, "{text}");
+    }
+    // The options given last count.
+    let workload = ["--workload", "pages"];
+    let several: Vec<&str> = SHORT[..6].iter().copied().chain(workload).collect();
+    let picture = path("c.svg");
+    let asked = [
+        "--threads",
+        "1,3",
+        "--backends",
+        "slots",
+        "--plot",
+        &picture,
+    ];
+    assert_eq!(
+        kinlock(&[&several[..], &asked].concat()).status.code(),
+        Some(0)
+    );
+    let several = std::fs::read_to_string(picture).unwrap();
+    for text in ["slots", "packed", "operations per second", "threads"] {
+        assert!(several.contains(text), "{text}");
+    }
+    assert!(!several.contains("busy-flag") && !several.contains("shorter is better"));
+    assert_eq!(size(&one)[0], size(&several)[0]);
+    refused(&[&SHORT[..], &["--plot", "x.gif"]].concat(), ".svg");
+}
+
+#[test]
 fn bench_measures_what_is_asked_for() {
     let asked = [
         "--backends",

@@ -3,6 +3,7 @@
 mod contender;
 mod epochs;
 mod name;
+mod plot;
 mod report;
 mod results;
 mod run;

@@ -1,5 +1,6 @@
 //! Pictures, drawn as SVG; a PNG is that SVG rendered with a font that is part of the command.
 
+pub mod bars;
 pub mod curves;
 
 use std::io::Write;

@@ -4,20 +4,17 @@ use plotters::prelude::*;
 
 use super::report::Report;
 use crate::output::cells::{Cells, best_first};
+use crate::output::picture::bars::{self, Bar};
 use crate::output::picture::{Area, COLOURS, Drawn, text};
-use crate::output::units::{three_digits, time};
 
 const WIDTH: u32 = 1000;
-const BAR: u32 = 22;
-const CELL: u32 = 60;
+const TITLE_HEIGHT: u32 = 60;
 const NAMES: i32 = 190;
-/// For the number behind the longest bar.
-const NUMBERS: i32 = 170;
 
 /// How large the picture is.
 pub fn size(report: &Report) -> (u32, u32) {
-    let heights = report.cells().map(|cell| CELL + BAR * cell.len() as u32);
-    (WIDTH, heights.sum::<u32>() + 60)
+    let heights = report.cells().map(|cell| bars::height(cell.len()));
+    (WIDTH, heights.sum::<u32>() + TITLE_HEIGHT)
 }
 
 /// Draws it.
@@ -28,44 +25,19 @@ pub fn draw(report: &Report, _index: usize, area: &Area) -> Drawn {
         text(20),
     ))?;
     area.draw(&Text::new(report.machine.summary(), (14, 34), text(13)))?;
-    let mut y = 60;
+    let (_, mut rest) = area.split_vertically(TITLE_HEIGHT);
     for cell in report.cells() {
-        area.draw(&Text::new(Report::title(&cell[0]), (14, y + 12), text(15)))?;
-        y += 36;
-        let longest = cell
-            .iter()
-            .map(|entry| entry.ns_per_op.median)
-            .fold(0.0, f64::max);
-        let room = f64::from(WIDTH as i32 - NAMES - NUMBERS);
-        for entry in best_first(cell) {
-            let colour = COLOURS[usize::from(!entry.lock.starts_with("kinlock"))];
-            let length = |ns: f64| NAMES + (ns.min(longest) / longest * room) as i32;
-            area.draw(&Text::new(entry.lock.clone(), (14, y + 3), text(13)))?;
-            let (ns, from) = (&entry.ns_per_op, NAMES);
-            area.draw(&Rectangle::new(
-                [
-                    (from, y + 2),
-                    (length(ns.median).max(from + 1), y + BAR as i32 - 4),
-                ],
-                colour.filled(),
-            ))?;
-            let middle = y + BAR as i32 / 2 - 1;
-            let range = vec![(length(ns.min), middle), (length(ns.max), middle)];
-            area.draw(&PathElement::new(range, BLACK.stroke_width(1)))?;
-            let numbers = format!(
-                "{} ({}..{})",
-                time(ns.median),
-                three_digits(ns.min),
-                three_digits(ns.max)
-            );
-            area.draw(&Text::new(
-                numbers,
-                (length(ns.median) + 8, y + 3),
-                text(13),
-            ))?;
-            y += BAR as i32;
-        }
-        y += (CELL - 36) as i32;
+        let (group, below) = rest.split_vertically(bars::height(cell.len()));
+        rest = below;
+        let entries = best_first(cell).into_iter();
+        let all: Vec<_> = entries
+            .map(|entry| Bar {
+                name: entry.lock.clone(),
+                colour: COLOURS[usize::from(!entry.lock.starts_with("kinlock"))],
+                nanos: entry.ns_per_op,
+            })
+            .collect();
+        bars::draw(&group, &Report::title(&cell[0]), NAMES, &all)?;
     }
     Ok(())
 }

@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use super::name::WorkloadName;
+use super::plot;
 use super::results::{Entry, Report, Sections};
 use crate::output::cells::{Cells, Compared, Usual};
-use crate::output::report::Flags;
+use crate::output::report::{Flags, Plot};
 use crate::output::table::Columns;
 
 impl Cells for Report {
@@ -14,7 +15,11 @@ impl Cells for Report {
     const FLAGS: Flags<Self> = Flags {
         json: "Write the full report, raw rounds included, as JSON (- for stdout)",
         csv: "Write one line per contender and cell as CSV (- for stdout)",
-        plot: None,
+        plot: Some(Plot {
+            help: "Draw throughput over threads, and the time of the small operations; the name ends in .svg or .png",
+            size: plot::size,
+            draw: plot::draw,
+        }),
     };
     const NAMES: &'static str = "";
 

@@ -1,0 +1,303 @@
+//! What `kinlock bench` leaves when it is told to end. Nothing here depends on how fast anything is: the tests read the progress bar to know how far a run is.
+//!
+//! # Invariants cited by `SAFETY` comments
+//!
+//! 1. The C library writes only through the pointers it is given, which point to live locals; those that may be null are.
+//! 2. The descriptors are open and nobody else's.
+//! 3. Between fork and exec only `signal` is called, which POSIX allows there.
+//! 4. The child has not been waited for, so that the number is still its own.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::ptr::null_mut;
+
+use libc::{SIGCONT, SIGINT, SIGSTOP, SIGTERM};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A run with a terminal for its progress bar.
+struct Bench {
+    child: Child,
+    terminal: File,
+    /// What has come to the terminal so far.
+    seen: String,
+    folder: TempDir,
+}
+
+/// What is left of it.
+struct Left {
+    status: ExitStatus,
+    seen: String,
+    stdout: String,
+    folder: TempDir,
+}
+
+/// Of the most that there may be: without a signal a run would take minutes.
+const ROUNDS: usize = 10_000;
+/// A slice that does not end while anybody waits.
+const FOR_EVER: &str = "3600";
+
+impl Bench {
+    /// Starts `kinlock bench` with `arguments`; all reports go to a folder of its own. If `ignores` is given, that signal is ignored from the start.
+    fn start(arguments: &[&str], ignores: Option<i32>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut leader, mut follower) = (0, 0);
+        let size = libc::winsize {
+            ws_row: 24,
+            ws_col: 120,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        // SAFETY: invariants 1 and 2.
+        let (terminal, stderr) = unsafe {
+            let opened = libc::openpty(&mut leader, &mut follower, null_mut(), null_mut(), &size);
+            assert_eq!(opened, 0);
+            libc::fcntl(leader, libc::F_SETFD, libc::FD_CLOEXEC);
+            libc::fcntl(follower, libc::F_SETFD, libc::FD_CLOEXEC);
+            (File::from_raw_fd(leader), OwnedFd::from_raw_fd(follower))
+        };
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kinlock"));
+        command
+            .arg("bench")
+            .args(arguments)
+            .args(["--json", "r.json", "--csv", "r.csv"])
+            .args(["--markdown", "r.md", "--plot", "r.svg"])
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .stdout(File::create(folder.path().join("stdout")).unwrap())
+            .stderr(stderr);
+        // Whoever runs the tests may ignore them, as scripts do in the background.
+        // SAFETY: invariant 3.
+        unsafe {
+            command.pre_exec(move || {
+                for signal in [SIGINT, SIGTERM] {
+                    let ignored = ignores == Some(signal);
+                    let how = if ignored {
+                        libc::SIG_IGN
+                    } else {
+                        libc::SIG_DFL
+                    };
+                    libc::signal(signal, how);
+                }
+                Ok(())
+            });
+        }
+        // The command has a copy of the terminal's end, which would keep the terminal open.
+        let child = command.spawn().unwrap();
+        drop(command);
+        Bench {
+            child,
+            terminal,
+            seen: String::new(),
+            folder,
+        }
+    }
+
+    /// Reads on; false at the end.
+    fn read(&mut self) -> bool {
+        let mut bytes = [0; 4096];
+        // At the end of a terminal there is an error.
+        let count = self.terminal.read(&mut bytes).unwrap_or(0);
+        self.seen += &String::from_utf8_lossy(&bytes[..count]);
+        count > 0
+    }
+
+    /// Waits until more slices have begun than a number of rounds has, `rounds` of `of`, in a run of one cell.
+    fn wait_for(&mut self, rounds: usize, of: usize) {
+        loop {
+            let progress = progress(&self.seen);
+            if progress.is_some_and(|(begun, slices)| begun > rounds * slices / of) {
+                return;
+            }
+            assert!(self.read(), "it ended: {}", self.seen);
+        }
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: invariant 4.
+        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
+    }
+
+    /// Stops it and waits until it stands still.
+    fn stop(&self) {
+        self.signal(SIGSTOP);
+        let mut status = 0;
+        // SAFETY: invariants 1 and 4. It is not ended, so that this does not reap it.
+        let waited = unsafe { libc::waitpid(self.child.id() as i32, &mut status, libc::WUNTRACED) };
+        assert!(waited > 0 && libc::WIFSTOPPED(status));
+    }
+
+    fn end(mut self) -> Left {
+        while self.read() {}
+        Left {
+            status: self.child.wait().unwrap(),
+            seen: self.seen,
+            stdout: fs::read_to_string(self.folder.path().join("stdout")).unwrap(),
+            folder: self.folder,
+        }
+    }
+}
+
+/// The last `5/20000` that has been drawn.
+fn progress(seen: &str) -> Option<(usize, usize)> {
+    let words = seen.rsplit(|c: char| c != '/' && !c.is_ascii_digit());
+    let pairs = words.filter_map(|word| {
+        let (done, all) = word.split_once('/')?;
+        Some((done.parse().ok()?, all.parse().ok()?))
+    });
+    // A number may not be complete yet.
+    pairs.skip(1).next()
+}
+
+impl Left {
+    /// The lines of the command itself, without the progress bar.
+    fn lines(&self) -> Vec<&str> {
+        let lines = self.seen.split(['\r', '\n']);
+        let own = lines.filter_map(|line| line.find("kinlock: ").map(|at| &line[at..]));
+        own.collect()
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn files(&self) -> Vec<String> {
+        files(self.folder.path())
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&fs::read_to_string(self.path("r.json")).unwrap()).unwrap()
+    }
+}
+
+fn files(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.collect();
+    names.sort_unstable();
+    names
+}
+
+const LOCKS: [&str; 5] = ["locks", "--locks", "kinlock-spin", "--workload", "counter"];
+const IDS: [&str; 5] = ["ids", "--backend", "lease", "--workload", "counter"];
+const SECTIONS: [&str; 5] = ["invalidation", "--backends", "slots", "--workload", "pages"];
+
+fn many(suite: &[&'static str]) -> Vec<&'static str> {
+    let many = ["--threads", "2", "--seconds", "0.01", "--rounds", "10000"];
+    [suite, &many].concat()
+}
+
+#[test]
+fn complete_rounds_are_reported() {
+    let runs = [
+        (LOCKS, SIGINT, "SIGINT", 130),
+        (IDS, SIGTERM, "SIGTERM", 143),
+        (SECTIONS, SIGINT, "SIGINT", 130),
+    ];
+    for (suite, signal, name, status) in runs {
+        let mut bench = Bench::start(&many(&suite), None);
+        bench.wait_for(1, ROUNDS);
+        bench.signal(signal);
+        let left = bench.end();
+        assert_eq!(left.status.code(), Some(status), "{}", left.seen);
+
+        let report = left.json();
+        let extent = &report["extent"];
+        let done = extent["rounds_done"].as_u64().unwrap();
+        assert!((1..ROUNDS as u64).contains(&done), "{extent}");
+        assert_eq!(extent["rounds_asked"], ROUNDS);
+        assert_eq!(extent["interrupted_by"], name);
+        let results = report["results"].as_array().unwrap();
+        assert!(results.len() > 1);
+        for entry in results {
+            let rounds = entry["rounds"].as_array().unwrap();
+            assert_eq!(rounds.len() as u64, done);
+            assert!(
+                rounds
+                    .iter()
+                    .all(|round| round["ratio"].as_f64().unwrap() > 0.0)
+            );
+        }
+
+        let told = format!("interrupted by {name} after {done} of {ROUNDS} rounds");
+        assert_eq!(left.lines(), [format!("kinlock: {told}")]);
+        assert_eq!(left.files(), ["r.csv", "r.json", "r.md", "r.svg", "stdout"]);
+        let lines = |name| fs::read_to_string(left.path(name)).unwrap().lines().count();
+        assert_eq!(lines("r.csv"), 1 + results.len());
+        let markdown = fs::read_to_string(left.path("r.md")).unwrap();
+        assert!(markdown.contains(&told) && markdown.contains("up to 10000 rounds"));
+        let svg = fs::read_to_string(left.path("r.svg")).unwrap();
+        assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+        assert!(
+            left.stdout.contains(&format!("note: {told}")),
+            "{}",
+            left.stdout
+        );
+    }
+}
+
+#[test]
+fn without_a_complete_round_there_is_a_line_and_nothing_else() {
+    let long = ["--threads", "2", "--seconds", FOR_EVER, "--rounds", "2"];
+    for suite in [LOCKS, IDS, SECTIONS] {
+        let mut bench = Bench::start(&[&suite[..], &long].concat(), None);
+        bench.wait_for(0, 2);
+        bench.signal(SIGTERM);
+        let left = bench.end();
+        assert_eq!(left.status.code(), Some(143), "{}", left.seen);
+        let told = "kinlock: interrupted by SIGTERM after 0 of 2 rounds: nothing to report";
+        assert_eq!(left.lines(), [told]);
+        assert_eq!(left.files(), ["stdout"]);
+        assert_eq!(left.stdout, "");
+    }
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let long = ["--threads", "2", "--seconds", FOR_EVER, "--rounds", "2"];
+    let mut bench = Bench::start(&[&LOCKS[..], &long].concat(), None);
+    bench.wait_for(0, 2);
+    // Both are there before it can do anything.
+    bench.stop();
+    bench.signal(SIGINT);
+    bench.signal(SIGTERM);
+    bench.signal(SIGCONT);
+    let left = bench.end();
+    let signal = left.status.signal();
+    assert!(
+        [Some(SIGINT), Some(SIGTERM)].contains(&signal),
+        "{signal:?}"
+    );
+    assert!(left.lines().is_empty(), "{:?}", left.lines());
+    assert_eq!(left.files(), ["stdout"]);
+}
+
+#[test]
+fn a_signal_that_is_ignored_stays_so() {
+    let mut bench = Bench::start(&many(&LOCKS), Some(SIGINT));
+    bench.wait_for(1, ROUNDS);
+    bench.signal(SIGINT);
+    bench.signal(SIGTERM);
+    let left = bench.end();
+    assert_eq!(left.status.code(), Some(143), "{}", left.seen);
+    assert_eq!(left.json()["extent"]["interrupted_by"], "SIGTERM");
+}
+
+#[test]
+fn a_run_to_the_end_says_so() {
+    let short = ["--threads", "1", "--seconds", "0.002", "--rounds", "3"];
+    let left = Bench::start(&[&LOCKS[..], &short].concat(), None).end();
+    assert_eq!(left.status.code(), Some(0), "{}", left.seen);
+    let extent = &left.json()["extent"];
+    assert_eq!(
+        (&extent["rounds_done"], &extent["rounds_asked"]),
+        (&3.into(), &3.into())
+    );
+    assert!(extent["interrupted_by"].is_null());
+    assert!(left.lines().is_empty(), "{:?}", left.lines());
+    assert!(!left.stdout.contains("interrupted"));
+}
