@@ -9,7 +9,7 @@
 
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -21,11 +21,21 @@ use tempfile::TempDir;
 
 /// A run with a terminal for its progress bar.
 struct Bench {
-    child: Child,
+    child: Killed,
     terminal: File,
     /// What has come to the terminal so far.
     seen: String,
     folder: TempDir,
+}
+
+/// A process that does not outlive a test that fails.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// What is left of it.
@@ -40,6 +50,8 @@ struct Left {
 const ROUNDS: usize = 10_000;
 /// A slice that does not end while anybody waits.
 const FOR_EVER: &str = "3600";
+/// After so long without a sign of life it hangs, in milliseconds.
+const PATIENCE: i32 = 120_000;
 
 impl Bench {
     /// Starts `kinlock bench` with `arguments`; all reports go to a folder of its own. If `ignores` is given, that signal is ignored from the start.
@@ -87,7 +99,7 @@ impl Bench {
             });
         }
         // The command has a copy of the terminal's end, which would keep the terminal open.
-        let child = command.spawn().unwrap();
+        let child = Killed(command.spawn().unwrap());
         drop(command);
         Bench {
             child,
@@ -99,6 +111,14 @@ impl Bench {
 
     /// Reads on; false at the end.
     fn read(&mut self) -> bool {
+        let mut ready = libc::pollfd {
+            fd: self.terminal.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: invariants 1 and 2.
+        let count = unsafe { libc::poll(&mut ready, 1, PATIENCE) };
+        assert_eq!(count, 1, "it hangs: {}", self.seen);
         let mut bytes = [0; 4096];
         // At the end of a terminal there is an error.
         let count = self.terminal.read(&mut bytes).unwrap_or(0);
@@ -119,7 +139,7 @@ impl Bench {
 
     fn signal(&self, signal: i32) {
         // SAFETY: invariant 4.
-        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
+        assert_eq!(unsafe { libc::kill(self.child.0.id() as i32, signal) }, 0);
     }
 
     /// Stops it and waits until it stands still.
@@ -127,14 +147,15 @@ impl Bench {
         self.signal(SIGSTOP);
         let mut status = 0;
         // SAFETY: invariants 1 and 4. It is not ended, so that this does not reap it.
-        let waited = unsafe { libc::waitpid(self.child.id() as i32, &mut status, libc::WUNTRACED) };
+        let waited =
+            unsafe { libc::waitpid(self.child.0.id() as i32, &mut status, libc::WUNTRACED) };
         assert!(waited > 0 && libc::WIFSTOPPED(status));
     }
 
     fn end(mut self) -> Left {
         while self.read() {}
         Left {
-            status: self.child.wait().unwrap(),
+            status: self.child.0.wait().unwrap(),
             seen: self.seen,
             stdout: fs::read_to_string(self.folder.path().join("stdout")).unwrap(),
             folder: self.folder,
@@ -145,12 +166,12 @@ impl Bench {
 /// The last `5/20000` that has been drawn.
 fn progress(seen: &str) -> Option<(usize, usize)> {
     let words = seen.rsplit(|c: char| c != '/' && !c.is_ascii_digit());
-    let pairs = words.filter_map(|word| {
+    // The last one may not be complete yet.
+    let mut pairs = words.skip(1).filter_map(|word| {
         let (done, all) = word.split_once('/')?;
         Some((done.parse().ok()?, all.parse().ok()?))
     });
-    // A number may not be complete yet.
-    pairs.skip(1).next()
+    pairs.next()
 }
 
 impl Left {
