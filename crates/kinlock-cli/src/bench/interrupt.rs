@@ -74,7 +74,7 @@ pub enum State {
 /// The number of the first signal; 0: none yet. A word to sleep on.
 static NOTED: AtomicU32 = AtomicU32::new(0);
 
-/// From now on, signals are noted. One that is ignored (`nohup`, background jobs of scripts) stays so.
+/// From now on, signals are noted. One that is ignored, as SIGINT is in background jobs of scripts, stays so.
 pub fn listen() {
     static ONCE: OnceLock<()> = OnceLock::new();
     ONCE.get_or_init(|| {

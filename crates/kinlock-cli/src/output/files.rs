@@ -180,12 +180,21 @@ impl Destination {
                 file.write_all(text)
             }
             Self::Replaced(file) => match file.replace(text) {
-                Ok(()) => Ok(()),
-                // A file that can be written in a folder that cannot, or one on which something is mounted: better as it goes than not at all.
-                Err(_) => fs::write(&file.target, text),
+                // A file that can be written in a folder that cannot, or on which something is mounted: better as it goes than not at all.
+                Err(error) if is_refused(&error) => fs::write(&file.target, text),
+                result => result,
             },
         }
     }
+}
+
+/// Whether a file may not be replaced, for reasons that have nothing to do with whether it can be written.
+fn is_refused(error: &io::Error) -> bool {
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem, ResourceBusy};
+    matches!(
+        error.kind(),
+        PermissionDenied | ReadOnlyFilesystem | ResourceBusy
+    )
 }
 
 impl Replaced {

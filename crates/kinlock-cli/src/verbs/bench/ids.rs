@@ -25,6 +25,8 @@ const BUDGET: f64 = 50.0;
 ///
 /// Workloads: counter (add 1), lease (take an ID and give it back), stack (push and pop), pool (allocate and free), intermittent (bursts over the 16 KiB of one's ID, one thread at a time, rarely, under each policy).
 ///
+/// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way has a second to come to its end. A second signal ends the process at once. Exit status: 0 done, 2 bad input, 130 SIGINT, 143 SIGTERM.
+///
 /// Examples:
 ///   kinlock bench ids
 ///   kinlock bench ids --workload counter --threads 1,8 --backend rseq --json -

@@ -21,6 +21,8 @@ use crate::verbs::keep_first;
 ///
 /// The workload `pages` is the demonstration: a real mapping, whose pages are given back by madvise in batches and reused, with a stamp in each that is verified. If a stamp is lost, the exit status is 1.
 ///
+/// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way has a second to come to its end. A second signal ends the process at once. Exit status: 0 done, 1 a stamp was lost (interrupted or not), 2 bad input, 130 SIGINT, 143 SIGTERM.
+///
 /// While it runs, SIGUSR1 shows the open sections on stderr: generation, age, thread.
 ///
 /// Example: kinlock bench invalidation --workload pages --threads 1,2,16 --rounds 10
