@@ -69,7 +69,10 @@ contract!(
     a_snapshot_covers_what_is_open_and_no_more,
     everything_open_can_be_waited_for,
     what_is_open_can_be_seen,
-    #[cfg_attr(miri, ignore = "in `slots` the time, counted in steps, is up before anybody sleeps")]
+    #[cfg_attr(
+        miri,
+        ignore = "in `slots` the time, counted in steps, is up before anybody sleeps"
+    )]
     waits_are_counted,
     a_foreign_tag_is_an_error,
     a_tag_keeps_the_newest_stamp,
