@@ -258,6 +258,27 @@ fn growth_takes_what_was_left_above_the_limit() {
     audit(&ids, &[]);
 }
 
+/// An acquisition that has read the limit before it came down, and goes on afterwards.
+#[test]
+fn who_is_late_does_not_grow_beyond_a_limit_that_came_down() {
+    for policy in [Policy::RecentFirst, Policy::LowestFree, Policy::TaskOwned] {
+        let ids: Ids = make(policy, 4, 4, 1);
+        let held: Vec<Held> = (0..2).map(|cpu| ids.acquire(cpu).unwrap()).collect();
+        let seen = ids.shape.control().limit();
+        ids.set_members(2);
+        assert_eq!((seen, ids.limit(), ids.grown()), (4, 2, 2));
+        // It may get an ID as if it had come before; but there is no room for more.
+        let late = ids.find_below(seen);
+        assert_eq!(ids.grown(), 2, "{policy:?}");
+        late.into_iter().for_each(|id| ids.free(id));
+        held.into_iter().for_each(|held| ids.release(0, held));
+        // Whoever comes now, and is unlucky in its search: not all lower ones are held.
+        assert_eq!(ids.find_above(2, 0), Ok(None), "{policy:?}");
+        assert!((0..4).all(|cpu| visit(&ids, cpu) < 2));
+        audit(&ids, &[]);
+    }
+}
+
 #[test]
 fn ids_are_exhausted_when_all_are_held() {
     for policy in Policy::ALL {
