@@ -14,7 +14,8 @@
 //!
 //! # Invariants
 //!
-//! 1. The seat of an ID is written by who holds the ID: after it was acquired and before it is released. A seat whose token is not 0 has a [`Held`].
+//! 1. The seat of an ID is written by who holds the ID: after it was acquired and before it is released. In the child of a fork the forking thread, which is the only one, clears the seats of all others before it goes on.
+//!    A seat whose token is not 0 has a [`Held`].
 //! 2. A domain is in [`LIST`] from when it is complete until it is dropped, and the list is accessed under its lock only. In the child of a fork the forking thread has the lock, from before the fork.
 //! 3. A token in a seat is that of a live thread, or, in the child of a fork, that of a thread which the child does not have, or of a thread that has ended without cleaning up.
 
@@ -192,8 +193,12 @@ impl Leased {
                 seat.token.store(0, Relaxed);
             }
         }
-        self.ids
-            .reset(|id| self.seat(id).token.load(Relaxed) == token);
+        self.ids.reset(|id| {
+            let seat = self.seat(id);
+            let mine = seat.token.load(Relaxed) == token;
+            // SAFETY: invariant 1: it is there, and nobody but this thread is.
+            mine.then(|| unsafe { (*seat.held.get()).assume_init_ref() })
+        });
     }
 
     /// Asks the kernel again which CPUs the threads of the process may run on.

@@ -380,10 +380,31 @@ fn a_child_starts_anew() {
     let held = ids.acquire(0).unwrap();
     visit(&ids, 1);
     ids.shape.close();
-    ids.reset(|id| id == held.id());
+    ids.reset(|id| (id == held.id()).then_some(&held));
     audit(&ids, &[0]);
     assert_eq!(visit(&ids, 1), 1);
     ids.release(0, held);
+    audit(&ids, &[]);
+}
+
+#[test]
+fn in_a_child_only_the_record_that_lent_what_is_held_stays_lent() {
+    let ids = recent_first(2, 2);
+    // A thread gives its ID back on another CPU, and has come as far as to leave it there.
+    let other = ids.acquire(0).unwrap();
+    assert!(ids.keep(1, other.id()));
+    // The one that will fork takes it.
+    let held = ids.acquire(1).unwrap();
+    assert_eq!(held.id(), other.id());
+    let lent = |at: usize| Word(ids.storage.records()[at].word.load(Relaxed)).is_lent();
+    assert!(lent(0) && lent(1));
+    ids.reset(|id| (id == held.id()).then_some(&held));
+    assert!(!lent(0) && lent(1));
+    // So both CPUs can keep an ID again.
+    let id = visit(&ids, 0);
+    assert_eq!(kept(&ids, 0), Some(id));
+    ids.release(1, held);
+    assert_eq!(kept(&ids, 1), Some(0));
     audit(&ids, &[]);
 }
 
