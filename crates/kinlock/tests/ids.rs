@@ -305,10 +305,8 @@ fn the_destructor_of_a_key_may_use_a_lease() {
     let domain = DOMAIN.get_or_init(|| leases(32));
     let mut key = 0;
     // SAFETY: invariant 3.
-    assert_eq!(
-        unsafe { libc::pthread_key_create(&mut key, Some(use_it)) },
-        0
-    );
+    let made = unsafe { libc::pthread_key_create(&mut key, Some(use_it)) };
+    assert_eq!(made, 0);
     let thread = std::thread::spawn(move || {
         let lease = Box::new(domain.enter().unwrap());
         // SAFETY: invariant 3.
