@@ -444,7 +444,7 @@ mod membership {
     }
 
     #[cold]
-    fn join(leased: &Leased) -> Option<u32> {
+    pub(super) fn join(leased: &Leased) -> Option<u32> {
         if !thread::will_end() {
             return (!thread::has_ended()).then_some(NO_MEMBER);
         }
@@ -460,6 +460,13 @@ mod membership {
                 forget_gone(joined);
                 return Some(NO_MEMBER);
             };
+            // One that came just before may have made it one: not twice.
+            let others = joined.iter().filter(|other| !core::ptr::eq(*other, place));
+            let words = others.map(|other| other.load(Relaxed));
+            if let Some(word) = { words }.find(|word| (word >> 32) as u32 == leased.serial) {
+                place.store(0, Relaxed);
+                return Some(word as u32);
+            }
             let member = leased.claim_member();
             leased.ids.join();
             place.store(word(member), Relaxed);
@@ -492,5 +499,20 @@ mod membership {
             let place = joined.iter().find(ours)?;
             Some(place.swap(0, Relaxed) as u32)
         })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// A handler makes the thread a member just before that does so itself.
+    #[test]
+    fn a_thread_is_a_member_once() {
+        let domain = crate::ids::Domain::builder().max_ids(32).build().unwrap();
+        let leased = domain.leased().unwrap();
+        let handlers = membership::join(leased);
+        assert_eq!(membership::join(leased), handlers);
+        assert_eq!(leased.members(), 1);
     }
 }
