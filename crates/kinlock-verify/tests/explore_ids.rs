@@ -22,6 +22,7 @@ config!(Shared: fault Shared, patience 16);
 config!(Leaked: fault Leaked, patience 16);
 config!(AboveBound: fault AboveBound, patience 16);
 config!(StaleRecent: fault StaleRecent, patience 16);
+config!(LateGrowth: fault LateGrowth, patience 16);
 
 #[test]
 fn sound_allocators_pass() {
@@ -36,7 +37,11 @@ fn sound_allocators_pass() {
 }
 
 fn caught<C: IdConfig>(meant: &[Violation]) {
-    let found = hunt::<C>(Policy::RecentFirst, 1, SCHEDULES);
+    caught_within::<C>(SCHEDULES, meant);
+}
+
+fn caught_within<C: IdConfig>(schedules: u64, meant: &[Violation]) {
+    let found = hunt::<C>(Policy::RecentFirst, 1, schedules);
     println!("{found:?}");
     let (_, violation) = found.expect("it is caught");
     assert!(meant.contains(&violation), "{violation:?}");
@@ -44,7 +49,8 @@ fn caught<C: IdConfig>(meant: &[Violation]) {
 
 #[test]
 fn a_shared_id_is_caught() {
-    caught::<Shared>(&[Violation::Shared]);
+    // If both of its holders free it, the second time borrows from other bits of the map.
+    caught::<Shared>(&[Violation::Shared, Violation::Lost]);
 }
 
 #[test]
@@ -61,4 +67,10 @@ fn an_id_above_the_bound_is_caught() {
 #[test]
 fn a_stale_recent_id_is_caught() {
     caught::<StaleRecent>(&[Violation::AboveBound]);
+}
+
+#[test]
+fn growth_by_an_old_limit_is_caught() {
+    // Rare: the limit has to come down between two steps, to more than there ever were on their way.
+    caught_within::<LateGrowth>(100 * SCHEDULES, &[Violation::AboveBound]);
 }

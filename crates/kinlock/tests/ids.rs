@@ -4,13 +4,16 @@
 //!
 //! 1. The child of a fork only checks, and ends by `_exit`.
 //! 2. `wait` gets a live local.
+//! 3. The key is a live local's, and never deleted. Its value is a box that was made into a pointer, once.
 
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Barrier, Mutex};
+use std::sync::{Barrier, Mutex, OnceLock};
 
-use kinlock::ids::{Backend, BuildError, Counter, Domain, EnterError, PerId, Policy, Pool, Stack};
+use kinlock::ids::{
+    Backend, BuildError, Counter, Domain, EnterError, Lease, PerId, Policy, Pool, Stack,
+};
 
 const THREADS: usize = 8;
 
@@ -282,6 +285,45 @@ fn what_a_thread_forgets_comes_back_when_it_ends() {
         });
     });
     assert!(soon(|| domain.enter().is_ok()));
+}
+
+/// glibc runs destructors of keys in the order in which they were made: this one after the library's, which gives back what a thread has forgotten.
+#[test]
+#[cfg(not(miri))]
+fn the_destructor_of_a_key_may_use_a_lease() {
+    static DOMAIN: OnceLock<Domain> = OnceLock::new();
+    static STEPS: Barrier = Barrier::new(2);
+    static ID: AtomicU64 = AtomicU64::new(0);
+    extern "C" fn use_it(lease: *mut core::ffi::c_void) {
+        // SAFETY: invariant 3.
+        let lease = unsafe { Box::from_raw(lease.cast::<Lease<'static>>()) };
+        ID.store(u64::from(lease.id()), Relaxed);
+        STEPS.wait();
+        STEPS.wait();
+        drop(lease);
+    }
+    let domain = DOMAIN.get_or_init(|| leases(32));
+    let mut key = 0;
+    // SAFETY: invariant 3.
+    let made = unsafe { libc::pthread_key_create(&mut key, Some(use_it)) };
+    assert_eq!(made, 0);
+    let thread = std::thread::spawn(move || {
+        let lease = Box::new(domain.enter().unwrap());
+        // SAFETY: invariant 3.
+        let set = unsafe { libc::pthread_setspecific(key, Box::into_raw(lease).cast()) };
+        assert_eq!(set, 0);
+    });
+    STEPS.wait();
+    let others: Vec<_> = std::iter::from_fn(|| domain.enter().ok()).collect();
+    let shared = others
+        .iter()
+        .any(|other| u64::from(other.id()) == ID.load(Relaxed));
+    STEPS.wait();
+    thread.join().unwrap();
+    assert!(!shared && others.len() == 31);
+    // It has left, and its ID is free.
+    assert_eq!(domain.members(), Some(1));
+    assert!(domain.enter().is_ok());
 }
 
 #[test]

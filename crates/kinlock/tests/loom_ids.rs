@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | unique holders, and what they see of each other | a cell for each ID: loom reports unsynchronised access |
 //! | nothing lost | at the end all IDs can be reclaimed |
-//! | the bound | an ID is below the number of threads that were on their way at one instant, or the limit |
+//! | the bound | an ID is below the number of threads that were on their way at one instant, or the limit; and so is what has been handed out, at the end |
 #![cfg(loom)]
 
 mod model;
@@ -36,6 +36,7 @@ config!(Shared: fault Shared);
 config!(Leaked: fault Leaked);
 config!(AboveBound: fault AboveBound);
 config!(StaleRecent: fault StaleRecent);
+config!(LateGrowth: fault LateGrowth);
 config!(RelaxedRelease: fault RelaxedRelease);
 
 /// Runs `body` in `threads` threads (one of them the model's first) through all interleavings with at most `preemptions` preemptions,
@@ -116,6 +117,11 @@ impl<C: IdConfig> Model<C> {
         Ok(held)
     }
 
+    /// The largest number of concurrent holders.
+    fn most_held(&self) -> u32 {
+        (self.held + self.most.load(Relaxed)) as u32
+    }
+
     fn touch(&self, held: &Held) {
         // SAFETY: the ID has one holder; if not, loom reports the access before it happens.
         self.data[held.id() as usize].with_mut(|data| unsafe { *data += 1 });
@@ -142,6 +148,10 @@ impl<C: IdConfig> Model<C> {
     }
 
     fn check(&self) {
+        if self.ids.policy() != Policy::PerCpu {
+            let bound = self.ids.limit().max(self.most_held());
+            assert!(self.ids.grown() <= bound, "grown above the bound");
+        }
         self.ids.reclaim(1 << 50);
         self.ids.reclaim(1 << 51);
         // Two policies keep what is idle for good: one for each of two CPUs or threads. Who leaks takes another the next time.
@@ -267,10 +277,29 @@ fn shrink_meanwhile<C: IdConfig>(model: &Model<C>, i: usize) {
     }
 }
 
+/// Two IDs are handed out, and the limit is three.
+fn with_room<C: IdConfig>() -> Model<C> {
+    let model = a_cpu_each();
+    model.visit(0);
+    model.visit(1);
+    model.most.store(0, Relaxed);
+    model
+}
+
+/// It comes down to two while somebody is about to take a third.
+fn shrink_under_one<C: IdConfig>(model: &Model<C>, i: usize) {
+    if i == 0 {
+        model.ids.set_members(2);
+    } else {
+        model.visit(2);
+    }
+}
+
 #[test]
 fn limits() {
     explore::<Sound>("ids, limit has shrunk", 3, 2, shrinking, second_cpu);
     explore::<Sound>("ids, limit shrinks", 3, 2, a_cpu_each, shrink_meanwhile);
+    explore::<Sound>("ids, no more room", 3, 2, with_room, shrink_under_one);
 }
 
 /// All but one of the IDs are held all the time.
@@ -322,6 +351,12 @@ fn an_id_above_the_bound_is_caught() {
 #[should_panic(expected = "ID above the bound")]
 fn a_stale_recent_id_is_caught() {
     explore::<StaleRecent>("recent, but above the limit", 3, 2, shrinking, second_cpu);
+}
+
+#[test]
+#[should_panic(expected = "grown above the bound")]
+fn growth_by_an_old_limit_is_caught() {
+    explore::<LateGrowth>("grows late", 3, 2, with_room, shrink_under_one);
 }
 
 #[test]

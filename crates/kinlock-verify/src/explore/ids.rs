@@ -16,7 +16,7 @@ pub enum Violation {
     Shared,
     /// An ID was neither free nor held nor kept.
     Lost,
-    /// An ID was at or above the limit and the number of threads that were on their way.
+    /// An ID was at or above the limit and the number of threads that were on their way; or the next one that is handed out might be.
     AboveBound,
     /// A thread got no ID although there were some, or did not come to an end.
     Stuck,
@@ -199,8 +199,21 @@ impl<C: IdConfig> Shared<C> {
     }
 
     fn judge(&self) -> Option<Violation> {
-        let violation = self.watch.borrow().violation;
+        let Watch {
+            violation,
+            most,
+            limit,
+            ..
+        } = *self.watch.borrow();
         violation.or_else(|| {
+            // Nothing that has been handed out is above the bound for good.
+            let bound = match self.ids.policy() {
+                Policy::PerCpu => self.cpus + most,
+                _ => most.max(limit),
+            };
+            if self.ids.grown() > bound {
+                return Some(Violation::AboveBound);
+            }
             self.ids.set_members(0);
             // Marked, and then old.
             self.ids.reclaim(1 << 40);

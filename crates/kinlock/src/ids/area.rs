@@ -5,7 +5,7 @@
 //! where somebody else has registered one that we know nothing of, the kernel refuses ours and the thread goes without.
 //!
 //! A thread without an area uses the part of a per-ID structure that all threads share. That is any thread whose registration was refused, and, with areas of our
-//! own, a thread so near to its end that its destructors for `pthread` keys have run.
+//! own, a thread so near to its end that the destructors of its `pthread` keys run.
 //!
 //! # The states of a thread
 //!

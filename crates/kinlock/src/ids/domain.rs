@@ -317,20 +317,17 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// [`EnterError::Exhausted`] if all IDs are held, [`EnterError::NothingToHold`] if the domain is restartable.
+    /// [`EnterError::Exhausted`] if all IDs are held, [`EnterError::NothingToHold`] if the domain is restartable, [`EnterError::ThreadEnded`] from a thread's last destructors.
     #[inline]
     pub fn enter(&self) -> Result<Lease<'_>, EnterError> {
         let Some(leased) = &self.inner.leased else {
             return Err(EnterError::NothingToHold);
         };
-        match leased.acquire() {
-            Ok(id) => Ok(Lease {
-                leased,
-                id,
-                not_send: PhantomData,
-            }),
-            Err(_) => Err(EnterError::Exhausted),
-        }
+        leased.acquire().map(|id| Lease {
+            leased,
+            id,
+            not_send: PhantomData,
+        })
     }
 
     /// The ID with which the calling thread ran a moment ago, with restartable sequences: it may have another one by now, so this is good for statistics only. `None` with leases.
@@ -384,7 +381,8 @@ impl Drop for Inner {
 /// lease.id();
 /// ```
 ///
-/// A lease that is forgotten is given back when its thread ends. In the child of a fork the leases of the thread that forked are held, and no others.
+/// A lease that is forgotten is given back when its thread ends. Destructors of thread-locals may hold, use and take leases, and so may those of `pthread` keys, but for one that comes for the fourth time because it has set its key
+/// again three times: by then what the thread still holds may have been taken away, and may be another thread's. In the child of a fork the leases of the thread that forked are held, and no others.
 #[must_use = "the ID is given back when the lease is dropped"]
 #[derive(Debug)]
 pub struct Lease<'d> {
@@ -425,6 +423,8 @@ pub enum EnterError {
     Exhausted,
     /// The domain is restartable: there IDs are not held.
     NothingToHold,
+    /// The thread's leases have been taken away because it ends: this is one of its last destructors.
+    ThreadEnded,
 }
 
 impl fmt::Display for EnterError {
@@ -432,6 +432,7 @@ impl fmt::Display for EnterError {
         f.write_str(match self {
             EnterError::Exhausted => "all concurrency IDs of the domain are held",
             EnterError::NothingToHold => "IDs of a restartable domain are not held",
+            EnterError::ThreadEnded => "the thread has ended but for its last destructors",
         })
     }
 }

@@ -9,12 +9,13 @@
 //!
 //! # Seats
 //!
-//! Each ID has a seat: who holds it, and what [`IdAllocator::release`] wants to have back. So a thread that ends gives back also what it has forgotten, and in the child of a fork all IDs are free but those of the
+//! Each ID has a seat: who holds it, and what [`IdAllocator::release`] wants to have back. So a thread that ends gives back also what it has forgotten ([when](super::thread)), and in the child of a fork all IDs are free but those of the
 //! forking thread.
 //!
 //! # Invariants
 //!
-//! 1. The seat of an ID is written by who holds the ID: after it was acquired and before it is released. A seat whose token is not 0 has a [`Held`].
+//! 1. The seat of an ID is written by who holds the ID: after it was acquired and before it is released. In the child of a fork the forking thread, which is the only one, clears the seats of all others before it goes on.
+//!    A seat whose token is not 0 has a [`Held`].
 //! 2. A domain is in [`LIST`] from when it is complete until it is dropped, and the list is accessed under its lock only. In the child of a fork the forking thread has the lock, from before the fork.
 //! 3. A token in a seat is that of a live thread, or, in the child of a fork, that of a thread which the child does not have, or of a thread that has ended without cleaning up.
 
@@ -23,13 +24,12 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 use super::arena::{Arena, NoMemory};
+use super::domain::EnterError;
 use super::sequence::Slots;
 use super::{area, thread};
 use crate::SpinLock;
 use crate::platform::Native;
-use crate::raw::ids::{
-    BLOCK, Block, Held, IdAllocator, IdError, NO_MEMBER, Policy, Record, Storage,
-};
+use crate::raw::ids::{BLOCK, Block, Held, IdAllocator, NO_MEMBER, Policy, Record, Storage};
 use crate::topology::CpuSet;
 
 /// How many domains a thread can be a member of.
@@ -133,9 +133,12 @@ impl Leased {
 
     /// Takes an ID. Async-signal-safe, but see [`thread::will_end`].
     #[inline]
-    pub(super) fn acquire(&self) -> Result<u32, IdError> {
-        let member = membership::of(self);
-        let held = self.ids.acquire_as(self.cpu(), member)?;
+    pub(super) fn acquire(&self) -> Result<u32, EnterError> {
+        let member = membership::of(self).ok_or(EnterError::ThreadEnded)?;
+        let held = match self.ids.acquire_as(self.cpu(), member) {
+            Ok(held) => held,
+            Err(_) => return Err(EnterError::Exhausted),
+        };
         let id = held.id();
         let seat = self.seat(id);
         // SAFETY: invariant 1: the ID has just become ours.
@@ -153,7 +156,7 @@ impl Leased {
     #[inline]
     pub(super) unsafe fn release(&self, id: u32) {
         let seat = self.seat(id);
-        // Not every C library runs destructors of thread-locals before those of keys: what one of them releases now, `leave_all` may have released already.
+        // A destructor that runs very late releases what `leave_all` has taken away. Since then the thread has got no ID (see `thread`), so the seat is not its own.
         if seat.token.load(Relaxed) == thread::token() {
             // SAFETY: invariant 1: the seat is ours.
             unsafe { self.vacate(seat) };
@@ -171,15 +174,18 @@ impl Leased {
         self.ids.release(self.cpu(), held);
     }
 
-    /// Gives back what the calling thread, which ends, has forgotten.
-    fn release_forgotten(&self) {
+    /// The seats of the IDs that the calling thread holds.
+    fn own_seats(&self) -> impl Iterator<Item = &Seat> {
         let token = thread::token();
-        for id in self.ids.ids_in_use() {
-            let seat = self.seat(id);
-            if seat.token.load(Relaxed) == token {
-                // SAFETY: invariants 1 and 3.
-                unsafe { self.vacate(seat) };
-            }
+        let seats = self.ids.ids_in_use().map(|id| self.seat(id));
+        seats.filter(move |seat| seat.token.load(Relaxed) == token)
+    }
+
+    /// Gives back what the calling thread, which has ended, has forgotten.
+    fn release_forgotten(&self) {
+        for seat in self.own_seats() {
+            // SAFETY: invariants 1 and 3.
+            unsafe { self.vacate(seat) };
         }
     }
 
@@ -192,8 +198,12 @@ impl Leased {
                 seat.token.store(0, Relaxed);
             }
         }
-        self.ids
-            .reset(|id| self.seat(id).token.load(Relaxed) == token);
+        self.ids.reset(|id| {
+            let seat = self.seat(id);
+            let mine = seat.token.load(Relaxed) == token;
+            // SAFETY: invariant 1: it is there, and nobody but this thread is.
+            mine.then(|| unsafe { (*seat.held.get()).assume_init_ref() })
+        });
     }
 
     /// Asks the kernel again which CPUs the threads of the process may run on.
@@ -263,7 +273,10 @@ impl Leased {
         NO_MEMBER
     }
 
-    fn leave(&self, member: u32) {
+    fn leave_if_member(&self) {
+        let Some(member) = membership::take(self.serial) else {
+            return;
+        };
         if let Some(word) = self.members.get(member as usize / 64) {
             self.ids.leave_as(member);
             word.fetch_and(!(1 << (member % 64)), Relaxed);
@@ -341,18 +354,28 @@ unsafe impl Send for Leased {}
 // SAFETY: as above.
 unsafe impl Sync for Leased {}
 
-/// The calling thread ends.
+/// The calling thread ends: it is no member any more where it holds nothing. Whether it holds nothing anywhere.
+pub(super) fn leave_where_nothing_is_held() -> bool {
+    let mut nothing = true;
+    for listed in LIST.lock().iter() {
+        // SAFETY: invariant 2.
+        let leased = unsafe { &*listed.0 };
+        if leased.own_seats().next().is_some() {
+            nothing = false;
+        } else {
+            leased.leave_if_member();
+        }
+    }
+    nothing
+}
+
+/// The calling thread has ended: what it still holds is given back.
 pub(super) fn leave_all() {
-    let joined = membership::take_all();
     for listed in LIST.lock().iter() {
         // SAFETY: invariant 2.
         let leased = unsafe { &*listed.0 };
         leased.release_forgotten();
-        for &(serial, member) in &joined {
-            if serial == leased.serial {
-                leased.leave(member);
-            }
-        }
+        leased.leave_if_member();
     }
 }
 
@@ -397,19 +420,19 @@ mod membership {
         static JOINED: [AtomicU64; MEMBERSHIPS] = const { [const { AtomicU64::new(0) }; MEMBERSHIPS] };
     }
 
-    /// The calling thread's index as a member; makes it one if need be.
+    /// The calling thread's index as a member; makes it one if need be. `None`: it has ended.
     #[inline]
-    pub(super) fn of(leased: &Leased) -> u32 {
+    pub(super) fn of(leased: &Leased) -> Option<u32> {
         let first = JOINED.with(|joined| joined[0].load(Relaxed));
         if (first >> 32) as u32 == leased.serial {
-            return first as u32;
+            return Some(first as u32);
         }
         others(leased)
     }
 
     #[inline(never)]
-    fn others(leased: &Leased) -> u32 {
-        remembered(leased.serial).unwrap_or_else(|| join(leased))
+    fn others(leased: &Leased) -> Option<u32> {
+        remembered(leased.serial).or_else(|| join(leased))
     }
 
     pub(super) fn remembered(serial: u32) -> Option<u32> {
@@ -421,9 +444,9 @@ mod membership {
     }
 
     #[cold]
-    fn join(leased: &Leased) -> u32 {
+    pub(super) fn join(leased: &Leased) -> Option<u32> {
         if !thread::will_end() {
-            return NO_MEMBER;
+            return (!thread::has_ended()).then_some(NO_MEMBER);
         }
         let word = |member: u32| u64::from(leased.serial) << 32 | u64::from(member);
         JOINED.with(|joined| {
@@ -435,12 +458,19 @@ mod membership {
             });
             let Some(place) = free else {
                 forget_gone(joined);
-                return NO_MEMBER;
+                return Some(NO_MEMBER);
             };
+            // One that came just before may have made it one: not twice.
+            let others = joined.iter().filter(|other| !core::ptr::eq(*other, place));
+            let words = others.map(|other| other.load(Relaxed));
+            if let Some(word) = { words }.find(|word| (word >> 32) as u32 == leased.serial) {
+                place.store(0, Relaxed);
+                return Some(word as u32);
+            }
             let member = leased.claim_member();
             leased.ids.join();
             place.store(word(member), Relaxed);
-            member
+            Some(member)
         })
     }
 
@@ -462,12 +492,27 @@ mod membership {
         }
     }
 
-    pub(super) fn take_all() -> [(u32, u32); MEMBERSHIPS] {
+    /// Forgets that the calling thread is a member; as which.
+    pub(super) fn take(serial: u32) -> Option<u32> {
         JOINED.with(|joined| {
-            core::array::from_fn(|at| {
-                let word = joined[at].swap(0, Relaxed);
-                ((word >> 32) as u32, word as u32)
-            })
+            let ours = |place: &&AtomicU64| (place.load(Relaxed) >> 32) as u32 == serial;
+            let place = joined.iter().find(ours)?;
+            Some(place.swap(0, Relaxed) as u32)
         })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// A handler makes the thread a member just before that does so itself.
+    #[test]
+    fn a_thread_is_a_member_once() {
+        let domain = crate::ids::Domain::builder().max_ids(32).build().unwrap();
+        let leased = domain.leased().unwrap();
+        let handlers = membership::join(leased);
+        assert_eq!(membership::join(leased), handlers);
+        assert_eq!(leased.members(), 1);
     }
 }

@@ -1,6 +1,25 @@
 //! What becomes of a thread's part in all this when it ends, and of a process's when it forks.
 //!
-//! The destructor of a `pthread` key runs after the destructors of thread-locals: these can still use everything.
+//! # When a thread ends
+//!
+//! Its leases are given back by the destructor of a `pthread` key: too early for destructors that run later and still use one. When they run depends on the C library:
+//!
+//! | destructors | with glibc | elsewhere, where Rust's standard library runs those of thread-locals in that of a key (musl) |
+//! | --- | --- | --- |
+//! | of thread-locals | before those of keys | among those of keys, in the first or second round |
+//! | of other keys | before or after ours, in each round | the same |
+//!
+//! Keys' destructors run in rounds, as long as one of them sets its key again, at least four times (POSIX). So ours waits for leases that are held: it comes again in the next round, and takes them away in its fourth only. What
+//! is held then has been forgotten, or will be used by a destructor that has come as often as ours: [`Lease`](super::Lease) says that it must not. The key's value is the number of the round.
+//!
+//! | state | when | may become a member, may register an area | may enter |
+//! | --- | --- | --- | --- |
+//! | `Unknown` | until it first needs us | yes | yes |
+//! | `WillEnd` | until the first round | yes | yes |
+//! | `Ending` | until what it holds is taken away; mostly it holds nothing and stays here | no | yes, as before or as no member |
+//! | `Ended` | afterwards | no | no: an ID that was taken away must not come back to the same thread, whose older lease would release it |
+//!
+//! A thread whose first round is not the C library's first, since only a destructor has used us, may not come as far as its fourth: then what it forgets, and its membership, are lost.
 //!
 //! # Invariants
 //!
@@ -26,8 +45,12 @@ thread_local! {
 enum State {
     Unknown,
     WillEnd,
+    Ending,
     Ended,
 }
+
+/// So many rounds there are at least: `_POSIX_THREAD_DESTRUCTOR_ITERATIONS`.
+const ROUNDS: usize = 4;
 
 /// To be called before any thread needs [`will_end`]. Not by signal handlers.
 pub(super) fn prepare() {
@@ -55,25 +78,46 @@ pub(super) fn prepare() {
 pub(super) fn will_end() -> bool {
     match STATE.with(Cell::get) {
         State::WillEnd => return true,
-        State::Ended => return false,
+        State::Ending | State::Ended => return false,
         State::Unknown => {}
     }
-    let Some(key) = KEY.load(Acquire).checked_sub(1) else {
-        return false;
-    };
-    let value = ptr::without_provenance(1);
-    // SAFETY: the key was made and never deleted (invariant 1). The value only has to differ from null.
-    let promised = unsafe { libc::pthread_setspecific(key as libc::pthread_key_t, value) } == 0;
+    let promised = will_end_in(1);
     if promised {
         STATE.with(|state| state.set(State::WillEnd));
     }
     promised
 }
 
-extern "C" fn end(_: *mut c_void) {
+/// Whether the calling thread has ended as far as IDs are concerned: it must not get any.
+#[cold]
+pub(super) fn has_ended() -> bool {
+    STATE.with(Cell::get) == State::Ended
+}
+
+/// The next call of [`end`] will be the one of that round.
+fn will_end_in(round: usize) -> bool {
+    let Some(key) = KEY.load(Acquire).checked_sub(1) else {
+        return false;
+    };
+    let value = ptr::without_provenance(round);
+    // SAFETY: the key was made and never deleted (invariant 1). The value only has to differ from null.
+    unsafe { libc::pthread_setspecific(key as libc::pthread_key_t, value) == 0 }
+}
+
+extern "C" fn end(round: *mut c_void) {
+    STATE.with(|state| state.set(State::Ending));
+    // In the first round already: the memory goes whether there is another one or not.
+    area::unregister_own();
+    if leased::leave_where_nothing_is_held() {
+        return;
+    }
+    let round = round.addr();
+    if round < ROUNDS && will_end_in(round + 1) {
+        return;
+    }
+    // First: a signal handler is not to get what is taken away here.
     STATE.with(|state| state.set(State::Ended));
     leased::leave_all();
-    area::unregister_own();
 }
 
 /// A number that no other thread has as long as this one lives: the address of a thread-local. Never 0.
@@ -81,3 +125,6 @@ extern "C" fn end(_: *mut c_void) {
 pub(super) fn token() -> usize {
     STATE.with(|state| ptr::from_ref(state).addr())
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

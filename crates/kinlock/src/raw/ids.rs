@@ -19,7 +19,9 @@
 //!
 //! * *limit* = min(allowed CPUs, members, capacity): how far IDs spread for locality's sake. Fresh IDs are handed out up to there although older ones may lie idle elsewhere.
 //! * An ID at or above the limit is handed out only if at one instant every lower one was held (not just kept). So `id < max(limit, h)`, where `h` is the largest number of
-//!   concurrent holders so far (those on their way in or out included). It is not kept afterwards.
+//!   concurrent holders so far (those on their way in or out included, and those who reclaim or change the limit). It is not kept afterwards.
+//! * If the limit changes meanwhile, any that there was during the acquisition may count, as if that had happened a moment earlier; also one that the counts gave while another call that changes them was under way, if that
+//!   still is. So when the limit has come down and all calls that change it have returned, it binds all acquisitions that begin afterwards. What was acquired before stays held.
 //! * [`IdError::Exhausted`] means that at one instant all IDs of the storage were held.
 //!
 //! # Progress
@@ -179,6 +181,8 @@ pub enum IdFault {
     AboveBound,
     /// A recent ID is taken again although the limit has shrunk below it: it is above the bound.
     StaleRecent,
+    /// Fresh IDs are handed out by the limit that the acquisition has seen, which may have come down since.
+    LateGrowth,
     /// A release does not publish what the holder did to the ID's data.
     RelaxedRelease,
 }

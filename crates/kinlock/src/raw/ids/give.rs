@@ -134,12 +134,13 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
 
     /// Starts anew in the child of a fork, where only the calling thread is left: all IDs that are not `held` are free, nothing is kept. Members and allowed CPUs stay; set them afterwards.
     ///
-    /// Nobody else may use the allocator meanwhile. The IDs that are `held`, by the calling thread since before the process forked, can be released as usual; those of other threads must not be.
-    pub fn reset(&self, held: impl Fn(u32) -> bool) {
-        for record in self.storage.records() {
+    /// Nobody else may use the allocator meanwhile. `held` knows the IDs that the calling thread has held since before the process forked, with what it will release: they can be released as usual; those of other threads must not be.
+    pub fn reset<'h>(&self, held: impl Fn(u32) -> Option<&'h Held>) {
+        for (record, at) in self.storage.records().iter().zip(0..) {
             let word = Word(record.word.load(Relaxed));
-            // What a lease is to bring back stays lent.
-            if !(word.is_lent() && held(word.id())) {
+            // What a lease is to bring back stays lent, by the record that lent it. Another one may say that it lends the same: a thread that is not here had just left the ID elsewhere, and had not yet written so.
+            let lender = |held: &Held| held.at == at;
+            if !(word.is_lent() && held(word.id()).is_some_and(lender)) {
                 record.word.store(word.emptied().0, Relaxed);
             }
         }
@@ -150,7 +151,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
             .zip((0..).step_by(BLOCK as usize))
         {
             let used = block.used.0.load(Relaxed);
-            let stays = |bit: &u32| used >> bit & 1 != 0 && held(first + bit);
+            let stays = |bit: &u32| used >> bit & 1 != 0 && held(first + bit).is_some();
             let stay = (0..BLOCK).filter(stays).map(|bit| 1 << bit).sum();
             block.used.0.store(stay, Relaxed);
         }

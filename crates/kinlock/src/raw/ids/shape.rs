@@ -1,7 +1,15 @@
 //! How far IDs may spread: members, allowed CPUs, the limit, and how far they have spread.
+//!
+//! # When the limit comes down
+//!
+//! An acquisition reads the limit once, and may go on when that has come down. What it then takes below the limit that it has read it could as well have taken before. But to hand out *fresh* IDs by an old limit would leave
+//! `grown` too high for those who come later: they would take what is free below `grown` without a proof. So [`Spread`] has both in one word. One exchange brings both down, and no exchange that goes by the old limit can succeed after it.
+//!
+//! Who changes the counts publishes what follows from them: first the control word, then the spread word. Both are exchanged even if they stay as they are. Each exchange acquires what was released by the one that it
+//! replaces: so of several who publish at a time, the last one sees the newest counts when it looks at them again, or it is not the last one.
 
 use super::{IdAllocator, IdConfig, NO_MEMBER, Policy, Storage};
-use crate::platform::{Atomic, Ordering::*, Platform};
+use crate::platform::{Atomic, Ordering, Ordering::*, Platform};
 
 /// What all acquisitions read, and what few write.
 #[derive(Debug)]
@@ -20,8 +28,8 @@ struct ReadMostly<P: Platform>(P::AtomicU32);
 struct Changing<P: Platform> {
     /// Members above, allowed CPUs below.
     counts: P::AtomicU64,
-    /// IDs handed out are below it, but for some that were held when it shrank.
-    grown: P::AtomicU32,
+    /// See [`Spread`].
+    spread: P::AtomicU64,
     /// Where the next search for a victim starts.
     hand: P::AtomicU32,
 }
@@ -74,13 +82,36 @@ impl Counts {
     }
 }
 
+/// The limit above, and below how far IDs have been handed out (`grown`): those in use are below it, but for some that were held when it came down.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Spread(u64);
+
+impl Spread {
+    fn new(limit: u32, grown: u32) -> Self {
+        Spread((limit as u64) << 32 | grown as u64)
+    }
+
+    pub(super) fn limit(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    pub(super) fn grown(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// With another limit, above which nothing is fresh.
+    fn within(self, limit: u32) -> Self {
+        Self::new(limit, self.grown().min(limit))
+    }
+}
+
 impl<P: Platform> Shape<P> {
     pub(super) fn new(cpus: u32, grown: u32) -> Self {
         Shape {
             control: ReadMostly(Atomic::new(0)),
             changing: Changing {
                 counts: Atomic::new(cpus as u64),
-                grown: Atomic::new(grown),
+                spread: Atomic::new(Spread::new(0, grown).0),
                 hand: Atomic::new(0),
             },
         }
@@ -92,16 +123,46 @@ impl<P: Platform> Shape<P> {
         Control(self.control.0.load(Relaxed))
     }
 
-    pub(super) fn grown(&self) -> u32 {
-        self.changing.grown.load(Relaxed)
+    fn spread(&self) -> Spread {
+        Spread(self.changing.spread.load(Relaxed))
     }
 
-    /// One more, if there are still `from`.
-    pub(super) fn grow(&self, from: u32) {
-        let _ = self
-            .changing
-            .grown
-            .compare_exchange(from, from + 1, Relaxed, Relaxed);
+    pub(super) fn grown(&self) -> u32 {
+        self.spread().grown()
+    }
+
+    /// One more, as long as `may` says so of what is there; that one.
+    pub(super) fn grow(&self, may: impl Fn(Spread) -> bool) -> Option<u32> {
+        let mut seen = self.spread();
+        while may(seen) {
+            let more = Spread::new(seen.limit(), seen.grown() + 1);
+            // Relaxed: it publishes nothing but itself. A read-modify-write, so that it does not come between who publishes a limit and who replaces that.
+            match self.exchange_spread(seen, more, Relaxed) {
+                Ok(()) => return Some(seen.grown()),
+                Err(now) => seen = now,
+            }
+        }
+        None
+    }
+
+    /// `grown` is not above the limit afterwards; how it was.
+    fn spread_within(&self, limit: u32) -> u32 {
+        let mut seen = self.spread();
+        loop {
+            // Acquire and release: see the top.
+            match self.exchange_spread(seen, seen.within(limit), AcqRel) {
+                Ok(()) => return seen.grown(),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    fn exchange_spread(&self, old: Spread, new: Spread, order: Ordering) -> Result<(), Spread> {
+        let word = &self.changing.spread;
+        match word.compare_exchange(old.0, new.0, order, Relaxed) {
+            Ok(_) => Ok(()),
+            Err(now) => Err(Spread(now)),
+        }
     }
 
     pub(super) fn next_victim(&self) -> u32 {
@@ -232,42 +293,32 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         self.limit_changed();
     }
 
-    /// Publishes what follows from the counts, and gives up what is above the limit.
+    /// Publishes what follows from the counts, and frees what idle records keep above the limit.
     fn limit_changed(&self) {
-        loop {
+        let mut top = 0;
+        let limit = loop {
             let counts = self.shape.counts();
             let old = self.shape.control();
             let new = self.control_for(counts, old);
             let word = &self.shape.control.0;
-            // Acquire and release: whose counts ours replace has published them before, so that we see them below. What is kept above a limit that somebody has not seen
-            // yet is found by whoever looks next.
+            // Acquire and release: see the top. What is kept above a limit that somebody has not seen yet is found by whoever looks next.
             if word
                 .compare_exchange(old.0, new.0, AcqRel, Relaxed)
                 .is_err()
             {
                 continue;
             }
+            if self.policy == Policy::PerCpu {
+                // Its limit never changes.
+                return;
+            }
+            let limit = self.limit_of(counts);
+            top = top.max(self.shape.spread_within(limit));
             // Another change may have been published before ours, though it came after.
             if self.shape.counts() == counts {
-                break;
+                break limit;
             }
-        }
-        if self.policy != Policy::PerCpu {
-            self.shrink();
-        }
-    }
-
-    /// `grown` comes down to the limit, and what idle records keep above it is freed.
-    fn shrink(&self) {
-        let limit = self.limit();
-        let grown = &self.shape.changing.grown;
-        let mut top = grown.load(Relaxed);
-        while top > limit {
-            match grown.compare_exchange(top, limit, Relaxed, Relaxed) {
-                Ok(_) => break,
-                Err(seen) => top = seen,
-            }
-        }
+        };
         for id in limit..top {
             if let Some(id) = self.take_from_keeper(id) {
                 self.free(id);

@@ -76,7 +76,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     }
 
     /// An ID below the limit that is fresh, free, or kept by others.
-    fn find_below(&self, limit: u32) -> Option<u32> {
+    pub(super) fn find_below(&self, limit: u32) -> Option<u32> {
         let lowest = |to: u32| self.claim_lowest(0, to);
         match self.policy {
             Policy::PerCpu => return None,
@@ -88,17 +88,17 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         .or_else(|| self.take_idle(limit))
     }
 
-    /// A fresh ID, while there are any.
-    fn spread(&self, limit: u32) -> Option<u32> {
-        let grown = self.shape.grown();
-        if grown >= limit {
-            return None;
-        }
-        self.grow(grown)
+    /// A fresh ID, while there are any below the limit: as that is now, not as the caller has seen it.
+    fn spread(&self, seen: u32) -> Option<u32> {
+        let fresh = self.shape.grow(|spread| match C::FAULT {
+            IdFault::LateGrowth => spread.grown() < seen,
+            _ => spread.grown() < spread.limit(),
+        });
+        fresh.and_then(|id| self.take_fresh(id))
     }
 
     /// An ID at or above `from`, the limit: of those handed out before, or one more if all from `first` on are held.
-    fn find_above(&self, from: u32, first: u32) -> Result<Option<u32>, IdError> {
+    pub(super) fn find_above(&self, from: u32, first: u32) -> Result<Option<u32>, IdError> {
         let grown = self.shape.grown();
         if let Some(id) = self.claim_lowest(from, grown) {
             return Ok(Some(id));
@@ -109,16 +109,17 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         if grown >= self.capacity() {
             return Err(IdError::Exhausted);
         }
-        Ok(self.grow(grown))
+        // That all below it were held stays proved, whoever lets it grow or shrink now.
+        self.shape.grow(|spread| spread.grown() == grown);
+        Ok(self.take_fresh(grown))
     }
 
-    /// Takes the ID `from`, the first one that has not been handed out. `None`: somebody was faster, or it is held since before the limit shrank.
-    fn grow(&self, from: u32) -> Option<u32> {
-        self.shape.grow(from);
-        if self.claim(from) {
-            return Some(from);
+    /// Takes an ID that has not been handed out. `None`: somebody was faster, or it is held since before the limit came down.
+    fn take_fresh(&self, id: u32) -> Option<u32> {
+        if self.claim(id) {
+            return Some(id);
         }
-        self.take_from_keeper(from)
+        self.take_from_keeper(id)
     }
 
     /// Takes an ID below the limit that a record keeps: an old one, or of the first few it finds the one that has been marked for longest.

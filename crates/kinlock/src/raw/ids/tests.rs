@@ -258,6 +258,27 @@ fn growth_takes_what_was_left_above_the_limit() {
     audit(&ids, &[]);
 }
 
+/// An acquisition that has read the limit before it came down, and goes on afterwards.
+#[test]
+fn who_is_late_does_not_grow_beyond_a_limit_that_came_down() {
+    for policy in [Policy::RecentFirst, Policy::LowestFree, Policy::TaskOwned] {
+        let ids: Ids = make(policy, 4, 4, 1);
+        let held: Vec<Held> = (0..2).map(|cpu| ids.acquire(cpu).unwrap()).collect();
+        let seen = ids.shape.control().limit();
+        ids.set_members(2);
+        assert_eq!((seen, ids.limit(), ids.grown()), (4, 2, 2));
+        // It may get an ID as if it had come before; but there is no room for more.
+        let late = ids.find_below(seen);
+        assert_eq!(ids.grown(), 2, "{policy:?}");
+        late.into_iter().for_each(|id| ids.free(id));
+        held.into_iter().for_each(|held| ids.release(0, held));
+        // Whoever comes now, and is unlucky in its search: not all lower ones are held.
+        assert_eq!(ids.find_above(2, 0), Ok(None), "{policy:?}");
+        assert!((0..4).all(|cpu| visit(&ids, cpu) < 2));
+        audit(&ids, &[]);
+    }
+}
+
 #[test]
 fn ids_are_exhausted_when_all_are_held() {
     for policy in Policy::ALL {
@@ -359,10 +380,31 @@ fn a_child_starts_anew() {
     let held = ids.acquire(0).unwrap();
     visit(&ids, 1);
     ids.shape.close();
-    ids.reset(|id| id == held.id());
+    ids.reset(|id| (id == held.id()).then_some(&held));
     audit(&ids, &[0]);
     assert_eq!(visit(&ids, 1), 1);
     ids.release(0, held);
+    audit(&ids, &[]);
+}
+
+#[test]
+fn in_a_child_only_the_record_that_lent_what_is_held_stays_lent() {
+    let ids = recent_first(2, 2);
+    // A thread gives its ID back on another CPU, and has come as far as to leave it there.
+    let other = ids.acquire(0).unwrap();
+    assert!(ids.keep(1, other.id()));
+    // The one that will fork takes it.
+    let held = ids.acquire(1).unwrap();
+    assert_eq!(held.id(), other.id());
+    let lent = |at: usize| Word(ids.storage.records()[at].word.load(Relaxed)).is_lent();
+    assert!(lent(0) && lent(1));
+    ids.reset(|id| (id == held.id()).then_some(&held));
+    assert!(!lent(0) && lent(1));
+    // So both CPUs can keep an ID again.
+    let id = visit(&ids, 0);
+    assert_eq!(kept(&ids, 0), Some(id));
+    ids.release(1, held);
+    assert_eq!(kept(&ids, 1), Some(0));
     audit(&ids, &[]);
 }
 
