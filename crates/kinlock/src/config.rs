@@ -11,7 +11,7 @@
 //! | kind of locality domain | `KINLOCK_DOMAIN=node\|llc\|socket` | `set_domain_kind` | `node` |
 //! | pretend these CPUs are domains | `KINLOCK_TOPOLOGY=0-3;4-7` | | |
 //! | say on standard error what was decided | `KINLOCK_VERBOSE=0\|1` | | `0` |
-//! | ask for statistics at exit | `KINLOCK_SHOW_STATS=0\|1` | | `0` |
+//! | for programs that print statistics when they end: whether to, see [`show_stats`](https://docs.rs/kinlock/latest/kinlock/config/fn.show_stats.html) | `KINLOCK_SHOW_STATS=0\|1` | | `0` |
 //!
 //! The environment is read when a lock is first contended, without allocating. A function wins over
 //! the environment whether it is called before or after that. A bad value in the environment is
@@ -121,6 +121,8 @@ pub fn verbose() -> bool {
 }
 
 /// Whether `KINLOCK_SHOW_STATS=1` asks for statistics when the program ends. Reads the environment.
+///
+/// A library prints nothing by itself: a program that counts [`events`](crate::events) asks here whether to print them.
 #[cfg(feature = "std")]
 pub fn show_stats() -> bool {
     environment::read_switch(environment::Variable::ShowStats)

@@ -16,9 +16,9 @@
 //! assert_eq!(*HITS.lock(), 4);
 //! ```
 //!
-//! * [`Mutex`]: a blocking mutex of four bytes for everything else. [`RawMutex`] is the same without data.
+//! * [`Mutex`]: a blocking mutex of four bytes, the one for most purposes. [`RawMutex`] is the same without data.
+//! * `Condvar`: a condition variable of eight bytes for the mutex, with time limits on every clock (feature `std`).
 //! * `ids`: concurrency IDs, and counters, stacks and pools that need no locked instruction, by restartable sequences or leases (feature `std`).
-//! * `Condvar`: a condition variable of eight bytes for it, with time limits on every clock (feature `std`).
 //! * `invalidation::Domain`: for what is removed now and invalidated later, in batches; who reuses it waits for the batches that may cover it, and for no others (feature `std`).
 //!
 //! Each algorithm is written once, in [`raw`], generic over a [`platform`]: the source that runs on hardware is the
@@ -26,7 +26,7 @@
 //!
 //! # Features
 //!
-//! * `std` (default): parking, clocks, topology, thread-locals. Without it the crate is `no_std` and its spinlock only spins.
+//! * `std` (default): parking, clocks, topology, thread-locals. Without it the crate is `no_std`, and its spinlock and its mutex only spin.
 //! * `events`: counters of what slow paths do; see [`events`].
 //!
 //! # Environment

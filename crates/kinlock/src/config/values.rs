@@ -52,7 +52,8 @@ pub enum LocalLimit {
 /// [`THROUGHPUT`](Self::THROUGHPUT). Spelt `250us`, `fair` and `throughput`.
 ///
 /// Taking a lock again on the CPU whose cache has it is ten times faster than passing it on, so short turns cost throughput, and long ones make waits
-/// rare but long.
+/// rare but long. Each waiter before one adds a quantum; while more threads wait than there are CPUs it is
+/// [eight times as long](crate::raw::mutex::QUANTUM_WHEN_CROWDED), since a hand-over then costs wake-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantum(u16);
 
