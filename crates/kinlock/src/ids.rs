@@ -35,7 +35,7 @@
 //!
 //! * *Signals.* A handler may use a [`Counter`] and [`Domain::enter`], even if it interrupts just these: it gets another ID, or restarts the interrupted sequence.
 //! * *Its end.* It is no member any more and its leases are given back, also forgotten ones. Its destructors may go on using all of this; see [`Lease`] for very late ones.
-//! * *Fork.* The child has the forking thread's leases and nobody else's, and copies of all data: what another thread was just changing, under its ID, is half changed there. Not from a signal handler that has interrupted any of this.
+//! * *Fork.* The child has the forking thread's leases and nobody else's, and copies of all data: what another thread was just changing, under its ID, is half changed there; [`Stack`] and [`Pool`] are not for a child at all if another thread was using them. Not from a signal handler that has interrupted any of this.
 //! * *Another affinity.* Nothing to do. IDs follow; see [`Domain::refresh`].
 //! * *No registration* (refused by a sandbox, or held by other code): it uses what all such threads share, with locked instructions or under a lock. Results stay right.
 //!

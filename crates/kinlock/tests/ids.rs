@@ -3,7 +3,7 @@
 //! # Invariants
 //!
 //! 1. The child of a fork only checks, and ends by `_exit`.
-//! 2. `wait` gets a live local.
+//! 2. System calls get a live local.
 //! 3. The key is a live local's, and never deleted. Its value is a box that was made into a pointer, once.
 
 use std::cell::Cell;
@@ -365,6 +365,71 @@ fn a_child_has_the_leases_of_the_thread_that_forked_and_no_others() {
         done.wait();
     });
     assert_eq!(counter.sum(), 5);
+}
+
+/// Runs `body` in a child, for at most ten seconds; whether it says that all is well.
+#[cfg(not(miri))]
+fn in_a_child(body: impl FnOnce() -> bool) -> bool {
+    // SAFETY: invariant 1.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: invariant 1. If it hangs, the default action of the signal ends it.
+        unsafe { libc::alarm(10) };
+        let code = if body() { 0 } else { 1 };
+        // SAFETY: invariant 1.
+        unsafe { libc::_exit(code) };
+    }
+    let mut status = 0;
+    // SAFETY: invariant 2.
+    let waited = unsafe { libc::waitpid(child, &mut status, 0) };
+    waited == child && status == 0
+}
+
+#[test]
+#[cfg(not(miri))]
+fn structures_come_and_go_in_a_child_that_was_forked_while_others_made_some() {
+    for domain in [leases(32), Domain::auto()] {
+        let inherited: Vec<_> = (0..200).map(|_| Counter::new(&domain).unwrap()).collect();
+        let done = AtomicBool::new(false);
+        let failed = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    drop(Counter::new(&domain).unwrap());
+                }
+            });
+            let failed = inherited.into_iter().position(|counter| {
+                !in_a_child(|| {
+                    let made = Counter::new(&domain).unwrap();
+                    made.add(2);
+                    drop(counter);
+                    made.sum() == 2
+                })
+            });
+            done.store(true, Relaxed);
+            failed
+        });
+        assert_eq!(failed, None, "{domain:?}");
+    }
+}
+
+#[test]
+#[cfg(not(miri))]
+fn a_domain_without_memory_is_an_error() {
+    let right = in_a_child(|| {
+        // In pages, the first of the numbers. What is there, and less than the records of so many members need.
+        let sizes = std::fs::read_to_string("/proc/self/statm").unwrap();
+        let pages: u64 = sizes.split(' ').next().unwrap().parse().unwrap();
+        let most = pages * 4096 + (256 << 20);
+        let limit = libc::rlimit {
+            rlim_cur: most,
+            rlim_max: most,
+        };
+        // SAFETY: invariant 2, of a limit.
+        let limited = unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) } == 0;
+        let many = Domain::builder().policy(Policy::TaskOwned).max_ids(1 << 23);
+        limited && matches!(many.build(), Err(BuildError::Memory))
+    });
+    assert!(right);
 }
 
 #[test]

@@ -47,6 +47,9 @@ struct Watch {
     /// The largest limit since somebody set out who has not arrived.
     limit: u32,
     members: u32,
+    /// Of these, who may not be counted yet; and who may be, though not of these any more.
+    joining: u32,
+    leaving: u32,
     violation: Option<Violation>,
 }
 
@@ -93,6 +96,8 @@ impl<C: IdConfig> Shared<C> {
                 most: 0,
                 limit: ids.limit(),
                 members,
+                joining: 0,
+                leaving: 0,
                 violation: None,
             }),
             ids,
@@ -159,26 +164,31 @@ impl<C: IdConfig> Shared<C> {
         self.arrives();
     }
 
-    /// One member more or less: the limit changes under everybody's feet. Who publishes it gives up what is above, and holds it for a moment.
+    /// One member more or less: the limit changes under everybody's feet, also to less than there are holders. Who publishes it gives up what is above, and holds it for a moment.
     fn change_members(&self) {
         self.sets_out();
-        let wants_more = self.below(2) == 0;
+        let wants_more = self.below(3) == 0;
         let joins = {
             let watch = &mut *self.watch.borrow_mut();
-            // Others may still be about to join.
-            let joins = wants_more || watch.members <= watch.now + 1;
-            watch.members = if joins {
-                watch.members + 1
+            // Nobody may leave who has not joined yet.
+            let joins = wants_more || watch.members <= watch.joining;
+            if joins {
+                watch.members += 1;
+                watch.joining += 1;
             } else {
-                watch.members - 1
-            };
-            watch.limit = watch.limit.max(watch.members.min(self.cpus));
+                watch.members -= 1;
+                watch.leaving += 1;
+            }
+            let most = watch.members + watch.leaving;
+            watch.limit = watch.limit.max(most.min(self.cpus));
             joins
         };
         if joins {
             self.ids.join();
+            self.watch.borrow_mut().joining -= 1;
         } else {
             self.ids.leave();
+            self.watch.borrow_mut().leaving -= 1;
         }
         self.arrives();
     }

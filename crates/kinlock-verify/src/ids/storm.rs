@@ -111,6 +111,12 @@ fn signal(thread: i32) {
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, number()) };
 }
 
+/// Signals a child of this process that has not been waited for.
+pub(super) fn disturb(child: i32) {
+    // SAFETY: takes numbers only; the child's stays its own until it is waited for.
+    unsafe { libc::kill(child, number()) };
+}
+
 fn install() {
     // SAFETY: invariants 2 and 3; zero is a valid `sigaction`. Not masked while it runs: handlers nest.
     unsafe {

@@ -4,6 +4,9 @@
 //! thread registers one of its own, in a thread-local, when it first uses a restartable sequence, and unregisters it when it ends. A process has one area per thread, so
 //! where somebody else has registered one that we know nothing of, the kernel refuses ours and the thread goes without.
 //!
+//! A thread whose first use of all this is in the last round of the C library's destructors registers an area of its own which nobody unregisters. The kernel writes to it until the thread is gone, and its memory must be there until then:
+//! with glibc it is, and on the main thread; a C library that unmaps the stack of a detached thread before the thread has left it (musl) may let it fault. So: no first use so late.
+//!
 //! A thread without an area uses the part of a per-ID structure that all threads share. That is any thread whose registration was refused, and, with areas of our
 //! own, a thread so near to its end that the destructors of its `pthread` keys run.
 //!
@@ -20,7 +23,7 @@
 //! # Invariants
 //!
 //! 1. An address in `AREA` is that of an area registered for the calling thread: of 32 bytes, aligned to 32, there for as long as the thread runs its own code.
-//! 2. `OWN` is memory of the thread. It is registered only if a destructor will unregister it: one that runs when the thread ends, on it, before that memory goes.
+//! 2. `OWN` is memory of the thread. It is registered only if a destructor is to unregister it: one that runs when the thread ends, on it, before that memory goes. The exception is a first use in the last round of destructors; see above.
 //! 3. The system call `rseq` is given the address of `OWN` of the calling thread, and touches nothing else.
 
 use core::cell::Cell;

@@ -15,9 +15,10 @@
 //! 3. Ranges that are free are zero in every stretch.
 
 use core::ptr::NonNull;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::sequence::Slots;
+use crate::{SpinLock, SpinLockGuard};
 
 /// What no two structures share, and no two IDs: two cache lines, since processors fetch them in pairs.
 pub(super) const LINE: usize = 128;
@@ -30,7 +31,17 @@ const PAGE: usize = 64 * 1024;
 #[derive(Debug)]
 pub(super) struct Arena {
     ids: u32,
+    /// Locked by who has [`TABLES`].
     regions: Mutex<Vec<Region>>,
+}
+
+/// Who reads or changes the table of regions of any arena. One lock for all, so that it can be held across a fork, and no table is locked or half changed in the child.
+pub(super) static TABLES: SpinLock<()> = SpinLock::new(());
+
+struct Table<'a> {
+    // Given back in this order.
+    regions: MutexGuard<'a, Vec<Region>>,
+    _tables: SpinLockGuard<'static, ()>,
 }
 
 #[derive(Debug)]
@@ -59,10 +70,18 @@ impl Arena {
         self.ids
     }
 
+    fn table(&self) -> Table<'_> {
+        let _tables = TABLES.lock();
+        Table {
+            regions: self.regions.lock().unwrap_or_else(PoisonError::into_inner),
+            _tables,
+        }
+    }
+
     /// `size` zeroed bytes for every ID, aligned to [`LINE`], with no neighbour in their lines.
     pub(super) fn allocate(&self, size: usize) -> Result<Slots, NoMemory> {
         let size = size.max(1).checked_next_multiple_of(LINE).ok_or(NoMemory)?;
-        let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
+        let regions = &mut self.table().regions;
         if let Some(slots) = regions.iter_mut().find_map(|region| region.take(size)) {
             return Ok(slots);
         }
@@ -75,8 +94,7 @@ impl Arena {
     /// Takes back what `allocate(size)` has given: zeroed again, and nobody uses it any more. (Only its owner knows which slots were written: to write to the others would give them memory.)
     pub(super) fn free(&self, slots: Slots, size: usize) {
         let size = size.max(1).next_multiple_of(LINE);
-        let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
-        for region in regions.iter_mut() {
+        for region in self.table().regions.iter_mut() {
             let offset = slots
                 .base
                 .addr()
@@ -244,7 +262,7 @@ mod tests {
         }
         arena.free(b, 200);
         arena.free(again, 100);
-        let regions = arena.regions.lock().unwrap();
+        let regions = &arena.table().regions;
         assert_eq!(regions.len(), 1);
         assert_eq!(regions[0].free, [(0, STRETCH)]);
     }

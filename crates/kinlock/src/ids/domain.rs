@@ -185,7 +185,7 @@ impl Builder {
             return Err(BuildError::MaxIds(max_ids));
         }
         let arena = Arena::new(leased::capacity(policy, max_ids));
-        let leased = Leased::new(policy, &arena).map_err(|NoMemory| BuildError::Memory)?;
+        let leased = Leased::new(policy, &arena)?;
         let inner = Arc::new(Inner {
             arena,
             leased: Some(leased),
@@ -205,8 +205,10 @@ pub enum BuildError {
     KernelDecides,
     /// So many IDs cannot be.
     MaxIds(u32),
-    /// There is no address space for the IDs' memory.
+    /// There is no memory for the domain's state, or no address space for the IDs' memory.
     Memory,
+    /// The process has made 4294967294 domains with leases, and cannot tell more apart.
+    TooManyDomains,
     /// Somebody has to hold an ID, and in a restartable domain nobody does.
     Unleased,
 }
@@ -221,7 +223,10 @@ impl fmt::Display for BuildError {
             BuildError::MaxIds(max_ids) => {
                 write!(f, "{max_ids} IDs; it has to be 1 to {}", MAX_IDS / 2)
             }
-            BuildError::Memory => f.write_str("no address space for the memory of so many IDs"),
+            BuildError::Memory => f.write_str("no memory or address space for so many IDs"),
+            BuildError::TooManyDomains => {
+                f.write_str("the process has made as many domains as it can tell apart")
+            }
             BuildError::Unleased => f.write_str("this needs leases, and the domain is restartable"),
         }
     }
@@ -381,8 +386,8 @@ impl Drop for Inner {
 /// lease.id();
 /// ```
 ///
-/// A lease that is forgotten is given back when its thread ends. Destructors of thread-locals may hold, use and take leases, and so may those of `pthread` keys, but for one that comes for the fourth time because it has set its key
-/// again three times: by then what the thread still holds may have been taken away, and may be another thread's. In the child of a fork the leases of the thread that forked are held, and no others.
+/// A lease that is forgotten is given back when its thread ends. Destructors of thread-locals may hold, use and take leases, and so may those of `pthread` keys, but for one that runs in the fourth round of the C library's, because it has
+/// set its key again or another destructor has set it late: by then what the thread still holds may have been taken away, and may be another thread's; and what is forgotten there may be lost. In the child of a fork the leases of the thread that forked are held, and no others.
 #[must_use = "the ID is given back when the lease is dropped"]
 #[derive(Debug)]
 pub struct Lease<'d> {

@@ -23,8 +23,8 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-use super::arena::{Arena, NoMemory};
-use super::domain::EnterError;
+use super::arena::{self, Arena, NoMemory};
+use super::domain::{BuildError, EnterError};
 use super::sequence::Slots;
 use super::{area, thread};
 use crate::SpinLock;
@@ -75,7 +75,7 @@ impl Storage<Native> for Owned {
 
 impl Leased {
     /// IDs below `max_ids` rounded up, as [`capacity`] does, which is how many `arena` is for.
-    pub(super) fn new(policy: Policy, arena: &Arena) -> Result<Self, NoMemory> {
+    pub(super) fn new(policy: Policy, arena: &Arena) -> Result<Self, BuildError> {
         thread::prepare();
         static SERIAL: AtomicU32 = AtomicU32::new(1);
         let max_ids = arena.ids();
@@ -87,18 +87,17 @@ impl Leased {
         };
         let records = cpus.count + members;
         let storage = Owned {
-            records: (0..records).map(|_| Record::new()).collect(),
-            blocks: (0..max_ids / BLOCK).map(|_| Block::new()).collect(),
+            records: boxed(records, Record::new)?,
+            blocks: boxed(max_ids / BLOCK, Block::new)?,
         };
         let seats = arena.allocate(size_of::<Seat>())?;
         let ids = IdAllocator::new(storage, cpus.count, policy).map_err(|_| NoMemory)?;
+        let members = boxed(max_ids.div_ceil(64), || AtomicU64::new(0))?;
         let leased = Leased {
-            serial: SERIAL.fetch_add(1, Relaxed),
+            serial: next_serial(&SERIAL)?,
             ids,
             cpus,
-            members: (0..max_ids.div_ceil(64))
-                .map(|_| AtomicU64::new(0))
-                .collect(),
+            members,
             seats,
         };
         leased.refresh();
@@ -220,11 +219,19 @@ impl Leased {
     }
 
     fn count_allowed(&self) {
-        let entries = self.cpus.entries.iter();
-        let allowed = entries
-            .filter(|entry| entry.load(Relaxed) & UNSEEN == 0)
-            .count();
-        self.ids.set_cpus_allowed((allowed as u32).max(1));
+        let count = || {
+            let entries = self.cpus.entries.iter();
+            let allowed = entries.filter(|entry| entry.load(Relaxed) & UNSEEN == 0);
+            (allowed.count() as u32).max(1)
+        };
+        // Of several who count at a time the last one to say so has acquired, by that, what the others had seen before they said so: it counts the same as they, or again.
+        loop {
+            let allowed = count();
+            self.ids.set_cpus_allowed(allowed);
+            if count() == allowed {
+                break;
+            }
+        }
     }
 
     /// The index of the CPU on which the thread runs.
@@ -273,8 +280,9 @@ impl Leased {
         NO_MEMBER
     }
 
-    fn leave_if_member(&self) {
-        let Some(member) = membership::take(self.serial) else {
+    /// The calling thread is a member no more. It was `member`, as [`membership::take`] has said.
+    fn leave(&self, member: Option<u32>) {
+        let Some(member) = member else {
             return;
         };
         if let Some(word) = self.members.get(member as usize / 64) {
@@ -363,7 +371,7 @@ pub(super) fn leave_where_nothing_is_held() -> bool {
         if leased.own_seats().next().is_some() {
             nothing = false;
         } else {
-            leased.leave_if_member();
+            leased.leave(membership::take(leased.serial));
         }
     }
     nothing
@@ -374,22 +382,30 @@ pub(super) fn leave_all() {
     for listed in LIST.lock().iter() {
         // SAFETY: invariant 2.
         let leased = unsafe { &*listed.0 };
+        // First it forgets that it is a member: a signal handler in between would get an ID that was just taken away, since members are not asked whether they have ended.
+        let member = membership::take(leased.serial);
         leased.release_forgotten();
-        leased.leave_if_member();
+        leased.leave(member);
     }
 }
 
 pub(super) extern "C" fn before_fork() {
-    // Forgotten: given back by one of the next two.
+    // Forgotten: given back by one of the next two. Nobody has both otherwise.
     core::mem::forget(LIST.lock());
+    core::mem::forget(arena::TABLES.lock());
 }
 
 pub(super) extern "C" fn after_fork_in_parent() {
-    // SAFETY: invariant 2: `before_fork` has locked it on this thread.
-    unsafe { LIST.force_unlock() };
+    // SAFETY: invariant 2: `before_fork` has locked both on this thread.
+    unsafe {
+        arena::TABLES.force_unlock();
+        LIST.force_unlock();
+    }
 }
 
 pub(super) extern "C" fn after_fork_in_child() {
+    // A handler that took or gave back an ID in the midst of this would leave it free and kept.
+    let _undisturbed = thread::Undisturbed::new();
     // SAFETY: as above, and nobody else is there.
     for listed in unsafe { &*LIST.data_ptr() } {
         // SAFETY: invariant 2.
@@ -397,6 +413,8 @@ pub(super) extern "C" fn after_fork_in_child() {
         leased.reset_in_child();
         let mine = membership::remembered(leased.serial);
         leased.ids.set_members(u32::from(mine.is_some()));
+        // Somebody may just have seen a CPU, and not said so yet.
+        leased.count_allowed();
         for word in &leased.members {
             word.store(0, Relaxed);
         }
@@ -407,8 +425,26 @@ pub(super) extern "C" fn after_fork_in_child() {
         }
     }
     // Not unlocked only: there may be waiters in its word who do not exist here.
-    // SAFETY: invariant 2: it was locked on this thread, which is the only one.
-    unsafe { LIST.raw() }.reset_in_child();
+    // SAFETY: invariant 2: both were locked on this thread, which is the only one.
+    unsafe {
+        arena::TABLES.raw().reset_in_child();
+        LIST.raw().reset_in_child();
+    }
+}
+
+/// So many of them, if there is memory.
+fn boxed<T>(count: u32, new: impl FnMut() -> T) -> Result<Box<[T]>, NoMemory> {
+    let mut all = Vec::new();
+    all.try_reserve_exact(count as usize)
+        .map_err(|_| NoMemory)?;
+    all.resize_with(count as usize, new);
+    Ok(all.into_boxed_slice())
+}
+
+/// Serials are never used again: a thread that remembers one would be a member of another domain.
+fn next_serial(serial: &AtomicU32) -> Result<u32, BuildError> {
+    let next = serial.fetch_update(Relaxed, Relaxed, |serial| serial.checked_add(1));
+    next.map_err(|_| BuildError::TooManyDomains)
 }
 
 /// What a thread is a member of.
@@ -446,6 +482,7 @@ mod membership {
     #[cold]
     pub(super) fn join(leased: &Leased) -> Option<u32> {
         if !thread::will_end() {
+            thread::comes_again();
             return (!thread::has_ended()).then_some(NO_MEMBER);
         }
         let word = |member: u32| u64::from(leased.serial) << 32 | u64::from(member);
@@ -514,5 +551,14 @@ mod tests {
         let handlers = membership::join(leased);
         assert_eq!(membership::join(leased), handlers);
         assert_eq!(leased.members(), 1);
+    }
+
+    #[test]
+    fn serials_are_not_used_again() {
+        let serial = AtomicU32::new(u32::MAX - 1);
+        assert_eq!(next_serial(&serial), Ok(u32::MAX - 1));
+        for _ in 0..2 {
+            assert_eq!(next_serial(&serial), Err(BuildError::TooManyDomains));
+        }
     }
 }

@@ -26,7 +26,8 @@ const MOST: usize = 2 * BATCH;
 /// | restartable | one restartable sequence |
 /// | lease | enter, a swap and a store on a line of the ID's own, leave |
 ///
-/// An object may be freed by any thread. Not for signal handlers: moving batches takes a lock.
+/// An object may be freed by any thread. Not for signal handlers: moving batches takes a lock. Not for the child of a fork, if another thread was using it then: a list may be half changed, and the lock of the shared one may be held by a thread
+/// that the child does not have.
 ///
 /// ```
 /// use kinlock::ids::{Domain, Pool};

@@ -23,7 +23,7 @@ use super::sequence::{Node, Popped, Probe, Pushed, Sound};
 ///
 /// * What is pushed is popped once, or dropped with the stack. A pop sees what the thread that pushed did before.
 /// * [`pop`](Self::pop) returns `None` only if its own list, the shared one and every other ID's were each seen empty, or in use by a thief, at some moment of the call: not all at the same one.
-/// * Not for signal handlers: stealing takes a lock, and `push` allocates. Not for the child of a fork, if another thread was in the middle of stealing.
+/// * Not for signal handlers: stealing takes a lock, and `push` allocates. Not for the child of a fork, not even to be dropped, if another thread was using it then: a list may be half changed, and the lock of the shared one may be held by a thread that the child does not have.
 ///
 /// ```
 /// use kinlock::ids::{Domain, Stack};

@@ -10,28 +10,36 @@
 //! | of other keys | before or after ours, in each round | the same |
 //!
 //! Keys' destructors run in rounds, as long as one of them sets its key again, at least four times (POSIX). So ours waits for leases that are held: it comes again in the next round, and takes them away in its fourth only. What
-//! is held then has been forgotten, or will be used by a destructor that has come as often as ours: [`Lease`](super::Lease) says that it must not. The key's value is the number of the round.
+//! is held then has been forgotten, or will be used by a destructor that runs in the fourth round: [`Lease`](super::Lease) says that it must not. The key's value is the number of the round. Who uses a domain after a round in which ours
+//! has found nothing makes it come again in the next.
 //!
 //! | state | when | may become a member, may register an area | may enter |
 //! | --- | --- | --- | --- |
 //! | `Unknown` | until it first needs us | yes | yes |
 //! | `WillEnd` | until the first round | yes | yes |
-//! | `Ending` | until what it holds is taken away; mostly it holds nothing and stays here | no | yes, as before or as no member |
+//! | `Ending` | until what it holds is taken away; mostly it holds nothing and stays here | no | yes, as before or as no member: then there is another round, if there may be |
 //! | `Ended` | afterwards | no | no: an ID that was taken away must not come back to the same thread, whose older lease would release it |
 //!
-//! A thread whose first round is not the C library's first, since only a destructor has used us, may not come as far as its fourth: then what it forgets, and its membership, are lost.
+//! A thread whose first round is not the C library's first, since only a destructor has used us, may not come as far as its fourth: then what it forgets, and its membership, are lost. So is what is forgotten after our turn in the C library's last round.
+//!
+//! # When a process forks
+//!
+//! The handlers are registered before `main`, or when the library is loaded: so ours run after those of the program before a fork, and before them in the child. A program whose handler holds a lock of its own, with which it also
+//! uses a domain, takes that lock first each time.
 //!
 //! # Invariants
 //!
-//! 1. Functions given to the C library are `extern "C"`, do not unwind, and live as long as the program; the out-pointer is to a local; the key is never deleted.
+//! 1. Functions given to the C library are `extern "C"`, do not unwind, and live as long as the program; out-pointers are to locals; the key is never deleted. Sets of signals are filled before they are used.
 
 use core::cell::Cell;
 use core::ffi::c_void;
+use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::Once;
 
 use super::{area, leased};
+use crate::platform::native;
 
 /// The key + 1; 0 = none.
 static KEY: AtomicU64 = AtomicU64::new(0);
@@ -39,6 +47,8 @@ static KEY: AtomicU64 = AtomicU64::new(0);
 thread_local! {
     // No destructor: plain memory of the thread, accessible for as long as it runs.
     static STATE: Cell<State> = const { Cell::new(State::Unknown) };
+    // The last round that has begun. Says something in state `Ending`.
+    static ROUND: Cell<usize> = const { Cell::new(0) };
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,6 +71,14 @@ pub(super) fn prepare() {
         if unsafe { libc::pthread_key_create(&mut key, Some(end)) } == 0 {
             KEY.store(u64::from(key) + 1, Release);
         }
+    });
+    // Where nobody has run what is to run before `main`.
+    prepare_for_forks();
+}
+
+extern "C" fn prepare_for_forks() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
         // SAFETY: invariant 1. Where there is no memory for it, a child of fork finds IDs held by threads that it does not have.
         unsafe {
             libc::pthread_atfork(
@@ -70,6 +88,33 @@ pub(super) fn prepare() {
             )
         };
     });
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static PREPARE_FOR_FORKS: extern "C" fn() = prepare_for_forks;
+
+/// While this is there no signal handler runs on the calling thread.
+pub(super) struct Undisturbed(libc::sigset_t);
+
+impl Undisturbed {
+    pub(super) fn new() -> Self {
+        let mut all = MaybeUninit::uninit();
+        let mut before = MaybeUninit::uninit();
+        // SAFETY: invariant 1. Neither fails with these arguments, so that `before` is written.
+        unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+            Undisturbed(before.assume_init())
+        }
+    }
+}
+
+impl Drop for Undisturbed {
+    fn drop(&mut self) {
+        // SAFETY: invariant 1.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, ptr::null_mut()) };
+    }
 }
 
 /// Sees to it that the calling thread cleans up when it ends. False if that cannot be promised, or if it has done so already.
@@ -86,6 +131,15 @@ pub(super) fn will_end() -> bool {
         STATE.with(|state| state.set(State::WillEnd));
     }
     promised
+}
+
+/// The calling thread, which cannot [promise](will_end) to clean up, is about to get an ID. If it is ending the destructor has another turn, if there may be another round.
+#[cold]
+pub(super) fn comes_again() {
+    let round = ROUND.with(Cell::get);
+    if STATE.with(Cell::get) == State::Ending && round < ROUNDS {
+        will_end_in(round + 1);
+    }
 }
 
 /// Whether the calling thread has ended as far as IDs are concerned: it must not get any.
@@ -105,17 +159,22 @@ fn will_end_in(round: usize) -> bool {
 }
 
 extern "C" fn end(round: *mut c_void) {
+    let round = round.addr();
+    ROUND.with(|last| last.set(round));
     STATE.with(|state| state.set(State::Ending));
     // In the first round already: the memory goes whether there is another one or not.
     area::unregister_own();
+    if round >= ROUNDS {
+        // Nobody might give it back: the list that is locked here has waiters.
+        native::keep_no_slot();
+    }
     if leased::leave_where_nothing_is_held() {
         return;
     }
-    let round = round.addr();
     if round < ROUNDS && will_end_in(round + 1) {
         return;
     }
-    // First: a signal handler is not to get what is taken away here.
+    // First: it does not become a member again.
     STATE.with(|state| state.set(State::Ended));
     leased::leave_all();
 }

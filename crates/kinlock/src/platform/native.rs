@@ -8,8 +8,10 @@ pub(crate) mod rseq;
 #[cfg(feature = "std")]
 mod thread;
 
+#[cfg(all(test, not(loom)))]
+pub(crate) use thread::keeps_slots;
 #[cfg(feature = "std")]
-pub(crate) use thread::set_priority;
+pub(crate) use thread::{keep_no_slot, set_priority};
 
 use super::{Atomic, NEVER, Ordering, Parked, Platform};
 use crate::events::{self, Event};

@@ -18,15 +18,18 @@
 //! # Bounds
 //!
 //! * *limit* = min(allowed CPUs, members, capacity): how far IDs spread for locality's sake. Fresh IDs are handed out up to there although older ones may lie idle elsewhere.
-//! * An ID at or above the limit is handed out only if at one instant every lower one was held (not just kept). So `id < max(limit, h)`, where `h` is the largest number of
-//!   concurrent holders so far (those on their way in or out included, and those who reclaim or change the limit). It is not kept afterwards.
+//! * An ID at or above the limit is handed out for the first time only if at one instant every lower one was held (not just kept). So `id < max(limit, h)`, where `h` is the largest number of
+//!   concurrent holders so far (those on their way in or out included, and those who reclaim or change the limit). Afterwards it is free again, and goes to whoever finds all below the limit held; so does one that was
+//!   lent by a record while the limit was higher, which the record may keep.
 //! * If the limit changes meanwhile, any that there was during the acquisition may count, as if that had happened a moment earlier; also one that the counts gave while another call that changes them was under way, if that
 //!   still is. So when the limit has come down and all calls that change it have returned, it binds all acquisitions that begin afterwards. What was acquired before stays held.
 //! * [`IdError::Exhausted`] means that at one instant all IDs of the storage were held.
 //!
 //! # Progress
 //!
-//! Lock-free, but for the fallback: after [`PATIENCE`](IdConfig::PATIENCE) vain rounds a thread closes the fast path for all and others let it go first. They wait for a limited time only, because
+//! Lock-free: wherever all other threads have stopped, an acquisition comes to an end. Whatever is free or kept below `grown` it takes; if there is nothing of the kind, the proof that all are held succeeds. So a round is in vain only if
+//! another operation has gone on meanwhile, or if a fresh ID has turned out to be held since before the limit came down, and of those there are no more than IDs.
+//! After [`PATIENCE`](IdConfig::PATIENCE) vain rounds a thread closes the fast path for all and others let it go first. They wait for a limited time only, because
 //! who waits may be a signal handler that has interrupted exactly that thread.
 //!
 //! # Example

@@ -1,4 +1,4 @@
-//! Children, forked while other threads hold IDs and are about to take or give back some.
+//! Children, forked while other threads hold IDs and are about to take or give back some, and disturbed by signals from their first moment on.
 //!
 //! # Invariants
 //!
@@ -6,11 +6,12 @@
 //! 2. Until a child has been waited for, its number names no other process. The status is written to a live local.
 
 use super::super::source;
-use super::super::storm::Storm;
+use super::super::storm::{Storm, disturb};
 use super::{Context, Findings};
 use crate::random::Random;
 use crate::report::Property;
 use kinlock::ids::{Backend, Counter, Domain, Lease};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,9 @@ const CHILD_THREADS: u64 = 2;
 const CHILD_ADDS: u64 = 1_000;
 /// A child that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Between two signals to a child.
+const PAUSE: Duration = Duration::from_micros(20);
 
 const FINE: i32 = 0;
 const SHARED: i32 = 10;
@@ -27,10 +31,19 @@ const UNAVAILABLE: i32 = 12;
 pub(super) fn run(context: &Context) -> Findings {
     let domain = source::domain(&context.specimen);
     let counter = Counter::new(&domain).expect("memory for a counter");
-    let still = Counter::new(&domain).expect("memory for a counter");
+    let still = Arc::new(Counter::new(&domain).expect("memory for a counter"));
     still.add(7);
     let added = AtomicU64::new(0);
-    let storm = Storm::new(Box::new(|| ()), true);
+    // The children's handlers, and the threads'.
+    let handlers = (domain.clone(), Arc::clone(&still));
+    let storm = Storm::new(
+        Box::new(move || {
+            let (domain, still) = &handlers;
+            still.add(0);
+            drop(domain.enter());
+        }),
+        true,
+    );
     let mut children = 0u64;
     let mut failure = None;
     let operations: Vec<_> = std::thread::scope(|scope| {
@@ -121,7 +134,8 @@ fn fork_one(
             }
             return Err(format!("a child was still busy after {PATIENCE:?}"));
         }
-        std::thread::sleep(Duration::from_micros(200));
+        disturb(child);
+        std::thread::sleep(PAUSE);
     }
     match (libc::WIFEXITED(status), libc::WEXITSTATUS(status)) {
         (true, FINE) => Ok(()),

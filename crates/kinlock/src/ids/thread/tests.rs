@@ -6,6 +6,10 @@ use std::sync::mpsc::channel;
 
 /// The destructor's turn in round `round`.
 fn turn(round: usize) {
+    // As the C library does.
+    let key = KEY.load(Relaxed) - 1;
+    // SAFETY: invariant 1 of the module.
+    unsafe { libc::pthread_setspecific(key as libc::pthread_key_t, ptr::null()) };
     end(ptr::without_provenance_mut(round));
 }
 
@@ -75,6 +79,28 @@ fn what_is_forgotten_comes_back_in_the_last_round() {
         turn(ROUNDS);
         assert_eq!(domain.members(), Some(0));
         while_all_are_held(&domain, |theirs| assert_eq!(theirs.len(), 32));
+    });
+}
+
+#[test]
+fn what_is_forgotten_after_a_round_that_found_nothing_comes_back() {
+    let domain = domain();
+    on_a_thread(|| {
+        drop(domain.enter().unwrap());
+        turn(1);
+        assert_eq!(domain.members(), Some(0));
+        // By a destructor that runs after ours, say.
+        core::mem::forget(domain.enter().unwrap());
+    });
+    // It has ended, with the rest of its rounds.
+    while_all_are_held(&domain, |theirs| assert_eq!(theirs.len(), 32));
+}
+
+#[test]
+fn in_the_last_round_a_thread_keeps_no_waiter_slot() {
+    on_a_thread(|| {
+        turn(ROUNDS);
+        assert!(!native::keeps_slots());
     });
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The slot is freed by the destructor of a `pthread` key, which runs after the destructors of thread-locals: these can
 //! still use locks. The key is made before `main`, so that it is one of the first, whose values are stored without
-//! allocation. A thread that locks before that, or after its destructor has run, uses a slot for one slow path at a time.
+//! allocation. A thread that locks before that, after its destructor has run, or in its last destructors, uses a slot for one slow path at a time.
 //!
 //! Everything here may run in a signal handler: the slot is installed by a compare-and-swap, so that a handler which
 //! needs one at the same moment is noticed.
@@ -140,10 +140,24 @@ pub(super) fn keep_slot(slot: u16) -> bool {
     true
 }
 
+/// The calling thread runs its last destructors: a slot that it kept from now on would not be given back. One that it has is, as before.
+#[cold]
+pub(crate) fn keep_no_slot() {
+    SLOT.with(|s| {
+        let _ = s.compare_exchange(0, ENDED, Relaxed, Relaxed);
+    });
+}
+
+/// Whether the calling thread may keep a slot, or has one.
+#[cfg(all(test, not(loom)))]
+pub(crate) fn keeps_slots() -> bool {
+    SLOT.with(|s| s.load(Relaxed)) != ENDED
+}
+
 /// The C library allocates to store values of keys from this one on.
 const FIRST_KEY_THAT_ALLOCATES: libc::pthread_key_t = 32;
 
-/// [`SLOT`] of a thread whose destructor has run: it gets slots for one slow path at a time.
+/// [`SLOT`] of a thread whose destructor has run, or is not to: it gets slots for one slow path at a time.
 const ENDED: u16 = u16::MAX;
 
 /// The key + 1; 0 = none.

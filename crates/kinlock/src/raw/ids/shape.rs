@@ -82,7 +82,7 @@ impl Counts {
     }
 }
 
-/// The limit above, and below how far IDs have been handed out (`grown`): those in use are below it, but for some that were held when it came down.
+/// The limit above, and below how far IDs have been handed out (`grown`): those in use are below it, but for some that were in use when it came down, and that their records keep, or take again when the limit allows it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Spread(u64);
 
@@ -244,7 +244,8 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         }
     }
 
-    /// The largest ID handed out, and one; less, once the limit has shrunk. IDs at or above it are held at most by leases that were there before it shrank.
+    /// The largest ID handed out, and one; less, once the limit has shrunk. In use at or above it are at most IDs that were before it shrank: leases hold them since, or records have kept or remembered them
+    /// until the limit allowed them again.
     pub fn grown(&self) -> u32 {
         self.shape.grown()
     }

@@ -77,13 +77,12 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
 
     /// An ID below the limit that is fresh, free, or kept by others.
     pub(super) fn find_below(&self, limit: u32) -> Option<u32> {
-        let lowest = |to: u32| self.claim_lowest(0, to);
+        // What is free above `grown` is fresh, and handed out by making that larger only.
+        let lowest = || self.claim_lowest(0, limit.min(self.shape.grown()));
         match self.policy {
             Policy::PerCpu => return None,
-            Policy::RecentFirst => self.spread(limit).or_else(|| lowest(limit)),
-            Policy::LowestFree | Policy::TaskOwned => {
-                lowest(limit.min(self.shape.grown())).or_else(|| self.spread(limit))
-            }
+            Policy::RecentFirst => self.spread(limit).or_else(lowest),
+            Policy::LowestFree | Policy::TaskOwned => lowest().or_else(|| self.spread(limit)),
         }
         .or_else(|| self.take_idle(limit))
     }
@@ -101,6 +100,10 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     pub(super) fn find_above(&self, from: u32, first: u32) -> Result<Option<u32>, IdError> {
         let grown = self.shape.grown();
         if let Some(id) = self.claim_lowest(from, grown) {
+            return Ok(Some(id));
+        }
+        // A fast release keeps an ID without a look at the limit. Nobody else might ever take it: its CPU may have no visitor, and as long as it is kept not all are held.
+        if let Some(id) = (from..grown).find_map(|id| self.take_from_keeper(id)) {
             return Ok(Some(id));
         }
         if !self.all_held(first, grown) {

@@ -258,6 +258,52 @@ fn growth_takes_what_was_left_above_the_limit() {
     audit(&ids, &[]);
 }
 
+/// A release on the CPU that lent it keeps an ID above the limit, and `grown` has passed that by a proof meanwhile.
+#[test]
+fn what_is_kept_above_the_limit_is_taken_when_all_below_are_held() {
+    for policy in [Policy::RecentFirst, Policy::LowestFree, Policy::TaskOwned] {
+        let ids: Ids = make(policy, 4, 4, 1);
+        let mut held: Vec<Held> = (0..4).map(|cpu| ids.acquire(cpu).unwrap()).collect();
+        ids.set_members(2);
+        held.push(ids.acquire(0).unwrap());
+        assert_eq!((held[4].id(), ids.grown()), (4, 5));
+        ids.release(3, held.remove(3));
+        assert_eq!(kept(&ids, 3), Some(3));
+        // Not by `acquire` at first, which would not come back.
+        let found = ids.find_above(2, 0);
+        assert_eq!(found, Ok(Some(3)), "{policy:?}");
+        assert_eq!(kept(&ids, 3), None);
+        ids.free(3);
+        held.push(ids.acquire(0).unwrap());
+        assert_eq!((held[4].id(), ids.grown()), (3, 5));
+        audit(&ids, &held.iter().map(Held::id).collect::<Vec<_>>());
+    }
+}
+
+/// A smaller limit is half published: `grown` has not come down yet. Whoever has interrupted the publisher gets what is kept above.
+#[test]
+fn who_interrupts_a_smaller_limit_takes_what_is_kept_above_it() {
+    let ids = recent_first(4, 4);
+    (0..4).for_each(|cpu| assert_eq!(visit(&ids, cpu), cpu));
+    let held: Vec<Held> = (0..2).map(|cpu| ids.acquire(cpu).unwrap()).collect();
+    assert_eq!(ids.grown(), 4);
+    assert_eq!(ids.find_above(2, 0), Ok(Some(2)));
+    assert_eq!(ids.find_above(2, 0), Ok(Some(3)));
+    audit(&ids, &[0, 1, 2, 3]);
+    assert_eq!(held.len(), 2);
+}
+
+/// An acquisition that has read a limit which is not published in full, or has come down again.
+#[test]
+fn what_is_free_above_grown_is_not_handed_out_unasked() {
+    for policy in [Policy::RecentFirst, Policy::LowestFree, Policy::TaskOwned] {
+        let ids: Ids = make(policy, 4, 2, 1);
+        let held: Vec<Held> = (0..2).map(|cpu| ids.acquire(cpu).unwrap()).collect();
+        assert_eq!((ids.grown(), ids.find_below(4)), (2, None), "{policy:?}");
+        assert_eq!(held.len(), 2);
+    }
+}
+
 /// An acquisition that has read the limit before it came down, and goes on afterwards.
 #[test]
 fn who_is_late_does_not_grow_beyond_a_limit_that_came_down() {
