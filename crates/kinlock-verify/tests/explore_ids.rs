@@ -23,6 +23,7 @@ config!(Leaked: fault Leaked, patience 16);
 config!(AboveBound: fault AboveBound, patience 16);
 config!(StaleRecent: fault StaleRecent, patience 16);
 config!(LateGrowth: fault LateGrowth, patience 16);
+config!(Stranded: fault Stranded, patience 16);
 
 #[test]
 fn sound_allocators_pass() {
@@ -67,6 +68,11 @@ fn an_id_above_the_bound_is_caught() {
 #[test]
 fn a_stale_recent_id_is_caught() {
     caught::<StaleRecent>(&[Violation::AboveBound]);
+}
+
+#[test]
+fn an_id_that_is_kept_above_the_limit_for_ever_is_caught() {
+    caught::<Stranded>(&[Violation::Stuck]);
 }
 
 #[test]

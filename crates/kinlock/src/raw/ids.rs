@@ -186,6 +186,8 @@ pub enum IdFault {
     StaleRecent,
     /// Fresh IDs are handed out by the limit that the acquisition has seen, which may have come down since.
     LateGrowth,
+    /// What a record keeps above the limit is nobody's business: who needs it looks for ever.
+    Stranded,
     /// A release does not publish what the holder did to the ID's data.
     RelaxedRelease,
 }

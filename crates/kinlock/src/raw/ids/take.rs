@@ -103,8 +103,10 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
             return Ok(Some(id));
         }
         // A fast release keeps an ID without a look at the limit. Nobody else might ever take it: its CPU may have no visitor, and as long as it is kept not all are held.
-        if let Some(id) = (from..grown).find_map(|id| self.take_from_keeper(id)) {
-            return Ok(Some(id));
+        if !matches!(C::FAULT, IdFault::Stranded) {
+            if let Some(id) = (from..grown).find_map(|id| self.take_from_keeper(id)) {
+                return Ok(Some(id));
+            }
         }
         if !self.all_held(first, grown) {
             return Ok(None);
