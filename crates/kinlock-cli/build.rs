@@ -9,8 +9,15 @@ use std::process::{Command, Stdio};
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(have_ck)");
     println!("cargo::rerun-if-changed=src/locks/ck_mcs.c");
-    println!("cargo::rerun-if-changed=/usr/include/ck_spinlock.h");
-    println!("cargo::rerun-if-changed=/usr/local/include/ck_spinlock.h");
+    watch_header("ck_spinlock.h");
+    // Headers that are missing may be installed one day.
+    for packages in [
+        "/var/lib/dpkg/status",
+        "/var/lib/rpm/rpmdb.sqlite",
+        "/lib/apk/db/installed",
+    ] {
+        watch(Path::new(packages));
+    }
 
     let mut shim = cc::Build::new();
     shim.file("src/locks/ck_mcs.c").opt_level(3);
@@ -27,9 +34,7 @@ fn rival(name: &str, header: &str, library: &str) {
     let source = format!("src/bench/invalidation/{name}.c");
     println!("cargo::rustc-check-cfg=cfg(have_{name})");
     println!("cargo::rerun-if-changed={source}");
-    for folder in ["/usr/include", "/usr/local/include"] {
-        println!("cargo::rerun-if-changed={folder}/{header}");
-    }
+    watch_header(header);
     let mut shim = cc::Build::new();
     shim.file(&source).opt_level(3);
     if header_found(&shim, header) && shim.try_compile(&format!("kinlock_{name}")).is_ok() {
@@ -38,12 +43,22 @@ fn rival(name: &str, header: &str, library: &str) {
     }
 }
 
+fn watch_header(header: &str) {
+    for folder in ["/usr/include", "/usr/local/include"] {
+        watch(&Path::new(folder).join(header));
+    }
+}
+
+/// Has a change of `file` build the command again. Not if it is missing: cargo takes that for a change, every time.
+fn watch(file: &Path) {
+    if file.exists() {
+        println!("cargo::rerun-if-changed={}", file.display());
+    }
+}
+
 /// Results say which source they came from, where the source is a checkout.
 fn note_commit() {
-    let log = Path::new("../../.git/logs/HEAD");
-    if log.exists() {
-        println!("cargo::rerun-if-changed={}", log.display());
-    }
+    watch(Path::new("../../.git/logs/HEAD"));
     let git = Command::new("git")
         .args(["rev-parse", "--short=12", "HEAD"])
         .output();
