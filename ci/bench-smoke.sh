@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The main job of the README, shortened: every lock on every workload, and every output format.
+# The main job of the README, shortened: every lock on every workload, and every output format; the other suites, with their pictures.
 set -euo pipefail
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
@@ -8,6 +8,9 @@ cargo run --release --quiet -- bench --seconds 0.01 --rounds 2 --quiet \
 # The demonstration as an example of the library; it fails if a stamp is lost.
 cargo run --release --quiet -p kinlock --example page_slots
 cargo run --release --quiet -- bench invalidation --seconds 0.01 --rounds 2 --quiet \
-    --json "$out/i.json" --csv "$out/i.csv" --markdown "$out/i.md"
-test -s "$out/i.json" && test -s "$out/i.csv" && test -s "$out/i.md"
-test -s "$out/r.json" && test -s "$out/r.csv" && test -s "$out/r.md" && test -s "$out/r.svg"
+    --json "$out/i.json" --csv "$out/i.csv" --markdown "$out/i.md" --plot "$out/i.svg"
+cargo run --release --quiet -- bench ids --seconds 0.01 --rounds 2 --quiet \
+    --json "$out/c.json" --csv "$out/c.csv" --markdown "$out/c.md" --plot "$out/c.png"
+for report in r.json r.csv r.md r.svg i.json i.csv i.md i.svg c.json c.csv c.md c.png; do
+    test -s "$out/$report"
+done

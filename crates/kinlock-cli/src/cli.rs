@@ -7,11 +7,12 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::bench::interrupt::Signal;
+use crate::output::tell;
 use crate::verbs;
 
 /// Locks that stay fast on big machines: measure them, torture them, see what your machine looks like to them.
 ///
-/// Exit status: 0 done, 1 a check failed, 2 bad input (with one line on stderr that says what is wrong); 130 and 143: `bench` was interrupted by SIGINT (Ctrl-C) or SIGTERM, and has reported the rounds that were complete.
+/// Exit status: 0 done, 1 a check failed, 2 bad input (with one line on stderr that says what is wrong), 3 something broken on purpose was not caught by the check meant for it (`torture`, `explore`), 130 and 143 `bench` was interrupted by SIGINT (Ctrl-C) or SIGTERM, and has reported the rounds that were complete.
 #[derive(Parser)]
 #[command(name = "kinlock", version, arg_required_else_help = true)]
 struct Cli {
@@ -64,7 +65,7 @@ pub fn run() -> ExitCode {
         // Whoever reads our output has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("kinlock: {}", one_line(&format!("{error:#}")));
+            tell(&format!("kinlock: {}", one_line(&format!("{error:#}"))));
             ExitCode::from(2)
         }
     }
@@ -89,7 +90,8 @@ fn report_usage(error: &clap::Error) -> ExitCode {
                 ErrorKind::InvalidSubcommand => format!("; known: {}", subcommands(&command)),
                 _ => String::new(),
             };
-            eprintln!("kinlock: {}{known} (see `{words} --help`)", one_line(wrong));
+            let wrong = one_line(wrong);
+            tell(&format!("kinlock: {wrong}{known} (see `{words} --help`)"));
             ExitCode::from(2)
         }
     }

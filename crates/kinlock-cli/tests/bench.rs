@@ -4,8 +4,7 @@ mod bench_support;
 
 use std::fs;
 
-use assert_cmd::Command;
-use bench_support::{json, short};
+use bench_support::{json, kinlock, short};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -128,7 +127,7 @@ fn json_has_the_promised_fields() {
 
 #[test]
 fn pretended_domains_are_told_apart() {
-    let mut command = Command::cargo_bin("kinlock").unwrap();
+    let mut command = kinlock();
     command.env("KINLOCK_TOPOLOGY", "0;1");
     command.args([
         "bench",

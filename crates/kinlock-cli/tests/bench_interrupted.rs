@@ -7,16 +7,20 @@
 //! 3. Between fork and exec only `signal` is called, which POSIX allows there.
 //! 4. The child has not been waited for, so that the number is still its own.
 
+mod support;
+
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::ptr::null_mut;
+use std::time::Duration;
 
 use libc::{SIGCONT, SIGINT, SIGSTOP, SIGTERM};
 use serde_json::Value;
+use support::kinlock;
 use tempfile::TempDir;
 
 /// A run with a terminal for its progress bar.
@@ -38,6 +42,31 @@ impl Drop for Killed {
     }
 }
 
+/// How a run is started.
+#[derive(Default)]
+struct Start<'a> {
+    /// A signal that is ignored from the start.
+    ignores: Option<i32>,
+    /// Its output goes to a pipe that nobody reads.
+    pipe: Pipe,
+    /// The folder for what is made once.
+    cache: Option<&'a Path>,
+}
+
+#[derive(Default)]
+enum Pipe {
+    #[default]
+    None,
+    Stdout,
+    /// And the progress bar.
+    Both,
+}
+
+/// A pipe whose reader has ended, as `tee` has after Ctrl-C.
+fn dead_pipe() -> Stdio {
+    std::io::pipe().unwrap().1.into()
+}
+
 /// What is left of it.
 struct Left {
     status: ExitStatus,
@@ -52,10 +81,18 @@ const ROUNDS: usize = 10_000;
 const FOR_EVER: &str = "3600";
 /// After so long without a sign of life it hangs, in milliseconds.
 const PATIENCE: i32 = 120_000;
+/// So often something is tried that a busy machine may spoil.
+const ATTEMPTS: usize = 10;
+/// What is said when a signal has been noticed, after its name.
+const NOTICE: &str = ": ending within about a second; again: at once";
 
 impl Bench {
-    /// Starts `kinlock bench` with `arguments`; all reports go to a folder of its own. If `ignores` is given, that signal is ignored from the start.
-    fn start(arguments: &[&str], ignores: Option<i32>) -> Self {
+    /// Starts `kinlock bench` with `arguments`; all reports go to a folder of its own.
+    fn start(arguments: &[&str]) -> Self {
+        Self::start_as(arguments, Start::default())
+    }
+
+    fn start_as(arguments: &[&str], start: Start) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (mut leader, mut follower) = (0, 0);
         let size = libc::winsize {
@@ -72,7 +109,13 @@ impl Bench {
             libc::fcntl(follower, libc::F_SETFD, libc::FD_CLOEXEC);
             (File::from_raw_fd(leader), OwnedFd::from_raw_fd(follower))
         };
-        let mut command = Command::new(env!("CARGO_BIN_EXE_kinlock"));
+        let stdout = File::create(folder.path().join("stdout")).unwrap();
+        let (stdout, stderr): (Stdio, Stdio) = match start.pipe {
+            Pipe::None => (stdout.into(), stderr.into()),
+            Pipe::Stdout => (dead_pipe(), stderr.into()),
+            Pipe::Both => (dead_pipe(), dead_pipe()),
+        };
+        let mut command = kinlock();
         command
             .arg("bench")
             .args(arguments)
@@ -80,8 +123,12 @@ impl Bench {
             .args(["--markdown", "r.md", "--plot", "r.svg"])
             .current_dir(folder.path())
             .stdin(Stdio::null())
-            .stdout(File::create(folder.path().join("stdout")).unwrap())
+            .stdout(stdout)
             .stderr(stderr);
+        if let Some(cache) = start.cache {
+            command.env("XDG_CACHE_HOME", cache);
+        }
+        let ignores = start.ignores;
         // Whoever runs the tests may ignore them, as scripts do in the background.
         // SAFETY: invariant 3.
         unsafe {
@@ -152,6 +199,28 @@ impl Bench {
         assert!(waited > 0 && libc::WIFSTOPPED(status));
     }
 
+    /// Waits until it has a handler for SIGINT.
+    fn wait_until_it_listens(&mut self) {
+        let status = format!("/proc/{}/status", self.child.0.id());
+        loop {
+            let status = fs::read_to_string(&status).unwrap();
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+            let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+            if caught & (1 << (SIGINT - 1)) != 0 {
+                return;
+            }
+            assert!(self.child.0.try_wait().unwrap().is_none(), "it ended");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Waits until the signal has been noticed.
+    fn wait_for_notice(&mut self) {
+        while !self.seen.contains(NOTICE) {
+            assert!(self.read(), "it ended: {}", self.seen);
+        }
+    }
+
     fn end(mut self) -> Left {
         while self.read() {}
         Left {
@@ -180,6 +249,12 @@ impl Left {
         let lines = self.seen.split(['\r', '\n']);
         let own = lines.filter_map(|line| line.find("kinlock: ").map(|at| &line[at..]));
         own.collect()
+    }
+
+    /// Asserts that it has said that it noticed the signal, and this.
+    fn told(&self, signal: &str, told: &str) {
+        let notice = format!("kinlock: {signal}{NOTICE}");
+        assert_eq!(self.lines(), [notice, format!("kinlock: {told}")]);
     }
 
     fn path(&self, name: &str) -> std::path::PathBuf {
@@ -220,7 +295,7 @@ fn complete_rounds_are_reported() {
         (SECTIONS, SIGINT, "SIGINT", 130),
     ];
     for (suite, signal, name, status) in runs {
-        let mut bench = Bench::start(&many(&suite), None);
+        let mut bench = Bench::start(&many(&suite));
         bench.wait_for(1, ROUNDS);
         bench.signal(signal);
         let left = bench.end();
@@ -245,10 +320,14 @@ fn complete_rounds_are_reported() {
         }
 
         let told = format!("interrupted by {name} after {done} of {ROUNDS} rounds");
-        assert_eq!(left.lines(), [format!("kinlock: {told}")]);
+        left.told(name, &told);
         assert_eq!(left.files(), ["r.csv", "r.json", "r.md", "r.svg", "stdout"]);
-        let lines = |name| fs::read_to_string(left.path(name)).unwrap().lines().count();
-        assert_eq!(lines("r.csv"), 1 + results.len());
+        let csv = fs::read_to_string(left.path("r.csv")).unwrap();
+        let mut lines = csv.lines();
+        let columns: Vec<_> = lines.next().unwrap().split(',').collect();
+        let rounds = columns.iter().position(|name| *name == "rounds").unwrap();
+        assert_eq!(lines.clone().count(), results.len());
+        assert!(lines.all(|line| line.split(',').nth(rounds) == Some(&done.to_string())));
         let markdown = fs::read_to_string(left.path("r.md")).unwrap();
         assert!(markdown.contains(&told) && markdown.contains("up to 10000 rounds"));
         let svg = fs::read_to_string(left.path("r.svg")).unwrap();
@@ -258,6 +337,8 @@ fn complete_rounds_are_reported() {
             "{}",
             left.stdout
         );
+        let fewer = format!("({done} of {ROUNDS} rounds)");
+        assert!(left.stdout.contains(&fewer) && markdown.contains(&fewer));
     }
 }
 
@@ -265,41 +346,146 @@ fn complete_rounds_are_reported() {
 fn without_a_complete_round_there_is_a_line_and_nothing_else() {
     let long = ["--threads", "2", "--seconds", FOR_EVER, "--rounds", "2"];
     for suite in [LOCKS, IDS, SECTIONS] {
-        let mut bench = Bench::start(&[&suite[..], &long].concat(), None);
+        let mut bench = Bench::start(&[&suite[..], &long].concat());
         bench.wait_for(0, 2);
         bench.signal(SIGTERM);
         let left = bench.end();
         assert_eq!(left.status.code(), Some(143), "{}", left.seen);
-        let told = "kinlock: interrupted by SIGTERM after 0 of 2 rounds: nothing to report";
-        assert_eq!(left.lines(), [told]);
+        let told = "interrupted by SIGTERM after 0 of 2 rounds: nothing to report";
+        left.told("SIGTERM", told);
         assert_eq!(left.files(), ["stdout"]);
         assert_eq!(left.stdout, "");
     }
 }
 
 #[test]
-fn a_second_signal_ends_it_at_once() {
+fn a_later_signal_ends_it_at_once() {
     let long = ["--threads", "2", "--seconds", FOR_EVER, "--rounds", "2"];
-    let mut bench = Bench::start(&[&LOCKS[..], &long].concat(), None);
-    bench.wait_for(0, 2);
-    // Both are there before it can do anything.
-    bench.stop();
+    for _ in 0..ATTEMPTS {
+        let mut bench = Bench::start(&[&LOCKS[..], &long].concat());
+        bench.wait_for(0, 2);
+        bench.signal(SIGTERM);
+        bench.wait_for_notice();
+        while bench.child.0.try_wait().unwrap().is_none() {
+            bench.signal(SIGINT);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let left = bench.end();
+        // The round was over before another signal could come.
+        if left.status.code() == Some(143) {
+            continue;
+        }
+        assert_eq!(left.status.signal(), Some(SIGINT), "{}", left.seen);
+        assert_eq!(left.lines(), [format!("kinlock: SIGTERM{NOTICE}")]);
+        assert_eq!(left.files(), ["stdout"]);
+        return;
+    }
+    panic!("it never ended before its time");
+}
+
+#[test]
+fn two_signals_at_once_are_one() {
+    for _ in 0..ATTEMPTS {
+        let mut bench = Bench::start(&many(&LOCKS));
+        bench.wait_for(1, ROUNDS);
+        // Both are there before it can do anything.
+        bench.stop();
+        bench.signal(SIGINT);
+        bench.signal(SIGTERM);
+        bench.signal(SIGCONT);
+        let left = bench.end();
+        // One of the threads was held up between them.
+        if left.status.signal().is_some() {
+            continue;
+        }
+        let (name, status) = match left.json()["extent"]["interrupted_by"].as_str() {
+            Some("SIGINT") => ("SIGINT", 130),
+            _ => ("SIGTERM", 143),
+        };
+        assert_eq!(left.status.code(), Some(status), "{}", left.seen);
+        let lines = left.lines();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[1].contains(&format!("interrupted by {name} after ")));
+        assert_eq!(left.files(), ["r.csv", "r.json", "r.md", "r.svg", "stdout"]);
+        return;
+    }
+    panic!("it never ended with a report");
+}
+
+#[test]
+fn who_reads_stdout_may_end_first() {
+    let start = Start {
+        pipe: Pipe::Stdout,
+        ..Start::default()
+    };
+    let mut bench = Bench::start_as(&many(&LOCKS), start);
+    bench.wait_for(1, ROUNDS);
     bench.signal(SIGINT);
-    bench.signal(SIGTERM);
-    bench.signal(SIGCONT);
     let left = bench.end();
-    let signal = left.status.signal();
-    assert!(
-        [Some(SIGINT), Some(SIGTERM)].contains(&signal),
-        "{signal:?}"
-    );
-    assert!(left.lines().is_empty(), "{:?}", left.lines());
+    assert_eq!(left.status.code(), Some(130), "{}", left.seen);
+    let done = &left.json()["extent"]["rounds_done"];
+    let told = format!("interrupted by SIGINT after {done} of {ROUNDS} rounds");
+    left.told("SIGINT", &told);
+    assert_eq!(left.files(), ["r.csv", "r.json", "r.md", "r.svg", "stdout"]);
+}
+
+#[test]
+fn nobody_need_read_stderr() {
+    let start = Start {
+        pipe: Pipe::Both,
+        ..Start::default()
+    };
+    let mut bench = Bench::start_as(&many(&LOCKS), start);
+    bench.wait_until_it_listens();
+    bench.signal(SIGINT);
+    let left = bench.end();
+    assert_eq!(left.status.code(), Some(130), "{:?}", left.status);
+}
+
+#[test]
+fn a_signal_during_preparation_leaves_nothing_unfinished() {
+    let cache = tempfile::tempdir().unwrap();
+    let start = Start {
+        cache: Some(cache.path()),
+        ..Start::default()
+    };
+    let arguments = [
+        "locks",
+        "--locks",
+        "kinlock-spin",
+        "--workload",
+        "readrandom",
+    ];
+    let long = ["--threads", "2", "--seconds", FOR_EVER, "--rounds", "2"];
+    let mut bench = Bench::start_as(&[&arguments[..], &long].concat(), start);
+    bench.wait_until_it_listens();
+    bench.signal(SIGINT);
+    let left = bench.end();
+    assert_eq!(left.status.code(), Some(130), "{}", left.seen);
+    let told = "interrupted by SIGINT after 0 of 2 rounds: nothing to report";
+    left.told("SIGINT", told);
     assert_eq!(left.files(), ["stdout"]);
+    let inside = cache.path().join("kinlock");
+    let databases = if inside.exists() {
+        files(&inside)
+    } else {
+        vec![]
+    };
+    // One that was finished in time is there for the next run.
+    assert!(databases.len() <= 1, "{databases:?}");
+    assert!(
+        databases.iter().all(|name| !name.contains('.')),
+        "{databases:?}"
+    );
 }
 
 #[test]
 fn a_signal_that_is_ignored_stays_so() {
-    let mut bench = Bench::start(&many(&LOCKS), Some(SIGINT));
+    let start = Start {
+        ignores: Some(SIGINT),
+        ..Start::default()
+    };
+    let mut bench = Bench::start_as(&many(&LOCKS), start);
     bench.wait_for(1, ROUNDS);
     bench.signal(SIGINT);
     bench.signal(SIGTERM);
@@ -311,7 +497,7 @@ fn a_signal_that_is_ignored_stays_so() {
 #[test]
 fn a_run_to_the_end_says_so() {
     let short = ["--threads", "1", "--seconds", "0.002", "--rounds", "3"];
-    let left = Bench::start(&[&LOCKS[..], &short].concat(), None).end();
+    let left = Bench::start(&[&LOCKS[..], &short].concat()).end();
     assert_eq!(left.status.code(), Some(0), "{}", left.seen);
     let extent = &left.json()["extent"];
     assert_eq!(

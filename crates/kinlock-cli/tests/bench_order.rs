@@ -1,7 +1,9 @@
 //! `kinlock bench` shows what the order of the queue does to locality. Nothing here depends on how fast anything is.
 
-use assert_cmd::Command;
+mod support;
+
 use serde_json::Value;
+use support::kinlock;
 
 /// Two CPUs pretend to be two domains, with many threads each, so that kin wait nearly always, however the kernel runs them. Stealing has no order, and
 /// serves most acquisitions where threads outnumber CPUs: so it is off.
@@ -52,12 +54,7 @@ impl Seen {
 
 /// Sixteen threads for each domain under `lock`, on the first CPU of each domain of `topology` in turn.
 fn run(topology: &str, lock: &str) -> Seen {
-    let mut command = Command::cargo_bin("kinlock").unwrap();
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("KINLOCK_") {
-            command.env_remove(name);
-        }
-    }
+    let mut command = kinlock();
     command.env("KINLOCK_TOPOLOGY", topology);
     command.env("KINLOCK_STEALING", "off");
     command.args(["bench", "--locks", lock, "--workload", "long"]);

@@ -1,8 +1,10 @@
 //! `kinlock explore` as people and programs see it.
 
-use assert_cmd::Command;
+mod support;
+
 use serde_json::Value;
 use std::process::Output;
+use support::kinlock;
 
 #[test]
 fn sound_locks_pass() {
@@ -90,8 +92,7 @@ fn bad_input_is_one_line_and_status_2() {
 }
 
 fn explore(flags: &str) -> Output {
-    let mut command = Command::cargo_bin("kinlock").expect("the command has been built");
-    command
+    kinlock()
         .arg("explore")
         .args(flags.split(' '))
         .output()

@@ -1,10 +1,12 @@
 //! `kinlock bench ids` and `kinlock torture ids` as a user runs them.
 
+mod support;
+
 use assert_cmd::Command;
 use serde_json::Value;
 
 fn kinlock(arguments: &[&str]) -> Command {
-    let mut command = Command::cargo_bin("kinlock").unwrap();
+    let mut command = Command::from_std(support::kinlock());
     command.args(arguments);
     command
 }

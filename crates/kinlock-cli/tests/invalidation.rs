@@ -1,5 +1,7 @@
 //! What the verbs for delayed invalidation report, and what they refuse.
 
+mod support;
+
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -7,8 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 fn kinlock(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kinlock"));
-    command.args(args).output().unwrap()
+    support::kinlock().args(args).output().unwrap()
 }
 
 fn json(args: &[&str]) -> (Value, i32) {
@@ -212,7 +213,7 @@ fn simulated_sections_are_repeatable() {
 #[test]
 fn a_signal_shows_what_is_open() {
     // Ignored until the command has its handler: it takes a moment to start.
-    let mut child = Command::new("sh")
+    let mut child = support::without_knobs(Command::new("sh"))
         .args(["-c", "trap '' USR1; echo trapped >&2; exec \"$@\"", "sh"])
         .arg(env!("CARGO_BIN_EXE_kinlock"))
         .args([

@@ -1,18 +1,14 @@
 //! `kinlock topology` as people and programs call it.
 
+mod support;
+
 use std::process::Output;
 
-use assert_cmd::Command;
 use serde_json::Value;
+use support::kinlock;
 
 fn topology(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
-    let mut command = Command::cargo_bin("kinlock").unwrap();
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("KINLOCK_") {
-            command.env_remove(name);
-        }
-    }
-    command
+    kinlock()
         .arg("topology")
         .args(arguments)
         .envs(variables.iter().copied())
@@ -98,7 +94,7 @@ fn the_environment_is_heeded_and_explained() {
 fn refused_membarrier_is_said() {
     use std::os::unix::process::CommandExt;
     let run = |json: bool| {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kinlock"));
+        let mut command = kinlock();
         command
             .arg("topology")
             .args(json.then_some(["--json", "-"]).into_iter().flatten());

@@ -1,8 +1,11 @@
 //! `kinlock torture` as people and programs see it.
 
-use assert_cmd::Command;
+mod support;
+
 use serde_json::Value;
-use std::process::Output;
+use std::io::{BufRead, BufReader};
+use std::process::{Output, Stdio};
+use support::kinlock;
 
 #[test]
 fn a_sound_lock_passes() {
@@ -136,6 +139,31 @@ fn a_report_goes_to_a_file_beside_the_text() {
 }
 
 #[test]
+fn a_run_that_is_killed_leaves_the_last_report() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("report.json");
+    std::fs::write(&file, "the last one").unwrap();
+    for primitive in ["locks", "invalidation"] {
+        let mut child = kinlock()
+            .args(["torture", primitive, "--seconds", "60", "--in-process"])
+            .arg("--json")
+            .arg(&file)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // It says what it is going to do when it has looked at the file.
+        let mut line = String::new();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        stdout.read_line(&mut line).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(line.starts_with("kinlock torture "), "{line}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "the last one");
+    }
+}
+
+#[test]
 fn bad_input_is_one_line_and_status_2() {
     for (flags, named) in [
         ("--locks no-such-lock", "kinlock-spin-cna"),
@@ -164,8 +192,7 @@ fn bad_input_is_one_line_and_status_2() {
 }
 
 fn torture(flags: &str) -> Output {
-    let mut command = Command::cargo_bin("kinlock").expect("the command has been built");
-    command
+    kinlock()
         .arg("torture")
         .args(flags.split(' '))
         .output()

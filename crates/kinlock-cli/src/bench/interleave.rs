@@ -12,6 +12,7 @@ pub struct Rounds {
     asked: usize,
     done: usize,
     state: fn() -> State,
+    noted: fn() -> Option<Signal>,
 }
 
 /// A measurement that is due.
@@ -33,6 +34,7 @@ impl Rounds {
             asked,
             done: 0,
             state: interrupt::state,
+            noted: interrupt::noted,
         }
     }
 
@@ -53,7 +55,6 @@ impl Rounds {
         order_rng: &mut Rng,
         mut sample: impl FnMut(Turn) -> anyhow::Result<S>,
     ) -> anyhow::Result<Vec<Vec<Placed<S>>>> {
-        interrupt::listen();
         let mut samples: Vec<_> = (0..subjects).map(|_| Vec::new()).collect();
         let mut order: Vec<usize> = (0..subjects).collect();
         let rounds = if subjects == 0 { 0 } else { rounds };
@@ -84,7 +85,8 @@ impl Rounds {
         Extent {
             rounds_asked: self.asked,
             rounds_done: self.done,
-            interrupted_by: interrupt::noted(),
+            // A signal that came when nothing was left to be done has ended nothing early.
+            interrupted_by: (self.noted)().filter(|_| self.done < self.asked),
         }
     }
 }
@@ -118,12 +120,20 @@ impl Extent {
         ))
     }
 
-    /// Rounds of a cell, of so many that were asked for, in words.
+    /// Rounds of all cells, of so many that were asked for, in words.
     pub fn rounds_per_cell(&self, asked: usize) -> String {
         match self.rounds_done < self.rounds_asked {
             true => format!("up to {asked} rounds"),
             false => format!("{asked} rounds"),
         }
+    }
+}
+
+/// ` (1 of 5 rounds)`, for what stands over a cell that has fewer than were asked for.
+pub fn if_fewer(done: usize, asked: usize) -> String {
+    match done < asked {
+        true => format!(" ({done} of {asked} rounds)"),
+        false => String::new(),
     }
 }
 
@@ -193,11 +203,25 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_is_complete_was_not_interrupted() {
+        for (done, interrupted_by) in [(3, Some(Signal::Interrupt)), (4, None)] {
+            let rounds = Rounds {
+                done,
+                noted: || Some(Signal::Interrupt),
+                ..Rounds::of(4)
+            };
+            assert_eq!(rounds.extent().interrupted_by, interrupted_by);
+        }
+    }
+
+    #[test]
     fn an_interruption_is_told() {
         let mut extent = Rounds::of(10).extent();
         assert_eq!(extent.warning(), None);
         extent.rounds_done = 10;
         assert_eq!(extent.rounds_per_cell(5), "5 rounds");
+        assert_eq!(if_fewer(5, 5), "");
+        assert_eq!(if_fewer(1, 5), " (1 of 5 rounds)");
         extent.rounds_done = 3;
         extent.interrupted_by = Some(Signal::Terminate);
         let told = "interrupted by SIGTERM after 3 of 10 rounds";

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM end a run early: the first one asks for a report of what there is, a second one ends the process.
+//! SIGINT and SIGTERM end a run early: the first one asks for a report of what there is, a later one ends the process. What follows the first within [`TOGETHER`] belongs to it: `timeout` sends its signal to a process and then to its group, which is the same process again.
 //!
 //! | state   | set by                     | what it means for the round under way |
 //! | ------- | -------------------------- | ------------------------------------- |
@@ -8,18 +8,26 @@
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
-//! 1. The handler does only what POSIX allows in one: it uses a lock-free atomic and the calls `signal` and `raise`; waking is one system call, which leaves `errno` alone.
+//! 1. The handler does only what POSIX allows in one: it uses lock-free atomics and the calls `clock_gettime`, `signal` and `raise`; waking is one system call, which leaves `errno` alone.
 //! 2. The C library reads and writes structures of signals only through the pointers it is given, and they point to live locals. For these, all zeros is a valid value.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::io::IsTerminal;
+use std::sync::Once;
+use std::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::time::Duration;
 
 use kinlock::platform::{Native, Platform};
 use serde::{Serialize, Serializer};
 
+use crate::output::tell;
+
 /// What a round under way has to come to its end after the first signal. Rounds of the usual length make it, and nobody loses patience in that time.
 const GRACE: Duration = Duration::from_secs(1);
+/// So soon after the first signal nobody can have changed their mind: another one is the same wish again.
+const TOGETHER: Duration = Duration::from_millis(300);
 
 /// A signal that asks for an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,11 +81,13 @@ pub enum State {
 
 /// The number of the first signal; 0: none yet. A word to sleep on.
 static NOTED: AtomicU32 = AtomicU32::new(0);
+/// When it came, by the monotonic clock; 0: none yet. Written before [`NOTED`].
+static CAME: AtomicU64 = AtomicU64::new(0);
 
 /// From now on, signals are noted. One that is ignored, as SIGINT is in background jobs of scripts, stays so.
 pub fn listen() {
-    static ONCE: OnceLock<()> = OnceLock::new();
-    ONCE.get_or_init(|| {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
         for signal in Signal::ALL {
             // SAFETY: invariants 1 and 2.
             unsafe {
@@ -96,10 +106,14 @@ pub fn listen() {
 }
 
 extern "C" fn note(number: libc::c_int) {
-    // Nothing is published with it: the word is all there is to know.
-    let noted = NOTED.compare_exchange(0, number as u32, Relaxed, Relaxed);
-    match noted {
-        Ok(_) => Native::unpark(NOTED.as_ptr(), u32::MAX),
+    let now = Native::now().max(1);
+    match CAME.compare_exchange(0, now, Relaxed, Relaxed) {
+        Ok(_) => {
+            // Pairs with the load in `noted`: whoever sees the signal sees when it came.
+            NOTED.store(number as u32, Release);
+            Native::unpark(NOTED.as_ptr(), u32::MAX);
+        }
+        Err(first) if now.saturating_sub(first) < TOGETHER.as_nanos() as u64 => {}
         // SAFETY: invariant 1. The signal is blocked here, so that it arrives when the handler returns.
         Err(_) => unsafe {
             libc::signal(number, libc::SIG_DFL);
@@ -110,7 +124,8 @@ extern "C" fn note(number: libc::c_int) {
 
 /// The first signal, if there was one.
 pub fn noted() -> Option<Signal> {
-    let number = NOTED.load(Relaxed);
+    // Pairs with the store in the handler.
+    let number = NOTED.load(Acquire);
     let mut all = Signal::ALL.into_iter();
     all.find(|signal| signal.number() as u32 == number)
 }
@@ -134,20 +149,34 @@ pub fn pause(duration: Duration) {
         }
         Native::park(NOTED.as_ptr(), 0, until, || NOTED.load(Relaxed));
     }
+    let grace = grace_left().unwrap_or_default();
     let left = Duration::from_nanos(until.saturating_sub(Native::now()));
-    std::thread::sleep(left.min(grace_left().unwrap_or_default()));
+    std::thread::sleep(left.min(grace));
 }
 
-/// What is left of [`GRACE`], if a signal came. It counts from when somebody looks, which is at once where threads sleep.
+/// What is left of [`GRACE`], if a signal came. Who looks first says so: the handler must not write.
 fn grace_left() -> Option<Duration> {
-    static SINCE: OnceLock<Instant> = OnceLock::new();
-    noted()?;
-    let since = SINCE.get_or_init(Instant::now);
-    Some(GRACE.saturating_sub(since.elapsed()))
+    static TOLD: Once = Once::new();
+    let signal = noted()?;
+    TOLD.call_once(|| {
+        // Over the progress bar, which draws itself again below.
+        let clear = match std::io::stderr().is_terminal() {
+            true => "\r\x1b[K",
+            false => "",
+        };
+        let name = signal.name();
+        tell(&format!(
+            "{clear}kinlock: {name}: ending within about a second; again: at once"
+        ));
+    });
+    let passed = Native::now().saturating_sub(CAME.load(Relaxed));
+    Some(GRACE.saturating_sub(Duration::from_nanos(passed)))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     #[test]

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use super::interrupt::pause;
+use super::interrupt::{self, State, pause};
 use super::runner::{Measure, Sample, Timing, counting_events, process_cpu_time};
 use super::team::{Job, Team};
 use super::trace::Handoffs;
@@ -63,14 +63,18 @@ impl<W: Meeting> VisitCondvar for Round<'_, W> {
         let (elapsed, cpu, meetings) =
             timed.run(false, self.team, self.timing.warm_up, self.timing.timed);
         let instrumented = arena();
-        let events = counting_events(self.ours, || {
-            instrumented.run(
-                true,
-                self.team,
-                self.timing.warm_up,
-                self.timing.instrumented,
-            );
-        });
+        let events = match interrupt::state() {
+            // The round does not count any more.
+            State::Over => Vec::new(),
+            _ => counting_events(self.ours, || {
+                instrumented.run(
+                    true,
+                    self.team,
+                    self.timing.warm_up,
+                    self.timing.instrumented,
+                );
+            }),
+        };
         let times = instrumented.times.lock();
         Sample {
             elapsed,

@@ -19,7 +19,7 @@ use hdrhistogram::Histogram;
 use kinlock::events::{self, Event};
 use kinlock::topology;
 
-use super::interrupt::pause;
+use super::interrupt::{self, State, pause};
 use super::rng::Rng;
 use super::team::{Job, Team};
 use super::trace::{Handoffs, Step, Trace};
@@ -140,9 +140,13 @@ impl<W: Workload> Visit for Round<'_, W> {
         });
 
         let timed = timed_slice(&arena, self.team, self.timing);
-        let events = counting_events(self.ours, || {
-            instrumented_slice(&arena, self.team, self.timing);
-        });
+        let events = match interrupt::state() {
+            // The round does not count any more.
+            State::Over => Vec::new(),
+            _ => counting_events(self.ours, || {
+                instrumented_slice(&arena, self.team, self.timing);
+            }),
+        };
 
         let arena =
             Arc::into_inner(arena).expect("the team lets go of a job before it reports back");

@@ -38,11 +38,15 @@ pub fn run(
     mut progress: impl FnMut(&str),
 ) -> anyhow::Result<Vec<Measured>> {
     // All workloads before the first measurement: whatever is missing is missed now.
-    let prepared: Vec<_> = plan
-        .workloads
-        .iter()
-        .map(|&name| Ok((name, workloads::prepare(name, plan.db.as_deref())?)))
-        .collect::<anyhow::Result<_>>()?;
+    let mut prepared = Vec::with_capacity(plan.workloads.len());
+    for &name in &plan.workloads {
+        let work = workloads::prepare(name, plan.db.as_deref());
+        if !rounds.go_on() {
+            // An error may come from just that.
+            return Ok(Vec::new());
+        }
+        prepared.push((name, work?));
+    }
     let timing = plan.timing();
     let mut order_rng = Rng::new(plan.seed, u64::MAX);
     let mut results = Vec::new();

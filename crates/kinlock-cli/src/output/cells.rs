@@ -41,7 +41,7 @@ pub trait Cells: Serialize + Sized + 'static {
     }
 
     /// What stands over the table of a cell.
-    fn title(entry: &Self::Entry) -> String {
+    fn title(&self, entry: &Self::Entry) -> String {
         entry.usual().cell()
     }
 
@@ -222,7 +222,7 @@ impl<R: Cells> Report for R {
             }
             let table = table(self, cell);
             let table = table.painted(R::right(table.headings.len()), R::paint);
-            writeln!(out, "{}\n{table}\n", R::title(&cell[0]))?;
+            writeln!(out, "{}\n{table}\n", self.title(&cell[0]))?;
         }
         self.overview(out)?;
         for warning in self.warnings() {
@@ -235,7 +235,7 @@ impl<R: Cells> Report for R {
         writeln!(out, "{}\n", self.markdown_heading())?;
         for cell in self.cells() {
             let table = table(self, cell);
-            writeln!(out, "### {}\n", R::title(&cell[0]))?;
+            writeln!(out, "### {}\n", self.title(&cell[0]))?;
             table.markdown(1..table.headings.len(), out)?;
             writeln!(out)?;
         }

@@ -1,6 +1,7 @@
 //! What the reports of all verbs have in common: files, tables, pictures, numbers.
 
 pub mod cells;
+mod descriptors;
 pub mod files;
 pub mod picture;
 pub mod progress;
@@ -11,6 +12,11 @@ pub mod units;
 use std::io::Write;
 
 use serde::Serialize;
+
+/// Writes a line to stderr, if anybody is still there to read it.
+pub fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
 
 /// Writes a report as JSON, indented, with a newline at the end.
 ///

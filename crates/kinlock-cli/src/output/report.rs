@@ -94,7 +94,7 @@ impl<R: Report> Destinations<R> {
                     1 => path.clone(),
                     _ => with_name(path, name),
                 };
-                outputs.add(Some(&path), move |report, out| {
+                outputs.add_picture(&path, move |report, out| {
                     picture::write(format, size(report), out, |area| draw(report, index, area))
                 })?;
             }

@@ -3,16 +3,15 @@
 mod settings;
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{Write, stdout};
 
-use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kinlock_verify::explore::{self, Explored, Replay, locks};
 use kinlock_verify::report::Report;
 use serde::Serialize;
 
 use crate::cli::Outcome;
+use crate::output::files::Outputs;
+use crate::output::write_json;
 pub use settings::Args;
 use settings::Parameters;
 
@@ -24,27 +23,31 @@ const TRACE: usize = 60;
 /// # Errors
 /// If the input is bad or the results cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
-    let mut output = Output::open(args.json.as_deref())?;
+    let mut outputs = Outputs::new();
+    // One of two kinds of report, as JSON.
+    outputs.add(args.json.as_deref(), |json: &String, out| {
+        Ok(out.write_all(json.as_bytes())?)
+    })?;
     match &args.replay {
-        Some(replay) => play_again(replay, &mut output),
-        None => explore_all(&args.parameters(), args.quiet, &mut output),
+        Some(replay) => play_again(replay, outputs),
+        None => explore_all(&args.parameters(), args.quiet, outputs),
     }
 }
 
 fn explore_all(
     parameters: &Parameters,
     quiet: bool,
-    output: &mut Output,
+    outputs: Outputs<String>,
 ) -> anyhow::Result<Outcome> {
     let mut total = Report::new();
     let mut found = BTreeMap::new();
     let (mut schedules, mut accesses) = (0, 0);
-    output.say(&parameters.text())?;
+    outputs.say(&parameters.text())?;
     for lock in parameters.specimens() {
         let bar = progress_bar(lock.name, parameters.schedules, quiet);
         let explored = explore::explore(&lock, &parameters.settings(), |n| bar.set_position(n));
         bar.finish_and_clear();
-        output.say(&text(&explored))?;
+        outputs.say(&text(&explored))?;
         schedules += explored.schedules;
         accesses += explored.accesses;
         if let Some(failure) = &explored.failure {
@@ -60,40 +63,40 @@ fn explore_all(
         }
         total.merge(explored.report);
     }
-    output.say(&parameters.text())?;
+    outputs.say(&parameters.text())?;
     let failed = total.checks.iter().filter(|check| !check.passed).count();
-    output.say(&format!(
+    outputs.say(&format!(
         "Schedules: {schedules}, accesses: {accesses}\nChecks: {}, failed: {failed}\nEnd of test: {}\n",
         total.checks.len(),
         verdict(total.passed)
     ))?;
-    output.document(&Document {
+    outputs.write(&json(&Document {
         passed: total.passed,
         checks: &total.checks,
         schedules,
         accesses,
         found,
         parameters,
-    })?;
+    })?)?;
     Ok(outcome(&total))
 }
 
-fn play_again(replay: &Replay, output: &mut Output) -> anyhow::Result<Outcome> {
+fn play_again(replay: &Replay, outputs: Outputs<String>) -> anyhow::Result<Outcome> {
     let echo = format!("kinlock explore locks --replay {replay}\n");
-    output.say(&echo)?;
+    outputs.say(&echo)?;
     let lines = explore::trace(replay);
-    output.say(&tail(&lines))?;
+    outputs.say(&tail(&lines))?;
     let result = explore::replay(replay);
-    output.say(&echo)?;
-    output.say(&format!("End of test: {}\n", verdict(result.is_ok())))?;
+    outputs.say(&echo)?;
+    outputs.say(&format!("End of test: {}\n", verdict(result.is_ok())))?;
     let failure = result.as_ref().err();
-    output.document(&Replayed {
+    outputs.write(&json(&Replayed {
         passed: result.is_ok(),
         property: failure.map(|(property, _)| property.name()),
         detail: failure.map(|(_, detail)| detail.as_str()),
         trace: &lines,
         replay: replay.to_string(),
-    })?;
+    })?)?;
     Ok(if result.is_ok() {
         Outcome::Done
     } else {
@@ -195,51 +198,8 @@ struct Replayed<'a> {
     replay: String,
 }
 
-/// Where text and JSON go.
-struct Output {
-    people: bool,
-    /// `None` within: stdout.
-    json: Option<(Option<File>, String)>,
-}
-
-impl Output {
-    /// Opened first: what cannot be written must not cost minutes to find out.
-    fn open(json: Option<&str>) -> anyhow::Result<Self> {
-        let file = |name: &str| match name {
-            "-" => Ok(None),
-            name => File::create(name)
-                .map(Some)
-                .with_context(|| format!("cannot write {name}")),
-        };
-        let json = json
-            .map(|name| Ok::<_, anyhow::Error>((file(name)?, name.to_owned())))
-            .transpose()?;
-        let people = !matches!(json, Some((None, _)));
-        Ok(Output { people, json })
-    }
-
-    fn say(&self, text: &str) -> anyhow::Result<()> {
-        if self.people {
-            stdout()
-                .write_all(text.as_bytes())
-                .context("cannot write to stdout")?;
-        }
-        Ok(())
-    }
-
-    fn document(&mut self, document: &impl Serialize) -> anyhow::Result<()> {
-        let Some((file, name)) = &mut self.json else {
-            return Ok(());
-        };
-        let mut text = serde_json::to_string_pretty(document)?;
-        text.push('\n');
-        match file {
-            Some(file) => file
-                .write_all(text.as_bytes())
-                .with_context(|| format!("cannot write {name}")),
-            None => stdout()
-                .write_all(text.as_bytes())
-                .context("cannot write to stdout"),
-        }
-    }
+fn json(report: &impl Serialize) -> anyhow::Result<String> {
+    let mut json = Vec::new();
+    write_json(report, &mut json)?;
+    Ok(String::from_utf8(json)?)
 }

@@ -1,15 +1,16 @@
 //! `kinlock topology`: what this machine looks like to the locks.
 
-use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
+use std::path::PathBuf;
 
-use anyhow::Context;
 use comfy_table::{Cell, ContentArrangement, Table, TableComponent, presets};
 use kinlock::config::{self, Decision};
 use kinlock::topology::{self, Cpu, DomainKind, Features, Node, Topology};
 use serde::Serialize;
 
 use crate::cli::Outcome;
+use crate::output::files::Outputs;
+use crate::output::write_json;
 
 /// Show CPUs, locality domains, what `auto` makes of them, and the kernel features found.
 ///
@@ -18,7 +19,7 @@ use crate::cli::Outcome;
 pub struct Args {
     /// Write everything as JSON; `-` writes it to stdout instead of the tables
     #[arg(long, value_name = "FILE")]
-    json: Option<String>,
+    json: Option<PathBuf>,
 }
 
 /// Runs the verb.
@@ -26,17 +27,10 @@ pub struct Args {
 /// # Errors
 /// If the output cannot be written.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
-    let topology = Topology::current();
-    let report = Report::new(&topology);
-    match args.json.as_deref() {
-        Some("-") => write_json(&report, io::stdout().lock())?,
-        Some(file) => {
-            let created = File::create(file).with_context(|| format!("cannot write {file}"))?;
-            write_json(&report, created)?;
-            write_text(&report, io::stdout().lock())?;
-        }
-        None => write_text(&report, io::stdout().lock())?,
-    }
+    let mut outputs = Outputs::new();
+    outputs.add(args.json.as_deref(), |report, out| write_json(report, out))?;
+    outputs.for_people(write_text);
+    outputs.write(&Report::new(&Topology::current()))?;
     Ok(Outcome::Done)
 }
 
@@ -198,14 +192,8 @@ impl From<Features> for FeaturesEntry {
     }
 }
 
-fn write_json(report: &Report, mut out: impl Write) -> anyhow::Result<()> {
-    let mut text = serde_json::to_vec_pretty(report)?;
-    text.push(b'\n');
-    Ok(out.write_all(&text)?)
-}
-
 /// Writes all in one piece, so that nobody who reads only the beginning breaks it off.
-fn write_text(report: &Report, mut out: impl Write) -> anyhow::Result<()> {
+fn write_text(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut parts = vec![summary(report), domains(report).to_string()];
     if report.nodes.len() > 1 {
         parts.push(distances(&report.nodes).to_string());

@@ -5,7 +5,14 @@ mod ids;
 mod invalidation;
 mod locks;
 
+use std::path::Path;
+
+use kinlock_verify::report::Report;
+use serde::Serialize;
+
 use crate::cli::Outcome;
+use crate::output::files::Outputs;
+use crate::output::write_json;
 
 /// Test that our primitives are correct under stress.
 ///
@@ -42,4 +49,19 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         Some(What::Locks(args)) => locks::run(args),
         Some(What::Ids(args)) => ids::run(args),
     }
+}
+
+/// What programs read.
+#[derive(Serialize)]
+struct Document<P> {
+    #[serde(flatten)]
+    report: Report,
+    parameters: P,
+}
+
+/// Where that goes, if anywhere. To be had before the work: what cannot be written must not cost minutes to find out.
+fn outputs<P: Serialize>(json: Option<&Path>) -> anyhow::Result<Outputs<Document<P>>> {
+    let mut outputs = Outputs::new();
+    outputs.add(json, |document, out| write_json(document, out))?;
+    Ok(outputs)
 }

@@ -1,18 +1,16 @@
 //! Calling `kinlock bench`, for its tests.
 
+#[path = "../support/mod.rs"]
+mod support;
+
 use std::process::Output;
 
-use assert_cmd::Command;
 use serde_json::Value;
+pub use support::kinlock;
 
 /// Runs it with `arguments`.
 pub fn bench(arguments: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("kinlock").unwrap();
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("KINLOCK_") {
-            command.env_remove(name);
-        }
-    }
+    let mut command = kinlock();
     // The database of readrandom is filled once for all tests.
     command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
     command.arg("bench").args(arguments).output().unwrap()

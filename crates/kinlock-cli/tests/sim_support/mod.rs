@@ -3,15 +3,16 @@
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
+#[path = "../support/mod.rs"]
+mod support;
+
 use std::process::Output;
 
-use assert_cmd::Command;
 use serde_json::Value;
 
 /// Runs the command with `arguments`.
 pub fn kinlock(arguments: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("kinlock").unwrap();
-    command.args(arguments).output().unwrap()
+    support::kinlock().args(arguments).output().unwrap()
 }
 
 /// The same; it has to succeed. What it wrote to stdout.

@@ -37,7 +37,7 @@ pub fn draw(report: &Report, _index: usize, area: &Area) -> Drawn {
                 nanos: entry.ns_per_op,
             })
             .collect();
-        bars::draw(&group, &Report::title(&cell[0]), NAMES, &all)?;
+        bars::draw(&group, &report.title(&cell[0]), NAMES, &all)?;
     }
     Ok(())
 }

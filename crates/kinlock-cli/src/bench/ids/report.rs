@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::subjects::Workload;
 use super::{Measured, Plan, plot};
-use crate::bench::interleave::Extent;
+use crate::bench::interleave::{Extent, if_fewer};
 use crate::bench::results::Ratio;
 use crate::bench::rounds::{self, Conclusions, Round};
 use crate::bench::stats::{Fairness, Summary};
@@ -183,6 +183,7 @@ impl Cells for Report {
             .csv_ratio()
             .csv_min_over_mean()
             .add("noisy", |e| e.noisy)
+            .add("rounds", |e| e.rounds.len())
     }
 
     fn heading(&self) -> String {
@@ -202,10 +203,11 @@ impl Cells for Report {
     }
 
     /// With what is done there.
-    fn title(entry: &Entry) -> String {
+    fn title(&self, entry: &Entry) -> String {
         let summary = entry.workload.parse().map_or("", Workload::summary);
         let (cell, to) = (entry.usual().cell(), entry.ratio.to);
-        format!("{cell}: {summary}; baseline {to}")
+        let fewer = if_fewer(entry.rounds.len(), self.parameters.rounds);
+        format!("{cell}: {summary}; baseline {to}{fewer}")
     }
 
     fn warnings(&self) -> &[String] {

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::name::WorkloadName;
 use super::plot;
 use super::results::{Entry, Report, Sections};
+use crate::bench::interleave::if_fewer;
 use crate::output::cells::{Cells, Compared, Usual};
 use crate::output::report::{Flags, Plot};
 use crate::output::table::Columns;
@@ -64,6 +65,7 @@ impl Cells for Report {
             .add("longest_queue", of_sections(|s| s.longest_queue))
             .add("verified", |e| e.verified)
             .add("lost", |e| e.lost)
+            .add("rounds", |e| e.rounds.len())
     }
 
     fn heading(&self) -> String {
@@ -84,8 +86,10 @@ impl Cells for Report {
         Some(summary.to_owned())
     }
 
-    fn title(entry: &Entry) -> String {
-        format!("{} (ratio to {})", entry.usual().cell(), entry.ratio.to)
+    fn title(&self, entry: &Entry) -> String {
+        let (cell, to) = (entry.usual().cell(), entry.ratio.to);
+        let fewer = if_fewer(entry.rounds.len(), self.parameters.rounds);
+        format!("{cell} (ratio to {to}){fewer}")
     }
 
     /// None.

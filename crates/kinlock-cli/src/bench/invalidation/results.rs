@@ -115,11 +115,6 @@ impl Report {
             results,
         }
     }
-
-    /// Whether a contender lost a stamp.
-    pub fn lost(&self) -> bool {
-        self.results.iter().any(|entry| entry.lost > 0)
-    }
 }
 
 fn unavailable() -> Vec<Unavailable> {

@@ -1,5 +1,6 @@
 //! Runs the suite: cell by cell, round by round, every contender once per round, in random order.
 
+use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -18,6 +19,7 @@ use crate::bench::rng::Rng;
 use crate::bench::rounds::ops_per_s;
 use crate::bench::team::{Job, Team};
 use crate::bench::threads::ThreadCounts;
+use crate::output::tell;
 
 /// What is to be measured.
 #[derive(Clone, Debug)]
@@ -114,7 +116,16 @@ const SHARDS: usize = 64;
 /// Operations between two looks at whether time is up, where an operation takes some nanoseconds.
 const CHUNK: u64 = 64;
 
-/// Runs everything, or as much as there is time for; `progress(what)` is called before each slice. Cells without a complete round are left out.
+/// What came out of a run.
+#[derive(Debug)]
+pub struct Found {
+    /// The cells that have a complete round.
+    pub measured: Vec<Measured>,
+    /// Stamps that were lost, by contender, those in incomplete rounds among them: they show that it is wrong just as well.
+    pub lost: BTreeMap<&'static str, u64>,
+}
+
+/// Runs everything, or as much as there is time for; `progress(what)` is called before each slice.
 ///
 /// # Errors
 /// If the threads or the mappings cannot be had.
@@ -122,14 +133,15 @@ pub fn run(
     plan: &Plan,
     rounds: &mut Rounds,
     mut progress: impl FnMut(&str),
-) -> anyhow::Result<Vec<Measured>> {
+) -> anyhow::Result<Found> {
     show_sections_on_signal();
     let mut order_rng = Rng::new(plan.seed, u64::MAX);
-    let mut results = Vec::new();
+    let mut measured = Vec::new();
+    let mut lost = BTreeMap::new();
     for &workload in &plan.workloads {
         for &threads in &plan.threads.0 {
             if !rounds.go_on() {
-                return Ok(results);
+                return Ok(Found { measured, lost });
             }
             let pin = Pin::usual(threads, kinlock_verify::allowed_cpus().len());
             let team = Team::start(threads, placement::assign(pin, threads))?;
@@ -138,7 +150,11 @@ pub fn run(
                 let contender = contenders[subject];
                 progress(&format!("{workload}, {threads} threads, {contender}"));
                 let seed = plan.seed.wrapping_add(round as u64);
-                slice(contender, workload, &team, plan.seconds, seed)
+                let sample = slice(contender, workload, &team, plan.seconds, seed)?;
+                if sample.lost > 0 {
+                    *lost.entry(contender.name()).or_default() += sample.lost;
+                }
+                Ok(sample)
             };
             let samples = rounds.run(plan.rounds, contenders.len(), &mut order_rng, sample)?;
             let cell = contenders.iter().zip(samples);
@@ -148,10 +164,10 @@ pub fn run(
                 threads,
                 samples,
             });
-            results.extend(cell.filter(|measured| !measured.samples.is_empty()));
+            measured.extend(cell.filter(|one| !one.samples.is_empty()));
         }
     }
-    Ok(results)
+    Ok(Found { measured, lost })
 }
 
 fn slice(
@@ -316,16 +332,13 @@ fn sleep_watchfully(seconds: f64, domain: Option<&Domain>) {
 
 fn show(domain: Option<&Domain>) {
     let Some(domain) = domain else {
-        eprintln!("kinlock: what is being measured has no sections of ours");
+        tell("kinlock: what is being measured has no sections of ours");
         return;
     };
     let open = domain.dump();
-    eprintln!(
-        "kinlock: {} open sections; {:?}",
-        open.len(),
-        domain.stats()
-    );
+    let (count, stats) = (open.len(), domain.stats());
+    tell(&format!("kinlock: {count} open sections; {stats:?}"));
     for section in open {
-        eprintln!("  {section}");
+        tell(&format!("  {section}"));
     }
 }

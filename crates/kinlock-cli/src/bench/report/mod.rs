@@ -9,6 +9,7 @@ use std::ops::Range;
 use comfy_table::{Attribute, Cell, Color};
 
 use super::flags::Flag;
+use super::interleave::if_fewer;
 use super::results::{Entry, Report};
 use super::workloads::WorkloadName;
 use crate::locks::LockName;
@@ -86,6 +87,7 @@ impl Cells for Report {
                 let flags = flags.map(|flag| flag.to_string().replace(' ', "_"));
                 flags.collect::<Vec<_>>().join(" ")
             })
+            .add("rounds", |e| e.rounds.len())
     }
 
     fn heading(&self) -> String {
@@ -108,6 +110,11 @@ impl Cells for Report {
     fn about(&self, workload: &str) -> Option<String> {
         let name: WorkloadName = workload.parse().ok()?;
         Some(name.summary().to_owned())
+    }
+
+    fn title(&self, entry: &Entry) -> String {
+        let fewer = if_fewer(entry.rounds.len(), self.parameters.rounds);
+        format!("{}{fewer}", entry.usual().cell())
     }
 
     /// All but the names at the left and the remarks at the right.

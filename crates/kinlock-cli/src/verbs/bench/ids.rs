@@ -9,6 +9,7 @@ use crate::bench::ids::report::Report;
 use crate::bench::ids::subjects::Workload;
 use crate::bench::ids::{self, Plan};
 use crate::bench::interleave::Rounds;
+use crate::bench::interrupt;
 use crate::bench::threads::ThreadCounts;
 use crate::cli::Outcome;
 use crate::machine::Machine;
@@ -25,7 +26,7 @@ const BUDGET: f64 = 50.0;
 ///
 /// Workloads: counter (add 1), lease (take an ID and give it back), stack (push and pop), pool (allocate and free), intermittent (bursts over the 16 KiB of one's ID, one thread at a time, rarely, under each policy).
 ///
-/// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way has a second to come to its end. A second signal ends the process at once. Exit status: 0 done, 2 bad input, 130 SIGINT, 143 SIGTERM.
+/// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way has a second to come to its end; stopping its threads comes on top of that. Another signal ends the process at once, unless it comes within 0.3 s. Exit status: 0 done, 2 bad input, 130 SIGINT, 143 SIGTERM.
 ///
 /// Examples:
 ///   kinlock bench ids
@@ -73,6 +74,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let backends = backends(args)?;
     let plans = plans(args, &backends);
     let outputs = args.destinations.open()?;
+    interrupt::listen();
     let machine = Machine::current();
     let slices = plans.iter().map(Plan::slices).sum();
     let bar = progress::bar(args.quiet, slices, || {
@@ -88,7 +90,8 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         })?);
     }
     bar.finish_and_clear();
-    super::finish(outputs, rounds.extent(), |extent| {
+    let extent = rounds.extent();
+    super::finish(outputs, extent, Outcome::Done, || {
         Report::new(&plans[0], machine, &measured, extent)
     })
 }

@@ -6,12 +6,14 @@ use kinlock::invalidation::Backend;
 
 use super::locks::seconds;
 use crate::bench::interleave::Rounds;
+use crate::bench::interrupt;
 use crate::bench::invalidation::{ContenderName, Plan, Report, WorkloadName, run as measure};
 use crate::bench::threads::ThreadCounts;
 use crate::cli::Outcome;
 use crate::machine::Machine;
 use crate::output::progress;
 use crate::output::report::Destinations;
+use crate::output::tell;
 use crate::verbs::keep_first;
 
 /// Measure delayed invalidation against other ways to do the same on this machine.
@@ -21,7 +23,7 @@ use crate::verbs::keep_first;
 ///
 /// The workload `pages` is the demonstration: a real mapping, whose pages are given back by madvise in batches and reused, with a stamp in each that is verified. If a stamp is lost, the exit status is 1.
 ///
-/// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way has a second to come to its end. A second signal ends the process at once. Exit status: 0 done, 1 a stamp was lost (interrupted or not), 2 bad input, 130 SIGINT, 143 SIGTERM.
+/// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way has a second to come to its end; stopping its threads comes on top of that. Another signal ends the process at once, unless it comes within 0.3 s. Exit status: 0 done, 1 a stamp was lost (interrupted or not), 2 bad input, 130 SIGINT, 143 SIGTERM.
 ///
 /// While it runs, SIGUSR1 shows the open sections on stderr: generation, age, thread.
 ///
@@ -71,6 +73,7 @@ const BUDGET: f64 = 60.0;
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let plan = plan(args)?;
     let outputs = args.destinations.open()?;
+    interrupt::listen();
     let machine = Machine::current();
     let bar = progress::bar(args.quiet, plan.slices(), || {
         eprintln!(
@@ -82,19 +85,24 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         );
     });
     let mut rounds = Rounds::of(plan.all_rounds());
-    let measured = measure(&plan, &mut rounds, |what| {
+    let found = measure(&plan, &mut rounds, |what| {
         bar.set_message(what.to_owned());
         bar.inc(1);
     })?;
     bar.finish_and_clear();
-    let mut lost = false;
-    let outcome = super::finish(outputs, rounds.extent(), |extent| {
-        let report = Report::new(&plan, machine, &measured, extent);
-        lost = report.lost();
-        report
-    })?;
-    // A contender that is wrong is worse news than an interruption, which the report has too.
-    Ok(if lost { Outcome::CheckFailed } else { outcome })
+    for (contender, stamps) in &found.lost {
+        tell(&format!(
+            "kinlock: {contender} LOST {stamps} stamps: it is wrong"
+        ));
+    }
+    let verdict = match found.lost.is_empty() {
+        true => Outcome::Done,
+        false => Outcome::CheckFailed,
+    };
+    let extent = rounds.extent();
+    super::finish(outputs, extent, verdict, || {
+        Report::new(&plan, machine, &found.measured, extent)
+    })
 }
 
 fn plan(args: &Args) -> anyhow::Result<Plan> {

@@ -6,6 +6,7 @@ use anyhow::bail;
 use clap::builder::RangedU64ValueParser;
 
 use crate::bench::interleave::Rounds;
+use crate::bench::interrupt;
 use crate::bench::placement::Pin;
 use crate::bench::plan::Plan;
 use crate::bench::results::Report;
@@ -29,7 +30,7 @@ use crate::verbs::keep_first;
 /// slice, half as long, they read a clock around every acquisition and note who held the lock before: the
 /// acquisition times (wait ...) and the hand-offs come from there, the throughput does not.
 ///
-/// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way has a second to come to its end. A second signal ends the process at once. Exit status: 0 done, 2 bad input, 130 SIGINT, 143 SIGTERM.
+/// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way has a second to come to its end; stopping its threads comes on top of that. Another signal ends the process at once, unless it comes within 0.3 s. Exit status: 0 done, 2 bad input, 130 SIGINT, 143 SIGTERM.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct Args {
@@ -78,6 +79,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let plan = plan(args)?;
     let outputs = args.destinations.open()?;
+    interrupt::listen();
     let machine = Machine::current();
 
     let bar = progress::bar(args.quiet, plan.slices(), || {
@@ -89,7 +91,8 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         bar.inc(1);
     })?;
     bar.finish_and_clear();
-    super::finish(outputs, rounds.extent(), |extent| {
+    let extent = rounds.extent();
+    super::finish(outputs, extent, Outcome::Done, || {
         Report::new(&plan, machine, &measured, extent)
     })
 }

@@ -1,5 +1,7 @@
 //! What can be asked of an exploration.
 
+use std::path::PathBuf;
+
 use kinlock_verify::explore::{MAX_THREADS, Replay, Settings, Specimen, locks};
 use serde::Serialize;
 
@@ -40,7 +42,7 @@ pub struct Args {
     pub replay: Option<Replay>,
     /// Write the report as JSON (- for stdout)
     #[arg(long, value_name = "FILE")]
-    pub json: Option<String>,
+    pub json: Option<PathBuf>,
     /// No progress
     #[arg(long)]
     pub quiet: bool,

@@ -2,20 +2,19 @@
 //!
 //! Each specimen is tortured in a child process of its own: handlers and affinities are the process's, and what hangs has to be ended.
 
-use std::io::{Write, stdout};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 use kinlock::ids::{Backend, Policy};
 use kinlock_verify::ids::{self, SCENARIOS, Settings, Specimen};
 use kinlock_verify::report::Report;
 use kinlock_verify::{LEVELS, Preemption};
 use serde::Serialize;
 
+use super::Document;
 use super::child::Task;
 use crate::cli::Outcome;
-use crate::output::files::Outputs;
-use crate::output::write_json;
 
 /// Test that concurrency IDs are correct under stress.
 ///
@@ -61,7 +60,7 @@ pub struct Args {
     in_process: bool,
     /// Write the report as JSON (- for stdout)
     #[arg(long, value_name = "FILE")]
-    json: Option<std::path::PathBuf>,
+    json: Option<PathBuf>,
     /// Nothing but the report
     #[arg(long)]
     quiet: bool,
@@ -76,14 +75,6 @@ struct Parameters {
     seed: u64,
     preemption: String,
     scenarios: Vec<String>,
-}
-
-/// What programs read.
-#[derive(Serialize)]
-struct Document<'a> {
-    #[serde(flatten)]
-    report: &'a Report,
-    parameters: &'a Parameters,
 }
 
 /// Runs the verb.
@@ -109,20 +100,8 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
             args.scenarios.clone()
         },
     };
-    // Opened first: what cannot be written must not cost minutes to find out.
-    let mut outputs: Outputs<(Report, Parameters)> = Outputs::new();
-    outputs.add(args.json.as_deref(), |(report, parameters), out| {
-        write_json(&Document { report, parameters }, out)
-    })?;
-    let for_people = args.json.as_deref() != Some(std::path::Path::new("-"));
-    let say = |text: String| -> anyhow::Result<()> {
-        if for_people {
-            stdout()
-                .write_all(text.as_bytes())
-                .context("cannot write to stdout")?;
-        }
-        Ok(())
-    };
+    let outputs = super::outputs(args.json.as_deref())?;
+    let say = |text: String| outputs.say(&text);
 
     let mut total = Report::new();
     say(echo(&parameters))?;
@@ -156,7 +135,10 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         if total.passed { "SUCCESS" } else { "FAILURE" },
     ))?;
     let outcome = outcome(&total);
-    outputs.write(&(total, parameters))?;
+    outputs.write(&Document {
+        report: total,
+        parameters,
+    })?;
     Ok(outcome)
 }
 

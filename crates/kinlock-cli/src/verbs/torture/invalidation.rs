@@ -1,9 +1,9 @@
 //! `kinlock torture invalidation`: delayed invalidation under stress, each backend in a process of its own.
 
-use std::io::{Write, stdout};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use kinlock_verify::locks::BUSTED;
 use kinlock_verify::report::{Check, Report};
 use kinlock_verify::sections::torture::{self, Settings};
@@ -11,8 +11,9 @@ use kinlock_verify::sections::{self, Specimen};
 use kinlock_verify::{LEVELS, Preemption, sandbox};
 use serde::Serialize;
 
+use super::Document;
 use super::child::Task;
-use super::locks::{Destination, Notes, text};
+use super::locks::{Notes, text};
 use crate::bench::threads::ThreadCounts;
 use crate::cli::Outcome;
 
@@ -62,7 +63,7 @@ pub struct Args {
     in_process: bool,
     /// Write the report as JSON (- for stdout)
     #[arg(long, value_name = "FILE")]
-    json: Option<String>,
+    json: Option<PathBuf>,
     /// No progress
     #[arg(long)]
     quiet: bool,
@@ -82,14 +83,6 @@ struct Parameters {
     without_membarrier: bool,
 }
 
-/// What programs read.
-#[derive(Serialize)]
-struct Document<'a> {
-    #[serde(flatten)]
-    report: &'a Report,
-    parameters: &'a Parameters,
-}
-
 /// Runs the verb.
 ///
 /// # Errors
@@ -100,17 +93,8 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         // Before there are threads: later ones inherit it.
         sandbox::refuse_membarrier().map_err(anyhow::Error::msg)?;
     }
-    let mut json = args.json.as_deref().map(Destination::open).transpose()?;
-    let mut people = match json {
-        Some(Destination::Stdout) => None,
-        _ => Some(stdout()),
-    };
-    let mut say = |text: String| match &mut people {
-        Some(out) => out
-            .write_all(text.as_bytes())
-            .context("cannot write to stdout"),
-        None => Ok(()),
-    };
+    let outputs = super::outputs(args.json.as_deref())?;
+    let say = |text: String| outputs.say(&text);
     let echo = format!(
         "kinlock torture invalidation {}\n",
         parameters.arguments().join(" ")
@@ -130,13 +114,12 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     }
     say(echo)?;
     say(text::summary(&total))?;
-    if let Some(json) = &mut json {
-        json.write(&Document {
-            report: &total,
-            parameters: &parameters,
-        })?;
-    }
-    Ok(outcome(&total))
+    let outcome = outcome(&total);
+    outputs.write(&Document {
+        report: total,
+        parameters,
+    })?;
+    Ok(outcome)
 }
 
 /// A sound domain that failed is worse news than a broken one that got away.

@@ -7,21 +7,16 @@ mod child;
 mod settings;
 pub(super) mod text;
 
-use std::fs::File;
-use std::io::{Write, stdout};
-
-use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kinlock_verify::locks::{self, Specimen};
 use kinlock_verify::plan;
 use kinlock_verify::report::Report;
 use kinlock_verify::sandbox;
-use serde::Serialize;
 
+use super::Document;
 use crate::bench::threads::ThreadCounts;
 use crate::cli::Outcome;
 pub use settings::Args;
-use settings::Parameters;
 
 /// Runs the verb.
 ///
@@ -33,18 +28,8 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         // Before there are threads: later ones inherit it.
         sandbox::refuse_membarrier().map_err(anyhow::Error::msg)?;
     }
-    // Opened first: what cannot be written must not cost minutes to find out.
-    let mut json = args.json.as_deref().map(Destination::open).transpose()?;
-    let mut people = match json {
-        Some(Destination::Stdout) => None,
-        _ => Some(stdout()),
-    };
-    let mut say = |text: String| match &mut people {
-        Some(out) => out
-            .write_all(text.as_bytes())
-            .context("cannot write to stdout"),
-        None => Ok(()),
-    };
+    let outputs = super::outputs(args.json.as_deref())?;
+    let say = |text: String| outputs.say(&text);
 
     let notes = Notes::new(args.quiet);
     let mut total = Report::new();
@@ -61,21 +46,12 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     }
     say(text::parameters(&parameters))?;
     say(text::summary(&total))?;
-    if let Some(json) = &mut json {
-        json.write(&Document {
-            report: &total,
-            parameters: &parameters,
-        })?;
-    }
-    Ok(outcome(&total))
-}
-
-/// What programs read.
-#[derive(Serialize)]
-struct Document<'a> {
-    #[serde(flatten)]
-    report: &'a Report,
-    parameters: &'a Parameters,
+    let outcome = outcome(&total);
+    outputs.write(&Document {
+        report: total,
+        parameters,
+    })?;
+    Ok(outcome)
 }
 
 /// A sound lock that failed is worse news than a broken one that got away.
@@ -93,35 +69,6 @@ fn outcome(report: &Report) -> Outcome {
         _ if report.escaped() => Outcome::Escaped,
         Report { passed: true, .. } => Outcome::Done,
         _ => Outcome::CheckFailed,
-    }
-}
-
-/// Where the JSON goes.
-pub(super) enum Destination {
-    Stdout,
-    File(File, String),
-}
-
-impl Destination {
-    pub(super) fn open(name: &str) -> anyhow::Result<Self> {
-        if name == "-" {
-            return Ok(Destination::Stdout);
-        }
-        let file = File::create(name).with_context(|| format!("cannot write {name}"))?;
-        Ok(Destination::File(file, name.to_owned()))
-    }
-
-    pub(super) fn write(&mut self, document: &impl Serialize) -> anyhow::Result<()> {
-        let mut text = serde_json::to_string_pretty(document)?;
-        text.push('\n');
-        match self {
-            Destination::Stdout => stdout()
-                .write_all(text.as_bytes())
-                .context("cannot write to stdout"),
-            Destination::File(file, name) => file
-                .write_all(text.as_bytes())
-                .with_context(|| format!("cannot write {name}")),
-        }
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use rusty_leveldb::{DB, Options};
 
+use crate::bench::interrupt;
 use crate::bench::rng::Rng;
 
 /// Entries in it.
@@ -18,7 +19,7 @@ const NAME: &str = "readrandom-100000x100-1";
 /// The folder of the database, filled now if it is not there yet.
 ///
 /// # Errors
-/// If it can be written neither to the cache folder nor to the folder for temporary files.
+/// If it can be written neither to the cache folder nor to the folder for temporary files, or somebody asks for an end meanwhile.
 pub fn filled() -> anyhow::Result<PathBuf> {
     let folders = [cache_folder(), Some(std::env::temp_dir().join("kinlock"))];
     let mut last_error = None;
@@ -47,6 +48,7 @@ fn filled_in(folder: &Path) -> anyhow::Result<PathBuf> {
         return Ok(database);
     }
     let cannot = || format!("cannot fill a database in {}", folder.display());
+    go_on()?;
     std::fs::create_dir_all(folder).with_context(cannot)?;
     // Under another name until it is complete: other runs may be doing the same.
     let unfinished = folder.join(format!("{NAME}.{}", std::process::id()));
@@ -62,16 +64,24 @@ fn filled_in(folder: &Path) -> anyhow::Result<PathBuf> {
     Ok(database)
 }
 
+/// Only the first signal is met with patience, and a second one would leave what is unfinished.
+fn go_on() -> anyhow::Result<()> {
+    ensure!(interrupt::noted().is_none(), "interrupted");
+    Ok(())
+}
+
 fn fill(folder: &Path) -> anyhow::Result<()> {
     let mut db = DB::open(folder, Options::default())?;
     let mut rng = Rng::new(0, 1);
     let mut value = [0; VALUE_BYTES];
     for entry in 0..ENTRIES {
+        go_on()?;
         for byte in &mut value {
             *byte = rng.next() as u8;
         }
         db.put(&key(entry), &value)?;
     }
+    go_on()?;
     // One sorted level: what a read costs does not depend on the order of writing, and no read starts a compaction.
     db.compact_range(&key(0), &key(ENTRIES - 1))?;
     db.close()?;

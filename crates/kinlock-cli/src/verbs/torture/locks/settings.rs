@@ -1,6 +1,7 @@
 //! What can be asked of a torture run.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::ensure;
@@ -72,7 +73,7 @@ pub struct Args {
     pub in_process: bool,
     /// Write the report as JSON (- for stdout)
     #[arg(long, value_name = "FILE")]
-    pub json: Option<String>,
+    pub json: Option<PathBuf>,
     /// No progress
     #[arg(long)]
     pub quiet: bool,
