@@ -3,9 +3,9 @@
 use super::wait::{Wait, passed};
 use super::*;
 
-/// A lock cycles fast if it is taken and released within so many nanoseconds: in less than the two or three transfers of a cache line that it would cost to take it
-/// in turns. Then more than a thousand critical sections fit into a quantum, and waiting for it is rarer than one in a thousand.
-const FAST_CYCLE: u64 = 150;
+/// A lock cycles fast if it is taken and released within so many nanoseconds. Then more than a thousand critical sections fit into a quantum, and
+/// waiting for it is rarer than one in a thousand.
+const FAST_CYCLE: u64 = 110;
 /// How many unlocks in a row it takes to believe that.
 const FAST_UNLOCKS: u64 = 3;
 
@@ -80,8 +80,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 (progress, counted) = (now, unlocks);
             }
             // With more threads than CPUs any lock that its holder keeps taking is left alone: nobody else who is needed runs.
-            // A look begins and ends within cycles, of which it has seen a part.
-            let enough = wait.crowded || (unlocks + 1) * FAST_CYCLE >= (now - looked).max(pause);
+            let enough = wait.crowded || unlocks * FAST_CYCLE >= (now - looked).max(pause);
             if !wait.crowded && wait.shared == 0 && self.spinners.last() != last {
                 (wait.shared, wait.fast) = (SHARED_WAITS, false);
                 if self.take_shared(wait) {
