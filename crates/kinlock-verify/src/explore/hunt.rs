@@ -36,9 +36,9 @@ pub(super) fn hunt<S: Subject>(
             break;
         }
         if let Some(meant) = subject.defect().filter(|_| end >= ENOUGH_TO_REACH) {
-            let judged = subject.judge(&hunt.totals.tally).into_iter();
-            let failed = judged.filter(|&(property, passed, _)| property == meant && !passed);
-            hunt.together = failed.last().map(|(property, _, detail)| Failure {
+            let mut judged = subject.judge(&hunt.totals.tally).into_iter();
+            let failed = judged.find(|&(property, passed, _)| property == meant && !passed);
+            hunt.together = failed.map(|(property, _, detail)| Failure {
                 property,
                 detail,
                 number: end,

@@ -162,6 +162,8 @@ struct Watch {
 }
 
 const STEPS: usize = 12;
+/// With so many a schedule counts as endless: some twenty times what they take on average.
+const ACCESSES_PER_THREAD: u64 = 10_000;
 
 fn play<const POLICY: u8, C: IdConfig>(replay: &Replay<Specimen>, trace: bool) -> Outcome<Tally> {
     static MACHINE: OnceLock<Machine> = OnceLock::new();
@@ -176,6 +178,7 @@ fn play<const POLICY: u8, C: IdConfig>(replay: &Replay<Specimen>, trace: bool) -
     disturbance.only = replay.only.clone();
     let mut schedule = Schedule::new(machine.clone(), threads, disturbance);
     schedule.trace = trace;
+    schedule.max_accesses = ACCESSES_PER_THREAD * threads as u64;
     let (played, (tally, failure)) = schedule.play(
         move || Shared::<C>::new(policy, cpus, threads, seed),
         Shared::body,
