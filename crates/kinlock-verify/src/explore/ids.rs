@@ -162,7 +162,7 @@ struct Watch {
 }
 
 const STEPS: usize = 12;
-/// With so many a schedule counts as endless: some twenty times what they take on average.
+/// With so many a schedule counts as endless: some twenty times what they take on average, five times with 64 threads.
 const ACCESSES_PER_THREAD: u64 = 10_000;
 
 fn play<const POLICY: u8, C: IdConfig>(replay: &Replay<Specimen>, trace: bool) -> Outcome<Tally> {
