@@ -1,17 +1,17 @@
-//! The explorer: ours pass, each broken lock is caught by the check meant for it, and what is found can be played again.
+//! The explorer: what is ours passes, what is broken on purpose is caught by the check meant for it, and what is found can be played again.
 
-use kinlock_verify::explore::{self, Explored, Settings, locks, replay};
+use kinlock_verify::explore::{self, Explored, Settings, Subject, by_name, ids, locks, sections};
+use kinlock_verify::locks::BUSTED;
 use kinlock_verify::report::Property;
 
 /// A fraction of what CI plays; enough to reach every part of the queue.
 const SCHEDULES: u64 = 3000;
 /// A broken one is done when it is caught.
-const ENOUGH: u64 = 50_000;
+const ENOUGH: u64 = 200_000;
 
-fn explore(lock: &str) -> Explored {
-    let lock = locks::by_name(lock)[0];
+fn explore<S: Subject>(one: &S) -> Explored<S> {
     let settings = Settings {
-        schedules: if lock.defect.is_some() {
+        schedules: if one.defect().is_some() {
             ENOUGH
         } else {
             SCHEDULES
@@ -20,43 +20,40 @@ fn explore(lock: &str) -> Explored {
         threads: None,
         host_threads: 2,
     };
-    let explored = explore::explore(&lock, &settings, |_| ());
+    let explored = explore::explore(one, &settings, |_| ());
     for check in &explored.report.checks {
         println!("{} {} {}", check.passed, check.name, check.detail);
     }
     explored
 }
 
-#[test]
-fn sound_locks_pass() {
-    for lock in locks::ALL.iter().filter(|lock| lock.defect.is_none()) {
-        let explored = explore(lock.name);
+fn sound_ones_pass<S: Subject>() {
+    for one in S::ALL.iter().filter(|one| one.defect().is_none()) {
+        let explored = explore(one);
         assert!(explored.report.passed, "{:#?}", explored.report);
         assert_eq!(explored.schedules, SCHEDULES);
     }
 }
 
-#[test]
-fn broken_locks_are_caught_and_the_replay_fails_again() {
-    for lock in locks::by_name(locks::BUSTED) {
-        let explored = explore(lock.name);
+/// How many there are.
+fn broken_ones_are_caught_and_the_replay_fails_again<S: Subject>() -> usize {
+    let broken = by_name::<S>(BUSTED);
+    for one in &broken {
+        let explored = explore(one);
         let failure = explored.failure.expect("caught");
-        assert_eq!(Some(failure.property), lock.defect, "{failure:?}");
+        assert_eq!(Some(failure.property), one.defect(), "{failure:?}");
         assert!(!explored.report.escaped());
 
-        let few = failure
-            .shrunk
-            .only
-            .as_ref()
-            .expect("shrunk to a list")
-            .len();
-        assert!(few <= failure.disruptions);
-        let again = failure
-            .shrunk
-            .to_string()
-            .parse()
-            .expect("a replay can be read");
-        let (property, detail) = replay(&again).expect_err("it fails again");
+        // Others fail together only.
+        let Some(schedule) = failure.schedule else {
+            assert_eq!(failure.property, Property::Progress);
+            continue;
+        };
+        let few = schedule.shrunk.only.as_ref().expect("shrunk to a list");
+        assert!(few.len() <= schedule.disruptions);
+        let word = schedule.shrunk.to_string();
+        let again = word.parse().expect("a replay can be read");
+        let (property, detail) = explore::replay::<S>(&again).expect_err("it fails again");
         assert_eq!((property, &detail), (failure.property, &failure.detail));
         let trace = explore::trace(&again);
         assert!(
@@ -64,23 +61,68 @@ fn broken_locks_are_caught_and_the_replay_fails_again() {
             "{trace:#?}"
         );
     }
+    broken.len()
+}
+
+#[test]
+fn sound_locks_pass() {
+    sound_ones_pass::<locks::Specimen>();
+}
+
+#[test]
+fn sound_ids_pass() {
+    sound_ones_pass::<ids::Specimen>();
+}
+
+#[test]
+fn sound_sections_pass() {
+    sound_ones_pass::<sections::Specimen>();
+}
+
+#[test]
+fn broken_locks_are_caught() {
+    assert_eq!(
+        broken_ones_are_caught_and_the_replay_fails_again::<locks::Specimen>(),
+        17
+    );
+}
+
+#[test]
+fn broken_ids_are_caught() {
+    assert_eq!(
+        broken_ones_are_caught_and_the_replay_fails_again::<ids::Specimen>(),
+        6
+    );
+}
+
+#[test]
+fn broken_sections_are_caught() {
+    assert_eq!(
+        broken_ones_are_caught_and_the_replay_fails_again::<sections::Specimen>(),
+        3
+    );
+}
+
+/// The first failure that is found, as text.
+fn found<S: Subject>(name: &str, threads: Option<usize>, host_threads: usize) -> String {
+    let settings = Settings {
+        schedules: SCHEDULES,
+        seed: 5,
+        threads,
+        host_threads,
+    };
+    let one = by_name::<S>(name)[0];
+    let explored = explore::explore(&one, &settings, |_| ());
+    explored.failure.expect("caught").to_string()
 }
 
 #[test]
 fn what_is_found_does_not_depend_on_the_host() {
-    let lock = locks::by_name("busted-splice")[0];
-    let found = |host_threads| {
-        let settings = Settings {
-            schedules: SCHEDULES,
-            seed: 5,
-            threads: Some(4),
-            host_threads,
-        };
-        let failure = explore::explore(&lock, &settings, |_| ())
-            .failure
-            .expect("caught");
-        assert_eq!(failure.property, Property::Completion);
-        failure.shrunk
-    };
-    assert_eq!(found(1), found(3));
+    let lock = |host| found::<locks::Specimen>("busted-splice", Some(4), host);
+    assert_eq!(lock(1), lock(3));
+    let ids = |host| found::<ids::Specimen>("busted-leak", Some(40), host);
+    assert_eq!(ids(1), ids(3));
+    // All of a number of schedules together.
+    let sections = |host| found::<sections::Specimen>("busted-mark", None, host);
+    assert_eq!(sections(1), sections(3));
 }

@@ -50,7 +50,7 @@ mod area;
 mod arena;
 mod counter;
 mod domain;
-mod leased;
+pub(crate) mod leased;
 mod lists;
 mod per_id;
 mod pool;

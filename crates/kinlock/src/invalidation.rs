@@ -65,7 +65,7 @@ mod backend;
 mod domain;
 mod error;
 mod places;
-mod registry;
+pub(crate) mod registry;
 mod section;
 mod tag;
 mod thread;

@@ -41,6 +41,8 @@ pub mod condvar;
 pub mod config;
 pub mod events;
 #[cfg(feature = "std")]
+mod fork;
+#[cfg(feature = "std")]
 pub mod ids;
 #[cfg(all(feature = "std", not(loom)))]
 pub mod invalidation;

@@ -1,32 +1,139 @@
-//! Random schedules of concurrency IDs: unique holders, the bound on IDs, nothing lost, and that everybody comes to an end.
+//! Random schedules of concurrency IDs.
 //!
-//! Threads hold on CPUs that they choose at random, nest, move while they hold, age and reclaim, join and leave, and are preempted before any access. What is violated
-//! comes with the seed of the schedule, which gives the same again.
+//! Threads hold on CPUs that they choose at random, nest, move while they hold, age and reclaim, join and leave, and are preempted before any access.
+//!
+//! | property | what is demanded |
+//! | --- | --- |
+//! | exclusion | no two threads hold one ID |
+//! | contract | no ID is lost: in the end all are free but those that belong to CPUs. None is at or above the limit and the number of threads that were on their way, and the next one that is handed out will not be |
+//! | completion | every thread comes to an end, and gets an ID while there are some |
+//! | reach | there were more holders than the limit, and the limit came down |
 
+use super::{Outcome, Replay, Subject};
+use crate::report::Property;
 use kinlock::platform::Platform;
-use kinlock::raw::ids::{AGE, BLOCK, Block, Held, IdAllocator, IdConfig, Policy, Record};
-use kinlock_sim::{Disturbance, Machine, Schedule, Sim, place_slice};
+use kinlock::raw::ids::{AGE, BLOCK, Block, Held, IdAllocator, IdConfig, IdFault, Policy, Record};
+use kinlock_sim::schedule::say;
+use kinlock_sim::{Disturbance, Machine, Schedule, Sim, Stuck, place_slice};
 use std::cell::RefCell;
 use std::sync::OnceLock;
 
-/// What a schedule violates.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Violation {
-    /// Two threads held one ID.
-    Shared,
-    /// An ID was neither free nor held nor kept.
-    Lost,
-    /// An ID was at or above the limit and the number of threads that were on their way; or the next one that is handed out might be.
-    AboveBound,
-    /// A thread got no ID although there were some, or did not come to an end.
-    Stuck,
+/// An allocator that is explored.
+#[derive(Clone, Copy, Debug)]
+pub struct Specimen {
+    /// Its name in reports.
+    pub name: &'static str,
+    /// What its defect violates, if it is broken on purpose.
+    pub defect: Option<Property>,
+    play: fn(&Replay<Specimen>, trace: bool) -> Outcome<Tally>,
 }
 
-/// Plays so many schedules, the first with `seed`. The first that fails: its seed, and what it violates.
-pub fn hunt<C: IdConfig>(policy: Policy, seed: u64, schedules: u64) -> Option<(u64, Violation)> {
-    let seeds = (0..schedules).map(|n| seed.wrapping_add(n));
-    let mut played = seeds.map(|seed| (seed, play::<C>(policy, seed)));
-    played.find_map(|(seed, result)| Some((seed, result.err()?)))
+/// All of them: each policy, as it is and closing the fast path after one vain attempt, and broken ones.
+pub const ALL: &[Specimen] = &[
+    sound::<{ Policy::RecentFirst as u8 }, 16>("recent-first"),
+    sound::<{ Policy::PerCpu as u8 }, 16>("per-cpu"),
+    sound::<{ Policy::LowestFree as u8 }, 16>("lowest-free"),
+    sound::<{ Policy::TaskOwned as u8 }, 16>("task-owned"),
+    sound::<{ Policy::RecentFirst as u8 }, 1>("recent-first-impatient"),
+    sound::<{ Policy::PerCpu as u8 }, 1>("per-cpu-impatient"),
+    sound::<{ Policy::LowestFree as u8 }, 1>("lowest-free-impatient"),
+    sound::<{ Policy::TaskOwned as u8 }, 1>("task-owned-impatient"),
+    broken::<{ IdFault::Shared as u8 }>("busted-shared", Property::Exclusion),
+    broken::<{ IdFault::Leaked as u8 }>("busted-leak", Property::Contract),
+    broken::<{ IdFault::AboveBound as u8 }>("busted-bound", Property::Contract),
+    broken::<{ IdFault::StaleRecent as u8 }>("busted-recent", Property::Contract),
+    broken::<{ IdFault::LateGrowth as u8 }>("busted-growth", Property::Contract),
+    broken::<{ IdFault::Stranded as u8 }>("busted-stranded", Property::Completion),
+];
+
+const fn sound<const POLICY: u8, const PATIENCE: u32>(name: &'static str) -> Specimen {
+    Specimen {
+        name,
+        defect: None,
+        play: play::<POLICY, Kind<0, PATIENCE>>,
+    }
+}
+
+const fn broken<const FAULT: u8>(name: &'static str, defect: Property) -> Specimen {
+    Specimen {
+        name,
+        defect: Some(defect),
+        play: play::<{ Policy::RecentFirst as u8 }, Kind<FAULT, 16>>,
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Kind<const FAULT: u8, const PATIENCE: u32>;
+
+impl<const FAULT: u8, const PATIENCE: u32> IdConfig for Kind<FAULT, PATIENCE> {
+    const FAULT: IdFault = {
+        let all = [
+            IdFault::None,
+            IdFault::Shared,
+            IdFault::Leaked,
+            IdFault::AboveBound,
+            IdFault::StaleRecent,
+            IdFault::LateGrowth,
+            IdFault::Stranded,
+        ];
+        let mut i = 0;
+        while all[i] as u8 != FAULT {
+            i += 1;
+        }
+        all[i]
+    };
+    const PATIENCE: u32 = PATIENCE;
+}
+
+/// What is counted in schedules.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    taken: u64,
+    /// While there were more on their way than the limit.
+    beyond: u64,
+    /// Members that left.
+    left: u64,
+}
+
+impl super::Tally for Tally {
+    fn merge(&mut self, other: &Self) {
+        self.taken += other.taken;
+        self.beyond += other.beyond;
+        self.left += other.left;
+    }
+}
+
+impl Subject for Specimen {
+    type Tally = Tally;
+    const KIND: &'static str = "policy";
+    const ALL: &'static [Self] = ALL;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn defect(&self) -> Option<Property> {
+        self.defect
+    }
+
+    fn scenarios(&self) -> Vec<&'static str> {
+        vec!["mixed"]
+    }
+
+    fn play(replay: &Replay<Self>, trace: bool) -> Outcome<Tally> {
+        (replay.subject.play)(replay, trace)
+    }
+
+    fn judge(&self, tally: &Tally) -> Vec<(Property, bool, String)> {
+        vec![(
+            Property::Reach,
+            tally.beyond > 0 && tally.left > 0,
+            format!(
+                "{} IDs taken, {} beyond the limit, {} members left",
+                tally.taken, tally.beyond, tally.left
+            ),
+        )]
+    }
 }
 
 type Ids<C> = IdAllocator<Sim, (&'static [Record<Sim>], &'static [Block<Sim>]), C>;
@@ -50,40 +157,50 @@ struct Watch {
     /// Of these, who may not be counted yet; and who may be, though not of these any more.
     joining: u32,
     leaving: u32,
-    violation: Option<Violation>,
+    violation: Option<(Property, String)>,
+    tally: Tally,
 }
 
 const STEPS: usize = 12;
+/// With so many a schedule counts as endless: some twenty times what they take on average, five times with 64 threads.
+const ACCESSES_PER_THREAD: u64 = 10_000;
 
-/// Plays one schedule.
-///
-/// # Errors
-///
-/// If it fails.
-pub fn play<C: IdConfig>(policy: Policy, seed: u64) -> Result<(), Violation> {
+fn play<const POLICY: u8, C: IdConfig>(replay: &Replay<Specimen>, trace: bool) -> Outcome<Tally> {
     static MACHINE: OnceLock<Machine> = OnceLock::new();
     let machine = MACHINE.get_or_init(|| Machine::load("laptop").expect("it is built in"));
-    let threads = 2 + (seed % 5) as usize;
+    let mut policies = Policy::ALL.into_iter();
+    let policy = policies.find(|&policy| policy as u8 == POLICY);
+    let policy = policy.expect("it is a policy");
+    let seed = replay.seed;
+    let threads = replay.threads.unwrap_or(2 + (seed % 5) as usize);
     let cpus = 1 + (seed / 5 % 4) as u32;
-    let disturbance = Disturbance::preemptions(seed, 3 + seed % 29, 20_000);
-    let schedule = Schedule::new(machine.clone(), threads, disturbance);
-    let (played, violation) = schedule.play(
+    let mut disturbance = Disturbance::preemptions(seed, 3 + seed % 29, 20_000);
+    disturbance.only = replay.only.clone();
+    let mut schedule = Schedule::new(machine.clone(), threads, disturbance);
+    schedule.trace = trace;
+    schedule.max_accesses = ACCESSES_PER_THREAD * threads as u64;
+    let (played, (tally, failure)) = schedule.play(
         move || Shared::<C>::new(policy, cpus, threads, seed),
         Shared::body,
         |_, _| (),
-        |shared, end| end.is_ok().then(|| shared.judge()).flatten(),
+        Shared::judge,
     );
-    match (violation, played.end) {
-        (Some(violation), _) => Err(violation),
-        (None, Err(_)) => Err(Violation::Stuck),
-        (None, Ok(())) => Ok(()),
+    Outcome {
+        played: Some(played),
+        clock_mhz: machine.costs.clock_mhz,
+        tally,
+        failure,
     }
 }
 
 impl<C: IdConfig> Shared<C> {
     fn new(policy: Policy, cpus: u32, threads: usize, seed: u64) -> Self {
         let records = place_slice(cpus as usize + threads, |_| Record::new());
-        let blocks = place_slice(2, |_| Block::new());
+        // Each may hold two.
+        let count = (2 * threads + cpus as usize)
+            .div_ceil(BLOCK as usize)
+            .max(2);
+        let blocks = place_slice(count, |_| Block::new());
         let ids = Ids::new((records, blocks), cpus, policy).expect("it fits");
         let members = threads as u32;
         ids.set_members(members);
@@ -91,7 +208,7 @@ impl<C: IdConfig> Shared<C> {
             cpus,
             watch: RefCell::new(Watch {
                 random: seed | 1,
-                holders: vec![false; 2 * BLOCK as usize],
+                holders: vec![false; count * BLOCK as usize],
                 now: 0,
                 most: 0,
                 limit: ids.limit(),
@@ -99,6 +216,7 @@ impl<C: IdConfig> Shared<C> {
                 joining: 0,
                 leaving: 0,
                 violation: None,
+                tally: Tally::default(),
             }),
             ids,
         }
@@ -110,7 +228,7 @@ impl<C: IdConfig> Shared<C> {
                 0 => self.reclaim(),
                 1 => self.change_members(),
                 2 => {
-                    // A signal handler, say.
+                    // A signal handler, perhaps.
                     let outer = self.acquire(me);
                     let inner = self.acquire(me);
                     self.release(inner);
@@ -128,22 +246,33 @@ impl<C: IdConfig> Shared<C> {
     fn acquire(&self, me: usize) -> Option<Held> {
         self.sets_out();
         let cpu = self.below(self.cpus as u64 + 1) as u32;
+        say("takes an ID");
         let Ok(held) = self.ids.acquire_as(cpu, me as u32) else {
             // There are many more than anybody holds.
-            self.blame(Violation::Stuck);
+            self.blame(Property::Completion, || "no ID is left".to_owned());
             return None;
         };
+        say("has one");
         let id = held.id() as usize;
-        let watch = &mut *self.watch.borrow_mut();
-        let bound = match self.ids.policy() {
-            Policy::PerCpu => self.cpus + watch.most,
-            _ => watch.most.max(watch.limit),
+        let (bound, taken) = {
+            let watch = &mut *self.watch.borrow_mut();
+            watch.tally.taken += 1;
+            watch.tally.beyond += u64::from(watch.now > watch.limit);
+            let bound = match self.ids.policy() {
+                Policy::PerCpu => self.cpus + watch.most,
+                _ => watch.most.max(watch.limit),
+            };
+            (bound, std::mem::replace(&mut watch.holders[id], true))
         };
         if held.id() >= bound {
-            watch.violation.get_or_insert(Violation::AboveBound);
+            self.blame(Property::Contract, || {
+                format!("ID {id} was handed out, but only those below {bound} may be")
+            });
         }
-        if std::mem::replace(&mut watch.holders[id], true) {
-            watch.violation.get_or_insert(Violation::Shared);
+        if taken {
+            self.blame(Property::Exclusion, || {
+                format!("two threads hold ID {id} at the same time")
+            });
         }
         Some(held)
     }
@@ -152,6 +281,7 @@ impl<C: IdConfig> Shared<C> {
         if let Some(held) = held {
             self.watch.borrow_mut().holders[held.id() as usize] = false;
             let cpu = self.below(self.cpus as u64 + 1) as u32;
+            say("gives it back");
             self.ids.release(cpu, held);
         }
         self.arrives();
@@ -160,6 +290,7 @@ impl<C: IdConfig> Shared<C> {
     /// Whoever reclaims holds IDs for a moment, one at a time.
     fn reclaim(&self) {
         self.sets_out();
+        say("reclaims");
         self.ids.reclaim(Sim::now() + self.below(3) * AGE);
         self.arrives();
     }
@@ -178,15 +309,18 @@ impl<C: IdConfig> Shared<C> {
             } else {
                 watch.members -= 1;
                 watch.leaving += 1;
+                watch.tally.left += 1;
             }
             let most = watch.members + watch.leaving;
             watch.limit = watch.limit.max(most.min(self.cpus));
             joins
         };
         if joins {
+            say("joins");
             self.ids.join();
             self.watch.borrow_mut().joining -= 1;
         } else {
+            say("leaves");
             self.ids.leave();
             self.watch.borrow_mut().leaving -= 1;
         }
@@ -208,37 +342,50 @@ impl<C: IdConfig> Shared<C> {
         }
     }
 
-    fn judge(&self) -> Option<Violation> {
-        let Watch {
-            violation,
-            most,
-            limit,
-            ..
-        } = *self.watch.borrow();
-        violation.or_else(|| {
-            // Nothing that has been handed out is above the bound for good.
-            let bound = match self.ids.policy() {
-                Policy::PerCpu => self.cpus + most,
-                _ => most.max(limit),
-            };
-            if self.ids.grown() > bound {
-                return Some(Violation::AboveBound);
-            }
-            self.ids.set_members(0);
-            // Marked, and then old.
-            self.ids.reclaim(1 << 40);
-            self.ids.reclaim(2 << 40);
-            // What belongs to somebody does not age.
-            let owned = match self.ids.policy() {
-                Policy::PerCpu => self.cpus,
-                _ => 0,
-            };
-            (self.ids.in_use() > owned).then_some(Violation::Lost)
-        })
+    fn judge(&self, end: &Result<(), Stuck>) -> (Tally, Option<(Property, String)>) {
+        match end {
+            Err(stuck) => self.blame(Property::Completion, || stuck.to_string()),
+            Ok(()) => self.look_over(),
+        }
+        let watch = self.watch.borrow();
+        (watch.tally.clone(), watch.violation.clone())
     }
 
-    fn blame(&self, violation: Violation) {
-        self.watch.borrow_mut().violation.get_or_insert(violation);
+    /// All threads have come to an end.
+    fn look_over(&self) {
+        let Watch { most, limit, .. } = *self.watch.borrow();
+        // Nothing that has been handed out is above the bound for good.
+        let bound = match self.ids.policy() {
+            Policy::PerCpu => self.cpus + most,
+            _ => most.max(limit),
+        };
+        let grown = self.ids.grown();
+        if grown > bound {
+            self.blame(Property::Contract, || {
+                format!("IDs below {grown} may be handed out, not only those below {bound}")
+            });
+        }
+        self.ids.set_members(0);
+        // Marked, and then old.
+        self.ids.reclaim(1 << 40);
+        self.ids.reclaim(2 << 40);
+        // What belongs to somebody does not age.
+        let owned = match self.ids.policy() {
+            Policy::PerCpu => self.cpus,
+            _ => 0,
+        };
+        let in_use = self.ids.in_use();
+        if in_use > owned {
+            self.blame(Property::Contract, || {
+                format!("nobody holds an ID, but {in_use} are in use, and only {owned} may be")
+            });
+        }
+    }
+
+    /// The first thing that goes wrong is what counts.
+    fn blame(&self, property: Property, what: impl FnOnce() -> String) {
+        let violation = &mut self.watch.borrow_mut().violation;
+        violation.get_or_insert_with(|| (property, what()));
     }
 
     fn below(&self, n: u64) -> u64 {

@@ -7,6 +7,7 @@
 
 mod condvar;
 mod mutex;
+mod playing;
 
 use crate::random::Random;
 use crate::report::Property;
@@ -156,15 +157,6 @@ pub const ALL: &[Specimen] = &[
 ];
 
 pub(super) use mutex::{at_most, queue};
-
-/// The name that stands for all locks that are broken on purpose.
-pub use crate::locks::BUSTED;
-
-/// The locks meant by `name`: one, or all broken ones. Empty if there is no such lock.
-pub fn by_name(name: &str) -> Vec<Specimen> {
-    let wanted = |lock: &&Specimen| lock.name == name || name == BUSTED && lock.defect.is_some();
-    ALL.iter().filter(wanted).copied().collect()
-}
 
 const fn sound(
     name: &'static str,
@@ -324,13 +316,15 @@ impl<C: Config> Explored for Lock<C> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ALL, BUSTED, by_name};
+    use super::{ALL, Specimen};
+    use crate::explore::by_name;
+    use crate::locks::BUSTED;
 
     #[test]
     fn names_are_found() {
-        assert_eq!(by_name("cna").len(), 1);
-        assert_eq!(by_name(BUSTED).len(), 17);
-        assert!(by_name("none").is_empty());
+        assert_eq!(by_name::<Specimen>("cna").len(), 1);
+        assert_eq!(by_name::<Specimen>(BUSTED).len(), 17);
+        assert!(by_name::<Specimen>("none").is_empty());
         let mut names: Vec<_> = ALL.iter().map(|lock| lock.name).collect();
         names.sort_unstable();
         names.dedup();

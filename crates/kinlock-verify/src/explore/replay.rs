@@ -1,17 +1,17 @@
 //! A schedule in one word, so that it can be played again.
 
-use super::{locks, scenarios};
+use super::Subject;
 use kinlock_sim::Spot;
 use std::fmt;
 use std::str::FromStr;
 
-/// Names a schedule: `lock:scenario:threads:seed:disruptions`.
+/// Names a schedule: `subject:scenario:threads:seed:disruptions`; `subject` is the name of a lock, for example.
 ///
 /// `disruptions` are those that happen: `*` for all that the seed picks, `-` for none, or a list of `thread.access`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Replay {
-    /// The lock.
-    pub lock: &'static str,
+#[derive(Clone, Debug)]
+pub struct Replay<S> {
+    /// What is explored.
+    pub subject: S,
     /// The scenario.
     pub scenario: &'static str,
     /// The number of threads; `None`: the seed says.
@@ -22,9 +22,9 @@ pub struct Replay {
     pub only: Option<Vec<Spot>>,
 }
 
-impl fmt::Display for Replay {
+impl<S: Subject> fmt::Display for Replay<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:", self.lock, self.scenario)?;
+        write!(f, "{}:{}:", self.subject.name(), self.scenario)?;
         match self.threads {
             Some(n) => write!(f, "{n}")?,
             None => f.write_str("*")?,
@@ -41,20 +41,25 @@ impl fmt::Display for Replay {
     }
 }
 
-impl FromStr for Replay {
+impl<S: Subject> FromStr for Replay<S> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let parts: Vec<&str> = text.split(':').collect();
-        let &[lock, scenario, threads, seed, only] = parts.as_slice() else {
-            return Err("it has to be LOCK:SCENARIO:THREADS:SEED:DISRUPTIONS".to_owned());
+        let &[name, scenario, threads, seed, only] = parts.as_slice() else {
+            return Err(format!(
+                "it has to be {}:SCENARIO:THREADS:SEED:DISRUPTIONS",
+                S::KIND.to_uppercase()
+            ));
         };
-        let known = locks::ALL.iter().find(|known| known.name == lock);
-        let lock = known.ok_or_else(|| format!("no such lock: {lock}"))?.name;
-        let known = scenarios::ALL.iter().find(|known| known.name == scenario);
-        let scenario = known
-            .ok_or_else(|| format!("no such scenario: {scenario}"))?
-            .name;
+        let known = S::ALL.iter().find(|known| known.name() == name);
+        let subject = *known.ok_or_else(|| format!("no such {}: {name}", S::KIND))?;
+        let scenarios = subject.scenarios();
+        let known = scenarios.iter().find(|known| **known == scenario);
+        let scenario = known.copied().ok_or_else(|| {
+            let known = scenarios.join(", ");
+            format!("{name} has no scenario {scenario}; it has: {known}")
+        })?;
         let threads = match threads {
             "*" => None,
             n => Some(super::threads(n)?),
@@ -66,7 +71,7 @@ impl FromStr for Replay {
             list => Some(list.split(',').map(spot).collect::<Result<_, _>>()?),
         };
         Ok(Replay {
-            lock,
+            subject,
             scenario,
             threads,
             seed,
@@ -87,6 +92,13 @@ fn spot(text: &str) -> Result<Spot, String> {
 #[cfg(test)]
 mod tests {
     use super::Replay;
+    use crate::explore::{ids, locks, sections};
+    use std::fmt::Display;
+    use std::str::FromStr;
+
+    fn again<R: FromStr<Err = String> + Display>(text: &str) -> String {
+        text.parse::<R>().map_or_else(|e| e, |r| r.to_string())
+    }
 
     #[test]
     fn what_is_written_can_be_read() {
@@ -95,8 +107,12 @@ mod tests {
             "busted-splice:timed:8:0:-",
             "fifo:order:2:1:0.17,3.88",
         ] {
-            assert_eq!(text.parse::<Replay>().unwrap().to_string(), text);
+            assert_eq!(again::<Replay<locks::Specimen>>(text), text);
         }
+        let text = "task-owned:mixed:*:7:1.5";
+        assert_eq!(again::<Replay<ids::Specimen>>(text), text);
+        let text = "slots:mixed:4:7:-";
+        assert_eq!(again::<Replay<sections::Specimen>>(text), text);
     }
 
     #[test]
@@ -106,12 +122,13 @@ mod tests {
             "cna",
             "nix:plain:*:7:*",
             "cna:nix:*:7:*",
+            "condvar:order:*:7:*",
             "cna:plain:0:7:*",
             "cna:plain:*:x:*",
             "cna:plain:*:7:1",
             "cna:plain:*:7:1.x",
         ] {
-            assert!(text.parse::<Replay>().is_err(), "{text}");
+            assert!(text.parse::<Replay<locks::Specimen>>().is_err(), "{text}");
         }
     }
 }

@@ -6,20 +6,21 @@
 //! | contract | generations are above those of all sections that had begun before; what has passed stays passed; in the end nothing is open and everything has passed |
 //! | completion | every thread comes to an end: so no wait is for a section that began later |
 //! | progress | where nobody is preempted, beginning a section seldom starts over: a bound for all such schedules together |
-//!
-//! A failing schedule is named by its seed: playing it again gives the same.
+//! | reach | somebody slept, and three sections were open at a time |
 
-use super::draw;
+use super::{Outcome, Replay, Subject, draw};
 use crate::random::Random;
-use crate::report::{Check, Property, Report};
+use crate::report::Property;
 use kinlock::config::Tuning;
 use kinlock::platform::{Atomic, NEVER, Platform};
 use kinlock::raw::invalidation::{
-    Backend, Config, Domain, Fault, Locked, Member, Packed, PackedPair, Pair, Place, Slots, Tally,
+    Backend, Config, Domain, Fault, Locked, Member, Packed, PackedPair, Pair, Place, Slots,
+    Tally as Counted,
 };
 use kinlock::raw::mutex::{MutexConfig, Queue};
 use kinlock::raw::osq::PredecessorCpu;
 use kinlock_sim::platform::SimU64;
+use kinlock_sim::schedule::say;
 use kinlock_sim::{Placement, Schedule, Sim, Stuck};
 use std::cell::{Cell, OnceCell, RefCell};
 
@@ -102,7 +103,7 @@ trait Sections {
     fn passed(&self, generation: u64) -> bool;
     fn wait(&self, generation: u64, until: u64) -> bool;
     fn newest(&self) -> u64;
-    fn tally(&self) -> Tally;
+    fn tally(&self) -> Counted;
     fn open(&self) -> usize;
 }
 
@@ -126,7 +127,7 @@ impl<C: Config, B: Backend<Sim>> Sections for Put<C, B> {
     fn newest(&self) -> u64 {
         self.0.newest()
     }
-    fn tally(&self) -> Tally {
+    fn tally(&self) -> Counted {
         self.0.tally()
     }
     fn open(&self) -> usize {
@@ -148,115 +149,111 @@ fn packed<const FAULT: u8>(places: usize) -> &'static dyn Sections {
     put::<Kind<FAULT>, _>(places, backend, || PackedPair::new(0))
 }
 
-/// What is wanted of an exploration.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Schedules at most; a broken backend is done when it is caught.
-    pub schedules: u64,
-    /// The seed of the first schedule; the next one has the next.
-    pub seed: u64,
-}
-
 /// After so many accesses a schedule counts as endless.
 const MAX_ACCESSES: u64 = 5_000_000;
 /// How many restarts of those who begin there may be per section, where nobody is preempted: in the default schedules a sound list has 1.38, [`Fault::MarkedEarly`] 1.62.
 pub const MOST_RESTARTS: f64 = 1.5;
 
-/// Explores one backend.
-pub fn explore(specimen: Specimen, settings: &Settings) -> Report {
-    let mut report = Report::new();
-    let mut sections = 0;
-    let mut calm = (0, 0);
-    let mut tally = Tally::default();
-    let mut failure = None;
-    let mut played = 0;
-    for seed in settings.seed..settings.seed + settings.schedules {
-        played += 1;
-        let outcome = play(&specimen, seed);
-        sections += outcome.sections;
-        if outcome.calm {
-            calm.0 += outcome.sections;
-            calm.1 += outcome.tally.begin_restarts;
-        }
-        tally.begin_restarts += outcome.tally.begin_restarts;
-        tally.end_restarts += outcome.tally.end_restarts;
-        tally.waits += outcome.tally.waits;
-        tally.slow_waits += outcome.tally.slow_waits;
-        tally.longest_queue = tally.longest_queue.max(outcome.tally.longest_queue);
-        if let Some((property, detail)) = outcome.violation {
-            failure = Some((property, format!("seed {seed}: {detail}")));
-            break;
-        }
-    }
-    let restarts = calm.1 as f64 / (calm.0 as f64).max(1.0);
-    let mut push = |property: Property, passed, detail| {
-        report.push(Check {
-            name: format!("{}/schedules/{}", specimen.name, property.name()),
-            property,
-            passed,
-            detail,
-        });
-    };
-    match failure {
-        Some((property, detail)) => push(property, false, detail),
-        None => {
-            let detail = format!("{played} schedules, {sections} sections, {tally:?}: none failed");
-            push(Property::Exclusion, true, detail);
-            push(
-                Property::Progress,
-                restarts <= MOST_RESTARTS,
-                format!("{restarts:.3} restarts per section, at most {MOST_RESTARTS}"),
-            );
-            let reached = tally.slow_waits > 0 && tally.longest_queue > 2;
-            push(
-                Property::Reach,
-                reached,
-                "sleepers, and queues of three".to_owned(),
-            );
-        }
-    }
-    if let Some(meant) = specimen.defect {
-        let check = crate::plan::judge_catch(specimen.name, meant, &report.checks);
-        report.push(check);
-    }
-    report
-}
-
-struct Outcome {
+/// What is counted in schedules.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
     sections: u64,
-    /// Nobody was preempted.
-    calm: bool,
-    tally: Tally,
-    violation: Option<(Property, String)>,
+    slow_waits: u64,
+    longest_queue: u64,
+    /// Where nobody is preempted: sections, and how often beginning one started over.
+    calm_sections: u64,
+    calm_restarts: u64,
 }
 
-fn play(specimen: &Specimen, seed: u64) -> Outcome {
-    let mut random = Random::new(seed, 3);
-    let threads = 2 + random.below(7) as usize;
-    // With more threads than CPUs now and then: whoever is preempted between mark and unmark keeps the others waiting.
-    let oversubscribed = random.one_in(4);
-    let calm = !oversubscribed && random.one_in(3);
-    let machine = draw::machine(&mut random, threads, oversubscribed);
-    let mut disturbance = draw::plain_disturbance(&mut random, &machine.costs);
-    if calm {
-        disturbance.one_in = 0;
+impl super::Tally for Tally {
+    fn merge(&mut self, other: &Self) {
+        self.sections += other.sections;
+        self.slow_waits += other.slow_waits;
+        self.longest_queue = self.longest_queue.max(other.longest_queue);
+        self.calm_sections += other.calm_sections;
+        self.calm_restarts += other.calm_restarts;
     }
-    let mut schedule = Schedule::new(machine, threads, disturbance);
-    schedule.max_accesses = MAX_ACCESSES;
-    if oversubscribed {
-        schedule.placement = Placement::Scheduled;
+}
+
+impl Subject for Specimen {
+    type Tally = Tally;
+    const KIND: &'static str = "backend";
+    const ALL: &'static [Self] = ALL;
+
+    fn name(&self) -> &'static str {
+        self.name
     }
-    let rounds = 4 + random.below(8) as u32;
-    let work = 1 << random.below(12);
-    let specimen = *specimen;
-    let (_, mut outcome) = schedule.play(
-        move || Shared::new((specimen.place)(threads), rounds, work),
-        Shared::body,
-        |_, _| {},
-        Shared::judge,
-    );
-    outcome.calm = calm;
-    outcome
+
+    fn defect(&self) -> Option<Property> {
+        self.defect
+    }
+
+    fn scenarios(&self) -> Vec<&'static str> {
+        vec!["mixed"]
+    }
+
+    fn play(replay: &Replay<Self>, trace: bool) -> Outcome<Tally> {
+        let mut random = Random::new(replay.seed, 3);
+        let drawn = 2 + random.below(7) as usize;
+        let threads = replay.threads.unwrap_or(drawn);
+        // With more threads than CPUs now and then: whoever is preempted between mark and unmark keeps the others waiting.
+        let oversubscribed = random.one_in(4);
+        let calm = !oversubscribed && random.one_in(3);
+        let machine = draw::machine(&mut random, threads, oversubscribed);
+        let clock_mhz = machine.costs.clock_mhz;
+        let mut disturbance = draw::plain_disturbance(&mut random, &machine.costs);
+        if calm {
+            disturbance.one_in = 0;
+        }
+        disturbance.only = replay.only.clone();
+        let mut schedule = Schedule::new(machine, threads, disturbance);
+        schedule.max_accesses = MAX_ACCESSES;
+        schedule.trace = trace;
+        if oversubscribed {
+            schedule.placement = Placement::Scheduled;
+        }
+        let rounds = 4 + random.below(8) as u32;
+        let work = 1 << random.below(12);
+        let place = replay.subject.place;
+        let (played, (mut tally, failure)) = schedule.play(
+            move || Shared::new(place(threads), rounds, work),
+            Shared::body,
+            |_, _| {},
+            Shared::judge,
+        );
+        // The bound is for the usual numbers of threads.
+        if !calm || replay.threads.is_some() {
+            (tally.calm_sections, tally.calm_restarts) = (0, 0);
+        }
+        Outcome {
+            played: Some(played),
+            clock_mhz,
+            tally,
+            failure,
+        }
+    }
+
+    fn judge(&self, tally: &Tally) -> Vec<(Property, bool, String)> {
+        let restarts = tally.calm_restarts as f64 / tally.calm_sections as f64;
+        let progress = (
+            Property::Progress,
+            restarts <= MOST_RESTARTS,
+            format!("{restarts:.3} restarts per section, at most {MOST_RESTARTS}"),
+        );
+        let reach = (
+            Property::Reach,
+            tally.slow_waits > 0 && tally.longest_queue > 2,
+            format!(
+                "{} sections, {} waits that slept, up to {} open",
+                tally.sections, tally.slow_waits, tally.longest_queue
+            ),
+        );
+        if tally.calm_sections == 0 {
+            vec![reach]
+        } else {
+            vec![progress, reach]
+        }
+    }
 }
 
 /// What the threads of a schedule share. Watching takes no simulated time.
@@ -308,7 +305,9 @@ impl Shared {
 
     fn section(&self, place: u16) {
         let before = self.begun.get();
+        say("begins a section");
         let generation = self.sections.begin(place);
+        say("has begun it");
         self.demand(Property::Contract, generation > before, || {
             format!("generation {generation} after {before}")
         });
@@ -326,20 +325,25 @@ impl Shared {
         let at = open.iter().position(|&one| one == generation);
         open.swap_remove(at.expect("it was put there"));
         drop(open);
+        say("ends its section");
         self.sections.end(place);
+        say("has ended it");
     }
 
     fn wait(&self, generation: u64, until: u64) {
+        say("waits for a tag");
         if !self.sections.wait(generation, until) {
             self.demand(Property::Contract, Sim::now() >= until, || {
                 "a wait ended before its time".to_owned()
             });
             return;
         }
+        say("has waited");
         self.has_passed(generation);
     }
 
     fn snapshot(&self) {
+        say("takes a snapshot");
         let before = self.begun.get();
         let newest = self.sections.newest();
         self.demand(Property::Contract, newest >= before, || {
@@ -363,7 +367,7 @@ impl Shared {
         });
     }
 
-    fn judge(&self, end: &Result<(), Stuck>) -> Outcome {
+    fn judge(&self, end: &Result<(), Stuck>) -> (Tally, Option<(Property, String)>) {
         let begun = self.begun.get();
         if let Err(stuck) = end {
             self.demand(Property::Completion, false, || stuck.to_string());
@@ -375,12 +379,15 @@ impl Shared {
                 format!("no section is open, but generation {begun} has not passed")
             });
         }
-        Outcome {
+        let counted = self.sections.tally();
+        let tally = Tally {
             sections: self.count.get(),
-            calm: false,
-            tally: self.sections.tally(),
-            violation: self.violation.get().cloned(),
-        }
+            slow_waits: counted.slow_waits,
+            longest_queue: counted.longest_queue,
+            calm_sections: self.count.get(),
+            calm_restarts: counted.begin_restarts,
+        };
+        (tally, self.violation.get().cloned())
     }
 
     fn work(&self) {

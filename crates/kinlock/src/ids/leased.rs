@@ -389,24 +389,31 @@ pub(super) fn leave_all() {
     }
 }
 
-pub(super) extern "C" fn before_fork() {
-    // Forgotten: given back by one of the next two. Nobody has both otherwise.
+/// For [`fork`](crate::fork): until one of the next two, on this thread, nobody else has the list and the tables.
+pub(crate) fn lock_before_fork() {
+    // Nobody has both otherwise.
     core::mem::forget(LIST.lock());
     core::mem::forget(arena::TABLES.lock());
 }
 
-pub(super) extern "C" fn after_fork_in_parent() {
-    // SAFETY: invariant 2: `before_fork` has locked both on this thread.
+/// # Safety
+///
+/// The calling thread has [locked](lock_before_fork).
+pub(crate) unsafe fn unlock_after_fork() {
+    // SAFETY: the caller's promise.
     unsafe {
         arena::TABLES.force_unlock();
         LIST.force_unlock();
     }
 }
 
-pub(super) extern "C" fn after_fork_in_child() {
-    // A handler that took or gave back an ID in the midst of this would leave it free and kept.
-    let _undisturbed = thread::Undisturbed::new();
-    // SAFETY: as above, and nobody else is there.
+/// In the child of a fork. No signal handler may run meanwhile: one that took or gave back an ID in the midst of this would leave it free and kept.
+///
+/// # Safety
+///
+/// The calling thread has [locked](lock_before_fork) before the fork, and is the only one.
+pub(crate) unsafe fn reset_in_child() {
+    // SAFETY: the caller's promise.
     for listed in unsafe { &*LIST.data_ptr() } {
         // SAFETY: invariant 2.
         let leased = unsafe { &*listed.0 };
@@ -425,7 +432,7 @@ pub(super) extern "C" fn after_fork_in_child() {
         }
     }
     // Not unlocked only: there may be waiters in its word who do not exist here.
-    // SAFETY: invariant 2: both were locked on this thread, which is the only one.
+    // SAFETY: the caller's promise.
     unsafe {
         arena::TABLES.raw().reset_in_child();
         LIST.raw().reset_in_child();

@@ -1,6 +1,4 @@
-//! What becomes of a thread's part in all this when it ends, and of a process's when it forks.
-//!
-//! # When a thread ends
+//! What becomes of a thread's part in all this when it ends.
 //!
 //! Its leases are given back by the destructor of a `pthread` key: too early for destructors that run later and still use one. When they run depends on the C library:
 //!
@@ -22,18 +20,12 @@
 //!
 //! A thread whose first round is not the C library's first, since only a destructor has used us, may not come as far as its fourth: then what it forgets, and its membership, are lost. So is what is forgotten after our turn in the C library's last round.
 //!
-//! # When a process forks
-//!
-//! The handlers are registered before `main`, or when the library is loaded: so ours run after those of the program before a fork, and before them in the child. A program whose handler holds a lock of its own, with which it also
-//! uses a domain, takes that lock first each time.
-//!
 //! # Invariants
 //!
-//! 1. Functions given to the C library are `extern "C"`, do not unwind, and live as long as the program; out-pointers are to locals; the key is never deleted. Sets of signals are filled before they are used.
+//! 1. Functions given to the C library are `extern "C"`, do not unwind, and live as long as the program; out-pointers are to locals; the key is never deleted.
 
 use core::cell::Cell;
 use core::ffi::c_void;
-use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::Once;
@@ -72,49 +64,7 @@ pub(super) fn prepare() {
             KEY.store(u64::from(key) + 1, Release);
         }
     });
-    // Where nobody has run what is to run before `main`.
-    prepare_for_forks();
-}
-
-extern "C" fn prepare_for_forks() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        // SAFETY: invariant 1. Where there is no memory for it, a child of fork finds IDs held by threads that it does not have.
-        unsafe {
-            libc::pthread_atfork(
-                Some(leased::before_fork),
-                Some(leased::after_fork_in_parent),
-                Some(leased::after_fork_in_child),
-            )
-        };
-    });
-}
-
-#[used]
-#[unsafe(link_section = ".init_array")]
-static PREPARE_FOR_FORKS: extern "C" fn() = prepare_for_forks;
-
-/// While this is there no signal handler runs on the calling thread.
-pub(super) struct Undisturbed(libc::sigset_t);
-
-impl Undisturbed {
-    pub(super) fn new() -> Self {
-        let mut all = MaybeUninit::uninit();
-        let mut before = MaybeUninit::uninit();
-        // SAFETY: invariant 1. Neither fails with these arguments, so that `before` is written.
-        unsafe {
-            libc::sigfillset(all.as_mut_ptr());
-            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-            Undisturbed(before.assume_init())
-        }
-    }
-}
-
-impl Drop for Undisturbed {
-    fn drop(&mut self) {
-        // SAFETY: invariant 1.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, ptr::null_mut()) };
-    }
+    crate::fork::register();
 }
 
 /// Sees to it that the calling thread cleans up when it ends. False if that cannot be promised, or if it has done so already.

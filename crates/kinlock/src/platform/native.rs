@@ -11,7 +11,7 @@ mod thread;
 #[cfg(all(test, not(loom)))]
 pub(crate) use thread::keeps_slots;
 #[cfg(feature = "std")]
-pub(crate) use thread::{keep_no_slot, set_priority};
+pub(crate) use thread::{keep_no_slot, reset_in_child, set_priority};
 
 use super::{Atomic, NEVER, Ordering, Parked, Platform};
 use crate::events::{self, Event};
@@ -31,6 +31,16 @@ static CLAIMED: [AtomicU32; MAX_SLOTS.div_ceil(32)] =
     [const { AtomicU32::new(0) }; MAX_SLOTS.div_ceil(32)];
 static IN_USE: AtomicU32 = AtomicU32::new(0);
 static WAITERS: Waiters<Native> = Waiters::new(&SLOTS, &CLAIMED, &IN_USE);
+
+/// Whether as many slots are in use as are said to be, and the calling thread's is one of them. For the child of a fork, while it has one thread and no queues.
+#[cfg(all(test, not(any(loom, miri))))]
+pub(crate) fn slots_are_right() -> bool {
+    let claimed = |word: &AtomicU32| word.load(Ordering::Relaxed);
+    let count: u32 = CLAIMED.iter().map(|word| claimed(word).count_ones()).sum();
+    let own = thread::kept_slot() as usize;
+    let kept = own == 0 || claimed(&CLAIMED[(own - 1) / 32]) & 1 << ((own - 1) % 32) != 0;
+    kept && count == WAITERS.in_use()
+}
 
 /// The moment, on the clock of [`Platform::now`], at which `timeout` has passed. A timeout beyond the end of time is none.
 #[cfg(feature = "std")]

@@ -136,23 +136,3 @@ fn a_thread_waits_for_leases_of_one_domain_and_leaves_another() {
         assert_eq!(one.members(), Some(0));
     });
 }
-
-#[test]
-#[cfg(not(miri))]
-fn no_handler_runs_while_it_is_undisturbed() {
-    let blocked = || {
-        let mut now = MaybeUninit::uninit();
-        // SAFETY: invariant 1 of the module: the current set is written, and asked for a valid signal.
-        unsafe {
-            libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), now.as_mut_ptr());
-            libc::sigismember(now.as_ptr(), libc::SIGUSR1) == 1
-        }
-    };
-    on_a_thread(|| {
-        assert!(!blocked());
-        let undisturbed = Undisturbed::new();
-        assert!(blocked());
-        drop(undisturbed);
-        assert!(!blocked());
-    });
-}

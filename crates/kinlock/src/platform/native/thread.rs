@@ -175,8 +175,7 @@ extern "C" fn prepare() {
             unsafe { libc::pthread_key_delete(key) };
         }
     }
-    // SAFETY: invariant 2. Without memory for it, children of fork inherit claimed slots: fewer for them.
-    unsafe { libc::pthread_atfork(None, None, Some(forget_other_threads)) };
+    crate::fork::register();
 }
 
 #[used]
@@ -191,7 +190,8 @@ extern "C" fn release_slot(slot: *mut c_void) {
 /// Whether this process is the child of a fork.
 pub(super) static FORKED: AtomicBool = AtomicBool::new(false);
 
-extern "C" fn forget_other_threads() {
+/// In the child of a fork, whose only thread calls it: the slots of all others are free. No signal handler may run meanwhile: it could claim one that is then said to be free.
+pub(crate) fn reset_in_child() {
     FORKED.store(true, Relaxed);
     WAITERS.reset_in_child(kept_slot());
 }
