@@ -66,6 +66,12 @@ events! {
     Splice = "splice",
     /// The limit on local hand-offs was reached.
     FlushByLimit = "flush_by_limit",
+    /// A head that knew no kin, but had had some, waited for more.
+    Linger = "linger",
+    /// A head tried to take the lock without a look at it.
+    TakeUnseen = "take_unseen",
+    /// ... and it was held.
+    TakeUnseenFailed = "take_unseen_failed",
     /// A waiter went to sleep.
     Park = "park",
     /// An unlock woke sleepers.
@@ -124,20 +130,11 @@ pub fn snapshot() -> Snapshot {
     Snapshot([0; Event::ALL.len()])
 }
 
-/// Whether anything is counted at this moment: what is needed for counting only need not be done otherwise.
-#[inline]
-pub(crate) fn counting() -> bool {
-    #[cfg(feature = "events")]
-    return ENABLED.load(Relaxed);
-    #[cfg(not(feature = "events"))]
-    false
-}
-
 /// Counts `event` as having happened `times`; `shard` is any number that spreads threads.
 #[inline]
 pub(crate) fn count(event: Event, times: u32, shard: impl FnOnce() -> u32) {
     #[cfg(feature = "events")]
-    if counting() {
+    if ENABLED.load(Relaxed) {
         let shard = &SHARDS[shard() as usize % SHARDS.len()];
         shard.0[event as usize].fetch_add(times.into(), Relaxed);
     }

@@ -24,13 +24,14 @@ impl<C: Config> Lock for Queued<C> {
 }
 
 macro_rules! configuration {
-    ($(#[$doc:meta])* $name:ident, $park:literal, $tuning:expr, $place:ident) => {
+    ($(#[$doc:meta])* $name:ident, park: $park:literal, as_published: $published:literal, $tuning:expr, $place:ident) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
         struct $name;
 
         impl Config for $name {
             const PARK: bool = $park;
+            const AS_PUBLISHED: bool = $published;
 
             fn tuning() -> Tuning {
                 $tuning
@@ -43,15 +44,34 @@ macro_rules! configuration {
     };
 }
 
-configuration!(Fifo, false, reordering(Tuning::DEFAULT, false), place_fifo);
+configuration!(
+    Fifo,
+    park: false,
+    as_published: true,
+    reordering(Tuning::DEFAULT, false),
+    place_fifo
+);
 configuration!(
     ParkingFifo,
-    true,
+    park: true,
+    as_published: false,
     reordering(configured(), false),
     place_parking_fifo
 );
-configuration!(PublishedCna, false, published(), place_published_cna);
-configuration!(Cna, true, configured(), place_cna);
+configuration!(
+    PublishedCna,
+    park: false,
+    as_published: true,
+    published(),
+    place_published_cna
+);
+configuration!(
+    Cna,
+    park: true,
+    as_published: false,
+    configured(),
+    place_cna
+);
 
 /// What the run's knobs say.
 fn configured() -> Tuning {

@@ -45,6 +45,8 @@ const MAX_ACCESSES: u64 = 1_000_000;
 /// What a queued spinlock has to reach.
 const QUEUE: &[Event] = &[
     Event::Queued,
+    Event::TakeUnseen,
+    Event::TakeUnseenFailed,
     Event::Steal,
     Event::Park,
     Event::Wake,
@@ -61,6 +63,19 @@ const REORDERED: &[Event] = &[
     Event::Timeout,
     Event::Reap,
     Event::SlotFallback,
+    Event::TakeUnseen,
+    Event::TakeUnseenFailed,
+    Event::SetAside,
+    Event::Splice,
+    Event::FlushByLimit,
+];
+
+/// What one has to reach whose limit leaves time to run out of kin.
+const LINGERING: &[Event] = &[
+    Event::Queued,
+    Event::TakeUnseen,
+    Event::TakeUnseenFailed,
+    Event::Linger,
     Event::SetAside,
     Event::Splice,
     Event::FlushByLimit,
@@ -94,7 +109,10 @@ pub const ALL: &[Specimen] = &[
         reach: QUEUE,
         ..sound("fifo", place::<true, SOUND>, |_| Tuning::DEFAULT)
     },
-    sound("cna", place::<true, SOUND>, |_| reordering()),
+    Specimen {
+        reach: LINGERING,
+        ..sound("cna", place::<true, SOUND>, |_| reordering())
+    },
     sound("cna-count", place::<true, SOUND>, counted),
     sound("cna-timed", place::<true, SOUND>, |random| {
         limited(LocalLimit::time(1 + random.below(3) as u8).ok())

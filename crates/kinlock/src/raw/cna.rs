@@ -44,7 +44,7 @@
 use super::waiter::{GO, Id, Link, NO_PREFERENCE, Node, PARKED, PRIORITY, Waiters, secondary_in};
 use super::{Config, Fault};
 use crate::config::{LocalLimit, Scan, Tuning};
-use crate::events::{self, Event};
+use crate::events::Event;
 use crate::platform::{Atomic, Ordering::*, Platform};
 
 /// How many sleepers a head wakes before it is their turn, if the lock has to wait for that. Waking one takes about as long as a few hand-offs, so that more
@@ -58,6 +58,16 @@ pub(crate) const WAKE_ALL: usize = 64;
 const LEAD: u32 = MS / 4;
 /// The same as a share of a limit in hand-offs, 2^-5: between a third of a millisecond and a whole one for 2^16 of them.
 const LEAD_SHARE: u8 = 5;
+
+/// How long a holder that knows no kin waits for some before headship goes to another domain, in nanoseconds: one or two transfers of a line between sockets. A change of domains
+/// costs several of these, so that waiting in vain does not make it twice as dear.
+const LINGER: u64 = 200;
+/// The same in pauses, for where the clock stands still.
+const LINGER_PAUSES: u32 = 64;
+/// After how many hand-offs since somebody was set aside that is tried: where kin are rare turns are short, and nobody shall wait for them each time.
+const LINGER_RUN: u32 = 4;
+/// And for how much of the limit, as a divisor: a domain that has to be waited for again and again does not keep the lock for as long as others may.
+const LINGER_SHARE: u32 = 200;
 
 /// In a node's `run`: the first of the secondary queue has been roused.
 const ROUSED_BEFORE: u32 = 1 << 31;
@@ -76,6 +86,8 @@ enum Search {
 /// How far hand-offs have come on their way to the limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Limit {
+    /// They have hardly begun.
+    Distant,
     Far,
     Near,
     Reached,
@@ -93,8 +105,7 @@ pub(crate) struct Head<P: Platform, C: Config> {
     secondary: Option<Id>,
     since: u32,
     run: u32,
-    /// The limit is near.
-    near: bool,
+    limit: Limit,
     search: Search,
     /// A waiter that was seen drowsy: it may be about to wake up.
     drowsy: Option<Id>,
@@ -126,7 +137,7 @@ impl<P: Platform, C: Config> Head<P, C> {
             secondary,
             since: 0,
             run: 0,
-            near: false,
+            limit: Limit::Far,
             search: Search::Off,
             drowsy: None,
             config: core::marker::PhantomData,
@@ -140,15 +151,51 @@ impl<P: Platform, C: Config> Head<P, C> {
 
     /// The pre-scan: to be called before waiting for the lock itself, while there is nothing better to do.
     ///
-    /// Also the only place that looks at the clock, for the same reason.
+    /// It also looks at the clock, for the same reason.
     pub(crate) fn look_for_kin(&mut self) {
-        let limit = self.limit();
-        self.near = limit == Limit::Near;
-        if limit == Limit::Reached {
+        self.limit = self.limit_now();
+        if self.limit == Limit::Reached {
             P::count(Event::FlushByLimit);
         } else if self.may_reorder() {
             P::count(Event::Scan);
             self.search = Search::UpTo(self.place);
+            self.scan();
+        }
+    }
+
+    /// Waits a moment for kin to queue, if none is known, there have been some, and others would get headship instead. To be called once, with the lock.
+    pub(crate) fn wait_for_kin(&mut self) {
+        if !C::AS_PUBLISHED && self.wants_kin() {
+            // The post-scan: some may have come since we looked.
+            self.scan();
+            if self.wants_kin() {
+                self.linger();
+            }
+        }
+    }
+
+    fn wants_kin(&self) -> bool {
+        matches!(self.search, Search::UpTo(_))
+            && self.tuning.scan == Scan::Full
+            && self.secondary.is_some()
+            && self.limit == Limit::Distant
+            && self.run & !ROUSED_BEFORE >= LINGER_RUN
+    }
+
+    #[cold]
+    fn linger(&mut self) {
+        P::count(Event::Linger);
+        let until = P::now() + LINGER;
+        let mut left = LINGER_PAUSES;
+        self.scan_while(|| {
+            P::relax();
+            left -= 1;
+            left != 0 && P::now() < until
+        });
+    }
+
+    fn scan_while(&mut self, mut go_on: impl FnMut() -> bool) {
+        while self.search != Search::Found && go_on() {
             self.scan();
         }
     }
@@ -159,16 +206,17 @@ impl<P: Platform, C: Config> Head<P, C> {
     pub(crate) fn wake_ahead(&mut self, most: usize, wake: impl Fn(&Node<P>)) {
         let mut last = self.place;
         for _ in 0..most {
-            let Some(next) = self.next(last).map(Link::id) else {
+            let Some(link) = self.next(last) else {
                 return;
             };
+            let next = link.id();
             let node = self.node(next);
             let is_next = last == self.place;
             if is_next && node.drowsy.load(Relaxed) != 0 {
                 self.drowsy = Some(next);
             }
             let sleeps = node.state.load(Relaxed) == PARKED;
-            if is_next && !sleeps || !self.is_kin(next) {
+            if is_next && !sleeps || !self.is_kin(link) {
                 return;
             }
             if sleeps {
@@ -181,7 +229,7 @@ impl<P: Platform, C: Config> Head<P, C> {
     /// Calls `rouse` for the first of the secondary queue, once, when it is soon going to be head: whoever was set aside for long is asleep by then, with all its kin.
     /// To be called after [`look_for_kin`](Self::look_for_kin).
     pub(crate) fn rouse_ahead(&mut self, rouse: impl FnOnce(&Node<P>)) {
-        if !self.near || self.run & ROUSED_BEFORE != 0 {
+        if self.limit != Limit::Near || self.run & ROUSED_BEFORE != 0 {
             return;
         }
         if let Some(first) = self.secondary.and_then(|last| self.next(last)) {
@@ -230,9 +278,7 @@ impl<P: Platform, C: Config> Head<P, C> {
             // kin would then overtake those set aside before.
             heir.preference.store(self.preference, Relaxed);
         }
-        // Only while somebody counts: the grant shall be the first to touch the heir's line.
-        // An heir in abandonment may be reaped and reused by its owner only after we left its place, so this read is ours.
-        let local = events::counting() && heir.domain.load(Relaxed) == self.preference;
+        let local = link.domain() == self.preference;
         // An heir that is just waking up would look asleep to whoever stores first and looks then.
         let look = link.is_guarded() || self.drowsy == Some(link.id());
         let go = self.secondary.map_or(GO, |s| s.encode() as u32);
@@ -322,7 +368,7 @@ impl<P: Platform, C: Config> Head<P, C> {
         };
         while let Some(candidate) = self.next(last) {
             P::count(Event::ScanStep);
-            let foreign = !self.is_kin(candidate.id());
+            let foreign = !self.is_kin(candidate);
             // The incremental scan looks at one waiter only: if it is foreign, whoever stands behind it is next.
             let one_set_aside = self.tuning.scan == Scan::Incremental && last != self.place;
             if !foreign || one_set_aside {
@@ -369,7 +415,7 @@ impl<P: Platform, C: Config> Head<P, C> {
         self.tuning.reorder && (!lazy || P::random() % 128 == 0)
     }
 
-    fn limit(&self) -> Limit {
+    fn limit_now(&self) -> Limit {
         if self.secondary.is_none() || C::FAULT == Fault::Starvation {
             return Limit::Far;
         }
@@ -390,12 +436,17 @@ impl<P: Platform, C: Config> Head<P, C> {
         match used {
             used if used >= limit => Limit::Reached,
             used if used >= limit - lead => Limit::Near,
-            _ => Limit::Far,
+            used if used >= limit / LINGER_SHARE => Limit::Far,
+            _ => Limit::Distant,
         }
     }
 
-    fn is_kin(&self, id: Id) -> bool {
-        let domain = self.node(id).domain.load(Relaxed);
+    fn is_kin(&self, link: Link) -> bool {
+        let domain = if C::AS_PUBLISHED {
+            self.node(link.id()).domain.load(Relaxed)
+        } else {
+            link.domain()
+        };
         domain == self.preference || domain == PRIORITY
     }
 

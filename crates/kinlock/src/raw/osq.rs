@@ -294,7 +294,7 @@ impl<P: Platform> Links<'_, P> {
 
 /// How `next` names `id`.
 fn link_to(id: Id) -> u32 {
-    Link::new(id, false).encode()
+    Link::new(id, false, 0).encode()
 }
 
 #[cfg(all(test, not(loom)))]

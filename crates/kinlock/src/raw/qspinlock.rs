@@ -33,7 +33,7 @@
 //! | newcomer, first waiter | (0, 0, 1) | (0, PENDING, 1) | compare-and-swap `pending`; undone if a tail has appeared |
 //! | pending waiter takes the lock | (n, PENDING, 0) | (n, 0, 1) | compare-and-swap `locked`, then clear the bit |
 //! | newcomer queues | (n, p, *) | (me, p, *) | swap `tail`; if n != 0, link to n |
-//! | head takes the lock | (n, 0, 0) | (n, 0, 1) | compare-and-swap `locked` |
+//! | head takes the lock | (n, 0, 0) | (n, 0, 1) | compare-and-swap `locked`, after reading `pending`, or as its granter has; with or without a look at `locked` |
 //! | head, alone | (me, p, 1) | (0, p, 1) | compare-and-swap `tail` |
 //! | head, not alone | (n, p, 1) | (n, p, 1) | grant to the next; if that one may be asleep, move its sleep to the word and set `PARKED`, `STEAL` |
 //! | front waiter falls asleep | (n, p, 1) | (n, p + PARKED + STEAL, 1) | fetch-or `pending`, heavy fence, look again, park |
@@ -54,6 +54,8 @@
 //!    comes later in program order and sees it. The heir's sleep is moved from its node to the word, so that the unlock need not know its name.
 //! 3. *Pending against queueing*: the first waiter sets `PENDING` then reads `tail`; a newcomer sets `tail` then reads
 //!    `PENDING`; all four are sequentially consistent, so at least one of the two sees the other, and the pending waiter is the one to step back.
+//!    A head that takes the lock without a look does not read `PENDING`. It has been granted headship by a holder that saw the bit clear, and nobody sets it for good while there is
+//!    a queue: the first head of each queue looks (nobody told it otherwise), and what it has seen each later one sees too, through the grants in between.
 //! 4. *A head asleep behind a pending waiter* waits for an unlock and for that waiter to go. The waiter goes with the lock, and then its own
 //!    unlock comes later and finds the head's `PARKED`; or without it, and then it wakes whom `PARKED` stands for (`leave_pending`).
 //!
@@ -77,9 +79,10 @@
 //!
 //! * A thread that saw the word free of waiters may take the lock after somebody queued: once, since it then sees them.
 //! * Stealing lasts from when a front waiter sleeps until it runs again. It is woken by the next unlock, and once it
-//!   runs it forbids stealing. If it has to sleep again, it permits stealing only during the first [`STEAL_LIMIT`] nanoseconds of its time at the front.
+//!   runs it forbids stealing, before it does anything else. If it has to sleep again, it permits stealing only during the first [`STEAL_LIMIT`] nanoseconds of its time at the front.
 //! * With the knob `stealing` off there is only the first of these, and threads that wait without a node.
 
+mod approach;
 mod front;
 mod queue;
 
@@ -116,6 +119,9 @@ pub trait Config: Copy + core::fmt::Debug + Send + Sync + 'static {
     const PENDING_BIT: bool = true;
     /// Whether waiters may sleep, where the platform can.
     const PARK: bool = true;
+    /// Whether the queue does no more than what is published: a head looks at the word before it tries to take it, reads a waiter's domain in that one's node, and hands headship to
+    /// another domain as soon as it knows no kin. For comparison.
+    const AS_PUBLISHED: bool = false;
     /// A deliberate defect, for showing that a check can fail.
     #[doc(hidden)]
     const FAULT: Fault = Fault::None;
@@ -146,6 +152,8 @@ pub enum Fault {
     Meddler,
     /// As `Meddler`, and a granter takes an heir that was roused meanwhile for one that has given up.
     RousedIsGone,
+    /// A head tells its heir to take the lock without a look although a pending waiter is to come before it.
+    Pushy,
 }
 
 /// The queued spinlock, generic over where it runs and how it is configured.
@@ -265,13 +273,13 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         self.locked.store(0, Relaxed);
     }
 
-    /// The only way to get the lock: look first, since even a failing exchange takes the line away from everybody.
+    /// For all but a head that was told otherwise: looks first, since even a failing exchange takes the line away from everybody.
     #[inline]
     fn try_take(&self) -> bool {
         self.locked.load(Relaxed) == 0 && self.take()
     }
 
-    /// Takes the lock if it is free, as it has just been seen.
+    /// Takes the lock if it is free.
     #[inline]
     fn take(&self) -> bool {
         self.locked.compare_exchange(0, 1, Acquire, Relaxed).is_ok()

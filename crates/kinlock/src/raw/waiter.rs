@@ -22,6 +22,7 @@
 //! | 2 | [`PARKED`] | owner, by compare-and-swap from `WAITING` | asleep on this word |
 //! | 3 | [`ABANDONED`] | owner, by compare-and-swap from `WAITING` or `PARKED` | timed out and gone; skip me |
 //! | >= 4 | an [`Id`] | as `GO` | headship is yours; this is the tail of the secondary queue |
+//! | one of the two, more from bit 16 on | | as `GO` | the same, and how to try to get the lock first: the lock's own business |
 //!
 //! # Guarded and drowsy
 //!
@@ -55,10 +56,10 @@ use crate::platform::{Atomic, ConstPlatform, Ordering::*, Platform};
 pub const NESTING: usize = 4;
 /// The most slots that an [`Id`] can name. Threads beyond that lock by bounded try-lock and back-off.
 pub const MAX_SLOTS: usize = (1 << 14) - 1;
-/// The [`Node`]'s domain of a waiter that must not be set aside.
-pub const PRIORITY: u16 = u16::MAX;
+/// The domain of a waiter that must not be set aside, in its [`Node`] and in links to it. Those of CPUs are below.
+pub const PRIORITY: u16 = u16::MAX >> 1;
 /// [`Node`] preference: none inherited, the new head prefers its own domain.
-pub(crate) const NO_PREFERENCE: u16 = u16::MAX - 1;
+pub(crate) const NO_PREFERENCE: u16 = u16::MAX;
 
 /// Spinning on the node.
 pub const WAITING: u32 = 0;
@@ -68,6 +69,8 @@ pub const GO: u32 = 1;
 pub const PARKED: u32 = 2;
 /// The waiter timed out; its node is passed over.
 pub const ABANDONED: u32 = 3;
+/// From this bit on a word by which headship is passed says something to the heir that is the lock's own business.
+pub(crate) const APPROACH: u32 = 16;
 
 /// Not about to sleep.
 pub(crate) const AWAKE: u8 = 0;
@@ -98,15 +101,25 @@ impl Id {
     }
 }
 
-/// A waiter as its predecessor's `next` names it: who it is, and how headship is to be handed to it.
+/// A waiter as its predecessor's `next` names it: who it is, where it runs, and how headship is to be handed to it. So its node,
+/// which it spins on, need not be read to choose it.
+///
+/// ```text
+///   31 .......... 17   16        15 ....... 0
+///   domain             guarded   Id
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Link(u32);
 
 impl Link {
     const GUARDED: u32 = 1 << 16;
+    const DOMAIN: u32 = 17;
 
-    pub(crate) fn new(id: Id, guarded: bool) -> Self {
-        Link(id.0 as u32 | if guarded { Self::GUARDED } else { 0 })
+    /// `domain`: that of the waiter's CPU, or [`PRIORITY`].
+    pub(crate) fn new(id: Id, guarded: bool, domain: u16) -> Self {
+        debug_assert!(domain <= PRIORITY);
+        let guarded = if guarded { Self::GUARDED } else { 0 };
+        Link(id.0 as u32 | guarded | (domain as u32) << Self::DOMAIN)
     }
 
     /// Decodes a `next` field; 0 is nobody.
@@ -125,6 +138,11 @@ impl Link {
         Id(self.0 as u16)
     }
 
+    #[inline]
+    pub(crate) fn domain(self) -> u16 {
+        (self.0 >> Self::DOMAIN) as u16
+    }
+
     /// See "Guarded and drowsy".
     #[inline]
     pub(crate) fn is_guarded(self) -> bool {
@@ -135,8 +153,9 @@ impl Link {
 /// The tail of a secondary queue as carried by a node's `state` word.
 #[inline]
 pub(crate) fn secondary_in(state: u32) -> Option<Id> {
-    if state > ABANDONED {
-        Id::decode(state as u16)
+    let name = state as u16;
+    if name as u32 > ABANDONED {
+        Id::decode(name)
     } else {
         None
     }

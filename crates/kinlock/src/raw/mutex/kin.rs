@@ -37,13 +37,14 @@ pub(super) fn join<P: Platform>(
     let (node, id) = (place.node(), place.id());
     let domain = if tuning.reorder { P::domain() } else { 0 };
     let priority = tuning.reorder && P::is_priority();
-    node.prepare(if priority { PRIORITY } else { domain }, true);
+    let named = if priority { PRIORITY } else { domain };
+    node.prepare(named, true);
     // Release publishes the prepared node, Acquire sees the predecessor's.
     let (place, state) = match Id::decode(tail.swap(id.encode(), AcqRel)) {
         None => (place, GO),
         Some(before) => {
             // Guarded: we may leave, and we may be asleep. So headship comes by compare-and-swap.
-            let link = Link::new(id, true);
+            let link = Link::new(id, true, named);
             P::waiters().node(before).next.store(link.encode(), Release);
             wait(place, patience, deadline)?
         }

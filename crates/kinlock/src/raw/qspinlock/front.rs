@@ -15,6 +15,14 @@ pub(super) enum Front {
     Head,
 }
 
+/// When the lock was found free.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Free {
+    /// At the first look at it.
+    AtOnce,
+    Later,
+}
+
 impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     // ---- the pending waiter --------------------------------------------------------------------------------
 
@@ -39,7 +47,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
 
     pub(super) fn wait_pending(&self, terms: Terms) -> bool {
         P::count(Event::Pending);
-        let taken = self.wait_at_front(Front::Pending, terms);
+        let taken = self.wait_at_front(Front::Pending, terms).is_some();
         if taken {
             // Release: a head that sees the bit gone also sees who has the lock, and does not fight for it in vain.
             self.pending.fetch_and(!(PENDING | STEAL), Release);
@@ -57,30 +65,41 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         }
     }
 
-    /// Waits until the lock is taken (`true`), or the time is up.
-    pub(super) fn wait_at_front(&self, front: Front, terms: Terms) -> bool {
+    /// Waits until the lock is taken. `None`: the time is up.
+    pub(super) fn wait_at_front(&self, front: Front, terms: Terms) -> Option<Free> {
         if front == Front::Head && matches!(C::FAULT, Fault::NoExclusion) {
             self.locked.store(1, Relaxed);
-            return true;
+            return Some(Free::Later);
         }
         let (tuning, deadline) = (terms.tuning, terms.deadline);
         let mut since = None;
+        let mut when = Free::AtOnce;
         loop {
             // We run: from here on nobody overtakes us, unless they looked before.
             let pending = self.forbid_stealing(front);
             let limit = spin_limit::<P, C>(terms.crowded).min(left(deadline, P::now));
-            let my_turn = may_try(front, pending)
-                || P::wait_for(&self.pending, SeqCst, limit, |p| may_try(front, p)).is_ok();
-            let free = my_turn && P::wait_for(&self.locked, Relaxed, limit, |l| l == 0).is_ok();
+            let mut my_turn = may_try(front, pending);
+            if !my_turn {
+                when = Free::Later;
+                my_turn = P::wait_for(&self.pending, SeqCst, limit, |p| may_try(front, p)).is_ok();
+            }
+            let mut is_free = |locked| {
+                if locked != 0 {
+                    when = Free::Later;
+                }
+                locked == 0
+            };
+            let free = my_turn && P::wait_for(&self.locked, Relaxed, limit, &mut is_free).is_ok();
             if free && self.take() {
                 // Whoever made us head may have set the bit after we began to run.
                 self.forbid_stealing(front);
-                return true;
+                return Some(when);
             }
             if passed(deadline, P::now) {
                 P::count(Event::Timeout);
-                return false;
+                return None;
             }
+            when = Free::Later;
             if !free && P::CAN_PARK && C::PARK {
                 let mut patient = || {
                     let now = P::now();
@@ -119,7 +138,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     }
 
     /// Returns what it saw of `pending`. SeqCst: see become_pending.
-    fn forbid_stealing(&self, front: Front) -> u8 {
+    pub(super) fn forbid_stealing(&self, front: Front) -> u8 {
         let pending = self.pending.load(SeqCst);
         if pending & STEAL == 0 || front == Front::Head && pending & PENDING != 0 {
             return pending;

@@ -1,7 +1,8 @@
 //! In the queue: waiting for headship, and passing it on.
 
-use super::front::Front;
-use super::{Config, Fault, PARKED, QueuedSpinLock, STEAL, Terms};
+use super::approach::Approach;
+use super::front::{Free, Front};
+use super::{Config, Fault, PARKED, PENDING, QueuedSpinLock, STEAL, Terms};
 use super::{key, left, passed, sleep_limit, spin_limit};
 use crate::events::Event;
 use crate::platform::{Atomic, NEVER, Ordering::*, Platform};
@@ -30,10 +31,8 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         let (node, id) = (waiter.node(), waiter.id());
         let domain = if tuning.reorder { P::domain() } else { 0 };
         let priority = tuning.reorder && P::is_priority();
-        node.prepare(
-            if priority { PRIORITY } else { domain },
-            terms.deadline != NEVER,
-        );
+        let named = if priority { PRIORITY } else { domain };
+        node.prepare(named, terms.deadline != NEVER);
 
         // Release publishes the node's preparation, Acquire sees our predecessor's; SeqCst: see become_pending.
         let headship = match Id::decode(self.tail.swap(id.encode(), SeqCst)) {
@@ -45,7 +44,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 let predecessor = P::waiters().node(predecessor);
                 // In a crowd we shall probably sleep: a look at our state is cheaper than a heavy fence.
                 let guarded = terms.deadline != NEVER || terms.crowded;
-                let link = Link::new(id, guarded);
+                let link = Link::new(id, guarded, named);
                 predecessor.next.store(link.encode(), Release);
                 if matches!(C::FAULT, Fault::Meddler | Fault::RousedIsGone) {
                     Self::rouse(predecessor);
@@ -159,17 +158,17 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         let mut last = me;
         for _ in 0..ROUSE_STEPS {
             // Acquire pairs with the release by which a waiter linked itself: its node is ready to be read.
-            let next = Link::decode(node(last).next.load(Acquire)).map(Link::id);
-            let Some(next) = next.filter(|&next| next != me) else {
+            let next = Link::decode(node(last).next.load(Acquire));
+            let Some(next) = next.filter(|next| next.id() != me) else {
                 return;
             };
-            if node(next).domain.load(Relaxed) == domain {
-                Self::rouse(node(next));
+            if next.domain() == domain {
+                Self::rouse(node(next.id()));
             }
             if node(me).state.load(Relaxed) != WAITING {
                 return;
             }
-            last = next;
+            last = next.id();
         }
     }
 
@@ -201,9 +200,21 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             };
             head.wake_ahead(most, Self::wake_early);
         }
-        let taken = self.wait_at_front(Front::Head, terms);
+        // Who has slept first forbids others to steal, and may find a thief's lock: that says nothing about sections.
+        let told = if headship.slept {
+            Approach::Look
+        } else {
+            Approach::told_in(state)
+        };
+        let (taken, approach) = self.get(told, terms);
+        // While the word's line is still here.
+        let advice = self.advise(taken, approach).encode();
+        if taken {
+            head.wait_for_kin();
+        }
         let steal = if tuning.stealing { STEAL } else { 0 };
         head.pass(&self.tail, |heir, go, look| {
+            let go = go | advice;
             if taken && !look {
                 self.grant(heir, go, steal);
                 return true;
@@ -211,6 +222,41 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             self.grant_guarded(heir, go, taken, steal)
         });
         taken
+    }
+
+    /// Gets the lock as head of the queue: whether (the time may be up before), and how the next head had better try.
+    fn get(&self, approach: Approach, terms: Terms) -> (bool, Approach) {
+        if let Approach::Take { pauses } = approach {
+            for _ in 0..pauses {
+                P::relax();
+            }
+            P::count(Event::TakeUnseen);
+            if self.take() {
+                // Whoever made us head may have set the bit.
+                self.forbid_stealing(Front::Head);
+                return (true, approach.after_success());
+            }
+            P::count(Event::TakeUnseenFailed);
+        }
+        let free = self.wait_at_front(Front::Head, terms);
+        let next = match (approach, free) {
+            (Approach::Look, Some(Free::AtOnce)) => approach.after_success(),
+            _ => approach.after_failure(),
+        };
+        (free.is_some(), next)
+    }
+
+    /// What a head that has learned `approach` tells its heir.
+    ///
+    /// Who takes the lock without a look comes before a pending waiter. So nobody is told to while there is one, or without the lock: a newcomer that finds a
+    /// queue does not become pending, except for stepping back, and the next head looks again.
+    pub(super) fn advise(&self, taken: bool, approach: Approach) -> Approach {
+        let nobody_pending = || self.pending.glance(Relaxed) & PENDING == 0;
+        if taken && !C::AS_PUBLISHED && (nobody_pending() || matches!(C::FAULT, Fault::Pushy)) {
+            approach
+        } else {
+            Approach::Look
+        }
     }
 
     /// Has a sleeper spin again, who is not the head yet.
@@ -243,7 +289,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
 
     /// Makes `heir` the head, with a look at its state. `false`: it has given up, and nobody is head yet. `holding`: whether we hold the lock.
     fn grant_guarded(&self, heir: &Node<P>, go: u32, holding: bool, steal: u8) -> bool {
-        // First of all, so that the line is fetched once and for writing (a scan has seen it earlier, while there was time).
+        // First of all, so that the line is fetched once and for writing.
         // Acquire on failure pairs with `abandon`: the references counted before it are to be seen when the node is reaped.
         match heir.state.compare_exchange(WAITING, go, AcqRel, Acquire) {
             Ok(_) => return true,
