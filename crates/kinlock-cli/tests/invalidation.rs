@@ -205,7 +205,7 @@ fn simulated_sections_are_repeatable() {
     assert_eq!(status, 0);
     let results = report["results"].as_array().unwrap();
     assert_eq!(results.len(), 10);
-    assert_eq!(results[0]["ratio"]["to"], "sections-mutex");
+    assert_eq!(results[0]["ratio"]["to"], "sections-locked");
     let (again, _) = json(&args);
     assert_eq!(results[7]["ops_per_us"], again["results"][7]["ops_per_us"]);
 }

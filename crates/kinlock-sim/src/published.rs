@@ -110,6 +110,14 @@ pub const TABLES: &[Table] = &[
         ..OSQ
     },
     INVALIDATION,
+    // The same list under other mutexes: that of the kernel where the table was measured, as far as its source tells, and a plain one.
+    Table {
+        name: "invalidation-backoff",
+        columns: ["mutex, back-off", "list"],
+        stock: "sections-mutex",
+        judged: Judged::Direction,
+        ..INVALIDATION
+    },
     Table {
         name: "invalidation-polled",
         columns: ["mutex, polled", "list"],
@@ -118,15 +126,10 @@ pub const TABLES: &[Table] = &[
         ..INVALIDATION
     },
     Table {
-        name: "invalidation-ours",
-        stock: "sections-locked",
-        judged: Judged::Direction,
-        ..INVALIDATION
-    },
-    Table {
         name: "invalidation-96",
         machine: "haswell-ex-4s",
-        columns: ["mutex", "epochs"],
+        columns: ["mutex, back-off", "epochs"],
+        stock: "sections-mutex",
         cna: "sections-slots",
         judged: Judged::Direction,
         read: |fields| by_processes(fields, "epochs"),
@@ -190,7 +193,7 @@ const INVALIDATION: Table = Table {
     workload: "invalidation",
     key: "processes",
     columns: ["mutex", "list"],
-    stock: "sections-mutex",
+    stock: "sections-locked",
     cna: "sections-packed",
     unit: "operations/s",
     per_ops_per_us: 1e6,
