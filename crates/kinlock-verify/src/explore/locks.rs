@@ -151,7 +151,7 @@ pub const ALL: &[Specimen] = &[
     ),
     broken(
         "busted-rouse",
-        place::<true, ROUSED_IS_GONE>,
+        place::<true, ROUSED_LEAVES>,
         Property::Completion,
     ),
     broken(
@@ -274,7 +274,7 @@ const LOST_WAKEUP: u8 = 3;
 const STARVATION: u8 = 4;
 const SILENT_SLEEPER: u8 = 5;
 const MEDDLER: u8 = 6;
-const ROUSED_IS_GONE: u8 = 7;
+const ROUSED_LEAVES: u8 = 7;
 
 #[derive(Clone, Copy, Debug)]
 struct Kind<const PENDING: bool, const PARK: bool, const FAULT: u8>;
@@ -289,7 +289,7 @@ impl<const PENDING: bool, const PARK: bool, const FAULT: u8> Config for Kind<PEN
         STARVATION => Fault::Starvation,
         SILENT_SLEEPER => Fault::SilentSleeper,
         MEDDLER => Fault::Meddler,
-        ROUSED_IS_GONE => Fault::RousedIsGone,
+        ROUSED_LEAVES => Fault::RousedLeaves,
         _ => Fault::None,
     };
 

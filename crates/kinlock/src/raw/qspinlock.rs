@@ -150,8 +150,8 @@ pub enum Fault {
     SilentSleeper,
     /// Whoever queues rouses the waiter before it. No defect, only more of what is allowed: nothing may come of it.
     Meddler,
-    /// As `Meddler`, and a granter takes an heir that was roused meanwhile for one that has given up.
-    RousedIsGone,
+    /// A sleeper whose time is up goes away without a word although it was woken, or made head, meanwhile.
+    RousedLeaves,
     /// A head tells its heir to take the lock without a look although a pending waiter is to come before it.
     Pushy,
 }

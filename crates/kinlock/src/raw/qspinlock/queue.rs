@@ -46,7 +46,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 let guarded = terms.deadline != NEVER || terms.crowded;
                 let link = Link::new(id, guarded, named);
                 predecessor.next.store(link.encode(), Release);
-                if matches!(C::FAULT, Fault::Meddler | Fault::RousedIsGone) {
+                if matches!(C::FAULT, Fault::Meddler) {
                     Self::rouse(predecessor);
                 }
                 // Behind a sleeper nothing is going to happen soon. Where everybody can have a CPU it pays to wait all the same:
@@ -113,6 +113,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                     if passed(deadline, P::now) {
                         match waiter.abandon(NODE_PARKED) {
                             Ok(()) => return Err(()),
+                            Err(_) if matches!(C::FAULT, Fault::RousedLeaves) => return Err(()),
                             Err(back) => waiter = back,
                         }
                     }
@@ -310,7 +311,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             }
             ABANDONED => false,
             // Roused, it spins again since our first look.
-            _ => !matches!(C::FAULT, Fault::RousedIsGone),
+            _ => true,
         }
     }
 
