@@ -91,7 +91,7 @@ pub fn by_name<S: Subject>(name: &str) -> Vec<S> {
 /// What is wanted of an exploration.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Schedules for each subject at most; a broken one is done when it is caught.
+    /// Schedules for each subject; a broken one is done when it is caught, after [`PATIENCE`] times as many at most.
     pub schedules: u64,
     /// The seed of the first schedule; the next one has the next.
     pub seed: u64,
@@ -106,6 +106,9 @@ pub const MAX_THREADS: usize = 64;
 
 /// With so many schedules or more, those together have to reach what they are there for.
 pub const ENOUGH_TO_REACH: u64 = 2000;
+
+/// How many times the schedules asked for may be played until a broken subject is caught: rare schedules catch some, and which do changes with every line of the library.
+pub const PATIENCE: u64 = 10;
 
 /// What failed.
 #[derive(Clone, Debug)]

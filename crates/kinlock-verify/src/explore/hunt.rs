@@ -1,6 +1,6 @@
 //! Plays many schedules until one fails.
 
-use super::{ENOUGH_TO_REACH, Failure, Outcome, Settings, Subject, Tally, drawn, play};
+use super::{ENOUGH_TO_REACH, Failure, Outcome, PATIENCE, Settings, Subject, Tally, drawn, play};
 use crate::report::Property;
 use std::fmt;
 use std::ops::Range;
@@ -28,10 +28,12 @@ pub(super) fn hunt<S: Subject>(
         failures: Vec::new(),
         together: None,
     };
+    let patience = subject.defect().map_or(1, |_| PATIENCE);
+    let schedules = settings.schedules.saturating_mul(patience);
     let mut start = 0;
     // Together they are judged now and then only: after so many schedules, which do not depend on the host's threads.
-    while start < settings.schedules && hunt.together.is_none() {
-        let end = settings.schedules.min(start + ENOUGH_TO_REACH);
+    while start < schedules && hunt.together.is_none() {
+        let end = schedules.min(start + ENOUGH_TO_REACH);
         if hunt.through(subject, settings, start..end, &mut progress) {
             break;
         }

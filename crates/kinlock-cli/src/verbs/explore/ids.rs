@@ -9,7 +9,7 @@ use kinlock_verify::explore::ids::Specimen;
 /// sequences are for real machines: `kinlock torture ids`.) A schedule that fails is shrunk to the few preemptions it needs, and printed with a word for --replay. Exit status: 0 all checks passed, 1 a check failed,
 /// 2 bad input, 3 an allocator that is broken on purpose was not caught by the check meant for it.
 ///
-/// `--policies busted` explores allocators that are broken on purpose. Each must be caught, so that the exit status is 1; the rarest, `busted-growth`, takes some thousand schedules.
+/// `--policies busted` explores allocators that are broken on purpose. Each must be caught, so that the exit status is 1; it is explored until then, with ten times as many schedules at most. The rarest, `busted-growth`, takes thousands.
 ///
 /// `-impatient` stands for the same policy with a fast path that is closed after one vain attempt, so that the slow paths meet more often.
 ///

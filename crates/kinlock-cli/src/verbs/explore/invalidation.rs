@@ -9,7 +9,7 @@ use kinlock_verify::explore::sections::Specimen;
 /// schedule that fails is shrunk to the few disruptions it needs, and printed with a word for --replay. Exit status: 0 all checks passed, 1 a check failed, 2 bad input, 3 a domain that is broken on purpose was not caught by the
 /// check meant for it.
 ///
-/// `--backends busted` explores domains that are broken on purpose. Each must be caught, so that the exit status is 1. `busted-mark` is correct but starts over too often: 2000 schedules tell together, and there is none to replay.
+/// `--backends busted` explores domains that are broken on purpose. Each must be caught, so that the exit status is 1; it is explored until then, with ten times as many schedules at most. `busted-mark` is correct but starts over too often: 2000 schedules tell together, and there is none to replay.
 ///
 /// Values are sequentially consistent: errors of memory ordering are not found. The backend `wide` is assembly, and so not for the simulated machine; it is the same list as `packed`.
 ///

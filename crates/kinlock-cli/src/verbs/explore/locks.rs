@@ -10,7 +10,7 @@ use kinlock_verify::explore::locks::Specimen;
 /// few disruptions it needs, and printed with a word for --replay. Exit status: 0 all checks passed, 1 a check failed,
 /// 2 bad input, 3 a lock that is broken on purpose was not caught by the check meant for it.
 ///
-/// `--locks busted` explores locks that are broken on purpose. Each must be caught, so that the exit status is 1.
+/// `--locks busted` explores locks that are broken on purpose. Each must be caught, so that the exit status is 1; it is explored until then, with ten times as many schedules at most.
 ///
 /// Values are sequentially consistent: errors of memory ordering are not found.
 ///
