@@ -318,6 +318,12 @@ impl World {
         self.threads[self.current].cpu
     }
 
+    /// For how long the current thread's stores are still under way.
+    pub(crate) fn undrained(&self) -> u64 {
+        let thread = &self.threads[self.current];
+        thread.drained.saturating_sub(thread.now)
+    }
+
     pub(crate) fn random(&mut self) -> u64 {
         next_random(&mut self.threads[self.current].random)
     }

@@ -89,8 +89,7 @@ const COLUMNS: [(&str, &str); 4] = [
 
 const CID_200MS: &str = include_str!("../../published/cid-200ms.csv");
 
-const MANY_CPUS: &str = "published is half the cost of a foreign line of the rows above, and half as much again for an own one. Neither the distance to the last user nor how long it has slept differs \
-    from the row of 24 cores, where the simulated cost is the same; perhaps areas have been written back to memory there, since each core sleeps for 38 s or more";
+const TICKS: &str = "how often a scheduler tick finds a thread that runs for microseconds, and so how many areas are touched for the first time, depends on the kernel's configuration";
 
 fn with_200ms() -> Vec<IdRow> {
     let mut lines = CID_200MS.lines().filter(|line| !line.starts_with('#'));
@@ -116,7 +115,7 @@ fn with_200ms() -> Vec<IdRow> {
             phase: 0,
             published: std::array::from_fn(published),
             speedup: Some(fields.number("cache_local_speedup")),
-            note: if threads > 24 { MANY_CPUS } else { "" },
+            note: if threads > 24 { TICKS } else { "" },
         }
     };
     lines.map(row).collect()

@@ -2,6 +2,8 @@
 //!
 //! To add one: write a file with a type that implements [`Body`] and a function that prepares it, and a line in [`ALL`].
 
+mod cid;
+mod cid_changing;
 mod cid_intermittent;
 mod invalidation;
 mod leveldb_readrandom;
@@ -87,10 +89,11 @@ pub const ALL: &[Kind] = &[
 pub const IDS: &[Kind] = &[
     cid_intermittent::SLOW,
     cid_intermittent::FAST,
-    cid_intermittent::CHANGING,
+    cid_changing::KIND,
 ];
 
-pub use cid_intermittent::{MAX_CPUS as MAX_CPUS_FOR_IDS, PHASES};
+pub use cid::MAX_CPUS as MAX_CPUS_FOR_IDS;
+pub use cid_changing::PHASES;
 
 /// The kind called `name`.
 pub fn by_name(name: &str) -> Option<Kind> {
@@ -171,12 +174,14 @@ impl Meter {
         self.warm_up.unwrap_or((Traffic::default(), [0; COUNTED]))
     }
 
+    /// Whether something that began at `since` and has just ended lies between the warm-up and the end.
+    fn is_open(&self, since: u64) -> bool {
+        since >= self.start && with(|w| w.now()) <= self.end
+    }
+
     /// A thread has done something under a concurrency ID, since the time `since`, in a phase of the workload.
     fn burst(&mut self, me: usize, phase: usize, since: u64, used: Used) {
         let now = with(|w| w.now());
-        if since < self.start || now > self.end {
-            return;
-        }
         self.per_thread[me] += 1;
         if self.bursts.len() <= phase {
             self.bursts.resize(phase + 1, Bursts::default());

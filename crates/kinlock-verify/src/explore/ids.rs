@@ -141,6 +141,8 @@ type Ids<C> = IdAllocator<Sim, (&'static [Record<Sim>], &'static [Block<Sim>]), 
 struct Shared<C: IdConfig> {
     ids: Ids<C>,
     cpus: u32,
+    /// Whether threads say when they go on without their IDs.
+    marks: bool,
     watch: RefCell<Watch>,
 }
 
@@ -206,6 +208,8 @@ impl<C: IdConfig> Shared<C> {
         ids.set_members(members);
         Shared {
             cpus,
+            // Seldom: what is marked at once is handed on at once, and other things happen less.
+            marks: seed / 20 % 16 == 0,
             watch: RefCell::new(Watch {
                 random: seed | 1,
                 holders: vec![false; count * BLOCK as usize],
@@ -283,6 +287,10 @@ impl<C: IdConfig> Shared<C> {
             let cpu = self.below(self.cpus as u64 + 1) as u32;
             say("gives it back");
             self.ids.release(cpu, held);
+            if self.marks {
+                // As a scheduler does, whoever has come to the CPU meanwhile.
+                self.ids.mark_idle(cpu, Sim::now());
+            }
         }
         self.arrives();
     }

@@ -74,6 +74,17 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         }
     }
 
+    /// The CPU with index `cpu` has gone on without its ID at `now`: [`reclaim`](Self::reclaim) frees what it keeps when that is [`AGE`] ago, and need not have seen it idle before. For schedulers
+    /// and simulators, which know when a thread stops and what time it is: users would pay for the clock in each lease.
+    pub fn mark_idle(&self, cpu: u32, now: u64) {
+        if let Some(record) = self.storage.records().get(cpu as usize) {
+            let word = Word(record.word.load(Acquire));
+            if word.keeps() && !word.is_marked() {
+                mark(record, word, now);
+            }
+        }
+    }
+
     /// Frees the IDs that have been idle for [`AGE`] at least, and those that idle records keep above the limit; marks the other idle ones. `now`: [`Platform::now`]. Returns how many were freed. O(capacity).
     ///
     /// Nobody needs to call it: whoever needs an ID takes one that is idle. It is for those who want few IDs in use. Under [`Policy::PerCpu`] and [`Policy::TaskOwned`] IDs do not age: they belong to somebody.

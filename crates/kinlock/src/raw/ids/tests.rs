@@ -103,6 +103,20 @@ fn lowest_free_forgets() {
 }
 
 #[test]
+fn what_was_marked_when_it_stopped_is_freed_in_one_step() {
+    let ids = recent_first(2, 2);
+    (0..2).for_each(|cpu| assert_eq!(visit(&ids, cpu), cpu));
+    ids.mark_idle(0, 1000);
+    // The first mark counts, and strangers have none.
+    ids.mark_idle(0, 2000);
+    ids.mark_idle(7, 1000);
+    assert_eq!(ids.reclaim(AGE), 0);
+    assert_eq!(ids.reclaim(1000 + AGE), 1);
+    assert_eq!((kept(&ids, 0), kept(&ids, 1)), (None, Some(1)));
+    audit(&ids, &[]);
+}
+
+#[test]
 fn an_owner_takes_a_marked_id_back() {
     let ids = recent_first(2, 2);
     visit(&ids, 0);

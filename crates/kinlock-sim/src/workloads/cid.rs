@@ -1,0 +1,143 @@
+//! What workloads for concurrency IDs share: the areas of the IDs, and what a burst of work on one costs.
+
+use super::Constant;
+use crate::Sim;
+use crate::platform::SimU64;
+use crate::world::{self, with};
+use kinlock::platform::{Atomic, Platform};
+use kinlock::raw::ids::{BLOCK, Block, Held, IdAllocator, Policy, Record};
+use std::cell::Cell;
+
+pub(super) const HOT: Constant = Constant {
+    name: "64 increments on a line in the first-level cache",
+    ns: 1.1,
+    origin: "assumed",
+    source: "four loads, adds and stores of 16 bytes in 4 cycles",
+};
+pub(super) const COLD: Constant = Constant {
+    name: "a line that the core has used last, but has slept since: beyond that",
+    ns: 4.9,
+    origin: "fitted",
+    source: "cid-200ms, per_cpu with 8 cores: areas are left alone for 1.6 s there",
+};
+pub(super) const FORGOTTEN: Constant = Constant {
+    name: "a line that nobody has used for 3 s, and which therefore comes from memory: beyond that",
+    ns: 4.0,
+    origin: "fitted",
+    source: "cid-200ms, per_cpu, mean of the other rows: areas are left alone for 4.8 s and more there",
+};
+pub(super) const OVERLAP: Constant = Constant {
+    name: "lines that a core fetches at a time (a number, not a time)",
+    ns: 10.0,
+    origin: "assumed",
+    source: "old cores have 10 line fill buffers, newer ones more",
+};
+
+/// Between what the rows of 8 and of 24 cores say.
+const FORGETS_AFTER: u64 = 3_000_000_000;
+const AREA_LINES: usize = 256;
+const PAGE_LINES: usize = 64;
+/// The most CPUs that a machine may have: each may have an area, which have to fit.
+pub const MAX_CPUS: usize = 768;
+
+type Ids = IdAllocator<Sim, (&'static [Record<Sim>], &'static [Block<Sim>])>;
+
+/// A line of an area; the first eight of its integers stand for all.
+#[repr(C, align(64))]
+struct AreaLine(SimU64, [u64; 7]);
+
+/// IDs, and an area for each: 16,384 integers of eight bits. The areas are real lines.
+pub(super) struct Areas {
+    pub(super) ids: &'static Ids,
+    lines: &'static [AreaLine],
+    /// When each was used last, in nanoseconds; `None`: never.
+    used: Vec<Cell<Option<u64>>>,
+}
+
+impl Areas {
+    pub(super) fn new(threads: usize, policy: Policy) -> Self {
+        let cpus = with(|w| w.machine().shape.cpus());
+        // Threads beyond the CPUs share them, and hold IDs beyond theirs.
+        let capacity = cpus.max(threads).next_multiple_of(BLOCK as usize) + BLOCK as usize;
+        let records = crate::place_slice(cpus + threads, |_| Record::new());
+        let blocks = crate::place_slice(capacity / BLOCK as usize, |_| Block::new());
+        let ids = IdAllocator::new((records, blocks), cpus as u32, policy).expect("it fits");
+        Areas {
+            ids: crate::place(ids),
+            lines: crate::place_slice(capacity * AREA_LINES, |_| AreaLine(SimU64::new(0), [0; 7])),
+            used: vec![Cell::new(None); capacity],
+        }
+    }
+
+    pub(super) fn set_size(&self, members: usize, cpus: usize) {
+        self.ids.set_members(members as u32);
+        self.ids.set_cpus_allowed(cpus as u32);
+    }
+
+    /// The current thread acquires an ID, as a kernel does for it when it switches to the thread. Also how many cycles that took.
+    pub(super) fn acquire(&self, member: usize) -> (Held, u64) {
+        let (cpu, asked) = with(|w| (w.current_cpu() as u32, w.now()));
+        let held = self.ids.acquire_as(cpu, member as u32);
+        let held = held.expect("there are IDs enough");
+        (held, with(|w| w.now()) - asked)
+    }
+
+    /// The current thread stops, and its CPU keeps the ID.
+    pub(super) fn release(&self, held: Held) {
+        let cpu = with(|w| w.current_cpu() as u32);
+        self.ids.release(cpu, held);
+        self.ids.mark_idle(cpu, Sim::now());
+    }
+
+    /// A burst: increments the integers of an area. `slept`: since the last time. `first_touch`: what the first write to a page of it costs, in nanoseconds.
+    /// Returns how many lines came from elsewhere than the core's own caches.
+    pub(super) fn burst(&self, id: u32, slept: bool, first_touch: f64) -> u64 {
+        let area = &self.used[id as usize];
+        let idle = |used| Sim::now().saturating_sub(used);
+        let touched = area.get().is_some();
+        let forgotten = area.get().is_some_and(|used| idle(used) >= FORGETS_AFTER);
+        let nanos =
+            HOT.ns + if slept { COLD.ns } else { 0.0 } + if forgotten { FORGOTTEN.ns } else { 0.0 };
+        let first = id as usize * AREA_LINES;
+        let mut foreign_lines = 0;
+        for (i, line) in self.lines[first..first + AREA_LINES].iter().enumerate() {
+            if !touched && i % PAGE_LINES == 0 {
+                crate::compute(first_touch);
+            }
+            let others = || with(|w| w.traffic.local + w.traffic.remote);
+            let before = others();
+            line.0.increment();
+            foreign_lines += (others() != before) as u64;
+            crate::compute(nanos);
+            if (i + 1) % OVERLAP.ns as usize == 0 {
+                world::compute(with(|w| w.undrained()));
+            }
+        }
+        area.set(Some(Sim::now()));
+        foreign_lines
+    }
+}
+
+/// Sleeps until the clock shows `until`.
+pub(super) fn sleep_until(until: u64) {
+    let never = crate::platform::SimU32::new(0);
+    while Sim::now() < until {
+        Sim::park((&raw const never).cast(), 0, until, || 0);
+    }
+}
+
+/// Random numbers for what is decided outside the simulated machine.
+pub(super) struct Lots(u64);
+
+impl Lots {
+    pub(super) fn new() -> Self {
+        Lots(with(|w| w.random()) | 1)
+    }
+
+    pub(super) fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) as usize % n
+    }
+}
