@@ -56,7 +56,7 @@ pub const ID_TABLES: &[IdTable] = &[
         name: "cid-10ms",
         machine: "epyc-9654-2s",
         workload: "cid-intermittent-10ms",
-        source: "nothing at hand: a prediction",
+        source: "nothing that is in this repository: a prediction",
         key: "config",
         columns: COLUMNS,
         rows: || {

@@ -15,16 +15,16 @@ pub(super) const HOT: Constant = Constant {
     source: "four loads, adds and stores of 16 bytes in 4 cycles",
 };
 pub(super) const COLD: Constant = Constant {
-    name: "a line that the core has used last, but has slept since: beyond that",
-    ns: 4.9,
+    name: "a line after the core has slept: beyond that",
+    ns: 5.1,
     origin: "fitted",
     source: "cid-200ms, per_cpu with 8 cores: areas are left alone for 1.6 s there",
 };
 pub(super) const FORGOTTEN: Constant = Constant {
-    name: "a line that nobody has used for 3 s, and which therefore comes from memory: beyond that",
-    ns: 4.0,
+    name: "a line that nobody has used for 3 s (a number between two rows): beyond that",
+    ns: 3.8,
     origin: "fitted",
-    source: "cid-200ms, per_cpu, mean of the other rows: areas are left alone for 4.8 s and more there",
+    source: "cid-200ms, per_cpu, mean of the other rows: areas are left alone for 4.8 s and more there, perhaps they have gone to memory",
 };
 pub(super) const OVERLAP: Constant = Constant {
     name: "lines that a core fetches at a time (a number, not a time)",
@@ -56,15 +56,27 @@ pub(super) struct Areas {
 
 impl Areas {
     pub(super) fn new(threads: usize, policy: Policy) -> Self {
-        let cpus = with(|w| w.machine().shape.cpus());
-        // Threads beyond the CPUs share them, and hold IDs beyond theirs.
-        let capacity = cpus.max(threads).next_multiple_of(BLOCK as usize) + BLOCK as usize;
+        let capacity = capacity(threads);
+        Self::on(
+            crate::place_slice(capacity * AREA_LINES, |_| AreaLine(SimU64::new(0), [0; 7])),
+            threads,
+            policy,
+        )
+    }
+
+    /// Areas that nobody has touched, on the same lines, and IDs that nobody has had.
+    pub(super) fn anew(&self, threads: usize) -> Self {
+        Self::on(self.lines, threads, self.ids.policy())
+    }
+
+    fn on(lines: &'static [AreaLine], threads: usize, policy: Policy) -> Self {
+        let (cpus, capacity) = (with(|w| w.machine().shape.cpus()), capacity(threads));
         let records = crate::place_slice(cpus + threads, |_| Record::new());
         let blocks = crate::place_slice(capacity / BLOCK as usize, |_| Block::new());
         let ids = IdAllocator::new((records, blocks), cpus as u32, policy).expect("it fits");
         Areas {
             ids: crate::place(ids),
-            lines: crate::place_slice(capacity * AREA_LINES, |_| AreaLine(SimU64::new(0), [0; 7])),
+            lines,
             used: vec![Cell::new(None); capacity],
         }
     }
@@ -116,6 +128,12 @@ impl Areas {
         area.set(Some(Sim::now()));
         foreign_lines
     }
+}
+
+/// IDs that there may be: threads beyond the CPUs share them, and hold IDs beyond theirs.
+fn capacity(threads: usize) -> usize {
+    let cpus = with(|w| w.machine().shape.cpus());
+    cpus.max(threads).next_multiple_of(BLOCK as usize) + BLOCK as usize
 }
 
 /// Sleeps until the clock shows `until`.

@@ -161,12 +161,17 @@ impl Meter {
     pub(crate) fn add(&mut self, me: usize, ops: u64) {
         let now = with(|w| w.now());
         if now > self.start {
-            self.warm_up
-                .get_or_insert_with(|| with(|w| (w.traffic, w.counted)));
+            self.opens();
             if now <= self.end {
                 self.per_thread[me] += ops;
             }
         }
+    }
+
+    /// From now on what happens counts, if it has not before.
+    fn opens(&mut self) {
+        self.warm_up
+            .get_or_insert_with(|| with(|w| (w.traffic, w.counted)));
     }
 
     /// What the world had counted when the warm-up was over.

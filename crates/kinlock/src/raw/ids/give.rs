@@ -77,8 +77,10 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     /// The CPU with index `cpu` has gone on without its ID at `now`: [`reclaim`](Self::reclaim) frees what it keeps when that is [`AGE`] ago, and need not have seen it idle before. For schedulers
     /// and simulators, which know when a thread stops and what time it is: users would pay for the clock in each lease.
     pub fn mark_idle(&self, cpu: u32, now: u64) {
-        if let Some(record) = self.storage.records().get(cpu as usize) {
-            let word = Word(record.word.load(Acquire));
+        let at = self.place(false, cpu, NO_MEMBER);
+        if let Some(record) = self.storage.records().get(at as usize) {
+            // Relaxed: what it keeps is looked at only when it is taken away.
+            let word = Word(record.word.load(Relaxed));
             if word.keeps() && !word.is_marked() {
                 mark(record, word, now);
             }

@@ -16,7 +16,7 @@
 //! | nothing, recent(j) | lent(i) | acquisition of `i` from elsewhere, on the CPU | exchange | `i` is held |
 //! | nothing, recent(j) | kept(i) | release on the CPU by a lease from elsewhere | exchange | `i` is kept |
 //! | kept(j), marked(j), `j` at or above the limit | lent(i), kept(i) | the same two | exchange | `j` is freed |
-//! | kept(i) | marked(i) | somebody who looks for idle IDs: first step of the hand-shake | exchange | |
+//! | kept(i) | marked(i) | somebody who looks for idle IDs, or a scheduler: first step of the hand-shake | exchange | |
 //! | kept(i), marked(i) | recent(i) | somebody who needs an ID, or frees old ones: second step | exchange | `i` is held by them |
 //! | kept(i), marked(i) | nothing | migration, or a member that leaves | exchange | `i` is held, then kept elsewhere or freed |
 //!
@@ -35,7 +35,7 @@ use crate::platform::{Atomic, Platform};
 pub struct Record<P: Platform> {
     /// See [`Word`].
     pub(super) word: P::AtomicU64,
-    /// When it was last marked, in nanoseconds; says something in state marked only, and may then be a moment too late.
+    /// When it was last marked, in nanoseconds; says something in state marked only, and may then be early or late.
     pub(super) marked_at: P::AtomicU64,
 }
 

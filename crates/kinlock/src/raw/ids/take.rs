@@ -232,7 +232,7 @@ fn exchange<P: Platform>(record: &Record<P>, old: Word, new: Word) -> bool {
         .is_ok()
 }
 
-/// For how long the record has been marked; `None` if it is not. Relaxed: a newer mark's time may be seen with an older mark, and only makes it younger.
+/// For how long the record has been marked; `None` if it is not. Relaxed: of two who mark, the time of one may be seen with the mark of the other, and somebody late may mark with a time before the last use. So an ID may seem older or younger than it is; whose it is does not depend on that.
 pub(super) fn idle_since<P: Platform>(record: &Record<P>, word: Word, now: u64) -> Option<u64> {
     word.is_marked()
         .then(|| now.saturating_sub(record.marked_at.load(Relaxed)))

@@ -107,13 +107,25 @@ fn what_was_marked_when_it_stopped_is_freed_in_one_step() {
     let ids = recent_first(2, 2);
     (0..2).for_each(|cpu| assert_eq!(visit(&ids, cpu), cpu));
     ids.mark_idle(0, 1000);
-    // The first mark counts, and strangers have none.
+    // The first mark counts.
     ids.mark_idle(0, 2000);
-    ids.mark_idle(7, 1000);
     assert_eq!(ids.reclaim(AGE), 0);
     assert_eq!(ids.reclaim(1000 + AGE), 1);
     assert_eq!((kept(&ids, 0), kept(&ids, 1)), (None, Some(1)));
     audit(&ids, &[]);
+}
+
+#[test]
+fn no_cpu_marks_what_a_member_keeps() {
+    let ids: Ids = make(Policy::TaskOwned, 4, 2, 2);
+    let held = ids.acquire_as(0, 0).unwrap();
+    ids.release(0, held);
+    let owner = (0..6).find(|&at| kept(&ids, at).is_some()).unwrap();
+    for cpu in 0..8 {
+        ids.mark_idle(cpu, 0);
+    }
+    let word = Word(ids.storage.records()[owner as usize].word.load(Relaxed));
+    assert_eq!((owner, word.is_marked()), (4, false));
 }
 
 #[test]
