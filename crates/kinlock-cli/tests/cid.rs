@@ -108,6 +108,22 @@ fn published_bursts_stand_beside_simulated_ones() {
 }
 
 #[test]
+fn each_table_has_its_picture() {
+    let to = concat!(env!("CARGO_TARGET_TMPDIR"), "/ids.svg");
+    let rows = ["--threads", "8", "--seeds", "1", "--band", "0"];
+    let tables = ["reproduce", "cid-200ms", "cid-10ms", "--plot", to];
+    done(&[&tables[..], &rows[..]].concat());
+    for (table, published) in [("cid-200ms", true), ("cid-10ms", false)] {
+        let path = to.replace("ids.svg", &format!("ids-{table}.svg"));
+        let picture = std::fs::read_to_string(path).unwrap();
+        for expected in [table, "lowest-free", "8-core/1-L3", "ns per burst"] {
+            assert!(picture.contains(expected), "{expected}");
+        }
+        assert_eq!(picture.contains("published"), published);
+    }
+}
+
+#[test]
 fn density_is_shown_by_phase() {
     let report = json(&["reproduce", "cid-density", "--seeds", "1", "--band", "0"]);
     let rows = report["tables"][0]["rows"].as_array().unwrap();

@@ -72,22 +72,20 @@ impl<R: Report> Destinations<R> {
     /// # Errors
     /// If a file cannot be written, or two destinations are the same.
     pub fn open(&self) -> anyhow::Result<Outputs<R>> {
-        self.open_for(Ok(&["picture"]))
+        self.open_for(&["picture"])
     }
 
-    /// The same for pictures of these names, or a reason why there are none. Of several pictures, each one's name goes into
-    /// the name of its file.
+    /// The same for pictures of these names. Of several pictures, each one's name goes into the name of its file.
     ///
     /// # Errors
-    /// If a file cannot be written, two destinations are the same, or a picture is asked for and there are none.
-    pub fn open_for(&self, pictures: anyhow::Result<&[&str]>) -> anyhow::Result<Outputs<R>> {
+    /// If a file cannot be written, or two destinations are the same.
+    pub fn open_for(&self, names: &[&str]) -> anyhow::Result<Outputs<R>> {
         let mut outputs = Outputs::new();
         outputs.add(self.json.as_deref(), |report, out| write_json(report, out))?;
         outputs.add(self.csv.as_deref(), |report: &R, out| report.csv().csv(out))?;
         outputs.add(self.markdown.as_deref(), R::markdown)?;
         if let (Some(path), Some(plot)) = (&self.plot, R::FLAGS.plot) {
             let format = Format::of(path)?;
-            let names = pictures?;
             let (size, draw) = (plot.size, plot.draw);
             for (index, name) in names.iter().enumerate() {
                 let path = match names.len() {

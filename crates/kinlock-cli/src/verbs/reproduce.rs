@@ -10,7 +10,7 @@ use crate::sim::flags::{Sampling, seconds};
 use crate::sim::pool::Job;
 use crate::verbs::keep_first;
 use crate::verbs::sim::simulate;
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 
 /// Show published tables beside simulated ones.
 ///
@@ -82,17 +82,13 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     if let Some(plan) = id_plans.iter().find(|plan| !plan.has(threads)) {
         bail!("{} has no row with that many threads", plan.table.name);
     }
-    let names: Vec<_> = plans.iter().map(|plan| plan.table.name).collect();
-    let pictures = match &names[..] {
-        [] => Err(anyhow!(
-            "--plot: tables about concurrency IDs have no picture"
-        )),
-        names => Ok(names),
-    };
+    let names = plans.iter().map(|plan| plan.table.name);
+    let id_names = id_plans.iter().map(|plan| plan.table.name);
+    let names: Vec<_> = names.chain(id_names).collect();
     let seconds = |plan: &Plan| args.seconds.unwrap_or(plan.table.seconds);
     // Workloads with concurrency IDs know how long they take.
     let id_seconds = args.seconds.unwrap_or(0.0);
-    let outputs = args.destinations.open_for(pictures)?;
+    let outputs = args.destinations.open_for(&names)?;
 
     let sampling = &args.sampling;
     let variants = |plan: &Plan| sampling.variants(plan.machine.shape.sockets);

@@ -42,6 +42,17 @@ const WIDE: usize = 8;
 
 /// Draws `curves` with a legend above them. `unit` stands beside the vertical axis, which starts at 0.
 pub fn draw(area: &Area, curves: &[Curve], unit: &str) -> Drawn {
+    draw_over(area, curves, unit, "threads", |threads| threads.to_string())
+}
+
+/// The same over something else than threads, which `axis` names; `label` says what is at a place.
+pub fn draw_over(
+    area: &Area,
+    curves: &[Curve],
+    unit: &str,
+    axis: &str,
+    label: impl Fn(usize) -> String,
+) -> Drawn {
     let (legend, area) = area.split_vertically(LEGEND_HEIGHT);
     draw_legend(&legend, curves)?;
 
@@ -83,7 +94,7 @@ pub fn draw(area: &Area, curves: &[Curve], unit: &str) -> Drawn {
         .bold_line_style(RGBColor(225, 225, 225))
         .x_labels(0)
         .y_labels(8)
-        .x_desc("threads")
+        .x_desc(axis)
         .y_desc(unit)
         .label_style(text(13))
         .axis_desc_style(text(14))
@@ -96,9 +107,9 @@ pub fn draw(area: &Area, curves: &[Curve], unit: &str) -> Drawn {
         .map(|&threads| (threads, chart.backend_coord(&(position(threads), 0.0)).0))
         .collect();
     for (threads, x) in labelled(&places) {
-        let label = text(13).pos(Pos::new(HPos::Center, VPos::Top));
+        let style = text(13).pos(Pos::new(HPos::Center, VPos::Top));
         let at = (x - left, bottom + 6);
-        area.draw(&Text::new(threads.to_string(), at, label))?;
+        area.draw(&Text::new(label(threads), at, style))?;
     }
 
     // Bands first: no band hides another curve.
