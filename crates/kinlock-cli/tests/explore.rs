@@ -89,6 +89,21 @@ fn broken_ones_are_caught(what: &str, flag: &str, count: usize) {
 }
 
 #[test]
+fn what_is_broken_is_hunted_for_longer_than_asked_for() {
+    // Two in its critical section are not what the first schedule shows.
+    let first = explore("--replay busted-exclusion:plain:*:1:*");
+    assert!(
+        !stdout(&first).contains("exclusion: "),
+        "{}",
+        stdout(&first)
+    );
+    let output = explore("--locks busted-exclusion --schedules 1");
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("caught by busted-exclusion/"), "{text}");
+}
+
+#[test]
 fn a_broken_lock_that_gets_away_is_no_success() {
     // Two threads are too few to starve one.
     let output = explore("--locks busted-starvation --schedules 6 --threads 2");

@@ -45,7 +45,7 @@ pub struct Args {
     #[arg(long, value_name = "LIST")]
     threads: Option<ThreadCounts>,
     /// Simulated seconds of each run, after a warm-up of a tenth of that; the default gives each of four locality
-    /// domains its turn of 10 ms. The cid-* workloads take longer
+    /// domains its turn of 10 ms. The cid-* workloads take longer; cid-intermittent ends after its five runs whatever is asked for
     #[arg(long, value_name = "S", default_value_t = 0.05, value_parser = seconds, allow_negative_numbers = true)]
     seconds: f64,
     #[command(flatten)]

@@ -35,7 +35,7 @@ pub(super) const OVERLAP: Constant = Constant {
 
 /// Between what the rows of 8 and of 24 cores say.
 const FORGETS_AFTER: u64 = 3_000_000_000;
-const AREA_LINES: usize = 256;
+pub(super) const AREA_LINES: usize = 256;
 const PAGE_LINES: usize = 64;
 /// The most CPUs that a machine may have: each may have an area, which have to fit.
 pub const MAX_CPUS: usize = 768;

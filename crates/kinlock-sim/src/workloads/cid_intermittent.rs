@@ -10,7 +10,7 @@
 //!
 //! Of those kernels are missing: that IDs above the number of those in use are reclaimed whatever their age (a sketch showed no difference), and that the age of an ID is judged by a clock that stands still while its CPU does nothing at all.
 
-use super::cid::{Areas, COLD, FORGOTTEN, HOT, Lots, OVERLAP, sleep_until};
+use super::cid::{AREA_LINES, Areas, COLD, FORGOTTEN, HOT, Lots, OVERLAP, sleep_until};
 use super::{Body, Constant, Kind, Meter, Prepare, Used, none};
 use crate::Sim;
 use crate::world::{Placement, with};
@@ -34,7 +34,7 @@ const TICK: Constant = Constant {
 const WARM_UP_BURSTS: f64 = 20_000.0;
 const WARM_UP: Constant = Constant {
     name: "warm-up",
-    ns: WARM_UP_BURSTS * 256.0 * HOT.ns,
+    ns: WARM_UP_BURSTS * AREA_LINES as f64 * HOT.ns,
     origin: "assumed",
     source: "20,000 bursts as librseq has it, on lines in the first-level cache",
 };
@@ -66,18 +66,7 @@ pub const SLOW: Kind = Kind {
     name: "cid-intermittent",
     about: "threads pinned to CPUs work on their ID's 16 KiB now and then, one at a time, with 200 ms in between",
     placement: Placement::Spread,
-    parameters: &[
-        HOT,
-        COLD,
-        FORGOTTEN,
-        OVERLAP,
-        FIRST_TOUCH,
-        TICK,
-        WARM_UP,
-        LATE,
-        SCATTER,
-        TABLE_DELAY,
-    ],
+    parameters: &parameters(TABLE_DELAY),
     prepare: Prepare::Ids {
         prepare: |threads, policy, meter| prepare(threads, policy, meter, TABLE_DELAY.ns),
         seconds: |threads| seconds(threads, TABLE_DELAY.ns),
@@ -89,7 +78,17 @@ pub const SLOW: Kind = Kind {
 pub const FAST: Kind = Kind {
     name: "cid-intermittent-10ms",
     about: "the same with 10 ms in between",
-    parameters: &[
+    parameters: &parameters(SHORT_DELAY),
+    prepare: Prepare::Ids {
+        prepare: |threads, policy, meter| prepare(threads, policy, meter, SHORT_DELAY.ns),
+        seconds: |threads| seconds(threads, SHORT_DELAY.ns),
+    },
+    ..SLOW
+};
+
+const fn parameters(delay: Constant) -> [Constant; 10] {
+    [
+        delay,
         HOT,
         COLD,
         FORGOTTEN,
@@ -99,14 +98,8 @@ pub const FAST: Kind = Kind {
         WARM_UP,
         LATE,
         SCATTER,
-        SHORT_DELAY,
-    ],
-    prepare: Prepare::Ids {
-        prepare: |threads, policy, meter| prepare(threads, policy, meter, SHORT_DELAY.ns),
-        seconds: |threads| seconds(threads, SHORT_DELAY.ns),
-    },
-    ..SLOW
-};
+    ]
+}
 
 /// How often the program is run: as often as for the published means.
 const RUNS: usize = 5;
