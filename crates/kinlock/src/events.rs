@@ -56,6 +56,8 @@ events! {
     ScanStep = "scan_step",
     /// A spinner left the spinner queue before it was its head.
     Unqueue = "unqueue",
+    /// A newcomer took a lock that is taken in turns without queueing.
+    Turn = "turn",
     /// A waiter claimed the lock: the next unlock hands it over.
     Claim = "claim",
     /// An unlock handed the lock to the waiter that had claimed it.

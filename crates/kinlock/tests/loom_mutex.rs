@@ -10,19 +10,26 @@ mod model;
 
 use kinlock::config::{LocalLimit, Tuning};
 use kinlock::platform::Platform;
-use kinlock::platform::loom::{Loom, set_domain};
+use kinlock::platform::loom::{Loom, set_crowded, set_domain};
 use kinlock::raw::mutex::{MutexConfig, MutexFault, Queue, QueuedMutex};
 use kinlock::raw::osq::{Osq, PredecessorCpu, Watch};
 use loom::cell::UnsafeCell;
 use model::explore;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 macro_rules! config {
-    ($name:ident: queue $queue:expr, fault $fault:ident) => {
+    ($name:ident: queue $queue:expr, fault $fault:ident $(, turns $turns:expr)?) => {
         #[derive(Clone, Copy, Debug)]
         struct $name;
         impl MutexConfig for $name {
             const FAULT: MutexFault = MutexFault::$fault;
+            const TRIES: u32 = 1;
+            $(
+                fn turns_at_first() -> u16 {
+                    $turns
+                }
+            )?
             fn tuning() -> Tuning {
                 let mut tuning = Tuning::DEFAULT;
                 tuning.reorder = true;
@@ -50,6 +57,12 @@ config!(MissingWake: queue OSQ, fault MissingWake);
 config!(LostWakeup: queue OSQ, fault LostWakeup);
 config!(DoubleHandOff: queue OSQ, fault DoubleHandOff);
 config!(LeakyCancel: queue OSQ, fault LeakyCancel);
+config!(InTurns: queue OSQ, fault None, turns TURNS.with(Cell::get));
+config!(QueuedClaim: queue OSQ, fault QueuedClaim, turns TURNS.with(Cell::get));
+
+loom::thread_local! {
+    static TURNS: Cell<u16> = Cell::new(0);
+}
 
 /// How long a critical section is: as often as a waiter pauses before it sleeps. Without that the model would have to preempt
 /// the holder that often.
@@ -103,6 +116,39 @@ fn once<C: MutexConfig>(shared: &Shared<C>, i: usize) {
 fn twice<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     once(shared, i);
     once(shared, i);
+}
+
+/// As where there are CPUs enough: whoever comes takes the lock in turn if nobody queues, and claims it beside the queue.
+fn takes_turns<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    TURNS.with(|turns| turns.set(1));
+    set_crowded(false);
+    once(shared, i);
+}
+
+fn takes_turns_or_gives_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    TURNS.with(|turns| turns.set(1));
+    set_crowded(false);
+    all_give_up(shared, i);
+}
+
+/// The first thread holds the lock from the beginning; the second takes it in turn, beside the queue; the third queues.
+fn second_in_turn<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    match i {
+        0 => shared.section(),
+        1 => takes_turns(shared, i),
+        _ => once(shared, i),
+    }
+}
+
+fn beside_the_queue<C: MutexConfig>(name: &str, preemptions: usize) {
+    let held = || {
+        let shared = Shared::<C>::new();
+        assert!(shared.lock.try_lock());
+        shared
+    };
+    explore(name, preemptions, 3, held, second_in_turn, |shared, _| {
+        shared.check()
+    });
 }
 
 /// The last thread's time is up as soon as it has to wait.
@@ -159,6 +205,19 @@ fn kin_first() {
         2,
         3,
         last_gives_up,
+    );
+}
+
+#[test]
+fn in_turns() {
+    beside_the_queue::<InTurns>("held mutex, one takes its turn, one queues", 1);
+    mutex::<InTurns>("mutex taken in turns, 2 threads", 4, 2, takes_turns);
+    mutex::<InTurns>("mutex taken in turns, 3 threads", 2, 3, takes_turns);
+    mutex::<InTurns>(
+        "mutex taken in turns, 2 threads, one gives up",
+        4,
+        2,
+        takes_turns_or_gives_up,
     );
 }
 
@@ -271,6 +330,12 @@ mod broken {
     }
 
     #[test]
+    #[ignore = "must fail; run by are_caught"]
+    fn queued_claim() {
+        beside_the_queue::<QueuedClaim>("", 1);
+    }
+
+    #[test]
     fn are_caught() {
         super::model::catches(&[
             ("broken::relaxed_unlock", "Causality violation"),
@@ -278,6 +343,7 @@ mod broken {
             ("broken::lost_wakeup", "deadlock"),
             ("broken::double_hand_off", "Causality violation"),
             ("broken::leaky_cancel", "the lock is still held"),
+            ("broken::queued_claim", "deadlock"),
         ]);
     }
 }

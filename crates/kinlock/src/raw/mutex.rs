@@ -2,7 +2,7 @@
 //!
 //! Sources: queued optimistic spinners are from the Linux kernel's mutex (Long, 2013), their cancellable queue from Zijlstra (2014). What is new here: waiters sleep in
 //! their place instead of starting over elsewhere; the head of the queue learns how fast the lock is cycling and leaves a fast one alone for a quantum, so that the lock
-//! and its data stay where they are; and then it *claims* the lock, which the next unlock hands over to it.
+//! and its data stay where they are; and then it *claims* the lock, which the next unlock hands over to it. Where threads had better take turns they do so beside the queue.
 //!
 //! # The word
 //!
@@ -33,7 +33,7 @@
 //! | ... and `CLAIMED` was set | (CLAIMED, 1) | (GRANTED, 1) | compare-and-swap `flags` instead of the store; unpark the claimant if it sleeps |
 //! | ... and `WATCHED` was set | (WATCHED + n unlocks, 1) | (WATCHED + n + 1, 1) | fetch-add before the store |
 //! | ... and then somebody sleeps | (f + SLEEPERS, *) | (f, *) | fetch-and, unpark one |
-//! | head claims | (f, *) | (f + CLAIMED, *) | compare-and-swap, unless CLAIMED or GRANTED is set |
+//! | head, or newcomer beside the queue, claims | (f, *) | (f + CLAIMED, *) | compare-and-swap, unless CLAIMED or GRANTED is set |
 //! | claimant withdraws | (f + CLAIMED, *) | (f, *) | compare-and-swap; if it finds GRANTED the lock is its own |
 //! | claimant gets the lock | (f + GRANTED, 1) or (f + CLAIMED, 1) | (f, 1) | fetch-and, after it has seen GRANTED or taken `locked` |
 //! | head falls asleep | (f, 1) | (f + SLEEPERS, 1) | fetch-or, heavy fence, look again, park |
@@ -58,6 +58,7 @@
 
 mod front;
 mod kin;
+mod note;
 mod sleep;
 mod wait;
 
@@ -106,6 +107,16 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// The run-time knobs. Called once per slow path.
     fn tuning() -> Tuning;
 
+    /// How often a newcomer tries to take its turn beside the queue before it claims the lock.
+    #[doc(hidden)]
+    const TRIES: u32 = 10;
+
+    /// For how many waits a lock of which nothing is known yet is taken in turns. For checks, which have no time for waiters to learn.
+    #[doc(hidden)]
+    fn turns_at_first() -> u16 {
+        0
+    }
+
     /// How waiters stand in line. All waits for a lock must agree.
     fn queue() -> Queue {
         Queue::Osq(PredecessorCpu::Cached)
@@ -139,6 +150,8 @@ pub enum MutexFault {
     LeakyCancel,
     /// Unlocking does not publish the critical section.
     RelaxedUnlock,
+    /// Who has claimed beside the queue takes the claim along into the queue.
+    QueuedClaim,
     /// A waiter that a broadcast has moved here queues without saying that somebody may sleep in front of it.
     SilentRequeue,
 }

@@ -1,22 +1,30 @@
 //! At the head of the queue: learning how fast the lock cycles, leaving a fast one alone for a quantum, claiming.
 
+use super::note::Habit;
 use super::wait::{Wait, passed};
 use super::*;
 
-/// A lock cycles fast if it is taken and released within so many nanoseconds. Then more than a thousand critical sections fit into a quantum, and
-/// waiting for it is rarer than one in a thousand.
-const FAST_CYCLE: u64 = 110;
+/// A lock cycles fast if it is taken and released within so many nanoseconds, less than a cache line needs to get here and back; where it is held most of that time
+/// nobody else gets in between, so that it may take longer. Then thousands of critical sections fit into a quantum, and waiting for it is rarer than one in a thousand.
+const FAST_CYCLE: u64 = 60;
+const FAST_CYCLE_WHEN_HELD: u64 = 110;
 /// How many unlocks in a row it takes to believe that.
 const FAST_UNLOCKS: u64 = 3;
+/// What watching costs the holder at most before the first unlock that counts itself, in nanoseconds: the line is away.
+const WATCHING: u64 = 100;
+/// A lock that cycles within so many nanoseconds, but not fast, and that was free when it was looked at, is taken in turns: a holder is done in a moment, and before it
+/// comes back the line can have been here.
+const TURN_CYCLE: u64 = 400;
 
-/// A lock is *shared* if threads come to wait for it while its head leaves it alone: then several run that take it, its line travels anyway, and nothing is gained by keeping off.
-/// It is taken as shared for so many waits, without being watched.
-pub(super) const SHARED_WAITS: u32 = 7;
+/// How many pauses a newcomer makes between two [tries](MutexConfig::TRIES) to take its turn: each takes the line away from the holder.
+const PAUSES: u32 = 2;
 
 /// When to look at the lock first, in nanoseconds: about when a short critical section is over, ...
 pub(super) const FIRST_LOOK: u64 = 150;
-/// ... and where the lock has cycled fast, or where more threads wait than there are CPUs: when it can have cycled so often.
-const LATE_FIRST_LOOK: u64 = 700;
+/// ... where the lock has cycled fast, when it can have done so often enough to be known as fast, ...
+const FIRST_LOOK_WHEN_FAST: u64 = 400;
+/// ... and where more threads wait than there are CPUs.
+const FIRST_LOOK_WHEN_CROWDED: u64 = 700;
 const SHORTEST_PAUSE: u64 = 50;
 /// For how long a lock that cycles fast is left alone before it is looked at whether it still does: at first, and then twice as long each time. Several threads on several
 /// CPUs can make a lock look fast for a moment that nobody needs to be kept off.
@@ -27,16 +35,87 @@ const NAP: u64 = 50_000;
 /// How long a head has been there before it keeps its claim while it sleeps: the lock is then idle until it has woken up.
 const STARVING: u64 = 1_000_000;
 
+/// Where unlocks stop counting themselves.
+const MOST_UNLOCKS: u64 = (UNLOCKS / UNLOCK) as u64;
+
+impl Wait {
+    /// Learns from a look at the lock: so many unlocks in so many nanoseconds, and then it was free or not.
+    pub(super) fn judge(&mut self, unlocks: u64, nanos: u64, free: bool) {
+        if self.crowded {
+            // With more threads than CPUs any lock that its holder keeps taking is left alone: nobody else who is needed runs.
+            self.habit.fast = unlocks >= FAST_UNLOCKS;
+            return;
+        }
+        // Later looks do not tell how much of the time it is held: there is none after one that finds it free.
+        let first = self.held_at_first.is_none();
+        let held = *self.held_at_first.get_or_insert(!free);
+        let cycle = if held {
+            FAST_CYCLE_WHEN_HELD
+        } else {
+            FAST_CYCLE
+        };
+        if unlocks >= FAST_UNLOCKS && unlocks * cycle >= nanos.saturating_sub(WATCHING) {
+            self.habit = Habit::FAST;
+            return;
+        }
+        self.habit.fast = false;
+        if first && held {
+            self.habit.doubt();
+        } else if first && unlocks < MOST_UNLOCKS && unlocks * TURN_CYCLE >= nanos {
+            self.habit.confirm();
+        }
+    }
+}
+
 impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     /// Whether the last head to watch has seen so.
     pub(super) fn cycles_fast(&self) -> bool {
         (self.flags.load(Relaxed) / UNLOCK) as u64 >= FAST_UNLOCKS
     }
 
-    /// If the lock is shared: takes it as soon as it is free (`true`), unless that takes so long that it is time to claim it.
-    pub(super) fn take_shared(&self, wait: &mut Wait) -> bool {
+    /// Where turns are taken and nobody queues: takes the lock without queueing (`true`), or claims it and waits for that; unless that takes far longer than turns do.
+    ///
+    /// For two threads that run the queue costs more than the wait: its end stands beside the lock, and whoever joins or leaves takes the line away from the holder. So
+    /// does each try; but who only looked would see the lock free when its holder is about to take it again, and would lose that race. Whoever comes to the queue
+    /// meanwhile has come later.
+    pub(super) fn take_in_passing(&self, wait: &mut Wait) -> bool {
+        let turns = wait.habit.turns > 0 && wait.quantum > 0;
+        // Without a clock there would be no end to the wait for a grant.
+        if !turns || wait.crowded || !P::CAN_PARK || self.spinners.last() != 0 {
+            return false;
+        }
+        for _ in 0..C::TRIES {
+            if self.take() {
+                P::count(Event::Turn);
+                wait.habit.turns -= 1;
+                return true;
+            }
+            for _ in 0..PAUSES {
+                P::relax();
+            }
+            if passed(wait.deadline, P::now) {
+                return false;
+            }
+        }
+        wait.habit.turns -= 1;
+        wait.since = P::now();
+        if !self.claim(wait) {
+            return false;
+        }
+        // In the queue nobody looks for a grant: no claim may be taken along.
+        let taken = C::FAULT != MutexFault::QueuedClaim
+            && (self.await_grant(wait) || wait.claimed && self.withdraw(wait));
+        if taken {
+            P::count(Event::Turn);
+            self.finish(wait, true);
+        }
+        taken
+    }
+
+    /// Where turns are taken: takes the lock as soon as it is free (`true`), unless that takes so long that it is time to claim it.
+    pub(super) fn take_turn(&self, wait: &mut Wait) -> bool {
         // Without a clock there would be no end to it.
-        if wait.crowded || wait.shared == 0 || !P::CAN_PARK {
+        if wait.habit.turns == 0 || wait.crowded || !P::CAN_PARK {
             return false;
         }
         let patience = wait.quantum.min(SHORT_QUANTUM);
@@ -46,10 +125,11 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             let left = left.min(wait.deadline.saturating_sub(now));
             let free = P::wait_for(&self.locked, Relaxed, left, |locked| locked == FREE).is_ok();
             if free && self.take() {
-                wait.shared -= 1;
+                wait.habit.turns -= 1;
                 return true;
             }
             if !free || left == 0 {
+                wait.habit.doubt();
                 return false;
             }
         }
@@ -58,10 +138,10 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     /// Spins near the lock, learning how fast it cycles, until it is taken (`true`), or until nothing happens any more.
     pub(super) fn observe(&self, wait: &mut Wait) -> bool {
         let start = P::now();
-        let mut pause = if wait.fast || wait.crowded {
-            LATE_FIRST_LOOK
-        } else {
-            FIRST_LOOK
+        let mut pause = match (wait.crowded, wait.habit.fast) {
+            (true, _) => FIRST_LOOK_WHEN_CROWDED,
+            (false, true) => FIRST_LOOK_WHEN_FAST,
+            (false, false) => FIRST_LOOK,
         };
         let (mut looked, mut progress) = (start, start);
         let mut counted = 0;
@@ -79,29 +159,26 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             if unlocks != counted {
                 (progress, counted) = (now, unlocks);
             }
-            // With more threads than CPUs any lock that its holder keeps taking is left alone: nobody else who is needed runs.
-            let enough = wait.crowded || unlocks * FAST_CYCLE >= (now - looked).max(pause);
-            if !wait.crowded && wait.shared == 0 && self.spinners.last() != last {
-                (wait.shared, wait.fast) = (SHARED_WAITS, false);
-                if self.take_shared(wait) {
-                    return true;
-                }
-                (pause, rested) = (SHORTEST_PAUSE.min(wait.deadline.saturating_sub(now)), false);
-                continue;
+            let may_be_turns = !wait.crowded && wait.habit.turns == 0;
+            if may_be_turns && self.spinners.last() != last {
+                // Several run that take it.
+                wait.habit.share();
+            } else if !rested {
+                // After a rest nobody has counted for long: that was the beginning of a look.
+                wait.judge(unlocks, (now - looked).max(pause), free);
             }
-            // After a rest nobody has counted for long: that was the beginning of a look.
-            if !rested {
-                let kept_off = wait.crowded || wait.shared == 0;
-                wait.fast = kept_off && unlocks >= FAST_UNLOCKS && enough;
+            if self.take_turn(wait) {
+                return true;
             }
-            let quantum = match (wait.crowded, wait.fast) {
+            let fast = wait.habit.fast;
+            let quantum = match (wait.crowded, fast) {
                 (true, _) => wait.quantum * QUANTUM_WHEN_CROWDED,
                 (false, true) => wait.quantum,
                 (false, false) => wait.quantum.min(SHORT_QUANTUM),
             };
             let over = waited >= quantum;
             let deserted = rested && unlocks == 0;
-            if free && (over || !wait.fast || deserted) && self.take() {
+            if free && (over || !fast || deserted) && self.take() {
                 return true;
             }
             if over && self.claim(wait) {
@@ -111,21 +188,24 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             if stalled || passed(wait.deadline, || now) {
                 return false;
             }
-            if !over && (!wait.crowded || wait.fast) {
+            if !over && (!wait.crowded || fast) {
                 (looked, counted) = (now, 0);
                 self.watch();
             }
             let left = quantum.saturating_sub(waited);
-            if wait.crowded && wait.fast {
+            if wait.crowded && fast {
                 self.nap(NAP.min(left), wait.deadline);
                 pause = 0;
             } else {
-                rested = wait.fast && !rested;
+                rested = fast && !rested;
                 pause = if rested {
                     rest *= 2;
                     (rest / 2).min(left)
-                } else if wait.fast {
-                    LATE_FIRST_LOOK.min(left)
+                } else if fast {
+                    FIRST_LOOK_WHEN_FAST.min(left)
+                } else if unlocks == MOST_UNLOCKS {
+                    // It cycles often, but in how much of that time?
+                    FIRST_LOOK.min(left)
                 } else {
                     (pause * 2).min(left).min(wait.stalled())
                 };

@@ -1,6 +1,6 @@
 //! The word, transition by transition, and a sleeper whose wake-up somebody else takes.
 
-use super::front::SHARED_WAITS;
+use super::note::{Habit, SHARED_TURNS};
 use super::sleep::UNNOTICED_SLEEP;
 use super::wait::Wait;
 use super::*;
@@ -33,6 +33,7 @@ macro_rules! broken {
 
 broken!(LeakyCancel);
 broken!(DoubleHandOff);
+broken!(QueuedClaim);
 broken!(SilentRequeue);
 
 type Mutex<C = Sound> = QueuedMutex<Native, C>;
@@ -55,10 +56,10 @@ fn at_front() -> Wait {
         tuning: Tuning::DEFAULT,
         quantum: 0,
         crowded: false,
-        fast: false,
-        shared: 0,
+        habit: Habit::default(),
         since: 0,
         paused: 0,
+        held_at_first: None,
         slept: false,
         claimed: false,
         unnoticed_sleep: UNNOTICED_SLEEP,
@@ -185,28 +186,140 @@ fn who_has_slept_says_that_others_may() {
     assert_eq!(state(&mutex), (FREE, 0));
 }
 
-#[test]
-fn a_shared_lock_is_taken_when_it_is_free() {
-    let shared = |shared, crowded| Wait {
-        shared,
+/// Somebody who takes turns, so many times.
+fn in_turns(turns: u16, crowded: bool) -> Wait {
+    Wait {
+        habit: Habit::turns(turns),
         crowded,
         since: Native::now(),
         quantum: 50_000_000,
         ..at_front()
-    };
-    let mutex = with::<Sound>(FREE, 0);
-    let mut wait = shared(SHARED_WAITS, false);
-    assert!(mutex.take_shared(&mut wait));
-    assert_eq!(state(&mutex), (HELD, 0));
-    assert_eq!(wait.shared, SHARED_WAITS - 1);
-    // Then it is time to claim it, and nothing was learned.
-    assert!(!mutex.take_shared(&mut wait));
-    assert_eq!(wait.shared, SHARED_WAITS - 1);
-    for mut other in [shared(0, false), shared(SHARED_WAITS, true)] {
-        let mutex = with::<Sound>(FREE, 0);
-        assert!(!mutex.take_shared(&mut other));
-        assert_eq!(state(&mutex), (FREE, 0));
     }
+}
+
+#[test]
+fn whose_turn_it_is_takes_the_lock_when_it_is_free() {
+    for take in [Mutex::<Sound>::take_turn, Mutex::take_in_passing] {
+        let mutex = with::<Sound>(FREE, 0);
+        let mut wait = in_turns(SHARED_TURNS, false);
+        assert!(take(&mutex, &mut wait));
+        assert_eq!(
+            (state(&mutex), wait.habit.turns),
+            ((HELD, 0), SHARED_TURNS - 1)
+        );
+        for mut other in [in_turns(0, false), in_turns(SHARED_TURNS, true)] {
+            let mutex = with::<Sound>(FREE, 0);
+            assert!(!take(&mutex, &mut other));
+            assert_eq!(state(&mutex), (FREE, 0));
+        }
+    }
+}
+
+#[test]
+fn a_turn_at_the_front_that_takes_too_long_is_doubted() {
+    let mutex = with::<Sound>(HELD, 0);
+    let mut wait = in_turns(SHARED_TURNS, false);
+    assert!(!mutex.take_turn(&mut wait));
+    assert_eq!(wait.habit, Habit::default(), "then it is time to claim it");
+    assert_eq!(state(&mutex), (HELD, 0));
+}
+
+#[test]
+fn who_passes_goes_behind_those_who_queue() {
+    let mutex = with::<Sound>(FREE, 0);
+    let place = Native::waiters().enter().expect("a slot is free");
+    let watch = Watch {
+        layout: PredecessorCpu::Cached,
+        every: 1_000,
+    };
+    assert!(mutex.spinners.join(&place, watch, 0, NEVER));
+    let mut wait = in_turns(1, false);
+    assert!(!mutex.take_in_passing(&mut wait));
+    mutex.spinners.leave(&place);
+    assert!(mutex.take_in_passing(&mut wait));
+    assert_eq!(state(&mutex), (HELD, 0));
+}
+
+/// A lock that is not released: whoever passes claims it beside the queue, and must not keep its claim when it goes there.
+fn claims_in_passing<C: MutexConfig>() -> (Wait, (u8, u8)) {
+    let mutex = with::<C>(HELD, SLEEPERS);
+    let mut wait = in_turns(1, false);
+    assert!(!mutex.take_in_passing(&mut wait));
+    let state = state(&mutex);
+    (wait, state)
+}
+
+#[test]
+fn who_passes_in_vain_takes_no_claim_into_the_queue() {
+    let (wait, state) = claims_in_passing::<Sound>();
+    assert_eq!((wait.claimed, state), (false, (HELD, SLEEPERS)));
+    let (wait, state) = claims_in_passing::<QueuedClaim>();
+    assert_eq!((wait.claimed, state), (true, (HELD, CLAIMED | SLEEPERS)));
+}
+
+#[test]
+fn who_passes_is_handed_the_lock_that_it_has_claimed() {
+    let mutex = Mutex::<Sound>::new();
+    mutex.lock();
+    std::thread::scope(|s| {
+        let passing = s.spawn(|| {
+            let mut wait = in_turns(1, false);
+            // The claim is withdrawn now and then: whoever else waits would try again from the queue.
+            while !mutex.take_in_passing(&mut wait) {
+                wait.habit = Habit::turns(1);
+            }
+            state(&mutex)
+        });
+        while mutex.flags.load(Relaxed) & CLAIMED == 0 {
+            std::thread::yield_now();
+        }
+        unlock(&mutex);
+        assert_eq!(passing.join().expect("it has the lock"), (HELD, 0));
+    });
+}
+
+#[test]
+fn looks_tell_how_a_lock_is_best_taken() {
+    let judged = |before, looks: &[(u64, u64, bool)]| {
+        let mut wait = Wait {
+            habit: before,
+            ..at_front()
+        };
+        for &(unlocks, nanos, free) in looks {
+            wait.judge(unlocks, nanos, free);
+        }
+        wait.habit
+    };
+    let nothing = Habit::default();
+    let confirmed = {
+        let mut habit = nothing;
+        habit.confirm();
+        habit
+    };
+    for (looks, habit) in [
+        (&[(3, 250, true)][..], Habit::FAST),
+        (&[(7, 500, true)], Habit::FAST),
+        (&[(2, 250, true)], confirmed),
+        (&[(5, 500, true)], confirmed),
+        // Held: it may cycle more slowly and is fast, or else nobody takes turns.
+        (&[(4, 500, false)], Habit::FAST),
+        (&[(2, 250, false)], nothing),
+        // Nothing has happened, or it is not known how often.
+        (&[(0, 250, true)], nothing),
+        (&[(7, 900, true)], nothing),
+        (&[(1, 500, true)], nothing),
+        // Later looks say whether it is fast, no more.
+        (&[(0, 250, false), (2, 500, true)], nothing),
+        (&[(1, 250, false), (4, 500, true)], Habit::FAST),
+    ] {
+        assert_eq!(judged(nothing, looks), habit, "{looks:?}");
+        assert_eq!(
+            judged(Habit::FAST, looks),
+            habit,
+            "{looks:?}, and it was fast"
+        );
+    }
+    assert_eq!(judged(confirmed, &[(2, 250, false)]), nothing, "doubted");
 }
 
 /// A head sleeps on the word. The wake-up meant for it goes to a waiter that a broadcast has moved there, and before that one comes, somebody takes the lock. Returns

@@ -1,6 +1,7 @@
 //! One wait for the mutex: from where a thread queues to where it has cleaned up behind itself.
 
-use super::front::{FIRST_LOOK, SHARED_WAITS};
+use super::front::FIRST_LOOK;
+use super::note::{Habit, Note};
 use super::sleep::UNNOTICED_SLEEP;
 use super::*;
 
@@ -12,12 +13,6 @@ const STALLED: u64 = 50_000;
 /// The same while there are more waiters than CPUs: the holder may have lost its CPU to us.
 const STALLED_WHEN_CROWDED: u64 = 5_000;
 
-/// What a thread remembers of the lock that it has waited for last: one bit, and a number.
-const FAST: u32 = 1;
-const SHARED: u32 = 2;
-const NOTES: u32 = SHARED * (SHARED_WAITS + 1);
-const _: () = assert!(NOTES.is_power_of_two());
-
 /// One wait, from its beginning to its end.
 pub(super) struct Wait {
     pub(super) deadline: u64,
@@ -25,14 +20,14 @@ pub(super) struct Wait {
     /// The longest run of other holders that a waiter at the head puts up with.
     pub(super) quantum: u64,
     pub(super) crowded: bool,
-    /// Whether the lock cycles fast, as far as this thread knows.
-    pub(super) fast: bool,
-    /// For how many more waits it is taken as [shared](super::front): not worth watching.
-    pub(super) shared: u32,
+    /// How the lock is best taken, as far as this thread knows.
+    pub(super) habit: Habit,
     /// When the thread came to the front.
     pub(super) since: u64,
     /// How long it has paused there.
     pub(super) paused: u64,
+    /// Whether it was held when this thread looked first.
+    pub(super) held_at_first: Option<bool>,
     pub(super) slept: bool,
     pub(super) claimed: bool,
     pub(super) unnoticed_sleep: u64,
@@ -58,38 +53,35 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         if place.is_none() {
             P::count(Event::SlotFallback);
         }
-        let lock = ((self.key().addr() >> 2) as u32).wrapping_mul(NOTES);
         let note = place.as_ref().map_or(0, Waiter::remembered);
-        // About another lock, or nothing.
-        let note = if note / NOTES == lock / NOTES {
-            note % NOTES
-        } else {
-            0
-        };
         let tuning = C::tuning();
         let mut wait = Wait {
             deadline,
             tuning,
             quantum: tuning.quantum.micros() as u64 * 1000,
             crowded: P::CAN_PARK && C::PARK && P::crowded(),
-            fast: note == FAST,
-            shared: note / SHARED,
+            habit: Note(note)
+                .about(self.key())
+                .unwrap_or(Habit::turns(C::turns_at_first())),
             since: 0,
             paused: 0,
+            held_at_first: None,
             slept: false,
             claimed: false,
             unnoticed_sleep: UNNOTICED_SLEEP,
         };
+        if self.take_in_passing(&mut wait) {
+            if let Some(place) = place {
+                self.note(&place, &wait);
+            }
+            return true;
+        }
         // A slot of the thread's own stays its own when the node is gone.
         let taken = match place {
             Some(place) => {
                 let (taken, place) = self.wait_in_queue(place, C::queue(), &mut wait);
                 if let Some(place) = place {
-                    let note = match wait.shared {
-                        0 => wait.fast as u32 * FAST,
-                        waits => waits * SHARED,
-                    };
-                    place.remember(lock | note);
+                    self.note(&place, &wait);
                 }
                 taken
             }
@@ -99,6 +91,10 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             P::count(Event::Timeout);
         }
         taken
+    }
+
+    fn note(&self, place: &Waiter<P>, wait: &Wait) {
+        place.remember(Note::new(self.key(), wait.habit).0);
     }
 
     /// Returns also the place, if it is still ours.
@@ -174,8 +170,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 self.poll(wait)
             } else {
                 // Where it cycles fast, or would keep us all from running, its holder is left alone for a while.
-                let leave_alone = wait.fast || wait.crowded;
-                !leave_alone && self.try_lock() || self.take_shared(wait) || self.observe(wait)
+                let leave_alone = wait.habit.fast || wait.crowded;
+                !leave_alone && self.try_lock() || self.take_turn(wait) || self.observe(wait)
             };
             if taken || passed(wait.deadline, P::now) {
                 return self.finish(wait, taken);
