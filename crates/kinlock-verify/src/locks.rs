@@ -112,6 +112,7 @@ pub const ALL: &[Specimen] = &[
     broken_mutex::<Sleepy>("busted-mutex-sleep", Property::Completion),
     broken_mutex::<DoubleHandOff>("busted-mutex-grant", Property::Exclusion),
     broken_mutex::<LeakyCancel>("busted-mutex-cancel", Property::Completion),
+    broken_mutex::<QueuedClaim>("busted-mutex-claim", Property::Completion),
     broken_condvar::<monitors::BlindSleep>("busted-condvar-sleep"),
     broken_condvar::<monitors::CarelessClear>("busted-condvar-clear"),
     broken_condvar::<monitors::BrokenChain>("busted-condvar-chain"),
@@ -232,7 +233,7 @@ impl<C: MutexConfig> TestLock for OwnMutex<C> {
 }
 
 macro_rules! mutex_config {
-    ($name:ident, $fault:ident) => {
+    ($name:ident, $fault:ident $(, turns at first $turns:literal)?) => {
         #[derive(Clone, Copy, Debug)]
         struct $name;
 
@@ -242,6 +243,12 @@ macro_rules! mutex_config {
             fn tuning() -> Tuning {
                 kinlock::config::tuning()
             }
+
+            $(
+                fn turns_at_first() -> u16 {
+                    $turns
+                }
+            )?
         }
     };
 }
@@ -250,6 +257,8 @@ mutex_config!(MissingWake, MissingWake);
 mutex_config!(Sleepy, LostWakeup);
 mutex_config!(DoubleHandOff, DoubleHandOff);
 mutex_config!(LeakyCancel, LeakyCancel);
+// Whether waiters learn to take turns depends on how fast the machine is.
+mutex_config!(QueuedClaim, QueuedClaim, turns at first 100);
 
 impl MutexConfig for AsConfigured {
     fn tuning() -> Tuning {

@@ -119,6 +119,15 @@ fn a_mutex_whose_claimants_leave_with_the_lock_is_caught() {
 }
 
 #[test]
+fn a_mutex_whose_claimants_queue_is_caught() {
+    expect_catch(
+        "a_mutex_whose_claimants_queue_is_caught",
+        "busted-mutex-claim",
+        "/completion",
+    );
+}
+
+#[test]
 fn a_condvar_whose_waiters_sleep_blindly_is_caught() {
     expect_catch(
         "a_condvar_whose_waiters_sleep_blindly_is_caught",

@@ -59,6 +59,7 @@ pub(super) fn plan(
         turned: scenario.turns_knobs,
         // Of its own: other locks' schedules do not depend on it.
         queue: locks::queue(&mut Random::new(seed, 2)),
+        turns: locks::turns(&mut Random::new(seed, 3)),
     };
     let mut schedule_slots = threads + 4;
     let mut order = None;

@@ -164,6 +164,7 @@ pub const ALL: &[Specimen] = &[
     mutex::broken::<{ mutex::LOST_WAKEUP }>("busted-mutex-sleep", Property::Completion),
     mutex::broken::<{ mutex::DOUBLE_HAND_OFF }>("busted-mutex-grant", Property::Exclusion),
     mutex::broken::<{ mutex::LEAKY_CANCEL }>("busted-mutex-cancel", Property::Completion),
+    mutex::broken::<{ mutex::QUEUED_CLAIM }>("busted-mutex-claim", Property::Completion),
     condvar::SOUND,
     condvar::broken::<{ condvar::BLIND_SLEEP }>("busted-condvar-sleep"),
     condvar::broken::<{ condvar::LATE_COUNT }>("busted-condvar-count"),
@@ -174,7 +175,7 @@ pub const ALL: &[Specimen] = &[
     condvar::broken::<{ condvar::STALE_FLAGS }>("busted-condvar-flags"),
 ];
 
-pub(super) use mutex::{at_most, queue};
+pub(super) use mutex::{at_most, queue, turns};
 
 const fn sound(
     name: &'static str,
@@ -230,7 +231,7 @@ fn counted(random: &mut Random) -> Tuning {
 thread_local! {
     /// The knobs of the schedule that this host thread plays.
     static KNOBS: Cell<Knobs> = const {
-        Cell::new(Knobs { tuning: Tuning::DEFAULT, turned: false, queue: mutex::USUAL_QUEUE })
+        Cell::new(Knobs { tuning: Tuning::DEFAULT, turned: false, queue: mutex::USUAL_QUEUE, turns: 0 })
     };
 }
 
@@ -242,6 +243,8 @@ pub(super) struct Knobs {
     pub(super) turned: bool,
     /// How waiters for a mutex stand in line. The same for all of a schedule: waiters have to agree.
     pub(super) queue: Queue,
+    /// For how many waits a mutex of which nothing is known is taken in turns.
+    pub(super) turns: u16,
 }
 
 impl Knobs {

@@ -23,6 +23,7 @@ pub(super) const SOUND: Specimen = Specimen {
         Event::SlowPath,
         Event::Queued,
         Event::Unqueue,
+        Event::Turn,
         Event::Claim,
         Event::Grant,
         Event::Park,
@@ -41,6 +42,7 @@ pub(super) const MISSING_WAKE: u8 = 1;
 pub(super) const LOST_WAKEUP: u8 = 2;
 pub(super) const DOUBLE_HAND_OFF: u8 = 3;
 pub(super) const LEAKY_CANCEL: u8 = 4;
+pub(super) const QUEUED_CLAIM: u8 = 5;
 const NO_FAULT: u8 = 0;
 
 pub(super) const USUAL_QUEUE: Queue = Queue::Osq(PredecessorCpu::Cached);
@@ -63,6 +65,11 @@ pub(in crate::explore) fn queue(random: &mut Random) -> Queue {
         2 => Queue::Osq(PredecessorCpu::OwnLine),
         _ => USUAL_QUEUE,
     }
+}
+
+/// For how many waits a mutex of which nothing is known is taken in turns: schedules are short, and waiters learn little.
+pub(in crate::explore) fn turns(random: &mut Random) -> u16 {
+    [0, 0, 1, 7][random.below(4) as usize]
 }
 
 /// From none to the longest.
@@ -92,11 +99,16 @@ impl<const PARK: bool, const FAULT: u8> MutexConfig for Kind<PARK, FAULT> {
         LOST_WAKEUP => MutexFault::LostWakeup,
         DOUBLE_HAND_OFF => MutexFault::DoubleHandOff,
         LEAKY_CANCEL => MutexFault::LeakyCancel,
+        QUEUED_CLAIM => MutexFault::QueuedClaim,
         _ => MutexFault::None,
     };
 
     fn tuning() -> Tuning {
         KNOBS.get().now()
+    }
+
+    fn turns_at_first() -> u16 {
+        KNOBS.get().turns
     }
 
     fn queue() -> Queue {
