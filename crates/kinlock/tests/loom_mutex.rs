@@ -58,6 +58,7 @@ config!(LostWakeup: queue OSQ, fault LostWakeup);
 config!(DoubleHandOff: queue OSQ, fault DoubleHandOff);
 config!(LeakyCancel: queue OSQ, fault LeakyCancel);
 config!(InTurns: queue OSQ, fault None, turns TURNS.with(Cell::get));
+config!(KinInTurns: queue Queue::Cna, fault None, turns TURNS.with(Cell::get));
 config!(QueuedClaim: queue OSQ, fault QueuedClaim, turns TURNS.with(Cell::get));
 
 loom::thread_local! {
@@ -211,6 +212,7 @@ fn kin_first() {
 #[test]
 fn in_turns() {
     beside_the_queue::<InTurns>("held mutex, one takes its turn, one queues", 1);
+    beside_the_queue::<KinInTurns>("held mutex, kin first, one takes its turn, one queues", 1);
     mutex::<InTurns>("mutex taken in turns, 2 threads", 4, 2, takes_turns);
     mutex::<InTurns>("mutex taken in turns, 3 threads", 2, 3, takes_turns);
     mutex::<InTurns>(

@@ -18,7 +18,7 @@
 //! ```
 //!
 //! * `locked` decides who holds the lock, but for a grant: it is taken by a compare-and-swap from 0.
-//! * `CLAIMED`: one waiter, the claimant, has waited for its quantum. The next unlock hands the lock to it: `locked` stays 1 and `GRANTED` replaces `CLAIMED`.
+//! * `CLAIMED`: one waiter, the claimant, has waited for its quantum, or in vain for its turn. The next unlock hands the lock to it: `locked` stays 1 and `GRANTED` replaces `CLAIMED`.
 //! * `SLEEPERS`: somebody sleeps on the word. Whoever unlocks wakes one of them. `CLAIMANT_SLEEPS`: the claimant does.
 //! * `WATCHED`: the head wants to know how fast the lock cycles: unlocks count themselves, up to 7.
 //!
@@ -35,7 +35,7 @@
 //! | ... and then somebody sleeps | (f + SLEEPERS, *) | (f, *) | fetch-and, unpark one |
 //! | head, or newcomer beside the queue, claims | (f, *) | (f + CLAIMED, *) | compare-and-swap, unless CLAIMED or GRANTED is set |
 //! | claimant withdraws | (f + CLAIMED, *) | (f, *) | compare-and-swap; if it finds GRANTED the lock is its own |
-//! | claimant gets the lock | (f + GRANTED, 1) or (f + CLAIMED, 1) | (f, 1) | fetch-and, after it has seen GRANTED or taken `locked` |
+//! | claimant gets the lock | (f + GRANTED, 1) or (f + CLAIMED, 1) | (f, 1) | fetch-and, after it has seen GRANTED or taken `locked`; if granted, and somebody sleeps, it wakes one as an unlock does |
 //! | head falls asleep | (f, 1) | (f + SLEEPERS, 1) | fetch-or, heavy fence, look again, park |
 //! | who has slept gets the lock | (f, 1) | (f + SLEEPERS, 1) | fetch-or: there may be others, and its own unlock comes later |
 //!
@@ -54,6 +54,7 @@
 //! # Bounds
 //!
 //! The head of the queue claims after its quantum; see [`QUANTUM_WHEN_CROWDED`] and [`SHORT_QUANTUM`]. Those behind it are served in the order of the queue. So a waiter with `n` before it
+//! when it joins the queue, in the queue or beside it,
 //! gets the lock after at most `n + 1` quanta and critical sections, and the time that `n + 1` threads take to wake up; as long as the scheduler runs the holder. Where the holder sleeps or does not run a head counts a millisecond before it keeps its claim in its sleep.
 
 mod front;

@@ -1,4 +1,4 @@
-//! At the head of the queue: learning how fast the lock cycles, leaving a fast one alone for a quantum, claiming.
+//! At the head of the queue: learning how fast the lock cycles, leaving a fast one alone for a quantum, claiming. And beside the queue: taking turns.
 
 use super::note::Habit;
 use super::wait::{Wait, passed};
@@ -43,10 +43,14 @@ impl Wait {
     pub(super) fn judge(&mut self, unlocks: u64, nanos: u64, free: bool) {
         if self.crowded {
             // With more threads than CPUs any lock that its holder keeps taking is left alone: nobody else who is needed runs.
-            self.habit.fast = unlocks >= FAST_UNLOCKS;
+            self.habit = if unlocks >= FAST_UNLOCKS {
+                Habit::FAST
+            } else {
+                Habit::default()
+            };
             return;
         }
-        // Later looks do not tell how much of the time it is held: there is none after one that finds it free.
+        // Later looks do not tell how much of the time it is held: mostly there is none after one that finds it free.
         let first = self.held_at_first.is_none();
         let held = *self.held_at_first.get_or_insert(!free);
         let cycle = if held {
@@ -76,12 +80,11 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     /// Where turns are taken and nobody queues: takes the lock without queueing (`true`), or claims it and waits for that; unless that takes far longer than turns do.
     ///
     /// For two threads that run the queue costs more than the wait: its end stands beside the lock, and whoever joins or leaves takes the line away from the holder. So
-    /// does each try; but who only looked would see the lock free when its holder is about to take it again, and would lose that race. Whoever comes to the queue
-    /// meanwhile has come later.
+    /// does each try; but who only looked would see the lock free when its holder is about to take it again, and would lose that race.
     pub(super) fn take_in_passing(&self, wait: &mut Wait) -> bool {
-        let turns = wait.habit.turns > 0 && wait.quantum > 0;
+        let permitted = wait.habit.turns > 0 && wait.quantum > 0 && !C::POLLS;
         // Without a clock there would be no end to the wait for a grant.
-        if !turns || wait.crowded || !P::CAN_PARK || self.spinners.last() != 0 {
+        if !permitted || wait.crowded || !P::CAN_PARK || self.spinners.last() != 0 {
             return false;
         }
         for _ in 0..C::TRIES {
@@ -102,7 +105,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         if !self.claim(wait) {
             return false;
         }
-        // In the queue nobody looks for a grant: no claim may be taken along.
+        // Behind others in the queue nobody looks for a grant: no claim may be taken along.
         let taken = C::FAULT != MutexFault::QueuedClaim
             && (self.await_grant(wait) || wait.claimed && self.withdraw(wait));
         if taken {
@@ -129,7 +132,6 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 return true;
             }
             if !free || left == 0 {
-                wait.habit.doubt();
                 return false;
             }
         }
@@ -152,10 +154,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             P::back_off(pause);
             let free = self.locked.load(Relaxed) == FREE;
             let unlocks = (self.flags.load(Relaxed) / UNLOCK) as u64;
-            let now = P::now();
+            let mut now = P::now();
             wait.paused = wait.paused.saturating_add(pause);
-            // From when we came to the front: who sleeps meanwhile shall not begin anew. Without a clock there are the pauses.
-            let waited = now.saturating_sub(wait.since).max(wait.paused);
             if unlocks != counted {
                 (progress, counted) = (now, unlocks);
             }
@@ -167,9 +167,14 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 // After a rest nobody has counted for long: that was the beginning of a look.
                 wait.judge(unlocks, (now - looked).max(pause), free);
             }
-            if self.take_turn(wait) {
-                return true;
+            if wait.habit.turns > 0 {
+                if self.take_turn(wait) {
+                    return true;
+                }
+                now = P::now();
             }
+            // From when we came to the front: who sleeps meanwhile shall not begin anew. Without a clock there are the pauses.
+            let waited = now.saturating_sub(wait.since).max(wait.paused);
             let fast = wait.habit.fast;
             let quantum = match (wait.crowded, fast) {
                 (true, _) => wait.quantum * QUANTUM_WHEN_CROWDED,

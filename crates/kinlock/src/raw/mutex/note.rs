@@ -3,7 +3,7 @@
 /// Where several threads run that take the lock: for how many waits it is taken in turns.
 pub(super) const SHARED_TURNS: u16 = 7;
 /// The most waits in which turns are taken before the lock is watched again: then one wait in four thousand is, which no 99.9th percentile notices, and a lock that has
-/// begun to cycle fast is known as such after a millisecond.
+/// begun to cycle fast is known as such after some milliseconds.
 pub(super) const MOST_TURNS: u16 = 4095;
 
 /// How a lock is best taken.
@@ -58,11 +58,11 @@ impl Habit {
 pub(super) struct Note(pub(super) u32);
 
 /// From the lowest bit: twelve for `turns`, four for the length of `trust` in bits, sixteen that name the lock. [`FAST`] is a length that no trust has.
-const TURNS: u32 = 12;
-const HABIT: u32 = 16;
+const TURN_BITS: u32 = 12;
+const HABIT_BITS: u32 = 16;
 const FAST: u32 = 15;
-const _: () = assert!(MOST_TURNS == (1 << TURNS) - 1 && SHARED_TURNS <= MOST_TURNS);
-const _: () = assert!(TURNS < FAST && FAST < 1 << (HABIT - TURNS));
+const _: () = assert!(MOST_TURNS == (1 << TURN_BITS) - 1 && SHARED_TURNS <= MOST_TURNS);
+const _: () = assert!(TURN_BITS < FAST && FAST < 1 << (HABIT_BITS - TURN_BITS));
 
 impl Note {
     pub(super) fn new(lock: *const u32, habit: Habit) -> Self {
@@ -71,13 +71,13 @@ impl Note {
         } else {
             u16::BITS - habit.trust.leading_zeros()
         };
-        Note(name(lock) << HABIT | length << TURNS | habit.turns as u32)
+        Note(name(lock) << HABIT_BITS | length << TURN_BITS | habit.turns as u32)
     }
 
     /// What it says about this lock.
     pub(super) fn about(self, lock: *const u32) -> Option<Habit> {
-        let length = self.0 >> TURNS & 15;
-        if self.0 == 0 || self.0 >> HABIT != name(lock) {
+        let length = self.0 >> TURN_BITS & 15;
+        if self.0 == 0 || self.0 >> HABIT_BITS != name(lock) {
             None
         } else if length == FAST {
             Some(Habit::FAST)
@@ -91,9 +91,9 @@ impl Note {
     }
 }
 
-/// Sixteen bits; locks stand four bytes apart at least.
+/// Sixteen bits. Locks stand four bytes apart at least, and often at powers of two: the multiplier is 2^32 over the golden ratio.
 fn name(lock: *const u32) -> u32 {
-    (lock.addr() >> 2) as u16 as u32
+    ((lock.addr() >> 2) as u32).wrapping_mul(0x9E37_79B9) >> 16
 }
 
 #[cfg(all(test, not(loom)))]

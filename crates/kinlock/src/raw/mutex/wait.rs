@@ -22,7 +22,7 @@ pub(super) struct Wait {
     pub(super) crowded: bool,
     /// How the lock is best taken, as far as this thread knows.
     pub(super) habit: Habit,
-    /// When the thread came to the front.
+    /// When the thread came to the front, or claimed beside the queue.
     pub(super) since: u64,
     /// How long it has paused there.
     pub(super) paused: u64,
@@ -213,8 +213,13 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         if taken {
             if wait.claimed {
                 // Relaxed: we hold the lock, and whoever looks at these flags next does so in turn.
-                self.flags
+                let flags = self
+                    .flags
                     .fetch_and(!(CLAIMED | GRANTED | CLAIMANT_SLEEPS), Relaxed);
+                // An unlock that grants wakes none of those who sleep outside the queue. If each did, they would sleep for ever.
+                if flags & GRANTED != 0 && flags & SLEEPERS != 0 {
+                    self.wake();
+                }
             }
             if wait.slept {
                 self.flags.fetch_or(SLEEPERS, Relaxed);
