@@ -42,7 +42,7 @@ fn sound_ids_and_sections_pass() {
 
 #[test]
 fn broken_locks_are_caught_and_can_be_replayed() {
-    broken_ones_are_caught("locks", "--locks", 17);
+    broken_ones_are_caught("locks", "--locks", 18);
 }
 
 #[test]
