@@ -316,7 +316,7 @@ mod tests {
                 .iter()
                 .all(|lock| lock.name.starts_with("busted-"))
         );
-        assert_eq!(by_name(BUSTED).len(), 14);
+        assert_eq!(by_name(BUSTED).len(), 15);
         assert_eq!(sound().count(), 5);
         assert!(by_name("kinlock").is_empty());
     }
