@@ -83,7 +83,7 @@ fn sound_sections_pass() {
 fn broken_locks_are_caught() {
     assert_eq!(
         broken_ones_are_caught_and_the_replay_fails_again::<locks::Specimen>(),
-        17
+        18
     );
 }
 
