@@ -8,7 +8,15 @@ use bench_support::{json, kinlock, short};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const WORKLOADS: [&str; 6] = ["empty", "counter", "long", "kv", "lru", "readrandom"];
+const WORKLOADS: [&str; 7] = [
+    "empty",
+    "counter",
+    "long",
+    "saturated",
+    "kv",
+    "lru",
+    "readrandom",
+];
 
 #[test]
 fn every_lock_does_every_workload() {
@@ -104,6 +112,8 @@ fn json_has_the_promised_fields() {
                 "ops_per_s",
                 "ratio",
                 "cpu_ns_per_op",
+                "acquire_p999_ns",
+                "acquire_p999_ratio",
                 "acquire_max_ns",
             ] {
                 assert!(round[field].is_number(), "{field}");
@@ -113,7 +123,24 @@ fn json_has_the_promised_fields() {
         assert_eq!(has_events, result["lock"] == "kinlock-spin");
     }
     let baseline = &results[2];
-    assert_eq!(baseline["ratio"]["median"], 1.0);
+    for ratio in ["ratio", "acquire_p999_ratio"] {
+        assert_eq!(baseline[ratio]["median"], 1.0);
+        assert!(
+            results
+                .iter()
+                .all(|result| result[ratio]["to"] == "std-mutex")
+        );
+    }
+    // Tails are compared round by round.
+    let rounds = |result: &Value| result["rounds"].as_array().unwrap().clone();
+    for result in results {
+        for (round, baseline) in rounds(result).iter().zip(rounds(baseline)) {
+            let number = |round: &Value, field: &str| round[field].as_f64().unwrap();
+            let tail = |round| number(round, "acquire_p999_ns").max(1.0);
+            let ratio = tail(round) / tail(&baseline);
+            assert!((number(round, "acquire_p999_ratio") - ratio).abs() < 1e-9);
+        }
+    }
     // All locks of a round have a place of their own.
     for round in 0..2 {
         let mut places: Vec<_> = results

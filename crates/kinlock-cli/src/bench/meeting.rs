@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use super::interrupt::{self, State, pause};
-use super::runner::{Measure, Sample, Timing, counting_events, process_cpu_time};
+use super::runner::{Measure, Sample, Timing, pause_and_count, process_cpu_time};
 use super::team::{Job, Team};
 use super::trace::Handoffs;
 use crate::locks::{CondvarFamily, LockName, Monitor, VisitCondvar};
@@ -60,33 +60,51 @@ impl<W: Meeting> VisitCondvar for Round<'_, W> {
     fn visit<F: CondvarFamily>(self) -> Sample {
         let arena = || Arc::new(Arena::<W, F>::new(self.work, self.team.size()));
         let timed = arena();
-        let (elapsed, cpu, meetings) =
-            timed.run(false, self.team, self.timing.warm_up, self.timing.timed);
+        let Timing {
+            warm_up,
+            timed: span,
+            instrumented: watched,
+        } = *self.timing;
+        let slice = timed.run(Watch::Nothing, self.team, warm_up, span);
         let instrumented = arena();
         let events = match interrupt::state() {
             // The round does not count any more.
             State::Over => Vec::new(),
-            _ => counting_events(self.ours, || {
-                instrumented.run(
-                    true,
-                    self.team,
-                    self.timing.warm_up,
-                    self.timing.instrumented,
-                );
-            }),
+            _ => {
+                let watch = Watch::Meetings { ours: self.ours };
+                instrumented.run(watch, self.team, warm_up, watched).events
+            }
         };
         let times = instrumented.times.lock();
         Sample {
-            elapsed,
+            elapsed: slice.elapsed,
             // Everybody has a part in each: they are counted once.
-            ops: vec![meetings],
-            cpu,
+            ops: vec![slice.meetings],
+            cpu: slice.cpu,
             acquire: times.unwrap_or_else(PoisonError::into_inner).clone(),
             handoffs: Handoffs::default(),
             longest_remote_wait: 0,
             events,
         }
     }
+}
+
+/// What is watched in a slice.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Watch {
+    /// That of a timed slice.
+    Nothing,
+    /// The time from one meeting to the next, and in the warm-up what the lock counts if it is one of ours.
+    Meetings { ours: bool },
+}
+
+/// What a slice gave.
+struct Slice {
+    elapsed: Duration,
+    /// CPU time of the process.
+    cpu: Duration,
+    meetings: u64,
+    events: Vec<(&'static str, u64)>,
 }
 
 const WARM_UP: u8 = 0;
@@ -114,26 +132,27 @@ impl<W: Meeting, F: CondvarFamily> Arena<W, F> {
         }
     }
 
-    /// Runs one slice: how long it was, CPU time of the process in it, and meetings.
+    /// Runs one slice.
     fn run(
         self: &Arc<Self>,
-        watch: bool,
+        watch: Watch,
         team: &Team,
         warm_up: Duration,
         slice: Duration,
-    ) -> (Duration, Duration, u64) {
+    ) -> Slice {
         let members = Arc::clone(self);
         let job: Job = Arc::new(move |index| {
             members.start.wait();
             match index {
-                0 => members.lead(watch),
+                0 => members.lead(watch != Watch::Nothing),
                 _ => members.follow(),
             }
         });
         team.begin(&job);
         drop(job);
         self.start.wait();
-        pause(warm_up);
+        let ours = watch == Watch::Meetings { ours: true };
+        let events = pause_and_count(warm_up, ours);
         self.phase.store(RECORD, Relaxed);
         let (begin, cpu, before) = (
             Instant::now(),
@@ -145,7 +164,12 @@ impl<W: Meeting, F: CondvarFamily> Arena<W, F> {
         let after = self.meetings.load(Relaxed);
         self.phase.store(STOP, Relaxed);
         team.wait();
-        (elapsed, cpu, after - before)
+        Slice {
+            elapsed,
+            cpu,
+            meetings: after - before,
+            events,
+        }
     }
 
     fn lead(&self, watch: bool) {

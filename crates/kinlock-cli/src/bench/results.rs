@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::flags::{self, Flag};
 use super::interleave::Extent;
 use super::plan::Plan;
+use super::runner::Sample;
 use super::stats::{Fairness, Summary};
 use super::suite::Measured;
 use super::work_loop;
@@ -83,11 +84,13 @@ pub struct Entry {
     pub fairness: Fairness,
     /// From asking for the lock to having it, over all rounds.
     pub acquire_ns: Acquire,
+    /// The 99.9 % quantile of a round's acquisition times over the baseline's in the same round.
+    pub acquire_p999_ratio: Ratio,
     /// How the lock travelled, over all rounds.
     pub handoffs: HandoffCounts,
     /// CPU time of the process per operation.
     pub cpu_ns_per_op: Summary,
-    /// What our locks counted on their slow paths, over all rounds; none for others' locks.
+    /// What our locks counted on their slow paths while the instrumented slices warmed up, over all rounds; none for others' locks.
     pub events: BTreeMap<&'static str, u64>,
     /// What stands out.
     pub flags: Vec<Flag>,
@@ -95,7 +98,7 @@ pub struct Entry {
     pub rounds: Vec<Round>,
 }
 
-/// Throughput compared.
+/// Compared with the baseline, round by round.
 #[derive(Debug, Serialize)]
 pub struct Ratio {
     /// The baseline.
@@ -148,6 +151,10 @@ pub struct Round {
     pub ops_per_thread: Vec<u64>,
     /// CPU time of the process per operation.
     pub cpu_ns_per_op: f64,
+    /// 99.9 % quantile of the acquisition times of the instrumented slice.
+    pub acquire_p999_ns: u64,
+    /// Over the baseline's in this round.
+    pub acquire_p999_ratio: f64,
     /// Longest acquisition of the instrumented slice.
     pub acquire_max_ns: u64,
 }
@@ -219,6 +226,10 @@ impl Parameters {
 impl Entry {
     fn new(measured: &Measured, baseline: &Measured) -> Self {
         let rounds = rounds(measured, baseline);
+        let ratio = |of_round: fn(&Round) -> f64| Ratio {
+            to: baseline.lock.name(),
+            over_rounds: Summary::of(rounds.iter().map(of_round)),
+        };
         Self {
             suite: "locks",
             lock: measured.lock.name(),
@@ -226,12 +237,10 @@ impl Entry {
             threads: measured.threads,
             ops_per_s: Summary::of(rounds.iter().map(|round| round.ops_per_s)),
             ns_per_op: Summary::of(rounds.iter().map(|round| 1e9 / round.ops_per_s)),
-            ratio: Ratio {
-                to: baseline.lock.name(),
-                over_rounds: Summary::of(rounds.iter().map(|round| round.ratio)),
-            },
+            ratio: ratio(|round| round.ratio),
             fairness: Fairness::over(measured.samples().map(|sample| &sample.ops[..])),
             acquire_ns: Acquire::of(measured),
+            acquire_p999_ratio: ratio(|round| round.acquire_p999_ratio),
             handoffs: HandoffCounts::of(measured),
             cpu_ns_per_op: Summary::of(rounds.iter().map(|round| round.cpu_ns_per_op)),
             events: events(measured),
@@ -249,6 +258,10 @@ fn events(measured: &Measured) -> BTreeMap<&'static str, u64> {
     sums
 }
 
+fn p999(sample: &Sample) -> u64 {
+    sample.acquire.value_at_quantile(0.999)
+}
+
 fn rounds(measured: &Measured, baseline: &Measured) -> Vec<Round> {
     let samples = measured.samples.iter().zip(baseline.samples());
     samples
@@ -259,6 +272,8 @@ fn rounds(measured: &Measured, baseline: &Measured) -> Vec<Round> {
             ratio: sample.ops_per_s() / baseline.ops_per_s(),
             ops_per_thread: sample.ops.clone(),
             cpu_ns_per_op: sample.cpu.as_nanos() as f64 / sample.total_ops(),
+            acquire_p999_ns: p999(sample),
+            acquire_p999_ratio: p999(sample).max(1) as f64 / p999(baseline).max(1) as f64,
             acquire_max_ns: sample.acquire.max(),
         })
         .collect()

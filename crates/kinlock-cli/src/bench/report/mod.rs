@@ -47,6 +47,7 @@ impl Cells for Report {
                 .add("wait p50", |e| time(e.acquire_ns.p50 as f64))
                 .add("p99", |e| time(e.acquire_ns.p99 as f64))
                 .add("p99.9", |e| time(e.acquire_ns.p999 as f64))
+                .number("tail x", 2, |e| e.acquire_p999_ratio.over_rounds.median)
                 .add("max", |e| time(e.acquire_ns.max as f64));
             if self.machine.domains > 1 {
                 columns = columns.add("local", |e| match e.handoffs.local_share() {
@@ -88,6 +89,9 @@ impl Cells for Report {
                 flags.collect::<Vec<_>>().join(" ")
             })
             .add("rounds", |e| e.rounds.len())
+            .band("acquire_p999_ratio", ["min", "max"], 6, |e| {
+                e.acquire_p999_ratio.over_rounds.into()
+            })
     }
 
     fn heading(&self) -> String {

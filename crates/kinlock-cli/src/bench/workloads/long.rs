@@ -1,22 +1,30 @@
-//! About a microsecond under the lock, then about 100 ns of private work.
+//! About a microsecond under the lock, then about 100 ns of private work, or nothing at all.
 
 use super::Workload;
 use super::counter::ThinkTime;
 use crate::bench::rng::Rng;
 use crate::bench::work_loop;
 
-/// The workload `long`.
+/// The workloads `long` and `saturated`.
 pub struct Long {
     section: u64,
-    think: ThinkTime,
+    think: Option<ThinkTime>,
 }
 
 impl Long {
-    /// Calibrates the section and the think time.
+    /// Calibrates the section and the think time: `long`.
     pub fn new() -> Self {
         Self {
             section: work_loop::iterations(1000.0),
-            think: ThinkTime::of_ns(100.0),
+            think: Some(ThinkTime::of_ns(100.0)),
+        }
+    }
+
+    /// The same section and no think time, so that somebody holds the lock nearly always: `saturated`.
+    pub fn saturated() -> Self {
+        Self {
+            think: None,
+            ..Self::new()
         }
     }
 }
@@ -35,7 +43,9 @@ impl Workload for Long {
 
     #[inline(always)]
     fn think(&self, rng: &mut Rng) {
-        self.think.pass(rng);
+        if let Some(think) = &self.think {
+            think.pass(rng);
+        }
     }
 
     #[inline(always)]

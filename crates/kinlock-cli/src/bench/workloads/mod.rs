@@ -45,6 +45,7 @@ pub fn prepare(name: WorkloadName, db: Option<&Path>) -> anyhow::Result<Box<dyn 
         WorkloadName::Empty => Box::new(Prepared::new(empty::Empty)),
         WorkloadName::Counter => Box::new(Prepared::new(counter::Counter::new())),
         WorkloadName::Long => Box::new(Prepared::new(long::Long::new())),
+        WorkloadName::Saturated => Box::new(Prepared::new(long::Long::saturated())),
         WorkloadName::Kv => Box::new(Prepared::new(kv::Kv::new())),
         WorkloadName::Lru => Box::new(Prepared::new(lru::Lru::new())),
         WorkloadName::ReadRandom => Box::new(Prepared::new(readrandom::ReadRandom::open(db)?)),

@@ -14,6 +14,8 @@ pub enum WorkloadName {
     Counter,
     /// A section of about a microsecond.
     Long,
+    /// The same section, no think time.
+    Saturated,
     /// An ordered map.
     Kv,
     /// A least-recently-used cache.
@@ -32,6 +34,7 @@ impl WorkloadName {
         Self::Empty,
         Self::Counter,
         Self::Long,
+        Self::Saturated,
         Self::Kv,
         Self::Lru,
         Self::ReadRandom,
@@ -45,6 +48,7 @@ impl WorkloadName {
             Self::Empty => "empty",
             Self::Counter => "counter",
             Self::Long => "long",
+            Self::Saturated => "saturated",
             Self::Kv => "kv",
             Self::Lru => "lru",
             Self::ReadRandom => "readrandom",
@@ -68,6 +72,7 @@ impl WorkloadName {
             Self::Empty => "lock and unlock, nothing else",
             Self::Counter => "add to four words under the lock, then about 100 ns of private work",
             Self::Long => "about 1 us of work under the lock, then about 100 ns of private work",
+            Self::Saturated => "about 1 us of work under the lock, nothing else",
             Self::Kv => {
                 "an ordered map of 1 M keys: 80 % reads, 10 % insertions, 10 % removals, keys by Zipf's law"
             }
