@@ -10,7 +10,8 @@
 //! * **Memory order**: taking the lock acquires what the previous holder's release published.
 //! * **Fairness**: whoever runs may take a free lock. Waiters stand in a queue, first in, first out; the one at its head gets the lock handed over after
 //!   a [quantum](crate::config::Quantum) (250 us unless [set](crate::config::set_quantum)) if the others are quick with it, and after 8 us if they are not; after eight
-//!   quanta while there are more waiting threads than CPUs. So a waiter with `n` before it waits for `n + 1` turns at most, as long as the holder runs.
+//!   quanta while there are more waiting threads than CPUs. While nobody queues, threads that take turns do so without queueing: whoever waits takes the lock when it is free, or has it handed
+//!   over after about half a microsecond. So a waiter with `n` before it waits for `n + 1` turns at most, as long as the holder runs.
 //! * **NUMA**: where locks are [NUMA-aware](crate::config::set_numa), waiters of the holder's locality domain come first for at most the local limit, as with
 //!   [`SpinLock`](crate::SpinLock). Whether they are is decided once for all mutexes, when the first waits.
 //! * **Cost**: one read-modify-write to take, none to release, while nobody waits. Waiting costs a queue node and a cache line of the thread's own.

@@ -19,7 +19,7 @@
 //!
 //! * `locked` decides who holds the lock, but for a grant: it is taken by a compare-and-swap from 0.
 //! * `CLAIMED`: one waiter, the claimant, has waited for its quantum, or in vain for its turn. The next unlock hands the lock to it: `locked` stays 1 and `GRANTED` replaces `CLAIMED`.
-//! * `SLEEPERS`: somebody sleeps on the word. Whoever unlocks wakes one of them. `CLAIMANT_SLEEPS`: the claimant does.
+//! * `SLEEPERS`: somebody sleeps on the word. Whoever unlocks, or is granted the lock, wakes one of them. `CLAIMANT_SLEEPS`: the claimant does.
 //! * `WATCHED`: the head wants to know how fast the lock cycles: unlocks count themselves, up to 7.
 //!
 //! # Transitions
@@ -54,8 +54,8 @@
 //! # Bounds
 //!
 //! The head of the queue claims after its quantum; see [`QUANTUM_WHEN_CROWDED`] and [`SHORT_QUANTUM`]. Those behind it are served in the order of the queue. So a waiter with `n` before it
-//! when it joins the queue, in the queue or beside it,
-//! gets the lock after at most `n + 1` quanta and critical sections, and the time that `n + 1` threads take to wake up; as long as the scheduler runs the holder. Where the holder sleeps or does not run a head counts a millisecond before it keeps its claim in its sleep.
+//! when it joins the queue, in the queue or beside it, gets the lock after at most `n + 1` quanta and critical sections, and the time that `n + 1` threads take to wake up; as long as the
+//! scheduler runs the holder. Where the holder sleeps or does not run a head counts a millisecond before it keeps its claim in its sleep.
 
 mod front;
 mod kin;
@@ -101,16 +101,15 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     const POLLS: bool = false;
     /// How long a spinner in the queue waits before it looks at its predecessor's CPU, in nanoseconds.
     const LOOK_AROUND: u64 = osq::LOOK_AROUND;
+    /// How often a newcomer tries to take its turn beside the queue before it claims the lock.
+    #[doc(hidden)]
+    const TRIES: u32 = 10;
     /// A deliberate defect, for showing that a check can fail.
     #[doc(hidden)]
     const FAULT: MutexFault = MutexFault::None;
 
     /// The run-time knobs. Called once per slow path.
     fn tuning() -> Tuning;
-
-    /// How often a newcomer tries to take its turn beside the queue before it claims the lock.
-    #[doc(hidden)]
-    const TRIES: u32 = 10;
 
     /// For how many waits a lock of which nothing is known yet is taken in turns. For checks, which have no time for waiters to learn.
     #[doc(hidden)]

@@ -18,6 +18,8 @@ const TURN_CYCLE: u64 = 400;
 
 /// How many pauses a newcomer makes between two [tries](MutexConfig::TRIES) to take its turn: each takes the line away from the holder.
 const PAUSES: u32 = 2;
+/// How often it makes those tries where it cannot claim the lock, since a grant is on its way: for some microseconds, as long as an interrupt takes.
+const ROUNDS: u32 = 8;
 
 /// When to look at the lock first, in nanoseconds: about when a short critical section is over, ...
 pub(super) const FIRST_LOOK: u64 = 150;
@@ -59,10 +61,14 @@ impl Wait {
             FAST_CYCLE
         };
         if unlocks >= FAST_UNLOCKS && unlocks * cycle >= nanos.saturating_sub(WATCHING) {
-            self.habit = Habit::FAST;
+            (self.habit, self.hesitates) = (Habit::FAST, false);
             return;
         }
-        self.habit.fast = false;
+        if self.habit.fast && !first && !self.hesitates {
+            self.hesitates = true;
+            return;
+        }
+        (self.habit.fast, self.hesitates) = (false, false);
         if first && held {
             self.habit.doubt();
         } else if first && unlocks < MOST_UNLOCKS && unlocks * TURN_CYCLE >= nanos {
@@ -87,24 +93,34 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         if !permitted || wait.crowded || !P::CAN_PARK || self.spinners.last() != 0 {
             return false;
         }
-        for _ in 0..C::TRIES {
-            if self.take() {
-                P::count(Event::Turn);
-                wait.habit.turns -= 1;
-                return true;
+        let mut rounds = 0;
+        loop {
+            for _ in 0..C::TRIES {
+                if self.take() {
+                    P::count(Event::Turn);
+                    wait.habit.turns -= 1;
+                    return true;
+                }
+                for _ in 0..PAUSES {
+                    P::relax();
+                }
+                if passed(wait.deadline, P::now) {
+                    return false;
+                }
             }
-            for _ in 0..PAUSES {
-                P::relax();
+            if self.claim(wait) {
+                break;
             }
-            if passed(wait.deadline, P::now) {
+            rounds += 1;
+            // Who has been granted the lock and does not know yet has lost its CPU, mostly to an interrupt, and with two threads that is the other one. In the queue we would
+            // only look, and lose many a race against it when it is back. Where somebody else has claimed there are more of us.
+            let granted = self.flags.load(Relaxed) & CLAIMED == 0;
+            if !granted || rounds == ROUNDS || self.spinners.last() != 0 {
                 return false;
             }
         }
         wait.habit.turns -= 1;
         wait.since = P::now();
-        if !self.claim(wait) {
-            return false;
-        }
         // Behind others in the queue nobody looks for a grant: no claim may be taken along.
         let taken = C::FAULT != MutexFault::QueuedClaim
             && (self.await_grant(wait) || wait.claimed && self.withdraw(wait));
@@ -202,7 +218,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 self.nap(NAP.min(left), wait.deadline);
                 pause = 0;
             } else {
-                rested = fast && !rested;
+                rested = fast && !rested && !wait.hesitates;
                 pause = if rested {
                     rest *= 2;
                     (rest / 2).min(left)

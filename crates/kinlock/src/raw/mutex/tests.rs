@@ -1,6 +1,6 @@
 //! The word, transition by transition, and a sleeper whose wake-up somebody else takes.
 
-use super::note::{Habit, SHARED_TURNS};
+use super::note::{Habit, Note, SHARED_TURNS};
 use super::sleep::UNNOTICED_SLEEP;
 use super::wait::Wait;
 use super::*;
@@ -14,6 +14,30 @@ struct Sound;
 impl MutexConfig for Sound {
     fn tuning() -> Tuning {
         Tuning::DEFAULT
+    }
+}
+
+/// Spinners of a kernel, who look all the time.
+#[derive(Clone, Copy, Debug)]
+struct Polling;
+
+impl MutexConfig for Polling {
+    const POLLS: bool = true;
+    fn tuning() -> Tuning {
+        Tuning::DEFAULT
+    }
+}
+
+/// Turns are taken from the beginning.
+#[derive(Clone, Copy, Debug)]
+struct Turns;
+
+impl MutexConfig for Turns {
+    fn tuning() -> Tuning {
+        Tuning::DEFAULT
+    }
+    fn turns_at_first() -> u16 {
+        5
     }
 }
 
@@ -60,6 +84,7 @@ fn at_front() -> Wait {
         since: 0,
         paused: 0,
         held_at_first: None,
+        hesitates: false,
         slept: false,
         claimed: false,
         unnoticed_sleep: UNNOTICED_SLEEP,
@@ -228,6 +253,74 @@ fn whose_turn_it_is_takes_the_lock_when_it_is_free() {
 }
 
 #[test]
+fn a_fair_mutex_and_one_that_polls_are_not_taken_in_passing() {
+    let mutex = with::<Sound>(FREE, 0);
+    let mut fair = Wait {
+        quantum: 0,
+        ..in_turns(1, false)
+    };
+    assert!(!mutex.take_in_passing(&mut fair));
+    let mutex = with::<Polling>(FREE, 0);
+    assert!(!mutex.take_in_passing(&mut in_turns(1, false)));
+    assert_eq!(state(&mutex), (FREE, 0));
+}
+
+#[test]
+fn who_passes_claims_nothing_when_its_time_is_up_or_somebody_else_has() {
+    for (deadline, flags) in [(1, 0), (NEVER, CLAIMED), (NEVER, GRANTED)] {
+        let mutex = with::<Sound>(HELD, flags);
+        let mut wait = Wait {
+            deadline,
+            ..in_turns(1, false)
+        };
+        assert!(!mutex.take_in_passing(&mut wait));
+        assert_eq!((state(&mutex), wait.habit.turns), ((HELD, flags), 1));
+    }
+}
+
+/// Where several run that take the lock nobody keeps off: its line travels anyway.
+#[test]
+fn who_sees_newcomers_takes_turns() {
+    let mutex = with::<Sound>(HELD, 0);
+    let seen = core::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|s| {
+        let head = s.spawn(|| {
+            let mut wait = at_front();
+            let looks = (0..100_000).take_while(|_| {
+                assert!(!mutex.observe(&mut wait));
+                wait.habit.turns == 0
+            });
+            looks.count();
+            seen.store(true, Relaxed);
+            wait.habit
+        });
+        // The end of a queue to which somebody joins all the time.
+        for last in (1..3).cycle() {
+            mutex.spinners.tail().store(last, Relaxed);
+            if seen.load(Relaxed) {
+                break;
+            }
+        }
+        let habit = head.join().expect("it has not got the lock");
+        assert_eq!(habit, Habit::turns(SHARED_TURNS));
+    });
+}
+
+#[test]
+fn what_a_wait_has_learned_is_remembered_for_the_next() {
+    let mutex = with::<Turns>(FREE, 0);
+    // Not while the other tests make a crowd.
+    let noted = (0..10_000).any(|_| {
+        assert!(mutex.lock_slow(NEVER));
+        unlock(&mutex);
+        std::thread::yield_now();
+        let place = Native::waiters().enter().expect("a slot is free");
+        Note(place.remembered()).about(mutex.key()) == Some(Habit::turns(3))
+    });
+    assert!(noted, "it has been taken in turns, twice");
+}
+
+#[test]
 fn a_turn_at_the_front_that_takes_too_long_ends() {
     let mutex = with::<Sound>(HELD, 0);
     let mut wait = in_turns(SHARED_TURNS, false);
@@ -329,7 +422,36 @@ fn looks_tell_how_a_lock_is_best_taken() {
             "{looks:?}, and it was fast"
         );
     }
-    assert_eq!(judged(confirmed, &[(2, 250, false)]), nothing, "doubted");
+    let mut doubted = confirmed;
+    doubted.doubt();
+    assert_eq!(judged(confirmed, &[(2, 250, false)]), doubted);
+}
+
+#[test]
+fn one_look_of_many_does_not_tell_that_a_lock_is_not_fast_any_more() {
+    let mut wait = at_front();
+    let (fast, slow) = (4, 1);
+    for (unlocks, still) in [
+        (fast, true),
+        (slow, true),
+        (fast, true),
+        (slow, true),
+        (slow, false),
+        (slow, false),
+    ] {
+        wait.judge(unlocks, 300, true);
+        assert_eq!(wait.habit.fast, still);
+    }
+}
+
+/// With more threads than CPUs nobody else who is needed runs, and turns are not taken.
+#[test]
+fn in_a_crowd_what_counts_is_whether_the_lock_is_taken_again_at_all() {
+    for (unlocks, habit) in [(3, Habit::FAST), (2, Habit::default())] {
+        let mut wait = in_turns(0, true);
+        wait.judge(unlocks, 2_000, true);
+        assert_eq!(wait.habit, habit);
+    }
 }
 
 /// A head sleeps on the word. The wake-up meant for it goes to a waiter that a broadcast has moved there, and before that one comes, somebody takes the lock. Returns

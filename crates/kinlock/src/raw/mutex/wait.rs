@@ -28,6 +28,8 @@ pub(super) struct Wait {
     pub(super) paused: u64,
     /// Whether it was held when this thread looked first.
     pub(super) held_at_first: Option<bool>,
+    /// Whether the last look did not find it cycling fast, though those before did.
+    pub(super) hesitates: bool,
     pub(super) slept: bool,
     pub(super) claimed: bool,
     pub(super) unnoticed_sleep: u64,
@@ -66,6 +68,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             since: 0,
             paused: 0,
             held_at_first: None,
+            hesitates: false,
             slept: false,
             claimed: false,
             unnoticed_sleep: UNNOTICED_SLEEP,
