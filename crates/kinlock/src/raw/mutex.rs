@@ -55,7 +55,7 @@
 //!
 //! The head of the queue claims after its quantum; see [`QUANTUM_WHEN_CROWDED`] and [`SHORT_QUANTUM`]. Those behind it are served in the order of the queue. So a waiter with `n` before it
 //! when it joins the queue, in the queue or beside it, gets the lock after at most `n + 1` quanta and critical sections, and the time that `n + 1` threads take to wake up; as long as the
-//! scheduler runs the holder. Where the holder sleeps or does not run a head counts a millisecond before it keeps its claim in its sleep.
+//! scheduler runs the holder. (Beside the queue it may spend 8 us more while others are granted the lock that came as it did, and 50 us with a claim that is not served, before it queues.) Where the holder sleeps or does not run a head counts a millisecond before it keeps its claim in its sleep.
 
 mod front;
 mod kin;
@@ -203,7 +203,9 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     /// Taking a lock that the thread already holds waits for ever.
     #[inline]
     pub fn lock(&self) {
-        if !self.try_lock() {
+        // Without a look: between two threads the line is mostly away, and a look and then an exchange would be two transfers. Where the lock is held, so will be the look and
+        // then the queue's exchange on the same line.
+        if !self.take() {
             self.lock_slow(NEVER);
         }
     }
@@ -211,14 +213,14 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     /// Takes the lock if nobody holds it, whoever may be waiting for it.
     #[inline]
     pub fn try_lock(&self) -> bool {
-        // Look first, since even a failing exchange takes the line away from the holder.
+        // Look first: who tries again and again would take the line away from the holder each time.
         self.locked.load(Relaxed) == FREE && self.take()
     }
 
     /// Takes the lock, or gives up and returns `false` once [`Platform::now`] has reached `deadline`.
     #[inline]
     pub fn lock_until(&self, deadline: u64) -> bool {
-        self.try_lock() || self.lock_slow(deadline)
+        self.take() || self.lock_slow(deadline)
     }
 
     /// Releases the lock.
@@ -274,7 +276,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         (self as *const Self).cast()
     }
 
-    /// Takes the lock if it is free, as it has just been seen.
+    /// Takes the lock if it is free. A failing exchange takes the line away from the holder all the same.
     #[inline]
     fn take(&self) -> bool {
         self.locked

@@ -17,8 +17,9 @@ const WATCHING: u64 = 100;
 const TURN_CYCLE: u64 = 400;
 
 /// How many pauses a newcomer makes between two [tries](MutexConfig::TRIES) to take its turn: each takes the line away from the holder.
-const PAUSES: u32 = 2;
-/// How often it makes those tries where it cannot claim the lock, since a grant is on its way: for some microseconds, as long as an interrupt takes.
+const PAUSES: u32 = 4;
+/// How often it makes those tries at most where it cannot claim the lock, since a grant is on its way: for some microseconds, as long as an interrupt takes, and no longer than a
+/// head that learns nothing waits before it claims.
 const ROUNDS: u32 = 8;
 
 /// When to look at the lock first, in nanoseconds: about when a short critical section is over, ...
@@ -93,7 +94,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         if !permitted || wait.crowded || !P::CAN_PARK || self.spinners.last() != 0 {
             return false;
         }
-        let mut rounds = 0;
+        let patience = wait.quantum.min(SHORT_QUANTUM);
+        let (mut rounds, mut refused) = (0, None);
         loop {
             for _ in 0..C::TRIES {
                 if self.take() {
@@ -114,8 +116,10 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             rounds += 1;
             // Who has been granted the lock and does not know yet has lost its CPU, mostly to an interrupt, and with two threads that is the other one. In the queue we would
             // only look, and lose many a race against it when it is back. Where somebody else has claimed there are more of us.
-            let granted = self.flags.load(Relaxed) & CLAIMED == 0;
-            if !granted || rounds == ROUNDS || self.spinners.last() != 0 {
+            let several = self.flags.load(Relaxed) & CLAIMED != 0 || self.spinners.last() != 0;
+            let now = P::now();
+            let late = now - *refused.get_or_insert(now) >= patience;
+            if several || late || rounds == ROUNDS {
                 return false;
             }
         }
@@ -177,8 +181,9 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             }
             let may_be_turns = !wait.crowded && wait.habit.turns == 0;
             if may_be_turns && self.spinners.last() != last {
-                // Several run that take it.
+                // Several run that take it. Whether it is held now says nothing about that.
                 wait.habit.share();
+                wait.held_at_first.get_or_insert(!free);
             } else if !rested {
                 // After a rest nobody has counted for long: that was the beginning of a look.
                 wait.judge(unlocks, (now - looked).max(pause), free);
@@ -198,7 +203,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 (false, false) => wait.quantum.min(SHORT_QUANTUM),
             };
             let over = waited >= quantum;
-            let deserted = rested && unlocks == 0;
+            let deserted = (rested || wait.hesitates) && unlocks == 0;
             if free && (over || !fast || deserted) && self.take() {
                 return true;
             }

@@ -3,7 +3,7 @@
 /// Where several threads run that take the lock: for how many waits it is taken in turns.
 pub(super) const SHARED_TURNS: u16 = 7;
 /// The most waits in which turns are taken before the lock is watched again: then one wait in sixteen thousand is. Where a third of the looks
-/// find the lock held, which costs another look each and half the trust, it is one in some thousand, which no 99.9th percentile notices. And a lock that has begun to cycle
+/// find the lock held, which costs another look each and half the trust, it is one in ten thousand, which no 99.9th percentile notices. And a lock that has begun to cycle
 /// fast is known as such after some milliseconds.
 pub(super) const MOST_TURNS: u16 = 16383;
 
@@ -55,7 +55,7 @@ impl Habit {
 
 /// A habit, and which lock has it, in one word; in zero there is nothing to be believed of any lock.
 ///
-/// Two locks may look the same. Then one is taken as the other would be, for some waits.
+/// Two locks may look the same, or one stand where another stood. Then it is taken as the other would be, for as many waits as the note says.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Note(pub(super) u32);
 
@@ -64,6 +64,7 @@ const TURN_BITS: u32 = 14;
 const HABIT_BITS: u32 = 18;
 const FAST: u32 = 15;
 const _: () = assert!(MOST_TURNS == (1 << TURN_BITS) - 1 && SHARED_TURNS <= MOST_TURNS);
+const _: () = assert!(MOST_TURNS <= (u16::MAX - 3) / 4, "see `confirm`");
 const _: () = assert!(TURN_BITS < FAST && FAST < 1 << (HABIT_BITS - TURN_BITS));
 
 impl Note {
@@ -73,7 +74,7 @@ impl Note {
         } else {
             u16::BITS - habit.trust.leading_zeros()
         };
-        Note(name(lock) << HABIT_BITS | length << TURN_BITS | habit.turns as u32)
+        Note(name(lock) << HABIT_BITS | length << TURN_BITS | habit.turns.min(MOST_TURNS) as u32)
     }
 
     /// What it says about this lock.

@@ -173,7 +173,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 self.poll(wait)
             } else {
                 // Where it cycles fast, or would keep us all from running, its holder is left alone for a while.
-                let leave_alone = wait.habit.fast || wait.crowded;
+                let leave_alone = wait.habit.fast && !wait.hesitates || wait.crowded;
                 !leave_alone && self.try_lock() || self.take_turn(wait) || self.observe(wait)
             };
             if taken || passed(wait.deadline, P::now) {
