@@ -74,6 +74,8 @@ impl Wait {
             self.habit.doubt();
         } else if first && unlocks < MOST_UNLOCKS && unlocks * TURN_CYCLE >= nanos {
             self.habit.confirm();
+        } else if first && unlocks == 0 {
+            self.habit.renew();
         }
     }
 }

@@ -26,6 +26,11 @@ impl Habit {
         (self.fast, self.turns) = (false, self.trust);
     }
 
+    /// The lock was free and nothing happened: what has been seen before goes on.
+    pub(super) fn renew(&mut self) {
+        self.turns = self.trust;
+    }
+
     /// It has been seen that the lock is held most of the time: then turns cost more than they bring.
     pub(super) fn doubt(&mut self) {
         (self.turns, self.trust) = (0, self.trust / 2);

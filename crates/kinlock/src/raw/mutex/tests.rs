@@ -432,6 +432,11 @@ fn looks_tell_how_a_lock_is_best_taken() {
     let mut doubted = confirmed;
     doubted.doubt();
     assert_eq!(judged(confirmed, &[(2, 250, false)]), doubted);
+    // Nothing has happened: as before.
+    let mut used_up = confirmed;
+    used_up.turns = 0;
+    assert_eq!(judged(used_up, &[(0, 250, true)]), confirmed);
+    assert_eq!(judged(used_up, &[(1, 500, true)]), used_up);
 }
 
 #[test]
