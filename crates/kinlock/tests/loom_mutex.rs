@@ -11,7 +11,7 @@ mod model;
 use kinlock::config::{LocalLimit, Tuning};
 use kinlock::platform::Platform;
 use kinlock::platform::loom::{Loom, set_crowded, set_domain};
-use kinlock::raw::mutex::{MutexConfig, MutexFault, Queue, QueuedMutex};
+use kinlock::raw::mutex::{MutexConfig, MutexFault, Passing, Queue, QueuedMutex};
 use kinlock::raw::osq::{Osq, PredecessorCpu, Watch};
 use loom::cell::UnsafeCell;
 use model::explore;
@@ -24,7 +24,11 @@ macro_rules! config {
         struct $name;
         impl MutexConfig for $name {
             const FAULT: MutexFault = MutexFault::$fault;
-            const TRIES: u32 = 1;
+            const PASSING: Passing = Passing {
+                tries: 1,
+                pauses: 1,
+                rounds: 1,
+            };
             $(
                 fn turns_at_first() -> u16 {
                     $turns

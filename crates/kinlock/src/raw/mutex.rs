@@ -101,9 +101,9 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     const POLLS: bool = false;
     /// How long a spinner in the queue waits before it looks at its predecessor's CPU, in nanoseconds.
     const LOOK_AROUND: u64 = osq::LOOK_AROUND;
-    /// How often a newcomer tries to take its turn beside the queue before it claims the lock.
+    /// How a newcomer takes its turn beside the queue. For checks, to which each try is a choice more.
     #[doc(hidden)]
-    const TRIES: u32 = 10;
+    const PASSING: Passing = Passing::DEFAULT;
     /// A deliberate defect, for showing that a check can fail.
     #[doc(hidden)]
     const FAULT: MutexFault = MutexFault::None;
@@ -121,6 +121,28 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     fn queue() -> Queue {
         Queue::Osq(PredecessorCpu::Cached)
     }
+}
+
+/// How a newcomer takes its turn beside the queue.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Passing {
+    /// How often it tries before it claims the lock.
+    pub tries: u32,
+    /// How many pauses it makes after each try, which takes the line away from the holder.
+    pub pauses: u32,
+    /// How often it makes those tries at most where it cannot claim the lock, since a grant is on its way: for some microseconds, as long as an interrupt takes, and no
+    /// longer than a head that learns nothing waits before it claims.
+    pub rounds: u32,
+}
+
+impl Passing {
+    /// As measured; docs/decisions.md tells what other numbers do.
+    pub const DEFAULT: Self = Passing {
+        tries: 10,
+        pauses: 4,
+        rounds: 8,
+    };
 }
 
 /// How waiters stand in line.

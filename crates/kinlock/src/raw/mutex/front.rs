@@ -16,12 +16,6 @@ const WATCHING: u64 = 100;
 /// comes back the line can have been here.
 const TURN_CYCLE: u64 = 400;
 
-/// How many pauses a newcomer makes between two [tries](MutexConfig::TRIES) to take its turn: each takes the line away from the holder.
-const PAUSES: u32 = 4;
-/// How often it makes those tries at most where it cannot claim the lock, since a grant is on its way: for some microseconds, as long as an interrupt takes, and no longer than a
-/// head that learns nothing waits before it claims.
-const ROUNDS: u32 = 8;
-
 /// When to look at the lock first, in nanoseconds: about when a short critical section is over, ...
 pub(super) const FIRST_LOOK: u64 = 150;
 /// ... where the lock has cycled fast, when it can have done so often enough to be known as fast, ...
@@ -99,13 +93,13 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         let patience = wait.quantum.min(SHORT_QUANTUM);
         let (mut rounds, mut refused) = (0, None);
         loop {
-            for _ in 0..C::TRIES {
+            for _ in 0..C::PASSING.tries {
                 if self.take() {
                     P::count(Event::Turn);
                     wait.habit.turns -= 1;
                     return true;
                 }
-                for _ in 0..PAUSES {
+                for _ in 0..C::PASSING.pauses {
                     P::relax();
                 }
                 if passed(wait.deadline, P::now) {
@@ -121,7 +115,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             let several = self.flags.load(Relaxed) & CLAIMED != 0 || self.spinners.last() != 0;
             let now = P::now();
             let late = now - *refused.get_or_insert(now) >= patience;
-            if several || late || rounds == ROUNDS {
+            if several || late || rounds == C::PASSING.rounds {
                 return false;
             }
         }
