@@ -225,8 +225,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     /// Taking a lock that the thread already holds waits for ever.
     #[inline]
     pub fn lock(&self) {
-        // Without a look: between two threads the line is mostly away, and a look and then an exchange would be two transfers. Where the lock is held, so will be the look and
-        // then the queue's exchange on the same line.
+        // Without a look: between two threads the line is mostly away, and a look and then an exchange would be two transfers. Where the lock is held, a try or the queue's
+        // exchange on the same line would follow the look all the same.
         if !self.take() {
             self.lock_slow(NEVER);
         }
