@@ -245,8 +245,8 @@ macro_rules! mutex_config {
             }
 
             $(
-                fn turns_at_first() -> u16 {
-                    $turns
+                fn turns_at_first() -> Option<u16> {
+                    Some($turns)
                 }
             )?
         }

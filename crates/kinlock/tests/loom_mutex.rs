@@ -30,7 +30,7 @@ macro_rules! config {
                 rounds: 1,
             };
             $(
-                fn turns_at_first() -> u16 {
+                fn turns_at_first() -> Option<u16> {
                     $turns
                 }
             )?
@@ -66,7 +66,7 @@ config!(KinInTurns: queue Queue::Cna, fault None, turns TURNS.with(Cell::get));
 config!(QueuedClaim: queue OSQ, fault QueuedClaim, turns TURNS.with(Cell::get));
 
 loom::thread_local! {
-    static TURNS: Cell<u16> = Cell::new(0);
+    static TURNS: Cell<Option<u16>> = Cell::new(None);
 }
 
 /// How long a critical section is: as often as a waiter pauses before it sleeps. Without that the model would have to preempt
@@ -125,13 +125,20 @@ fn twice<C: MutexConfig>(shared: &Shared<C>, i: usize) {
 
 /// As where there are CPUs enough: whoever comes takes the lock in turn if nobody queues, and claims it beside the queue.
 fn takes_turns<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    TURNS.with(|turns| turns.set(1));
+    TURNS.with(|turns| turns.set(Some(1)));
+    set_crowded(false);
+    once(shared, i);
+}
+
+/// The same where the turns are used up: whoever comes looks beside the queue first how the lock is taken.
+fn looks_in_passing<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    TURNS.with(|turns| turns.set(Some(0)));
     set_crowded(false);
     once(shared, i);
 }
 
 fn takes_turns_or_gives_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    TURNS.with(|turns| turns.set(1));
+    TURNS.with(|turns| turns.set(Some(1)));
     set_crowded(false);
     all_give_up(shared, i);
 }
@@ -224,6 +231,18 @@ fn in_turns() {
         4,
         2,
         takes_turns_or_gives_up,
+    );
+    mutex::<InTurns>(
+        "mutex looked at beside the queue, 2 threads",
+        4,
+        2,
+        looks_in_passing,
+    );
+    mutex::<InTurns>(
+        "mutex looked at beside the queue, 3 threads",
+        1,
+        3,
+        looks_in_passing,
     );
 }
 

@@ -231,7 +231,7 @@ fn counted(random: &mut Random) -> Tuning {
 thread_local! {
     /// The knobs of the schedule that this host thread plays.
     static KNOBS: Cell<Knobs> = const {
-        Cell::new(Knobs { tuning: Tuning::DEFAULT, turned: false, queue: mutex::USUAL_QUEUE, turns: 0 })
+        Cell::new(Knobs { tuning: Tuning::DEFAULT, turned: false, queue: mutex::USUAL_QUEUE, turns: None })
     };
 }
 
@@ -243,8 +243,8 @@ pub(super) struct Knobs {
     pub(super) turned: bool,
     /// How waiters for a mutex stand in line. The same for all of a schedule: waiters have to agree.
     pub(super) queue: Queue,
-    /// For how many waits a mutex of which nothing is known is taken in turns.
-    pub(super) turns: u16,
+    /// In how many waits a mutex of which nothing is known is taken in turns, if at all.
+    pub(super) turns: Option<u16>,
 }
 
 impl Knobs {

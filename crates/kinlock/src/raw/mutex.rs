@@ -111,10 +111,11 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// The run-time knobs. Called once per slow path.
     fn tuning() -> Tuning;
 
-    /// For how many waits a lock of which nothing is known yet is taken in turns. For checks, which have no time for waiters to learn.
+    /// In how many waits a lock of which nothing is known yet is taken in turns before it is looked at; `None`: turns are not taken before that has been learned. For checks,
+    /// which have no time for waiters to learn.
     #[doc(hidden)]
-    fn turns_at_first() -> u16 {
-        0
+    fn turns_at_first() -> Option<u16> {
+        None
     }
 
     /// How waiters stand in line. All waits for a lock must agree.
@@ -139,8 +140,8 @@ pub struct Passing {
 impl Passing {
     /// As measured; docs/decisions.md tells what other numbers do.
     pub const DEFAULT: Self = Passing {
-        tries: 10,
-        pauses: 4,
+        tries: 40,
+        pauses: 1,
         rounds: 8,
     };
 }

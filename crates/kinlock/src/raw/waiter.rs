@@ -229,7 +229,7 @@ pub struct Slot<P: Platform> {
     /// Where the thread ran when it last queued: as a node's `cpu`, in a line that is seldom written.
     cpu: P::AtomicU16,
     /// A note of the thread for itself, until it waits the next time.
-    remembered: P::AtomicU32,
+    note: P::AtomicU32,
 }
 
 impl<P: Platform> Slot<P> {
@@ -239,7 +239,7 @@ impl<P: Platform> Slot<P> {
             nodes: core::array::from_fn(|_| Node::new()),
             references: Atomic::new(0),
             cpu: Atomic::new(0),
-            remembered: Atomic::new(0),
+            note: Atomic::new(0),
         }
     }
 }
@@ -273,7 +273,7 @@ impl<P: ConstPlatform> Slot<P> {
             }; NESTING],
             references: P::AtomicU8::ZERO,
             cpu: P::AtomicU16::ZERO,
-            remembered: P::AtomicU32::ZERO,
+            note: P::AtomicU32::ZERO,
         }
     };
 }
@@ -333,6 +333,15 @@ impl<P: Platform> Waiters<P> {
                 }
                 None
             }
+        }
+    }
+
+    /// The note in the slot that the calling thread keeps, if it keeps one.
+    #[inline]
+    pub(crate) fn own_note(&self) -> Option<&'static P::AtomicU32> {
+        match P::kept_slot() {
+            0 => None,
+            slot => Some(&self.slots[slot as usize - 1].note),
         }
     }
 
@@ -460,18 +469,8 @@ impl<P: Platform> Waiter<P> {
     }
 
     /// The note that the thread has left itself; 0 if none.
-    pub(crate) fn remembered(&self) -> u32 {
-        self.slot().remembered.load(Relaxed)
-    }
-
-    pub(crate) fn remember(&self, note: u32) {
-        if self.remembered() != note {
-            self.slot().remembered.store(note, Relaxed);
-        }
-    }
-
-    fn slot(&self) -> &'static Slot<P> {
-        &self.table.slots[self.id.slot() as usize - 1]
+    pub(crate) fn note(&self) -> &'static P::AtomicU32 {
+        &self.table.slots[self.id.slot() as usize - 1].note
     }
 
     /// Tries to leave the queue without headship: replaces `seen`, one of [`WAITING`] and [`PARKED`], by

@@ -67,9 +67,9 @@ pub(in crate::explore) fn queue(random: &mut Random) -> Queue {
     }
 }
 
-/// For how many waits a mutex of which nothing is known is taken in turns: schedules are short, and waiters learn little.
-pub(in crate::explore) fn turns(random: &mut Random) -> u16 {
-    [0, 0, 1, 7][random.below(4) as usize]
+/// In how many waits a mutex of which nothing is known is taken in turns, if at all, before it is looked at: schedules are short, and waiters learn little.
+pub(in crate::explore) fn turns(random: &mut Random) -> Option<u16> {
+    [None, Some(0), Some(1), Some(7)][random.below(4) as usize]
 }
 
 /// From none to the longest.
@@ -107,7 +107,7 @@ impl<const PARK: bool, const FAULT: u8> MutexConfig for Kind<PARK, FAULT> {
         KNOBS.get().now()
     }
 
-    fn turns_at_first() -> u16 {
+    fn turns_at_first() -> Option<u16> {
         KNOBS.get().turns
     }
 

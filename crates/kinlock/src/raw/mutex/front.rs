@@ -12,9 +12,12 @@ const FAST_CYCLE_WHEN_HELD: u64 = 110;
 const FAST_UNLOCKS: u64 = 3;
 /// What watching costs the holder at most before the first unlock that counts itself, in nanoseconds: the line is away.
 const WATCHING: u64 = 100;
-/// A lock that cycles within so many nanoseconds, but not fast, and that was free when it was looked at, is taken in turns: a holder is done in a moment, and before it
+/// A lock that cycles within so many nanoseconds, but not fast, and that was free at one of the first [`LOOKS`], is taken in turns: a holder is done in a moment, and before it
 /// comes back the line can have been here.
 const TURN_CYCLE: u64 = 400;
+
+/// How many looks at a lock that find it held say that it is held nearly always: where that is seven eighths of the time, two thirds of such series do.
+pub(super) const LOOKS: u8 = 3;
 
 /// When to look at the lock first, in nanoseconds: about when a short critical section is over, ...
 pub(super) const FIRST_LOOK: u64 = 150;
@@ -47,16 +50,23 @@ impl Wait {
             };
             return;
         }
-        // Later looks do not tell how much of the time it is held: mostly there is none after one that finds it free.
         let first = self.held_at_first.is_none();
-        let held = *self.held_at_first.get_or_insert(!free);
-        let cycle = if held {
-            FAST_CYCLE_WHEN_HELD
-        } else {
-            FAST_CYCLE
+        if first && !free && unlocks == 0 && nanos < TURN_CYCLE {
+            // Still the same critical section, and perhaps a short one.
+            return;
+        }
+        let cycle = match *self.held_at_first.get_or_insert(!free) {
+            true => FAST_CYCLE_WHEN_HELD,
+            false => FAST_CYCLE,
         };
         if unlocks >= FAST_UNLOCKS && unlocks * cycle >= nanos.saturating_sub(WATCHING) {
-            (self.habit, self.hesitates) = (Habit::FAST, false);
+            // Between threads that take turns a few quick sections in a row are chance: one look does not undo what many turns have shown.
+            if self.habit.trusts_turns() {
+                self.habit.doubt();
+            } else {
+                (self.habit, self.hesitates) = (Habit::FAST, false);
+            }
+            self.looks = LOOKS;
             return;
         }
         if self.habit.fast && !first && !self.hesitates {
@@ -64,13 +74,28 @@ impl Wait {
             return;
         }
         (self.habit.fast, self.hesitates) = (false, false);
-        if first && held {
-            self.habit.doubt();
-        } else if first && unlocks < MOST_UNLOCKS && unlocks * TURN_CYCLE >= nanos {
-            self.habit.confirm();
-        } else if first && unlocks == 0 {
-            self.habit.renew();
+        // More looks would tell nothing about how much of the time it is held: one that finds it free is mostly the last.
+        if self.looks == LOOKS {
+            return;
         }
+        self.looks += 1;
+        if !free && self.looks == LOOKS {
+            self.habit.doubt();
+        } else if free {
+            self.looks = LOOKS;
+            if unlocks == 0 {
+                self.habit.renew();
+            } else if unlocks < MOST_UNLOCKS && unlocks * TURN_CYCLE >= nanos {
+                self.habit.confirm();
+            }
+        }
+    }
+
+    /// Others have queued meanwhile: several run that take the lock. Whether it is held now says nothing about that.
+    fn newcomers(&mut self, free: bool) {
+        self.habit.share();
+        self.held_at_first.get_or_insert(!free);
+        self.looks = LOOKS;
     }
 }
 
@@ -85,10 +110,14 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     /// For two threads that run the queue costs more than the wait: its end stands beside the lock, and whoever joins or leaves takes the line away from the holder. So
     /// does each try; but who only looked would see the lock free when its holder is about to take it again, and would lose that race.
     pub(super) fn take_in_passing(&self, wait: &mut Wait) -> bool {
-        let permitted = wait.habit.turns > 0 && wait.quantum > 0 && !C::POLLS;
+        let permitted = wait.habit.trusts_turns() && wait.quantum > 0 && !C::POLLS;
         // Without a clock there would be no end to the wait for a grant.
         if !permitted || wait.crowded || !P::CAN_PARK || self.spinners.last() != 0 {
             return false;
+        }
+        if wait.habit.turns == 0 && self.look_in_passing(wait) {
+            P::count(Event::Turn);
+            return true;
         }
         let patience = wait.quantum.min(SHORT_QUANTUM);
         let (mut rounds, mut refused) = (0, None);
@@ -96,7 +125,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             for _ in 0..C::PASSING.tries {
                 if self.take() {
                     P::count(Event::Turn);
-                    wait.habit.turns -= 1;
+                    wait.habit.use_turn();
                     return true;
                 }
                 for _ in 0..C::PASSING.pauses {
@@ -119,7 +148,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 return false;
             }
         }
-        wait.habit.turns -= 1;
+        wait.habit.use_turn();
         wait.since = P::now();
         // Behind others in the queue nobody looks for a grant: no claim may be taken along.
         let taken = C::FAULT != MutexFault::QueuedClaim
@@ -129,6 +158,31 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             self.finish(wait, true);
         }
         taken
+    }
+
+    /// Where turns have been taken for as many waits as that was believed: watches the lock until a look at it tells something, and takes it if it is free then (`true`).
+    ///
+    /// A head does the same, but it has joined the queue before and leaves it afterwards: the one wait in thousands that is for learning was then among the longest.
+    pub(super) fn look_in_passing(&self, wait: &mut Wait) -> bool {
+        let (start, mut paused) = (P::now(), 0);
+        self.watch();
+        loop {
+            P::back_off(FIRST_LOOK);
+            paused += FIRST_LOOK;
+            // An exchange, as in any turn: who looks first loses the race.
+            let taken = self.take();
+            let unlocks = (self.flags.load(Relaxed) / UNLOCK) as u64;
+            let now = P::now();
+            if self.spinners.last() != 0 {
+                wait.newcomers(taken);
+            } else {
+                wait.judge(unlocks, (now - start).max(paused), taken);
+            }
+            // Three looks decide, after those in the first `TURN_CYCLE` that tell nothing.
+            if taken || wait.looks == LOOKS || passed(wait.deadline, || now) {
+                return taken;
+            }
+        }
     }
 
     /// Where turns are taken: takes the lock as soon as it is free (`true`), unless that takes so long that it is time to claim it.
@@ -144,7 +198,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             let left = left.min(wait.deadline.saturating_sub(now));
             let free = P::wait_for(&self.locked, Relaxed, left, |locked| locked == FREE).is_ok();
             if free && self.take() {
-                wait.habit.turns -= 1;
+                wait.habit.use_turn();
                 return true;
             }
             if !free || left == 0 {
@@ -177,9 +231,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             }
             let may_be_turns = !wait.crowded && wait.habit.turns == 0;
             if may_be_turns && self.spinners.last() != last {
-                // Several run that take it. Whether it is held now says nothing about that.
-                wait.habit.share();
-                wait.held_at_first.get_or_insert(!free);
+                wait.newcomers(free);
             } else if !rested {
                 // After a rest nobody has counted for long: that was the beginning of a look.
                 wait.judge(unlocks, (now - looked).max(pause), free);

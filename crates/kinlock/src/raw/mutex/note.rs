@@ -2,9 +2,8 @@
 
 /// Where several threads run that take the lock: for how many waits it is taken in turns.
 pub(super) const SHARED_TURNS: u16 = 7;
-/// The most waits in which turns are taken before the lock is watched again: then one wait in sixteen thousand is. Where a third of the looks
-/// find the lock held, which costs another look each and half the trust, it is one in ten thousand, which no 99.9th percentile notices. And a lock that has begun to cycle
-/// fast is known as such after some milliseconds.
+/// The most waits in which turns are taken before the lock is watched again: one wait in sixteen thousand is longer for it, which no 99.9th percentile notices. And a lock
+/// that has begun to cycle fast is known as such after some milliseconds, and fourteen more looks.
 pub(super) const MOST_TURNS: u16 = 16383;
 
 /// How a lock is best taken.
@@ -19,6 +18,16 @@ pub(super) struct Habit {
 }
 
 impl Habit {
+    /// Whether turns are taken, as far as has been seen, be it that it is time for another look.
+    pub(super) fn trusts_turns(&self) -> bool {
+        self.turns > 0 || self.trust > 0
+    }
+
+    /// A turn has been taken; in the wait of a [look](Self::renew) none needs to be left.
+    pub(super) fn use_turn(&mut self) {
+        self.turns = self.turns.saturating_sub(1);
+    }
+
     /// It has been seen that turns are taken: that is believed for four times as many waits as the last time, and three. One such look weighs as much as two that
     /// [doubt](Self::doubt), since turns are worth it where a lock is held for up to two thirds of the time.
     pub(super) fn confirm(&mut self) {
@@ -31,7 +40,7 @@ impl Habit {
         self.turns = self.trust;
     }
 
-    /// It has been seen that the lock is held most of the time: then turns cost more than they bring.
+    /// It has been seen that the lock is held most of the time, or cycles fast: then turns cost more than they bring. But one look may be chance.
     pub(super) fn doubt(&mut self) {
         (self.turns, self.trust) = (0, self.trust / 2);
     }
@@ -48,12 +57,12 @@ impl Habit {
         trust: 0,
     };
 
-    /// That of a lock of which nothing is known, but that it shall be taken in so many turns.
+    /// That of a lock of which nothing is known, but that it shall be taken in so many turns, and then looked at.
     pub(super) const fn turns(turns: u16) -> Self {
         Habit {
             fast: false,
             turns,
-            trust: 0,
+            trust: 1,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The word, transition by transition, and a sleeper whose wake-up somebody else takes.
 
+use super::front::LOOKS;
 use super::note::{Habit, Note, SHARED_TURNS};
 use super::sleep::UNNOTICED_SLEEP;
 use super::wait::Wait;
@@ -37,8 +38,8 @@ impl MutexConfig for Turns {
     fn tuning() -> Tuning {
         Tuning::DEFAULT
     }
-    fn turns_at_first() -> u16 {
-        5
+    fn turns_at_first() -> Option<u16> {
+        Some(5)
     }
 }
 
@@ -85,6 +86,7 @@ fn at_front() -> Wait {
         since: 0,
         paused: 0,
         held_at_first: None,
+        looks: 0,
         hesitates: false,
         slept: false,
         claimed: false,
@@ -245,7 +247,11 @@ fn whose_turn_it_is_takes_the_lock_when_it_is_free() {
             (state(&mutex), wait.habit.turns),
             ((HELD, 0), SHARED_TURNS - 1)
         );
-        for mut other in [in_turns(0, false), in_turns(SHARED_TURNS, true)] {
+        let unknown = Wait {
+            habit: Habit::default(),
+            ..in_turns(0, false)
+        };
+        for mut other in [unknown, in_turns(SHARED_TURNS, true)] {
             let mutex = with::<Sound>(FREE, 0);
             assert!(!take(&mutex, &mut other));
             assert_eq!(state(&mutex), (FREE, 0));
@@ -304,7 +310,7 @@ fn who_sees_newcomers_takes_turns() {
         });
         looks.count();
         over.store(true, Relaxed);
-        assert_eq!(wait.habit, Habit::turns(SHARED_TURNS));
+        assert_eq!((wait.habit.fast, wait.habit.turns), (false, SHARED_TURNS));
         assert_eq!(wait.held_at_first, Some(true));
     });
 }
@@ -314,14 +320,15 @@ fn who_sees_newcomers_takes_turns() {
 fn what_a_wait_has_learned_is_remembered_for_the_next() {
     let mutex = with::<Turns>(FREE, 0);
     for (before, after) in [(None, [4, 5]), (Some(2), [1, 2])] {
-        let place = Native::waiters().enter().expect("a slot is free");
-        let note = before.map_or(0, |turns| Note::new(mutex.key(), Habit::turns(turns)).0);
-        place.remember(note);
-        drop(place);
+        let note = || {
+            let place = Native::waiters().enter().expect("a slot is free");
+            place.note()
+        };
+        let before = before.map_or(0, |turns| Note::new(mutex.key(), Habit::turns(turns)).0);
+        note().store(before, Relaxed);
         assert!(mutex.lock_slow(NEVER));
         unlock(&mutex);
-        let place = Native::waiters().enter().expect("a slot is free");
-        let habit = Note(place.remembered()).about(mutex.key());
+        let habit = Note(note().load(Relaxed)).about(mutex.key());
         let habits = after.map(|turns| Some(Habit::turns(turns)));
         assert!(habits.contains(&habit), "{habit:?}");
     }
@@ -389,6 +396,53 @@ fn who_passes_is_handed_the_lock_that_it_has_claimed() {
 }
 
 #[test]
+fn where_turns_are_used_up_a_look_beside_the_queue_tells_whether_there_are_more() {
+    // Nothing has happened, and it is free: as before.
+    let mutex = with::<Sound>(FREE, 0);
+    let mut wait = in_turns(0, false);
+    assert!(mutex.look_in_passing(&mut wait));
+    assert_eq!(
+        (wait.habit, state(&mutex)),
+        (Habit::turns(1), (HELD, WATCHED))
+    );
+    // Held for longer than turns take.
+    let mutex = with::<Sound>(HELD, 0);
+    let mut doubted = Habit::turns(0);
+    doubted.doubt();
+    let mut wait = in_turns(0, false);
+    assert!(!mutex.look_in_passing(&mut wait));
+    assert_eq!((wait.habit, state(&mutex)), (doubted, (HELD, WATCHED)));
+    assert_eq!((wait.held_at_first, wait.looks), (Some(true), LOOKS));
+}
+
+#[test]
+fn who_looks_beside_the_queue_goes_on_with_what_it_has_learned() {
+    // Free at once, whatever is believed then.
+    let mutex = with::<Sound>(FREE, 0);
+    assert!(mutex.take_in_passing(&mut in_turns(0, false)));
+    // Others have come meanwhile: turns are shared.
+    let mutex = with::<Sound>(HELD, 0);
+    mutex.spinners.tail().store(1, Relaxed);
+    let mut wait = in_turns(0, false);
+    assert!(!mutex.look_in_passing(&mut wait));
+    assert_eq!(
+        (wait.habit.turns, wait.held_at_first),
+        (SHARED_TURNS, Some(true))
+    );
+    // No longer than its time: the first look says nothing, unless it comes late.
+    let mutex = with::<Sound>(HELD, 0);
+    let one_look = (0..10_000).any(|_| {
+        let mut wait = Wait {
+            deadline: 1,
+            ..in_turns(0, false)
+        };
+        assert!(!mutex.look_in_passing(&mut wait));
+        wait.looks == 0
+    });
+    assert!(one_look);
+}
+
+#[test]
 fn looks_tell_how_a_lock_is_best_taken() {
     let judged = |before, looks: &[(u64, u64, bool)]| {
         let mut wait = Wait {
@@ -418,8 +472,22 @@ fn looks_tell_how_a_lock_is_best_taken() {
         (&[(0, 250, true)], nothing),
         (&[(7, 900, true)], nothing),
         (&[(1, 500, true)], nothing),
+        // Free at one look of three.
+        (
+            &[(1, 250, false), (0, 400, false), (2, 500, true)],
+            confirmed,
+        ),
         // Later looks say whether it is fast, no more.
-        (&[(0, 250, false), (2, 500, true)], nothing),
+        (
+            &[
+                (1, 250, false),
+                (1, 400, false),
+                (0, 400, false),
+                (2, 500, true),
+            ],
+            nothing,
+        ),
+        (&[(1, 500, true), (2, 500, true)], nothing),
         (&[(1, 250, false), (4, 500, true)], Habit::FAST),
     ] {
         assert_eq!(judged(nothing, looks), habit, "{looks:?}");
@@ -431,10 +499,26 @@ fn looks_tell_how_a_lock_is_best_taken() {
     }
     let mut doubted = confirmed;
     doubted.doubt();
-    assert_eq!(judged(confirmed, &[(2, 250, false)]), doubted);
+    let held = [(2, 250, false); 3];
+    assert_eq!(judged(confirmed, &held[..2]), confirmed);
+    assert_eq!(judged(confirmed, &held), doubted);
+    assert_eq!(
+        judged(confirmed, &[(2, 250, false); 6]),
+        doubted,
+        "once in a wait"
+    );
+    // Still the same critical section: that says something when it has become a long one.
+    assert_eq!(judged(confirmed, &[(0, 250, false); 9]), confirmed);
+    assert_eq!(judged(confirmed, &[(0, 400, false); 3]), doubted);
+    // Fast, but turns have been taken.
+    assert_eq!(judged(confirmed, &[(7, 300, true)]), doubted);
+    let mut gone = doubted;
+    gone.doubt();
+    assert_eq!(judged(gone, &[(7, 300, true)]), Habit::FAST);
     // Nothing has happened: as before.
     let mut used_up = confirmed;
     used_up.turns = 0;
+    assert!(used_up.trusts_turns() && !nothing.trusts_turns() && !Habit::FAST.trusts_turns());
     assert_eq!(judged(used_up, &[(0, 250, true)]), confirmed);
     assert_eq!(judged(used_up, &[(1, 500, true)]), used_up);
 }

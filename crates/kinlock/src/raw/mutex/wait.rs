@@ -28,6 +28,8 @@ pub(super) struct Wait {
     pub(super) paused: u64,
     /// Whether it was held when this thread looked first.
     pub(super) held_at_first: Option<bool>,
+    /// How many looks there have been that tell whether turns are taken.
+    pub(super) looks: u8,
     /// Whether the last look did not find it cycling fast, though those before did.
     pub(super) hesitates: bool,
     pub(super) slept: bool,
@@ -51,40 +53,55 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     #[inline(never)]
     pub(super) fn lock_slow(&self, deadline: u64) -> bool {
         P::count(Event::SlowPath);
-        let place = P::waiters().enter();
-        if place.is_none() {
-            P::count(Event::SlotFallback);
+        let waiters = P::waiters();
+        // Turns are taken without a node: whoever has a slot of its own enters it only to queue.
+        let own = waiters.own_note();
+        let mut place = None;
+        if own.is_none() {
+            place = waiters.enter();
         }
-        let note = place.as_ref().map_or(0, Waiter::remembered);
+        let note = own.or(place.as_ref().map(Waiter::note));
         let tuning = C::tuning();
         let mut wait = Wait {
             deadline,
             tuning,
             quantum: tuning.quantum.micros() as u64 * 1000,
             crowded: P::CAN_PARK && C::PARK && P::crowded(),
-            habit: Note(note)
+            habit: Note(note.map_or(0, |note| note.load(Relaxed)))
                 .about(self.key())
-                .unwrap_or(Habit::turns(C::turns_at_first())),
+                .or(C::turns_at_first().map(Habit::turns))
+                .unwrap_or_default(),
             since: 0,
             paused: 0,
             held_at_first: None,
+            looks: 0,
             hesitates: false,
             slept: false,
             claimed: false,
             unnoticed_sleep: UNNOTICED_SLEEP,
         };
+        // Mostly a turn is taken next. It is noted at once: while somebody else has the lock there is time, afterwards there is none.
+        let mut noted = wait.habit;
+        if noted.turns > 0 {
+            noted.use_turn();
+            self.note(note, noted);
+        }
         if self.take_in_passing(&mut wait) {
-            if let Some(place) = place {
-                self.note(&place, &wait);
+            if wait.habit != noted {
+                self.note(note, wait.habit);
             }
             return true;
+        }
+        let place = place.or_else(|| waiters.enter());
+        if place.is_none() {
+            P::count(Event::SlotFallback);
         }
         // A slot of the thread's own stays its own when the node is gone.
         let taken = match place {
             Some(place) => {
                 let (taken, place) = self.wait_in_queue(place, C::queue(), &mut wait);
                 if let Some(place) = place {
-                    self.note(&place, &wait);
+                    self.note(Some(place.note()), wait.habit);
                 }
                 taken
             }
@@ -96,8 +113,11 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         taken
     }
 
-    fn note(&self, place: &Waiter<P>, wait: &Wait) {
-        place.remember(Note::new(self.key(), wait.habit).0);
+    /// Leaves a note for the thread's next wait, if it has a place for it.
+    fn note(&self, place: Option<&P::AtomicU32>, habit: Habit) {
+        if let Some(place) = place {
+            place.store(Note::new(self.key(), habit).0, Relaxed);
+        }
     }
 
     /// Returns also the place, if it is still ours.
