@@ -55,7 +55,7 @@
 //!
 //! The head of the queue claims after its quantum; see [`QUANTUM_WHEN_CROWDED`] and [`SHORT_QUANTUM`]. Those behind it are served in the order of the queue. So a waiter with `n` before it
 //! when it joins the queue, in the queue or beside it, gets the lock after at most `n + 1` quanta and critical sections, and the time that `n + 1` threads take to wake up; as long as the
-//! scheduler runs the holder. (Beside the queue it may spend 8 us more while others are granted the lock that came as it did, and 50 us with a claim that is not served, before it queues.) Where the holder sleeps or does not run a head counts a millisecond before it keeps its claim in its sleep.
+//! scheduler runs the holder. (Beside the queue it may spend a microsecond with looks, 8 us while others are granted the lock that came as it did, and 50 us with a claim that is not served, before it queues.) Where the holder sleeps or does not run a head counts a millisecond before it keeps its claim in its sleep.
 
 mod front;
 mod kin;
