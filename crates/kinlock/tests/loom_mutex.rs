@@ -137,6 +137,12 @@ fn looks_in_passing<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     once(shared, i);
 }
 
+fn looks_in_passing_or_gives_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    TURNS.with(|turns| turns.set(Some(0)));
+    set_crowded(false);
+    all_give_up(shared, i);
+}
+
 fn takes_turns_or_gives_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     TURNS.with(|turns| turns.set(Some(1)));
     set_crowded(false);
@@ -243,6 +249,12 @@ fn in_turns() {
         1,
         3,
         looks_in_passing,
+    );
+    mutex::<InTurns>(
+        "mutex looked at beside the queue, 2 threads, one gives up",
+        4,
+        2,
+        looks_in_passing_or_gives_up,
     );
 }
 

@@ -20,7 +20,7 @@
 //! * `locked` decides who holds the lock, but for a grant: it is taken by a compare-and-swap from 0.
 //! * `CLAIMED`: one waiter, the claimant, has waited for its quantum, or in vain for its turn. The next unlock hands the lock to it: `locked` stays 1 and `GRANTED` replaces `CLAIMED`.
 //! * `SLEEPERS`: somebody sleeps on the word. Whoever unlocks, or is granted the lock, wakes one of them. `CLAIMANT_SLEEPS`: the claimant does.
-//! * `WATCHED`: the head wants to know how fast the lock cycles: unlocks count themselves, up to 7.
+//! * `WATCHED`: the head, or a newcomer beside the queue, wants to know how fast the lock cycles: unlocks count themselves, up to 7.
 //!
 //! # Transitions
 //!
@@ -55,7 +55,7 @@
 //!
 //! The head of the queue claims after its quantum; see [`QUANTUM_WHEN_CROWDED`] and [`SHORT_QUANTUM`]. Those behind it are served in the order of the queue. So a waiter with `n` before it
 //! when it joins the queue, in the queue or beside it, gets the lock after at most `n + 1` quanta and critical sections, and the time that `n + 1` threads take to wake up; as long as the
-//! scheduler runs the holder. (Beside the queue it may spend a microsecond with looks, 8 us while others are granted the lock that came as it did, and 50 us with a claim that is not served, before it queues.) Where the holder sleeps or does not run a head counts a millisecond before it keeps its claim in its sleep.
+//! scheduler runs the holder. (Beside the queue it may spend some microseconds with looks and tries, 8 us while others are granted the lock that came as it did, and 50 us with a claim that is not served, before it queues.) Where the holder sleeps or does not run a head counts a millisecond before it keeps its claim in its sleep.
 
 mod front;
 mod kin;
@@ -132,16 +132,16 @@ pub struct Passing {
     pub tries: u32,
     /// How many pauses it makes after each try, which takes the line away from the holder.
     pub pauses: u32,
-    /// How often it makes those tries at most where it cannot claim the lock, since a grant is on its way: for some microseconds, as long as an interrupt takes, and no
-    /// longer than a head that learns nothing waits before it claims.
+    /// How often it makes those tries at most where it cannot claim the lock, since a grant is on its way: for some microseconds, as long as an interrupt takes, and until a head
+    /// that learns nothing would claim.
     pub rounds: u32,
 }
 
 impl Passing {
     /// As measured; docs/decisions.md tells what other numbers do.
     pub const DEFAULT: Self = Passing {
-        tries: 40,
-        pauses: 1,
+        tries: 20,
+        pauses: 2,
         rounds: 8,
     };
 }
@@ -315,7 +315,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     fn unlock_observed(&self) -> bool {
         let flags = self.flags.load(Relaxed);
         if flags & WATCHED != 0 {
-            // Nobody else counts while we hold the lock; a head that starts to watch again meanwhile gets an odd first count at worst.
+            // Nobody else counts while we hold the lock; who starts to watch again meanwhile gets an odd first count at worst.
             if flags & UNLOCKS == UNLOCKS {
                 self.flags.fetch_and(!WATCHED, Relaxed);
             } else {

@@ -60,11 +60,11 @@ impl Wait {
             false => FAST_CYCLE,
         };
         if unlocks >= FAST_UNLOCKS && unlocks * cycle >= nanos.saturating_sub(WATCHING) {
-            // Between threads that take turns a few quick sections in a row are chance: one look does not undo what many turns have shown.
-            if self.habit.trusts_turns() {
-                self.habit.doubt();
-            } else {
+            // Between threads that take turns a few quick sections in a row are chance: one wait does not undo what many turns have shown.
+            if !self.habit.trusts_turns() {
                 (self.habit, self.hesitates) = (Habit::FAST, false);
+            } else if self.looks < LOOKS {
+                self.habit.doubt_more();
             }
             self.looks = LOOKS;
             return;
@@ -91,6 +91,14 @@ impl Wait {
         }
     }
 
+    /// A turn was not to be had in time. If no look has told anything yet in this wait, this does: the lock is held for long.
+    fn turn_failed(&mut self) {
+        if self.looks < LOOKS {
+            self.looks = LOOKS;
+            self.habit.doubt();
+        }
+    }
+
     /// Others have queued meanwhile: several run that take the lock. Whether it is held now says nothing about that.
     fn newcomers(&mut self, free: bool) {
         self.habit.share();
@@ -100,7 +108,7 @@ impl Wait {
 }
 
 impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
-    /// Whether the last head to watch has seen so.
+    /// Whether the last thread to watch has seen so.
     pub(super) fn cycles_fast(&self) -> bool {
         (self.flags.load(Relaxed) / UNLOCK) as u64 >= FAST_UNLOCKS
     }
@@ -156,6 +164,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         if taken {
             P::count(Event::Turn);
             self.finish(wait, true);
+        } else {
+            wait.turn_failed();
         }
         taken
     }
@@ -164,8 +174,11 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     ///
     /// A head does the same, but it has joined the queue before and leaves it afterwards: the one wait in thousands that is for learning was then among the longest.
     pub(super) fn look_in_passing(&self, wait: &mut Wait) -> bool {
+        // If others change the flags all the time, a later wait will look.
+        if !(0..3).any(|_| self.watch()) {
+            return false;
+        }
         let (start, mut paused) = (P::now(), 0);
-        self.watch();
         loop {
             P::back_off(FIRST_LOOK);
             paused += FIRST_LOOK;
@@ -202,6 +215,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 return true;
             }
             if !free || left == 0 {
+                wait.turn_failed();
                 return false;
             }
         }
@@ -218,6 +232,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         let (mut looked, mut progress) = (start, start);
         let mut counted = 0;
         let (mut rest, mut rested) = (FIRST_REST, false);
+        // Who knows of no turns is not to believe in them because of a chance: of a head's looks one counts. Where many threads run, more let some starve.
+        wait.looks = wait.looks.max(LOOKS - 1);
         let last = self.spinners.last();
         self.watch();
         loop {
@@ -289,12 +305,12 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         }
     }
 
-    /// Has unlocks count themselves from now on. Tried once: if somebody else changes the flags, the next look is as good.
-    pub(super) fn watch(&self) {
+    /// Has unlocks count themselves from now on. Tried once (`false`: in vain): if somebody else changes the flags, the next look is as good.
+    pub(super) fn watch(&self) -> bool {
         let flags = self.flags.load(Relaxed);
-        let _ = self
-            .flags
-            .compare_exchange(flags, flags & !UNLOCKS | WATCHED, Relaxed, Relaxed);
+        self.flags
+            .compare_exchange(flags, flags & !UNLOCKS | WATCHED, Relaxed, Relaxed)
+            .is_ok()
     }
 
     /// Sleeps for a while where nobody wakes us.

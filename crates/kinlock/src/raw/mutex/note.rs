@@ -3,7 +3,7 @@
 /// Where several threads run that take the lock: for how many waits it is taken in turns.
 pub(super) const SHARED_TURNS: u16 = 7;
 /// The most waits in which turns are taken before the lock is watched again: one wait in sixteen thousand is longer for it, which no 99.9th percentile notices. And a lock
-/// that has begun to cycle fast is known as such after some milliseconds, and fourteen more looks.
+/// that has begun to cycle fast is known as such after some milliseconds, and some more looks.
 pub(super) const MOST_TURNS: u16 = 16383;
 
 /// How a lock is best taken.
@@ -40,9 +40,14 @@ impl Habit {
         self.turns = self.trust;
     }
 
-    /// It has been seen that the lock is held most of the time, or cycles fast: then turns cost more than they bring. But one look may be chance.
+    /// It has been seen that the lock is held most of the time, or for long: then turns cost more than they bring. But one wait may be chance.
     pub(super) fn doubt(&mut self) {
         (self.turns, self.trust) = (0, self.trust / 2);
+    }
+
+    /// It cycles fast, though turns have been taken. If so each turn is a waste, so that this weighs more.
+    pub(super) fn doubt_more(&mut self) {
+        (self.turns, self.trust) = (0, self.trust / 16);
     }
 
     /// Several threads run that take the lock. Its line travels anyway, and nothing is gained by keeping off.
