@@ -121,10 +121,10 @@ fn spinners_of_a_mutex_had_better_queue_on_eight_nodes_but_not_on_one() {
 
 #[test]
 fn a_copied_cpu_number_keeps_spinners_off_their_predecessors_lines() {
-    // By how many accesses of a section miss: throughput of so short a run differs by less than chance.
+    // By how many accesses of a section miss: throughput of so short a run differs by less than chance. With each of eight seeds 3 ms save 7 to 9 %; 1 ms, a hundred sections, 1 to 9.
     let misses = |lock| {
         let run = Run {
-            seconds: 0.001,
+            seconds: 0.003,
             ..Run::new(
                 Machine::load("epyc-9654-2s").unwrap(),
                 workloads::by_name("osq").unwrap(),
@@ -136,7 +136,7 @@ fn a_copied_cpu_number_keeps_spinners_off_their_predecessors_lines() {
         (o.traffic.local + o.traffic.remote + o.traffic.last_level) as f64 / o.ops as f64
     };
     let (shared, cached) = (misses("polled-osq-shared"), misses("polled-osq-cached"));
-    assert!(cached < 0.98 * shared, "{cached} {shared}");
+    assert!(cached < 0.95 * shared, "{cached} {shared}");
 }
 
 #[test]
