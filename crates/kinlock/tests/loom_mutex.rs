@@ -149,6 +149,39 @@ fn takes_turns_or_gives_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     all_give_up(shared, i);
 }
 
+/// With more threads than CPUs: has a seat for one turn more, past those who queue.
+fn has_a_seat<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    TURNS.with(|turns| turns.set(Some(1)));
+    set_crowded(true);
+    once(shared, i);
+}
+
+/// The same where the last seat is used up: looks if nobody queues, and queues else.
+fn has_had_a_seat<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    TURNS.with(|turns| turns.set(Some(0)));
+    set_crowded(true);
+    once(shared, i);
+}
+
+/// One has a seat, one had one, and one gives up.
+fn seats_differ<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    match i {
+        0 => has_a_seat(shared, i),
+        1 => has_had_a_seat(shared, i),
+        _ if shared.lock.lock_until(1) => shared.section(),
+        _ => {}
+    }
+}
+
+/// The first thread holds the lock from the beginning; the second has a seat and the third queues.
+fn second_has_a_seat<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    match i {
+        0 => shared.section(),
+        1 => has_a_seat(shared, i),
+        _ => has_had_a_seat(shared, i),
+    }
+}
+
 /// The first thread holds the lock from the beginning; the second takes it in turn, beside the queue; the third queues.
 fn second_in_turn<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     match i {
@@ -158,15 +191,13 @@ fn second_in_turn<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     }
 }
 
-fn beside_the_queue<C: MutexConfig>(name: &str, preemptions: usize) {
+fn beside_the_queue<C: MutexConfig>(name: &str, preemptions: usize, body: fn(&Shared<C>, usize)) {
     let held = || {
         let shared = Shared::<C>::new();
         assert!(shared.lock.try_lock());
         shared
     };
-    explore(name, preemptions, 3, held, second_in_turn, |shared, _| {
-        shared.check()
-    });
+    explore(name, preemptions, 3, held, body, |shared, _| shared.check());
 }
 
 /// The last thread's time is up as soon as it has to wait.
@@ -228,8 +259,16 @@ fn kin_first() {
 
 #[test]
 fn in_turns() {
-    beside_the_queue::<InTurns>("held mutex, one takes its turn, one queues", 1);
-    beside_the_queue::<KinInTurns>("held mutex, kin first, one takes its turn, one queues", 1);
+    beside_the_queue::<InTurns>(
+        "held mutex, one takes its turn, one queues",
+        1,
+        second_in_turn,
+    );
+    beside_the_queue::<KinInTurns>(
+        "held mutex, kin first, one takes its turn, one queues",
+        1,
+        second_in_turn,
+    );
     mutex::<InTurns>("mutex taken in turns, 2 threads", 4, 2, takes_turns);
     mutex::<InTurns>("mutex taken in turns, 3 threads", 2, 3, takes_turns);
     mutex::<InTurns>(
@@ -255,6 +294,29 @@ fn in_turns() {
         4,
         2,
         looks_in_passing_or_gives_up,
+    );
+}
+
+#[test]
+fn in_a_crowd() {
+    beside_the_queue::<InTurns>(
+        "held mutex, one has a seat, one queues",
+        1,
+        second_has_a_seat,
+    );
+    mutex::<InTurns>("mutex with seats, 2 threads", 3, 2, has_a_seat);
+    mutex::<InTurns>("mutex with seats, 3 threads", 2, 3, has_a_seat);
+    mutex::<InTurns>(
+        "mutex with no seats any more, 2 threads",
+        3,
+        2,
+        has_had_a_seat,
+    );
+    mutex::<InTurns>(
+        "mutex with one seat, 3 threads, one gives up",
+        2,
+        3,
+        seats_differ,
     );
 }
 
@@ -369,7 +431,7 @@ mod broken {
     #[test]
     #[ignore = "must fail; run by are_caught"]
     fn queued_claim() {
-        beside_the_queue::<QueuedClaim>("", 1);
+        beside_the_queue::<QueuedClaim>("", 1, second_in_turn);
     }
 
     #[test]

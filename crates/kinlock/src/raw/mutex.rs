@@ -13,7 +13,7 @@
 //!                  GRANTED          2
 //!                  SLEEPERS         4
 //!                  CLAIMANT_SLEEPS  8
-//!                  WATCHED         16
+//!                  WATCHED         16     with CLAIMED also a wish of the claimant
 //!                  unlocks       0..7 times 32
 //! ```
 //!
@@ -34,6 +34,9 @@
 //! | ... and `WATCHED` was set | (WATCHED + n unlocks, 1) | (WATCHED + n + 1, 1) | fetch-add before the store |
 //! | ... and then somebody sleeps | (f + SLEEPERS, *) | (f, *) | fetch-and, unpark one |
 //! | head, or newcomer beside the queue, claims | (f, *) | (f + CLAIMED, *) | compare-and-swap, unless CLAIMED or GRANTED is set |
+//! | head of a crowd claims | (f, *) | (f + CLAIMED + a wish, *) | the same compare-and-swap; the wish is WATCHED with 0 or 4 unlocks |
+//! | who is about to leave its seat says so | (WATCHED + n unlocks, 1) | (f, 1) | compare-and-swap, unless CLAIMED is set |
+//! | head of a crowd takes that seat | (f, *) | (f + 7 unlocks, *) | fetch-or |
 //! | claimant withdraws | (f + CLAIMED, *) | (f, *) | compare-and-swap; if it finds GRANTED the lock is its own |
 //! | claimant gets the lock | (f + GRANTED, 1) or (f + CLAIMED, 1) | (f, 1) | fetch-and, after it has seen GRANTED or taken `locked`; if granted, and somebody sleeps, it wakes one as an unlock does |
 //! | head falls asleep | (f, 1) | (f + SLEEPERS, 1) | fetch-or, heavy fence, look again, park |
@@ -54,8 +57,9 @@
 //! # Bounds
 //!
 //! The head of the queue claims after its quantum; see [`QUANTUM_WHEN_CROWDED`] and [`SHORT_QUANTUM`]. Those behind it are served in the order of the queue. So a waiter with `n` before it
-//! when it joins the queue, in the queue or beside it, gets the lock after at most `n + 1` quanta and critical sections, and the time that `n + 1` threads take to wake up; as long as the
-//! scheduler runs the holder. (Beside the queue it may spend some microseconds with looks and tries, 8 us while others are granted the lock that came as it did, and 50 us with a claim that is not served, before it queues.) Where the holder sleeps or does not run a head counts a millisecond before it keeps its claim in its sleep.
+//! when it joins the queue, in the queue or beside it (or with a seat, see below), gets the lock after at most `n + 1` quanta and critical sections, and the time that `n + 1` threads take to wake up; as long as the
+//! scheduler runs the holder. (With more threads than CPUs those with a seat pass the queue; they claim one at a time and without preference, so that a head whose quantum is over
+//! may find somebody else's claim, and tries again each time that is granted. Beside the queue it may spend some microseconds with looks and tries, 8 us, or 50 with a seat, while others are granted the lock that came as it did, and 50 us with a claim that is not served, before it queues.) Where the holder sleeps or does not run a head counts a millisecond before it keeps its claim in its sleep.
 
 mod front;
 mod kin;
@@ -65,6 +69,7 @@ mod wait;
 
 use core::marker::PhantomData;
 
+use self::note::Note;
 use super::osq::{self, Osq, PredecessorCpu, Watch};
 use super::waiter::Waiter;
 use crate::config::Tuning;
@@ -81,6 +86,12 @@ const CLAIMANT_SLEEPS: u8 = 8;
 const WATCHED: u8 = 16;
 const UNLOCK: u8 = 32;
 const UNLOCKS: u8 = 7 * UNLOCK;
+
+/// What a claimant that comes out of a crowded queue wishes of the holder: to leave its seat among those who take turns, if that is contended; ... The same flags may also be left
+/// of a watch. Then somebody leaves its seat too early, which costs it a place in the queue and nobody else anything.
+const ROOM: u8 = WATCHED;
+/// ... and in any case. The unlock that grants counts itself before it looks.
+const TO_BE_ALONE: u8 = WATCHED | (4 * UNLOCK);
 
 /// The set of sleepers of which the claimant is the only member, and that of all others.
 const CLAIMANT: u32 = 1 << 31;
@@ -340,12 +351,32 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                     if flags & CLAIMANT_SLEEPS != 0 && C::FAULT != MutexFault::MissingWake {
                         P::unpark_in(self.key(), 1, CLAIMANT);
                     }
+                    if C::PARK && P::CAN_PARK && flags & ROOM != 0 {
+                        self.make_room(flags & TO_BE_ALONE == TO_BE_ALONE);
+                    }
                     return C::FAULT != MutexFault::DoubleHandOff;
                 }
                 Err(seen) => flags = seen,
             }
         }
         false
+    }
+
+    /// In a crowd, has this thread queue at its next wait: somebody has come out of the queue who runs from now on.
+    fn make_room(&self, anyway: bool) {
+        let Some(note) = P::waiters().own_note() else {
+            return;
+        };
+        if let Some(mut habit) = Note(note.load(Relaxed)).about(self.key())
+            && P::crowded()
+        {
+            if anyway {
+                habit.leave_seat();
+            } else {
+                habit.make_room();
+            }
+            note.store(Note::new(self.key(), habit).0, Relaxed);
+        }
     }
 
     /// Wakes the claimant, or else one of the others who sleep on the word.

@@ -1,7 +1,7 @@
 //! At the head of the queue: learning how fast the lock cycles, leaving a fast one alone for a quantum, claiming. And beside the queue: taking turns.
 
 use super::note::Habit;
-use super::wait::{Wait, passed};
+use super::wait::{STALLED, Wait, passed};
 use super::*;
 
 /// A lock cycles fast if it is taken and released within so many nanoseconds, less than a cache line needs to get here and back; where it is held most of that time
@@ -23,8 +23,10 @@ pub(super) const LOOKS: u8 = 3;
 pub(super) const FIRST_LOOK: u64 = 150;
 /// ... where the lock has cycled fast, when it can have done so often enough to be known as fast, ...
 const FIRST_LOOK_WHEN_FAST: u64 = 400;
-/// ... and where more threads wait than there are CPUs.
-const FIRST_LOOK_WHEN_CROWDED: u64 = 700;
+/// ... and where more threads wait than there are CPUs: long enough to see a lock being taken again and again, too short for seven unlocks of one that is taken in turns.
+const FIRST_LOOK_WHEN_CROWDED: u64 = 400;
+/// There a lock that is taken again within so many nanoseconds is left alone.
+const BUSY_CYCLE: u64 = 200;
 const SHORTEST_PAUSE: u64 = 50;
 /// For how long a lock that cycles fast is left alone before it is looked at whether it still does: at first, and then twice as long each time. Several threads on several
 /// CPUs can make a lock look fast for a moment that nobody needs to be kept off.
@@ -42,31 +44,15 @@ impl Wait {
     /// Learns from a look at the lock: so many unlocks in so many nanoseconds, and then it was free or not.
     pub(super) fn judge(&mut self, unlocks: u64, nanos: u64, free: bool) {
         if self.crowded {
-            // With more threads than CPUs any lock that its holder keeps taking is left alone: nobody else who is needed runs.
-            self.habit = if unlocks >= FAST_UNLOCKS {
-                Habit::FAST
-            } else {
-                Habit::default()
-            };
-            return;
+            return self.judge_crowd(unlocks, nanos, free);
         }
         let first = self.held_at_first.is_none();
         if first && !free && unlocks == 0 && nanos < TURN_CYCLE {
             // Still the same critical section, and perhaps a short one.
             return;
         }
-        let cycle = match *self.held_at_first.get_or_insert(!free) {
-            true => FAST_CYCLE_WHEN_HELD,
-            false => FAST_CYCLE,
-        };
-        if unlocks >= FAST_UNLOCKS && unlocks * cycle >= nanos.saturating_sub(WATCHING) {
-            // Between threads that take turns a few quick sections in a row are chance: one wait does not undo what many turns have shown.
-            if !self.habit.trusts_turns() {
-                (self.habit, self.hesitates) = (Habit::FAST, false);
-            } else if self.looks < LOOKS {
-                self.habit.doubt_more();
-            }
-            self.looks = LOOKS;
+        if self.has_seen_it_fast(unlocks, nanos, free) {
+            self.hesitates = false;
             return;
         }
         if self.habit.fast && !first && !self.hesitates {
@@ -91,6 +77,48 @@ impl Wait {
         }
     }
 
+    /// The same with more threads than CPUs. There any lock that its holders keep taking is left alone: nobody else who is needed runs.
+    fn judge_crowd(&mut self, unlocks: u64, nanos: u64, free: bool) {
+        let busy = unlocks >= FAST_UNLOCKS || unlocks * BUSY_CYCLE >= nanos;
+        // Whoever wakes up to look may have taken the CPU of the holder, or of all who take it: one such look after others is chance.
+        self.hesitates = self.busy && !busy && !self.hesitates;
+        self.busy = busy || self.hesitates;
+        // As many unlocks as are counted say nothing but that it is not slow.
+        if self.has_seen_it_fast(unlocks, nanos, free) || unlocks == 0 || unlocks == MOST_UNLOCKS {
+            return;
+        }
+        if self.looks < LOOKS {
+            self.looks += 1;
+            if free {
+                self.looks = LOOKS;
+                if unlocks * TURN_CYCLE >= nanos {
+                    self.habit.confirm();
+                }
+            } else if self.looks == LOOKS {
+                self.habit.doubt();
+            }
+        }
+    }
+
+    /// Whether a look shows that it cycles fast, which is learned from it then.
+    fn has_seen_it_fast(&mut self, unlocks: u64, nanos: u64, free: bool) -> bool {
+        let cycle = match *self.held_at_first.get_or_insert(!free) {
+            true => FAST_CYCLE_WHEN_HELD,
+            false => FAST_CYCLE,
+        };
+        let fast = unlocks >= FAST_UNLOCKS && unlocks * cycle >= nanos.saturating_sub(WATCHING);
+        if fast {
+            // Between threads that take turns a few quick sections in a row are chance: one wait does not undo what many turns have shown.
+            if !self.habit.trusts_turns() {
+                self.habit = Habit::FAST;
+            } else if self.looks < LOOKS {
+                self.habit.doubt_more();
+            }
+            self.looks = LOOKS;
+        }
+        fast
+    }
+
     /// A turn was not to be had in time. If no look has told anything yet in this wait, this does: the lock is held for long.
     fn turn_failed(&mut self) {
         if self.looks < LOOKS {
@@ -113,27 +141,36 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         (self.flags.load(Relaxed) / UNLOCK) as u64 >= FAST_UNLOCKS
     }
 
-    /// Where turns are taken and nobody queues: takes the lock without queueing (`true`), or claims it and waits for that; unless that takes far longer than turns do.
+    /// Where turns are taken, and nobody queues or those who do sleep: takes the lock without queueing (`true`), or claims it and waits for that; unless that takes far longer than turns do.
     ///
     /// For two threads that run the queue costs more than the wait: its end stands beside the lock, and whoever joins or leaves takes the line away from the holder. So
     /// does each try; but who only looked would see the lock free when its holder is about to take it again, and would lose that race.
     pub(super) fn take_in_passing(&self, wait: &mut Wait) -> bool {
         let permitted = wait.habit.trusts_turns() && wait.quantum > 0 && !C::POLLS;
         // Without a clock there would be no end to the wait for a grant.
-        if !permitted || wait.crowded || !P::CAN_PARK || self.spinners.last() != 0 {
+        if !permitted || !P::CAN_PARK || self.others_queue(wait) {
+            return false;
+        }
+        if wait.habit.turns == 0 && wait.crowded && self.spinners.last() != 0 {
+            // Its seat is for one of those who sleep.
             return false;
         }
         if wait.habit.turns == 0 && self.look_in_passing(wait) {
             P::count(Event::Turn);
             return true;
         }
-        let patience = wait.quantum.min(SHORT_QUANTUM);
+        // With more threads than CPUs it is likely that a holder does not run, and to queue means to sleep.
+        let patience = match wait.crowded {
+            true => STALLED,
+            false => wait.quantum.min(SHORT_QUANTUM),
+        };
         let (mut rounds, mut refused) = (0, None);
         loop {
             for _ in 0..C::PASSING.tries {
                 if self.take() {
                     P::count(Event::Turn);
                     wait.habit.use_turn();
+                    self.announce_room(wait);
                     return true;
                 }
                 for _ in 0..C::PASSING.pauses {
@@ -143,16 +180,16 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                     return false;
                 }
             }
-            if self.claim(wait) {
+            if self.claim(wait, 0) {
                 break;
             }
             rounds += 1;
             // Who has been granted the lock and does not know yet has lost its CPU, mostly to an interrupt, and with two threads that is the other one. In the queue we would
             // only look, and lose many a race against it when it is back. Where somebody else has claimed there are more of us.
-            let several = self.flags.load(Relaxed) & CLAIMED != 0 || self.spinners.last() != 0;
+            let several = self.flags.load(Relaxed) & CLAIMED != 0 || self.others_queue(wait);
             let now = P::now();
             let late = now - *refused.get_or_insert(now) >= patience;
-            if several || late || rounds == C::PASSING.rounds {
+            if several || late || !wait.crowded && rounds == C::PASSING.rounds {
                 return false;
             }
         }
@@ -160,14 +197,20 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         wait.since = P::now();
         // Behind others in the queue nobody looks for a grant: no claim may be taken along.
         let taken = C::FAULT != MutexFault::QueuedClaim
-            && (self.await_grant(wait) || wait.claimed && self.withdraw(wait));
+            && (self.await_grant(wait, STALLED) || wait.claimed && self.withdraw(wait));
         if taken {
             P::count(Event::Turn);
             self.finish(wait, true);
+            self.announce_room(wait);
         } else {
             wait.turn_failed();
         }
         taken
+    }
+
+    /// Whether others queue, and run: there are too many then to take turns beside the queue. In a crowd the queue is where threads sleep, so that as many as there are CPUs can.
+    fn others_queue(&self, wait: &Wait) -> bool {
+        !wait.crowded && self.spinners.last() != 0
     }
 
     /// Where turns have been taken for as many waits as that was believed: watches the lock until a look at it tells something, and takes it if it is free then (`true`).
@@ -186,13 +229,14 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             let taken = self.take();
             let unlocks = (self.flags.load(Relaxed) / UNLOCK) as u64;
             let now = P::now();
-            if self.spinners.last() != 0 {
+            if self.others_queue(wait) {
                 wait.newcomers(taken);
             } else {
                 wait.judge(unlocks, (now - start).max(paused), taken);
             }
-            // Three looks decide, after those in the first `TURN_CYCLE` that tell nothing.
-            if taken || wait.looks == LOOKS || passed(wait.deadline, || now) {
+            // Three looks decide, after those in the first `TURN_CYCLE` that tell nothing; in a crowd more may tell nothing, and the holder may not run.
+            let stalled = wait.crowded && now - start >= wait.stalled();
+            if taken || wait.looks == LOOKS || stalled || passed(wait.deadline, || now) {
                 return taken;
             }
         }
@@ -231,15 +275,27 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         };
         let (mut looked, mut progress) = (start, start);
         let mut counted = 0;
-        let (mut rest, mut rested) = (FIRST_REST, false);
-        // Who knows of no turns is not to believe in them because of a chance: of a head's looks one counts. Where many threads run, more let some starve.
-        wait.looks = wait.looks.max(LOOKS - 1);
+        let (mut rest, mut rested, mut napped) = (FIRST_REST, false, false);
+        // Whoever has left its seat while there was no head has left it for us.
+        wait.room |= self.has_room(wait);
+        if wait.crowded {
+            // Who has been woken because the lock was free is not to leave it alone.
+            wait.busy = !wait.slept && (wait.habit.fast || wait.habit.trusts_turns());
+        } else {
+            // Who knows of no turns is not to believe in them because of a chance: of a head's looks one counts. Where many threads run, more let some starve.
+            wait.looks = wait.looks.max(LOOKS - 1);
+        }
         let last = self.spinners.last();
-        self.watch();
+        if wait.room && wait.habit.trusts_turns() {
+            pause = 0;
+        } else {
+            self.watch();
+        }
         loop {
             P::back_off(pause);
             let free = self.locked.load(Relaxed) == FREE;
             let unlocks = (self.flags.load(Relaxed) / UNLOCK) as u64;
+            wait.room |= self.has_room(wait);
             let mut now = P::now();
             wait.paused = wait.paused.saturating_add(pause);
             if unlocks != counted {
@@ -260,21 +316,35 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             }
             // From when we came to the front: who sleeps meanwhile shall not begin anew. Without a clock there are the pauses.
             let waited = now.saturating_sub(wait.since).max(wait.paused);
-            let fast = wait.habit.fast;
+            let fast = wait.leaves_alone();
             let quantum = match (wait.crowded, fast) {
                 (true, _) => wait.quantum * QUANTUM_WHEN_CROWDED,
                 (false, true) => wait.quantum,
                 (false, false) => wait.quantum.min(SHORT_QUANTUM),
             };
-            let over = waited >= quantum;
-            let deserted = (rested || wait.hesitates) && unlocks == 0;
+            if wait.room && wait.habit.trusts_turns() && !wait.enters {
+                // One seat is for one thread.
+                self.flags.fetch_or(UNLOCKS, Relaxed);
+                wait.enters = true;
+            }
+            let over = waited >= quantum || wait.enters;
+            let deserted = (rested || wait.hesitates && !wait.crowded) && unlocks == 0;
             if free && (over || !fast || deserted) && self.take() {
+                if wait.crowded {
+                    wait.habit.presume_turns();
+                }
                 return true;
             }
-            if over && self.claim(wait) {
-                return self.await_grant(wait);
+            let wish = match (wait.crowded, wait.habit.trusts_turns()) {
+                (true, false) => TO_BE_ALONE,
+                (true, true) if !wait.enters => ROOM,
+                _ => 0,
+            };
+            if over && self.claim(wait, wish) {
+                return self.await_grant(wait, wait.stalled());
             }
-            let stalled = !rested && now - progress >= wait.stalled();
+            let napping = wait.crowded && fast && !over;
+            let stalled = !rested && !napping && now - progress >= wait.stalled();
             if stalled || passed(wait.deadline, || now) {
                 return false;
             }
@@ -283,9 +353,12 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 self.watch();
             }
             let left = quantum.saturating_sub(waited);
-            if wait.crowded && fast {
+            if napping && (napped && wait.looks < LOOKS || free && wait.hesitates) {
+                // In a nap so much happens that it cannot be counted; and a lock that is free may have been deserted.
+                (pause, napped) = (FIRST_LOOK_WHEN_CROWDED, false);
+            } else if napping {
                 self.nap(NAP.min(left), wait.deadline);
-                pause = 0;
+                (pause, napped) = (0, true);
             } else {
                 rested = fast && !rested && !wait.hesitates;
                 pause = if rested {
@@ -305,6 +378,25 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         }
     }
 
+    /// Tells the head of a crowded queue that a seat is free, if this was the last turn of it: nobody watches, and nothing has been counted. If others change the flags just
+    /// now the head finds out when its quantum is over.
+    fn announce_room(&self, wait: &Wait) {
+        if !wait.crowded || wait.habit.turns > 0 || self.spinners.last() == 0 {
+            return;
+        }
+        let flags = self.flags.load(Relaxed);
+        // The wish of a claimant stands in the same bits.
+        if flags & CLAIMED == 0 {
+            let room = flags & !(WATCHED | UNLOCKS);
+            let _ = self.flags.compare_exchange(flags, room, Relaxed, Relaxed);
+        }
+    }
+
+    /// Whether that has been announced, or nobody has watched yet.
+    fn has_room(&self, wait: &Wait) -> bool {
+        wait.crowded && self.flags.load(Relaxed) & (WATCHED | UNLOCKS) == 0
+    }
+
     /// Has unlocks count themselves from now on. Tried once (`false`: in vain): if somebody else changes the flags, the next look is as good.
     pub(super) fn watch(&self) -> bool {
         let flags = self.flags.load(Relaxed);
@@ -320,18 +412,20 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         P::park((&raw const bed).cast(), 0, until, || bed.load(Relaxed));
     }
 
-    /// Asks the next unlock to hand the lock to us. `false`: somebody else has.
-    pub(super) fn claim(&self, wait: &mut Wait) -> bool {
+    /// Asks the next unlock to hand the lock to us, and perhaps its holder for [`ROOM`], or [`TO_BE_ALONE`]. `false`: somebody else has claimed.
+    pub(super) fn claim(&self, wait: &mut Wait, wish: u8) -> bool {
         let mut flags = self.flags.load(Relaxed);
         // Only waiters change the flags, each a few times, and unlocks that count themselves, up to seven: the loop ends.
         while flags & (CLAIMED | GRANTED) == 0 {
+            let counted = if wish == 0 { 0 } else { UNLOCKS };
+            let claimed = flags & !counted | CLAIMED | wish;
             match self
                 .flags
-                .compare_exchange(flags, flags | CLAIMED, Relaxed, Relaxed)
+                .compare_exchange(flags, claimed, Relaxed, Relaxed)
             {
                 Ok(_) => {
                     P::count(Event::Claim);
-                    wait.claimed = true;
+                    (wait.claimed, wait.wish) = (true, wish);
                     break;
                 }
                 Err(seen) => flags = seen,
@@ -340,8 +434,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         wait.claimed
     }
 
-    /// Spins until the lock is ours, granted or taken (`true`), or nothing happens any more.
-    pub(super) fn await_grant(&self, wait: &mut Wait) -> bool {
+    /// Spins until the lock is ours, granted or taken (`true`), or nothing has happened for so many nanoseconds.
+    pub(super) fn await_grant(&self, wait: &mut Wait, patience: u64) -> bool {
         let start = P::now();
         loop {
             // Acquire pairs with the grant.
@@ -350,7 +444,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             }
             P::back_off(SHORTEST_PAUSE);
             let now = P::now();
-            if now - start >= wait.stalled() || passed(wait.deadline, || now) {
+            if now - start >= patience || passed(wait.deadline, || now) {
                 let starving = now.saturating_sub(wait.since) >= STARVING;
                 return !(starving && now < wait.deadline) && self.withdraw(wait);
             }
@@ -361,7 +455,13 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     pub(super) fn withdraw(&self, wait: &mut Wait) -> bool {
         let mut flags = self.flags.load(Relaxed);
         while flags & GRANTED == 0 || C::FAULT == MutexFault::LeakyCancel {
-            let withdrawn = flags & !(CLAIMED | CLAIMANT_SLEEPS);
+            // A wish is not to be somebody else's, nor to look like room.
+            let (wish, counted) = if wait.wish == 0 {
+                (0, 0)
+            } else {
+                (WATCHED, UNLOCKS)
+            };
+            let withdrawn = flags & !(CLAIMED | CLAIMANT_SLEEPS | wish) | counted;
             match self
                 .flags
                 .compare_exchange(flags, withdrawn, Relaxed, Relaxed)

@@ -6,6 +6,10 @@ pub(super) const SHARED_TURNS: u16 = 7;
 /// that has begun to cycle fast is known as such after some milliseconds, and some more looks.
 pub(super) const MOST_TURNS: u16 = 16383;
 
+/// In a crowd: for how many waits a thread that has come out of the queue is one of those who take turns. Between two of them that is a millisecond or less, so that each of
+/// hundreds of threads has its share of a second; and a seat changes hands once in thousands of waits.
+pub(super) const SEAT: u16 = 2047;
+
 /// How a lock is best taken.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Habit {
@@ -26,6 +30,32 @@ impl Habit {
     /// A turn has been taken; in the wait of a [look](Self::renew) none needs to be left.
     pub(super) fn use_turn(&mut self) {
         self.turns = self.turns.saturating_sub(1);
+    }
+
+    /// In a crowd: has come out of the queue to be one of those who run and take turns.
+    pub(super) fn take_seat(&mut self) {
+        if self.trust > 0 {
+            (self.fast, self.turns) = (false, SEAT);
+        }
+    }
+
+    /// In a crowd: makes room for one who has slept, if it has waited since it took its seat: then somebody else runs, too. That turns are taken is not in doubt.
+    pub(super) fn make_room(&mut self) {
+        if self.turns != SEAT {
+            self.leave_seat();
+        }
+    }
+
+    /// In a crowd: queues the next time.
+    pub(super) fn leave_seat(&mut self) {
+        self.turns = 0;
+    }
+
+    /// In a crowd: the lock was free when it was looked at, and that is all that is known.
+    pub(super) fn presume_turns(&mut self) {
+        if !self.trusts_turns() {
+            (self.fast, self.trust) = (false, 1);
+        }
     }
 
     /// It has been seen that turns are taken: that is believed for four times as many waits as the last time, and three. One such look weighs as much as two that
@@ -82,7 +112,8 @@ pub(super) struct Note(pub(super) u32);
 const TURN_BITS: u32 = 14;
 const HABIT_BITS: u32 = 18;
 const FAST: u32 = 15;
-const _: () = assert!(MOST_TURNS == (1 << TURN_BITS) - 1 && SHARED_TURNS <= MOST_TURNS);
+const _: () =
+    assert!(MOST_TURNS == (1 << TURN_BITS) - 1 && SHARED_TURNS <= MOST_TURNS && SEAT <= MOST_TURNS);
 const _: () = assert!(MOST_TURNS <= (u16::MAX - 3) / 4, "see `confirm`");
 const _: () = assert!(TURN_BITS < FAST && FAST < 1 << (HABIT_BITS - TURN_BITS));
 
@@ -154,6 +185,30 @@ mod tests {
             let other = LOCK.wrapping_byte_add(1 << bits);
             assert_eq!(Note::new(LOCK, Habit::FAST).about(other), None, "2^{bits}");
         }
+    }
+
+    #[test]
+    fn a_seat_is_for_so_many_waits_wherever_turns_are_taken() {
+        let mut habit = Habit::default();
+        habit.take_seat();
+        assert_eq!(habit, Habit::default());
+        habit.presume_turns();
+        habit.take_seat();
+        assert_eq!(habit.turns, SEAT);
+        habit.make_room();
+        assert_eq!(habit.turns, SEAT, "nobody else runs");
+        habit.use_turn();
+        habit.make_room();
+        assert_eq!(habit.turns, 0);
+        assert!(habit.trusts_turns());
+        habit.take_seat();
+        habit.leave_seat();
+        assert_eq!(habit.turns, 0);
+        let mut known = Habit::default();
+        known.confirm();
+        let trusted = known;
+        known.presume_turns();
+        assert_eq!(known, trusted);
     }
 
     #[test]

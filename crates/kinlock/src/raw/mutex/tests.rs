@@ -1,7 +1,7 @@
 //! The word, transition by transition, and a sleeper whose wake-up somebody else takes.
 
 use super::front::LOOKS;
-use super::note::{Habit, Note, SHARED_TURNS};
+use super::note::{Habit, Note, SEAT, SHARED_TURNS};
 use super::sleep::UNNOTICED_SLEEP;
 use super::wait::Wait;
 use super::*;
@@ -88,6 +88,10 @@ fn at_front() -> Wait {
         held_at_first: None,
         looks: 0,
         hesitates: false,
+        busy: false,
+        room: false,
+        enters: false,
+        wish: 0,
         slept: false,
         claimed: false,
         unnoticed_sleep: UNNOTICED_SLEEP,
@@ -152,11 +156,14 @@ fn unlocks_count_themselves_up_to_seven_while_somebody_watches() {
 fn there_is_one_claimant() {
     let mutex = with::<Sound>(HELD, SLEEPERS);
     let (mut first, mut second) = (at_front(), at_front());
-    assert!(mutex.claim(&mut first) && first.claimed);
-    assert!(!mutex.claim(&mut second) && !second.claimed);
+    assert!(mutex.claim(&mut first, 0) && first.claimed);
+    assert!(!mutex.claim(&mut second, 0) && !second.claimed);
     assert_eq!(state(&mutex), (HELD, CLAIMED | SLEEPERS));
     unlock(&mutex);
-    assert!(!mutex.claim(&mut second), "not while a grant is on its way");
+    assert!(
+        !mutex.claim(&mut second, 0),
+        "not while a grant is on its way"
+    );
 }
 
 #[test]
@@ -181,7 +188,7 @@ fn who_withdraws_after_the_grant_has_the_lock() {
 fn a_claimant_that_finds_the_lock_free_takes_its_claim_back() {
     let mutex = with::<Sound>(FREE, CLAIMED);
     let mut wait = claimant();
-    assert!(mutex.await_grant(&mut wait));
+    assert!(mutex.await_grant(&mut wait, 50_000));
     assert!(mutex.finish(&mut wait, true));
     assert_eq!(state(&mutex), (HELD, 0));
 }
@@ -251,12 +258,13 @@ fn whose_turn_it_is_takes_the_lock_when_it_is_free() {
             habit: Habit::default(),
             ..in_turns(0, false)
         };
-        for mut other in [unknown, in_turns(SHARED_TURNS, true)] {
-            let mutex = with::<Sound>(FREE, 0);
-            assert!(!take(&mutex, &mut other));
-            assert_eq!(state(&mutex), (FREE, 0));
-        }
+        let (mutex, mut other) = (with::<Sound>(FREE, 0), unknown);
+        assert!(!take(&mutex, &mut other));
+        assert_eq!(state(&mutex), (FREE, 0));
     }
+    // A head in a crowd does not run all the time.
+    let mutex = with::<Sound>(FREE, 0);
+    assert!(!mutex.take_turn(&mut in_turns(SHARED_TURNS, true)));
 }
 
 #[test]
@@ -315,7 +323,7 @@ fn who_sees_newcomers_takes_turns() {
     });
 }
 
-/// Each lock is free when it is waited for. In a crowd, as other tests make one, no turn is used.
+/// Each lock is free when it is waited for, and nobody queues.
 #[test]
 fn what_a_wait_has_learned_is_remembered_for_the_next() {
     let mutex = with::<Turns>(FREE, 0);
@@ -345,17 +353,129 @@ fn a_turn_at_the_front_that_takes_too_long_ends() {
 #[test]
 fn who_passes_goes_behind_those_who_queue() {
     let mutex = with::<Sound>(FREE, 0);
+    let mut wait = in_turns(1, false);
+    behind_another(&mutex, || assert!(!mutex.take_in_passing(&mut wait)));
+    assert!(mutex.take_in_passing(&mut wait));
+    assert_eq!(state(&mutex), (HELD, 0));
+}
+
+/// Does something while somebody stands in the queue.
+fn behind_another<C: MutexConfig>(mutex: &Mutex<C>, work: impl FnOnce()) {
     let place = Native::waiters().enter().expect("a slot is free");
     let watch = Watch {
         layout: PredecessorCpu::Cached,
         every: 1_000,
     };
     assert!(mutex.spinners.join(&place, watch, 0, NEVER));
-    let mut wait = in_turns(1, false);
-    assert!(!mutex.take_in_passing(&mut wait));
+    work();
     mutex.spinners.leave(&place);
-    assert!(mutex.take_in_passing(&mut wait));
-    assert_eq!(state(&mutex), (HELD, 0));
+}
+
+#[test]
+fn in_a_crowd_who_has_a_seat_passes_those_who_sleep_and_then_leaves_it_to_one_of_them() {
+    let counted = WATCHED | (3 * UNLOCK);
+    let mutex = with::<Sound>(FREE, SLEEPERS | counted);
+    let mut wait = in_turns(2, true);
+    behind_another(&mutex, || {
+        for after in [SLEEPERS | counted, SLEEPERS] {
+            assert!(mutex.take_in_passing(&mut wait));
+            assert_eq!(state(&mutex), (HELD, after));
+            mutex.locked.store(FREE, Relaxed);
+        }
+        assert!(!mutex.take_in_passing(&mut wait));
+        assert_eq!(state(&mutex), (FREE, SLEEPERS));
+    });
+}
+
+#[test]
+fn room_is_not_announced_over_a_wish() {
+    let mutex = with::<Sound>(FREE, CLAIMED | TO_BE_ALONE);
+    behind_another(&mutex, || {
+        assert!(mutex.take_in_passing(&mut in_turns(1, true)))
+    });
+    assert_eq!(state(&mutex), (HELD, CLAIMED | TO_BE_ALONE));
+}
+
+/// The holder does not run, or keeps taking the lock.
+#[test]
+fn a_look_beside_the_queue_ends_in_a_crowd_too() {
+    for flags in [0, UNLOCKS] {
+        let mutex = with::<Sound>(HELD, flags);
+        let mut wait = in_turns(0, true);
+        assert!(!mutex.look_in_passing(&mut wait));
+        assert_eq!(state(&mutex).0, HELD);
+    }
+}
+
+/// A lock that is held for long: a head that has found room claims it at once, and keeps its seat until it gets it.
+#[test]
+fn a_head_takes_the_seat_that_is_left_for_it_and_says_so() {
+    for (turns, room, enters) in [(1, true, true), (1, false, false), (0, true, false)] {
+        let mutex = with::<Sound>(HELD, if room { 0 } else { UNLOCKS });
+        let mut wait = in_turns(1, true);
+        if turns == 0 {
+            wait.habit = Habit::default();
+        }
+        assert!(!mutex.observe(&mut wait));
+        assert_eq!((wait.room, wait.enters), (room, enters));
+        assert!(!wait.claimed);
+        assert_eq!(state(&mutex).1 == UNLOCKS, enters);
+    }
+}
+
+#[test]
+fn a_wish_goes_with_the_claim() {
+    let mutex = with::<Sound>(HELD, SLEEPERS);
+    for wish in [ROOM, TO_BE_ALONE] {
+        let mut wait = at_front();
+        assert!(mutex.claim(&mut wait, wish));
+        assert_eq!(state(&mutex).1, CLAIMED | SLEEPERS | wish);
+        assert!(!mutex.withdraw(&mut wait));
+        assert_eq!(state(&mutex).1, SLEEPERS | UNLOCKS);
+    }
+}
+
+/// What a claimant leaves of the holder's note.
+fn granted_with(wish: u8, turns: u16) -> u16 {
+    let mutex = with::<Sound>(HELD, UNLOCKS);
+    let mut wait = Wait {
+        crowded: true,
+        ..at_front()
+    };
+    let note = Native::waiters().enter().expect("a slot is free").note();
+    let mut seat = Habit::turns(1);
+    seat.take_seat();
+    seat.turns = turns;
+    note.store(Note::new(mutex.key(), seat).0, Relaxed);
+    assert!(mutex.claim(&mut wait, wish));
+    unlock(&mutex);
+    assert_eq!(state(&mutex).1 & (CLAIMED | GRANTED), GRANTED);
+    let left = Note(note.load(Relaxed)).about(mutex.key());
+    left.expect("it is about this lock").turns
+}
+
+/// Threads that keep slots make a crowd, here and for tests beside this one.
+#[test]
+fn a_grant_out_of_a_crowded_queue_ends_a_seat_that_is_contended_or_any() {
+    let threads = crate::topology::CpuSet::of_process().len() + 1;
+    let (ready, go) = (
+        std::sync::Barrier::new(threads + 1),
+        std::sync::Barrier::new(threads + 1),
+    );
+    std::thread::scope(|s| {
+        for _ in 0..threads {
+            s.spawn(|| {
+                drop(Native::waiters().enter());
+                ready.wait();
+                go.wait();
+            });
+        }
+        ready.wait();
+        let left =
+            [0, ROOM, TO_BE_ALONE].map(|wish| [SEAT, 7].map(|turns| granted_with(wish, turns)));
+        go.wait();
+        assert_eq!(left, [[SEAT, 7], [SEAT, 0], [0, 0]]);
+    });
 }
 
 /// A lock that is not released: whoever passes claims it beside the queue, and must not keep its claim when it goes there.
@@ -557,14 +677,64 @@ fn one_look_of_many_does_not_tell_that_a_lock_is_not_fast_any_more() {
     }
 }
 
-/// With more threads than CPUs nobody else who is needed runs, and turns are not taken.
+/// With more threads than CPUs nobody else who is needed runs.
 #[test]
-fn in_a_crowd_what_counts_is_whether_the_lock_is_taken_again_at_all() {
-    for (unlocks, habit) in [(3, Habit::FAST), (2, Habit::default())] {
-        let mut wait = in_turns(0, true);
-        wait.judge(unlocks, 2_000, true);
-        assert_eq!(wait.habit, habit);
+fn in_a_crowd_a_lock_that_is_taken_again_and_again_is_left_alone_until_two_looks_say_otherwise() {
+    let (busy, idle) = ((2, 400), (0, 400));
+    let mut wait = in_turns(0, true);
+    for ((unlocks, nanos), left_alone) in [
+        (idle, false),
+        (busy, true),
+        ((3, 50_000), true),
+        (idle, true),
+        (busy, true),
+        (idle, true),
+        (idle, false),
+        ((2, 401), false),
+    ] {
+        wait.judge(unlocks, nanos, false);
+        assert_eq!(wait.leaves_alone(), left_alone, "{unlocks} in {nanos}");
     }
+}
+
+#[test]
+fn looks_in_a_crowd_tell_whether_turns_are_taken() {
+    let none = Habit::default();
+    let seen = |looks: &[(u64, u64, bool)]| {
+        let mut wait = Wait {
+            habit: none,
+            ..in_turns(0, true)
+        };
+        for &(unlocks, nanos, free) in looks {
+            wait.judge(unlocks, nanos, free);
+        }
+        (wait.habit.turns, wait.looks)
+    };
+    // Free and often taken: turns. Free and seldom taken: no turns.
+    assert_eq!(seen(&[(1, 400, true)]), (3, LOOKS));
+    assert_eq!(seen(&[(1, 401, true)]), (0, LOOKS));
+    // No unlock, or as many as are counted, tell nothing.
+    assert_eq!(
+        seen(&[(0, 400, true), (7, 50_000, true), (0, 9_000, false)]),
+        (0, 0)
+    );
+    // Held, and held again, and then free: as beside the queue.
+    assert_eq!(
+        seen(&[(1, 400, false), (1, 400, false), (1, 400, true)]),
+        (3, LOOKS)
+    );
+    assert_eq!(seen(&[(1, 400, false); 3]), (0, LOOKS));
+    assert_eq!(
+        seen(&[
+            (1, 400, false),
+            (1, 400, false),
+            (1, 400, false),
+            (1, 400, true)
+        ]),
+        (0, LOOKS)
+    );
+    // Fast.
+    assert_eq!(seen(&[(7, 400, true), (1, 400, true)]), (0, LOOKS));
 }
 
 /// A head sleeps on the word. The wake-up meant for it goes to a waiter that a broadcast has moved there, and before that one comes, somebody takes the lock. Returns

@@ -9,7 +9,7 @@ use super::*;
 const PATIENT: u64 = 1_000_000;
 const HURRIED: u64 = 2_000;
 /// How long a head, or a claimant, spins while nothing happens: about what it costs to sleep and wake up.
-const STALLED: u64 = 50_000;
+pub(super) const STALLED: u64 = 50_000;
 /// The same while there are more waiters than CPUs: the holder may have lost its CPU to us.
 const STALLED_WHEN_CROWDED: u64 = 5_000;
 
@@ -30,14 +30,31 @@ pub(super) struct Wait {
     pub(super) held_at_first: Option<bool>,
     /// How many looks there have been that tell whether turns are taken.
     pub(super) looks: u8,
-    /// Whether the last look did not find it cycling fast, though those before did.
+    /// Whether the last look did not find it cycling fast, or in a crowd busy, though those before did.
     pub(super) hesitates: bool,
+    /// Whether, in a crowd, the lock is taken again and again: then it is left alone.
+    pub(super) busy: bool,
+    /// Whether, in a crowd, somebody has left a seat, ...
+    pub(super) room: bool,
+    /// ... and this thread has said that it takes it.
+    pub(super) enters: bool,
+    /// What it wished of the holder when it claimed.
+    pub(super) wish: u8,
     pub(super) slept: bool,
     pub(super) claimed: bool,
     pub(super) unnoticed_sleep: u64,
 }
 
 impl Wait {
+    /// Whether a head keeps off the lock for now.
+    pub(super) fn leaves_alone(&self) -> bool {
+        if self.crowded {
+            self.busy
+        } else {
+            self.habit.fast
+        }
+    }
+
     /// How long to spin while nothing happens.
     pub(super) fn stalled(&self) -> u64 {
         if self.crowded {
@@ -76,6 +93,10 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             held_at_first: None,
             looks: 0,
             hesitates: false,
+            busy: false,
+            room: false,
+            enters: false,
+            wish: 0,
             slept: false,
             claimed: false,
             unnoticed_sleep: UNNOTICED_SLEEP,
@@ -127,8 +148,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         queue: Queue,
         wait: &mut Wait,
     ) -> (bool, Option<Waiter<P>>) {
-        // To queue means to sleep then. A lock that does not cycle fast may be free again in a moment.
-        if wait.crowded && !self.cycles_fast() && self.glance() {
+        // To queue means to sleep then. A lock that does not cycle fast may be free again in a moment; but who has left its seat is not to come back past those who sleep.
+        if wait.crowded && self.spinners.last() == 0 && !self.cycles_fast() && self.glance() {
             return (self.finish(wait, true), Some(place));
         }
         let patience = match (P::CAN_PARK && C::PARK, wait.crowded) {
@@ -188,7 +209,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         wait.since = P::now();
         loop {
             let taken = if wait.claimed {
-                self.await_grant(wait)
+                self.await_grant(wait, wait.stalled())
             } else if C::POLLS {
                 self.poll(wait)
             } else {
@@ -196,6 +217,9 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 let leave_alone = wait.habit.fast && !wait.hesitates || wait.crowded;
                 !leave_alone && self.try_lock() || self.take_turn(wait) || self.observe(wait)
             };
+            if taken && wait.crowded {
+                wait.habit.take_seat();
+            }
             if taken || passed(wait.deadline, P::now) {
                 return self.finish(wait, taken);
             }
