@@ -364,12 +364,9 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
 
     /// In a crowd, has this thread queue at its next wait: somebody has come out of the queue who runs from now on.
     fn make_room(&self, anyway: bool) {
-        let Some(note) = P::waiters().own_note() else {
-            return;
-        };
-        if let Some(mut habit) = Note(note.load(Relaxed)).about(self.key())
-            && P::crowded()
-        {
+        let note = P::waiters().own_note().filter(|_| P::crowded());
+        let habit = note.and_then(|note| Note(note.load(Relaxed)).about(self.key()));
+        if let (Some(note), Some(mut habit)) = (note, habit) {
             if anyway {
                 habit.leave_seat();
             } else {
