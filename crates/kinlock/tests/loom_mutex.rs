@@ -123,43 +123,43 @@ fn twice<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     once(shared, i);
 }
 
+/// This thread believes that turns are taken, and has so many of them left; with more threads than CPUs that is a seat.
+fn believes_in_turns(left: u16, crowded: bool) {
+    TURNS.with(|turns| turns.set(Some(left)));
+    set_crowded(crowded);
+}
+
 /// As where there are CPUs enough: whoever comes takes the lock in turn if nobody queues, and claims it beside the queue.
 fn takes_turns<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    TURNS.with(|turns| turns.set(Some(1)));
-    set_crowded(false);
+    believes_in_turns(1, false);
     once(shared, i);
 }
 
 /// The same where the turns are used up: whoever comes looks beside the queue first how the lock is taken.
 fn looks_in_passing<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    TURNS.with(|turns| turns.set(Some(0)));
-    set_crowded(false);
+    believes_in_turns(0, false);
     once(shared, i);
 }
 
 fn looks_in_passing_or_gives_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    TURNS.with(|turns| turns.set(Some(0)));
-    set_crowded(false);
+    believes_in_turns(0, false);
     all_give_up(shared, i);
 }
 
 fn takes_turns_or_gives_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    TURNS.with(|turns| turns.set(Some(1)));
-    set_crowded(false);
+    believes_in_turns(1, false);
     all_give_up(shared, i);
 }
 
 /// With more threads than CPUs: has a seat for one turn more, past those who queue.
 fn has_a_seat<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    TURNS.with(|turns| turns.set(Some(1)));
-    set_crowded(true);
+    believes_in_turns(1, true);
     once(shared, i);
 }
 
 /// The same where the last seat is used up: looks if nobody queues, and queues else.
 fn has_had_a_seat<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    TURNS.with(|turns| turns.set(Some(0)));
-    set_crowded(true);
+    believes_in_turns(0, true);
     once(shared, i);
 }
 

@@ -1,0 +1,244 @@
+//! With more threads than CPUs: looks, seats, and who makes room for whom.
+
+use super::super::front::LOOKS;
+use super::super::note::{Note, SEAT};
+use super::*;
+
+#[test]
+fn in_a_crowd_who_has_a_seat_passes_those_who_sleep_and_then_leaves_it_to_one_of_them() {
+    let counted = WATCHED | (3 * UNLOCK);
+    let mutex = with::<Sound>(FREE, SLEEPERS | counted);
+    let mut wait = in_turns(2, true);
+    behind_another(&mutex, || {
+        for after in [SLEEPERS | counted, SLEEPERS] {
+            assert!(mutex.take_in_passing(&mut wait));
+            assert_eq!(state(&mutex), (HELD, after));
+            mutex.locked.store(FREE, Relaxed);
+        }
+        assert!(!mutex.take_in_passing(&mut wait));
+        assert_eq!(state(&mutex), (FREE, SLEEPERS));
+    });
+}
+
+#[test]
+fn room_is_not_announced_over_a_wish() {
+    let mutex = with::<Sound>(FREE, CLAIMED | TO_BE_ALONE);
+    behind_another(&mutex, || {
+        assert!(mutex.take_in_passing(&mut in_turns(1, true)))
+    });
+    assert_eq!(state(&mutex), (HELD, CLAIMED | TO_BE_ALONE));
+}
+
+/// The holder does not run, or keeps taking the lock.
+#[test]
+fn a_look_beside_the_queue_ends_in_a_crowd_too() {
+    for flags in [0, UNLOCKS] {
+        let mutex = with::<Sound>(HELD, flags);
+        let mut wait = in_turns(0, true);
+        assert!(!mutex.look_in_passing(&mut wait));
+        assert_eq!(state(&mutex).0, HELD);
+    }
+}
+
+/// A lock that is held for long: a head that has found room claims it at once, and keeps its seat until it gets it.
+#[test]
+fn a_head_takes_the_seat_that_is_left_for_it_and_says_so() {
+    for (turns, room, enters) in [(1, true, true), (1, false, false), (0, true, false)] {
+        let mutex = with::<Sound>(HELD, if room { 0 } else { UNLOCKS });
+        let mut wait = in_turns(1, true);
+        if turns == 0 {
+            wait.habit = Habit::default();
+        }
+        assert!(!mutex.observe(&mut wait));
+        assert_eq!((wait.room, wait.enters), (room, enters));
+        assert!(!wait.claimed);
+        assert_eq!(state(&mutex).1 == UNLOCKS, enters);
+    }
+}
+
+/// What a claimant leaves of the holder's note.
+fn granted_with(wish: u8, turns: u16) -> u16 {
+    let mutex = with::<Sound>(HELD, UNLOCKS);
+    let mut wait = Wait {
+        crowded: true,
+        ..at_front()
+    };
+    let note = Native::waiters().enter().expect("a slot is free").note();
+    let mut seat = Habit::turns(1);
+    seat.take_seat();
+    seat.turns = turns;
+    note.store(Note::new(mutex.key(), seat).0, Relaxed);
+    assert!(mutex.claim(&mut wait, wish));
+    unlock(&mutex);
+    assert_eq!(state(&mutex).1 & (CLAIMED | GRANTED), GRANTED);
+    let left = Note(note.load(Relaxed)).about(mutex.key());
+    left.expect("it is about this lock").turns
+}
+
+/// Does something while threads keep slots, more than there are CPUs: a crowd, here and for tests beside this one.
+fn in_a_crowd<T>(work: impl FnOnce() -> T) -> T {
+    let threads = crate::topology::CpuSet::of_process().len() + 1;
+    let (ready, go) = (
+        std::sync::Barrier::new(threads + 1),
+        std::sync::Barrier::new(threads + 1),
+    );
+    std::thread::scope(|s| {
+        for _ in 0..threads {
+            s.spawn(|| {
+                drop(Native::waiters().enter());
+                ready.wait();
+                go.wait();
+            });
+        }
+        ready.wait();
+        let done = work();
+        go.wait();
+        done
+    })
+}
+
+#[test]
+fn a_grant_out_of_a_crowded_queue_ends_a_seat_that_is_contended_or_any() {
+    let left = in_a_crowd(|| {
+        [0, ROOM, TO_BE_ALONE].map(|wish| [SEAT, 7].map(|turns| granted_with(wish, turns)))
+    });
+    assert_eq!(left, [[SEAT, 7], [SEAT, 0], [0, 0]]);
+}
+
+#[test]
+fn who_comes_out_of_a_crowded_queue_has_a_seat() {
+    // Known to cycle fast, so that a newcomer does not even glance at it, and free when its head looks.
+    let mutex = with::<Sound>(FREE, UNLOCKS);
+    let note = in_a_crowd(|| {
+        assert!(mutex.lock_slow(NEVER));
+        Native::waiters()
+            .own_note()
+            .expect("it has queued")
+            .load(Relaxed)
+    });
+    let habit = Note(note).about(mutex.key());
+    assert_eq!(habit.expect("it is about this lock").turns, SEAT);
+}
+
+#[test]
+fn in_a_crowd_who_has_no_seat_stays_behind_those_who_queue() {
+    let mutex = with::<Sound>(FREE, 0);
+    let soon = Native::now() + 1_000_000;
+    let taken = in_a_crowd(|| {
+        let mut taken = true;
+        behind_another(&mutex, || taken = mutex.lock_slow(soon));
+        taken
+    });
+    assert!(!taken);
+    assert_eq!(mutex.locked.load(Relaxed), FREE);
+}
+
+/// What a head wishes that has waited for its quantum.
+#[test]
+fn a_head_of_a_crowd_wishes_for_a_seat_or_to_be_alone() {
+    for (habit, flags, wish) in [
+        (Habit::turns(1), UNLOCKS, ROOM),
+        (Habit::default(), UNLOCKS, TO_BE_ALONE),
+        (Habit::turns(1), 0, 0),
+    ] {
+        let mutex = with::<Sound>(HELD, flags);
+        let mut wait = Wait {
+            quantum: 0,
+            habit,
+            ..in_turns(0, true)
+        };
+        assert!(!mutex.observe(&mut wait));
+        assert_eq!(wait.wish, wish, "{flags}");
+    }
+}
+
+/// Where somebody else has claimed it is to sleep, since nothing happens, and not to nap on.
+#[test]
+fn a_head_whose_quantum_is_over_does_not_nap() {
+    let mutex = with::<Sound>(HELD, CLAIMED | UNLOCKS);
+    let long = Native::now() + 1_000_000_000;
+    let mut wait = Wait {
+        quantum: 0,
+        habit: Habit::FAST,
+        deadline: long,
+        ..in_turns(0, true)
+    };
+    assert!(!mutex.observe(&mut wait));
+    assert!(Native::now() < long);
+}
+
+#[test]
+fn a_free_lock_is_left_alone_for_one_look_and_by_a_woken_head_for_none() {
+    let paused = [true, false].map(|slept| {
+        let mutex = with::<Sound>(FREE, UNLOCKS);
+        let mut wait = Wait {
+            habit: Habit::FAST,
+            slept,
+            ..in_turns(0, true)
+        };
+        assert!(mutex.observe(&mut wait));
+        assert!(wait.habit.trusts_turns(), "it was free: that is presumed");
+        wait.paused
+    });
+    assert_eq!(paused[1], 2 * paused[0]);
+}
+
+/// With more threads than CPUs nobody else who is needed runs.
+#[test]
+fn in_a_crowd_a_lock_that_is_taken_again_and_again_is_left_alone_until_two_looks_say_otherwise() {
+    let (busy, idle) = ((2, 400), (0, 400));
+    let mut wait = in_turns(0, true);
+    for ((unlocks, nanos), left_alone) in [
+        (idle, false),
+        (busy, true),
+        ((3, 50_000), true),
+        (idle, true),
+        (busy, true),
+        (idle, true),
+        (idle, false),
+        ((2, 401), false),
+    ] {
+        wait.judge(unlocks, nanos, false);
+        assert_eq!(wait.leaves_alone(), left_alone, "{unlocks} in {nanos}");
+    }
+}
+
+#[test]
+fn looks_in_a_crowd_tell_whether_turns_are_taken() {
+    let none = Habit::default();
+    let seen = |looks: &[(u64, u64, bool)]| {
+        let mut wait = Wait {
+            habit: none,
+            ..in_turns(0, true)
+        };
+        for &(unlocks, nanos, free) in looks {
+            wait.judge(unlocks, nanos, free);
+        }
+        (wait.habit.turns, wait.looks)
+    };
+    // Free and often taken: turns. Free and seldom taken: no turns.
+    assert_eq!(seen(&[(1, 400, true)]), (3, LOOKS));
+    assert_eq!(seen(&[(1, 401, true)]), (0, LOOKS));
+    // No unlock, or as many as are counted, tell nothing.
+    assert_eq!(
+        seen(&[(0, 400, true), (7, 50_000, true), (0, 9_000, false)]),
+        (0, 0)
+    );
+    // Held, and held again, and then free: as beside the queue.
+    assert_eq!(
+        seen(&[(1, 400, false), (1, 400, false), (1, 400, true)]),
+        (3, LOOKS)
+    );
+    assert_eq!(seen(&[(1, 400, false); 3]), (0, LOOKS));
+    assert_eq!(
+        seen(&[
+            (1, 400, false),
+            (1, 400, false),
+            (1, 400, false),
+            (1, 400, true)
+        ]),
+        (0, LOOKS)
+    );
+    // Fast.
+    assert_eq!(seen(&[(7, 400, true), (1, 400, true)]), (0, LOOKS));
+}

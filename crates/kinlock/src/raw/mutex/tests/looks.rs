@@ -1,0 +1,113 @@
+//! What looks at the lock tell where every thread has a CPU.
+
+use super::*;
+
+#[test]
+fn looks_tell_how_a_lock_is_best_taken() {
+    let judged = |before, looks: &[(u64, u64, bool)]| {
+        let mut wait = Wait {
+            habit: before,
+            ..at_front()
+        };
+        for &(unlocks, nanos, free) in looks {
+            wait.judge(unlocks, nanos, free);
+        }
+        wait.habit
+    };
+    let nothing = Habit::default();
+    let confirmed = {
+        let mut habit = nothing;
+        habit.confirm();
+        habit
+    };
+    for (looks, habit) in [
+        (&[(3, 250, true)][..], Habit::FAST),
+        (&[(7, 500, true)], Habit::FAST),
+        (&[(2, 250, true)], confirmed),
+        (&[(5, 500, true)], confirmed),
+        // Held: it may cycle more slowly and is fast, or else nobody takes turns.
+        (&[(4, 500, false)], Habit::FAST),
+        (&[(2, 250, false)], nothing),
+        // Nothing has happened, or it is not known how often.
+        (&[(0, 250, true)], nothing),
+        (&[(7, 900, true)], nothing),
+        (&[(1, 500, true)], nothing),
+        // Free at one look of three.
+        (
+            &[(1, 250, false), (0, 400, false), (2, 500, true)],
+            confirmed,
+        ),
+        // Later looks say whether it is fast, no more.
+        (
+            &[
+                (1, 250, false),
+                (1, 400, false),
+                (0, 400, false),
+                (2, 500, true),
+            ],
+            nothing,
+        ),
+        (&[(1, 500, true), (2, 500, true)], nothing),
+        (&[(1, 250, false), (4, 500, true)], Habit::FAST),
+    ] {
+        assert_eq!(judged(nothing, looks), habit, "{looks:?}");
+        assert_eq!(
+            judged(Habit::FAST, looks),
+            habit,
+            "{looks:?}, and it was fast"
+        );
+    }
+    let mut doubted = confirmed;
+    doubted.doubt();
+    let held = [(2, 250, false); 3];
+    assert_eq!(judged(confirmed, &held[..2]), confirmed);
+    assert_eq!(judged(confirmed, &held), doubted);
+    assert_eq!(
+        judged(confirmed, &[(2, 250, false); 6]),
+        doubted,
+        "once in a wait"
+    );
+    // Still the same critical section: that says something when it has become a long one.
+    assert_eq!(judged(confirmed, &[(0, 250, false); 9]), confirmed);
+    assert_eq!(judged(confirmed, &[(0, 400, false); 3]), doubted);
+    // Fast, but turns have been taken.
+    let mut gone = confirmed;
+    gone.doubt_more();
+    assert_eq!(judged(confirmed, &[(7, 300, true)]), gone);
+    assert_eq!(judged(gone, &[(7, 300, true)]), Habit::FAST);
+    let mut trusted = confirmed;
+    for _ in 0..6 {
+        trusted.confirm();
+    }
+    let mut less = trusted;
+    less.doubt_more();
+    assert_eq!(
+        judged(trusted, &[(7, 300, true); 6]),
+        less,
+        "once in a wait"
+    );
+    // Nothing has happened: as before.
+    let mut used_up = confirmed;
+    used_up.turns = 0;
+    assert!(used_up.trusts_turns() && !nothing.trusts_turns() && !Habit::FAST.trusts_turns());
+    assert_eq!(judged(used_up, &[(0, 250, true)]), confirmed);
+    assert_eq!(judged(used_up, &[(7, 900, true)]), used_up);
+    assert_eq!(judged(used_up, &[(1, 500, true)]), used_up);
+}
+
+#[test]
+fn one_look_of_many_does_not_tell_that_a_lock_is_not_fast_any_more() {
+    let mut wait = at_front();
+    let (fast, slow) = (4, 1);
+    for (unlocks, still) in [
+        (fast, true),
+        (slow, true),
+        (fast, true),
+        (slow, true),
+        (slow, false),
+        (slow, false),
+    ] {
+        wait.judge(unlocks, 300, true);
+        assert_eq!(wait.habit.fast, still);
+    }
+}

@@ -1,0 +1,210 @@
+//! Turns, beside the queue and at its front.
+
+use super::super::front::LOOKS;
+use super::super::note::{Note, SHARED_TURNS};
+use super::*;
+use std::sync::atomic::AtomicBool;
+
+#[test]
+fn whose_turn_it_is_takes_the_lock_when_it_is_free() {
+    for take in [Mutex::<Sound>::take_turn, Mutex::take_in_passing] {
+        let mutex = with::<Sound>(FREE, 0);
+        let mut wait = in_turns(SHARED_TURNS, false);
+        assert!(take(&mutex, &mut wait));
+        assert_eq!(
+            (state(&mutex), wait.habit.turns),
+            ((HELD, 0), SHARED_TURNS - 1)
+        );
+        let unknown = Wait {
+            habit: Habit::default(),
+            ..in_turns(0, false)
+        };
+        let (mutex, mut other) = (with::<Sound>(FREE, 0), unknown);
+        assert!(!take(&mutex, &mut other));
+        assert_eq!(state(&mutex), (FREE, 0));
+    }
+    // A head in a crowd does not run all the time.
+    let mutex = with::<Sound>(FREE, 0);
+    assert!(!mutex.take_turn(&mut in_turns(SHARED_TURNS, true)));
+}
+
+#[test]
+fn a_fair_mutex_and_one_that_polls_are_not_taken_in_passing() {
+    let mutex = with::<Sound>(FREE, 0);
+    let mut fair = Wait {
+        quantum: 0,
+        ..in_turns(1, false)
+    };
+    assert!(!mutex.take_in_passing(&mut fair));
+    let mutex = with::<Polling>(FREE, 0);
+    assert!(!mutex.take_in_passing(&mut in_turns(1, false)));
+    assert_eq!(state(&mutex), (FREE, 0));
+}
+
+#[test]
+fn who_passes_claims_nothing_when_its_time_is_up_or_somebody_else_has() {
+    for (deadline, flags) in [(1, 0), (NEVER, CLAIMED), (NEVER, GRANTED)] {
+        let mutex = with::<Sound>(HELD, flags);
+        let mut wait = Wait {
+            deadline,
+            ..in_turns(1, false)
+        };
+        assert!(!mutex.take_in_passing(&mut wait));
+        assert_eq!((state(&mutex), wait.habit.turns), ((HELD, flags), 1));
+    }
+}
+
+/// Where several run that take the lock nobody keeps off: its line travels anyway.
+#[test]
+fn who_sees_newcomers_takes_turns() {
+    // A grant that never comes to its end: nobody else can claim, and the head looks for as long as it may.
+    let mutex = with::<Sound>(HELD, GRANTED);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        // The end of a queue to which somebody joins all the time.
+        s.spawn(|| {
+            for last in (1..4).cycle() {
+                mutex.spinners.tail().store(last, Relaxed);
+                if over.load(Relaxed) {
+                    break;
+                }
+            }
+        });
+        let mut wait = at_front();
+        // On one CPU the other one runs when this one has lost it.
+        let looks = (0..1_000_000).take_while(|_| {
+            wait = at_front();
+            mutex.observe(&mut wait);
+            wait.habit.turns == 0
+        });
+        looks.count();
+        over.store(true, Relaxed);
+        assert_eq!((wait.habit.fast, wait.habit.turns), (false, SHARED_TURNS));
+        assert_eq!(wait.held_at_first, Some(true));
+    });
+}
+
+/// Each lock is free when it is waited for, and nobody queues.
+#[test]
+fn what_a_wait_has_learned_is_remembered_for_the_next() {
+    let mutex = with::<Turns>(FREE, 0);
+    for (before, after) in [(None, [4, 5]), (Some(2), [1, 2])] {
+        let note = || {
+            let place = Native::waiters().enter().expect("a slot is free");
+            place.note()
+        };
+        let before = before.map_or(0, |turns| Note::new(mutex.key(), Habit::turns(turns)).0);
+        note().store(before, Relaxed);
+        assert!(mutex.lock_slow(NEVER));
+        unlock(&mutex);
+        let habit = Note(note().load(Relaxed)).about(mutex.key());
+        let habits = after.map(|turns| Some(Habit::turns(turns)));
+        assert!(habits.contains(&habit), "{habit:?}");
+    }
+}
+
+#[test]
+fn a_turn_at_the_front_that_takes_too_long_ends() {
+    let mutex = with::<Sound>(HELD, 0);
+    let mut wait = in_turns(SHARED_TURNS, false);
+    assert!(!mutex.take_turn(&mut wait));
+    assert_eq!((state(&mutex), wait.habit.turns), ((HELD, 0), 0));
+}
+
+#[test]
+fn who_passes_goes_behind_those_who_queue() {
+    let mutex = with::<Sound>(FREE, 0);
+    let mut wait = in_turns(1, false);
+    behind_another(&mutex, || assert!(!mutex.take_in_passing(&mut wait)));
+    assert!(mutex.take_in_passing(&mut wait));
+    assert_eq!(state(&mutex), (HELD, 0));
+}
+
+/// A lock that is not released: whoever passes claims it beside the queue, and must not keep its claim when it goes there.
+fn claims_in_passing<C: MutexConfig>() -> (Wait, (u8, u8)) {
+    let mutex = with::<C>(HELD, SLEEPERS);
+    let mut wait = in_turns(1, false);
+    assert!(!mutex.take_in_passing(&mut wait));
+    let state = state(&mutex);
+    (wait, state)
+}
+
+#[test]
+fn who_passes_in_vain_takes_no_claim_into_the_queue() {
+    let (wait, state) = claims_in_passing::<Sound>();
+    assert_eq!((wait.claimed, state), (false, (HELD, SLEEPERS)));
+    let (wait, state) = claims_in_passing::<QueuedClaim>();
+    assert_eq!((wait.claimed, state), (true, (HELD, CLAIMED | SLEEPERS)));
+}
+
+#[test]
+fn who_passes_is_handed_the_lock_that_it_has_claimed() {
+    let mutex = Mutex::<Sound>::new();
+    mutex.lock();
+    std::thread::scope(|s| {
+        let passing = s.spawn(|| {
+            let mut wait = in_turns(1, false);
+            // The claim is withdrawn now and then: whoever else waits would try again from the queue.
+            while !mutex.take_in_passing(&mut wait) {
+                wait.habit = Habit::turns(1);
+            }
+            state(&mutex)
+        });
+        while !mutex.hand_over() {
+            std::thread::yield_now();
+        }
+        assert_eq!(passing.join().expect("it has the lock"), (HELD, 0));
+    });
+}
+
+#[test]
+fn where_turns_are_used_up_a_look_beside_the_queue_tells_whether_there_are_more() {
+    // Nothing has happened, and it is free: as before.
+    let mutex = with::<Sound>(FREE, 0);
+    let mut wait = in_turns(0, false);
+    assert!(mutex.look_in_passing(&mut wait));
+    assert_eq!(
+        (wait.habit, state(&mutex)),
+        (Habit::turns(1), (HELD, WATCHED))
+    );
+    // Held for longer than turns take.
+    let mutex = with::<Sound>(HELD, 0);
+    let (mut before, mut doubted) = (Habit::default(), Habit::default());
+    for habit in [&mut before, &mut doubted] {
+        habit.confirm();
+        habit.turns = 0;
+    }
+    doubted.doubt();
+    let mut wait = Wait {
+        habit: before,
+        ..in_turns(0, false)
+    };
+    assert!(!mutex.look_in_passing(&mut wait));
+    assert_eq!((wait.habit, state(&mutex)), (doubted, (HELD, WATCHED)));
+    assert_eq!((wait.held_at_first, wait.looks), (Some(true), LOOKS));
+}
+
+#[test]
+fn who_looks_beside_the_queue_goes_on_with_what_it_has_learned() {
+    // Free at once, whatever is believed then.
+    let mutex = with::<Sound>(FREE, 0);
+    assert!(mutex.take_in_passing(&mut in_turns(0, false)));
+    assert_eq!(state(&mutex), (HELD, WATCHED));
+    // Others have come meanwhile: turns are shared.
+    let mutex = with::<Sound>(HELD, 0);
+    mutex.spinners.tail().store(1, Relaxed);
+    let mut wait = in_turns(0, false);
+    assert!(!mutex.look_in_passing(&mut wait));
+    assert_eq!(
+        (wait.habit.turns, wait.held_at_first),
+        (SHARED_TURNS, Some(true))
+    );
+    // No longer than its time: one look, which tells something only if it comes late.
+    let mutex = with::<Sound>(HELD, 0);
+    let mut wait = Wait {
+        deadline: 1,
+        ..in_turns(0, false)
+    };
+    assert!(!mutex.look_in_passing(&mut wait));
+    assert!(wait.looks < LOOKS);
+}
