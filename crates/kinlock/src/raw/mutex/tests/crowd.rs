@@ -3,6 +3,7 @@
 use super::super::front::LOOKS;
 use super::super::note::{Note, SEAT};
 use super::*;
+use std::sync::atomic::AtomicBool;
 
 #[test]
 fn in_a_crowd_who_has_a_seat_passes_those_who_sleep_and_then_leaves_it_to_one_of_them() {
@@ -152,18 +153,31 @@ fn a_head_of_a_crowd_wishes_for_a_seat_or_to_be_alone() {
     }
 }
 
-/// Where somebody else has claimed it is to sleep, since nothing happens, and not to nap on.
+/// Somebody else has claimed the lock, which is taken again and again. The head is to sleep where it is woken, and not to nap on.
 #[test]
 fn a_head_whose_quantum_is_over_does_not_nap() {
-    let mutex = with::<Sound>(HELD, CLAIMED | UNLOCKS);
+    let busy = CLAIMED | UNLOCKS;
+    let mutex = with::<Sound>(HELD, CLAIMED);
+    let over = AtomicBool::new(false);
     let long = Native::now() + 1_000_000_000;
-    let mut wait = Wait {
-        quantum: 0,
-        habit: Habit::FAST,
-        deadline: long,
-        ..in_turns(0, true)
-    };
-    assert!(!mutex.observe(&mut wait));
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            while !over.load(Relaxed) {
+                mutex.flags.store(busy, Relaxed);
+            }
+        });
+        while mutex.flags.load(Relaxed) != busy {
+            std::thread::yield_now();
+        }
+        let mut wait = Wait {
+            quantum: 0,
+            habit: Habit::FAST,
+            deadline: long,
+            ..in_turns(0, true)
+        };
+        assert!(!mutex.observe(&mut wait));
+        over.store(true, Relaxed);
+    });
     assert!(Native::now() < long);
 }
 
