@@ -57,9 +57,14 @@
 //! # Bounds
 //!
 //! The head of the queue claims after its quantum; see [`QUANTUM_WHEN_CROWDED`] and [`SHORT_QUANTUM`]. Those behind it are served in the order of the queue. So a waiter with `n` before it
-//! when it joins the queue, in the queue or beside it (or with a seat, see below), gets the lock after at most `n + 1` quanta and critical sections, and the time that `n + 1` threads take to wake up; as long as the
-//! scheduler runs the holder. (With more threads than CPUs those with a seat pass the queue; they claim one at a time and without preference, so that a head whose quantum is over
-//! may find somebody else's claim, and tries again each time that is granted. Beside the queue it may spend some microseconds with looks and tries, 8 us, or 50 with a seat, while others are granted the lock that came as it did, and 50 us with a claim that is not served, before it queues.) Where the holder sleeps or does not run a head counts a millisecond before it keeps its claim in its sleep.
+//! when it joins the queue, in the queue or beside it, gets the lock after at most `n + 1` quanta and critical sections, and the time that `n + 1` threads take to wake up; as long as the
+//! scheduler runs the holder.
+//!
+//! * Before it joins the queue it may spend some microseconds beside it with looks and tries; 8 us, or 50 with more threads than CPUs, while others are granted the lock that came as it did; and
+//!   50 us with a claim that is not served.
+//! * With more threads than CPUs some pass the queue for a while, and may claim. There is one claim at a time and none has preference: a head whose quantum is over may find somebody else's, and
+//!   tries again each time that one is granted.
+//! * Where the holder sleeps or does not run a head counts a millisecond before it keeps its claim in its sleep.
 
 mod front;
 mod kin;
@@ -144,7 +149,7 @@ pub struct Passing {
     /// How many pauses it makes after each try, which takes the line away from the holder.
     pub pauses: u32,
     /// How often it makes those tries at most where it cannot claim the lock, since a grant is on its way: for some microseconds, as long as an interrupt takes, and until a head
-    /// that learns nothing would claim.
+    /// that learns nothing would claim. With more threads than CPUs it goes on for 50 us, however often that is.
     pub rounds: u32,
 }
 
