@@ -13,8 +13,8 @@
 //!                  GRANTED          2
 //!                  SLEEPERS         4
 //!                  CLAIMANT_SLEEPS  8
-//!                  WATCHED         16     with CLAIMED also a wish of the claimant
-//!                  unlocks       0..7 times 32
+//!                  WATCHED         16
+//!                  unlocks       0..7 times 32    1, 2 without WATCHED: a wish of the claimant
 //! ```
 //!
 //! * `locked` decides who holds the lock, but for a grant: it is taken by a compare-and-swap from 0.
@@ -31,11 +31,11 @@
 //! | anybody who runs | (f, 0) | (f, 1) | compare-and-swap `locked` |
 //! | holder unlocks | (f, 1) | (f, 0) | store `locked`, light fence, read `flags` |
 //! | ... and `CLAIMED` was set | (CLAIMED, 1) | (GRANTED, 1) | compare-and-swap `flags` instead of the store; unpark the claimant if it sleeps |
-//! | ... and `WATCHED` was set | (WATCHED + n unlocks, 1) | (WATCHED + n + 1, 1) | fetch-add before the store |
+//! | ... and `WATCHED` was set | (WATCHED + n unlocks, 1) | (WATCHED + n + 1, 1) | compare-and-swap before the store, tried once |
 //! | ... and then somebody sleeps | (f + SLEEPERS, *) | (f, *) | fetch-and, unpark one |
 //! | head, or newcomer beside the queue, claims | (f, *) | (f + CLAIMED, *) | compare-and-swap, unless CLAIMED or GRANTED is set |
-//! | head of a crowd claims | (f, *) | (f + CLAIMED + a wish, *) | the same compare-and-swap; the wish is WATCHED with 0 or 4 unlocks |
-//! | who is about to leave its seat says so | (WATCHED + n unlocks, 1) | (f, 1) | compare-and-swap, unless CLAIMED is set |
+//! | head of a crowd claims | (f, *) | (f + CLAIMED + a wish, *) | the same compare-and-swap, in place of what was counted; whoever grants or takes it back leaves 7 unlocks |
+//! | who is about to leave its seat says so | (WATCHED + n unlocks, 1) | (f, 1) | compare-and-swap, unless there is a wish |
 //! | head of a crowd takes that seat | (f, *) | (f + 7 unlocks, *) | fetch-or |
 //! | claimant withdraws | (f + CLAIMED, *) | (f, *) | compare-and-swap; if it finds GRANTED the lock is its own |
 //! | claimant gets the lock | (f + GRANTED, 1) or (f + CLAIMED, 1) | (f, 1) | fetch-and, after it has seen GRANTED or taken `locked`; if granted, and somebody sleeps, it wakes one as an unlock does |
@@ -92,11 +92,29 @@ const WATCHED: u8 = 16;
 const UNLOCK: u8 = 32;
 const UNLOCKS: u8 = 7 * UNLOCK;
 
-/// What a claimant that comes out of a crowded queue wishes of the holder: to leave its seat among those who take turns, if that is contended; ... The same flags may also be left
-/// of a watch. Then somebody leaves its seat too early, which costs it a place in the queue and nobody else anything.
-const ROOM: u8 = WATCHED;
-/// ... and in any case. The unlock that grants counts itself before it looks.
-const TO_BE_ALONE: u8 = WATCHED | (4 * UNLOCK);
+/// All that a look at the lock changes: nothing yet, or *room*; a count; a count that is full, or has come to its end; or a wish.
+const LOOK: u8 = WATCHED | UNLOCKS;
+/// What a claimant that comes out of a crowded queue wishes of the holder: to leave its seat among those who take turns, if that is contended; ...
+const ROOM: u8 = UNLOCK;
+/// ... and in any case. Nobody counts so few unlocks without `WATCHED`.
+const TO_BE_ALONE: u8 = 2 * UNLOCK;
+
+/// What the claimant wishes, or 0.
+fn wish(flags: u8) -> u8 {
+    match flags & LOOK {
+        wish @ (ROOM | TO_BE_ALONE) => wish,
+        _ => 0,
+    }
+}
+
+/// The flags when that has been heard, or is not wished any more.
+fn without_wish(flags: u8) -> u8 {
+    if wish(flags) == 0 {
+        flags
+    } else {
+        flags | UNLOCKS
+    }
+}
 
 /// The set of sleepers of which the claimant is the only member, and that of all others.
 const CLAIMANT: u32 = 1 << 31;
@@ -331,12 +349,14 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     fn unlock_observed(&self) -> bool {
         let flags = self.flags.load(Relaxed);
         if flags & WATCHED != 0 {
-            // Nobody else counts while we hold the lock; who starts to watch again meanwhile gets an odd first count at worst.
-            if flags & UNLOCKS == UNLOCKS {
-                self.flags.fetch_and(!WATCHED, Relaxed);
-            } else {
-                self.flags.fetch_add(UNLOCK, Relaxed);
-            }
+            // Nobody else counts while we hold the lock. Whoever changes the flags meanwhile begins to watch, or wishes something, and we do not count.
+            let counted = match flags & UNLOCKS {
+                UNLOCKS => flags & !WATCHED,
+                _ => flags + UNLOCK,
+            };
+            let _ = self
+                .flags
+                .compare_exchange(flags, counted, Relaxed, Relaxed);
         }
         flags & CLAIMED != 0 && self.hand_over()
     }
@@ -345,7 +365,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     fn hand_over(&self) -> bool {
         let mut flags = self.flags.load(Relaxed);
         while flags & CLAIMED != 0 {
-            let granted = flags & !(CLAIMED | CLAIMANT_SLEEPS) | GRANTED;
+            let granted = without_wish(flags) & !(CLAIMED | CLAIMANT_SLEEPS) | GRANTED;
             // Release: what `locked` would publish goes through `flags` this time. Only waiters change it, each a few times: the loop ends.
             match self
                 .flags
@@ -356,8 +376,9 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                     if flags & CLAIMANT_SLEEPS != 0 && C::FAULT != MutexFault::MissingWake {
                         P::unpark_in(self.key(), 1, CLAIMANT);
                     }
-                    if C::PARK && P::CAN_PARK && flags & ROOM != 0 {
-                        self.make_room(flags & TO_BE_ALONE == TO_BE_ALONE);
+                    let wish = wish(flags);
+                    if C::PARK && P::CAN_PARK && wish != 0 {
+                        self.make_room(wish == TO_BE_ALONE);
                     }
                     return C::FAULT != MutexFault::DoubleHandOff;
                 }

@@ -385,24 +385,26 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             return;
         }
         let flags = self.flags.load(Relaxed);
-        // The wish of a claimant stands in the same bits.
-        if flags & CLAIMED == 0 {
-            let room = flags & !(WATCHED | UNLOCKS);
+        if wish(flags) == 0 {
+            let room = flags & !LOOK;
             let _ = self.flags.compare_exchange(flags, room, Relaxed, Relaxed);
         }
     }
 
     /// Whether that has been announced, or nobody has watched yet.
     fn has_room(&self, wait: &Wait) -> bool {
-        wait.crowded && self.flags.load(Relaxed) & (WATCHED | UNLOCKS) == 0
+        wait.crowded && self.flags.load(Relaxed) & LOOK == 0
     }
 
     /// Has unlocks count themselves from now on. Tried once (`false`: in vain): if somebody else changes the flags, the next look is as good.
     pub(super) fn watch(&self) -> bool {
         let flags = self.flags.load(Relaxed);
-        self.flags
-            .compare_exchange(flags, flags & !UNLOCKS | WATCHED, Relaxed, Relaxed)
-            .is_ok()
+        let watched = flags & !LOOK | WATCHED;
+        wish(flags) == 0
+            && self
+                .flags
+                .compare_exchange(flags, watched, Relaxed, Relaxed)
+                .is_ok()
     }
 
     /// Sleeps for a while where nobody wakes us.
@@ -417,15 +419,15 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         let mut flags = self.flags.load(Relaxed);
         // Only waiters change the flags, each a few times, and unlocks that count themselves, up to seven: the loop ends.
         while flags & (CLAIMED | GRANTED) == 0 {
-            let counted = if wish == 0 { 0 } else { UNLOCKS };
-            let claimed = flags & !counted | CLAIMED | wish;
+            let look = if wish == 0 { flags & LOOK } else { wish };
+            let claimed = flags & !LOOK | look | CLAIMED;
             match self
                 .flags
                 .compare_exchange(flags, claimed, Relaxed, Relaxed)
             {
                 Ok(_) => {
                     P::count(Event::Claim);
-                    (wait.claimed, wait.wish) = (true, wish);
+                    wait.claimed = true;
                     break;
                 }
                 Err(seen) => flags = seen,
@@ -455,13 +457,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     pub(super) fn withdraw(&self, wait: &mut Wait) -> bool {
         let mut flags = self.flags.load(Relaxed);
         while flags & GRANTED == 0 || C::FAULT == MutexFault::LeakyCancel {
-            // A wish is not to be somebody else's, nor to look like room.
-            let (wish, counted) = if wait.wish == 0 {
-                (0, 0)
-            } else {
-                (WATCHED, UNLOCKS)
-            };
-            let withdrawn = flags & !(CLAIMED | CLAIMANT_SLEEPS | wish) | counted;
+            let withdrawn = without_wish(flags) & !(CLAIMED | CLAIMANT_SLEEPS);
             match self
                 .flags
                 .compare_exchange(flags, withdrawn, Relaxed, Relaxed)

@@ -93,7 +93,6 @@ fn at_front() -> Wait {
         busy: false,
         room: false,
         enters: false,
-        wish: 0,
         slept: false,
         claimed: false,
         unnoticed_sleep: UNNOTICED_SLEEP,

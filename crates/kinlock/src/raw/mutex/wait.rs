@@ -38,8 +38,6 @@ pub(super) struct Wait {
     pub(super) room: bool,
     /// ... and this thread has said that it takes it.
     pub(super) enters: bool,
-    /// What it wished of the holder when it claimed.
-    pub(super) wish: u8,
     pub(super) slept: bool,
     pub(super) claimed: bool,
     pub(super) unnoticed_sleep: u64,
@@ -96,7 +94,6 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             busy: false,
             room: false,
             enters: false,
-            wish: 0,
             slept: false,
             claimed: false,
             unnoticed_sleep: UNNOTICED_SLEEP,
@@ -266,6 +263,10 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 // An unlock that grants wakes none of those who sleep outside the queue. If each did, they would sleep for ever.
                 if flags & GRANTED != 0 && flags & SLEEPERS != 0 {
                     self.wake();
+                }
+                // Taken and not granted: nobody has heard it, and it is not to be the next claimant's.
+                if wish(flags) != 0 {
+                    self.flags.fetch_or(UNLOCKS, Relaxed);
                 }
             }
             if wait.slept {

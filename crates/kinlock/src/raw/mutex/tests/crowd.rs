@@ -23,11 +23,18 @@ fn in_a_crowd_who_has_a_seat_passes_those_who_sleep_and_then_leaves_it_to_one_of
 
 #[test]
 fn room_is_not_announced_over_a_wish() {
-    let mutex = with::<Sound>(FREE, CLAIMED | TO_BE_ALONE);
-    behind_another(&mutex, || {
-        assert!(mutex.take_in_passing(&mut in_turns(1, true)))
-    });
-    assert_eq!(state(&mutex), (HELD, CLAIMED | TO_BE_ALONE));
+    let watched = CLAIMED | WATCHED | UNLOCK;
+    for (flags, after) in [
+        (CLAIMED | ROOM, CLAIMED | ROOM),
+        (CLAIMED | TO_BE_ALONE, CLAIMED | TO_BE_ALONE),
+        (watched, CLAIMED),
+    ] {
+        let mutex = with::<Sound>(FREE, flags);
+        behind_another(&mutex, || {
+            assert!(mutex.take_in_passing(&mut in_turns(1, true)))
+        });
+        assert_eq!(state(&mutex), (HELD, after));
+    }
 }
 
 /// The holder does not run, or keeps taking the lock.
@@ -59,7 +66,8 @@ fn a_head_takes_the_seat_that_is_left_for_it_and_says_so() {
 
 /// What a claimant leaves of the holder's note.
 fn granted_with(wish: u8, turns: u16) -> u16 {
-    let mutex = with::<Sound>(HELD, UNLOCKS);
+    // Somebody watches: that is not to be taken for a wish.
+    let mutex = with::<Sound>(HELD, WATCHED | UNLOCK);
     let mut wait = Wait {
         crowded: true,
         ..at_front()
@@ -71,7 +79,12 @@ fn granted_with(wish: u8, turns: u16) -> u16 {
     note.store(Note::new(mutex.key(), seat).0, Relaxed);
     assert!(mutex.claim(&mut wait, wish));
     unlock(&mutex);
-    assert_eq!(state(&mutex).1 & (CLAIMED | GRANTED), GRANTED);
+    let look = if wish == 0 {
+        WATCHED | (2 * UNLOCK)
+    } else {
+        UNLOCKS
+    };
+    assert_eq!(state(&mutex), (HELD, GRANTED | look));
     let left = Note(note.load(Relaxed)).about(mutex.key());
     left.expect("it is about this lock").turns
 }
@@ -137,19 +150,22 @@ fn in_a_crowd_who_has_no_seat_stays_behind_those_who_queue() {
 /// What a head wishes that has waited for its quantum.
 #[test]
 fn a_head_of_a_crowd_wishes_for_a_seat_or_to_be_alone() {
-    for (habit, flags, wish) in [
+    for (habit, flags, left) in [
         (Habit::turns(1), UNLOCKS, ROOM),
         (Habit::default(), UNLOCKS, TO_BE_ALONE),
-        (Habit::turns(1), 0, 0),
+        // There is room: nobody needs to make any.
+        (Habit::turns(1), 0, UNLOCKS),
     ] {
         let mutex = with::<Sound>(HELD, flags);
         let mut wait = Wait {
             quantum: 0,
             habit,
+            // For so long that it keeps its claim.
+            since: 0,
             ..in_turns(0, true)
         };
         assert!(!mutex.observe(&mut wait));
-        assert_eq!(wait.wish, wish, "{flags}");
+        assert_eq!(state(&mutex).1, CLAIMED | left);
     }
 }
 

@@ -132,7 +132,12 @@ fn a_wish_goes_with_the_claim() {
         let mut wait = at_front();
         assert!(mutex.claim(&mut wait, wish));
         assert_eq!(state(&mutex).1, CLAIMED | SLEEPERS | wish);
+        assert!(!mutex.watch(), "that would make it unheard");
         assert!(!mutex.withdraw(&mut wait));
+        assert_eq!(state(&mutex).1, SLEEPERS | UNLOCKS);
+        // Nor is it anybody's when the claimant has taken the lock by itself.
+        assert!(mutex.claim(&mut wait, wish));
+        assert!(mutex.finish(&mut wait, true));
         assert_eq!(state(&mutex).1, SLEEPERS | UNLOCKS);
     }
 }
