@@ -170,7 +170,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 if self.take() {
                     P::count(Event::Turn);
                     wait.habit.use_turn();
-                    self.announce_room(wait);
+                    self.leave_seat(wait);
                     return true;
                 }
                 for _ in 0..C::PASSING.pauses {
@@ -190,6 +190,9 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             let now = P::now();
             let late = now - *refused.get_or_insert(now) >= patience;
             if several || late || !wait.crowded && rounds == C::PASSING.rounds {
+                if !several {
+                    self.announce_room(wait);
+                }
                 return false;
             }
         }
@@ -201,9 +204,10 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         if taken {
             P::count(Event::Turn);
             self.finish(wait, true);
-            self.announce_room(wait);
+            self.leave_seat(wait);
         } else {
             wait.turn_failed();
+            self.announce_room(wait);
         }
         taken
     }
@@ -378,14 +382,24 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         }
     }
 
-    /// Tells the head of a crowded queue that a seat is free, if this was the last turn of it: nobody watches, and nothing has been counted. If others change the flags just
-    /// now the head finds out when its quantum is over.
-    fn announce_room(&self, wait: &Wait) {
-        if !wait.crowded || wait.habit.turns > 0 || self.spinners.last() == 0 {
+    /// In a crowd, after its last turn: leaves its seat to the head of the queue; or stays for another turn if the head has not come yet for the seat that was left for it
+    /// before, since one seat is announced at a time.
+    fn leave_seat(&self, wait: &mut Wait) {
+        if wait.habit.turns > 0 {
             return;
         }
+        if self.has_room(wait) && self.spinners.last() != 0 {
+            wait.habit.stay();
+        } else {
+            self.announce_room(wait);
+        }
+    }
+
+    /// Tells the head of a crowded queue that a seat is free: nobody watches, and nothing has been counted. If others change the flags just now the head finds out when its
+    /// quantum is over.
+    fn announce_room(&self, wait: &Wait) {
         let flags = self.flags.load(Relaxed);
-        if wish(flags) == 0 {
+        if wait.crowded && self.spinners.last() != 0 && wish(flags) == 0 {
             let room = flags & !LOOK;
             let _ = self.flags.compare_exchange(flags, room, Relaxed, Relaxed);
         }

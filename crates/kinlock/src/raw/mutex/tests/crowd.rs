@@ -21,6 +21,42 @@ fn in_a_crowd_who_has_a_seat_passes_those_who_sleep_and_then_leaves_it_to_one_of
     });
 }
 
+/// One seat is announced at a time.
+#[test]
+fn who_would_leave_a_seat_stays_until_the_head_has_come_for_the_last_one() {
+    let mutex = with::<Sound>(FREE, 0);
+    let mut wait = in_turns(1, true);
+    behind_another(&mutex, || {
+        for (flags, left) in [(0, 1), (0, 1), (UNLOCKS, 0)] {
+            mutex.flags.store(flags, Relaxed);
+            assert!(mutex.take_in_passing(&mut wait));
+            assert_eq!((state(&mutex), wait.habit.turns), ((HELD, 0), left));
+            mutex.locked.store(FREE, Relaxed);
+        }
+    });
+    // Nobody queues: there is nobody to tell.
+    let mutex = with::<Sound>(FREE, UNLOCKS);
+    let mut wait = in_turns(1, true);
+    assert!(mutex.take_in_passing(&mut wait));
+    assert_eq!((state(&mutex), wait.habit.turns), ((HELD, UNLOCKS), 0));
+}
+
+/// A claim that is not served, or a grant that does not come to its end; and a claim of somebody else, after which there is one more who runs.
+#[test]
+fn who_waits_in_vain_leaves_its_seat_to_the_head() {
+    for (flags, after) in [
+        (UNLOCKS, 0),
+        (GRANTED | UNLOCKS, GRANTED),
+        (CLAIMED | UNLOCKS, CLAIMED | UNLOCKS),
+    ] {
+        let mutex = with::<Sound>(HELD, flags);
+        behind_another(&mutex, || {
+            assert!(!mutex.take_in_passing(&mut in_turns(2, true)))
+        });
+        assert_eq!(state(&mutex), (HELD, after));
+    }
+}
+
 #[test]
 fn room_is_not_announced_over_a_wish() {
     let watched = CLAIMED | WATCHED | UNLOCK;
