@@ -32,8 +32,9 @@ const SHORTEST_PAUSE: u64 = 50;
 /// CPUs can make a lock look fast for a moment that nobody needs to be kept off.
 const FIRST_REST: u64 = 3_000;
 
-/// How long a head naps between two looks at a lock that cycles fast, while there are more waiters than CPUs.
-const NAP: u64 = 50_000;
+/// How long a head naps between two looks at a lock that cycles fast, while there are more waiters than CPUs. Whenever it wakes up somebody else who runs may lose the CPU to it,
+/// and that may be the holder.
+const NAP: u64 = 200_000;
 /// How long a head has been there before it keeps its claim while it sleeps: the lock is then idle until it has woken up.
 const STARVING: u64 = 1_000_000;
 
@@ -170,7 +171,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 if self.take() {
                     P::count(Event::Turn);
                     wait.habit.use_turn();
-                    self.leave_seat(wait);
+                    self.announce_last_turn(wait);
                     return true;
                 }
                 for _ in 0..C::PASSING.pauses {
@@ -204,7 +205,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         if taken {
             P::count(Event::Turn);
             self.finish(wait, true);
-            self.leave_seat(wait);
+            self.announce_last_turn(wait);
         } else {
             wait.turn_failed();
             self.announce_room(wait);
@@ -382,15 +383,9 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         }
     }
 
-    /// In a crowd, after its last turn: leaves its seat to the head of the queue; or stays for another turn if the head has not come yet for the seat that was left for it
-    /// before, since one seat is announced at a time.
-    fn leave_seat(&self, wait: &mut Wait) {
-        if wait.habit.turns > 0 {
-            return;
-        }
-        if self.has_room(wait) && self.spinners.last() != 0 {
-            wait.habit.stay();
-        } else {
+    /// After a turn: if it was the last, somebody else can have the seat.
+    fn announce_last_turn(&self, wait: &Wait) {
+        if wait.habit.turns == 0 {
             self.announce_room(wait);
         }
     }

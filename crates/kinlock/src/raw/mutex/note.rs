@@ -46,11 +46,6 @@ impl Habit {
         }
     }
 
-    /// In a crowd: does not queue yet, but may the next time but one.
-    pub(super) fn stay(&mut self) {
-        self.turns = 1;
-    }
-
     /// In a crowd: queues the next time.
     pub(super) fn leave_seat(&mut self) {
         self.turns = 0;

@@ -21,20 +21,8 @@ fn in_a_crowd_who_has_a_seat_passes_those_who_sleep_and_then_leaves_it_to_one_of
     });
 }
 
-/// One seat is announced at a time.
 #[test]
-fn who_would_leave_a_seat_stays_until_the_head_has_come_for_the_last_one() {
-    let mutex = with::<Sound>(FREE, 0);
-    let mut wait = in_turns(1, true);
-    behind_another(&mutex, || {
-        for (flags, left) in [(0, 1), (0, 1), (UNLOCKS, 0)] {
-            mutex.flags.store(flags, Relaxed);
-            assert!(mutex.take_in_passing(&mut wait));
-            assert_eq!((state(&mutex), wait.habit.turns), ((HELD, 0), left));
-            mutex.locked.store(FREE, Relaxed);
-        }
-    });
-    // Nobody queues: there is nobody to tell.
+fn room_is_not_announced_where_nobody_queues() {
     let mutex = with::<Sound>(FREE, UNLOCKS);
     let mut wait = in_turns(1, true);
     assert!(mutex.take_in_passing(&mut wait));
