@@ -35,7 +35,7 @@
 //! | ... and then somebody sleeps | (f + SLEEPERS, *) | (f, *) | fetch-and, unpark one |
 //! | head, or newcomer beside the queue, claims | (f, *) | (f + CLAIMED, *) | compare-and-swap, unless CLAIMED or GRANTED is set |
 //! | head of a crowd claims | (f, *) | (f + CLAIMED + a wish, *) | the same compare-and-swap, in place of what was counted; whoever grants or takes it back leaves 7 unlocks |
-//! | who is about to leave its seat says so | (WATCHED + n unlocks, 1) | (f, 1) | compare-and-swap, unless there is a wish |
+//! | who leaves its seat says so | (f + WATCHED + n unlocks, *) | (f, *) | compare-and-swap, unless there is a wish |
 //! | head of a crowd takes that seat | (f, *) | (f + 7 unlocks, *) | fetch-or |
 //! | claimant withdraws | (f + CLAIMED, *) | (f, *) | compare-and-swap; if it finds GRANTED the lock is its own |
 //! | claimant gets the lock | (f + GRANTED, 1) or (f + CLAIMED, 1) | (f, 1) | fetch-and, after it has seen GRANTED or taken `locked`; if granted, and somebody sleeps, it wakes one as an unlock does |
