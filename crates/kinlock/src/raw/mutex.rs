@@ -31,12 +31,13 @@
 //! | anybody who runs | (f, 0) | (f, 1) | compare-and-swap `locked` |
 //! | holder unlocks | (f, 1) | (f, 0) | store `locked`, light fence, read `flags` |
 //! | ... and `CLAIMED` was set | (CLAIMED, 1) | (GRANTED, 1) | compare-and-swap `flags` instead of the store; unpark the claimant if it sleeps |
-//! | ... and `WATCHED` was set | (WATCHED + n unlocks, 1) | (WATCHED + n + 1, 1) | compare-and-swap before the store, tried once |
+//! | ... and `WATCHED` was set | (WATCHED + n unlocks, 1) | (WATCHED + n + 1, 1), after 7 (7, 1) | compare-and-swap before the store, tried once |
 //! | ... and then somebody sleeps | (f + SLEEPERS, *) | (f, *) | fetch-and, unpark one |
 //! | head, or newcomer beside the queue, claims | (f, *) | (f + CLAIMED, *) | compare-and-swap, unless CLAIMED or GRANTED is set |
-//! | head of a crowd claims | (f, *) | (f + CLAIMED + a wish, *) | the same compare-and-swap, in place of what was counted; whoever grants or takes it back leaves 7 unlocks |
-//! | who leaves its seat says so | (f + WATCHED + n unlocks, *) | (f, *) | compare-and-swap, unless there is a wish |
-//! | head of a crowd takes that seat | (f, *) | (f + 7 unlocks, *) | fetch-or |
+//! | who has waited for a quantum in a crowd claims | (f, *) | (f + CLAIMED + a wish, *) | the same compare-and-swap, in place of what was counted; granted or not, 7 unlocks are left of a wish |
+//! | who watches | (f, *) | (f + WATCHED + 0 unlocks, *) | compare-and-swap, unless there is a wish; tried once |
+//! | who leaves its seat for the head says so | (f, *) | (f without WATCHED and unlocks, *) | compare-and-swap, unless there is a wish; tried once |
+//! | head of a crowd takes that seat | (f, *) | (f + 7 unlocks, *) | fetch-or, and then it takes or claims the lock |
 //! | claimant withdraws | (f + CLAIMED, *) | (f, *) | compare-and-swap; if it finds GRANTED the lock is its own |
 //! | claimant gets the lock | (f + GRANTED, 1) or (f + CLAIMED, 1) | (f, 1) | fetch-and, after it has seen GRANTED or taken `locked`; if granted, and somebody sleeps, it wakes one as an unlock does |
 //! | head falls asleep | (f, 1) | (f + SLEEPERS, 1) | fetch-or, heavy fence, look again, park |
@@ -349,7 +350,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     fn unlock_observed(&self) -> bool {
         let flags = self.flags.load(Relaxed);
         if flags & WATCHED != 0 {
-            // Nobody else counts while we hold the lock. Whoever changes the flags meanwhile begins to watch, or wishes something, and we do not count.
+            // Nobody else counts while we hold the lock. If a waiter changes the flags meanwhile we do not count.
             let counted = match flags & UNLOCKS {
                 UNLOCKS => flags & !WATCHED,
                 _ => flags + UNLOCK,

@@ -309,8 +309,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             let may_be_turns = !wait.crowded && wait.habit.turns == 0;
             if may_be_turns && self.spinners.last() != last {
                 wait.newcomers(free);
-            } else if !rested {
-                // After a rest nobody has counted for long: that was the beginning of a look.
+            } else if !rested && !wait.enters {
+                // After a rest nobody has counted for long: that was the beginning of a look. And who takes a seat has set the count.
                 wait.judge(unlocks, (now - looked).max(pause), free);
             }
             if wait.habit.turns > 0 {
@@ -340,10 +340,13 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 }
                 return true;
             }
-            let wish = match (wait.crowded, wait.habit.trusts_turns()) {
-                (true, false) => TO_BE_ALONE,
-                (true, true) if !wait.enters => ROOM,
-                _ => 0,
+            // Without a quantum nobody has a seat.
+            let wish = if !wait.crowded || wait.enters || wait.quantum == 0 {
+                0
+            } else if wait.habit.trusts_turns() {
+                ROOM
+            } else {
+                TO_BE_ALONE
             };
             if over && self.claim(wait, wish) {
                 return self.await_grant(wait, wait.stalled());
@@ -405,7 +408,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         wait.crowded && self.flags.load(Relaxed) & LOOK == 0
     }
 
-    /// Has unlocks count themselves from now on. Tried once (`false`: in vain): if somebody else changes the flags, the next look is as good.
+    /// Has unlocks count themselves from now on. Tried once (`false`: in vain): if somebody else changes the flags, or wishes something, the next look is as good.
     pub(super) fn watch(&self) -> bool {
         let flags = self.flags.load(Relaxed);
         let watched = flags & !LOOK | WATCHED;

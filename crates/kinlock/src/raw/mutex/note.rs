@@ -7,7 +7,7 @@ pub(super) const SHARED_TURNS: u16 = 7;
 pub(super) const MOST_TURNS: u16 = 16383;
 
 /// In a crowd: for how many waits a thread that has come out of the queue is one of those who take turns. Between two of them that is a millisecond or less, so that each of
-/// hundreds of threads has its share of a second; and a seat changes hands once in thousands of waits.
+/// hundreds of threads has its share of a second; and a seat changes hands once in a thousand waits.
 pub(super) const SEAT: u16 = 1023;
 
 /// How a lock is best taken.

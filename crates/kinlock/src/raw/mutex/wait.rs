@@ -256,6 +256,10 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         }
         if taken {
             if wait.claimed {
+                // Taken and not granted: nobody has heard our wish. It must be gone before the next one can claim.
+                if wish(self.flags.load(Relaxed)) != 0 {
+                    self.flags.fetch_or(UNLOCKS, Relaxed);
+                }
                 // Relaxed: we hold the lock, and whoever looks at these flags next does so in turn.
                 let flags = self
                     .flags
@@ -263,10 +267,6 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 // An unlock that grants wakes none of those who sleep outside the queue. If each did, they would sleep for ever.
                 if flags & GRANTED != 0 && flags & SLEEPERS != 0 {
                     self.wake();
-                }
-                // Taken and not granted: nobody has heard it, and it is not to be the next claimant's.
-                if wish(flags) != 0 {
-                    self.flags.fetch_or(UNLOCKS, Relaxed);
                 }
             }
             if wait.slept {

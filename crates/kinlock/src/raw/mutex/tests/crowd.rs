@@ -171,6 +171,17 @@ fn in_a_crowd_who_has_no_seat_stays_behind_those_who_queue() {
     assert_eq!(mutex.locked.load(Relaxed), FREE);
 }
 
+/// The count that it has set is not to be taken for unlocks.
+#[test]
+fn a_head_that_takes_a_seat_learns_nothing_of_its_own_mark() {
+    let mutex = with::<Sound>(HELD, 0);
+    let mut wait = in_turns(1, true);
+    for _ in 0..2 {
+        assert!(!mutex.observe(&mut wait));
+        assert!(wait.enters && wait.habit == Habit::turns(1));
+    }
+}
+
 /// What a head wishes that has waited for its quantum.
 #[test]
 fn a_head_of_a_crowd_wishes_for_a_seat_or_to_be_alone() {
@@ -182,7 +193,7 @@ fn a_head_of_a_crowd_wishes_for_a_seat_or_to_be_alone() {
     ] {
         let mutex = with::<Sound>(HELD, flags);
         let mut wait = Wait {
-            quantum: 0,
+            quantum: 1_000,
             habit,
             // For so long that it keeps its claim.
             since: 0,
