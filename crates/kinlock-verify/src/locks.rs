@@ -8,7 +8,7 @@
 //! 1. An `OwnLock` or `OwnMutex` is released under the conditions of [`TestLock::unlock`], which are those of the lock inside.
 
 use crate::monitors::{self, Monitor};
-use crate::pretend::Pretend;
+use crate::pretend::{self, Pretend};
 use crate::report::Property;
 use crate::scenarios::Scenario;
 use crate::test_lock::TestLock;
@@ -233,7 +233,7 @@ impl<C: MutexConfig> TestLock for OwnMutex<C> {
 }
 
 macro_rules! mutex_config {
-    ($name:ident, $fault:ident $(, turns at first $turns:literal)?) => {
+    ($name:ident, $fault:ident) => {
         #[derive(Clone, Copy, Debug)]
         struct $name;
 
@@ -244,11 +244,9 @@ macro_rules! mutex_config {
                 kinlock::config::tuning()
             }
 
-            $(
-                fn turns_at_first() -> Option<u16> {
-                    Some($turns)
-                }
-            )?
+            fn turns_at_first() -> Option<u16> {
+                pretend::turns_at_first()
+            }
         }
     };
 }
@@ -257,12 +255,15 @@ mutex_config!(MissingWake, MissingWake);
 mutex_config!(Sleepy, LostWakeup);
 mutex_config!(DoubleHandOff, DoubleHandOff);
 mutex_config!(LeakyCancel, LeakyCancel);
-// Whether waiters learn to take turns depends on how fast the machine is.
-mutex_config!(QueuedClaim, QueuedClaim, turns at first 100);
+mutex_config!(QueuedClaim, QueuedClaim);
 
 impl MutexConfig for AsConfigured {
     fn tuning() -> Tuning {
         kinlock::config::tuning()
+    }
+
+    fn turns_at_first() -> Option<u16> {
+        pretend::turns_at_first()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The machine we run on, but with as many locality domains as a test wants, however few CPUs there are.
 //!
-//! Everything but the domain, and where waiters wait, is [`Native`]'s. A thread can ask to be held up where an algorithm calls the kernel or begins to spin, which is where it
-//! relies on what it has just seen.
+//! Everything but the domain, and where waiters wait, is [`Native`]'s. A thread can ask to be held up where an algorithm calls the kernel, spins, or turns to something else, which
+//! is where it relies on what it has just seen; and it can be made to believe what else it would have to find out, or what is true of other machines.
 
 use crate::injector::Injector;
 use kinlock::events::Event;
@@ -19,6 +19,8 @@ pub(crate) struct Pretend;
 
 thread_local! {
     static DOMAIN: Cell<u16> = const { Cell::new(0) };
+    static CROWDED: Cell<Option<bool>> = const { Cell::new(None) };
+    static TURNS: Cell<Option<u16>> = const { Cell::new(None) };
     static INJECTOR: Cell<Option<Injector>> = const { Cell::new(None) };
     static SLOT: KeptSlot = const { KeptSlot(Cell::new(0)) };
 }
@@ -26,6 +28,21 @@ thread_local! {
 /// Makes the calling thread believe that it runs in `domain`.
 pub(crate) fn set_domain(domain: u16) {
     DOMAIN.set(domain);
+}
+
+/// Makes the calling thread believe that there are more threads than CPUs, or not.
+pub(crate) fn set_crowded(crowded: bool) {
+    CROWDED.set(Some(crowded));
+}
+
+/// Has the calling thread take a mutex of which it knows nothing in so many turns at first.
+pub(crate) fn set_turns_at_first(turns: Option<u16>) {
+    TURNS.set(turns);
+}
+
+/// For how many waits the calling thread takes turns at a mutex of which it knows nothing.
+pub(crate) fn turns_at_first() -> Option<u16> {
+    TURNS.get()
 }
 
 /// Has the calling thread held up inside algorithms from now on.
@@ -95,6 +112,7 @@ impl Platform for Pretend {
     }
 
     fn relax() {
+        point();
         Native::relax();
     }
 
@@ -104,7 +122,7 @@ impl Platform for Pretend {
 
     fn crowded() -> bool {
         point();
-        Native::crowded()
+        CROWDED.get().unwrap_or_else(Native::crowded)
     }
 
     fn park_in(
@@ -139,6 +157,7 @@ impl Platform for Pretend {
     }
 
     fn back_off(nanos: u64) {
+        point();
         Native::back_off(nanos);
     }
 
@@ -151,6 +170,7 @@ impl Platform for Pretend {
     }
 
     fn heavy_fence() -> bool {
+        point();
         Native::heavy_fence()
     }
 
@@ -167,6 +187,7 @@ impl Platform for Pretend {
     }
 
     fn count(event: Event) {
+        point();
         Native::count(event);
     }
 }

@@ -12,6 +12,7 @@ mod preemption;
 mod relay;
 mod signals;
 mod timed;
+mod turns;
 
 use crate::crew::{Orders, Outcome};
 use crate::injector::Preemption;
@@ -41,6 +42,7 @@ pub const ALL: &[Scenario] = &[
     fairness::SCENARIO,
     domains::PRETENDED,
     preemption::SCENARIO,
+    turns::SCENARIO,
     timed::SCENARIO,
     relay::SCENARIO,
     condvar_relay::SCENARIO,
