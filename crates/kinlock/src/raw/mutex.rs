@@ -165,7 +165,7 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
 pub struct Passing {
     /// How often it tries before it claims the lock.
     pub tries: u32,
-    /// How many pauses it makes after each try, which takes the line away from the holder.
+    /// How many pauses it makes after each try.
     pub pauses: u32,
     /// How often it makes those tries at most where it cannot claim the lock, since a grant is on its way: for some microseconds, as long as an interrupt takes, and until a head
     /// that learns nothing would claim. With more threads than CPUs it goes on for 50 us, however often that is.
@@ -176,7 +176,7 @@ impl Passing {
     /// As measured; docs/decisions.md tells what other numbers do.
     pub const DEFAULT: Self = Passing {
         tries: 20,
-        pauses: 2,
+        pauses: 1,
         rounds: 8,
     };
 }

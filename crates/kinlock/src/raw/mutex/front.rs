@@ -145,7 +145,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     /// Where turns are taken, and nobody queues or those who do sleep: takes the lock without queueing (`true`), or claims it and waits for that; unless that takes far longer than turns do.
     ///
     /// For two threads that run the queue costs more than the wait: its end stands beside the lock, and whoever joins or leaves takes the line away from the holder. So
-    /// does each try; but who only looked would see the lock free when its holder is about to take it again, and would lose that race.
+    /// does each exchange: a try looks first, often, and exchanges only what it has seen free.
     pub(super) fn take_in_passing(&self, wait: &mut Wait) -> bool {
         let permitted = wait.habit.trusts_turns() && wait.quantum > 0 && !C::POLLS;
         // Without a clock there would be no end to the wait for a grant.
@@ -168,7 +168,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         let (mut rounds, mut refused) = (0, None);
         loop {
             for _ in 0..C::PASSING.tries {
-                if self.take() {
+                if self.try_lock() {
                     P::count(Event::Turn);
                     wait.habit.use_turn();
                     self.announce_last_turn(wait);
@@ -230,7 +230,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         loop {
             P::back_off(FIRST_LOOK);
             paused += FIRST_LOOK;
-            // An exchange, as in any turn: who looks first loses the race.
+            // An exchange: who looks first, and so seldom, loses the race.
             let taken = self.take();
             let unlocks = (self.flags.load(Relaxed) / UNLOCK) as u64;
             let now = P::now();
