@@ -1,7 +1,7 @@
 //! Threads that meet at one lock after the other, and know different things of it.
 //!
 //! What a waiter does depends on what it knows: that turns are taken, that there are more threads than CPUs. What it has to find out first depends on how fast the machine is,
-//! and two threads that know different things seldom meet where a lock is used all the time. So here it is drawn, for locks of which nobody remembers anything; and waiters are
+//! and two threads that know different things seldom meet where a lock is used all the time. So here it is drawn, for another lock in each round, so that hardly anybody remembers it; and waiters are
 //! held up between a look and what follows from it, so that they meet on one CPU, too.
 
 use super::{Context, Events, Findings, Scenario, blocking};
@@ -24,7 +24,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     run,
 };
 
-/// A thread remembers the lock that it has waited for last.
+/// A thread remembers only the lock that it has waited for last.
 const LOCKS: usize = 2;
 /// In how many waits turns are taken by those who believe in them.
 const TURNS: [u16; 3] = [1, 7, 100];

@@ -167,8 +167,8 @@ pub struct Passing {
     pub tries: u32,
     /// How many pauses it makes after each try.
     pub pauses: u32,
-    /// How often it makes those tries at most where it cannot claim the lock, since a grant is on its way: for some microseconds, as long as an interrupt takes, and until a head
-    /// that learns nothing would claim. With more threads than CPUs it goes on for 50 us, however often that is.
+    /// How often it makes those tries at most where it cannot claim the lock, since a grant is on its way: some microseconds, and no longer than until a head that learns
+    /// nothing would claim. With more threads than CPUs it goes on for 50 us, however often that is.
     pub rounds: u32,
 }
 
