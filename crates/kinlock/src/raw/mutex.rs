@@ -37,7 +37,7 @@
 //! | who has waited for a quantum in a crowd claims | (f, *) | (f + CLAIMED + a wish, *) | the same compare-and-swap, in place of what was counted; granted or not, 7 unlocks are left of a wish |
 //! | who watches | (f, *) | (f + WATCHED + 0 unlocks, *) | compare-and-swap, unless there is a wish; tried once |
 //! | who leaves its seat for the head says so | (f, *) | (f without WATCHED and unlocks, *) | compare-and-swap, unless there is a wish; tried once |
-//! | head of a crowd takes that seat | (f, *) | (f + 7 unlocks, *) | fetch-or, and then it takes or claims the lock |
+//! | head of a crowd takes that seat, or nobody does and its owner keeps it | (f, *) | (f + 7 unlocks, *) | fetch-or, and then it takes or claims the lock |
 //! | claimant withdraws | (f + CLAIMED, *) | (f, *) | compare-and-swap; if it finds GRANTED the lock is its own |
 //! | claimant gets the lock | (f + GRANTED, 1) or (f + CLAIMED, 1) | (f, 1) | fetch-and, after it has seen GRANTED or taken `locked`; if granted, and somebody sleeps, it wakes one as an unlock does |
 //! | head falls asleep | (f, 1) | (f + SLEEPERS, 1) | fetch-or, heavy fence, look again, park |
@@ -63,8 +63,8 @@
 //!
 //! * Before it joins the queue it may spend some microseconds beside it with looks and tries; 8 us, or 50 with more threads than CPUs, while others are granted the lock that came as it did; and
 //!   50 us with a claim that is not served.
-//! * With more threads than CPUs some pass the queue for a while, and may claim. There is one claim at a time and none has preference: a head whose quantum is over may find somebody else's, and
-//!   tries again each time that one is granted.
+//! * With more threads than CPUs some pass the queue for a while, and may claim; and a head leaves the queue before it takes a free lock or a seat. There is one claim at a time and none has
+//!   preference: a head whose quantum is over, or that has left, may find somebody else's, and tries again each time that one is granted.
 //! * Where the holder sleeps or does not run a head counts a millisecond before it keeps its claim in its sleep.
 
 mod front;

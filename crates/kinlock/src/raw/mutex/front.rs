@@ -33,8 +33,8 @@ const SHORTEST_PAUSE: u64 = 50;
 const FIRST_REST: u64 = 3_000;
 
 /// How long a head naps between two looks at a lock that cycles fast, while there are more waiters than CPUs. Whenever it wakes up somebody else who runs may lose the CPU to it,
-/// and that may be the holder.
-const NAP: u64 = 200_000;
+/// and that may be the holder. Nothing waits for it: whoever leaves a seat keeps it until somebody comes.
+pub(super) const NAP: u64 = 1_000_000;
 /// How long a head has been there before it keeps its claim while it sleeps: the lock is then idle until it has woken up.
 const STARVING: u64 = 1_000_000;
 
@@ -152,7 +152,11 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         if !permitted || !P::CAN_PARK || self.others_queue(wait) {
             return false;
         }
-        if wait.habit.turns == 0 && wait.crowded && self.spinners.last() != 0 {
+        if wait.habit.turns == 0
+            && wait.crowded
+            && self.spinners.last() != 0
+            && !self.keeps_seat(wait)
+        {
             // Its seat is for one of those who sleep.
             return false;
         }
@@ -211,6 +215,29 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             self.announce_room(wait);
         }
         taken
+    }
+
+    /// In a crowd, when a seat is used up: lets others run on this CPU, and if the seat is vacant all the same it is kept (`true`).
+    ///
+    /// The head has been woken on some CPU, and a scheduler leaves it there for milliseconds even if another one idles. Whoever slept without a successor on its own CPU would
+    /// leave that CPU idle. So the seat goes to a head that is where it can run: here, or anywhere as soon as it does.
+    fn keeps_seat(&self, wait: &mut Wait) -> bool {
+        if !self.has_room(wait) {
+            return false;
+        }
+        P::yield_now();
+        let vacant = self.has_room(wait);
+        if vacant {
+            // If a head comes in just now there is one seat more, and its owner will meet claims of the others.
+            self.occupy_room();
+            wait.habit.take_seat();
+        }
+        vacant
+    }
+
+    /// Says that the seat which was vacant is somebody's: one seat is for one thread.
+    fn occupy_room(&self) {
+        self.flags.fetch_or(UNLOCKS, Relaxed);
     }
 
     /// Whether others queue, and run: there are too many then to take turns beside the queue. In a crowd the queue is where threads sleep, so that as many as there are CPUs can.
@@ -291,7 +318,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             wait.looks = wait.looks.max(LOOKS - 1);
         }
         let last = self.spinners.last();
-        if wait.room && wait.habit.trusts_turns() {
+        if wait.goes || wait.room && wait.habit.trusts_turns() {
             pause = 0;
         } else {
             self.watch();
@@ -309,8 +336,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             let may_be_turns = !wait.crowded && wait.habit.turns == 0;
             if may_be_turns && self.spinners.last() != last {
                 wait.newcomers(free);
-            } else if !rested && !wait.enters {
-                // After a rest nobody has counted for long: that was the beginning of a look. And who takes a seat has set the count.
+            } else if !rested && !wait.enters && !wait.goes {
+                // After a rest nobody has counted for long: that was the beginning of a look. And who has decided to take the lock does not watch it.
                 wait.judge(unlocks, (now - looked).max(pause), free);
             }
             if wait.habit.turns > 0 {
@@ -328,13 +355,18 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 (false, false) => wait.quantum.min(SHORT_QUANTUM),
             };
             if wait.room && wait.habit.trusts_turns() && !wait.enters {
-                // One seat is for one thread.
-                self.flags.fetch_or(UNLOCKS, Relaxed);
+                self.occupy_room();
                 wait.enters = true;
             }
-            let over = waited >= quantum || wait.enters;
+            let over = waited >= quantum || wait.enters || wait.goes;
             let deserted = (rested || wait.hesitates && !wait.crowded) && unlocks == 0;
-            if free && (over || !fast || deserted) && self.take() {
+            let takes = free && (over || !fast || deserted);
+            if wait.crowded && wait.queued && (takes || wait.enters) {
+                // The next one is woken for it, for some microseconds or in place of us. That is not to happen while we hold the lock.
+                wait.goes = true;
+                return false;
+            }
+            if takes && self.take() {
                 if wait.crowded {
                     wait.habit.presume_turns();
                 }
@@ -351,17 +383,24 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             if over && self.claim(wait, wish) {
                 return self.await_grant(wait, wait.stalled());
             }
-            let napping = wait.crowded && fast && !over;
-            let stalled = !rested && !napping && now - progress >= wait.stalled();
-            if stalled || passed(wait.deadline, || now) {
+            let leaves_alone = wait.crowded && fast && !over;
+            let stalled = !rested && !leaves_alone && now - progress >= wait.stalled();
+            // Among those who take turns a holder has lost its CPU, perhaps to us. Asleep on the word we would be woken at the next unlock, take the CPU again, and so on.
+            let steps_back = stalled && wait.crowded && wait.habit.trusts_turns() && !napped;
+            if stalled && !steps_back || passed(wait.deadline, || now) {
                 return false;
             }
-            if !over && (!wait.crowded || fast) {
+            let napping = leaves_alone || steps_back;
+            if napping || !over && !wait.crowded {
                 (looked, counted) = (now, 0);
                 self.watch();
             }
-            let left = quantum.saturating_sub(waited);
-            if napping && (napped && wait.looks < LOOKS || free && wait.hesitates) {
+            let left = if steps_back {
+                NAP
+            } else {
+                quantum.saturating_sub(waited)
+            };
+            if leaves_alone && (napped && wait.looks < LOOKS || free && wait.hesitates) {
                 // In a nap so much happens that it cannot be counted; and a lock that is free may have been deserted.
                 (pause, napped) = (FIRST_LOOK_WHEN_CROWDED, false);
             } else if napping {

@@ -93,6 +93,8 @@ fn at_front() -> Wait {
         busy: false,
         room: false,
         enters: false,
+        queued: false,
+        goes: false,
         slept: false,
         claimed: false,
         unnoticed_sleep: UNNOTICED_SLEEP,

@@ -38,6 +38,10 @@ pub(super) struct Wait {
     pub(super) room: bool,
     /// ... and this thread has said that it takes it.
     pub(super) enters: bool,
+    /// Whether this thread is the head of the queue.
+    pub(super) queued: bool,
+    /// Whether, in a crowd, a head has decided to take the lock, and leaves the queue for that.
+    pub(super) goes: bool,
     pub(super) slept: bool,
     pub(super) claimed: bool,
     pub(super) unnoticed_sleep: u64,
@@ -94,6 +98,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             busy: false,
             room: false,
             enters: false,
+            queued: false,
+            goes: false,
             slept: false,
             claimed: false,
             unnoticed_sleep: UNNOTICED_SLEEP,
@@ -162,28 +168,38 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                     layout,
                     every: C::LOOK_AROUND,
                 };
-                let head = self.spinners.join(&place, watch, patience, deadline);
-                let taken = if head {
-                    self.wait_at_front(wait)
-                } else {
-                    self.finish(wait, false)
-                };
-                if head {
-                    self.spinners.leave(&place);
+                if !self.spinners.join(&place, watch, patience, deadline) {
+                    return (self.finish(wait, false), Some(place));
                 }
-                (taken, Some(place))
+                let taken = self.wait_as_head(wait);
+                self.spinners.leave(&place);
+                (taken || self.go(wait), Some(place))
             }
             Queue::Cna => {
                 let tail = self.spinners.tail();
                 match kin::join(tail, place, wait.tuning, patience, deadline) {
                     Some(turn) => {
-                        let taken = self.wait_at_front(wait);
-                        (taken, Some(turn.pass(tail)))
+                        let taken = self.wait_as_head(wait);
+                        let place = turn.pass(tail);
+                        (taken || self.go(wait), Some(place))
                     }
                     None => (self.finish(wait, false), None),
                 }
             }
         }
+    }
+
+    /// As [`wait_at_front`](Self::wait_at_front), but a head that [goes](Wait::goes) returns without the lock, to leave the queue first.
+    fn wait_as_head(&self, wait: &mut Wait) -> bool {
+        wait.queued = true;
+        let taken = self.wait_at_front(wait);
+        wait.queued = false;
+        taken
+    }
+
+    /// Takes the lock, if that is what the former head has left the queue for.
+    fn go(&self, wait: &mut Wait) -> bool {
+        wait.goes && self.wait_at_front(wait)
     }
 
     /// Looks at the lock now and then for a short while.
@@ -203,7 +219,9 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
 
     /// Waits until the lock is taken (`true`), or the time is up.
     fn wait_at_front(&self, wait: &mut Wait) -> bool {
-        wait.since = P::now();
+        if !wait.goes {
+            wait.since = P::now();
+        }
         loop {
             let taken = if wait.claimed {
                 self.await_grant(wait, wait.stalled())
@@ -216,6 +234,9 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             };
             if taken && wait.crowded {
                 wait.habit.take_seat();
+            }
+            if wait.goes && wait.queued {
+                return false;
             }
             if taken || passed(wait.deadline, P::now) {
                 return self.finish(wait, taken);

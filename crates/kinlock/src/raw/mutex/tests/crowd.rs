@@ -1,24 +1,38 @@
 //! With more threads than CPUs: looks, seats, and who makes room for whom.
 
-use super::super::front::LOOKS;
+use super::super::front::{LOOKS, NAP};
 use super::super::note::{Note, SEAT};
 use super::*;
 use std::sync::atomic::AtomicBool;
 
 #[test]
-fn in_a_crowd_who_has_a_seat_passes_those_who_sleep_and_then_leaves_it_to_one_of_them() {
+fn in_a_crowd_who_has_a_seat_passes_those_who_sleep_and_keeps_it_while_none_of_them_comes() {
     let counted = WATCHED | (3 * UNLOCK);
     let mutex = with::<Sound>(FREE, SLEEPERS | counted);
     let mut wait = in_turns(2, true);
     behind_another(&mutex, || {
-        for after in [SLEEPERS | counted, SLEEPERS] {
+        for (flags, turns) in [
+            (SLEEPERS | counted, 1),
+            (SLEEPERS, 0),
+            (SLEEPERS | UNLOCKS, SEAT - 1),
+        ] {
             assert!(mutex.take_in_passing(&mut wait));
-            assert_eq!(state(&mutex), (HELD, after));
+            assert_eq!(state(&mutex), (HELD, flags));
+            assert_eq!(wait.habit.turns, turns);
             mutex.locked.store(FREE, Relaxed);
         }
-        assert!(!mutex.take_in_passing(&mut wait));
-        assert_eq!(state(&mutex), (FREE, SLEEPERS));
     });
+}
+
+/// Or never had one.
+#[test]
+fn who_has_left_its_seat_to_a_head_that_has_come_queues() {
+    for taken in [UNLOCKS, WATCHED, CLAIMED | ROOM] {
+        let mutex = with::<Sound>(FREE, taken);
+        let mut wait = in_turns(0, true);
+        behind_another(&mutex, || assert!(!mutex.take_in_passing(&mut wait)));
+        assert_eq!((state(&mutex), wait.habit.turns), ((FREE, taken), 0));
+    }
 }
 
 #[test]
@@ -169,6 +183,55 @@ fn in_a_crowd_who_has_no_seat_stays_behind_those_who_queue() {
     });
     assert!(!taken);
     assert_eq!(mutex.locked.load(Relaxed), FREE);
+}
+
+/// To wake the next one while the lock is held keeps it from everybody.
+#[test]
+fn in_a_crowd_a_head_leaves_the_queue_before_it_takes_the_lock() {
+    // It has found room, or has waited long enough, or has been woken.
+    for (room, quantum, slept) in [
+        (true, 50_000_000, false),
+        (false, 1_000, false),
+        (false, 50_000_000, true),
+    ] {
+        let mutex = with::<Sound>(FREE, if room { 0 } else { UNLOCKS });
+        let mut wait = Wait {
+            queued: true,
+            quantum,
+            slept,
+            ..in_turns(1, true)
+        };
+        assert!(!mutex.observe(&mut wait));
+        assert!(wait.goes && !wait.claimed);
+        assert_eq!(mutex.locked.load(Relaxed), FREE);
+        wait.queued = false;
+        assert!(mutex.observe(&mut wait));
+        assert_eq!(mutex.locked.load(Relaxed), HELD);
+    }
+}
+
+/// It is claimed from within the queue: whoever hands it over may have to do so for long.
+#[test]
+fn in_a_crowd_a_head_that_claims_stays_in_the_queue() {
+    let mutex = with::<Sound>(HELD, UNLOCKS);
+    let mut wait = Wait {
+        queued: true,
+        quantum: 1_000,
+        since: 0,
+        ..in_turns(1, true)
+    };
+    assert!(!mutex.observe(&mut wait));
+    assert!(wait.claimed && !wait.goes);
+}
+
+/// At least so long: a holder that has lost its CPU gets it back. Who knows of no turns sleeps at once.
+#[test]
+fn in_a_crowd_a_head_steps_back_before_it_sleeps_where_turns_are_taken() {
+    let mutex = with::<Sound>(HELD, UNLOCKS);
+    let start = Native::now();
+    assert!(!mutex.observe(&mut in_turns(1, true)));
+    assert!(Native::now() - start >= NAP);
+    assert_eq!(state(&mutex), (HELD, WATCHED));
 }
 
 /// The count that it has set is not to be taken for unlocks.
