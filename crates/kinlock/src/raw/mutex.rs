@@ -40,14 +40,15 @@
 //! | head of a crowd takes that seat, or nobody does and its owner keeps it | (f, *) | (f + 7 unlocks, *) | fetch-or, and then it takes or claims the lock |
 //! | claimant withdraws | (f + CLAIMED, *) | (f, *) | compare-and-swap; if it finds GRANTED the lock is its own |
 //! | claimant gets the lock | (f + GRANTED, 1) or (f + CLAIMED, 1) | (f, 1) | fetch-and, after it has seen GRANTED or taken `locked`; if granted, and somebody sleeps, it wakes one as an unlock does |
-//! | head falls asleep | (f, 1) | (f + SLEEPERS, 1) | fetch-or, heavy fence, look again, park |
+//! | head, or who was, falls asleep | (f, 1) | (f + SLEEPERS, 1) | fetch-or, heavy fence, look again, park |
+//! | who has been woken naps, or gives up | (f, *) | (f + SLEEPERS, *) | fetch-or, heavy fence, look again, and wake another if it is free |
 //! | who has slept gets the lock | (f, 1) | (f + SLEEPERS, 1) | fetch-or: there may be others, and its own unlock comes later |
 //!
 //! # Why nobody is forgotten
 //!
 //! 1. *Falling asleep against unlocking*: the sleeper sets its flag, executes a heavy fence and looks at `locked`; the holder clears `locked` and then, after a light
-//!    fence, looks at the flags. One of the two sees the other.
-//! 2. *A wake-up clears the flag for one sleeper.* That one gets the lock and sets the flag again; or sleeps again and sets it; or gives up, sets it, and wakes another if the lock is free.
+//!    fence, looks at the flags. One of the two sees the other. Without the fence, where it is refused and at first in a crowd, the sleep has an end: 200 us, twice as long each time.
+//! 2. *A wake-up clears the flag for one sleeper.* That one gets the lock and sets the flag again; or sleeps again and sets it; or gives up or naps, sets it, and wakes another if the lock is free.
 //!    A waiter of a condition variable that was moved here wakes up behind the queue, not at its front: it passes the wake-up on while the lock is free, or takes the lock, or
 //!    sets the flag as in 1 *before* it queues, since the head whose wake-up it has taken may sleep in front of it.
 //! 3. *A claim is granted, withdrawn or used up, each by one compare-and-swap or by its claimant while it holds the lock.* There is one claimant at a time, and `GRANTED` is meant for it alone. A

@@ -32,9 +32,11 @@ const SHORTEST_PAUSE: u64 = 50;
 /// CPUs can make a lock look fast for a moment that nobody needs to be kept off.
 const FIRST_REST: u64 = 3_000;
 
-/// How long a head naps between two looks at a lock that cycles fast, while there are more waiters than CPUs. Whenever it wakes up somebody else who runs may lose the CPU to it,
-/// and that may be the holder. Nothing waits for it: whoever leaves a seat keeps it until somebody comes.
-pub(super) const NAP: u64 = 1_000_000;
+/// How long a head naps between two looks at a lock that cycles fast, while there are more waiters than CPUs: at first, and twice as long each time until so long.
+/// Whenever it wakes up somebody else who runs may lose the CPU to it, and that may be the holder; but if those who run go away the lock idles until it
+/// does.
+pub(super) const FIRST_NAP: u64 = 200_000;
+const LONGEST_NAP: u64 = 1_000_000;
 /// How long a head has been there before it keeps its claim while it sleeps: the lock is then idle until it has woken up.
 const STARVING: u64 = 1_000_000;
 
@@ -222,22 +224,33 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     /// The head has been woken on some CPU, and a scheduler leaves it there for milliseconds even if another one idles. Whoever slept without a successor on its own CPU would
     /// leave that CPU idle. So the seat goes to a head that is where it can run: here, or anywhere as soon as it does.
     fn keeps_seat(&self, wait: &mut Wait) -> bool {
-        if !self.has_room(wait) {
+        // To yield may take as long as all the others need.
+        if !self.has_room(wait) || wait.deadline != NEVER {
             return false;
         }
         P::yield_now();
-        let vacant = self.has_room(wait);
-        if vacant {
-            // If a head comes in just now there is one seat more, and its owner will meet claims of the others.
-            self.occupy_room();
+        let kept = self.occupy_room();
+        if kept {
             wait.habit.take_seat();
         }
-        vacant
+        kept
     }
 
-    /// Says that the seat which was vacant is somebody's: one seat is for one thread.
-    fn occupy_room(&self) {
-        self.flags.fetch_or(UNLOCKS, Relaxed);
+    /// Says that a vacant seat is somebody's from now on. `false`: it is already, as far as can be seen.
+    fn occupy_room(&self) -> bool {
+        let mut flags = self.flags.load(Relaxed);
+        // Only waiters change the flags while nobody watches, each a few times: the loop ends.
+        while flags & LOOK == 0 {
+            let occupied = flags | UNLOCKS;
+            match self
+                .flags
+                .compare_exchange(flags, occupied, Relaxed, Relaxed)
+            {
+                Ok(_) => return true,
+                Err(seen) => flags = seen,
+            }
+        }
+        false
     }
 
     /// Whether others queue, and run: there are too many then to take turns beside the queue. In a crowd the queue is where threads sleep, so that as many as there are CPUs can.
@@ -307,12 +320,13 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         };
         let (mut looked, mut progress) = (start, start);
         let mut counted = 0;
-        let (mut rest, mut rested, mut napped) = (FIRST_REST, false, false);
+        let (mut rest, mut rested) = (FIRST_REST, false);
+        let (mut nap, mut napped) = (FIRST_NAP, false);
         // Whoever has left its seat while there was no head has left it for us.
         wait.room |= self.has_room(wait);
         if wait.crowded {
             // Who has been woken because the lock was free is not to leave it alone.
-            wait.busy = !wait.slept && (wait.habit.fast || wait.habit.trusts_turns());
+            wait.busy = !wait.slept && !wait.goes && (wait.habit.fast || wait.habit.trusts_turns());
         } else {
             // Who knows of no turns is not to believe in them because of a chance: of a head's looks one counts. Where many threads run, more let some starve.
             wait.looks = wait.looks.max(LOOKS - 1);
@@ -355,18 +369,21 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 (false, false) => wait.quantum.min(SHORT_QUANTUM),
             };
             if wait.room && wait.habit.trusts_turns() && !wait.enters {
+                // If not, we have watched since we have seen it: that occupies it as well.
                 self.occupy_room();
                 wait.enters = true;
             }
             let over = waited >= quantum || wait.enters || wait.goes;
             let deserted = (rested || wait.hesitates && !wait.crowded) && unlocks == 0;
-            let takes = free && (over || !fast || deserted);
-            if wait.crowded && wait.queued && (takes || wait.enters) {
+            if wait.crowded && wait.queued && (wait.enters || free && over && wait.quantum > 0) {
                 // The next one is woken for it, for some microseconds or in place of us. That is not to happen while we hold the lock.
+                if free {
+                    wait.habit.presume_turns();
+                }
                 wait.goes = true;
                 return false;
             }
-            if takes && self.take() {
+            if free && (over || !fast || deserted) && self.take() {
                 if wait.crowded {
                     wait.habit.presume_turns();
                 }
@@ -390,21 +407,20 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             if stalled && !steps_back || passed(wait.deadline, || now) {
                 return false;
             }
-            let napping = leaves_alone || steps_back;
-            if napping || !over && !wait.crowded {
+            let naps = leaves_alone || steps_back;
+            if naps || !over && !wait.crowded {
                 (looked, counted) = (now, 0);
                 self.watch();
             }
-            let left = if steps_back {
-                NAP
-            } else {
-                quantum.saturating_sub(waited)
-            };
+            let left = quantum.saturating_sub(waited);
             if leaves_alone && (napped && wait.looks < LOOKS || free && wait.hesitates) {
                 // In a nap so much happens that it cannot be counted; and a lock that is free may have been deserted.
                 (pause, napped) = (FIRST_LOOK_WHEN_CROWDED, false);
-            } else if napping {
-                self.nap(NAP.min(left), wait.deadline);
+            } else if naps {
+                self.pass_wake_up_on(wait);
+                let length = if steps_back { nap } else { nap.min(left) };
+                self.nap(length, wait.deadline);
+                nap = (nap * 2).min(LONGEST_NAP);
                 (pause, napped) = (0, true);
             } else {
                 rested = fast && !rested && !wait.hesitates;

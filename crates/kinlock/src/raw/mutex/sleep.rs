@@ -5,6 +5,9 @@ use super::*;
 
 /// The first sleep where no heavy fence guarantees that a sleeper is noticed; later ones are longer, as by then the flag is seen by everybody.
 pub(super) const UNNOTICED_SLEEP: u64 = 200_000;
+/// For how long after it has come to the front a thread of a crowd does without the fence: it waits for every CPU on which the program runs, and such a CPU may be gone for
+/// milliseconds, where a host has others to serve. As long as a scheduler makes a holder wait for its CPU; who holds the lock for longer is worth a fence.
+const WITHOUT_FENCE: u64 = 3_000_000;
 
 impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     /// As [`lock`](Self::lock), for somebody who may have been woken in place of all who sleep on the word: sees to it that the next one wakes up.
@@ -43,9 +46,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             (SLEEPERS, OTHERS)
         };
         let fresh = self.flags.fetch_or(flag, SeqCst) & flag == 0;
-        // Pairs with the light fence in `unlock`: either we see the lock free, or the holder sees the flag.
         let mut until = wait.deadline;
-        if !P::heavy_fence() {
+        if !self.makes_holder_notice(wait) {
             if fresh {
                 // Cleared since we have slept: again somebody may not have seen it.
                 wait.unnoticed_sleep = UNNOTICED_SLEEP;
@@ -68,6 +70,12 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 || compose(self.word()),
             );
         }
+    }
+
+    /// Pairs with the light fence in `unlock`: either we see the lock free from now on, or the holder sees the flag that we have set. `false`: perhaps neither.
+    pub(super) fn makes_holder_notice(&self, wait: &Wait) -> bool {
+        let early = wait.crowded && P::now().saturating_sub(wait.since) < WITHOUT_FENCE;
+        !early && P::heavy_fence()
     }
 
     fn word(&self) -> (u8, u8, u16) {

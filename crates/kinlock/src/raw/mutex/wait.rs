@@ -293,15 +293,22 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             if wait.slept {
                 self.flags.fetch_or(SLEEPERS, Relaxed);
             }
-        } else if wait.slept {
-            // We may have been woken in vain, in somebody else's place.
+        } else {
+            self.pass_wake_up_on(wait);
+        }
+        taken
+    }
+
+    /// Who has slept may have been woken in vain, in somebody else's place. If it does not get the lock soon that one shall.
+    pub(super) fn pass_wake_up_on(&self, wait: &mut Wait) {
+        if wait.slept {
+            wait.slept = false;
             self.flags.fetch_or(SLEEPERS, SeqCst);
             // Where no fence makes sure that the holder sees the flag, somebody is woken in vain perhaps.
-            if !P::heavy_fence() || !self.is_locked() {
+            if !self.makes_holder_notice(wait) || !self.is_locked() {
                 self.wake();
             }
         }
-        taken
     }
 }
 
