@@ -22,6 +22,12 @@ impl Rng {
         z ^ (z >> 31)
     }
 
+    /// Makes whatever is drawn from now on depend on `x`, too.
+    #[inline]
+    pub fn stir(&mut self, x: u64) {
+        self.0 ^= x;
+    }
+
     /// A number in `0..limit`, uniform but for a bias of at most `limit / 2^64`.
     #[inline]
     pub fn below(&mut self, limit: u64) -> u64 {

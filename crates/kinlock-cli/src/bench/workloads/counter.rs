@@ -61,6 +61,7 @@ impl ThinkTime {
     /// Works.
     #[inline(always)]
     pub fn pass(&self, rng: &mut Rng) {
-        work_loop::spin(self.mean / 2 + rng.below(self.mean + 1));
+        let iterations = self.mean / 2 + rng.below(self.mean + 1);
+        work_loop::spin(iterations, rng);
     }
 }

@@ -49,8 +49,8 @@ impl Workload for Long {
     }
 
     #[inline(always)]
-    fn section(&self, count: &mut u64, _: &mut Rng) {
-        work_loop::spin(self.section);
+    fn section(&self, count: &mut u64, rng: &mut Rng) {
+        work_loop::spin(self.section, rng);
         *count += 1;
     }
 }
