@@ -166,7 +166,7 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
 pub struct Passing {
     /// How often it tries before it claims the lock.
     pub tries: u32,
-    /// How many pauses it makes after each try.
+    /// How many pauses it makes after each try; with more threads than CPUs none.
     pub pauses: u32,
     /// How often it makes those tries at most where it cannot claim the lock, since a grant is on its way: some microseconds, and no longer than until a head that learns
     /// nothing would claim. With more threads than CPUs it goes on for 50 us, however often that is.
@@ -176,7 +176,7 @@ pub struct Passing {
 impl Passing {
     /// As measured; docs/decisions.md tells what other numbers do.
     pub const DEFAULT: Self = Passing {
-        tries: 20,
+        tries: 10,
         pauses: 1,
         rounds: 8,
     };

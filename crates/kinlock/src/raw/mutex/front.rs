@@ -146,8 +146,11 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
 
     /// Where turns are taken, and nobody queues or those who do sleep: takes the lock without queueing (`true`), or claims it and waits for that; unless that takes far longer than turns do.
     ///
-    /// For two threads that run the queue costs more than the wait: its end stands beside the lock, and whoever joins or leaves takes the line away from the holder. So
-    /// does each exchange: a try looks first, often, and exchanges only what it has seen free.
+    /// For two threads that run the queue costs more than the wait: its end stands beside the lock, and whoever joins or leaves takes the line away from the holder.
+    ///
+    /// A try between two threads is an exchange: who looks first finds the lock free, mostly, and loses the race for it, mostly, and each time the line has travelled twice.
+    /// Longest are the waits of those who lose often. In a crowd the others can be off their CPUs; there a few looks at what has been fetched by the failed exchange are
+    /// enough before the claim, which ends all races.
     pub(super) fn take_in_passing(&self, wait: &mut Wait) -> bool {
         let permitted = wait.habit.trusts_turns() && wait.quantum > 0 && !C::POLLS;
         // Without a clock there would be no end to the wait for a grant.
@@ -174,14 +177,21 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         let (mut rounds, mut refused) = (0, None);
         loop {
             for _ in 0..C::PASSING.tries {
-                if self.try_lock() {
+                let taken = if wait.crowded {
+                    self.try_lock()
+                } else {
+                    self.take()
+                };
+                if taken {
                     P::count(Event::Turn);
                     wait.habit.use_turn();
                     self.announce_last_turn(wait);
                     return true;
                 }
-                for _ in 0..C::PASSING.pauses {
-                    P::relax();
+                if !wait.crowded {
+                    for _ in 0..C::PASSING.pauses {
+                        P::relax();
+                    }
                 }
                 if passed(wait.deadline, P::now) {
                     return false;
