@@ -11,7 +11,8 @@
 //! * **Fairness**: whoever runs may take a free lock. Waiters stand in a queue, first in, first out; the one at its head gets the lock handed over after
 //!   a [quantum](crate::config::Quantum) (250 us unless [set](crate::config::set_quantum)) if the others are quick with it, and after 8 us if they are not; after eight
 //!   quanta while there are more waiting threads than CPUs. While nobody queues, threads that take turns do so without queueing: whoever waits takes the lock when it is free, or has it handed
-//!   over after about half a microsecond. So a waiter with `n` before it waits for `n + 1` turns at most, as long as the holder runs.
+//!   over after about a microsecond. So a waiter with `n` before it waits for `n + 1` turns at most, as long as the scheduler runs the holder, and whoever has come to the head;
+//!   see [`raw::mutex`](crate::raw::mutex).
 //! * **NUMA**: where locks are [NUMA-aware](crate::config::set_numa), waiters of the holder's locality domain come first for at most the local limit, as with
 //!   [`SpinLock`](crate::SpinLock). Whether they are is decided once for all mutexes, when the first waits.
 //! * **Cost**: one read-modify-write to take, none to release, while nobody waits. Waiting costs a queue node and a cache line of the thread's own.
