@@ -212,6 +212,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 }
                 return false;
             }
+            // Not for long, but as a step of time where time only passes in waits.
+            P::back_off(0);
         }
         wait.habit.use_turn();
         wait.since = P::now();
