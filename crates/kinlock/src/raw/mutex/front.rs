@@ -37,6 +37,11 @@ const FIRST_REST: u64 = 3_000;
 /// does.
 pub(super) const FIRST_NAP: u64 = 200_000;
 const LONGEST_NAP: u64 = 1_000_000;
+/// How often a head of a crowd is woken, and finds the lock taken again, before it leaves the lock alone. Once is chance.
+const WOKEN_IN_VAIN: u8 = 2;
+/// How long a claim beside the queue looks in vain for its grant where a turn is one of the [long](Habit::long_turn) ones: longer than transfers take, and shorter than a section
+/// of a microsecond.
+pub(super) const LONG_TURN: u64 = 700;
 /// How long a head has been there before it keeps its claim while it sleeps: the lock is then idle until it has woken up.
 const STARVING: u64 = 1_000_000;
 
@@ -120,6 +125,13 @@ impl Wait {
             self.looks = LOOKS;
         }
         fast
+    }
+
+    /// A turn was granted, after a wait that may tell how long the lock is held.
+    pub(super) fn turn_granted(&mut self) {
+        if self.crowded && self.in_vain >= LONG_TURN {
+            self.habit.long_turn();
+        }
     }
 
     /// A turn was not to be had in time. If no look has told anything yet in this wait, this does: the lock is held for long.
@@ -222,6 +234,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             && (self.await_grant(wait, STALLED) || wait.claimed && self.withdraw(wait));
         if taken {
             P::count(Event::Turn);
+            wait.turn_granted();
             self.finish(wait, true);
             self.announce_last_turn(wait);
         } else {
@@ -337,8 +350,16 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         // Whoever has left its seat while there was no head has left it for us.
         wait.room |= self.has_room(wait);
         if wait.crowded {
-            // Who has been woken because the lock was free is not to leave it alone.
-            wait.busy = !wait.slept && !wait.goes && (wait.habit.fast || wait.habit.trusts_turns());
+            // Who has been woken because the lock was free is not to leave it alone. But if it is taken again each time, this costs every critical section a wake-up.
+            if wait.slept && self.is_locked() {
+                wait.woken_in_vain = wait.woken_in_vain.saturating_add(1);
+            }
+            let known_as_busy = if wait.slept {
+                wait.woken_in_vain >= WOKEN_IN_VAIN
+            } else {
+                wait.habit.fast || wait.habit.trusts_turns()
+            };
+            wait.busy = known_as_busy && !wait.goes;
         } else {
             // Who knows of no turns is not to believe in them because of a chance: of a head's looks one counts. Where many threads run, more let some starve.
             wait.looks = wait.looks.max(LOOKS - 1);
@@ -525,7 +546,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             }
             P::back_off(SHORTEST_PAUSE);
             let now = P::now();
-            if now - start >= patience || passed(wait.deadline, || now) {
+            wait.in_vain = now - start;
+            if wait.in_vain >= patience || passed(wait.deadline, || now) {
                 let starving = now.saturating_sub(wait.since) >= STARVING;
                 return !(starving && now < wait.deadline) && self.withdraw(wait);
             }

@@ -10,6 +10,10 @@ pub(super) const MOST_TURNS: u16 = 16383;
 /// hundreds of threads has its share of a second; and a seat changes hands once in a thousand waits.
 pub(super) const SEAT: u16 = 1023;
 
+/// How many long turns end a seat that is not trusted more than that.
+const LONG_TURNS: u16 = 32;
+const HARDLY_TRUSTED: u16 = 3;
+
 /// How a lock is best taken.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Habit {
@@ -36,6 +40,14 @@ impl Habit {
     pub(super) fn take_seat(&mut self) {
         if self.trust > 0 {
             (self.fast, self.turns) = (false, SEAT);
+        }
+    }
+
+    /// In a crowd: has looked for long until the lock was granted. Where turns have hardly been more than [presumed](Self::presume_turns) a few such waits end the seat:
+    /// perhaps the lock is held nearly always, and then one thread that runs is as good as two.
+    pub(super) fn long_turn(&mut self) {
+        if self.trust <= HARDLY_TRUSTED {
+            self.turns = self.turns.saturating_sub(SEAT / LONG_TURNS);
         }
     }
 
@@ -209,6 +221,23 @@ mod tests {
         let trusted = known;
         known.presume_turns();
         assert_eq!(known, trusted);
+    }
+
+    #[test]
+    fn long_turns_end_a_seat_that_is_only_presumed() {
+        let mut presumed = Habit::default();
+        presumed.presume_turns();
+        presumed.take_seat();
+        let mut seen = Habit::default();
+        seen.confirm();
+        seen.confirm();
+        seen.take_seat();
+        for _ in 0..=LONG_TURNS {
+            assert!(presumed.turns > 0);
+            presumed.long_turn();
+            seen.long_turn();
+        }
+        assert_eq!((presumed.turns, seen.turns), (0, SEAT));
     }
 
     #[test]

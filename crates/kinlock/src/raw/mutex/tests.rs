@@ -96,7 +96,9 @@ fn at_front() -> Wait {
         queued: false,
         goes: false,
         slept: false,
+        woken_in_vain: 0,
         claimed: false,
+        in_vain: 0,
         unnoticed_sleep: UNNOTICED_SLEEP,
     }
 }

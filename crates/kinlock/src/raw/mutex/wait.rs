@@ -43,7 +43,11 @@ pub(super) struct Wait {
     /// Whether, in a crowd, a head has decided to take the lock, and leaves the queue for that.
     pub(super) goes: bool,
     pub(super) slept: bool,
+    /// How often this thread, as the head of a crowd, was woken and found the lock taken again.
+    pub(super) woken_in_vain: u8,
     pub(super) claimed: bool,
+    /// For how long it has last looked for a grant, and there was none.
+    pub(super) in_vain: u64,
     pub(super) unnoticed_sleep: u64,
 }
 
@@ -101,7 +105,9 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             queued: false,
             goes: false,
             slept: false,
+            woken_in_vain: 0,
             claimed: false,
+            in_vain: 0,
             unnoticed_sleep: UNNOTICED_SLEEP,
         };
         // Mostly a turn is taken next. It is noted at once: while somebody else has the lock there is time, afterwards there is none.

@@ -1,6 +1,6 @@
 //! With more threads than CPUs: looks, seats, and who makes room for whom.
 
-use super::super::front::{FIRST_NAP, LOOKS};
+use super::super::front::{FIRST_NAP, LONG_TURN, LOOKS};
 use super::super::note::{Note, SEAT};
 use super::*;
 use std::sync::atomic::AtomicBool;
@@ -228,6 +228,45 @@ fn in_a_crowd_a_head_steps_back_before_it_sleeps_where_turns_are_taken() {
     assert!(!mutex.observe(&mut in_turns(1, true)));
     assert!(Native::now() - start >= FIRST_NAP);
     assert_eq!(state(&mutex), (HELD, WATCHED));
+}
+
+/// The lock is held for some microseconds at a time: to be woken by each unlock would cost as much.
+#[test]
+fn in_a_crowd_a_head_that_is_woken_in_vain_twice_naps() {
+    for (woken_in_vain, naps) in [(0, false), (1, true)] {
+        let mutex = with::<Sound>(HELD, UNLOCKS);
+        let mut wait = Wait {
+            habit: Habit::default(),
+            slept: true,
+            woken_in_vain,
+            ..in_turns(0, true)
+        };
+        assert!(!mutex.observe(&mut wait));
+        assert_eq!(wait.woken_in_vain, woken_in_vain + 1);
+        // Before a nap it passes the wake-up on, and has not slept since.
+        assert_eq!(wait.slept, !naps);
+    }
+}
+
+/// Beside the queue, where turns are only presumed.
+#[test]
+fn in_a_crowd_a_long_wait_for_a_grant_counts_for_many() {
+    for (in_vain, crowded, long) in [
+        (LONG_TURN - 1, true, false),
+        (LONG_TURN, true, true),
+        (LONG_TURN, false, false),
+    ] {
+        let mut wait = Wait {
+            in_vain,
+            ..in_turns(SEAT, crowded)
+        };
+        wait.turn_granted();
+        assert_eq!(wait.habit.turns < SEAT, long);
+    }
+    let mutex = with::<Sound>(HELD, CLAIMED);
+    let mut wait = claimant();
+    assert!(!mutex.await_grant(&mut wait, LONG_TURN));
+    assert!(wait.in_vain >= LONG_TURN);
 }
 
 /// The count that it has set is not to be taken for unlocks.

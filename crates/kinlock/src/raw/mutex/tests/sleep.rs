@@ -48,7 +48,9 @@ fn a_requeued_waiter_takes_the_wake_up_of_the_head<C: MutexConfig>() -> bool {
 #[test]
 fn a_requeued_waiter_forgets_nobody_who_sleeps_in_front_of_it() {
     assert!(a_requeued_waiter_takes_the_wake_up_of_the_head::<Sound>());
-    assert!(!a_requeued_waiter_takes_the_wake_up_of_the_head::<
-        SilentRequeue,
-    >());
+    // A head that happens to be awake, because its sleep has an end in a crowd or a signal has come, gets the lock all the same.
+    assert!(
+        (0..5).any(|_| !a_requeued_waiter_takes_the_wake_up_of_the_head::<SilentRequeue>()),
+        "the broken one was never caught"
+    );
 }
