@@ -351,11 +351,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         wait.room |= self.has_room(wait);
         if wait.crowded {
             // Who has been woken because the lock was free is not to leave it alone. But if it is taken again each time, this costs every critical section a wake-up.
-            if wait.slept && self.is_locked() {
-                wait.woken_in_vain = wait.woken_in_vain.saturating_add(1);
-            }
             let known_as_busy = if wait.slept {
-                wait.woken_in_vain >= WOKEN_IN_VAIN
+                wait.woken_in_vain >= WOKEN_IN_VAIN && self.is_locked()
             } else {
                 wait.habit.fast || wait.habit.trusts_turns()
             };
@@ -446,7 +443,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 self.watch();
             }
             let left = quantum.saturating_sub(waited);
-            if leaves_alone && (napped && wait.looks < LOOKS || free && wait.hesitates) {
+            let unsure = napped && wait.looks < LOOKS || free && (napped || wait.hesitates);
+            if leaves_alone && unsure {
                 // In a nap so much happens that it cannot be counted; and a lock that is free may have been deserted.
                 (pause, napped) = (FIRST_LOOK_WHEN_CROWDED, false);
             } else if naps {
@@ -458,8 +456,9 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             } else {
                 rested = fast && !rested && !wait.hesitates;
                 pause = if rested {
-                    rest *= 2;
-                    (rest / 2).min(left)
+                    let now = rest;
+                    rest = rest.saturating_mul(2);
+                    now.min(left)
                 } else if fast {
                     FIRST_LOOK_WHEN_FAST.min(left)
                 } else if unlocks == MOST_UNLOCKS {

@@ -59,7 +59,11 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             let (locked, flags, last) = self.word();
             let ours = wait.claimed && flags & GRANTED != 0;
             let can_act = locked == FREE && C::FAULT != MutexFault::LostWakeup || ours;
-            if can_act || flags & flag == 0 || passed(until, P::now) {
+            let woken = flags & flag == 0;
+            if woken && !can_act {
+                wait.woken_in_vain = wait.woken_in_vain.saturating_add(1);
+            }
+            if can_act || woken || passed(until, P::now) {
                 return;
             }
             P::park_in(

@@ -43,7 +43,7 @@ pub(super) struct Wait {
     /// Whether, in a crowd, a head has decided to take the lock, and leaves the queue for that.
     pub(super) goes: bool,
     pub(super) slept: bool,
-    /// How often this thread, as the head of a crowd, was woken and found the lock taken again.
+    /// How often this thread was woken on the word and found the lock taken again.
     pub(super) woken_in_vain: u8,
     pub(super) claimed: bool,
     /// For how long it has last looked for a grant, and there was none.
@@ -151,7 +151,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     }
 
     /// Returns also the place, if it is still ours.
-    fn wait_in_queue(
+    pub(super) fn wait_in_queue(
         &self,
         place: Waiter<P>,
         queue: Queue,
