@@ -456,9 +456,9 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             } else {
                 rested = fast && !rested && !wait.hesitates;
                 pause = if rested {
-                    let now = rest;
+                    let this = rest;
                     rest = rest.saturating_mul(2);
-                    now.min(left)
+                    this.min(left)
                 } else if fast {
                     FIRST_LOOK_WHEN_FAST.min(left)
                 } else if unlocks == MOST_UNLOCKS {
