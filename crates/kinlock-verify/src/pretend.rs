@@ -116,6 +116,16 @@ impl Platform for Pretend {
         Native::relax();
     }
 
+    fn wait_yielding<A: Atomic>(
+        word: &A,
+        order: Ordering,
+        nanos: u64,
+        done: impl FnMut(A::Value) -> bool,
+    ) -> Result<A::Value, A::Value> {
+        point();
+        Native::wait_yielding(word, order, nanos, done)
+    }
+
     fn yield_now() {
         Native::yield_now();
     }

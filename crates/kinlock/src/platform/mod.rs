@@ -164,6 +164,17 @@ pub trait Platform: Copy + core::fmt::Debug + Send + Sync + 'static {
         done: impl FnMut(A::Value) -> bool,
     ) -> Result<A::Value, A::Value>;
 
+    /// As [`wait_for`](Self::wait_for), in a [crowd](Self::crowded): lets others run between two looks. May give up
+    /// at any time, as it does where they keep the CPU for long.
+    fn wait_yielding<A: Atomic>(
+        word: &A,
+        order: Ordering,
+        nanos: u64,
+        done: impl FnMut(A::Value) -> bool,
+    ) -> Result<A::Value, A::Value> {
+        Self::wait_for(word, order, nanos, done)
+    }
+
     /// Tells the CPU that this is a spin loop. One call takes some nanoseconds.
     fn relax();
 

@@ -104,6 +104,26 @@ impl Platform for Native {
         }
     }
 
+    #[cfg(feature = "std")]
+    fn wait_yielding<A: Atomic>(
+        word: &A,
+        order: Ordering,
+        nanos: u64,
+        mut done: impl FnMut(A::Value) -> bool,
+    ) -> Result<A::Value, A::Value> {
+        let mut now = Self::now();
+        let until = now.saturating_add(nanos);
+        loop {
+            let value = word.load(order);
+            if done(value) {
+                return Ok(value);
+            }
+            if now >= until || !thread::yield_briefly(&mut now) {
+                return Err(value);
+            }
+        }
+    }
+
     #[inline]
     fn relax() {
         core::hint::spin_loop();

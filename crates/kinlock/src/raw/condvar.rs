@@ -414,9 +414,11 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         }
     }
 
-    /// Looks at the count for a while, unless somebody else does, or it has lately been in vain, or there are others who need the CPU. Returns whether it has moved on.
+    /// Looks at the count for a while, unless somebody else does, or it has lately been in vain. Returns whether it has moved on.
+    ///
+    /// In a crowd others go first. It is all the same worth it: a CPU on which nobody is left to run falls asleep itself, and takes longer to wake up than a thread does.
     fn spin(&self, ticket: u32, until: u64) -> bool {
-        if !P::CAN_PARK || P::crowded() {
+        if !P::CAN_PARK {
             return false;
         }
         // Acquire here and below pairs with `advance`.
@@ -442,7 +444,11 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
             until => until.saturating_sub(P::now()).min(SPIN),
         };
         let moved_on = |s: u32| s & !FLAGS != ticket;
-        match P::wait_for(&self.sequence, Acquire, nanos, moved_on) {
+        let waited = match P::crowded() {
+            true => P::wait_yielding(&self.sequence, Acquire, nanos, moved_on),
+            false => P::wait_for(&self.sequence, Acquire, nanos, moved_on),
+        };
+        match waited {
             Ok(now) => {
                 P::count(Event::NotifiedSpinning);
                 if now & VAIN != 0 {

@@ -38,6 +38,33 @@ pub(super) fn crowded(waiting: u32) -> bool {
     waiting > cpus()
 }
 
+/// Lets others run on this CPU, unless those who compute all the time have had too much of such time (`false`). `time` is when, before and after it.
+///
+/// A scheduler lets one of those have its whole slice then, which is milliseconds. Whoever yields again and again beside them waits for nothing else.
+pub(super) fn yield_briefly(time: &mut u64) -> bool {
+    /// Longer than hundreds of threads need that wake up, do something short, and sleep again; shorter than a slice.
+    const LONG: u64 = 1_000_000;
+    /// In what part of the time somebody may wait for such slices, ...
+    const PART: u64 = 32;
+    /// ... and how much of that time at once, in nanoseconds: a few such yields are chance, or a host that had other things to do.
+    const AHEAD: u64 = 200_000_000;
+    /// Until when the process has had its part.
+    static USED_UP: AtomicU64 = AtomicU64::new(0);
+
+    if USED_UP.load(Relaxed) > *time + AHEAD {
+        return false;
+    }
+    std::thread::yield_now();
+    let taken = now() - *time;
+    *time += taken;
+    if taken > LONG {
+        // Two at a time may count as one.
+        let used_up = USED_UP.load(Relaxed).max(*time);
+        USED_UP.store(used_up.saturating_add(taken.saturating_mul(PART)), Relaxed);
+    }
+    true
+}
+
 /// CPUs that the process may run on, asked for once.
 fn cpus() -> u32 {
     static CPUS: AtomicU32 = AtomicU32::new(0);
