@@ -44,10 +44,14 @@ impl Habit {
     }
 
     /// In a crowd: has looked for long until the lock was granted. Where turns have hardly been more than [presumed](Self::presume_turns) a few such waits end the seat:
-    /// perhaps the lock is held nearly always, and then one thread that runs is as good as two.
+    /// perhaps the lock is held nearly always, and then one thread that runs is as good as two. That there are turns is then not presumed any more, or whoever comes out of the
+    /// queue next would only ask for [room](super::ROOM), run beside the one that has been there for long, and as likely be the one whose seat ends first.
     pub(super) fn long_turn(&mut self) {
         if self.trust <= HARDLY_TRUSTED {
             self.turns = self.turns.saturating_sub(SEAT / LONG_TURNS);
+            if self.turns == 0 {
+                self.trust = 0;
+            }
         }
     }
 
@@ -238,6 +242,10 @@ mod tests {
             seen.long_turn();
         }
         assert_eq!((presumed.turns, seen.turns), (0, SEAT));
+        assert!(
+            !presumed.trusts_turns(),
+            "the next time it asks to be alone"
+        );
     }
 
     #[test]
