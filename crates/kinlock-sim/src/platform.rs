@@ -178,6 +178,10 @@ impl Platform for Sim {
         world::unpark(key.addr(), n as usize, sets) as u32
     }
 
+    fn unpark_some(key: *const u32, n: u32) -> bool {
+        world::unpark_some(key.addr(), n as usize)
+    }
+
     fn requeue_but(
         woken: u32,
         from: *const u32,

@@ -42,7 +42,7 @@ use corosensei::Yielder;
 use coroutine::Bodies;
 pub use disturbance::{Disruption, Disturbance, Kind as DisruptionKind, Note, Noted, Spot};
 use doing::{Look, content_with_spinning};
-pub(crate) use doing::{compute, park, requeue_but, spin_on, unpark};
+pub(crate) use doing::{compute, park, requeue_but, spin_on, unpark, unpark_some};
 use events::{Events, What};
 use kinlock::config::Tuning;
 use kinlock::events::Event as Counted;

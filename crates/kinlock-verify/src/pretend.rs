@@ -155,6 +155,13 @@ impl Platform for Pretend {
         woken
     }
 
+    fn unpark_some(key: *const u32, n: u32) -> bool {
+        point();
+        let others = Native::unpark_some(key, n);
+        point();
+        others
+    }
+
     fn requeue_but(
         woken: u32,
         from: *const u32,

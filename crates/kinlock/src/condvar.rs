@@ -14,7 +14,7 @@
 //!   limit is on the wait for a notification: the mutex is waited for afterwards for as long as it takes. A waiter that a `notify_all` reaches but whose time is up before it has the mutex may report either.
 //! * **Memory order**: what happened before a notification is seen by the waiter that it wakes. Rely on the mutex.
 //! * **Cost**: notifying costs one load while nobody waits, else a system call, unless a waiter spins, which takes a notification from a cache line. A notification too many costs one system call more, not one each. One waiter
-//!   at a time spins, for 50 us, before it sleeps; not while more threads wait for locks than there are CPUs, and once it was in vain only one in sixteen, until it is worth while again. So two threads that take turns quickly do so
+//!   at a time spins, for 50 us, before it sleeps; while more threads wait for locks than there are CPUs it yields between looks, unless others keep the CPU for long then; and once it was in vain only one in sixteen spins, until it is worth while again. So two threads that take turns quickly do so
 //!   without the kernel.
 //! * **Memory**: eight bytes; all-zero memory is a fresh one. Nothing is allocated.
 //! * **Poisoning**, **reentrancy**, **fork**: as of the [mutex](crate::mutex). Threads that do not exist in a forked child do not wait there.

@@ -34,6 +34,14 @@ macro_rules! config {
 
 config!(Correct: None, Blind: BlindSleep, Late: LateCount, Careless: CarelessClear, Chainless: BrokenChain, Swallowing: SwallowedWake, Lingering: LingeringSpinner);
 
+/// Two are enough for one to be woken at once and the other to be moved.
+#[derive(Clone, Copy, Debug)]
+struct OneAtOnce;
+
+impl CondvarConfig for OneAtOnce {
+    const AT_ONCE: u32 = 1;
+}
+
 /// Later than the first moment: the time of a thread that has slept in vain is up.
 const SOON: u64 = 1;
 
@@ -259,6 +267,11 @@ fn notify_one_twice_reaches_two() {
 #[test]
 fn notify_all_reaches_two() {
     explore::<Correct>("2 waiters, notify_all", 2, 3, 2, one_for_all);
+}
+
+#[test]
+fn notify_all_reaches_who_is_woken_and_who_is_moved() {
+    explore::<OneAtOnce>("2 waiters, notify_all, one at once", 2, 3, 2, one_for_all);
 }
 
 #[test]

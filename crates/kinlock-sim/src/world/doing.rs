@@ -111,6 +111,16 @@ pub(crate) fn unpark(key: usize, n: usize, sets: u32) -> usize {
     with(|w| w.unpark(key, n, sets))
 }
 
+/// Wakes up to `n` threads that sleep at `key`, first come first served, and says whether others do still.
+pub(crate) fn unpark_some(key: usize, n: usize) -> bool {
+    with(|w| w.compute_alone(w.fabric.costs.unpark));
+    wait_for_turn();
+    with(|w| {
+        w.unpark(key, n, ANYBODY);
+        w.has_sleeper(key)
+    })
+}
+
 /// Wakes `woken` of those who sleep at `from` and moves the others to `to`, if `still` holds; else wakes them all.
 pub(crate) fn requeue_but(woken: usize, from: usize, to: usize, still: impl FnOnce() -> bool) {
     with(|w| w.compute_alone(w.fabric.costs.unpark));

@@ -218,6 +218,10 @@ impl World {
         n
     }
 
+    pub(super) fn has_sleeper(&self, key: usize) -> bool {
+        self.parked.iter().any(|sleeper| sleeper.key == key)
+    }
+
     pub(super) fn requeue(&mut self, from: usize, to: usize) {
         for sleeper in &mut self.parked {
             if sleeper.key == from {

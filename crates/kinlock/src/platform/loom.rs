@@ -194,6 +194,12 @@ impl Platform for Loom {
         SLEEPERS.lock().unwrap().wake(key as usize, n, sets)
     }
 
+    fn unpark_some(key: *const u32, n: u32) -> bool {
+        let mut sleepers = SLEEPERS.lock().unwrap();
+        sleepers.wake(key as usize, n, ANYBODY);
+        sleepers.asleep.iter().any(|s| s.key == key as usize)
+    }
+
     fn requeue_but(
         woken: u32,
         from: *const u32,

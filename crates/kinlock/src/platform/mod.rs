@@ -220,6 +220,9 @@ pub trait Platform: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// memory behind `key` is not accessed.
     fn unpark_in(key: *const u32, n: u32, sets: u32) -> u32;
 
+    /// As [`unpark`](Self::unpark); says whether others stay asleep. In doubt they do.
+    fn unpark_some(key: *const u32, n: u32) -> bool;
+
     /// As [`requeue_but`](Self::requeue_but), waking nobody.
     fn requeue(from: *const u32, expected: u32, to: *const u32, current: impl Fn() -> u32) {
         Self::requeue_but(0, from, expected, to, current);

@@ -180,6 +180,11 @@ impl Platform for Native {
     }
 
     #[cfg(feature = "std")]
+    fn unpark_some(key: *const u32, n: u32) -> bool {
+        futex::wake_some(key, n)
+    }
+
+    #[cfg(feature = "std")]
     fn requeue_but(
         woken: u32,
         from: *const u32,
@@ -269,6 +274,11 @@ impl Platform for Native {
     #[cfg(not(feature = "std"))]
     fn unpark_in(_: *const u32, _: u32, _: u32) -> u32 {
         0
+    }
+
+    #[cfg(not(feature = "std"))]
+    fn unpark_some(_: *const u32, _: u32) -> bool {
+        false
     }
 
     #[cfg(not(feature = "std"))]

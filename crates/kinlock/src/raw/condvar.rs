@@ -37,7 +37,7 @@
 //! | ... and nobody slept | (c + 1, 0, 0, 1) | (c + 1, 0, 0, 0) | compare-and-swap, tried once |
 //! | `notify_one`, somebody spins | (c, 1, *, 1) | (c + 1, 0, 0, 1) | compare-and-swap; if c + 1 is a multiple of 64, then unpark one, too |
 //! | `notify_all` | (c, *, *, 1) | (c + 1, 0, 0, 0) | compare-and-swap, then wake up to 16 |
-//! | ... and 16 slept | (c, *, *, *) | (c + 64, 0, 0, 0) | compare-and-swap, then wake one and requeue the others, if the word is still the same |
+//! | ... and others sleep | (c, *, *, *) | (c + 64, 0, 0, 0) | compare-and-swap, then wake one and requeue the others, if the word is still the same |
 //!
 //! # Why no notification is lost
 //!
@@ -73,9 +73,7 @@ use core::marker::PhantomData;
 
 use super::mutex::{MutexConfig, OTHERS, QueuedMutex};
 use crate::events::Event;
-use crate::platform::{
-    ANYBODY, Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Parked, Platform,
-};
+use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Parked, Platform};
 
 const WAITERS: u32 = 1;
 const NEWCOMERS: u32 = 2;
@@ -300,10 +298,10 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
     fn notify_all_slow(&self) {
         let seen = self.sequence.load(Relaxed);
         let changed = self.advance(seen, |s| (s & !FLAGS | s & VAIN).wrapping_add(ONE));
-        if changed.is_none() || P::unpark_in(self.key(), C::AT_ONCE, ANYBODY) < C::AT_ONCE {
+        // Asked, since those who are woken next would all owe what nobody waits for if there were no more.
+        if changed.is_none() || !P::unpark_some(self.key(), C::AT_ONCE) {
             return;
         }
-        // There may be more.
         let now = self.announce_requeueing();
         match self.mutex.load(Relaxed) {
             NONE | FAR | SEVERAL => {

@@ -8,11 +8,11 @@
 //! 3. `__errno_location` returns the address of the calling thread's errno, valid while it runs.
 
 #[cfg(not(miri))]
-pub(super) use kernel::{membarrier, requeue_but, wait, wake};
+pub(super) use kernel::{membarrier, requeue_but, wait, wake, wake_some};
 #[cfg(not(miri))]
 pub(crate) use kernel::{prepare_to_restart_sequences, restart_sequences};
 #[cfg(miri)]
-pub(super) use table::{membarrier, requeue_but, wait, wake};
+pub(super) use table::{membarrier, requeue_but, wait, wake, wake_some};
 #[cfg(miri)]
 pub(crate) use table::{prepare_to_restart_sequences, restart_sequences};
 
@@ -77,6 +77,22 @@ mod kernel {
             );
         });
         u32::try_from(woken).unwrap_or(0)
+    }
+
+    /// Wakes up to `n` threads that sleep at `key`, and says whether others do still.
+    pub(in super::super) fn wake_some(key: *const u32, n: u32) -> bool {
+        let operation = libc::FUTEX_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
+        let mut reached = -1;
+        // One more is moved to where it sleeps already, so that it is counted.
+        // SAFETY: invariant 1.
+        keep_errno(|| unsafe {
+            reached = libc::syscall(libc::SYS_futex, key, operation, n as usize, 1_usize, key);
+        });
+        match u32::try_from(reached) {
+            Ok(reached) => reached > n,
+            // A sandbox knows no requeueing.
+            Err(_) => wake(key, n, ANYBODY) == n,
+        }
     }
 
     /// Wakes `woken` of the sleepers at `from` and moves the others to `to` if the bytes at `from` equal `expected`. Returns how many it has moved.
@@ -235,6 +251,12 @@ mod table {
 
     pub(in super::super) fn wake(key: *const u32, n: u32, sets: u32) -> u32 {
         SLEEPERS.lock().unwrap().wake(key, n, sets)
+    }
+
+    pub(in super::super) fn wake_some(key: *const u32, n: u32) -> bool {
+        let mut table = SLEEPERS.lock().unwrap();
+        table.wake(key, n, ANYBODY);
+        table.asleep.iter().any(|s| s.key == key as usize)
     }
 
     pub(in super::super) fn requeue_but(

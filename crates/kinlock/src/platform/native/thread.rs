@@ -42,25 +42,27 @@ pub(super) fn crowded(waiting: u32) -> bool {
 ///
 /// A scheduler lets one of those have its whole slice then, which is milliseconds. Whoever yields again and again beside them waits for nothing else.
 pub(super) fn yield_briefly(time: &mut u64) -> bool {
-    /// Longer than hundreds of threads need that wake up, do something short, and sleep again; shorter than a slice.
-    const LONG: u64 = 1_000_000;
-    /// In what part of the time somebody may wait for such slices, ...
+    /// Longer than a hundred threads need that wake up, do something short, and sleep again; shorter than a slice.
+    const LONG: u64 = 500_000;
+    /// One part in so many of the time may be spent on yields that are longer, ...
     const PART: u64 = 32;
-    /// ... and how much of that time at once, in nanoseconds: a few such yields are chance, or a host that had other things to do.
-    const AHEAD: u64 = 200_000_000;
-    /// Until when the process has had its part.
-    static USED_UP: AtomicU64 = AtomicU64::new(0);
+    /// ... and so many nanoseconds at once: a few of them are chance, or a host that had other things to do.
+    const AT_ONCE: u64 = 6_000_000;
+    /// None counts for more: the whole process may have been stopped.
+    const LONGEST: u64 = 20_000_000;
+    /// Until when the process may not spend any more.
+    static SPENT: AtomicU64 = AtomicU64::new(0);
 
-    if USED_UP.load(Relaxed) > *time + AHEAD {
+    if SPENT.load(Relaxed) > *time + AT_ONCE * PART {
         return false;
     }
     std::thread::yield_now();
-    let taken = now() - *time;
+    let taken = now().saturating_sub(*time);
     *time += taken;
     if taken > LONG {
         // Two at a time may count as one.
-        let used_up = USED_UP.load(Relaxed).max(*time);
-        USED_UP.store(used_up.saturating_add(taken.saturating_mul(PART)), Relaxed);
+        let from = SPENT.load(Relaxed).max(*time);
+        SPENT.store(from + taken.min(LONGEST) * PART, Relaxed);
     }
     true
 }

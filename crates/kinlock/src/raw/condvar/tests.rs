@@ -33,10 +33,10 @@ impl CondvarConfig for Lingering {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Requeueing;
+struct TwoAtOnce;
 
-impl CondvarConfig for Requeueing {
-    const AT_ONCE: u32 = 0;
+impl CondvarConfig for TwoAtOnce {
+    const AT_ONCE: u32 = 2;
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -93,10 +93,12 @@ fn a_broadcast_that_may_requeue_is_told_from_the_other_kind() {
     assert!(condvar.since(ticket) < ALL);
     assert_eq!(word(&condvar), (9, 0));
     // As many slept as are woken at once.
-    let crowd: QueuedCondvar<Native, Requeueing> = QueuedCondvar::new();
-    let (ticket, _) = crowd.register(5);
-    crowd.notify_all();
-    assert_eq!(crowd.since(ticket), ONE + ALL);
+    let few: QueuedCondvar<Native, TwoAtOnce> = QueuedCondvar::new();
+    with_sleepers(&few, 2, |_| few.notify_all());
+    assert_eq!(few.since(0), ONE);
+    let crowd: QueuedCondvar<Native, TwoAtOnce> = QueuedCondvar::new();
+    with_sleepers(&crowd, 4, |_| crowd.notify_all());
+    assert_eq!(crowd.since(0), ONE + ALL);
 }
 
 /// Whoever registers after the announcement has to change the word, so that the requeueing fails.
@@ -244,7 +246,11 @@ fn a_spinner_that_does_not_exist_takes_nothing() {
 }
 
 /// Starts `n` waiters without a condition, and lets `act` act on them once they are asleep.
-fn with_sleepers(condvar: &Condvar, n: usize, act: impl FnOnce(&AtomicU32)) {
+fn with_sleepers<C: CondvarConfig>(
+    condvar: &QueuedCondvar<Native, C>,
+    n: usize,
+    act: impl FnOnce(&AtomicU32),
+) {
     let (mutex, returned): (Mutex, _) = (QueuedMutex::new(), AtomicU32::new(0));
     std::thread::scope(|s| {
         for _ in 0..n {
