@@ -175,6 +175,9 @@ pub trait Platform: Copy + core::fmt::Debug + Send + Sync + 'static {
         Self::wait_for(word, order, nanos, done)
     }
 
+    /// Asks the CPU to fetch the cache line of `word` for writing, and does not wait for it. Changes nothing.
+    fn prefetch_for_writing<A: Atomic>(_word: &A) {}
+
     /// Tells the CPU that this is a spin loop. One call takes some nanoseconds.
     fn relax();
 

@@ -125,6 +125,22 @@ impl Platform for Native {
     }
 
     #[inline]
+    fn prefetch_for_writing<A: Atomic>(word: &A) {
+        // SAFETY: a prefetch neither accesses memory, as far as a program can tell, nor faults.
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        unsafe {
+            core::arch::asm!("prefetchw [{}]", in(reg) word, options(readonly, nostack, preserves_flags));
+        }
+        // SAFETY: as above.
+        #[cfg(all(target_arch = "aarch64", not(miri)))]
+        unsafe {
+            core::arch::asm!("prfm pstl1keep, [{}]", in(reg) word, options(readonly, nostack, preserves_flags));
+        }
+        #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+        let _ = word;
+    }
+
+    #[inline]
     fn relax() {
         core::hint::spin_loop();
     }

@@ -166,7 +166,7 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
 pub struct Passing {
     /// How often it tries before it claims the lock.
     pub tries: u32,
-    /// How many pauses it makes after each try; with more threads than CPUs none.
+    /// How many pauses it makes after each try.
     pub pauses: u32,
     /// How often it makes those tries at most where it cannot claim the lock, since a grant is on its way: some microseconds, and no longer than until a head that learns
     /// nothing would claim. With more threads than CPUs it goes on for 50 us, however often that is.
@@ -289,6 +289,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     /// The lock must be held, and the right to release it must be the caller's.
     #[inline]
     pub unsafe fn unlock(&self) {
+        // If others have tried meanwhile, the line is away. To look at the flags would fetch it, and to store would then fetch it again, for writing.
+        P::prefetch_for_writing(&self.locked);
         // Relaxed: who claims or watches later is served by the next unlock.
         if self.flags.glance(Relaxed) & (CLAIMED | WATCHED) != 0 && self.unlock_observed() {
             return;

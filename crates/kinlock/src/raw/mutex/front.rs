@@ -160,9 +160,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     ///
     /// For two threads that run the queue costs more than the wait: its end stands beside the lock, and whoever joins or leaves takes the line away from the holder.
     ///
-    /// A try between two threads is an exchange: who looks first finds the lock free, mostly, and loses the race for it, mostly, and each time the line has travelled twice.
-    /// Longest are the waits of those who lose often. In a crowd the others can be off their CPUs; there a few looks at what has been fetched by the failed exchange are
-    /// enough before the claim, which ends all races.
+    /// A try is an exchange: who looks first finds the lock free, mostly, and loses the race for it, mostly, and each time the line has travelled twice.
+    /// Longest are the waits of those who lose often. The claim ends all races.
     pub(super) fn take_in_passing(&self, wait: &mut Wait) -> bool {
         let permitted = wait.habit.trusts_turns() && wait.quantum > 0 && !C::POLLS;
         // Without a clock there would be no end to the wait for a grant.
@@ -189,21 +188,14 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         let (mut rounds, mut refused) = (0, None);
         loop {
             for _ in 0..C::PASSING.tries {
-                let taken = if wait.crowded {
-                    self.try_lock()
-                } else {
-                    self.take()
-                };
-                if taken {
+                if self.take() {
                     P::count(Event::Turn);
                     wait.habit.use_turn();
                     self.announce_last_turn(wait);
                     return true;
                 }
-                if !wait.crowded {
-                    for _ in 0..C::PASSING.pauses {
-                        P::relax();
-                    }
+                for _ in 0..C::PASSING.pauses {
+                    P::relax();
                 }
                 if passed(wait.deadline, P::now) {
                     return false;
