@@ -3,7 +3,7 @@
 //! Sources: sleeping on a count with a futex and requeueing onto the mutex are common knowledge (Drepper, "Futexes Are Tricky", 2011; Denis-Courmont, 2020, for the plain
 //! count). What is new here: the count tells what kind of notification there was, so that only those who may have been requeued keep up the chain of wake-ups; the mutex is
 //! named by its distance, so that the whole needs no address; a wake-up that a latecomer catches is passed on; and one waiter at a time spins for as long as sleeping would
-//! cost, so that threads that take turns quickly do so without the kernel.
+//! cost, so that threads that take turns quickly do so without the kernel, or with more threads than CPUs without putting a CPU to sleep.
 //!
 //! # The two words
 //!
@@ -43,7 +43,7 @@
 //!
 //! 1. *A waiter between registering and sleeping* is on neither list, but any notification changes the word, and the kernel compares it: such a waiter does not fall asleep.
 //! 2. *Whoever changes the condition under the mutex finds the waiter registered*, since that one registered while it held the mutex. So a relaxed load is enough to say that nobody waits.
-//! 3. *`WAITERS` is cleared only when nobody can be asleep.* After `notify_all` all are awake or sleep on the mutex. When a `notify_one` has woken nobody, those who had registered
+//! 3. *`WAITERS` is cleared only when nobody can be asleep*, or by a `notify_all`, which goes on until all are awake or sleep on the mutex. When a `notify_one` has woken nobody, those who had registered
 //!    before will not fall asleep (1), and whoever registers after sets `NEWCOMERS`, which makes the clearing compare-and-swap fail.
 //! 4. *The spinner takes a notification by seeing the count move on.* `SPINNER` is its own from the compare-and-swap that sets it to the one that changes the count or clears it. So a `notify_one` that clears it has a
 //!    taker: one that does not fall asleep before it has looked at the count by the compare-and-swap with which it gives up. Then nobody else need be woken.
