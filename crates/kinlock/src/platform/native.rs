@@ -1,4 +1,8 @@
 //! The hardware: core atomics, futex, membarrier, rseq.
+//!
+//! # Invariant cited by `SAFETY` comments
+//!
+//! 1. A prefetch neither accesses memory, as far as a program can tell, nor faults, and changes no flags.
 
 mod atomic;
 #[cfg(feature = "std")]
@@ -126,12 +130,12 @@ impl Platform for Native {
 
     #[inline]
     fn prefetch_for_writing<A: Atomic>(word: &A) {
-        // SAFETY: a prefetch neither accesses memory, as far as a program can tell, nor faults.
+        // SAFETY: invariant 1.
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         unsafe {
             core::arch::asm!("prefetchw [{}]", in(reg) word, options(readonly, nostack, preserves_flags));
         }
-        // SAFETY: as above.
+        // SAFETY: invariant 1.
         #[cfg(all(target_arch = "aarch64", not(miri)))]
         unsafe {
             core::arch::asm!("prfm pstl1keep, [{}]", in(reg) word, options(readonly, nostack, preserves_flags));
