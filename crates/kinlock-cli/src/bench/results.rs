@@ -87,12 +87,12 @@ pub struct Entry {
     /// The 99.9 % quantile of a round's acquisition times over the baseline's in the same round. Both are known within 1 %; of fewer than a thousand acquisitions
     /// they are the longest.
     pub acquire_p999_ratio: Ratio,
-    /// How the lock travelled in the instrumented slices and while they warmed up, over all rounds.
+    /// How the lock travelled in the instrumented slices, over all rounds.
     pub handoffs: HandoffCounts,
     /// CPU time of the process per operation.
     pub cpu_ns_per_op: Summary,
     /// What our locks counted on their slow paths while the instrumented slices warmed up (`warm_up_seconds` each), over all rounds; none for others' locks. To be
-    /// compared with each other, as with `slow_path`: `handoffs` are of longer spans.
+    /// compared with each other, as with `slow_path`: `handoffs` are of other spans.
     pub events: BTreeMap<&'static str, u64>,
     /// What stands out.
     pub flags: Vec<Flag>,

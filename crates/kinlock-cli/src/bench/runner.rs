@@ -149,7 +149,7 @@ impl<W: Workload> Visit for Round<'_, W> {
 
         let arena =
             Arc::into_inner(arena).expect("the team lets go of a job before it reports back");
-        let Guarded { shared, trace } = CachePadded::into_inner(arena.lock).into_inner();
+        let shared = CachePadded::into_inner(arena.lock).into_inner().shared;
         let waits = arena
             .waits
             .into_inner()
@@ -159,7 +159,7 @@ impl<W: Workload> Visit for Round<'_, W> {
             ops: timed.ops,
             cpu: timed.cpu,
             acquire: waits.all,
-            handoffs: trace.handoffs(),
+            handoffs: waits.handoffs,
             longest_remote_wait: waits.longest_remote,
             events,
         };
@@ -191,10 +191,11 @@ struct Arena<W: Workload, F: Family> {
     domains: Box<[Option<u16>]>,
 }
 
-/// Acquisition times, merged from all threads.
+/// Acquisition times, of one thread or merged from all.
 struct Waits {
     all: Histogram<u64>,
     longest_remote: u64,
+    handoffs: Handoffs,
 }
 
 struct Timed {
@@ -325,13 +326,15 @@ impl Waits {
             // Two significant digits: a histogram per thread stays small, and waits are not that reproducible.
             all: Histogram::new(2).expect("2 digits are supported"),
             longest_remote: 0,
+            handoffs: Handoffs::default(),
         }
     }
 
     #[inline]
     fn note(&mut self, ns: u64, step: Step) {
         self.all.record(ns).expect("the histogram grows by itself");
-        if step == Step::Remote {
+        self.handoffs.note(step);
+        if matches!(step, Step::Remote { .. }) {
             self.longest_remote = self.longest_remote.max(ns);
         }
     }
@@ -341,6 +344,7 @@ impl Waits {
             .add(&other.all)
             .expect("the histogram grows by itself");
         self.longest_remote = self.longest_remote.max(other.longest_remote);
+        self.handoffs.add(&other.handoffs);
     }
 }
 

@@ -1,17 +1,20 @@
-//! Who held the lock before: counted by the holders themselves, under the lock.
+//! Who held the lock before: found out by the holders themselves, under the lock, and counted by each on its own.
 
-/// Lives beside the guarded value; touched only in the instrumented slice.
+use std::num::NonZeroU32;
+
+/// Lives beside the guarded value; touched only in the instrumented slice. Two words, so that a small value, its lock and this share one cache line:
+/// a second line would have to follow the lock from one CPU to the other, and double what a short critical section takes.
 #[derive(Debug, Default)]
 pub struct Trace {
     last: Option<Holder>,
-    counts: Handoffs,
     /// When the present run of holders from one domain began.
     run_start: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Holder {
-    thread: usize,
+    /// Above 0, so that no holder is no larger.
+    number: NonZeroU32,
     domain: u16,
 }
 
@@ -38,43 +41,50 @@ pub enum Step {
     /// See [`Handoffs::local`].
     Local,
     /// See [`Handoffs::remote`].
-    Remote,
+    Remote {
+        /// For how long all holders before were from one domain, in ns.
+        local_run: u64,
+    },
 }
 
 impl Trace {
-    /// Notes that `thread`, now running in `domain`, took the lock at `now`. To be called under the lock.
+    /// Notes that thread number `thread`, now running in `domain`, took the lock at `now`. To be called under the lock.
     #[inline]
     pub fn acquired(&mut self, thread: usize, domain: u16, now: u64) -> Step {
+        let number = NonZeroU32::MIN.saturating_add(thread as u32);
         let step = match self.last {
             None => Step::First,
             // A thread that the kernel moved while it held nothing did not pass the lock to anyone.
-            Some(last) if last.thread == thread => Step::Retaken,
+            Some(last) if last.number == number => Step::Retaken,
             Some(last) if last.domain == domain => Step::Local,
-            Some(_) => Step::Remote,
+            Some(_) => Step::Remote {
+                local_run: now.saturating_sub(self.run_start),
+            },
         };
-        match step {
-            Step::First => self.run_start = now,
-            Step::Retaken => self.counts.retaken += 1,
-            Step::Local => self.counts.local += 1,
-            Step::Remote => {
-                self.counts.remote += 1;
-                let run = now.saturating_sub(self.run_start);
-                self.counts.longest_local_run = self.counts.longest_local_run.max(run);
-                self.run_start = now;
-            }
+        if matches!(step, Step::First | Step::Remote { .. }) {
+            self.run_start = now;
         }
-        self.last = Some(Holder { thread, domain });
+        self.last = Some(Holder { number, domain });
         step
-    }
-
-    /// What has been counted.
-    pub fn handoffs(&self) -> Handoffs {
-        self.counts
     }
 }
 
 impl Handoffs {
-    /// Adds another round's counts.
+    /// Counts one more.
+    #[inline]
+    pub fn note(&mut self, step: Step) {
+        match step {
+            Step::First => {}
+            Step::Retaken => self.retaken += 1,
+            Step::Local => self.local += 1,
+            Step::Remote { local_run } => {
+                self.remote += 1;
+                self.longest_local_run = self.longest_local_run.max(local_run);
+            }
+        }
+    }
+
+    /// Adds the counts of another thread, or round.
     pub fn add(&mut self, other: &Self) {
         self.local += other.local;
         self.remote += other.remote;
@@ -90,15 +100,39 @@ mod tests {
     #[test]
     fn steps_and_runs() {
         let mut trace = Trace::default();
-        assert_eq!(trace.acquired(0, 0, 100), Step::First);
-        assert_eq!(trace.acquired(0, 0, 110), Step::Retaken);
-        assert_eq!(trace.acquired(1, 0, 120), Step::Local);
-        assert_eq!(trace.acquired(2, 1, 150), Step::Remote);
-        assert_eq!(trace.acquired(1, 0, 160), Step::Remote);
+        let mut counts = Handoffs::default();
+        let mut acquired = |thread, domain, now| {
+            let step = trace.acquired(thread, domain, now);
+            counts.note(step);
+            step
+        };
+        assert_eq!(acquired(0, 0, 100), Step::First);
+        assert_eq!(acquired(0, 0, 110), Step::Retaken);
+        assert_eq!(acquired(1, 0, 120), Step::Local);
+        assert_eq!(acquired(2, 1, 150), Step::Remote { local_run: 50 });
+        assert_eq!(acquired(1, 0, 160), Step::Remote { local_run: 10 });
         // Moved to the other domain by the kernel: still no hand-off.
-        assert_eq!(trace.acquired(1, 1, 170), Step::Retaken);
-        let counts = trace.handoffs();
+        assert_eq!(acquired(1, 1, 170), Step::Retaken);
         assert_eq!((counts.local, counts.remote, counts.retaken), (1, 2, 2));
         assert_eq!(counts.longest_local_run, 50);
+    }
+
+    #[test]
+    fn counts_of_several_threads_add_up() {
+        let mut sum = Handoffs::default();
+        for local_run in [7, 9, 8] {
+            let mut of_one = Handoffs::default();
+            of_one.note(Step::First);
+            of_one.note(Step::Retaken);
+            of_one.note(Step::Remote { local_run });
+            sum.add(&of_one);
+        }
+        assert_eq!((sum.local, sum.remote, sum.retaken), (0, 3, 3));
+        assert_eq!(sum.longest_local_run, 9);
+    }
+
+    #[test]
+    fn it_takes_little_of_the_line() {
+        assert_eq!(size_of::<Trace>(), 16);
     }
 }
