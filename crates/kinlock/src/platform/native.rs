@@ -4,6 +4,8 @@
 //!
 //! 1. A prefetch neither accesses memory, as far as a program can tell, nor faults, and changes no flags.
 
+#[cfg(feature = "std")]
+mod account;
 mod atomic;
 #[cfg(feature = "std")]
 pub(crate) mod futex;

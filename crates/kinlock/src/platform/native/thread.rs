@@ -14,6 +14,7 @@
 //! 3. The out-pointer refers to a live local of the type and size that the kernel writes.
 
 use super::WAITERS;
+use super::account::Account;
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -42,28 +43,15 @@ pub(super) fn crowded(waiting: u32) -> bool {
 ///
 /// A scheduler lets one of those have its whole slice then, which is milliseconds. Whoever yields again and again beside them waits for nothing else.
 pub(super) fn yield_briefly(time: &mut u64) -> bool {
-    /// Longer than a hundred threads need that wake up, do something short, and sleep again; shorter than a slice.
-    const LONG: u64 = 500_000;
-    /// One part in so many of the time may be spent on yields that are longer, ...
-    const PART: u64 = 32;
-    /// ... and so many nanoseconds at once: a few of them are chance, or a host that had other things to do.
-    const AT_ONCE: u64 = 6_000_000;
-    /// None counts for more: the whole process may have been stopped.
-    const LONGEST: u64 = 20_000_000;
-    /// Until when the process may not spend any more.
-    static SPENT: AtomicU64 = AtomicU64::new(0);
+    static ACCOUNT: Account = Account::new();
 
-    if SPENT.load(Relaxed) > *time + AT_ONCE * PART {
+    if !ACCOUNT.covers(*time) {
         return false;
     }
     std::thread::yield_now();
     let taken = now().saturating_sub(*time);
     *time += taken;
-    if taken > LONG {
-        // Two at a time may count as one.
-        let from = SPENT.load(Relaxed).max(*time);
-        SPENT.store(from + taken.min(LONGEST) * PART, Relaxed);
-    }
+    ACCOUNT.charge(*time, taken);
     true
 }
 
