@@ -49,7 +49,7 @@ mod tests {
     fn short_yields_cost_nothing() {
         let account = Account::new();
         let mut now = START;
-        for _ in 0..100_000 {
+        for _ in 0..1000 {
             assert!(account.covers(now));
             now += LONG;
             account.charge(now, LONG);
@@ -67,7 +67,7 @@ mod tests {
                 account.charge(now, 3 * MS);
                 yielded += 3 * MS;
             } else {
-                now += MS / 10;
+                now += MS;
             }
         }
         let share = 10_000 * MS / PART;
