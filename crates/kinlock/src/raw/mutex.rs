@@ -265,7 +265,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         // Without a look: between two threads the line is mostly away, and a look and then an exchange would be two transfers. Where the lock is held, a try or the queue's
         // exchange on the same line would follow the look all the same.
         if !self.take() {
-            self.lock_slow(NEVER);
+            self.lock_contended();
         }
     }
 
@@ -279,7 +279,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     /// Takes the lock, or gives up and returns `false` once [`Platform::now`] has reached `deadline`.
     #[inline]
     pub fn lock_until(&self, deadline: u64) -> bool {
-        self.take() || self.lock_slow(deadline)
+        self.take() || self.lock_slow(deadline, None)
     }
 
     /// Releases the lock.

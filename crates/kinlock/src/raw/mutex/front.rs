@@ -1,8 +1,9 @@
 //! At the head of the queue: learning how fast the lock cycles, leaving a fast one alone for a quantum, claiming. And beside the queue: taking turns.
 
-use super::note::Habit;
+use super::note::{Habit, Note};
 use super::wait::{STALLED, Wait, passed};
 use super::*;
+use core::mem;
 
 /// A lock cycles fast if it is taken and released within so many nanoseconds, less than a cache line needs to get here and back; where it is held most of that time
 /// nobody else gets in between, so that it may take longer. Then thousands of critical sections fit into a quantum, and waiting for it is rarer than one in a thousand.
@@ -156,6 +157,46 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         (self.flags.load(Relaxed) / UNLOCK) as u64 >= FAST_UNLOCKS
     }
 
+    /// The tries of [`take_in_passing`](Self::take_in_passing), for a thread whose note says that turns are taken, and that this one is not the last. `Err`: the lock was not free; with
+    /// what the note said if that has been tried.
+    ///
+    /// Between threads that take turns it counts when the first try is made: while the unlock of the holder waits for the line, so that the line comes here next. What a wait that may
+    /// end anywhere needs to know takes longer to set up than their critical sections last.
+    #[inline]
+    pub(super) fn take_turn_at_once(&self, others_queue: bool) -> Result<(), Option<Note>> {
+        if others_queue || C::POLLS || !P::CAN_PARK {
+            return Err(None);
+        }
+        let place = P::waiters().own_note().ok_or(None)?;
+        let note = Note(place.load(Relaxed));
+        let after = note.after_a_turn(self.key()).ok_or(None)?;
+        if C::tuning().quantum.micros() == 0 {
+            return Err(None);
+        }
+        place.store(after.0, Relaxed);
+        match self.try_for_a_turn(NEVER) {
+            true => Ok(()),
+            false => Err(Some(note)),
+        }
+    }
+
+    /// Exchanges, some pauses apart.
+    #[inline]
+    fn try_for_a_turn(&self, deadline: u64) -> bool {
+        for _ in 0..C::PASSING.tries {
+            if self.take() {
+                return true;
+            }
+            for _ in 0..C::PASSING.pauses {
+                P::relax();
+            }
+            if passed(deadline, P::now) {
+                break;
+            }
+        }
+        false
+    }
+
     /// Where turns are taken, and nobody queues or those who do sleep: takes the lock without queueing (`true`), or claims it and waits for that; unless that takes far longer than turns do.
     ///
     /// For two threads that run the queue costs more than the wait: its end stands beside the lock, and whoever joins or leaves takes the line away from the holder.
@@ -187,19 +228,14 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         };
         let (mut rounds, mut refused) = (0, None);
         loop {
-            for _ in 0..C::PASSING.tries {
-                if self.take() {
-                    P::count(Event::Turn);
-                    wait.habit.use_turn();
-                    self.announce_last_turn(wait);
-                    return true;
-                }
-                for _ in 0..C::PASSING.pauses {
-                    P::relax();
-                }
-                if passed(wait.deadline, P::now) {
-                    return false;
-                }
+            if !mem::take(&mut wait.tried) && self.try_for_a_turn(wait.deadline) {
+                P::count(Event::Turn);
+                wait.habit.use_turn();
+                self.announce_last_turn(wait);
+                return true;
+            }
+            if passed(wait.deadline, P::now) {
+                return false;
             }
             if self.claim(wait, 0) {
                 break;

@@ -143,6 +143,13 @@ impl Note {
         Note(name(lock) << HABIT_BITS | length << TURN_BITS | habit.turns.min(MOST_TURNS) as u32)
     }
 
+    /// What it is after one more turn at this lock, unless that is the last one, or none is left.
+    #[inline]
+    pub(super) fn after_a_turn(self, lock: *const u32) -> Option<Self> {
+        let turns = self.0 & MOST_TURNS as u32;
+        (turns > 1 && self.0 >> HABIT_BITS == name(lock)).then_some(Note(self.0 - 1))
+    }
+
     /// What it says about this lock.
     pub(super) fn about(self, lock: *const u32) -> Option<Habit> {
         let length = self.0 >> TURN_BITS & 15;
@@ -161,6 +168,7 @@ impl Note {
 }
 
 /// Fourteen bits. Locks stand four bytes apart at least, and often at powers of two: the multiplier is 2^32 over the golden ratio.
+#[inline]
 fn name(lock: *const u32) -> u32 {
     ((lock.addr() >> 2) as u32).wrapping_mul(0x9E37_79B9) >> HABIT_BITS
 }

@@ -10,6 +10,7 @@ use super::note::Habit;
 use super::sleep::UNNOTICED_SLEEP;
 use super::wait::Wait;
 use super::*;
+use crate::config::Quantum;
 use crate::platform::Native;
 
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +30,19 @@ impl MutexConfig for Polling {
     const POLLS: bool = true;
     fn tuning() -> Tuning {
         Tuning::DEFAULT
+    }
+}
+
+/// Each time the lock is free it may go to whoever waits.
+#[derive(Clone, Copy, Debug)]
+struct Fair;
+
+impl MutexConfig for Fair {
+    fn tuning() -> Tuning {
+        Tuning {
+            quantum: Quantum::FAIR,
+            ..Tuning::DEFAULT
+        }
     }
 }
 
@@ -85,6 +99,7 @@ fn at_front() -> Wait {
         quantum: 0,
         crowded: false,
         habit: Habit::default(),
+        tried: false,
         since: 0,
         paused: 0,
         held_at_first: None,

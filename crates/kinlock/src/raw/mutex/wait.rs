@@ -22,6 +22,8 @@ pub(super) struct Wait {
     pub(super) crowded: bool,
     /// How the lock is best taken, as far as this thread knows.
     pub(super) habit: Habit,
+    /// Whether the tries that a turn begins with have been made.
+    pub(super) tried: bool,
     /// When the thread came to the front, or claimed beside the queue.
     pub(super) since: u64,
     /// How long it has paused there.
@@ -72,9 +74,28 @@ impl Wait {
 }
 
 impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
+    /// Takes the lock, which has just been found taken.
     #[cold]
     #[inline(never)]
-    pub(super) fn lock_slow(&self, deadline: u64) -> bool {
+    pub(super) fn lock_contended(&self) {
+        // The failed try has fetched the line, and the next unlock will fetch it back: this is the time to look.
+        let queued = self.spinners.last() != 0;
+        match self.take_turn_at_once(queued && !P::crowded()) {
+            Ok(()) => {
+                P::count(Event::SlowPath);
+                P::count(Event::Turn);
+            }
+            Err(missed) => {
+                self.lock_slow(NEVER, missed);
+            }
+        }
+    }
+
+    /// Waits for the lock in all the ways there are. `missed`: what the thread's note said before a [turn](Self::take_turn_at_once) that it has tried to take, and that is to be gone
+    /// on with.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn lock_slow(&self, deadline: u64, missed: Option<Note>) -> bool {
         P::count(Event::SlowPath);
         let waiters = P::waiters();
         // Turns are taken without a node: whoever has a slot of its own enters it only to queue.
@@ -90,10 +111,12 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             tuning,
             quantum: tuning.quantum.micros() as u64 * 1000,
             crowded: P::CAN_PARK && C::PARK && P::crowded(),
-            habit: Note(note.map_or(0, |note| note.load(Relaxed)))
+            habit: missed
+                .unwrap_or_else(|| Note(note.map_or(0, |note| note.load(Relaxed))))
                 .about(self.key())
                 .or(C::turns_at_first().map(Habit::turns))
                 .unwrap_or_default(),
+            tried: missed.is_some(),
             since: 0,
             paused: 0,
             held_at_first: None,

@@ -162,7 +162,7 @@ fn who_comes_out_of_a_crowded_queue_has_a_seat() {
     // Known to cycle fast, so that a newcomer does not even glance at it, and free when its head looks.
     let mutex = with::<Sound>(FREE, UNLOCKS);
     let note = in_a_crowd(|| {
-        assert!(mutex.lock_slow(NEVER));
+        assert!(mutex.lock_slow(NEVER, None));
         Native::waiters()
             .own_note()
             .expect("it has queued")
@@ -178,7 +178,7 @@ fn in_a_crowd_who_has_no_seat_stays_behind_those_who_queue() {
     let soon = Native::now() + 1_000_000;
     let taken = in_a_crowd(|| {
         let mut taken = true;
-        behind_another(&mutex, || taken = mutex.lock_slow(soon));
+        behind_another(&mutex, || taken = mutex.lock_slow(soon, None));
         taken
     });
     assert!(!taken);

@@ -54,6 +54,54 @@ fn who_passes_claims_nothing_when_its_time_is_up_or_somebody_else_has() {
     }
 }
 
+/// What comes of a turn at once, and how many are left then.
+fn at_once<C: MutexConfig>(locked: u8, turns: u16, others: bool) -> (Result<(), bool>, u16) {
+    let mutex = with::<C>(locked, 0);
+    drop(Native::waiters().enter().expect("a slot is free"));
+    let place = Native::waiters().own_note().expect("it is kept");
+    let note = Note::new(mutex.key(), Habit::turns(turns));
+    place.store(note.0, Relaxed);
+    let taken = mutex.take_turn_at_once(others);
+    assert_eq!(mutex.is_locked(), taken.is_ok() || locked == HELD);
+    let left = Note(place.load(Relaxed)).about(mutex.key());
+    let before = taken.map_err(|missed| missed.is_some_and(|missed| missed.0 == note.0));
+    (before, left.expect("it is about this lock").turns)
+}
+
+#[test]
+fn a_turn_is_taken_at_once_where_the_note_says_so_unless_it_is_the_last() {
+    let (taken, missed, not_tried) = (Ok(()), Err(true), Err(false));
+    assert_eq!(at_once::<Sound>(FREE, 2, false), (taken, 1));
+    assert_eq!(at_once::<Sound>(HELD, 2, false), (missed, 1));
+    // To leave a seat takes more than that.
+    assert_eq!(at_once::<Sound>(FREE, 1, false), (not_tried, 1));
+    assert_eq!(at_once::<Sound>(FREE, 2, true), (not_tried, 2));
+    assert_eq!(at_once::<Fair>(FREE, 2, false), (not_tried, 2));
+    assert_eq!(at_once::<Polling>(FREE, 2, false), (not_tried, 2));
+}
+
+#[test]
+fn what_a_note_says_of_another_lock_is_not_tried_at_this_one() {
+    let [mutex, other] = [FREE; 2].map(|locked| with::<Sound>(locked, 0));
+    drop(Native::waiters().enter().expect("a slot is free"));
+    let place = Native::waiters().own_note().expect("it is kept");
+    place.store(Note::new(other.key(), Habit::turns(2)).0, Relaxed);
+    assert!(matches!(mutex.take_turn_at_once(false), Err(None)));
+    assert_eq!(state(&mutex), (FREE, 0));
+}
+
+/// It goes on with the same turn.
+#[test]
+fn a_turn_that_is_missed_is_used_up_once() {
+    let mutex = with::<Sound>(FREE, 0);
+    drop(Native::waiters().enter().expect("a slot is free"));
+    let missed = Note::new(mutex.key(), Habit::turns(3));
+    assert!(mutex.lock_slow(NEVER, Some(missed)));
+    let place = Native::waiters().own_note().expect("it is kept");
+    let left = Note(place.load(Relaxed)).about(mutex.key());
+    assert_eq!(left.expect("it is about this lock").turns, 2);
+}
+
 /// Where several run that take the lock nobody keeps off: its line travels anyway.
 #[test]
 fn who_sees_newcomers_takes_turns() {
@@ -95,7 +143,7 @@ fn what_a_wait_has_learned_is_remembered_for_the_next() {
         };
         let before = before.map_or(0, |turns| Note::new(mutex.key(), Habit::turns(turns)).0);
         note().store(before, Relaxed);
-        assert!(mutex.lock_slow(NEVER));
+        assert!(mutex.lock_slow(NEVER, None));
         unlock(&mutex);
         let habit = Note(note().load(Relaxed)).about(mutex.key());
         let habits = after.map(|turns| Some(Habit::turns(turns)));
