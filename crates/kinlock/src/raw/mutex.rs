@@ -144,7 +144,7 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const FAULT: MutexFault = MutexFault::None;
 
-    /// The run-time knobs. Called once per slow path.
+    /// The run-time knobs. Called once or twice per slow path.
     fn tuning() -> Tuning;
 
     /// In how many waits a lock of which nothing is known yet is taken in turns before it is looked at; `None`: turns are not taken before that has been learned. For checks,

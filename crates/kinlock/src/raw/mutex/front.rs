@@ -157,8 +157,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         (self.flags.load(Relaxed) / UNLOCK) as u64 >= FAST_UNLOCKS
     }
 
-    /// The tries of [`take_in_passing`](Self::take_in_passing), for a thread whose note says that turns are taken, and that this one is not the last. `Err`: the lock was not free; with
-    /// what the note said if that has been tried.
+    /// The first tries of [`take_in_passing`](Self::take_in_passing), for a thread whose note says that turns are taken, and that this one is not the last. `others_queue`: others
+    /// queue, and run. `Err(None)`: nothing has been tried. `Err(Some(_))`: the lock was not free; with what the note said, which counts the turn as used now.
     ///
     /// Between threads that take turns it counts when the first try is made: while the unlock of the holder waits for the line, so that the line comes here next. What a wait that may
     /// end anywhere needs to know takes longer to set up than their critical sections last.
@@ -173,6 +173,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         if C::tuning().quantum.micros() == 0 {
             return Err(None);
         }
+        P::count(Event::SlowPath);
         place.store(after.0, Relaxed);
         match self.try_for_a_turn(NEVER) {
             true => Ok(()),
@@ -180,7 +181,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         }
     }
 
-    /// Exchanges, some pauses apart.
+    /// Tries to take the lock (`true`): so many exchanges, some pauses apart, or fewer if the time is up.
     #[inline]
     fn try_for_a_turn(&self, deadline: u64) -> bool {
         for _ in 0..C::PASSING.tries {
@@ -228,7 +229,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         };
         let (mut rounds, mut refused) = (0, None);
         loop {
-            if !mem::take(&mut wait.tried) && self.try_for_a_turn(wait.deadline) {
+            // The first of these series may have been made.
+            if !mem::take(&mut wait.tried_at_once) && self.try_for_a_turn(wait.deadline) {
                 P::count(Event::Turn);
                 wait.habit.use_turn();
                 self.announce_last_turn(wait);

@@ -143,9 +143,10 @@ impl Note {
         Note(name(lock) << HABIT_BITS | length << TURN_BITS | habit.turns.min(MOST_TURNS) as u32)
     }
 
-    /// What it is after one more turn at this lock, unless that is the last one, or none is left.
+    /// What it is after one more turn at this lock; `None` if that is the last one, or none is left, or the note is about another lock.
     #[inline]
     pub(super) fn after_a_turn(self, lock: *const u32) -> Option<Self> {
+        // They are the lowest bits: one less is one turn less.
         let turns = self.0 & MOST_TURNS as u32;
         (turns > 1 && self.0 >> HABIT_BITS == name(lock)).then_some(Note(self.0 - 1))
     }

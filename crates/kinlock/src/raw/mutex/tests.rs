@@ -99,7 +99,7 @@ fn at_front() -> Wait {
         quantum: 0,
         crowded: false,
         habit: Habit::default(),
-        tried: false,
+        tried_at_once: false,
         since: 0,
         paused: 0,
         held_at_first: None,

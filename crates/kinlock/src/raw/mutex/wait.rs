@@ -22,8 +22,8 @@ pub(super) struct Wait {
     pub(super) crowded: bool,
     /// How the lock is best taken, as far as this thread knows.
     pub(super) habit: Habit,
-    /// Whether the tries that a turn begins with have been made.
-    pub(super) tried: bool,
+    /// Whether the tries that a turn begins with were made before the wait was set up; until that has been allowed for.
+    pub(super) tried_at_once: bool,
     /// When the thread came to the front, or claimed beside the queue.
     pub(super) since: u64,
     /// How long it has paused there.
@@ -74,29 +74,28 @@ impl Wait {
 }
 
 impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
-    /// Takes the lock, which has just been found taken.
+    /// Takes the lock, which has just been found taken, without a time limit.
     #[cold]
     #[inline(never)]
     pub(super) fn lock_contended(&self) {
         // The failed try has fetched the line, and the next unlock will fetch it back: this is the time to look.
         let queued = self.spinners.last() != 0;
-        match self.take_turn_at_once(queued && !P::crowded()) {
-            Ok(()) => {
-                P::count(Event::SlowPath);
-                P::count(Event::Turn);
-            }
+        match self.take_turn_at_once(queued && !(C::PARK && P::crowded())) {
+            Ok(()) => P::count(Event::Turn),
             Err(missed) => {
                 self.lock_slow(NEVER, missed);
             }
         }
     }
 
-    /// Waits for the lock in all the ways there are. `missed`: what the thread's note said before a [turn](Self::take_turn_at_once) that it has tried to take, and that is to be gone
-    /// on with.
+    /// Waits for the lock in all the ways there are. `missed`: what the thread's note said before a [turn](Self::take_turn_at_once) that it has tried to take; the wait goes on where
+    /// those tries have ended.
     #[cold]
     #[inline(never)]
     pub(super) fn lock_slow(&self, deadline: u64, missed: Option<Note>) -> bool {
-        P::count(Event::SlowPath);
+        if missed.is_none() {
+            P::count(Event::SlowPath);
+        }
         let waiters = P::waiters();
         // Turns are taken without a node: whoever has a slot of its own enters it only to queue.
         let own = waiters.own_note();
@@ -116,7 +115,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 .about(self.key())
                 .or(C::turns_at_first().map(Habit::turns))
                 .unwrap_or_default(),
-            tried: missed.is_some(),
+            tried_at_once: missed.is_some(),
             since: 0,
             paused: 0,
             held_at_first: None,
@@ -137,7 +136,10 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         let mut noted = wait.habit;
         if noted.turns > 0 {
             noted.use_turn();
-            self.note(note, noted);
+            // A turn that has been missed is noted already; and in a signal handler since then the thread may have been asked to leave its seat.
+            if missed.is_none() {
+                self.note(note, noted);
+            }
         }
         if self.take_in_passing(&mut wait) {
             if wait.habit != noted {

@@ -90,16 +90,28 @@ fn what_a_note_says_of_another_lock_is_not_tried_at_this_one() {
     assert_eq!(state(&mutex), (FREE, 0));
 }
 
+/// A grant is on its way, so that the lock cannot be claimed: but for its first series it tries as any other.
+#[test]
+fn who_has_tried_at_once_tries_again_where_it_cannot_claim() {
+    let mutex = with::<Sound>(FREE, GRANTED);
+    let mut wait = Wait {
+        tried_at_once: true,
+        ..in_turns(2, false)
+    };
+    assert!(mutex.take_in_passing(&mut wait));
+    assert_eq!(state(&mutex), (HELD, GRANTED));
+}
+
 /// It goes on with the same turn.
 #[test]
 fn a_turn_that_is_missed_is_used_up_once() {
     let mutex = with::<Sound>(FREE, 0);
     drop(Native::waiters().enter().expect("a slot is free"));
-    let missed = Note::new(mutex.key(), Habit::turns(3));
-    assert!(mutex.lock_slow(NEVER, Some(missed)));
     let place = Native::waiters().own_note().expect("it is kept");
-    let left = Note(place.load(Relaxed)).about(mutex.key());
-    assert_eq!(left.expect("it is about this lock").turns, 2);
+    let [missed, after] = [3, 2].map(|turns| Note::new(mutex.key(), Habit::turns(turns)));
+    place.store(after.0, Relaxed);
+    assert!(mutex.lock_slow(NEVER, Some(missed)));
+    assert_eq!(place.load(Relaxed), after.0);
 }
 
 /// Where several run that take the lock nobody keeps off: its line travels anyway.
