@@ -38,6 +38,9 @@ const FIRST_REST: u64 = 3_000;
 /// does.
 pub(super) const FIRST_NAP: u64 = 200_000;
 const LONGEST_NAP: u64 = 1_000_000;
+/// The same where [no CPU is idle](Platform::cpus_are_busy), as long as a quantum by default: others work, be it somewhere else, and of what they do with this lock two or three
+/// operations last ten microseconds and more each time that a head wakes up beside them.
+const NAP_BESIDE_THE_BUSY: u64 = 2_000_000;
 /// How often a head of a crowd is woken, and finds the lock taken again, before it leaves the lock alone. Once is chance.
 const WOKEN_IN_VAIN: u8 = 2;
 /// How long a claim beside the queue looks in vain for its grant where a turn is one of the [long](Habit::long_turn) ones: longer than transfers take, and shorter than a section
@@ -479,7 +482,13 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 (pause, napped) = (FIRST_LOOK_WHEN_CROWDED, false);
             } else if naps {
                 self.pass_wake_up_on(wait);
-                let length = if steps_back { nap } else { nap.min(left) };
+                let length = if steps_back {
+                    nap
+                } else if P::cpus_are_busy() {
+                    NAP_BESIDE_THE_BUSY.min(left)
+                } else {
+                    nap.min(left)
+                };
                 self.nap(length, wait.deadline);
                 nap = (nap * 2).min(LONGEST_NAP);
                 (pause, napped) = (0, true);
