@@ -148,7 +148,7 @@ impl Note {
     pub(super) fn after_a_turn(self, lock: *const u32) -> Option<Self> {
         // They are the lowest bits: one less is one turn less.
         let turns = self.0 & MOST_TURNS as u32;
-        (turns > 1 && self.0 >> HABIT_BITS == name(lock)).then_some(Note(self.0 - 1))
+        (turns > 1 && self.0 >> HABIT_BITS == name(lock)).then(|| Note(self.0 - 1))
     }
 
     /// What it says about this lock.
@@ -201,6 +201,25 @@ mod tests {
         }
         assert_eq!(Note(0).about(LOCK), None);
         assert_eq!(Note(0).about(core::ptr::null()), None);
+    }
+
+    #[test]
+    fn a_turn_is_counted_in_the_note_about_its_lock_unless_it_is_the_last() {
+        for (turns, left) in [
+            (0, None),
+            (1, None),
+            (2, Some(1)),
+            (MOST_TURNS, Some(MOST_TURNS - 1)),
+        ] {
+            let note = Note::new(LOCK, Habit::turns(turns));
+            let after = note.after_a_turn(LOCK).map(|after| after.about(LOCK));
+            assert_eq!(after, left.map(|left| Some(Habit::turns(left))));
+            assert!(note.after_a_turn(LOCK.wrapping_add(1)).is_none());
+        }
+        // Of a lock that would have the same name as none at all.
+        assert!(Note(0).after_a_turn(LOCK).is_none());
+        assert!(Note(0).after_a_turn(core::ptr::null()).is_none());
+        assert!(Note::new(LOCK, Habit::FAST).after_a_turn(LOCK).is_none());
     }
 
     /// Fields of arrays, pages, huge pages: what one of them has learned is not for all.

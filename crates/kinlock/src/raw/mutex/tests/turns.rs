@@ -90,6 +90,17 @@ fn what_a_note_says_of_another_lock_is_not_tried_at_this_one() {
     assert_eq!(state(&mutex), (FREE, 0));
 }
 
+/// As where a thread has only used the spinlock before.
+#[test]
+fn a_slot_that_is_kept_may_have_no_note() {
+    let mutex = with::<Sound>(FREE, 0);
+    drop(Native::waiters().enter().expect("a slot is free"));
+    let place = Native::waiters().own_note().expect("it is kept");
+    place.store(0, Relaxed);
+    assert!(matches!(mutex.take_turn_at_once(false), Err(None)));
+    assert_eq!((state(&mutex), place.load(Relaxed)), ((FREE, 0), 0));
+}
+
 /// A grant is on its way, so that the lock cannot be claimed: but for its first series it tries as any other.
 #[test]
 fn who_has_tried_at_once_tries_again_where_it_cannot_claim() {
