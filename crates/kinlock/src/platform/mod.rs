@@ -241,11 +241,6 @@ pub trait Platform: Copy + core::fmt::Debug + Send + Sync + 'static {
         current: impl Fn() -> u32,
     );
 
-    /// Whether all CPUs of the process have been busy with it lately: whoever wakes up takes the place of somebody who runs. In doubt, no.
-    fn cpus_are_busy() -> bool {
-        false
-    }
-
     /// Spends about so many nanoseconds without touching memory that others use.
     fn back_off(nanos: u64);
 

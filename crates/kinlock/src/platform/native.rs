@@ -10,8 +10,6 @@ mod atomic;
 #[cfg(feature = "std")]
 pub(crate) mod futex;
 #[cfg(feature = "std")]
-mod load;
-#[cfg(feature = "std")]
 pub(crate) mod rseq;
 #[cfg(feature = "std")]
 mod thread;
@@ -177,11 +175,6 @@ impl Platform for Native {
     #[cfg(feature = "std")]
     fn crowded() -> bool {
         thread::crowded(WAITERS.in_use())
-    }
-
-    #[cfg(feature = "std")]
-    fn cpus_are_busy() -> bool {
-        thread::cpus_are_busy()
     }
 
     #[cfg(feature = "std")]

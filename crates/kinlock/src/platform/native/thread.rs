@@ -15,7 +15,6 @@
 
 use super::WAITERS;
 use super::account::Account;
-use super::load::Load;
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -56,22 +55,6 @@ pub(super) fn yield_briefly(time: &mut u64) -> bool {
     true
 }
 
-/// Whether the process has used nearly all the time of its CPUs lately.
-pub(super) fn cpus_are_busy() -> bool {
-    static LOAD: Load = Load::new();
-
-    LOAD.is_full(cpus(), now, cpu_time)
-}
-
-/// CPU time that all threads have used. Miri does not know.
-fn cpu_time() -> u64 {
-    if cfg!(miri) {
-        0
-    } else {
-        clock(libc::CLOCK_PROCESS_CPUTIME_ID)
-    }
-}
-
 /// CPUs that the process may run on, asked for once.
 fn cpus() -> u32 {
     static CPUS: AtomicU32 = AtomicU32::new(0);
@@ -86,16 +69,10 @@ fn cpus() -> u32 {
 }
 
 pub(super) fn now() -> u64 {
-    clock(libc::CLOCK_MONOTONIC)
-}
-
-/// Nanoseconds on a clock that every Linux has.
-#[inline]
-fn clock(id: libc::clockid_t) -> u64 {
     let mut t = MaybeUninit::<libc::timespec>::uninit();
-    // SAFETY: invariant 3; the clock exists, so `t` is written.
+    // SAFETY: invariant 3; the monotonic clock always exists, so `t` is written.
     let t = unsafe {
-        libc::clock_gettime(id, t.as_mut_ptr());
+        libc::clock_gettime(libc::CLOCK_MONOTONIC, t.as_mut_ptr());
         t.assume_init()
     };
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64

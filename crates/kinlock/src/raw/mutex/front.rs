@@ -38,9 +38,6 @@ const FIRST_REST: u64 = 3_000;
 /// does.
 pub(super) const FIRST_NAP: u64 = 200_000;
 const LONGEST_NAP: u64 = 1_000_000;
-/// The same where [no CPU is idle](Platform::cpus_are_busy), as long as a quantum by default: others work, be it somewhere else, and of what they do with this lock two or three
-/// operations last ten microseconds and more each time that a head wakes up beside them.
-const NAP_BESIDE_THE_BUSY: u64 = 2_000_000;
 /// How often a head of a crowd is woken, and finds the lock taken again, before it leaves the lock alone. Once is chance.
 const WOKEN_IN_VAIN: u8 = 2;
 /// How long a claim beside the queue looks in vain for its grant where a turn is one of the [long](Habit::long_turn) ones: longer than transfers take, and shorter than a section
@@ -250,7 +247,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             // only look, and lose many a race against it when it is back. Where somebody else has claimed there are more of us.
             let several = self.flags.load(Relaxed) & CLAIMED != 0 || self.others_queue(wait);
             let now = P::now();
-            let late = now - *refused.get_or_insert(now) >= patience;
+            let late = now.saturating_sub(*refused.get_or_insert(now)) >= patience;
             if several || late || !wait.crowded && rounds == C::PASSING.rounds {
                 if !several {
                     self.announce_room(wait);
@@ -335,10 +332,10 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             if self.others_queue(wait) {
                 wait.newcomers(taken);
             } else {
-                wait.judge(unlocks, (now - start).max(paused), taken);
+                wait.judge(unlocks, now.saturating_sub(start).max(paused), taken);
             }
             // Three looks decide, after those in the first `TURN_CYCLE` that tell nothing; in a crowd more may tell nothing, and the holder may not run.
-            let stalled = wait.crowded && now - start >= wait.stalled();
+            let stalled = wait.crowded && now.saturating_sub(start) >= wait.stalled();
             if taken || wait.looks == LOOKS || stalled || passed(wait.deadline, || now) {
                 return taken;
             }
@@ -415,7 +412,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 wait.newcomers(free);
             } else if !rested && !wait.enters && !wait.goes {
                 // After a rest nobody has counted for long: that was the beginning of a look. And who has decided to take the lock does not watch it.
-                wait.judge(unlocks, (now - looked).max(pause), free);
+                wait.judge(unlocks, now.saturating_sub(looked).max(pause), free);
             }
             if wait.habit.turns > 0 {
                 if self.take_turn(wait) {
@@ -464,7 +461,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 return self.await_grant(wait, wait.stalled());
             }
             let leaves_alone = wait.crowded && fast && !over;
-            let stalled = !rested && !leaves_alone && now - progress >= wait.stalled();
+            let idle = now.saturating_sub(progress);
+            let stalled = !rested && !leaves_alone && idle >= wait.stalled();
             // Among those who take turns a holder has lost its CPU, perhaps to us. Asleep on the word we would be woken at the next unlock, take the CPU again, and so on.
             let steps_back = stalled && wait.crowded && wait.habit.trusts_turns() && !napped;
             if stalled && !steps_back || passed(wait.deadline, || now) {
@@ -482,13 +480,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 (pause, napped) = (FIRST_LOOK_WHEN_CROWDED, false);
             } else if naps {
                 self.pass_wake_up_on(wait);
-                let length = if steps_back {
-                    nap
-                } else if P::cpus_are_busy() {
-                    NAP_BESIDE_THE_BUSY.min(left)
-                } else {
-                    nap.min(left)
-                };
+                let length = if steps_back { nap } else { nap.min(left) };
                 self.nap(length, wait.deadline);
                 nap = (nap * 2).min(LONGEST_NAP);
                 (pause, napped) = (0, true);
@@ -584,7 +576,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             }
             P::back_off(SHORTEST_PAUSE);
             let now = P::now();
-            wait.in_vain = now - start;
+            wait.in_vain = now.saturating_sub(start);
             if wait.in_vain >= patience || passed(wait.deadline, || now) {
                 let starving = now.saturating_sub(wait.since) >= STARVING;
                 return !(starving && now < wait.deadline) && self.withdraw(wait);

@@ -101,28 +101,34 @@ fn a_slot_that_is_kept_may_have_no_note() {
     assert_eq!((state(&mutex), place.load(Relaxed)), ((FREE, 0), 0));
 }
 
-/// A grant is on its way, so that the lock cannot be claimed: but for its first series it tries as any other.
+/// Its first series of tries has been made: it claims next. A grant is on its way, so that the lock cannot be claimed: it tries again.
 #[test]
-fn who_has_tried_at_once_tries_again_where_it_cannot_claim() {
-    let mutex = with::<Sound>(FREE, GRANTED);
-    let mut wait = Wait {
-        tried_at_once: true,
-        ..in_turns(2, false)
-    };
-    assert!(mutex.take_in_passing(&mut wait));
-    assert_eq!(state(&mutex), (HELD, GRANTED));
+fn who_has_tried_at_once_claims_or_tries_again_where_it_cannot() {
+    for (flags, claimed) in [(0, true), (GRANTED, false)] {
+        let mutex = with::<Sound>(FREE, flags);
+        let mut wait = Wait {
+            tried_at_once: true,
+            ..in_turns(2, false)
+        };
+        assert!(mutex.take_in_passing(&mut wait));
+        assert_eq!((state(&mutex), wait.claimed), ((HELD, flags), claimed));
+        assert_eq!(wait.habit.turns, 1);
+    }
 }
 
-/// It goes on with the same turn.
+/// It goes on with the same turn, and what a signal handler has noted since then stays.
 #[test]
 fn a_turn_that_is_missed_is_used_up_once() {
     let mutex = with::<Sound>(FREE, 0);
     drop(Native::waiters().enter().expect("a slot is free"));
     let place = Native::waiters().own_note().expect("it is kept");
-    let [missed, after] = [3, 2].map(|turns| Note::new(mutex.key(), Habit::turns(turns)));
-    place.store(after.0, Relaxed);
-    assert!(mutex.lock_slow(NEVER, Some(missed)));
-    assert_eq!(place.load(Relaxed), after.0);
+    let [missed, after, left] = [3, 2, 0].map(|turns| Note::new(mutex.key(), Habit::turns(turns)));
+    for noted in [after, left] {
+        mutex.locked.store(FREE, Relaxed);
+        place.store(noted.0, Relaxed);
+        assert!(mutex.lock_slow(NEVER, Some(missed)));
+        assert_eq!(place.load(Relaxed), noted.0);
+    }
 }
 
 /// Where several run that take the lock nobody keeps off: its line travels anyway.
