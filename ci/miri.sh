@@ -17,7 +17,7 @@ status=0
 # All backends of delayed invalidation but `wide`, which is inline assembly; one test file serves all. It leaks its tags on purpose.
 miri "-Zmiri-seed=1 -Zmiri-ignore-leaks" --test invalidation || status=$?
 # These tests leak their tables and storage on purpose.
-miri "-Zmiri-ignore-leaks" --lib -- raw::ids raw::waiter raw::cna::tests::abandoned raw::cna::tests::nobody || status=$?
+miri "-Zmiri-ignore-leaks" --lib -- raw::ids raw::waiter raw::cna::tests::leaving || status=$?
 wait "$beside" || status=$?
 cat "$log"
 exit $status

@@ -68,10 +68,13 @@
 //!   preference: a head whose quantum is over, or that has left, may find somebody else's, and tries again each time that one is granted.
 //! * Where the holder sleeps or does not run a head counts a millisecond before it keeps its claim in its sleep.
 
+mod claim;
 mod front;
+mod judge;
 mod kin;
 mod note;
 mod sleep;
+mod turns;
 mod wait;
 
 use core::marker::PhantomData;

@@ -1,6 +1,7 @@
 //! With more threads than CPUs: looks, seats, and who makes room for whom.
 
-use super::super::front::{FIRST_NAP, LONG_TURN, LOOKS};
+use super::super::front::FIRST_NAP;
+use super::super::judge::{LONG_TURN, LOOKS};
 use super::super::note::{Note, SEAT};
 use super::*;
 use std::sync::atomic::AtomicBool;

@@ -1,6 +1,6 @@
 //! Turns, beside the queue and at its front.
 
-use super::super::front::LOOKS;
+use super::super::judge::LOOKS;
 use super::super::note::{Note, SHARED_TURNS};
 use super::*;
 use std::sync::atomic::AtomicBool;

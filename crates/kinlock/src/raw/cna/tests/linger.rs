@@ -1,0 +1,83 @@
+//! Waiting for kin where they have been, and what the published form does instead.
+
+use super::*;
+
+/// A head of domain 0 with waiters of domain 1 set aside, after so many hand-offs within its own, that has looked for kin.
+fn dry<C: Config>(q: &Queue, handoffs: u32, tuning: Tuning) -> Head<Native, C> {
+    let (heir, state) = q.turn::<C>(0, GO, 0, FULL).unwrap();
+    q.table.node(q.ids[heir]).run.store(handoffs, Relaxed);
+    let mut head = q.head::<C>(heir, state, 0, tuning);
+    head.look_for_kin();
+    head
+}
+
+#[test]
+fn a_holder_waits_for_kin_only_where_there_were_some() {
+    let domains = [0, 1, 0, 1];
+    let after = |handoffs| dry::<Sound>(&Queue::new(&domains), handoffs, FULL).wants_kin();
+    assert!(!after(LINGER_RUN - 1));
+    assert!(after(LINGER_RUN));
+    // That the first set aside has been roused is no number of hand-offs.
+    assert!(!after(ROUSED_BEFORE));
+    assert!(after(ROUSED_BEFORE | LINGER_RUN));
+    let wants = |tuning| dry::<Sound>(&Queue::new(&domains), LINGER_RUN, tuning).wants_kin();
+    assert!(!wants(INCREMENTAL));
+    assert!(!wants(ALWAYS_FLUSH));
+    // The larger limit has hardly begun to run, a smaller one has.
+    let limited = |log2| Tuning {
+        limit: LocalLimit::Count { log2 },
+        ..FULL
+    };
+    assert!(wants(limited(10)) && !wants(limited(9)));
+    // Nobody is set aside who would be next instead.
+    let q = Queue::new(&[0, 1]);
+    assert!(!q.head::<Sound>(0, GO, 0, FULL).wants_kin());
+}
+
+#[test]
+fn kin_that_a_holder_waits_for_come_first() {
+    let mut q = Queue::new(&[0, 1, 0, 1]);
+    let mut head = dry::<Sound>(&q, LINGER_RUN, FULL);
+    let mut pauses = 0;
+    head.scan_while(|| {
+        pauses += 1;
+        q.arrive((pauses < 3) as u16);
+        true
+    });
+    assert_eq!(pauses, 3, "the third newcomer is kin");
+    let (heir, state) = q.pass(head).unwrap();
+    assert_eq!((heir, q.secondary_of(state)), (6, vec![1, 3, 4, 5]));
+}
+
+#[test]
+fn a_holder_that_waits_for_kin_in_vain_goes_to_another_domain() {
+    let q = Queue::new(&[0, 1, 0, 1]);
+    let mut head = dry::<Sound>(&q, LINGER_RUN, FULL);
+    head.wait_for_kin();
+    assert_eq!(q.pass(head), Some((1, GO)));
+    assert_eq!(q.primary_from(1), [1, 3]);
+}
+
+#[test]
+fn as_published_nobody_waits_for_kin() {
+    // Kin that have come are left to the hand-off.
+    let mut q = Queue::new(&[0, 1, 0, 1]);
+    let mut head = dry::<Published>(&q, LINGER_RUN, FULL);
+    q.arrive(0);
+    head.wait_for_kin();
+    assert!(matches!(head.search, Search::UpTo(_)));
+    let mut head = dry::<Sound>(&Queue::new(&[0, 1, 0, 1]), LINGER_RUN, FULL);
+    head.wait_for_kin();
+    assert!(matches!(head.search, Search::UpTo(_)));
+}
+
+#[test]
+fn as_published_domains_are_read_in_nodes() {
+    let q = Queue::new(&[0, 1, 0]);
+    // What the links say is not looked at.
+    q.table.node(q.ids[1]).domain.store(0, Relaxed);
+    assert_eq!(q.turn::<Published>(0, GO, 0, FULL), Some((1, GO)));
+    let q = Queue::new(&[0, 1, 0]);
+    q.table.node(q.ids[1]).domain.store(0, Relaxed);
+    assert_eq!(q.turn::<Sound>(0, GO, 0, FULL).unwrap().0, 2);
+}

@@ -1,0 +1,131 @@
+//! What looks at the lock tell: how fast it cycles, and how it is best taken.
+
+use super::note::Habit;
+use super::wait::Wait;
+use super::*;
+
+/// A lock cycles fast if it is taken and released within so many nanoseconds, less than a cache line needs to get here and back; where it is held most of that time
+/// nobody else gets in between, so that it may take longer. Then thousands of critical sections fit into a quantum, and waiting for it is rarer than one in a thousand.
+const FAST_CYCLE: u64 = 60;
+const FAST_CYCLE_WHEN_HELD: u64 = 110;
+/// How many unlocks in a row it takes to believe that.
+pub(super) const FAST_UNLOCKS: u64 = 3;
+/// What watching costs the holder at most before the first unlock that counts itself, in nanoseconds: the line is away.
+const WATCHING: u64 = 100;
+/// A lock that cycles within so many nanoseconds, but not fast, and that was free at one of the first [`LOOKS`], is taken in turns: a holder is done in a moment, and before it
+/// comes back the line can have been here.
+const TURN_CYCLE: u64 = 400;
+
+/// There a lock that is taken again within so many nanoseconds is left alone.
+const BUSY_CYCLE: u64 = 200;
+
+/// How many looks at a lock that find it held say that it is held nearly always: where that is seven eighths of the time, two thirds of such series do.
+pub(super) const LOOKS: u8 = 3;
+/// How long a claim beside the queue looks in vain for its grant where a turn is one of the [long](Habit::long_turn) ones: longer than transfers take, and shorter than a section
+/// of a microsecond.
+pub(super) const LONG_TURN: u64 = 700;
+
+/// Where unlocks stop counting themselves.
+pub(super) const MOST_UNLOCKS: u64 = (UNLOCKS / UNLOCK) as u64;
+
+impl Wait {
+    /// Learns from a look at the lock: so many unlocks in so many nanoseconds, and then it was free or not.
+    pub(super) fn judge(&mut self, unlocks: u64, nanos: u64, free: bool) {
+        if self.crowded {
+            return self.judge_crowd(unlocks, nanos, free);
+        }
+        let first = self.held_at_first.is_none();
+        if first && !free && unlocks == 0 && nanos < TURN_CYCLE {
+            // Still the same critical section, and perhaps a short one.
+            return;
+        }
+        if self.has_seen_it_fast(unlocks, nanos, free) {
+            self.hesitates = false;
+            return;
+        }
+        if self.habit.fast && !first && !self.hesitates {
+            self.hesitates = true;
+            return;
+        }
+        (self.habit.fast, self.hesitates) = (false, false);
+        // More looks would tell nothing about how much of the time it is held: one that finds it free is mostly the last.
+        if self.looks == LOOKS {
+            return;
+        }
+        self.looks += 1;
+        if !free && self.looks == LOOKS {
+            self.habit.doubt();
+        } else if free {
+            self.looks = LOOKS;
+            if unlocks == 0 {
+                self.habit.renew();
+            } else if unlocks < MOST_UNLOCKS && unlocks * TURN_CYCLE >= nanos {
+                self.habit.confirm();
+            }
+        }
+    }
+
+    /// The same with more threads than CPUs. There any lock that its holders keep taking is left alone: nobody else who is needed runs.
+    fn judge_crowd(&mut self, unlocks: u64, nanos: u64, free: bool) {
+        let busy = unlocks >= FAST_UNLOCKS || unlocks * BUSY_CYCLE >= nanos;
+        // Whoever wakes up to look may have taken the CPU of the holder, or of all who take it: one such look after others is chance.
+        self.hesitates = self.busy && !busy && !self.hesitates;
+        self.busy = busy || self.hesitates;
+        // As many unlocks as are counted say nothing but that it is not slow.
+        if self.has_seen_it_fast(unlocks, nanos, free) || unlocks == 0 || unlocks == MOST_UNLOCKS {
+            return;
+        }
+        if self.looks < LOOKS {
+            self.looks += 1;
+            if free {
+                self.looks = LOOKS;
+                if unlocks * TURN_CYCLE >= nanos {
+                    self.habit.confirm();
+                }
+            } else if self.looks == LOOKS {
+                self.habit.doubt();
+            }
+        }
+    }
+
+    /// Whether a look shows that it cycles fast, which is learned from it then.
+    fn has_seen_it_fast(&mut self, unlocks: u64, nanos: u64, free: bool) -> bool {
+        let cycle = match *self.held_at_first.get_or_insert(!free) {
+            true => FAST_CYCLE_WHEN_HELD,
+            false => FAST_CYCLE,
+        };
+        let fast = unlocks >= FAST_UNLOCKS && unlocks * cycle >= nanos.saturating_sub(WATCHING);
+        if fast {
+            // Between threads that take turns a few quick sections in a row are chance: one wait does not undo what many turns have shown.
+            if !self.habit.trusts_turns() {
+                self.habit = Habit::FAST;
+            } else if self.looks < LOOKS {
+                self.habit.doubt_more();
+            }
+            self.looks = LOOKS;
+        }
+        fast
+    }
+
+    /// A turn was granted, after a wait that may tell how long the lock is held.
+    pub(super) fn turn_granted(&mut self) {
+        if self.crowded && self.in_vain >= LONG_TURN {
+            self.habit.long_turn();
+        }
+    }
+
+    /// A turn was not to be had in time. If no look has told anything yet in this wait, this does: the lock is held for long.
+    pub(super) fn turn_failed(&mut self) {
+        if self.looks < LOOKS {
+            self.looks = LOOKS;
+            self.habit.doubt();
+        }
+    }
+
+    /// Others have queued meanwhile: several run that take the lock. Whether it is held now says nothing about that.
+    pub(super) fn newcomers(&mut self, free: bool) {
+        self.habit.share();
+        self.held_at_first.get_or_insert(!free);
+        self.looks = LOOKS;
+    }
+}
