@@ -9,6 +9,7 @@ mod model;
 use kinlock::config::Tuning;
 use kinlock::platform::loom::{Loom, set_crowded};
 use kinlock::raw::condvar::{CondvarConfig, CondvarFault};
+use kinlock::raw::mutex::FreeLooks;
 use kinlock::raw::{MutexConfig, QueuedCondvar, QueuedMutex};
 use loom::cell::UnsafeCell;
 
@@ -16,6 +17,9 @@ use loom::cell::UnsafeCell;
 struct Plain;
 
 impl MutexConfig for Plain {
+    // Looks are pauses, in which a model lets the holder go on.
+    const FREE_LOOKS: Option<FreeLooks> = None;
+
     fn tuning() -> Tuning {
         Tuning::DEFAULT
     }

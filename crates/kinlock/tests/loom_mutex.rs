@@ -11,15 +11,24 @@ mod model;
 use kinlock::config::{LocalLimit, Tuning};
 use kinlock::platform::Platform;
 use kinlock::platform::loom::{Loom, set_crowded, set_domain};
-use kinlock::raw::mutex::{MutexConfig, MutexFault, Passing, Queue, QueuedMutex};
+use kinlock::raw::mutex::{FreeLooks, MutexConfig, MutexFault, Passing, Queue, QueuedMutex};
 use kinlock::raw::osq::{Osq, PredecessorCpu, Watch};
 use loom::cell::UnsafeCell;
 use model::explore;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+macro_rules! optional {
+    () => {
+        None
+    };
+    ($value:expr) => {
+        Some($value)
+    };
+}
+
 macro_rules! config {
-    ($name:ident: queue $queue:expr, fault $fault:ident $(, turns $turns:expr)?) => {
+    ($name:ident: queue $queue:expr, fault $fault:ident $(, turns $turns:expr)? $(, goes $goes:expr)?) => {
         #[derive(Clone, Copy, Debug)]
         struct $name;
         impl MutexConfig for $name {
@@ -29,6 +38,8 @@ macro_rules! config {
                 pauses: 1,
                 rounds: 1,
             };
+            // Looks are pauses, in which a model lets the holder go on: with them nobody would ever sleep.
+            const FREE_LOOKS: Option<FreeLooks> = optional!($($goes)?);
             $(
                 fn turns_at_first() -> Option<u16> {
                     $turns
@@ -63,7 +74,15 @@ config!(DoubleHandOff: queue OSQ, fault DoubleHandOff);
 config!(LeakyCancel: queue OSQ, fault LeakyCancel);
 config!(InTurns: queue OSQ, fault None, turns TURNS.with(Cell::get));
 config!(KinInTurns: queue Queue::Cna, fault None, turns TURNS.with(Cell::get));
+config!(Going: queue OSQ, fault None, goes ONE_LOOK);
+config!(KinGoing: queue Queue::Cna, fault None, goes ONE_LOOK);
 config!(QueuedClaim: queue OSQ, fault QueuedClaim, turns TURNS.with(Cell::get));
+
+const ONE_LOOK: FreeLooks = FreeLooks {
+    enough: 1,
+    per_taken: 0,
+    too_often: 1,
+};
 
 loom::thread_local! {
     static TURNS: Cell<Option<u16>> = Cell::new(None);
@@ -317,6 +336,24 @@ fn in_a_crowd() {
         2,
         3,
         seats_differ,
+    );
+}
+
+#[test]
+fn who_finds_it_free_goes() {
+    mutex::<Going>("mutex, heads go if it is free, 2 threads", 4, 2, once);
+    mutex::<Going>("mutex, heads go if it is free, 3 threads", 2, 3, once);
+    mutex::<Going>(
+        "mutex, heads go if it is free, 3 threads, two give up",
+        2,
+        3,
+        all_give_up,
+    );
+    mutex::<KinGoing>(
+        "mutex, kin first, heads go if it is free, 3 threads",
+        2,
+        3,
+        once,
     );
 }
 

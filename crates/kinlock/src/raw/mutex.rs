@@ -66,6 +66,7 @@
 //!   50 us with a claim that is not served.
 //! * With more threads than CPUs some pass the queue for a while, and may claim; and a head leaves the queue before it takes a free lock or a seat. There is one claim at a time and none has
 //!   preference: a head whose quantum is over, or that has left, may find somebody else's, and tries again each time that one is granted.
+//! * Where the lock is mostly free then, heads leave one after the other. If it is held for long from just that moment on, there are as many of those to compete for claims as have left.
 //! * Where the holder sleeps or does not run a head counts a millisecond before it keeps its claim in its sleep.
 
 mod claim;
@@ -143,6 +144,9 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// How a newcomer takes its turn beside the queue. For checks, to which each try is a choice more.
     #[doc(hidden)]
     const PASSING: Passing = Passing::DEFAULT;
+    /// How a head of a crowd finds out that the lock is mostly free, and whoever waits may as well run; `None`: not at all. For checks, to which each look is a choice more.
+    #[doc(hidden)]
+    const FREE_LOOKS: Option<FreeLooks> = Some(FreeLooks::DEFAULT);
     /// A deliberate defect, for showing that a check can fail.
     #[doc(hidden)]
     const FAULT: MutexFault = MutexFault::None;
@@ -182,6 +186,28 @@ impl Passing {
         tries: 10,
         pauses: 1,
         rounds: 8,
+    };
+}
+
+/// When a lock that is looked at now and then is mostly free: after so many looks that find it free, and more for each that has found it taken, unless that is too often.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct FreeLooks {
+    /// How many looks are to find it free.
+    pub enough: u32,
+    /// How many more for each look that has found it taken.
+    pub per_taken: u32,
+    /// How many looks that find it taken say that it is not.
+    pub too_often: u32,
+}
+
+impl FreeLooks {
+    /// If looks do not depend on each other: of a lock that is held for an eighth of the time seven in eight such series say yes, of one that is held for half of it one in twelve, of one that is held for seven
+    /// eighths of it one in four thousand.
+    pub const DEFAULT: Self = FreeLooks {
+        enough: 4,
+        per_taken: 3,
+        too_often: 3,
     };
 }
 

@@ -1,8 +1,9 @@
 //! At the head of the queue: looking at the lock, leaving one that cycles fast alone for a quantum, and then claiming it.
 
-use super::judge::{FAST_UNLOCKS, LOOKS, MOST_UNLOCKS};
+use super::judge::{FAST_UNLOCKS, FREE_LOOK, Found, KEPT_UNLOCKS, LOOKS, MOST_UNLOCKS};
 use super::wait::{Wait, passed};
 use super::*;
+use core::mem;
 
 /// When to look at the lock first, in nanoseconds: about when a short critical section is over, ...
 pub(super) const FIRST_LOOK: u64 = 150;
@@ -54,6 +55,9 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
 
     /// Spins near the lock, learning how fast it cycles, until it is taken (`true`), or until nothing happens any more.
     pub(super) fn observe(&self, wait: &mut Wait) -> bool {
+        if wait.may_go() && self.goes_for_a_free_lock(wait) {
+            return false;
+        }
         let start = P::now();
         let mut pause = match (wait.crowded, wait.habit.fast) {
             (true, _) => FIRST_LOOK_WHEN_CROWDED,
@@ -63,7 +67,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         let (mut looked, mut progress) = (start, start);
         let mut counted = 0;
         let (mut rest, mut rested) = (FIRST_REST, false);
-        let (mut nap, mut napped) = (FIRST_NAP, false);
+        let (mut nap, mut napped, mut awoken) = (FIRST_NAP, false, false);
         // Whoever has left its seat while there was no head has left it for us.
         wait.room |= self.has_room(wait);
         if wait.crowded {
@@ -100,6 +104,14 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             } else if !rested && !wait.enters && !wait.goes {
                 // After a rest nobody has counted for long: that was the beginning of a look. And who has decided to take the lock does not watch it.
                 wait.judge(unlocks, now.saturating_sub(looked).max(pause), free);
+            }
+            if mem::take(&mut awoken) && wait.may_go() {
+                if self.goes_for_a_free_lock(wait) {
+                    return false;
+                }
+                // Unlocks have been counted anew, if others have not changed the flags just then.
+                (looked, counted) = (now, 0);
+                now = P::now();
             }
             if wait.habit.turns > 0 {
                 if self.take_turn(wait) {
@@ -170,7 +182,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 let length = if steps_back { nap } else { nap.min(left) };
                 self.nap(length, wait.deadline);
                 nap = (nap * 2).min(LONGEST_NAP);
-                (pause, napped) = (0, true);
+                (pause, napped, awoken) = (0, true, true);
             } else {
                 rested = fast && !rested && !wait.hesitates;
                 pause = if rested {
@@ -187,6 +199,43 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 };
                 let before_deadline = wait.deadline.saturating_sub(now);
                 pause = pause.max(SHORTEST_PAUSE).min(before_deadline);
+            }
+        }
+    }
+
+    /// Whether the head of a crowd [goes](Wait::goes) since the lock is mostly free.
+    ///
+    /// Where those who run hardly disturb each other nothing is gained by letting others sleep, and a CPU is lost whenever one of those who run is woken late. Then the queue empties
+    /// itself, and the scheduler shares the CPUs.
+    pub(super) fn goes_for_a_free_lock(&self, wait: &mut Wait) -> bool {
+        // To watch erases what has been announced.
+        wait.room |= self.has_room(wait);
+        if self.is_mostly_free() {
+            wait.habit.presume_turns();
+            wait.goes = true;
+            // It needs nobody's seat.
+            wait.enters = true;
+        }
+        wait.room |= self.has_room(wait);
+        wait.goes
+    }
+
+    /// Looks at the lock for a microsecond or two, to see whether it is mostly free.
+    pub(super) fn is_mostly_free(&self) -> bool {
+        // If others change the flags now, a later look is as good.
+        let Some(rule) = C::FREE_LOOKS.filter(|_| self.watch()) else {
+            return false;
+        };
+        let mut found = Found::default();
+        loop {
+            P::back_off(FREE_LOOK);
+            let free = self.locked.load(Relaxed) == FREE;
+            let first = found == Found::default();
+            if first && (self.flags.load(Relaxed) / UNLOCK) as u64 >= KEPT_UNLOCKS {
+                return false;
+            }
+            if let Some(mostly_free) = found.learn(free, rule) {
+                return mostly_free;
             }
         }
     }

@@ -28,6 +28,31 @@ pub(super) const LONG_TURN: u64 = 700;
 /// Where unlocks stop counting themselves.
 pub(super) const MOST_UNLOCKS: u64 = (UNLOCKS / UNLOCK) as u64;
 
+/// A head of a crowd looks every so many nanoseconds whether the lock is free, until it is clear whether it [mostly is](FreeLooks).
+pub(super) const FREE_LOOK: u64 = 150;
+/// A lock that is unlocked so often in the first of these spans is kept by somebody, since its line cannot have travelled each time. It looks free half of the time, and is left alone.
+pub(super) const KEPT_UNLOCKS: u64 = 5;
+
+/// What looks at a lock have found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    free: u32,
+    taken: u32,
+}
+
+impl Found {
+    /// One look more: whether the lock is mostly free. `None`: that does not decide it.
+    pub(super) fn learn(&mut self, free: bool, rule: FreeLooks) -> Option<bool> {
+        if free {
+            self.free += 1;
+            (self.free >= rule.enough + rule.per_taken * self.taken).then_some(true)
+        } else {
+            self.taken += 1;
+            (self.taken == rule.too_often).then_some(false)
+        }
+    }
+}
+
 impl Wait {
     /// Learns from a look at the lock: so many unlocks in so many nanoseconds, and then it was free or not.
     pub(super) fn judge(&mut self, unlocks: u64, nanos: u64, free: bool) {

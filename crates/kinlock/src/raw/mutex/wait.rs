@@ -38,7 +38,7 @@ pub(super) struct Wait {
     pub(super) busy: bool,
     /// Whether, in a crowd, somebody has left a seat, ...
     pub(super) room: bool,
-    /// ... and this thread has said that it takes it.
+    /// ... and this thread has said that it takes it; or it needs nobody's, since the lock is mostly free.
     pub(super) enters: bool,
     /// Whether this thread is the head of the queue.
     pub(super) queued: bool,
@@ -61,6 +61,11 @@ impl Wait {
         } else {
             self.habit.fast
         }
+    }
+
+    /// Whether this thread may leave the queue to take the lock. Without a quantum nobody passes those who sleep.
+    pub(super) fn may_go(&self) -> bool {
+        self.crowded && self.queued && !self.goes && self.quantum > 0
     }
 
     /// How long to spin while nothing happens.

@@ -1,7 +1,7 @@
 //! With more threads than CPUs: looks, seats, and who makes room for whom.
 
 use super::super::front::FIRST_NAP;
-use super::super::judge::{LONG_TURN, LOOKS};
+use super::super::judge::{Found, LONG_TURN, LOOKS};
 use super::super::note::{Note, SEAT};
 use super::*;
 use std::sync::atomic::AtomicBool;
@@ -205,6 +205,117 @@ fn in_a_crowd_a_head_leaves_the_queue_before_it_takes_the_lock() {
         assert!(mutex.observe(&mut wait));
         assert_eq!(mutex.locked.load(Relaxed), HELD);
     }
+}
+
+/// Whatever it is said to be: those who run hardly need it.
+#[test]
+fn in_a_crowd_a_head_goes_at_once_if_the_lock_is_mostly_free_unless_nobody_may_pass() {
+    for (locked, quantum, goes) in [(FREE, 1, true), (FREE, 0, false), (HELD, 1, false)] {
+        let mutex = with::<Sound>(locked, UNLOCKS);
+        let mut wait = Wait {
+            queued: true,
+            // Over in an hour, or at once.
+            quantum: quantum * 3_600_000_000_000,
+            habit: Habit::FAST,
+            since: Native::now(),
+            deadline: Native::now() + 1_000_000,
+            ..in_turns(0, true)
+        };
+        let taken = mutex.observe(&mut wait);
+        assert_eq!((wait.goes, taken), (goes, locked == FREE && quantum == 0));
+        assert_eq!(wait.habit.trusts_turns(), locked == FREE);
+        if goes {
+            assert_eq!(wait.paused, 0, "it has not been looked at in other ways");
+            assert_eq!(mutex.locked.load(Relaxed), FREE);
+        }
+    }
+}
+
+#[test]
+fn a_head_that_goes_for_a_free_lock_asks_nobody_for_a_seat_and_overlooks_none() {
+    let mutex = with::<Sound>(FREE, 0);
+    let mut wait = Wait {
+        queued: true,
+        quantum: u64::MAX >> 4,
+        since: Native::now(),
+        ..in_turns(1, true)
+    };
+    mutex.locked.store(HELD, Relaxed);
+    assert!(!mutex.goes_for_a_free_lock(&mut wait));
+    assert!(wait.room, "it had been announced");
+    mutex.locked.store(FREE, Relaxed);
+    wait.room = false;
+    assert!(mutex.goes_for_a_free_lock(&mut wait));
+    // Now somebody has it all the same.
+    mutex.locked.store(HELD, Relaxed);
+    wait.queued = false;
+    let wishes = std::thread::scope(|scope| {
+        let holder = scope.spawn(|| {
+            let mut flags = 0;
+            while flags & CLAIMED == 0 {
+                std::thread::yield_now();
+                flags = state(&mutex).1;
+            }
+            wish(flags)
+        });
+        // It takes its claim back whenever nothing happens for long.
+        while !holder.is_finished() {
+            assert!(!mutex.observe(&mut wait));
+        }
+        holder.join().unwrap()
+    });
+    assert_eq!(wishes, 0);
+}
+
+#[test]
+fn a_lock_is_mostly_free_if_four_looks_say_so_and_three_more_for_each_that_does_not() {
+    let verdict = |looks: &str| {
+        let mut found = Found::default();
+        let mut verdicts = looks
+            .chars()
+            .map(|look| found.learn(look == 'f', FreeLooks::DEFAULT));
+        let last = verdicts.by_ref().find(Option::is_some).flatten();
+        assert_eq!(verdicts.next(), None, "decided before the end of {looks}");
+        last
+    };
+    for looks in [
+        "ffff",
+        "tfffffff",
+        "ffftffff",
+        "ttffffffffff",
+        "tfffffftffff",
+    ] {
+        assert_eq!(verdict(looks), Some(true), "{looks}");
+    }
+    for looks in ["ttt", "ftftft", "ffftffftt", "fttfffffft"] {
+        assert_eq!(verdict(looks), Some(false), "{looks}");
+    }
+    for looks in ["", "fff", "tffffff", "ttfffffffff"] {
+        assert_eq!(verdict(looks), None, "{looks}");
+    }
+}
+
+/// Half of the looks at a lock that somebody takes again and again find it free.
+#[test]
+fn a_lock_that_somebody_keeps_is_not_mostly_free() {
+    let mutex = with::<Sound>(FREE, 0);
+    let (kept, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Relaxed) {
+                // As so many unlocks count themselves.
+                mutex.flags.fetch_or(UNLOCKS, Relaxed);
+                kept.store(true, Relaxed);
+            }
+        });
+        while !kept.load(Relaxed) {
+            std::thread::yield_now();
+        }
+        // The other thread may not run just now.
+        let free = (0..10_000).all(|_| mutex.is_mostly_free());
+        done.store(true, Relaxed);
+        assert!(!free);
+    });
 }
 
 /// It is claimed from within the queue: whoever hands it over may have to do so for long.
