@@ -1,6 +1,6 @@
 //! At the head of the queue: looking at the lock, leaving one that cycles fast alone for a quantum, and then claiming it.
 
-use super::judge::{FAST_UNLOCKS, FREE_LOOK, Found, KEPT_UNLOCKS, LOOKS, MOST_UNLOCKS};
+use super::judge::{FAST_UNLOCKS, FREE_LOOK, Found, LOOKS, MOST_UNLOCKS};
 use super::wait::{Wait, passed};
 use super::*;
 use core::mem;
@@ -230,11 +230,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         loop {
             P::back_off(FREE_LOOK);
             let free = self.locked.load(Relaxed) == FREE;
-            let first = found == Found::default();
-            if first && (self.flags.load(Relaxed) / UNLOCK) as u64 >= KEPT_UNLOCKS {
-                return false;
-            }
-            if let Some(mostly_free) = found.learn(free, rule) {
+            let unlocks = (self.flags.load(Relaxed) / UNLOCK) as u64;
+            if let Some(mostly_free) = found.learn(free, unlocks, rule) {
                 return mostly_free;
             }
         }

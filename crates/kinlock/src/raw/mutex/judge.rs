@@ -31,19 +31,22 @@ pub(super) const MOST_UNLOCKS: u64 = (UNLOCKS / UNLOCK) as u64;
 /// A head of a crowd looks every so many nanoseconds whether the lock is free, until it is clear whether it [mostly is](FreeLooks).
 pub(super) const FREE_LOOK: u64 = 150;
 /// A lock that is unlocked so often in the first of these spans is kept by somebody, since its line cannot have travelled each time. It looks free half of the time, and is left alone.
-pub(super) const KEPT_UNLOCKS: u64 = 5;
+const KEPT_UNLOCKS: u64 = 5;
 
 /// What looks at a lock have found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub(super) struct Found {
     free: u32,
     taken: u32,
 }
 
 impl Found {
-    /// One look more: whether the lock is mostly free. `None`: that does not decide it.
-    pub(super) fn learn(&mut self, free: bool, rule: FreeLooks) -> Option<bool> {
-        if free {
+    /// One look more, and how many unlocks have been counted since before the first: whether the lock is mostly free. `None`: that does not decide it.
+    pub(super) fn learn(&mut self, free: bool, unlocks: u64, rule: FreeLooks) -> Option<bool> {
+        let first = self.free + self.taken == 0;
+        if first && unlocks >= KEPT_UNLOCKS {
+            Some(false)
+        } else if free {
             self.free += 1;
             (self.free >= rule.enough + rule.per_taken * self.taken).then_some(true)
         } else {
