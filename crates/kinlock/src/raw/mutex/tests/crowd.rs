@@ -325,6 +325,33 @@ fn a_lock_that_somebody_keeps_is_not_mostly_free() {
     }
 }
 
+/// What is looked at is the count in the word.
+#[test]
+fn unlocks_between_looks_tell_a_head_that_somebody_keeps_the_lock() {
+    const TRIES: usize = 100_000;
+    let mutex = with::<Sound>(FREE, 0);
+    let over = AtomicBool::new(false);
+    // Which of its looks is the first to find the count depends on who runs.
+    let kept = std::thread::scope(|s| {
+        s.spawn(|| {
+            while !over.load(Relaxed) {
+                let _ =
+                    mutex
+                        .flags
+                        .compare_exchange(WATCHED, WATCHED | (6 * UNLOCK), Relaxed, Relaxed);
+            }
+        });
+        let kept = (0..TRIES).any(|_| {
+            // Not watched: the other one does not come in between, and the watch begins.
+            mutex.flags.store(0, Relaxed);
+            !mutex.is_mostly_free()
+        });
+        over.store(true, Relaxed);
+        kept
+    });
+    assert!(kept, "it was free at every look, and that was believed");
+}
+
 /// It is claimed from within the queue: whoever hands it over may have to do so for long.
 #[test]
 fn in_a_crowd_a_head_that_claims_stays_in_the_queue() {
