@@ -83,24 +83,29 @@ fn who_is_woken_in_vain_counts_that() {
     assert_eq!((woken.woken_in_vain, state(&mutex)), (1, (HELD, 0)));
 }
 
-/// Where no fence makes the holder notice a sleeper, its sleeps become longer, and in the end as long as can be told.
+/// Where no fence makes the holder notice a sleeper its sleep ends by itself, and is twice as long each time, in the end as long as can be told.
 #[test]
-fn unnoticed_sleeps_double_until_they_cannot() {
-    for (flags, before, after) in [
-        (SLEEPERS, 1_000, 2_000),
-        (SLEEPERS, u64::MAX / 2 + 1, u64::MAX),
+fn unnoticed_sleeps_end_and_double_until_they_cannot() {
+    const MINUTE: u64 = 60_000_000_000;
+    const MILLISECOND: u64 = 1_000_000;
+    for (flags, before, longest, sleeps, after) in [
+        (SLEEPERS, 1_000, MINUTE, 1_000, 2_000),
+        (SLEEPERS, u64::MAX, MILLISECOND, MILLISECOND, u64::MAX),
         // Somebody has cleared the flag since, and may not have seen it this time: from the beginning.
-        (0, 1_000, 2 * UNNOTICED_SLEEP),
+        (0, 1_000, MINUTE, UNNOTICED_SLEEP, 2 * UNNOTICED_SLEEP),
     ] {
         let mutex = with::<Sound>(HELD, flags);
+        let start = Native::now();
         let mut wait = Wait {
             // However long this test waits for its CPU, it has only just come.
             since: u64::MAX,
-            deadline: Native::now() + 1_000_000,
+            deadline: start + longest,
             unnoticed_sleep: before,
             ..in_turns(1, true)
         };
         mutex.sleep_on_word(&mut wait);
+        let slept = Native::now() - start;
+        assert!((sleeps..MINUTE).contains(&slept), "{slept} ns");
         assert_eq!(wait.unnoticed_sleep, after);
     }
 }
