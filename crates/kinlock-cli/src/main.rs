@@ -2,13 +2,17 @@
 
 use std::process::ExitCode;
 
+mod args;
 mod bench;
 mod cli;
 mod locks;
 mod machine;
-mod output;
+mod outcome;
+mod report;
 mod reproduce;
 mod sim;
+mod stats;
+mod topology;
 mod verbs;
 
 fn main() -> ExitCode {

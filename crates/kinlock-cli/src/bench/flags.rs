@@ -8,10 +8,10 @@ use super::interleave::Extent;
 use super::plan::Plan;
 use super::results::Entry;
 use super::rounds;
-use super::stats::{Summary, is_noisy};
 use super::work_loop;
 use crate::locks::LockName;
 use crate::machine::Machine;
+use crate::stats::{Summary, is_noisy};
 
 /// Something to notice about a lock in a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

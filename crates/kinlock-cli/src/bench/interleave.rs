@@ -4,8 +4,9 @@
 
 use serde::Serialize;
 
-use super::interrupt::{self, Signal, State};
+use super::interrupt::{self, State};
 use super::rng::Rng;
+use crate::outcome::Signal;
 
 /// The rounds of a run, over all its cells.
 pub struct Rounds {

@@ -19,54 +19,13 @@ use std::sync::atomic::{
 };
 use std::time::Duration;
 
+use crate::outcome::{Signal, tell};
 use kinlock::platform::{Native, Platform};
-use serde::{Serialize, Serializer};
-
-use crate::output::tell;
 
 /// What a round under way has to come to its end after the first signal. Rounds of the usual length make it, and nobody loses patience in that time.
 const GRACE: Duration = Duration::from_secs(1);
 /// So soon after the first signal nobody can have changed their mind: another one is the same wish again.
 const TOGETHER: Duration = Duration::from_millis(300);
-
-/// A signal that asks for an end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signal {
-    /// SIGINT: somebody pressed Ctrl-C.
-    Interrupt,
-    /// SIGTERM: a supervisor, a time limit.
-    Terminate,
-}
-
-impl Signal {
-    const ALL: [Self; 2] = [Self::Interrupt, Self::Terminate];
-
-    fn number(self) -> libc::c_int {
-        match self {
-            Self::Interrupt => libc::SIGINT,
-            Self::Terminate => libc::SIGTERM,
-        }
-    }
-
-    /// Its usual name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Interrupt => "SIGINT",
-            Self::Terminate => "SIGTERM",
-        }
-    }
-
-    /// The exit status that shells show for a process which it ended.
-    pub fn exit_status(self) -> u8 {
-        128 + self.number() as u8
-    }
-}
-
-impl Serialize for Signal {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
 
 /// Whether a run goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,11 +146,5 @@ mod tests {
             assert!(begin.elapsed() >= duration);
         }
         assert_eq!(state(), State::Going);
-    }
-
-    #[test]
-    fn statuses_are_those_of_shells() {
-        let statuses = Signal::ALL.map(|signal| (signal.name(), signal.exit_status()));
-        assert_eq!(statuses, [("SIGINT", 130), ("SIGTERM", 143)]);
     }
 }

@@ -1,4 +1,4 @@
-//! Measuring locks: what runs ([`workloads`]), how it is timed ([`runner`]), what the numbers say ([`stats`]), and how
+//! Measuring locks: what runs ([`workloads`]), how it is timed ([`runner`]), what the numbers say ([`rounds`]), and how
 //! they are shown ([`report`]).
 
 mod flags;
@@ -14,10 +14,8 @@ pub mod results;
 mod rng;
 mod rounds;
 mod runner;
-pub mod stats;
 pub mod suite;
 mod team;
-pub mod threads;
 mod trace;
 mod work_loop;
 pub mod workloads;

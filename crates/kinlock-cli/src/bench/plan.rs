@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::placement::{self, Pin};
 use super::runner::Timing;
-use super::threads::ThreadCounts;
 use super::workloads::WorkloadName;
+use crate::args::ThreadCounts;
 use crate::locks::LockName;
 
 /// Everything that decides what runs and in which order.

@@ -8,11 +8,11 @@ use super::flags::{self, Flag};
 use super::interleave::Extent;
 use super::plan::Plan;
 use super::runner::Sample;
-use super::stats::{Fairness, Summary};
 use super::suite::Measured;
 use super::work_loop;
 use crate::locks::LockName;
 use crate::machine::Machine;
+use crate::stats::{Fairness, Summary};
 
 /// One run of the command.
 #[derive(Debug, Serialize)]

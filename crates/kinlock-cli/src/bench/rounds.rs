@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::stats::{Fairness, Summary, is_noisy};
 use crate::machine::Machine;
+use crate::stats::{Fairness, Summary, is_noisy};
 
 /// One round of one contender.
 #[derive(Debug, Serialize)]

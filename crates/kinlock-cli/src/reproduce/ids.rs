@@ -5,8 +5,8 @@ use kinlock_sim::{Machine, Run, locks, workloads};
 use serde::Serialize;
 
 use super::report::{Shown, notes};
-use crate::output::table::Table;
-use crate::output::units::three_digits;
+use crate::report::table::Table;
+use crate::report::units::three_digits;
 use crate::sim::flags::Variant;
 use crate::sim::pool::Job;
 use crate::sim::provenance::{LockEntry, MachineEntry, WorkloadEntry};

@@ -4,8 +4,8 @@ use plotters::prelude::*;
 
 use super::ids::{IdRowEntry, IdTableEntry};
 use super::results::{Report, SPEEDUP, TableEntry};
-use crate::output::picture::curves::{self, Curve, Point};
-use crate::output::picture::{Area, COLOURS, Drawn, quiet_text, text};
+use crate::report::plot::curves::{self, Curve, Point};
+use crate::report::plot::{Area, COLOURS, Drawn, quiet_text, text};
 use crate::sim::flags::bands;
 
 const WIDTH: u32 = 900;

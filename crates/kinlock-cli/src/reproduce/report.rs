@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use super::results::{Report, RowEntry, TableEntry};
 use super::{ids, plot};
-use crate::output::report::{self, Flags, Plot};
-use crate::output::table::{Columns, Table};
-use crate::output::units::three_digits;
+use crate::report::table::{Columns, Table};
+use crate::report::units::three_digits;
+use crate::report::{self, Flags, Plot};
 use crate::sim::provenance::ParameterEntry;
 use crate::sim::results::Band;
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::plan::Setup;
 use super::sample::{Acquire, Handoffs, IdUse, Sample, Traffic};
-use crate::bench::stats::{Fairness, Summary};
+use crate::stats::{Fairness, Summary};
 
 /// One run of the command. All but the fields with `host` in their names are the same on every machine.
 #[derive(Debug, Serialize)]

@@ -7,7 +7,7 @@ use kinlock_sim::workloads::Bursts;
 use serde::{Deserialize, Serialize};
 
 use super::flags::Variant;
-use crate::bench::stats::Fairness;
+use crate::stats::Fairness;
 
 /// One simulation. All but the `host` fields are the same on every machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -5,9 +5,9 @@ mod invalidation;
 mod locks;
 
 use crate::bench::interleave::Extent;
-use crate::cli::Outcome;
-use crate::output::files::Outputs;
-use crate::output::tell;
+use crate::outcome::Outcome;
+use crate::outcome::tell;
+use crate::report::write::Outputs;
 
 /// Measure our primitives against the peers on this machine.
 ///
@@ -81,7 +81,7 @@ mod tests {
     use anyhow::bail;
 
     use super::*;
-    use crate::bench::interrupt::Signal;
+    use crate::outcome::Signal;
 
     fn extent(rounds_done: usize, interrupted_by: Option<Signal>) -> Extent {
         Extent {

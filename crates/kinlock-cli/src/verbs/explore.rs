@@ -13,9 +13,9 @@ use kinlock_verify::explore::{self, Explored, Replay, Subject};
 use kinlock_verify::report::Report;
 use serde::Serialize;
 
-use crate::cli::Outcome;
-use crate::output::files::Outputs;
-use crate::output::write_json;
+use crate::outcome::Outcome;
+use crate::report::write::Outputs;
+use crate::report::write_json;
 use settings::{Common, Parameters, chosen};
 
 /// The longest trace that is worth reading; of longer ones the end is shown.

@@ -1,14 +1,14 @@
 //! `kinlock reproduce`: every published table beside the simulated one.
 
-use crate::bench::threads::ThreadCounts;
-use crate::cli::Outcome;
-use crate::output::report::Destinations;
+use crate::args::ThreadCounts;
+use crate::args::keep_first;
+use crate::outcome::Outcome;
+use crate::report::Destinations;
 use crate::reproduce::ids::{IdPlan, IdTableEntry};
 use crate::reproduce::plan::{self, Plan, Wanted};
 use crate::reproduce::results::{Report, TableEntry, Tables};
 use crate::sim::flags::{Sampling, seconds};
 use crate::sim::pool::Job;
-use crate::verbs::keep_first;
 use crate::verbs::sim::simulate;
 use anyhow::bail;
 

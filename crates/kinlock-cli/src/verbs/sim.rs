@@ -7,10 +7,11 @@ use kinlock::topology::DomainKind;
 use kinlock_sim::locks::{self, Genre};
 use kinlock_sim::{Machine, Placement, workloads};
 
-use crate::bench::threads::ThreadCounts;
-use crate::cli::Outcome;
-use crate::output::progress;
-use crate::output::report::Destinations;
+use crate::args::ThreadCounts;
+use crate::args::keep_first;
+use crate::outcome::Outcome;
+use crate::report::Destinations;
+use crate::report::progress;
 use crate::sim::flags::{Sampling, on_off, seconds};
 use crate::sim::part::{self, Part};
 use crate::sim::plan::{self, Knobs, Plan, Shard};
@@ -18,7 +19,6 @@ use crate::sim::pool::{self, Job, Stuck};
 use crate::sim::report::open_for_part;
 use crate::sim::results::Report;
 use crate::sim::sample::Sample;
-use crate::verbs::keep_first;
 
 /// Simulate a workload on a large machine.
 ///

@@ -10,9 +10,9 @@ use std::path::Path;
 use kinlock_verify::report::Report;
 use serde::Serialize;
 
-use crate::cli::Outcome;
-use crate::output::files::Outputs;
-use crate::output::write_json;
+use crate::outcome::Outcome;
+use crate::report::write::Outputs;
+use crate::report::write_json;
 
 /// Test that our primitives are correct under stress.
 ///

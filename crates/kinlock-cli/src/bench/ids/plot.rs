@@ -3,9 +3,9 @@
 use plotters::prelude::*;
 
 use super::report::Report;
-use crate::output::cells::{Cells, best_first};
-use crate::output::picture::bars::{self, Bar};
-use crate::output::picture::{Area, COLOURS, Drawn, text};
+use crate::report::cells::{Cells, best_first};
+use crate::report::plot::bars::{self, Bar};
+use crate::report::plot::{Area, COLOURS, Drawn, text};
 
 const WIDTH: u32 = 1000;
 const TITLE_HEIGHT: u32 = 60;

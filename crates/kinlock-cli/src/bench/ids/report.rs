@@ -7,12 +7,12 @@ use super::{Measured, Plan, plot};
 use crate::bench::interleave::{Extent, if_fewer};
 use crate::bench::results::Ratio;
 use crate::bench::rounds::{self, Conclusions, Round};
-use crate::bench::stats::{Fairness, Summary};
 use crate::machine::Machine;
-use crate::output::cells::{Cells, Compared, Usual};
-use crate::output::report::{Flags, Plot};
-use crate::output::table::Columns;
-use crate::output::units::time;
+use crate::report::cells::{Cells, Compared, Usual};
+use crate::report::table::Columns;
+use crate::report::units::time;
+use crate::report::{Flags, Plot};
+use crate::stats::{Fairness, Summary};
 
 /// One run of the command.
 #[derive(Debug, Serialize)]

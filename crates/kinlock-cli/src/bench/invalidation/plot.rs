@@ -5,10 +5,10 @@ use plotters::prelude::*;
 
 use super::name::{ContenderName, WorkloadName};
 use super::results::{Entry, Report};
-use crate::output::cells::{Cells, Compared, best_first};
-use crate::output::picture::bars::{self, Bar};
-use crate::output::picture::curves::{self, Curve, Point};
-use crate::output::picture::{Area, COLOURS, Drawn, quiet_text, text};
+use crate::report::cells::{Cells, Compared, best_first};
+use crate::report::plot::bars::{self, Bar};
+use crate::report::plot::curves::{self, Curve, Point};
+use crate::report::plot::{Area, COLOURS, Drawn, quiet_text, text};
 
 const WIDTH: u32 = 1240;
 const TITLE_HEIGHT: u32 = 64;

@@ -6,9 +6,9 @@ use super::name::WorkloadName;
 use super::plot;
 use super::results::{Entry, Report, Sections};
 use crate::bench::interleave::if_fewer;
-use crate::output::cells::{Cells, Compared, Usual};
-use crate::output::report::{Flags, Plot};
-use crate::output::table::Columns;
+use crate::report::cells::{Cells, Compared, Usual};
+use crate::report::table::Columns;
+use crate::report::{Flags, Plot};
 
 impl Cells for Report {
     type Entry = Entry;

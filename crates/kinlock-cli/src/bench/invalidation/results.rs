@@ -7,8 +7,8 @@ use super::run::{Measured, Plan};
 use crate::bench::interleave::Extent;
 use crate::bench::results::{Ratio, Unavailable};
 use crate::bench::rounds::{self, Conclusions, Round};
-use crate::bench::stats::{Fairness, Summary};
 use crate::machine::Machine;
+use crate::stats::{Fairness, Summary};
 
 /// One run of the command.
 #[derive(Debug, Serialize)]

@@ -12,14 +12,14 @@ use kinlock_verify::pages::{Pool, Worker};
 use super::contender::{BusyFlag, Contender, LockHeld, ours};
 use super::epochs::{Crossbeam, Numbered, Seize};
 use super::name::{ContenderName, WorkloadName};
+use crate::args::ThreadCounts;
 use crate::bench::interleave::{Placed, Rounds, Turn};
 use crate::bench::interrupt::{self, State, pause};
 use crate::bench::placement::{self, Pin};
 use crate::bench::rng::Rng;
 use crate::bench::rounds::ops_per_s;
 use crate::bench::team::{Job, Team};
-use crate::bench::threads::ThreadCounts;
-use crate::output::tell;
+use crate::outcome::tell;
 
 /// What is to be measured.
 #[derive(Clone, Debug)]

@@ -13,10 +13,10 @@ use super::interleave::if_fewer;
 use super::results::{Entry, Report};
 use super::workloads::WorkloadName;
 use crate::locks::LockName;
-use crate::output::cells::{Cells, Compared, Usual};
-use crate::output::report::{Flags, Plot};
-use crate::output::table::Columns;
-use crate::output::units::time;
+use crate::report::cells::{Cells, Compared, Usual};
+use crate::report::table::Columns;
+use crate::report::units::time;
+use crate::report::{Flags, Plot};
 
 impl Cells for Report {
     type Entry = Entry;

@@ -7,8 +7,8 @@ use comfy_table::{Cell, Color};
 use super::lock_cell;
 use crate::bench::flags::Flag;
 use crate::bench::results::{Entry, Report, locks_of};
-use crate::output::cells::{Cells, Compared};
-use crate::output::table::Table;
+use crate::report::cells::{Cells, Compared};
+use crate::report::table::Table;
 
 /// Writes it, if there is more than one cell.
 ///

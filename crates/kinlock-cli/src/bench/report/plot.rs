@@ -10,8 +10,8 @@ use plotters::prelude::*;
 use self::style::Style;
 use crate::bench::results::{Entry, Report, locks_of};
 use crate::bench::workloads::WorkloadName;
-use crate::output::cells::Cells;
-use crate::output::picture::{Area, Drawn, quiet_text, text};
+use crate::report::cells::Cells;
+use crate::report::plot::{Area, Drawn, quiet_text, text};
 
 const WIDTH: u32 = 1360;
 const LEGEND_WIDTH: u32 = 180;

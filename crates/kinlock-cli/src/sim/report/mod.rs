@@ -10,12 +10,12 @@ use super::flags::bands;
 use super::part::Part;
 use super::results::{Entry, Report};
 use super::sample::IdUse;
-use crate::output::cells::{Cells, Compared, Usual};
-use crate::output::files::Outputs;
-use crate::output::report::{Destinations, Flags, Plot};
-use crate::output::table::{Columns, Table};
-use crate::output::units::{rate, three_digits, time};
-use crate::output::write_json;
+use crate::report::cells::{Cells, Compared, Usual};
+use crate::report::table::{Columns, Table};
+use crate::report::units::{rate, three_digits, time};
+use crate::report::write::Outputs;
+use crate::report::write_json;
+use crate::report::{Destinations, Flags, Plot};
 
 impl Cells for Report {
     type Entry = Entry;

@@ -3,9 +3,9 @@
 use kinlock_sim::locks;
 use plotters::prelude::*;
 
-use crate::output::cells::Cells;
-use crate::output::picture::curves::{self, Curve, Point};
-use crate::output::picture::{Area, COLOURS, Drawn, quiet_text, text};
+use crate::report::cells::Cells;
+use crate::report::plot::curves::{self, Curve, Point};
+use crate::report::plot::{Area, COLOURS, Drawn, quiet_text, text};
 use crate::sim::flags::bands;
 use crate::sim::results::{Entry, Report};
 

@@ -4,17 +4,17 @@ use anyhow::bail;
 use clap::builder::RangedU64ValueParser;
 use kinlock::ids::{Backend, Policy};
 
-use super::locks::seconds;
+use crate::args::ThreadCounts;
+use crate::args::seconds;
 use crate::bench::ids::report::Report;
 use crate::bench::ids::subjects::Workload;
 use crate::bench::ids::{self, Plan};
 use crate::bench::interleave::Rounds;
 use crate::bench::interrupt;
-use crate::bench::threads::ThreadCounts;
-use crate::cli::Outcome;
 use crate::machine::Machine;
-use crate::output::progress;
-use crate::output::report::Destinations;
+use crate::outcome::Outcome;
+use crate::report::Destinations;
+use crate::report::progress;
 
 /// What a whole run should take unless the length of a slice is given, in seconds.
 const BUDGET: f64 = 50.0;

@@ -4,17 +4,16 @@ use anyhow::bail;
 use clap::builder::RangedU64ValueParser;
 use kinlock::invalidation::Backend;
 
-use super::locks::seconds;
+use crate::args::seconds;
+use crate::args::{ThreadCounts, keep_first};
 use crate::bench::interleave::Rounds;
 use crate::bench::interrupt;
 use crate::bench::invalidation::{ContenderName, Plan, Report, WorkloadName, run as measure};
-use crate::bench::threads::ThreadCounts;
-use crate::cli::Outcome;
 use crate::machine::Machine;
-use crate::output::progress;
-use crate::output::report::Destinations;
-use crate::output::tell;
-use crate::verbs::keep_first;
+use crate::outcome::Outcome;
+use crate::outcome::tell;
+use crate::report::Destinations;
+use crate::report::progress;
 
 /// Measure delayed invalidation against other ways to do the same on this machine.
 ///

@@ -5,20 +5,19 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::builder::RangedU64ValueParser;
 
+use crate::args::{ThreadCounts, keep_first, seconds};
 use crate::bench::interleave::Rounds;
 use crate::bench::interrupt;
 use crate::bench::placement::Pin;
 use crate::bench::plan::Plan;
 use crate::bench::results::Report;
 use crate::bench::suite;
-use crate::bench::threads::ThreadCounts;
 use crate::bench::workloads::WorkloadName;
-use crate::cli::Outcome;
 use crate::locks::LockName;
 use crate::machine::Machine;
-use crate::output::progress;
-use crate::output::report::Destinations;
-use crate::verbs::keep_first;
+use crate::outcome::Outcome;
+use crate::report::Destinations;
+use crate::report::progress;
 
 /// Measure our locks against the peers on this machine.
 ///
@@ -147,13 +146,6 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
     };
     plan.seconds = args.seconds.unwrap_or_else(|| plan.usual_seconds());
     Ok(plan)
-}
-
-pub(super) fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(seconds) if (0.001..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("it has to be a number from 0.001 to 3600".to_owned()),
-    }
 }
 
 fn announcement(plan: &Plan) -> String {

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::Document;
 use super::child::Task;
-use crate::cli::Outcome;
+use crate::outcome::Outcome;
 
 /// Test that concurrency IDs are correct under stress.
 ///

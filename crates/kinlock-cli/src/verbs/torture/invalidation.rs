@@ -14,8 +14,8 @@ use serde::Serialize;
 use super::Document;
 use super::child::Task;
 use super::locks::{Notes, text};
-use crate::bench::threads::ThreadCounts;
-use crate::cli::Outcome;
+use crate::args::ThreadCounts;
+use crate::outcome::Outcome;
 
 /// Test delayed invalidation under stress.
 ///

@@ -14,8 +14,8 @@ use kinlock_verify::report::Report;
 use kinlock_verify::sandbox;
 
 use super::Document;
-use crate::bench::threads::ThreadCounts;
-use crate::cli::Outcome;
+use crate::args::ThreadCounts;
+use crate::outcome::Outcome;
 pub use settings::Args;
 
 /// Runs the verb.

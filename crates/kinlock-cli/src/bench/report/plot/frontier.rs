@@ -8,8 +8,8 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::least_shown;
 use super::style::Style;
 use crate::bench::results::Entry;
-use crate::output::picture::{Drawn, quiet_text, text};
-use crate::output::units::{rate, time};
+use crate::report::plot::{Drawn, quiet_text, text};
+use crate::report::units::{rate, time};
 
 /// Draws the entries of one workload: those with several threads, if there are any.
 pub fn draw(area: &DrawingArea<SVGBackend, Shift>, row: &[Entry]) -> Drawn {

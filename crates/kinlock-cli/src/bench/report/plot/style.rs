@@ -4,7 +4,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use crate::locks::LockName;
-use crate::output::picture::COLOURS;
+use crate::report::plot::COLOURS;
 
 /// The look of one lock.
 #[derive(Clone, Copy)]

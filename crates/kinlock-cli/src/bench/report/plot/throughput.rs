@@ -7,8 +7,8 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::least_shown;
 use super::style::Style;
 use crate::bench::results::{Entry, locks_of};
-use crate::output::picture::{Drawn, text};
-use crate::output::units::rate;
+use crate::report::plot::{Drawn, text};
+use crate::report::units::rate;
 
 /// Draws the entries of one workload.
 pub fn draw(area: &DrawingArea<SVGBackend, Shift>, row: &[Entry]) -> Drawn {

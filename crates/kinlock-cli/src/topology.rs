@@ -8,9 +8,9 @@ use kinlock::config::{self, Decision};
 use kinlock::topology::{self, Cpu, DomainKind, Features, Node, Topology};
 use serde::Serialize;
 
-use crate::cli::Outcome;
-use crate::output::files::Outputs;
-use crate::output::write_json;
+use crate::outcome::Outcome;
+use crate::report::write::Outputs;
+use crate::report::write_json;
 
 /// Show CPUs, locality domains, what `auto` makes of them, and the kernel features found.
 ///

@@ -6,10 +6,10 @@ use std::ops::Range;
 use comfy_table::Cell;
 use serde::Serialize;
 
-use super::report::{Flags, Report};
 use super::table::{Columns, Table};
 use super::units::{rate, three_digits};
-use crate::bench::stats::{Fairness, Summary};
+use super::{Flags, Report};
+use crate::stats::{Fairness, Summary};
 
 /// A report in cells. What such reports have in common is [`Report`] for it.
 pub trait Cells: Serialize + Sized + 'static {

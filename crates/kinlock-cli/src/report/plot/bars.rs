@@ -3,8 +3,8 @@
 use plotters::prelude::*;
 
 use super::{Area, Drawn, text};
-use crate::bench::stats::Summary;
-use crate::output::units::time;
+use crate::report::units::time;
+use crate::stats::Summary;
 
 /// A bar.
 #[derive(Clone, Debug)]

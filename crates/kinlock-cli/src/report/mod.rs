@@ -1,4 +1,12 @@
-//! What a verb found out, and the flags that say in which forms it is written, and where to.
+//! What the reports of all verbs have in common: forms, flags, files, tables, pictures, numbers.
+
+pub mod cells;
+mod descriptors;
+pub mod plot;
+pub mod progress;
+pub mod table;
+pub mod units;
+pub mod write;
 
 use std::io::Write;
 use std::marker::PhantomData;
@@ -7,10 +15,19 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgMatches, Command, value_parser};
 use serde::Serialize;
 
-use super::files::Outputs;
-use super::picture::{self, Area, Drawn, Format};
-use super::table::Table;
-use super::write_json;
+use self::plot::{Area, Drawn, Format};
+use self::table::Table;
+use self::write::Outputs;
+
+/// Writes a report as JSON, indented, with a newline at the end.
+///
+/// # Errors
+/// As the writer has them.
+pub fn write_json(report: &impl Serialize, mut out: impl Write) -> anyhow::Result<()> {
+    serde_json::to_writer_pretty(&mut out, report)?;
+    writeln!(out)?;
+    Ok(())
+}
 
 /// What a verb found out; serialized, it is the report for programs.
 pub trait Report: Serialize + Sized + 'static {
@@ -84,16 +101,16 @@ impl<R: Report> Destinations<R> {
         outputs.add(self.json.as_deref(), |report, out| write_json(report, out))?;
         outputs.add(self.csv.as_deref(), |report: &R, out| report.csv().csv(out))?;
         outputs.add(self.markdown.as_deref(), R::markdown)?;
-        if let (Some(path), Some(plot)) = (&self.plot, R::FLAGS.plot) {
+        if let (Some(path), Some(flag)) = (&self.plot, R::FLAGS.plot) {
             let format = Format::of(path)?;
-            let (size, draw) = (plot.size, plot.draw);
+            let (size, draw) = (flag.size, flag.draw);
             for (index, name) in names.iter().enumerate() {
                 let path = match names.len() {
                     1 => path.clone(),
                     _ => with_name(path, name),
                 };
                 outputs.add_picture(&path, move |report, out| {
-                    picture::write(format, size(report), out, |area| draw(report, index, area))
+                    plot::write(format, size(report), out, |area| draw(report, index, area))
                 })?;
             }
         }

@@ -1,4 +1,4 @@
-//! Thread counts as people write them: a list of numbers and inclusive ranges, or `sweep`.
+//! Values of flags that several verbs share.
 
 use std::str::FromStr;
 
@@ -8,7 +8,8 @@ pub const MAX_THREADS: usize = 4096;
 /// What `sweep` stands for: from a thread alone to far more than CPUs.
 const SWEEP: [usize; 6] = [1, 2, 4, 16, 64, 256];
 
-/// Thread counts in the order given, without repetitions.
+/// Thread counts in the order given, without repetitions: a list of numbers and inclusive ranges, or
+/// `sweep`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadCounts(pub Vec<usize>);
 
@@ -55,6 +56,28 @@ fn count(text: &str) -> Result<usize, String> {
             "{text:?} is not a number of threads (write 1,2,8 or 1..16 or sweep)"
         )),
     }
+}
+
+/// Parses the length of a measured slice.
+///
+/// # Errors
+/// If it is not a number of seconds from 0.001 to 3600.
+pub fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.001..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("it has to be a number from 0.001 to 3600".to_owned()),
+    }
+}
+
+/// Of items with the same key, leaves the first.
+pub fn keep_first<T, K: PartialEq>(items: &mut Vec<T>, key: impl Fn(&T) -> K) {
+    let mut seen = Vec::new();
+    items.retain(|item| {
+        let key = key(item);
+        let is_new = !seen.contains(&key);
+        seen.push(key);
+        is_new
+    });
 }
 
 #[cfg(test)]
