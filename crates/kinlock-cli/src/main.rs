@@ -4,15 +4,20 @@ use std::process::ExitCode;
 
 mod args;
 mod bench;
+mod checks;
 mod cli;
+mod explore;
 mod locks;
 mod machine;
 mod outcome;
+mod parameters;
 mod report;
 mod reproduce;
 mod sim;
+mod simulation;
 mod stats;
 mod topology;
+mod torture;
 mod verbs;
 
 fn main() -> ExitCode {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::plan::Setup;
-use super::sample::{Acquire, Handoffs, IdUse, Sample, Traffic};
+use crate::simulation::band::{Band, median, over};
+use crate::simulation::sample::{Acquire, Handoffs, IdUse, Sample, Traffic};
 use crate::stats::{Fairness, Summary};
 
 /// One run of the command. All but the fields with `host` in their names are the same on every machine.
@@ -37,7 +38,7 @@ pub struct Entry {
     pub ops_per_us: Band,
     /// The same per second.
     pub ops_per_s: Summary,
-    /// Nanoseconds from one operation to the next, of whichever thread.
+    /// Nanoseconds from one operation to the next, of any thread.
     pub ns_per_op: Summary,
     /// Throughput over the baseline's with the same seed and latencies.
     pub ratio: Ratio,
@@ -60,17 +61,6 @@ pub struct Entry {
     pub events_per_host_second: f64,
     /// Every run: the seeds first, then the other latencies.
     pub runs: Vec<Simulated>,
-}
-
-/// The median over seeds, and the extremes over these and other latencies between sockets.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Band {
-    /// The median over seeds.
-    pub median: f64,
-    /// The lowest of all runs.
-    pub low: f64,
-    /// The highest of all runs.
-    pub high: f64,
 }
 
 /// Throughput compared.
@@ -142,7 +132,7 @@ impl Report {
 
 impl Entry {
     fn of(baseline: &str, base: &[Sample], samples: &[Sample]) -> Self {
-        let usual = || samples.iter().filter(|sample| sample.remote_factor == 1.0);
+        let usual = || samples.iter().filter(|sample| sample.is_usual());
         let ratio = |(sample, base): (&Sample, &Sample)| over(sample.ops_per_us, base.ops_per_us);
         let runs: Vec<_> = samples
             .iter()
@@ -171,7 +161,8 @@ impl Entry {
             ns_per_op: Band::of(samples, |sample| over(1e3, sample.ops_per_us)).map(|ns| ns),
             ratio: Ratio {
                 to: baseline.to_owned(),
-                over_runs: Band::of_pairs(&runs, |run| run.ratio, |run| &run.sample).map(|r| r),
+                over_runs: Band::of_pairs(runs.iter().map(|run| (&run.sample, run.ratio)))
+                    .map(|r| r),
             },
             fairness: Fairness {
                 jain: median(usual().map(|sample| sample.fairness.jain)),
@@ -189,59 +180,6 @@ impl Entry {
     }
 }
 
-impl Band {
-    /// Of a value of every sample.
-    pub fn of(samples: &[Sample], value: impl Fn(&Sample) -> f64) -> Self {
-        Self::of_pairs(samples, value, |sample| sample)
-    }
-
-    /// Of a value of everything that belongs to a sample.
-    pub fn of_pairs<T>(
-        items: &[T],
-        value: impl Fn(&T) -> f64,
-        sample: impl Fn(&T) -> &Sample,
-    ) -> Self {
-        let usual = items
-            .iter()
-            .filter(|item| sample(item).remote_factor == 1.0);
-        let all = Summary::of(items.iter().map(&value));
-        Self {
-            median: median(usual.map(&value)),
-            low: all.min,
-            high: all.max,
-        }
-    }
-
-    /// The same with every value changed, as a summary.
-    pub fn map(self, change: impl Fn(f64) -> f64) -> Summary {
-        Summary {
-            median: change(self.median),
-            min: change(self.low),
-            max: change(self.high),
-        }
-    }
-
-    /// The same times a number.
-    pub fn times(self, factor: f64) -> Self {
-        Self {
-            median: self.median * factor,
-            low: self.low * factor,
-            high: self.high * factor,
-        }
-    }
-}
-
-impl From<Band> for [f64; 3] {
-    /// Median and extremes.
-    fn from(band: Band) -> Self {
-        [band.median, band.low, band.high]
-    }
-}
-
-fn median(values: impl IntoIterator<Item = f64>) -> f64 {
-    Summary::of(values).median
-}
-
 fn acquire<'a>(samples: impl Iterator<Item = &'a Sample> + Clone) -> Acquire {
     let quantile = |of: fn(&Acquire) -> u64| {
         let values = samples.clone();
@@ -253,9 +191,4 @@ fn acquire<'a>(samples: impl Iterator<Item = &'a Sample> + Clone) -> Acquire {
         p999: quantile(|waits| waits.p999),
         max: samples.clone().map(|s| s.acquire_ns.max).max().unwrap_or(0),
     }
-}
-
-/// A quotient; 0 if nothing was done, so that it can be shown and written.
-pub fn over(a: f64, b: f64) -> f64 {
-    if b == 0.0 { 0.0 } else { a / b }
 }

@@ -1,7 +1,3 @@
 //! One file per thing a person wants to do.
 
 pub mod bench;
-pub mod explore;
-pub mod reproduce;
-pub mod sim;
-pub mod torture;

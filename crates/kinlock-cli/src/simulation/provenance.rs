@@ -1,6 +1,6 @@
-//! What a simulation rests on, for whoever reads the results: machines, locks and workloads with where their numbers come from.
+//! What a simulation rests on: machines, locks and workloads, with the origin of each number.
 
-use kinlock_sim::{Machine, locks, workloads};
+use kinlock_sim::{Machine, Placement, locks, workloads};
 use serde::{Deserialize, Serialize};
 
 /// A simulated machine.
@@ -11,17 +11,14 @@ pub struct MachineEntry {
     /// One line about it.
     pub about: String,
     /// Cycles per microsecond.
-    pub clock_mhz: u64,
+    clock_mhz: u64,
     /// Hardware threads.
-    pub cpus: usize,
+    cpus: usize,
     /// Sockets; each is one NUMA node.
-    pub sockets: usize,
-    /// Last-level caches per socket.
-    pub caches_per_socket: usize,
-    /// Cores per last-level cache.
-    pub cores_per_cache: usize,
-    /// Hardware threads per core.
-    pub threads_per_core: usize,
+    sockets: usize,
+    caches_per_socket: usize,
+    cores_per_cache: usize,
+    threads_per_core: usize,
     /// Every number of the machine's file.
     pub parameters: Vec<ParameterEntry>,
 }
@@ -47,7 +44,7 @@ pub struct WorkloadEntry {
     /// One line about it.
     pub about: String,
     /// Where its threads run.
-    pub placement: String,
+    placement: String,
     /// Its constants.
     pub parameters: Vec<ParameterEntry>,
 }
@@ -58,13 +55,19 @@ pub struct LockEntry {
     /// Its name.
     pub name: String,
     /// One line about it.
-    pub about: String,
+    about: String,
 }
 
 impl MachineEntry {
     /// Of a machine.
     pub fn new(machine: &Machine) -> Self {
         let shape = &machine.shape;
+        let parameters = machine.parameters.iter().map(|parameter| ParameterEntry {
+            name: parameter.name.to_owned(),
+            value: parameter.value.clone(),
+            origin: parameter.origin.to_string(),
+            source: parameter.source.clone(),
+        });
         Self {
             name: machine.name.clone(),
             about: machine.about.clone(),
@@ -74,37 +77,25 @@ impl MachineEntry {
             caches_per_socket: shape.caches_per_socket,
             cores_per_cache: shape.cores_per_cache,
             threads_per_core: shape.threads_per_core,
-            parameters: machine
-                .parameters
-                .iter()
-                .map(|parameter| ParameterEntry {
-                    name: parameter.name.to_owned(),
-                    value: parameter.value.clone(),
-                    origin: parameter.origin.to_string(),
-                    source: parameter.source.clone(),
-                })
-                .collect(),
+            parameters: parameters.collect(),
         }
     }
 }
 
 impl WorkloadEntry {
     /// Of a workload whose threads run where `placement` says, else where it was measured.
-    pub fn new(kind: &workloads::Kind, placement: Option<kinlock_sim::Placement>) -> Self {
+    pub fn new(kind: &workloads::Kind, placement: Option<Placement>) -> Self {
+        let parameters = kind.parameters.iter().map(|constant| ParameterEntry {
+            name: constant.name.to_owned(),
+            value: format!("{} ns", constant.ns),
+            origin: constant.origin.to_owned(),
+            source: constant.source.to_owned(),
+        });
         Self {
             name: kind.name.to_owned(),
             about: kind.about.to_owned(),
             placement: placement.unwrap_or(kind.placement).name().to_owned(),
-            parameters: kind
-                .parameters
-                .iter()
-                .map(|constant| ParameterEntry {
-                    name: constant.name.to_owned(),
-                    value: format!("{} ns", constant.ns),
-                    origin: constant.origin.to_owned(),
-                    source: constant.source.to_owned(),
-                })
-                .collect(),
+            parameters: parameters.collect(),
         }
     }
 }

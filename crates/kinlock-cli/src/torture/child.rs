@@ -1,4 +1,4 @@
-//! A specimen in a process of its own: threads that wait for ever cannot be ended otherwise, and handlers, affinities and the topology are the process's.
+//! A task for a child process. One that crashes or does not end is a failed check.
 
 use std::io::Read;
 use std::process::{Command, ExitStatus, Stdio};
@@ -8,24 +8,28 @@ use anyhow::Context;
 use kinlock_verify::plan::PATIENCE;
 use kinlock_verify::report::{Check, Property, Report};
 
-/// Time for starting threads, for judging and for scenarios that need a minimum, besides what was asked for.
+use crate::parameters::Parameters;
+
+/// Time for starting threads, for checks and for scenarios that need a minimum, besides what was
+/// asked for.
 const OVERHEAD: Duration = Duration::from_secs(30);
 
 /// What a child process is to do.
-pub(super) struct Task {
+#[derive(Clone)]
+pub struct Task {
     /// What is tortured: the subcommand.
     pub primitive: &'static str,
     /// The specimen's name.
-    pub specimen: String,
+    pub specimen: &'static str,
     /// Whether it is broken on purpose.
-    pub broken: bool,
+    pub is_broken: bool,
     /// What to do, with this specimen only.
-    pub arguments: Vec<String>,
+    pub parameters: Parameters,
     /// How long that takes, if nothing hangs.
     pub seconds: f64,
     /// How long it takes to notice that something hangs.
     pub hang: f64,
-    /// `KINLOCK_TOPOLOGY`, unless it is to be as it is.
+    /// `KINLOCK_TOPOLOGY`, if it is to be set.
     pub topology: Option<String>,
     /// Whether the child shows no progress.
     pub quiet: bool,
@@ -41,7 +45,7 @@ impl Task {
         let mut command = Command::new(this);
         command
             .args(["torture", self.primitive, "--in-process", "--json", "-"])
-            .args(&self.arguments)
+            .args(self.parameters.arguments())
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
         if self.quiet {
@@ -55,7 +59,7 @@ impl Task {
     }
 
     fn time_limit(&self) -> Duration {
-        let rounds = if self.broken { PATIENCE as f64 } else { 1.0 };
+        let rounds = if self.is_broken { PATIENCE as f64 } else { 1.0 };
         Duration::from_secs_f64(1.5 * rounds * self.seconds + 3.0 * self.hang) + OVERHEAD
     }
 
@@ -77,7 +81,8 @@ impl Task {
     }
 }
 
-/// What the command writes to its standard output, and its status; `None` if it did not end in time and was killed.
+/// What the command writes to its standard output, and its status; `None` if it did not end in time
+/// and was killed.
 fn output(command: &mut Command, limit: Duration) -> anyhow::Result<(String, Option<ExitStatus>)> {
     let mut child = command.spawn().context("cannot start a child process")?;
     let mut stdout = child.stdout.take().context("the child has no output")?;
@@ -99,7 +104,7 @@ fn output(command: &mut Command, limit: Duration) -> anyhow::Result<(String, Opt
         }
         std::thread::sleep(Duration::from_millis(10));
     };
-    // What cannot be read is a report that is missing.
+    // Output that cannot be read counts as a missing report.
     let text = reader.join().ok().and_then(Result::ok);
     Ok((text.unwrap_or_default(), status))
 }

@@ -1,21 +1,15 @@
 //! How the results of `sim` are shown.
 
-mod plot;
-
 use std::io::Write;
 
-use anyhow::{Context, bail};
-
-use super::flags::bands;
-use super::part::Part;
+use super::plot;
 use super::results::{Entry, Report};
-use super::sample::IdUse;
 use crate::report::cells::{Cells, Compared, Usual};
 use crate::report::table::{Columns, Table};
 use crate::report::units::{rate, three_digits, time};
-use crate::report::write::Outputs;
-use crate::report::write_json;
-use crate::report::{Destinations, Flags, Plot};
+use crate::report::{Flags, Plot};
+use crate::simulation::sample::IdUse;
+use crate::simulation::sampling::bands;
 
 impl Cells for Report {
     type Entry = Entry;
@@ -168,24 +162,4 @@ fn overview(report: &Report, workload: &str) -> Table {
         headings: headings.collect(),
         rows: rows.collect(),
     }
-}
-
-/// Opens what a part of a run goes to.
-///
-/// # Errors
-/// If the file cannot be written, there is none, or something is asked for that only the whole run can give.
-pub fn open_for_part(destinations: &Destinations<Report>) -> anyhow::Result<Outputs<Part>> {
-    let whole = [
-        ("--csv", &destinations.csv),
-        ("--markdown", &destinations.markdown),
-        ("--plot", &destinations.plot),
-    ];
-    if let Some((flag, _)) = whole.iter().find(|(_, path)| path.is_some()) {
-        bail!("{flag} needs all parts: give it with --merge, and --json with --shard");
-    }
-    let path = destinations.json.as_deref();
-    let path = path.context("--shard needs --json FILE, for the part to go to")?;
-    let mut outputs = Outputs::new();
-    outputs.add(Some(path), |part, out| write_json(part, out))?;
-    Ok(outputs)
 }

@@ -6,16 +6,15 @@ use kinlock_sim::Outcome;
 use kinlock_sim::workloads::Bursts;
 use serde::{Deserialize, Serialize};
 
-use super::flags::Variant;
+use super::sampling::Variant;
 use crate::stats::Fairness;
 
 /// One simulation. All but the `host` fields are the same on every machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Start of its random numbers.
-    pub seed: u64,
-    /// On what everything between sockets costs.
-    pub remote_factor: f64,
+    /// With what it ran.
+    #[serde(flatten)]
+    pub variant: Variant,
     /// Operations of all threads after the warm-up.
     pub ops: u64,
     /// Simulated seconds that they took.
@@ -58,6 +57,89 @@ pub struct IdUse {
     pub foreign_lines: f64,
 }
 
+/// Quantiles of acquisition times in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Acquire {
+    /// Median.
+    pub p50: u64,
+    /// 99 %.
+    pub p99: u64,
+    /// 99.9 %.
+    pub p999: u64,
+    /// The longest.
+    pub max: u64,
+}
+
+/// Acquisitions by the previous holder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Handoffs {
+    /// Another thread of the same locality domain.
+    pub local: u64,
+    /// A thread of another domain.
+    pub remote: u64,
+    /// The same thread: no hand-off.
+    pub retaken: u64,
+}
+
+/// Accesses by where they were served from: counts, or averages per operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Traffic<N = u64> {
+    /// The core's own caches.
+    pub own_cache: N,
+    /// The last-level cache.
+    pub last_level: N,
+    /// Another core of the same socket.
+    pub local: N,
+    /// Another socket.
+    pub remote: N,
+    /// Memory.
+    pub memory: N,
+}
+
+impl Sample {
+    /// Keeps what reports are made of.
+    pub fn new(variant: Variant, outcome: &Outcome) -> Self {
+        let (waits, handoffs, traffic) = (&outcome.waits, outcome.handoffs, outcome.traffic);
+        let counters = outcome.counted.iter();
+        Self {
+            variant,
+            ops: outcome.ops,
+            seconds: outcome.seconds,
+            ops_per_us: outcome.ops_per_us(),
+            fairness: Fairness::of(&outcome.per_thread),
+            acquire_ns: Acquire {
+                p50: waits.value_at_quantile(0.5),
+                p99: waits.value_at_quantile(0.99),
+                p999: waits.value_at_quantile(0.999),
+                max: waits.max(),
+            },
+            handoffs: Handoffs {
+                local: handoffs.local,
+                remote: handoffs.remote,
+                retaken: handoffs.retaken,
+            },
+            traffic: Traffic {
+                own_cache: traffic.own_cache,
+                last_level: traffic.last_level,
+                local: traffic.local,
+                remote: traffic.remote,
+                memory: traffic.memory,
+            },
+            counters: counters
+                .map(|&(event, count)| (event.name().to_owned(), count))
+                .collect(),
+            ids: outcome.bursts.iter().map(IdUse::of).collect(),
+            events: outcome.events,
+            host_seconds: outcome.host_seconds,
+        }
+    }
+
+    /// Whether it ran with the latencies of the machine's file.
+    pub fn is_usual(&self) -> bool {
+        self.variant.remote_factor == 1.0
+    }
+}
+
 impl IdUse {
     fn of(bursts: &Bursts) -> Self {
         Self {
@@ -88,94 +170,6 @@ impl IdUse {
     }
 }
 
-/// Quantiles of acquisition times in ns.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Acquire {
-    /// Median.
-    pub p50: u64,
-    /// 99 %.
-    pub p99: u64,
-    /// 99.9 %.
-    pub p999: u64,
-    /// The longest.
-    pub max: u64,
-}
-
-/// Acquisitions by who had the lock before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Handoffs {
-    /// Another thread of the same locality domain.
-    pub local: u64,
-    /// A thread of another domain.
-    pub remote: u64,
-    /// The same thread: no hand-off.
-    pub retaken: u64,
-}
-
-/// Accesses by where they were served from: counts, or averages per operation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Traffic<N = u64> {
-    /// The core's own caches.
-    pub own_cache: N,
-    /// The last-level cache.
-    pub last_level: N,
-    /// Another core of the same socket.
-    pub local: N,
-    /// Another socket.
-    pub remote: N,
-    /// Memory.
-    pub memory: N,
-}
-
-impl Sample {
-    /// Keeps what reports are made of.
-    pub fn new(variant: Variant, outcome: &Outcome) -> Self {
-        let (waits, traffic) = (&outcome.waits, &outcome.traffic);
-        Self {
-            seed: variant.seed,
-            remote_factor: variant.remote_factor,
-            ops: outcome.ops,
-            seconds: outcome.seconds,
-            ops_per_us: outcome.ops_per_us(),
-            fairness: Fairness::of(&outcome.per_thread),
-            acquire_ns: Acquire {
-                p50: waits.value_at_quantile(0.5),
-                p99: waits.value_at_quantile(0.99),
-                p999: waits.value_at_quantile(0.999),
-                max: waits.max(),
-            },
-            handoffs: Handoffs {
-                local: outcome.handoffs.local,
-                remote: outcome.handoffs.remote,
-                retaken: outcome.handoffs.retaken,
-            },
-            traffic: Traffic {
-                own_cache: traffic.own_cache,
-                last_level: traffic.last_level,
-                local: traffic.local,
-                remote: traffic.remote,
-                memory: traffic.memory,
-            },
-            counters: outcome
-                .counted
-                .iter()
-                .map(|&(event, count)| (event.name().to_owned(), count))
-                .collect(),
-            ids: outcome.bursts.iter().map(IdUse::of).collect(),
-            events: outcome.events,
-            host_seconds: outcome.host_seconds,
-        }
-    }
-
-    /// What sets it apart from the others of its cell.
-    pub fn variant(&self) -> Variant {
-        Variant {
-            seed: self.seed,
-            remote_factor: self.remote_factor,
-        }
-    }
-}
-
 impl Handoffs {
     /// The share of hand-offs within a locality domain, if there were any.
     pub fn local_share(&self) -> Option<f64> {
@@ -195,27 +189,18 @@ impl Handoffs {
 
 impl Traffic {
     /// The averages per operation of all `samples` together.
-    pub fn per_op<'a>(samples: impl Iterator<Item = &'a Sample>) -> Traffic<f64> {
-        let mut sum = Traffic::default();
-        let mut ops = 0;
-        for Sample {
-            traffic, ops: n, ..
-        } in samples
-        {
-            sum.own_cache += traffic.own_cache;
-            sum.last_level += traffic.last_level;
-            sum.local += traffic.local;
-            sum.remote += traffic.remote;
-            sum.memory += traffic.memory;
-            ops += n;
-        }
-        let average = |count: u64| count as f64 / (ops as f64).max(1.0);
+    pub fn per_op<'a>(samples: impl Iterator<Item = &'a Sample> + Clone) -> Traffic<f64> {
+        let ops: u64 = samples.clone().map(|sample| sample.ops).sum();
+        let average = |of: fn(&Traffic) -> u64| {
+            let count: u64 = samples.clone().map(|sample| of(&sample.traffic)).sum();
+            count as f64 / (ops as f64).max(1.0)
+        };
         Traffic {
-            own_cache: average(sum.own_cache),
-            last_level: average(sum.last_level),
-            local: average(sum.local),
-            remote: average(sum.remote),
-            memory: average(sum.memory),
+            own_cache: average(|traffic| traffic.own_cache),
+            last_level: average(|traffic| traffic.last_level),
+            local: average(|traffic| traffic.local),
+            remote: average(|traffic| traffic.remote),
+            memory: average(|traffic| traffic.memory),
         }
     }
 }

@@ -3,11 +3,11 @@
 use kinlock_sim::locks;
 use plotters::prelude::*;
 
+use super::results::{Entry, Report};
 use crate::report::cells::Cells;
 use crate::report::plot::curves::{self, Curve, Point};
 use crate::report::plot::{Area, COLOURS, Drawn, quiet_text, text};
-use crate::sim::flags::bands;
-use crate::sim::results::{Entry, Report};
+use crate::simulation::sampling::bands;
 
 const WIDTH: u32 = 900;
 const TITLE_HEIGHT: u32 = 62;
