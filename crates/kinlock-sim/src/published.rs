@@ -78,29 +78,6 @@ pub const TABLES: &[Table] = &[
         ..LOCK2
     },
     MUTEX,
-    Table {
-        name: "mutex-spinners-ours",
-        stock: "mutex-unqueued",
-        cna: "mutex",
-        judged: Judged::Direction,
-        ..MUTEX
-    },
-    // Nobody published these: the same rows, with a queue that serves kin first.
-    Table {
-        name: "mutex-spinners-cna",
-        columns: ["unqueued", "queued, kin first"],
-        cna: "polled-cna",
-        judged: Judged::Direction,
-        ..MUTEX
-    },
-    Table {
-        name: "mutex-spinners-ours-cna",
-        columns: ["unqueued", "queued, kin first"],
-        stock: "mutex-unqueued",
-        cna: "mutex-cna",
-        judged: Judged::Direction,
-        ..MUTEX
-    },
     OSQ,
     Table {
         name: "osq-own-line",

@@ -1,7 +1,6 @@
 //! Tables about concurrency IDs: nanoseconds per burst under several policies.
 
 use super::Fields;
-use crate::workloads::PHASES;
 use crate::world::Placement;
 
 /// A table.
@@ -31,8 +30,6 @@ pub struct IdRow {
     pub threads: usize,
     /// Where they run.
     pub placement: Placement,
-    /// Which phase of the workload it is.
-    pub phase: usize,
     /// Nanoseconds per burst as published, by column, as far as there are any.
     pub published: [Option<f64>; 4],
     /// Lowest-free over cache-local, as published.
@@ -42,43 +39,15 @@ pub struct IdRow {
 }
 
 /// All of them.
-pub const ID_TABLES: &[IdTable] = &[
-    IdTable {
-        name: "cid-200ms",
-        machine: "epyc-9654-2s",
-        workload: "cid-intermittent",
-        source: "\"sched: Improve cache locality of RSEQ concurrency IDs for intermittent workloads\" v2 (2024-10-09), delay between bursts 200 ms",
-        key: "config",
-        columns: COLUMNS,
-        rows: with_200ms,
-    },
-    IdTable {
-        name: "cid-10ms",
-        machine: "epyc-9654-2s",
-        workload: "cid-intermittent-10ms",
-        source: "nothing that is in this repository: a prediction",
-        key: "config",
-        columns: COLUMNS,
-        rows: || {
-            let with_10ms = |row| IdRow {
-                published: [None; 4],
-                speedup: None,
-                note: "",
-                ..row
-            };
-            with_200ms().into_iter().map(with_10ms).collect()
-        },
-    },
-    IdTable {
-        name: "cid-density",
-        machine: "epyc-9654-2s",
-        workload: "cid-changing",
-        source: "nothing: density against locality while members and allowed CPUs change",
-        key: "members/CPUs",
-        columns: COLUMNS,
-        rows: phases,
-    },
-];
+pub const ID_TABLES: &[IdTable] = &[IdTable {
+    name: "cid-200ms",
+    machine: "epyc-9654-2s",
+    workload: "cid-intermittent",
+    source: "\"sched: Improve cache locality of RSEQ concurrency IDs for intermittent workloads\" v2 (2024-10-09), delay between bursts 200 ms",
+    key: "config",
+    columns: COLUMNS,
+    rows: with_200ms,
+}];
 
 const COLUMNS: [(&str, &str); 4] = [
     ("per_cpu", "per-cpu"),
@@ -112,26 +81,12 @@ fn with_200ms() -> Vec<IdRow> {
             } else {
                 Placement::Spread
             },
-            phase: 0,
             published: std::array::from_fn(published),
             speedup: Some(fields.number("cache_local_speedup")),
             note: if threads > 24 { TICKS } else { "" },
         }
     };
     lines.map(row).collect()
-}
-
-fn phases() -> Vec<IdRow> {
-    let row = |(phase, &(members, cpus)): (usize, &(usize, usize))| IdRow {
-        label: format!("{members}/{cpus}"),
-        threads: 384,
-        placement: Placement::Spread,
-        phase,
-        published: [None; 4],
-        speedup: None,
-        note: "",
-    };
-    PHASES.iter().enumerate().map(row).collect()
 }
 
 impl IdTable {
@@ -142,11 +97,6 @@ impl IdTable {
     /// If a file of this crate is damaged.
     pub fn rows(&self) -> Vec<IdRow> {
         (self.rows)()
-    }
-
-    /// Whether its rows are phases of one run, and not runs.
-    pub fn has_phases(&self) -> bool {
-        self.rows().iter().any(|row| row.phase > 0)
     }
 }
 
