@@ -1,7 +1,6 @@
 //! What the reports of all verbs have in common: forms, flags, files, tables, pictures, numbers.
 
 pub mod cells;
-mod descriptors;
 pub mod plot;
 pub mod progress;
 pub mod table;
