@@ -14,9 +14,6 @@ use crate::report::write_json;
 pub use kinlock_verify::locks::BUSTED;
 
 /// `text`, if it is one of the known names.
-///
-/// # Errors
-/// If it is not; names the known ones.
 pub fn one_of<'a>(
     kind: &str,
     text: &str,
@@ -31,9 +28,6 @@ pub fn one_of<'a>(
 
 /// Where the JSON report goes, if anywhere. It is opened before the work: a path that cannot be
 /// written must not cost minutes to find out.
-///
-/// # Errors
-/// If the file cannot be written.
 pub fn outputs(json: Option<&Path>) -> anyhow::Result<Outputs<Value>> {
     let mut outputs = Outputs::new();
     outputs.add(json, |document, out| write_json(document, out))?;

@@ -47,9 +47,6 @@ enum What {
 }
 
 /// Runs the verb.
-///
-/// # Errors
-/// If the input is bad or the results cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let of_locks = |args: &Locks| {
         let chosen = chosen::<explore::locks::Specimen>(&args.locks);

@@ -60,7 +60,6 @@ impl Wanted {
         locks.chain(ids)
     }
 
-    /// Its name.
     pub fn name(&self) -> &'static str {
         match self {
             Wanted::Locks(table) => table.name,

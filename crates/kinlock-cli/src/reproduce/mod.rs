@@ -18,9 +18,6 @@ use crate::outcome::Outcome;
 use crate::simulation::pool::{self, Job};
 
 /// Runs the verb.
-///
-/// # Errors
-/// If the input is bad or the results cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let plans = plans(args)?;
     let names: Vec<_> = plans.iter().map(|plan| plan.name).collect();

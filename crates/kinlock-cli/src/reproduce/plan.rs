@@ -26,7 +26,6 @@ const ID_SLOWDOWN: f64 = 15.0;
 /// A table, and the machine to simulate it on.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Its name.
     pub name: &'static str,
     /// Where it was published.
     pub source: &'static str,
@@ -34,15 +33,12 @@ pub struct Plan {
     pub key: &'static str,
     /// The unit of the columns.
     pub unit: &'static str,
-    /// The machine.
     pub machine: Machine,
-    /// The workload.
     pub workload: workloads::Kind,
     /// Simulated seconds per run; the workload decides if there is none.
     pub seconds: Option<f64>,
     /// What is in the columns.
     pub measure: Measure,
-    /// The columns.
     pub columns: Vec<Column>,
     /// The ratios that follow them.
     pub ratios: Vec<Ratio>,
@@ -111,7 +107,6 @@ pub enum Target {
 pub struct Row {
     /// What it is called. Rows with the same number of threads are simulated once.
     pub label: String,
-    /// Number of threads.
     pub threads: usize,
     /// Whether targets are for it.
     pub is_judged: bool,
@@ -123,9 +118,6 @@ pub struct Row {
 
 impl Plan {
     /// All rows of a table, on its own machine or on `machine`.
-    ///
-    /// # Errors
-    /// If there is no such machine.
     pub fn new(table: Wanted, machine: Option<&str>, seconds: Option<f64>) -> anyhow::Result<Self> {
         match table {
             Wanted::Locks(table) => Self::of_locks(&table, machine, seconds),
@@ -266,9 +258,6 @@ impl Plan {
     }
 
     /// Whether there are rows with these numbers of threads.
-    ///
-    /// # Errors
-    /// If there are not; names those that there are.
     pub fn check_has(&self, threads: &[usize]) -> anyhow::Result<()> {
         let has = |wanted| self.runs.iter().any(|(threads, _)| *threads == wanted);
         if let Some(wanted) = threads.iter().find(|&&wanted| !has(wanted)) {
@@ -292,9 +281,6 @@ impl Plan {
     }
 
     /// Whether the machine can run it.
-    ///
-    /// # Errors
-    /// If it cannot.
     pub fn check_fits(&self) -> anyhow::Result<()> {
         let threads: Vec<_> = self.runs.iter().map(|(threads, _)| *threads).collect();
         check(&self.workload, &[], self.machine.shape.cpus(), &threads)

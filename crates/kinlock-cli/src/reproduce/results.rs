@@ -20,20 +20,17 @@ pub struct Report {
     pub commit: Option<&'static str>,
     /// Simulated seconds per run, after the warm-up, if all tables have the same.
     pub seconds: Option<f64>,
-    /// The seeds.
     pub seeds: Vec<u64>,
     /// Simulations at a time.
     pub host_threads: usize,
     /// What all simulations took, one after the other.
     pub host_seconds: f64,
-    /// The tables.
     pub tables: Vec<TableEntry>,
 }
 
 /// One table.
 #[derive(Debug, Serialize)]
 pub struct TableEntry {
-    /// Its name.
     pub table: &'static str,
     /// Where it was published.
     pub source: &'static str,

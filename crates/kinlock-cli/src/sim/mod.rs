@@ -19,9 +19,6 @@ use crate::outcome::Outcome;
 use crate::simulation::pool;
 
 /// Runs the verb.
-///
-/// # Errors
-/// If the input is bad or the results cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     if !args.merge.is_empty() {
         let outputs = args.destinations.open()?;

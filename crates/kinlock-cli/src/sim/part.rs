@@ -33,9 +33,6 @@ impl Shard {
     }
 
     /// Parses `2/5`.
-    ///
-    /// # Errors
-    /// If it is not one of that many.
     pub fn parse(text: &str) -> Result<Self, String> {
         let parse = || -> anyhow::Result<Self> {
             let (index, of) = text.split_once('/').ok_or_else(|| anyhow!("no /"))?;
@@ -64,10 +61,6 @@ pub struct Part {
 }
 
 /// Opens what a part of a run goes to.
-///
-/// # Errors
-/// If the file cannot be written, there is none, or something is asked for that only the whole run
-/// can give.
 pub fn open(destinations: &Destinations<Report>) -> anyhow::Result<Outputs<Part>> {
     let whole = [
         ("--csv", &destinations.csv),
@@ -85,10 +78,6 @@ pub fn open(destinations: &Destinations<Report>) -> anyhow::Result<Outputs<Part>
 }
 
 /// Reads all parts of a run and makes the report of the whole of it.
-///
-/// # Errors
-/// If a file cannot be read or is no part, if the parts are not of one run, or if one is missing or
-/// there twice.
 pub fn merge(files: &[PathBuf]) -> anyhow::Result<Report> {
     let mut parts = Vec::new();
     for file in files {

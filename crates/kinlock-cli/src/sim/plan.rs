@@ -38,7 +38,6 @@ pub struct Setup {
     pub commit: Option<String>,
     /// A command that gives these results, with nothing left to defaults.
     pub command: Vec<String>,
-    /// The machine.
     pub machine: MachineEntry,
     /// How it was simulated.
     pub parameters: Parameters,
@@ -54,7 +53,6 @@ pub struct Parameters {
     pub variants: Vec<Variant>,
     /// The lock that the others are compared with.
     pub baseline: String,
-    /// The numbers of threads.
     pub threads: Vec<usize>,
     numa: String,
     /// What `numa` came to on this machine.
@@ -65,7 +63,6 @@ pub struct Parameters {
     /// Locality domains of the machine.
     domains: usize,
     shuffle_reduction: bool,
-    /// The locks.
     pub locks: Vec<LockEntry>,
     /// The workloads and their constants.
     pub workloads: Vec<WorkloadEntry>,
@@ -73,9 +70,6 @@ pub struct Parameters {
 
 impl<'a> Plan<'a> {
     /// With defaults for what was not asked for.
-    ///
-    /// # Errors
-    /// If there is no such machine, or the workloads and locks do not fit it or each other.
     pub fn new(args: &'a Args) -> anyhow::Result<Self> {
         let machine = Machine::load(&args.machine)?;
         let first = args.workload.first();

@@ -21,7 +21,6 @@ pub fn size(report: &Report) -> (u32, u32) {
     )
 }
 
-/// Draws it.
 pub fn draw(report: &Report, _index: usize, area: &Area) -> Drawn {
     let panels = report.by_workload();
     let (title, rest) = area.split_vertically(TITLE_HEIGHT);

@@ -32,7 +32,6 @@ pub struct Entry {
     pub lock: String,
     /// Name of the workload.
     pub workload: String,
-    /// Number of threads.
     pub threads: usize,
     /// Operations of all threads per microsecond of simulated time.
     pub ops_per_us: Band,

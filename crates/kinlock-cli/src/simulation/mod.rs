@@ -13,10 +13,6 @@ use kinlock_sim::locks::{self, Genre};
 use kinlock_sim::workloads;
 
 /// Whether a workload can be put to the locks, on a machine of so many CPUs with so many threads.
-///
-/// # Errors
-/// If it takes something else than it is given, or if concurrency IDs ask for more CPUs than the
-/// machine has or than fit.
 pub fn check(
     workload: &workloads::Kind,
     locks: &[locks::Kind],

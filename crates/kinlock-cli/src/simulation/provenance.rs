@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 /// A simulated machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MachineEntry {
-    /// Its name.
     pub name: String,
     /// One line about it.
     pub about: String,
@@ -39,7 +38,6 @@ pub struct ParameterEntry {
 /// A workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadEntry {
-    /// Its name.
     pub name: String,
     /// One line about it.
     pub about: String,
@@ -52,7 +50,6 @@ pub struct WorkloadEntry {
 /// A lock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LockEntry {
-    /// Its name.
     pub name: String,
     /// One line about it.
     about: String,

@@ -49,7 +49,6 @@ pub struct IdUse {
     pub ns_per_burst: f64,
     /// How long its thread waited for its ID, and not counted there.
     pub acquire_ns: f64,
-    /// The mean ID.
     pub mean_id: f64,
     /// The largest.
     pub max_id: u32,
@@ -62,9 +61,7 @@ pub struct IdUse {
 pub struct Acquire {
     /// Median.
     pub p50: u64,
-    /// 99 %.
     pub p99: u64,
-    /// 99.9 %.
     pub p999: u64,
     /// The longest.
     pub max: u64,
@@ -92,7 +89,6 @@ pub struct Traffic<N = u64> {
     pub local: N,
     /// Another socket.
     pub remote: N,
-    /// Memory.
     pub memory: N,
 }
 

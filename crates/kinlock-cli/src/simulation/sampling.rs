@@ -39,7 +39,6 @@ impl Sampling {
         self.host_threads.unwrap_or_else(cpus)
     }
 
-    /// The seeds.
     pub fn all_seeds(&self) -> Vec<u64> {
         (0..self.seeds).map(|n| self.seed.wrapping_add(n)).collect()
     }
@@ -87,9 +86,6 @@ fn band(text: &str) -> Result<f64, String> {
 }
 
 /// Parses simulated seconds.
-///
-/// # Errors
-/// If it is not a number from 0.0001 to 100.
 pub fn seconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if (0.0001..=100.0).contains(&seconds) => Ok(seconds),

@@ -90,9 +90,6 @@ impl Waiting {
 }
 
 /// Parses a name of one of them, or of all that are broken on purpose.
-///
-/// # Errors
-/// If there is none of that name; names the known ones.
 pub fn name<S: Named>(text: &str) -> Result<String, String> {
     one_of(S::KIND, text, S::ALL.iter().map(S::name).chain([BUSTED]))
 }

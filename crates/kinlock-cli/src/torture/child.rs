@@ -37,9 +37,6 @@ pub struct Task {
 
 impl Task {
     /// Does it.
-    ///
-    /// # Errors
-    /// If the child cannot be started. A child that crashes or does not end is a failed check.
     pub fn run(&self) -> anyhow::Result<Report> {
         let this = std::env::current_exe().context("cannot find the program itself")?;
         let mut command = Command::new(this);

@@ -48,9 +48,6 @@ enum What {
 }
 
 /// Runs the verb.
-///
-/// # Errors
-/// If the input is bad or the results cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     match &args.what {
         None => torture(&args.locks),
@@ -73,9 +70,6 @@ trait Torture {
     fn common(&self) -> &Common;
 
     /// What to torture, each once.
-    ///
-    /// # Errors
-    /// If something that was asked for cannot be tortured.
     fn specimens(&self) -> anyhow::Result<Vec<Self::Specimen>>;
 
     /// The flags and their values, without names.
