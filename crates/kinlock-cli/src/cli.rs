@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::outcome::tell;
-use crate::{topology, verbs};
+use crate::{bench, topology, verbs};
 
 /// Locks that stay fast on big machines: measure them, torture them, see what your machine looks like to them.
 ///
@@ -21,7 +21,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    Bench(verbs::bench::Args),
+    Bench(bench::Args),
     Explore(verbs::explore::Args),
     Reproduce(verbs::reproduce::Args),
     Sim(verbs::sim::Args),
@@ -36,7 +36,7 @@ pub fn run() -> ExitCode {
         Err(error) => return report_usage(&error),
     };
     let outcome = match cli.verb {
-        Verb::Bench(args) => verbs::bench::run(&args),
+        Verb::Bench(args) => bench::run(&args),
         Verb::Explore(args) => verbs::explore::run(&args),
         Verb::Reproduce(args) => verbs::reproduce::run(&args),
         Verb::Sim(args) => verbs::sim::run(args),

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 mod args;
 mod bench;
 mod cli;
-mod locks;
 mod machine;
 mod outcome;
 mod report;

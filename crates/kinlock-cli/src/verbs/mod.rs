@@ -1,6 +1,5 @@
 //! One file per thing a person wants to do.
 
-pub mod bench;
 pub mod explore;
 pub mod reproduce;
 pub mod sim;
