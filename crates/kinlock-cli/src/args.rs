@@ -58,6 +58,55 @@ fn count(text: &str) -> Result<usize, String> {
     }
 }
 
+/// Something that is chosen by name on the command line.
+pub trait Named: Copy + PartialEq + Send + Sync + 'static {
+    /// What it is: `workload`.
+    const WHAT: &'static str;
+    /// All of them, in the order in which they are listed.
+    fn all() -> Vec<Self>;
+    /// The name on the command line and in reports.
+    fn name(self) -> &'static str;
+    /// One line about it.
+    fn summary(self) -> &'static str;
+}
+
+/// Parses a name.
+///
+/// # Errors
+/// If there is no such thing: lists the names that there are.
+pub fn named<T: Named>(text: &str) -> Result<T, String> {
+    let mut all = T::all().into_iter();
+    all.find(|one| one.name() == text).ok_or_else(|| {
+        let known: Vec<_> = T::all().into_iter().map(T::name).collect();
+        format!("no such {}; known: {}", T::WHAT, known.join(", "))
+    })
+}
+
+/// Defines an enum of names, each with a line about it.
+macro_rules! names {
+    ($(#[$doc:meta])* $type:ident, $what:literal: $($variant:ident = $name:literal, $summary:literal;)*) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $type {
+            $(#[doc = $summary] $variant,)*
+        }
+
+        impl $crate::args::Named for $type {
+            const WHAT: &'static str = $what;
+            fn all() -> Vec<Self> {
+                vec![$(Self::$variant),*]
+            }
+            fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+            fn summary(self) -> &'static str {
+                match self { $(Self::$variant => $summary,)* }
+            }
+        }
+    };
+}
+pub(crate) use names;
+
 /// Parses the length of a measured slice.
 ///
 /// # Errors

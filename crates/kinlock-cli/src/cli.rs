@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::outcome::tell;
-use crate::{explore, reproduce, sim, topology, torture, verbs};
+use crate::{bench, explore, reproduce, sim, topology, torture};
 
 /// Locks that stay fast on big machines: measure them, torture them, see what your machine looks like to them.
 ///
@@ -21,7 +21,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    Bench(verbs::bench::Args),
+    Bench(bench::Args),
     Explore(explore::Args),
     Reproduce(reproduce::Args),
     Sim(sim::Args),
@@ -36,7 +36,7 @@ pub fn run() -> ExitCode {
         Err(error) => return report_usage(&error),
     };
     let outcome = match cli.verb {
-        Verb::Bench(args) => verbs::bench::run(&args),
+        Verb::Bench(args) => bench::run(&args),
         Verb::Explore(args) => explore::run(&args),
         Verb::Reproduce(args) => reproduce::run(&args),
         Verb::Sim(args) => sim::run(&args),

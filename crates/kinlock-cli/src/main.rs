@@ -7,7 +7,6 @@ mod bench;
 mod checks;
 mod cli;
 mod explore;
-mod locks;
 mod machine;
 mod outcome;
 mod parameters;
@@ -18,7 +17,6 @@ mod simulation;
 mod stats;
 mod topology;
 mod torture;
-mod verbs;
 
 fn main() -> ExitCode {
     cli::run()

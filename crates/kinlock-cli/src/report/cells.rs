@@ -6,7 +6,7 @@ use std::ops::Range;
 use comfy_table::Cell;
 use serde::Serialize;
 
-use super::table::{Columns, Table};
+use super::table::{Columns, Table, wrapped};
 use super::units::{rate, three_digits};
 use super::{Flags, Report};
 use crate::stats::{Fairness, Summary};
@@ -53,6 +53,11 @@ pub trait Cells: Serialize + Sized + 'static {
     /// A text as a cell on stdout.
     fn paint(_heading: &str, text: &str) -> Cell {
         Cell::new(text)
+    }
+
+    /// Whether stdout has a table of each cell.
+    fn shows_tables(&self) -> bool {
+        true
     }
 
     /// Writes what follows the tables on stdout.
@@ -214,7 +219,7 @@ impl<R: Cells> Report for R {
     fn text(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         writeln!(out, "{}\n", self.heading())?;
         let mut workload = "";
-        for cell in self.cells() {
+        for cell in self.cells().filter(|_| self.shows_tables()) {
             let name = cell[0].usual().workload;
             let is_new = std::mem::replace(&mut workload, name) != name;
             if let Some(about) = self.about(name).filter(|_| is_new) {
@@ -226,7 +231,7 @@ impl<R: Cells> Report for R {
         }
         self.overview(out)?;
         for warning in self.warnings() {
-            writeln!(out, "note: {warning}")?;
+            writeln!(out, "{}", wrapped(&format!("note: {warning}"), "      "))?;
         }
         Ok(())
     }

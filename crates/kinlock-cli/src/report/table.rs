@@ -78,6 +78,26 @@ impl Table {
     }
 }
 
+/// Columns of text for people.
+const WIDTH: usize = 110;
+
+/// `text` in lines of at most [`WIDTH`] columns, all but the first after `indent`.
+pub fn wrapped(text: &str, indent: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let last = lines
+            .last_mut()
+            .expect("there is a line from the beginning");
+        if last.chars().count() + 1 + word.chars().count() > WIDTH {
+            lines.push(format!("{indent}{word}"));
+        } else {
+            *last += if last.is_empty() { "" } else { " " };
+            *last += word;
+        }
+    }
+    lines.join("\n")
+}
+
 /// Columns of a table that has a row for each `E`.
 pub struct Columns<E>(Vec<(String, Text<E>)>);
 

@@ -1,3 +1,0 @@
-//! One file per thing a person wants to do.
-
-pub mod bench;
