@@ -1,8 +1,9 @@
 //! What a machine is made of: its shape, and what everything on it costs.
 //!
-//! A machine is a text file (see `machines/` in this crate). Every number stands beside its origin: published with its source,
-//! fitted with what it was fitted on, measured, or assumed. [`Machine::load`] takes the name of one that comes with the crate, a path, or
-//! `this` for the host. The format is described in `docs/machines.md`.
+//! A machine is a text file (see `machines/` in this crate). Every number stands beside its origin:
+//! published with its source, fitted with what it was fitted on, measured, or assumed.
+//! [`Machine::load`] takes the name of one that comes with the crate, a path, or `this` for the
+//! host. The format is described in `docs/machines.md`.
 
 mod error;
 mod file;
@@ -39,7 +40,8 @@ pub struct Machine {
 
 /// How far away something is from a core: an index into the tables of [`Costs`].
 ///
-/// 0: the same last-level cache. 1: another one in the same socket. 2: one hop between sockets. 3: two hops.
+/// 0: the same last-level cache. 1: another one in the same socket. 2: one hop between sockets. 3:
+/// two hops.
 pub type Distance = usize;
 
 /// The number of distances.
@@ -56,9 +58,11 @@ pub struct Costs {
     pub last_level: u64,
     /// A load or store of a line that another core has modified.
     pub modified: [u64; DISTANCES],
-    /// What it costs more if the line's home is the reader's socket, and the owner's is another one: the home's copy is asked first.
+    /// What it costs more if the line's home is the reader's socket, and the owner's is another
+    /// one: the home's copy is asked first.
     pub modified_homed_at_reader: u64,
-    /// What any transfer between sockets costs more if the line's home is a third one, which has to be asked.
+    /// What any transfer between sockets costs more if the line's home is a third one, which has to
+    /// be asked.
     pub third_party_home: u64,
     /// A load of a line that is clean in another last-level cache.
     pub shared: [u64; DISTANCES],
@@ -129,13 +133,15 @@ impl Machine {
         ("laptop", include_str!("../machines/laptop.toml")),
     ];
 
-    /// The name of the host: its shape is read, its latencies are measured, which takes up to two seconds.
+    /// The name of the host: its shape is read, its latencies are measured, which takes up to two
+    /// seconds.
     pub const THIS: &'static str = "this";
 
     /// The most bytes that a machine file may have.
     pub const MAX_FILE: u64 = 1 << 20;
 
-    /// The names that [`load`](Self::load) knows: those that come with the crate, and [`THIS`](Self::THIS).
+    /// The names that [`load`](Self::load) knows: those that come with the crate, and
+    /// [`THIS`](Self::THIS).
     pub fn names() -> impl Iterator<Item = &'static str> {
         let built_in = Self::BUILT_IN.iter().map(|(name, _)| *name);
         built_in.chain([Self::THIS])
@@ -145,8 +151,9 @@ impl Machine {
     ///
     /// # Errors
     ///
-    /// If there is neither, or the file is wrong: one line that names file, line and field. For [`THIS`](Self::THIS): if the
-    /// process may use one CPU only, if threads cannot be pinned, or if the host has more cores or caches than [`Shape`] allows.
+    /// If there is neither, or the file is wrong: one line that names file, line and field. For
+    /// [`THIS`](Self::THIS): if the process may use one CPU only, if threads cannot be pinned, or
+    /// if the host has more cores or caches than [`Shape`] allows.
     pub fn load(name: &str) -> Result<Machine, MachineError> {
         if name == Self::THIS {
             return this::measure();
@@ -168,12 +175,14 @@ impl Machine {
 
     /// The machine as a file that [`parse`](Self::parse) reads: for keeping, comparing and editing.
     ///
-    /// Costs that the program has changed since the machine was loaded are written as they are now, as assumed.
+    /// Costs that the program has changed since the machine was loaded are written as they are now,
+    /// as assumed.
     pub fn to_toml(&self) -> String {
         write::machine(self)
     }
 
-    /// The same machine with everything between sockets taking `factor` times as long: for bands over plausible latencies.
+    /// The same machine with everything between sockets taking `factor` times as long: for bands
+    /// over plausible latencies.
     #[must_use]
     pub fn with_remote_latency(mut self, factor: f64) -> Machine {
         let scale = |c: &mut u64| *c = (*c as f64 * factor).round() as u64;

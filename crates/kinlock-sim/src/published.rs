@@ -1,7 +1,8 @@
 //! Measurements that others published, and how to simulate them.
 //!
-//! The numbers are in `published/` of this crate, one file per table, as they were published; the first line of each says
-//! where. What we believe about rows that the simulation misses is in `published/notes.toml`, apart from them.
+//! The numbers are in `published/` of this crate, one file per table, as they were published; the
+//! first line of each says where. What we believe about rows that the simulation misses is in
+//! `published/notes.toml`, apart from them.
 //!
 //! To add one: its file, and a line in [`TABLES`].
 
@@ -16,7 +17,8 @@ use std::collections::BTreeMap;
 pub struct Table {
     /// Its name on the command line.
     pub name: &'static str,
-    /// The machine it was measured on, or the most similar one, of [`Machine::BUILT_IN`](crate::Machine::BUILT_IN).
+    /// The machine it was measured on, or the most similar one, of
+    /// [`Machine::BUILT_IN`](crate::Machine::BUILT_IN).
     pub machine: &'static str,
     /// The workload, of [`workloads::ALL`](crate::workloads::ALL).
     pub workload: &'static str,
@@ -110,18 +112,19 @@ pub const TABLES: &[Table] = &[
         ..OSQ
     },
     INVALIDATION,
-    // The same list under other mutexes: that of the kernel where the table was measured, as far as its source tells, and a plain one.
+    // The same list under other mutexes: that of the kernel where the table was measured, as far as
+    // its source tells, and a plain one.
     Table {
         name: "invalidation-backoff",
         columns: ["mutex, back-off", "list"],
-        stock: "sections-mutex",
+        stock: "invalidation-mutex",
         judged: Judged::Direction,
         ..INVALIDATION
     },
     Table {
         name: "invalidation-polled",
         columns: ["mutex, polled", "list"],
-        stock: "sections-mutex-polled",
+        stock: "invalidation-mutex-polled",
         judged: Judged::Direction,
         ..INVALIDATION
     },
@@ -129,8 +132,8 @@ pub const TABLES: &[Table] = &[
         name: "invalidation-96",
         machine: "haswell-ex-4s",
         columns: ["mutex, back-off", "epochs"],
-        stock: "sections-mutex",
-        cna: "sections-slots",
+        stock: "invalidation-mutex",
+        cna: "invalidation-slots",
         judged: Judged::Direction,
         read: |fields| by_processes(fields, "epochs"),
         text: include_str!("../published/invalidation-96.csv"),
@@ -163,7 +166,7 @@ const MUTEX: Table = Table {
     stock: "polled",
     cna: "polled-fifo",
     unit: "jobs/minute",
-    // A job has thousands of sections; nobody knows how many. The scale makes up for it.
+    // A job has thousands of critical sections, an unknown number. The scale makes up for it.
     per_ops_per_us: 1e6,
     seconds: 0.05,
     judged: Judged::Numbers,
@@ -193,8 +196,8 @@ const INVALIDATION: Table = Table {
     workload: "invalidation",
     key: "processes",
     columns: ["mutex", "list"],
-    stock: "sections-locked",
-    cna: "sections-packed",
+    stock: "invalidation-locked",
+    cna: "invalidation-packed",
     unit: "operations/s",
     per_ops_per_us: 1e6,
     seconds: 0.02,

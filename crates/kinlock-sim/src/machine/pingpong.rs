@@ -5,14 +5,15 @@
 //! 1. The mask passed to the kernel is a live buffer of the size passed with it.
 
 use super::MachineError;
+use crate::random::Random;
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// A line travels between two CPUs: how long one way takes, in ns; the median of several series.
 ///
-/// Each side takes the line with a compare-and-swap and waits with compare-and-swaps, so that one way is one transfer of a
-/// modified line plus what a locked operation costs beyond it.
+/// Each side takes the line with a compare-and-swap and waits with compare-and-swaps, so that one
+/// way is one transfer of a modified line plus what a locked operation costs beyond it.
 ///
 /// # Errors
 ///
@@ -53,7 +54,8 @@ pub(super) fn one_way_ns(first: usize, second: usize, time: Duration) -> Result<
     })
 }
 
-/// What a load takes that depends on the one before, in ns, going through `bytes` bytes in an order that cannot be foreseen.
+/// What a load takes that depends on the one before, in ns, going through `bytes` bytes in an order
+/// that cannot be foreseen.
 pub(super) fn load_ns(bytes: usize) -> f64 {
     let next = shuffled_cycle((bytes / size_of::<Slot>()).max(2));
     let mut at = 0;
@@ -138,7 +140,8 @@ struct Slot(usize);
 
 const ROUNDS_OF_A_SERIES: u32 = 100;
 
-/// One way in ns, series by series. What the first takes does not count: the other thread is only starting.
+/// One way in ns, series by series. What the first takes does not count: the other thread is only
+/// starting.
 fn serve(line: &Line, time: Duration) -> Vec<f64> {
     let mut series = Vec::new();
     let mut deadline = None;
@@ -169,18 +172,13 @@ fn best_ns(times: usize, mut work: impl FnMut(usize)) -> f64 {
         .fold(f64::INFINITY, f64::min)
 }
 
-/// A cycle through all of `n` slots: neighbourhoods one after the other, each in random order. A few pages at a time, as the cost
-/// of finding out where a page lies is not wanted here.
+/// A cycle through all of `n` slots: neighbourhoods one after the other, each in random order. A
+/// few pages at a time, as the cost of finding out where a page lies is not wanted here.
 fn shuffled_cycle(n: usize) -> Vec<Slot> {
     let mut order: Vec<usize> = (0..n).collect();
-    let mut random: u64 = 0x9E37_79B9_7F4A_7C15;
+    let mut random = Random::new(1);
     for neighbours in order.chunks_mut(NEIGHBOURHOOD / size_of::<Slot>()) {
-        for i in (1..neighbours.len()).rev() {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            neighbours.swap(i, (random % (i as u64 + 1)) as usize);
-        }
+        random.shuffle(neighbours);
     }
     let mut next = vec![Slot(order[0]); n];
     for pair in order.windows(2) {

@@ -52,7 +52,8 @@ impl Place<'_> {
     }
 
     fn before(&self, at: usize) -> &str {
-        // A position within a character would be the parser's mistake; take the line's beginning then.
+        // A position within a character would be the parser's mistake; take the line's beginning
+        // then.
         self.text.get(..at).unwrap_or(self.text)
     }
 

@@ -1,4 +1,5 @@
-//! The host as a machine: its shape is read, what can be measured in a second or so is measured, the rest is assumed.
+//! The host as a machine: its shape is read, what can be measured in a second or so is measured,
+//! the rest is assumed.
 
 mod parameters;
 #[cfg(test)]
@@ -57,7 +58,8 @@ fn seats(topology: &Topology) -> Vec<Seat> {
             cpu: cpu.number,
             node: cpu.node.unwrap_or(0),
             socket,
-            // Without a word about caches, those of a socket share one; its number is none of a CPU.
+            // Without a word about caches, those of a socket share one; its number is none of a
+            // CPU.
             cache: cpu.last_level_cache.unwrap_or(usize::MAX - socket),
             core: cpu.core.unwrap_or(cpu.number),
         }
@@ -234,7 +236,8 @@ impl Latencies {
         self.one_way[distance].map(|ns| (ns - self.rmw()).max(floor))
     }
 
-    /// The nearest distance that was measured, if this one was not: two hardware threads of one core have none at all.
+    /// The nearest distance that was measured, if this one was not: two hardware threads of one
+    /// core have none at all.
     fn modified_or_nearer(&self, distance: Distance) -> f64 {
         let nearer = (0..=distance).rev().find_map(|d| self.modified(d));
         nearer.unwrap_or(self.own_cache)
@@ -242,7 +245,8 @@ impl Latencies {
 
     fn last_level(&self) -> f64 {
         let guess = (self.modified_or_nearer(0) / 2.0).max(self.own_cache);
-        // A modified line comes through it too: what takes longer than that was evicted by somebody else.
+        // A modified line comes through it too: what takes longer than that was evicted by somebody
+        // else.
         let most = self.modified(0).unwrap_or(f64::INFINITY);
         self.last_level
             .map_or(guess, |ns| ns.min(most).max(self.own_cache))

@@ -110,7 +110,8 @@ fn quoted(text: &str) -> String {
     toml::Value::from(text).to_string()
 }
 
-/// The cost that a parameter sets, and whether it is a percentage. `None` if there is no such parameter.
+/// The cost that a parameter sets, and whether it is a percentage. `None` if there is no such
+/// parameter.
 fn cost(name: &str, c: &Costs) -> Option<(u64, bool)> {
     let cycles = match name {
         "own_cache" => c.own_cache,

@@ -17,7 +17,8 @@ pub struct IdTable {
     pub source: &'static str,
     /// What the rows are.
     pub key: &'static str,
-    /// The policies, of [`locks::POLICIES`](crate::locks::POLICIES), and what their columns are called.
+    /// The policies, of [`locks::POLICIES`](crate::locks::POLICIES), and what their columns are
+    /// called.
     pub columns: [(&'static str, &'static str); 4],
     rows: fn() -> Vec<IdRow>,
 }

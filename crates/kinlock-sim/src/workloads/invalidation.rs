@@ -1,7 +1,9 @@
-//! `invalidation`: processes that map and unmap memory, each with a section of delayed invalidation per operation.
+//! `invalidation`: processes that map and unmap memory, with a section of delayed invalidation per
+//! operation.
 //!
-//! A process maps 128 MB and unmaps them, without touching them: so there are hardly any pages to invalidate, and the sections themselves are what processes share. What else a kernel
-//! shares between processes that do so (counters of reserved memory, say) is not modelled.
+//! A process maps 128 MB and unmaps them, without touching them. So there are hardly any pages to
+//! invalidate, and the sections themselves are what processes share. Other things that a kernel
+//! shares between such processes, for example counters of reserved memory, are not modelled.
 
 use super::{Body, Constant, Kind, Metered, Prepare, none, work};
 use crate::world::Placement;
@@ -11,7 +13,8 @@ const OUTSIDE: Constant = Constant {
     name: "private work outside the section",
     ns: 2_087.0,
     origin: "fitted",
-    source: "column `mutex`, one process: 429,339 operations a second, 2,329 ns each, less the section and what beginning and ending it takes",
+    source: "column `mutex`, one process: 429,339 operations a second, 2,329 ns each, less the section and \
+             what beginning and ending it takes",
 };
 const INSIDE: Constant = Constant {
     name: "work within the section",
@@ -23,7 +26,8 @@ const INSIDE: Constant = Constant {
 /// The workload.
 pub const KIND: Kind = Kind {
     name: "invalidation",
-    about: "mmap and munmap of 128 MB in many processes, one section of delayed invalidation each; takes sections-...",
+    about: "mmap and munmap of 128 MB in many processes, one section of delayed invalidation each; \
+            takes invalidation-...",
     placement: Placement::Compact,
     parameters: &[OUTSIDE, INSIDE],
     prepare: Prepare::Lock(prepare),

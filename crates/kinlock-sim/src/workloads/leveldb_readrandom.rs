@@ -1,8 +1,10 @@
 //! `leveldb-readrandom`: LevelDB's benchmark of random reads, on the mutex that its threads share.
 //!
-//! Each read takes a user-space mutex twice, for some reference counting, and otherwise works on its own. The mutex is the C library's: 0 free,
-//! 1 held, 2 held and perhaps slept for. Who finds it held sleeps in the kernel, which keeps its sleepers in buckets of a hash table, and guards each bucket by a
-//! spinlock. That one is the lock under test: every sleep and every wake-up takes it.
+//! Each read takes a user-space mutex twice, for some reference counting, and otherwise works on
+//! its own. The mutex is the C library's: 0 free, 1 held, 2 held and perhaps with sleepers. A
+//! thread that finds it held sleeps in the kernel. The kernel keeps its sleepers in buckets of a
+//! hash table, and guards each bucket by a spinlock. That spinlock is the lock under test: every
+//! sleep and every wake-up takes it.
 
 use super::{Body, Constant, Kind, Metered, Prepare, none, work};
 use crate::platform::{Sim, SimU32, SimU64};
@@ -34,7 +36,7 @@ const QUEUE: Constant = Constant {
 /// The workload.
 pub const KIND: Kind = Kind {
     name: "leveldb-readrandom",
-    about: "a mutex taken twice per read; who sleeps or wakes goes through a kernel spinlock, the lock under test",
+    about: "a mutex taken twice per read; sleeping and waking take a kernel spinlock, the lock under test",
     placement: Placement::Scheduled,
     parameters: &[READ, COUNT, QUEUE],
     prepare: Prepare::Lock(prepare),
@@ -46,16 +48,16 @@ struct ReadRandom {
     /// The references that are counted.
     references: &'static SimU64,
     bucket: Metered,
-    /// Who sleeps, first come first served.
+    /// The sleepers, first come first served.
     queue: RefCell<VecDeque<usize>>,
     /// The line of the bucket that a change of the queue touches.
     chain: &'static SimU64,
-    seats: &'static [Seat],
+    sleepers: &'static [Sleeper],
 }
 
-/// Where a thread sleeps: 1 until it is woken.
+/// The word that a thread sleeps on: 1 until it is woken.
 #[repr(align(128))]
-struct Seat(SimU32);
+struct Sleeper(SimU32);
 
 fn prepare(threads: usize, bucket: Metered) -> Rc<dyn Body> {
     Rc::new(ReadRandom {
@@ -64,7 +66,7 @@ fn prepare(threads: usize, bucket: Metered) -> Rc<dyn Body> {
         bucket,
         queue: RefCell::default(),
         chain: crate::place(SimU64::new(0)),
-        seats: crate::place_slice(threads, |_| Seat(SimU32::new(0))),
+        sleepers: crate::place_slice(threads, |_| Sleeper(SimU32::new(0))),
     })
 }
 
@@ -86,7 +88,7 @@ impl ReadRandom {
         if self.mutex.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
             return;
         }
-        // From now on we do not know whether others sleep.
+        // From now on others may sleep.
         while self.mutex.swap(2, Acquire) != 0 {
             self.sleep(me);
         }
@@ -98,20 +100,23 @@ impl ReadRandom {
         }
     }
 
-    /// Sleeps if the mutex is 2 still. Whoever unlocks it later takes the bucket's lock too, and finds us.
+    /// Sleeps if the mutex is still 2. A later unlock takes the bucket's lock too, and finds this
+    /// thread.
     fn sleep(&self, me: usize) {
-        let seat = &self.seats[me].0;
+        let sleeper = &self.sleepers[me].0;
         self.bucket.lock(me);
         let still = self.mutex.load(Relaxed) == 2;
         if still {
-            seat.store(1, Relaxed);
+            sleeper.store(1, Relaxed);
             self.chain.increment();
             self.queue.borrow_mut().push_back(me);
             work(QUEUE.ns);
         }
         self.bucket.unlock(me);
-        while still && seat.load(Acquire) == 1 {
-            Sim::park((&raw const *seat).cast(), 1, NEVER, || seat.load(Relaxed));
+        while still && sleeper.load(Acquire) == 1 {
+            Sim::park((&raw const *sleeper).cast(), 1, NEVER, || {
+                sleeper.load(Relaxed)
+            });
         }
     }
 
@@ -123,10 +128,10 @@ impl ReadRandom {
             work(QUEUE.ns);
         }
         self.bucket.unlock(me);
-        if let Some(sleeper) = first {
-            let seat = &self.seats[sleeper].0;
-            seat.store(0, Release);
-            Sim::unpark((&raw const *seat).cast(), 1);
+        if let Some(first) = first {
+            let sleeper = &self.sleepers[first].0;
+            sleeper.store(0, Release);
+            Sim::unpark((&raw const *sleeper).cast(), 1);
         }
     }
 }

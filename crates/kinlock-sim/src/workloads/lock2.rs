@@ -1,7 +1,8 @@
 //! `lock2`: file locks through `fcntl`, after will-it-scale's test of that name.
 //!
-//! Each operation, locking or unlocking a range of a private file, takes one hot spinlock for a moment (the table of open files is checked
-//! once more) and otherwise does private work in the kernel.
+//! Each operation, locking or unlocking a range of a private file, takes one hot spinlock for a
+//! moment (the table of open files is checked once more) and otherwise does private work in the
+//! kernel.
 
 use super::{Body, Constant, Kind, Metered, Prepare, none, work};
 use crate::platform::SimU64;
@@ -34,7 +35,7 @@ pub const KIND: Kind = Kind {
 
 struct Lock2 {
     lock: Metered,
-    /// The table of open files: read under the lock, written by nobody.
+    /// The table of open files: read under the lock, never written.
     table: &'static SimU64,
 }
 

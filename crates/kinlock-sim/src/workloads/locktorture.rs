@@ -1,8 +1,10 @@
-//! `locktorture`: writers that do nothing but take the lock, after the Linux kernel's test module of that name.
+//! `locktorture`: writers that do nothing but take the lock, after the Linux kernel's test module
+//! of that name.
 //!
-//! Now and then a writer holds the lock for 2 us (once in 4 n acquisitions of its own, n = writers) or for 100 ms (once in
-//! 200,000 n). The long holds stop everybody; they are accounted for by their expected number, not simulated. Each writer counts its
-//! acquisitions under the lock, in 16 bytes of a table: four writers share a cache line.
+//! Now and then a writer holds the lock for 2 us (once in 4 n acquisitions of its own, n = writers)
+//! or for 100 ms (once in 200,000 n). The long holds stop all writers; they are accounted for by
+//! their expected number, not simulated. Each writer counts its acquisitions under the lock, in 16
+//! bytes of a table: four writers share a cache line.
 
 use super::{Body, Constant, Kind, Meter, Metered, Prepare, work};
 use crate::platform::SimU64;
@@ -50,7 +52,7 @@ pub const KIND: Kind = Kind {
 struct LockTorture {
     lock: Metered,
     writers: usize,
-    /// What every writer sets under the lock, having looked that it is not set.
+    /// Set by every writer under the lock, after a check that it is not set.
     held: &'static SimU64,
     statistics: &'static [Statistics],
 }
@@ -76,7 +78,7 @@ impl Body for LockTorture {
     fn iterate(&self, me: usize) -> u64 {
         work(WORK.ns);
         self.lock.lock(me);
-        // Looking whether it is unset is off the critical path: nothing waits for the answer.
+        // The check whether it is unset is off the critical path: nothing waits for the answer.
         self.held.store(1, Relaxed);
         self.statistics[me].acquisitions.increment();
         work(SECTION.ns);

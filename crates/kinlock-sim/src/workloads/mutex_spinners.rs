@@ -1,7 +1,10 @@
-//! `mutex-spinners`: a file server's load, after AIM7's `fserver`: a mutex of the file system is held briefly, and jobs work on their own between.
+//! `mutex-spinners`: a file server's load, after AIM7's `fserver`. A mutex of the file system is
+//! held briefly, and jobs work on their own in between.
 //!
-//! A thread stands for a CPU, which runs one user's job after another: with many more users than CPUs there is always one to run, and to the mutex it makes
-//! no difference which. So the number of users is not modelled. A section finds and changes a few lines of the file system, which the holder before has written.
+//! A thread stands for a CPU, which runs one user's job after another. With many more users than
+//! CPUs there is always one to run, and to the mutex it makes no difference which. So the number of
+//! users is not modelled. A critical section changes a few lines of the file system, which the
+//! previous holder has written.
 
 use super::{Body, Constant, Kind, Metered, Prepare, none};
 use crate::platform::SimU64;
@@ -19,7 +22,8 @@ const SECTION: Constant = Constant {
     name: "work under the mutex",
     ns: 2_000.0,
     origin: "assumed",
-    source: "a file system's inode is locked for one or a few microseconds; longer agrees better with 4 nodes of column `base`, shorter with 8",
+    source: "a file system's inode is locked for one or a few microseconds; longer agrees better with \
+             4 nodes of column `base`, shorter with 8",
 };
 /// Lines that a section reads and then writes.
 const LINES: usize = 4;
@@ -54,7 +58,7 @@ impl Body for MutexSpinners {
         any_length(THINK.ns);
         self.lock.lock(me);
         for data in self.data {
-            // What is to be changed has to be looked at first: the holder waits for the line.
+            // The old value is read before it is changed, so the holder waits for the line.
             data.0.load(Relaxed);
             data.0.increment();
         }

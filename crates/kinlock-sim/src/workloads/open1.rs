@@ -1,8 +1,9 @@
 //! `open1`: opening and closing a private file, after will-it-scale's test of that name.
 //!
-//! The table of file descriptors is shared by all threads of a process. Its lock is taken once to allocate a descriptor and once to
-//! release it; each time the bitmap of descriptors in use and the array of files change under the lock. The rest of the two system
-//! calls is private work. Opening and closing a file counts as one operation.
+//! All threads of a process share its table of file descriptors. The table's lock is taken once to
+//! allocate a descriptor and once to release it. Each time the bitmap of descriptors in use and the
+//! array of files change under the lock. The rest of the two system calls is private work. Opening
+//! and closing a file counts as one operation.
 
 use super::{Body, Constant, Kind, Metered, Prepare, none, work};
 use crate::platform::SimU64;
@@ -14,7 +15,8 @@ const OPEN: Constant = Constant {
     name: "private work of opening",
     ns: 1_100.0,
     origin: "assumed",
-    source: "usual for the generation: a system call that looks a path up and makes a file; two to three times an fcntl",
+    source: "usual for the generation: a system call that looks a path up and makes a file; two to three \
+             times an fcntl",
 };
 const CLOSE: Constant = Constant {
     name: "private work of closing",
@@ -50,11 +52,11 @@ const PER_LINE: usize = 8;
 
 struct Open1 {
     lock: Metered,
-    /// The hint where to search, in the line of the table's head.
+    /// Where to search first, in the line of the table's head.
     hint: &'static SimU64,
     /// One bit per descriptor.
     bitmap: &'static [SimU64],
-    /// One word per line of the array of files: only who has the line matters.
+    /// The array of files.
     files: &'static [Line],
 }
 
@@ -92,7 +94,8 @@ impl Body for Open1 {
 }
 
 impl Open1 {
-    /// Finds the lowest free descriptor. There are as many as threads, and each thread has one at most.
+    /// Finds the lowest free descriptor. There are as many as threads, and each thread has one at
+    /// most.
     fn allocate(&self) -> usize {
         work(SEARCH.ns);
         let first = self.hint.load(Relaxed) as usize;

@@ -1,7 +1,9 @@
-//! `osq`: many spinners in a queue that they can leave, each of which keeps looking whether its predecessor runs.
+//! `osq`: many spinners in a queue that they can leave, each of which keeps checking whether its
+//! predecessor runs.
 //!
-//! After the parts of UnixBench that gain most where spinners stop sharing lines: copies of a file, all of which take one lock of the file system for each buffer. The
-//! data of a section are the holder's own; what differs between locks is what they do to each other's queue nodes.
+//! It follows the parts of UnixBench that gain most where spinners stop sharing lines: copies of a
+//! file, all of which take one lock of the file system for each buffer. The data of a critical
+//! section are the holder's own. Locks differ in what their waiters do to each other's queue nodes.
 
 use super::{Body, Constant, Kind, Metered, Prepare, none, work};
 use crate::platform::SimU64;
@@ -13,7 +15,8 @@ const THINK: Constant = Constant {
     name: "private work between sections",
     ns: 100_000.0,
     origin: "assumed",
-    source: "a system call, and so much of the copy that about half of 128 threads queue: published is no more than that it is contended",
+    source: "a system call, and so much of the copy that about half of 128 threads queue: published is no \
+             more than that it is contended",
 };
 const SECTION: Constant = Constant {
     name: "work under the lock",
@@ -34,7 +37,7 @@ pub const KIND: Kind = Kind {
 
 struct Copies {
     lock: Metered,
-    /// The size of the file, say.
+    /// Shared data, such as the size of the file.
     shared: &'static SimU64,
 }
 

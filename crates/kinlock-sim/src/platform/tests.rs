@@ -1,8 +1,10 @@
-//! Requests on their way, the store buffer, and looking for spinners; on `haswell-ex-4s`, one thread per core: the first
-//! eighteen on socket 0, the next on socket 1.
+//! Requests in flight, the store buffer, and spinners that the scheduler checks.
+//!
+//! All on `haswell-ex-4s`, one thread per core: the first eighteen on socket 0, the next on socket
+//! 1.
 
 use crate::machine::{Costs, Machine};
-use crate::platform::{Sim, SimU64};
+use crate::platform::{Sim, SimU64, place};
 use crate::world::{Placement, Setup, run, with};
 use kinlock::config::Tuning;
 use kinlock::platform::{Atomic, Ordering::Relaxed, Platform};
@@ -49,7 +51,7 @@ fn play(body: impl Fn(&Shared, usize) + Copy + 'static) -> Vec<(usize, u64)> {
         max_accesses: u64::MAX,
         disturbance: None,
     };
-    let line = || crate::place(SimU64::new(0));
+    let line = || place(SimU64::new(0));
     let prepare = || Shared {
         a: line(),
         b: line(),
@@ -208,7 +210,8 @@ fn a_spinner_is_looked_for_after_each_write() {
         }
         _ => {}
     });
-    // One look at first, one after each of three writes. Each reads the line once: no second read hits.
+    // One look at first, one after each of three writes. Each reads the line once: no second read
+    // hits.
     assert_eq!(said, [(0, 3), (0, 4), (1, 0)]);
 }
 
@@ -235,7 +238,8 @@ fn a_spinner_gives_up_after_its_time_limit() {
 fn a_spinner_may_look_at_other_words_too() {
     let said = play(|shared, thread| match thread {
         0 => {
-            // The second word has far to go. The scheduler, which looks, must not be suspended for that.
+            // The second word has far to go. The scheduler, which looks, must not be suspended for
+            // that.
             let both = |a| a == 1 && shared.b.load(Relaxed) == 0;
             shared.say(thread, Sim::wait(shared.a, Relaxed, both));
         }
