@@ -243,92 +243,94 @@ impl Fabric {
         self.transfer(line, kind, at, from)
     }
 
+    /// An access that does not hit the core's own caches.
     #[inline(always)]
     fn transfer(&self, line: &mut Line, kind: Kind, at: Place, from: u64) -> (u64, Service) {
-        let costs = &self.costs;
-        if line.home == NOBODY {
-            line.home = self.socket_of_cache[at.cache as usize];
-        }
-        let own_bit = 1u64 << at.cache;
-        let (latency, service, exclusive);
         let here = self.socket_of_cache[at.cache as usize];
+        if line.home == NOBODY {
+            line.home = here;
+        }
+        let (latency, service, exclusive);
         if line.owner != NOBODY {
-            let owner = self.cache_of_core[line.owner as usize];
-            let distance = self.distance(owner, at.cache);
-            latency = costs.modified[distance]
-                + match distance {
-                    0 | 1 => 0,
-                    _ if line.home == here => costs.modified_homed_at_reader,
-                    _ if line.home == self.socket_of_cache[owner as usize] => 0,
-                    _ => costs.third_party_home,
-                };
-            service = reach(distance);
+            (latency, service) = self.from_owner(line, at.cache, here);
             exclusive = true;
-            line.caches = 1 << owner;
-            line.sharers.become_only(line.owner as usize);
-            line.owner = NOBODY;
         } else if line.caches == 0 {
-            latency = costs.memory[(line.home != here) as usize];
+            latency = self.costs.memory[(line.home != here) as usize];
             service = Service::Memory;
             exclusive = true;
         } else {
-            let span = self.span(line.caches, at.cache, line.home);
-            let third_party = |there: bool| {
-                if line.home == here || there {
-                    0
-                } else {
-                    costs.third_party_home
-                }
-            };
-            let has_it = line.sharers.contains(at.core as usize);
-            let read = match (has_it, line.caches & own_bit != 0) {
-                (true, _) => costs.own_cache,
-                (_, true) => costs.last_level,
-                _ if span.nearest < 2 => costs.shared[span.nearest],
-                // The home knows which caches have the line, and answers if one of its own does.
-                _ => costs.shared[span.nearest] + third_party(span.at_home),
-            };
-            match kind {
-                Kind::Read => {
-                    latency = read;
-                    service = if line.caches & own_bit != 0 {
-                        Service::LastLevel
-                    } else {
-                        reach(span.nearest)
-                    };
-                    exclusive = false;
-                }
-                Kind::Write => {
-                    let distant = if span.farthest < 2 {
-                        0
-                    } else {
-                        third_party(span.only_at_home)
-                    };
-                    latency = (costs.invalidate[span.farthest] + distant).max(read);
-                    service = reach(span.farthest);
-                    exclusive = true;
-                }
-            }
+            (latency, service) = self.from_sharers(line, kind, at, here);
+            exclusive = kind == Kind::Write;
         }
         let start = from.max(line.busy);
         let done = start + latency;
-        line.busy = if exclusive {
-            done
-        } else {
-            start + costs.read_occupancy
+        line.busy = match exclusive {
+            true => done,
+            false => start + self.costs.read_occupancy,
         };
         match kind {
             Kind::Read => {
-                line.caches |= own_bit;
+                line.caches |= 1 << at.cache;
                 line.sharers.insert(at.core as usize);
             }
             Kind::Write => {
-                line.caches = own_bit;
+                line.caches = 1 << at.cache;
                 line.sharers.become_only(at.core as usize);
                 line.owner = at.core;
             }
         }
         (done, service)
+    }
+
+    /// Latency and service of a line that another core has modified. The line becomes clean.
+    #[inline(always)]
+    fn from_owner(&self, line: &mut Line, cache: u16, here: u16) -> (u64, Service) {
+        let owner = self.cache_of_core[line.owner as usize];
+        let distance = self.distance(owner, cache);
+        let more = match distance {
+            0 | 1 => 0,
+            _ if line.home == here => self.costs.modified_homed_at_reader,
+            _ if line.home == self.socket_of_cache[owner as usize] => 0,
+            _ => self.costs.third_party_home,
+        };
+        line.caches = 1 << owner;
+        line.sharers.become_only(line.owner as usize);
+        line.owner = NOBODY;
+        (self.costs.modified[distance] + more, reach(distance))
+    }
+
+    /// Latency and service of a line that is clean in some cache.
+    #[inline(always)]
+    fn from_sharers(&self, line: &Line, kind: Kind, at: Place, here: u16) -> (u64, Service) {
+        let costs = &self.costs;
+        let span = self.span(line.caches, at.cache, line.home);
+        let third_party = |there: bool| match line.home == here || there {
+            true => 0,
+            false => costs.third_party_home,
+        };
+        let in_own_cache = line.caches & 1 << at.cache != 0;
+        let read = if line.sharers.contains(at.core as usize) {
+            costs.own_cache
+        } else if in_own_cache {
+            costs.last_level
+        } else if span.nearest < 2 {
+            costs.shared[span.nearest]
+        } else {
+            // The home knows which caches have the line, and answers if one of its own does.
+            costs.shared[span.nearest] + third_party(span.at_home)
+        };
+        match kind {
+            Kind::Read if in_own_cache => (read, Service::LastLevel),
+            Kind::Read => (read, reach(span.nearest)),
+            Kind::Write => {
+                let distant = match span.farthest {
+                    0 | 1 => 0,
+                    _ => third_party(span.only_at_home),
+                };
+                let write = costs.invalidate[span.farthest] + distant;
+                (write.max(read), reach(span.farthest))
+            }
+        }
     }
 
     /// How far `caches` are spread, seen from one and from their line's home. There is at least

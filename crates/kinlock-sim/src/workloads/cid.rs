@@ -10,31 +10,27 @@ use kinlock::platform::{Atomic, Platform};
 use kinlock::raw::ids::{BLOCK, Block, Held, IdAllocator, Policy, Record};
 use std::cell::Cell;
 
-pub(super) const HOT: Constant = Constant {
-    name: "64 increments on a line in the first-level cache",
-    ns: 1.1,
-    origin: "assumed",
-    source: "four loads, adds and stores of 16 bytes in 4 cycles",
-};
-pub(super) const COLD: Constant = Constant {
-    name: "a line after the core has slept: beyond that",
-    ns: 5.1,
-    origin: "fitted",
-    source: "cid-200ms, per_cpu with 8 cores: areas are left alone for 1.6 s there",
-};
-pub(super) const FORGOTTEN: Constant = Constant {
-    name: "a line unused for 3 s (a number between two rows): beyond that",
-    ns: 3.8,
-    origin: "fitted",
-    source: "cid-200ms, per_cpu, mean of the other rows: areas are left alone for 4.8 s and more there, \
-             perhaps they have gone to memory",
-};
-pub(super) const OVERLAP: Constant = Constant {
-    name: "lines that a core fetches at a time (a number, not a time)",
-    ns: 10.0,
-    origin: "assumed",
-    source: "old cores have 10 line fill buffers, newer ones more",
-};
+pub(super) const HOT: Constant = Constant::assumed(
+    1.1,
+    "64 increments on a line in the first-level cache",
+    "four loads, adds and stores of 16 bytes in 4 cycles",
+);
+pub(super) const COLD: Constant = Constant::fitted(
+    5.1,
+    "a line after the core has slept: beyond that",
+    "cid-200ms, per_cpu with 8 cores: areas are left alone for 1.6 s there",
+);
+pub(super) const FORGOTTEN: Constant = Constant::fitted(
+    3.8,
+    "a line unused for 3 s (a number between two rows): beyond that",
+    "cid-200ms, per_cpu, mean of the other rows: areas are left alone for 4.8 s and more there, \
+     perhaps they have gone to memory",
+);
+pub(super) const OVERLAP: Constant = Constant::assumed(
+    10.0,
+    "lines that a core fetches at a time (a number, not a time)",
+    "old cores have 10 line fill buffers, newer ones more",
+);
 
 /// Between what the rows of 8 and of 24 cores say.
 const FORGETS_AFTER: u64 = 3_000_000_000;

@@ -15,12 +15,11 @@ use kinlock::raw::ids::{AGE, Policy};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-const DELAY: Constant = Constant {
-    name: "delay between a thread's burst and the next one's on its CPU",
-    ns: 10e6,
-    origin: "assumed",
-    source: "the shorter one of cid-intermittent",
-};
+const DELAY: Constant = Constant::assumed(
+    10e6,
+    "delay between a thread's burst and the next one's on its CPU",
+    "the shorter one of cid-intermittent",
+);
 
 /// While members and allowed CPUs change.
 pub const KIND: Kind = Kind {

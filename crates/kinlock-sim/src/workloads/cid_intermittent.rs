@@ -30,43 +30,37 @@ use kinlock::raw::ids::{AGE, Policy};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-const FIRST_TOUCH: Constant = Constant {
-    name: "first write to a page of an area, after a long sleep",
-    ns: 40e3,
-    origin: "fitted",
-    source: "cid-200ms, mm_cid with 8 cores",
-};
-const TICK: Constant = Constant {
-    name: "time between two scheduler ticks",
-    ns: 1e6,
-    origin: "assumed",
-    source: "CONFIG_HZ=1000, as in Linux' x86_64_defconfig",
-};
+const FIRST_TOUCH: Constant = Constant::fitted(
+    40e3,
+    "first write to a page of an area, after a long sleep",
+    "cid-200ms, mm_cid with 8 cores",
+);
+const TICK: Constant = Constant::assumed(
+    1e6,
+    "time between two scheduler ticks",
+    "CONFIG_HZ=1000, as in Linux' x86_64_defconfig",
+);
 const WARM_UP_BURSTS: f64 = 20_000.0;
-const WARM_UP: Constant = Constant {
-    name: "warm-up",
-    ns: WARM_UP_BURSTS * AREA_LINES as f64 * HOT.ns,
-    origin: "assumed",
-    source: "20,000 bursts as librseq has it, on lines in the first-level cache",
-};
-const LATE: Constant = Constant {
-    name: "how late a thread is woken, in thousandths of its sleep (a number, not a time)",
-    ns: 1.0,
-    origin: "assumed",
-    source: "the slack of poll() in Linux",
-};
-const SCATTER: Constant = Constant {
-    name: "between one thread's first sleep and the next one's",
-    ns: 3e3,
-    origin: "assumed",
-    source: "each prints a line before",
-};
-const TABLE_DELAY: Constant = Constant {
-    name: "delay between one thread's start and the next one's",
-    ns: 200e6,
-    origin: "published",
-    source: "description of the workload",
-};
+const WARM_UP: Constant = Constant::assumed(
+    WARM_UP_BURSTS * AREA_LINES as f64 * HOT.ns,
+    "warm-up",
+    "20,000 bursts as librseq has it, on lines in the first-level cache",
+);
+const LATE: Constant = Constant::assumed(
+    1.0,
+    "how late a thread is woken, in thousandths of its sleep (a number, not a time)",
+    "the slack of poll() in Linux",
+);
+const SCATTER: Constant = Constant::assumed(
+    3e3,
+    "between one thread's first sleep and the next one's",
+    "each prints a line before",
+);
+const TABLE_DELAY: Constant = Constant::published(
+    200e6,
+    "delay between one thread's start and the next one's",
+    "description of the workload",
+);
 const SHORT_DELAY: Constant = Constant {
     ns: 10e6,
     ..TABLE_DELAY

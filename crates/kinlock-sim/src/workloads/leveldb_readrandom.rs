@@ -6,7 +6,7 @@
 //! hash table, and guards each bucket by a spinlock. That spinlock is the lock under test: every
 //! sleep and every wake-up takes it.
 
-use super::{Body, Constant, Kind, Metered, Prepare, none, work};
+use super::{Body, Constant, Kind, Metered, work};
 use crate::platform::{Sim, SimU32, SimU64};
 use crate::world::Placement;
 use kinlock::platform::{Atomic, NEVER, Ordering::*, Platform};
@@ -14,34 +14,30 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-const READ: Constant = Constant {
-    name: "private work per read",
-    ns: 2_500.0,
-    origin: "assumed",
-    source: "usual for a read that is served from memory: two binary searches and a copy",
-};
-const COUNT: Constant = Constant {
-    name: "work under the mutex, each time",
-    ns: 150.0,
-    origin: "assumed",
-    source: "description of the workload: a few hundred nanoseconds of reference counting per read",
-};
-const QUEUE: Constant = Constant {
-    name: "queueing a sleeper, under the spinlock",
-    ns: 30.0,
-    origin: "assumed",
-    source: "a list insertion and a look at the mutex",
-};
+const READ: Constant = Constant::assumed(
+    2_500.0,
+    "private work per read",
+    "usual for a read that is served from memory: two binary searches and a copy",
+);
+const COUNT: Constant = Constant::assumed(
+    150.0,
+    "work under the mutex, each time",
+    "description of the workload: a few hundred nanoseconds of reference counting per read",
+);
+const QUEUE: Constant = Constant::assumed(
+    30.0,
+    "queueing a sleeper, under the spinlock",
+    "a list insertion and a look at the mutex",
+);
 
 /// The workload.
-pub const KIND: Kind = Kind {
-    name: "leveldb-readrandom",
-    about: "a mutex taken twice per read; sleeping and waking take a kernel spinlock, the lock under test",
-    placement: Placement::Scheduled,
-    parameters: &[READ, COUNT, QUEUE],
-    prepare: Prepare::Lock(prepare),
-    unsimulated_seconds: none,
-};
+pub const KIND: Kind = Kind::new(
+    "leveldb-readrandom",
+    Placement::Scheduled,
+    &[READ, COUNT, QUEUE],
+    prepare,
+    "a mutex taken twice per read; sleeping and waking take a kernel spinlock, the lock under test",
+);
 
 struct ReadRandom {
     mutex: &'static SimU32,

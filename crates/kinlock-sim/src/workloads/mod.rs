@@ -31,6 +31,12 @@ pub trait Body {
     fn iterate(&self, me: usize) -> u64;
 }
 
+impl<F: Fn(usize) -> u64> Body for F {
+    fn iterate(&self, me: usize) -> u64 {
+        self(me)
+    }
+}
+
 /// A kind of workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
@@ -76,6 +82,35 @@ pub struct Constant {
     pub source: &'static str,
 }
 
+impl Constant {
+    const fn published(ns: f64, name: &'static str, source: &'static str) -> Self {
+        Constant {
+            name,
+            ns,
+            origin: "published",
+            source,
+        }
+    }
+
+    const fn fitted(ns: f64, name: &'static str, source: &'static str) -> Self {
+        Constant {
+            name,
+            ns,
+            origin: "fitted",
+            source,
+        }
+    }
+
+    const fn assumed(ns: f64, name: &'static str, source: &'static str) -> Self {
+        Constant {
+            name,
+            ns,
+            origin: "assumed",
+            source,
+        }
+    }
+}
+
 /// All kinds that take locks or backends of delayed invalidation.
 pub const ALL: &[Kind] = &[
     locktorture::KIND,
@@ -101,6 +136,24 @@ pub fn by_name(name: &str) -> Option<Kind> {
 }
 
 impl Kind {
+    /// A workload that takes a lock, with simulated time only.
+    const fn new(
+        name: &'static str,
+        placement: Placement,
+        parameters: &'static [Constant],
+        prepare: fn(usize, Metered) -> Rc<dyn Body>,
+        about: &'static str,
+    ) -> Self {
+        Kind {
+            name,
+            about,
+            placement,
+            parameters,
+            prepare: Prepare::Lock(prepare),
+            unsimulated_seconds: none,
+        }
+    }
+
     /// What it takes.
     pub fn takes(&self) -> Genre {
         match self.prepare {

@@ -5,47 +5,42 @@
 //! array of files change under the lock. The rest of the two system calls is private work. Opening
 //! and closing a file counts as one operation.
 
-use super::{Body, Constant, Kind, Metered, Prepare, none, work};
+use super::{Body, Constant, Kind, Metered, work};
 use crate::platform::SimU64;
 use crate::world::Placement;
 use kinlock::platform::{Atomic, Ordering::Relaxed};
 use std::rc::Rc;
 
-const OPEN: Constant = Constant {
-    name: "private work of opening",
-    ns: 1_100.0,
-    origin: "assumed",
-    source: "usual for the generation: a system call that looks a path up and makes a file; two to three \
-             times an fcntl",
-};
-const CLOSE: Constant = Constant {
-    name: "private work of closing",
-    ns: 600.0,
-    origin: "assumed",
-    source: "usual for the generation: a system call that frees a file; about as long as an fcntl",
-};
-const SEARCH: Constant = Constant {
-    name: "searching the bitmap, under the lock",
-    ns: 20.0,
-    origin: "assumed",
-    source: "a few words of the bitmap",
-};
-const RELEASE: Constant = Constant {
-    name: "releasing a descriptor, under the lock",
-    ns: 5.0,
-    origin: "assumed",
-    source: "clearing a bit",
-};
+const OPEN: Constant = Constant::assumed(
+    1_100.0,
+    "private work of opening",
+    "usual for the generation: a system call that looks a path up and makes a file; two to three \
+     times an fcntl",
+);
+const CLOSE: Constant = Constant::assumed(
+    600.0,
+    "private work of closing",
+    "usual for the generation: a system call that frees a file; about as long as an fcntl",
+);
+const SEARCH: Constant = Constant::assumed(
+    20.0,
+    "searching the bitmap, under the lock",
+    "a few words of the bitmap",
+);
+const RELEASE: Constant = Constant::assumed(
+    5.0,
+    "releasing a descriptor, under the lock",
+    "clearing a bit",
+);
 
 /// The workload.
-pub const KIND: Kind = Kind {
-    name: "open1",
-    about: "open and close a private file: the lock of the descriptor table, taken twice, with the table's lines",
-    placement: Placement::Compact,
-    parameters: &[OPEN, CLOSE, SEARCH, RELEASE],
-    prepare: Prepare::Lock(prepare),
-    unsimulated_seconds: none,
-};
+pub const KIND: Kind = Kind::new(
+    "open1",
+    Placement::Compact,
+    &[OPEN, CLOSE, SEARCH, RELEASE],
+    prepare,
+    "open and close a private file: the lock of the descriptor table, taken twice, with the table's lines",
+);
 
 /// Descriptors in a line of the array of files: pointers of eight bytes.
 const PER_LINE: usize = 8;
