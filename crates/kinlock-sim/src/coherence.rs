@@ -1,4 +1,4 @@
-//! Cache lines: who has them, and what it costs to get them.
+//! Cache lines: which core has them, and the cost of getting them.
 //!
 //! The granule is the line of 64 bytes, found by the address of the simulated atomic, so false
 //! sharing is real. Each line has at most one **owner** (a core that has modified it), a set of

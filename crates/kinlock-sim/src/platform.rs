@@ -117,7 +117,7 @@ impl Platform for Sim {
         } else {
             with(|w| w.now() + w.costs().cycles(nanos as f64))
         };
-        // Other threads run before an access, never after it: nobody has written since the load.
+        // Other threads run before an access, never after it: the word is as it was loaded.
         let satisfied = world::spin_on((&raw const *word).addr(), until, || {
             value = word.load(order);
             done(value)

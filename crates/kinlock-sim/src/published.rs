@@ -1,7 +1,7 @@
 //! Measurements that others published, and how to simulate them.
 //!
 //! The numbers are in `published/` of this crate, one file per table, as they were published; the
-//! first line of each says where. What we believe about rows that the simulation misses is in
+//! first line of each says where. Notes on rows that the simulation misses are in
 //! `published/notes.toml`, apart from them.
 //!
 //! To add one: its file, and a line in [`TABLES`].
@@ -36,18 +36,18 @@ pub struct Table {
     pub per_ops_per_us: f64,
     /// For how many simulated seconds a run should last.
     pub seconds: f64,
-    /// What of it the simulation is to meet.
+    /// What the simulation is expected to meet.
     pub judged: Judged,
     read: fn(&Fields<'_>) -> Row,
     text: &'static str,
 }
 
-/// What is expected of a simulated table.
+/// What a simulated table is expected to meet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Judged {
     /// The numbers.
     Numbers,
-    /// Which lock is faster: what was simulated is too far from what was measured for more.
+    /// Which lock is faster. The simulated system is too far from the measured one for more.
     Direction,
 }
 
@@ -64,7 +64,7 @@ pub struct Row {
     pub cna: f64,
     /// The latter over the former, as published.
     pub speedup: f64,
-    /// What we believe is not modelled, if the simulation misses this row; empty if we do not know.
+    /// What is probably not modelled, if the simulation misses this row; empty if unknown.
     pub note: String,
 }
 
@@ -87,17 +87,17 @@ pub const TABLES: &[Table] = &[
         judged: Judged::Direction,
         ..MUTEX
     },
-    // Nobody published these: the same rows, with a queue that serves kin first.
+    // Not published: the same rows, with a queue that serves local waiters first.
     Table {
         name: "mutex-spinners-cna",
-        columns: ["unqueued", "queued, kin first"],
+        columns: ["unqueued", "queued, local first"],
         cna: "polled-cna",
         judged: Judged::Direction,
         ..MUTEX
     },
     Table {
         name: "mutex-spinners-ours-cna",
-        columns: ["unqueued", "queued, kin first"],
+        columns: ["unqueued", "queued, local first"],
         stock: "mutex-unqueued",
         cna: "mutex-cna",
         judged: Judged::Direction,
@@ -112,8 +112,8 @@ pub const TABLES: &[Table] = &[
         ..OSQ
     },
     INVALIDATION,
-    // The same list under other mutexes: that of the kernel where the table was measured, as far as
-    // its source tells, and a plain one.
+    // The same list under other mutexes: that of the measured kernel, as its source documents it,
+    // and a plain one.
     Table {
         name: "invalidation-backoff",
         columns: ["mutex, back-off", "list"],

@@ -89,7 +89,7 @@ const fn join() -> [Kind; SPINLOCKS.len() + mutex::ALL.len()] {
 }
 
 /// Policies for concurrency IDs. They are no locks; the workloads of
-/// [`workloads::IDS`](crate::workloads::IDS) take them instead.
+/// `workloads::IDS` take them instead.
 pub const POLICIES: &[Kind] = &[
     Kind::policy_called(
         "recent-first",

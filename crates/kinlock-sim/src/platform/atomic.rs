@@ -92,7 +92,7 @@ simulated_atomic!(
 );
 
 impl SimU64 {
-    /// Adds one to plain data that nobody else writes meanwhile.
+    /// Adds one to plain data that no other thread writes meanwhile.
     ///
     /// The processor does not wait for the line. The addition retires when the line arrives, and
     /// later stores, such as the unlock, become visible after it.

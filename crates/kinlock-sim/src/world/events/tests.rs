@@ -63,7 +63,7 @@ fn an_event_says_what_happens() {
 }
 
 #[test]
-fn who_comes_when_the_list_is_full_comes_in_order() {
+fn an_event_that_finds_the_list_full_comes_in_order() {
     for late in [0, 75, 155, 165, 235, 315, 1000] {
         let mut events = Events::new();
         let mut times: Vec<u64> = (0..NEAR as u64).map(|i| i * 10).collect();
