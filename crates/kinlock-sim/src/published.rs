@@ -226,36 +226,11 @@ impl Fields<'_> {
     }
 }
 
-fn by_threads(fields: &Fields<'_>) -> Row {
+/// A row whose speed-up follows from its columns, yet without a note.
+fn row(label: &str, threads: usize, stock: f64, cna: f64) -> Row {
     Row {
-        label: fields.text("threads").to_owned(),
-        threads: fields.number("threads") as usize,
-        stock: fields.number("stock"),
-        cna: fields.number("cna"),
-        speedup: fields.number("speedup"),
-        note: String::new(),
-    }
-}
-
-/// A thread for each of the ten CPUs of a node: there were many more users than that.
-fn by_nodes(fields: &Fields<'_>) -> Row {
-    let nodes = fields.number("nodes") as usize;
-    let plural = if nodes == 1 { "" } else { "s" };
-    Row {
-        label: format!("{nodes} node{plural} {} users", fields.text("users")),
-        threads: 10 * nodes,
-        stock: fields.number("patch1"),
-        cna: fields.number("patch12"),
-        speedup: 1.0 + fields.number("change_patch12_over_patch1_pct") / 100.0,
-        note: String::new(),
-    }
-}
-
-fn by_processes(fields: &Fields<'_>, second: &str) -> Row {
-    let (stock, cna) = (fields.number("mutex"), fields.number(second));
-    Row {
-        label: fields.text("processes").to_owned(),
-        threads: fields.number("processes") as usize,
+        label: label.to_owned(),
+        threads,
         stock,
         cna,
         speedup: cna / stock,
@@ -263,17 +238,37 @@ fn by_processes(fields: &Fields<'_>, second: &str) -> Row {
     }
 }
 
-/// Published is no more than a gain in percent. A thread for each of the 128 cores.
-fn gain(fields: &Fields<'_>, heading: &str) -> Row {
-    let percent = fields.number(heading);
+fn by_threads(fields: &Fields<'_>) -> Row {
+    let threads = fields.number("threads") as usize;
+    let (stock, cna) = (fields.number("stock"), fields.number("cna"));
     Row {
-        label: fields.text("test").to_owned(),
-        threads: 128,
-        stock: 100.0,
-        cna: 100.0 + percent,
-        speedup: 1.0 + percent / 100.0,
-        note: String::new(),
+        speedup: fields.number("speedup"),
+        ..row(fields.text("threads"), threads, stock, cna)
     }
+}
+
+/// A thread for each of the ten CPUs of a node: there were many more users than that.
+fn by_nodes(fields: &Fields<'_>) -> Row {
+    let nodes = fields.number("nodes") as usize;
+    let plural = if nodes == 1 { "" } else { "s" };
+    let label = format!("{nodes} node{plural} {} users", fields.text("users"));
+    let (before, after) = (fields.number("patch1"), fields.number("patch12"));
+    Row {
+        speedup: 1.0 + fields.number("change_patch12_over_patch1_pct") / 100.0,
+        ..row(&label, 10 * nodes, before, after)
+    }
+}
+
+fn by_processes(fields: &Fields<'_>, second: &str) -> Row {
+    let processes = fields.number("processes") as usize;
+    let (mutex, second) = (fields.number("mutex"), fields.number(second));
+    row(fields.text("processes"), processes, mutex, second)
+}
+
+/// Only a gain in percent is published. A thread for each of the 128 cores.
+fn gain(fields: &Fields<'_>, heading: &str) -> Row {
+    let percent = 100.0 + fields.number(heading);
+    row(fields.text("test"), 128, 100.0, percent)
 }
 
 const NOTES: &str = include_str!("../published/notes.toml");

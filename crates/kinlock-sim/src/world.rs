@@ -109,6 +109,14 @@ pub(crate) struct Thread {
     interrupted: bool,
 }
 
+impl Thread {
+    /// Changes its state. Events and spinners' entries of the state before become void.
+    fn enter(&mut self, state: State) {
+        self.epoch += 1;
+        self.state = state;
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Running,

@@ -262,8 +262,7 @@ impl World {
             }
             let pause = self.fabric.costs.pause.max(1);
             let thread = &mut self.threads[id];
-            thread.epoch += 1;
-            thread.state = State::Running;
+            thread.enter(State::Running);
             // The write may come at any point of its loop.
             let phase = thread.random.below(pause);
             thread.now = thread.now.max(at + phase);
@@ -278,8 +277,7 @@ impl World {
     pub(super) fn spin(&mut self, address: usize, until: u64) {
         let id = self.current;
         let thread = &mut self.threads[id];
-        thread.epoch += 1;
-        thread.state = State::Spinning;
+        thread.enter(State::Spinning);
         let (epoch, now, preempt_at) = (thread.epoch, thread.now, thread.preempt_at);
         self.stand_in_line();
         self.lines.at(address).spinners.push((id as u32, epoch));

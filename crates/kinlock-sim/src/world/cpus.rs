@@ -124,18 +124,16 @@ impl World {
         if thread.now < thread.preempt_at {
             self.plan(thread.now, self.current, What::Step);
         } else {
-            self.end_slice();
+            let now = thread.now;
+            self.end_slice(self.current, now);
         }
     }
 
-    fn end_slice(&mut self) {
-        let id = self.current;
-        let thread = &mut self.threads[id];
-        let (now, cpu) = (thread.now, thread.cpu);
-        thread.epoch += 1;
-        thread.state = State::Queued;
-        self.vacate(cpu, now);
-        self.make_ready(id, now, 0);
+    /// The time slice of a thread is over.
+    fn end_slice(&mut self, id: usize, at: u64) {
+        self.threads[id].enter(State::Queued);
+        self.vacate(self.threads[id].cpu, at);
+        self.make_ready(id, at, 0);
     }
 
     /// Handles an event that is not void. Returns whether its thread goes on.
@@ -154,8 +152,7 @@ impl World {
         let thread = &mut self.threads[id];
         match (what, thread.state) {
             (What::TimeLimit, State::Spinning) => {
-                thread.epoch += 1;
-                thread.state = State::Running;
+                thread.enter(State::Running);
                 thread.now = thread.now.max(time);
                 true
             }
@@ -166,12 +163,7 @@ impl World {
                 false
             }
             (What::SliceEnd, State::Spinning) => {
-                let cpu = thread.cpu;
-                thread.epoch += 1;
-                thread.state = State::Queued;
-                thread.now = thread.now.max(time);
-                self.vacate(cpu, time);
-                self.make_ready(id, time, 0);
+                self.end_slice(id, time);
                 false
             }
             _ => false,
@@ -181,8 +173,7 @@ impl World {
     pub(super) fn end_current(&mut self) {
         let id = self.current;
         let thread = &mut self.threads[id];
-        thread.state = State::Ended;
-        thread.epoch += 1;
+        thread.enter(State::Ended);
         let (cpu, now) = (thread.cpu, thread.now);
         self.ended += 1;
         self.vacate(cpu, now);
@@ -191,8 +182,7 @@ impl World {
     pub(super) fn park(&mut self, key: usize, until: u64, sets: u32) {
         let id = self.current;
         let thread = &mut self.threads[id];
-        thread.epoch += 1;
-        thread.state = State::Parked;
+        thread.enter(State::Parked);
         thread.overslept = false;
         let (cpu, now) = (thread.cpu, thread.now);
         self.stand_in_line();
@@ -229,8 +219,7 @@ impl World {
     }
 
     fn wake(&mut self, id: usize, at: u64) {
-        self.threads[id].epoch += 1;
-        self.threads[id].state = State::Queued;
+        self.threads[id].enter(State::Queued);
         self.make_ready(id, at, self.fabric.costs.wake_latency);
     }
 
@@ -337,8 +326,7 @@ impl World {
             core: core as u16,
             cache: shape.cache(core) as u16,
         };
-        thread.state = State::Running;
-        thread.epoch += 1;
+        thread.enter(State::Running);
         let now = thread.now;
         let processor = &mut self.cpus[cpu];
         processor.running = Some(id);
