@@ -10,10 +10,10 @@ mod error;
 mod file;
 mod parameter;
 mod pingpong;
-mod place;
 mod shape;
 #[cfg(test)]
 mod tests;
+mod text;
 mod this;
 mod write;
 

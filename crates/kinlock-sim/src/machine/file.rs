@@ -1,6 +1,6 @@
 //! Machine files: TOML, every number with its unit, its origin and its source.
 
-use super::place::Place;
+use super::text::Text;
 use super::{Costs, Machine, MachineError, Origin, Parameter, Shape};
 use serde::Deserialize;
 use toml::Spanned;
@@ -86,12 +86,12 @@ table! {
 }
 
 pub(super) fn parse(origin: &str, text: &str) -> Result<Machine, MachineError> {
-    let place = Place { origin, text };
-    let file: File = toml::from_str(text).map_err(|e| place.parse_error(&e))?;
-    let clock_mhz = place.whole("clock_mhz", &file.clock_mhz, 100, 10_000)? as u64;
-    let shape = shape(&place, file.shape)?;
+    let source = Text { origin, text };
+    let file: File = toml::from_str(text).map_err(|e| source.parse_error(&e))?;
+    let clock_mhz = source.whole("clock_mhz", &file.clock_mhz, 100, 10_000)? as u64;
+    let shape = shape(&source, file.shape)?;
     let reader = Reader {
-        place: &place,
+        file: &source,
         clock_mhz,
     };
     let latency = file.latency.get_ref().numbers();
@@ -102,7 +102,7 @@ pub(super) fn parse(origin: &str, text: &str) -> Result<Machine, MachineError> {
     let costs = costs(&reader, &numbers)?;
     if let Some(name) = missing(&shape, &numbers) {
         let problem = format!("`{name}` is missing: this machine's shape needs it");
-        return Err(place.error(file.latency.span().start, problem));
+        return Err(source.error(file.latency.span().start, problem));
     }
     Ok(Machine {
         name: file.name,
@@ -113,41 +113,41 @@ pub(super) fn parse(origin: &str, text: &str) -> Result<Machine, MachineError> {
     })
 }
 
-fn shape(place: &Place<'_>, table: Spanned<ShapeTable>) -> Result<Shape, MachineError> {
+fn shape(file: &Text<'_>, table: Spanned<ShapeTable>) -> Result<Shape, MachineError> {
     let at = table.span().start;
     let table = table.into_inner();
     let (most_caches, most_cores) = (Shape::MAX_CACHES as i64, Shape::MAX_CORES as i64);
-    let sockets = place.whole("sockets", &table.sockets, 1, most_caches)?;
+    let sockets = file.whole("sockets", &table.sockets, 1, most_caches)?;
     let caches = &table.caches_per_socket;
     let cores = &table.cores_per_cache;
     let shape = Shape {
         sockets,
-        caches_per_socket: place.whole("caches_per_socket", caches, 1, most_caches)?,
-        cores_per_cache: place.whole("cores_per_cache", cores, 1, most_cores)?,
-        threads_per_core: place.whole("threads_per_core", &table.threads_per_core, 1, 8)?,
+        caches_per_socket: file.whole("caches_per_socket", caches, 1, most_caches)?,
+        cores_per_cache: file.whole("cores_per_cache", cores, 1, most_cores)?,
+        threads_per_core: file.whole("threads_per_core", &table.threads_per_core, 1, 8)?,
         hops: match table.hops {
             None => (0..sockets * sockets)
                 .map(|i| (i / sockets != i % sockets) as u8)
                 .collect(),
-            Some(rows) => hops(place, rows, sockets)?,
+            Some(rows) => hops(file, rows, sockets)?,
         },
     };
     if shape.caches() > Shape::MAX_CACHES || shape.cores() > Shape::MAX_CORES {
         let (caches, cores) = (Shape::MAX_CACHES, Shape::MAX_CORES);
         let what = format!("`shape` has more than {caches} last-level caches or {cores} cores");
-        return Err(place.error(at, what));
+        return Err(file.error(at, what));
     }
     Ok(shape)
 }
 
 fn hops(
-    place: &Place<'_>,
+    file: &Text<'_>,
     rows: Spanned<Vec<Vec<i64>>>,
     sockets: usize,
 ) -> Result<Vec<u8>, MachineError> {
     let at = rows.span().start;
     let rows = rows.into_inner();
-    let wrong = |what: String| Err(place.error(at, format!("`hops` {what}")));
+    let wrong = |what: String| Err(file.error(at, format!("`hops` {what}")));
     if rows.len() != sockets || rows.iter().any(|row| row.len() != sockets) {
         return wrong(format!(
             "has to be {sockets} rows of {sockets} numbers, one for each pair of sockets"
@@ -167,7 +167,7 @@ fn hops(
 }
 
 struct Reader<'a> {
-    place: &'a Place<'a>,
+    file: &'a Text<'a>,
     clock_mhz: u64,
 }
 
@@ -200,7 +200,7 @@ impl Reader<'_> {
     }
 
     fn error(&self, name: &str, number: &Number, what: &str) -> MachineError {
-        self.place
+        self.file
             .error(number.span().start, format!("`{name}` {what}"))
     }
 }

@@ -2,8 +2,8 @@
 //! burst of work on one.
 
 use super::Constant;
-use crate::platform::Sim;
-use crate::platform::SimU64;
+use super::meter::Burst;
+use crate::platform::{Sim, SimU64};
 use crate::random::Random;
 use crate::world::{self, with};
 use kinlock::platform::{Atomic, Platform};
@@ -101,10 +101,15 @@ impl Areas {
         self.ids.mark_idle(cpu, Sim::now());
     }
 
-    /// A burst: increments the integers of an area. `slept`: the core has slept since the last
-    /// time. `first_touch`: the cost of the first write to a page of it, in nanoseconds. Returns
-    /// how many lines came from elsewhere than the core's own caches.
-    pub(super) fn burst(&self, id: u32, slept: bool, first_touch: f64) -> u64 {
+    /// A burst: increments the integers of the area of an ID. `slept`: the core has slept since the
+    /// last time. `first_touch`: the cost of the first write to a page of it, in nanoseconds.
+    pub(super) fn burst(
+        &self,
+        (held, waited): &(Held, u64),
+        slept: bool,
+        first_touch: f64,
+    ) -> Burst {
+        let (id, since) = (held.id(), with(|w| w.now()));
         let area = &self.used[id as usize];
         let idle = |used| Sim::now().saturating_sub(used);
         let touched = area.get().is_some();
@@ -127,7 +132,12 @@ impl Areas {
             }
         }
         area.set(Some(Sim::now()));
-        foreign_lines
+        Burst {
+            id,
+            since,
+            foreign_lines,
+            waited: *waited,
+        }
     }
 }
 
@@ -147,11 +157,11 @@ pub(super) fn sleep_until(until: u64) {
 }
 
 /// Random numbers for decisions outside the simulated machine.
-pub(super) struct Lots(Random);
+pub(super) struct Draws(Random);
 
-impl Lots {
+impl Draws {
     pub(super) fn new() -> Self {
-        Lots(Random::new(with(|w| w.random()) | 1))
+        Draws(Random::new(with(|w| w.random()) | 1))
     }
 
     pub(super) fn below(&mut self, n: usize) -> usize {

@@ -4,8 +4,7 @@
 //! phase to phase. Threads work on the areas of their IDs as in `cid-intermittent-10ms`, but no
 //! first touch of a page costs extra, and idle IDs are reclaimed every 100 ms.
 
-use super::cid::{Areas, COLD, FORGOTTEN, HOT, Lots, OVERLAP, sleep_until};
-use super::meter::Used;
+use super::cid::{Areas, COLD, Draws, FORGOTTEN, HOT, OVERLAP, sleep_until};
 use super::{Body, Constant, Kind, Prepare, SharedMeter, none};
 use crate::platform::Sim;
 use crate::platform::SimU32;
@@ -101,20 +100,14 @@ impl Changing {
     }
 
     fn burst(&self, me: usize, member: usize, phase: usize) {
-        let (held, waited) = self.areas.acquire(member);
-        let since = with(|w| w.now());
-        let foreign_lines = self.areas.burst(held.id(), true, 0.0);
-        let used = Used {
-            id: held.id(),
-            foreign_lines,
-            waited,
-        };
+        let acquired = self.areas.acquire(member);
+        let burst = self.areas.burst(&acquired, true, 0.0);
         let mut meter = self.meter.borrow_mut();
-        if meter.covers(since) {
-            meter.burst(me, phase, since, used);
+        if meter.covers(burst.since) {
+            meter.burst(me, phase, burst);
         }
         drop(meter);
-        self.areas.release(held);
+        self.areas.release(acquired.0);
     }
 
     /// Sleeps for the delay, and reclaims idle IDs every 100 ms.
@@ -166,7 +159,7 @@ fn is_over() -> bool {
 
 /// A scheduler that takes no time: which member runs next, and where.
 struct Order {
-    lots: Lots,
+    draws: Draws,
     /// For each thread of the simulation, which stands for a CPU: the member that it runs, and the
     /// phase.
     busy: Vec<Option<(usize, usize)>>,
@@ -199,7 +192,7 @@ struct Next {
 impl Order {
     fn new(threads: usize) -> Self {
         Order {
-            lots: Lots::new(),
+            draws: Draws::new(),
             busy: vec![None; threads],
             at_a_time: AT_A_TIME.min(threads.div_ceil(2)),
             fresh: vec![true; threads],
@@ -244,17 +237,17 @@ impl Order {
         self.bursts += 1;
         let now = self.size();
         let member = loop {
-            let member = self.lots.below(now.members);
+            let member = self.draws.below(now.members);
             if !self.runs[member] {
                 break member;
             }
         };
         let last = self.last[member];
-        let stays = self.lots.below(MIGRATES as usize) != 0;
+        let stays = self.draws.below(MIGRATES as usize) != 0;
         let home = last.filter(|&cpu| stays && cpu < now.cpus && self.busy[cpu].is_none());
         let thread = home.unwrap_or_else(|| {
             loop {
-                let cpu = self.lots.below(now.cpus);
+                let cpu = self.draws.below(now.cpus);
                 if self.busy[cpu].is_none() {
                     break cpu;
                 }

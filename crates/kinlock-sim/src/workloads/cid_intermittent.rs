@@ -20,8 +20,7 @@
 //! whatever their age (a sketch showed no difference). They measure the age of an ID by a clock
 //! that stops while its CPU is idle.
 
-use super::cid::{AREA_LINES, Areas, COLD, FORGOTTEN, HOT, Lots, OVERLAP, sleep_until};
-use super::meter::Used;
+use super::cid::{AREA_LINES, Areas, COLD, Draws, FORGOTTEN, HOT, OVERLAP, sleep_until};
 use super::{Body, Constant, Kind, Prepare, SharedMeter, none};
 use crate::platform::Sim;
 use crate::world::{Placement, with};
@@ -148,20 +147,20 @@ struct Program {
 
 fn prepare(threads: usize, policy: Policy, meter: SharedMeter, delay: f64) -> Rc<dyn Body> {
     let cpus = with(|w| w.machine().shape.cpus());
-    let mut lots = Lots::new();
+    let mut draws = Draws::new();
     let length = run_length(threads, delay);
     let lines = Areas::new(threads, policy);
     let runs = (0..RUNS).map(|run| {
         let areas = lines.anew(threads);
         areas.set_size(threads, threads.min(cpus));
         let mut left: Vec<_> = (0..threads).collect();
-        let ranks = (0..threads).map(|_| left.swap_remove(lots.below(left.len())));
+        let ranks = (0..threads).map(|_| left.swap_remove(draws.below(left.len())));
         Program {
             areas,
             begins: run as u64 * length,
             delay,
             ranks: ranks.collect(),
-            phase: lots.below(TICK.ns as usize) as u64,
+            phase: draws.below(TICK.ns as usize) as u64,
             last_scan: Cell::new(0),
         }
     });
@@ -195,22 +194,16 @@ impl Program {
         sleep_until(met + late(self.ranks[me] as f64 * self.delay) as u64);
         for burst in 0..TIMED {
             let since = Sim::now();
-            let (held, waited) = self.areas.acquire(me);
+            let acquired = self.areas.acquire(me);
             if burst == 0 {
-                self.areas.burst(held.id(), true, FIRST_TOUCH.ns);
+                self.areas.burst(&acquired, true, FIRST_TOUCH.ns);
                 crate::compute(WARM_UP.ns);
             }
             meter.borrow_mut().end_warm_up();
-            let began = with(|w| w.now());
-            let foreign_lines = self.areas.burst(held.id(), burst > 0, FIRST_TOUCH.ns);
-            let used = Used {
-                id: held.id(),
-                foreign_lines,
-                waited,
-            };
-            meter.borrow_mut().burst(me, 0, began, used);
+            let burst = self.areas.burst(&acquired, burst > 0, FIRST_TOUCH.ns);
+            meter.borrow_mut().burst(me, 0, burst);
             self.tick(since);
-            self.areas.release(held);
+            self.areas.release(acquired.0);
             let cycle = self.ranks.len() as f64 * self.delay;
             sleep_until(Sim::now() + late(cycle) as u64);
         }

@@ -106,8 +106,9 @@ impl Meter {
         since >= self.start && with(|w| w.now()) <= self.end
     }
 
-    /// Counts a burst of work under a concurrency ID, begun at `since`, in a phase of the workload.
-    pub(super) fn burst(&mut self, me: usize, phase: usize, since: u64, used: Used) {
+    /// Counts a burst of work under a concurrency ID that has just ended, in a phase of the
+    /// workload.
+    pub(super) fn burst(&mut self, me: usize, phase: usize, burst: Burst) {
         let now = with(|w| w.now());
         self.per_thread[me] += 1;
         if self.bursts.len() <= phase {
@@ -116,11 +117,11 @@ impl Meter {
         let sum = &mut self.bursts[phase];
         *sum = sum.and(&Bursts {
             count: 1,
-            nanos: with(|w| w.costs().nanos(now - since)),
-            ids: used.id as u64,
-            largest: used.id,
-            waited_nanos: with(|w| w.costs().nanos(used.waited)),
-            foreign_lines: used.foreign_lines,
+            nanos: with(|w| w.costs().nanos(now - burst.since)),
+            ids: burst.id as u64,
+            largest: burst.id,
+            waited_nanos: with(|w| w.costs().nanos(burst.waited)),
+            foreign_lines: burst.foreign_lines,
         });
     }
 
@@ -184,10 +185,13 @@ impl Bursts {
     }
 }
 
-/// What one burst used.
+/// One burst.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Used {
+pub(super) struct Burst {
     pub(super) id: u32,
+    /// When it began.
+    pub(super) since: u64,
+    /// How many lines came from elsewhere than the core's own caches.
     pub(super) foreign_lines: u64,
     /// How long its thread waited for the ID, in cycles.
     pub(super) waited: u64,

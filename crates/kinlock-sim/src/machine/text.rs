@@ -7,12 +7,12 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// A machine file.
-pub(super) struct Place<'a> {
+pub(super) struct Text<'a> {
     pub(super) origin: &'a str,
     pub(super) text: &'a str,
 }
 
-impl Place<'_> {
+impl Text<'_> {
     pub(super) fn error(&self, at: usize, what: impl fmt::Display) -> MachineError {
         let line = self.before(at).matches('\n').count() + 1;
         MachineError::new(self.origin, format!("line {line}: {what}"))
