@@ -1,6 +1,6 @@
 //! The arguments.
 
-use kinlock_sim::published::{self, IdTable, Table};
+use kinlock_sim::published::{TABLES, Table, by_name};
 
 use super::results::Report;
 use crate::args::ThreadCounts;
@@ -22,7 +22,7 @@ use crate::simulation::sampling::{Sampling, seconds};
 #[derive(clap::Args)]
 pub struct Args {
     #[arg(value_name = "TABLE", value_parser = table, help = format!("Which tables: {} [default: all]", known_tables()))]
-    pub tables: Vec<Wanted>,
+    pub tables: Vec<Table>,
     /// Only rows with these numbers of threads, as 1,72,142
     #[arg(long, value_name = "LIST")]
     pub threads: Option<ThreadCounts>,
@@ -43,37 +43,11 @@ pub struct Args {
     pub quiet: bool,
 }
 
-/// A table of either kind.
-#[derive(Clone, Copy, Debug)]
-pub enum Wanted {
-    /// Two locks under the same load.
-    Locks(Table),
-    /// Policies for concurrency IDs.
-    Ids(IdTable),
-}
-
-impl Wanted {
-    /// All tables.
-    pub fn all() -> impl Iterator<Item = Wanted> {
-        let ids = published::ID_TABLES.iter().copied().map(Wanted::Ids);
-        let locks = published::TABLES.iter().copied().map(Wanted::Locks);
-        locks.chain(ids)
-    }
-
-    pub fn name(&self) -> &'static str {
-        match self {
-            Wanted::Locks(table) => table.name,
-            Wanted::Ids(table) => table.name,
-        }
-    }
-}
-
-fn table(name: &str) -> Result<Wanted, String> {
-    let found = Wanted::all().find(|table| table.name() == name);
-    found.ok_or_else(|| format!("no such table; known: {}", known_tables()))
+fn table(name: &str) -> Result<Table, String> {
+    by_name(name).ok_or_else(|| format!("no such table; known: {}", known_tables()))
 }
 
 fn known_tables() -> String {
-    let names: Vec<_> = Wanted::all().map(|table| table.name()).collect();
+    let names: Vec<_> = TABLES.iter().map(|table| table.name).collect();
     names.join(", ")
 }

@@ -10,7 +10,8 @@ mod results;
 
 pub use self::args::Args;
 
-use self::args::Wanted;
+use kinlock_sim::published::TABLES;
+
 use self::plan::Plan;
 use self::results::{Report, TableEntry};
 use crate::args::keep_first;
@@ -20,7 +21,7 @@ use crate::simulation::pool::{self, Job};
 /// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let plans = plans(args)?;
-    let names: Vec<_> = plans.iter().map(|plan| plan.name).collect();
+    let names: Vec<_> = plans.iter().map(|plan| plan.table.name).collect();
     let outputs = args.destinations.open_for(&names)?;
     let sampling = &args.sampling;
     let variants = |plan: &Plan| sampling.variants(plan.machine.shape.sockets);
@@ -63,9 +64,9 @@ fn plans(args: &Args) -> anyhow::Result<Vec<Plan>> {
     let is_named = !args.tables.is_empty();
     let mut tables = match is_named {
         true => args.tables.clone(),
-        false => Wanted::all().collect(),
+        false => TABLES.to_vec(),
     };
-    keep_first(&mut tables, Wanted::name);
+    keep_first(&mut tables, |table| table.name);
     let threads = args.threads.as_ref().map_or(&[][..], |list| &list.0);
     let machine = args.machine.as_deref();
     let new = |table| Plan::new(table, machine, args.seconds);

@@ -29,7 +29,7 @@ impl report::Report for Report {
             writeln!(out, "{}\npublished: {}", entry.table, entry.source)?;
             writeln!(
                 out,
-                "simulated{}\nall in {}\n",
+                "simulated{}\ncolumns in {}\n",
                 simulated(entry),
                 entry.unit
             )?;
@@ -60,7 +60,7 @@ impl report::Report for Report {
             writeln!(out, "### {}\n\nPublished: {}.\n", entry.table, entry.source)?;
             writeln!(
                 out,
-                "Simulated{}; all in {}.\n",
+                "Simulated{}; columns in {}.\n",
                 simulated(entry),
                 entry.unit
             )?;

@@ -1,9 +1,10 @@
 //! The shape of the JSON report. Field names are a contract: add, never rename.
 
+use kinlock_sim::published::{Judged, Measure, Row};
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
-use super::plan::{Measure, Plan, Row, Target, error_pct};
+use super::plan::{Plan, error_pct};
 use crate::simulation::band::{Band, over};
 use crate::simulation::provenance::{LockEntry, MachineEntry, WorkloadEntry};
 use crate::simulation::sample::{IdUse, Sample};
@@ -103,73 +104,64 @@ pub struct RowEntry {
 impl TableEntry {
     /// Of all samples of a plan, in order.
     pub fn new(plan: &Plan, variants: &[Variant], samples: &[Sample]) -> Self {
+        let table = &plan.table;
         let measured = |samples: &[Sample]| {
-            let band = Band::of(samples, |sample| plan.measure.of(sample));
-            band.times(plan.measure.unit())
+            let band = Band::of(samples, |sample| plan.value(sample));
+            band.times(plan.unit())
         };
         let first = |published| over(published, measured(&samples[..variants.len()]).median);
         let scale = plan.scale_to.map(first);
 
         let mut rows = Vec::new();
-        let of_run = plan.columns.len() * variants.len();
+        let runs: Vec<_> = samples
+            .chunks(table.columns.len() * variants.len())
+            .collect();
         for row in &plan.rows {
-            let run = plan
-                .runs
-                .iter()
-                .position(|(threads, _)| *threads == row.threads);
-            let run = run.expect("every row is simulated") * of_run;
-            let of_run = &samples[run..run + of_run];
-            let by_column: Vec<_> = of_run.chunks(variants.len()).collect();
-            for (index, column) in plan.columns.iter().enumerate() {
-                let samples = by_column[index];
-                let band = measured(samples).times(scale.unwrap_or(1.0));
-                rows.push(RowEntry {
-                    ids: ids(plan.measure, samples),
-                    ..RowEntry::new(row, index, column.name, column.target, band)
-                });
+            let mut threads = plan.runs.iter().map(|(threads, _)| *threads);
+            let run = threads.position(|threads| threads == row.threads);
+            let run = runs[run.expect("every row is simulated")];
+            let by_column: Vec<_> = run.chunks(variants.len()).collect();
+            for (index, (name, _)) in table.columns.iter().enumerate() {
+                let band = measured(by_column[index]).times(scale.unwrap_or(1.0));
+                let entry = RowEntry::new(plan, row, index, name, band);
+                let ids = ids(table.measure, by_column[index]);
+                rows.push(RowEntry { ids, ..entry });
             }
-            for (index, ratio) in (plan.columns.len()..).zip(&plan.ratios) {
+            for (index, ratio) in (table.columns.len()..).zip(table.ratios) {
                 let pairs = by_column[ratio.of].iter().zip(by_column[ratio.by]);
-                let band = Band::of_pairs(pairs.map(|(a, b)| {
-                    let (a_value, b_value) = (plan.measure.of(a), plan.measure.of(b));
-                    (a, over(a_value, b_value))
-                }));
-                rows.push(RowEntry::new(row, index, ratio.name, ratio.target, band));
+                let ratios = pairs.map(|(a, b)| (a, over(plan.value(a), plan.value(b))));
+                let band = Band::of_pairs(ratios);
+                rows.push(RowEntry::new(plan, row, index, ratio.name, band));
             }
         }
+        let locks = plan.locks.iter().map(LockEntry::new);
+        let columns: Vec<_> = table.columns.iter().map(|(name, _)| *name).collect();
+        let ratios = table.ratios.iter().map(|ratio| ratio.heading);
         let targets = rows.iter().filter(|row| row.pass.is_some()).count();
         let met = rows.iter().filter(|row| row.pass == Some(true)).count();
-        let names = plan.columns.iter().map(|column| column.name);
-        let speedup = &plan.ratios[0];
-        let placement = plan.runs[0].1;
+        let (of, by) = (table.ratios[0].of, table.ratios[0].by);
         Self {
-            table: plan.name,
-            source: plan.source,
+            table: table.name,
+            source: table.source(),
             machine: MachineEntry::new(&plan.machine),
-            workload: WorkloadEntry::new(&plan.workload, placement),
+            workload: WorkloadEntry::new(&plan.workload, plan.runs[0].1),
             seconds: plan.seconds,
-            row_key: plan.key,
-            columns: names.clone().collect(),
-            judged: plan.judged,
-            locks: plan
-                .columns
-                .iter()
-                .map(|column| (column.name, LockEntry::new(&column.lock)))
-                .collect(),
-            unit: plan.unit,
+            row_key: table.key,
+            judged: match table.judged {
+                Judged::Numbers => "numbers",
+                Judged::Direction => "direction",
+            },
+            locks: columns.iter().copied().zip(locks).collect(),
+            unit: table.unit,
             variants: variants.to_vec(),
             scale,
             targets,
             met,
             rows,
-            headings: names
-                .chain(plan.ratios.iter().map(|ratio| ratio.heading))
-                .collect(),
-            speedup_is: format!(
-                "{} over {}",
-                plan.columns[speedup.of].name, plan.columns[speedup.by].name
-            ),
-            verdict: format!("{met} of {targets} {}", plan.targets),
+            headings: columns.iter().copied().chain(ratios).collect(),
+            speedup_is: format!("{} over {}", columns[of], columns[by]),
+            verdict: format!("{met} of {targets} {}", plan.targets_are),
+            columns,
         }
     }
 
@@ -180,14 +172,11 @@ impl TableEntry {
 }
 
 impl RowEntry {
-    fn new(row: &Row, index: usize, column: &'static str, target: Target, simulated: Band) -> Self {
+    fn new(plan: &Plan, row: &Row, index: usize, column: &'static str, simulated: Band) -> Self {
         let published = row.published[index];
-        let pass = target.is_met(published, simulated.median);
-        let pass = pass.filter(|_| row.is_judged);
-        let note = match pass {
-            Some(false) => row.note.clone(),
-            _ => String::new(),
-        };
+        let pass = plan.targets[index].is_met(published, simulated.median);
+        let pass = pass.filter(|_| row.threads >= plan.from_threads);
+        let is_missed = pass == Some(false);
         Self {
             key: row.threads,
             label: row.label.clone(),
@@ -196,7 +185,7 @@ impl RowEntry {
             simulated,
             error_pct: published.map(|published| error_pct(published, simulated.median)),
             pass,
-            note,
+            note: is_missed.then(|| row.note.clone()).unwrap_or_default(),
             ids: None,
         }
     }

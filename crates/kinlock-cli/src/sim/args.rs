@@ -65,7 +65,7 @@ pub struct Args {
     #[arg(long, value_name = "on|off", default_value = "off", action = clap::ArgAction::Set, value_parser = on_off)]
     pub shuffle_reduction: bool,
     /// The lock that the others are compared with [default: qspinlock, lowest-free, or
-    /// sections-locked]
+    /// invalidation-locked]
     #[arg(long, value_name = "NAME", value_parser = lock)]
     pub baseline: Option<locks::Kind>,
     /// Run only part I of N, to share the work with other machines; --json FILE takes the part
