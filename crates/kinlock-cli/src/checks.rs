@@ -10,6 +10,14 @@ use crate::outcome::Outcome;
 use crate::report::write::Outputs;
 use crate::report::write_json;
 
+/// What the help of every primitive ends with.
+pub const HELP: &str = "\
+`busted` stands for all that are broken on purpose. Each of them must be caught, so that the exit \
+status is 1; it is tried until then, at most ten times as long.
+
+Exit status: 0 all checks passed, 1 a check failed, 2 bad input, 3 something that is broken on \
+purpose was not caught by the check meant for it.";
+
 /// The name that stands for all subjects that are broken on purpose.
 pub use kinlock_verify::locks::BUSTED;
 

@@ -7,7 +7,7 @@ use kinlock_verify::explore::{self, MAX_THREADS, Settings, Subject};
 use kinlock_verify::explore::{ids, locks, sections};
 
 use crate::args::keep_first;
-use crate::checks::{BUSTED, one_of};
+use crate::checks::{BUSTED, HELP, one_of};
 use crate::parameters::Parameters;
 
 /// The flags that all have in common.
@@ -41,16 +41,11 @@ pub struct Common {
 /// The library's locks run on a simulated machine: threads are preempted before any memory access,
 /// interrupted by handlers, woken for no reason; machine, threads and knobs are drawn from a seed.
 /// A schedule that fails is shrunk to the few disruptions it needs, and printed with a word for
-/// --replay. Exit status: 0 all checks passed, 1 a check failed, 2 bad input, 3 a lock that is
-/// broken on purpose was not caught by the check meant for it.
-///
-/// `--locks busted` explores locks that are broken on purpose. Each must be caught, so that the
-/// exit status is 1; it is explored until then, with ten times as many schedules at most.
-///
-/// Values are sequentially consistent: errors of memory ordering are not found.
+/// --replay. Values are sequentially consistent: errors of memory ordering are not found.
 ///
 /// Example: kinlock explore --locks cna,fifo --schedules 100000
 #[derive(clap::Args)]
+#[command(after_long_help = HELP)]
 pub struct Locks {
     /// Locks, separated by commas; `mutex` and `condvar` are among them [default: all of ours;
     /// `busted`: all that are broken on purpose]
@@ -65,21 +60,16 @@ pub struct Locks {
 /// The library's allocator, which is behind all leases, runs on a simulated machine: threads take
 /// and give back IDs on changing CPUs, reclaim old ones, come and go, and are preempted before any
 /// memory access. (Restartable sequences are for real machines: `kinlock torture ids`.) A schedule
-/// that fails is shrunk to the few preemptions it needs, and printed with a word for --replay. Exit
-/// status: 0 all checks passed, 1 a check failed, 2 bad input, 3 an allocator that is broken on
-/// purpose was not caught by the check meant for it.
-///
-/// `--policies busted` explores allocators that are broken on purpose. Each must be caught, so that
-/// the exit status is 1; it is explored until then, with ten times as many schedules at most. The
-/// rarest, `busted-growth`, takes thousands.
+/// that fails is shrunk to the few preemptions it needs, and printed with a word for --replay.
+/// Values are sequentially consistent: errors of memory ordering are not found.
 ///
 /// `-impatient` stands for the same policy with a fast path that is closed after one vain attempt,
-/// so that the slow paths meet more often.
-///
-/// Values are sequentially consistent: errors of memory ordering are not found.
+/// so that the slow paths meet more often. The rarest defect, `busted-growth`, takes thousands of
+/// schedules.
 ///
 /// Example: kinlock explore ids --policies recent-first --schedules 100000
 #[derive(clap::Args)]
+#[command(after_long_help = HELP)]
 pub struct Ids {
     /// Policies, separated by commas [default: all, and all impatient; `busted`: all that are
     /// broken on purpose]
@@ -94,19 +84,16 @@ pub struct Ids {
 /// The library's domains run on a simulated machine: threads delay invalidation and end that, tag,
 /// and wait for tags; they are preempted before any memory access and woken for no reason; machine
 /// and threads are drawn from a seed. A schedule that fails is shrunk to the few disruptions it
-/// needs, and printed with a word for --replay. Exit status: 0 all checks passed, 1 a check failed,
-/// 2 bad input, 3 a domain that is broken on purpose was not caught by the check meant for it.
+/// needs, and printed with a word for --replay. Values are sequentially consistent: errors of
+/// memory ordering are not found.
 ///
-/// `--backends busted` explores domains that are broken on purpose. Each must be caught, so that
-/// the exit status is 1; it is explored until then, with ten times as many schedules at most.
-/// `busted-mark` is correct but starts over too often: only 2000 schedules together show that, and
-/// there is none to replay.
-///
-/// Values are sequentially consistent: errors of memory ordering are not found. The backend `wide`
-/// is assembly, and so not for the simulated machine; it is the same list as `packed`.
+/// The backend `wide` is assembly, and so not for the simulated machine; it is the same list as
+/// `packed`. `busted-mark` is correct but starts over too often: only 2000 schedules together show
+/// that, and there is none to replay.
 ///
 /// Example: kinlock explore invalidation --backends packed --schedules 100000
 #[derive(clap::Args)]
+#[command(after_long_help = HELP)]
 pub struct Invalidation {
     /// Backends, separated by commas [default: all of ours but `wide`; `busted`: all that are
     /// broken on purpose]

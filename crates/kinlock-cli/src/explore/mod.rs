@@ -28,7 +28,7 @@ const TRACE: usize = 60;
 ///
 /// Example: kinlock explore --locks cna,mutex --schedules 100000
 #[derive(clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, after_long_help = checks::HELP)]
 // The flattened options bring a group of the same name.
 #[group(skip)]
 pub struct Args {

@@ -9,14 +9,14 @@ use crate::simulation::sampling::{Sampling, seconds};
 
 /// Show published tables beside simulated ones
 ///
-/// Each table is simulated on its machine, with our source configured like the locks that were measured:
-/// cna-v10, for example, is our queued spinlock configured like v10 of the CNA patches.
+/// Each table is simulated on its machine, with our source configured like the locks that were
+/// measured: cna-v10, for example, is our queued spinlock configured like v10 of the CNA patches.
 ///
-/// Tables are fitted and compared. Fitted: simulated throughputs are multiplied by one number per table,
-/// so that the first row of the first lock fits, and some parameters of machines and workloads; those are
-/// listed below the tables, with what they were fitted on, and which others are published or assumed.
-/// Compared: everything else; speed-ups are not scaled. Rows that miss the target are shown as such, and
-/// are no reason for another exit status.
+/// Tables are fitted and compared. Fitted: simulated throughputs are multiplied by one number per
+/// table, so that the first row of the first lock fits, and some parameters of machines and
+/// workloads; those are listed below the tables, with what they were fitted on, and which others
+/// are published or assumed. Compared: everything else; speed-ups are not scaled. Rows that miss
+/// the target are shown as such, and are no reason for another exit status.
 ///
 /// Example: kinlock reproduce cna-lock2 --plot lock2.png
 #[derive(clap::Args)]

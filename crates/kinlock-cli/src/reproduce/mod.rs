@@ -1,6 +1,7 @@
 //! `kinlock reproduce`: published tables beside simulated ones.
 //!
-//! What to simulate: [`plan`]. How far off it is: [`results`]; how that is shown: [`report`], [`plot`].
+//! What to simulate: [`plan`]. How far off it is: [`results`]; how that is shown: [`report`],
+//! [`plot`].
 
 mod args;
 mod plan;
@@ -58,8 +59,8 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// The tables that were asked for, with the rows that were asked for. Without names: all tables that
-/// have these rows and fit the machine.
+/// The tables that were asked for, with the rows that were asked for. Without names: all tables
+/// that have these rows and fit the machine.
 fn plans(args: &Args) -> anyhow::Result<Vec<Plan>> {
     let is_named = !args.tables.is_empty();
     let mut tables = match is_named {

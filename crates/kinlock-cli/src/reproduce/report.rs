@@ -157,8 +157,8 @@ fn table(entry: &TableEntry) -> Table {
     }
 }
 
-/// What to say below a table: how many targets were met, the scale, and each note on what was missed
-/// once, with the names of the rows that have it.
+/// What to say below a table: how many targets were met, the scale, and each note on what was
+/// missed once, with the names of the rows that have it.
 fn remarks(entry: &TableEntry) -> Vec<String> {
     let mut remarks = vec![entry.verdict.clone()];
     if let Some(scale) = entry.scale {

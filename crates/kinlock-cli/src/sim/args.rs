@@ -14,9 +14,9 @@ use crate::simulation::sampling::{Sampling, seconds};
 
 /// Simulate a workload on a large machine
 ///
-/// The library's own locks run on a simulated cache-coherent NUMA machine: which lock is best there,
-/// under that load? Results depend neither on the machine that simulates nor on how many of its CPUs
-/// take part.
+/// The library's own locks run on a simulated cache-coherent NUMA machine: which lock is best
+/// there, under that load? Results depend neither on the machine that simulates nor on how many of
+/// its CPUs take part.
 ///
 /// Every lock runs every workload with every number of threads, with several seeds, and with the
 /// first seed also with other latencies between sockets: bands show the extremes of all of these.
@@ -29,8 +29,8 @@ pub struct Args {
     /// Workloads, separated by commas
     #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = "lock2", value_parser = workload)]
     pub workload: Vec<workloads::Kind>,
-    /// Locks, separated by commas; the baseline always comes along. For cid-* workloads policies for
-    /// concurrency IDs, for invalidation backends of delayed invalidation [default:
+    /// Locks, separated by commas; the baseline always comes along. For cid-* workloads policies
+    /// for concurrency IDs, for invalidation backends of delayed invalidation [default:
     /// tas,ticket,mcs,qspinlock,cna-v10,cna, or all of the others]
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = lock)]
     pub locks: Vec<locks::Kind>,
@@ -39,8 +39,8 @@ pub struct Args {
     #[arg(long, value_name = "LIST")]
     pub threads: Option<ThreadCounts>,
     /// Simulated seconds of each run, after a warm-up of a tenth of that; the default gives each of
-    /// four locality domains its quantum of 10 ms. The cid-* workloads take longer; cid-intermittent
-    /// ends after its five runs whatever is asked for
+    /// four locality domains its quantum of 10 ms. The cid-* workloads take longer;
+    /// cid-intermittent ends after its five runs whatever is asked for
     #[arg(long, value_name = "S", default_value_t = 0.05, value_parser = seconds, allow_negative_numbers = true)]
     pub seconds: f64,
     #[command(flatten)]
@@ -71,8 +71,8 @@ pub struct Args {
     /// Run only part I of N, to share the work with other machines; --json FILE takes the part
     #[arg(long, value_name = "I/N", value_parser = Shard::parse)]
     pub shard: Option<Shard>,
-    /// Put parts together that --shard has written, instead of simulating: the result is that of one
-    /// whole run
+    /// Put parts together that --shard has written, instead of simulating: the result is that of
+    /// one whole run
     #[arg(
         long, value_name = "FILE", num_args = 1..,
         conflicts_with_all = [

@@ -26,8 +26,8 @@ impl Shard {
     /// The most parts.
     const MOST: usize = 10_000;
 
-    /// Whether the job with this place in the order belongs to it. Neighbours cost alike, so they are
-    /// dealt out in turn.
+    /// Whether the job with this place in the order belongs to it. Neighbours cost alike, so they
+    /// are dealt out in turn.
     pub fn has(self, place: usize) -> bool {
         place % self.of == self.index - 1
     }

@@ -9,7 +9,8 @@ use crate::simulation::band::{Band, median, over};
 use crate::simulation::sample::{Acquire, Handoffs, IdUse, Sample, Traffic};
 use crate::stats::{Fairness, Summary};
 
-/// One run of the command. All but the fields with `host` in their names are the same on every machine.
+/// One run of the command. All but the fields with `host` in their names are the same on every
+/// machine.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// What was simulated.

@@ -46,8 +46,8 @@ impl Job {
     }
 }
 
-/// Runs all jobs with a progress bar; what came out, in their order. `None`, and a line on stderr, if
-/// a lock lost a thread.
+/// Runs all jobs with a progress bar; what came out, in their order. `None`, and a line on stderr,
+/// if a lock lost a thread.
 pub fn run(jobs: &[Job], host_threads: usize, quiet: bool) -> Option<Vec<Sample>> {
     let bar = progress::bar(quiet, jobs.len(), || ());
     // The longest first: a long one that is left for the end would run alone.

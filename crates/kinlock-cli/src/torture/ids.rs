@@ -10,23 +10,20 @@ use kinlock_verify::report::Report;
 
 use super::Torture;
 use super::args::{Common, Named, by_names, name, or_all, sound};
-use crate::checks::one_of;
+use crate::checks::{HELP, one_of};
 use crate::outcome::tell;
 use crate::parameters::Parameters;
 
 /// Test that concurrency IDs are correct under stress
 ///
 /// Restartable sequences, and leases under each policy, are put through a number of scenarios, with
-/// signals and changes of affinity meanwhile, and with delays inside the sequences. Exit status: 0
-/// all checks passed, 1 a check failed, 2 bad input, 3 something broken on purpose was not caught
-/// by the check meant for it.
-///
-/// `--ids busted` tortures what is broken on purpose: an ID that is shared, one that is leaked, one
-/// above the bound, a sequence that does not restart. Each must be caught, so that the exit status
-/// is 1; it is tortured until then, at most ten times as long.
+/// signals and changes of affinity meanwhile, and with delays inside the sequences. What is broken
+/// in `--ids busted`: an ID that is shared, one that is leaked, one above the bound, a sequence
+/// that does not restart.
 ///
 /// Example: kinlock torture ids --backend rseq --seconds 60
 #[derive(clap::Args)]
+#[command(after_long_help = HELP)]
 pub struct Args {
     /// What to torture, separated by commas [default: all that is meant to work and that this
     /// machine has; `busted`: all that is broken on purpose]

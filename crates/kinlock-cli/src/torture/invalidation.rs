@@ -8,22 +8,19 @@ use kinlock_verify::sections::{ALL, Specimen};
 
 use super::Torture;
 use super::args::{Common, Named, Waiting, by_names, name, sound};
+use crate::checks::HELP;
 use crate::parameters::Parameters;
 
 /// Test that delayed invalidation is correct under stress
 ///
 /// Threads delay invalidation and end that as fast as they can, and reuse pages of a real mapping
 /// that others give back in batches; a stamp in each page shows a page that was reused too early.
-/// Threads are delayed at bad moments and interrupted by signals. Exit status: 0 all checks passed,
-/// 1 a check failed, 2 bad input, 3 a domain that is broken on purpose was not caught by the check
-/// meant for it.
-///
-/// `--backends busted` tortures domains that are broken on purpose: no waiting, a donated
-/// generation that is lost, sleepers that are not woken. Each must be caught, so that the exit
-/// status is 1; it is tortured until then, at most ten times as long.
+/// Threads are delayed at bad moments and interrupted by signals. What is broken in `--backends
+/// busted`: no waiting, a donated generation that is lost, sleepers that are not woken.
 ///
 /// Example: kinlock torture invalidation --backends packed --threads 4,64 --seconds 60
 #[derive(clap::Args)]
+#[command(after_long_help = HELP)]
 pub struct Args {
     /// Backends, separated by commas [default: all of ours; `busted`: all that are broken on
     /// purpose]

@@ -15,7 +15,7 @@ use super::Torture;
 use super::args::{Common, Named, Waiting, by_names, name, or_all, sound};
 use super::child::Task;
 use crate::args::keep_first;
-use crate::checks::one_of;
+use crate::checks::{HELP, one_of};
 use crate::parameters::Parameters;
 
 /// As many as the largest machines have; each gets threads of its own.
@@ -25,20 +25,17 @@ const DIVIDED: f64 = 0.08;
 
 /// Test that locks are correct under stress
 ///
-/// Each lock is put through a number of scenarios; each scenario makes several checks. Exit status:
-/// 0 all checks passed, 1 a check failed, 2 bad input, 3 a lock that is broken on purpose was not
-/// caught by the check meant for it.
-///
-/// `--locks busted` tortures locks that are broken on purpose: no mutual exclusion, waiters lost in
-/// a splice or asleep, a starved locality domain, a lock that is handed to two threads or to none,
-/// a condition variable that loses notifications. Each must be caught, so that the exit status is
-/// 1; it is tortured until then, at most ten times as long.
+/// Each lock is put through a number of scenarios; each scenario makes several checks. What is
+/// broken in `--locks busted`: no mutual exclusion, waiters lost in a splice or asleep, a starved
+/// locality domain, a lock that is handed to two threads or to none, a condition variable that
+/// loses notifications.
 ///
 /// Locks whose waiters sleep use the system call membarrier, and do without where it is refused.
 /// `--without-membarrier` has a seccomp filter refuse it, so that this way is tortured, too.
 ///
 /// Example: kinlock torture --locks kinlock-spin --threads 4,64 --seconds 60
 #[derive(clap::Args)]
+#[command(after_long_help = HELP)]
 pub struct Args {
     /// Locks, separated by commas [default: all of ours; `busted`: all that are broken on purpose]
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = name::<Specimen>)]

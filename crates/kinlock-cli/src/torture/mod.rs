@@ -24,12 +24,9 @@ use crate::parameters::Parameters;
 ///
 /// Without the name of a primitive: locks, with the options below.
 ///
-/// Exit status: 0 all checks passed, 1 a check failed, 2 bad input, 3 something that is broken on
-/// purpose was not caught by the check meant for it.
-///
 /// Example: kinlock torture --locks kinlock-spin --threads 4,64 --seconds 60
 #[derive(clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, after_long_help = checks::HELP)]
 // The flattened options bring a group of the same name.
 #[group(skip)]
 pub struct Args {
