@@ -2,13 +2,15 @@
 
 use std::io::Write;
 
+use kinlock_sim::Handoffs;
+
 use super::plot;
 use super::results::{Entry, Report};
 use crate::report::cells::{Cells, Compared, Usual};
 use crate::report::table::{Columns, Table};
 use crate::report::units::{rate, three_digits, time};
 use crate::report::{Flags, Plot};
-use crate::simulation::sample::IdUse;
+use crate::simulation::sample::{IdUse, SERVICES};
 use crate::simulation::sampling::bands;
 
 impl Cells for Report {
@@ -59,16 +61,13 @@ impl Cells for Report {
             .add("wait p50", |e| time(e.acquire_ns.p50 as f64))
             .add("p99", |e| time(e.acquire_ns.p99 as f64))
             .add("max", |e| time(e.acquire_ns.max as f64))
-            .add("local", |e| match e.handoffs.local_share() {
-                Some(share) => format!("{:.0}%", 100.0 * share),
-                None => "-".to_owned(),
-            })
-            .add("remote/op", |e| three_digits(e.traffic.remote))
+            .add("local", |e| local_share(e.handoffs))
+            .add("remote/op", |e| three_digits(e.traffic["remote"]))
             .add("events/s", |e| rate(e.events_per_host_second))
     }
 
     fn csv_columns() -> Columns<Entry> {
-        Columns::<Entry>::new()
+        let columns = Columns::<Entry>::new()
             .csv_key()
             .csv_ops("ops_per_us", ["low", "high"], 6)
             .csv_ns_per_op()
@@ -80,12 +79,11 @@ impl Cells for Report {
             .add("acquire_max_ns", |e| e.acquire_ns.max)
             .add("handoffs_local", |e| e.handoffs.local)
             .add("handoffs_remote", |e| e.handoffs.remote)
-            .add("handoffs_retaken", |e| e.handoffs.retaken)
-            .number("own_cache_per_op", 3, |e| e.traffic.own_cache)
-            .number("last_level_per_op", 3, |e| e.traffic.last_level)
-            .number("local_per_op", 3, |e| e.traffic.local)
-            .number("remote_per_op", 3, |e| e.traffic.remote)
-            .number("memory_per_op", 3, |e| e.traffic.memory)
+            .add("handoffs_retaken", |e| e.handoffs.retaken);
+        let columns = SERVICES.into_iter().fold(columns, |columns, (name, _)| {
+            columns.number(format!("{name}_per_op"), 3, move |e| e.traffic[name])
+        });
+        columns
             .add("events", |e| e.events)
             .number("events_per_host_second", 0, |e| e.events_per_host_second)
     }
@@ -137,13 +135,21 @@ impl Compared for Entry {
             workload: &self.workload,
             threads: self.threads,
             lock: &self.lock,
-            ops: self.ops_per_us.map(|ops| ops),
+            ops: self.ops_per_us.into(),
             ns_per_op: self.ns_per_op,
             baseline: &self.ratio.to,
             ratio: self.ratio.over_runs,
             noisy: false,
             fairness: self.fairness,
         }
+    }
+}
+
+/// The share of hand-offs within a locality domain, if there were any.
+fn local_share(handoffs: Handoffs) -> String {
+    match handoffs.local + handoffs.remote {
+        0 => "-".to_owned(),
+        all => format!("{:.0}%", 100.0 * (handoffs.local as f64 / all as f64)),
     }
 }
 

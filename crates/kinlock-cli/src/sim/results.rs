@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use kinlock_sim::Handoffs;
 use serde::Serialize;
 
 use super::plan::Setup;
 use crate::simulation::band::{Band, median, over};
-use crate::simulation::sample::{Acquire, Handoffs, IdUse, Sample, Traffic};
+use crate::simulation::sample::{Acquire, IdUse, SERVICES, Sample};
 use crate::stats::{Fairness, Summary};
 
 /// One run of the command. All but the fields with `host` in their names are the same on every
@@ -49,7 +50,7 @@ pub struct Entry {
     /// How the lock travelled, over all seeds.
     pub handoffs: Handoffs,
     /// Accesses per operation, over all seeds.
-    pub traffic: Traffic<f64>,
+    pub traffic: BTreeMap<&'static str, f64>,
     /// What was done under concurrency IDs, over all seeds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ids: Option<IdUse>,
@@ -114,12 +115,11 @@ impl Report {
             let (_, base) = by_lock()
                 .find(|(lock, _)| lock.name == *baseline)
                 .expect("the baseline is one of the locks");
-            results.extend(by_lock().map(|(lock, samples)| Entry {
-                lock: lock.name.clone(),
-                workload: workload.to_owned(),
-                threads,
-                ..Entry::of(baseline, base, samples)
-            }));
+            for (lock, samples) in by_lock() {
+                let mut entry = Entry::new(baseline, base, samples);
+                (entry.lock, entry.workload) = (lock.name.clone(), workload.to_owned());
+                results.push(Entry { threads, ..entry });
+            }
         }
         Self {
             host_threads,
@@ -131,17 +131,17 @@ impl Report {
 }
 
 impl Entry {
-    fn of(baseline: &str, base: &[Sample], samples: &[Sample]) -> Self {
+    /// Without the names of its cell.
+    fn new(baseline: &str, base: &[Sample], samples: &[Sample]) -> Self {
         let usual = || samples.iter().filter(|sample| sample.is_usual());
-        let ratio = |(sample, base): (&Sample, &Sample)| over(sample.ops_per_us, base.ops_per_us);
-        let runs: Vec<_> = samples
-            .iter()
-            .zip(base)
-            .map(|pair| Simulated {
-                ratio: ratio(pair),
-                sample: pair.0.clone(),
+        let pairs = samples.iter().zip(base);
+        let runs: Vec<_> = pairs
+            .map(|(sample, base)| Simulated {
+                ratio: over(sample.ops_per_us, base.ops_per_us),
+                sample: sample.clone(),
             })
             .collect();
+        let ratios = Band::of_pairs(runs.iter().map(|run| (&run.sample, run.ratio)));
         let ops_per_us = Band::of(samples, |sample| sample.ops_per_us);
         let mut counters = BTreeMap::new();
         for (name, count) in usual().flat_map(|sample| &sample.counters) {
@@ -157,20 +157,19 @@ impl Entry {
             workload: String::new(),
             threads: 0,
             ops_per_us,
-            ops_per_s: ops_per_us.map(|value| 1e6 * value),
-            ns_per_op: Band::of(samples, |sample| over(1e3, sample.ops_per_us)).map(|ns| ns),
+            ops_per_s: ops_per_us.times(1e6).into(),
+            ns_per_op: Band::of(samples, |sample| over(1e3, sample.ops_per_us)).into(),
             ratio: Ratio {
                 to: baseline.to_owned(),
-                over_runs: Band::of_pairs(runs.iter().map(|run| (&run.sample, run.ratio)))
-                    .map(|r| r),
+                over_runs: ratios.into(),
             },
             fairness: Fairness {
                 jain: median(usual().map(|sample| sample.fairness.jain)),
                 min_over_mean: median(usual().map(|sample| sample.fairness.min_over_mean)),
             },
             acquire_ns: acquire(usual()),
-            handoffs: Handoffs::sum(usual()),
-            traffic: Traffic::per_op(usual()),
+            handoffs: handoffs(usual()),
+            traffic: traffic_per_op(usual()),
             ids,
             counters,
             events,
@@ -178,6 +177,25 @@ impl Entry {
             runs,
         }
     }
+}
+
+fn handoffs<'a>(samples: impl Iterator<Item = &'a Sample>) -> Handoffs {
+    samples.fold(Handoffs::default(), |sum, sample| Handoffs {
+        local: sum.local + sample.handoffs.local,
+        remote: sum.remote + sample.handoffs.remote,
+        retaken: sum.retaken + sample.handoffs.retaken,
+    })
+}
+
+fn traffic_per_op<'a>(
+    samples: impl Iterator<Item = &'a Sample> + Clone,
+) -> BTreeMap<&'static str, f64> {
+    let ops: u64 = samples.clone().map(|sample| sample.ops).sum();
+    let per_op = |(name, of): (&'static str, fn(&_) -> u64)| {
+        let count: u64 = samples.clone().map(|sample| of(&sample.traffic)).sum();
+        (name, count as f64 / (ops as f64).max(1.0))
+    };
+    SERVICES.into_iter().map(per_op).collect()
 }
 
 fn acquire<'a>(samples: impl Iterator<Item = &'a Sample> + Clone) -> Acquire {

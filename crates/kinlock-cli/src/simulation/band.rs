@@ -33,21 +33,22 @@ impl Band {
         }
     }
 
-    /// The same with every value changed, as a summary.
-    pub fn map(self, change: impl Fn(f64) -> f64) -> Summary {
-        Summary {
-            median: change(self.median),
-            min: change(self.low),
-            max: change(self.high),
-        }
-    }
-
     /// The same times a number.
     pub fn times(self, factor: f64) -> Self {
         Self {
             median: self.median * factor,
             low: self.low * factor,
             high: self.high * factor,
+        }
+    }
+}
+
+impl From<Band> for Summary {
+    fn from(band: Band) -> Self {
+        Self {
+            median: band.median,
+            min: band.low,
+            max: band.high,
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use kinlock_sim::Outcome;
 use kinlock_sim::workloads::Bursts;
+use kinlock_sim::{Handoffs, Outcome, Traffic};
 use serde::{Deserialize, Serialize};
 
 use super::sampling::Variant;
@@ -67,35 +67,10 @@ pub struct Acquire {
     pub max: u64,
 }
 
-/// Acquisitions by the previous holder.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Handoffs {
-    /// Another thread of the same locality domain.
-    pub local: u64,
-    /// A thread of another domain.
-    pub remote: u64,
-    /// The same thread: no hand-off.
-    pub retaken: u64,
-}
-
-/// Accesses by where they were served from: counts, or averages per operation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Traffic<N = u64> {
-    /// The core's own caches.
-    pub own_cache: N,
-    /// The last-level cache.
-    pub last_level: N,
-    /// Another core of the same socket.
-    pub local: N,
-    /// Another socket.
-    pub remote: N,
-    pub memory: N,
-}
-
 impl Sample {
     /// Keeps what reports are made of.
     pub fn new(variant: Variant, outcome: &Outcome) -> Self {
-        let (waits, handoffs, traffic) = (&outcome.waits, outcome.handoffs, outcome.traffic);
+        let waits = &outcome.waits;
         let counters = outcome.counted.iter();
         Self {
             variant,
@@ -109,18 +84,8 @@ impl Sample {
                 p999: waits.value_at_quantile(0.999),
                 max: waits.max(),
             },
-            handoffs: Handoffs {
-                local: handoffs.local,
-                remote: handoffs.remote,
-                retaken: handoffs.retaken,
-            },
-            traffic: Traffic {
-                own_cache: traffic.own_cache,
-                last_level: traffic.last_level,
-                local: traffic.local,
-                remote: traffic.remote,
-                memory: traffic.memory,
-            },
+            handoffs: outcome.handoffs,
+            traffic: outcome.traffic,
             counters: counters
                 .map(|&(event, count)| (event.name().to_owned(), count))
                 .collect(),
@@ -166,37 +131,11 @@ impl IdUse {
     }
 }
 
-impl Handoffs {
-    /// The share of hand-offs within a locality domain, if there were any.
-    pub fn local_share(&self) -> Option<f64> {
-        let all = self.local + self.remote;
-        (all > 0).then(|| self.local as f64 / all as f64)
-    }
-
-    /// Those of all `samples`.
-    pub fn sum<'a>(samples: impl Iterator<Item = &'a Sample>) -> Self {
-        samples.fold(Self::default(), |sum, sample| Self {
-            local: sum.local + sample.handoffs.local,
-            remote: sum.remote + sample.handoffs.remote,
-            retaken: sum.retaken + sample.handoffs.retaken,
-        })
-    }
-}
-
-impl Traffic {
-    /// The averages per operation of all `samples` together.
-    pub fn per_op<'a>(samples: impl Iterator<Item = &'a Sample> + Clone) -> Traffic<f64> {
-        let ops: u64 = samples.clone().map(|sample| sample.ops).sum();
-        let average = |of: fn(&Traffic) -> u64| {
-            let count: u64 = samples.clone().map(|sample| of(&sample.traffic)).sum();
-            count as f64 / (ops as f64).max(1.0)
-        };
-        Traffic {
-            own_cache: average(|traffic| traffic.own_cache),
-            last_level: average(|traffic| traffic.last_level),
-            local: average(|traffic| traffic.local),
-            remote: average(|traffic| traffic.remote),
-            memory: average(|traffic| traffic.memory),
-        }
-    }
-}
+/// The places that accesses are served from, by their names in reports.
+pub const SERVICES: [(&str, fn(&Traffic) -> u64); 5] = [
+    ("own_cache", |traffic| traffic.own_cache),
+    ("last_level", |traffic| traffic.last_level),
+    ("local", |traffic| traffic.local),
+    ("remote", |traffic| traffic.remote),
+    ("memory", |traffic| traffic.memory),
+];

@@ -63,12 +63,8 @@ impl Torture for Args {
         self.common.parameters(self.waiting.parameters(names))
     }
 
-    fn refuses_membarrier(&self) -> bool {
-        self.waiting.without_membarrier
-    }
-
-    fn hang(&self) -> f64 {
-        self.waiting.hang
+    fn waiting(&self) -> Option<&Waiting> {
+        Some(&self.waiting)
     }
 
     fn here(&self, specimen: Specimen, progress: &mut dyn FnMut(&str)) -> Report {

@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kinlock_verify::report::Report;
 use kinlock_verify::sandbox;
 
-use self::args::{Common, Named};
+use self::args::{Common, Named, Waiting};
 use self::child::Task;
 use crate::checks;
 use crate::outcome::Outcome;
@@ -72,14 +72,9 @@ trait Torture {
     /// The flags and their values, without names.
     fn parameters(&self, names: Parameters) -> Parameters;
 
-    /// Whether the system call membarrier is refused.
-    fn refuses_membarrier(&self) -> bool {
-        false
-    }
-
-    /// Seconds after which a wait is taken to be endless, if that can be chosen.
-    fn hang(&self) -> f64 {
-        0.0
+    /// The flags of primitives whose threads wait for each other.
+    fn waiting(&self) -> Option<&Waiting> {
+        None
     }
 
     /// Tortures a specimen in this process. `progress` is told each step before it starts.
@@ -96,7 +91,10 @@ fn torture<T: Torture>(args: &T) -> anyhow::Result<Outcome> {
     let specimens = args.specimens()?;
     let names: Vec<_> = specimens.iter().map(Named::name).collect();
     let parameters = args.parameters(Parameters::default().add(T::FLAG, names));
-    if args.refuses_membarrier() && common.in_process {
+    let is_refused = args
+        .waiting()
+        .is_some_and(|waiting| waiting.without_membarrier);
+    if is_refused && common.in_process {
         // Before there are threads: later ones inherit it.
         sandbox::refuse_membarrier().map_err(anyhow::Error::msg)?;
     }
@@ -144,7 +142,7 @@ fn in_children<T: Torture>(
         is_broken: specimen.is_broken(),
         parameters: parameters.with(T::FLAG, [specimen.name()]),
         seconds: common.seconds,
-        hang: args.hang(),
+        hang: args.waiting().map_or(0.0, |waiting| waiting.hang),
         topology: None,
         quiet: common.quiet,
     };
