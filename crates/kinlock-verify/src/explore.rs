@@ -3,7 +3,7 @@
 //! A schedule is drawn from a seed: machine, threads, knobs, preemptions before any memory access, interrupts, spurious
 //! wake-ups. A failing one is shrunk to the few disruptions that it needs, and named by a [`Replay`].
 //!
-//! What is explored is a [`Subject`]: [`locks`] with mutexes and condition variables, [`ids`], [`sections`]. For locks:
+//! What is explored is a [`Subject`]: [`locks`] with mutexes and condition variables, [`ids`], [`invalidation`]. For locks:
 //!
 //! | property | what is demanded |
 //! | --- | --- |
@@ -21,11 +21,11 @@
 mod draw;
 mod hunt;
 pub mod ids;
+pub mod invalidation;
 pub mod locks;
 mod oracle;
 mod replay;
 pub mod scenarios;
-pub mod sections;
 mod shrink;
 mod trace;
 

@@ -22,6 +22,7 @@ mod crew;
 pub mod explore;
 pub mod ids;
 mod injector;
+pub mod invalidation;
 pub mod locks;
 pub mod monitors;
 mod oracle;
@@ -32,7 +33,6 @@ mod random;
 pub mod report;
 pub mod sandbox;
 pub mod scenarios;
-pub mod sections;
 pub mod test_lock;
 
 pub use affinity::allowed_cpus;

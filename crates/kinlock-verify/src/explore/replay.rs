@@ -92,7 +92,7 @@ fn spot(text: &str) -> Result<Spot, String> {
 #[cfg(test)]
 mod tests {
     use super::Replay;
-    use crate::explore::{ids, locks, sections};
+    use crate::explore::{ids, invalidation, locks};
     use std::fmt::Display;
     use std::str::FromStr;
 
@@ -112,7 +112,7 @@ mod tests {
         let text = "task-owned:mixed:*:7:1.5";
         assert_eq!(again::<Replay<ids::Specimen>>(text), text);
         let text = "slots:mixed:4:7:-";
-        assert_eq!(again::<Replay<sections::Specimen>>(text), text);
+        assert_eq!(again::<Replay<invalidation::Specimen>>(text), text);
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub const ALL: &[Scenario] = &[
         ..PLAIN
     },
     Scenario {
-        name: "crowded",
+        name: "oversubscribed",
         about: "timed, with more threads than CPUs: time slices, and waiters that park",
         timed: true,
         oversubscribed: true,
@@ -80,7 +80,7 @@ pub const ALL: &[Scenario] = &[
         ..PLAIN
     },
     Scenario {
-        name: "tokens-crowded",
+        name: "tokens-oversubscribed",
         about: "tokens, with more threads than CPUs",
         timed: true,
         oversubscribed: true,

@@ -1,5 +1,6 @@
 //! Ways to ill-treat a lock, one file each.
 
+mod barging;
 mod basics;
 mod churn;
 mod condvar;
@@ -12,7 +13,6 @@ mod preemption;
 mod relay;
 mod signals;
 mod timed;
-mod turns;
 
 use crate::crew::{Orders, Outcome};
 use crate::injector::Preemption;
@@ -42,7 +42,7 @@ pub const ALL: &[Scenario] = &[
     fairness::SCENARIO,
     domains::PRETENDED,
     preemption::SCENARIO,
-    turns::SCENARIO,
+    barging::SCENARIO,
     timed::SCENARIO,
     relay::SCENARIO,
     condvar_relay::SCENARIO,

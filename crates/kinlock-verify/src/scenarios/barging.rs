@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::Duration;
 
 pub(super) const SCENARIO: Scenario = Scenario {
-    name: "turns",
+    name: "barging",
     about: "threads that know different things of a lock meet at one after the other",
     weight: 4,
     needs_condvar: false,
