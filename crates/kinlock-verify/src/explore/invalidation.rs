@@ -1,28 +1,30 @@
-//! Random schedules for delayed invalidation: the library's backends on the simulated machine, disturbed wherever the contracts allow it.
+//! Random schedules for delayed invalidation: the library's backends on the simulated machine, disturbed
+//! wherever the contracts allow it.
 //!
 //! | property | what is demanded |
 //! | --- | --- |
-//! | exclusion | whoever has waited for a tag finds every section ended whose generation is not newer |
-//! | contract | generations are above those of all sections that had begun before; what has passed stays passed; in the end nothing is open and everything has passed |
+//! | exclusion | when a wait for a tag ends, all sections whose generation is not newer have ended |
+//! | contract | generations are above those of all sections that had begun before; what has passed stays passed; in the end no section is open and everything has passed |
 //! | completion | every thread comes to an end: so no wait is for a section that began later |
-//! | progress | where nobody is preempted, beginning a section seldom starts over: a bound for all such schedules together |
-//! | reach | somebody slept, and three sections were open at a time |
+//! | progress | without preemption, beginning a section seldom starts over: a bound for all such schedules together |
+//! | reach | a thread slept, and three sections were open at a time |
 
+use super::violation::{Failure, Violation};
 use super::{Outcome, Replay, Subject, draw};
 use crate::random::Random;
 use crate::report::Property;
+use crate::specimen::{fault, named};
 use kinlock::config::Tuning;
 use kinlock::platform::{Atomic, NEVER, Platform};
 use kinlock::raw::invalidation::{
     Backend, Config, Domain, Fault, Locked, Member, Packed, PackedPair, Pair, Place, Slots,
-    Tally as Counted,
 };
 use kinlock::raw::mutex::{MutexConfig, Queue};
 use kinlock::raw::osq::PredecessorCpu;
 use kinlock_sim::platform::SimU64;
 use kinlock_sim::schedule::say;
 use kinlock_sim::{Placement, Schedule, Sim, Stuck};
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 
 /// A backend that is explored.
 #[derive(Clone, Copy, Debug)]
@@ -31,45 +33,46 @@ pub struct Specimen {
     pub name: &'static str,
     /// What its defect violates, if it is broken on purpose.
     pub defect: Option<Property>,
-    place: fn(places: usize) -> &'static dyn Sections,
+    play: fn(&Replay<Specimen>, trace: bool) -> Outcome<Tally>,
 }
 
 /// All of them.
 pub const ALL: &[Specimen] = &[
-    specimen("packed", None, packed::<SOUND>),
-    specimen("locked", None, |places| {
-        let backend = <Locked<Sim, Kind<SOUND>>>::new(0);
-        put::<Kind<SOUND>, _>(places, backend, Member::new)
-    }),
-    specimen("slots", None, |places| {
-        let backend = Slots::<Sim, Kind<SOUND>>::new(0);
-        put::<Kind<SOUND>, _>(places, backend, || SimU64::new(0))
-    }),
-    specimen(
+    packed::<0>("packed", None),
+    Specimen {
+        name: "locked",
+        defect: None,
+        play: |replay, trace| {
+            play::<Kind<0>, Locked<Sim, Kind<0>>>(replay, trace, || Locked::new(0), Member::new)
+        },
+    },
+    Specimen {
+        name: "slots",
+        defect: None,
+        play: |replay, trace| {
+            play::<Kind<0>, Slots<Sim, Kind<0>>>(replay, trace, || Slots::new(0), || SimU64::new(0))
+        },
+    },
+    packed::<{ Fault::GenerationReadBeforeMark as u8 }>(
         "busted-donation",
         Some(Property::Contract),
-        packed::<GENERATION>,
     ),
-    specimen("busted-wakeup", Some(Property::Completion), packed::<WAKE>),
-    specimen("busted-mark", Some(Property::Progress), packed::<EARLY>),
+    packed::<{ Fault::WakeLost as u8 }>("busted-wakeup", Some(Property::Completion)),
+    packed::<{ Fault::MarkedEarly as u8 }>("busted-mark", Some(Property::Progress)),
 ];
 
-const fn specimen(
-    name: &'static str,
-    defect: Option<Property>,
-    place: fn(usize) -> &'static dyn Sections,
-) -> Specimen {
+named!(Specimen, ALL);
+
+const fn packed<const FAULT: u8>(name: &'static str, defect: Option<Property>) -> Specimen {
     Specimen {
         name,
         defect,
-        place,
+        play: |replay, trace| {
+            let link = || PackedPair::new(0);
+            play::<Kind<FAULT>, Packed<Sim, Kind<FAULT>>>(replay, trace, || Packed::new(0), link)
+        },
     }
 }
-
-const SOUND: u8 = 0;
-const GENERATION: u8 = 1;
-const WAKE: u8 = 2;
-const EARLY: u8 = 3;
 
 #[derive(Clone, Copy, Debug)]
 struct Kind<const FAULT: u8>;
@@ -88,79 +91,22 @@ impl<const FAULT: u8> Config for Kind<FAULT> {
     type Mutex = Self;
     const PATIENCE: u32 = 8;
     const LOOKS: u32 = 4;
-    const FAULT: Fault = match FAULT {
-        GENERATION => Fault::GenerationReadBeforeMark,
-        WAKE => Fault::WakeLost,
-        EARLY => Fault::MarkedEarly,
-        _ => Fault::None,
-    };
-}
-
-/// What is asked of a domain.
-trait Sections {
-    fn begin(&self, me: u16) -> u64;
-    fn end(&self, me: u16);
-    fn passed(&self, generation: u64) -> bool;
-    fn wait(&self, generation: u64, until: u64) -> bool;
-    fn newest(&self) -> u64;
-    fn tally(&self) -> Counted;
-    fn open(&self) -> usize;
-}
-
-type Places<B> = &'static [Place<Sim, <B as Backend<Sim>>::Link>];
-
-struct Put<C: Config, B: Backend<Sim>>(Domain<Sim, C, B, Places<B>>);
-
-impl<C: Config, B: Backend<Sim>> Sections for Put<C, B> {
-    fn begin(&self, me: u16) -> u64 {
-        self.0.begin(me, || 0).expect("generations are left")
-    }
-    fn end(&self, me: u16) {
-        self.0.end(me);
-    }
-    fn passed(&self, generation: u64) -> bool {
-        self.0.passed(generation)
-    }
-    fn wait(&self, generation: u64, until: u64) -> bool {
-        self.0.wait(generation, until)
-    }
-    fn newest(&self) -> u64 {
-        self.0.newest()
-    }
-    fn tally(&self) -> Counted {
-        self.0.tally()
-    }
-    fn open(&self) -> usize {
-        self.0.sections().count()
-    }
-}
-
-fn put<C: Config, B: Backend<Sim>>(
-    places: usize,
-    backend: B,
-    link: impl Fn() -> B::Link,
-) -> &'static dyn Sections {
-    let places = kinlock_sim::place_slice(places, |_| Place::new(link()));
-    kinlock_sim::place(Put::<C, B>(Domain::new(backend, places)))
-}
-
-fn packed<const FAULT: u8>(places: usize) -> &'static dyn Sections {
-    let backend = Packed::<Sim, Kind<FAULT>>::new(0);
-    put::<Kind<FAULT>, _>(places, backend, || PackedPair::new(0))
+    const FAULT: Fault = fault!(FAULT, Fault: GenerationReadBeforeMark, WakeLost, MarkedEarly);
 }
 
 /// After so many accesses a schedule counts as endless.
 const MAX_ACCESSES: u64 = 5_000_000;
-/// How many restarts of those who begin there may be per section, where nobody is preempted: in the default schedules a sound list has 1.38, [`Fault::MarkedEarly`] 1.62.
+/// How many restarts of beginnings there may be per section without preemption. In the default schedules
+/// a sound list has 1.38, [`Fault::MarkedEarly`] 1.62.
 pub const MOST_RESTARTS: f64 = 1.5;
 
-/// What is counted in schedules.
+/// Counted in schedules.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     sections: u64,
     slow_waits: u64,
     longest_queue: u64,
-    /// Where nobody is preempted: sections, and how often beginning one started over.
+    /// Without preemption: sections, and how often beginning one started over.
     calm_sections: u64,
     calm_restarts: u64,
 }
@@ -178,59 +124,9 @@ impl super::Tally for Tally {
 impl Subject for Specimen {
     type Tally = Tally;
     const KIND: &'static str = "backend";
-    const ALL: &'static [Self] = ALL;
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn defect(&self) -> Option<Property> {
-        self.defect
-    }
-
-    fn scenarios(&self) -> Vec<&'static str> {
-        vec!["mixed"]
-    }
 
     fn play(replay: &Replay<Self>, trace: bool) -> Outcome<Tally> {
-        let mut random = Random::new(replay.seed, 3);
-        let drawn = 2 + random.below(7) as usize;
-        let threads = replay.threads.unwrap_or(drawn);
-        // With more threads than CPUs now and then: whoever is preempted between mark and unmark keeps the others waiting.
-        let oversubscribed = random.one_in(4);
-        let calm = !oversubscribed && random.one_in(3);
-        let machine = draw::machine(&mut random, threads, oversubscribed);
-        let clock_mhz = machine.costs.clock_mhz;
-        let mut disturbance = draw::plain_disturbance(&mut random, &machine.costs);
-        if calm {
-            disturbance.one_in = 0;
-        }
-        disturbance.only = replay.only.clone();
-        let mut schedule = Schedule::new(machine, threads, disturbance);
-        schedule.max_accesses = MAX_ACCESSES;
-        schedule.trace = trace;
-        if oversubscribed {
-            schedule.placement = Placement::Scheduled;
-        }
-        let rounds = 4 + random.below(8) as u32;
-        let work = 1 << random.below(12);
-        let place = replay.subject.place;
-        let (played, (mut tally, failure)) = schedule.play(
-            move || Shared::new(place(threads), rounds, work),
-            Shared::body,
-            |_, _| {},
-            Shared::judge,
-        );
-        // The bound is for the usual numbers of threads.
-        if !calm || replay.threads.is_some() {
-            (tally.calm_sections, tally.calm_restarts) = (0, 0);
-        }
-        Outcome {
-            played: Some(played),
-            clock_mhz,
-            tally,
-            failure,
-        }
+        (replay.subject.play)(replay, trace)
     }
 
     fn judge(&self, tally: &Tally) -> Vec<(Property, bool, String)> {
@@ -256,9 +152,61 @@ impl Subject for Specimen {
     }
 }
 
+fn play<C: Config, B: Backend<Sim>>(
+    replay: &Replay<Specimen>,
+    trace: bool,
+    backend: fn() -> B,
+    link: fn() -> B::Link,
+) -> Outcome<Tally> {
+    let mut random = Random::new(replay.seed, 3);
+    let drawn = 2 + random.below(7) as usize;
+    let threads = replay.threads.unwrap_or(drawn);
+    // With more threads than CPUs now and then: a thread that is preempted between mark and unmark keeps
+    // the others waiting.
+    let oversubscribed = random.one_in(4);
+    let calm = !oversubscribed && random.one_in(3);
+    let machine = draw::machine(&mut random, threads, oversubscribed);
+    let clock_mhz = machine.costs.clock_mhz;
+    let mut disturbance = draw::plain_disturbance(&mut random, &machine.costs);
+    if calm {
+        disturbance.one_in = 0;
+    }
+    let mut schedule = Schedule::new(machine, threads, disturbance);
+    replay.apply(&mut schedule, trace);
+    schedule.max_accesses = MAX_ACCESSES;
+    if oversubscribed {
+        schedule.placement = Placement::Scheduled;
+    }
+    let rounds = 4 + random.below(8) as u32;
+    let work = 1 << random.below(12);
+    let (played, (mut tally, failure)) = schedule.play(
+        move || {
+            let backend = backend();
+            let places = kinlock_sim::place_slice(threads, |_| Place::new(link()));
+            let domain = kinlock_sim::place(Domain::new(backend, places));
+            Shared::<C, B>::new(domain, rounds, work)
+        },
+        Shared::body,
+        |_, _| {},
+        Shared::judge,
+    );
+    // The bound is for the usual numbers of threads.
+    if !calm || replay.threads.is_some() {
+        (tally.calm_sections, tally.calm_restarts) = (0, 0);
+    }
+    Outcome {
+        played: Some(played),
+        clock_mhz,
+        tally,
+        failure,
+    }
+}
+
+type Places<B> = &'static [Place<Sim, <B as Backend<Sim>>::Link>];
+
 /// What the threads of a schedule share. Watching takes no simulated time.
-struct Shared {
-    sections: &'static dyn Sections,
+struct Shared<C: Config, B: Backend<Sim> + 'static> {
+    domain: &'static Domain<Sim, C, B, Places<B>>,
     rounds: u32,
     work: u64,
     /// Generations of sections that have begun, and have not ended.
@@ -267,15 +215,15 @@ struct Shared {
     begun: Cell<u64>,
     passed: Cell<u64>,
     count: Cell<u64>,
-    /// The newest generation that a thing was tagged with.
+    /// The newest generation with which something was tagged.
     tag: Cell<u64>,
-    violation: OnceCell<(Property, String)>,
+    violation: Violation,
 }
 
-impl Shared {
-    fn new(sections: &'static dyn Sections, rounds: u32, work: u64) -> Self {
+impl<C: Config, B: Backend<Sim>> Shared<C, B> {
+    fn new(domain: &'static Domain<Sim, C, B, Places<B>>, rounds: u32, work: u64) -> Self {
         Shared {
-            sections,
+            domain,
             rounds,
             work,
             open: RefCell::default(),
@@ -283,14 +231,14 @@ impl Shared {
             passed: Cell::new(0),
             count: Cell::new(0),
             tag: Cell::new(0),
-            violation: OnceCell::new(),
+            violation: Violation::default(),
         }
     }
 
     fn body(&self, me: usize) {
         let place = me as u16 + 1;
         for _ in 0..self.rounds {
-            if self.violation.get().is_some() {
+            if self.violation.is_some() {
                 return;
             }
             self.work();
@@ -306,9 +254,10 @@ impl Shared {
     fn section(&self, place: u16) {
         let before = self.begun.get();
         say("begins a section");
-        let generation = self.sections.begin(place);
+        let generation = self.domain.begin(place, || 0);
+        let generation = generation.expect("generations are left");
         say("has begun it");
-        self.demand(Property::Contract, generation > before, || {
+        self.contract(generation > before, || {
             format!("generation {generation} after {before}")
         });
         self.begun.set(self.begun.get().max(generation));
@@ -316,8 +265,8 @@ impl Shared {
         self.count.set(self.count.get() + 1);
         self.tag.set(generation);
         self.work();
-        let passed = self.sections.passed(generation);
-        self.demand(Property::Exclusion, !passed, || {
+        let passed = self.domain.passed(generation);
+        self.violation.demand(Property::Exclusion, !passed, || {
             format!("generation {generation} has passed while its section is open")
         });
         // From here on it may end at any moment.
@@ -326,14 +275,14 @@ impl Shared {
         open.swap_remove(at.expect("it was put there"));
         drop(open);
         say("ends its section");
-        self.sections.end(place);
+        self.domain.end(place);
         say("has ended it");
     }
 
     fn wait(&self, generation: u64, until: u64) {
         say("waits for a tag");
-        if !self.sections.wait(generation, until) {
-            self.demand(Property::Contract, Sim::now() >= until, || {
+        if !self.domain.wait(generation, until) {
+            self.contract(Sim::now() >= until, || {
                 "a wait ended before its time".to_owned()
             });
             return;
@@ -345,8 +294,8 @@ impl Shared {
     fn snapshot(&self) {
         say("takes a snapshot");
         let before = self.begun.get();
-        let newest = self.sections.newest();
-        self.demand(Property::Contract, newest >= before, || {
+        let newest = self.domain.newest();
+        self.contract(newest >= before, || {
             format!("a snapshot of {newest} does not cover {before}")
         });
         self.wait(newest, NEVER);
@@ -354,32 +303,34 @@ impl Shared {
 
     fn has_passed(&self, generation: u64) {
         let open = self.open.borrow().iter().copied().min();
-        self.demand(
-            Property::Exclusion,
-            open.is_none_or(|oldest| oldest > generation),
-            || format!("generation {generation} has passed, but {open:?} is open"),
-        );
+        let ended = open.is_none_or(|oldest| oldest > generation);
+        self.violation.demand(Property::Exclusion, ended, || {
+            format!("generation {generation} has passed, but {open:?} is open")
+        });
         self.passed.set(self.passed.get().max(generation));
         let oldest = self.passed.get();
-        let still = self.sections.passed(oldest);
-        self.demand(Property::Contract, still, || {
-            format!("generation {oldest} has passed no more")
-        });
+        let still = self.domain.passed(oldest);
+        self.contract(still, || format!("generation {oldest} has passed no more"));
     }
 
-    fn judge(&self, end: &Result<(), Stuck>) -> (Tally, Option<(Property, String)>) {
+    fn judge(&self, end: &Result<(), Stuck>) -> (Tally, Option<Failure>) {
         let begun = self.begun.get();
+        let demand = |property, holds, what: String| {
+            self.violation.demand_at_end(property, holds, || what);
+        };
         if let Err(stuck) = end {
-            self.demand(Property::Completion, false, || stuck.to_string());
+            demand(Property::Completion, false, stuck.to_string());
         } else {
-            self.demand(Property::Contract, self.sections.open() == 0, || {
-                "all threads have ended, but a section is open".to_owned()
-            });
-            self.demand(Property::Contract, self.sections.passed(begun), || {
-                format!("no section is open, but generation {begun} has not passed")
-            });
+            let what = "all threads have ended, but a section is open".to_owned();
+            demand(
+                Property::Contract,
+                self.domain.sections().count() == 0,
+                what,
+            );
+            let what = format!("no section is open, but generation {begun} has not passed");
+            demand(Property::Contract, self.domain.passed(begun), what);
         }
-        let counted = self.sections.tally();
+        let counted = self.domain.tally();
         let tally = Tally {
             sections: self.count.get(),
             slow_waits: counted.slow_waits,
@@ -387,16 +338,14 @@ impl Shared {
             calm_sections: self.count.get(),
             calm_restarts: counted.begin_restarts,
         };
-        (tally, self.violation.get().cloned())
+        (tally, self.violation.get())
     }
 
     fn work(&self) {
         kinlock_sim::compute((Sim::random() as u64 % self.work) as f64);
     }
 
-    fn demand(&self, property: Property, holds: bool, what: impl FnOnce() -> String) {
-        if !holds {
-            let _ = self.violation.set((property, what()));
-        }
+    fn contract(&self, holds: bool, what: impl FnOnce() -> String) {
+        self.violation.demand(Property::Contract, holds, what);
     }
 }
