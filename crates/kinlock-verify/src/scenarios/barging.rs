@@ -6,7 +6,7 @@
 //! are drawn, for another lock in each round, so that threads remember little of the lock. Waiters are
 //! held up between a look and what follows from it, so that they meet on a single CPU, too.
 
-use super::{Context, Events, Scenario, blocking};
+use super::{Context, Events, blocking};
 use crate::crew::{self, Worker};
 use crate::injector::Injector;
 use crate::oracle::SharedState;
@@ -18,14 +18,6 @@ use kinlock::events::Event;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::Duration;
-
-pub(super) const SCENARIO: Scenario = Scenario {
-    name: "barging",
-    about: "threads that believe different things of a lock meet at one after the other",
-    weight: 4,
-    needs_condvar: false,
-    run,
-};
 
 /// A thread remembers only the lock that it has waited for last.
 const LOCKS: usize = 2;
@@ -45,7 +37,7 @@ struct Meeting {
     seed: u64,
 }
 
-fn run(context: &Context) -> Findings {
+pub(super) fn run(context: &Context) -> Findings {
     let events = Events::start();
     let meeting = Arc::new(Meeting {
         locks: std::array::from_fn(|_| (context.specimen.new_pretended)()),

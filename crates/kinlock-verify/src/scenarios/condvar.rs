@@ -13,7 +13,7 @@ mod board;
 mod nudges;
 
 use super::patience::Patience;
-use super::{Context, Events, Scenario, blocking};
+use super::{Context, Events, blocking};
 use crate::affinity::allowed_cpus;
 use crate::crew::{self, Orders, Worker};
 use crate::injector::Injector;
@@ -29,22 +29,14 @@ use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
 /// With the public types.
-pub(super) const PLAIN: Scenario = Scenario {
-    name: "condvar",
-    about: "waiters, notifications and time limits around a bounded queue, while signals interrupt",
-    weight: 4,
-    needs_condvar: true,
-    run: |context| run(context, false),
-};
+pub(super) fn plain(context: &Context) -> Findings {
+    run(context, false)
+}
 
 /// The same source on the pretended machine, which holds threads up inside the algorithm.
-pub(super) const DELAYED: Scenario = Scenario {
-    name: "condvar-delays",
-    about: "the same, and threads are held up within waits and notifications",
-    weight: 4,
-    needs_condvar: true,
-    run: |context| run(context, true),
-};
+pub(super) fn delayed(context: &Context) -> Findings {
+    run(context, true)
+}
 
 /// At least so many threads, so that the leader's broadcast finds more asleep than it wakes at once;
 /// and more than CPUs.

@@ -13,7 +13,7 @@
 use super::condvar::monitor;
 use super::partner::Partner;
 use super::patience::Patience;
-use super::{Context, Events, Scenario};
+use super::{Context, Events};
 use crate::affinity::{allowed_cpus, pin_to};
 use crate::crew::{self, Orders, Worker};
 use crate::injector::Injector;
@@ -26,14 +26,6 @@ use kinlock::events::Event;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-
-pub(super) const SCENARIO: Scenario = Scenario {
-    name: "condvar-relay",
-    about: "a notification comes just when its only waiter falls asleep or gives up",
-    weight: 4,
-    needs_condvar: true,
-    run,
-};
 
 /// When waiters change their way of waiting, in nanoseconds: they spin for 50 us, and time limits are
 /// drawn from these. Most are short: on a busy machine giver and taker do not run at the same time for
@@ -74,7 +66,7 @@ struct Relay {
     stolen: AtomicU64,
 }
 
-fn run(context: &Context) -> Findings {
+pub(super) fn run(context: &Context) -> Findings {
     let events = Events::start();
     let epoch = Instant::now();
     let relay = Arc::new(Relay {

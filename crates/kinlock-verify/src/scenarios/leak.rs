@@ -5,20 +5,12 @@
 //! 1. The prison is taken once before the crew starts, and released once for that, by the watchdog. A
 //!    prisoner releases it once after having taken it.
 
-use super::{Context, Scenario, Stage};
+use super::{Context, Stage};
 use crate::crew::{self, Crew, Worker};
 use crate::report::{Findings, Property};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-
-pub(super) const SCENARIO: Scenario = Scenario {
-    name: "leak",
-    about: "threads that leaked guards, and some that wait for a leaked one, harm no other lock",
-    weight: 2,
-    needs_condvar: false,
-    run,
-};
 
 /// Locks that each thread takes and forgets: far more than it has nodes to wait with.
 const LEAKED: usize = 64;
@@ -30,7 +22,7 @@ struct Shared {
     break_ins: AtomicU64,
 }
 
-fn run(context: &Context) -> Findings {
+pub(super) fn run(context: &Context) -> Findings {
     let shared = Arc::new(Shared {
         stage: Stage::new(context.specimen.new),
         prison: Stage::new(context.specimen.new),

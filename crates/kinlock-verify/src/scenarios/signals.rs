@@ -12,7 +12,7 @@
 //!    without destructor, and restores `errno`.
 //! 3. A handler releases the lock that it has just taken.
 
-use super::{Context, Events, Scenario, Stage};
+use super::{Context, Events, Stage};
 use crate::crew::{Crew, Worker};
 use crate::injector;
 use crate::random::Random;
@@ -24,14 +24,6 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
-
-pub(super) const SCENARIO: Scenario = Scenario {
-    name: "signals",
-    about: "a storm of real-time signals, whose nested handlers take further locks",
-    weight: 5,
-    needs_condvar: false,
-    run,
-};
 
 /// Signals, and so the deepest nesting of handlers. One more than a thread has nodes besides that of the
 /// interrupted code.
@@ -60,7 +52,7 @@ thread_local! {
     static ME: (Cell<u32>, Cell<u64>) = const { (Cell::new(0), Cell::new(0)) };
 }
 
-fn run(context: &Context) -> Findings {
+pub(super) fn run(context: &Context) -> Findings {
     let events = Events::start();
     let stage = Arc::new(Stage::new(context.specimen.new));
     let level = |_| Level {
