@@ -13,8 +13,8 @@ pub use member::{Crew, Worker};
 
 use crate::affinity::{allowed_cpus, pin_to};
 use crate::oracle::SharedState;
-use crate::random::Random;
 use crate::report::{Findings, PerThread, Property, Verdict};
+use kinlock_sim::random::Random;
 use member::Phase;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -133,7 +133,7 @@ fn start(
     };
     let start_one = |me: usize| {
         let (crew, body) = (Arc::clone(crew), Arc::clone(&body));
-        let random = Random::new(orders.seed, me as u64);
+        let random = Random::stream(orders.seed, me as u64);
         let cpu = (!cpus.is_empty()).then(|| cpus[me % cpus.len()]);
         let thread = std::thread::Builder::new()
             .name(format!("crew-{me}"))

@@ -20,7 +20,7 @@
 //!
 //! | modules | content |
 //! | --- | --- |
-//! | `random`, `affinity`, `signal`, `child`, [`sandbox`], [`report`], [`test_lock`] | randomness, system calls, checks, what a lock under test is |
+//! | `affinity`, `signal`, `child`, [`sandbox`], [`report`], [`test_lock`] | system calls, checks, what a lock under test is |
 //! | `injector`, `oracle`, `specimen` | delays at bad moments, the state behind a lock, names |
 //! | `pretend`, `configs`, `monitors`, [`locks`], [`pages`] | the pretended machine, and everything that is tortured as a lock |
 //! | `crew`, `steps` | threads with a watchdog, runs of many steps |
@@ -43,7 +43,6 @@ mod oracle;
 pub mod pages;
 pub mod plan;
 mod pretend;
-mod random;
 pub mod report;
 pub mod sandbox;
 pub mod scenarios;

@@ -17,8 +17,8 @@
 //!    under the shard's lock.
 
 use crate::injector::Injector;
-use crate::random::Random;
 use kinlock::{Mutex, MutexGuard};
+use kinlock_sim::random::Random;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Bytes of a slot.
@@ -97,7 +97,7 @@ impl Worker {
     /// The worker number `name`; with an injector it is interrupted at bad moments.
     pub fn new(seed: u64, name: usize, injector: Option<Injector>) -> Self {
         Worker {
-            random: Random::new(seed, name as u64),
+            random: Random::stream(seed, name as u64),
             name: name as u64 + 1,
             stamps: 0,
             injector,
@@ -108,7 +108,7 @@ impl Worker {
 
     /// As [`new`](Self::new), interrupted as `level` says.
     pub fn interrupted(seed: u64, name: usize, level: crate::Preemption) -> Self {
-        let injector = Injector::new(level, Random::new(seed, !(name as u64)));
+        let injector = Injector::new(level, Random::stream(seed, !(name as u64)));
         Self::new(seed, name, Some(injector))
     }
 

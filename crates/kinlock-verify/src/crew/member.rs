@@ -5,9 +5,9 @@
 //! 1. `with_lock` releases the lock once, and only if `acquire` has returned that the calling thread
 //!    holds it.
 
-use crate::random::Random;
 use crate::signal;
 use crate::test_lock::TestLock;
+use kinlock_sim::random::Random;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering::*};

@@ -16,6 +16,7 @@ use crate::report::Property;
 use crate::specimen::{fault, named};
 use kinlock::platform::Platform;
 use kinlock::raw::ids::{AGE, BLOCK, Block, Held, IdAllocator, IdConfig, IdFault, Policy, Record};
+use kinlock_sim::random::Random;
 use kinlock_sim::schedule::say;
 use kinlock_sim::{Disturbance, Machine, Schedule, Sim, Stuck, place_slice};
 use std::cell::RefCell;
@@ -133,7 +134,7 @@ struct Shared<C: IdConfig> {
 
 /// The knowledge of an observer that sees everything at once.
 struct Watch {
-    random: u64,
+    random: Random,
     holders: Vec<bool>,
     /// IDs that active threads hold, take or give back: now, and at most so far.
     now: u32,
@@ -196,7 +197,7 @@ impl<C: IdConfig> Shared<C> {
             // Seldom: an ID that is marked at once is handed on at once, and other paths are rare.
             marks: seed / 20 % 16 == 0,
             watch: RefCell::new(Watch {
-                random: seed | 1,
+                random: Random::stream(seed, 4),
                 holders: vec![false; count * BLOCK as usize],
                 now: 0,
                 most: 0,
@@ -384,10 +385,6 @@ impl<C: IdConfig> Shared<C> {
     }
 
     fn below(&self, n: u64) -> u64 {
-        let random = &mut self.watch.borrow_mut().random;
-        *random ^= *random << 13;
-        *random ^= *random >> 7;
-        *random ^= *random << 17;
-        (*random >> 16) % n
+        self.watch.borrow_mut().random.below(n)
     }
 }

@@ -11,7 +11,6 @@
 
 use super::violation::{Failure, Violation};
 use super::{Outcome, Replay, Subject, draw};
-use crate::random::Random;
 use crate::report::Property;
 use crate::specimen::{fault, named};
 use kinlock::config::Tuning;
@@ -22,6 +21,7 @@ use kinlock::raw::invalidation::{
 use kinlock::raw::mutex::{MutexConfig, Queue};
 use kinlock::raw::osq::PredecessorCpu;
 use kinlock_sim::platform::SimU64;
+use kinlock_sim::random::Random;
 use kinlock_sim::schedule::say;
 use kinlock_sim::{Placement, Schedule, Sim, Stuck};
 use std::cell::{Cell, RefCell};
@@ -158,7 +158,7 @@ fn play<C: Config, B: Backend<Sim>>(
     backend: fn() -> B,
     link: fn() -> B::Link,
 ) -> Outcome<Tally> {
-    let mut random = Random::new(replay.seed, 3);
+    let mut random = Random::stream(replay.seed, 3);
     let drawn = 2 + random.below(7) as usize;
     let threads = replay.threads.unwrap_or(drawn);
     // With more threads than CPUs now and then: a thread that is preempted between mark and unmark keeps

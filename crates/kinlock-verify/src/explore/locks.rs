@@ -9,7 +9,6 @@ mod condvar;
 mod mutex;
 mod playing;
 
-use crate::random::Random;
 use crate::report::Property;
 use crate::specimen::{fault, named};
 use crate::test_lock::Algorithm;
@@ -19,6 +18,7 @@ use kinlock::platform::Platform;
 use kinlock::raw::mutex::Queue;
 use kinlock::raw::{Config, Fault, QueuedSpinLock};
 use kinlock_sim::Sim;
+use kinlock_sim::random::Random;
 use std::cell::Cell;
 
 /// A kind of lock.

@@ -16,11 +16,11 @@
 use super::{Broken, Kind, NoWait, Ours, Specimen};
 use crate::injector::{self, Injector, Preemption};
 use crate::pages::{Pool, Protection, Worker};
-use crate::random::Random;
 use crate::report::{Check, Findings, Property, Report};
 use crate::signal;
 use crate::steps::{self, Share, Step};
 use kinlock::raw::invalidation::Fault;
+use kinlock_sim::random::Random;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
@@ -157,7 +157,7 @@ impl<P: Protection> Shared<P> {
         let member = &self.members[me];
         member.tid.store(signal::own_tid(), Relaxed);
         let mut worker = Worker::interrupted(seed, me, preemption);
-        let mut random = Random::new(seed, me as u64);
+        let mut random = Random::stream(seed, me as u64);
         let mut injector = Injector::new(preemption, random.branch());
         while !self.stop.load(Relaxed) {
             if pages {
@@ -193,7 +193,7 @@ impl<P: Protection> Shared<P> {
 /// returns how many.
 fn watch<P: Protection>(shared: &Shared<P>, stage: &Stage) -> (bool, u64) {
     let start = Instant::now();
-    let mut random = Random::new(stage.share.seed, u64::MAX);
+    let mut random = Random::stream(stage.share.seed, u64::MAX);
     let mut signals = 0;
     let mut last: Vec<(u64, Instant)> = vec![(0, start); stage.threads];
     loop {

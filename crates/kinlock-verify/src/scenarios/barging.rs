@@ -11,10 +11,10 @@ use crate::crew::{self, Worker};
 use crate::injector::Injector;
 use crate::oracle::SharedState;
 use crate::pretend;
-use crate::random::Random;
 use crate::report::Findings;
 use crate::test_lock::TestLock;
 use kinlock::events::Event;
+use kinlock_sim::random::Random;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::Duration;
@@ -79,7 +79,7 @@ pub(super) fn run(context: &Context) -> Findings {
 impl Meeting {
     fn meet(&self, worker: &mut Worker, inside: &mut Injector, round: u64) {
         // The same for all.
-        pretend::set_oversubscribed(Random::new(self.seed, round).one_in(2));
+        pretend::set_oversubscribed(Random::stream(self.seed, round).one_in(2));
         let known = worker.random.below(1 + WAITS.len() as u64) as usize;
         pretend::set_barging_at_first(WAITS.get(known).copied());
         let limit = Duration::from_nanos(match worker.random.one_in(4) {

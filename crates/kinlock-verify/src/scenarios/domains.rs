@@ -4,10 +4,10 @@
 use super::{Context, Events, Stage};
 use crate::crew::{self, Orders, Worker};
 use crate::pretend;
-use crate::random::Random;
 use crate::report::Findings;
 use kinlock::config::{self, LocalLimit, Quantum, Scan, Tuning};
 use kinlock::events::Event;
+use kinlock_sim::random::Random;
 use std::sync::Arc;
 
 /// On any machine: threads tell the lock their domain, and now and then another one.
@@ -33,7 +33,7 @@ pub(super) fn real(context: &Context) -> Findings {
 fn run(context: &Context, orders: &Orders, stage: Stage, pretended: usize) -> Findings {
     let events = Events::start();
     let stage = Arc::new(stage);
-    let mut knobs = Knobs::new(Random::new(orders.seed, u64::MAX));
+    let mut knobs = Knobs::new(Random::stream(orders.seed, u64::MAX));
     let domains = if pretended == 0 {
         kinlock::topology::domain_count()
     } else {

@@ -15,10 +15,10 @@
 use super::{Context, Events, Stage};
 use crate::crew::{Crew, Worker};
 use crate::injector;
-use crate::random::Random;
 use crate::report::{Findings, Verdict};
 use crate::signal;
 use kinlock::events::Event;
+use kinlock_sim::random::Random;
 use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ pub(super) fn run(context: &Context) -> Findings {
     let previous: Vec<_> = (0..LEVELS).map(install).collect();
 
     let mut sender = Sender {
-        random: Random::new(context.orders.seed, u64::MAX),
+        random: Random::stream(context.orders.seed, u64::MAX),
         sent: 0,
     };
     let begin = |worker: &Worker| ME.with(|me| me.0.set(worker.name()));

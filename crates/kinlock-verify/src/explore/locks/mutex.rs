@@ -1,7 +1,6 @@
 //! The mutex among the locks that are explored.
 
 use super::{Explored, KNOBS, MAX_ACCESSES, Specimen};
-use crate::random::Random;
 use crate::report::Property;
 use crate::specimen::fault;
 use kinlock::config::{Quantum, Tuning};
@@ -9,6 +8,7 @@ use kinlock::events::Event;
 use kinlock::raw::mutex::{MutexConfig, MutexFault, Queue, QueuedMutex};
 use kinlock::raw::osq::PredecessorCpu;
 use kinlock_sim::Sim;
+use kinlock_sim::random::Random;
 
 /// The mutex with a queue drawn by lot for each schedule.
 pub(super) const SOUND: Specimen = Specimen {
