@@ -4,8 +4,8 @@
 //!   start -> all run until the time is up, or a wait lasts too long -> stop -> drain -> Outcome
 //! ```
 //!
-//! A thread that waits for a lock cannot be told to stop waiting. So the watchdog joins only threads
-//! that have said that they are finished. Threads that hang are reported and left behind.
+//! A thread that waits for a lock cannot be told to stop waiting. So the watchdog joins only
+//! threads that have said that they are finished. Threads that hang are reported and left behind.
 
 mod member;
 
@@ -36,7 +36,7 @@ pub struct Orders {
     pub hang: Duration,
     /// The longest wait for the lock that is still fair.
     pub longest_wait: Duration,
-    /// Whether each thread is pinned to a CPU: those that the process may use, in turn.
+    /// Whether each thread is pinned to a CPU: round robin over those that the process may use.
     pub pinned: bool,
     /// Determines what each thread does.
     pub seed: u64,
@@ -57,8 +57,8 @@ impl Outcome {
         self.acquisitions.iter().sum()
     }
 
-    /// The crew's verdicts, and the oracle's on `state`, which was to see `extra` sections beyond the
-    /// crew's own.
+    /// The crew's verdicts, and the oracle's on `state`, which was to see `extra` sections beyond
+    /// the crew's own.
     pub(crate) fn findings(self, state: &SharedState, extra: u64) -> Findings {
         let exclusion = match self.completed {
             true => state.verdict(self.total() + extra),
@@ -76,10 +76,11 @@ impl Outcome {
     }
 }
 
-/// Runs `body` on each thread of a crew, and `meanwhile` on the calling thread every few milliseconds.
+/// Runs `body` on each thread of a crew, and `meanwhile` on the calling thread every few
+/// milliseconds.
 ///
-/// `body` should return soon after [`Worker::running`] has become false. `meanwhile` returns whether
-/// the scenario has reached what it is for. Until it has, the run goes on, for at most
+/// `body` should return soon after [`Worker::running`] has become false. `meanwhile` returns
+/// whether the scenario has reached what it is for. Until it has, the run goes on, for at most
 /// [`Orders::hang`] beyond its time.
 pub fn run(
     orders: &Orders,

@@ -1,4 +1,5 @@
-//! Injected preemption: at chosen points a thread is slowed down, taken off its CPU, or put to sleep.
+//! Injected preemption: at chosen points a thread is slowed down, taken off its CPU, or put to
+//! sleep.
 
 use kinlock_sim::random::Random;
 use std::time::Duration;

@@ -2,19 +2,19 @@
 //! oracle.
 //!
 //! A worker clears the entries of some used slots under the lock of their shard, unlocks, and gives
-//! the pages back: `madvise(MADV_DONTNEED)`. Another worker finds the slots free, reserves them under
-//! the lock, unlocks, *waits* until the pages are given back, and writes a stamp into each. The worker
-//! that clears a slot verifies its stamp. A batch that comes too late takes the page from under the
-//! stamp, which then reads as zero.
+//! the pages back: `madvise(MADV_DONTNEED)`. Another worker finds the slots free, reserves them
+//! under the lock, unlocks, *waits* until the pages are given back, and writes a stamp into each.
+//! The worker that clears a slot verifies its stamp. A batch that comes too late takes the page
+//! from under the stamp, which then reads as zero.
 //!
 //! A [`Protection`] protects the pages; the rest is the same for all.
 //!
 //! # Invariants
 //!
-//! 1. The mapping is private, as long as its slots, and unmapped once, when the pool is dropped. Slots
-//!    are accessed through it by volatile accesses of aligned words, and by the kernel.
-//! 2. A word of a slot is accessed by the worker that has taken the slot only: its state has changed
-//!    under the shard's lock.
+//! 1. The mapping is private, as long as its slots, and unmapped once, when the pool is dropped.
+//!    Slots are accessed through it by volatile accesses of aligned words, and by the kernel.
+//! 2. A word of a slot is accessed by the worker that has taken the slot only: its state has
+//!    changed under the shard's lock.
 
 use crate::injector::Injector;
 use kinlock::{Mutex, MutexGuard};

@@ -1,7 +1,7 @@
 //! A short torture of every lock, and of the ones broken on purpose.
 //!
-//! Threads that hang cannot be ended, so each lock is tortured in a child process: this program again,
-//! told by the environment which test to be.
+//! Threads that hang cannot be ended, so each lock is tortured in a child process: this program
+//! again, told by the environment which test to be.
 
 use kinlock_verify::plan::{Settings, default_scenarios, run};
 use kinlock_verify::{Preemption, locks};

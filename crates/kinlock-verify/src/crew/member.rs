@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //!
-//! 1. `with_lock` releases the lock once, and only if `acquire` has returned that the calling thread
-//!    holds it.
+//! 1. `with_lock` releases the lock once, and only if `acquire` has returned that the calling
+//!    thread holds it.
 
 use crate::signal;
 use crate::test_lock::TestLock;
@@ -113,7 +113,8 @@ impl Member {
             Phase::Inside,
             Phase::Finished,
         ];
-        // Acquire pairs with the release in `enter_phase`: a finished thread has written everything.
+        // Acquire pairs with the release in `enter_phase`: a finished thread has written
+        // everything.
         PHASES[self.phase.load(Acquire) as usize]
     }
 
@@ -184,8 +185,8 @@ impl Worker {
         !self.crew.stopping()
     }
 
-    /// Takes the lock by `acquire`, runs `section` if that succeeded, and releases the lock. Returns
-    /// whether it did.
+    /// Takes the lock by `acquire`, runs `section` if that succeeded, and releases the lock.
+    /// Returns whether it did.
     pub fn with_lock(
         &mut self,
         lock: &dyn TestLock,

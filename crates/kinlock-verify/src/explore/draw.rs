@@ -1,7 +1,9 @@
-//! The parameters of one schedule, drawn by lot: the machine, its disruptions, the knobs of the lock.
+//! The parameters of one schedule, drawn by lot: the machine, its disruptions, the knobs of the
+//! lock.
 //!
-//! Different defects need different schedules, so the lots are extreme: from no disruption to one at
-//! every other access, from preemptions of some cycles to some that outlast all time limits of the lock.
+//! Different defects need different schedules, so the lots are extreme: from no disruption to one
+//! at every other access, from preemptions of some cycles to some that outlast all time limits of
+//! the lock.
 
 use super::locks::{self, Knobs, Specimen};
 use super::scenarios::Scenario;
@@ -77,7 +79,8 @@ pub(super) fn plan(
         schedule_slots = 1 + random.below(threads as u64) as usize;
     }
     if scenario.interrupts {
-        // A handler waits for another lock's quanta. Meanwhile all wait that need the interrupted thread.
+        // A handler waits for another lock's quanta. Meanwhile all wait that need the interrupted
+        // thread.
         knobs.tuning.quantum = locks::at_most(knobs.tuning.quantum, 20);
     }
     let mut schedule = Schedule::new(machine, threads, disturbance);

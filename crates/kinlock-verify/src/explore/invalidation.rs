@@ -1,12 +1,14 @@
-//! Random schedules for delayed invalidation: the library's backends on the simulated machine, disturbed
-//! wherever the contracts allow it.
+//! Random schedules for delayed invalidation: the library's backends on the simulated machine,
+//! disturbed wherever the contracts allow it.
 //!
 //! | property | what is demanded |
 //! | --- | --- |
-//! | exclusion | when a wait for a tag ends, all sections whose generation is not newer have ended |
-//! | contract | generations are above those of all sections that had begun before; what has passed stays passed; in the end no section is open and everything has passed |
+//! | exclusion | when a wait for a tag ends, all sections up to its generation have ended |
+//! | contract | a generation is above those of all sections that had begun before |
+//! | | a generation that has passed stays passed |
+//! | | in the end no section is open and everything has passed |
 //! | completion | every thread comes to an end: so no wait is for a section that began later |
-//! | progress | without preemption, beginning a section seldom starts over: a bound for all such schedules together |
+//! | progress | without preemption, beginning a section seldom starts over (all schedules) |
 //! | reach | a thread slept, and three sections were open at a time |
 
 use super::violation::{Failure, Violation};
@@ -96,8 +98,8 @@ impl<const FAULT: u8> Config for Kind<FAULT> {
 
 /// After so many accesses a schedule counts as endless.
 const MAX_ACCESSES: u64 = 5_000_000;
-/// How many restarts of beginnings there may be per section without preemption. In the default schedules
-/// a sound list has 1.38, [`Fault::MarkedEarly`] 1.62.
+/// How many restarts of beginnings there may be per section without preemption. In the default
+/// schedules a sound list has 1.38, [`Fault::MarkedEarly`] 1.62.
 pub const MOST_RESTARTS: f64 = 1.5;
 
 /// Counted in schedules.
@@ -161,8 +163,8 @@ fn play<C: Config, B: Backend<Sim>>(
     let mut random = Random::stream(replay.seed, 3);
     let drawn = 2 + random.below(7) as usize;
     let threads = replay.threads.unwrap_or(drawn);
-    // With more threads than CPUs now and then: a thread that is preempted between mark and unmark keeps
-    // the others waiting.
+    // With more threads than CPUs now and then: a thread that is preempted between mark and unmark
+    // keeps the others waiting.
     let oversubscribed = random.one_in(4);
     let calm = !oversubscribed && random.one_in(3);
     let machine = draw::machine(&mut random, threads, oversubscribed);

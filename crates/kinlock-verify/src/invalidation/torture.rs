@@ -3,15 +3,17 @@
 //!
 //! | scenario | what threads do | what is demanded |
 //! | --- | --- | --- |
-//! | `generations` | begin, end and wait as fast as they can | a section's generation is above those of all sections that had begun before (contract) |
+//! | `generations` | begin, end and wait as fast as they can | generations increase (contract) |
 //! | `pages` | the [demonstration](crate::pages) | no stamp is lost (exclusion) |
 //!
+//! Generations increase if that of a section is above those of all sections that had begun before.
 //! In both every thread has to come to an end (completion), and the threads together have to get
 //! something done (reach).
 //!
 //! # Invariants
 //!
-//! 1. The signal's handler is async-signal-safe: it spins and does nothing else. It stays installed.
+//! 1. The signal's handler is async-signal-safe: it spins and does nothing else. It stays
+//!    installed.
 
 use super::{Broken, Kind, NoWait, Ours, Specimen};
 use crate::injector::{self, Injector, Preemption};
@@ -47,8 +49,8 @@ const TICK: Duration = Duration::from_millis(2);
 
 /// Tortures one domain. `progress` is told each step's name before it starts.
 ///
-/// One that is broken on purpose is done after the first step in which the check meant for it catches
-/// it, or after all steps [`PATIENCE`](crate::plan::PATIENCE) times.
+/// One that is broken on purpose is done after the first step in which the check meant for it
+/// catches it, or after all steps [`PATIENCE`](crate::plan::PATIENCE) times.
 pub fn run(specimen: Specimen, settings: &Settings, progress: impl FnMut(&str)) -> Report {
     if let Kind::Sound(backend) = specimen.kind
         && let Err(refused) = Ours::new(backend)
@@ -189,8 +191,8 @@ impl<P: Protection> Shared<P> {
     }
 }
 
-/// Returns when all threads have ended (`true`) or one makes no progress. Sends signals meanwhile, and
-/// returns how many.
+/// Returns when all threads have ended (`true`) or one makes no progress. Sends signals meanwhile,
+/// and returns how many.
 fn watch<P: Protection>(shared: &Shared<P>, stage: &Stage) -> (bool, u64) {
     let start = Instant::now();
     let mut random = Random::stream(stage.share.seed, u64::MAX);

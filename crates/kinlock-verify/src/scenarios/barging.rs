@@ -2,9 +2,10 @@
 //!
 //! What a waiter does depends on what it believes: that barging pays, that the machine is
 //! oversubscribed. A waiter normally finds that out, and how depends on the speed of the machine.
-//! Threads with different beliefs seldom meet at a lock that is used all the time. So here the beliefs
-//! are drawn, for another lock in each round, so that threads remember little of the lock. Waiters are
-//! held up between a look and what follows from it, so that they meet on a single CPU, too.
+//! Threads with different beliefs seldom meet at a lock that is used all the time. So here the
+//! beliefs are drawn, for another lock in each round, so that threads remember little of the lock.
+//! Waiters are held up between a look and what follows from it, so that they meet on a single CPU,
+//! too.
 
 use super::{Context, Events, blocking};
 use crate::crew::{self, Worker};
@@ -28,8 +29,8 @@ const LIMIT: u64 = 300_000;
 
 struct Meeting {
     locks: [Box<dyn TestLock>; LOCKS],
-    /// What each of the locks protects. No thread begins a round, with the next lock, before all have
-    /// ended the last one.
+    /// What each of the locks protects. No thread begins a round, with the next lock, before all
+    /// have ended the last one.
     state: SharedState,
     /// How many threads have ended a round, all rounds together.
     ended: AtomicU64,

@@ -2,10 +2,10 @@
 //!
 //! # Invariants
 //!
-//! 1. The key's value is null or comes from `Arc::into_raw` of an `Arc<Nursery>`; the destructor takes
-//!    it back once.
-//! 2. The key is written to a live local, is never deleted, and its destructor is a function of this
-//!    program.
+//! 1. The key's value is null or comes from `Arc::into_raw` of an `Arc<Nursery>`; the destructor
+//!    takes it back once.
+//! 2. The key is written to a live local, is never deleted, and its destructor is a function of
+//!    this program.
 //! 3. A `Nursery`'s lock is released only by the thread that has just taken it.
 
 use super::{Context, Stage, blocking};

@@ -1,13 +1,13 @@
 //! Threads that wait for each other, in rounds that end only when every thread has got its items.
 //!
 //! ```text
-//!   leader: next round, broadcast -> members play -> each arrives -> the last one notifies the leader
+//!   leader: next round, broadcast -> members play -> each arrives -> the last notifies the leader
 //! ```
 //!
-//! A round hands numbered items through a bounded queue. Some members give, some take, some take with a
-//! time limit and give back what they got, and some just use the lock. As many items are given as are
-//! needed. So a lost wake-up leaves a thread asleep for good: no later round mends it. The leader does
-//! not wait for time to pass, so that most of a run is waiting and notifying.
+//! A round hands numbered items through a bounded queue. Some members give, some take, some take
+//! with a time limit and give back what they got, and some just use the lock. As many items are
+//! given as are needed. So a lost wake-up leaves a thread asleep for good: no later round mends it.
+//! The leader does not wait for time to pass, so that most of a run is waiting and notifying.
 
 mod board;
 mod nudges;
@@ -38,8 +38,8 @@ pub(super) fn delayed(context: &Context) -> Findings {
     run(context, true)
 }
 
-/// At least so many threads, so that the leader's broadcast finds more asleep than it wakes at once;
-/// and more than CPUs.
+/// At least so many threads, so that the leader's broadcast finds more asleep than it wakes at
+/// once; and more than CPUs.
 const MANY: usize = 32;
 
 /// So many threads where they are held up inside: enough for a broadcast to move some. With more
@@ -117,7 +117,8 @@ fn run(context: &Context, delayed: bool) -> Findings {
         reached && enough
     });
     let detail = format!(
-        "{} rounds, {} timed waits that were notified, {} timeouts, {} short-lived waiters, {} of {} signals, {}",
+        "{} rounds, {} timed waits that were notified, {} timeouts, {} short-lived waiters, \
+         {} of {} signals, {}",
         board.rounds.load(Relaxed),
         board.timely.load(Relaxed),
         board.timeouts.load(Relaxed),
@@ -204,7 +205,7 @@ impl Board {
             if self.over.load(Relaxed) {
                 return;
             }
-            // Each member plays each part in turn.
+            // In the next round each member plays another part.
             self.play(worker, me, (number + round) % members, members);
             self.visit(worker, me, |board, me| {
                 board.section(me);
@@ -216,7 +217,8 @@ impl Board {
         }
     }
 
-    /// One round. The place decides the part: every fourth place gives, the next one takes, and so on.
+    /// One round. The place decides the part: every fourth place gives, the next one takes, and so
+    /// on.
     fn play(&self, worker: &mut Worker, me: &mut Player, place: u64, members: u64) {
         let each = self.each.load(Relaxed);
         me.injector.point();

@@ -1,5 +1,6 @@
 //! More than one locality domain, pretended to the lock or configured by the environment. Meanwhile
-//! threads change their domain and become priority waiters, and the knobs of NUMA-aware locks change.
+//! threads change their domain and become priority waiters, and the knobs of NUMA-aware locks
+//! change.
 
 use super::{Context, Events, Stage};
 use crate::crew::{self, Orders, Worker};

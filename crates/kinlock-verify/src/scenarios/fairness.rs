@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const THREADS: usize = 8;
-/// Longer than waking a waiter takes, so that nearly all threads are in the queue nearly always: only
-/// then can one domain keep the other out.
+/// Longer than waking a waiter takes, so that nearly all threads are in the queue nearly always:
+/// only then can one domain keep the other out.
 const SECTION: Duration = Duration::from_micros(100);
 /// Fair locks hand over within milliseconds; a starved thread waits until the others stop.
 const LONGEST_WAIT: Duration = Duration::from_millis(700);

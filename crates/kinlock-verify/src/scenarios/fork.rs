@@ -1,5 +1,6 @@
-//! Forks while other threads hold and wait for locks. The child has only the forking thread. It uses
-//! locks that no other thread used: one of its own, one at rest, and one that the forking thread held.
+//! Forks while other threads hold and wait for locks. The child has only the forking thread. It
+//! uses locks that no other thread used: one of its own, one at rest, and one that the forking
+//! thread held.
 //!
 //! # Invariants
 //!

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //!
-//! 1. The prison is taken once before the crew starts, and released once for that, by the watchdog. A
-//!    prisoner releases it once after having taken it.
+//! 1. The prison is taken once before the crew starts, and released once for that, by the watchdog.
+//!    A prisoner releases it once after having taken it.
 
 use super::{Context, Stage};
 use crate::crew::{self, Crew, Worker};
@@ -44,7 +44,8 @@ pub(super) fn run(context: &Context) -> Findings {
     let contract = match shared.break_ins.load(Relaxed) {
         0 => shared.prison.state.no_violation().map(|()| {
             format!(
-                "{LEAKED} locks leaked by each thread stayed locked; {prisoners} threads waited for one"
+                "{LEAKED} locks leaked by each thread stayed locked; \
+                 {prisoners} threads waited for one"
             )
         }),
         n => Err(format!("leaked locks were taken {n} times")),

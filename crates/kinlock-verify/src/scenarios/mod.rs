@@ -163,7 +163,8 @@ impl Stage {
         });
     }
 
-    /// One critical section without interruptions, by `acquire`. Returns whether the lock was taken.
+    /// One critical section without interruptions, by `acquire`. Returns whether the lock was
+    /// taken.
     fn visit_by(&self, worker: &mut Worker, acquire: impl FnOnce(&dyn TestLock) -> bool) -> bool {
         worker.with_lock(&*self.lock, acquire, |worker| {
             self.state.section(worker.name(), || ());

@@ -1,4 +1,5 @@
-//! Threads lose their CPU at the worst moments: inside the section, on the way in and on the way out.
+//! Threads lose their CPU at the worst moments: inside the section, on the way in and on the way
+//! out.
 
 use super::{Context, Events, Stage};
 use crate::report::Findings;

@@ -12,7 +12,8 @@ use kinlock::events::Event;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// When waiters change their way of waiting, in nanoseconds: spinners lose patience, time limits end.
+/// When waiters change their way of waiting, in nanoseconds: spinners lose patience, time limits
+/// end.
 const MOMENTS: [u64; 5] = [2_000, 10_000, 50_000, 55_000, 1_000_000];
 /// How far from such a moment the release is.
 const EARLY: u64 = 3_000;

@@ -1,5 +1,5 @@
-//! A storm of real-time signals. Their handlers take locks while the code that they interrupt holds or
-//! waits for others.
+//! A storm of real-time signals. Their handlers take locks while the code that they interrupt holds
+//! or waits for others.
 //!
 //! Each signal has a lock of its own, and its handler can be interrupted by higher signals only. So
 //! locks are taken in ascending order, and no thread ever waits for a lock that it holds.
@@ -25,8 +25,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
-/// Signals, and so the deepest nesting of handlers. One more than a thread has nodes besides that of the
-/// interrupted code.
+/// Signals, and so the deepest nesting of handlers. One more than a thread has nodes besides that
+/// of the interrupted code.
 const LEVELS: i32 = 4;
 /// Signals under way per thread: more would only queue up and keep threads from ever running.
 const IN_FLIGHT: u64 = 4;
