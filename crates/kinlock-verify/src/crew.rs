@@ -66,10 +66,15 @@ impl Outcome {
                 .no_violation()
                 .map(|()| "no violation before the hang".into()),
         };
-        let mut verdicts = vec![(Property::Exclusion, exclusion)];
-        verdicts.extend(self.verdicts);
+        let mut findings = self.own_findings();
+        (findings.verdicts).insert(0, (Property::Exclusion, exclusion));
+        findings
+    }
+
+    /// The crew's verdicts.
+    pub(crate) fn own_findings(self) -> Findings {
         Findings {
-            verdicts,
+            verdicts: self.verdicts.into(),
             operations: self.acquisitions,
             left_threads: !self.completed,
         }

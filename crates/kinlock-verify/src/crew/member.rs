@@ -125,6 +125,17 @@ impl Member {
         Duration::from_nanos(now - since)
     }
 
+    fn end_wait(&self, next: Phase) {
+        let waited = self.enter_phase(next).as_nanos() as u64;
+        let longest = self.longest_wait.load(Relaxed).max(waited);
+        self.longest_wait.store(longest, Relaxed);
+    }
+
+    fn count(&self) {
+        let acquisitions = self.acquisitions.load(Relaxed) + 1;
+        self.acquisitions.store(acquisitions, Relaxed);
+    }
+
     /// Too short if the phase changes at this moment.
     fn time_in_phase(&self) -> Duration {
         let since = Duration::from_nanos(self.since.load(Relaxed));
@@ -196,19 +207,23 @@ impl Worker {
         self.me().enter_phase(Phase::Waiting);
         let taken = acquire(lock);
         let next = if taken { Phase::Inside } else { Phase::Outside };
-        let me = self.me();
-        let waited = me.enter_phase(next).as_nanos() as u64;
-        let longest = me.longest_wait.load(Relaxed).max(waited);
-        me.longest_wait.store(longest, Relaxed);
+        self.me().end_wait(next);
         if taken {
-            let acquisitions = me.acquisitions.load(Relaxed) + 1;
-            me.acquisitions.store(acquisitions, Relaxed);
+            self.me().count();
             section(self);
             // SAFETY: invariant 1.
             unsafe { lock.unlock() };
             self.me().enter_phase(Phase::Outside);
         }
         taken
+    }
+
+    /// Does something that counts as one wait and, when it has ended, as one acquisition.
+    pub fn operation(&self, work: impl FnOnce()) {
+        self.me().enter_phase(Phase::Waiting);
+        work();
+        self.me().end_wait(Phase::Outside);
+        self.me().count();
     }
 
     pub(super) fn finish(self) {
