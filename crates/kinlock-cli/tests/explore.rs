@@ -45,7 +45,7 @@ fn broken_ids_are_caught_and_can_be_replayed() {
 }
 
 #[test]
-fn broken_sections_are_caught_and_can_be_replayed() {
+fn broken_invalidation_is_caught_and_can_be_replayed() {
     broken_ones_are_caught("invalidation", "--backends", 3);
 }
 

@@ -305,8 +305,9 @@ fn by_processes(fields: &Fields<'_>, second: &str) -> Row {
 
 /// Only a gain in percent is published. A thread for each of the 128 cores.
 fn gain(fields: &Fields<'_>, heading: &str) -> Row {
-    let percent = 100.0 + fields.number(heading);
-    row(fields.text("test"), 128, [100.0, percent, percent / 100.0])
+    let percent = fields.number(heading);
+    let numbers = [100.0, 100.0 + percent, 1.0 + percent / 100.0];
+    row(fields.text("test"), 128, numbers)
 }
 
 /// A policy of our own stands beside three published ones.

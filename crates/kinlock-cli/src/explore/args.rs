@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::thread::available_parallelism;
 
 use kinlock_verify::explore::{self, MAX_THREADS, Settings, Subject};
-use kinlock_verify::explore::{ids, locks, sections};
+use kinlock_verify::explore::{ids, invalidation, locks};
 
 use crate::args::keep_first;
 use crate::checks::{BUSTED, HELP, one_of};
@@ -97,7 +97,7 @@ pub struct Ids {
 pub struct Invalidation {
     /// Backends, separated by commas [default: all of ours but `wide`; `busted`: all that are
     /// broken on purpose]
-    #[arg(long, visible_alias = "locks", value_name = "A,B", value_delimiter = ',', value_parser = name::<sections::Specimen>, conflicts_with = "replay")]
+    #[arg(long, visible_alias = "locks", value_name = "A,B", value_delimiter = ',', value_parser = name::<invalidation::Specimen>, conflicts_with = "replay")]
     pub backends: Vec<String>,
     #[command(flatten)]
     pub common: Common,

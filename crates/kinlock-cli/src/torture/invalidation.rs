@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use kinlock_verify::invalidation::torture::{self, Settings};
+use kinlock_verify::invalidation::{ALL, Specimen};
 use kinlock_verify::report::Report;
-use kinlock_verify::sections::torture::{self, Settings};
-use kinlock_verify::sections::{ALL, Specimen};
 
 use super::Torture;
 use super::args::{Common, Named, Waiting, by_names, name, sound};

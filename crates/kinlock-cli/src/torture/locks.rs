@@ -170,7 +170,7 @@ impl Args {
 /// Whether the scenario with this name says anything about `lock`.
 fn suits(lock: &Specimen, scenario: &str) -> bool {
     let mut all = scenarios::ALL.iter();
-    all.any(|known| known.name == scenario && lock.suits(known))
+    all.any(|known| known.name == scenario && known.suits(lock))
 }
 
 /// The CPUs dealt out to so many domains, as `KINLOCK_TOPOLOGY` wants them.

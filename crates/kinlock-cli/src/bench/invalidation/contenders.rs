@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering::*};
 use kinlock::Mutex;
 use kinlock::invalidation::{Backend, Domain};
 use kinlock::platform::{NEVER, Native, Platform};
+use kinlock_verify::invalidation::Ours;
 use kinlock_verify::pages::Protection;
-use kinlock_verify::sections::Ours;
 
 use super::Workload;
 use crate::args::Named;
