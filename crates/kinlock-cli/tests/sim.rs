@@ -182,7 +182,6 @@ fn knobs_reach_the_lock() {
     for knob in [
         "--scan incremental",
         "--local-limit 2^1",
-        "--shuffle-reduction on",
         "--placement spread",
     ] {
         let ops = |result: &Value| result["runs"][0]["ops"].clone();
@@ -208,7 +207,6 @@ fn bad_input_is_one_line() {
         ("--scan foo", "incremental"),
         ("--local-limit 10", "2^31"),
         ("--domain die", "llc"),
-        ("--shuffle-reduction maybe", "on or off"),
         ("--host-threads 0", "--host-threads"),
         ("--plot x.gif", ".svg or .png"),
         ("--merge", "--merge"),

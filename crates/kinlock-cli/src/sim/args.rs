@@ -61,9 +61,6 @@ pub struct Args {
     /// What a locality domain is
     #[arg(long, value_name = "node|llc|socket", default_value_t = DomainKind::Node)]
     pub domain: DomainKind,
-    /// For cna: begin to reorder with a small probability only
-    #[arg(long, value_name = "on|off", default_value = "off", action = clap::ArgAction::Set, value_parser = on_off)]
-    pub shuffle_reduction: bool,
     /// The lock that the others are compared with [default: qspinlock, lowest-free, or
     /// invalidation-locked]
     #[arg(long, value_name = "NAME", value_parser = lock)]
@@ -78,7 +75,7 @@ pub struct Args {
         conflicts_with_all = [
             "machine", "workload", "locks", "threads", "seconds", "seeds", "seed", "band",
             "host_threads", "placement", "numa", "scan", "local_limit", "domain",
-            "shuffle_reduction", "baseline", "shard",
+            "baseline", "shard",
         ],
     )]
     pub merge: Vec<PathBuf>,
@@ -111,12 +108,4 @@ fn placement(name: &str) -> Result<Placement, String> {
 fn unknown<'a>(what: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<_> = known.collect();
     format!("no such {what}; known: {}", known.join(", "))
-}
-
-fn on_off(text: &str) -> Result<bool, String> {
-    match text {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err("it has to be on or off".to_owned()),
-    }
 }

@@ -62,7 +62,6 @@ pub struct Parameters {
     domain: String,
     /// Locality domains of the machine.
     domains: usize,
-    shuffle_reduction: bool,
     pub locks: Vec<LockEntry>,
     /// The workloads and their constants.
     pub workloads: Vec<WorkloadEntry>,
@@ -138,7 +137,6 @@ impl<'a> Plan<'a> {
                 local_limit: args.local_limit.to_string(),
                 domain: args.domain.to_string(),
                 domains: self.domains(),
-                shuffle_reduction: args.shuffle_reduction,
                 locks: self.locks.iter().map(LockEntry::new).collect(),
                 workloads: workloads
                     .map(|kind| WorkloadEntry::new(kind, args.placement))
@@ -154,7 +152,6 @@ impl<'a> Plan<'a> {
         tuning.reorder = self.reorder();
         tuning.scan = args.scan;
         tuning.limit = args.local_limit;
-        tuning.shuffle_reduction = args.shuffle_reduction;
         Run {
             placement: args.placement,
             tuning,
@@ -201,10 +198,6 @@ impl<'a> Plan<'a> {
             .add("scan", args.scan.to_string())
             .add("local-limit", args.local_limit.to_string())
             .add("domain", args.domain.to_string())
-            .add(
-                "shuffle-reduction",
-                if args.shuffle_reduction { "on" } else { "off" },
-            )
             .add("baseline", self.baseline.name)
     }
 }
