@@ -6,19 +6,11 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-use std::process::Output;
-
 use serde_json::Value;
 
-pub use support::kinlock as command;
+pub use support::{kinlock as command, list, names, refused, run as kinlock};
 
-/// Runs the command.
-pub fn kinlock(line: &str) -> Output {
-    let output = command().args(line.split_whitespace()).output();
-    output.expect("the command can be started")
-}
-
-/// The same; it has to end with this status. What it wrote to stdout.
+/// Runs the command, which has to end with this status. What it wrote to stdout.
 pub fn ends(status: i32, line: &str) -> String {
     let output = kinlock(line);
     let text = String::from_utf8(output.stdout).unwrap();
@@ -43,21 +35,6 @@ pub fn done(line: &str) -> String {
 /// The JSON on stdout: nothing else may be there.
 pub fn json(line: &str) -> Value {
     serde_json::from_str(&done(&format!("{line} --json -"))).expect("stdout is JSON")
-}
-
-/// Asserts that the input is refused with one line that says `expected`.
-pub fn refused(line: &str, expected: &str) {
-    refused_words(&line.split_whitespace().collect::<Vec<_>>(), expected);
-}
-
-/// The same with words, one of which may be empty.
-pub fn refused_words(words: &[&str], expected: &str) {
-    let output = command().args(words).output().unwrap();
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{words:?}: {message}");
-    assert!(output.stdout.is_empty(), "{words:?}");
-    assert_eq!(message.lines().count(), 1, "{words:?}: {message}");
-    assert!(message.contains(expected), "{words:?}: {message}");
 }
 
 /// The same without what depends on the machine that simulates.

@@ -43,9 +43,6 @@ pub trait Shown: Suite {
     /// The size of the picture.
     fn plot_size(report: &Report<Self>) -> (u32, u32);
     /// Draws the picture.
-    ///
-    /// # Errors
-    /// As the area has them.
     fn draw(report: &Report<Self>, area: &Area) -> Drawn;
 }
 

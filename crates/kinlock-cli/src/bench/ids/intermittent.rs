@@ -1,7 +1,7 @@
 //! Threads that wake rarely, one at a time, and work on the data of the ID that they then have.
 //!
-//! Whether that data is in the cache of the CPU depends on which thread gets which ID: "lowest free"
-//! gives all of them the same one, so that its data travels from CPU to CPU.
+//! Whether that data is in the cache of the CPU depends on which thread gets which ID: "lowest
+//! free" gives all of them the same one, so that its data travels from CPU to CPU.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Barrier, Mutex};
@@ -14,14 +14,15 @@ use crate::bench::harness::rng::Rng;
 use crate::bench::harness::slice::{Sample, process_cpu_time};
 use crate::bench::harness::team::{Job, Team};
 
-/// Bursts in a slice, by all threads together; the first ones, a round of all threads, are not counted.
+/// Bursts in a slice, by all threads together; the first ones, a round of all threads, are not
+/// counted.
 pub const BURSTS: usize = 20;
 /// Bytes that belong to an ID.
 const AREA: usize = 16 * 1024;
 
 struct Arena {
     areas: Vec<Area>,
-    /// The thread that is to burst; [`NOBODY`] in between.
+    /// The thread that is to burst; [`NONE`] in between.
     next: AtomicUsize,
     nanos: AtomicU64,
     /// Sleepers, by index.
@@ -32,7 +33,7 @@ struct Arena {
 #[repr(align(4096))]
 struct Area([AtomicU8; AREA]);
 
-const NOBODY: usize = usize::MAX;
+const NONE: usize = usize::MAX;
 const THE_END: usize = usize::MAX - 1;
 
 /// Runs one slice.
@@ -45,14 +46,14 @@ pub fn slice(subject: &Subject, team: &Team, delay: f64, seed: u64) -> Sample<()
         areas: (0..ids)
             .map(|_| Area([const { AtomicU8::new(0) }; AREA]))
             .collect(),
-        next: AtomicUsize::new(NOBODY),
+        next: AtomicUsize::new(NONE),
         nanos: AtomicU64::new(0),
         threads: Mutex::new(vec![None; team.size()]),
         start: Barrier::new(team.size() + 1),
     });
     let (members, domain) = (Arc::clone(&arena), subject.domain.clone());
     let job: Job = Arc::new(move |index| {
-        members.threads.lock().expect("nobody panics")[index] = Some(std::thread::current());
+        members.threads.lock().expect("no member panics")[index] = Some(std::thread::current());
         members.start.wait();
         loop {
             match members.next.load(Acquire) {
@@ -63,14 +64,15 @@ pub fn slice(subject: &Subject, team: &Team, delay: f64, seed: u64) -> Sample<()
                         None => members.burst(index),
                         Some(domain) => match (domain.enter(), domain.momentary_id()) {
                             (Ok(lease), _) => members.burst(lease.id() as usize),
-                            // One thread at a time runs here, so that the ID of this moment is as good.
+                            // One thread at a time runs here, so that the ID of this moment is as
+                            // good.
                             (Err(_), id) => members.burst(id.unwrap_or(0) as usize),
                         },
                     }
                     members
                         .nanos
                         .fetch_add(begin.elapsed().as_nanos() as u64, Relaxed);
-                    members.next.store(NOBODY, Release);
+                    members.next.store(NONE, Release);
                 }
                 // Asleep, so that the CPU is free and the thread has to be woken.
                 _ => std::thread::park(),
@@ -80,7 +82,7 @@ pub fn slice(subject: &Subject, team: &Team, delay: f64, seed: u64) -> Sample<()
     team.begin(&job);
     drop(job);
     arena.start.wait();
-    let threads = std::mem::take(&mut *arena.threads.lock().expect("nobody panics"));
+    let threads = std::mem::take(&mut *arena.threads.lock().expect("no member panics"));
     let wake = |thread: usize| threads[thread].iter().for_each(Thread::unpark);
 
     let mut random = Rng::new(seed, 0);
@@ -98,7 +100,7 @@ pub fn slice(subject: &Subject, team: &Team, delay: f64, seed: u64) -> Sample<()
             }
             arena.next.store(thread, Release);
             wake(thread);
-            while arena.next.load(Acquire) != NOBODY {
+            while arena.next.load(Acquire) != NONE {
                 std::thread::sleep(Duration::from_micros(50));
             }
             if bursts >= team.size() {

@@ -1,5 +1,5 @@
-//! The suite `ids`: what is built on concurrency IDs against locked additions, thread-locals and crates
-//! that do the same in other ways.
+//! The suite `ids`: what is built on concurrency IDs against locked additions, thread-locals and
+//! crates that do the same in other ways.
 
 mod intermittent;
 mod plot;
@@ -27,16 +27,16 @@ use crate::report::units::time;
 /// Measure concurrency IDs and what is built on them on this machine.
 ///
 /// Counters, stacks and pools by restartable sequences and by leases, against locked additions,
-/// thread-locals and crates with the same purpose. All of them run in each round, in random order, on
-/// the same threads; throughput is compared with the baseline's in the same round.
+/// thread-locals and crates with the same purpose. All of them run in each round, in random order,
+/// on the same threads; throughput is compared with the baseline's in the same round.
 ///
-/// Workloads: counter (add 1), lease (take an ID and give it back), stack (push and pop), pool (allocate
-/// and free), intermittent (bursts over the 16 KiB of one's ID, one thread at a time, rarely, under each
-/// policy; it has one thread per CPU).
+/// Workloads: counter (add 1), lease (take an ID and give it back), stack (push and pop), pool
+/// (allocate and free), intermittent (bursts over the 16 KiB of one's ID, one thread at a time,
+/// rarely, under each policy; it has one thread per CPU).
 ///
-/// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way has
-/// a second to complete. A second signal ends the process at once, unless it comes within 0.3 s. Exit
-/// status: 0 done, 2 bad input, 130 SIGINT, 143 SIGTERM.
+/// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way
+/// has a second to complete. A second signal ends the process at once, unless it comes within 0.3
+/// s. Exit status: 0 done, 2 bad input, 130 SIGINT, 143 SIGTERM.
 ///
 /// Examples:
 ///   kinlock bench ids
@@ -48,7 +48,8 @@ pub struct Args {
     /// How IDs are held: auto (all ways that this machine has), rseq, lease
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = ["auto", "rseq", "lease"])]
     backend: String,
-    /// Policies of leases, separated by commas [default: recent-first; for lease and intermittent all]
+    /// Policies of leases, separated by commas [default: recent-first; for lease and intermittent
+    /// all]
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     policy: Vec<Policy>,
     /// Between two bursts of intermittent, in seconds
@@ -59,9 +60,6 @@ pub struct Args {
 }
 
 /// Runs it.
-///
-/// # Errors
-/// If the input is bad, the backend is not there, or the report cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let restartable = Backend::Restartable.available();
     let backends = match (args.backend.as_str(), restartable) {

@@ -1,4 +1,5 @@
-//! A picture: one bar per subject with the nanoseconds per operation, longer is slower, and the range of the rounds.
+//! A picture: one bar per subject with the nanoseconds per operation, longer is slower, and the
+//! range of the rounds.
 
 use plotters::prelude::*;
 

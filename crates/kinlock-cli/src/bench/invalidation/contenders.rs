@@ -1,4 +1,5 @@
-//! Ways to keep a page from being reused before it has been given back: ours, a lock held meanwhile, a flag per slot.
+//! Ways to keep a page from being reused before it has been given back: ours, a lock held
+//! meanwhile, a flag per slot.
 
 use std::sync::atomic::{AtomicU32, Ordering::*};
 

@@ -28,16 +28,18 @@ use crate::report::table::Columns;
 
 /// Measure delayed invalidation against other ways to do the same on this machine.
 ///
-/// Every backend and every rival runs every workload with every number of threads. In each round all run
-/// once, in random order, on the same threads; throughput is compared with that of the baseline in the
-/// same round, so that drift of the machine cancels.
+/// Every backend and every rival runs every workload with every number of threads. In each round
+/// all run once, in random order, on the same threads; throughput is compared with that of the
+/// baseline in the same round, so that drift of the machine cancels.
 ///
-/// The workload `pages` is the demonstration: a real mapping, whose pages are given back by madvise in
-/// batches and reused, with a stamp in each that is verified. If a stamp is lost, the exit status is 1.
+/// The workload `pages` is the demonstration: a real mapping, whose pages are given back by madvise
+/// in batches and reused, with a stamp in each that is verified. If a stamp is lost, the exit
+/// status is 1.
 ///
-/// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way has
-/// a second to complete. A second signal ends the process at once, unless it comes within 0.3 s. Exit
-/// status: 0 done, 1 a stamp was lost (interrupted or not), 2 bad input, 130 SIGINT, 143 SIGTERM.
+/// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way
+/// has a second to complete. A second signal ends the process at once, unless it comes within 0.3
+/// s. Exit status: 0 done, 1 a stamp was lost (interrupted or not), 2 bad input, 130 SIGINT, 143
+/// SIGTERM.
 ///
 /// While it runs, SIGUSR1 shows the open sections on stderr: generation, age, thread.
 ///
@@ -56,9 +58,6 @@ pub struct Args {
 }
 
 /// Runs it.
-///
-/// # Errors
-/// If the input is bad or the report cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let mut contenders = args.backends.clone();
     if contenders.is_empty() {

@@ -1,4 +1,5 @@
-//! A picture: at the top the demonstration, its throughput over the number of threads; below it, side by side, what the small operations take, as bars, longer is slower. With many
+//! A picture. At the top is the throughput of the demonstration over the number of threads. Below
+//! it, side by side, are bars of what the small operations take; longer is slower. With many
 //! numbers of threads all of it is curves, with one all of it is bars.
 
 use plotters::prelude::*;

@@ -1,6 +1,6 @@
 //! The suite `locks`: our locks against their peers.
 //!
-//! A lock's turn in a round has two [slices](round): a timed one, and an instrumented one for waits and
+//! A lock has in each round two [slices](round): a timed one, and an instrumented one for waits and
 //! hand-offs.
 
 mod contenders;
@@ -34,31 +34,32 @@ use crate::outcome::Outcome;
 
 /// Measure our locks against their peers on this machine.
 ///
-/// Every lock runs every workload with every number of threads. In each round all locks run once, in
-/// random order, on the same threads. Throughput is compared with that of the baseline in the same
-/// round, so that drift of the machine cancels.
+/// Every lock runs every workload with every number of threads. In each round all locks run once,
+/// in random order, on the same threads. Throughput is compared with that of the baseline in the
+/// same round, so that drift of the machine cancels.
 ///
-/// A lock's turn in a round has two slices. In the timed slice threads only count their operations. In
+/// A lock has in each round two slices. In the timed slice threads only count their operations. In
 /// the instrumented slice, half as long, they read a clock around every acquisition and note which
 /// thread held the lock before: the acquisition times and the hand-offs come from there, the
 /// throughput does not.
 ///
-/// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way has
-/// a second to complete. A second signal ends the process at once, unless it comes within 0.3 s. Exit
-/// status: 0 done, 2 bad input, 130 SIGINT, 143 SIGTERM.
+/// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way
+/// has a second to complete. A second signal ends the process at once, unless it comes within 0.3
+/// s. Exit status: 0 done, 2 bad input, 130 SIGINT, 143 SIGTERM.
 ///
 /// Example: kinlock bench --locks kinlock-mutex,parking-lot --workload counter --threads 1..8
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct Args {
-    /// Locks to measure, separated by commas; the baseline is always measured too [default: all, but
-    /// those in strict order only up to 16 threads per CPU]
+    /// Locks to measure, separated by commas; the baseline is always measured too [default: all,
+    /// but those in strict order only up to 16 threads per CPU]
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = named::<LockName>)]
     locks: Vec<LockName>,
     /// The lock that the others are compared with
     #[arg(long, value_name = "NAME", default_value = "std-mutex", value_parser = named::<LockName>)]
     baseline: LockName,
-    /// How threads are bound to CPUs [default: spread while each thread has a CPU of its own, else none]
+    /// How threads are bound to CPUs [default: spread while each thread has a CPU of its own, else
+    /// none]
     #[arg(long, value_enum, value_name = "HOW")]
     pin: Option<Pin>,
     /// For readrandom: an existing LevelDB-format database, not in use meanwhile; it is not changed
@@ -73,9 +74,6 @@ pub struct Args {
 pub const AFTER_HELP: &str = include_str!("help.txt");
 
 /// Runs it.
-///
-/// # Errors
-/// If the input is bad or the report cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let mut locks = args.locks.clone();
     if locks.is_empty() {
@@ -114,8 +112,8 @@ pub struct Locks {
 }
 
 /// From how many threads per CPU locks in strict order are left out, unless they are asked for. A
-/// hand-off then takes milliseconds for every thread in the queue, and to stop, every thread has to get
-/// the lock once more.
+/// hand-off then takes milliseconds for every thread in the queue, and to stop, every thread has to
+/// get the lock once more.
 const TOO_MANY: usize = 16;
 
 impl Locks {

@@ -20,8 +20,8 @@ use crate::stats::Summary;
 pub struct Detail {
     /// From asking for the lock to having it, over all rounds.
     pub acquire_ns: Acquire,
-    /// The 99.9 % quantile of a round's acquisition times over the baseline's in the same round. Both
-    /// are known within 1 %; of fewer than a thousand acquisitions they are the longest.
+    /// The 99.9 % quantile of a round's acquisition times over the baseline's in the same round.
+    /// Both are known within 1 %; of fewer than a thousand acquisitions they are the longest.
     acquire_p999_ratio: Ratio,
     /// How the lock travelled in the instrumented slices, over all rounds.
     handoffs: HandoffCounts,

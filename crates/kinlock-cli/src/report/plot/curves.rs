@@ -1,4 +1,5 @@
-//! Curves over the number of threads, each with a band and, where there are any, points of others to compare with.
+//! Curves over the number of threads, each with a band and, where there are any, points of others
+//! to compare with.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -16,7 +17,7 @@ pub struct Curve {
     pub thick: bool,
     /// In the order of threads.
     pub points: Vec<Point>,
-    /// What somebody else found, by number of threads: drawn as rings.
+    /// Published values, by number of threads: drawn as rings.
     pub compared: Vec<(usize, f64)>,
 }
 
@@ -40,7 +41,8 @@ const BETWEEN_LABELS: i32 = 28;
 /// Beyond this ratio of thread counts their axis is logarithmic.
 const WIDE: usize = 8;
 
-/// Draws `curves` with a legend above them. `unit` stands beside the vertical axis, which starts at 0.
+/// Draws `curves` with a legend above them. `unit` stands beside the vertical axis, which starts at
+/// 0.
 pub fn draw(area: &Area, curves: &[Curve], unit: &str) -> Drawn {
     draw_over(area, curves, unit, "threads", |threads| threads.to_string())
 }
@@ -173,7 +175,8 @@ fn ring(area: &Area, at: (i32, i32), colour: RGBColor) -> Drawn {
     Ok(())
 }
 
-/// Those of `places` that get a label: the last, the first, powers of two, and what else fits between.
+/// Those of `places` that get a label: the last, the first, powers of two, and what else fits
+/// between.
 fn labelled(places: &[(usize, i32)]) -> Vec<(usize, i32)> {
     let (Some(&first), Some(&last)) = (places.first(), places.last()) else {
         return Vec::new();
@@ -202,8 +205,8 @@ mod tests {
             numbers
         };
         assert_eq!(numbers(&[(1, 0), (2, 100)]), [1, 2]);
-        let crowded = [(3, 0), (7, 40), (8, 50), (9, 60), (10, 90), (11, 100)];
-        assert_eq!(numbers(&crowded), [3, 8, 11]);
+        let many = [(3, 0), (7, 40), (8, 50), (9, 60), (10, 90), (11, 100)];
+        assert_eq!(numbers(&many), [3, 8, 11]);
         assert_eq!(numbers(&[(7, 0)]), [7]);
         assert!(numbers(&[]).is_empty());
     }

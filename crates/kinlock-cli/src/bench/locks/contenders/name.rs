@@ -86,9 +86,9 @@ impl LockName {
     /// Why this build or machine lacks the lock and how to get it; `None` if it is there.
     pub fn unavailable(self) -> Option<&'static str> {
         match self {
-            Self::CkMcs if cfg!(not(have_ck)) => Some(
-                "install Concurrency Kit's headers (Debian: libck-dev, Fedora: ck-devel) and rebuild",
-            ),
+            Self::CkMcs if cfg!(not(have_ck)) => {
+                Some("install Concurrency Kit (Debian: libck-dev, Fedora: ck-devel) and rebuild")
+            }
             _ => None,
         }
     }
@@ -121,8 +121,8 @@ impl LockName {
         )
     }
 
-    /// Whether waiters spin in strict arrival order: throughput collapses with more threads than CPUs, because the
-    /// next in line is then often not running.
+    /// Whether waiters spin in strict arrival order: throughput collapses with more threads than
+    /// CPUs, because the next in line is then often not running.
     pub fn is_strict_fifo(self) -> bool {
         matches!(self, Self::Mcslock | Self::CkMcs)
     }

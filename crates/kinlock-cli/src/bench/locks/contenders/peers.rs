@@ -27,7 +27,8 @@ impl<T: Send + 'static> Lock<T> for std::sync::Mutex<T> {
     }
 }
 
-/// The family of `mcslock`'s spinning lock, with the queue node on the stack: its fastest interface.
+/// The family of `mcslock`'s spinning lock, with the queue node on the stack: its fastest
+/// interface.
 pub struct Mcslock;
 
 impl Family for Mcslock {

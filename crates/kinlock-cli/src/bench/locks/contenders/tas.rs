@@ -1,6 +1,7 @@
 //! Bare test-and-set: one exchange in, one store out, and nothing against contention.
 //!
-//! It is the measure of what an uncontended lock costs at least, and of how badly the simplest one behaves in a crowd.
+//! It is the measure of what an uncontended lock costs at least, and of how badly the simplest one
+//! behaves under contention.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{
@@ -13,8 +14,8 @@ use lock_api::{GuardSend, RawMutex};
 /// A flag.
 pub struct RawTas(AtomicBool);
 
-// SAFETY: only the thread that turned the flag from false to true returns from `lock`, until `unlock` clears it. The
-// acquire exchange pairs with the release store of `unlock`.
+// SAFETY: only the thread that turned the flag from false to true returns from `lock`, until
+// `unlock` clears it. The acquire exchange pairs with the release store of `unlock`.
 unsafe impl RawMutex for RawTas {
     const INIT: Self = Self(AtomicBool::new(false));
     type GuardMarker = GuardSend;

@@ -44,8 +44,8 @@ impl Workload for Counter {
     }
 }
 
-/// Private work of random length, from half to one and a half times the mean: a fixed length would let the threads
-/// fall into step.
+/// Private work of random length, from half to one and a half times the mean: a fixed length would
+/// let the threads fall into step.
 pub struct ThinkTime {
     mean: u64,
 }

@@ -1,4 +1,5 @@
-//! An ordered map of a million keys: 80 % reads, 10 % insertions, 10 % removals, popular keys often.
+//! An ordered map of a million keys: 80 % reads, 10 % insertions, 10 % removals, popular keys
+//! often.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -40,7 +41,8 @@ impl Workload for Kv {
     type Shared = BTreeMap<u64, u64>;
     type Local = Request;
 
-    /// All keys are there at first. What is removed comes back by an insertion of the same key, equally likely.
+    /// All keys are there at first. What is removed comes back by an insertion of the same key,
+    /// equally likely.
     fn shared(&self) -> BTreeMap<u64, u64> {
         (0..KEYS).map(|key| (key, key)).collect()
     }

@@ -20,7 +20,7 @@ impl Long {
         }
     }
 
-    /// The same section and no think time, so that somebody holds the lock nearly always: `saturated`.
+    /// The same section and no think time, so that the lock is nearly always held: `saturated`.
     pub fn saturated() -> Self {
         Self {
             think: None,

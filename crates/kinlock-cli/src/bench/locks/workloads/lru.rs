@@ -1,4 +1,5 @@
-//! A cache that drops what was used least recently: even a hit writes, so that a reader-writer lock would not help.
+//! A cache that drops what was used least recently: even a hit writes, so that a reader-writer lock
+//! would not help.
 
 use std::hint::black_box;
 use std::num::NonZeroUsize;
