@@ -7,6 +7,7 @@
 pub mod interrupt;
 pub mod overview;
 pub mod placement;
+pub mod plot;
 pub mod report;
 pub mod rng;
 pub mod rounds;

@@ -7,10 +7,10 @@ use std::ops::Range;
 use comfy_table::Cell;
 use serde::Serialize;
 
-use super::overview;
 use super::rounds::{Extent, Placed, if_fewer};
 use super::slice::Sample;
 use super::suite::{Plan, Suite};
+use super::{overview, plot};
 use crate::args::Named;
 use crate::machine::Machine;
 use crate::report::cells::{Cells, Compared, Usual};
@@ -40,10 +40,16 @@ pub trait Shown: Suite {
     fn paint(_heading: &str, text: &str) -> Cell {
         Cell::new(text)
     }
+    /// Whether the picture has curves over numbers of threads.
+    const CURVES: bool = true;
     /// The size of the picture.
-    fn plot_size(report: &Report<Self>) -> (u32, u32);
+    fn plot_size(report: &Report<Self>) -> (u32, u32) {
+        plot::size(report)
+    }
     /// Draws the picture.
-    fn draw(report: &Report<Self>, area: &Area) -> Drawn;
+    fn draw(report: &Report<Self>, area: &Area) -> Drawn {
+        plot::draw(report, area)
+    }
 }
 
 /// One run of a suite.

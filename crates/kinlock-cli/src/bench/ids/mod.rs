@@ -2,7 +2,6 @@
 //! crates that do the same in other ways.
 
 mod intermittent;
-mod plot;
 mod subjects;
 
 use std::collections::BTreeMap;
@@ -20,7 +19,6 @@ use super::harness::slice::{self, Sample};
 use super::harness::suite::{Common, Due, Plan, Suite, cpus};
 use crate::args::seconds;
 use crate::outcome::Outcome;
-use crate::report::plot::{Area, Drawn};
 use crate::report::table::Columns;
 use crate::report::units::time;
 
@@ -205,6 +203,7 @@ impl Suite for Ids {
 impl Shown for Ids {
     const SUBJECTS: &'static str = "what";
     const OURS: &'static [&'static str] = &["kinlock-rseq", "kinlock-lease-recent-first"];
+    const CURVES: bool = false;
     const PLOT: &'static str = "Draw the time per operation; the name ends in .svg or .png";
 
     fn columns(_: &Report<Self>, _: &Entry<Self>) -> Columns<Entry<Self>> {
@@ -227,13 +226,5 @@ impl Shown for Ids {
             .csv_min_over_mean()
             .add("noisy", |e| e.noisy)
             .add("rounds", |e| e.rounds.len())
-    }
-
-    fn plot_size(report: &Report<Self>) -> (u32, u32) {
-        plot::size(report)
-    }
-
-    fn draw(report: &Report<Self>, area: &Area) -> Drawn {
-        plot::draw(report, area)
     }
 }

@@ -2,7 +2,6 @@
 
 mod contenders;
 mod epochs;
-mod plot;
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -23,7 +22,6 @@ use super::harness::slice::{self, Part, Sample, Slice};
 use super::harness::suite::{Common, Due, Plan, Suite};
 use crate::args::{Named, ThreadCounts, keep_first, named, names};
 use crate::outcome::{Outcome, tell};
-use crate::report::plot::{Area, Drawn};
 use crate::report::table::Columns;
 
 /// Measure delayed invalidation against other ways to do the same on this machine.
@@ -296,14 +294,6 @@ impl Shown for Invalidation {
             .add("verified", |e| e.detail.verified)
             .add("lost", |e| e.detail.lost)
             .add("rounds", |e| e.rounds.len())
-    }
-
-    fn plot_size(report: &Report<Self>) -> (u32, u32) {
-        plot::size(report)
-    }
-
-    fn draw(report: &Report<Self>, area: &Area) -> Drawn {
-        plot::draw(report, area)
     }
 }
 
