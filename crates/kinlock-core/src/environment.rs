@@ -102,8 +102,8 @@ fn report_once(variable: Variable, value: &[u8], error: ParseError) {
     if REPORTED.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
         return;
     }
-    let _errno = KeepErrno::new();
-    let mut line = Text::<320>::new();
+    let _errno = KeepErrno::hold();
+    let mut line = Text::<320>::empty();
     let name = variable.name().to_str().unwrap_or_default();
     let _ = write!(line, "kinlock: ignoring {name}='");
     for &byte in value.iter().take(MOST_SHOWN) {

@@ -37,9 +37,9 @@
 //!
 //! 1. Functions given to the C library are `extern "C"`, do not unwind, and live as long as the program.
 //!    Sets of signals are filled before they are used.
-//! 2. The C library calls [`before`] and then one of the other two, each on the thread that forks. In
+//! 2. The C library calls `before` and then one of the other two, each on the thread that forks. In
 //!    the child there is no other thread until the handlers have run.
-//! 3. `LOCKED` has the bits of those parts that [`before`] has locked on this thread.
+//! 3. `LOCKED` has the bits of those parts that `before` has locked on this thread.
 
 use core::cell::Cell;
 use core::ffi::c_int;

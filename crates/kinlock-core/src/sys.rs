@@ -23,7 +23,7 @@ pub struct Text<const N: usize> {
 
 impl<const N: usize> Text<N> {
     /// An empty text.
-    pub fn new() -> Self {
+    pub fn empty() -> Self {
         Text {
             bytes: [0; N],
             len: 0,
@@ -78,7 +78,7 @@ pub struct KeepErrno(libc::c_int);
 
 impl KeepErrno {
     /// Remembers `errno`.
-    pub fn new() -> Self {
+    pub fn hold() -> Self {
         KeepErrno(system_call_error())
     }
 }
@@ -171,7 +171,7 @@ fn split_entry(entries: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 fn open(path: fmt::Arguments<'_>, flags: libc::c_int) -> Option<libc::c_int> {
-    let mut text = Text::<192>::new();
+    let mut text = Text::<192>::empty();
     fmt::write(&mut text, path).ok()?;
     text.push(0);
     if text.is_cut() {
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn text_is_cut_where_the_buffer_ends() {
-        let mut text = Text::<4>::new();
+        let mut text = Text::<4>::empty();
         write!(text, "abc").unwrap();
         assert_eq!((text.as_bytes(), text.is_cut()), (&b"abc"[..], false));
         write!(text, "de").unwrap();
@@ -280,7 +280,7 @@ mod tests {
         // SAFETY: invariant 3.
         unsafe { *libc::__errno_location() = libc::EXDEV };
         {
-            let _errno = KeepErrno::new();
+            let _errno = KeepErrno::hold();
             assert!(RawFile::open(format_args!("/nonexistent")).is_none());
             assert_eq!(system_call_error(), libc::ENOENT);
         }

@@ -183,7 +183,7 @@ pub(super) fn unregister_own() {
 /// The system call, as an error number if it fails. `errno` stays as it was.
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
 fn rseq_call(area: *mut u8, flags: i32) -> Result<(), i32> {
-    let _errno = kinlock_core::sys::KeepErrno::new();
+    let _errno = kinlock_core::sys::KeepErrno::hold();
     // SAFETY: invariants 2 and 3.
     let result = unsafe {
         libc::syscall(

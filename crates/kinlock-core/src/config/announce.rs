@@ -13,7 +13,7 @@ pub(super) fn announce(word: Word) {
     if !word.has(Word::RESOLVED) || !super::verbose() || ANNOUNCED.swap(true, Ordering::Relaxed) {
         return;
     }
-    let _errno = KeepErrno::new();
+    let _errno = KeepErrno::hold();
     let Tuning {
         scan,
         limit,
@@ -24,7 +24,7 @@ pub(super) fn announce(word: Word) {
     } = word.tuning();
     let Decision { reorder, reason } = super::decision_of(word);
     let shown = |on| if on { "on" } else { "off" };
-    let mut line = Text::<320>::new();
+    let mut line = Text::<320>::empty();
     let _ = writeln!(
         line,
         "kinlock: reordering by locality domain {} ({reason}), domains {}, scan {scan}, \

@@ -61,7 +61,7 @@ fn cpus() -> u32 {
     static CPUS: AtomicU32 = AtomicU32::new(0);
     match CPUS.load(Relaxed) {
         0 => {
-            let cpus = crate::topology::CpuSet::of_process().len().max(1) as u32;
+            let cpus = crate::topology::CpuSet::of_process().count().max(1) as u32;
             CPUS.store(cpus, Relaxed);
             cpus
         }

@@ -25,7 +25,7 @@ impl CpuSet {
     /// The CPUs on which any of the process's threads may run. Empty if the kernel does not answer.
     ///
     /// Affinity belongs to threads, not to processes, and a thread that has pinned itself says
-    /// little about the others. So all are asked, or [`MOST_THREADS`] where there are more. Threads
+    /// little about the others. So all are asked, or `MOST_THREADS` where there are more. Threads
     /// that start later are not known yet: they inherit their parent's affinity, if they do not
     /// change it.
     pub fn of_process() -> Self {
@@ -33,7 +33,7 @@ impl CpuSet {
         if cfg!(miri) {
             return set;
         }
-        let _errno = KeepErrno::new();
+        let _errno = KeepErrno::hold();
         set.add_those_of(CALLING_THREAD);
         let mut threads_left = MOST_THREADS;
         for_each_name(format_args!("/proc/self/task"), |name| {
@@ -50,7 +50,7 @@ impl CpuSet {
     }
 
     /// How many CPUs are in the set.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.words
             .iter()
             .map(|word| word.count_ones() as usize)
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn a_set_holds_what_was_put_in() {
         let mut set = CpuSet::empty();
-        assert_eq!(set.len(), 0);
+        assert_eq!(set.count(), 0);
         for cpu in [0, 63, 64, 1024, MAX_CPUS - 1] {
             assert!(!set.contains(cpu));
             assert!(set.insert(cpu));
@@ -125,14 +125,14 @@ mod tests {
             set.iter().collect::<Vec<_>>(),
             [0, 63, 64, 1024, MAX_CPUS - 1]
         );
-        assert_eq!(set.len(), 5);
+        assert_eq!(set.count(), 5);
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no affinity")]
     fn a_pinned_thread_does_not_narrow_the_process() {
         let before = CpuSet::of_process();
-        assert!(before.len() > 0);
+        assert!(before.count() > 0);
         let within = std::thread::spawn(|| {
             let mut pinned = CpuSet::empty();
             pinned.insert(CpuSet::of_process().iter().next().unwrap());

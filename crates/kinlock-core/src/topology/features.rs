@@ -36,7 +36,7 @@ pub struct Features {
 impl Features {
     /// Asks the kernel and the C library.
     pub fn detect() -> Self {
-        let _errno = KeepErrno::new();
+        let _errno = KeepErrno::hold();
         Features {
             rseq: rseq::registered_cpu().is_some(),
             rseq_feature_size: rseq::feature_size(),

@@ -142,7 +142,7 @@ impl Map {
                 (state & (COUNT_MASK | FILLING) == 0).then_some(state | FILLING)
             });
         let Ok(chosen) = claimed else { return };
-        let _errno = KeepErrno::new();
+        let _errno = KeepErrno::hold();
         let ready = self.fill(kind_from_bits(chosen));
         // Release: pairs with the acquire in `count`.
         self.state.store(ready, Ordering::Release);

@@ -130,7 +130,7 @@ fn granted_with(wish: u8, turns: u16) -> u16 {
 
 /// Does something while threads keep slots, more than there are CPUs: a crowd, here and for tests beside this one.
 fn in_a_crowd<T>(work: impl FnOnce() -> T) -> T {
-    let threads = crate::topology::CpuSet::of_process().len() + 1;
+    let threads = crate::topology::CpuSet::of_process().count() + 1;
     let (ready, go) = (
         std::sync::Barrier::new(threads + 1),
         std::sync::Barrier::new(threads + 1),
