@@ -15,7 +15,7 @@
 //! | lent(i) | recent(i) | any other release by that lease | store | kept elsewhere, or free |
 //! | nothing, recent(j) | lent(i) | acquisition here; `i` from elsewhere | CAS | held |
 //! | nothing, recent(j) | kept(i) | release here by a lease from elsewhere | CAS | kept |
-//! | kept(j), marked(j); j ≥ limit | lent(i), kept(i) | as the last two; `j` is freed | CAS | as there |
+//! | kept(j), marked(j); j >= limit | lent(i), kept(i) | the last two; frees `j` | CAS | as there |
 //! | kept(i) | marked(i) | search for idle IDs, or a scheduler: step 1 | CAS | kept |
 //! | kept(i), marked(i) | recent(i) | search for an ID, or reclaim: step 2 | CAS | held |
 //! | kept(i), marked(i) | nothing | migration, or a member that leaves | CAS | moved or freed |
