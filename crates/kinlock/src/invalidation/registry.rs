@@ -1,4 +1,4 @@
-//! All domains of the process, for threads that end and for children of fork.
+//! All domains of the process, for ending threads and forked children.
 
 use super::domain::Inner;
 use super::{Backend, thread};
@@ -13,7 +13,7 @@ pub(super) struct Open {
     pub(super) backend: Backend,
 }
 
-/// Adds a domain. Forgets those that are gone.
+/// Adds a domain. Forgets dropped ones.
 pub(super) fn add(domain: Weak<Inner>) {
     crate::fork::register();
     let mut domains = DOMAINS.lock();
@@ -21,7 +21,7 @@ pub(super) fn add(domain: Weak<Inner>) {
     domains.push(domain);
 }
 
-/// A section that is open in this place, in whatever domain.
+/// A section that is open in this place, in any domain.
 pub(super) fn open_in(place: u16) -> Option<Open> {
     let domains = DOMAINS.lock();
     let mut alive = domains.iter().filter_map(Weak::upgrade);
@@ -33,7 +33,8 @@ pub(super) fn open_in(place: u16) -> Option<Open> {
     })
 }
 
-/// For [`fork`](crate::fork): until one of the next two, on this thread, nobody else has the list.
+/// For [`fork`](crate::fork): locks the list until one of the next two functions runs on this
+/// thread.
 pub(crate) fn lock_before_fork() {
     core::mem::forget(DOMAINS.lock());
 }
@@ -61,7 +62,7 @@ pub(crate) unsafe fn reset_in_child() {
     thread::reset_in_child();
     // SAFETY: the caller's promise.
     unsafe { DOMAINS.force_unlock() };
-    // Waiters may have stood in line who do not exist here.
-    // SAFETY: it is free, and there is no other thread.
+    // Drops waiters that do not exist here.
+    // SAFETY: the mutex is free, and there is no other thread.
     unsafe { DOMAINS.raw() }.0.reset_in_child();
 }
