@@ -193,7 +193,7 @@ mod memory {
     use core::ptr::{self, NonNull};
 
     pub(super) fn map(bytes: usize) -> Option<NonNull<u8>> {
-        // SAFETY: a fresh private mapping touches nobody's memory; the advice concerns that mapping
+        // SAFETY: a fresh private mapping touches no existing memory; the advice concerns that mapping
         // only, and may fail.
         unsafe {
             let base = libc::mmap(

@@ -453,7 +453,7 @@ pub(crate) unsafe fn reset_in_child() {
             word.0.store(1 << (word.1 % 64), Relaxed);
         }
     }
-    // Not unlocked only: there may be waiters in its word who do not exist here.
+    // Reset, not just unlocked: the words may have waiters that do not exist here.
     // SAFETY: the caller's promise.
     unsafe {
         arena::TABLES.raw().reset_in_child();
@@ -484,7 +484,8 @@ mod membership {
     thread_local! {
         // No destructor, so accessible until the thread is gone. Upper half: serial; lower half:
         // member index; 0 = unused. Atomic because of signal handlers.
-        static JOINED: [AtomicU64; MEMBERSHIPS] = const { [const { AtomicU64::new(0) }; MEMBERSHIPS] };
+        static JOINED: [AtomicU64; MEMBERSHIPS] =
+            const { [const { AtomicU64::new(0) }; MEMBERSHIPS] };
     }
 
     /// The calling thread's member index. Makes it a member if need be. `None`: it has ended.

@@ -109,7 +109,7 @@ impl<T> PerId<T> {
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         let slots = (0..self.slots.limit).map(|id| self.slot(id));
         let ready = slots.filter(|slot| slot.state.load(Relaxed) == READY);
-        // SAFETY: invariant 2; nobody else is there (`&mut self`), and slots are distinct.
+        // SAFETY: invariant 2; access is exclusive (`&mut self`), and slots are distinct.
         ready.map(|slot| unsafe { (*slot.value.get()).assume_init_mut() })
     }
 
@@ -119,7 +119,7 @@ impl<T> PerId<T> {
         let ready = slots.filter(|slot| slot.state.load(Relaxed) == READY);
         let take = |slot: &Slot<T>| {
             slot.state.store(TAKEN, Relaxed);
-            // SAFETY: invariant 2; nobody else is there (`self`), and the slot does not have it any
+            // SAFETY: invariant 2; access is exclusive (`self`), and the slot does not have it any
             // more.
             unsafe { (*slot.value.get()).assume_init_read() }
         };
@@ -153,11 +153,11 @@ impl<T> Drop for PerId<T> {
             let slot = self.slot(id);
             let state = slot.state.load(Relaxed);
             if state == READY {
-                // SAFETY: invariant 2; nobody else is there.
+                // SAFETY: invariant 2; access is exclusive.
                 unsafe { (*slot.value.get()).assume_init_drop() };
             }
             if state != FRESH {
-                // SAFETY: invariant 1; nobody else is there, and there is no value any more.
+                // SAFETY: invariant 1; access is exclusive, and there is no value any more.
                 unsafe { self.slots.of(id).write_bytes(0, size_of::<Slot<T>>()) };
             }
         }

@@ -7,7 +7,7 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 /// One bit for each place in use.
-static CLAIMED: [AtomicU32; PLACES.div_ceil(32)] =
+static IN_USE: [AtomicU32; PLACES.div_ceil(32)] =
     [const { AtomicU32::new(0) }; PLACES.div_ceil(32)];
 
 /// The kernel's thread IDs of the threads that have places, as of when the place was claimed.
@@ -35,7 +35,7 @@ impl Drop for Guard {
         }
         if let Some(open) = registry::open_in(place) {
             eprintln!(
-                "kinlock: a thread ended within a section of delayed invalidation (generation {}, backend {}): whoever waits for it would wait for ever",
+                "kinlock: a thread ended within a section of delayed invalidation (generation {}, backend {}): a wait for it would never end",
                 open.generation, open.backend
             );
             std::process::abort();
@@ -80,7 +80,7 @@ fn claim() -> Result<u16, BeginError> {
 }
 
 fn claim_lowest() -> Option<u16> {
-    for (w, word) in CLAIMED.iter().enumerate() {
+    for (w, word) in IN_USE.iter().enumerate() {
         let mut seen = word.load(Relaxed);
         while seen != u32::MAX {
             let bit = (!seen).trailing_zeros();
@@ -100,13 +100,13 @@ fn claim_lowest() -> Option<u16> {
 
 fn release(place: u16) {
     let i = place as usize - 1;
-    CLAIMED[i / 32].fetch_and(!(1 << (i % 32)), Release);
+    IN_USE[i / 32].fetch_and(!(1 << (i % 32)), Release);
 }
 
 /// In a forked child: the calling thread is the only one.
 pub(super) fn reset_in_child() {
     let kept = kept();
-    for (w, word) in CLAIMED.iter().enumerate() {
+    for (w, word) in IN_USE.iter().enumerate() {
         let own = kept.map_or(0, |place| {
             let i = place as usize - 1;
             if i / 32 == w { 1 << (i % 32) } else { 0 }

@@ -21,7 +21,11 @@ pub(in super::super) const WRITTEN: bool = true;
 /// `slot` is the address of the slot when `$before` starts. If `$before` has run, `id` is below the
 /// limit.
 macro_rules! sequence {
-    ($probe:ty, $area:expr, $slots:expr, [$($before:literal),* $(,)?], [$($commit:literal),* $(,)?], $id:ident, $($operands:tt)*) => {
+    (
+        $probe:ty, $area:expr, $slots:expr,
+        [$($before:literal),* $(,)?], [$($commit:literal),* $(,)?],
+        $id:ident, $($operands:tt)*
+    ) => {
         asm!(
             ".if {restart}",
             ".pushsection __rseq_cs, \"aw\", %progbits",
