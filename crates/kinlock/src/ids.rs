@@ -1,8 +1,8 @@
 //! Concurrency IDs: per-CPU data sized by the CPUs that a program uses.
 //!
 //! A *concurrency ID* is a small integer that no other thread has at the same moment. IDs are
-//! dense: a process with four threads on a machine with 384 CPUs uses four. An ID indexes data that
-//! need neither locks nor locked instructions:
+//! dense: a process with four threads on a machine with 384 CPUs uses IDs 0 to 3. An ID indexes
+//! data that need neither locks nor locked instructions:
 //!
 //! * [`Counter`]: adds without a contended word.
 //! * [`Stack`]: pushes and pops without a contended head; an empty list steals from others.
@@ -25,7 +25,7 @@
 //! | --- | --- | --- |
 //! | an ID is held | never: a [restartable sequence](sequence) reads it | while a [`Lease`] lives |
 //! | unique among | running threads | holders |
-//! | dense | below min(threads, allowed CPUs) | below the same, or peak holders |
+//! | dense | below min(threads, allowed CPUs) | below that, or below peak holders |
 //! | allocated by | Linux 6.3 or later, x86-64 and aarch64 | this library: everywhere |
 //! | domains | one per process | any number, each with a [`Policy`] |
 //! | a counter's `add` | 1 to 3 ns | 10 to 15 ns; 1 to 3 ns under a longer lease |
@@ -40,13 +40,14 @@
 //!   same call. The handler gets another ID, or makes the interrupted sequence restart.
 //! * *Thread exit.* The thread stops being a member. Its leases are released, forgotten ones
 //!   included. Its destructors may go on using this module; see [`Lease`] for very late ones.
-//! * *Fork.* The child has the forking thread's leases and no others. It has copies of all data,
-//!   and what another thread was changing at that moment is half changed. A [`Stack`] or [`Pool`]
-//!   that another thread was using must not be used in the child. A signal handler that has
-//!   interrupted this module must not fork.
+//! * *Fork.* The child has the forking thread's leases and no others. Its copies of the data are
+//!   half changed where another thread was writing at that moment. A [`Stack`] or [`Pool`] that
+//!   another thread was using must not be used in the child. A signal handler that has interrupted
+//!   this module must not fork.
 //! * *Changes of affinity.* Nothing to do: IDs follow. See [`Domain::refresh`].
-//! * *No registration.* If a sandbox or other code prevents it, the thread uses data that all such
-//!   threads share, with locked instructions or under a lock. Results stay right.
+//! * *No registration.* If a sandbox or other code prevents the registration for restartable
+//!   sequences, the thread uses data that all such threads share, with locked instructions or under
+//!   a lock. Results stay right.
 //!
 //! Some C libraries do not register threads for restartable sequences: older ones, musl, and glibc
 //! under `GLIBC_TUNABLES=glibc.pthread.rseq=0`. There each thread registers itself at its first

@@ -61,8 +61,9 @@
 //! * **Nesting**: a section within a section of the same domain is counted, and the outermost end
 //!   is the end. Sections of different domains are independent.
 //! * **Cost**: begin and end together take three read-modify-writes on lines that all invalidators
-//!   share (`packed`, `wide`), or one (`slots`). `passed` is one load. A wait spins briefly, then
-//!   sleeps. An end makes a system call only if there are sleepers.
+//!   share (`packed`, `wide`), or one (`slots`). `passed` is one load; with `slots`, sometimes a
+//!   scan of all slots. A wait spins briefly, then sleeps. An end makes a system call only if there
+//!   are sleepers.
 //! * **Memory**: 128 bytes for each thread that has ever had a section open in the domain at the
 //!   same time as others; address space for all 8191 of them. A thread's first begin takes
 //!   O(threads / 32) steps.
@@ -73,8 +74,9 @@
 //!   with a message. So does `exit` in a thread with an open section, since it destroys the
 //!   thread-locals first.
 //! * **Signals**: a handler must not begin a section, nor end one.
-//! * **fork**: in the child only the calling thread's own sections are open, in all domains. Tags
-//!   by other threads have passed if they are older than these, or pass with them.
+//! * **fork**: in the child only the calling thread's own sections are open, in all domains. A tag
+//!   that other threads have stamped passes once the calling thread's older sections have ended;
+//!   without such sections it has passed.
 //! * **Leaking** a section with `mem::forget` leaves it open: what it and later sections tag never
 //!   passes, and its thread must not end.
 //!

@@ -107,7 +107,7 @@ impl core::error::Error for UnknownPolicy {}
 /// ```
 /// use kinlock::ids::{Backend, Domain};
 ///
-/// // Restartable sequences where the kernel has them, else leases; which, it says.
+/// // Restartable sequences where the kernel has them, else leases.
 /// let domain = Domain::auto();
 /// println!("{}", domain.backend());
 ///
@@ -342,9 +342,8 @@ impl Domain {
     /// The ID is dense: see [`limit`](Self::limit). Entering usually takes one atomic
     /// read-modify-write, and leaving takes stores, on cache lines of the CPU and of the ID. It
     /// costs more if the thread changes CPUs while it holds the lease, or if another thread holds a
-    /// lease from the same CPU. Lock-free, except that the first call of a thread makes it a
-    /// member. A signal handler may call it if the thread has entered the domain before. A thread
-    /// may hold several IDs.
+    /// lease from the same CPU. Lock-free; a thread's first call may allocate. A signal handler may
+    /// call it if the thread has entered the domain before. A thread may hold several IDs.
     ///
     /// # Errors
     ///

@@ -238,9 +238,9 @@ impl Leased {
             let allowed = entries.filter(|entry| entry.load(Relaxed) & UNSEEN == 0);
             (allowed.count() as u32).max(1)
         };
-        // Several threads may count at the same time. The last one to publish has acquired, by
-        // that, what the others saw before they published. So its second count equals its first, or
-        // it publishes again.
+        // Several threads may count at the same time. Publishing acquires what earlier publishers
+        // saw. So the second count of the last publisher covers everything, and a difference makes
+        // it publish again.
         loop {
             let allowed = count();
             self.ids.set_cpus_allowed(allowed);

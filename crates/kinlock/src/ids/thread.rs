@@ -25,11 +25,11 @@
 //! | state | may become a member, may register an area | may enter |
 //! | --- | --- | --- |
 //! | `Unknown`, `WillEnd` | yes | yes |
-//! | `Ending` | no | yes, as before or as no member; causes another round if there may be one |
+//! | `Ending` | no | yes; another round follows, if there may be one |
 //! | `Ended` | no | no |
 //!
-//! An ID that was taken away must not come back to the same thread, whose older lease would release
-//! it. Hence `Ended` refuses.
+//! In `Ended` the thread gets no ID: it might get one back that was taken away, and its older lease
+//! would release it.
 //!
 //! If only a destructor has used this module, our first round is not the C library's first, and our
 //! fourth may never run. Then forgotten leases and the membership are lost. A lease that is

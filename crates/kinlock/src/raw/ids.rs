@@ -30,18 +30,18 @@
 //!   count as holders. A released ID above the limit is free again. It goes to an acquisition that
 //!   finds all IDs below the limit held. A record that lent such an ID while the limit was higher
 //!   may keep it.
-//! * If the limit changes during an acquisition, any value that it had in between may apply. The
-//!   same goes for a value that the counts gave while another change was under way. Once the limit
-//!   has come down and all calls that changed it have returned, it binds all acquisitions that
-//!   begin afterwards. IDs acquired before stay held.
+//! * If the limit changes during an acquisition, any value that it had in between may apply. So may
+//!   any value that the limit has had since the start of a change that is still under way. Once the
+//!   limit has come down and all calls that changed it have returned, it binds all acquisitions
+//!   that begin afterwards. IDs acquired before stay held.
 //! * [`IdError::Exhausted`] means that at one instant all IDs of the storage were held.
 //!
 //! # Progress
 //!
 //! Lock-free: if all other threads stop, an acquisition ends. It takes any ID below `grown` that is
-//! free or kept. If there is none, the proof that all are held succeeds. So a round fails only
-//! because another operation has made progress, or because a fresh ID turns out to have been held
-//! since before the limit came down, which happens at most once per ID. After
+//! free or kept. If there is none, the proof that all are held succeeds. A round fails only for one
+//! of two reasons. Either another operation has made progress, or a fresh ID turns out to have been
+//! held since before the limit came down. The latter happens at most once per ID. After
 //! [`PATIENCE`](IdConfig::PATIENCE) failed rounds a thread closes the fast path, and other
 //! acquisitions let it go first. They wait for a limited time only: the waiter may be a signal
 //! handler that has interrupted exactly that thread.

@@ -7,7 +7,7 @@
 //!
 //! # Terms
 //!
-//! A thread opens a **section** before it removes things, and ends it when they are invalidated.
+//! A thread opens a **section** before it removes things, and ends it once they are invalidated.
 //! Each section gets a **generation**, one above the newest open one. A generation has *passed*
 //! when all sections with it or an older one have ended. A removed thing is tagged with the
 //! generation of its section; a thread that reuses it waits until that has passed. Sections that

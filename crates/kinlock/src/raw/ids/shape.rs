@@ -10,8 +10,8 @@
 //!
 //! A thread that changes the counts publishes their consequences: first the control word, then the
 //! spread word. It exchanges both even if they stay the same. Each exchange acquires what the
-//! exchange that it replaces has released. If several threads publish at the same time, the last
-//! one therefore sees the newest counts when it reads them again.
+//! previous one has released. If several threads publish at the same time, the last one therefore
+//! sees the newest counts when it reads them again.
 
 use super::{IdAllocator, IdConfig, NO_MEMBER, Policy, Storage};
 use crate::platform::{Atomic, Ordering, Ordering::*, Platform};

@@ -11,8 +11,8 @@
 //! 1. *No lost wake-up before the check*: the fences ensure that at least one side sees the other's
 //!    store. Either the waiter sees the generation passed, or the ender sees the sleeper.
 //! 2. *No lost wake-up between check and sleep*: `wakeups` has changed, so the waiter does not fall
-//!    asleep. If it has read the new `wakeups`, it sees the generation passed, since that comes
-//!    before the `Release` of `wakeups` and the `Acquire` that reads it.
+//!    asleep. If it has read the new `wakeups` before the check (Acquire), it sees the generation
+//!    passed, which precedes the ender's change of `wakeups` (Release).
 
 use super::{Config, Fault};
 use crate::platform::{Atomic, NEVER, Ordering::*, Platform};
@@ -22,7 +22,7 @@ use core::marker::PhantomData;
 /// ender may miss a sleeper. Each later one is twice as long.
 const UNNOTICED_SLEEP: u64 = 200_000;
 
-/// See the top of this file.
+/// The sleeping place of waiters; see the top of this file.
 #[derive(Debug)]
 pub struct Gate<P: Platform, C: Config> {
     sleepers: P::AtomicU32,

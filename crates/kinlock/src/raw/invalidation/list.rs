@@ -10,8 +10,8 @@
 //!
 //! An element is a place's pair {generation, next}. The head is an element of its own that never
 //! leaves; its generation is the newest that has passed. Generations strictly increase along the
-//! list. A mark in a pair freezes it: a thread that changes another thread's pair expects it
-//! unmarked.
+//! list. A mark in a pair freezes it: the compare-and-swap by which another thread would change it
+//! expects an unmarked pair, and fails.
 //!
 //! # States of an element
 //!
@@ -20,7 +20,7 @@
 //! | away | marked, or zero if never used | begin: stores {g, none, marked}, links it last |
 //! | joining | {g, none, marked}, linked | stores {g, none} |
 //! | open | {g, next}, linked | end: finds the predecessor, marks its own pair |
-//! | leaving | {g, next, marked}, linked | sets the predecessor to {g, next}, or unmarks |
+//! | leaving | {g, next, marked}, linked | predecessor := {g, next}; or unmarks |
 //!
 //! Other threads change the pair of an open element only:
 //!
@@ -35,15 +35,16 @@
 //! 2. *A pair {g, none} that was replaced by {g, newcomer} does not come back with the same g*,
 //!    since a newcomer's generation is above all in the list. So the compare-and-swap of a newcomer
 //!    succeeds only on the last element of the list.
-//! 3. *The predecessor of an element changes only by the element's own end, or by the end of the
-//!    predecessor*, which marks the predecessor first. So an end whose compare-and-swap finds its
-//!    predecessor unmarked and unchanged unlinks its own element and no other.
+//! 3. *An end unlinks its own element and no other.* Two operations can change which element is the
+//!    predecessor: the element's own end, and the end of the predecessor. The latter marks the
+//!    predecessor first. So if the compare-and-swap of an end succeeds, the pair was unmarked and
+//!    unchanged, and its element was still the predecessor.
 //! 4. *The generation is read after the mark is set.* An earlier donation is in it; a later one
 //!    fails.
-//! 5. *A walk may miss its target.* An element that the walk stands on may end and begin again at
-//!    the end of the list. The walk goes on from there, misses its predecessor, and starts over. It
-//!    never cycles, since generations increase along it, and it stops after as many steps as there
-//!    are places.
+//! 5. *A walk may miss its target.* While a walk reads an element, that element may leave the list
+//!    and join it again at the end. The walk goes on from there, misses its target, and starts
+//!    over. It never cycles, since generations increase along it. It stops after as many steps as
+//!    there are places.
 //!
 //! # Progress
 //!

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | begins | slot := ticket + 1, a lower bound; generation := a new ticket; slot := generation |
 //! | ends | slot := 0 |
-//! | waits | reads the ticket, then all slots; all below the least slot has passed |
+//! | waits | reads the ticket, then all slots; generations below the least slot have passed |
 //!
 //! A new ticket is taken by a fetch-and-add.
 //!

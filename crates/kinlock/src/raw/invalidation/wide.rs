@@ -18,7 +18,7 @@
 //!
 //! 1. The exchange accesses the sixteen bytes of a [`WidePair`], which are aligned, and nothing
 //!    else. The compiler takes it for a fence (no `nomem`).
-//! 2. A [`WidePair`] is made only after [`is_supported`] has returned true.
+//! 2. A [`WidePair`] is made only after [`WidePair::is_supported`] has returned true.
 
 use super::list::{Pair, Seen};
 use crate::platform::{Atomic, Native, Ordering::*, Platform};
