@@ -1,10 +1,10 @@
 //! The simulated machine as an algorithm sees it: [`Sim`], a [`Platform`] whose every access takes simulated time.
 
 use crate::world::{self, How, Noted, World, with};
-use kinlock::events::Event;
-use kinlock::platform::{Atomic, NEVER, Ordering, Parked, Platform};
-use kinlock::raw::waiter::{Slot, Waiters};
-use kinlock::topology::DomainKind;
+use kinlock_core::events::Event;
+use kinlock_core::platform::{Atomic, Atomics, NEVER, Ordering, Parked, Platform};
+use kinlock_core::raw::waiter::{Slot, Waiters};
+use kinlock_core::topology::DomainKind;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The simulated machine. All its functions may be called from the threads of a simulation only.
@@ -107,12 +107,14 @@ impl SimU64 {
     }
 }
 
-impl Platform for Sim {
+impl Atomics for Sim {
     type AtomicU8 = SimU8;
     type AtomicU16 = SimU16;
     type AtomicU32 = SimU32;
     type AtomicU64 = SimU64;
+}
 
+impl Platform for Sim {
     const CAN_PARK: bool = true;
 
     fn wait<A: Atomic>(word: &A, order: Ordering, done: impl FnMut(A::Value) -> bool) -> A::Value {

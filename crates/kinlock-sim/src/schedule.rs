@@ -1,7 +1,7 @@
 //! One schedule: bodies of any kind on the simulated machine, disturbed wherever the contracts allow it.
 //!
 //! ```
-//! use kinlock::platform::{Atomic, Ordering::Relaxed};
+//! use kinlock_core::platform::{Atomic, Ordering::Relaxed};
 //! use kinlock_sim::{Disturbance, Machine, Schedule, platform::SimU32, place};
 //!
 //! let schedule = Schedule::new(Machine::load("haswell-ex-4s")?, 4, Disturbance::preemptions(7, 8, 1000));
@@ -19,9 +19,9 @@
 use crate::machine::Machine;
 use crate::platform;
 use crate::world::{self, Disruption, Disturbance, Note, Noted, Placement, Setup, Stuck, with};
-use kinlock::config::Tuning;
-use kinlock::events::Event;
-use kinlock::topology::DomainKind;
+use kinlock_core::config::Tuning;
+use kinlock_core::events::Event;
+use kinlock_core::topology::DomainKind;
 use std::rc::Rc;
 
 /// What to play.
@@ -189,5 +189,5 @@ pub fn say(what: &'static str) {
 ///
 /// Outside of a simulation.
 pub fn slots_in_use() -> u32 {
-    <crate::Sim as kinlock::platform::Platform>::waiters().in_use()
+    <crate::Sim as kinlock_core::platform::Platform>::waiters().in_use()
 }

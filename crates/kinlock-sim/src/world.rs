@@ -44,10 +44,10 @@ pub use disturbance::{Disruption, Disturbance, Kind as DisruptionKind, Note, Not
 use doing::{Look, content_with_spinning};
 pub(crate) use doing::{compute, park, requeue_but, spin_on, unpark, unpark_some};
 use events::{Events, What};
-use kinlock::config::Tuning;
-use kinlock::events::Event as Counted;
-use kinlock::raw::waiter::Waiters;
-use kinlock::topology::DomainKind;
+use kinlock_core::config::Tuning;
+use kinlock_core::events::Event as Counted;
+use kinlock_core::raw::waiter::Waiters;
+use kinlock_core::topology::DomainKind;
 pub use schedule::Placement;
 use std::cell::Cell;
 use std::collections::VecDeque;

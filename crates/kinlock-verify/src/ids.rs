@@ -19,7 +19,7 @@ mod storm;
 use crate::injector::Preemption;
 use crate::plan::{is_caught, judge_catch, rounds, step_name};
 use crate::report::{Check, PerThread, Property, Report};
-use kinlock::ids::{Backend, Policy};
+use kinlock_ids::{Backend, Policy};
 use std::time::Duration;
 
 pub use scenarios::ALL as SCENARIOS;

@@ -12,12 +12,13 @@ use crate::pretend::{self, Pretend};
 use crate::report::Property;
 use crate::scenarios::Scenario;
 use crate::test_lock::TestLock;
-use kinlock::config::Tuning;
-use kinlock::platform::{ConstPlatform, Native, Platform};
-use kinlock::raw::condvar::CondvarConfig;
-use kinlock::raw::mutex::{MutexConfig, MutexFault, QueuedMutex};
-use kinlock::raw::{Config, Fault, QueuedSpinLock};
 use kinlock::{RawCnaSpinLock, RawFifoSpinLock, RawMutex, RawSpinLock};
+use kinlock_core::Native;
+use kinlock_core::config::Tuning;
+use kinlock_core::platform::{ConstPlatform, Platform};
+use kinlock_core::raw::condvar::CondvarConfig;
+use kinlock_core::raw::mutex::{MutexConfig, MutexFault, QueuedMutex};
+use kinlock_core::raw::{Config, Fault, QueuedSpinLock};
 use std::time::Duration;
 
 /// A kind of lock.
@@ -64,7 +65,7 @@ pub const ALL: &[Specimen] = &[
         name: "kinlock-spin",
         new: || Box::new(RawSpinLock::new()),
         new_pretended: || pretended::<AsConfigured>(),
-        reorders: || kinlock::config::tuning().reorder,
+        reorders: || kinlock_core::config::tuning().reorder,
         defect: None,
         meets: None,
     },
@@ -241,7 +242,7 @@ macro_rules! mutex_config {
             const FAULT: MutexFault = MutexFault::$fault;
 
             fn tuning() -> Tuning {
-                kinlock::config::tuning()
+                kinlock_core::config::tuning()
             }
 
             fn turns_at_first() -> Option<u16> {
@@ -259,7 +260,7 @@ mutex_config!(QueuedClaim, QueuedClaim);
 
 impl MutexConfig for AsConfigured {
     fn tuning() -> Tuning {
-        kinlock::config::tuning()
+        kinlock_core::config::tuning()
     }
 
     fn turns_at_first() -> Option<u16> {
@@ -282,7 +283,7 @@ macro_rules! config {
     };
 }
 
-config!(AsConfigured, None, kinlock::config::tuning());
+config!(AsConfigured, None, kinlock_core::config::tuning());
 config!(Fifo, None, reordering(false));
 config!(Cna, None, reordering(true));
 config!(Strict, None, strict());
@@ -293,7 +294,7 @@ config!(SilentSleeper, SilentSleeper, reordering(true));
 config!(Starvation, Starvation, reordering(true));
 
 fn reordering(on: bool) -> Tuning {
-    let mut tuning = kinlock::config::tuning();
+    let mut tuning = kinlock_core::config::tuning();
     tuning.reorder = on;
     tuning
 }

@@ -9,10 +9,10 @@
 use crate::locks::{AsConfigured, OwnMutex};
 use crate::pretend::Pretend;
 use crate::test_lock::TestLock;
-use kinlock::platform::{NEVER, Platform};
-use kinlock::raw::condvar::{CondvarConfig, CondvarFault};
-use kinlock::raw::{QueuedCondvar, QueuedMutex};
 use kinlock::{Condvar, Mutex};
+use kinlock_core::platform::{NEVER, Platform};
+use kinlock_core::raw::condvar::{CondvarConfig, CondvarFault};
+use kinlock_core::raw::{QueuedCondvar, QueuedMutex};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How many condition variables a monitor has.

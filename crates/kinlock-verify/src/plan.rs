@@ -150,7 +150,7 @@ fn steps(specimen: Specimen, settings: &Settings) -> Vec<Step> {
                 .iter()
                 .for_each(|&domains| add(format!("{}-{domains}", scenario.name), few, domains)),
             scenarios::TOPOLOGY => {
-                let domains = kinlock::topology::domain_count();
+                let domains = kinlock_core::topology::domain_count();
                 add(format!("{}-{domains}", scenario.name), few, domains);
             }
             name => add(name.to_owned(), few, 1),

@@ -9,7 +9,7 @@ pub mod sections;
 mod tas;
 mod ticket;
 
-use kinlock::raw::ids::Policy;
+use kinlock_ids::raw::Policy;
 
 /// A lock in a simulation.
 pub trait Lock {

@@ -10,10 +10,10 @@
 use super::Lock;
 use crate::platform::{Sim, SimU32};
 use crate::world::with;
-use kinlock::config::Tuning;
-use kinlock::platform::{Atomic, Ordering::Relaxed, Platform};
-use kinlock::raw::mutex::{MutexConfig, Queue, QueuedMutex};
-use kinlock::raw::osq::{LOOK_AROUND, PredecessorCpu};
+use kinlock_core::config::Tuning;
+use kinlock_core::platform::{Atomic, Ordering::Relaxed, Platform};
+use kinlock_core::raw::mutex::{MutexConfig, Queue, QueuedMutex};
+use kinlock_core::raw::osq::{LOOK_AROUND, PredecessorCpu};
 
 struct Mutex<C: MutexConfig>(QueuedMutex<Sim, C>);
 

@@ -6,7 +6,7 @@ mod tests;
 
 use super::pingpong::{load_ns, locked_ns, median, on_cpu, one_way_ns, pause_ns};
 use super::{Distance, Machine, MachineError, Shape, file, write};
-use kinlock::topology::Topology;
+use kinlock_core::topology::Topology;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ struct Seat {
 
 fn seats(topology: &Topology) -> Vec<Seat> {
     let allowed = topology.cpus().iter().filter(|cpu| cpu.allowed);
-    let seat = |cpu: &kinlock::topology::Cpu| {
+    let seat = |cpu: &kinlock_core::topology::Cpu| {
         let socket = cpu.socket.unwrap_or(0);
         Seat {
             cpu: cpu.number,
@@ -67,7 +67,7 @@ fn seats(topology: &Topology) -> Vec<Seat> {
 
 fn node_distances(topology: &Topology) -> BTreeMap<(usize, usize), usize> {
     let nodes = topology.nodes();
-    let row = |from: &kinlock::topology::Node| {
+    let row = |from: &kinlock_core::topology::Node| {
         let columns = nodes.iter().zip(from.distances.clone());
         let from = from.number;
         columns

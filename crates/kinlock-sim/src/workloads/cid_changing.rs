@@ -7,8 +7,8 @@ use super::{Body, Constant, Kind, Meter, Prepare, Used, none};
 use crate::Sim;
 use crate::platform::SimU32;
 use crate::world::{Placement, with};
-use kinlock::platform::{Atomic, NEVER, Ordering::*, Platform};
-use kinlock::raw::ids::{AGE, Policy};
+use kinlock_core::platform::{Atomic, NEVER, Ordering::*, Platform};
+use kinlock_ids::raw::{AGE, Policy};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

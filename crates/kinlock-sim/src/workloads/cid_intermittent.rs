@@ -14,8 +14,8 @@ use super::cid::{AREA_LINES, Areas, COLD, FORGOTTEN, HOT, Lots, OVERLAP, sleep_u
 use super::{Body, Constant, Kind, Meter, Prepare, Used, none};
 use crate::Sim;
 use crate::world::{Placement, with};
-use kinlock::platform::Platform;
-use kinlock::raw::ids::{AGE, Policy};
+use kinlock_core::platform::Platform;
+use kinlock_ids::raw::{AGE, Policy};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

@@ -17,7 +17,7 @@ use crate::locks::{Genre, Lock};
 use crate::run::{Handoffs, Traffic};
 use crate::world::{COUNTED, Placement, with};
 use hdrhistogram::Histogram;
-use kinlock::raw::ids::Policy;
+use kinlock_ids::raw::Policy;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -202,7 +202,7 @@ impl Meter {
 
     fn acquired(&mut self, me: usize, since: u64) {
         let (now, nanos) = with(|w| (w.now(), w.costs().nanos(w.now() - since)));
-        let domain = <crate::Sim as kinlock::platform::Platform>::domain();
+        let domain = <crate::Sim as kinlock_core::platform::Platform>::domain();
         let last = self.last.replace((me, domain));
         if now <= self.start {
             return;

@@ -6,7 +6,7 @@
 use super::{Body, Constant, Kind, Metered, Prepare, none};
 use crate::platform::SimU64;
 use crate::world::{Placement, with};
-use kinlock::platform::{Atomic, Ordering::Relaxed};
+use kinlock_core::platform::{Atomic, Ordering::Relaxed};
 use std::rc::Rc;
 
 const THINK: Constant = Constant {

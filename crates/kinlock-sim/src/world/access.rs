@@ -8,7 +8,7 @@ use super::{State, What, World, next_random, with};
 use crate::coherence::{Kind, Service};
 use crate::run::Traffic;
 use corosensei::Yielder;
-use kinlock::platform::NEVER;
+use kinlock_core::platform::NEVER;
 use std::rc::Rc;
 
 /// One access of the current thread to the line at `address`.

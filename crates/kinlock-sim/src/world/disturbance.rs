@@ -5,10 +5,10 @@
 //! seed and the spot alone, so that leaving some out (`only`) leaves the others as they were.
 
 use super::{Sleeper, State, World};
-use kinlock::events::Event;
+use kinlock_core::events::Event;
 use std::rc::Rc;
 
-/// What goes wrong. All of it is allowed by the contract of [`Platform`](kinlock::platform::Platform).
+/// What goes wrong. All of it is allowed by the contract of [`Platform`](kinlock_core::platform::Platform).
 #[derive(Clone, Debug)]
 pub struct Disturbance {
     /// Start of the random numbers.

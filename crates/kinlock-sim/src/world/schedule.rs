@@ -8,7 +8,7 @@ use super::access::Pending;
 use super::{COUNTED, Noted, Setup, Sleeper, State, Thread, What, World, next_random};
 use crate::coherence::Place;
 use crate::machine::{CpuId, Shape};
-use kinlock::platform::NEVER;
+use kinlock_core::platform::NEVER;
 
 /// Where threads run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

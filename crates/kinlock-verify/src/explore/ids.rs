@@ -11,8 +11,8 @@
 
 use super::{Outcome, Replay, Subject};
 use crate::report::Property;
-use kinlock::platform::Platform;
-use kinlock::raw::ids::{AGE, BLOCK, Block, Held, IdAllocator, IdConfig, IdFault, Policy, Record};
+use kinlock_core::platform::Platform;
+use kinlock_ids::raw::{AGE, BLOCK, Block, Held, IdAllocator, IdConfig, IdFault, Policy, Record};
 use kinlock_sim::schedule::say;
 use kinlock_sim::{Disturbance, Machine, Schedule, Sim, Stuck, place_slice};
 use std::cell::RefCell;

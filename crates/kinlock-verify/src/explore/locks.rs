@@ -11,11 +11,11 @@ mod playing;
 
 use crate::random::Random;
 use crate::report::Property;
-use kinlock::config::{LocalLimit, Scan, Tuning};
-use kinlock::events::Event;
-use kinlock::platform::Platform;
-use kinlock::raw::mutex::Queue;
-use kinlock::raw::{Config, Fault, QueuedSpinLock};
+use kinlock_core::config::{LocalLimit, Scan, Tuning};
+use kinlock_core::events::Event;
+use kinlock_core::platform::Platform;
+use kinlock_core::raw::mutex::Queue;
+use kinlock_core::raw::{Config, Fault, QueuedSpinLock};
 use kinlock_sim::Sim;
 use std::cell::Cell;
 

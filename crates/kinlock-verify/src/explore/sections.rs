@@ -11,14 +11,14 @@
 use super::{Outcome, Replay, Subject, draw};
 use crate::random::Random;
 use crate::report::Property;
-use kinlock::config::Tuning;
-use kinlock::platform::{Atomic, NEVER, Platform};
-use kinlock::raw::invalidation::{
+use kinlock_core::config::Tuning;
+use kinlock_core::platform::{Atomic, NEVER, Platform};
+use kinlock_core::raw::mutex::{MutexConfig, Queue};
+use kinlock_core::raw::osq::PredecessorCpu;
+use kinlock_invalidation::raw::{
     Backend, Config, Domain, Fault, Locked, Member, Packed, PackedPair, Pair, Place, Slots,
     Tally as Counted,
 };
-use kinlock::raw::mutex::{MutexConfig, Queue};
-use kinlock::raw::osq::PredecessorCpu;
 use kinlock_sim::platform::SimU64;
 use kinlock_sim::schedule::say;
 use kinlock_sim::{Placement, Schedule, Sim, Stuck};

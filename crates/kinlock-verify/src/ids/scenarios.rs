@@ -7,7 +7,7 @@ mod sequences;
 use super::{Specimen, source};
 use crate::injector::Preemption;
 use crate::report::Property;
-use kinlock::ids::Backend;
+use kinlock_ids::Backend;
 use std::time::Duration;
 
 /// A way to ill-treat IDs.

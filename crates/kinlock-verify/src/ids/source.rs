@@ -1,9 +1,9 @@
 //! Where IDs to be held come from: a domain, or an allocator that is broken on purpose.
 
 use super::Specimen;
-use kinlock::ids::{Backend, Domain, Policy};
-use kinlock::platform::Native;
-use kinlock::raw::ids::{Block, IdAllocator, IdConfig, IdFault, Record};
+use kinlock_core::Native;
+use kinlock_ids::raw::{Block, IdAllocator, IdConfig, IdFault, Record};
+use kinlock_ids::{Backend, Domain, Policy};
 use std::sync::OnceLock;
 
 /// A defect.
@@ -121,7 +121,7 @@ fn own<C: IdConfig>(policy: Policy) -> Box<dyn Source> {
     let cpus = crate::allowed_cpus().last().map_or(1, |last| last + 1);
     // Leaked: one of each per process.
     let records: Vec<_> = (0..cpus).map(|_| Record::new()).collect();
-    let blocks: Vec<_> = (0..IDS / kinlock::raw::ids::BLOCK)
+    let blocks: Vec<_> = (0..IDS / kinlock_ids::raw::BLOCK)
         .map(|_| Block::new())
         .collect();
     let storage: Slices = (records.leak(), blocks.leak());
@@ -157,6 +157,6 @@ impl<C: IdConfig> Source for Own<C> {
 }
 
 fn cpu() -> u32 {
-    use kinlock::platform::Platform;
+    use kinlock_core::platform::Platform;
     u32::from(Native::cpu())
 }

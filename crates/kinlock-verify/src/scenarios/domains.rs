@@ -6,8 +6,8 @@ use crate::crew::{self, Orders};
 use crate::injector::Injector;
 use crate::pretend;
 use crate::random::Random;
-use kinlock::config::{self, LocalLimit, Quantum, Scan, Tuning};
-use kinlock::events::Event;
+use kinlock_core::config::{self, LocalLimit, Quantum, Scan, Tuning};
+use kinlock_core::events::Event;
 use std::sync::Arc;
 
 /// On any machine: threads tell the lock where they are, and now and then that they have moved.
@@ -47,7 +47,7 @@ fn run(context: &Context, orders: &Orders, stage: Stage, pretended: usize) -> Fi
     let stage = Arc::new(stage);
     let mut knobs = Knobs::new(Random::new(orders.seed, u64::MAX));
     let domains = if pretended == 0 {
-        kinlock::topology::domain_count()
+        kinlock_core::topology::domain_count()
     } else {
         pretended
     };

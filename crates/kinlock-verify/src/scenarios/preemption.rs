@@ -3,7 +3,7 @@
 use super::{Context, Events, Findings, Scenario, Stage, blocking};
 use crate::crew;
 use crate::injector::Injector;
-use kinlock::events::Event;
+use kinlock_core::events::Event;
 use std::sync::Arc;
 
 pub(super) const SCENARIO: Scenario = Scenario {

@@ -5,7 +5,7 @@
 
 use super::{Context, Events, Findings, Scenario, Stage, blocking};
 use crate::crew::{self, Orders, Worker};
-use kinlock::events::Event;
+use kinlock_core::events::Event;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};

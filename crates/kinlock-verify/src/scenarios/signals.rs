@@ -18,7 +18,7 @@ use super::{Context, Events, Findings, Scenario, Stage, blocking};
 use crate::crew::{self, Crew};
 use crate::injector::{self, Injector};
 use crate::random::Random;
-use kinlock::events::Event;
+use kinlock_core::events::Event;
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;

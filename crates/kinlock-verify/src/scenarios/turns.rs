@@ -11,7 +11,7 @@ use crate::oracle::SharedState;
 use crate::pretend;
 use crate::random::Random;
 use crate::test_lock::TestLock;
-use kinlock::events::Event;
+use kinlock_core::events::Event;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::Duration;

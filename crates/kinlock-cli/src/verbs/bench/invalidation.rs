@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 use clap::builder::RangedU64ValueParser;
-use kinlock::invalidation::Backend;
+use kinlock_invalidation::Backend;
 
 use super::locks::seconds;
 use crate::bench::interleave::Rounds;

@@ -7,10 +7,10 @@
 use super::{Explored, KNOBS, MAX_ACCESSES, Specimen};
 use crate::random::Random;
 use crate::report::Property;
-use kinlock::config::{Quantum, Tuning};
-use kinlock::events::Event;
-use kinlock::raw::mutex::{MutexConfig, MutexFault, Queue, QueuedMutex};
-use kinlock::raw::osq::PredecessorCpu;
+use kinlock_core::config::{Quantum, Tuning};
+use kinlock_core::events::Event;
+use kinlock_core::raw::mutex::{MutexConfig, MutexFault, Queue, QueuedMutex};
+use kinlock_core::raw::osq::PredecessorCpu;
 use kinlock_sim::Sim;
 
 /// The mutex with a queue drawn by lot for each schedule.

@@ -10,7 +10,7 @@ use super::super::storm::{Storm, disturb};
 use super::{Context, Findings};
 use crate::random::Random;
 use crate::report::Property;
-use kinlock::ids::{Backend, Counter, Domain, Lease};
+use kinlock_ids::{Backend, Counter, Domain, Lease};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};

@@ -6,8 +6,8 @@ use super::{Context, Findings};
 use crate::injector::Injector;
 use crate::random::Random;
 use crate::report::Property;
-use kinlock::ids::sequence::{Fault, Probe, Sound};
-use kinlock::ids::{Backend, Counter, Domain, Pool, Stack};
+use kinlock_ids::sequence::{Fault, Probe, Sound};
+use kinlock_ids::{Backend, Counter, Domain, Pool, Stack};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
