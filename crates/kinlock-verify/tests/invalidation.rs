@@ -1,8 +1,8 @@
 //! The torture of delayed invalidation: ours pass, each broken one is caught by the check meant for it.
 
 use kinlock_verify::Preemption;
-use kinlock_verify::sections::torture::{Settings, run};
-use kinlock_verify::sections::{ALL, Specimen, by_name};
+use kinlock_verify::invalidation::torture::{Settings, run};
+use kinlock_verify::invalidation::{ALL, Specimen, by_name};
 use std::time::Duration;
 
 fn settings(seconds: f64) -> Settings {

@@ -1,9 +1,10 @@
-//! Domains of delayed invalidation for the torture: ours by every backend, and broken ones.
+//! Domains of delayed invalidation for the torture: the library's by every backend, and broken ones.
 
 pub mod torture;
 
 use crate::pages::Protection;
 use crate::report::Property;
+use crate::specimen::{self, fault, named};
 use kinlock_core::Native;
 use kinlock_core::configured::AsConfigured;
 use kinlock_core::platform::NEVER;
@@ -54,7 +55,7 @@ impl Protection for Ours {
     }
 }
 
-/// Nobody waits: what the oracle is there to catch.
+/// No thread waits: the defect that the oracle of [`pages`](crate::pages) is there to catch.
 #[derive(Debug, Default)]
 pub struct NoWait;
 
@@ -73,24 +74,15 @@ struct Faulty<const FAULT: u8>;
 
 impl<const FAULT: u8> Config for Faulty<FAULT> {
     type Mutex = AsConfigured;
-    const FAULT: Fault = match FAULT {
-        GENERATION => Fault::GenerationReadBeforeMark,
-        WAKE => Fault::WakeLost,
-        _ => Fault::None,
-    };
+    const FAULT: Fault = fault!(FAULT, Fault: GenerationReadBeforeMark, WakeLost);
 }
-
-/// [`Fault::GenerationReadBeforeMark`].
-pub const GENERATION: u8 = 1;
-/// [`Fault::WakeLost`].
-pub const WAKE: u8 = 2;
 
 type Places = Box<[Place<Native, PackedPair<Native>>]>;
 
-/// The list with a defect.
+/// The list with the [`Fault`] of this number.
 pub struct Broken<const FAULT: u8> {
     domain: Domain<Native, Faulty<FAULT>, Packed<Native, Faulty<FAULT>>, Places>,
-    /// Who has which place.
+    /// The thread that has each place.
     places: Mutex<Vec<ThreadId>>,
 }
 
@@ -149,59 +141,47 @@ impl<const FAULT: u8> Protection for Broken<FAULT> {
 pub struct Specimen {
     /// Its name on the command line and in reports.
     pub name: &'static str,
-    /// What it is.
+    /// Its protection.
     pub kind: Kind,
     /// What its defect violates, if it is broken on purpose.
     pub defect: Option<Property>,
 }
 
-/// What a [`Specimen`] is.
+/// The protection of a [`Specimen`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// The library's domain.
     Sound(Backend),
     /// [`NoWait`].
     NoWait,
-    /// [`Broken`], by [`GENERATION`].
+    /// [`Broken`], with [`Fault::GenerationReadBeforeMark`].
     Generation,
-    /// [`Broken`], by [`WAKE`].
+    /// [`Broken`], with [`Fault::WakeLost`].
     Wake,
-}
-
-const fn sound(name: &'static str, backend: Backend) -> Specimen {
-    Specimen {
-        name,
-        kind: Kind::Sound(backend),
-        defect: None,
-    }
 }
 
 /// All of them.
 pub const ALL: &[Specimen] = &[
-    sound("packed", Backend::Packed),
-    sound("wide", Backend::Wide),
-    sound("locked", Backend::Locked),
-    sound("slots", Backend::Slots),
-    Specimen {
-        name: "busted-wait",
-        kind: Kind::NoWait,
-        defect: Some(Property::Exclusion),
-    },
-    Specimen {
-        name: "busted-donation",
-        kind: Kind::Generation,
-        defect: Some(Property::Contract),
-    },
-    Specimen {
-        name: "busted-wakeup",
-        kind: Kind::Wake,
-        defect: Some(Property::Completion),
-    },
+    specimen("packed", Kind::Sound(Backend::Packed), None),
+    specimen("wide", Kind::Sound(Backend::Wide), None),
+    specimen("locked", Kind::Sound(Backend::Locked), None),
+    specimen("slots", Kind::Sound(Backend::Slots), None),
+    specimen("busted-wait", Kind::NoWait, Some(Property::Exclusion)),
+    specimen(
+        "busted-donation",
+        Kind::Generation,
+        Some(Property::Contract),
+    ),
+    specimen("busted-wakeup", Kind::Wake, Some(Property::Completion)),
 ];
+
+named!(Specimen, ALL);
+
+const fn specimen(name: &'static str, kind: Kind, defect: Option<Property>) -> Specimen {
+    Specimen { name, kind, defect }
+}
 
 /// The specimens meant by `name`: one, or all broken ones. Empty if there is no such one.
 pub fn by_name(name: &str) -> Vec<Specimen> {
-    let wanted =
-        |one: &&Specimen| one.name == name || name == crate::locks::BUSTED && one.defect.is_some();
-    ALL.iter().filter(wanted).copied().collect()
+    specimen::by_name(name)
 }
