@@ -1,7 +1,8 @@
 //! Measurements that others published, and how to simulate them.
 //!
-//! The numbers are in `published/` of this crate, one file per table, as they were published; the first line of each says
-//! where. What we believe about rows that the simulation misses is in `published/notes.toml`, apart from them.
+//! The numbers are in `published/` of this crate, one file per table, as they were published; the
+//! first line of each says where. Notes on rows that the simulation misses are in
+//! `published/notes.toml`, apart from them.
 //!
 //! To add one: its file, and a line in [`TABLES`].
 
@@ -16,7 +17,8 @@ use std::collections::BTreeMap;
 pub struct Table {
     /// Its name on the command line.
     pub name: &'static str,
-    /// The machine it was measured on, or the most similar one, of [`Machine::BUILT_IN`](crate::Machine::BUILT_IN).
+    /// The machine it was measured on, or the most similar one, of
+    /// [`Machine::BUILT_IN`](crate::Machine::BUILT_IN).
     pub machine: &'static str,
     /// The workload, of [`workloads::ALL`](crate::workloads::ALL).
     pub workload: &'static str,
@@ -34,18 +36,18 @@ pub struct Table {
     pub per_ops_per_us: f64,
     /// For how many simulated seconds a run should last.
     pub seconds: f64,
-    /// What of it the simulation is to meet.
+    /// What the simulation is expected to meet.
     pub judged: Judged,
     read: fn(&Fields<'_>) -> Row,
     text: &'static str,
 }
 
-/// What is expected of a simulated table.
+/// What a simulated table is expected to meet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Judged {
     /// The numbers.
     Numbers,
-    /// Which lock is faster: what was simulated is too far from what was measured for more.
+    /// Which lock is faster. The simulated system is too far from the measured one for more.
     Direction,
 }
 
@@ -62,7 +64,7 @@ pub struct Row {
     pub cna: f64,
     /// The latter over the former, as published.
     pub speedup: f64,
-    /// What we believe is not modelled, if the simulation misses this row; empty if we do not know.
+    /// What is probably not modelled, if the simulation misses this row; empty if unknown.
     pub note: String,
 }
 
@@ -85,17 +87,17 @@ pub const TABLES: &[Table] = &[
         judged: Judged::Direction,
         ..MUTEX
     },
-    // Nobody published these: the same rows, with a queue that serves kin first.
+    // Not published: the same rows, with a queue that serves local waiters first.
     Table {
         name: "mutex-spinners-cna",
-        columns: ["unqueued", "queued, kin first"],
+        columns: ["unqueued", "queued, local first"],
         cna: "polled-cna",
         judged: Judged::Direction,
         ..MUTEX
     },
     Table {
         name: "mutex-spinners-ours-cna",
-        columns: ["unqueued", "queued, kin first"],
+        columns: ["unqueued", "queued, local first"],
         stock: "mutex-unqueued",
         cna: "mutex-cna",
         judged: Judged::Direction,
@@ -110,18 +112,19 @@ pub const TABLES: &[Table] = &[
         ..OSQ
     },
     INVALIDATION,
-    // The same list under other mutexes: that of the kernel where the table was measured, as far as its source tells, and a plain one.
+    // The same list under other mutexes: that of the measured kernel, as its source documents it,
+    // and a plain one.
     Table {
         name: "invalidation-backoff",
         columns: ["mutex, back-off", "list"],
-        stock: "sections-mutex",
+        stock: "invalidation-mutex",
         judged: Judged::Direction,
         ..INVALIDATION
     },
     Table {
         name: "invalidation-polled",
         columns: ["mutex, polled", "list"],
-        stock: "sections-mutex-polled",
+        stock: "invalidation-mutex-polled",
         judged: Judged::Direction,
         ..INVALIDATION
     },
@@ -129,8 +132,8 @@ pub const TABLES: &[Table] = &[
         name: "invalidation-96",
         machine: "haswell-ex-4s",
         columns: ["mutex, back-off", "epochs"],
-        stock: "sections-mutex",
-        cna: "sections-slots",
+        stock: "invalidation-mutex",
+        cna: "invalidation-slots",
         judged: Judged::Direction,
         read: |fields| by_processes(fields, "epochs"),
         text: include_str!("../published/invalidation-96.csv"),
@@ -163,7 +166,7 @@ const MUTEX: Table = Table {
     stock: "polled",
     cna: "polled-fifo",
     unit: "jobs/minute",
-    // A job has thousands of sections; nobody knows how many. The scale makes up for it.
+    // A job has thousands of critical sections, an unknown number. The scale makes up for it.
     per_ops_per_us: 1e6,
     seconds: 0.05,
     judged: Judged::Numbers,
@@ -193,8 +196,8 @@ const INVALIDATION: Table = Table {
     workload: "invalidation",
     key: "processes",
     columns: ["mutex", "list"],
-    stock: "sections-locked",
-    cna: "sections-packed",
+    stock: "invalidation-locked",
+    cna: "invalidation-packed",
     unit: "operations/s",
     per_ops_per_us: 1e6,
     seconds: 0.02,
@@ -223,36 +226,11 @@ impl Fields<'_> {
     }
 }
 
-fn by_threads(fields: &Fields<'_>) -> Row {
+/// A row whose speed-up follows from its columns, yet without a note.
+fn row(label: &str, threads: usize, stock: f64, cna: f64) -> Row {
     Row {
-        label: fields.text("threads").to_owned(),
-        threads: fields.number("threads") as usize,
-        stock: fields.number("stock"),
-        cna: fields.number("cna"),
-        speedup: fields.number("speedup"),
-        note: String::new(),
-    }
-}
-
-/// A thread for each of the ten CPUs of a node: there were many more users than that.
-fn by_nodes(fields: &Fields<'_>) -> Row {
-    let nodes = fields.number("nodes") as usize;
-    let plural = if nodes == 1 { "" } else { "s" };
-    Row {
-        label: format!("{nodes} node{plural} {} users", fields.text("users")),
-        threads: 10 * nodes,
-        stock: fields.number("patch1"),
-        cna: fields.number("patch12"),
-        speedup: 1.0 + fields.number("change_patch12_over_patch1_pct") / 100.0,
-        note: String::new(),
-    }
-}
-
-fn by_processes(fields: &Fields<'_>, second: &str) -> Row {
-    let (stock, cna) = (fields.number("mutex"), fields.number(second));
-    Row {
-        label: fields.text("processes").to_owned(),
-        threads: fields.number("processes") as usize,
+        label: label.to_owned(),
+        threads,
         stock,
         cna,
         speedup: cna / stock,
@@ -260,16 +238,39 @@ fn by_processes(fields: &Fields<'_>, second: &str) -> Row {
     }
 }
 
-/// Published is no more than a gain in percent. A thread for each of the 128 cores.
+fn by_threads(fields: &Fields<'_>) -> Row {
+    let threads = fields.number("threads") as usize;
+    let (stock, cna) = (fields.number("stock"), fields.number("cna"));
+    Row {
+        speedup: fields.number("speedup"),
+        ..row(fields.text("threads"), threads, stock, cna)
+    }
+}
+
+/// A thread for each of the ten CPUs of a node: there were many more users than that.
+fn by_nodes(fields: &Fields<'_>) -> Row {
+    let nodes = fields.number("nodes") as usize;
+    let plural = if nodes == 1 { "" } else { "s" };
+    let label = format!("{nodes} node{plural} {} users", fields.text("users"));
+    let (before, after) = (fields.number("patch1"), fields.number("patch12"));
+    Row {
+        speedup: 1.0 + fields.number("change_patch12_over_patch1_pct") / 100.0,
+        ..row(&label, 10 * nodes, before, after)
+    }
+}
+
+fn by_processes(fields: &Fields<'_>, second: &str) -> Row {
+    let processes = fields.number("processes") as usize;
+    let (mutex, second) = (fields.number("mutex"), fields.number(second));
+    row(fields.text("processes"), processes, mutex, second)
+}
+
+/// Only a gain in percent is published. A thread for each of the 128 cores.
 fn gain(fields: &Fields<'_>, heading: &str) -> Row {
     let percent = fields.number(heading);
     Row {
-        label: fields.text("test").to_owned(),
-        threads: 128,
-        stock: 100.0,
-        cna: 100.0 + percent,
         speedup: 1.0 + percent / 100.0,
-        note: String::new(),
+        ..row(fields.text("test"), 128, 100.0, 100.0 + percent)
     }
 }
 

@@ -239,7 +239,10 @@ pub fn usual_locks(genre: Genre) -> (Vec<locks::Kind>, locks::Kind) {
     let known = |name| locks::by_name(name).expect("the defaults are known");
     match genre {
         Genre::Policy => (locks::POLICIES.to_vec(), known("lowest-free")),
-        Genre::Sections => (locks::sections::ALL.to_vec(), known("sections-locked")),
+        Genre::Invalidation => (
+            locks::invalidation::ALL.to_vec(),
+            known("invalidation-locked"),
+        ),
         Genre::Lock => {
             let names = ["tas", "ticket", "mcs", "qspinlock", "cna-v10", "cna"];
             (names.map(known).to_vec(), known("qspinlock"))

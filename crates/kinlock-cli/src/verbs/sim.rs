@@ -68,7 +68,7 @@ pub struct Args {
     /// For cna: begin to reorder with a small probability only
     #[arg(long, value_name = "on|off", default_value = "off", action = clap::ArgAction::Set, value_parser = on_off)]
     shuffle_reduction: bool,
-    /// The lock that the others are compared with [default: qspinlock, lowest-free, or sections-locked]
+    /// The lock that the others are compared with [default: qspinlock, lowest-free, or invalidation-locked]
     #[arg(long, value_name = "NAME", value_parser = plan::lock)]
     baseline: Option<locks::Kind>,
     /// Run only part I of N, to share the work with other machines; --json FILE takes the part

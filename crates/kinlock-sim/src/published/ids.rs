@@ -17,7 +17,8 @@ pub struct IdTable {
     pub source: &'static str,
     /// What the rows are.
     pub key: &'static str,
-    /// The policies, of [`locks::POLICIES`](crate::locks::POLICIES), and what their columns are called.
+    /// The policies, of [`locks::POLICIES`](crate::locks::POLICIES), and what their columns are
+    /// called.
     pub columns: [(&'static str, &'static str); 4],
     rows: fn() -> Vec<IdRow>,
 }
@@ -37,7 +38,7 @@ pub struct IdRow {
     pub published: [Option<f64>; 4],
     /// Lowest-free over cache-local, as published.
     pub speedup: Option<f64>,
-    /// What we believe is not modelled, if the simulation misses this row.
+    /// What is probably not modelled, if the simulation misses this row.
     pub note: &'static str,
 }
 
@@ -47,7 +48,8 @@ pub const ID_TABLES: &[IdTable] = &[
         name: "cid-200ms",
         machine: "epyc-9654-2s",
         workload: "cid-intermittent",
-        source: "\"sched: Improve cache locality of RSEQ concurrency IDs for intermittent workloads\" v2 (2024-10-09), delay between bursts 200 ms",
+        source: "\"sched: Improve cache locality of RSEQ concurrency IDs for intermittent workloads\" \
+                 v2 (2024-10-09), delay between bursts 200 ms",
         key: "config",
         columns: COLUMNS,
         rows: with_200ms,
@@ -89,7 +91,8 @@ const COLUMNS: [(&str, &str); 4] = [
 
 const CID_200MS: &str = include_str!("../../published/cid-200ms.csv");
 
-const TICKS: &str = "how often a scheduler tick finds a thread that runs for microseconds, and so how many areas are touched for the first time, depends on the kernel's configuration";
+const TICKS: &str = "how often a scheduler tick finds a thread that runs for microseconds, and so how many \
+                     areas are touched for the first time, depends on the kernel's configuration";
 
 fn with_200ms() -> Vec<IdRow> {
     let mut lines = CID_200MS.lines().filter(|line| !line.starts_with('#'));
@@ -106,7 +109,7 @@ fn with_200ms() -> Vec<IdRow> {
         IdRow {
             label: label.to_owned(),
             threads,
-            // Eight cores are one cache's; else the caches get as many each.
+            // Eight cores share one cache. Larger numbers are spread evenly over the caches.
             placement: if threads == 8 {
                 Placement::Compact
             } else {

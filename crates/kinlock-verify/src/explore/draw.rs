@@ -180,7 +180,7 @@ pub(super) fn plain_disturbance(random: &mut Random, costs: &Costs) -> Disturban
     let one_in = [0, 4, 16, 64, 256][random.below(5) as usize];
     let mut d = Disturbance::preemptions(random.next(), one_in, costs.cycles(longest).max(64));
     d.spurious_one_in = [0, 4, 32][random.below(3) as usize];
-    d.crowded_one_in = [0, 1, 2, 8][random.below(4) as usize];
+    d.oversubscribed_one_in = [0, 1, 2, 8][random.below(4) as usize];
     d.heavy_fence = !random.one_in(8);
     if random.one_in(4) {
         d.priority = random.next() & random.next();

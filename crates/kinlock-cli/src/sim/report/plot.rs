@@ -66,7 +66,7 @@ fn curve(lock: &str, panel: &[Entry]) -> Curve {
 
 /// The colour of a lock: the same in every picture.
 fn colour(lock: &str) -> RGBColor {
-    let mut all = locks::ALL.iter().chain(locks::sections::ALL);
+    let mut all = locks::ALL.iter().chain(locks::invalidation::ALL);
     let place = all.position(|kind| kind.name == lock);
     COLOURS[place.unwrap_or(0) % COLOURS.len()]
 }

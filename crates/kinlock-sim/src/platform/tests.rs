@@ -1,8 +1,10 @@
-//! Requests on their way, the store buffer, and looking for spinners; on `haswell-ex-4s`, one thread per core: the first
-//! eighteen on socket 0, the next on socket 1.
+//! Requests in flight, the store buffer, and spinners that the scheduler checks.
+//!
+//! All on `haswell-ex-4s`, one thread per core: the first eighteen on socket 0, the next on socket
+//! 1.
 
 use crate::machine::{Costs, Machine};
-use crate::platform::{Sim, SimU64};
+use crate::platform::{Sim, SimU64, place};
 use crate::world::{Placement, Setup, run, with};
 use kinlock_core::config::Tuning;
 use kinlock_core::platform::{Atomic, Ordering::Relaxed, Platform};
@@ -49,7 +51,7 @@ fn play(body: impl Fn(&Shared, usize) + Copy + 'static) -> Vec<(usize, u64)> {
         max_accesses: u64::MAX,
         disturbance: None,
     };
-    let line = || crate::place(SimU64::new(0));
+    let line = || place(SimU64::new(0));
     let prepare = || Shared {
         a: line(),
         b: line(),
@@ -130,7 +132,7 @@ fn stores_do_not_stall_and_become_visible_in_order() {
             shared.c.store(1, Relaxed);
             wait_until(LATER);
             let stores = || {
-                // The first has far to go; the second hits, and waits for it.
+                // The first is far away; the second hits, and waits for it.
                 shared.a.store(2, Relaxed);
                 shared.b.store(2, Relaxed);
             };
@@ -188,16 +190,16 @@ fn a_store_that_is_done_early_is_visible_after_those_before() {
 }
 
 #[test]
-fn a_spinner_is_looked_for_after_each_write() {
+fn a_spinner_checks_again_after_each_write() {
     let said = play(|shared, thread| match thread {
         0 => {
-            let looks = Cell::new(0);
+            let checks = Cell::new(0);
             let seen = Sim::wait(shared.a, Relaxed, |value| {
-                looks.set(looks.get() + 1);
+                checks.set(checks.get() + 1);
                 value == 3
             });
             shared.say(thread, seen);
-            shared.say(thread, looks.get());
+            shared.say(thread, checks.get());
         }
         1 => {
             for i in 1..=4 {
@@ -208,7 +210,7 @@ fn a_spinner_is_looked_for_after_each_write() {
         }
         _ => {}
     });
-    // One look at first, one after each of three writes. Each reads the line once: no second read hits.
+    // One check at first, one after each of three writes. Each reads the line once: no read hits.
     assert_eq!(said, [(0, 3), (0, 4), (1, 0)]);
 }
 
@@ -232,10 +234,11 @@ fn a_spinner_gives_up_after_its_time_limit() {
 }
 
 #[test]
-fn a_spinner_may_look_at_other_words_too() {
+fn a_spinner_may_read_other_words_too() {
     let said = play(|shared, thread| match thread {
         0 => {
-            // The second word has far to go. The scheduler, which looks, must not be suspended for that.
+            // The second word is far away. The scheduler, which checks, must not be suspended for
+            // it.
             let both = |a| a == 1 && shared.b.load(Relaxed) == 0;
             shared.say(thread, Sim::wait(shared.a, Relaxed, both));
         }
@@ -253,7 +256,7 @@ fn a_spinner_may_look_at_other_words_too() {
 
 #[test]
 #[should_panic(expected = "nobody may wait while others may not run")]
-fn a_spinner_must_not_wait_while_it_looks() {
+fn a_spinner_must_not_wait_while_it_checks() {
     play(|shared, thread| match thread {
         0 => {
             let waits = |a| a == 1 && Sim::wait(shared.b, Relaxed, |b| b == 1) == 1;

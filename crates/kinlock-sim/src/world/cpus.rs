@@ -1,13 +1,14 @@
-//! Who runs where: placement, time slices, migration, parking.
+//! Which thread runs where: placement, time slices, migration, parking.
 //!
-//! A CPU runs one thread; the others that are assigned to it wait in its queue, first come first served, for a time slice
-//! each. A pinned thread stays on its CPU. Another one goes, when it wakes or has to leave its CPU, to an idle CPU if there is one: its last
-//! one, else the nearest to that.
+//! A CPU runs one thread. Other threads assigned to it wait in its queue, first come first served,
+//! for a time slice each. A pinned thread stays on its CPU. An unpinned thread that wakes or has to
+//! leave its CPU goes to an idle CPU if there is one: its last one, else the nearest to that.
 
 use super::access::Pending;
-use super::{COUNTED, Noted, Setup, Sleeper, State, Thread, What, World, next_random};
+use super::{COUNTED, Noted, Setup, Sleeper, State, Thread, What, World};
 use crate::coherence::Place;
 use crate::machine::{CpuId, Shape};
+use crate::random::Random;
 use kinlock_core::platform::NEVER;
 
 /// Where threads run.
@@ -18,7 +19,7 @@ pub enum Placement {
     Compact,
     /// Pinned, one per core, sockets and last-level caches in turn; then the siblings.
     Spread,
-    /// Pinned to cores drawn by lot, one thread per core before siblings.
+    /// Pinned to random cores, one thread per core before siblings.
     Random,
     /// Starts as `Spread`, in random order; not pinned: threads migrate.
     Scheduled,
@@ -48,7 +49,8 @@ impl Placement {
         match self {
             Placement::Compact => {}
             Placement::Spread | Placement::Scheduled => {
-                // Sorted by position within the cache, then by cache within the socket, then by socket.
+                // Sorted by position within the cache, then by cache within the socket, then by
+                // socket.
                 order.sort_by_key(|&core| {
                     let cache = shape.cache(core);
                     (
@@ -59,10 +61,7 @@ impl Placement {
                 });
             }
             Placement::Random => {
-                let mut state = seed ^ 0x5bd1_e995;
-                for i in (1..cores).rev() {
-                    order.swap(i, (next_random(&mut state) % (i as u64 + 1)) as usize);
-                }
+                Random::new(seed ^ 0x5bd1_e995).shuffle(&mut order);
             }
         }
         let sibling = |s: usize| {
@@ -78,19 +77,18 @@ impl World {
     pub(super) fn start(&mut self, setup: &Setup) {
         let shape = setup.machine.shape.clone();
         let order = setup.placement.order(&shape, setup.seed);
-        let mut seeds = setup.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        // Which thread is where says something about neighbours in a workload's tables: chance, if nobody pinned them.
+        let mut seeds = Random::new(setup.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        // Neighbours in a workload's tables are neighbours on the machine only if threads are
+        // pinned.
         let mut spot: Vec<usize> = (0..setup.threads).collect();
         if setup.placement == Placement::Scheduled {
-            for i in (1..spot.len()).rev() {
-                spot.swap(i, (next_random(&mut seeds) % (i as u64 + 1)) as usize);
-            }
+            seeds.shuffle(&mut spot);
         }
         for spot in spot {
             let cpu = order[spot % order.len()];
             self.threads.push(Thread {
-                // Nobody starts in lock-step.
-                now: next_random(&mut seeds) % 1000,
+                // Threads do not start in lock-step.
+                now: seeds.below(1000),
                 epoch: 0,
                 state: State::Queued,
                 cpu,
@@ -101,14 +99,14 @@ impl World {
                 pinned: setup.placement != Placement::Scheduled,
                 overslept: false,
                 yielder: std::ptr::null(),
-                random: next_random(&mut seeds) | 1,
+                random: Random::new(seeds.next() | 1),
                 slot: 0,
                 accesses: 0,
                 in_line: false,
                 in_line_since: None,
                 pending: Pending::NONE,
-                look: None,
-                content: false,
+                recheck: None,
+                satisfied: false,
                 interrupted: false,
             });
         }
@@ -119,28 +117,26 @@ impl World {
         debug_assert_eq!(self.counted.len(), COUNTED);
     }
 
-    /// The current thread gives way: to earlier events, or because its time slice is over.
+    /// The current thread gives way to earlier events, or its time slice is over.
     #[inline]
     pub(super) fn leave_for_now(&mut self) {
         let thread = &self.threads[self.current];
         if thread.now < thread.preempt_at {
             self.plan(thread.now, self.current, What::Step);
         } else {
-            self.end_slice();
+            let now = thread.now;
+            self.end_slice(self.current, now);
         }
     }
 
-    fn end_slice(&mut self) {
-        let id = self.current;
-        let thread = &mut self.threads[id];
-        let (now, cpu) = (thread.now, thread.cpu);
-        thread.epoch += 1;
-        thread.state = State::Queued;
-        self.vacate(cpu, now);
-        self.make_ready(id, now, 0);
+    /// The time slice of a thread is over.
+    fn end_slice(&mut self, id: usize, at: u64) {
+        self.threads[id].enter(State::Queued);
+        self.vacate(self.threads[id].cpu, at);
+        self.make_ready(id, at, 0);
     }
 
-    /// Handles an event that is not void. Whether its thread goes on.
+    /// Handles an event that is not void. Returns whether its thread goes on.
     #[inline]
     pub(super) fn due(&mut self, id: usize, time: u64, what: What) -> bool {
         let thread = &mut self.threads[id];
@@ -156,8 +152,7 @@ impl World {
         let thread = &mut self.threads[id];
         match (what, thread.state) {
             (What::TimeLimit, State::Spinning) => {
-                thread.epoch += 1;
-                thread.state = State::Running;
+                thread.enter(State::Running);
                 thread.now = thread.now.max(time);
                 true
             }
@@ -168,12 +163,7 @@ impl World {
                 false
             }
             (What::SliceEnd, State::Spinning) => {
-                let cpu = thread.cpu;
-                thread.epoch += 1;
-                thread.state = State::Queued;
-                thread.now = thread.now.max(time);
-                self.vacate(cpu, time);
-                self.make_ready(id, time, 0);
+                self.end_slice(id, time);
                 false
             }
             _ => false,
@@ -183,8 +173,7 @@ impl World {
     pub(super) fn end_current(&mut self) {
         let id = self.current;
         let thread = &mut self.threads[id];
-        thread.state = State::Ended;
-        thread.epoch += 1;
+        thread.enter(State::Ended);
         let (cpu, now) = (thread.cpu, thread.now);
         self.ended += 1;
         self.vacate(cpu, now);
@@ -193,8 +182,7 @@ impl World {
     pub(super) fn park(&mut self, key: usize, until: u64, sets: u32) {
         let id = self.current;
         let thread = &mut self.threads[id];
-        thread.epoch += 1;
-        thread.state = State::Parked;
+        thread.enter(State::Parked);
         thread.overslept = false;
         let (cpu, now) = (thread.cpu, thread.now);
         self.stand_in_line();
@@ -231,12 +219,11 @@ impl World {
     }
 
     fn wake(&mut self, id: usize, at: u64) {
-        self.threads[id].epoch += 1;
-        self.threads[id].state = State::Queued;
+        self.threads[id].enter(State::Queued);
         self.make_ready(id, at, self.fabric.costs.wake_latency);
     }
 
-    /// Finds a CPU for a thread that wants one. On an idle CPU it runs after `latency`.
+    /// Finds a CPU for a thread that is to run. On an idle CPU it runs after `latency`.
     fn make_ready(&mut self, id: usize, at: u64, latency: u64) {
         let thread = &mut self.threads[id];
         thread.now = thread.now.max(at);
@@ -249,7 +236,8 @@ impl World {
         self.enqueue(id, cpu, at + if idle { latency } else { 0 });
     }
 
-    /// The thread's last CPU if it is idle, else the idle CPU nearest to it, else the last one all the same.
+    /// The thread's last CPU if it is idle, else the idle CPU nearest to that, else the last one
+    /// all the same.
     fn nearest_idle(&self, id: usize) -> CpuId {
         let last = self.threads[id].cpu;
         let shape = &self.machine.shape;
@@ -270,7 +258,7 @@ impl World {
             .unwrap_or(last)
     }
 
-    /// Assigns a thread to a CPU, on which it runs at once if nobody else does.
+    /// Assigns a thread to a CPU, on which it runs at once if that is idle.
     fn enqueue(&mut self, id: usize, cpu: CpuId, at: u64) {
         self.cpus[cpu].queue.push_back(id);
         self.movable += !self.threads[id].pinned as usize;
@@ -280,7 +268,7 @@ impl World {
         }
     }
 
-    /// Somebody waits for the CPU of `runner`: its time slice has an end now.
+    /// Another thread waits for the CPU of `runner`, so its time slice has an end now.
     fn bound_slice(&mut self, runner: usize, now: u64) {
         if self.threads[runner].preempt_at != NEVER {
             return;
@@ -305,7 +293,7 @@ impl World {
         }
     }
 
-    /// An idle CPU takes a thread that waits for another one, from the longest queue.
+    /// An idle CPU takes a thread that waits for another CPU, from the longest queue.
     fn pull(&mut self, cpu: CpuId) {
         let movable = |c: &CpuId| self.cpus[*c].queue.iter().any(|&t| !self.threads[t].pinned);
         let busiest = (0..self.cpus.len())
@@ -338,8 +326,7 @@ impl World {
             core: core as u16,
             cache: shape.cache(core) as u16,
         };
-        thread.state = State::Running;
-        thread.epoch += 1;
+        thread.enter(State::Running);
         let now = thread.now;
         let processor = &mut self.cpus[cpu];
         processor.running = Some(id);

@@ -1,4 +1,4 @@
-//! Where something is in a machine file: which line, which field.
+//! Positions in a machine file: which line, which field.
 
 use super::MachineError;
 use std::fmt;
@@ -6,24 +6,24 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Where in which file.
-pub(super) struct Place<'a> {
+/// A machine file.
+pub(super) struct Text<'a> {
     pub(super) origin: &'a str,
     pub(super) text: &'a str,
 }
 
-impl Place<'_> {
+impl Text<'_> {
     pub(super) fn error(&self, at: usize, what: impl fmt::Display) -> MachineError {
         let line = self.before(at).matches('\n').count() + 1;
         MachineError::new(self.origin, format!("line {line}: {what}"))
     }
 
-    /// What the parser says, with the field that it often leaves out.
+    /// The parser's message, with the field that it often leaves out.
     pub(super) fn parse_error(&self, error: &toml::de::Error) -> MachineError {
         let at = error.span().map_or(0, |span| span.start);
         let field = match DeTable::parse(self.text) {
             Ok(table) => field_at(table.get_ref(), at),
-            // Not even TOML: what the line begins with is the best guess.
+            // The text is no TOML. The first word of the line is the best guess.
             Err(_) => self.key_of_line(at),
         };
         match field {
@@ -52,7 +52,7 @@ impl Place<'_> {
     }
 
     fn before(&self, at: usize) -> &str {
-        // A position within a character would be the parser's mistake; take the line's beginning then.
+        // If a position were within a character, the whole text would do.
         self.text.get(..at).unwrap_or(self.text)
     }
 

@@ -1,4 +1,4 @@
-//! What a thread does besides accessing memory: it computes, spins, sleeps and wakes others.
+//! What a thread does besides accessing memory: compute, spin, sleep and wake others.
 
 use super::access::Pending;
 use super::coroutine::{suspend, wait_for_turn};
@@ -9,7 +9,7 @@ use kinlock_core::platform::{ANYBODY, Parked};
 pub(crate) fn compute(cycles: u64) {
     let mut left = cycles;
     loop {
-        // In pieces, so that a time slice can end in between.
+        // In pieces, so that a time slice can end between them.
         let piece = left.min(with(|w| w.fabric.costs.time_slice));
         with(|w| w.compute(piece));
         left -= piece;
@@ -20,75 +20,78 @@ pub(crate) fn compute(cycles: u64) {
     }
 }
 
-/// Spins on the line at `address` until `look`, which reads a word of it first of all, is content, or until the clock reaches
-/// `until`. Whether `look` was content; it has just not been when this is called.
+/// Spins on the line at `address` until `check` is satisfied, or until the clock reaches `until`.
+/// Returns whether it was satisfied. The caller has just found that it is not.
 ///
-/// It is called whenever the line may have changed, by the scheduler if it can be, on another stack: to switch to the thread's
-/// would cost more. So it must not wait for anything.
+/// `check` reads a word of the line first of all. It is called whenever the line may have changed,
+/// by the scheduler on another stack where possible, since a switch to the thread's stack would
+/// cost more. So it must not wait.
 #[inline(always)]
-pub(crate) fn spin_on<F: FnMut() -> bool>(address: usize, until: u64, mut look: F) -> bool {
+pub(crate) fn spin_on<F: FnMut() -> bool>(address: usize, until: u64, mut check: F) -> bool {
     while with(|w| w.now()) < until {
         let disturbed = with(|w| w.disturbance.is_some());
         if disturbed {
             with(|w| w.spin(address, until));
         } else {
-            with(|w| w.spin_looked_for(Look::new(address, until, &mut look)));
+            with(|w| w.spin_rechecked(Recheck::new(address, until, &mut check)));
         }
         suspend();
-        // What comes before an access needs the thread's stack.
-        if disturbed && look() || with(|w| std::mem::take(&mut w.current().content)) {
+        // A disturbance runs on the thread's own stack.
+        if disturbed && check() || with(|w| std::mem::take(&mut w.current().satisfied)) {
             return true;
         }
     }
     false
 }
 
-/// What the scheduler needs to look for a spinner.
+/// What the scheduler needs to check the condition of a spinner.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
+pub(super) struct Recheck {
     address: usize,
     until: u64,
     closure: *mut (),
     call: unsafe fn(*mut ()) -> bool,
 }
 
-impl Look {
-    fn new<F: FnMut() -> bool>(address: usize, until: u64, look: &mut F) -> Self {
-        Look {
+impl Recheck {
+    fn new<F: FnMut() -> bool>(address: usize, until: u64, check: &mut F) -> Self {
+        Recheck {
             address,
             until,
-            closure: (&raw mut *look).cast(),
+            closure: (&raw mut *check).cast(),
             // SAFETY: invariant 3 of `world`; `closure` was made from an `F`.
             call: |closure| unsafe { (*closure.cast::<F>())() },
         }
     }
 }
 
-/// The current thread is to go on. If it spins, and has just read the line, it looks what it read. Whether it goes on.
+/// Whether the current thread, which is due, goes on. If it spins, and has just read the line, its
+/// condition decides.
 #[inline]
-pub(super) fn content_with_spinning() -> bool {
-    match with(|w| w.current().look.take()) {
+pub(super) fn spin_is_over() -> bool {
+    match with(|w| w.current().recheck.take()) {
         None => true,
-        Some(look) => look_again(look),
+        Some(recheck) => check_again(recheck),
     }
 }
 
-fn look_again(look: Look) -> bool {
+fn check_again(recheck: Recheck) -> bool {
     with(|w| w.read_already = true);
     // SAFETY: invariant 3 of `world`: the thread is suspended in `spin_on`, which has the closure.
-    let content = in_one_step(|| unsafe { (look.call)(look.closure) });
+    let satisfied = in_one_step(|| unsafe { (recheck.call)(recheck.closure) });
     with(|w| {
-        let goes_on = content || w.now() >= look.until;
+        let goes_on = satisfied || w.now() >= recheck.until;
         if goes_on {
-            w.current().content = content;
+            w.current().satisfied = satisfied;
         } else {
-            w.spin_looked_for(look);
+            w.spin_rechecked(recheck);
         }
         goes_on
     })
 }
 
-/// Sleeps at `key`, as a member of `sets`, until unparked or until the clock reaches `until`, if `still` holds.
+/// Sleeps at `key`, as a member of `sets`, until unparked or until the clock reaches `until`, if
+/// `still` holds.
 pub(crate) fn park(key: usize, until: u64, sets: u32, still: impl FnOnce() -> bool) -> Parked {
     with(|w| w.compute_alone(w.fabric.costs.park));
     wait_for_turn();
@@ -104,14 +107,16 @@ pub(crate) fn park(key: usize, until: u64, sets: u32, still: impl FnOnce() -> bo
     Parked::Differed
 }
 
-/// Wakes up to `n` threads that sleep at `key` in one of `sets`, first come first served, and says how many.
+/// Wakes up to `n` threads that sleep at `key` in one of `sets`, first come first served, and
+/// returns how many.
 pub(crate) fn unpark(key: usize, n: usize, sets: u32) -> usize {
     with(|w| w.compute_alone(w.fabric.costs.unpark));
     wait_for_turn();
     with(|w| w.unpark(key, n, sets))
 }
 
-/// Wakes up to `n` threads that sleep at `key`, first come first served, and says whether others do still.
+/// Wakes up to `n` threads that sleep at `key`, first come first served, and returns whether others
+/// still do.
 pub(crate) fn unpark_some(key: usize, n: usize) -> bool {
     with(|w| w.compute_alone(w.fabric.costs.unpark));
     wait_for_turn();
@@ -121,7 +126,8 @@ pub(crate) fn unpark_some(key: usize, n: usize) -> bool {
     })
 }
 
-/// Wakes `woken` of those who sleep at `from` and moves the others to `to`, if `still` holds; else wakes them all.
+/// Wakes `woken` of the threads that sleep at `from` and moves the others to `to`, if `still`
+/// holds; else wakes them all.
 pub(crate) fn requeue_but(woken: usize, from: usize, to: usize, still: impl FnOnce() -> bool) {
     with(|w| w.compute_alone(w.fabric.costs.unpark));
     wait_for_turn();
@@ -136,7 +142,7 @@ pub(crate) fn requeue_but(woken: usize, from: usize, to: usize, still: impl FnOn
     });
 }
 
-/// Runs `f` with nobody else in between.
+/// Runs `f` with no other thread in between.
 fn in_one_step<R>(f: impl FnOnce() -> R) -> R {
     with(|w| w.in_one_step = true);
     let result = f();
@@ -145,12 +151,12 @@ fn in_one_step<R>(f: impl FnOnce() -> R) -> R {
 }
 
 impl World {
-    fn spin_looked_for(&mut self, look: Look) {
+    fn spin_rechecked(&mut self, recheck: Recheck) {
         let thread = &mut self.threads[self.current];
-        thread.look = Some(look);
-        // To look is to read it first of all.
-        thread.pending = Pending::load(look.address);
-        self.spin(look.address, look.until);
+        thread.recheck = Some(recheck);
+        // The check begins by reading the line.
+        thread.pending = Pending::load(recheck.address);
+        self.spin(recheck.address, recheck.until);
     }
 
     fn compute(&mut self, cycles: u64) {
