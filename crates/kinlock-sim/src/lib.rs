@@ -6,7 +6,7 @@
 //! ask for. The same seed gives the same result on every host.
 //!
 //! It says nothing about memory ordering: values are sequentially consistent. That is the model checker's job.
-//! `docs/simulator.md` of the repository describes the cost model, and how far to trust it.
+//! `docs/guide/simulator.md` of the repository describes the cost model, and how far to trust it.
 //!
 //! ```
 //! use kinlock_sim::{Machine, Run, locks, workloads};
@@ -54,7 +54,7 @@ pub use world::{Disruption, DisruptionKind, Disturbance, Note, Noted, Placement,
 
 /// The examples of the page about the simulator are compiled and run with the documentation's.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/simulator.md")]
+#[doc = include_str!("../../../docs/guide/simulator.md")]
 mod page {}
 
 /// Places `value` in the memory of the simulation under way, on cache lines of its own, for as long as that lasts.
