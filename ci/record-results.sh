@@ -30,8 +30,9 @@ record() {
     local folder=$1 name=$2
     shift 2
     mkdir -p "$folder"
-    echo "$folder/$name: kinlock $*" >&2
-    printf 'kinlock %s\n' "$*" >>"$folder/commands.txt"
+    local command="kinlock $*"
+    echo "$name: $command" >&2
+    printf '%s\n' "${command//$folder\//}" >>"$folder/commands.txt"
     "$kinlock" "$@" --quiet --json "$folder/$name.json" --markdown "$folder/$name.md" >/dev/null
 }
 
@@ -65,5 +66,6 @@ if [ "$what" != measured ]; then
             --locks qspinlock,cna-v10,cna --threads 1,2,4,8,16,36,72,142 \
             --seconds "$simulated" --seeds 2 --plot "$folder/$workload.svg"
     done
+    cp "$folder/locktorture.svg" "$results/" # the README's picture
 fi
 echo "now run ci/readme_table.py, and look at what changed" >&2
