@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::outcome::tell;
-use crate::{bench, topology, verbs};
+use crate::{bench, explore, reproduce, sim, topology, torture};
 
 /// Locks that stay fast on big machines: measure them, torture them, see what they see of your
 /// machine.
@@ -26,11 +26,11 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     Bench(bench::Args),
-    Explore(verbs::explore::Args),
-    Reproduce(verbs::reproduce::Args),
-    Sim(verbs::sim::Args),
+    Explore(explore::Args),
+    Reproduce(reproduce::Args),
+    Sim(sim::Args),
     Topology(topology::Args),
-    Torture(verbs::torture::Args),
+    Torture(torture::Args),
 }
 
 /// Parses the command line, runs the verb, and turns the result into the exit status.
@@ -41,11 +41,11 @@ pub fn run() -> ExitCode {
     };
     let outcome = match cli.verb {
         Verb::Bench(args) => bench::run(&args),
-        Verb::Explore(args) => verbs::explore::run(&args),
-        Verb::Reproduce(args) => verbs::reproduce::run(&args),
-        Verb::Sim(args) => verbs::sim::run(args),
+        Verb::Explore(args) => explore::run(&args),
+        Verb::Reproduce(args) => reproduce::run(&args),
+        Verb::Sim(args) => sim::run(&args),
         Verb::Topology(args) => topology::run(args),
-        Verb::Torture(args) => verbs::torture::run(&args),
+        Verb::Torture(args) => torture::run(&args),
     };
     match outcome {
         Ok(outcome) => ExitCode::from(outcome.exit_status()),

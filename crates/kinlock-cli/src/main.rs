@@ -4,15 +4,19 @@ use std::process::ExitCode;
 
 mod args;
 mod bench;
+mod checks;
 mod cli;
+mod explore;
 mod machine;
 mod outcome;
+mod parameters;
 mod report;
 mod reproduce;
 mod sim;
+mod simulation;
 mod stats;
 mod topology;
-mod verbs;
+mod torture;
 
 fn main() -> ExitCode {
     cli::run()

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use comfy_table::{Cell, ContentArrangement, Table, TableComponent, presets};
-use kinlock::config::{self, Decision, Tuning};
-use kinlock::topology::{self, Cpu, DomainKind, Features, Node, Topology};
+use kinlock_core::config::{self, Decision, Tuning};
+use kinlock_core::topology::{self, Cpu, DomainKind, Features, Node, Topology};
 use serde_json::{Value, json};
 
 use crate::outcome::Outcome;

@@ -98,8 +98,8 @@ fn bad_input_is_one_line() {
     let mixed = "sim --workload invalidation --locks tas";
     refused(mixed, "takes backends of delayed invalidation");
     refused(
-        "sim --workload lock2 --locks sections-packed",
-        "sections-packed",
+        "sim --workload lock2 --locks invalidation-packed",
+        "invalidation-packed",
     );
 }
 
@@ -125,7 +125,7 @@ fn simulated_sections_are_repeatable() {
     let report = json(line);
     let results = list(&report["results"]);
     assert_eq!(results.len(), 10);
-    assert_eq!(results[0]["ratio"]["to"], "sections-locked");
+    assert_eq!(results[0]["ratio"]["to"], "invalidation-locked");
     assert_eq!(
         results[7]["ops_per_us"],
         json(line)["results"][7]["ops_per_us"]

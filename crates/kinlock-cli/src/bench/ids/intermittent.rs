@@ -8,7 +8,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use kinlock::ids::Domain;
+use kinlock_ids::Domain;
 
 use super::subjects::Subject;
 use crate::bench::harness::interrupt::pause;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::bail;
-use kinlock::ids::{Backend, Policy};
+use kinlock_ids::{Backend, Policy};
 use serde::Serialize;
 
 use self::subjects::{Subject, Workload};

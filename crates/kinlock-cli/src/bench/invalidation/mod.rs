@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use kinlock::invalidation::{Domain, Stats};
+use kinlock_invalidation::{Domain, Stats};
 use kinlock_verify::pages::{Pool, Worker};
 use serde::Serialize;
 

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
-use kinlock::events::{self, Event};
-use kinlock::topology;
+use kinlock_core::events::{self, Event};
+use kinlock_core::topology;
 
 use super::contenders::{Family, Lock, LockName, Visit};
 use super::trace::{Handoffs, Step, Trace};
