@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::bail;
 use kinlock_ids::{Backend, Policy};
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use self::subjects::{Subject, Workload};
 use super::harness::interrupt::pause;
@@ -93,25 +94,12 @@ pub struct Detail {
     policy: Option<&'static str>,
 }
 
-/// How IDs were measured, besides what all suites say.
-#[derive(Serialize)]
-pub struct Parameters {
-    /// Between two bursts of `intermittent`.
-    delay_seconds: f64,
-}
-
-/// Rounds say nothing more.
-#[derive(Serialize)]
-pub struct Nothing {}
-
 impl Suite for Ids {
     const NAME: &'static str = "ids";
     type Workload = Workload;
     type Subject = Subject;
     type Extra = ();
     type Detail = Detail;
-    type RoundDetail = Nothing;
-    type Parameters = Parameters;
 
     fn subjects(&self, workload: Workload, _: usize) -> Vec<Subject> {
         let usual = match workload {
@@ -177,20 +165,14 @@ impl Suite for Ids {
         ))
     }
 
-    fn round_detail(_: &Sample<()>, _: &Sample<()>) -> Nothing {
-        Nothing {}
-    }
-
     fn detail(&self, subject: &Subject, _: &[&Sample<()>], _: &[&Sample<()>]) -> Detail {
         Detail {
             policy: subject.policy.map(|policy| policy.name()),
         }
     }
 
-    fn parameters(&self, _: &Plan<Self>) -> Parameters {
-        Parameters {
-            delay_seconds: self.delay,
-        }
+    fn parameters(&self, _: &Plan<Self>) -> Value {
+        json!({ "delay_seconds": self.delay })
     }
 
     fn facts() -> BTreeMap<&'static str, String> {

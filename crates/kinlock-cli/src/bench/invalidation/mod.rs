@@ -129,18 +129,12 @@ struct Sections {
     longest_queue: u64,
 }
 
-/// Nothing more than what all suites have.
-#[derive(Serialize)]
-pub struct Nothing {}
-
 impl Suite for Invalidation {
     const NAME: &'static str = "invalidation";
     type Workload = Workload;
     type Subject = ContenderName;
     type Extra = Found;
     type Detail = Detail;
-    type RoundDetail = Nothing;
-    type Parameters = Nothing;
 
     fn subjects(&self, workload: Workload, _: usize) -> Vec<ContenderName> {
         let mut contenders = self.contenders.clone();
@@ -190,10 +184,6 @@ impl Suite for Invalidation {
         Ok(sample)
     }
 
-    fn round_detail(_: &Sample<Found>, _: &Sample<Found>) -> Nothing {
-        Nothing {}
-    }
-
     fn detail(&self, _: &ContenderName, own: &[&Sample<Found>], _: &[&Sample<Found>]) -> Detail {
         let mut sections = None;
         for stats in own.iter().filter_map(|sample| sample.extra.stats) {
@@ -209,10 +199,6 @@ impl Suite for Invalidation {
             lost: own.iter().map(|sample| sample.extra.lost).sum(),
             sections,
         }
-    }
-
-    fn parameters(&self, _: &Plan<Self>) -> Nothing {
-        Nothing {}
     }
 
     fn warnings(&self, _: &Plan<Self>, results: &[Entry<Self>]) -> Vec<String> {
