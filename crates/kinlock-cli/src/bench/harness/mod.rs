@@ -9,7 +9,6 @@ pub mod overview;
 pub mod placement;
 pub mod plot;
 pub mod report;
-pub mod rng;
 pub mod rounds;
 pub mod slice;
 pub mod suite;

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::builder::RangedU64ValueParser;
+use kinlock_sim::random::Random;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::interrupt;
 use super::placement::{self, Pin};
 use super::report::{Entry, Report, Shown, Unavailable};
-use super::rng::Rng;
 use super::rounds::{Rounds, Slot};
 use super::slice::Sample;
 use super::team::Team;
@@ -248,7 +248,7 @@ impl<S: Shown> Common<S> {
         if rounds.go_on() {
             prepared?;
         }
-        let mut order_rng = Rng::new(plan.seed, u64::MAX);
+        let mut order_rng = Random::stream(plan.seed, u64::MAX);
         let mut results = Vec::new();
         for (workload, threads, _) in cells {
             if !rounds.go_on() {

@@ -12,9 +12,9 @@ use kinlock_ids::Domain;
 
 use super::subjects::Subject;
 use crate::bench::harness::interrupt::pause;
-use crate::bench::harness::rng::Rng;
 use crate::bench::harness::slice::{Sample, process_cpu_time};
 use crate::bench::harness::team::{Job, Team};
+use kinlock_sim::random::Random;
 
 /// Bursts in a slice, by all threads together; the first ones, a round of all threads, are not
 /// counted.
@@ -92,7 +92,7 @@ impl Arena {
     fn wake_one_by_one(&self, size: usize, delay: f64, seed: u64) -> Sample<()> {
         let threads = std::mem::take(&mut *self.threads.lock().expect("no member panics"));
         let wake = |thread: usize| threads[thread].iter().for_each(Thread::unpark);
-        let mut random = Rng::new(seed, 0);
+        let mut random = Random::stream(seed, 0);
         let mut order: Vec<usize> = (0..size).collect();
         let mut ops = vec![0; size];
         let (mut before, mut cpu) = (Duration::ZERO, Duration::ZERO);
