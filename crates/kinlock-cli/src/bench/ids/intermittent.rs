@@ -9,12 +9,12 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use kinlock_ids::Domain;
+use kinlock_sim::random::Random;
 
 use super::subjects::Subject;
 use crate::bench::harness::interrupt::pause;
 use crate::bench::harness::slice::{Sample, process_cpu_time};
 use crate::bench::harness::team::{Job, Team};
-use kinlock_sim::random::Random;
 
 /// Bursts in a slice, by all threads together; the first ones, a round of all threads, are not
 /// counted.

@@ -13,6 +13,7 @@ use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
 use kinlock_core::events::{self, Event};
 use kinlock_core::topology;
+use kinlock_sim::random::Random;
 
 use super::contenders::{Family, Lock, LockName, Visit};
 use super::trace::{Handoffs, Step, Trace};
@@ -21,7 +22,6 @@ use crate::bench::harness::interrupt::{self, State, pause};
 use crate::bench::harness::slice::{self, Part, Sample, Slice};
 use crate::bench::harness::suite::Plan;
 use crate::bench::harness::team::Team;
-use kinlock_sim::random::Random;
 
 /// What the instrumented slice gives.
 #[derive(Clone, Debug)]

@@ -1,8 +1,9 @@
 //! A few nanoseconds under the lock, then about 100 ns of private work.
 
+use kinlock_sim::random::Random;
+
 use super::Workload;
 use crate::bench::locks::work_loop;
-use kinlock_sim::random::Random;
 
 /// The workload `counter`.
 pub struct Counter {

@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::hint::black_box;
 
+use kinlock_sim::random::Random;
+
 use super::Workload;
 use super::zipf::Zipf;
-use kinlock_sim::random::Random;
 
 const KEYS: u64 = 1_000_000;
 

@@ -1,9 +1,10 @@
 //! About a microsecond under the lock, then about 100 ns of private work, or nothing at all.
 
+use kinlock_sim::random::Random;
+
 use super::Workload;
 use super::counter::ThinkTime;
 use crate::bench::locks::work_loop;
-use kinlock_sim::random::Random;
 
 /// The workloads `long` and `saturated`.
 pub struct Long {

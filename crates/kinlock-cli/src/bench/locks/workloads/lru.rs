@@ -6,9 +6,10 @@ use std::num::NonZeroUsize;
 
 use ::lru::LruCache;
 
+use kinlock_sim::random::Random;
+
 use super::Workload;
 use super::zipf::Zipf;
-use kinlock_sim::random::Random;
 
 /// Keys that are asked for.
 const KEYS: u64 = 1_000_000;

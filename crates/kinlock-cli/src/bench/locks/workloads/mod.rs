@@ -11,10 +11,11 @@ mod zipf;
 
 use std::path::Path;
 
+use kinlock_sim::random::Random;
+
 use super::meeting::Meet;
 use super::round::{Measure, Prepared};
 use crate::args::names;
-use kinlock_sim::random::Random;
 
 names! {
     /// A workload of the suite `locks`, in the order in which they run.

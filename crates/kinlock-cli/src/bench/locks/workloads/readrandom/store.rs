@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
+use kinlock_sim::random::Random;
 use rusty_leveldb::{DB, Options};
 
 use crate::bench::harness::interrupt;
-use kinlock_sim::random::Random;
 
 /// Entries in it.
 pub const ENTRIES: u64 = 100_000;
