@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use kinlock_invalidation::{Domain, Stats};
+use kinlock_invalidation::{Backend, Domain, Stats};
 use kinlock_verify::pages::{Pool, Worker};
 use serde::Serialize;
 
@@ -166,7 +166,10 @@ impl Suite for Invalidation {
     fn measure(&mut self, due: Due<'_, Self>) -> anyhow::Result<Sample<Found>> {
         let contender = *due.subject;
         let sample = match contender {
-            ContenderName::Ours(backend) => measure(ours(backend), &due),
+            ContenderName::Packed => measure(ours(Backend::Packed), &due),
+            ContenderName::Wide => measure(ours(Backend::Wide), &due),
+            ContenderName::Locked => measure(ours(Backend::Locked), &due),
+            ContenderName::Slots => measure(ours(Backend::Slots), &due),
             ContenderName::LockHeld => measure(LockHeld::default(), &due),
             ContenderName::BusyFlag => measure(BusyFlag, &due),
             ContenderName::Crossbeam => measure(Numbered::<Crossbeam>::new(), &due),
