@@ -220,7 +220,7 @@ fn placed<S: Shown>(rows: &[Standing<S>]) -> Option<String> {
         false => String::new(),
     };
     Some(format!(
-        "It is the fastest, or within 5 % of that, in {fast} of {all} rows{behind}."
+        "It is the fastest, or within 5 % of that, in {fast} of {all} cases{behind}."
     ))
 }
 
