@@ -222,10 +222,6 @@ fn knobs_reach_the_lock() {
     );
     assert_ne!(
         auto["runs"][0]["ops"],
-        local(&["--shuffle-reduction", "on"])["runs"][0]["ops"]
-    );
-    assert_ne!(
-        auto["runs"][0]["ops"],
         local(&["--placement", "spread"])["runs"][0]["ops"]
     );
 }
@@ -259,7 +255,6 @@ fn bad_input_is_one_line() {
     bad(&["--scan", "foo"], "incremental");
     bad(&["--local-limit", "10"], "2^31");
     bad(&["--domain", "die"], "llc");
-    bad(&["--shuffle-reduction", "maybe"], "on or off");
     bad(&["--host-threads", "0"], "--host-threads");
     bad(&["--plot", "x.gif"], ".svg or .png");
     bad(&["--merge"], "--merge");

@@ -5,7 +5,6 @@
 //! | reorder queues by locality domain | `KINLOCK_NUMA=auto\|on\|off` | [`set_numa`] | `auto` |
 //! | search for local waiters | `KINLOCK_SCAN=full\|incremental` | [`set_scan`] | `full` |
 //! | longest run of local hand-offs | `KINLOCK_LOCAL_LIMIT=10ms\|2^16` | [`set_local_limit`] | `10ms` |
-//! | leave most short queues alone | `KINLOCK_SHUFFLE_REDUCTION=on\|off` | [`set_shuffle_reduction`] | `off` |
 //! | let running threads overtake sleeping ones | `KINLOCK_STEALING=on\|off` | [`set_stealing`] | `on` |
 //! | how long a mutex stays with those who keep taking it | `KINLOCK_QUANTUM=fair\|250us\|throughput` | [`set_quantum`] | `250us` |
 //! | kind of locality domain | `KINLOCK_DOMAIN=node\|llc\|socket` | `set_domain_kind` | `node` |
@@ -76,11 +75,6 @@ pub fn set_scan(scan: Scan) {
 /// Sets how long hand-offs may stay in one locality domain while others wait.
 pub fn set_local_limit(limit: LocalLimit) {
     update(|word| word.with_limit(limit).with(Word::LIMIT_SET));
-}
-
-/// Sets whether a queue from which no waiter has been set aside is mostly left alone.
-pub fn set_shuffle_reduction(on: bool) {
-    update(|word| word.with_shuffle_reduction(on).with(Word::SHUFFLE_SET));
 }
 
 /// Sets whether a running thread may take a free lock before a front waiter that does not run.
@@ -198,7 +192,6 @@ struct Settings {
     numa: Option<Numa>,
     scan: Option<Scan>,
     limit: Option<LocalLimit>,
-    shuffle_reduction: Option<bool>,
     stealing: Option<bool>,
     quantum: Option<Quantum>,
 }
@@ -218,12 +211,6 @@ impl Settings {
         }
         if let Some(limit) = self.limit.filter(|_| !word.has(Word::LIMIT_SET)) {
             word = word.with_limit(limit);
-        }
-        if let Some(on) = self
-            .shuffle_reduction
-            .filter(|_| !word.has(Word::SHUFFLE_SET))
-        {
-            word = word.with_shuffle_reduction(on);
         }
         if let Some(on) = self.stealing.filter(|_| !word.has(Word::STEALING_SET)) {
             word = word.with_stealing(on);
@@ -267,7 +254,6 @@ mod tests {
             numa: Some(Numa::On),
             scan: Some(Scan::Incremental),
             limit: LocalLimit::count(3).ok(),
-            shuffle_reduction: Some(true),
             stealing: Some(false),
             quantum: Some(Quantum::FAIR),
         };
@@ -276,7 +262,6 @@ mod tests {
             reorder: true,
             scan: Scan::Incremental,
             limit: LocalLimit::Count { log2: 3 },
-            shuffle_reduction: true,
             stealing: false,
             quantum: Quantum::FAIR,
         };
@@ -289,12 +274,8 @@ mod tests {
             .with(Word::LIMIT_SET)
             .with(Word::QUANTUM_SET)
             .with(Word::STEALING_SET);
-        let expected = Tuning {
-            shuffle_reduction: true,
-            ..Tuning::DEFAULT
-        };
         let completed = environment.complete(set);
-        assert_eq!(completed.tuning(), expected);
+        assert_eq!(completed.tuning(), Tuning::DEFAULT);
         assert!(completed.has(Word::RESOLVED));
     }
 }

@@ -100,15 +100,3 @@ pub fn seconds(text: &str) -> Result<f64, String> {
         _ => Err("it has to be a number from 0.0001 to 100".to_owned()),
     }
 }
-
-/// Parses `on` or `off`.
-///
-/// # Errors
-/// If it is neither.
-pub fn on_off(text: &str) -> Result<bool, String> {
-    match text {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err("it has to be on or off".to_owned()),
-    }
-}

@@ -47,8 +47,6 @@ pub struct Knobs {
     pub local_limit: LocalLimit,
     /// What a locality domain is.
     pub domain: DomainKind,
-    /// Whether reordering starts with a small probability only.
-    pub shuffle_reduction: bool,
 }
 
 /// All that a report says about what ran. The same for all parts of a run, and for a run with other host threads.
@@ -93,8 +91,6 @@ pub struct Parameters {
     pub domain: String,
     /// Locality domains of the machine.
     pub domains: usize,
-    /// Whether reordering starts with a small probability only.
-    pub shuffle_reduction: bool,
     /// The locks.
     pub locks: Vec<LockEntry>,
     /// The workloads and their constants.
@@ -139,7 +135,6 @@ impl Plan {
                 local_limit: knobs.local_limit.to_string(),
                 domain: knobs.domain.to_string(),
                 domains: self.domains(),
-                shuffle_reduction: knobs.shuffle_reduction,
                 locks: self.locks.iter().map(LockEntry::new).collect(),
                 workloads: workloads
                     .map(|kind| WorkloadEntry::new(kind, self.placement))
@@ -164,7 +159,6 @@ impl Plan {
         tuning.reorder = self.reorder();
         tuning.scan = self.knobs.scan;
         tuning.limit = self.knobs.local_limit;
-        tuning.shuffle_reduction = self.knobs.shuffle_reduction;
         let machine = self.machine.clone();
         let machine = machine.with_remote_latency(variant.remote_factor);
         Run {
@@ -219,8 +213,6 @@ impl Plan {
         flag("scan", knobs.scan.to_string());
         flag("local-limit", knobs.local_limit.to_string());
         flag("domain", knobs.domain.to_string());
-        let reduction = if knobs.shuffle_reduction { "on" } else { "off" };
-        flag("shuffle-reduction", reduction.to_owned());
         flag("baseline", self.baseline.name.to_owned());
         command
     }

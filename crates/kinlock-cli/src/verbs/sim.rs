@@ -11,7 +11,7 @@ use crate::bench::threads::ThreadCounts;
 use crate::cli::Outcome;
 use crate::output::progress;
 use crate::output::report::Destinations;
-use crate::sim::flags::{Sampling, on_off, seconds};
+use crate::sim::flags::{Sampling, seconds};
 use crate::sim::part::{self, Part};
 use crate::sim::plan::{self, Knobs, Plan, Shard};
 use crate::sim::pool::{self, Job, Stuck};
@@ -65,9 +65,6 @@ pub struct Args {
     /// What a locality domain is
     #[arg(long, value_name = "node|llc|socket", default_value_t = DomainKind::Node)]
     domain: DomainKind,
-    /// For cna: begin to reorder with a small probability only
-    #[arg(long, value_name = "on|off", default_value = "off", action = clap::ArgAction::Set, value_parser = on_off)]
-    shuffle_reduction: bool,
     /// The lock that the others are compared with [default: qspinlock, lowest-free, or sections-locked]
     #[arg(long, value_name = "NAME", value_parser = plan::lock)]
     baseline: Option<locks::Kind>,
@@ -79,7 +76,7 @@ pub struct Args {
         long, value_name = "FILE", num_args = 1..,
         conflicts_with_all = [
             "machine", "workload", "locks", "threads", "seconds", "seeds", "seed", "band", "host_threads", "placement",
-            "numa", "scan", "local_limit", "domain", "shuffle_reduction", "baseline", "shard",
+            "numa", "scan", "local_limit", "domain", "baseline", "shard",
         ],
     )]
     merge: Vec<PathBuf>,
@@ -175,7 +172,6 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
             scan: args.scan,
             local_limit: args.local_limit,
             domain: args.domain,
-            shuffle_reduction: args.shuffle_reduction,
         },
     })
 }

@@ -24,7 +24,6 @@ pub(crate) enum Variable {
     Numa,
     Scan,
     LocalLimit,
-    ShuffleReduction,
     Stealing,
     Quantum,
     Domain,
@@ -39,7 +38,6 @@ impl Variable {
             Variable::Numa => c"KINLOCK_NUMA",
             Variable::Scan => c"KINLOCK_SCAN",
             Variable::LocalLimit => c"KINLOCK_LOCAL_LIMIT",
-            Variable::ShuffleReduction => c"KINLOCK_SHUFFLE_REDUCTION",
             Variable::Stealing => c"KINLOCK_STEALING",
             Variable::Quantum => c"KINLOCK_QUANTUM",
             Variable::Domain => c"KINLOCK_DOMAIN",
@@ -56,7 +54,6 @@ impl Settings {
             numa: read_from_str(Variable::Numa),
             scan: read_from_str(Variable::Scan),
             limit: read_from_str(Variable::LocalLimit),
-            shuffle_reduction: read_on_off(Variable::ShuffleReduction),
             stealing: read_on_off(Variable::Stealing),
             quantum: read_from_str(Variable::Quantum),
         }
@@ -73,7 +70,6 @@ pub(super) fn announce(word: Word) {
     let Tuning {
         scan,
         limit,
-        shuffle_reduction,
         stealing,
         quantum,
         ..
@@ -84,10 +80,9 @@ pub(super) fn announce(word: Word) {
     let _ = writeln!(
         line,
         "kinlock: reordering by locality domain {} ({reason}), domains {}, scan {scan}, \
-         local limit {limit}, shuffle reduction {}, stealing {}, quantum {quantum}",
+         local limit {limit}, stealing {}, quantum {quantum}",
         shown(reorder),
         domain_count(),
-        shown(shuffle_reduction),
         shown(stealing),
     );
     write_stderr(line.as_bytes());
