@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Undefined behaviour and weak memory, interpreted, with several seeds. What takes longest runs beside the rest, since each program is interpreted on one CPU.
+# Undefined behaviour and weak memory, interpreted, with several seeds. An interpreted program uses one
+# CPU, so the longest tests run beside the rest.
 set -euo pipefail
 miri() {
     local flags=$1
@@ -14,7 +15,8 @@ trap 'rm -f "$log"' EXIT
 miri "-Zmiri-seed=1" --test mutex --test condvar >"$log" 2>&1 &
 beside=$!
 status=0
-# All backends of delayed invalidation but `wide`, which is inline assembly; one test file serves all. It leaks its tags on purpose.
+# All backends of delayed invalidation but `wide`, which is inline assembly. The test leaks its tags on
+# purpose.
 miri "-Zmiri-seed=1 -Zmiri-ignore-leaks" --test invalidation || status=$?
 # These tests leak their tables and storage on purpose.
 miri "-Zmiri-ignore-leaks" --lib -- raw::ids raw::waiter raw::cna::tests::leaving || status=$?
