@@ -86,7 +86,6 @@ struct InUse {
     decision: DecisionEntry,
     scan: String,
     local_limit: String,
-    shuffle_reduction: bool,
     stealing: bool,
     quantum: String,
 }
@@ -138,7 +137,6 @@ impl InUse {
             decision: config::decision().into(),
             scan: tuning.scan.to_string(),
             local_limit: tuning.limit.to_string(),
-            shuffle_reduction: tuning.shuffle_reduction,
             stealing: tuning.stealing,
             quantum: tuning.quantum.to_string(),
         }
@@ -255,7 +253,6 @@ fn in_use(in_use: &InUse) -> Table {
     table.add_row(["reordering", &shown(&in_use.decision)]);
     table.add_row(["scan", &in_use.scan]);
     table.add_row(["local limit", &in_use.local_limit]);
-    table.add_row(["shuffle reduction", on_off(in_use.shuffle_reduction)]);
     table.add_row(["stealing", on_off(in_use.stealing)]);
     table.add_row(["quantum", &in_use.quantum]);
     table
