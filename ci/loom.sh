@@ -3,4 +3,5 @@
 # broken variants must be caught.
 set -euo pipefail
 RUSTFLAGS="--cfg loom" KINLOCK_MODEL_SECONDS="${1:-6}" cargo test --release \
-    -p kinlock-core -p kinlock-ids -p kinlock-invalidation --test "loom_*" --target-dir target/loom -- --nocapture --test-threads 2
+    -p kinlock-core -p kinlock-ids -p kinlock-invalidation --test "loom_*" --target-dir target/loom \
+    -- --nocapture --test-threads 2
