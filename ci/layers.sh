@@ -18,8 +18,8 @@ import rust_source as rust
 # Lowest first. Crates in one row do not know each other.
 ORDER = [
     ["kinlock-core"],
-    ["kinlock", "kinlock-ids"],
-    ["kinlock-invalidation"],
+    ["kinlock"],
+    ["kinlock-ids", "kinlock-invalidation"],
     ["kinlock-sim"],
     ["kinlock-verify"],
     ["kinlock-cli"],
