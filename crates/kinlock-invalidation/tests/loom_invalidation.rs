@@ -18,7 +18,7 @@ mod model;
 
 use kinlock_core::config::Tuning;
 use kinlock_core::loom::Loom;
-use kinlock_core::platform::{Atomic, NEVER, Platform};
+use kinlock_core::platform::{Atomic, NEVER};
 use kinlock_core::raw::mutex::{MutexConfig, Queue};
 use kinlock_invalidation::raw::{
     Backend, Config, Domain, Fault, Locked, Member, NearWrap, Packed, PackedPair, Pair, Place,
