@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use comfy_table::{Cell, ContentArrangement, Table, TableComponent, presets};
-use kinlock::config::{self, Decision, Tuning};
-use kinlock::topology::{self, Cpu, DomainKind, Features, Node, Topology};
+use kinlock_core::config::{self, Decision, Tuning};
+use kinlock_core::topology::{self, Cpu, DomainKind, Features, Node, Topology};
 use serde_json::{Value, json};
 
 use crate::outcome::Outcome;
@@ -111,7 +111,6 @@ impl Found {
                 "decision": decision(&in_use.decision),
                 "scan": tuning.scan.to_string(),
                 "local_limit": tuning.limit.to_string(),
-                "shuffle_reduction": tuning.shuffle_reduction,
                 "stealing": tuning.stealing,
                 "quantum": tuning.quantum.to_string(),
             },
@@ -184,7 +183,6 @@ impl InUse {
         table.add_row(["reordering", &shown(&self.decision)]);
         table.add_row(["scan", &tuning.scan.to_string()]);
         table.add_row(["local limit", &tuning.limit.to_string()]);
-        table.add_row(["shuffle reduction", on_off(tuning.shuffle_reduction)]);
         table.add_row(["stealing", on_off(tuning.stealing)]);
         table.add_row(["quantum", &tuning.quantum.to_string()]);
         table.to_string()

@@ -1,9 +1,9 @@
 //! `kinlock explore` as people and programs see it.
 
-mod sim_support;
+mod support;
 
 use serde_json::Value;
-use sim_support::{done, ends, refused};
+use support::{done, ends, refused};
 
 #[test]
 fn sound_ones_pass() {

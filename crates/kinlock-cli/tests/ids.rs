@@ -90,7 +90,7 @@ fn torture_passes_what_works_and_catches_what_does_not() {
 /// An unavailable backend is bad input, and so is a policy for the kernel's own IDs.
 #[test]
 fn policies_are_not_for_the_kernels_ids() {
-    if kinlock::ids::Backend::Restartable.available().is_ok() {
+    if kinlock_ids::Backend::Restartable.available().is_ok() {
         refused("bench ids --backend rseq --policy per-cpu", "--policy");
     } else {
         refused("bench ids --backend rseq", "restartable sequences");

@@ -1,11 +1,11 @@
 //! What `kinlock sim` reports, and what it refuses.
 
-mod sim_support;
+mod support;
 
 use std::fs;
 
 use serde_json::Value;
-use sim_support::{done, ends, json, refused, without_host};
+use support::{done, ends, json, refused, refused_words, without_host};
 use tempfile::TempDir;
 
 /// A run that takes a moment.
@@ -222,7 +222,7 @@ fn bad_input_is_one_line() {
         refused(&format!("sim {arguments}"), expected);
     }
     for threads in ["0", "100000", "1,0", "x", "4..2", ""] {
-        refused(&format!("sim --threads={threads}"), "--threads");
+        refused_words(&["sim", "--threads", threads], "--threads");
     }
     for seconds in ["0", "-1", "nan", "inf", "1000"] {
         refused(&format!("sim --seconds {seconds}"), "--seconds");

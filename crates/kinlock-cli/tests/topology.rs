@@ -68,7 +68,7 @@ fn json_has_the_promised_fields() {
     );
     has(&report["nodes"][0], "node cpus has_memory distances");
     has(&report["kinds"][0]["auto"], "reorder reason");
-    has(&report["in_use"], "auto local_limit shuffle_reduction");
+    has(&report["in_use"], "auto local_limit");
     let features = &report["features"];
     has(
         features,

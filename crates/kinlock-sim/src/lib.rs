@@ -1,13 +1,13 @@
 //! A deterministic, simulated cache-coherent NUMA machine that runs kinlock's own lock source.
 //!
 //! Few people own a machine with four sockets and 144 hardware threads, and most want to know
-//! before they deploy. This crate implements [`kinlock::platform::Platform`] on a simulated machine
+//! before they deploy. This crate implements [`kinlock_core::platform::Platform`] on a simulated machine
 //! ([`Sim`]). The library's locks run on it, not a model of them: each virtual thread is a
 //! coroutine, and each atomic access takes the time that follows from the state of its cache line
 //! and the distance. The same seed gives the same result on every host.
 //!
 //! The simulator says nothing about memory ordering: values are sequentially consistent. Ordering
-//! is the model checker's job. `docs/simulator.md` of the repository describes the cost model, and
+//! is the model checker's job. `docs/guide/simulator.md` of the repository describes the cost model, and
 //! how far to trust it.
 //!
 //! ```
@@ -62,5 +62,5 @@ pub use world::{Disruption, DisruptionKind, Disturbance, Note, Noted, Placement,
 
 /// The examples of the page about the simulator are compiled and run with the documentation's.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/simulator.md")]
+#[doc = include_str!("../../../docs/guide/simulator.md")]
 mod page {}

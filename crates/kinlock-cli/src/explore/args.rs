@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 use std::thread::available_parallelism;
 
-use kinlock_verify::explore::{self, MAX_THREADS, Settings, Subject};
-use kinlock_verify::explore::{ids, invalidation, locks};
+use kinlock_verify::explore::{self, MAX_THREADS, Settings, Subject, ids, invalidation, locks};
 
 use crate::args::keep_first;
 use crate::checks::{BUSTED, HELP, one_of};

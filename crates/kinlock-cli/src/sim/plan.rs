@@ -1,7 +1,7 @@
 //! What `kinlock sim` is to simulate, and in which order.
 
-use kinlock::config::{Numa, Tuning};
-use kinlock::topology::DomainKind;
+use kinlock_core::config::{Numa, Tuning};
+use kinlock_core::topology::DomainKind;
 use kinlock_sim::locks::{self, Genre};
 use kinlock_sim::{Machine, Run, workloads};
 use serde::{Deserialize, Serialize};

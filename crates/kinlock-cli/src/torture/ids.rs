@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::builder::RangedU64ValueParser;
-use kinlock::ids::{Backend, Policy};
+use kinlock_ids::{Backend, Policy};
 use kinlock_verify::ids::{self, ALL, SCENARIOS, Settings, Specimen};
 use kinlock_verify::report::Report;
 

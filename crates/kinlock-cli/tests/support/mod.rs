@@ -30,27 +30,67 @@ pub fn run(line: &str) -> Output {
     command.args(line.split_whitespace()).output().unwrap()
 }
 
-/// Runs it with `--json -`: its exit status has to be `status`, and nothing else may be on stdout.
-pub fn json_with(line: &str, status: i32) -> Value {
-    let output = run(&format!("{line} --json -"));
-    let notes = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(status), "{line}: {notes}");
-    serde_json::from_slice(&output.stdout).unwrap()
+/// Runs it; it has to end with this status. What it wrote to stdout.
+pub fn ends(status: i32, line: &str) -> String {
+    let output = run(line);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        output.status.code(),
+        Some(status),
+        "{line}: {message}\n{text}"
+    );
+    text
 }
 
-/// The same with exit status 0.
+/// Runs it; it has to succeed and to write nothing to stderr. What it wrote to stdout.
+pub fn done(line: &str) -> String {
+    let output = run(line);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{line}: {message}");
+    assert!(message.is_empty(), "{line}: {message}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Runs it with `--json -`; it has to succeed, and nothing else may be on stdout.
 pub fn json(line: &str) -> Value {
-    json_with(line, 0)
+    serde_json::from_str(&done(&format!("{line} --json -"))).expect("stdout is JSON")
+}
+
+/// The same with an exit status.
+pub fn json_with(line: &str, status: i32) -> Value {
+    serde_json::from_str(&ends(status, &format!("{line} --json -"))).expect("stdout is JSON")
 }
 
 /// Asserts that the input is refused with one line that says `expected`.
 pub fn refused(line: &str, expected: &str) {
-    let output = run(line);
+    refused_words(&line.split_whitespace().collect::<Vec<_>>(), expected);
+}
+
+/// The same with words, one of which may be empty.
+pub fn refused_words(words: &[&str], expected: &str) {
+    let output = kinlock().args(words).output().unwrap();
     let message = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{line}: {message}");
-    assert!(output.stdout.is_empty(), "{line}");
-    assert_eq!(message.lines().count(), 1, "{line}: {message}");
-    assert!(message.contains(expected), "{line}: {message}");
+    assert_eq!(output.status.code(), Some(2), "{words:?}: {message}");
+    assert!(output.stdout.is_empty(), "{words:?}");
+    assert_eq!(message.lines().count(), 1, "{words:?}: {message}");
+    assert!(message.contains(expected), "{words:?}: {message}");
+}
+
+/// A report without what depends on the machine that simulates.
+pub fn without_host(mut value: Value) -> Value {
+    fn strip(value: &mut Value) {
+        match value {
+            Value::Object(fields) => {
+                fields.retain(|name, _| !name.contains("host"));
+                fields.values_mut().for_each(strip);
+            }
+            Value::Array(items) => items.iter_mut().for_each(strip),
+            _ => {}
+        }
+    }
+    strip(&mut value);
+    value
 }
 
 /// The elements of an array.

@@ -7,8 +7,8 @@
 use super::Lock;
 use crate::platform::Sim;
 use crate::world::with;
-use kinlock::config::{LocalLimit, Scan, Tuning};
-use kinlock::raw::{Config, QueuedSpinLock};
+use kinlock_core::config::{LocalLimit, Scan, Tuning};
+use kinlock_core::raw::{Config, QueuedSpinLock};
 
 struct Queued<C: Config>(QueuedSpinLock<Sim, C>);
 
@@ -66,7 +66,6 @@ fn reordering(mut tuning: Tuning, on: bool) -> Tuning {
 fn v10() -> Tuning {
     let mut tuning = reordering(Tuning::DEFAULT, true);
     tuning.scan = Scan::Full;
-    tuning.shuffle_reduction = false;
     tuning.limit = LocalLimit::count(16).unwrap_or_default();
     tuning
 }

@@ -7,8 +7,8 @@
 pub mod interrupt;
 pub mod overview;
 pub mod placement;
+pub mod plot;
 pub mod report;
-pub mod rng;
 pub mod rounds;
 pub mod slice;
 pub mod suite;

@@ -6,6 +6,7 @@ use std::io::Write;
 use comfy_table::{Attribute, Cell, Color};
 
 use super::report::{Entry, Report, Shown};
+use crate::args::keep_first;
 use crate::report::cells::{Cells, best_first};
 use crate::report::table::{Table, WIDTH, wrapped};
 use crate::report::units::{rate, three_digits, time};
@@ -27,14 +28,16 @@ pub fn write<S: Shown>(report: &Report<S>, out: &mut dyn Write) -> anyhow::Resul
         "Operations per second, median of {rounds} (* fastest, ~ noisy, ! unfair or long waits)"
     )?;
     let table = fitting(report);
-    let columns = 1..table.headings.len();
-    let mut table = table.painted(columns, |_, text| match text {
+    let columns = table.headings.len();
+    // Two spaces between columns where there is room.
+    let padding = u16::from(table.width() + columns <= WIDTH);
+    let mut table = table.painted(1..columns, |_, text| match text {
         _ if text.contains('!') => Cell::new(text).fg(Color::Red),
         _ if text.contains('*') => Cell::new(text).add_attribute(Attribute::Bold),
         _ => Cell::new(text),
     });
     for column in table.column_iter_mut() {
-        column.set_padding((0, 1));
+        column.set_padding((0, padding));
     }
     writeln!(out, "{}\n", table.trim_fmt())?;
     for sentence in sentences(report) {
@@ -61,12 +64,8 @@ fn rows<S: Shown>(report: &Report<S>) -> Vec<&[Entry<S>]> {
 /// The table, without the last of the others' columns if all of them are too wide for a screen.
 fn fitting<S: Shown>(report: &Report<S>) -> Table {
     let rows = rows(report);
-    let mut names: Vec<&str> = Vec::new();
-    for entry in &report.results {
-        if !names.contains(&&*entry.lock) {
-            names.push(&entry.lock);
-        }
-    }
+    let mut names: Vec<&str> = report.results.iter().map(|entry| &*entry.lock).collect();
+    keep_first(&mut names, |name| *name);
     let has_all = names.len() <= MOST_COLUMNS;
     if !has_all {
         names.retain(|name| S::OURS.contains(name));
@@ -221,7 +220,7 @@ fn placed<S: Shown>(rows: &[Standing<S>]) -> Option<String> {
         false => String::new(),
     };
     Some(format!(
-        "It is the fastest, or within 5 % of that, in {fast} of {all} rows{behind}."
+        "It is the fastest, or within 5 % of that, in {fast} of {all} cases{behind}."
     ))
 }
 

@@ -2,10 +2,10 @@
 //!
 //! Only complete rounds count: a ratio needs both of its throughputs from the same round.
 
+use kinlock_sim::random::Random;
 use serde::Serialize;
 
 use super::interrupt::{self, State};
-use super::rng::Rng;
 use crate::outcome::Signal;
 
 /// The rounds of a run, over all its cells.
@@ -50,7 +50,7 @@ impl Rounds {
         &mut self,
         rounds: usize,
         subjects: usize,
-        order_rng: &mut Rng,
+        order_rng: &mut Random,
         mut sample: impl FnMut(Slot) -> anyhow::Result<S>,
     ) -> anyhow::Result<Vec<Vec<Placed<S>>>> {
         let mut samples: Vec<_> = (0..subjects).map(|_| Vec::new()).collect();
@@ -160,7 +160,7 @@ mod tests {
             state.iter().for_each(|(_, state)| STATE.set(*state));
             Ok(slot.round)
         };
-        let samples = rounds.run(4, 3, &mut Rng::new(1, 2), sample).unwrap();
+        let samples = rounds.run(4, 3, &mut Random::stream(1, 2), sample).unwrap();
         (samples, rounds.done)
     }
 

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::builder::RangedU64ValueParser;
+use kinlock_sim::random::Random;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::interrupt;
 use super::placement::{self, Pin};
 use super::report::{Entry, Report, Shown, Unavailable};
-use super::rng::Rng;
 use super::rounds::{Rounds, Slot};
 use super::slice::Sample;
 use super::team::Team;
@@ -32,10 +33,6 @@ pub trait Suite: Sized + 'static {
     type Extra;
     /// What an entry of the report says besides throughput.
     type Detail: Serialize;
-    /// What a round of an entry says besides throughput.
-    type RoundDetail: Serialize;
-    /// What the report says about how it was measured, besides what all suites have.
-    type Parameters: Serialize;
 
     /// The subjects of a cell.
     fn subjects(&self, workload: Self::Workload, threads: usize) -> Vec<Self::Subject>;
@@ -72,9 +69,10 @@ pub trait Suite: Sized + 'static {
     }
     /// Measures a subject once.
     fn measure(&mut self, due: Due<'_, Self>) -> anyhow::Result<Sample<Self::Extra>>;
-    /// What a round says besides throughput.
-    fn round_detail(own: &Sample<Self::Extra>, baseline: &Sample<Self::Extra>)
-    -> Self::RoundDetail;
+    /// What a round says besides throughput: fields of its JSON.
+    fn round_detail(_own: &Sample<Self::Extra>, _baseline: &Sample<Self::Extra>) -> Value {
+        json!({})
+    }
     /// What all rounds of a subject say besides throughput.
     fn detail(
         &self,
@@ -82,8 +80,10 @@ pub trait Suite: Sized + 'static {
         own: &[&Sample<Self::Extra>],
         baseline: &[&Sample<Self::Extra>],
     ) -> Self::Detail;
-    /// How it was measured.
-    fn parameters(&self, plan: &Plan<Self>) -> Self::Parameters;
+    /// How it was measured, besides what all suites say: fields of the report's JSON.
+    fn parameters(&self, _plan: &Plan<Self>) -> Value {
+        json!({})
+    }
     /// Draws conclusions from all results together.
     fn conclude(&self, _plan: &Plan<Self>, _results: &mut [Entry<Self>]) {}
     /// What to keep in mind besides what all suites warn of.
@@ -248,7 +248,7 @@ impl<S: Shown> Common<S> {
         if rounds.go_on() {
             prepared?;
         }
-        let mut order_rng = Rng::new(plan.seed, u64::MAX);
+        let mut order_rng = Random::stream(plan.seed, u64::MAX);
         let mut results = Vec::new();
         for (workload, threads, _) in cells {
             if !rounds.go_on() {

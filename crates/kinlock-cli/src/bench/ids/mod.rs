@@ -2,15 +2,15 @@
 //! crates that do the same in other ways.
 
 mod intermittent;
-mod plot;
 mod subjects;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::bail;
-use kinlock::ids::{Backend, Policy};
+use kinlock_ids::{Backend, Policy};
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use self::subjects::{Subject, Workload};
 use super::harness::interrupt::pause;
@@ -20,7 +20,6 @@ use super::harness::slice::{self, Sample};
 use super::harness::suite::{Common, Due, Plan, Suite, cpus};
 use crate::args::seconds;
 use crate::outcome::Outcome;
-use crate::report::plot::{Area, Drawn};
 use crate::report::table::Columns;
 use crate::report::units::time;
 
@@ -95,25 +94,12 @@ pub struct Detail {
     policy: Option<&'static str>,
 }
 
-/// How IDs were measured, besides what all suites say.
-#[derive(Serialize)]
-pub struct Parameters {
-    /// Between two bursts of `intermittent`.
-    delay_seconds: f64,
-}
-
-/// Rounds say nothing more.
-#[derive(Serialize)]
-pub struct Nothing {}
-
 impl Suite for Ids {
     const NAME: &'static str = "ids";
     type Workload = Workload;
     type Subject = Subject;
     type Extra = ();
     type Detail = Detail;
-    type RoundDetail = Nothing;
-    type Parameters = Parameters;
 
     fn subjects(&self, workload: Workload, _: usize) -> Vec<Subject> {
         let usual = match workload {
@@ -179,20 +165,14 @@ impl Suite for Ids {
         ))
     }
 
-    fn round_detail(_: &Sample<()>, _: &Sample<()>) -> Nothing {
-        Nothing {}
-    }
-
     fn detail(&self, subject: &Subject, _: &[&Sample<()>], _: &[&Sample<()>]) -> Detail {
         Detail {
             policy: subject.policy.map(|policy| policy.name()),
         }
     }
 
-    fn parameters(&self, _: &Plan<Self>) -> Parameters {
-        Parameters {
-            delay_seconds: self.delay,
-        }
+    fn parameters(&self, _: &Plan<Self>) -> Value {
+        json!({ "delay_seconds": self.delay })
     }
 
     fn facts() -> BTreeMap<&'static str, String> {
@@ -205,6 +185,7 @@ impl Suite for Ids {
 impl Shown for Ids {
     const SUBJECTS: &'static str = "what";
     const OURS: &'static [&'static str] = &["kinlock-rseq", "kinlock-lease-recent-first"];
+    const CURVES: bool = false;
     const PLOT: &'static str = "Draw the time per operation; the name ends in .svg or .png";
 
     fn columns(_: &Report<Self>, _: &Entry<Self>) -> Columns<Entry<Self>> {
@@ -227,13 +208,5 @@ impl Shown for Ids {
             .csv_min_over_mean()
             .add("noisy", |e| e.noisy)
             .add("rounds", |e| e.rounds.len())
-    }
-
-    fn plot_size(report: &Report<Self>) -> (u32, u32) {
-        plot::size(report)
-    }
-
-    fn draw(report: &Report<Self>, area: &Area) -> Drawn {
-        plot::draw(report, area)
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use crossbeam_queue::SegQueue;
 use crossbeam_utils::CachePadded;
 use fast_counter::ConcurrentCounter;
-use kinlock::ids::{Backend, Counter, Domain, Policy, Pool, Stack};
+use kinlock_ids::{Backend, Counter, Domain, Policy, Pool, Stack};
 use thread_local::ThreadLocal;
 
 use crate::args::names;

@@ -133,7 +133,7 @@ fn not_judged(plan: &Plan<Locks>, results: &[Entry<Locks>]) -> Option<String> {
     let threads: Vec<_> = threads.iter().map(usize::to_string).collect();
     (!threads.is_empty()).then(|| {
         format!(
-            "the run is too short to call a lock unfair at {} threads: not every thread gets a CPU in that time",
+            "the run is too short to judge how fair locks are at {} threads",
             threads.join(", ")
         )
     })

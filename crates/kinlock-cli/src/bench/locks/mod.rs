@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::bail;
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use self::contenders::LockName;
 use self::flags::Flag;
@@ -124,27 +124,12 @@ impl Locks {
     }
 }
 
-/// How locks were measured, besides what all suites say.
-#[derive(Serialize)]
-pub struct Parameters {
-    /// Length of an instrumented slice.
-    instrumented_seconds: f64,
-    /// What runs before each slice.
-    warm_up_seconds: f64,
-    /// What one iteration of the loop took that stands for work, in ns.
-    work_loop_ns: f64,
-    /// For each number of threads, the CPUs that they were bound to; none if they were not bound.
-    cpus_by_threads: BTreeMap<usize, Vec<usize>>,
-}
-
 impl Suite for Locks {
     const NAME: &'static str = "locks";
     type Workload = WorkloadName;
     type Subject = LockName;
     type Extra = Watched;
     type Detail = Detail;
-    type RoundDetail = report::RoundDetail;
-    type Parameters = Parameters;
 
     fn workloads(&self, asked: &[WorkloadName]) -> anyhow::Result<Vec<WorkloadName>> {
         let mut workloads = asked.to_vec();
@@ -223,8 +208,12 @@ impl Suite for Locks {
         Ok(work.round(*due.subject, due.team, due.seconds, due.seed))
     }
 
-    fn round_detail(own: &Sample<Watched>, baseline: &Sample<Watched>) -> report::RoundDetail {
-        report::RoundDetail::new(own, baseline)
+    fn round_detail(own: &Sample<Watched>, baseline: &Sample<Watched>) -> Value {
+        json!({
+            "acquire_p999_ns": report::p999(own),
+            "acquire_p999_ratio": report::tail_ratio(own, baseline),
+            "acquire_max_ns": own.extra.acquire.max(),
+        })
     }
 
     fn detail(
@@ -236,16 +225,17 @@ impl Suite for Locks {
         Detail::new(own, baseline, self.baseline.name())
     }
 
-    fn parameters(&self, plan: &Plan<Self>) -> Parameters {
+    fn parameters(&self, plan: &Plan<Self>) -> Value {
         let cells = plan.cells(self).into_iter();
-        Parameters {
-            instrumented_seconds: plan.seconds / 2.0,
-            warm_up_seconds: Plan::<Self>::warm_up(plan.seconds).as_secs_f64(),
-            work_loop_ns: work_loop::ns_per_iteration(),
-            cpus_by_threads: cells
-                .map(|(w, threads, _)| (threads, self.cpus(w, threads)))
-                .collect(),
-        }
+        // None where threads were not bound.
+        let cpus = cells.map(|(workload, threads, _)| (threads, self.cpus(workload, threads)));
+        json!({
+            "instrumented_seconds": plan.seconds / 2.0,
+            "warm_up_seconds": Plan::<Self>::warm_up(plan.seconds).as_secs_f64(),
+            // What one iteration of the loop took that stands for work.
+            "work_loop_ns": work_loop::ns_per_iteration(),
+            "cpus_by_threads": cpus.collect::<BTreeMap<_, _>>(),
+        })
     }
 
     fn conclude(&self, plan: &Plan<Self>, results: &mut [Entry<Self>]) {

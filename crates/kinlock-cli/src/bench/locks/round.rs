@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
-use kinlock::events::{self, Event};
-use kinlock::topology;
+use kinlock_core::events::{self, Event};
+use kinlock_core::topology;
+use kinlock_sim::random::Random;
 
 use super::contenders::{Family, Lock, LockName, Visit};
 use super::trace::{Handoffs, Step, Trace};
 use super::workloads::Workload;
 use crate::bench::harness::interrupt::{self, State, pause};
-use crate::bench::harness::rng::Rng;
 use crate::bench::harness::slice::{self, Part, Sample, Slice};
 use crate::bench::harness::suite::Plan;
 use crate::bench::harness::team::Team;
@@ -232,7 +232,7 @@ struct Arena<W: Workload, F: Family> {
 impl<W: Workload, F: Family> Arena<W, F> {
     /// The loop of the timed slice.
     fn count_operations<const BATCH: u64>(&self, slice: &Slice, index: usize) {
-        let mut local = self.work.local(Rng::new(self.seed, index as u64));
+        let mut local = self.work.local(Random::stream(self.seed, index as u64));
         let mut done = 0;
         slice.start();
         while !slice.is_in(Part::Over) {
@@ -248,7 +248,7 @@ impl<W: Workload, F: Family> Arena<W, F> {
 
     /// The loop of the instrumented slice.
     fn watch_operations(&self, slice: &Slice, index: usize) {
-        let mut local = self.work.local(Rng::new(self.seed, !(index as u64)));
+        let mut local = self.work.local(Random::stream(self.seed, !(index as u64)));
         let mut watched = Watched::default();
         let bound = self.domains[index];
         slice.start();

@@ -119,20 +119,14 @@ mod tests {
         assert_eq!(acquired(1, 1, 170), Step::Retaken);
         assert_eq!((counts.local, counts.remote, counts.retaken), (1, 2, 2));
         assert_eq!(counts.longest_local_run, 50);
-    }
-
-    #[test]
-    fn counts_of_several_threads_add_up() {
-        let mut sum = Handoffs::default();
-        for local_run in [7, 9, 8] {
-            let mut of_one = Handoffs::default();
-            of_one.note(Step::First);
-            of_one.note(Step::Retaken);
-            of_one.note(Step::Remote { local_run });
-            sum.add(&of_one);
-        }
-        assert_eq!((sum.local, sum.remote, sum.retaken), (0, 3, 3));
-        assert_eq!(sum.longest_local_run, 9);
+        let mut sum = counts;
+        sum.add(&Handoffs {
+            longest_local_run: 70,
+            remote: 1,
+            ..counts
+        });
+        assert_eq!((sum.local, sum.remote, sum.retaken), (2, 3, 4));
+        assert_eq!(sum.longest_local_run, 70);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::hint::black_box;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use crate::bench::harness::rng::Rng;
+use kinlock_sim::random::Random;
 
 /// Iterations that take about `ns` nanoseconds on an otherwise idle CPU; at least 1.
 pub fn iterations(ns: f64) -> u64 {
@@ -42,7 +42,7 @@ pub fn measure_again() -> f64 {
 
 /// Works for `iterations`, after everything that has been drawn from `rng` and before anything that
 /// will be.
-pub fn spin(iterations: u64, rng: &mut Rng) {
+pub fn spin(iterations: u64, rng: &mut Random) {
     let end = chain(iterations, rng.next());
     rng.stir(end);
 }

@@ -1,6 +1,9 @@
 //! Curves over the number of threads, each with a band and, where there are any, points of others
 //! to compare with.
 
+use std::ops::Range;
+
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
@@ -81,27 +84,7 @@ pub fn draw_over(
     });
     let top = values.fold(0.0, f64::max).max(f64::MIN_POSITIVE);
 
-    let mut chart = ChartBuilder::on(&area)
-        .margin_left(10)
-        .margin_right(20)
-        .margin_top(8)
-        .x_label_area_size(X_LABELS)
-        .y_label_area_size(64)
-        .build_cartesian_2d(range, 0.0..top * 1.06)?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .max_light_lines(2)
-        .light_line_style(RGBColor(245, 245, 245))
-        .bold_line_style(RGBColor(225, 225, 225))
-        .x_labels(0)
-        .y_labels(8)
-        .x_desc(axis)
-        .y_desc(unit)
-        .label_style(text(13))
-        .axis_desc_style(text(14))
-        .draw()?;
-
+    let mut chart = axes(&area, range, top, unit, axis)?;
     let (left, above) = area.get_base_pixel();
     let bottom = area.dim_in_pixel().1 as i32 - X_LABELS as i32;
     let places: Vec<_> = threads
@@ -137,6 +120,39 @@ pub fn draw_over(
         }
     }
     Ok(())
+}
+
+type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+
+/// Draws the axes, without labels at the horizontal one.
+fn axes<'a>(
+    area: &Area<'a>,
+    range: Range<f64>,
+    top: f64,
+    unit: &str,
+    axis: &str,
+) -> Result<Chart<'a>, Box<dyn std::error::Error>> {
+    let mut chart = ChartBuilder::on(area)
+        .margin_left(10)
+        .margin_right(20)
+        .margin_top(8)
+        .x_label_area_size(X_LABELS)
+        .y_label_area_size(64)
+        .build_cartesian_2d(range, 0.0..top * 1.06)?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .max_light_lines(2)
+        .light_line_style(RGBColor(245, 245, 245))
+        .bold_line_style(RGBColor(225, 225, 225))
+        .x_labels(0)
+        .y_labels(8)
+        .x_desc(axis)
+        .y_desc(unit)
+        .label_style(text(13))
+        .axis_desc_style(text(14))
+        .draw()?;
+    Ok(chart)
 }
 
 impl Curve {

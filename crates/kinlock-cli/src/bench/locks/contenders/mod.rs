@@ -5,12 +5,10 @@
 
 #[cfg(have_ck)]
 mod ck_mcs;
-mod lock_api_locks;
 mod monitors;
 mod name;
 mod peers;
 mod posix;
-mod tas;
 
 pub use monitors::{CondvarFamily, Monitor};
 pub use name::{LockName, Visit, VisitCondvar};

@@ -1,6 +1,6 @@
 //! Names of locks, and the way from a name to a type.
 
-use super::{CondvarFamily, Family, lock_api_locks as api, monitors, peers};
+use super::{CondvarFamily, Family, monitors, peers};
 use crate::args::Named;
 
 #[cfg(have_ck)]
@@ -57,25 +57,25 @@ macro_rules! lock_names {
 
 lock_names! {
     /// Our queued spinlock as configured.
-    KinlockSpin = "kinlock-spin" => api::Api<kinlock::RawSpinLock>,
+    KinlockSpin = "kinlock-spin" => peers::Api<kinlock::RawSpinLock>,
     /// Our queued spinlock in arrival order, whatever the configuration.
-    KinlockSpinFifo = "kinlock-spin-fifo" => api::Api<kinlock::RawFifoSpinLock>,
+    KinlockSpinFifo = "kinlock-spin-fifo" => peers::Api<kinlock::RawFifoSpinLock>,
     /// Our queued spinlock with the NUMA-aware order, whatever the configuration.
-    KinlockSpinCna = "kinlock-spin-cna" => api::Api<kinlock::RawCnaSpinLock>,
+    KinlockSpinCna = "kinlock-spin-cna" => peers::Api<kinlock::RawCnaSpinLock>,
     /// Our mutex.
-    KinlockMutex = "kinlock-mutex" => api::Api<kinlock::RawMutex>,
+    KinlockMutex = "kinlock-mutex" => peers::Api<kinlock::RawMutex>,
     /// The standard library's mutex.
     StdMutex = "std-mutex" => peers::StdMutex,
     /// The mutex of the crate `parking_lot`.
-    ParkingLot = "parking-lot" => api::Api<parking_lot::RawMutex>,
+    ParkingLot = "parking-lot" => peers::Api<parking_lot::RawMutex>,
     /// The C library's default mutex.
-    PthreadMutex = "pthread-mutex" => api::Api<super::posix::RawPthreadMutex>,
+    PthreadMutex = "pthread-mutex" => peers::Api<super::posix::RawPthreadMutex>,
     /// The C library's spinlock.
     PthreadSpin = "pthread-spin" => super::posix::PthreadSpin,
     /// The mutex of the crate `usync`.
-    Usync = "usync" => api::Api<usync::RawMutex>,
+    Usync = "usync" => peers::Api<usync::RawMutex>,
     /// Bare test-and-set: the least that a lock can do.
-    Tas = "tas" => api::Api<super::tas::RawTas>,
+    Tas = "tas" => peers::Api<peers::RawTas>,
     /// The spinning MCS lock of the crate `mcslock`.
     Mcslock = "mcslock" => peers::Mcslock,
     /// The MCS lock of Concurrency Kit.

@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::hint::black_box;
 
+use kinlock_sim::random::Random;
+
 use super::Workload;
 use super::zipf::Zipf;
-use crate::bench::harness::rng::Rng;
 
 const KEYS: u64 = 1_000_000;
 
@@ -26,7 +27,7 @@ impl Kv {
 
 /// What a thread is about to do, decided before it takes the lock.
 pub struct Request {
-    rng: Rng,
+    rng: Random,
     key: u64,
     kind: Kind,
 }
@@ -47,7 +48,7 @@ impl Workload for Kv {
         (0..KEYS).map(|key| (key, key)).collect()
     }
 
-    fn local(&self, rng: Rng) -> Request {
+    fn local(&self, rng: Random) -> Request {
         Request {
             rng,
             key: 0,

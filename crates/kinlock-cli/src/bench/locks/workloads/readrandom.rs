@@ -10,11 +10,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
+use kinlock_sim::random::Random;
 use rusty_leveldb::{DB, LdbIterator, Options};
 use tempfile::TempDir;
 
 use super::Workload;
-use crate::bench::harness::rng::Rng;
 
 /// Keys that are kept to be asked for, at most.
 const SAMPLE: usize = 100_000;
@@ -61,7 +61,7 @@ impl ReadRandom {
 
 /// The key that a thread is about to read, chosen before it takes the lock.
 pub struct Request {
-    rng: Rng,
+    rng: Random,
     key: usize,
 }
 
@@ -73,7 +73,7 @@ impl Workload for ReadRandom {
         open_unchanged(&self.folder).expect("it could be opened a moment ago")
     }
 
-    fn local(&self, rng: Rng) -> Request {
+    fn local(&self, rng: Random) -> Request {
         Request { rng, key: 0 }
     }
 
@@ -152,7 +152,7 @@ fn sample_keys(folder: &Path) -> anyhow::Result<Vec<Box<[u8]>>> {
     let mut opened = open_unchanged(folder)?;
     let mut entries = opened.db.new_iter()?;
     let mut keys: Vec<Box<[u8]>> = Vec::new();
-    let mut rng = Rng::new(0, 0);
+    let mut rng = Random::stream(0, 0);
     let mut seen = 0;
     while seen < LOOKED_AT && entries.advance() {
         let Some((key, _)) = entries.current() else {

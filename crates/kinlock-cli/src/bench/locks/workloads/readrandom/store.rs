@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
+use kinlock_sim::random::Random;
 use rusty_leveldb::{DB, Options};
 
 use crate::bench::harness::interrupt;
-use crate::bench::harness::rng::Rng;
 
 /// Entries in it.
 pub const ENTRIES: u64 = 100_000;
@@ -74,7 +74,7 @@ fn go_on() -> anyhow::Result<()> {
 
 fn fill(folder: &Path) -> anyhow::Result<()> {
     let mut db = DB::open(folder, Options::default())?;
-    let mut rng = Rng::new(0, 1);
+    let mut rng = Random::stream(0, 1);
     let mut value = [0; VALUE_BYTES];
     for entry in 0..ENTRIES {
         go_on()?;
