@@ -38,7 +38,6 @@ pub struct Args {
     locks: Locks,
 }
 
-/// What can be explored.
 #[derive(clap::Subcommand)]
 enum What {
     Locks(Locks),

@@ -27,12 +27,7 @@ impl report::Report for Report {
             let table = table(entry);
             let labels = (entry.row_key != "threads") as usize;
             writeln!(out, "{}\npublished: {}", entry.table, entry.source)?;
-            writeln!(
-                out,
-                "simulated{}\ncolumns in {}\n",
-                simulated(entry),
-                entry.unit
-            )?;
+            writeln!(out, "simulated{}\n", simulated(entry))?;
             writeln!(out, "{}\n", table.text(labels..table.headings.len()))?;
             for remark in remarks(entry) {
                 writeln!(out, "{remark}")?;
@@ -58,12 +53,7 @@ impl report::Report for Report {
         for entry in &self.tables {
             let table = table(entry);
             writeln!(out, "### {}\n\nPublished: {}.\n", entry.table, entry.source)?;
-            writeln!(
-                out,
-                "Simulated{}; columns in {}.\n",
-                simulated(entry),
-                entry.unit
-            )?;
+            writeln!(out, "Simulated{}.\n", simulated(entry))?;
             table.markdown(0..table.headings.len(), out)?;
             writeln!(out)?;
             for remark in remarks(entry) {
@@ -112,7 +102,8 @@ fn simulated(entry: &TableEntry) -> String {
         .collect();
     let (machine, workload) = (&entry.machine.name, &entry.workload.name);
     let locks = locks.join(", ");
-    format!(": {machine}; workload {workload}; our source, configured as {locks}")
+    let unit = entry.unit;
+    format!(": {machine}; workload {workload}; our source, configured as {locks}; in {unit}")
 }
 
 /// Published beside simulated. An error with an exclamation mark is beyond its target.

@@ -13,16 +13,13 @@ use crate::simulation::sampling::Variant;
 /// All tables. All but the fields with `host` in their names are the same on every machine.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// `reproduced`.
     pub kind: &'static str,
-    /// Version of the command.
     pub version: &'static str,
     /// Commit that it was built from, if it was built in a checkout.
     pub commit: Option<&'static str>,
     /// Simulated seconds per run, after the warm-up, if all tables have the same.
     pub seconds: Option<f64>,
     pub seeds: Vec<u64>,
-    /// Simulations at a time.
     pub host_threads: usize,
     /// What all simulations took, one after the other.
     pub host_seconds: f64,
@@ -33,35 +30,27 @@ pub struct Report {
 #[derive(Debug, Serialize)]
 pub struct TableEntry {
     pub table: &'static str,
-    /// Where it was published.
     pub source: &'static str,
-    /// The machine that was simulated.
     pub machine: MachineEntry,
-    /// The workload that was simulated.
     pub workload: WorkloadEntry,
     /// Simulated seconds per run, after the warm-up; none where the workload decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
     /// What the rows are: `threads`, or what their labels say.
     pub row_key: &'static str,
-    /// What the columns are called.
     pub columns: Vec<&'static str>,
     /// `numbers` or `direction`.
     pub judged: &'static str,
     /// The locks behind the columns: `stock` and `cna` if there are two, else `policies`.
     #[serde(flatten, serialize_with = "by_role")]
     pub locks: Vec<(&'static str, LockEntry)>,
-    /// The unit of the columns.
     pub unit: &'static str,
-    /// What every lock ran with, in order.
     pub variants: Vec<Variant>,
     /// What all simulated throughputs of the table were multiplied by: published over simulated,
     /// first column, first row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale: Option<f64>,
-    /// How many targets there are.
     pub targets: usize,
-    /// How many of them are met.
     pub met: usize,
     /// The numbers row by row: the columns, then ratios.
     pub rows: Vec<RowEntry>,
@@ -81,7 +70,6 @@ pub struct TableEntry {
 pub struct RowEntry {
     /// Number of threads.
     pub key: usize,
-    /// What the row is called.
     pub label: String,
     /// The column, or `speedup`: of the second column over the first, or of cache-local IDs over
     /// lowest-free; or `slowdown`: cache-local's time over that of indexing by CPU.

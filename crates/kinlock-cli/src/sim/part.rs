@@ -18,12 +18,10 @@ use crate::simulation::sample::Sample;
 pub struct Shard {
     /// Which one, from 1.
     index: usize,
-    /// Of how many.
     of: usize,
 }
 
 impl Shard {
-    /// The most parts.
     const MOST: usize = 10_000;
 
     /// Whether the job with this place in the order belongs to it. Neighbours cost alike, so they
@@ -50,11 +48,8 @@ impl Shard {
 /// What one part of a run writes. It is read by the same version of the command only.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Part {
-    /// Which part.
     pub shard: Shard,
-    /// What the whole run is.
     pub setup: Setup,
-    /// Simulations at a time.
     pub host_threads: usize,
     /// What came out of the part's simulations, in the order of the whole run.
     pub samples: Vec<Sample>,

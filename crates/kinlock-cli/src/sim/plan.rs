@@ -32,24 +32,20 @@ pub struct Plan<'a> {
 pub struct Setup {
     /// `simulated`.
     kind: String,
-    /// Version of the command.
     pub version: String,
     /// Commit that it was built from, if it was built in a checkout.
     pub commit: Option<String>,
     /// A command that gives these results, with nothing left to defaults.
     pub command: Vec<String>,
     pub machine: MachineEntry,
-    /// How it was simulated.
     pub parameters: Parameters,
     seeds: Vec<u64>,
 }
 
-/// How it was simulated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
     /// Simulated seconds per run, after the warm-up.
     pub seconds: f64,
-    /// What every lock ran with, in order.
     pub variants: Vec<Variant>,
     /// The lock that the others are compared with.
     pub baseline: String,

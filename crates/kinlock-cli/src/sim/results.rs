@@ -14,10 +14,8 @@ use crate::stats::{Fairness, Summary};
 /// machine.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// What was simulated.
     #[serde(flatten)]
     pub setup: Setup,
-    /// Simulations at a time.
     pub host_threads: usize,
     /// What all simulations took, one after the other.
     pub host_seconds: f64,
@@ -30,9 +28,7 @@ pub struct Report {
 pub struct Entry {
     /// `locks`, or `ids`.
     pub suite: &'static str,
-    /// Name of the lock.
     pub lock: String,
-    /// Name of the workload.
     pub workload: String,
     pub threads: usize,
     /// Operations of all threads per microsecond of simulated time.
@@ -64,22 +60,18 @@ pub struct Entry {
     pub runs: Vec<Simulated>,
 }
 
-/// Throughput compared.
 #[derive(Debug, Serialize)]
 pub struct Ratio {
-    /// The baseline.
     pub to: String,
     /// The median over seeds, the extremes over all runs.
     #[serde(flatten)]
     pub over_runs: Summary,
 }
 
-/// One run.
 #[derive(Debug, Serialize)]
 pub struct Simulated {
     /// Throughput over the baseline's.
     pub ratio: f64,
-    /// What came out.
     #[serde(flatten)]
     pub sample: Sample,
 }

@@ -8,11 +8,8 @@ use crate::stats::Summary;
 /// The median over seeds, and the extremes over these and other latencies between sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Band {
-    /// The median over seeds.
     pub median: f64,
-    /// The lowest of all runs.
     pub low: f64,
-    /// The highest of all runs.
     pub high: f64,
 }
 
@@ -54,7 +51,6 @@ impl From<Band> for Summary {
 }
 
 impl From<Band> for [f64; 3] {
-    /// Median and extremes.
     fn from(band: Band) -> Self {
         [band.median, band.low, band.high]
     }

@@ -15,7 +15,6 @@ use crate::report::progress;
 /// A simulation to be run.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// What to simulate.
     pub run: Run,
     /// What sets it apart from the others of its cell.
     pub variant: Variant,

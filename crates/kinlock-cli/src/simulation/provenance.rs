@@ -3,11 +3,9 @@
 use kinlock_sim::{Machine, Placement, locks, workloads};
 use serde::{Deserialize, Serialize};
 
-/// A simulated machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MachineEntry {
     pub name: String,
-    /// One line about it.
     pub about: String,
     /// Cycles per microsecond.
     clock_mhz: u64,
@@ -25,7 +23,6 @@ pub struct MachineEntry {
 /// A number and where it comes from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ParameterEntry {
-    /// What it is.
     pub name: String,
     /// Its value with the unit.
     pub value: String,
@@ -35,28 +32,22 @@ pub struct ParameterEntry {
     pub source: String,
 }
 
-/// A workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadEntry {
     pub name: String,
-    /// One line about it.
     pub about: String,
     /// Where its threads run.
     placement: String,
-    /// Its constants.
     pub parameters: Vec<ParameterEntry>,
 }
 
-/// A lock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LockEntry {
     pub name: String,
-    /// One line about it.
     about: String,
 }
 
 impl MachineEntry {
-    /// Of a machine.
     pub fn new(machine: &Machine) -> Self {
         let shape = &machine.shape;
         let parameters = machine.parameters.iter().map(|parameter| ParameterEntry {
@@ -98,7 +89,6 @@ impl WorkloadEntry {
 }
 
 impl LockEntry {
-    /// Of a lock.
     pub fn new(kind: &locks::Kind) -> Self {
         Self {
             name: kind.name.to_owned(),

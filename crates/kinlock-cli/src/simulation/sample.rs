@@ -21,11 +21,9 @@ pub struct Sample {
     pub seconds: f64,
     /// Operations per microsecond of simulated time.
     pub ops_per_us: f64,
-    /// How evenly threads were served.
     pub fairness: Fairness,
     /// From asking for the lock to having it.
     pub acquire_ns: Acquire,
-    /// How the lock travelled.
     pub handoffs: Handoffs,
     /// Memory accesses by where they were served from.
     pub traffic: Traffic,
@@ -43,14 +41,12 @@ pub struct Sample {
 /// What was done under concurrency IDs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IdUse {
-    /// How many bursts.
     pub bursts: u64,
     /// How long one took, in nanoseconds.
     pub ns_per_burst: f64,
     /// How long its thread waited for its ID, and not counted there.
     pub acquire_ns: f64,
     pub mean_id: f64,
-    /// The largest.
     pub max_id: u32,
     /// How many lines of a burst another core had.
     pub foreign_lines: f64,
@@ -59,11 +55,9 @@ pub struct IdUse {
 /// Quantiles of acquisition times in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Acquire {
-    /// Median.
     pub p50: u64,
     pub p99: u64,
     pub p999: u64,
-    /// The longest.
     pub max: u64,
 }
 

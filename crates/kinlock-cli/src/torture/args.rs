@@ -15,7 +15,6 @@ const LONGEST: f64 = 86_400.0;
 pub trait Named: Copy + 'static {
     /// What one of them is called.
     const KIND: &'static str;
-    /// All of them.
     const ALL: &'static [Self];
 
     /// Its name on the command line and in reports.
@@ -64,7 +63,6 @@ pub struct Waiting {
 }
 
 impl Common {
-    /// The level.
     pub fn preemption(&self) -> Preemption {
         let level = LEVELS.iter().find(|(name, _)| *name == self.preemption);
         level.map_or(Preemption::Light, |(_, level)| *level)

@@ -19,9 +19,7 @@ const OVERHEAD: Duration = Duration::from_secs(30);
 pub struct Task {
     /// What is tortured: the subcommand.
     pub primitive: &'static str,
-    /// The specimen's name.
     pub specimen: &'static str,
-    /// Whether it is broken on purpose.
     pub is_broken: bool,
     /// What to do, with this specimen only.
     pub parameters: Parameters,
@@ -36,7 +34,6 @@ pub struct Task {
 }
 
 impl Task {
-    /// Does it.
     pub fn run(&self) -> anyhow::Result<Report> {
         let this = std::env::current_exe().context("cannot find the program itself")?;
         let mut command = Command::new(this);

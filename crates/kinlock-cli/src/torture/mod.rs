@@ -36,7 +36,6 @@ pub struct Args {
     locks: locks::Args,
 }
 
-/// What can be tortured.
 #[derive(clap::Subcommand)]
 enum What {
     Invalidation(invalidation::Args),
@@ -56,7 +55,6 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
 
 /// The torture of one primitive, as its arguments describe it.
 trait Torture {
-    /// What is tortured.
     type Specimen: Named;
     /// The subcommand.
     const PRIMITIVE: &'static str;
