@@ -84,7 +84,7 @@ events! {
     NotifiedSpinning = "notified_spinning",
     /// A broadcast moved a sleeper to the mutex.
     Requeue = "requeue",
-    /// A head woke a sleeper before its turn.
+    /// A sleeper was roused before its turn.
     WakeEarly = "wake_early",
     /// A waiter ran out of time.
     Timeout = "timeout",

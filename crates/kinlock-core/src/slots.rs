@@ -17,7 +17,7 @@
 //!
 //! | value | name | set by | meaning |
 //! | --- | --- | --- | --- |
-//! | 0 | [`WAITING`] | owner, before it queues; by compare-and-swap from `PARKED` the head, to wake it ahead of its turn, or the owner, roused | spinning on this word |
+//! | 0 | [`WAITING`] | owner, before it queues; by compare-and-swap from `PARKED`, when it was roused | spinning on this word |
 //! | 1 | [`GO`] | the previous head, by a store, or by compare-and-swap or swap if the waiter is guarded | headship is yours; there is no secondary queue |
 //! | 2 | [`PARKED`] | owner, by compare-and-swap from `WAITING` | asleep on this word |
 //! | 3 | [`ABANDONED`] | owner, by compare-and-swap from `WAITING` or `PARKED` | timed out and gone; skip me |
@@ -31,12 +31,12 @@
 //!
 //! * A waiter is **guarded** if it may leave, or is likely to sleep soon. It says so in the link by which its predecessor
 //!   names it, which whoever grants has read anyway. Headship is then handed over with a look at `state`.
-//! * Any other waiter is **drowsy** from before it falls asleep on `state` until it is awake again. It says so in its node. Whoever has
-//!   stored headship there looks, and wakes. A drowsy waiter can be **roused** by anybody, to be awake when its turn comes:
+//! * A waiter is **drowsy** from before it falls asleep on `state` until it is awake again. It says so in its node. The
+//!   granter of a waiter that is not guarded has stored headship there; it looks, and wakes. A drowsy waiter can be **roused** by anybody, to be awake when its turn comes:
 //!
 //! | `drowsy` | name | set by | meaning |
 //! | --- | --- | --- | --- |
-//! | 0 | `AWAKE` | owner | not about to sleep, or guarded, or nobody waits here |
+//! | 0 | `AWAKE` | owner | not about to sleep, or nobody waits here |
 //! | 1 | `DROWSY` | owner, before it falls asleep | may be asleep on `state` |
 //! | 2 | `ROUSED` | anybody, by compare-and-swap from `DROWSY`, who then unparks | shall wake up, rouse its kin, and spin again |
 //!
