@@ -9,7 +9,7 @@
 //! | access | the line is | cost | afterwards |
 //! | --- | --- | --- | --- |
 //! | read | in the core's own caches | `own_cache` | |
-//! | read | modified by another core | `modified[distance]`, + `modified_homed_at_reader` | clean, shared by both |
+//! | read | modified by another core | `modified[distance]` (1) | clean, shared by both |
 //! | read | clean in the core's last-level cache | `last_level` | one more sharer |
 //! | read | clean in another one | `shared[distance of the nearest]` | one more sharer |
 //! | read | nowhere | `memory[is the home remote?]` | one sharer |
@@ -18,6 +18,8 @@
 //! | write | clean somewhere | `invalidate[distance of the farthest]`, at least as a read | owned |
 //! | write | nowhere | `memory[..]` | owned |
 //! | either | transferred between sockets, home is a third one | + `third_party_home` | |
+//!
+//! (1) and `modified_homed_at_reader`, if the home is the reader's socket and not the owner's.
 //!
 //! Capacity is not modelled: a line stays in a core's caches until another core writes to it.
 
