@@ -254,14 +254,14 @@ impl Fabric {
         }
         let (latency, service, exclusive);
         if line.owner != NOBODY {
-            (latency, service) = self.from_owner(line, at.cache, here);
+            (latency, service) = self.take_from_owner(line, at.cache, here);
             exclusive = true;
         } else if line.caches == 0 {
             latency = self.costs.memory[(line.home != here) as usize];
             service = Service::Memory;
             exclusive = true;
         } else {
-            (latency, service) = self.from_sharers(line, kind, at, here);
+            (latency, service) = self.ask_sharers(line, kind, at, here);
             exclusive = kind == Kind::Write;
         }
         let start = from.max(line.busy);
@@ -286,7 +286,7 @@ impl Fabric {
 
     /// Latency and service of a line that another core has modified. The line becomes clean.
     #[inline(always)]
-    fn from_owner(&self, line: &mut Line, cache: u16, here: u16) -> (u64, Service) {
+    fn take_from_owner(&self, line: &mut Line, cache: u16, here: u16) -> (u64, Service) {
         let owner = self.cache_of_core[line.owner as usize];
         let distance = self.distance(owner, cache);
         let more = match distance {
@@ -303,7 +303,7 @@ impl Fabric {
 
     /// Latency and service of a line that is clean in some cache.
     #[inline(always)]
-    fn from_sharers(&self, line: &Line, kind: Kind, at: Place, here: u16) -> (u64, Service) {
+    fn ask_sharers(&self, line: &Line, kind: Kind, at: Place, here: u16) -> (u64, Service) {
         let costs = &self.costs;
         let span = self.span(line.caches, at.cache, line.home);
         let third_party = |there: bool| match line.home == here || there {
