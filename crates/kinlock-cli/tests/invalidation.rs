@@ -150,7 +150,13 @@ fn bad_input_is_one_line() {
     refused(&["torture", "invalidation", "--seconds", "0"], "--seconds");
     let mixed = ["sim", "--workload", "invalidation", "--locks", "tas"];
     refused(&mixed, "takes backends of delayed invalidation");
-    let mixed = ["sim", "--workload", "lock2", "--locks", "invalidation-packed"];
+    let mixed = [
+        "sim",
+        "--workload",
+        "lock2",
+        "--locks",
+        "invalidation-packed",
+    ];
     refused(&mixed, "invalidation-packed");
 }
 

@@ -102,7 +102,7 @@ fn broken_locks_are_caught_by_the_checks_meant_for_them() {
         ("busted-sleeper", "completion"),
         ("busted-starvation", "progress"),
         ("busted-mutex-wake", "completion"),
-        ("busted-mutex-grant", "exclusion"),
+        ("busted-mutex-pickup", "exclusion"),
         ("busted-condvar-sleep", "completion"),
         ("busted-condvar-chain", "completion"),
         ("busted-condvar-spinner", "completion"),

@@ -104,7 +104,7 @@ fn a_mutex_whose_sleepers_look_once_is_caught() {
 fn a_mutex_that_grants_and_releases_is_caught() {
     expect_catch(
         "a_mutex_that_grants_and_releases_is_caught",
-        "busted-mutex-grant",
+        "busted-mutex-pickup",
         "/exclusion",
     );
 }
@@ -122,7 +122,7 @@ fn a_mutex_whose_claimants_leave_with_the_lock_is_caught() {
 fn a_mutex_whose_claimants_queue_is_caught() {
     expect_catch(
         "a_mutex_whose_claimants_queue_is_caught",
-        "busted-mutex-claim",
+        "busted-mutex-handoff",
         "/completion",
     );
 }

@@ -1,8 +1,8 @@
 //! What `kinlock sim` is to simulate, and in which order.
 
 use anyhow::{anyhow, ensure};
-use kinlock::config::{LocalLimit, Numa, Scan, Tuning};
-use kinlock::topology::DomainKind;
+use kinlock_core::config::{LocalLimit, Numa, Scan, Tuning};
+use kinlock_core::topology::DomainKind;
 use kinlock_sim::locks::{self, Genre};
 use kinlock_sim::{Machine, Placement, Run, workloads};
 use serde::{Deserialize, Serialize};
@@ -239,7 +239,10 @@ pub fn usual_locks(genre: Genre) -> (Vec<locks::Kind>, locks::Kind) {
     let known = |name| locks::by_name(name).expect("the defaults are known");
     match genre {
         Genre::Policy => (locks::POLICIES.to_vec(), known("lowest-free")),
-        Genre::Invalidation => (locks::invalidation::ALL.to_vec(), known("invalidation-locked")),
+        Genre::Invalidation => (
+            locks::invalidation::ALL.to_vec(),
+            known("invalidation-locked"),
+        ),
         Genre::Lock => {
             let names = ["tas", "ticket", "mcs", "qspinlock", "cna-v10", "cna"];
             (names.map(known).to_vec(), known("qspinlock"))

@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
             explore_or_replay("ids", "policies", &chosen, &args.common)
         }
         Some(What::Invalidation(args)) => {
-            let chosen = chosen::<explore::sections::Specimen>(&args.backends);
+            let chosen = chosen::<explore::invalidation::Specimen>(&args.backends);
             explore_or_replay("invalidation", "backends", &chosen, &args.common)
         }
     }

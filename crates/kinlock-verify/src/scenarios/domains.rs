@@ -1,16 +1,16 @@
-//! More than one locality domain, pretended to the lock or configured by the environment. Meanwhile threads change
-//! their domain and become priority waiters, and the knobs of NUMA-aware locks are turned.
+//! More than one locality domain, pretended to the lock or configured by the environment. Meanwhile
+//! threads change their domain and become priority waiters, and the knobs of NUMA-aware locks change.
 
-use super::{Context, Events, Findings, Scenario, Stage, blocking};
-use crate::crew::{self, Orders};
-use crate::injector::Injector;
+use super::{Context, Events, Scenario, Stage};
+use crate::crew::{self, Orders, Worker};
 use crate::pretend;
 use crate::random::Random;
-use kinlock::config::{self, LocalLimit, Quantum, Scan, Tuning};
-use kinlock::events::Event;
+use crate::report::Findings;
+use kinlock_core::config::{self, LocalLimit, Quantum, Scan, Tuning};
+use kinlock_core::events::Event;
 use std::sync::Arc;
 
-/// On any machine: threads tell the lock where they are, and now and then that they have moved.
+/// On any machine: threads tell the lock their domain, and now and then another one.
 pub(super) const PRETENDED: Scenario = Scenario {
     name: super::DOMAINS,
     about: "threads of 2, 4 or 8 pretended locality domains, while knobs are turned",
@@ -26,7 +26,7 @@ pub(super) const PRETENDED: Scenario = Scenario {
     },
 };
 
-/// Where `KINLOCK_TOPOLOGY` divides this machine's CPUs into domains, with threads pinned to all of them.
+/// Where `KINLOCK_TOPOLOGY` divides this machine's CPUs into domains, with threads pinned to all.
 pub(super) const REAL: Scenario = Scenario {
     name: super::TOPOLOGY,
     about: "threads pinned to CPUs that KINLOCK_TOPOLOGY divides, while knobs are turned",
@@ -47,7 +47,7 @@ fn run(context: &Context, orders: &Orders, stage: Stage, pretended: usize) -> Fi
     let stage = Arc::new(stage);
     let mut knobs = Knobs::new(Random::new(orders.seed, u64::MAX));
     let domains = if pretended == 0 {
-        kinlock::topology::domain_count()
+        kinlock_core::topology::domain_count()
     } else {
         pretended
     };
@@ -55,32 +55,25 @@ fn run(context: &Context, orders: &Orders, stage: Stage, pretended: usize) -> Fi
         let spliced = events.get(Event::SetAside) > 0 && events.get(Event::Splice) > 0;
         domains > 1 && (spliced || !(context.specimen.reorders)())
     };
-    let outcome = {
-        let (stage, level) = (Arc::clone(&stage), context.preemption);
-        crew::run(
-            orders,
-            move |worker| {
-                let mut injector = Injector::new(level, worker.random.branch());
-                let mut domain = worker.index() as u64;
-                while worker.running() {
-                    if worker.random.one_in(256) {
-                        domain = worker.random.next();
-                        kinlock::spin::set_priority_waiter(Some(worker.random.one_in(8)));
-                    }
-                    if pretended != 0 {
-                        pretend::set_domain((domain % pretended as u64) as u16);
-                    }
-                    worker.with_lock(&*stage.lock, blocking, |worker| {
-                        stage.state.section(worker.name(), || injector.point());
-                    });
-                }
-            },
-            |_| {
-                knobs.turn();
-                reached()
-            },
-        )
+    let (of_crew, own_context) = (Arc::clone(&stage), context.clone());
+    let body = move |worker: &mut Worker| {
+        let mut injector = own_context.injector(worker);
+        let mut domain = worker.index() as u64;
+        while worker.running() {
+            if worker.random.one_in(256) {
+                domain = worker.random.next();
+                kinlock::spin::set_priority_waiter(Some(worker.random.one_in(8)));
+            }
+            if pretended != 0 {
+                pretend::set_domain((domain % pretended as u64) as u16);
+            }
+            of_crew.visit(worker, &mut injector);
+        }
     };
+    let outcome = crew::run(orders, body, |_| {
+        knobs.change();
+        reached()
+    });
     let detail = events.list(&[
         Event::HandoffLocal,
         Event::HandoffRemote,
@@ -88,11 +81,12 @@ fn run(context: &Context, orders: &Orders, stage: Stage, pretended: usize) -> Fi
         Event::Splice,
         Event::FlushByLimit,
     ]);
-    Findings::new(outcome, &stage.state, 0)
+    outcome
+        .findings(&stage.state, 0)
         .with_reach(reached(), format!("{domains} domains, {detail}"))
 }
 
-/// Turns the knobs now and then, and back in the end.
+/// Changes the knobs now and then, and restores them in the end.
 struct Knobs {
     random: Random,
     before: Tuning,
@@ -106,7 +100,7 @@ impl Knobs {
         }
     }
 
-    fn turn(&mut self) {
+    fn change(&mut self) {
         let random = &mut self.random;
         config::set_scan(if random.one_in(2) {
             Scan::Incremental

@@ -1,7 +1,7 @@
 //! `kinlock explore invalidation`: sections of delayed invalidation.
 
 use super::settings::{Common, name};
-use kinlock_verify::explore::sections::Specimen;
+use kinlock_verify::explore::invalidation::Specimen;
 
 /// Look for schedules in which delayed invalidation fails: a wait that ends too early or never, a generation that goes back.
 ///

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::ensure;
+use kinlock_verify::invalidation::torture::{self, Settings};
+use kinlock_verify::invalidation::{self, Specimen};
 use kinlock_verify::locks::BUSTED;
 use kinlock_verify::report::{Check, Report};
-use kinlock_verify::sections::torture::{self, Settings};
-use kinlock_verify::sections::{self, Specimen};
 use kinlock_verify::{LEVELS, Preemption, sandbox};
 use serde::Serialize;
 
@@ -124,7 +124,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
 
 /// A sound domain that failed is worse news than a broken one that got away.
 fn outcome(report: &Report) -> Outcome {
-    let sound = sections::ALL.iter().filter(|one| one.defect.is_none());
+    let sound = invalidation::ALL.iter().filter(|one| one.defect.is_none());
     let names: Vec<String> = sound.map(|one| format!("{}/", one.name)).collect();
     let of_sound = |check: &&Check| names.iter().any(|name| check.name.starts_with(name));
     let mut of_sound = report.checks.iter().filter(of_sound);
@@ -147,14 +147,14 @@ fn parameters(args: &Args) -> anyhow::Result<Parameters> {
     let asked = args
         .backends
         .iter()
-        .flat_map(|name| sections::by_name(name));
+        .flat_map(|name| invalidation::by_name(name));
     for one in asked {
         if !backends.iter().any(|known| known == one.name) {
             backends.push(one.name.to_owned());
         }
     }
     if backends.is_empty() {
-        let sound = sections::ALL.iter().filter(|one| one.defect.is_none());
+        let sound = invalidation::ALL.iter().filter(|one| one.defect.is_none());
         backends = sound.map(|one| one.name.to_owned()).collect();
     }
     Ok(Parameters {
@@ -172,7 +172,7 @@ impl Parameters {
     fn specimens(&self) -> impl Iterator<Item = Specimen> {
         self.backends
             .iter()
-            .flat_map(|name| sections::by_name(name))
+            .flat_map(|name| invalidation::by_name(name))
     }
 
     fn settings(&self) -> Settings {
@@ -227,10 +227,10 @@ fn in_child(specimen: Specimen, parameters: &Parameters, quiet: bool) -> anyhow:
 }
 
 fn name(text: &str) -> Result<String, String> {
-    if !sections::by_name(text).is_empty() {
+    if !invalidation::by_name(text).is_empty() {
         return Ok(text.to_owned());
     }
-    let known = sections::ALL.iter().map(|one| one.name).chain([BUSTED]);
+    let known = invalidation::ALL.iter().map(|one| one.name).chain([BUSTED]);
     Err(format!(
         "no such backend; known: {}",
         known.collect::<Vec<_>>().join(", ")

@@ -156,7 +156,7 @@ impl Args {
 /// Whether the scenario with this name says anything about `lock`.
 pub fn suits(lock: &Specimen, scenario: &str) -> bool {
     let mut all = scenarios::ALL.iter();
-    all.any(|known| known.name == scenario && lock.suits(known))
+    all.any(|known| known.name == scenario && known.suits(lock))
 }
 
 impl Parameters {
