@@ -8,7 +8,8 @@
 const WORDS: usize = 1024;
 const BITS: usize = usize::BITS as usize;
 
-/// The CPUs that the calling thread may run on, in ascending order; none if the kernel does not say.
+/// The CPUs that the calling thread may run on, in ascending order; none if the kernel does not
+/// say.
 pub fn allowed_cpus() -> Vec<usize> {
     let mut mask = vec![0usize; WORDS];
     // SAFETY: invariant 1.

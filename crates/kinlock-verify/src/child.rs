@@ -6,8 +6,8 @@
 //! # Invariants
 //!
 //! 1. The child never returns from `fork`: it ends by `_exit`.
-//! 2. Until a child has been waited for, its number names no other process. The status is written to
-//!    a live local.
+//! 2. Until a child has been waited for, its number names no other process. The status is written
+//!    to a live local.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};

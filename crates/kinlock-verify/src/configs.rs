@@ -90,7 +90,7 @@ fn reordering(on: bool) -> Tuning {
     tuning
 }
 
-/// NUMA-aware, and nobody takes the lock out of the order of the queue.
+/// NUMA-aware, and without stealing.
 fn strict() -> Tuning {
     let mut tuning = reordering(true);
     tuning.stealing = false;

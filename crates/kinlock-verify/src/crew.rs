@@ -4,8 +4,8 @@
 //!   start -> all run until the time is up, or a wait lasts too long -> stop -> drain -> Outcome
 //! ```
 //!
-//! A thread that waits for a lock cannot be told to stop waiting. So the watchdog joins only threads
-//! that have said that they are finished. Threads that hang are reported and left behind.
+//! A thread that waits for a lock cannot be told to stop waiting. So the watchdog joins only
+//! threads that have said that they are finished. Threads that hang are reported and left behind.
 
 mod member;
 
@@ -13,8 +13,8 @@ pub use member::{Crew, Worker};
 
 use crate::affinity::{allowed_cpus, pin_to};
 use crate::oracle::SharedState;
-use crate::random::Random;
 use crate::report::{Findings, PerThread, Property, Verdict};
+use kinlock_sim::random::Random;
 use member::Phase;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -36,7 +36,7 @@ pub struct Orders {
     pub hang: Duration,
     /// The longest wait for the lock that is still fair.
     pub longest_wait: Duration,
-    /// Whether each thread is pinned to a CPU: those that the process may use, in turn.
+    /// Whether each thread is pinned to a CPU: round robin over those that the process may use.
     pub pinned: bool,
     /// Determines what each thread does.
     pub seed: u64,
@@ -57,8 +57,8 @@ impl Outcome {
         self.acquisitions.iter().sum()
     }
 
-    /// The crew's verdicts, and the oracle's on `state`, which was to see `extra` sections beyond the
-    /// crew's own.
+    /// The crew's verdicts, and the oracle's on `state`, which was to see `extra` sections beyond
+    /// the crew's own.
     pub(crate) fn findings(self, state: &SharedState, extra: u64) -> Findings {
         let exclusion = match self.completed {
             true => state.verdict(self.total() + extra),
@@ -66,20 +66,26 @@ impl Outcome {
                 .no_violation()
                 .map(|()| "no violation before the hang".into()),
         };
-        let mut verdicts = vec![(Property::Exclusion, exclusion)];
-        verdicts.extend(self.verdicts);
+        let mut findings = self.own_findings();
+        (findings.verdicts).insert(0, (Property::Exclusion, exclusion));
+        findings
+    }
+
+    /// The crew's verdicts.
+    pub(crate) fn own_findings(self) -> Findings {
         Findings {
-            verdicts,
+            verdicts: self.verdicts.into(),
             operations: self.acquisitions,
             left_threads: !self.completed,
         }
     }
 }
 
-/// Runs `body` on each thread of a crew, and `meanwhile` on the calling thread every few milliseconds.
+/// Runs `body` on each thread of a crew, and `meanwhile` on the calling thread every few
+/// milliseconds.
 ///
-/// `body` should return soon after [`Worker::running`] has become false. `meanwhile` returns whether
-/// the scenario has reached what it is for. Until it has, the run goes on, for at most
+/// `body` should return soon after [`Worker::running`] has become false. `meanwhile` returns
+/// whether the scenario has reached what it is for. Until it has, the run goes on, for at most
 /// [`Orders::hang`] beyond its time.
 pub fn run(
     orders: &Orders,
@@ -133,7 +139,7 @@ fn start(
     };
     let start_one = |me: usize| {
         let (crew, body) = (Arc::clone(crew), Arc::clone(&body));
-        let random = Random::new(orders.seed, me as u64);
+        let random = Random::stream(orders.seed, me as u64);
         let cpu = (!cpus.is_empty()).then(|| cpus[me % cpus.len()]);
         let thread = std::thread::Builder::new()
             .name(format!("crew-{me}"))

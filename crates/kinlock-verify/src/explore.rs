@@ -1,25 +1,28 @@
-//! Random schedules: the library's algorithms on the simulated machine, disturbed wherever the contracts
-//! allow it.
+//! Random schedules: the library's algorithms on the simulated machine, disturbed wherever the
+//! contracts allow it.
 //!
 //! A schedule is drawn from a seed: machine, threads, knobs, preemptions before any memory access,
-//! interrupts, spurious wake-ups. A failing one is shrunk to the few disruptions that it needs, and named
-//! by a [`Replay`].
+//! interrupts, spurious wake-ups. A failing one is shrunk to the few disruptions that it needs, and
+//! named by a [`Replay`].
 //!
-//! Each kind of thing that is explored is a [`Subject`]: [`locks`] with mutexes and condition variables,
-//! [`ids`], [`invalidation`]. For locks:
+//! Each kind of thing that is explored is a [`Subject`]: [`locks`] with mutexes and condition
+//! variables, [`ids`], [`invalidation`]. For locks:
 //!
 //! | property | what is demanded |
 //! | --- | --- |
 //! | exclusion | two threads never touch the data behind the lock at a time |
 //! | completion | every thread comes to an end |
-//! | progress | in the scenario `order`, without stealing: no later thread comes first, but local waiters under a NUMA-aware lock, up to a bound |
-//! | contract | no wait ends early; afterwards the lock's word is zero and no waiter slot is in use |
+//! | progress | in the scenario `order`: no later thread comes first (see below) |
+//! | contract | no wait ends early; in the end the lock's word is zero and no slot is in use |
 //! | reach | the schedules together reached what they are for |
+//!
+//! The scenario `order` is without stealing. Under a NUMA-aware lock later local waiters may come
+//! first, up to a bound.
 //!
 //! The modules of the others have such tables, too.
 //!
-//! Two things cannot be seen here. One is memory ordering, because values are sequentially consistent:
-//! `Fault::RelaxedUnlock` passes, and loom catches it. The other is bounds in time.
+//! Two things cannot be seen here. One is memory ordering, because values are sequentially
+//! consistent: `Fault::RelaxedUnlock` passes, and loom catches it. The other is bounds in time.
 
 mod draw;
 mod hunt;
@@ -85,8 +88,8 @@ pub struct Outcome<T> {
 /// The parameters of an exploration.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Schedules for each subject. A broken one is done when it is caught, after [`PATIENCE`] times as
-    /// many at most.
+    /// Schedules for each subject. A broken one is done when it is caught, after [`PATIENCE`] times
+    /// as many at most.
     pub schedules: u64,
     /// The seed of the first schedule; the next one has the next.
     pub seed: u64,
@@ -113,7 +116,8 @@ pub struct Failure<S> {
     pub property: Property,
     /// What went wrong.
     pub detail: String,
-    /// The number of the schedule, from 1 on; or how many schedules it took, if they fail together only.
+    /// The number of the schedule, from 1 on; or how many schedules it took, if they fail together
+    /// only.
     pub number: u64,
     /// The schedule that fails by itself.
     pub schedule: Option<Shrunk<S>>,

@@ -1,15 +1,19 @@
 //! Torture of concurrency IDs: leases, and restartable sequences, disturbed where it hurts most.
 //!
-//! A **specimen** is a way to get IDs: restartable sequences, leases under one of the policies, or one of
-//! these broken on purpose. Each is put through scenarios:
+//! A **specimen** is a way to get IDs: restartable sequences, leases under one of the policies, or
+//! one of these broken on purpose. Each is put through scenarios:
 //!
-//! | scenario | what it does | what must hold |
-//! | --- | --- | --- |
-//! | `leases` | threads and signal handlers take and give back IDs, several at a time | one holder per ID; IDs below the bound; none is lost |
-//! | `sequences` | counters, stacks and pools with delays inside their operations | no addition is lost, no element is had twice or never |
-//! | `churn` | threads come and go, some with leases that they forget | the same; no ended thread stays a member |
-//! | `sparse` | all threads on one CPU, that with the highest number | the same |
-//! | `fork` | children, while other threads hold IDs | the child has the IDs of its own thread only |
+//! | scenario | what it does |
+//! | --- | --- |
+//! | `leases` | threads and signal handlers take and give back IDs, several at a time |
+//! | `sequences` | counters, stacks and pools with delays inside their operations |
+//! | `churn` | threads come and go, some with leases that they forget |
+//! | `sparse` | all threads on one CPU, that with the highest number |
+//! | `fork` | children, while other threads hold IDs |
+//!
+//! In `leases` an ID has one holder, is below the bound, and is not lost. In the structures no
+//! addition is lost, and no element is had twice or never. After `churn` no ended thread is a
+//! member. In the child of a fork only the IDs of the forking thread are taken.
 //!
 //! Meanwhile a [`storm`] sends signals and moves threads between CPUs.
 
@@ -110,8 +114,8 @@ pub struct Settings {
 
 /// Tortures a specimen. `progress` is told each step's name before it starts.
 ///
-/// One that is broken on purpose is done after the first scenario in which the check meant for it catches
-/// it, or after all scenarios [`PATIENCE`](crate::plan::PATIENCE) times.
+/// One that is broken on purpose is done after the first scenario in which the check meant for it
+/// catches it, or after all scenarios [`PATIENCE`](crate::plan::PATIENCE) times.
 pub fn run(specimen: Specimen, settings: &Settings, progress: impl FnMut(&str)) -> Report {
     let chosen = SCENARIOS
         .iter()

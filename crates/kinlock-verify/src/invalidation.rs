@@ -1,4 +1,5 @@
-//! Domains of delayed invalidation for the torture: the library's by every backend, and broken ones.
+//! Domains of delayed invalidation for the torture: the library's by every backend, and broken
+//! ones.
 
 pub mod torture;
 

@@ -127,9 +127,9 @@ const fn broken_mutex<C: MutexConfig>(name: &'static str, defect: Property) -> S
     }
 }
 
-/// Each of these defects leaves somebody asleep for ever. Two more are left to loom and the explorer.
-/// `LateCount` is too rare on a busy machine. `StaleFlags` harms nobody here: the waiter that it moves
-/// by mistake is the last in line.
+/// Each of these defects leaves a thread asleep for ever. Two more are left to loom and the
+/// explorer. `LateCount` is too rare on a busy machine. `StaleFlags` does no harm here: the waiter
+/// that it moves by mistake is the last in line.
 const fn broken_condvar<C: CondvarConfig>(name: &'static str) -> Specimen {
     Specimen {
         defect: Some(Property::Completion),

@@ -2,9 +2,11 @@
 //!
 //! # Invariants
 //!
-//! 1. [`Monitor::wait`] demands that the caller hold the lock. The lock is held again when it returns.
-//! 2. A guard of a `UserMonitor`'s mutex exists only within `wait`, on behalf of the thread that holds
-//!    the lock, and is forgotten: it never releases the lock. All else goes through the raw lock.
+//! 1. [`Monitor::wait`] demands that the caller hold the lock. The lock is held again when it
+//!    returns.
+//! 2. A guard of a `UserMonitor`'s mutex exists only within `wait`, on behalf of the thread that
+//!    holds the lock, and is forgotten: it never releases the lock. All else goes through the raw
+//!    lock.
 
 use crate::configs::SoundMutex;
 use crate::pretend::Pretend;
@@ -53,7 +55,8 @@ pub(crate) fn users() -> Box<dyn Monitor> {
     Box::new(UserMonitor::default())
 }
 
-/// The library's mutex, and condition variables with the configuration `C`, on the pretended machine.
+/// The library's mutex, and condition variables with the configuration `C`, on the pretended
+/// machine.
 pub(crate) fn pretended<C: CondvarConfig>() -> Box<dyn Monitor> {
     Box::new(OwnMonitor::<C> {
         mutex: Own(QueuedMutex::UNLOCKED),

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 const WORDS: usize = 6;
 
-/// Some words that are all equal whenever nobody is inside, and the name of the thread inside.
+/// Some words that are all equal whenever no thread is inside, and the name of the thread inside.
 ///
-/// They are updated by plain loads and stores, far enough apart in time for a second thread to step in
-/// between. So a lock that lets two threads in loses updates.
+/// They are updated by plain loads and stores, far enough apart in time for a second thread to step
+/// in between. So a lock that lets two threads in loses updates.
 #[derive(Debug, Default)]
 pub struct SharedState {
     /// The thread inside; 0 = none.
@@ -33,7 +33,7 @@ const TORN: u32 = 2;
 const JOINED: u32 = 3;
 
 impl SharedState {
-    /// State that nobody has touched.
+    /// State that no thread has touched.
     pub fn new() -> Self {
         Self::default()
     }

@@ -2,23 +2,23 @@
 //! oracle.
 //!
 //! A worker clears the entries of some used slots under the lock of their shard, unlocks, and gives
-//! the pages back: `madvise(MADV_DONTNEED)`. Another worker finds the slots free, reserves them under
-//! the lock, unlocks, *waits* until the pages are given back, and writes a stamp into each. The worker
-//! that clears a slot verifies its stamp. A batch that comes too late takes the page from under the
-//! stamp, which then reads as zero.
+//! the pages back: `madvise(MADV_DONTNEED)`. Another worker finds the slots free, reserves them
+//! under the lock, unlocks, *waits* until the pages are given back, and writes a stamp into each.
+//! The worker that clears a slot verifies its stamp. A batch that comes too late takes the page
+//! from under the stamp, which then reads as zero.
 //!
 //! A [`Protection`] protects the pages; the rest is the same for all.
 //!
 //! # Invariants
 //!
-//! 1. The mapping is private, as long as its slots, and unmapped once, when the pool is dropped. Slots
-//!    are accessed through it by volatile accesses of aligned words, and by the kernel.
-//! 2. A word of a slot is accessed by the worker that has taken the slot only: its state has changed
-//!    under the shard's lock.
+//! 1. The mapping is private, as long as its slots, and unmapped once, when the pool is dropped.
+//!    Slots are accessed through it by volatile accesses of aligned words, and by the kernel.
+//! 2. A word of a slot is accessed by the worker that has taken the slot only: its state has
+//!    changed under the shard's lock.
 
 use crate::injector::Injector;
-use crate::random::Random;
 use kinlock::{Mutex, MutexGuard};
+use kinlock_sim::random::Random;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Bytes of a slot.
@@ -97,7 +97,7 @@ impl Worker {
     /// The worker number `name`; with an injector it is interrupted at bad moments.
     pub fn new(seed: u64, name: usize, injector: Option<Injector>) -> Self {
         Worker {
-            random: Random::new(seed, name as u64),
+            random: Random::stream(seed, name as u64),
             name: name as u64 + 1,
             stamps: 0,
             injector,
@@ -108,7 +108,7 @@ impl Worker {
 
     /// As [`new`](Self::new), interrupted as `level` says.
     pub fn interrupted(seed: u64, name: usize, level: crate::Preemption) -> Self {
-        let injector = Injector::new(level, Random::new(seed, !(name as u64)));
+        let injector = Injector::new(level, Random::stream(seed, !(name as u64)));
         Self::new(seed, name, Some(injector))
     }
 

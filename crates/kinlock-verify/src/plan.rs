@@ -37,9 +37,9 @@ pub fn default_scenarios() -> Vec<&'static str> {
 
 /// Tortures a lock. `progress` is told each step's name before it starts.
 ///
-/// After a step that leaves threads hanging no further step is run. A lock that is broken on purpose
-/// is done after the first step in which the check meant for it catches it, or after all steps
-/// [`PATIENCE`] times.
+/// After a step that leaves threads hanging no further step is run. A lock that is broken on
+/// purpose is done after the first step in which the check meant for it catches it, or after all
+/// steps [`PATIENCE`] times.
 pub fn run(specimen: Specimen, settings: &Settings, progress: impl FnMut(&str)) -> Report {
     let whole = Share {
         time: settings.time,

@@ -1,9 +1,9 @@
 //! The real machine, but with as many locality domains as a test wants, however few CPUs there are.
 //!
-//! Everything is [`Native`]'s but the domain, the table of waiters, and three things that a thread can
-//! ask for. It can be held up inside algorithms: where they call the kernel, spin, or count an event,
-//! because there they rely on what they have just read. It can be told whether the machine is
-//! oversubscribed. It can be told how long to barge at a mutex that it does not know.
+//! Everything is [`Native`]'s but the domain, the table of waiters, and three things that a thread
+//! can ask for. It can be held up inside algorithms: where they call the kernel, spin, or count an
+//! event, because there they rely on what they have just read. It can be told whether the machine
+//! is oversubscribed. It can be told how long to barge at a mutex that it does not know.
 
 use crate::injector::Injector;
 use kinlock_core::Native;

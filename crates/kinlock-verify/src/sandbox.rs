@@ -5,8 +5,9 @@
 //! 1. The kernel copies the filter during the call, from a live local.
 //! 2. `prctl` with these operations takes numbers and that pointer only.
 
-/// From now on `membarrier` fails with EPERM in this thread and in threads and processes that it starts.
-/// To be called before there are other threads. Async-signal-safe; allocates only for an error.
+/// From now on `membarrier` fails with EPERM in this thread and in threads and processes that it
+/// starts. To be called before there are other threads. Async-signal-safe; allocates only for an
+/// error.
 ///
 /// # Errors
 ///

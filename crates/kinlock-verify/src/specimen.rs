@@ -41,7 +41,8 @@ macro_rules! named {
 }
 pub(crate) use named;
 
-/// The library's fault with this number: a constant parameter can be a number, but not an enumeration.
+/// The library's fault with this number: a constant parameter can be a number, but not an
+/// enumeration.
 macro_rules! fault {
     ($number:ident, $faults:ident: $($name:ident),*) => {
         match $number {

@@ -25,9 +25,9 @@ pub(crate) struct Share {
 
 /// Plays all steps within `whole`. `progress` is told each step's name before it starts.
 ///
-/// After a step that leaves threads hanging no further step is run, since those threads would disturb
-/// it. A specimen that is broken on purpose is done after the first step in which the check meant for
-/// it catches it, or after all steps [`PATIENCE`] times.
+/// After a step that leaves threads hanging no further step is run, since those threads would
+/// disturb it. A specimen that is broken on purpose is done after the first step in which the check
+/// meant for it catches it, or after all steps [`PATIENCE`] times.
 pub(crate) fn run<S: Named, T>(
     specimen: &S,
     whole: Share,

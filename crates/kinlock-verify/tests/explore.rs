@@ -1,4 +1,5 @@
-//! The explorer: what is ours passes, what is broken on purpose is caught by the check meant for it, and what is found can be played again.
+//! The explorer: sound subjects pass, broken ones are caught by the check meant for them, and
+//! failing schedules can be played again.
 
 use kinlock_verify::explore::{
     self, Explored, Settings, Subject, by_name, ids, invalidation, locks,

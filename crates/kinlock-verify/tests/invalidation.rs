@@ -1,4 +1,5 @@
-//! The torture of delayed invalidation: ours pass, each broken one is caught by the check meant for it.
+//! The torture of delayed invalidation: sound domains pass, broken ones are caught by the check
+//! meant for them.
 
 use kinlock_verify::Preemption;
 use kinlock_verify::invalidation::torture::{Settings, run};

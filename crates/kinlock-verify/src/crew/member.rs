@@ -2,12 +2,12 @@
 //!
 //! # Invariants
 //!
-//! 1. `with_lock` releases the lock once, and only if `acquire` has returned that the calling thread
-//!    holds it.
+//! 1. `with_lock` releases the lock once, and only if `acquire` has returned that the calling
+//!    thread holds it.
 
-use crate::random::Random;
 use crate::signal;
 use crate::test_lock::TestLock;
+use kinlock_sim::random::Random;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering::*};
@@ -113,7 +113,8 @@ impl Member {
             Phase::Inside,
             Phase::Finished,
         ];
-        // Acquire pairs with the release in `enter_phase`: a finished thread has written everything.
+        // Acquire pairs with the release in `enter_phase`: a finished thread has written
+        // everything.
         PHASES[self.phase.load(Acquire) as usize]
     }
 
@@ -122,6 +123,17 @@ impl Member {
         let since = self.since.swap(now, Relaxed);
         self.phase.store(phase as u8, Release);
         Duration::from_nanos(now - since)
+    }
+
+    fn end_wait(&self, next: Phase) {
+        let waited = self.enter_phase(next).as_nanos() as u64;
+        let longest = self.longest_wait.load(Relaxed).max(waited);
+        self.longest_wait.store(longest, Relaxed);
+    }
+
+    fn count(&self) {
+        let acquisitions = self.acquisitions.load(Relaxed) + 1;
+        self.acquisitions.store(acquisitions, Relaxed);
     }
 
     /// Too short if the phase changes at this moment.
@@ -184,8 +196,8 @@ impl Worker {
         !self.crew.stopping()
     }
 
-    /// Takes the lock by `acquire`, runs `section` if that succeeded, and releases the lock. Returns
-    /// whether it did.
+    /// Takes the lock by `acquire`, runs `section` if that succeeded, and releases the lock.
+    /// Returns whether it did.
     pub fn with_lock(
         &mut self,
         lock: &dyn TestLock,
@@ -195,19 +207,23 @@ impl Worker {
         self.me().enter_phase(Phase::Waiting);
         let taken = acquire(lock);
         let next = if taken { Phase::Inside } else { Phase::Outside };
-        let me = self.me();
-        let waited = me.enter_phase(next).as_nanos() as u64;
-        let longest = me.longest_wait.load(Relaxed).max(waited);
-        me.longest_wait.store(longest, Relaxed);
+        self.me().end_wait(next);
         if taken {
-            let acquisitions = me.acquisitions.load(Relaxed) + 1;
-            me.acquisitions.store(acquisitions, Relaxed);
+            self.me().count();
             section(self);
             // SAFETY: invariant 1.
             unsafe { lock.unlock() };
             self.me().enter_phase(Phase::Outside);
         }
         taken
+    }
+
+    /// Does something that counts as one wait and, when it has ended, as one acquisition.
+    pub fn operation(&self, work: impl FnOnce()) {
+        self.me().enter_phase(Phase::Waiting);
+        work();
+        self.me().end_wait(Phase::Outside);
+        self.me().count();
     }
 
     pub(super) fn finish(self) {

@@ -1,13 +1,15 @@
-//! The parameters of one schedule, drawn by lot: the machine, its disruptions, the knobs of the lock.
+//! The parameters of one schedule, drawn by lot: the machine, its disruptions, the knobs of the
+//! lock.
 //!
-//! Different defects need different schedules, so the lots are extreme: from no disruption to one at
-//! every other access, from preemptions of some cycles to some that outlast all time limits of the lock.
+//! Different defects need different schedules, so the lots are extreme: from no disruption to one
+//! at every other access, from preemptions of some cycles to some that outlast all time limits of
+//! the lock.
 
 use super::locks::{self, Knobs, Specimen};
 use super::scenarios::Scenario;
-use crate::random::Random;
 use kinlock_core::config::{LocalLimit, Scan};
 use kinlock_sim::machine::{Costs, Machine, Shape};
+use kinlock_sim::random::Random;
 use kinlock_sim::{Disturbance, Placement, Schedule};
 
 /// Threads of a schedule unless said otherwise.
@@ -43,7 +45,7 @@ pub(super) fn plan(
     threads: Option<usize>,
     seed: u64,
 ) -> Plan {
-    let mut random = Random::new(seed, 1);
+    let mut random = Random::stream(seed, 1);
     let drawn = THREADS.start() + random.below(THREADS.end() - THREADS.start() + 1);
     // No thread waits in line for long unless others queue, too.
     let fewest = if scenario.ordered { 3 } else { 2 };
@@ -54,8 +56,8 @@ pub(super) fn plan(
         tuning: (lock.tuning)(&mut random),
         change: scenario.changes_knobs,
         // With randomness of their own: other locks' schedules do not depend on them.
-        queue: locks::queue(&mut Random::new(seed, 2)),
-        barging: locks::barging(&mut Random::new(seed, 3)),
+        queue: locks::queue(&mut Random::stream(seed, 2)),
+        barging: locks::barging(&mut Random::stream(seed, 3)),
     };
     let mut schedule_slots = threads + 4;
     let mut order = None;
@@ -77,7 +79,8 @@ pub(super) fn plan(
         schedule_slots = 1 + random.below(threads as u64) as usize;
     }
     if scenario.interrupts {
-        // A handler waits for another lock's quanta. Meanwhile all wait that need the interrupted thread.
+        // A handler waits for another lock's quanta. Meanwhile all wait that need the interrupted
+        // thread.
         knobs.tuning.quantum = locks::at_most(knobs.tuning.quantum, 20);
     }
     let mut schedule = Schedule::new(machine, threads, disturbance);
@@ -182,11 +185,13 @@ pub(super) fn plain_disturbance(random: &mut Random, costs: &Costs) -> Disturban
     d.spurious_one_in = [0, 4, 32][random.below(3) as usize];
     d.oversubscribed_one_in = [0, 1, 2, 8][random.below(4) as usize];
     d.heavy_fence = !random.one_in(8);
+    // A bit for each thread.
+    let mask = |random: &mut Random| random.next() << 32 ^ random.next();
     if random.one_in(4) {
-        d.priority = random.next() & random.next();
+        d.priority = mask(random) & mask(random);
     }
     if random.one_in(4) {
-        d.forgetful = random.next();
+        d.forgetful = mask(random);
     }
     d
 }

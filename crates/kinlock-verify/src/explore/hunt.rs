@@ -31,7 +31,8 @@ pub(super) fn hunt<S: Subject>(
     let patience = subject.defect().map_or(1, |_| PATIENCE);
     let schedules = settings.schedules.saturating_mul(patience);
     let mut start = 0;
-    // They are judged together after fixed numbers of schedules, whatever the number of host threads.
+    // They are judged together after fixed numbers of schedules, whatever the number of host
+    // threads.
     while start < schedules && hunt.together.is_none() {
         let end = schedules.min(start + ENOUGH_TO_REACH);
         if hunt.through(subject, settings, start..end, &mut progress) {
@@ -62,7 +63,8 @@ impl<S: Subject> Hunt<S> {
         mut progress: impl FnMut(u64),
     ) -> bool {
         let next = AtomicU64::new(numbers.start);
-        // Later schedules do not matter. So the first failure does not depend on the host's threads.
+        // Later schedules do not matter. So the first failure does not depend on the host's
+        // threads.
         let last = AtomicU64::new(numbers.end);
         let played = AtomicU64::new(numbers.start);
         let (totals, failures) = (Mutex::new(&mut self.totals), Mutex::new(&mut self.failures));

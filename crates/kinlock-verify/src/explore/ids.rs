@@ -1,14 +1,18 @@
 //! Random schedules of concurrency IDs.
 //!
-//! Threads take IDs on CPUs that they choose at random, nest, move while they hold one, age and reclaim,
-//! join and leave, and are preempted before any access.
+//! Threads take IDs on CPUs that they choose at random, nest, move while they hold one, age and
+//! reclaim, join and leave, and are preempted before any access.
 //!
 //! | property | what is demanded |
 //! | --- | --- |
 //! | exclusion | no two threads hold one ID |
-//! | contract | no ID is lost: in the end all are free but those that belong to CPUs. No ID is at or above both the limit and the number of active threads, and the next one that is handed out will not be |
+//! | contract | no ID is lost, and no ID is above the bound (see below) |
 //! | completion | every thread comes to an end, and gets an ID while there are some |
 //! | reach | there were more holders than the limit, and the limit came down |
+//!
+//! In the end all IDs are free but those that belong to CPUs. An ID is above the bound if it is at
+//! or above both the limit and the number of active threads. The next ID to be handed out is below
+//! it, too.
 
 use super::violation::Failure;
 use super::{Outcome, Replay, Subject};
@@ -16,6 +20,7 @@ use crate::report::Property;
 use crate::specimen::{fault, named};
 use kinlock_core::platform::Platform;
 use kinlock_ids::raw::{AGE, BLOCK, Block, Held, IdAllocator, IdConfig, IdFault, Policy, Record};
+use kinlock_sim::random::Random;
 use kinlock_sim::schedule::say;
 use kinlock_sim::{Disturbance, Machine, Schedule, Sim, Stuck, place_slice};
 use std::cell::RefCell;
@@ -31,7 +36,8 @@ pub struct Specimen {
     play: fn(&Replay<Specimen>, trace: bool) -> Outcome<Tally>,
 }
 
-/// All of them: each policy, as it is and closing the fast path after one vain attempt, and broken ones.
+/// All of them: each policy, as it is and closing the fast path after one vain attempt, and broken
+/// ones.
 pub const ALL: &[Specimen] = &[
     sound::<{ Policy::RecentFirst as u8 }, 16>("recent-first"),
     sound::<{ Policy::PerCpu as u8 }, 16>("per-cpu"),
@@ -133,7 +139,7 @@ struct Shared<C: IdConfig> {
 
 /// The knowledge of an observer that sees everything at once.
 struct Watch {
-    random: u64,
+    random: Random,
     holders: Vec<bool>,
     /// IDs that active threads hold, take or give back: now, and at most so far.
     now: u32,
@@ -150,7 +156,8 @@ struct Watch {
 }
 
 const STEPS: usize = 12;
-/// With so many a schedule counts as endless: some twenty times the average, five times with 64 threads.
+/// With so many a schedule counts as endless: some twenty times the average, five times with 64
+/// threads.
 const ACCESSES_PER_THREAD: u64 = 10_000;
 
 fn play<const POLICY: u8, C: IdConfig>(replay: &Replay<Specimen>, trace: bool) -> Outcome<Tally> {
@@ -196,7 +203,7 @@ impl<C: IdConfig> Shared<C> {
             // Seldom: an ID that is marked at once is handed on at once, and other paths are rare.
             marks: seed / 20 % 16 == 0,
             watch: RefCell::new(Watch {
-                random: seed | 1,
+                random: Random::stream(seed, 4),
                 holders: vec![false; count * BLOCK as usize],
                 now: 0,
                 most: 0,
@@ -384,10 +391,6 @@ impl<C: IdConfig> Shared<C> {
     }
 
     fn below(&self, n: u64) -> u64 {
-        let random = &mut self.watch.borrow_mut().random;
-        *random ^= *random << 13;
-        *random ^= *random >> 7;
-        *random ^= *random << 17;
-        (*random >> 16) % n
+        self.watch.borrow_mut().random.below(n)
     }
 }

@@ -1,17 +1,18 @@
-//! Random schedules for delayed invalidation: the library's backends on the simulated machine, disturbed
-//! wherever the contracts allow it.
+//! Random schedules for delayed invalidation: the library's backends on the simulated machine,
+//! disturbed wherever the contracts allow it.
 //!
 //! | property | what is demanded |
 //! | --- | --- |
-//! | exclusion | when a wait for a tag ends, all sections whose generation is not newer have ended |
-//! | contract | generations are above those of all sections that had begun before; what has passed stays passed; in the end no section is open and everything has passed |
+//! | exclusion | when a wait for a tag ends, all sections up to its generation have ended |
+//! | contract | a generation is above those of all sections that had begun before |
+//! | | a generation that has passed stays passed |
+//! | | in the end no section is open and everything has passed |
 //! | completion | every thread comes to an end: so no wait is for a section that began later |
-//! | progress | without preemption, beginning a section seldom starts over: a bound for all such schedules together |
+//! | progress | without preemption, beginning a section seldom starts over (all schedules) |
 //! | reach | a thread slept, and three sections were open at a time |
 
 use super::violation::{Failure, Violation};
 use super::{Outcome, Replay, Subject, draw};
-use crate::random::Random;
 use crate::report::Property;
 use crate::specimen::{fault, named};
 use kinlock_core::config::Tuning;
@@ -22,6 +23,7 @@ use kinlock_invalidation::raw::{
     Backend, Config, Domain, Fault, Locked, Member, Packed, PackedPair, Pair, Place, Slots,
 };
 use kinlock_sim::platform::SimU64;
+use kinlock_sim::random::Random;
 use kinlock_sim::schedule::say;
 use kinlock_sim::{Placement, Schedule, Sim, Stuck};
 use std::cell::{Cell, RefCell};
@@ -96,8 +98,8 @@ impl<const FAULT: u8> Config for Kind<FAULT> {
 
 /// After so many accesses a schedule counts as endless.
 const MAX_ACCESSES: u64 = 5_000_000;
-/// How many restarts of beginnings there may be per section without preemption. In the default schedules
-/// a sound list has 1.38, [`Fault::MarkedEarly`] 1.62.
+/// How many restarts of beginnings there may be per section without preemption. In the default
+/// schedules a sound list has 1.38, [`Fault::MarkedEarly`] 1.62.
 pub const MOST_RESTARTS: f64 = 1.5;
 
 /// Counted in schedules.
@@ -158,11 +160,11 @@ fn play<C: Config, B: Backend<Sim>>(
     backend: fn() -> B,
     link: fn() -> B::Link,
 ) -> Outcome<Tally> {
-    let mut random = Random::new(replay.seed, 3);
+    let mut random = Random::stream(replay.seed, 3);
     let drawn = 2 + random.below(7) as usize;
     let threads = replay.threads.unwrap_or(drawn);
-    // With more threads than CPUs now and then: a thread that is preempted between mark and unmark keeps
-    // the others waiting.
+    // With more threads than CPUs now and then: a thread that is preempted between mark and unmark
+    // keeps the others waiting.
     let oversubscribed = random.one_in(4);
     let calm = !oversubscribed && random.one_in(3);
     let machine = draw::machine(&mut random, threads, oversubscribed);

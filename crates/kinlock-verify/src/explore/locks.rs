@@ -3,13 +3,13 @@
 //!
 //! # Invariants
 //!
-//! 1. [`Explored::unlock`] is called by the thread that took the lock only, as that function demands.
+//! 1. [`Explored::unlock`] is called by the thread that took the lock only, as that function
+//!    demands.
 
 mod condvar;
 mod mutex;
 mod playing;
 
-use crate::random::Random;
 use crate::report::Property;
 use crate::specimen::{fault, named};
 use crate::test_lock::Algorithm;
@@ -19,6 +19,7 @@ use kinlock_core::platform::Platform;
 use kinlock_core::raw::mutex::Queue;
 use kinlock_core::raw::{Config, Fault, QueuedSpinLock};
 use kinlock_sim::Sim;
+use kinlock_sim::random::Random;
 use std::cell::Cell;
 
 /// A kind of lock.
@@ -108,9 +109,10 @@ impl Explored {
         unsafe { self.lock.unlock() }
     }
 
-    /// Whether no thread holds it or waits for it, and nothing is left of those that did. The fast path
-    /// succeeds only if no bit of the word is set; what it takes is not given back. Beside a condition
-    /// variable a flag for sleepers may be left behind, because a thread that has slept owes it.
+    /// Whether no thread holds it or waits for it, and nothing is left of those that did. The fast
+    /// path succeeds only if no bit of the word is set; what it takes is not given back. Beside a
+    /// condition variable a flag for sleepers may be left behind, because a thread that has slept
+    /// owes it.
     pub(super) fn is_at_rest(&self) -> bool {
         (self.meeting.is_some() || !self.lock.is_contended()) && self.lock.try_lock()
     }
@@ -118,8 +120,8 @@ impl Explored {
 
 /// A condition variable with its lock.
 pub(super) trait Meeting {
-    /// Releases the lock, waits and takes it again. `false`: the time is up, and no notification was
-    /// taken. The caller holds the lock.
+    /// Releases the lock, waits and takes it again. `false`: the time is up, and no notification
+    /// was taken. The caller holds the lock.
     fn wait_until(&self, deadline: u64) -> bool;
     fn notify_one(&self);
     fn notify_all(&self);
@@ -142,11 +144,6 @@ pub const ALL: &[Specimen] = &[
     sound("cna-incremental", place::<true, 0>, |random| {
         let mut tuning = counted(random);
         tuning.scan = Scan::Incremental;
-        tuning
-    }),
-    sound("cna-shuffle", place::<true, 0>, |random| {
-        let mut tuning = counted(random);
-        tuning.shuffle_reduction = true;
         tuning
     }),
     sound(
@@ -259,7 +256,6 @@ impl Knobs {
             let random = Sim::random();
             tuning.reorder = random & 3 != 0;
             tuning.scan = [Scan::Full, Scan::Incremental][(random >> 2) as usize & 1];
-            tuning.shuffle_reduction = random >> 3 & 3 == 0;
             tuning.stealing = random >> 5 & 1 == 0;
             if random >> 6 & 1 == 0 {
                 tuning.limit = LocalLimit::time(1).unwrap_or_default();

@@ -5,7 +5,8 @@ use kinlock_sim::{Schedule, Spot};
 use std::fmt;
 use std::str::FromStr;
 
-/// Names a schedule: `subject:scenario:threads:seed:disruptions`; `subject` is the name of a lock, for example.
+/// Names a schedule: `subject:scenario:threads:seed:disruptions`; `subject` is the name of a lock,
+/// for example.
 ///
 /// `disruptions` are those that happen: `*` for all that the seed picks, `-` for none, or a list of
 /// `thread.access`.

@@ -134,9 +134,9 @@ impl Shared {
         }
     }
 
-    /// One round of threads that wait for each other. By number: every second one gives tokens, every
-    /// fourth takes one, and the others take one with a time limit and give it back. There are as many
-    /// tokens as needed.
+    /// One round of threads that wait for each other. By number: every second one gives tokens,
+    /// every fourth takes one, and the others take one with a time limit and give it back. There
+    /// are as many tokens as needed.
     fn meet(&self, me: usize, meeting: &dyn Meeting) {
         match me % 4 {
             0 | 2 => {
@@ -190,7 +190,8 @@ impl Shared {
             self.tokens.set(self.tokens.get() - 1);
             self.oracle.section(0, me, || self.work());
         } else {
-            // It does not look again: if it has swallowed a notification, another thread misses that.
+            // It does not look again: if it has swallowed a notification, another thread misses
+            // that.
             self.oracle.gives_up(me, deadline);
         }
         self.locks[0].unlock();

@@ -69,8 +69,8 @@ impl Source for Domain {
     }
 }
 
-/// One more than the highest number of a CPU. Signal handlers need it and must not allocate, so it is
-/// determined when the first domain is made.
+/// One more than the highest number of a CPU. Signal handlers need it and must not allocate, so it
+/// is determined when the first domain is made.
 fn cpu_numbers() -> u32 {
     static NUMBERS: OnceLock<u32> = OnceLock::new();
     *NUMBERS.get_or_init(|| affinity::cpu_numbers() as u32)

@@ -8,8 +8,8 @@
 
 use crate::affinity::confine;
 use crate::child::Child;
-use crate::random::Random;
 use crate::signal;
+use kinlock_sim::random::Random;
 use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
@@ -60,7 +60,7 @@ impl Storm {
     ) -> Vec<u64> {
         std::thread::scope(|scope| {
             let work = &work;
-            let spawn = |me| scope.spawn(move || work(me, Random::new(seed, me as u64)));
+            let spawn = |me| scope.spawn(move || work(me, Random::stream(seed, me as u64)));
             let threads: Vec<_> = (0..threads).map(spawn).collect();
             self.rage(time, seed, meanwhile);
             let done = threads.into_iter().map(|thread| thread.join());
@@ -89,7 +89,7 @@ impl Storm {
 
     /// Disturbs for some time, then makes all threads stop. `meanwhile` is called between bursts.
     fn rage(&self, time: Duration, seed: u64, mut meanwhile: impl FnMut()) {
-        let mut random = Random::new(seed, u64::MAX);
+        let mut random = Random::stream(seed, u64::MAX);
         let cpus = crate::allowed_cpus();
         let end = Instant::now() + time;
         while Instant::now() < end {

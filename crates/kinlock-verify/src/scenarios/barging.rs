@@ -2,30 +2,23 @@
 //!
 //! What a waiter does depends on what it believes: that barging pays, that the machine is
 //! oversubscribed. A waiter normally finds that out, and how depends on the speed of the machine.
-//! Threads with different beliefs seldom meet at a lock that is used all the time. So here the beliefs
-//! are drawn, for another lock in each round, so that threads remember little of the lock. Waiters are
-//! held up between a look and what follows from it, so that they meet on a single CPU, too.
+//! Threads with different beliefs seldom meet at a lock that is used all the time. So here the
+//! beliefs are drawn, for another lock in each round, so that threads remember little of the lock.
+//! Waiters are held up between a look and what follows from it, so that they meet on a single CPU,
+//! too.
 
-use super::{Context, Events, Scenario, blocking};
+use super::{Context, Events, blocking};
 use crate::crew::{self, Worker};
 use crate::injector::Injector;
 use crate::oracle::SharedState;
 use crate::pretend;
-use crate::random::Random;
 use crate::report::Findings;
 use crate::test_lock::TestLock;
 use kinlock_core::events::Event;
+use kinlock_sim::random::Random;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::Duration;
-
-pub(super) const SCENARIO: Scenario = Scenario {
-    name: "barging",
-    about: "threads that believe different things of a lock meet at one after the other",
-    weight: 4,
-    needs_condvar: false,
-    run,
-};
 
 /// A thread remembers only the lock that it has waited for last.
 const LOCKS: usize = 2;
@@ -36,8 +29,8 @@ const LIMIT: u64 = 300_000;
 
 struct Meeting {
     locks: [Box<dyn TestLock>; LOCKS],
-    /// What each of the locks protects. No thread begins a round, with the next lock, before all have
-    /// ended the last one.
+    /// What each of the locks protects. No thread begins a round, with the next lock, before all
+    /// have ended the last one.
     state: SharedState,
     /// How many threads have ended a round, all rounds together.
     ended: AtomicU64,
@@ -45,7 +38,7 @@ struct Meeting {
     seed: u64,
 }
 
-fn run(context: &Context) -> Findings {
+pub(super) fn run(context: &Context) -> Findings {
     let events = Events::start();
     let meeting = Arc::new(Meeting {
         locks: std::array::from_fn(|_| (context.specimen.new_pretended)()),
@@ -87,7 +80,7 @@ fn run(context: &Context) -> Findings {
 impl Meeting {
     fn meet(&self, worker: &mut Worker, inside: &mut Injector, round: u64) {
         // The same for all.
-        pretend::set_oversubscribed(Random::new(self.seed, round).one_in(2));
+        pretend::set_oversubscribed(Random::stream(self.seed, round).one_in(2));
         let known = worker.random.below(1 + WAITS.len() as u64) as usize;
         pretend::set_barging_at_first(WAITS.get(known).copied());
         let limit = Duration::from_nanos(match worker.random.one_in(4) {

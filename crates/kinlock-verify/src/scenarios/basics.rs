@@ -1,23 +1,15 @@
 //! A single thread checks that the calls do what their documentation says.
 
-use super::{Context, Scenario, Stage, blocking};
+use super::{Context, Stage, blocking};
 use crate::crew::{self, Orders, Worker};
 use crate::report::{Findings, Property};
 use crate::test_lock::TestLock;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-pub(super) const SCENARIO: Scenario = Scenario {
-    name: "basics",
-    about: "one thread checks what each call promises",
-    weight: 1,
-    needs_condvar: false,
-    run,
-};
-
 const TIMEOUT: Duration = Duration::from_millis(3);
 
-fn run(context: &Context) -> Findings {
+pub(super) fn run(context: &Context) -> Findings {
     let shared = Arc::new((Stage::new(context.specimen.new), OnceLock::new()));
     let orders = Orders {
         threads: 1,

@@ -2,13 +2,13 @@
 //!
 //! # Invariants
 //!
-//! 1. The key's value is null or comes from `Arc::into_raw` of an `Arc<Nursery>`; the destructor takes
-//!    it back once.
-//! 2. The key is written to a live local, is never deleted, and its destructor is a function of this
-//!    program.
+//! 1. The key's value is null or comes from `Arc::into_raw` of an `Arc<Nursery>`; the destructor
+//!    takes it back once.
+//! 2. The key is written to a live local, is never deleted, and its destructor is a function of
+//!    this program.
 //! 3. A `Nursery`'s lock is released only by the thread that has just taken it.
 
-use super::{Context, Scenario, Stage, blocking};
+use super::{Context, Stage, blocking};
 use crate::crew::{self, Worker};
 use crate::report::Findings;
 use std::cell::RefCell;
@@ -16,14 +16,6 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-
-pub(super) const SCENARIO: Scenario = Scenario {
-    name: "churn",
-    about: "threads come and go, and take the lock in destructors of thread-locals and pthread keys",
-    weight: 5,
-    needs_condvar: false,
-    run,
-};
 
 /// Threads that each member of the crew keeps alive at a time.
 const CHILDREN: usize = 3;
@@ -36,7 +28,7 @@ struct Nursery {
     in_destructors: AtomicU64,
 }
 
-fn run(context: &Context) -> Findings {
+pub(super) fn run(context: &Context) -> Findings {
     let nursery = Arc::new(Nursery {
         stage: Stage::new(context.specimen.new),
         threads: AtomicU32::new(0),

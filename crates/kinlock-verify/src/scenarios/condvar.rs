@@ -1,19 +1,19 @@
 //! Threads that wait for each other, in rounds that end only when every thread has got its items.
 //!
 //! ```text
-//!   leader: next round, broadcast -> members play -> each arrives -> the last one notifies the leader
+//!   leader: next round, broadcast -> members play -> each arrives -> the last notifies the leader
 //! ```
 //!
-//! A round hands numbered items through a bounded queue. Some members give, some take, some take with a
-//! time limit and give back what they got, and some just use the lock. As many items are given as are
-//! needed. So a lost wake-up leaves a thread asleep for good: no later round mends it. The leader does
-//! not wait for time to pass, so that most of a run is waiting and notifying.
+//! A round hands numbered items through a bounded queue. Some members give, some take, some take
+//! with a time limit and give back what they got, and some just use the lock. As many items are
+//! given as are needed. So a lost wake-up leaves a thread asleep for good: no later round mends it.
+//! The leader does not wait for time to pass, so that most of a run is waiting and notifying.
 
 mod board;
 mod nudges;
 
 use super::patience::Patience;
-use super::{Context, Events, Scenario, blocking};
+use super::{Context, Events, blocking};
 use crate::affinity::allowed_cpus;
 use crate::crew::{self, Orders, Worker};
 use crate::injector::Injector;
@@ -29,25 +29,17 @@ use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
 /// With the public types.
-pub(super) const PLAIN: Scenario = Scenario {
-    name: "condvar",
-    about: "waiters, notifications and time limits around a bounded queue, while signals interrupt",
-    weight: 4,
-    needs_condvar: true,
-    run: |context| run(context, false),
-};
+pub(super) fn plain(context: &Context) -> Findings {
+    run(context, false)
+}
 
 /// The same source on the pretended machine, which holds threads up inside the algorithm.
-pub(super) const DELAYED: Scenario = Scenario {
-    name: "condvar-delays",
-    about: "the same, and threads are held up within waits and notifications",
-    weight: 4,
-    needs_condvar: true,
-    run: |context| run(context, true),
-};
+pub(super) fn delayed(context: &Context) -> Findings {
+    run(context, true)
+}
 
-/// At least so many threads, so that the leader's broadcast finds more asleep than it wakes at once;
-/// and more than CPUs.
+/// At least so many threads, so that the leader's broadcast finds more asleep than it wakes at
+/// once; and more than CPUs.
 const MANY: usize = 32;
 
 /// So many threads where they are held up inside: enough for a broadcast to move some. With more
@@ -125,7 +117,8 @@ fn run(context: &Context, delayed: bool) -> Findings {
         reached && enough
     });
     let detail = format!(
-        "{} rounds, {} timed waits that were notified, {} timeouts, {} short-lived waiters, {} of {} signals, {}",
+        "{} rounds, {} timed waits that were notified, {} timeouts, {} short-lived waiters, \
+         {} of {} signals, {}",
         board.rounds.load(Relaxed),
         board.timely.load(Relaxed),
         board.timeouts.load(Relaxed),
@@ -212,7 +205,7 @@ impl Board {
             if self.over.load(Relaxed) {
                 return;
             }
-            // Each member plays each part in turn.
+            // In the next round each member plays another part.
             self.play(worker, me, (number + round) % members, members);
             self.visit(worker, me, |board, me| {
                 board.section(me);
@@ -224,7 +217,8 @@ impl Board {
         }
     }
 
-    /// One round. The place decides the part: every fourth place gives, the next one takes, and so on.
+    /// One round. The place decides the part: every fourth place gives, the next one takes, and so
+    /// on.
     fn play(&self, worker: &mut Worker, me: &mut Player, place: u64, members: u64) {
         let each = self.each.load(Relaxed);
         me.injector.point();

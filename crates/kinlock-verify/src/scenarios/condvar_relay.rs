@@ -1,9 +1,9 @@
 //! Three threads, and a notification timed to the moment when a waiter falls asleep or gives up.
 //!
-//! The giver gives a token, the taker needs it. As in [`relay`](super::relay) no other thread mends a
-//! lost wake-up. At first there is a rival, which waits for the token with a time limit and gives back
-//! what it gets. It leaves early: giver and taker fit on two CPUs, and with more runnable threads than
-//! CPUs no waiter spins.
+//! The giver gives a token, the taker needs it. As in [`relay`](super::relay) no other thread mends
+//! a lost wake-up. At first there is a rival, which waits for the token with a time limit and gives
+//! back what it gets. It leaves early: giver and taker fit on two CPUs, and with more runnable
+//! threads than CPUs no waiter spins.
 //!
 //! # Invariants
 //!
@@ -13,7 +13,7 @@
 use super::condvar::monitor;
 use super::partner::Partner;
 use super::patience::Patience;
-use super::{Context, Events, Scenario};
+use super::{Context, Events};
 use crate::affinity::{allowed_cpus, pin_to};
 use crate::crew::{self, Orders, Worker};
 use crate::injector::Injector;
@@ -27,17 +27,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-pub(super) const SCENARIO: Scenario = Scenario {
-    name: "condvar-relay",
-    about: "a notification comes just when its only waiter falls asleep or gives up",
-    weight: 4,
-    needs_condvar: true,
-    run,
-};
-
-/// When waiters change their way of waiting, in nanoseconds: they spin for 50 us, and time limits are
-/// drawn from these. Most are short: on a busy machine giver and taker do not run at the same time for
-/// long, and only what they do together counts.
+/// When waiters change their way of waiting, in nanoseconds: they spin for 50 us, and time limits
+/// are drawn from these. Most are short: on a busy machine giver and taker do not run at the same
+/// time for long, and only what they do together counts.
 const MOMENTS: [u64; 4] = [2_000, 10_000, 50_000, 55_000];
 /// The time limits of a rival, which is to fall asleep first.
 const RIVAL_MOMENTS: [u64; 3] = [60_000, 100_000, 200_000];
@@ -74,7 +66,7 @@ struct Relay {
     stolen: AtomicU64,
 }
 
-fn run(context: &Context) -> Findings {
+pub(super) fn run(context: &Context) -> Findings {
     let events = Events::start();
     let epoch = Instant::now();
     let relay = Arc::new(Relay {
@@ -151,7 +143,8 @@ impl Relay {
         self.waiters.iter().for_each(Partner::dismiss);
     }
 
-    /// A round: calls the waiters, gives a token when the moment has come, and waits for their ends.
+    /// A round: calls the waiters, gives a token when the moment has come, and waits for their
+    /// ends.
     fn give_once(&self, worker: &mut Worker, with_rival: bool) {
         let round = self.rounds.load(Relaxed) + 1;
         let (moments, hurried, early): (&[u64], _, _) = match with_rival {

@@ -1,51 +1,40 @@
 //! More than one locality domain, pretended to the lock or configured by the environment. Meanwhile
-//! threads change their domain and become priority waiters, and the knobs of NUMA-aware locks change.
+//! threads change their domain and become priority waiters, and the knobs of NUMA-aware locks
+//! change.
 
-use super::{Context, Events, Scenario, Stage};
+use super::{Context, Events, Stage};
 use crate::crew::{self, Orders, Worker};
 use crate::pretend;
-use crate::random::Random;
 use crate::report::Findings;
 use kinlock_core::config::{self, LocalLimit, Quantum, Scan, Tuning};
 use kinlock_core::events::Event;
+use kinlock_sim::random::Random;
 use std::sync::Arc;
 
 /// On any machine: threads tell the lock their domain, and now and then another one.
-pub(super) const PRETENDED: Scenario = Scenario {
-    name: super::DOMAINS,
-    about: "threads of 2, 4 or 8 pretended locality domains, while knobs are turned",
-    weight: 3,
-    needs_condvar: false,
-    run: |context| {
-        let orders = Orders {
-            threads: 2 * context.domains,
-            ..context.orders.clone()
-        };
-        let stage = Stage::new(context.specimen.new_pretended);
-        run(context, &orders, stage, context.domains)
-    },
-};
+pub(super) fn pretended(context: &Context) -> Findings {
+    let orders = Orders {
+        threads: 2 * context.domains,
+        ..context.orders.clone()
+    };
+    let stage = Stage::new(context.specimen.new_pretended);
+    run(context, &orders, stage, context.domains)
+}
 
 /// Where `KINLOCK_TOPOLOGY` divides this machine's CPUs into domains, with threads pinned to all.
-pub(super) const REAL: Scenario = Scenario {
-    name: super::TOPOLOGY,
-    about: "threads pinned to CPUs that KINLOCK_TOPOLOGY divides, while knobs are turned",
-    weight: 3,
-    needs_condvar: false,
-    run: |context| {
-        let orders = Orders {
-            pinned: true,
-            ..context.orders.clone()
-        };
-        run(context, &orders, Stage::new(context.specimen.new), 0)
-    },
-};
+pub(super) fn real(context: &Context) -> Findings {
+    let orders = Orders {
+        pinned: true,
+        ..context.orders.clone()
+    };
+    run(context, &orders, Stage::new(context.specimen.new), 0)
+}
 
 /// `pretended`: how many domains to pretend; 0 = those of the CPUs.
 fn run(context: &Context, orders: &Orders, stage: Stage, pretended: usize) -> Findings {
     let events = Events::start();
     let stage = Arc::new(stage);
-    let mut knobs = Knobs::new(Random::new(orders.seed, u64::MAX));
+    let mut knobs = Knobs::new(Random::stream(orders.seed, u64::MAX));
     let domains = if pretended == 0 {
         kinlock_core::topology::domain_count()
     } else {
@@ -107,7 +96,6 @@ impl Knobs {
         } else {
             Scan::Full
         });
-        config::set_shuffle_reduction(random.one_in(4));
         config::set_stealing(!random.one_in(4));
         let limit = if random.one_in(2) {
             LocalLimit::count(random.below(8) as u8)
@@ -123,7 +111,6 @@ impl Knobs {
 impl Drop for Knobs {
     fn drop(&mut self) {
         config::set_scan(self.before.scan);
-        config::set_shuffle_reduction(self.before.shuffle_reduction);
         config::set_stealing(self.before.stealing);
         config::set_local_limit(self.before.limit);
         config::set_quantum(self.before.quantum);

@@ -1,23 +1,15 @@
 //! Threads of two locality domains fight for the lock as fast as they can. Both must get it.
 
-use super::{Context, Scenario, Stage, blocking};
+use super::{Context, Stage, blocking};
 use crate::crew::{self, Orders, Worker};
 use crate::pretend;
 use crate::report::{Findings, Property};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub(super) const SCENARIO: Scenario = Scenario {
-    name: "fairness",
-    about: "threads of two pretended domains fight without pause; nobody waits for long",
-    weight: 4,
-    needs_condvar: false,
-    run,
-};
-
 const THREADS: usize = 8;
-/// Longer than waking a waiter takes, so that nearly all threads are in the queue nearly always: only
-/// then can one domain keep the other out.
+/// Longer than waking a waiter takes, so that nearly all threads are in the queue nearly always:
+/// only then can one domain keep the other out.
 const SECTION: Duration = Duration::from_micros(100);
 /// Fair locks hand over within milliseconds; a starved thread waits until the others stop.
 const LONGEST_WAIT: Duration = Duration::from_millis(700);
@@ -28,7 +20,7 @@ const SHORTEST_RUN: Duration = Duration::from_millis(1200);
 /// starved thread waits in each attempt.
 const ATTEMPTS: u32 = 3;
 
-fn run(context: &Context) -> Findings {
+pub(super) fn run(context: &Context) -> Findings {
     let attempts = match context.specimen.defect {
         None => ATTEMPTS,
         Some(_) => 1,

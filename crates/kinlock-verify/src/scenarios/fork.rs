@@ -1,26 +1,19 @@
-//! Forks while other threads hold and wait for locks. The child has only the forking thread. It uses
-//! locks that no other thread used: one of its own, one at rest, and one that the forking thread held.
+//! Forks while other threads hold and wait for locks. The child has only the forking thread. It
+//! uses locks that no other thread used: one of its own, one at rest, and one that the forking
+//! thread held.
 //!
 //! # Invariants
 //!
 //! 1. A lock is released by the thread that has just taken it, or, in the child, by the copy of the
 //!    thread that held it when it forked.
 
-use super::{Context, Scenario, Stage};
+use super::{Context, Stage};
 use crate::child::{self, FINE};
 use crate::crew::Crew;
 use crate::locks::Specimen;
 use crate::report::{Findings, Property};
 use std::sync::Arc;
 use std::time::Duration;
-
-pub(super) const SCENARIO: Scenario = Scenario {
-    name: "fork",
-    about: "children forked amid contention use locks of their own, at rest, and inherited",
-    weight: 3,
-    needs_condvar: false,
-    run,
-};
 
 const CHILD_THREADS: u32 = 3;
 const CHILD_SECTIONS: u32 = 100;
@@ -29,7 +22,7 @@ const NOT_EXCLUSIVE: i32 = 10;
 /// Between two looks at a child.
 const PAUSE: Duration = Duration::from_micros(200);
 
-fn run(context: &Context) -> Findings {
+pub(super) fn run(context: &Context) -> Findings {
     let stage = Arc::new(Stage::new(context.specimen.new));
     let mut parent = Parent {
         specimen: context.specimen,

@@ -2,23 +2,15 @@
 //!
 //! # Invariants
 //!
-//! 1. The prison is taken once before the crew starts, and released once for that, by the watchdog. A
-//!    prisoner releases it once after having taken it.
+//! 1. The prison is taken once before the crew starts, and released once for that, by the watchdog.
+//!    A prisoner releases it once after having taken it.
 
-use super::{Context, Scenario, Stage};
+use super::{Context, Stage};
 use crate::crew::{self, Crew, Worker};
 use crate::report::{Findings, Property};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-
-pub(super) const SCENARIO: Scenario = Scenario {
-    name: "leak",
-    about: "threads that leaked guards, and some that wait for a leaked one, harm no other lock",
-    weight: 2,
-    needs_condvar: false,
-    run,
-};
 
 /// Locks that each thread takes and forgets: far more than it has nodes to wait with.
 const LEAKED: usize = 64;
@@ -30,7 +22,7 @@ struct Shared {
     break_ins: AtomicU64,
 }
 
-fn run(context: &Context) -> Findings {
+pub(super) fn run(context: &Context) -> Findings {
     let shared = Arc::new(Shared {
         stage: Stage::new(context.specimen.new),
         prison: Stage::new(context.specimen.new),
@@ -52,7 +44,8 @@ fn run(context: &Context) -> Findings {
     let contract = match shared.break_ins.load(Relaxed) {
         0 => shared.prison.state.no_violation().map(|()| {
             format!(
-                "{LEAKED} locks leaked by each thread stayed locked; {prisoners} threads waited for one"
+                "{LEAKED} locks leaked by each thread stayed locked; \
+                 {prisoners} threads waited for one"
             )
         }),
         n => Err(format!("leaked locks were taken {n} times")),

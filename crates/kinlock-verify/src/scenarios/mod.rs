@@ -39,24 +39,52 @@ pub struct Scenario {
     pub(crate) run: fn(&Context) -> Findings,
 }
 
-/// All scenarios, in the order in which they run: those that find most come first.
-pub const ALL: &[Scenario] = &[
-    basics::SCENARIO,
-    fairness::SCENARIO,
-    domains::PRETENDED,
-    preemption::SCENARIO,
-    barging::SCENARIO,
-    timed::SCENARIO,
-    relay::SCENARIO,
-    condvar_relay::SCENARIO,
-    condvar::DELAYED,
-    condvar::PLAIN,
-    signals::SCENARIO,
-    churn::SCENARIO,
-    fork::SCENARIO,
-    leak::SCENARIO,
-    domains::REAL,
-];
+/// Rows of name, weight, kind, function and description.
+macro_rules! scenarios {
+    ($($name:literal $weight:literal $needs_condvar:literal $run:path: $about:literal;)*) => {
+        /// All scenarios, in the order in which they run: those that find most come first.
+        pub const ALL: &[Scenario] = &[$(Scenario {
+            name: $name,
+            about: $about,
+            weight: $weight,
+            needs_condvar: $needs_condvar,
+            run: $run,
+        },)*];
+    };
+}
+
+scenarios! {
+    "basics" 1 false basics::run:
+        "one thread checks what each call promises";
+    "fairness" 4 false fairness::run:
+        "threads of two pretended domains fight without pause; nobody waits for long";
+    "domains" 3 false domains::pretended:
+        "threads of 2, 4 or 8 pretended locality domains, while knobs are turned";
+    "preemption" 4 false preemption::run:
+        "threads, also more than CPUs, yield and sleep inside and outside of sections";
+    "barging" 4 false barging::run:
+        "threads that believe different things of a lock meet at one after the other";
+    "timed" 4 false timed::run:
+        "lock, try_lock and try_lock_for with tiny limits, mixed: waiters abandon the queue";
+    "relay" 4 false relay::run:
+        "a holder releases just when its only waiter falls asleep or gives up";
+    "condvar-relay" 4 true condvar_relay::run:
+        "a notification comes just when its only waiter falls asleep or gives up";
+    "condvar-delays" 4 true condvar::delayed:
+        "as condvar, and threads are held up within waits and notifications";
+    "condvar" 4 true condvar::plain:
+        "waiters, notifications and time limits around a bounded queue, while signals interrupt";
+    "signals" 5 false signals::run:
+        "a storm of real-time signals, whose nested handlers take further locks";
+    "churn" 5 false churn::run:
+        "threads come and go, and take the lock in destructors of thread-locals and pthread keys";
+    "fork" 3 false fork::run:
+        "children forked amid contention use locks of their own, at rest, and inherited";
+    "leak" 2 false leak::run:
+        "threads that leaked guards, and some that wait for a leaked one, harm no other lock";
+    "topology" 3 false domains::real:
+        "threads pinned to CPUs that KINLOCK_TOPOLOGY divides, while knobs are turned";
+}
 
 /// Runs once for each thread count.
 pub const PREEMPTION: &str = "preemption";
@@ -135,7 +163,8 @@ impl Stage {
         });
     }
 
-    /// One critical section without interruptions, by `acquire`. Returns whether the lock was taken.
+    /// One critical section without interruptions, by `acquire`. Returns whether the lock was
+    /// taken.
     fn visit_by(&self, worker: &mut Worker, acquire: impl FnOnce(&dyn TestLock) -> bool) -> bool {
         worker.with_lock(&*self.lock, acquire, |worker| {
             self.state.section(worker.name(), || ());

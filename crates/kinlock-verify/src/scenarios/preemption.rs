@@ -1,19 +1,12 @@
-//! Threads lose their CPU at the worst moments: inside the section, on the way in and on the way out.
+//! Threads lose their CPU at the worst moments: inside the section, on the way in and on the way
+//! out.
 
-use super::{Context, Events, Scenario, Stage};
+use super::{Context, Events, Stage};
 use crate::report::Findings;
 use kinlock_core::events::Event;
 use std::sync::Arc;
 
-pub(super) const SCENARIO: Scenario = Scenario {
-    name: super::PREEMPTION,
-    about: "threads, also more than CPUs, yield and sleep inside and outside of sections",
-    weight: 4,
-    needs_condvar: false,
-    run,
-};
-
-fn run(context: &Context) -> Findings {
+pub(super) fn run(context: &Context) -> Findings {
     let events = Events::start();
     let stage = Arc::new(Stage::new(context.specimen.new));
     let contended = || events.get(Event::SlowPath) > 0 || context.orders.threads == 1;

@@ -4,7 +4,7 @@
 //! thread: the holder takes the lock again only after the waiter has had it.
 
 use super::partner::Partner;
-use super::{Context, Events, Scenario, Stage, blocking};
+use super::{Context, Events, Stage, blocking};
 use crate::crew::{self, Orders, Worker};
 use crate::report::Findings;
 use crate::test_lock::TestLock;
@@ -12,15 +12,8 @@ use kinlock_core::events::Event;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub(super) const SCENARIO: Scenario = Scenario {
-    name: "relay",
-    about: "a holder releases just when its only waiter falls asleep or gives up",
-    weight: 4,
-    needs_condvar: false,
-    run,
-};
-
-/// When waiters change their way of waiting, in nanoseconds: spinners lose patience, time limits end.
+/// When waiters change their way of waiting, in nanoseconds: spinners lose patience, time limits
+/// end.
 const MOMENTS: [u64; 5] = [2_000, 10_000, 50_000, 55_000, 1_000_000];
 /// How far from such a moment the release is.
 const EARLY: u64 = 3_000;
@@ -34,7 +27,7 @@ struct Relay {
     waiter: Partner,
 }
 
-fn run(context: &Context) -> Findings {
+pub(super) fn run(context: &Context) -> Findings {
     let events = Events::start();
     let relay = Arc::new(Relay {
         stage: Stage::new(context.specimen.new),

@@ -1,5 +1,5 @@
-//! A storm of real-time signals. Their handlers take locks while the code that they interrupt holds or
-//! waits for others.
+//! A storm of real-time signals. Their handlers take locks while the code that they interrupt holds
+//! or waits for others.
 //!
 //! Each signal has a lock of its own, and its handler can be interrupted by higher signals only. So
 //! locks are taken in ascending order, and no thread ever waits for a lock that it holds.
@@ -12,28 +12,20 @@
 //!    without destructor, and restores `errno`.
 //! 3. A handler releases the lock that it has just taken.
 
-use super::{Context, Events, Scenario, Stage};
+use super::{Context, Events, Stage};
 use crate::crew::{Crew, Worker};
-use crate::random::Random;
 use crate::report::{Findings, Verdict};
 use crate::{injector, signal};
 use kinlock_core::events::Event;
+use kinlock_sim::random::Random;
 use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
-pub(super) const SCENARIO: Scenario = Scenario {
-    name: "signals",
-    about: "a storm of real-time signals, whose nested handlers take further locks",
-    weight: 5,
-    needs_condvar: false,
-    run,
-};
-
-/// Signals, and so the deepest nesting of handlers. One more than a thread has nodes besides that of the
-/// interrupted code.
+/// Signals, and so the deepest nesting of handlers. One more than a thread has nodes besides that
+/// of the interrupted code.
 const LEVELS: i32 = 4;
 /// Signals under way per thread: more would only queue up and keep threads from ever running.
 const IN_FLIGHT: u64 = 4;
@@ -59,7 +51,7 @@ thread_local! {
     static ME: (Cell<u32>, Cell<u64>) = const { (Cell::new(0), Cell::new(0)) };
 }
 
-fn run(context: &Context) -> Findings {
+pub(super) fn run(context: &Context) -> Findings {
     let events = Events::start();
     let stage = Arc::new(Stage::new(context.specimen.new));
     let level = |_| Level {
@@ -79,7 +71,7 @@ fn run(context: &Context) -> Findings {
     let previous: Vec<_> = (0..LEVELS).map(install).collect();
 
     let mut sender = Sender {
-        random: Random::new(context.orders.seed, u64::MAX),
+        random: Random::stream(context.orders.seed, u64::MAX),
         sent: 0,
     };
     let begin = |worker: &Worker| ME.with(|me| me.0.set(worker.name()));

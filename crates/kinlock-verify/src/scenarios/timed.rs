@@ -1,6 +1,6 @@
 //! Waiters that give up: time limits that often run out, between tries and ordinary waits.
 
-use super::{Context, Events, Scenario, Stage, blocking};
+use super::{Context, Events, Stage, blocking};
 use crate::crew::{self, Worker};
 use crate::injector::Injector;
 use crate::report::{Findings, Property};
@@ -9,14 +9,6 @@ use kinlock_core::events::Event;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-
-pub(super) const SCENARIO: Scenario = Scenario {
-    name: "timed",
-    about: "lock, try_lock and try_lock_for with tiny limits, mixed: waiters abandon the queue",
-    weight: 4,
-    needs_condvar: false,
-    run,
-};
 
 struct Shared {
     stage: Stage,
@@ -27,7 +19,7 @@ struct Shared {
     tries_failed: AtomicU64,
 }
 
-fn run(context: &Context) -> Findings {
+pub(super) fn run(context: &Context) -> Findings {
     let events = Events::start();
     let shared = Arc::new(Shared {
         stage: Stage::new(context.specimen.new),

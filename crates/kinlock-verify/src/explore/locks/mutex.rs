@@ -1,7 +1,6 @@
 //! The mutex among the locks that are explored.
 
 use super::{Explored, KNOBS, MAX_ACCESSES, Specimen};
-use crate::random::Random;
 use crate::report::Property;
 use crate::specimen::fault;
 use kinlock_core::config::{Quantum, Tuning};
@@ -9,6 +8,7 @@ use kinlock_core::events::Event;
 use kinlock_core::raw::mutex::{MutexConfig, MutexFault, Queue, QueuedMutex};
 use kinlock_core::raw::osq::PredecessorCpu;
 use kinlock_sim::Sim;
+use kinlock_sim::random::Random;
 
 /// The mutex with a queue drawn by lot for each schedule.
 pub(super) const SOUND: Specimen = Specimen {
@@ -28,7 +28,7 @@ pub(super) const SOUND: Specimen = Specimen {
         Event::Timeout,
         Event::SlotFallback,
     ],
-    // Running threads may barge: what is bounded is the time that a waiter waits.
+    // Running threads may barge. Only the time that a waiter waits is bounded.
     in_order: false,
     meets: false,
     // A waiter that leaves the queue polls the lock until its neighbour has linked itself, and the
@@ -68,8 +68,8 @@ pub(in crate::explore) fn queue(random: &mut Random) -> Queue {
     }
 }
 
-/// In how many waits a thread barges at a mutex of which it knows nothing, if at all. Drawn, because
-/// schedules are short and waiters learn little.
+/// In how many waits a thread barges at a mutex of which it knows nothing, if at all. Drawn,
+/// because schedules are short and waiters learn little.
 pub(in crate::explore) fn barging(random: &mut Random) -> Option<u16> {
     [None, Some(0), Some(1), Some(7)][random.below(4) as usize]
 }

@@ -1,5 +1,5 @@
-//! Children, forked while other threads hold IDs or are about to take or give back some. Signals disturb
-//! the children from their first moment on.
+//! Children, forked while other threads hold IDs or are about to take or give back some. Signals
+//! disturb the children from their first moment on.
 
 use super::super::source;
 use super::super::storm::{Storm, disturb};

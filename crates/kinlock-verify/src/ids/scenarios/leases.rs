@@ -82,7 +82,7 @@ impl Watch {
         }
     }
 
-    /// One member visits all CPUs in turn. It is alone, so it must do with one ID. Later the bound is
+    /// One member visits all CPUs. It is alone, so it must do with one ID. Later the bound is
     /// blunt: nested signal handlers make many holders.
     fn wander(&self) {
         let cpus = crate::allowed_cpus();

@@ -5,10 +5,10 @@ use super::super::storm::Storm;
 use super::Context;
 use crate::affinity::confine;
 use crate::injector::Injector;
-use crate::random::Random;
 use crate::report::{Findings, Property};
 use kinlock_ids::sequence::{Fault, Probe, Sound};
 use kinlock_ids::{Backend, Counter, Domain, Pool, Stack};
+use kinlock_sim::random::Random;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
@@ -212,7 +212,7 @@ impl<P: Probe> Stage<P> {
         std::thread::scope(|scope| {
             let children: Vec<_> = (0..CHILDREN)
                 .map(|child| {
-                    let mut random = Random::new(seed, child as u64);
+                    let mut random = Random::stream(seed, child as u64);
                     scope.spawn(move || {
                         self.threads.fetch_add(1, Relaxed);
                         let mut injector = Injector::new(context.preemption, random.branch());

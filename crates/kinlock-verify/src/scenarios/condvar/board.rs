@@ -1,8 +1,10 @@
-//! The state that the threads share: a monitor, a bounded queue, the round, and the first violation.
+//! The state that the threads share: a monitor, a bounded queue, the round, and the first
+//! violation.
 //!
 //! # Invariants
 //!
-//! 1. [`Board::wait`] is called with the lock held, within [`Board::visit`] or [`Board::visit_alone`].
+//! 1. [`Board::wait`] is called with the lock held, within [`Board::visit`] or
+//!    [`Board::visit_alone`].
 //! 2. `visit_alone` releases the lock that it has just taken.
 
 use super::super::patience::Patience;
@@ -11,8 +13,8 @@ use crate::crew::Worker;
 use crate::injector::Injector;
 use crate::monitors::Monitor;
 use crate::oracle::SharedState;
-use crate::random::Random;
 use crate::test_lock::TestLock;
+use kinlock_sim::random::Random;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::time::Duration;
@@ -103,8 +105,8 @@ impl Board {
 
     // ---- with the lock -------------------------------------------------------------------------
 
-    /// Takes the lock, runs `act`, releases the lock and then makes the notification that `act` returns.
-    /// For the watchdog all that is one wait of `worker`'s.
+    /// Takes the lock, runs `act`, releases the lock and then makes the notification that `act`
+    /// returns. For the watchdog all that is one wait of `worker`'s.
     pub fn visit(
         &self,
         worker: &mut Worker,

@@ -6,8 +6,8 @@
 
 use crate::crew::Crew;
 use crate::injector;
-use crate::random::Random;
 use crate::signal::{self, Previous};
+use kinlock_sim::random::Random;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// How many signals are sent at a time.
@@ -29,7 +29,7 @@ impl Nudges {
     /// Installs the handler, without `SA_RESTART`: sleeps are to end.
     pub fn start(seed: u64) -> Self {
         Nudges {
-            random: Random::new(seed, u64::MAX),
+            random: Random::stream(seed, u64::MAX),
             // SAFETY: invariant 1.
             previous: unsafe { signal::install(number(), handle, 0, []) },
             handled_before: HANDLED.load(Relaxed),
