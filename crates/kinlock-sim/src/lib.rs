@@ -7,8 +7,8 @@
 //! and the distance. The same seed gives the same result on every host.
 //!
 //! The simulator says nothing about memory ordering: values are sequentially consistent. Ordering
-//! is the model checker's job. `docs/guide/simulator.md` of the repository describes the cost model, and
-//! how far to trust it.
+//! is the model checker's job. `docs/guide/simulator.md` of the repository describes the cost
+//! model, and how far to trust it.
 //!
 //! ```
 //! use kinlock_sim::{Machine, Run, locks, workloads};
@@ -38,7 +38,7 @@
 //! | [`workloads`] | the loads that locks are put under, one file each | `locks` and above |
 //! | [`run`] | one simulation of a lock under a workload, and its outcome | `workloads` and above |
 //! | [`schedule`] | any bodies on the machine, with disturbances | `platform` and above |
-//! | [`published`] | published measurements, and how to simulate them | `workloads` and above |
+//! | [`published`] | published measurements, and how to simulate them | `world` and above |
 
 mod coherence;
 pub mod locks;
