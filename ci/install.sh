@@ -29,7 +29,7 @@ if ! command -v valgrind >/dev/null; then
     fi
 fi
 rustup component add rustfmt clippy >/dev/null 2>&1 || missing "rustfmt, clippy" "ci/fmt.sh and ci/clippy.sh will fail"
-rustup target add aarch64-unknown-linux-gnu >/dev/null 2>&1 || missing "the aarch64 target" "ci/features.sh will fail"
+rustup target add aarch64-unknown-linux-gnu x86_64-unknown-none >/dev/null 2>&1 || missing "the aarch64 and bare-metal targets" "ci/features.sh will fail"
 msrv=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 rustup toolchain list | grep -q "^$msrv" || rustup toolchain install "$msrv" --profile minimal >/dev/null 2>&1 || missing "Rust $msrv" "the minimum version will not be checked"
 if ! cargo +nightly miri --version >/dev/null 2>&1 || ! [ -d "$(rustc +nightly --print sysroot 2>/dev/null)/lib/rustlib/src" ]; then

@@ -1,7 +1,7 @@
 //! A deterministic, simulated cache-coherent NUMA machine that runs kinlock's own lock source.
 //!
 //! Few people own a machine with four sockets and 144 hardware threads, and most want to know
-//! before they deploy. This crate implements [`kinlock::platform::Platform`] on a simulated machine
+//! before they deploy. This crate implements [`kinlock_core::platform::Platform`] on a simulated machine
 //! ([`Sim`]). The library's locks run on it, not a model of them: each virtual thread is a
 //! coroutine, and each atomic access takes the time that follows from the state of its cache line
 //! and the distance. The same seed gives the same result on every host.

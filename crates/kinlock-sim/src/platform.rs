@@ -13,10 +13,10 @@ mod tests;
 pub use atomic::{SimU8, SimU16, SimU32, SimU64};
 
 use crate::world::{self, Noted, Setup, Stuck, World, with};
-use kinlock::events::Event;
-use kinlock::platform::{Atomic, NEVER, Ordering, Parked, Platform};
-use kinlock::raw::waiter::{Slot, Waiters};
-use kinlock::topology::DomainKind;
+use kinlock_core::events::Event;
+use kinlock_core::platform::{Atomic, Atomics, NEVER, Ordering, Parked, Platform};
+use kinlock_core::raw::waiter::{Slot, Waiters};
+use kinlock_core::topology::DomainKind;
 
 /// The simulated machine. Only the threads of a simulation may call its functions.
 #[derive(Clone, Copy, Debug)]
@@ -88,12 +88,14 @@ fn make_waiters(slots: usize) {
     with(|w| w.waiters = Some(table));
 }
 
-impl Platform for Sim {
+impl Atomics for Sim {
     type AtomicU8 = SimU8;
     type AtomicU16 = SimU16;
     type AtomicU32 = SimU32;
     type AtomicU64 = SimU64;
+}
 
+impl Platform for Sim {
     const CAN_PARK: bool = true;
 
     fn wait<A: Atomic>(word: &A, order: Ordering, done: impl FnMut(A::Value) -> bool) -> A::Value {

@@ -2,7 +2,7 @@
 //! allow it.
 //!
 //! ```
-//! use kinlock::platform::{Atomic, Ordering::Relaxed};
+//! use kinlock_core::platform::{Atomic, Ordering::Relaxed};
 //! use kinlock_sim::{Disturbance, Machine, Schedule, platform::SimU32, place};
 //!
 //! let schedule = Schedule::new(Machine::load("haswell-ex-4s")?, 4, Disturbance::preemptions(7, 8, 1000));
@@ -20,10 +20,10 @@
 use crate::machine::Machine;
 use crate::platform::{self, Sim};
 use crate::world::{Disruption, Disturbance, Note, Noted, Placement, Setup, Stuck, with};
-use kinlock::config::Tuning;
-use kinlock::events::Event;
-use kinlock::platform::Platform;
-use kinlock::topology::DomainKind;
+use kinlock_core::config::Tuning;
+use kinlock_core::events::Event;
+use kinlock_core::platform::Platform;
+use kinlock_core::topology::DomainKind;
 use std::rc::Rc;
 
 /// What to play.

@@ -2,10 +2,10 @@
 //! defect switched on.
 
 use crate::pretend;
-use kinlock::config::Tuning;
-use kinlock::raw::condvar::{CondvarConfig, CondvarFault};
-use kinlock::raw::mutex::{MutexConfig, MutexFault};
-use kinlock::raw::{Config, Fault};
+use kinlock_core::config::Tuning;
+use kinlock_core::raw::condvar::{CondvarConfig, CondvarFault};
+use kinlock_core::raw::mutex::{MutexConfig, MutexFault};
+use kinlock_core::raw::{Config, Fault};
 
 macro_rules! spinlocks {
     ($($name:ident: $fault:ident, $tuning:expr;)*) => {$(
@@ -23,7 +23,7 @@ macro_rules! spinlocks {
 }
 
 spinlocks! {
-    Tuned: None, kinlock::config::tuning();
+    Tuned: None, kinlock_core::config::tuning();
     Fifo: None, reordering(false);
     Cna: None, reordering(true);
     Strict: None, strict();
@@ -43,7 +43,7 @@ macro_rules! mutexes {
             const FAULT: MutexFault = MutexFault::$fault;
 
             fn tuning() -> Tuning {
-                kinlock::config::tuning()
+                kinlock_core::config::tuning()
             }
 
             fn turns_at_first() -> Option<u16> {
@@ -85,7 +85,7 @@ condvars! {
 }
 
 fn reordering(on: bool) -> Tuning {
-    let mut tuning = kinlock::config::tuning();
+    let mut tuning = kinlock_core::config::tuning();
     tuning.reorder = on;
     tuning
 }

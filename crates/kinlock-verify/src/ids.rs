@@ -25,7 +25,7 @@ use crate::injector::Preemption;
 use crate::report::{Property, Report};
 use crate::specimen::{self, named};
 use crate::steps::{self, Share, Step};
-use kinlock::ids::{Backend, Policy};
+use kinlock_ids::{Backend, Policy};
 use std::time::Duration;
 
 pub use crate::specimen::BUSTED;

@@ -6,10 +6,11 @@ pub mod torture;
 use crate::pages::Protection;
 use crate::report::Property;
 use crate::specimen::{self, fault, named};
-use kinlock::invalidation::{self, Backend, Section, Tag};
-use kinlock::mutex::Configured;
-use kinlock::platform::{NEVER, Native};
-use kinlock::raw::invalidation::{Config, Domain, Fault, Packed, PackedPair, Pair, Place};
+use kinlock_core::Native;
+use kinlock_core::configured::AsConfigured;
+use kinlock_core::platform::NEVER;
+use kinlock_invalidation::raw::{Config, Domain, Fault, Packed, PackedPair, Pair, Place};
+use kinlock_invalidation::{self as invalidation, Backend, Section, Tag};
 use std::sync::Mutex;
 use std::thread::ThreadId;
 
@@ -73,7 +74,7 @@ impl Protection for NoWait {
 struct Faulty<const FAULT: u8>;
 
 impl<const FAULT: u8> Config for Faulty<FAULT> {
-    type Mutex = Configured;
+    type Mutex = AsConfigured;
     const FAULT: Fault = fault!(FAULT, Fault: GenerationReadBeforeMark, WakeLost);
 }
 

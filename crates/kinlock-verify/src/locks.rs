@@ -9,11 +9,12 @@ use crate::pretend::Pretend;
 use crate::report::Property;
 use crate::specimen::{self, named};
 use crate::test_lock::{Own, TestLock};
-use kinlock::platform::{ConstPlatform, Native};
-use kinlock::raw::condvar::CondvarConfig;
-use kinlock::raw::mutex::{MutexConfig, QueuedMutex};
-use kinlock::raw::{Config, QueuedSpinLock};
 use kinlock::{RawCnaSpinLock, RawFifoSpinLock, RawMutex, RawSpinLock};
+use kinlock_core::Native;
+use kinlock_core::platform::ConstPlatform;
+use kinlock_core::raw::condvar::CondvarConfig;
+use kinlock_core::raw::mutex::{MutexConfig, QueuedMutex};
+use kinlock_core::raw::{Config, QueuedSpinLock};
 
 pub use crate::specimen::BUSTED;
 
@@ -47,7 +48,7 @@ pub struct Meets {
 pub const ALL: &[Specimen] = &[
     Specimen {
         new: || Box::new(RawSpinLock::new()),
-        reorders: || kinlock::config::tuning().reorder,
+        reorders: || kinlock_core::config::tuning().reorder,
         ..lock("kinlock-spin", spinlock::<Pretend, Tuned>)
     },
     Specimen {

@@ -11,10 +11,10 @@
 use crate::configs::SoundMutex;
 use crate::pretend::Pretend;
 use crate::test_lock::{Own, TestLock};
-use kinlock::platform::{NEVER, Platform};
-use kinlock::raw::condvar::CondvarConfig;
-use kinlock::raw::{QueuedCondvar, QueuedMutex};
 use kinlock::{Condvar, Mutex};
+use kinlock_core::platform::{NEVER, Platform};
+use kinlock_core::raw::condvar::CondvarConfig;
+use kinlock_core::raw::{QueuedCondvar, QueuedMutex};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How many condition variables a monitor has.

@@ -95,7 +95,7 @@ fn steps(specimen: Specimen, settings: &Settings) -> Vec<Step<How>> {
             scenarios::PREEMPTION => (settings.threads.iter()).for_each(|&n| add(Some(n), n, 1)),
             scenarios::DOMAINS => (settings.domains.iter()).for_each(|&n| add(Some(n), few, n)),
             scenarios::TOPOLOGY => {
-                let domains = kinlock::topology::domain_count();
+                let domains = kinlock_core::topology::domain_count();
                 add(Some(domains), few, domains);
             }
             _ => add(None, few, 1),

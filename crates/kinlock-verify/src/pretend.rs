@@ -6,9 +6,10 @@
 //! is oversubscribed. It can be told how long to barge at a mutex that it does not know.
 
 use crate::injector::Injector;
-use kinlock::events::Event;
-use kinlock::platform::{Atomic, Native, Ordering, Parked, Platform};
-use kinlock::raw::waiter::{Slot, Waiters};
+use kinlock_core::Native;
+use kinlock_core::events::Event;
+use kinlock_core::platform::{Atomic, Atomics, Ordering, Parked, Platform};
+use kinlock_core::raw::waiter::{Slot, Waiters};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
@@ -76,12 +77,14 @@ static CLAIMED: [AtomicU32; SLOTS / 32] = [const { AtomicU32::new(0) }; SLOTS / 
 static IN_USE: AtomicU32 = AtomicU32::new(0);
 static WAITERS: Waiters<Pretend> = Waiters::new(&TABLE, &CLAIMED, &IN_USE);
 
-impl Platform for Pretend {
+impl Atomics for Pretend {
     type AtomicU8 = AtomicU8;
     type AtomicU16 = AtomicU16;
     type AtomicU32 = AtomicU32;
     type AtomicU64 = AtomicU64;
+}
 
+impl Platform for Pretend {
     const CAN_PARK: bool = true;
 
     fn domain() -> u16 {

@@ -6,9 +6,9 @@
 //!    demands: the lock is held, and the right to release it is the caller's.
 
 use kinlock::lock_api::RawMutexTimed;
-use kinlock::platform::Platform;
-use kinlock::raw::mutex::{MutexConfig, QueuedMutex};
-use kinlock::raw::{Config, QueuedSpinLock};
+use kinlock_core::platform::Platform;
+use kinlock_core::raw::mutex::{MutexConfig, QueuedMutex};
+use kinlock_core::raw::{Config, QueuedSpinLock};
 use std::time::Duration;
 
 /// A lock under test. Scenarios use it through a trait object: the slower call hides no defect.

@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use kinlock::ids::{Backend, BuildError, Counter, Domain, Stack, Unavailable};
+use kinlock_ids::{Backend, BuildError, Counter, Domain, Stack, Unavailable};
 use kinlock_verify::ids::{self, Settings};
 use kinlock_verify::{Preemption, sandbox};
 
@@ -64,7 +64,7 @@ fn threads_register_themselves_where_the_c_library_does_not() {
         NO_RSEQ,
         || {
             assert!(
-                !kinlock::topology::Features::detect().rseq,
+                !kinlock_core::topology::Features::detect().rseq,
                 "the tunable works"
             );
             assert_eq!(has_sequences(), expected);

@@ -7,9 +7,8 @@ use serde::Serialize;
 use super::interleave::Extent;
 use super::plan::Plan;
 use super::results::Entry;
-use super::rounds;
 use super::stats::{Summary, is_noisy};
-use super::work_loop;
+use super::{rounds, work_loop};
 use crate::locks::LockName;
 use crate::machine::Machine;
 

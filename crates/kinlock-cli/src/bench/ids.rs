@@ -13,7 +13,7 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
-use kinlock::ids::{Backend, Policy};
+use kinlock_ids::{Backend, Policy};
 
 use super::interleave::{Placed, Rounds, Turn};
 use super::interrupt::pause;

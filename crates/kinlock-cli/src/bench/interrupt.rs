@@ -19,7 +19,8 @@ use std::sync::atomic::{
 };
 use std::time::Duration;
 
-use kinlock::platform::{Native, Platform};
+use kinlock_core::Native;
+use kinlock_core::platform::Platform;
 use serde::{Serialize, Serializer};
 
 use crate::output::tell;

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
-use kinlock::events::{self, Event};
-use kinlock::topology;
+use kinlock_core::events::{self, Event};
+use kinlock_core::topology;
 
 use super::interrupt::{self, State, pause};
 use super::rng::Rng;

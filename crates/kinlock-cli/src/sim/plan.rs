@@ -1,8 +1,8 @@
 //! What `kinlock sim` is to simulate, and in which order.
 
 use anyhow::{anyhow, ensure};
-use kinlock::config::{LocalLimit, Numa, Scan, Tuning};
-use kinlock::topology::DomainKind;
+use kinlock_core::config::{LocalLimit, Numa, Scan, Tuning};
+use kinlock_core::topology::DomainKind;
 use kinlock_sim::locks::{self, Genre};
 use kinlock_sim::{Machine, Placement, Run, workloads};
 use serde::{Deserialize, Serialize};

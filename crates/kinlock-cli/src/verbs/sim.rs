@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use kinlock::config::{LocalLimit, Numa, Scan};
-use kinlock::topology::DomainKind;
+use kinlock_core::config::{LocalLimit, Numa, Scan};
+use kinlock_core::topology::DomainKind;
 use kinlock_sim::locks::{self, Genre};
 use kinlock_sim::{Machine, Placement, workloads};
 

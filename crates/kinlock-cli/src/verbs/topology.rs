@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use comfy_table::{Cell, ContentArrangement, Table, TableComponent, presets};
-use kinlock::config::{self, Decision};
-use kinlock::topology::{self, Cpu, DomainKind, Features, Node, Topology};
+use kinlock_core::config::{self, Decision};
+use kinlock_core::topology::{self, Cpu, DomainKind, Features, Node, Topology};
 use serde::Serialize;
 
 use crate::cli::Outcome;

@@ -4,12 +4,12 @@
 use super::{Kind, Lock};
 use crate::platform::{Sim, SimU32, SimU64};
 use crate::world::{compute, with};
-use kinlock::config::Tuning;
-use kinlock::platform::{Atomic, Ordering::*, Platform};
-use kinlock::raw::invalidation::{
+use kinlock_core::config::Tuning;
+use kinlock_core::platform::{Atomic, Ordering::*, Platform};
+use kinlock_core::raw::mutex::{MutexConfig, QueuedMutex};
+use kinlock_invalidation::raw::{
     Backend, Config, Domain, Exclusion, Locked, Member, Packed, PackedPair, Pair, Place, Slots,
 };
-use kinlock::raw::mutex::{MutexConfig, QueuedMutex};
 
 /// All of them.
 pub const ALL: &[Kind] = &[

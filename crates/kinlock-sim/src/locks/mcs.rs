@@ -2,7 +2,7 @@
 
 use super::Lock;
 use crate::platform::{Sim, SimU32};
-use kinlock::platform::{Atomic, Ordering::*, Platform};
+use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
 struct Mcs {
     /// The last waiter's number + 1; 0 = free.

@@ -10,7 +10,7 @@ mod qspinlock;
 mod tas;
 mod ticket;
 
-use kinlock::raw::ids::Policy;
+use kinlock_ids::raw::Policy;
 
 /// A lock in a simulation.
 pub trait Lock {

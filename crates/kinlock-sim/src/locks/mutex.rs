@@ -11,10 +11,10 @@
 use super::{Kind, Lock};
 use crate::platform::{Sim, SimU32};
 use crate::world::with;
-use kinlock::config::Tuning;
-use kinlock::platform::{Atomic, Ordering::Relaxed, Platform};
-use kinlock::raw::mutex::{MutexConfig, Queue, QueuedMutex};
-use kinlock::raw::osq::{LOOK_AROUND, PredecessorCpu};
+use kinlock_core::config::Tuning;
+use kinlock_core::platform::{Atomic, Ordering::Relaxed, Platform};
+use kinlock_core::raw::mutex::{MutexConfig, Queue, QueuedMutex};
+use kinlock_core::raw::osq::{LOOK_AROUND, PredecessorCpu};
 
 /// All of them. A queue that is new to the library takes a configuration below and a line here.
 pub(super) const ALL: &[Kind] = &[

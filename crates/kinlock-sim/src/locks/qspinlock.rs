@@ -7,8 +7,8 @@
 use super::Lock;
 use crate::platform::Sim;
 use crate::world::with;
-use kinlock::config::{LocalLimit, Scan, Tuning};
-use kinlock::raw::{Config, QueuedSpinLock};
+use kinlock_core::config::{LocalLimit, Scan, Tuning};
+use kinlock_core::raw::{Config, QueuedSpinLock};
 
 struct Queued<C: Config>(QueuedSpinLock<Sim, C>);
 

@@ -2,7 +2,7 @@
 
 use super::Lock;
 use crate::platform::{Sim, SimU32};
-use kinlock::platform::{Atomic, Ordering::*, Platform};
+use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
 struct Tas(SimU32);
 

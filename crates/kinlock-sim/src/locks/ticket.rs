@@ -2,7 +2,7 @@
 
 use super::Lock;
 use crate::platform::{Sim, SimU16};
-use kinlock::platform::{Atomic, Ordering::*, Platform};
+use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
 /// Both counters share a cache line, as usual.
 struct Ticket {

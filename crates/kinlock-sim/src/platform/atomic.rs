@@ -2,7 +2,7 @@
 //! host.
 
 use crate::world::{How, access};
-use kinlock::platform::{Atomic, Ordering};
+use kinlock_core::platform::{Atomic, Ordering};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 macro_rules! simulated_atomic {

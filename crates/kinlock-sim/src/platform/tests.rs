@@ -6,9 +6,9 @@
 use crate::machine::{Costs, Machine};
 use crate::platform::{Sim, SimU64, place};
 use crate::world::{Placement, Setup, run, with};
-use kinlock::config::Tuning;
-use kinlock::platform::{Atomic, Ordering::Relaxed, Platform};
-use kinlock::topology::DomainKind;
+use kinlock_core::config::Tuning;
+use kinlock_core::platform::{Atomic, Ordering::Relaxed, Platform};
+use kinlock_core::topology::DomainKind;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

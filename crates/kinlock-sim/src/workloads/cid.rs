@@ -6,8 +6,8 @@ use super::meter::Burst;
 use crate::platform::{Sim, SimU64};
 use crate::random::Random;
 use crate::world::{self, with};
-use kinlock::platform::{Atomic, Platform};
-use kinlock::raw::ids::{BLOCK, Block, Held, IdAllocator, Policy, Record};
+use kinlock_core::platform::{Atomic, Platform};
+use kinlock_ids::raw::{BLOCK, Block, Held, IdAllocator, Policy, Record};
 use std::cell::Cell;
 
 pub(super) const HOT: Constant = Constant::assumed(

@@ -6,11 +6,10 @@
 
 use super::cid::{Areas, COLD, Draws, FORGOTTEN, HOT, OVERLAP, sleep_until};
 use super::{Body, Constant, Kind, Prepare, SharedMeter, none};
-use crate::platform::Sim;
-use crate::platform::SimU32;
+use crate::platform::{Sim, SimU32};
 use crate::world::{Placement, with};
-use kinlock::platform::{Atomic, NEVER, Ordering::*, Platform};
-use kinlock::raw::ids::{AGE, Policy};
+use kinlock_core::platform::{Atomic, NEVER, Ordering::*, Platform};
+use kinlock_ids::raw::{AGE, Policy};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

@@ -24,8 +24,8 @@ use super::cid::{AREA_LINES, Areas, COLD, Draws, FORGOTTEN, HOT, OVERLAP, sleep_
 use super::{Body, Constant, Kind, Prepare, SharedMeter, none};
 use crate::platform::Sim;
 use crate::world::{Placement, with};
-use kinlock::platform::Platform;
-use kinlock::raw::ids::{AGE, Policy};
+use kinlock_core::platform::Platform;
+use kinlock_ids::raw::{AGE, Policy};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

@@ -9,7 +9,7 @@
 use super::{Body, Constant, Kind, Metered, work};
 use crate::platform::{Sim, SimU32, SimU64};
 use crate::world::Placement;
-use kinlock::platform::{Atomic, NEVER, Ordering::*, Platform};
+use kinlock_core::platform::{Atomic, NEVER, Ordering::*, Platform};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;

@@ -5,7 +5,7 @@ use crate::locks::Lock;
 use crate::platform::Sim;
 use crate::world::{COUNTED, with};
 use hdrhistogram::Histogram;
-use kinlock::platform::Platform;
+use kinlock_core::platform::Platform;
 use std::cell::RefCell;
 use std::rc::Rc;
 

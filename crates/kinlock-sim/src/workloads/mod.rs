@@ -22,7 +22,7 @@ pub use meter::{Bursts, Handoffs, Meter, Metered, SharedMeter};
 use crate::locks::Genre;
 use crate::platform::compute;
 use crate::world::{Placement, with};
-use kinlock::raw::ids::Policy;
+use kinlock_ids::raw::Policy;
 use std::rc::Rc;
 
 /// A workload in a simulation.

@@ -9,7 +9,7 @@
 use super::{Body, Constant, Kind, Metered};
 use crate::platform::{SimU64, compute, place_slice};
 use crate::world::{Placement, with};
-use kinlock::platform::{Atomic, Ordering::Relaxed};
+use kinlock_core::platform::{Atomic, Ordering::Relaxed};
 use std::rc::Rc;
 
 const THINK: Constant = Constant::fitted(

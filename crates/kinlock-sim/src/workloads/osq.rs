@@ -8,7 +8,7 @@
 use super::{Body, Constant, Kind, Metered, work};
 use crate::platform::{SimU64, place};
 use crate::world::Placement;
-use kinlock::platform::{Atomic, Ordering::Relaxed};
+use kinlock_core::platform::{Atomic, Ordering::Relaxed};
 use std::rc::Rc;
 
 const THINK: Constant = Constant::assumed(

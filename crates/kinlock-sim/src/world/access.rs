@@ -4,7 +4,7 @@ use super::coroutine::suspend_with;
 use super::{State, What, World, with};
 use crate::coherence::{Kind, Service};
 use corosensei::Yielder;
-use kinlock::platform::NEVER;
+use kinlock_core::platform::NEVER;
 use std::rc::Rc;
 
 /// One access of the current thread to the line at `address`.

@@ -3,7 +3,7 @@
 use super::access::Pending;
 use super::coroutine::{suspend, wait_for_turn};
 use super::{State, World, with};
-use kinlock::platform::{ANYBODY, Parked};
+use kinlock_core::platform::{ANYBODY, Parked};
 
 /// The current thread computes for `cycles`, slower while the sibling hardware thread is busy.
 pub(crate) fn compute(cycles: u64) {

@@ -9,7 +9,7 @@ use super::{COUNTED, Noted, Setup, Sleeper, State, Thread, What, World};
 use crate::coherence::Place;
 use crate::machine::{CpuId, Shape};
 use crate::random::Random;
-use kinlock::platform::NEVER;
+use kinlock_core::platform::NEVER;
 
 /// Where threads run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -7,7 +7,7 @@
 
 use super::locks::{self, Knobs, Specimen};
 use super::scenarios::Scenario;
-use kinlock::config::{LocalLimit, Scan};
+use kinlock_core::config::{LocalLimit, Scan};
 use kinlock_sim::machine::{Costs, Machine, Shape};
 use kinlock_sim::random::Random;
 use kinlock_sim::{Disturbance, Placement, Schedule};

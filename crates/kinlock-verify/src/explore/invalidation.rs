@@ -15,13 +15,13 @@ use super::violation::{Failure, Violation};
 use super::{Outcome, Replay, Subject, draw};
 use crate::report::Property;
 use crate::specimen::{fault, named};
-use kinlock::config::Tuning;
-use kinlock::platform::{Atomic, NEVER, Platform};
-use kinlock::raw::invalidation::{
+use kinlock_core::config::Tuning;
+use kinlock_core::platform::{Atomic, NEVER, Platform};
+use kinlock_core::raw::mutex::{MutexConfig, Queue};
+use kinlock_core::raw::osq::PredecessorCpu;
+use kinlock_invalidation::raw::{
     Backend, Config, Domain, Fault, Locked, Member, Packed, PackedPair, Pair, Place, Slots,
 };
-use kinlock::raw::mutex::{MutexConfig, Queue};
-use kinlock::raw::osq::PredecessorCpu;
 use kinlock_sim::platform::SimU64;
 use kinlock_sim::random::Random;
 use kinlock_sim::schedule::say;

@@ -3,7 +3,7 @@
 use super::draw::{Order, Plan};
 use super::violation::{Failure, Violation};
 use crate::report::Property;
-use kinlock::platform::{Atomic, Ordering::Relaxed, Platform};
+use kinlock_core::platform::{Atomic, Ordering::Relaxed, Platform};
 use kinlock_sim::platform::SimU32;
 use kinlock_sim::schedule::{in_line_since, slots_in_use};
 use kinlock_sim::{Sim, Stuck, place};

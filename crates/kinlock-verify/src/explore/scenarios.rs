@@ -4,7 +4,7 @@ use super::draw::Plan;
 use super::locks::{Explored, Meeting, Specimen};
 use super::oracle::Oracle;
 use crate::report::Property;
-use kinlock::platform::{NEVER, Platform};
+use kinlock_core::platform::{NEVER, Platform};
 use kinlock_sim::schedule::{leave_line, moment, say};
 use kinlock_sim::{Sim, Stuck};
 use std::cell::Cell;

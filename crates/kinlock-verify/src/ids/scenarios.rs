@@ -8,7 +8,7 @@ use super::Specimen;
 use super::source::Broken;
 use crate::injector::Preemption;
 use crate::report::Findings;
-use kinlock::ids::Backend;
+use kinlock_ids::Backend;
 use std::time::Duration;
 
 /// A way to ill-treat IDs.

@@ -3,9 +3,10 @@
 use super::Specimen;
 use crate::affinity;
 use crate::specimen::fault;
-use kinlock::ids::{Backend, Domain, Policy};
-use kinlock::platform::{Native, Platform};
-use kinlock::raw::ids::{Block, IdAllocator, IdConfig, IdFault, Record};
+use kinlock_core::Native;
+use kinlock_core::platform::Platform;
+use kinlock_ids::raw::{Block, IdAllocator, IdConfig, IdFault, Record};
+use kinlock_ids::{Backend, Domain, Policy};
 use std::sync::OnceLock;
 
 /// A defect.
@@ -114,7 +115,7 @@ fn own<const FAULT: u8>(policy: Policy) -> Box<dyn Source> {
     let cpus = affinity::cpu_numbers();
     // Leaked: one of each per process.
     let records: Vec<_> = (0..cpus).map(|_| Record::new()).collect();
-    let blocks: Vec<_> = (0..IDS / kinlock::raw::ids::BLOCK)
+    let blocks: Vec<_> = (0..IDS / kinlock_ids::raw::BLOCK)
         .map(|_| Block::new())
         .collect();
     let storage: Slices = (records.leak(), blocks.leak());

@@ -22,7 +22,7 @@ use crate::pages::{self, Pool, Protection};
 use crate::report::{Check, Findings, Property, Report};
 use crate::signal;
 use crate::steps::{self, Share, Step};
-use kinlock::raw::invalidation::Fault;
+use kinlock_invalidation::raw::Fault;
 use kinlock_sim::random::Random;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};

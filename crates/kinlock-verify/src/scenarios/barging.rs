@@ -14,7 +14,7 @@ use crate::oracle::SharedState;
 use crate::pretend;
 use crate::report::Findings;
 use crate::test_lock::TestLock;
-use kinlock::events::Event;
+use kinlock_core::events::Event;
 use kinlock_sim::random::Random;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};

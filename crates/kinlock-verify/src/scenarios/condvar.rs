@@ -22,7 +22,7 @@ use crate::pretend;
 use crate::report::{Findings, Property};
 use crate::test_lock::TestLock;
 use board::{Board, Player};
-use kinlock::events::Event;
+use kinlock_core::events::Event;
 use nudges::Nudges;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;

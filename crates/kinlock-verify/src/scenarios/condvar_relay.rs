@@ -22,7 +22,7 @@ use crate::oracle::SharedState;
 use crate::pretend;
 use crate::report::{Findings, Property};
 use crate::test_lock::TestLock;
-use kinlock::events::Event;
+use kinlock_core::events::Event;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};

@@ -6,8 +6,8 @@ use super::{Context, Events, Stage};
 use crate::crew::{self, Orders, Worker};
 use crate::pretend;
 use crate::report::Findings;
-use kinlock::config::{self, LocalLimit, Quantum, Scan, Tuning};
-use kinlock::events::Event;
+use kinlock_core::config::{self, LocalLimit, Quantum, Scan, Tuning};
+use kinlock_core::events::Event;
 use kinlock_sim::random::Random;
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ fn run(context: &Context, orders: &Orders, stage: Stage, pretended: usize) -> Fi
     let stage = Arc::new(stage);
     let mut knobs = Knobs::new(Random::stream(orders.seed, u64::MAX));
     let domains = if pretended == 0 {
-        kinlock::topology::domain_count()
+        kinlock_core::topology::domain_count()
     } else {
         pretended
     };

@@ -22,7 +22,7 @@ use crate::locks::Specimen;
 use crate::oracle::SharedState;
 use crate::report::{Findings, Property};
 use crate::test_lock::TestLock;
-use kinlock::events::Event;
+use kinlock_core::events::Event;
 use std::sync::Arc;
 
 /// A way to ill-treat a lock.
@@ -179,16 +179,16 @@ fn blocking(lock: &dyn TestLock) -> bool {
 }
 
 /// The events of all locks' slow paths since a moment.
-struct Events(kinlock::events::Snapshot);
+struct Events(kinlock_core::events::Snapshot);
 
 impl Events {
     fn start() -> Self {
-        kinlock::events::set_enabled(true);
-        Events(kinlock::events::snapshot())
+        kinlock_core::events::set_enabled(true);
+        Events(kinlock_core::events::snapshot())
     }
 
     fn get(&self, event: Event) -> u64 {
-        kinlock::events::snapshot().since(&self.0).get(event)
+        kinlock_core::events::snapshot().since(&self.0).get(event)
     }
 
     fn list(&self, events: &[Event]) -> String {

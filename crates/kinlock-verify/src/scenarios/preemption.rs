@@ -3,7 +3,7 @@
 
 use super::{Context, Events, Stage};
 use crate::report::Findings;
-use kinlock::events::Event;
+use kinlock_core::events::Event;
 use std::sync::Arc;
 
 pub(super) fn run(context: &Context) -> Findings {

@@ -8,7 +8,7 @@ use super::{Context, Events, Stage, blocking};
 use crate::crew::{self, Orders, Worker};
 use crate::report::Findings;
 use crate::test_lock::TestLock;
-use kinlock::events::Event;
+use kinlock_core::events::Event;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -14,10 +14,9 @@
 
 use super::{Context, Events, Stage};
 use crate::crew::{Crew, Worker};
-use crate::injector;
 use crate::report::{Findings, Verdict};
-use crate::signal;
-use kinlock::events::Event;
+use crate::{injector, signal};
+use kinlock_core::events::Event;
 use kinlock_sim::random::Random;
 use std::cell::Cell;
 use std::ptr::null_mut;

@@ -5,7 +5,7 @@ use crate::crew::{self, Worker};
 use crate::injector::Injector;
 use crate::report::{Findings, Property};
 use crate::test_lock::TestLock;
-use kinlock::events::Event;
+use kinlock_core::events::Event;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};

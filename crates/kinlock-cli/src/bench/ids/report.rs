@@ -90,7 +90,7 @@ impl Report {
                 cell.iter().map(|measured| Entry::new(measured, baseline))
             })
             .collect();
-        let available = kinlock::ids::Backend::Restartable.available();
+        let available = kinlock_ids::Backend::Restartable.available();
         Report {
             kind: "measured",
             extent,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex};
 
 use crossbeam_utils::CachePadded;
-use kinlock::ids::{Backend, Counter, Domain, Policy, Pool, Stack};
+use kinlock_ids::{Backend, Counter, Domain, Policy, Pool, Stack};
 use thread_local::ThreadLocal;
 
 /// What threads do.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use kinlock::invalidation::Backend;
+use kinlock_invalidation::Backend;
 
 /// A way to protect pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
-use kinlock::invalidation::{Domain, Stats};
+use kinlock_invalidation::{Domain, Stats};
 use kinlock_verify::pages::{Pool, Worker};
 
 use super::contender::{BusyFlag, Contender, LockHeld, ours};

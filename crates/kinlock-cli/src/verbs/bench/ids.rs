@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 use clap::builder::RangedU64ValueParser;
-use kinlock::ids::{Backend, Policy};
+use kinlock_ids::{Backend, Policy};
 
 use super::locks::seconds;
 use crate::bench::ids::report::Report;

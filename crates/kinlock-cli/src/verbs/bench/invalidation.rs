@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 use clap::builder::RangedU64ValueParser;
-use kinlock::invalidation::Backend;
+use kinlock_invalidation::Backend;
 
 use super::locks::seconds;
 use crate::bench::interleave::Rounds;
@@ -11,9 +11,8 @@ use crate::bench::invalidation::{ContenderName, Plan, Report, WorkloadName, run 
 use crate::bench::threads::ThreadCounts;
 use crate::cli::Outcome;
 use crate::machine::Machine;
-use crate::output::progress;
 use crate::output::report::Destinations;
-use crate::output::tell;
+use crate::output::{progress, tell};
 use crate::verbs::keep_first;
 
 /// Measure delayed invalidation against other ways to do the same on this machine.

@@ -6,13 +6,12 @@ use anyhow::bail;
 use clap::builder::RangedU64ValueParser;
 
 use crate::bench::interleave::Rounds;
-use crate::bench::interrupt;
 use crate::bench::placement::Pin;
 use crate::bench::plan::Plan;
 use crate::bench::results::Report;
-use crate::bench::suite;
 use crate::bench::threads::ThreadCounts;
 use crate::bench::workloads::WorkloadName;
+use crate::bench::{interrupt, suite};
 use crate::cli::Outcome;
 use crate::locks::LockName;
 use crate::machine::Machine;

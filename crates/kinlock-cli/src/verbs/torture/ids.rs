@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
-use kinlock::ids::{Backend, Policy};
+use kinlock_ids::{Backend, Policy};
 use kinlock_verify::ids::{self, SCENARIOS, Settings, Specimen};
 use kinlock_verify::report::Report;
 use kinlock_verify::{LEVELS, Preemption};

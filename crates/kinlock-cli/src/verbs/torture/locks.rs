@@ -9,9 +9,8 @@ pub(super) mod text;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kinlock_verify::locks::{self, Specimen};
-use kinlock_verify::plan;
 use kinlock_verify::report::Report;
-use kinlock_verify::sandbox;
+use kinlock_verify::{plan, sandbox};
 
 use super::Document;
 use crate::bench::threads::ThreadCounts;

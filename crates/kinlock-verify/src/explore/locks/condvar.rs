@@ -7,9 +7,9 @@
 use super::{Explored, MAX_ACCESSES, Meeting, Specimen, mutex};
 use crate::report::Property;
 use crate::specimen::fault;
-use kinlock::events::Event;
-use kinlock::raw::condvar::{CondvarConfig, CondvarFault};
-use kinlock::raw::{MutexConfig, QueuedCondvar, QueuedMutex};
+use kinlock_core::events::Event;
+use kinlock_core::raw::condvar::{CondvarConfig, CondvarFault};
+use kinlock_core::raw::{MutexConfig, QueuedCondvar, QueuedMutex};
 use kinlock_sim::Sim;
 
 /// The condition variable, with a mutex whose queue is drawn by lot.

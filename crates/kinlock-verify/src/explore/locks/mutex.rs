@@ -3,10 +3,10 @@
 use super::{Explored, KNOBS, MAX_ACCESSES, Specimen};
 use crate::report::Property;
 use crate::specimen::fault;
-use kinlock::config::{Quantum, Tuning};
-use kinlock::events::Event;
-use kinlock::raw::mutex::{MutexConfig, MutexFault, Queue, QueuedMutex};
-use kinlock::raw::osq::PredecessorCpu;
+use kinlock_core::config::{Quantum, Tuning};
+use kinlock_core::events::Event;
+use kinlock_core::raw::mutex::{MutexConfig, MutexFault, Queue, QueuedMutex};
+use kinlock_core::raw::osq::PredecessorCpu;
 use kinlock_sim::Sim;
 use kinlock_sim::random::Random;
 

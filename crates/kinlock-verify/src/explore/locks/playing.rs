@@ -4,7 +4,7 @@ use super::super::scenarios::{self, Scenario, Shared};
 use super::super::{Outcome, Replay, Subject, Tally, draw};
 use super::Specimen;
 use crate::report::Property;
-use kinlock::events::Event;
+use kinlock_core::events::Event;
 
 /// The events of locks.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use super::super::storm::{Storm, disturb};
 use super::Context;
 use crate::child::{self, FINE};
 use crate::report::{Findings, Property};
-use kinlock::ids::{Backend, Counter, Domain, Lease};
+use kinlock_ids::{Backend, Counter, Domain, Lease};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::Duration;
