@@ -193,8 +193,8 @@ mod memory {
     use core::ptr::{self, NonNull};
 
     pub(super) fn map(bytes: usize) -> Option<NonNull<u8>> {
-        // SAFETY: a fresh private mapping touches no existing memory; the advice concerns that mapping
-        // only, and may fail.
+        // SAFETY: a fresh private mapping touches no existing memory; the advice is for that
+        // mapping only, and may fail.
         unsafe {
             let base = libc::mmap(
                 ptr::null_mut(),

@@ -1,7 +1,7 @@
 //! The IDs of a domain with leases: their holders, the member threads, and the allowed CPUs.
 //!
-//! The allocation policy is in [`raw::ids`](crate::raw). This file supplies what a real process
-//! has: CPU numbers, mapped to indices; threads that start and end; affinities that change; forks.
+//! The allocation policy is in [`raw`](crate::raw). This file supplies what a real process has: CPU
+//! numbers, mapped to indices; threads that start and end; affinities that change; forks.
 //!
 //! # Members
 //!
@@ -27,6 +27,8 @@
 //!    cleaning up, and, in the child of a fork, a thread that the child does not have.
 //! 4. `fork` calls the functions of [`PART`] on one thread, which has locked the list and the
 //!    tables with the first of them. In the child it is the only thread.
+
+mod membership;
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -476,101 +478,6 @@ fn boxed<T>(count: u32, new: impl FnMut() -> T) -> Result<Box<[T]>, NoMemory> {
 fn next_serial(serial: &AtomicU32) -> Result<u32, BuildError> {
     let next = serial.fetch_update(Relaxed, Relaxed, |serial| serial.checked_add(1));
     next.map_err(|_| BuildError::TooManyDomains)
-}
-
-/// The domains that the calling thread is a member of.
-mod membership {
-    use super::*;
-
-    thread_local! {
-        // No destructor, so accessible until the thread is gone. Upper half: serial; lower half:
-        // member index; 0 = unused. Atomic because of signal handlers.
-        static JOINED: [AtomicU64; MEMBERSHIPS] =
-            const { [const { AtomicU64::new(0) }; MEMBERSHIPS] };
-    }
-
-    /// The calling thread's member index. Makes it a member if need be. `None`: it has ended.
-    #[inline]
-    pub(super) fn of(leased: &Leased) -> Option<u32> {
-        let first = JOINED.with(|joined| joined[0].load(Relaxed));
-        if (first >> 32) as u32 == leased.serial {
-            return Some(first as u32);
-        }
-        others(leased)
-    }
-
-    #[inline(never)]
-    fn others(leased: &Leased) -> Option<u32> {
-        remembered(leased.serial).or_else(|| join(leased))
-    }
-
-    pub(super) fn remembered(serial: u32) -> Option<u32> {
-        JOINED.with(|joined| {
-            let words = joined.iter().map(|word| word.load(Relaxed));
-            let mut ours = words.filter(|word| (word >> 32) as u32 == serial);
-            ours.next().map(|word| word as u32)
-        })
-    }
-
-    #[cold]
-    pub(super) fn join(leased: &Leased) -> Option<u32> {
-        if !thread::will_end() {
-            thread::comes_again();
-            return (!thread::has_ended()).then_some(NO_MEMBER);
-        }
-        let word = |member: u32| u64::from(leased.serial) << 32 | u64::from(member);
-        JOINED.with(|joined| {
-            // A signal handler that comes after this finds the thread to be a member already.
-            let free = joined.iter().find(|place| {
-                place
-                    .compare_exchange(0, word(NO_MEMBER), Relaxed, Relaxed)
-                    .is_ok()
-            });
-            let Some(place) = free else {
-                forget_gone(joined);
-                return Some(NO_MEMBER);
-            };
-            // A signal handler that came just before may have made it a member. One membership is
-            // enough.
-            let others = joined.iter().filter(|other| !core::ptr::eq(*other, place));
-            let words = others.map(|other| other.load(Relaxed));
-            if let Some(word) = { words }.find(|word| (word >> 32) as u32 == leased.serial) {
-                place.store(0, Relaxed);
-                return Some(word as u32);
-            }
-            let member = leased.claim_member();
-            leased.ids.join();
-            place.store(word(member), Relaxed);
-            Some(member)
-        })
-    }
-
-    /// Frees the entries of dropped domains for later calls.
-    fn forget_gone(joined: &[AtomicU64; MEMBERSHIPS]) {
-        // A signal handler may have interrupted the holder of the list's lock.
-        let Some(list) = LIST.try_lock() else {
-            return;
-        };
-        for place in joined {
-            let seen = place.load(Relaxed);
-            // SAFETY: invariant 2.
-            let alive = list
-                .iter()
-                .any(|listed| unsafe { &*listed.0 }.serial == (seen >> 32) as u32);
-            if !alive {
-                let _ = place.compare_exchange(seen, 0, Relaxed, Relaxed);
-            }
-        }
-    }
-
-    /// Forgets that the calling thread is a member. Returns its member index.
-    pub(super) fn take(serial: u32) -> Option<u32> {
-        JOINED.with(|joined| {
-            let ours = |place: &&AtomicU64| (place.load(Relaxed) >> 32) as u32 == serial;
-            let place = joined.iter().find(ours)?;
-            Some(place.swap(0, Relaxed) as u32)
-        })
-    }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -1,7 +1,7 @@
 //! Concurrency IDs in every interleaving (with a bounded number of preemptions) of small scenarios.
 //!
 //! ```sh
-//! RUSTFLAGS="--cfg loom" cargo test --release -p kinlock --test loom_ids -- --nocapture
+//! RUSTFLAGS="--cfg loom" cargo test --release -p kinlock-ids --test loom_ids -- --nocapture
 //! ```
 //!
 //! Each model prints how many executions it explored. Models of broken allocators must fail, which

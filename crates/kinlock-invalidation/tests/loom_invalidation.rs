@@ -2,7 +2,8 @@
 //! scenarios.
 //!
 //! ```sh
-//! RUSTFLAGS="--cfg loom" cargo test --release -p kinlock --test loom_invalidation -- --nocapture
+//! RUSTFLAGS="--cfg loom" cargo test --release -p kinlock-invalidation --test loom_invalidation \
+//!     -- --nocapture
 //! ```
 //!
 //! Each model prints how many executions it explored. Models of broken domains must fail, which

@@ -25,6 +25,7 @@
 mod tests;
 
 use crate::machine::{Costs, DISTANCES, Distance, Shape};
+use serde::{Deserialize, Serialize};
 
 /// Bytes in a line.
 pub(crate) const LINE: usize = 64;
@@ -51,7 +52,7 @@ pub(crate) enum Service {
 }
 
 /// Accesses by where they were served from.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Traffic {
     /// The core's own caches.
     pub own_cache: u64,

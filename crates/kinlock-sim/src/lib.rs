@@ -7,7 +7,7 @@
 //! and the distance. The same seed gives the same result on every host.
 //!
 //! The simulator says nothing about memory ordering: values are sequentially consistent. Ordering
-//! is the model checker's job. `docs/simulator.md` of the repository describes the cost model, and
+//! is the model checker's job. `docs/guide/simulator.md` of the repository describes the cost model, and
 //! how far to trust it.
 //!
 //! ```
@@ -62,5 +62,5 @@ pub use world::{Disruption, DisruptionKind, Disturbance, Note, Noted, Placement,
 
 /// The examples of the page about the simulator are compiled and run with the documentation's.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/simulator.md")]
+#[doc = include_str!("../../../docs/guide/simulator.md")]
 mod page {}

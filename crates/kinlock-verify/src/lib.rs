@@ -63,3 +63,8 @@ pub mod test_lock;
 pub use affinity::allowed_cpus;
 pub use injector::{LEVELS, Preemption};
 pub use specimen::Named;
+
+/// The examples of the README are compiled and run with the documentation's.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}

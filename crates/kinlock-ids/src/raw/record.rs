@@ -27,7 +27,7 @@
 //! CPU gets an ID that no record lent.
 //!
 //! A count in the word goes up whenever the record gives its ID up. So two equal words at two times
-//! mean that the ID has not been kept in between; see `raw/ids/proof.rs`.
+//! mean that the ID has not been kept in between; see `proof.rs`.
 
 use kinlock_core::platform::{Atomic, Platform};
 

@@ -66,7 +66,6 @@ fn reordering(mut tuning: Tuning, on: bool) -> Tuning {
 fn v10() -> Tuning {
     let mut tuning = reordering(Tuning::DEFAULT, true);
     tuning.scan = Scan::Full;
-    tuning.shuffle_reduction = false;
     tuning.limit = LocalLimit::count(16).unwrap_or_default();
     tuning
 }

@@ -6,6 +6,7 @@ use crate::platform::Sim;
 use crate::world::{COUNTED, with};
 use hdrhistogram::Histogram;
 use kinlock_core::platform::Platform;
+use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -54,7 +55,7 @@ pub struct Meter {
 }
 
 /// Acquisitions by the holder before.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Handoffs {
     /// After another thread of the same locality domain.
     pub local: u64,

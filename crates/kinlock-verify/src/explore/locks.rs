@@ -146,11 +146,6 @@ pub const ALL: &[Specimen] = &[
         tuning.scan = Scan::Incremental;
         tuning
     }),
-    sound("cna-shuffle", place::<true, 0>, |random| {
-        let mut tuning = counted(random);
-        tuning.shuffle_reduction = true;
-        tuning
-    }),
     sound(
         "cna-meddler",
         place::<true, { Fault::Meddler as u8 }>,
@@ -261,7 +256,6 @@ impl Knobs {
             let random = Sim::random();
             tuning.reorder = random & 3 != 0;
             tuning.scan = [Scan::Full, Scan::Incremental][(random >> 2) as usize & 1];
-            tuning.shuffle_reduction = random >> 3 & 3 == 0;
             tuning.stealing = random >> 5 & 1 == 0;
             if random >> 6 & 1 == 0 {
                 tuning.limit = LocalLimit::time(1).unwrap_or_default();

@@ -96,7 +96,6 @@ impl Knobs {
         } else {
             Scan::Full
         });
-        config::set_shuffle_reduction(random.one_in(4));
         config::set_stealing(!random.one_in(4));
         let limit = if random.one_in(2) {
             LocalLimit::count(random.below(8) as u8)
@@ -112,7 +111,6 @@ impl Knobs {
 impl Drop for Knobs {
     fn drop(&mut self) {
         config::set_scan(self.before.scan);
-        config::set_shuffle_reduction(self.before.shuffle_reduction);
         config::set_stealing(self.before.stealing);
         config::set_local_limit(self.before.limit);
         config::set_quantum(self.before.quantum);
