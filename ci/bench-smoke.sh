@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The main job of the README, shortened: every lock on every workload, and every output format; the other suites, with their pictures.
+# The benchmarks, shortened: every lock on every workload, the other suites, every output format.
 set -euo pipefail
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT

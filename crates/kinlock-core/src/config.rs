@@ -5,7 +5,6 @@
 //! | reorder queues by locality domain | `KINLOCK_NUMA=auto\|on\|off` | [`set_numa`] | `auto` |
 //! | search for local waiters | `KINLOCK_SCAN=full\|incremental` | [`set_scan`] | `full` |
 //! | longest run of local hand-offs | `KINLOCK_LOCAL_LIMIT=10ms\|2^16` | [`set_local_limit`] | `10ms` |
-//! | leave most short queues alone | `KINLOCK_SHUFFLE_REDUCTION=on\|off` | [`set_shuffle_reduction`] | `off` |
 //! | let running threads overtake sleeping ones | `KINLOCK_STEALING=on\|off` | [`set_stealing`] | `on` |
 //! | how long a mutex stays with those who keep taking it | `KINLOCK_QUANTUM=fair\|250us\|throughput` | [`set_quantum`] | `250us` |
 //! | kind of locality domain | `KINLOCK_DOMAIN=node\|llc\|socket` | `set_domain_kind` | `node` |
@@ -79,11 +78,6 @@ pub fn set_scan(scan: Scan) {
 /// Sets how long hand-offs may stay in one locality domain while others wait.
 pub fn set_local_limit(limit: LocalLimit) {
     update(|word| word.with_limit(limit).with(Word::LIMIT_SET));
-}
-
-/// Sets whether a queue from which no waiter has been set aside is mostly left alone.
-pub fn set_shuffle_reduction(on: bool) {
-    update(|word| word.with_shuffle_reduction(on).with(Word::SHUFFLE_SET));
 }
 
 /// Sets whether a running thread may take a free lock before a front waiter that does not run.

@@ -67,8 +67,6 @@ pub struct Tuning {
     pub scan: Scan,
     /// How long hand-offs may stay local.
     pub limit: LocalLimit,
-    /// Whether reordering starts with a small probability only, while nobody has been set aside.
-    pub shuffle_reduction: bool,
     /// Whether a running thread may take a free lock before a front waiter that does not run.
     pub stealing: bool,
     /// How long a mutex stays with those who keep taking it.
@@ -181,7 +179,6 @@ impl Tuning {
         reorder: false,
         scan: Scan::Full,
         limit: LocalLimit::Time { ms: 10 },
-        shuffle_reduction: false,
         stealing: true,
         quantum: Quantum(250),
     };

@@ -1,4 +1,5 @@
-//! Metrics of a program that does something else: threads analyse an access log and count requests, bytes and latencies as they go. Once with atomics that all share, once with a counter per ID.
+//! Metrics of a program with other work to do: threads analyse an access log and count requests,
+//! bytes and latencies. Once with shared atomics, once with a counter per ID.
 //!
 //! ```sh
 //! cargo run --release -p kinlock --example metrics -- 4
@@ -17,7 +18,7 @@ const SLICE: Duration = Duration::from_millis(300);
 /// Latencies are counted by their power of two, in microseconds.
 const BUCKETS: usize = 16;
 
-/// Something to count with.
+/// A counter of either kind.
 trait Count: Sync {
     fn add(&self, n: u64);
     fn sum(&self) -> u64;
@@ -41,7 +42,7 @@ impl Count for Counter {
     }
 }
 
-/// What an operator wants to see.
+/// The metrics of the program.
 struct Metrics<C> {
     requests: C,
     failed: C,
@@ -75,7 +76,7 @@ impl<C: Count> Metrics<C> {
         self.latency[bucket].add(1);
     }
 
-    /// Lines per second by so many threads.
+    /// Runs `threads` threads for a while. Returns the lines per second.
     fn run(&self, threads: usize, log: &[String]) -> f64 {
         let before = self.requests.sum();
         let begin = Instant::now();
@@ -125,7 +126,7 @@ fn main() -> Result<(), BuildError> {
         .collect();
 
     let domain = Domain::auto();
-    // Fails here and not amid the run if there is no memory.
+    // An early check that there is memory for counters.
     drop(Counter::new(&domain)?);
     let shared = Metrics::new(|| AtomicU64::new(0));
     let per_id = Metrics::new(|| Counter::new(&domain).expect("memory for a counter"));

@@ -1,18 +1,22 @@
-//! Memory by ID: each ID has a stretch of address space of its own, and what belongs to one structure lies at the same offset in every stretch.
+//! Memory by ID. Each ID has a stretch of address space of its own; the data of one structure lie
+//! at the same offset in every stretch.
 //!
 //! ```text
 //!   region:   | stretch of ID 0            | stretch of ID 1            | ...
 //!             | a | b |  c  |   free       | a | b |  c  |   free       |
 //! ```
 //!
-//! Address space costs nothing. A page gets memory when it is first written, from the NUMA node of the CPU that writes: of the CPU that first holds the ID, since nobody else writes there. So
-//! nothing ever moves, pages are not shared between IDs, and structures that an ID uses together share its pages and its TLB entries. Huge pages are declined: one would span many IDs.
+//! Address space costs nothing. A page gets memory when it is first written, from the NUMA node of
+//! the writing CPU. Only holders of the ID write there, so that is the CPU that first holds the ID.
+//! Nothing moves, IDs share no pages, and structures that an ID uses together share pages and TLB
+//! entries. Huge pages are declined: one would span many IDs.
 //!
 //! # Invariants
 //!
 //! 1. A region is mapped, zeroed when fresh, readable and writable, until the arena is dropped.
-//! 2. Ranges handed out do not overlap, and lie within every stretch. Whoever has one gives it back, zeroed, when nobody uses it any more.
-//! 3. Ranges that are free are zero in every stretch.
+//! 2. Allocated ranges do not overlap, and lie within every stretch. The owner of a range returns
+//!    it zeroed, when nothing uses it any more.
+//! 3. Free ranges are zero in every stretch.
 
 use core::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,26 +24,28 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::sequence::Slots;
 use kinlock::{SpinLock, SpinLockGuard};
 
-/// What no two structures share, and no two IDs: two cache lines, since processors fetch them in pairs.
+/// The alignment and granularity of allocations: two cache lines, since processors fetch them in
+/// pairs. No two structures and no two IDs share such a pair.
 pub(super) const LINE: usize = 128;
 /// The stretch of an ID in a region for ordinary structures.
 const STRETCH: usize = 64 * 1024;
-/// The largest page that stretches must not share.
+/// The largest page size. Stretches never share a page.
 const PAGE: usize = 64 * 1024;
 
 /// Memory for a number of IDs.
 #[derive(Debug)]
 pub(super) struct Arena {
     ids: u32,
-    /// Locked by who has [`TABLES`].
+    /// Locked only by the holder of [`TABLES`].
     regions: Mutex<Vec<Region>>,
 }
 
-/// Who reads or changes the table of regions of any arena. One lock for all, so that it can be held across a fork, and no table is locked or half changed in the child.
+/// Guards the tables of regions of all arenas. One lock for all of them can be held across a fork,
+/// so that in the child no table is locked or half changed.
 pub(super) static TABLES: SpinLock<()> = SpinLock::new(());
 
 struct Table<'a> {
-    // Given back in this order.
+    // The fields are dropped in this order.
     regions: MutexGuard<'a, Vec<Region>>,
     _tables: SpinLockGuard<'static, ()>,
 }
@@ -47,14 +53,14 @@ struct Table<'a> {
 #[derive(Debug)]
 struct Region {
     slots: Slots,
-    /// Free ranges of offsets, in ascending order, none touching the next.
+    /// Free ranges of offsets, in ascending order; no two touch.
     free: Vec<(usize, usize)>,
 }
 
-// SAFETY: a region is memory like any other; who may access it is decided by those who ask for slots.
+// SAFETY: a region is memory like any other; the owners of its slots decide who accesses them.
 unsafe impl Send for Region {}
 
-/// The address space cannot be had.
+/// The address space is not available.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct NoMemory;
 
@@ -78,7 +84,7 @@ impl Arena {
         }
     }
 
-    /// `size` zeroed bytes for every ID, aligned to [`LINE`], with no neighbour in their lines.
+    /// Allocates `size` zeroed bytes for every ID, aligned to [`LINE`] and alone in their lines.
     pub(super) fn allocate(&self, size: usize) -> Result<Slots, NoMemory> {
         let size = size.max(1).checked_next_multiple_of(LINE).ok_or(NoMemory)?;
         let regions = &mut self.table().regions;
@@ -91,7 +97,9 @@ impl Arena {
         Ok(slots)
     }
 
-    /// Takes back what `allocate(size)` has given: zeroed again, and nobody uses it any more. (Only its owner knows which slots were written: to write to the others would give them memory.)
+    /// Takes back what `allocate(size)` has returned. The caller has zeroed it, and nothing uses it
+    /// any more. Only the caller knows which slots were written; zeroing the others would give them
+    /// memory.
     pub(super) fn free(&self, slots: Slots, size: usize) {
         let size = size.max(1).next_multiple_of(LINE);
         for region in self.table().regions.iter_mut() {
@@ -173,7 +181,8 @@ impl Slots {
     #[inline]
     pub(super) fn of(&self, id: u32) -> NonNull<u8> {
         debug_assert!(id < self.limit);
-        // SAFETY: by invariants 1 and 2 of this file the slots of all IDs below the limit are one mapping.
+        // SAFETY: by invariants 1 and 2 of this file the slots of all IDs below the limit are one
+        // mapping.
         unsafe { self.base.add(id as usize * self.stride) }
     }
 }
@@ -184,7 +193,8 @@ mod memory {
     use core::ptr::{self, NonNull};
 
     pub(super) fn map(bytes: usize) -> Option<NonNull<u8>> {
-        // SAFETY: a fresh private mapping touches nobody's memory; the advice concerns that mapping only, and may fail.
+        // SAFETY: a fresh private mapping touches no existing memory; the advice is for that
+        // mapping only, and may fail.
         unsafe {
             let base = libc::mmap(
                 ptr::null_mut(),
@@ -203,7 +213,8 @@ mod memory {
     }
 
     pub(super) fn unmap(base: NonNull<u8>, bytes: usize) {
-        // SAFETY: invariant 1: this is the mapping made above, and the arena that owns it goes away.
+        // SAFETY: invariant 1: this is the mapping made above, and the arena that owns it goes
+        // away.
         unsafe { libc::munmap(base.as_ptr().cast(), bytes) };
     }
 }

@@ -6,21 +6,27 @@ use super::area;
 use super::domain::{BuildError, Domain, Lease};
 use super::sequence::{self, Probe, Slots, Sound};
 
-/// A counter for many writers and few readers: a word per ID, added to without a locked instruction.
+/// A counter for many writers and few readers: one word per ID, changed without a locked
+/// instruction.
 ///
 /// | backend | `add` |
 /// | --- | --- |
 /// | restartable | one restartable sequence |
-/// | lease | enter, a load and a store, leave; [`add_with`](Self::add_with) a lease: a load and a store |
+/// | lease | enter, load, store, leave; [`add_with`](Self::add_with): a load and a store |
 ///
-/// Where a thread has no ID (all are held; the kernel refuses the thread restartable sequences; the thread is running its last destructors), it adds to one word that all such threads share, with a locked instruction. The sum is right in any case.
+/// A thread without an ID adds to one word that all such threads share, with a locked instruction.
+/// A thread has no ID if all are held, if the kernel refuses it restartable sequences, or if it
+/// runs its last destructors. The sum is right in any case.
 ///
 /// # Guarantees
 ///
-/// * No addition is lost. [`sum`](Self::sum) has every addition that happened before the call, none that happens after it, and any subset of those that run meanwhile: it is not a snapshot. Sums of one thread do not decrease
-///   as long as nobody adds a "negative" (wrapping) number.
+/// * No addition is lost. [`sum`](Self::sum) includes every addition that happened before the call,
+///   none that happens after it, and any subset of the concurrent ones: it is not a snapshot. Sums
+///   read by one thread do not decrease unless an addition wraps ("adds a negative number").
 /// * Additions are `Relaxed`: they order nothing else.
-/// * Adding is async-signal-safe, if the thread has added to a counter of that domain before; it allocates nothing and makes no system call then. It can also be used in the child of a fork, which goes on with a copy.
+/// * Adding is async-signal-safe once the thread has added to a counter of that domain. It then
+///   allocates nothing and makes no system call.
+/// * The child of a fork goes on with a copy.
 ///
 /// ```
 /// use kinlock_ids::{Counter, Domain};
@@ -37,7 +43,8 @@ use super::sequence::{self, Probe, Slots, Sound};
 ///
 /// # Invariants
 ///
-/// 1. The slots were allocated for this counter, and are given back when it is dropped. Each holds one word, which only who has the ID writes: in a restartable sequence, or with a lease.
+/// 1. The slots were allocated for this counter, and are returned when it is dropped. Each has one
+///    word, written only with the ID of the slot: in a restartable sequence, or under a lease.
 #[derive(Debug)]
 pub struct Counter<P: Probe = Sound> {
     slots: Slots,
@@ -47,7 +54,7 @@ pub struct Counter<P: Probe = Sound> {
     probe: core::marker::PhantomData<P>,
 }
 
-/// In lines of its own: a thread that has no ID should not disturb those that read the rest.
+/// In lines of its own, so that threads without an ID do not disturb readers of the other fields.
 #[repr(align(128))]
 #[derive(Debug, Default)]
 struct Shared(AtomicU64);
@@ -64,7 +71,7 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// [`BuildError::Memory`].
+    /// [`BuildError::Memory`] if there is no address space.
     pub fn new(domain: &Domain) -> Result<Self, BuildError> {
         Self::probed(domain)
     }
@@ -104,7 +111,9 @@ impl<P: Probe> Counter<P> {
         }
     }
 
-    /// Adds `n` under a lease of this counter's domain; under another domain's as [`add`](Self::add) does. A signal handler must not use the lease of the code that it interrupts.
+    /// Adds `n` under a lease of this counter's domain. A lease of another domain works as
+    /// [`add`](Self::add) does. A signal handler must not use the lease of the code that it
+    /// interrupts.
     #[inline]
     pub fn add_with(&self, lease: &Lease<'_>, n: u64) {
         if lease.is_of(&self.domain) {
@@ -114,22 +123,24 @@ impl<P: Probe> Counter<P> {
         }
     }
 
-    /// The sum of all additions, wrapping; see the [guarantees](Self#guarantees). One load for every ID that there can be.
+    /// The sum of all additions, wrapping; see the [guarantees](Self#guarantees).
+    /// O([`Domain::max_ids`]): one load for each possible ID.
     pub fn sum(&self) -> u64 {
         let own = (0..self.slots.limit).map(|id| self.word(id).load(Relaxed));
         own.fold(self.shared.0.load(Relaxed), u64::wrapping_add)
     }
 
-    /// The domain.
+    /// The domain that the counter was made for.
     pub fn domain(&self) -> &Domain {
         &self.domain
     }
 
-    /// A load and a store: nobody else writes here.
+    /// A load and a store suffice: no other thread writes this word.
     #[inline]
     fn add_to(&self, id: u32, n: u64) {
         let word = self.word(id);
-        // Relaxed: who has the ID next sees it because the ID is released and acquired; who sums up wants no more.
+        // Relaxed: the next holder of the ID sees the store because the ID is released and acquired
+        // in between. A reader that sums up asks for no order.
         word.store(word.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
@@ -150,7 +161,7 @@ impl<P: Probe> Drop for Counter<P> {
     fn drop(&mut self) {
         for id in 0..self.slots.limit {
             let word = self.word(id);
-            // Pages that were only read have no memory, and need none.
+            // A page that was only read has no memory, and must not get any here.
             if word.load(Relaxed) != 0 {
                 word.store(0, Relaxed);
             }

@@ -11,17 +11,19 @@ use super::leased::{self, Leased};
 use super::sequence::{self, Slots};
 use crate::raw::{MAX_IDS, Policy};
 
-/// How IDs are held; see [the two kinds](super#two-kinds-of-holding).
+/// How a thread gets its ID; see [the two backends](super#two-backends).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Backend {
-    /// Not at all: the ID is read inside a restartable sequence. The kernel hands it out, from the one domain that it has per process.
+    /// The ID is read inside a restartable sequence and never held. The kernel allocates it, in one
+    /// domain per process.
     Restartable,
-    /// For as long as a thread says so. We hand it out; any number of domains.
+    /// A thread holds the ID until it drops its lease. This library allocates it, in any number of
+    /// domains.
     Lease,
 }
 
 impl Backend {
-    /// Both.
+    /// Both backends.
     pub const ALL: [Backend; 2] = [Backend::Restartable, Backend::Lease];
 
     /// Its name on the command line.
@@ -32,11 +34,12 @@ impl Backend {
         }
     }
 
-    /// Whether this kernel, C library and process can do it. Asks on behalf of the calling thread.
+    /// Whether kernel, C library and process support this backend. Asks on behalf of the calling
+    /// thread.
     ///
     /// # Errors
     ///
-    /// Why not. Leases are always available.
+    /// The reason if they do not. Leases are always available.
     pub fn available(self) -> Result<(), Unavailable> {
         match self {
             Backend::Restartable => area::available(),
@@ -96,14 +99,15 @@ impl fmt::Display for UnknownPolicy {
 
 impl core::error::Error for UnknownPolicy {}
 
-/// Threads among which concurrency IDs are unique, and the memory of those IDs.
+/// A group of threads among which concurrency IDs are unique, and the memory of those IDs.
 ///
-/// Cheap to clone: clones are the same domain. Structures keep theirs alive; a [`Lease`] borrows it, so that it cannot outlive it.
+/// Cheap to clone: clones are the same domain. Structures keep their domain alive. A [`Lease`]
+/// borrows it and cannot outlive it.
 ///
 /// ```
 /// use kinlock_ids::{Backend, Domain};
 ///
-/// // Restartable sequences where the kernel has them, else leases; which, it says.
+/// // Restartable sequences where the kernel has them, else leases.
 /// let domain = Domain::auto();
 /// println!("{}", domain.backend());
 ///
@@ -121,11 +125,11 @@ pub struct Domain {
 #[derive(Debug)]
 struct Inner {
     arena: Arena,
-    /// `None`: restartable.
+    /// `None`: the domain is restartable.
     leased: Option<Leased>,
 }
 
-/// What a domain is to be like.
+/// The options of a new domain.
 #[derive(Clone, Debug, Default)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct Builder {
@@ -135,22 +139,26 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Use this backend or none. Without this call, or with `None`: restartable sequences if they are available and neither a policy nor a number of IDs is asked for, which only leases have; else
-    /// leases. [`Domain::backend`] tells which.
+    /// Requires this backend. The default, also `None`: restartable sequences if they are available
+    /// and neither a policy nor a number of IDs is set, else leases. [`Domain::backend`] tells
+    /// which.
     pub fn backend(mut self, backend: impl Into<Option<Backend>>) -> Self {
         self.backend = backend.into();
         self
     }
 
-    /// Who gets which ID [default: [`Policy::RecentFirst`]]. Leases only.
+    /// Which thread gets which ID [default: [`Policy::RecentFirst`]]. Leases only.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = Some(policy);
         self
     }
 
-    /// How many threads can hold an ID at a time, at least; rounded up to a multiple of 32, and with [`Policy::PerCpu`] to the number of CPUs [default: eight for every CPU, at least 256]. Leases only.
+    /// How many IDs can be held at the same time, at least [default: eight for every CPU, at least
+    /// 256]. Rounded up to a multiple of 32 and, with [`Policy::PerCpu`], to at least the number of
+    /// CPUs. Leases only.
     ///
-    /// IDs that are never used cost a few bytes and address space. A thread that is preempted while it holds a lease keeps it: more than CPUs are needed.
+    /// An ID that is never used costs a few bytes and address space. Choose more than the number of
+    /// CPUs: a thread that is preempted while it holds a lease keeps its ID.
     pub fn max_ids(mut self, max_ids: u32) -> Self {
         self.max_ids = Some(max_ids);
         self
@@ -160,7 +168,10 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// If the backend asked for is not available or cannot do what else is asked for, or if there is no memory.
+    /// * [`BuildError::Unavailable`] if the requested backend is not available.
+    /// * [`BuildError::KernelDecides`] for a policy or a number of IDs with restartable sequences.
+    /// * [`BuildError::MaxIds`], [`BuildError::Memory`] and [`BuildError::TooManyDomains`] as they
+    ///   say.
     pub fn build(self) -> Result<Domain, BuildError> {
         let wants_leases = self.policy.is_some() || self.max_ids.is_some();
         match self.backend {
@@ -195,21 +206,23 @@ impl Builder {
     }
 }
 
-/// Why there is no domain.
+/// Why a domain, or a structure in one, cannot be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// Restartable sequences were asked for.
+    /// Restartable sequences were asked for and are not available.
     Unavailable(Unavailable),
-    /// A policy or a number of IDs was asked for, together with restartable sequences: there the kernel decides.
+    /// A policy or a number of IDs was asked for together with restartable sequences, where the
+    /// kernel decides both.
     KernelDecides,
-    /// So many IDs cannot be.
+    /// This number of IDs is out of range.
     MaxIds(u32),
     /// There is no memory for the domain's state, or no address space for the IDs' memory.
     Memory,
-    /// The process has made 4294967294 domains with leases, and cannot tell more apart.
+    /// The process has made 4294967294 domains with leases, as many as serial numbers can tell
+    /// apart.
     TooManyDomains,
-    /// Somebody has to hold an ID, and in a restartable domain nobody does.
+    /// The structure needs an ID that is held, and in a restartable domain none is.
     Unleased,
 }
 
@@ -248,16 +261,17 @@ impl From<NoMemory> for BuildError {
 }
 
 impl Domain {
-    /// What a domain is to be like.
+    /// A builder with the default options.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// Restartable sequences if they are available, else leases with the default policy. [`backend`](Self::backend) tells which.
+    /// Restartable sequences if they are available, else leases with the default policy.
+    /// [`backend`](Self::backend) tells which.
     ///
     /// # Panics
     ///
-    /// If there is no address space for the memory of the usual number of IDs.
+    /// If there is no address space for the memory of the default number of IDs.
     pub fn auto() -> Self {
         Self::builder()
             .build()
@@ -265,7 +279,8 @@ impl Domain {
     }
 
     fn restartable() -> Self {
-        // The kernel's IDs are below the number of possible CPUs; that CPU numbers may have gaps makes this one larger at worst.
+        // The kernel's IDs are below the number of possible CPUs. Gaps in the CPU numbers only make
+        // this limit larger than needed.
         let ids = leased::possible_cpus().last().map_or(1, |last| last + 1) as u32;
         let inner = Inner {
             arena: Arena::new(ids),
@@ -276,7 +291,7 @@ impl Domain {
         }
     }
 
-    /// How IDs are held in this domain.
+    /// How threads of this domain get their IDs.
     pub fn backend(&self) -> Backend {
         match self.inner.leased {
             None => Backend::Restartable,
@@ -284,45 +299,57 @@ impl Domain {
         }
     }
 
-    /// Who gets which ID, with leases. With restartable sequences the kernel has a policy of its own: `None`.
+    /// Which thread gets which ID, with leases. `None` with restartable sequences, where the kernel
+    /// has a policy of its own.
     pub fn policy(&self) -> Option<Policy> {
         self.inner.leased.as_ref().map(Leased::policy)
     }
 
-    /// All IDs are below it.
+    /// The exclusive upper bound of all IDs.
     pub fn max_ids(&self) -> u32 {
         self.inner.arena.ids()
     }
 
-    /// How many threads have entered and live, with leases.
+    /// The number of living threads that have entered, with leases; else `None`.
     pub fn members(&self) -> Option<u32> {
         self.inner.leased.as_ref().map(Leased::members)
     }
 
-    /// IDs are below this number or the largest number of concurrent holders, whichever is greater: the smaller of members and allowed CPUs. With leases.
+    /// The smaller of members and allowed CPUs, with leases; else `None`. Every ID is below the
+    /// larger of this limit and the peak number of concurrent holders.
     pub fn limit(&self) -> Option<u32> {
         self.inner.leased.as_ref().map(Leased::limit)
     }
 
-    /// On how many CPUs the threads of the process may run, as far as the domain knows. With leases.
+    /// On how many CPUs the threads of the process may run, as far as the domain knows, with
+    /// leases; else `None`.
     pub fn cpus_allowed(&self) -> Option<u32> {
         self.inner.leased.as_ref().map(Leased::cpus_allowed)
     }
 
-    /// Asks the kernel again on which CPUs the threads of the process may run. With leases; there CPUs that come into use are noticed without it, so that this is needed only to have the IDs of fewer CPUs closer
-    /// together. Reads a file per thread.
+    /// Asks the kernel again on which CPUs the threads of the process may run. No effect without
+    /// leases.
+    ///
+    /// Newly used CPUs are noticed without this call. It is needed only after CPUs have been taken
+    /// away, to make IDs denser. Reads one file per thread of the process.
     pub fn refresh(&self) {
         self.inner.leased.iter().for_each(Leased::refresh);
     }
 
-    /// Takes an ID until the lease is dropped. The thread sees what was done before under this ID.
+    /// Acquires an ID, which is held until the lease is dropped. The thread sees what earlier
+    /// holders of this ID did.
     ///
-    /// The ID is dense: see [`limit`](Self::limit). One atomic read-modify-write to enter and stores to leave, on cache lines of the CPU's and the ID's own, if the thread does not change CPUs meanwhile and no other does the same there.
-    /// Lock-free in nearly all cases; may be called by signal handlers, if the thread has entered the domain before. A thread may hold several IDs.
+    /// The ID is dense: see [`limit`](Self::limit). Entering usually takes one atomic
+    /// read-modify-write, and leaving takes stores, on cache lines of the CPU and of the ID. It
+    /// costs more if the thread changes CPUs while it holds the lease, or if another thread holds a
+    /// lease from the same CPU. Lock-free; a thread's first call may allocate. A signal handler may
+    /// call it if the thread has entered the domain before. A thread may hold several IDs.
     ///
     /// # Errors
     ///
-    /// [`EnterError::Exhausted`] if all IDs are held, [`EnterError::NothingToHold`] if the domain is restartable, [`EnterError::ThreadEnded`] from a thread's last destructors.
+    /// * [`EnterError::Exhausted`] if all IDs are held.
+    /// * [`EnterError::NothingToHold`] if the domain is restartable.
+    /// * [`EnterError::ThreadEnded`] in a thread's last destructors.
     #[inline]
     pub fn enter(&self) -> Result<Lease<'_>, EnterError> {
         let Some(leased) = &self.inner.leased else {
@@ -335,7 +362,9 @@ impl Domain {
         })
     }
 
-    /// The ID with which the calling thread ran a moment ago, with restartable sequences: it may have another one by now, so this is good for statistics only. `None` with leases.
+    /// The ID with which the calling thread ran a moment ago, with restartable sequences. The
+    /// thread may have another one by now: the value is good for statistics only. `None` with
+    /// leases.
     #[inline]
     pub fn momentary_id(&self) -> Option<u32> {
         if self.inner.leased.is_some() {
@@ -377,7 +406,7 @@ impl Drop for Inner {
 /// });
 /// ```
 ///
-/// And the domain outlives it:
+/// The domain outlives it:
 ///
 /// ```compile_fail,E0505
 /// let domain = kinlock_ids::Domain::builder().max_ids(32).build().unwrap();
@@ -386,8 +415,13 @@ impl Drop for Inner {
 /// lease.id();
 /// ```
 ///
-/// A lease that is forgotten is given back when its thread ends. Destructors of thread-locals may hold, use and take leases, and so may those of `pthread` keys, but for one that runs in the fourth round of the C library's, because it has
-/// set its key again or another destructor has set it late: by then what the thread still holds may have been taken away, and may be another thread's; and what is forgotten there may be lost. In the child of a fork the leases of the thread that forked are held, and no others.
+/// A forgotten lease (`mem::forget`) is released when its thread ends. In the child of a fork the
+/// leases of the forking thread are held, and no others.
+///
+/// Destructors of thread-locals and of `pthread` keys may hold, use and acquire leases. The
+/// exception is a key's destructor that runs in the C library's fourth round, because the key was
+/// set again in the third. By then the thread's leases may have been taken away and their IDs may
+/// belong to other threads; a lease forgotten there may be lost.
 #[must_use = "the ID is given back when the lease is dropped"]
 #[derive(Debug)]
 pub struct Lease<'d> {
@@ -397,13 +431,13 @@ pub struct Lease<'d> {
 }
 
 impl Lease<'_> {
-    /// The ID: nobody else in the domain has it.
+    /// The ID. No other thread of the domain holds it.
     #[inline]
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// Whether it is an ID of `domain`.
+    /// Whether this is a lease of `domain`.
     #[inline]
     pub fn is_of(&self, domain: &Domain) -> bool {
         domain
@@ -415,20 +449,20 @@ impl Lease<'_> {
 impl Drop for Lease<'_> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the ID was acquired for this lease, and is given back once: here.
+        // SAFETY: the ID was acquired for this lease, and is released once: here.
         unsafe { self.leased.release(self.id) };
     }
 }
 
-/// Why there is no lease.
+/// Why a thread gets no lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum EnterError {
-    /// All IDs are held: there are more holders than [`Domain::max_ids`].
+    /// All [`Domain::max_ids`] IDs are held.
     Exhausted,
-    /// The domain is restartable: there IDs are not held.
+    /// The domain is restartable: its IDs are not held.
     NothingToHold,
-    /// The thread's leases have been taken away because it ends: this is one of its last destructors.
+    /// The thread is in one of its last destructors; its leases have been taken away.
     ThreadEnded,
 }
 

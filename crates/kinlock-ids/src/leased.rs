@@ -1,25 +1,34 @@
-//! IDs of a domain of our own: who has one, which threads are members, which CPUs they may run on.
+//! The IDs of a domain with leases: their holders, the member threads, and the allowed CPUs.
 //!
-//! The allocation policy is in [`raw::ids`](crate::raw). Here is what it must be told by a real process: CPU numbers as indices, threads that come and go, affinities that change, forks.
+//! The allocation policy is in [`raw`](crate::raw). This file supplies what a real process has: CPU
+//! numbers, mapped to indices; threads that start and end; affinities that change; forks.
 //!
 //! # Members
 //!
-//! A thread becomes a member when it first enters, and leaves when it ends. It remembers the domains it is a member of in a table of its own, [`MEMBERSHIPS`] at most; further domains work,
-//! but do not count it. There is a list of all domains with leases, for threads that end and for forks.
+//! A thread becomes a member at its first acquisition, and leaves when it ends. A thread remembers
+//! up to [`MEMBERSHIPS`] domains in a table of its own. It can use more domains, but those do not
+//! count it as a member. A global list of all domains with leases serves ending threads and forks.
 //!
-//! # Seats
+//! # Holdings
 //!
-//! Each ID has a seat: who holds it, and what [`IdAllocator::release`] wants to have back. So a thread that ends gives back also what it has forgotten ([when](super::thread)), and in the child of a fork all IDs are free but those of the
-//! forking thread.
+//! Each ID has a [`Holding`]: the holder's token, and the value that [`IdAllocator::release`]
+//! takes. With it an ending thread releases its forgotten leases ([when](super::thread)), and the
+//! child of a fork frees all IDs but those of the forking thread.
 //!
 //! # Invariants
 //!
-//! 1. The seat of an ID is written by who holds the ID: after it was acquired and before it is released. In the child of a fork the forking thread, which is the only one, clears the seats of all others before it goes on.
-//!    A seat whose token is not 0 has a [`Held`].
-//! 2. A domain is in [`LIST`] from when it is complete until it is dropped, and the list is accessed under its lock only. In the child of a fork the forking thread has the lock, from before the fork.
-//! 3. A token in a seat is that of a live thread, or, in the child of a fork, that of a thread which the child does not have, or of a thread that has ended without cleaning up.
-//! 4. `fork` calls the functions of [`PART`] on one thread, which has locked the list and the tables with
-//!    the first of them; in the child it is the only thread.
+//! 1. The holding of an ID is written by the ID's holder only, between acquisition and release. In
+//!    the child of a fork the forking thread, which is the only one, first clears the holdings of
+//!    all others. A holding whose token is not 0 contains a [`Held`].
+//! 2. A domain is in [`LIST`] from when it is complete until it is dropped. The list is accessed
+//!    only under its lock. In the child of a fork the forking thread has had the lock since before
+//!    the fork.
+//! 3. A token in a holding is that of a live thread. Exceptions: a thread that ended without
+//!    cleaning up, and, in the child of a fork, a thread that the child does not have.
+//! 4. `fork` calls the functions of [`PART`] on one thread, which has locked the list and the
+//!    tables with the first of them. In the child it is the only thread.
+
+mod membership;
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -40,20 +49,20 @@ const MEMBERSHIPS: usize = 8;
 /// The IDs of a domain.
 #[derive(Debug)]
 pub(super) struct Leased {
-    /// Names the domain in threads' tables; never 0, never used again.
+    /// Names the domain in the threads' tables. Never 0, never reused.
     serial: u32,
     ids: IdAllocator<Native, Owned>,
     cpus: Cpus,
-    /// Bits of member indices in use.
+    /// A bit for each member index, set if in use.
     members: Box<[AtomicU64]>,
-    /// A [`Seat`] per ID.
-    seats: Slots,
+    /// A [`Holding`] for each ID.
+    holdings: Slots,
 }
 
-/// Who holds an ID.
+/// The holder of an ID.
 #[repr(C)]
-struct Seat {
-    /// The holder's [`thread::token`]; 0 = nobody.
+struct Holding {
+    /// The holder's [`thread::token`]; 0 = none.
     token: AtomicUsize,
     held: UnsafeCell<MaybeUninit<Held>>,
 }
@@ -76,7 +85,7 @@ impl Storage<Native> for Owned {
 }
 
 impl Leased {
-    /// IDs below `max_ids` rounded up, as [`capacity`] does, which is how many `arena` is for.
+    /// Allocates the IDs that `arena` has memory for, whose number [`capacity`] has rounded up.
     pub(super) fn new(policy: Policy, arena: &Arena) -> Result<Self, BuildError> {
         thread::prepare();
         static SERIAL: AtomicU32 = AtomicU32::new(1);
@@ -92,7 +101,7 @@ impl Leased {
             records: boxed(records, Record::new)?,
             blocks: boxed(max_ids / BLOCK, Block::new)?,
         };
-        let seats = arena.allocate(size_of::<Seat>())?;
+        let holdings = arena.allocate(size_of::<Holding>())?;
         let ids = IdAllocator::new(storage, cpus.count, policy).map_err(|_| NoMemory)?;
         let members = boxed(max_ids.div_ceil(64), || AtomicU64::new(0))?;
         let leased = Leased {
@@ -100,13 +109,14 @@ impl Leased {
             ids,
             cpus,
             members,
-            seats,
+            holdings,
         };
         leased.refresh();
         Ok(leased)
     }
 
-    /// From now on forks and ending threads know of it. It must not move any more, and [`retire`](Self::retire) must be called before it goes.
+    /// Makes the domain known to forks and ending threads. From now on it must not move, and
+    /// [`retire`](Self::retire) must be called before it is dropped.
     pub(super) fn enlist(&self) {
         LIST.lock().push(Listed(self));
     }
@@ -132,7 +142,7 @@ impl Leased {
         self.ids.cpus_allowed()
     }
 
-    /// Takes an ID. Async-signal-safe, but see [`thread::will_end`].
+    /// Acquires an ID. Async-signal-safe, with the exception that [`thread::will_end`] states.
     #[inline]
     pub(super) fn acquire(&self) -> Result<u32, EnterError> {
         let member = membership::of(self).ok_or(EnterError::ThreadEnded)?;
@@ -141,69 +151,74 @@ impl Leased {
             Err(_) => return Err(EnterError::Exhausted),
         };
         let id = held.id();
-        let seat = self.seat(id);
+        let holding = self.holding(id);
         // SAFETY: invariant 1: the ID has just become ours.
-        unsafe { (*seat.held.get()).write(held) };
-        // Release: a copy of this memory made by a fork has the one if it has the other.
-        seat.token.store(thread::token(), Release);
+        unsafe { (*holding.held.get()).write(held) };
+        // Release: a fork copies this memory. A copy that has the token also has the `Held`.
+        holding.token.store(thread::token(), Release);
         Ok(id)
     }
 
-    /// Gives back an ID.
+    /// Releases an ID.
     ///
     /// # Safety
     ///
-    /// [`acquire`](Self::acquire) has returned it to the calling thread, which has not released it since.
+    /// [`acquire`](Self::acquire) has returned it to the calling thread, which has not released it
+    /// since.
     #[inline]
     pub(super) unsafe fn release(&self, id: u32) {
-        let seat = self.seat(id);
-        // A destructor that runs very late releases what `leave_all` has taken away. Since then the thread has got no ID (see `thread`), so the seat is not its own.
-        if seat.token.load(Relaxed) == thread::token() {
-            // SAFETY: invariant 1: the seat is ours.
-            unsafe { self.vacate(seat) };
+        let holding = self.holding(id);
+        // A very late destructor may release an ID that `leave_all` has already released. The
+        // thread has got no ID since then (see `thread`), so the token there is not its own.
+        if holding.token.load(Relaxed) == thread::token() {
+            // SAFETY: invariant 1: the holding is ours.
+            unsafe { self.release_held(holding) };
         }
     }
 
+    /// Releases the ID of a holding.
+    ///
     /// # Safety
     ///
-    /// The seat is that of an ID which the calling thread holds.
+    /// The calling thread holds that ID.
     #[inline]
-    unsafe fn vacate(&self, seat: &Seat) {
-        seat.token.store(0, Relaxed);
-        // SAFETY: invariant 1: the ID is ours until the next line, and `acquire` has written this. Whoever reads it gives it back.
-        let held = unsafe { (*seat.held.get()).assume_init_read() };
+    unsafe fn release_held(&self, holding: &Holding) {
+        holding.token.store(0, Relaxed);
+        // SAFETY: invariant 1: the ID is ours until the next line, and `acquire` has written this.
+        // The value is read once per acquisition, to be released.
+        let held = unsafe { (*holding.held.get()).assume_init_read() };
         self.ids.release(self.cpu(), held);
     }
 
-    /// The seats of the IDs that the calling thread holds.
-    fn own_seats(&self) -> impl Iterator<Item = &Seat> {
+    /// The holdings of the calling thread.
+    fn own_holdings(&self) -> impl Iterator<Item = &Holding> {
         let token = thread::token();
-        let seats = self.ids.ids_in_use().map(|id| self.seat(id));
-        seats.filter(move |seat| seat.token.load(Relaxed) == token)
+        let holdings = self.ids.ids_in_use().map(|id| self.holding(id));
+        holdings.filter(move |holding| holding.token.load(Relaxed) == token)
     }
 
-    /// Gives back what the calling thread, which has ended, has forgotten.
+    /// Releases what the calling thread has forgotten. It has ended.
     fn release_forgotten(&self) {
-        for seat in self.own_seats() {
+        for holding in self.own_holdings() {
             // SAFETY: invariants 1 and 3.
-            unsafe { self.vacate(seat) };
+            unsafe { self.release_held(holding) };
         }
     }
 
-    /// In the child of a fork: nobody has anything but what the calling thread held.
+    /// In the child of a fork: releases all IDs but those of the calling thread.
     fn reset_in_child(&self) {
         let token = thread::token();
         for id in self.ids.ids_in_use() {
-            let seat = self.seat(id);
-            if seat.token.load(Relaxed) != token {
-                seat.token.store(0, Relaxed);
+            let holding = self.holding(id);
+            if holding.token.load(Relaxed) != token {
+                holding.token.store(0, Relaxed);
             }
         }
         self.ids.reset(|id| {
-            let seat = self.seat(id);
-            let mine = seat.token.load(Relaxed) == token;
-            // SAFETY: invariant 1: it is there, and nobody but this thread is.
-            mine.then(|| unsafe { (*seat.held.get()).assume_init_ref() })
+            let holding = self.holding(id);
+            let mine = holding.token.load(Relaxed) == token;
+            // SAFETY: invariant 1: it is there, and no other thread exists.
+            mine.then(|| unsafe { (*holding.held.get()).assume_init_ref() })
         });
     }
 
@@ -226,7 +241,9 @@ impl Leased {
             let allowed = entries.filter(|entry| entry.load(Relaxed) & UNSEEN == 0);
             (allowed.count() as u32).max(1)
         };
-        // Of several who count at a time the last one to say so has acquired, by that, what the others had seen before they said so: it counts the same as they, or again.
+        // Several threads may count at the same time. Publishing acquires what earlier publishers
+        // saw. So the second count of the last publisher covers everything, and a difference makes
+        // it publish again.
         loop {
             let allowed = count();
             self.ids.set_cpus_allowed(allowed);
@@ -236,7 +253,7 @@ impl Leased {
         }
     }
 
-    /// The index of the CPU on which the thread runs.
+    /// The index of the current CPU.
     #[inline]
     fn cpu(&self) -> u32 {
         let cpu = area::cpu().unwrap_or(u32::MAX);
@@ -249,7 +266,7 @@ impl Leased {
         }
     }
 
-    /// A thread runs on a CPU that none was allowed on when we last asked.
+    /// The current CPU was not allowed when the kernel was last asked. Notes that it is.
     #[cold]
     #[inline(never)]
     fn saw(&self, entry: &AtomicU32) -> u32 {
@@ -263,9 +280,10 @@ impl Leased {
     }
 
     #[inline]
-    fn seat(&self, id: u32) -> &Seat {
-        // SAFETY: the arena has reserved a zeroed seat for each ID below its count, and all IDs are; zero is a free seat.
-        unsafe { self.seats.of(id).cast::<Seat>().as_ref() }
+    fn holding(&self, id: u32) -> &Holding {
+        // SAFETY: the arena has reserved a zeroed holding for each ID below its count, and all IDs
+        // are below it. All zeros is a holding without holder.
+        unsafe { self.holdings.of(id).cast::<Holding>().as_ref() }
     }
 
     fn claim_member(&self) -> u32 {
@@ -282,7 +300,7 @@ impl Leased {
         NO_MEMBER
     }
 
-    /// The calling thread is a member no more. It was `member`, as [`membership::take`] has said.
+    /// Ends the calling thread's membership. `member` is what [`membership::take`] has returned.
     fn leave(&self, member: Option<u32>) {
         let Some(member) = member else {
             return;
@@ -296,7 +314,7 @@ impl Leased {
     }
 }
 
-/// `max_ids` as the allocator can have it.
+/// `max_ids`, rounded up to what the allocator supports.
 pub(super) fn capacity(policy: Policy, max_ids: u32) -> u32 {
     let least = if policy == Policy::PerCpu {
         Cpus::possible().count
@@ -306,16 +324,16 @@ pub(super) fn capacity(policy: Policy, max_ids: u32) -> u32 {
     max_ids.max(least).next_multiple_of(BLOCK)
 }
 
-/// CPU numbers, which may be large and have gaps, to indices.
+/// Maps CPU numbers, which may be large and have gaps, to indices.
 #[derive(Debug)]
 struct Cpus {
-    /// By number: the index, with [`UNSEEN`] if no thread may run there as far as we know.
+    /// By CPU number: the index, plus [`UNSEEN`] if no thread is known to be allowed there.
     entries: Box<[AtomicU32]>,
     count: u32,
 }
 
 const UNSEEN: u32 = 1 << 31;
-/// Entry of a number that no possible CPU has.
+/// The entry of a number that no possible CPU has.
 const NO_INDEX: u32 = UNSEEN - 1;
 
 impl Cpus {
@@ -335,13 +353,13 @@ impl Cpus {
     }
 }
 
-/// The numbers of all CPUs that this kernel will ever have, in ascending order.
+/// The numbers of all CPUs that this kernel can ever have, in ascending order.
 pub(super) fn possible_cpus() -> Vec<usize> {
     let text = std::fs::read("/sys/devices/system/cpu/possible").unwrap_or_default();
     let ranges: Result<Vec<_>, _> = kinlock_core::topology::CpuList::new(text).collect();
     let mut cpus: Vec<usize> = ranges.unwrap_or_default().into_iter().flatten().collect();
     if cpus.is_empty() {
-        // No sysfs: as many as are configured, and those that we may run on.
+        // No sysfs: assume the configured CPUs, and those that the process may run on.
         let configured = std::thread::available_parallelism().map_or(1, |n| n.get());
         cpus = (0..configured).chain(CpuSet::of_process().iter()).collect();
     }
@@ -351,7 +369,7 @@ pub(super) fn possible_cpus() -> Vec<usize> {
     cpus
 }
 
-/// The domains that threads may be members of.
+/// All domains with leases.
 static LIST: SpinLock<Vec<Listed>> = SpinLock::new(Vec::new());
 
 struct Listed(*const Leased);
@@ -359,18 +377,19 @@ struct Listed(*const Leased);
 // SAFETY: a shared reference as a pointer, to something that can be shared.
 unsafe impl Send for Listed {}
 
-// SAFETY: seats are accessed by holders of their IDs, atomics by anybody.
+// SAFETY: holdings are accessed by the holders of their IDs (invariant 1); all else is atomic.
 unsafe impl Send for Leased {}
 // SAFETY: as above.
 unsafe impl Sync for Leased {}
 
-/// The calling thread ends: it is no member any more where it holds nothing. Whether it holds nothing anywhere.
+/// First step of a thread's end: it leaves the domains in which it holds nothing. Returns whether
+/// it holds nothing anywhere.
 pub(super) fn leave_where_nothing_is_held() -> bool {
     let mut nothing = true;
     for listed in LIST.lock().iter() {
         // SAFETY: invariant 2.
         let leased = unsafe { &*listed.0 };
-        if leased.own_seats().next().is_some() {
+        if leased.own_holdings().next().is_some() {
             nothing = false;
         } else {
             leased.leave(membership::take(leased.serial));
@@ -379,28 +398,29 @@ pub(super) fn leave_where_nothing_is_held() -> bool {
     nothing
 }
 
-/// The calling thread has ended: what it still holds is given back.
+/// Last step of a thread's end: it releases what it still holds, and leaves all domains.
 pub(super) fn leave_all() {
     for listed in LIST.lock().iter() {
         // SAFETY: invariant 2.
         let leased = unsafe { &*listed.0 };
-        // First it forgets that it is a member: a signal handler in between would get an ID that was just taken away, since members are not asked whether they have ended.
+        // The membership goes first. Members are not asked whether they have ended, so a signal
+        // handler that comes later would otherwise get one of the released IDs.
         let member = membership::take(leased.serial);
         leased.release_forgotten();
         leased.leave(member);
     }
 }
 
-/// The list of domains and the tables of memory, as far as a fork is concerned. Rank 1.
+/// The list of domains and the tables of memory, as a part of the fork protocol. Rank 1.
 pub(super) static PART: Part = Part {
     lock: lock_before_fork,
     unlock: unlock_after_fork,
     reset_in_child,
 };
 
-/// Until one of the next two functions is called on this thread, no other thread has the list and the tables.
+/// Locks the list and the tables until one of the next two functions runs on this thread.
 fn lock_before_fork() {
-    // Nobody has both otherwise.
+    // No other code holds both locks, so their order does not matter.
     core::mem::forget(LIST.lock());
     core::mem::forget(arena::TABLES.lock());
 }
@@ -414,8 +434,9 @@ fn unlock_after_fork() {
     }
 }
 
-/// In the child of a fork. No signal handler may run meanwhile: one that took or gave back an ID in the midst of this would leave it free and kept.
-/// Called by the thread that has called [`lock_before_fork`]; it is the only one.
+/// In the child of a fork: keeps the calling thread's memberships and leases, and drops all others.
+/// The calling thread has called [`lock_before_fork`], and is the only one. No signal handler may
+/// run meanwhile: an ID that it acquired or released would end up both free and kept.
 fn reset_in_child() {
     // SAFETY: invariant 4.
     for listed in unsafe { &*LIST.data_ptr() } {
@@ -424,7 +445,7 @@ fn reset_in_child() {
         leased.reset_in_child();
         let mine = membership::remembered(leased.serial);
         leased.ids.set_members(u32::from(mine.is_some()));
-        // Somebody may just have seen a CPU, and not said so yet.
+        // Another thread may have noted a CPU and not published the count.
         leased.count_allowed();
         for word in &leased.members {
             word.store(0, Relaxed);
@@ -435,7 +456,7 @@ fn reset_in_child() {
             word.0.store(1 << (word.1 % 64), Relaxed);
         }
     }
-    // Not unlocked only: there may be waiters in its word who do not exist here.
+    // Reset, not just unlocked: the words may have waiters that do not exist here.
     // SAFETY: invariant 4.
     unsafe {
         arena::TABLES.raw().reset_in_child();
@@ -443,7 +464,7 @@ fn reset_in_child() {
     }
 }
 
-/// So many of them, if there is memory.
+/// `count` values made by `new`, if there is memory.
 fn boxed<T>(count: u32, new: impl FnMut() -> T) -> Result<Box<[T]>, NoMemory> {
     let mut all = Vec::new();
     all.try_reserve_exact(count as usize)
@@ -452,109 +473,18 @@ fn boxed<T>(count: u32, new: impl FnMut() -> T) -> Result<Box<[T]>, NoMemory> {
     Ok(all.into_boxed_slice())
 }
 
-/// Serials are never used again: a thread that remembers one would be a member of another domain.
+/// The next serial. Serials are never reused: a thread that remembers an old one would count as a
+/// member of the new domain.
 fn next_serial(serial: &AtomicU32) -> Result<u32, BuildError> {
     let next = serial.fetch_update(Relaxed, Relaxed, |serial| serial.checked_add(1));
     next.map_err(|_| BuildError::TooManyDomains)
-}
-
-/// What a thread is a member of.
-mod membership {
-    use super::*;
-
-    thread_local! {
-        // No destructor. Serial above, member index below; 0 = unused. Atomic because of signal handlers.
-        static JOINED: [AtomicU64; MEMBERSHIPS] = const { [const { AtomicU64::new(0) }; MEMBERSHIPS] };
-    }
-
-    /// The calling thread's index as a member; makes it one if need be. `None`: it has ended.
-    #[inline]
-    pub(super) fn of(leased: &Leased) -> Option<u32> {
-        let first = JOINED.with(|joined| joined[0].load(Relaxed));
-        if (first >> 32) as u32 == leased.serial {
-            return Some(first as u32);
-        }
-        others(leased)
-    }
-
-    #[inline(never)]
-    fn others(leased: &Leased) -> Option<u32> {
-        remembered(leased.serial).or_else(|| join(leased))
-    }
-
-    pub(super) fn remembered(serial: u32) -> Option<u32> {
-        JOINED.with(|joined| {
-            let words = joined.iter().map(|word| word.load(Relaxed));
-            let mut ours = words.filter(|word| (word >> 32) as u32 == serial);
-            ours.next().map(|word| word as u32)
-        })
-    }
-
-    #[cold]
-    pub(super) fn join(leased: &Leased) -> Option<u32> {
-        if !thread::will_end() {
-            thread::comes_again();
-            return (!thread::has_ended()).then_some(NO_MEMBER);
-        }
-        let word = |member: u32| u64::from(leased.serial) << 32 | u64::from(member);
-        JOINED.with(|joined| {
-            // A signal handler that comes now finds the thread to be a member already.
-            let free = joined.iter().find(|place| {
-                place
-                    .compare_exchange(0, word(NO_MEMBER), Relaxed, Relaxed)
-                    .is_ok()
-            });
-            let Some(place) = free else {
-                forget_gone(joined);
-                return Some(NO_MEMBER);
-            };
-            // One that came just before may have made it one: not twice.
-            let others = joined.iter().filter(|other| !core::ptr::eq(*other, place));
-            let words = others.map(|other| other.load(Relaxed));
-            if let Some(word) = { words }.find(|word| (word >> 32) as u32 == leased.serial) {
-                place.store(0, Relaxed);
-                return Some(word as u32);
-            }
-            let member = leased.claim_member();
-            leased.ids.join();
-            place.store(word(member), Relaxed);
-            Some(member)
-        })
-    }
-
-    /// Places of domains that are gone are free again, for the next time.
-    fn forget_gone(joined: &[AtomicU64; MEMBERSHIPS]) {
-        // A signal handler may have interrupted who has the list.
-        let Some(list) = LIST.try_lock() else {
-            return;
-        };
-        for place in joined {
-            let seen = place.load(Relaxed);
-            // SAFETY: invariant 2.
-            let alive = list
-                .iter()
-                .any(|listed| unsafe { &*listed.0 }.serial == (seen >> 32) as u32);
-            if !alive {
-                let _ = place.compare_exchange(seen, 0, Relaxed, Relaxed);
-            }
-        }
-    }
-
-    /// Forgets that the calling thread is a member; as which.
-    pub(super) fn take(serial: u32) -> Option<u32> {
-        JOINED.with(|joined| {
-            let ours = |place: &&AtomicU64| (place.load(Relaxed) >> 32) as u32 == serial;
-            let place = joined.iter().find(ours)?;
-            Some(place.swap(0, Relaxed) as u32)
-        })
-    }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
-    /// A handler makes the thread a member just before that does so itself.
+    /// A signal handler makes the thread a member just before the thread does so itself.
     #[test]
     fn a_thread_is_a_member_once() {
         let domain = crate::Domain::builder().max_ids(32).build().unwrap();

@@ -1,10 +1,11 @@
-//! Concurrency IDs: data per CPU without the CPUs that a program does not use.
+//! Concurrency IDs: per-CPU data sized by the CPUs that a program uses.
 //!
-//! A *concurrency ID* is a small integer that no other thread has at the same moment, and that is dense: a process with four threads on a machine with 384 CPUs uses four. It indexes data that then need neither locks
-//! nor locked instructions:
+//! A *concurrency ID* is a small integer that no other thread has at the same moment. IDs are
+//! dense: a process with four threads on a machine with 384 CPUs uses IDs 0 to 3. An ID indexes
+//! data that need neither locks nor locked instructions:
 //!
 //! * [`Counter`]: adds without a contended word.
-//! * [`Stack`]: pushes and pops without a contended head; takes from others when empty.
+//! * [`Stack`]: pushes and pops without a contended head; an empty list steals from others.
 //! * [`Pool`]: objects of one size, allocated and freed locally.
 //! * [`PerId`]: any value per ID.
 //!
@@ -18,33 +19,50 @@
 //! # Ok::<(), kinlock_ids::BuildError>(())
 //! ```
 //!
-//! # Two kinds of holding
+//! # Two backends
 //!
 //! | | [`Backend::Restartable`] | [`Backend::Lease`] |
 //! | --- | --- | --- |
-//! | an ID is held | never: it is read inside a [restartable sequence](sequence), which starts again if the thread is disturbed | from [`Domain::enter`] until the [`Lease`] is dropped |
+//! | an ID is held | never: a [restartable sequence](sequence) reads it | while a [`Lease`] lives |
 //! | unique among | running threads | holders |
-//! | dense | below the smaller of threads and allowed CPUs | below the same, or the number of concurrent holders |
-//! | handed out by | the kernel: Linux 6.3 and later, x86-64 and aarch64 | this library: everywhere |
+//! | dense | below min(threads, allowed CPUs) | below that, or below peak holders |
+//! | allocated by | Linux 6.3 or later, x86-64 and aarch64 | this library: everywhere |
 //! | domains | one per process | any number, each with a [`Policy`] |
-//! | a counter's `add` | 1 to 3 ns | some 10 to 15 ns; 1 to 3 ns under a lease that is held for longer |
+//! | a counter's `add` | 1 to 3 ns | 10 to 15 ns; 1 to 3 ns under a longer lease |
 //!
-//! A [`Domain`] has one of the two and says [which](Domain::backend). It is never replaced by the other silently.
+//! A [`Domain`] has one of the two, [says which](Domain::backend), and never switches to the other.
+//! A restartable sequence starts again if the thread is preempted, migrated or signalled. A lease
+//! runs from [`Domain::enter`] until its drop.
 //!
-//! # What may happen to a thread
+//! # Threads, signals and fork
 //!
-//! * *Signals.* A handler may use a [`Counter`] and [`Domain::enter`], even if it interrupts just these: it gets another ID, or restarts the interrupted sequence.
-//! * *Its end.* It is no member any more and its leases are given back, also forgotten ones. Its destructors may go on using all of this; see [`Lease`] for very late ones.
-//! * *Fork.* The child has the forking thread's leases and nobody else's, and copies of all data: what another thread was just changing, under its ID, is half changed there; [`Stack`] and [`Pool`] are not for a child at all if another thread was using them. Not from a signal handler that has interrupted any of this.
-//! * *Another affinity.* Nothing to do. IDs follow; see [`Domain::refresh`].
-//! * *No registration* (refused by a sandbox, or held by other code): it uses what all such threads share, with locked instructions or under a lock. Results stay right.
+//! * *Signals.* A handler may use a [`Counter`] and [`Domain::enter`], even if it interrupts the
+//!   same call. The handler gets another ID, or makes the interrupted sequence restart.
+//! * *Thread exit.* The thread stops being a member. Its leases are released, forgotten ones
+//!   included. Its destructors may go on using this module; see [`Lease`] for very late ones.
+//! * *Fork.* The child has the forking thread's leases and no others. Its copies of the data are
+//!   half changed where another thread was writing at that moment. A [`Stack`] or [`Pool`] that
+//!   another thread was using must not be used in the child. A signal handler that has interrupted
+//!   this module must not fork.
+//! * *Changes of affinity.* Nothing to do: IDs follow. See [`Domain::refresh`].
+//! * *No registration.* If a sandbox or other code prevents the registration for restartable
+//!   sequences, the thread uses data that all such threads share, with locked instructions or under
+//!   a lock. Results stay right.
 //!
-//! Where the C library has not registered threads for restartable sequences (`GLIBC_TUNABLES=glibc.pthread.rseq=0`, older ones, musl), threads register themselves when they first need it.
-//! A library that uses this must not be unloaded (`dlclose`) while threads that have used it live: the kernel may still look at their last sequence.
+//! Some C libraries do not register threads for restartable sequences: older ones, musl, and glibc
+//! under `GLIBC_TUNABLES=glibc.pthread.rseq=0`. There each thread registers itself at its first
+//! use. A library that uses this module must not be unloaded (`dlclose`) while threads that have
+//! used it live: the kernel may still read the descriptor of their last sequence.
 //!
-//! # Cost of memory
+//! # Memory
 //!
-//! Each ID that is used costs pages of its own in each domain, shared by all structures of the domain; an ID that is not used costs address space.
+//! Each used ID costs pages of its own in each domain, shared by all structures of the domain. An
+//! unused ID costs address space.
+//!
+//! # Source
+//!
+//! Linux's concurrency IDs of restartable sequences (`mm_cid`): Desnoyers, 2022 and 2024; Gleixner,
+//! 2025. `Backend::Lease` carries their policies over to IDs that user space allocates.
 
 mod area;
 mod arena;

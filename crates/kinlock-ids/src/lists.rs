@@ -1,30 +1,40 @@
-//! A list of nodes per ID, and a shared one behind a lock: what [`Stack`](super::Stack) and [`Pool`](super::Pool) are made of.
+//! A list of nodes per ID, and a shared one behind a lock. [`Stack`](super::Stack) and
+//! [`Pool`](super::Pool) are built on it.
 //!
 //! ```text
-//!   slot of an ID:   gate | head -> node -> node -> ...        only who runs with the ID pushes and pops
-//!   shared:          chains, behind a mutex                     overflow; threads without an ID; what a thief leaves over
+//!   slot of an ID:   gate | head -> node -> node -> ...   accessed with that ID
+//!   shared:          chains, behind a mutex               overflow; leftovers; threads without ID
 //! ```
 //!
-//! # Whose turn it is at a slot
+//! # Access to a slot
 //!
 //! | gate | restartable | lease |
 //! | --- | --- | --- |
 //! | 0 | sequences with the ID may run | free |
-//! | 1 | a thief has it: sequences do nothing | the holder of the ID, or a thief, is at it |
+//! | 1 | a thief accesses it: sequences do nothing | the ID's holder or a thief accesses it |
 //!
-//! With restartable sequences the gate is closed by thieves only, who hold the mutex of the shared list: one at a time. After closing it a thief makes the kernel restart all sequences (`membarrier`), which costs
-//! some microseconds; then nobody is at the list but itself. Reopening is a `Release` store, which pairs with the sequences' first look at the gate (an acquiring load): who sees it open sees the head that the thief has left.
-//! With leases the gate is a lock that is nearly always free: taken by a swap (`Acquire`), released by a store (`Release`). Who finds it taken does not wait, but goes to the shared list.
+//! With restartable sequences only thieves close the gate, and they hold the mutex of the shared
+//! list: one thief at a time. After closing the gate a thief makes the kernel restart all sequences
+//! (`membarrier`, some microseconds). From then on the thief alone accesses the list. It reopens
+//! the gate by a `Release` store, which pairs with the acquiring load of the gate in each sequence:
+//! a sequence that sees the gate open sees the head that the thief has left.
+//!
+//! With leases the gate is a lock that is nearly always free: acquired by a swap (`Acquire`),
+//! released by a store (`Release`). A thread that finds it locked does not wait, but uses the
+//! shared list.
 //!
 //! # Stealing
 //!
-//! A thief takes the whole list of one victim, keeps a node and puts the others into its own list, or on the shared one if that is not empty any more. So a consumer whose producer runs with another ID steals once per batch.
+//! A thief takes the whole list of one victim and keeps one node. The others become the thief's own
+//! list, or go to the shared list if its own is not empty any more. So a consumer whose producer
+//! runs with another ID steals once per batch.
 //!
 //! # Invariants
 //!
-//! 1. Nodes in lists are live, and in one list only. A node that was popped or not pushed yet is the caller's alone.
+//! 1. Nodes in lists are live, and in one list only. A node that was popped or is not pushed yet
+//!    belongs to the caller.
 //! 2. The slots were allocated for these lists: zeroed, a [`Slot`] for each ID.
-//! 3. A slot's head is accessed by who is at it as the table says; others may look at whether it is null.
+//! 3. A slot's head is accessed as the table says. Other threads may only check whether it is null.
 
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
@@ -36,7 +46,7 @@ use super::sequence::{self, GATE, HEAD, Node, Popped, Probe, Pushed, Slots};
 use kinlock::Mutex;
 use kinlock_core::native::futex;
 
-/// What the sequences know as [`GATE`] and [`HEAD`].
+/// The layout that sequences access by the offsets [`GATE`] and [`HEAD`].
 #[repr(C)]
 struct Slot {
     gate: AtomicU64,
@@ -61,16 +71,17 @@ pub(super) struct Lists<P: Probe> {
     probe: core::marker::PhantomData<P>,
 }
 
-/// In lines of its own.
+/// The shared list, in cache lines of its own.
 #[repr(align(128))]
 #[derive(Debug)]
 struct Shared(Mutex<Vec<Chain>>);
 
-/// Nodes linked to each other, the last one to null.
+/// Nodes linked to each other; the last link is null.
 #[derive(Debug)]
 struct Chain(NonNull<Node>);
 
-// SAFETY: nodes of a chain belong to who has it (invariant 1). What users put in them is `Send`, as their types require.
+// SAFETY: the nodes of a chain belong to the chain's owner (invariant 1). The values in them are
+// `Send`, as the types of their users require.
 unsafe impl Send for Chain {}
 
 // SAFETY: slots are accessed as invariant 3 says, by any thread.
@@ -99,7 +110,8 @@ impl<P: Probe> Lists<P> {
         self.steals.load(Relaxed)
     }
 
-    /// Pushes on the calling thread's list. Not done: `Full` if that has `most` nodes, else for want of an ID.
+    /// Pushes on the calling thread's list. If it fails, the result is `Full` if that list has
+    /// `most` nodes, and another one if there is no ID or the gate is closed.
     ///
     /// # Safety
     ///
@@ -115,7 +127,7 @@ impl<P: Probe> Lists<P> {
         }
         self.at_own(|slot| {
             let below = slot.head.load(Relaxed);
-            // SAFETY: invariants 1 and 3: we are at the list, and `node` is the caller's.
+            // SAFETY: invariants 1 and 3: the list is ours to access, and `node` is the caller's.
             unsafe {
                 let depth = below.as_ref().map_or(0, |below| below.depth) + 1;
                 if depth > most {
@@ -123,7 +135,7 @@ impl<P: Probe> Lists<P> {
                 }
                 node.write(Node { next: below, depth });
             }
-            // Release pairs with the Acquire of a thief's look at it without the gate.
+            // Release pairs with the Acquire in `steal`, which reads the head without the gate.
             slot.head.store(node.as_ptr(), Release);
             Pushed::Done
         })
@@ -187,7 +199,7 @@ impl<P: Probe> Lists<P> {
         }
     }
 
-    /// A node of the shared list; `more` of its chain come into the calling thread's list.
+    /// Pops a node of the shared list. The rest of its chain becomes the calling thread's list.
     #[cold]
     #[inline(never)]
     pub(super) fn pop_shared(&self) -> Option<NonNull<Node>> {
@@ -195,7 +207,8 @@ impl<P: Probe> Lists<P> {
         Some(self.keep_all_but_one(chain))
     }
 
-    /// Puts `nodes`, linked and with depths as in a list, at the calling thread's disposal, and returns the first of them.
+    /// Takes over `nodes`, linked and with depths as in a list. Returns the first of them; the
+    /// others become the calling thread's list.
     ///
     /// # Safety
     ///
@@ -204,7 +217,8 @@ impl<P: Probe> Lists<P> {
         self.keep_all_but_one(Chain(nodes))
     }
 
-    /// A node of another thread's list, which is taken over as a whole. `None` if at some moment during the call each list was empty or not to be had.
+    /// Takes over the list of another ID, and returns a node of it. `None` if each list was, at
+    /// some moment during the call, empty or in use by another thread.
     #[cold]
     #[inline(never)]
     pub(super) fn steal(&self) -> Option<NonNull<Node>> {
@@ -232,7 +246,8 @@ impl<P: Probe> Lists<P> {
         // One thief at a time.
         let _thief = self.shared.0.lock();
         slot.gate.store(CLOSED, Relaxed);
-        // A full barrier for everybody: later sequences see the gate closed. Those under way start again, and see it.
+        // A full barrier for all threads. Sequences that start later see the gate closed; sequences
+        // under way start again, and see it.
         let alone = futex::restart_sequences();
         let chain = if alone {
             let chain = slot.head.load(Relaxed);
@@ -241,7 +256,7 @@ impl<P: Probe> Lists<P> {
         } else {
             ptr::null_mut()
         };
-        // Pairs with the acquiring look at the gate that sequences take.
+        // Pairs with the acquiring load of the gate in each sequence.
         slot.gate.store(OPEN, Release);
         NonNull::new(chain)
     }
@@ -255,7 +270,8 @@ impl<P: Probe> Lists<P> {
         .flatten()
     }
 
-    /// The others go into the calling thread's list, if that is empty, and to the shared one else.
+    /// Keeps the first node. The others become the calling thread's list if that is empty, else
+    /// they go to the shared one.
     fn keep_all_but_one(&self, chain: Chain) -> NonNull<Node> {
         let first = chain.0;
         // SAFETY: invariant 1: the chain is ours.
@@ -268,7 +284,7 @@ impl<P: Probe> Lists<P> {
         first
     }
 
-    /// Makes these nodes the calling thread's list, if that is empty.
+    /// Makes these nodes the calling thread's list, if that is empty. Returns whether it was.
     fn set_own(&self, nodes: NonNull<Node>) -> bool {
         if self.restartable {
             const GATED: usize = 1;
@@ -276,7 +292,8 @@ impl<P: Probe> Lists<P> {
                 return false;
             };
             let new = nodes.as_ptr().expose_provenance() as u64;
-            // SAFETY: invariants 1 and 2, and those of `sequence`; the offset is that of a word of the slot.
+            // SAFETY: invariants 1 and 2, and those of `sequence`; the offset is that of a word of
+            // the slot.
             let found =
                 unsafe { sequence::compare_store::<P, GATED>(area, &self.slots, HEAD, 0, new) };
             return found == Ok(0);
@@ -291,7 +308,7 @@ impl<P: Probe> Lists<P> {
         .unwrap_or(false)
     }
 
-    /// With leases: does something at the list of an ID that the thread holds meanwhile. `None`: there is no ID, or somebody else is at its list.
+    /// With leases: acquires an ID, and accesses its list. `None`: no ID, or the list is in use.
     #[inline]
     fn at_own<R>(&self, action: impl FnOnce(&Slot) -> R) -> Option<R> {
         let lease = self.domain.enter().ok()?;
@@ -300,11 +317,11 @@ impl<P: Probe> Lists<P> {
 
     #[inline]
     fn slot(&self, id: u32) -> &Slot {
-        // SAFETY: invariant 2; zero is an open slot with an empty list.
+        // SAFETY: invariant 2; all zeros is a slot with an open gate and an empty list.
         unsafe { self.slots.of(id).cast::<Slot>().as_ref() }
     }
 
-    /// Hands out all nodes that are anywhere. To be called before these lists are dropped.
+    /// Hands all nodes of all lists to `each`. Must be called before these lists are dropped.
     pub(super) fn drain(&mut self, mut each: impl FnMut(NonNull<Node>)) {
         let mut chains: Vec<_> = self
             .shared
@@ -315,11 +332,12 @@ impl<P: Probe> Lists<P> {
             .collect();
         for id in 0..self.slots.limit {
             let head = self.slot(id).head.load(Acquire);
-            // In a forked child whoever had closed it may not exist. What comes here next expects zeros.
+            // In the child of a fork the thread that closed it may not exist. The next user of this
+            // memory expects zeros.
             if self.slot(id).gate.load(Relaxed) != OPEN {
                 self.slot(id).gate.store(OPEN, Relaxed);
             }
-            // Pages that were only read have no memory, and need none.
+            // A page that was only read has no memory, and must not get any here.
             if !head.is_null() {
                 self.slot(id).head.store(ptr::null_mut(), Relaxed);
                 chains.push(head);
@@ -327,7 +345,8 @@ impl<P: Probe> Lists<P> {
         }
         for mut node in chains {
             while let Some(this) = NonNull::new(node) {
-                // SAFETY: invariant 1; nobody else is there (`&mut self`). Read before it is handed out.
+                // SAFETY: invariant 1, and exclusive access (`&mut self`). The link is read before
+                // the node goes to `each`.
                 node = unsafe { this.as_ref() }.next;
                 each(this);
             }
@@ -335,7 +354,7 @@ impl<P: Probe> Lists<P> {
     }
 }
 
-/// Does something at a slot, with leases; `None` if somebody else is there.
+/// With leases: accesses a slot under its gate. `None` if another thread does.
 #[inline]
 fn at<R>(slot: &Slot, action: impl FnOnce(&Slot) -> R) -> Option<R> {
     if slot.gate.swap(CLOSED, Acquire) != OPEN {
@@ -348,7 +367,7 @@ fn at<R>(slot: &Slot, action: impl FnOnce(&Slot) -> R) -> Option<R> {
 
 impl<P: Probe> Drop for Lists<P> {
     fn drop(&mut self) {
-        // Drained: all heads are null, and gates are open when nobody is there.
+        // The lists were drained: all heads are null, and all gates are open.
         self.domain.free(self.slots, SIZE);
     }
 }

@@ -8,12 +8,12 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 use super::domain::{BuildError, Domain, Lease};
 use super::sequence::Slots;
 
-/// A `T` for every ID of a domain with leases, made when the ID is first used with it.
+/// A `T` for every ID of a domain with leases, made at the first use of the ID with this structure.
 ///
-/// Each value has cache lines of its own (128 bytes or a multiple), never moves, and is first written by the CPU that first holds its ID with this structure: so it lies on that CPU's NUMA node, as far as the kernel places pages where they
-/// are first written. IDs that are never used cost address space only.
-///
-/// The holder of an ID has the value to itself, so that `T` need not be `Sync`. The next holder sees what it did.
+/// The holder of an ID has the value to itself, so `T` need not be `Sync`. The next holder sees
+/// what the last one did. Each value has cache lines of its own (a multiple of 128 bytes) and never
+/// moves. The CPU that first holds the ID writes it first, so it lies on that CPU's NUMA node if
+/// the kernel places pages at first touch. IDs that are never used cost address space only.
 ///
 /// ```
 /// use kinlock_ids::{Domain, PerId};
@@ -36,8 +36,10 @@ use super::sequence::Slots;
 ///
 /// # Invariants
 ///
-/// 1. The slots were allocated for this structure: zeroed, a `Slot<T>` for each ID, given back when it is dropped.
-/// 2. A slot's value is there if its state is `READY`. It is made and accessed by who holds the ID, on one thread.
+/// 1. The slots were allocated for this structure: zeroed, a `Slot<T>` for each ID, returned when
+///    it is dropped.
+/// 2. A slot has a value if its state is `READY`. The value is made and accessed by the holder of
+///    the ID, on one thread.
 pub struct PerId<T> {
     slots: Slots,
     domain: Domain,
@@ -61,11 +63,12 @@ unsafe impl<T: Send> Send for PerId<T> {}
 unsafe impl<T: Send> Sync for PerId<T> {}
 
 impl<T> PerId<T> {
-    /// No values yet; each will be made by `make`, on a thread that holds the ID.
+    /// A structure without values. `make` makes each one later, on a thread that holds the ID.
     ///
     /// # Errors
     ///
-    /// [`BuildError::Memory`] if there is no address space, or if `T` has to be aligned to more than 128 bytes. [`BuildError::Unleased`] if the domain is restartable: nobody holds an ID there.
+    /// * [`BuildError::Unleased`] if the domain is restartable: there IDs are not held.
+    /// * [`BuildError::Memory`] if there is no address space, or if `T` has an alignment above 128.
     pub fn new(
         domain: &Domain,
         make: impl Fn() -> T + Send + Sync + 'static,
@@ -83,38 +86,41 @@ impl<T> PerId<T> {
         })
     }
 
-    /// The value of the ID.
+    /// The value of the lease's ID. O(1); the first call for an ID runs `make`.
     ///
     /// # Panics
     ///
-    /// If the lease is of another domain, and as `make` does (then it will be called again).
+    /// If the lease is of another domain, or if `make` panics. In that case the next call runs
+    /// `make` again.
     #[inline]
     pub fn get<'l>(&'l self, lease: &'l Lease<'_>) -> &'l T {
         assert!(lease.is_of(&self.domain), "a lease of another domain");
         let slot = self.slot(lease.id());
-        // Relaxed: the last holder's writes are seen because the ID was released and acquired.
+        // Relaxed: the ID was released and acquired since the last holder wrote.
         if slot.state.load(Relaxed) == FRESH {
             self.fill(slot);
         }
-        // SAFETY: invariant 2: it is ready, and the lease, which is neither `Send` nor `Sync`, is on this thread for as long as the reference lives.
+        // SAFETY: invariant 2: it is ready. The lease is neither `Send` nor `Sync`, so it stays on
+        // this thread for as long as the reference lives.
         unsafe { (*slot.value.get()).assume_init_ref() }
     }
 
-    /// The values, of IDs that have one, in ascending order.
+    /// The values of those IDs that have one, in ascending order of IDs.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         let slots = (0..self.slots.limit).map(|id| self.slot(id));
         let ready = slots.filter(|slot| slot.state.load(Relaxed) == READY);
-        // SAFETY: invariant 2; nobody else is there (`&mut self`), and slots are distinct.
+        // SAFETY: invariant 2; access is exclusive (`&mut self`), and slots are distinct.
         ready.map(|slot| unsafe { (*slot.value.get()).assume_init_mut() })
     }
 
-    /// The values themselves.
+    /// As [`values_mut`](Self::values_mut), by value.
     pub fn into_values(self) -> impl Iterator<Item = T> {
         let slots = (0..self.slots.limit).map(|id| self.slot(id));
         let ready = slots.filter(|slot| slot.state.load(Relaxed) == READY);
         let take = |slot: &Slot<T>| {
             slot.state.store(TAKEN, Relaxed);
-            // SAFETY: invariant 2; nobody else is there (`self`), and the slot does not have it any more.
+            // SAFETY: invariant 2; access is exclusive (`self`), and the slot does not have it any
+            // more.
             unsafe { (*slot.value.get()).assume_init_read() }
         };
         let values: Vec<T> = ready.map(take).collect();
@@ -125,9 +131,10 @@ impl<T> PerId<T> {
     #[inline(never)]
     fn fill(&self, slot: &Slot<T>) {
         let value = (self.make)();
-        // `make` may have used the same value itself.
+        // `make` may itself have made the value of this ID.
         if slot.state.load(Relaxed) == FRESH {
-            // SAFETY: invariant 2: we hold the ID, and there is no value yet, so no reference to one.
+            // SAFETY: invariant 2: we hold the ID, and there is no value yet, so no reference to
+            // one.
             unsafe { (*slot.value.get()).write(value) };
             slot.state.store(READY, Relaxed);
         }
@@ -146,11 +153,11 @@ impl<T> Drop for PerId<T> {
             let slot = self.slot(id);
             let state = slot.state.load(Relaxed);
             if state == READY {
-                // SAFETY: invariant 2; nobody else is there.
+                // SAFETY: invariant 2; access is exclusive.
                 unsafe { (*slot.value.get()).assume_init_drop() };
             }
             if state != FRESH {
-                // SAFETY: invariant 1; nobody else is there, and there is no value any more.
+                // SAFETY: invariant 1; access is exclusive, and there is no value any more.
                 unsafe { self.slots.of(id).write_bytes(0, size_of::<Slot<T>>()) };
             }
         }

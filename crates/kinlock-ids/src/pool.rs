@@ -11,23 +11,27 @@ use super::domain::{BuildError, Domain};
 use super::lists::Lists;
 use super::sequence::{Node, Popped, Probe, Pushed, Sound};
 
-/// How many free objects move between an ID's list and the shared one at a time.
+/// How many free objects move at a time between an ID's list and the shared one.
 const BATCH: usize = 32;
-/// How many free objects an ID keeps. Two batches, so that a thread that frees and allocates by turns at the brim moves nothing.
+/// How many free objects an ID's list keeps: two batches. A thread that alternately allocates and
+/// frees near a full batch then moves nothing.
 const MOST: usize = 2 * BATCH;
 
-/// Room for a fixed number of objects, allocated and freed by every CPU on its own.
+/// Memory for a fixed number of objects, allocated and freed mostly per CPU.
 ///
-/// Free places are kept in lists per ID, which hold up to 64; what is more goes to a shared list in batches of 32, and comes back in batches. Places that were never used are handed out in batches, too: so an object's memory is
-/// first written by who uses it, and lies on that thread's NUMA node. Only when all that is exhausted, a thread takes over another ID's list ([stealing](super::Stack)).
+/// Free places are in lists per ID, of up to 64. Excess places go to a shared list in batches of
+/// 32, and come back in batches. Places that were never used are also allocated in batches, so an
+/// object's memory is first written by its first user and lies on that thread's NUMA node. When all
+/// that is exhausted, a thread takes over another ID's list ([stealing](super::Stack)).
 ///
 /// | backend | allocate, free |
 /// | --- | --- |
 /// | restartable | one restartable sequence |
 /// | lease | enter, a swap and a store on a line of the ID's own, leave |
 ///
-/// An object may be freed by any thread. Not for signal handlers: moving batches takes a lock. Not for the child of a fork, if another thread was using it then: a list may be half changed, and the lock of the shared one may be held by a thread
-/// that the child does not have.
+/// An object may be freed by any thread. Not for signal handlers: moving batches takes a lock. Not
+/// for the child of a fork if another thread was using the pool at that moment: a list may be half
+/// changed, and the shared list's lock may be held by a thread that the child does not have.
 ///
 /// ```
 /// use kinlock_ids::{Domain, Pool};
@@ -42,7 +46,8 @@ const MOST: usize = 2 * BATCH;
 /// # Invariants
 ///
 /// 1. The memory holds `capacity` places of type `Place<T>`; those from `fresh` on were never used.
-/// 2. A place below `fresh` is in `lists`, or has an object that one [`Pooled`] owns, or belongs to the thread that is about to change that.
+/// 2. A place below `fresh` is in `lists`, or has an object that one [`Pooled`] owns, or belongs to
+///    a thread that is moving it between these states.
 #[derive(Debug)]
 pub struct Pool<T, P: Probe = Sound> {
     lists: Lists<P>,
@@ -51,7 +56,7 @@ pub struct Pool<T, P: Probe = Sound> {
     fresh: Fresh,
 }
 
-/// In lines of its own.
+/// The number of places that were used so far, in cache lines of its own.
 #[repr(align(128))]
 #[derive(Debug)]
 struct Fresh(AtomicUsize);
@@ -63,9 +68,9 @@ union Place<T> {
     object: core::mem::ManuallyDrop<MaybeUninit<T>>,
 }
 
-// SAFETY: objects are moved in by one thread and out by another; free places belong to nobody.
+// SAFETY: objects are moved in by one thread and out by another; free places have no owner.
 unsafe impl<T: Send, P: Probe> Send for Pool<T, P> {}
-// SAFETY: as above: a shared pool gives no references to objects, their owners do.
+// SAFETY: as above. A shared pool gives no references to objects; their owners do.
 unsafe impl<T: Send, P: Probe> Sync for Pool<T, P> {}
 
 impl<T> Pool<T> {
@@ -73,7 +78,7 @@ impl<T> Pool<T> {
     ///
     /// # Errors
     ///
-    /// [`BuildError::Memory`].
+    /// [`BuildError::Memory`] if there is no memory or address space.
     pub fn new(domain: &Domain, capacity: usize) -> Result<Self, BuildError> {
         Self::probed(domain, capacity)
     }
@@ -102,11 +107,12 @@ impl<T, P: Probe> Pool<T, P> {
         Layout::array::<Place<T>>(capacity.max(1)).ok()
     }
 
-    /// Puts an object into the pool.
+    /// Puts an object into the pool. O(1), but for stealing, which is O([`Domain::max_ids`]).
     ///
     /// # Errors
     ///
-    /// [`Full`], with the object, if at some moment of the call there was no free place to be had. Places in lists that other threads are just using count as taken.
+    /// [`Full`], with the object, if no free place was available at some moment of the call. Places
+    /// in a list that another thread is accessing count as taken.
     #[inline]
     pub fn insert(&self, object: T) -> Result<Pooled<'_, T, P>, Full<T>> {
         let place = match self.lists.pop() {
@@ -122,17 +128,17 @@ impl<T, P: Probe> Pool<T, P> {
         Ok(Pooled { pool: self, place })
     }
 
-    /// How many objects there can be.
+    /// How many objects the pool can hold.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// How many lists were taken over so far.
+    /// How many lists were stolen so far.
     pub fn steals(&self) -> usize {
         self.lists.steals()
     }
 
-    /// The domain.
+    /// The domain that the pool was made for.
     pub fn domain(&self) -> &Domain {
         self.lists.domain()
     }
@@ -146,7 +152,7 @@ impl<T, P: Probe> Pool<T, P> {
             .or_else(|| self.lists.steal())
     }
 
-    /// A place that was never used; more of them come into the calling thread's list.
+    /// A place that was never used. The rest of a batch becomes the calling thread's list.
     fn take_fresh(&self) -> Option<NonNull<Node>> {
         let mut from = self.fresh.0.load(Relaxed);
         let to = loop {
@@ -165,7 +171,7 @@ impl<T, P: Probe> Pool<T, P> {
         };
         let mut chain: *mut Node = ptr::null_mut();
         for index in (from..to).rev() {
-            // SAFETY: invariants 1 and 2: from `from` to `to` the places are ours.
+            // SAFETY: invariants 1 and 2: the places from `from` to `to` are ours.
             unsafe {
                 let node = self.memory.add(index).cast::<Node>();
                 node.write(Node {
@@ -181,7 +187,7 @@ impl<T, P: Probe> Pool<T, P> {
 
     #[inline]
     fn give_back(&self, place: NonNull<Node>) {
-        // SAFETY: invariant 2: its owner gives it up.
+        // SAFETY: invariant 2: the owner of the place gives it up.
         let pushed = unsafe { self.lists.push(place, MOST) };
         if pushed != Pushed::Done {
             self.give_back_slowly(place, pushed);
@@ -193,7 +199,8 @@ impl<T, P: Probe> Pool<T, P> {
     fn give_back_slowly(&self, place: NonNull<Node>, pushed: Pushed) {
         if pushed == Pushed::Full {
             self.lists.flush(BATCH);
-            // SAFETY: as above. Under another ID by now, whose list may be full, too: then the shared one has to do.
+            // SAFETY: as above. The thread may run with another ID by now, whose list may be full,
+            // too; then the node goes to the shared list.
             if unsafe { self.lists.push(place, MOST) } == Pushed::Done {
                 return;
             }
@@ -205,7 +212,7 @@ impl<T, P: Probe> Pool<T, P> {
 
 impl<T, P: Probe> Drop for Pool<T, P> {
     fn drop(&mut self) {
-        // Owners of objects borrow the pool; what was leaked stays undropped.
+        // Owners of objects borrow the pool. A leaked object stays undropped.
         self.lists.drain(|_| ());
         if let Some(layout) = Self::layout(self.capacity) {
             // SAFETY: allocated with this layout.
@@ -214,7 +221,7 @@ impl<T, P: Probe> Drop for Pool<T, P> {
     }
 }
 
-/// An object in a [`Pool`]; dropped, and its place freed, with this.
+/// An object in a [`Pool`]. Dropping this drops the object and frees its place.
 #[derive(Debug)]
 pub struct Pooled<'p, T, P: Probe = Sound> {
     pool: &'p Pool<T, P>,
@@ -224,7 +231,7 @@ pub struct Pooled<'p, T, P: Probe = Sound> {
 
 // SAFETY: it owns the object.
 unsafe impl<T: Send, P: Probe> Send for Pooled<'_, T, P> {}
-// SAFETY: shared, it gives shared references only.
+// SAFETY: a shared reference gives shared references only.
 unsafe impl<T: Sync, P: Probe> Sync for Pooled<'_, T, P> {}
 
 impl<T, P: Probe> Deref for Pooled<'_, T, P> {
@@ -247,7 +254,7 @@ impl<T, P: Probe> DerefMut for Pooled<'_, T, P> {
 impl<T, P: Probe> Drop for Pooled<'_, T, P> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: invariant 2 of the pool: the object is there, and this is its owner's end.
+        // SAFETY: invariant 2 of the pool: the object is there, and its owner ends here.
         unsafe { self.place.drop_in_place() };
         self.pool.give_back(self.place.cast());
     }
@@ -270,7 +277,7 @@ impl<T> fmt::Display for Full<T> {
 
 impl<T> core::error::Error for Full<T> {}
 
-/// A place is a node, and a `T`.
+/// A place has room for a node and for a `T`.
 const _: () = assert!(
     size_of::<Place<u8>>() == size_of::<Node>() && align_of::<Place<u8>>() == align_of::<Node>()
 );

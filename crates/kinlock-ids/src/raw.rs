@@ -1,36 +1,50 @@
-//! Allocation of concurrency IDs: small integers, one holder each at a time, dense, and close to the caches that know their data.
+//! Allocation of concurrency IDs: small integers with one holder each at a time, dense, and kept by
+//! the CPUs whose caches have their data.
 //!
-//! Source: the per-memory-map concurrency IDs of the Linux kernel's restartable sequences (Desnoyers, 2022: lowest free first; 2024: kept by CPUs, recent IDs, spreading;
-//! Gleixner, 2025: owned by tasks). Here an ID is *leased*: user space cannot give it up when it is preempted.
+//! Source: the per-memory-map concurrency IDs of Linux's restartable sequences (Desnoyers, 2022:
+//! lowest free first; 2024: kept by CPUs, recent IDs, spreading; Gleixner, 2025: owned by tasks).
+//! Here an ID is *leased*: user space cannot give it up when it is preempted.
 //!
-//! # Who has an ID
+//! # Where an ID is
 //!
-//! An ID is in exactly one of these places, and whoever moves it there gives it up:
+//! An ID is in exactly one of these places. The thread that moves it to another place has it in
+//! between:
 //!
 //! | place | how it shows |
 //! | --- | --- |
 //! | free | its bit is clear |
-//! | held by a lease | its bit is set, no record keeps it; a [`Held`] names it, and mostly the record that lent it |
+//! | held by a lease | its bit is set, and no record keeps it; a [`Held`] names it |
 //! | kept by a record | its bit is set, and the record's word says [kept or marked](record) |
 //!
-//! There is a record for each CPU (and for each member, under [`Policy::TaskOwned`]). Leaving is lazy: the record keeps the ID for whoever comes next on that CPU. See [`record`] for its states.
+//! There is a record for each CPU (and for each member, under [`Policy::TaskOwned`]). Releasing is
+//! lazy: the record keeps the ID for the next acquisition on that CPU. [`record`] has the table of
+//! its states.
 //!
 //! # Bounds
 //!
-//! * *limit* = min(allowed CPUs, members, capacity): how far IDs spread for locality's sake. Fresh IDs are handed out up to there although older ones may lie idle elsewhere.
-//! * An ID at or above the limit is handed out for the first time only if at one instant every lower one was held (not just kept). So `id < max(limit, h)`, where `h` is the largest number of
-//!   concurrent holders so far (those on their way in or out included, and those who reclaim or change the limit). Afterwards it is free again, and goes to whoever finds all below the limit held; so does one that was
-//!   lent by a record while the limit was higher, which the record may keep.
-//! * If the limit changes meanwhile, any that there was during the acquisition may count, as if that had happened a moment earlier; also one that the counts gave while another call that changes them was under way, if that
-//!   still is. So when the limit has come down and all calls that change it have returned, it binds all acquisitions that begin afterwards. What was acquired before stays held.
+//! * *limit* = min(allowed CPUs, members, capacity). IDs spread up to the limit for locality's
+//!   sake: fresh IDs are handed out up to there although older ones may lie idle on other CPUs.
+//! * An ID at or above the limit is handed out for the first time only if at one instant every
+//!   lower one was held (not just kept). So `id < max(limit, h)`, where `h` is the peak number of
+//!   concurrent holders. Threads that are acquiring, releasing, reclaiming or changing the limit
+//!   count as holders. A released ID above the limit is free again. It goes to an acquisition that
+//!   finds all IDs below the limit held. A record that lent such an ID while the limit was higher
+//!   may keep it.
+//! * If the limit changes during an acquisition, any value that it had in between may apply. So may
+//!   any value that the limit has had since the start of a change that is still under way. Once the
+//!   limit has come down and all calls that changed it have returned, it binds all acquisitions
+//!   that begin afterwards. IDs acquired before stay held.
 //! * [`IdError::Exhausted`] means that at one instant all IDs of the storage were held.
 //!
 //! # Progress
 //!
-//! Lock-free: wherever all other threads have stopped, an acquisition comes to an end. Whatever is free or kept below `grown` it takes; if there is nothing of the kind, the proof that all are held succeeds. So a round is in vain only if
-//! another operation has gone on meanwhile, or if a fresh ID has turned out to be held since before the limit came down, and of those there are no more than IDs.
-//! After [`PATIENCE`](IdConfig::PATIENCE) vain rounds a thread closes the fast path for all and others let it go first. They wait for a limited time only, because
-//! who waits may be a signal handler that has interrupted exactly that thread.
+//! Lock-free: if all other threads stop, an acquisition ends. It takes any ID below `grown` that is
+//! free or kept. If there is none, the proof that all are held succeeds. A round fails only for one
+//! of two reasons. Either another operation has made progress, or a fresh ID turns out to have been
+//! held since before the limit came down. The latter happens at most once per ID. After
+//! [`PATIENCE`](IdConfig::PATIENCE) failed rounds a thread closes the fast path, and other
+//! acquisitions let it go first. They wait for a limited time only: the waiter may be a signal
+//! handler that has interrupted exactly that thread.
 //!
 //! # Example
 //!
@@ -41,7 +55,8 @@
 //! // Two CPUs, at most 32 IDs, two threads.
 //! let records: Vec<Record<Native>> = (0..2).map(|_| Record::new()).collect();
 //! let blocks = vec![Block::<Native>::new()];
-//! let ids: IdAllocator<Native, _> = IdAllocator::new((&records[..], &blocks[..]), 2, Policy::RecentFirst).unwrap();
+//! let storage = (&records[..], &blocks[..]);
+//! let ids: IdAllocator<Native, _> = IdAllocator::new(storage, 2, Policy::RecentFirst).unwrap();
 //! ids.join();
 //! ids.join();
 //!
@@ -73,26 +88,31 @@ use kinlock_core::platform::{Atomic, Ordering, Ordering::*, Platform};
 use record::Word;
 use shape::Shape;
 
-/// After so many nanoseconds unused an ID that a record keeps counts as old: it goes to whoever needs one first, and [`reclaim`](IdAllocator::reclaim) frees it.
+/// In nanoseconds. A kept ID that was unused for this long counts as old: acquisitions take it
+/// first, and [`reclaim`](IdAllocator::reclaim) frees it.
 pub const AGE: u64 = 100_000_000;
 
-/// No member: what [`acquire`](IdAllocator::acquire) says.
+/// The member index of a thread that is no member; see [`acquire`](IdAllocator::acquire).
 pub const NO_MEMBER: u32 = u32::MAX;
 
-/// The most IDs an allocator can hand out.
+/// The largest number of IDs that an allocator can hand out.
 pub const MAX_IDS: u32 = 1 << 24;
 
 /// Which ID a thread gets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Policy {
-    /// The one that the CPU has kept; else its recent one; else a fresh one below the limit; else the lowest free one; else one that another CPU keeps, old ones first.
+    /// The ID that the CPU has kept; else its recent one; else a fresh one below the limit; else
+    /// the lowest free one; else one that another CPU keeps, old ones first.
     #[default]
     RecentFirst,
-    /// The CPU's index. A second holder on that CPU gets an ID that is no CPU's.
+    /// The CPU's index. A second holder on that CPU gets an ID at or above the number of CPUs.
     PerCpu,
-    /// The one that the CPU has kept; else the lowest free one. What Linux did from 6.3 to 6.12: once an idle ID is [reclaimed](IdAllocator::reclaim) its data are for whoever comes next.
+    /// The ID that the CPU has kept; else the lowest free one. Linux's policy from 6.3 to 6.12:
+    /// once an idle ID is [reclaimed](IdAllocator::reclaim), the next thread that needs one gets
+    /// its data.
     LowestFree,
-    /// While there are at most as many members as allowed CPUs each member has its own, whichever CPU it runs on; else CPUs keep them.
+    /// While there are at most as many members as allowed CPUs, each member has an ID of its own,
+    /// on whichever CPU it runs; else CPUs keep the IDs.
     TaskOwned,
 }
 
@@ -105,7 +125,7 @@ impl Policy {
         Policy::TaskOwned,
     ];
 
-    /// Its name in tables and on the command line.
+    /// The name in tables and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Policy::RecentFirst => "recent-first",
@@ -119,9 +139,11 @@ impl Policy {
 /// Why there is no ID, or no allocator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IdError {
-    /// At one instant all IDs were held; under [`Policy::PerCpu`], all that are no CPU's, and the CPU's own.
+    /// At one instant all IDs were held. Under [`Policy::PerCpu`]: the CPU's own ID, and all those
+    /// at or above the number of CPUs.
     Exhausted,
-    /// The storage has no blocks, more than [`MAX_IDS`] IDs, fewer records than CPUs, or (for [`Policy::PerCpu`]) fewer IDs than CPUs.
+    /// The storage has no blocks, more than [`MAX_IDS`] IDs, fewer records than CPUs, or (for
+    /// [`Policy::PerCpu`]) fewer IDs than CPUs.
     Storage,
 }
 
@@ -136,11 +158,13 @@ impl core::fmt::Display for IdError {
 
 impl core::error::Error for IdError {}
 
-/// Where an allocator keeps its state. The allocator allocates no memory itself.
+/// The memory that an allocator keeps its state in. The allocator allocates no memory itself.
 ///
-/// Both slices must be the same at each call, all new or zeroed at first, and used by one allocator only: others see IDs twice.
+/// Both slices must be the same at each call, new or zeroed at first, and used by one allocator
+/// only. Otherwise an ID may have two holders.
 pub trait Storage<P: Platform> {
-    /// A record for each CPU, by index; then one for each member, by index, if there are to be any (see [`Policy::TaskOwned`]).
+    /// A record for each CPU, by index. Then one for each member, by index, if members are to have
+    /// records (see [`Policy::TaskOwned`]).
     fn records(&self) -> &[Record<P>];
     /// [`BLOCK`] IDs each.
     fn blocks(&self) -> &[Block<P>];
@@ -155,16 +179,16 @@ impl<P: Platform> Storage<P> for (&[Record<P>], &[Block<P>]) {
     }
 }
 
-/// What is fixed about an allocator at compile time.
+/// The compile-time configuration of an allocator.
 pub trait IdConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
-    /// After so many vain rounds an acquisition closes the fast path for the others.
+    /// After so many failed rounds an acquisition closes the fast path for the others.
     const PATIENCE: u32 = 16;
-    /// A deliberate defect, for showing that a check can fail.
+    /// A deliberate defect, to show that a check can fail.
     #[doc(hidden)]
     const FAULT: IdFault = IdFault::None;
 }
 
-/// The usual allocator.
+/// The default configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Usual;
 
@@ -176,29 +200,32 @@ impl IdConfig for Usual {}
 pub enum IdFault {
     /// A correct allocator.
     None,
-    /// Who takes a kept ID away does not look whether its owner has just taken it back: the ID is shared.
+    /// Taking a kept ID away does not check whether its owner has just taken it back: the ID is
+    /// shared.
     Shared,
     /// A release that finds its record occupied forgets the ID: it is leaked.
     Leaked,
     /// A fresh ID is handed out although lower ones are kept, not held: it is above the bound.
     AboveBound,
-    /// A recent ID is taken again although the limit has shrunk below it: it is above the bound.
+    /// A recent ID is acquired again although the limit has shrunk below it: it is above the bound.
     StaleRecent,
-    /// Fresh IDs are handed out by the limit that the acquisition has seen, which may have come down since.
+    /// Fresh IDs are handed out by the limit that the acquisition read at first, which may have
+    /// come down since.
     LateGrowth,
-    /// What a record keeps above the limit is nobody's business: who needs it looks for ever.
+    /// No acquisition takes what a record keeps above the limit: acquisitions that need it search
+    /// for ever.
     Stranded,
     /// A release does not publish what the holder did to the ID's data.
     RelaxedRelease,
 }
 
-/// An ID that is held. [Give it back](IdAllocator::release): if it is dropped, the ID is lost.
+/// A held ID. It must be [released](IdAllocator::release): if this is dropped, the ID is lost.
 #[must_use = "an ID that is not released is lost"]
 #[derive(PartialEq, Eq, Debug)]
 pub struct Held {
-    /// The record that lent the ID, and gets it back; [`NOWHERE`] if none.
+    /// The record that lent the ID and gets it back; [`NOWHERE`] if none did.
     at: u32,
-    /// What that record says meanwhile; at least the ID.
+    /// The word of that record meanwhile. Without a record, just the ID.
     word: u64,
 }
 
@@ -215,8 +242,9 @@ const NOWHERE: u32 = u32::MAX;
 
 /// Hands out the IDs of one domain.
 ///
-/// CPUs are named by index: the caller maps CPU numbers, however large and sparse, to `0..cpus`. An index out of range is allowed (a CPU that came later): then nothing is kept.
-/// All operations may be called from any thread at any time, signal handlers included.
+/// CPUs are named by index: the caller maps CPU numbers, however large and sparse, to `0..cpus`. An
+/// index out of range is allowed (a CPU that came later); such a CPU keeps no ID. All operations
+/// may be called from any thread at any time, signal handlers included.
 #[derive(Debug)]
 pub struct IdAllocator<P: Platform, S: Storage<P>, C: IdConfig = Usual> {
     shape: Shape<P>,
@@ -227,7 +255,8 @@ pub struct IdAllocator<P: Platform, S: Storage<P>, C: IdConfig = Usual> {
 }
 
 impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
-    /// An allocator for `cpus` CPUs, all allowed, without members: it has no limit to spread to until threads [`join`](Self::join).
+    /// An allocator for `cpus` CPUs, all of them allowed, without members. The limit is 0 until
+    /// threads [`join`](Self::join).
     ///
     /// # Errors
     ///
@@ -251,10 +280,12 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         })
     }
 
-    /// Acquires an ID for a thread that runs on the CPU with index `cpu`. The holder sees what the ID's last holder did before it released it.
+    /// Acquires an ID for a thread that runs on the CPU with index `cpu`. The holder sees what the
+    /// ID's last holder did before the release.
     ///
-    /// One read-modify-write of the CPU's own record if that keeps an ID; no clock is read. Else a few on shared lines. The thread may be anywhere by the time it returns: the ID is
-    /// exclusive all the same.
+    /// If the CPU's record keeps an ID: one read-modify-write of that record, and no read of the
+    /// clock. Else a few on shared lines. The thread may have migrated by the time this returns;
+    /// the ID is exclusive all the same.
     ///
     /// # Errors
     ///
@@ -268,8 +299,9 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         self.acquire_as(cpu, NO_MEMBER)
     }
 
-    /// As [`acquire`](Self::acquire), for the member with index `member`: which matters under [`Policy::TaskOwned`] only. Indices are given by the caller, and are free again after
-    /// [`leave_as`](Self::leave_as). Without a record for it (or [`NO_MEMBER`]) the CPU's is used.
+    /// As [`acquire`](Self::acquire), for the member with index `member`. The index matters under
+    /// [`Policy::TaskOwned`] only. The caller assigns indices, and may reuse one after
+    /// [`leave_as`](Self::leave_as). A member without a record, or [`NO_MEMBER`], uses the CPU's.
     ///
     /// # Errors
     ///
@@ -282,7 +314,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
             let word = Word(record.word.load(Relaxed));
             if word.keeps() && control.allows(word.id()) {
                 let lent = word.lent();
-                // Acquire pairs with the Release of whoever made the record keep it.
+                // Acquire pairs with the Release of the thread that made the record keep it.
                 if record
                     .word
                     .compare_exchange(word.0, lent.0, Acquire, Relaxed)
@@ -295,15 +327,16 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         self.acquire_slow(cpu, member)
     }
 
-    /// Gives an ID back, on the CPU with index `cpu`: where the thread runs now, or where it ran when it acquired the ID if that is not known. The CPU keeps the ID, if it has none; else the CPU where it was acquired
-    /// does, or it is free.
+    /// Releases an ID. `cpu` is the index of the CPU on which the thread runs now, or ran when it
+    /// acquired the ID if the current one is not known. That CPU keeps the ID if it has none; else
+    /// the CPU of the acquisition keeps it, or it becomes free.
     ///
     /// A plain store to the CPU's own record, if that lent the ID. Else a few read-modify-writes.
     #[inline]
     pub fn release(&self, cpu: u32, held: Held) {
         let stays = held.at == cpu || held.at >= self.cpus;
         match self.storage.records().get(held.at as usize) {
-            // Also if the limit has shrunk below the ID: whoever looks next finds it.
+            // Even if the limit has shrunk below the ID: the next acquisition or reclaim finds it.
             Some(record) if stays => record
                 .word
                 .overwrite(Word(held.word).kept().0, Self::RELEASE),
@@ -311,13 +344,13 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         }
     }
 
-    /// Pairs with the Acquire of whoever takes the ID.
+    /// Pairs with the Acquire of the next thread that takes the ID.
     const RELEASE: Ordering = match C::FAULT {
         IdFault::RelaxedRelease => Relaxed,
         _ => Release,
     };
 
-    /// Which record is asked first.
+    /// The record to ask first.
     #[inline]
     fn place(&self, by_member: bool, cpu: u32, member: u32) -> u32 {
         if by_member && member != NO_MEMBER {

@@ -1,45 +1,68 @@
-//! Restartable sequences on per-ID memory: a few instructions that either happen as a whole while the thread runs undisturbed, or start again.
+//! Restartable sequences on per-ID memory: a few instructions that the kernel restarts if the
+//! thread is disturbed before the last one.
 //!
 //! # How a sequence works
 //!
 //! ```text
-//!           area.sequence := descriptor        { begin, length, where to go on after an abort }
-//!   begin:  id := area.mm_cid                  loaded inside: after an abort the ID may be another
-//!           slot := base + id * stride         the memory of this ID, unless id >= limit
-//!           ...                                loads, and stores to memory that nobody else sees
-//!           store to slot                      the commit: one instruction, and the last one
+//!           area.sequence := descriptor    { begin, length, where to go on after an abort }
+//!   begin:  id := area.mm_cid              loaded inside: after an abort the ID may be another
+//!           slot := base + id * stride     the memory of this ID, unless id >= limit
+//!           ...                            loads, and stores to memory that no other thread reads
+//!           store to slot                  the commit: one instruction, and the last one
 //!   end:
 //! ```
 //!
-//! If the thread is preempted, migrated or gets a signal between begin and end, the kernel makes it go on at the abort handler, which jumps back to where the descriptor
-//! is stored. Nobody else runs with this ID as long as this thread does, so what was loaded from the slot is still there when the commit comes; and a commit is done
-//! by one instruction, so it is not half done. That is why a *plain* store is enough, and why a list has no ABA problem: a thread that would pop the same node in
-//! between has preempted this one, and this one starts again.
+//! If the thread is preempted, migrated or signalled between begin and end, the kernel makes it go
+//! on at the abort handler. The handler jumps back to where the descriptor is stored. No other
+//! thread runs with this ID while this one does, so the values loaded from the slot are still
+//! current at the commit. The commit is one instruction, so it is never half done. Hence a *plain*
+//! store suffices. A list has no ABA problem: a thread that pops the same node in between has
+//! preempted this one, and this one restarts.
 //!
-//! Whoever runs next with the same ID sees all that was done with it before: a context switch is a full barrier. Nobody else sees more than [`Relaxed`](core::sync::atomic::Ordering::Relaxed)
-//! stores give.
+//! The next thread with the same ID sees everything done with it before: a context switch is a full
+//! barrier. Threads with other IDs see only what [`Relaxed`](core::sync::atomic::Ordering::Relaxed)
+//! stores guarantee.
 //!
-//! # Lists and who may look at them from outside
+//! # Access to a list from outside
 //!
-//! The head of a list may be taken by a thread with another ID (stealing). It closes the list's *gate* and executes a `membarrier` that restarts all sequences of the process. Every sequence on a list
-//! looks at the gate first: one that runs after that sees it closed and does nothing, and none that saw it open is still under way.
+//! A thread with another ID may take the head of a list (stealing). It closes the list's *gate*,
+//! then executes a `membarrier` that restarts all sequences of the process. Every sequence on a
+//! list reads the gate first. Sequences that start later see it closed and do nothing, and no
+//! sequence that saw it open is still under way.
 //!
-//! # What must hold, and what makes it hold
+//! # Requirements, and what ensures them
 //!
-//! * The commit is the last instruction before the end. Each sequence is one block of assembly: a compiler cannot move anything into it or out of it.
-//! * The inputs are unchanged when an abort starts it again: they are `in` operands, and what is overwritten is another register.
-//! * No system call, and no call at all, is made inside.
-//! * The descriptor's memory stays mapped, for the kernel may look at it after the end: a library with sequences must not be unloaded while there are threads that used it.
-//! * Inlining and link-time optimisation may copy a block: all its labels are local numbers, and its descriptor goes along in the section `__rseq_cs`. A linker that drops unused
-//!   sections drops both or none, since the code refers to the descriptor.
-//! * The abort handler is preceded by the signature, in a section of its own: nobody can fall into it.
+//! * The commit is the last instruction before the end. Each sequence is one block of assembly, so
+//!   the compiler cannot move anything into it or out of it.
+//! * The inputs are unchanged when an abort restarts the sequence: they are `in` operands, and all
+//!   results go to other registers.
+//! * There is no system call and no other call inside.
+//! * The descriptor's memory stays mapped, since the kernel may read it after the end. A library
+//!   with sequences must not be unloaded while threads that used it live.
+//! * Inlining and link-time optimisation may copy a block. All labels are local numbers, and the
+//!   descriptor is copied along in the section `__rseq_cs`. A linker that drops unused sections
+//!   drops both or none, since the code refers to the descriptor.
+//! * The abort handler is preceded by the signature, in a section of its own, so no code falls into
+//!   it.
+//!
+//! # Labels in the assembly
+//!
+//! | label | where |
+//! | --- | --- |
+//! | 77 | the descriptor: version 0, no flags (newer kernels refuse any), begin, length, abort |
+//! | 55 | the start, to which the abort handler returns |
+//! | 22 | the begin |
+//! | 33 | the end; a sequence without anything to commit jumps here |
+//! | 44 | the abort handler |
 //!
 //! # Invariants
 //!
 //! 1. `area` is what `area::current` has returned to the calling thread.
-//! 2. For every `id` below `limit`, `stride` bytes at `base + id * stride` are mapped, writable and live, and `base` is aligned to 8. They hold words that are accessed by sequences on this thread's
-//!    own ID, and atomically by everybody else.
-//! 3. Every node in a list is live memory of `Node`'s layout that only who has popped it, or is about to push it, writes.
+//! 2. For every `id` below `limit`, `stride` bytes at `base + id * stride` are mapped, writable and
+//!    live, and `base` is aligned to 8. They hold words that are accessed by sequences on this
+//!    thread's own ID, and atomically by all other code.
+//! 3. Every node in a list is live memory of `Node`'s layout. Only the thread that has popped it,
+//!    or is about to push it, writes it.
 
 #[cfg(all(target_arch = "aarch64", target_endian = "little", not(miri)))]
 mod aarch64;
@@ -71,40 +94,42 @@ pub(super) use x86_64::*;
 
 use core::ptr::NonNull;
 
-/// What tests may do to sequences. Programs use [`Sound`].
+/// Changes that tests make to sequences. Programs use [`Sound`].
 ///
 /// # Safety
 ///
-/// With a [`FAULT`](Self::FAULT), only [`Counter`](super::Counter)s may use it, which then count wrong: a list would have nodes twice.
+/// A probe with a [`FAULT`](Self::FAULT) may be used by [`Counter`](super::Counter)s only, which
+/// then count wrong. A list would have nodes twice.
 pub unsafe trait Probe: Copy + core::fmt::Debug + Send + Sync + 'static {
-    /// Iterations of an empty loop right before the commit, so that sequences are disturbed there; at most 65,535.
+    /// Iterations of an empty loop right before the commit, so that disturbances hit it; at most
+    /// 65,535.
     const DELAY: u32 = 0;
-    /// What is broken on purpose.
+    /// A deliberate defect.
     const FAULT: Option<Fault> = None;
 }
 
-/// Sequences as they should be.
+/// Correct sequences.
 #[derive(Clone, Copy, Debug)]
 pub struct Sound;
 
 // SAFETY: no fault.
 unsafe impl Probe for Sound {}
 
-/// A defect, to show that tests find it.
+/// A defect that tests must find.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The kernel is not told of the sequence, so that it goes on after a disturbance as if nothing had happened.
+    /// The kernel is not told of the sequence, so a disturbed one goes on instead of restarting.
     NoRestart,
 }
 
-/// What the assembly makes of a [`Probe`].
+/// The constants that the assembly takes from a [`Probe`].
 pub(super) struct Knobs<P>(core::marker::PhantomData<P>);
 
 impl<P: Probe> Knobs<P> {
-    /// Whether the kernel is told.
+    /// Whether the kernel is told of the sequence.
     pub(super) const RESTART: usize = !matches!(P::FAULT, Some(Fault::NoRestart)) as usize;
-    /// [`Probe::DELAY`], as far as it fits into an instruction.
+    /// [`Probe::DELAY`], checked to fit into an instruction.
     pub(super) const DELAY: usize = {
         assert!(P::DELAY <= u16::MAX as u32);
         P::DELAY as usize
@@ -134,42 +159,59 @@ impl Slots {
     }
 }
 
-/// The ID with which a sequence ran is not below `limit`: nothing was done.
+/// The sequence ran with an ID at or above `limit`, and did nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct OutOfRange;
 
-/// A node of a list: the first two words of what is in it.
+/// The ID with which the calling thread ran a moment ago.
+///
+/// # Safety
+///
+/// Invariant 1.
+#[inline]
+pub(super) unsafe fn id(area: NonNull<u8>) -> u32 {
+    // SAFETY: invariant 1. The kernel writes it only while this thread does not run.
+    unsafe {
+        area.as_ptr()
+            .add(super::area::at::MM_CID)
+            .cast::<u32>()
+            .read_volatile()
+    }
+}
+
+/// A node of a list: the first two words of each element.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Node {
     /// The node below, or null.
     pub(super) next: *mut Node,
-    /// How many nodes are in the list from here on downwards.
+    /// How many nodes the list has from here on downwards.
     pub(super) depth: usize,
 }
 
-/// Where in a slot the gate of a list is: 0 = open.
+/// The offset of the gate in a slot; 0 = open.
 pub(super) const GATE: usize = 0;
-/// Where in a slot the head of a list is.
+/// The offset of the head in a slot.
 pub(super) const HEAD: usize = 8;
-/// Where in a node the link is.
+/// The offset of the link in a node.
 pub(super) const NEXT: usize = 0;
-/// Where in a node the depth is.
+/// The offset of the depth in a node.
 pub(super) const DEPTH: usize = 8;
 
 const _: () = assert!(
     core::mem::offset_of!(Node, next) == NEXT && core::mem::offset_of!(Node, depth) == DEPTH
 );
 
-/// What the assembly reports instead of a head when the gate is closed: no node is there.
+/// What the assembly reports instead of a head when the gate is closed. Never the address of a
+/// node.
 pub(super) const CLOSED: usize = 1;
 
-/// What became of a push.
+/// The result of a push.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Pushed {
-    /// It is in the list of the ID.
+    /// The node is in the list of the ID.
     Done,
-    /// The list has as many nodes as it may have.
+    /// The list has as many nodes as allowed.
     Full,
     /// The gate is closed.
     Closed,
@@ -178,7 +220,8 @@ pub(super) enum Pushed {
 }
 
 impl Pushed {
-    /// From what the assembly reports: the head, and the depth that the list would have.
+    /// From what the assembly reports: the head that it found, and the depth that the list would
+    /// get.
     #[inline]
     fn of(ran: Result<(), OutOfRange>, found: usize, depth: usize, most: usize) -> Self {
         match ran {
@@ -190,10 +233,10 @@ impl Pushed {
     }
 }
 
-/// What became of a pop.
+/// The result of a pop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Popped {
-    /// The caller has it now.
+    /// The popped node. It belongs to the caller.
     Node(NonNull<Node>),
     /// The list is empty.
     Empty,
@@ -204,7 +247,7 @@ pub(super) enum Popped {
 }
 
 impl Popped {
-    /// From what the assembly reports: the head.
+    /// From what the assembly reports: the head that it found.
     #[inline]
     fn of(ran: Result<(), OutOfRange>, found: *mut Node) -> Self {
         match (ran, NonNull::new(found)) {

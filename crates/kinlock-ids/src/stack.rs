@@ -7,23 +7,32 @@ use super::domain::{BuildError, Domain};
 use super::lists::Lists;
 use super::sequence::{Node, Popped, Probe, Pushed, Sound};
 
-/// A collection into which every CPU pushes and from which it pops on its own, last in, first out as far as one ID goes.
+/// A stack without a contended head: every CPU pushes and pops on its own. Last in, first out per
+/// ID.
 ///
-/// There is a list per ID. A thread pops what was pushed last under its ID; only if that list is empty it looks elsewhere: at the shared list, then at other IDs' lists, of which it takes
-/// over the first that is not empty, *as a whole* (stealing). So the order is that of a stack only while nothing is stolen.
+/// There is a list per ID. A thread pops what was pushed last under its ID. If that list is empty
+/// it tries the shared list, then the lists of other IDs, and takes over the first that is not
+/// empty, *as a whole* (stealing). So the order is that of a stack only while nothing is stolen.
 ///
 /// | backend | `push`, `pop` | stealing |
 /// | --- | --- | --- |
-/// | restartable | one restartable sequence | one `membarrier`: some microseconds, and an interrupt for every CPU that runs the process |
-/// | lease | enter, a swap and a store on a line of the ID's own, leave | a swap and a store |
+/// | restartable | one restartable sequence | one `membarrier` |
+/// | lease | enter, a swap, a store on a line of the ID's own, leave | a swap and a store |
 ///
-/// There is no ABA problem and no memory reclamation to wait for, since nobody else looks into a list meanwhile.
+/// The `membarrier` costs some microseconds, and an interrupt for every CPU that runs the process.
+/// There is no ABA problem, and no memory reclamation to wait for: no other thread reads a list
+/// while it is changed.
 ///
 /// # Guarantees
 ///
-/// * What is pushed is popped once, or dropped with the stack. A pop sees what the thread that pushed did before.
-/// * [`pop`](Self::pop) returns `None` only if its own list, the shared one and every other ID's were each seen empty, or in use by a thief, at some moment of the call: not all at the same one.
-/// * Not for signal handlers: stealing takes a lock, and `push` allocates. Not for the child of a fork, not even to be dropped, if another thread was using it then: a list may be half changed, and the lock of the shared one may be held by a thread that the child does not have.
+/// * A pushed value is popped once, or dropped with the stack. The popping thread sees what the
+///   pushing thread did before.
+/// * [`pop`](Self::pop) returns `None` only if its own list, the shared one and every other ID's
+///   were each, at some moment of the call, empty or in use by a thief. These moments may differ.
+/// * Not for signal handlers: stealing takes a lock, and `push` allocates.
+/// * Not for the child of a fork if another thread was using the stack at that moment; the child
+///   must not even drop it. A list may be half changed, and the shared list's lock may be held by a
+///   thread that the child does not have.
 ///
 /// ```
 /// use kinlock_ids::{Domain, Stack};
@@ -37,7 +46,8 @@ use super::sequence::{Node, Popped, Probe, Pushed, Sound};
 ///
 /// # Invariants
 ///
-/// 1. Every node in `lists` is the first field of an `Item<T>` that a `Box` was made into, whose value is there. Who pops it owns it.
+/// 1. Every node in `lists` is the first field of an `Item<T>` that came from a `Box` and has its
+///    value. The popping thread owns it.
 #[derive(Debug)]
 pub struct Stack<T, P: Probe = Sound> {
     lists: Lists<P>,
@@ -60,7 +70,7 @@ impl<T> Stack<T> {
     ///
     /// # Errors
     ///
-    /// [`BuildError::Memory`].
+    /// [`BuildError::Memory`] if there is no address space.
     pub fn new(domain: &Domain) -> Result<Self, BuildError> {
         Self::probed(domain)
     }
@@ -79,7 +89,7 @@ impl<T, P: Probe> Stack<T, P> {
         })
     }
 
-    /// Pushes a value. Allocates a node for it.
+    /// Pushes a value. Allocates a node for it. O(1).
     #[inline]
     pub fn push(&self, value: T) {
         let empty = Node {
@@ -96,7 +106,8 @@ impl<T, P: Probe> Stack<T, P> {
         }
     }
 
-    /// Pops a value; see the [guarantees](Self#guarantees).
+    /// Pops a value; see the [guarantees](Self#guarantees). O(1), but for stealing, which is
+    /// O([`Domain::max_ids`]).
     #[inline]
     pub fn pop(&self) -> Option<T> {
         let node = match self.lists.pop() {
@@ -108,12 +119,12 @@ impl<T, P: Probe> Stack<T, P> {
         Some(item.value)
     }
 
-    /// How many lists were taken over so far.
+    /// How many lists were stolen so far.
     pub fn steals(&self) -> usize {
         self.lists.steals()
     }
 
-    /// The domain.
+    /// The domain that the stack was made for.
     pub fn domain(&self) -> &Domain {
         self.lists.domain()
     }

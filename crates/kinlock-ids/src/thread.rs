@@ -1,28 +1,44 @@
-//! What becomes of a thread's part in all this when it ends.
+//! The end of a thread: its leases are released, its memberships and its area are given up.
 //!
-//! Its leases are given back by the destructor of a `pthread` key: too early for destructors that run later and still use one. When they run depends on the C library:
+//! A `pthread` key's destructor does this. The C library decides when it runs relative to other
+//! destructors, which may still use a lease:
 //!
-//! | destructors | with glibc | elsewhere, where Rust's standard library runs those of thread-locals in that of a key (musl) |
+//! | destructors | glibc | musl: Rust runs thread-locals' destructors from a key |
 //! | --- | --- | --- |
-//! | of thread-locals | before those of keys | among those of keys, in the first or second round |
+//! | of thread-locals | before those of keys | among those of keys, in round 1 or 2 |
 //! | of other keys | before or after ours, in each round | the same |
 //!
-//! Keys' destructors run in rounds, as long as one of them sets its key again, at least four times (POSIX). So ours waits for leases that are held: it comes again in the next round, and takes them away in its fourth only. What
-//! is held then has been forgotten, or will be used by a destructor that runs in the fourth round: [`Lease`](super::Lease) says that it must not. The key's value is the number of the round. Who uses a domain after a round in which ours
-//! has found nothing makes it come again in the next.
+//! Keys' destructors run in rounds, at least four of them (POSIX), for as long as a destructor sets
+//! its key again. Our destructor waits for leases that are held: it runs again in the next round,
+//! and takes leases away only in its fourth. A lease held then was forgotten, or is used by a
+//! destructor of the fourth round, which [`Lease`](super::Lease) forbids. The key's value is the
+//! number of the round. A round that finds nothing held is the last, unless the thread enters a
+//! domain again.
 //!
-//! | state | when | may become a member, may register an area | may enter |
-//! | --- | --- | --- | --- |
-//! | `Unknown` | until it first needs us | yes | yes |
-//! | `WillEnd` | until the first round | yes | yes |
-//! | `Ending` | until what it holds is taken away; mostly it holds nothing and stays here | no | yes, as before or as no member: then there is another round, if there may be |
-//! | `Ended` | afterwards | no | no: an ID that was taken away must not come back to the same thread, whose older lease would release it |
+//! | state | from, until |
+//! | --- | --- |
+//! | `Unknown` | until the thread first needs this module |
+//! | `WillEnd` | until our destructor's first round |
+//! | `Ending` | until held leases are taken away; stays here if none is held |
+//! | `Ended` | afterwards |
 //!
-//! A thread whose first round is not the C library's first, since only a destructor has used us, may not come as far as its fourth: then what it forgets, and its membership, are lost. So is what is forgotten after our turn in the C library's last round.
+//! | state | may become a member, may register an area | may enter |
+//! | --- | --- | --- |
+//! | `Unknown`, `WillEnd` | yes | yes |
+//! | `Ending` | no | yes; another round follows, if there may be one |
+//! | `Ended` | no | no |
+//!
+//! In `Ended` the thread gets no ID: it might get one back that was taken away, and its older lease
+//! would release it.
+//!
+//! If only a destructor has used this module, our first round is not the C library's first, and our
+//! fourth may never run. Then forgotten leases and the membership are lost. A lease that is
+//! forgotten after our destructor has run in the C library's last round is also lost.
 //!
 //! # Invariants
 //!
-//! 1. Functions given to the C library are `extern "C"`, do not unwind, and live as long as the program; out-pointers are to locals; the key is never deleted.
+//! 1. Functions given to the C library are `extern "C"`, do not unwind, and live as long as the
+//!    program; out-pointers are to locals; the key is never deleted.
 
 use core::cell::Cell;
 use core::ffi::c_void;
@@ -39,7 +55,7 @@ static KEY: AtomicU64 = AtomicU64::new(0);
 thread_local! {
     // No destructor: plain memory of the thread, accessible for as long as it runs.
     static STATE: Cell<State> = const { Cell::new(State::Unknown) };
-    // The last round that has begun. Says something in state `Ending`.
+    // The last round that has begun. Meaningful in state `Ending`.
     static ROUND: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -51,10 +67,10 @@ enum State {
     Ended,
 }
 
-/// So many rounds there are at least: `_POSIX_THREAD_DESTRUCTOR_ITERATIONS`.
+/// The least number of rounds: `_POSIX_THREAD_DESTRUCTOR_ITERATIONS`.
 const ROUNDS: usize = 4;
 
-/// To be called before any thread needs [`will_end`]. Not by signal handlers.
+/// Makes the key. Must be called before any thread needs [`will_end`]. Not for signal handlers.
 pub(super) fn prepare() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -67,9 +83,10 @@ pub(super) fn prepare() {
     kinlock_core::fork::register(1, &leased::PART);
 }
 
-/// Sees to it that the calling thread cleans up when it ends. False if that cannot be promised, or if it has done so already.
+/// Ensures that the calling thread cleans up when it ends. False if that cannot be promised, or if
+/// the clean-up has begun already.
 ///
-/// The first call of a thread may allocate, if the program has many `pthread` keys.
+/// A thread's first call may allocate if the program has many `pthread` keys.
 pub(super) fn will_end() -> bool {
     match STATE.with(Cell::get) {
         State::WillEnd => return true,
@@ -83,7 +100,8 @@ pub(super) fn will_end() -> bool {
     promised
 }
 
-/// The calling thread, which cannot [promise](will_end) to clean up, is about to get an ID. If it is ending the destructor has another turn, if there may be another round.
+/// Called when a thread without a [promise](will_end) is about to get an ID. If the thread is
+/// ending, its destructor runs in another round, if there may be one.
 #[cold]
 pub(super) fn comes_again() {
     let round = ROUND.with(Cell::get);
@@ -98,13 +116,14 @@ pub(super) fn has_ended() -> bool {
     STATE.with(Cell::get) == State::Ended
 }
 
-/// The next call of [`end`] will be the one of that round.
+/// Makes the C library call [`end`] once more, as round `round`.
 fn will_end_in(round: usize) -> bool {
     let Some(key) = KEY.load(Acquire).checked_sub(1) else {
         return false;
     };
     let value = ptr::without_provenance(round);
-    // SAFETY: the key was made and never deleted (invariant 1). The value only has to differ from null.
+    // SAFETY: the key was made and never deleted (invariant 1). The value only has to differ from
+    // null.
     unsafe { libc::pthread_setspecific(key as libc::pthread_key_t, value) == 0 }
 }
 
@@ -112,10 +131,11 @@ extern "C" fn end(round: *mut c_void) {
     let round = round.addr();
     ROUND.with(|last| last.set(round));
     STATE.with(|state| state.set(State::Ending));
-    // In the first round already: the memory goes whether there is another one or not.
+    // In the first round already: the memory goes whether there is another round or not.
     area::unregister_own();
     if round >= ROUNDS {
-        // Nobody might give it back: the list that is locked here has waiters.
+        // Waiter slots kept from now on might never be returned, and the list that is locked below
+        // has waiters.
         native::keep_no_slot();
     }
     if leased::leave_where_nothing_is_held() {
@@ -124,12 +144,12 @@ extern "C" fn end(round: *mut c_void) {
     if round < ROUNDS && will_end_in(round + 1) {
         return;
     }
-    // First: it does not become a member again.
+    // Before the leases are released: the thread must not become a member again.
     STATE.with(|state| state.set(State::Ended));
     leased::leave_all();
 }
 
-/// A number that no other thread has as long as this one lives: the address of a thread-local. Never 0.
+/// A number that no other living thread has: the address of a thread-local. Never 0.
 #[inline]
 pub(super) fn token() -> usize {
     STATE.with(|state| ptr::from_ref(state).addr())

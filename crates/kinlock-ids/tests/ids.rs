@@ -1,10 +1,12 @@
-//! Concurrency IDs as users see them, with both backends. What needs a process of its own (sandboxes, other C libraries) is in `kinlock-verify/tests/ids.rs`.
+//! Concurrency IDs through the public API, with both backends. Tests that need a process of their
+//! own (sandboxes, other C libraries) are in `kinlock-verify/tests/ids.rs`.
 //!
 //! # Invariants
 //!
 //! 1. The child of a fork only checks, and ends by `_exit`.
 //! 2. System calls get a live local.
-//! 3. The key is a live local's, and never deleted. Its value is a box that was made into a pointer, once.
+//! 3. The key is a live local's, and never deleted. Its value is a box that was made into a
+//!    pointer, once.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -17,7 +19,7 @@ use kinlock_ids::{
 
 const THREADS: usize = 8;
 
-/// A domain of each kind that this machine has.
+/// A domain of each kind that this machine supports.
 fn domains() -> Vec<Domain> {
     let leased = Policy::ALL.into_iter().map(|policy| {
         let builder = Domain::builder().policy(policy).max_ids(64);
@@ -43,7 +45,7 @@ fn crew(work: impl Fn(usize) + Sync) {
     });
 }
 
-/// Whether it becomes true within some seconds.
+/// Whether `condition` becomes true within some seconds.
 fn soon(mut condition: impl FnMut() -> bool) -> bool {
     (0..5_000).any(|_| {
         condition() || {
@@ -123,7 +125,7 @@ fn a_stack_drops_what_is_left() {
 fn a_thread_pops_what_another_has_pushed() {
     for domain in domains() {
         let stack = Stack::new(&domain).unwrap();
-        // Nobody gives its ID away meanwhile, so that stealing is the only way with leases.
+        // The producer keeps its ID meanwhile, so with leases stealing is the only way.
         let all_there = Barrier::new(2);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -287,7 +289,8 @@ fn what_a_thread_forgets_comes_back_when_it_ends() {
     assert!(soon(|| domain.enter().is_ok()));
 }
 
-/// glibc runs destructors of keys in the order in which they were made: this one after the library's, which gives back what a thread has forgotten.
+/// glibc runs destructors of keys in the order in which the keys were made. So this one runs after
+/// the library's, which releases forgotten leases.
 #[test]
 #[cfg(not(miri))]
 fn the_destructor_of_a_key_may_use_a_lease() {
@@ -321,7 +324,7 @@ fn the_destructor_of_a_key_may_use_a_lease() {
     STEPS.wait();
     thread.join().unwrap();
     assert!(!shared && others.len() == 31);
-    // It has left, and its ID is free.
+    // The thread has left, and its ID is free.
     assert_eq!(domain.members(), Some(1));
     assert!(domain.enter().is_ok());
 }
@@ -345,29 +348,22 @@ fn a_child_has_the_leases_of_the_thread_that_forked_and_no_others() {
         });
         taken.wait();
         assert_eq!(domain.enter().unwrap_err(), EnterError::Exhausted);
-        // SAFETY: invariant 1.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
+        let right = in_a_child(|| {
             let free: Vec<_> = std::iter::from_fn(|| domain.enter().ok()).collect();
             let distinct = free.iter().all(|lease| lease.id() != mine.id());
             counter.add(1);
-            let right = free.len() == domain.max_ids() as usize - 1
+            free.len() == domain.max_ids() as usize - 1
                 && distinct
                 && counter.sum() == 6
-                && domain.members() == Some(1);
-            // SAFETY: invariant 1.
-            unsafe { libc::_exit(if right { 0 } else { 1 }) };
-        }
-        let mut status = 0;
-        // SAFETY: invariant 2.
-        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-        assert_eq!(status, 0, "the child found something else");
+                && domain.members() == Some(1)
+        });
+        assert!(right, "the child found something else");
         done.wait();
     });
     assert_eq!(counter.sum(), 5);
 }
 
-/// Runs `body` in a child, for at most ten seconds; whether it says that all is well.
+/// Runs `body` in a forked child, for at most ten seconds. Returns whether `body` returned true.
 #[cfg(not(miri))]
 fn in_a_child(body: impl FnOnce() -> bool) -> bool {
     // SAFETY: invariant 1.
@@ -416,7 +412,8 @@ fn structures_come_and_go_in_a_child_that_was_forked_while_others_made_some() {
 #[cfg(not(miri))]
 fn a_domain_without_memory_is_an_error() {
     let right = in_a_child(|| {
-        // In pages, the first of the numbers. What is there, and less than the records of so many members need.
+        // The first number is the size in pages. The limit leaves less than the records of so many
+        // members need.
         let sizes = std::fs::read_to_string("/proc/self/statm").unwrap();
         let pages: u64 = sizes.split(' ').next().unwrap().parse().unwrap();
         let most = pages * 4096 + (256 << 20);

@@ -1,13 +1,17 @@
 //! Concurrency IDs in every interleaving (with a bounded number of preemptions) of small scenarios.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock --test loom_ids -- --nocapture`. Each model prints how many executions it
-//! explored. Models of broken allocators must fail: that shows that the scenario can see the defect.
+//! ```sh
+//! RUSTFLAGS="--cfg loom" cargo test --release -p kinlock-ids --test loom_ids -- --nocapture
+//! ```
 //!
-//! | property | how it is seen |
+//! Each model prints how many executions it explored. Models of broken allocators must fail, which
+//! shows that the scenario can detect the defect.
+//!
+//! | property | how it is checked |
 //! | --- | --- |
-//! | unique holders, and what they see of each other | a cell for each ID: loom reports unsynchronised access |
+//! | unique holders, and visibility between them | a cell per ID: loom reports data races |
 //! | nothing lost | at the end all IDs can be reclaimed |
-//! | the bound | an ID is below the number of threads that were on their way at one instant, or the limit; and so is what has been handed out, at the end |
+//! | the bound | IDs, and `grown` at the end, are below max(limit, peak of active threads) |
 #![cfg(loom)]
 
 #[path = "../../kinlock-core/tests/model/mod.rs"]
@@ -26,7 +30,7 @@ macro_rules! config {
         struct $name;
         impl IdConfig for $name {
             const FAULT: IdFault = IdFault::$fault;
-            /// So that the fast path is closed now and then.
+            /// Low, so that the fast path is closed in some executions.
             const PATIENCE: u32 = 1;
         }
     };
@@ -40,8 +44,8 @@ config!(StaleRecent: fault StaleRecent);
 config!(LateGrowth: fault LateGrowth);
 config!(RelaxedRelease: fault RelaxedRelease);
 
-/// Runs `body` in `threads` threads (one of them the model's first) through all interleavings with at most `preemptions` preemptions,
-/// and then looks whether an ID is lost.
+/// Runs `body` in `threads` threads (one of them the model's first) through all interleavings with
+/// at most `preemptions` preemptions. Then checks that no ID is lost.
 fn explore<C: IdConfig>(
     name: &str,
     preemptions: usize,
@@ -70,14 +74,14 @@ impl Storage<Loom> for Own {
 
 struct Model<C: IdConfig> {
     ids: IdAllocator<Loom, Own, C>,
-    /// What belongs to an ID's holder.
+    /// The data of each ID's holder.
     data: Vec<UnsafeCell<u32>>,
-    /// Threads on their way, and the most that were; not modelled.
+    /// The current and the peak number of active threads; not modelled.
     now: AtomicUsize,
     most: AtomicUsize,
     /// The largest limit so far.
     limit: AtomicUsize,
-    /// What the first thread holds all the time.
+    /// The number of IDs that the first thread holds all the time.
     held: usize,
 }
 
@@ -118,7 +122,7 @@ impl<C: IdConfig> Model<C> {
         Ok(held)
     }
 
-    /// The largest number of concurrent holders.
+    /// An upper bound of the peak number of concurrent holders.
     fn most_held(&self) -> u32 {
         (self.held + self.most.load(Relaxed)) as u32
     }
@@ -140,7 +144,7 @@ impl<C: IdConfig> Model<C> {
         self.release(cpu, held);
     }
 
-    /// Marks what is idle, and frees it.
+    /// Marks the idle IDs, then frees them.
     fn reclaim(&self) {
         self.enters();
         self.ids.reclaim(0);
@@ -155,7 +159,8 @@ impl<C: IdConfig> Model<C> {
         }
         self.ids.reclaim(1 << 50);
         self.ids.reclaim(1 << 51);
-        // Two policies keep what is idle for good: one for each of two CPUs or threads. Who leaks takes another the next time.
+        // Two policies keep idle IDs for good: one for each of two CPUs or threads. A leak shows as
+        // one ID more.
         let kept = match self.ids.policy() {
             Policy::PerCpu | Policy::TaskOwned => 2,
             _ => 0,
@@ -177,7 +182,7 @@ fn one_cpu<C: IdConfig>() -> Model<C> {
     Model::new(Policy::RecentFirst, 1, 3)
 }
 
-/// One ID is enough for locality: what goes beyond is bounded by the holders.
+/// Locality asks for one ID only; all others are bounded by the number of holders.
 fn one_member<C: IdConfig>() -> Model<C> {
     Model::new(Policy::RecentFirst, 3, 1)
 }
@@ -191,7 +196,7 @@ fn twice<C: IdConfig>(model: &Model<C>, i: usize) {
     model.visit(i as u32);
 }
 
-/// Without yielding: threads may come one after the other, so that few are on their way at any instant.
+/// Without a yield: the threads may run one after the other, so that few are active at any instant.
 fn briefly<C: IdConfig>(model: &Model<C>, i: usize) {
     let held = model.acquire(i as u32).unwrap();
     model.release(i as u32, held);
@@ -201,7 +206,8 @@ fn same_cpu<C: IdConfig>(model: &Model<C>, _: usize) {
     model.visit(0);
 }
 
-/// The first thread's CPU keeps an ID that it takes back while the second one ages it and needs one.
+/// The first thread's CPU keeps an ID and takes it back, while the second thread ages that ID and
+/// needs one.
 fn take_back<C: IdConfig>(model: &Model<C>, i: usize) {
     if i == 0 {
         twice(model, 0);
@@ -211,7 +217,7 @@ fn take_back<C: IdConfig>(model: &Model<C>, i: usize) {
     }
 }
 
-/// Threads move while they hold.
+/// Threads migrate while they hold an ID.
 fn moving<C: IdConfig>(model: &Model<C>, i: usize) {
     let held = model.acquire(i as u32).unwrap();
     model.release((i as u32 + 1) % 3, held);
@@ -245,14 +251,14 @@ fn other_policies() {
     explore::<Sound>("task-owned, 2 threads twice", 3, 2, tasks, twice);
     let per_cpu = || {
         let model = Model::new(Policy::PerCpu, 2, 3);
-        // Two threads on one CPU: the second one's ID is beyond the CPUs'.
+        // Two threads on one CPU: the second one's ID is at or above the number of CPUs.
         model.limit.store(5, Relaxed);
         model
     };
     explore::<Sound>("per CPU, 2 threads on one CPU", 3, 2, per_cpu, same_cpu);
 }
 
-/// The limit comes down to one while CPU 1 has had ID 1.
+/// The limit comes down to one after CPU 1 has had ID 1.
 fn shrinking<C: IdConfig>() -> Model<C> {
     let model = Model::new(Policy::RecentFirst, 2, 2);
     model.visit(0);
@@ -270,7 +276,7 @@ fn second_cpu<C: IdConfig>(model: &Model<C>, i: usize) {
     }
 }
 
-/// It comes down while both are at it: who is late is not blamed, but nothing may be lost.
+/// The limit comes down during both visits. A late thread may exceed it, but nothing may be lost.
 fn shrink_meanwhile<C: IdConfig>(model: &Model<C>, i: usize) {
     model.visit(i as u32);
     if i == 0 {
@@ -287,7 +293,7 @@ fn with_room<C: IdConfig>() -> Model<C> {
     model
 }
 
-/// It comes down to two while somebody is about to take a third.
+/// The limit comes down to two while a thread is about to acquire a third ID.
 fn shrink_under_one<C: IdConfig>(model: &Model<C>, i: usize) {
     if i == 0 {
         model.ids.set_members(2);
@@ -308,7 +314,7 @@ fn nearly_exhausted<C: IdConfig>() -> Model<C> {
     let mut model = Model::new(Policy::RecentFirst, 1, 1);
     model.held = CAPACITY - 1;
     for _ in 0..model.held {
-        // Forgotten: nobody gives it back.
+        // Dropped without a release: it stays held.
         let _held = model.ids.acquire(7).unwrap();
     }
     model

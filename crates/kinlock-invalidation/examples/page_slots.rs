@@ -1,7 +1,12 @@
-//! Slots of a page each in a big mapping, given back to the system in batches and reused: what delayed invalidation is for.
+//! Delayed invalidation at work: slots of a page each in a big mapping, returned to the system in
+//! batches and reused.
 //!
-//! Invalidators clear table entries under a shard's lock, tag the slots, unlock, and give the pages back by one `madvise(MADV_DONTNEED)` for each run of neighbours. Reusers find a slot free, wait
-//! on its tag, write a stamp, and verify it later. `cargo run --release -p kinlock --example page_slots -- --without-waiting` leaves the wait out: late batches then zero stamps.
+//! Invalidators clear table entries under a shard's lock, tag the slots, unlock, and return the
+//! pages by one `madvise(MADV_DONTNEED)` for each run of neighbours. Reusers find a free slot, wait
+//! on its tag, write a stamp, and verify it later.
+//!
+//! `cargo run --release -p kinlock --example page_slots -- --without-waiting` leaves the wait out:
+//! late batches then zero stamps.
 
 use kinlock::Mutex;
 use kinlock_invalidation::{Domain, Tag};
@@ -12,15 +17,15 @@ use std::time::{Duration, Instant};
 const PAGE: usize = 4096;
 const SHARDS: usize = 4;
 const SLOTS: usize = 64;
-/// Slots that an invalidator looks at.
+/// The number of slots that an invalidator checks.
 const BATCH: usize = 16;
 const THREADS: u64 = 8;
 
-/// What the table says of a slot.
+/// The table's entry for a slot.
 #[derive(Clone, Copy, PartialEq)]
 enum Entry {
     Free,
-    /// Somebody is about to use it, and waits without holding the lock: sections take it.
+    /// A thread is about to use it, and waits without holding the lock, since sections take it.
     Reserved,
     Used(u64),
 }
@@ -69,7 +74,8 @@ impl Pool {
     }
 
     fn verify(&self, shard: usize, slot: usize, stamp: u64) {
-        // SAFETY: within the mapping; the slot is ours, since we have seen or changed its entry under the lock.
+        // SAFETY: within the mapping; the slot is ours, since we have seen or changed its entry
+        // under the lock.
         let found = unsafe { self.page(shard, slot).read_volatile() };
         self.lost.fetch_add((found != stamp) as u64, Relaxed);
     }
@@ -89,7 +95,7 @@ impl Pool {
         drop(table);
         for run in batch.chunk_by(|a, b| a + 1 == *b) {
             let at = self.page(shard, run[0]).cast();
-            // SAFETY: within the mapping; nobody reuses the pages before our section has ended.
+            // SAFETY: within the mapping; no thread reuses the pages before our section has ended.
             let result = unsafe { libc::madvise(at, run.len() * PAGE, libc::MADV_DONTNEED) };
             assert_eq!(result, 0);
         }

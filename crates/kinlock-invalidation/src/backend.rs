@@ -1,4 +1,4 @@
-//! Which way a domain keeps track of its open sections.
+//! The choice of a backend.
 
 use super::error::UnknownBackend;
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
@@ -6,14 +6,22 @@ use crate::raw::WidePair;
 use core::fmt;
 use core::str::FromStr;
 
-/// How a domain keeps track of its open sections. All keep the same contract; their costs differ.
+/// How a domain keeps track of its open sections. All backends keep the same contract; their costs
+/// differ.
 ///
-/// | | begin and end | who waits | choose it |
-/// | --- | --- | --- | --- |
-/// | `Packed` | three read-modify-writes, no lock | one load | unless there is a reason not to |
-/// | `Wide` | the same, dearer | one load | where 2^50 generations are too few |
-/// | `Locked` | two critical sections under our mutex | one load | where invalidators are far more than CPUs and sections are short: waiters sleep instead of starting over |
-/// | `Slots` | one read-modify-write | looks at all slots that were ever in use | where sections are frequent and waits rare, and few threads have sections |
+/// | | begin and end | `passed`, `wait` |
+/// | --- | --- | --- |
+/// | `Packed` | three read-modify-writes, no lock | one load |
+/// | `Wide` | the same, dearer | one load |
+/// | `Locked` | two critical sections under our mutex | one load |
+/// | `Slots` | one read-modify-write | reads all slots that were ever in use |
+///
+/// Choose `Packed` unless one of these holds:
+///
+/// * `Wide`: 2^50 generations are too few.
+/// * `Locked`: far more invalidators than CPUs, and short sections. Waiters sleep instead of
+///   starting over.
+/// * `Slots`: frequent sections, rare waits, and few threads with sections.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Backend {
     /// A list without a lock, in pairs of eight bytes.
@@ -28,7 +36,7 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// All of them.
+    /// All backends.
     pub const ALL: [Backend; 4] = [
         Backend::Packed,
         Backend::Wide,
@@ -36,7 +44,7 @@ impl Backend {
         Backend::Slots,
     ];
 
-    /// Its name on the command line and in reports.
+    /// The name on the command line and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Backend::Packed => "packed",
@@ -46,7 +54,8 @@ impl Backend {
         }
     }
 
-    /// Whether this CPU can do it. Only `Wide` asks for something: an exchange of sixteen bytes.
+    /// Whether this CPU supports the backend. Only `Wide` has a requirement: an exchange of sixteen
+    /// bytes.
     pub fn is_supported(self) -> bool {
         match self {
             #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]

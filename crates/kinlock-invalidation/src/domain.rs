@@ -1,4 +1,4 @@
-//! A domain, its statistics, and what is open in it.
+//! A domain, its statistics, and its open sections.
 
 use super::error::{BeginError, Unsupported, WaitError};
 use super::places::Places;
@@ -21,8 +21,8 @@ impl Config for Configured {
 
 type Of<B, L> = raw::Domain<Native, Configured, B, Places<L>>;
 
-/// A domain with the backend that was chosen.
-// One of each exists at most by the name of its variant: no need to box the larger ones.
+/// A domain with the chosen backend.
+// There is one per domain, behind an `Arc`: no need to box the larger variants.
 #[derive(Debug)]
 pub(super) enum Inner {
     Packed(Of<Packed<Native, Configured>, PackedPair<Native>>),
@@ -32,7 +32,7 @@ pub(super) enum Inner {
     Slots(Of<Slots<Native, Configured>, <Native as Atomics>::AtomicU64>),
 }
 
-/// The same for every backend.
+/// Evaluates an expression for the domain of any backend.
 macro_rules! each {
     ($inner:expr, $domain:ident => $what:expr) => {
         match $inner {
@@ -77,7 +77,7 @@ impl Inner {
         }
     }
 
-    // The default backend is inlined where it is used; the others cost a call.
+    // The default backend is inlined at its uses; the others cost a call.
 
     #[inline]
     fn begin(&self, place: u16) -> Result<u64, NearWrap> {
@@ -124,9 +124,9 @@ impl Inner {
     }
 }
 
-/// Sections that have to do with each other: those that invalidate the same kind of thing.
+/// A group of related sections: those that invalidate the same kind of thing.
 ///
-/// See the [module](super) for what it is for, and for what it promises.
+/// The [module](super) describes its purpose and its guarantees.
 ///
 /// In a `static` it takes a [`LazyLock`](std::sync::LazyLock):
 ///
@@ -156,7 +156,7 @@ impl Domain {
         Builder::default().build().expect(supported)
     }
 
-    /// A domain that is not made as usual.
+    /// A builder with the default options.
     ///
     /// ```
     /// use kinlock_invalidation::{Backend, Domain};
@@ -169,15 +169,16 @@ impl Domain {
         Builder::default()
     }
 
-    /// The backend that was chosen.
+    /// The chosen backend.
     pub fn backend(&self) -> Backend {
         self.inner.backend()
     }
 
-    /// Opens a section; if the thread has one open here, opens that once more.
+    /// Opens a section. If the calling thread has one open here, opens that once more.
     ///
     /// # Panics
-    /// If [`try_begin`](Self::try_begin) returns an error: none of them happens to a program with a few thousand threads in its first years.
+    /// If [`try_begin`](Self::try_begin) returns an error. A program with a few thousand threads
+    /// never sees one in its first years.
     #[inline]
     pub fn begin(&self) -> Section<'_> {
         match self.try_begin() {
@@ -186,10 +187,10 @@ impl Domain {
         }
     }
 
-    /// As [`begin`](Self::begin).
+    /// As [`begin`](Self::begin), without panics.
     ///
     /// # Errors
-    /// If the section cannot begin; then nothing has changed.
+    /// [`BeginError`] if the section cannot begin. Then nothing has changed.
     #[inline]
     pub fn try_begin(&self) -> Result<Section<'_>, BeginError> {
         let place = thread::place()?;
@@ -197,17 +198,24 @@ impl Domain {
         Ok(Section::new(&self.inner, place, generation))
     }
 
-    /// Whether all sections have ended that `tag` speaks of: then it stays so. One load besides the tag's; with the backend `slots`, all slots if that is not known yet.
+    /// Whether all sections that `tag` refers to have ended. Once true it stays true until the tag
+    /// is stamped again.
+    ///
+    /// One load besides the tag's. With the backend `slots`, a scan of all slots if the answer is
+    /// not known yet. Acquires what those sections did.
     #[inline]
     pub fn passed(&self, tag: &Tag) -> bool {
         let generation = tag.generation();
         each!(&*self.inner, domain => domain.passed(generation))
     }
 
-    /// Waits until `tag` has [passed](Self::passed). Sections that begin meanwhile do not prolong the wait.
+    /// Waits until `tag` has [passed](Self::passed). Sections that begin meanwhile do not prolong
+    /// the wait.
     ///
     /// # Errors
-    /// [`WaitError::InsideSection`] within one's own section, whether the tag has passed or not; [`WaitError::ForeignTag`] if no section of this domain can have stamped the tag.
+    /// * [`WaitError::InsideSection`] if the calling thread has a section of this domain open,
+    ///   whether the tag has passed or not.
+    /// * [`WaitError::ForeignTag`] if no section of this domain can have stamped the tag.
     ///
     /// ```
     /// use kinlock_invalidation::{Domain, Tag, WaitError};
@@ -224,7 +232,7 @@ impl Domain {
         self.wait_until(tag, NEVER)
     }
 
-    /// As [`wait`](Self::wait), for so long at most. A zero timeout looks once.
+    /// As [`wait`](Self::wait), for at most `timeout`. A zero timeout checks once.
     ///
     /// # Errors
     /// [`WaitError::TimedOut`], and those of [`wait`](Self::wait).
@@ -258,14 +266,16 @@ impl Domain {
         }
     }
 
-    /// A tag that passes when all sections have ended that are open now.
+    /// A tag that passes when all sections that are open now have ended.
     ///
-    /// "Now": every section whose beginning happens before this call. To be used after things were removed without a section, or to be kept and looked at later.
+    /// "Now" covers every section whose begin happens before this call. Useful after things were
+    /// removed without a section, or to be kept and checked later.
     pub fn snapshot(&self) -> Tag {
         Tag::from(each!(&*self.inner, domain => domain.newest()))
     }
 
-    /// Waits until all sections have ended that are open now: [`wait`](Self::wait) for a [`snapshot`](Self::snapshot).
+    /// Waits until all sections that are open now have ended: [`wait`](Self::wait) for a
+    /// [`snapshot`](Self::snapshot).
     ///
     /// # Errors
     /// Those of [`wait`](Self::wait).
@@ -273,7 +283,7 @@ impl Domain {
         self.wait(&self.snapshot())
     }
 
-    /// What has happened so far.
+    /// The statistics so far.
     pub fn stats(&self) -> Stats {
         let tally = each!(&*self.inner, domain => domain.tally());
         Stats {
@@ -286,7 +296,8 @@ impl Domain {
         }
     }
 
-    /// The sections that are open now, the oldest first. Not one instant: sections may begin and end meanwhile.
+    /// The sections that are open now, the oldest first. Not one instant: sections may begin and
+    /// end meanwhile.
     ///
     /// ```
     /// let domain = kinlock_invalidation::Domain::new();
@@ -319,7 +330,7 @@ fn refuse(error: BeginError) -> ! {
     panic!("a section cannot begin: {error}")
 }
 
-/// Makes a [`Domain`].
+/// The options of a new [`Domain`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Builder {
     backend: Backend,
@@ -327,14 +338,15 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// The backend.
+    /// Uses this backend [default: [`Backend::Packed`]].
     #[must_use]
     pub fn backend(mut self, backend: Backend) -> Self {
         self.backend = backend;
         self
     }
 
-    /// The newest generation that has passed; 0 unless set. For tests: it brings the end of generations near.
+    /// Sets the newest generation that has passed [default: 0]. For tests: it brings the end of
+    /// generations near.
     #[doc(hidden)]
     #[must_use]
     pub fn generation(mut self, generation: u64) -> Self {
@@ -342,10 +354,12 @@ impl Builder {
         self
     }
 
-    /// Makes it. Takes address space for all places, about a megabyte, and memory for those in use.
+    /// Makes the domain. Reserves about a megabyte of address space for all places; only used
+    /// places get memory.
     ///
     /// # Errors
-    /// If the CPU cannot do what the backend needs. No other one is taken instead.
+    /// [`Unsupported`] if the CPU cannot do what the backend needs. There is no fallback to another
+    /// backend.
     pub fn build(self) -> Result<Domain, Unsupported> {
         let inner = Arc::new(Inner::new(self.backend, self.generation)?);
         registry::add(Arc::downgrade(&inner));
@@ -353,33 +367,34 @@ impl Builder {
     }
 }
 
-/// What has happened in a domain so far. Not one instant: threads may count meanwhile.
+/// The statistics of a domain. Not one instant: threads may count meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Stats {
-    /// The backend that was chosen.
+    /// The chosen backend.
     pub backend: Backend,
-    /// Times that beginning a section started over (lists without a lock only).
+    /// How many times a begin started over (lists without a lock only).
     pub begin_restarts: u64,
-    /// Times that ending one did.
+    /// How many times an end started over (lists without a lock only).
     pub end_restarts: u64,
-    /// Waits for a tag that had not passed.
+    /// How many waits were for a tag that had not passed.
     pub waits: u64,
-    /// Those that slept.
+    /// How many of those slept.
     pub slow_waits: u64,
-    /// The most sections that were found open at a time; with the backend `slots`, only those who are about to sleep look.
+    /// The peak number of open sections that was observed. With the backend `slots`, only waiters
+    /// about to sleep observe.
     pub longest_queue: u64,
 }
 
-/// A section that is open.
+/// An open section.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct OpenSection {
-    /// The generation with which it began.
+    /// The generation with which the section began.
     pub generation: u64,
-    /// For how long it has been open, to some milliseconds.
+    /// For how long the section has been open; accurate to some milliseconds.
     pub age: Duration,
-    /// The kernel's number of its thread.
+    /// The kernel's ID of the section's thread.
     pub thread: u32,
 }
 
@@ -393,7 +408,8 @@ impl fmt::Display for OpenSection {
     }
 }
 
-/// Monotonic time in nanoseconds, to some milliseconds: a few loads, where the exact time takes as long as a whole section.
+/// Monotonic time in nanoseconds, accurate to some milliseconds. It takes a few loads; the exact
+/// time would take as long as a whole section.
 #[inline]
 fn coarse_now() -> u64 {
     #[cfg(not(miri))]

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! The errors of delayed invalidation.
 
 use super::Backend;
 use crate::raw::{MAX_PLACES, NearWrap};
@@ -8,9 +8,10 @@ use core::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum BeginError {
-    /// 8191 other threads have begun sections, in whatever domain, and have not ended.
+    /// 8191 other living threads have begun sections, in any domain.
     TooManyThreads,
-    /// The domain's generations are used up. What was tagged can still be waited for; take another domain.
+    /// The domain's generations are used up. Tags can still be waited for; use another domain for
+    /// new sections.
     NearWrap,
     /// The thread is ending, and its destructors of thread-locals are past the library's own.
     ThreadEnding,
@@ -41,7 +42,7 @@ impl From<NearWrap> for BeginError {
     }
 }
 
-/// Why there was no waiting to the end.
+/// Why a wait did not end with the tag passed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum WaitError {
@@ -49,8 +50,9 @@ pub enum WaitError {
     InsideSection,
     /// The time was up first.
     TimedOut,
-    /// The tag's generation is above all that the domain has given out: another domain's sections have stamped it. (Below, nobody can tell; nor, with a list, while sections begin and end so fast
-    /// that its end is not to be found.)
+    /// The tag's generation is above all that this domain has given out: sections of another domain
+    /// have stamped it. Not detected if the foreign generation is lower, nor, with a list, while
+    /// sections begin and end so fast that its end cannot be found.
     ForeignTag,
 }
 

@@ -3,14 +3,15 @@
 //! # Invariants cited by `SAFETY` comments
 //!
 //! 1. A place of all zeros is valid, and was never used: it consists of atomics.
-//! 2. The mapping is private, zeroed, aligned to a page, as long as `PLACES` places, and unmapped once, when its owner is dropped.
+//! 2. The mapping is private, zeroed, aligned to a page, as long as `PLACES` places, and unmapped
+//!    once, when its owner is dropped.
 
 use crate::raw::{MAX_PLACES, Place};
 use core::ops::Deref;
 use core::ptr::NonNull;
 use kinlock_core::Native;
 
-/// How many places a domain has. Miri would take long to make them all.
+/// How many places a domain has. Fewer under Miri, which would take long to make them all.
 pub(super) const PLACES: usize = if cfg!(miri) { 31 } else { MAX_PLACES };
 
 /// The places of one domain; `L` is an atomic, or a structure of them.
@@ -26,7 +27,7 @@ impl<L> Places<L> {
     const BYTES: usize = PLACES * size_of::<Place<Native, L>>();
 
     pub(super) fn new() -> Self {
-        // SAFETY: a new mapping, of which nobody knows.
+        // SAFETY: a new mapping touches no existing memory.
         let at = unsafe {
             libc::mmap(
                 core::ptr::null_mut(),

@@ -1,29 +1,38 @@
-//! Delayed invalidation: work is removed now and invalidated later, and whoever wants to reuse what was removed waits for the batches that may cover it.
+//! Delayed invalidation: things are removed now and invalidated later in batches. A thread that
+//! wants to reuse a removed thing waits for the batches that may cover it.
 //!
-//! Source: Konstantin Belousov's delayed-invalidation blocks of FreeBSD's page tables (2018), whose list without a lock goes back to
-//! T. L. Harris, "A pragmatic implementation of non-blocking linked lists" (DISC 2001).
+//! Source: Konstantin Belousov's delayed-invalidation blocks of FreeBSD's page tables (2018), whose
+//! list without a lock goes back to T. L. Harris, "A pragmatic implementation of non-blocking
+//! linked lists" (DISC 2001).
 //!
-//! # What it is
+//! # Terms
 //!
-//! A thread opens a **section** before it removes things, and closes it when they are invalidated. Sections get **generations**, each one above the
-//! newest open one. A generation has *passed* when all sections with it or an older one have ended. What is removed within a section is tagged with its
-//! generation; who reuses it waits until that has passed. Sections that begin later have newer generations and never make the wait longer.
+//! A thread opens a **section** before it removes things, and ends it once they are invalidated.
+//! Each section gets a **generation**, one above the newest open one. A generation has *passed*
+//! when all sections with it or an older one have ended. A removed thing is tagged with the
+//! generation of its section; a thread that reuses it waits until that has passed. Sections that
+//! begin later have newer generations and never prolong the wait.
 //!
 //! # Backends
 //!
-//! One contract, [`Backend`]; four ways to keep it. [`Domain`] adds what they share: nested sections, waiting, counters.
+//! One contract, [`Backend`], with four implementations. [`Domain`] adds what they share: nested
+//! sections, waiting, counters.
 //!
 //! | backend | begin and end | passed | where |
 //! | --- | --- | --- | --- |
-//! | [`Packed`] | list of open sections, changed by compare-and-swaps of 8 bytes | one load | everywhere; generations up to 2^50 |
-//! | [`Wide`] | the same with 16 bytes | one load | x86-64 with `cmpxchg16b`, aarch64 |
+//! | [`Packed`] | lock-free list, 8-byte compare-and-swaps | one load | everywhere; up to 2^50 |
+//! | [`Wide`] | the same with 16 bytes | one load | `cmpxchg16b`, or aarch64 |
 //! | [`Locked`] | the same list under a mutex | one load | everywhere; the reference |
-//! | [`Slots`] | a store, a ticket, a store; no list | one load for what is known to have passed, else all slots | everywhere |
+//! | [`Slots`] | a store, a ticket, a store; no list | one load, else all slots | everywhere |
+//!
+//! [`Slots`] answers by one load for a generation that is already known to have passed, and reads
+//! all slots otherwise.
 //!
 //! # Places
 //!
-//! A thread opens its section in a **place**, a number from 1 on that is its own until the section has ended. The memory of places lives as long as the domain and is never used for
-//! anything else, so that a thread on its way along the list may look at one that has left it.
+//! A thread opens its section in a **place**: a number from 1 on, which is its own until the
+//! section has ended. The memory of places lives as long as the domain and has no other use, so a
+//! thread that walks along the list may read an element that has left it.
 
 mod gate;
 mod list;
@@ -63,18 +72,19 @@ pub type Packed<P, C> = List<P, PackedPair<P>, C>;
 ))]
 pub type Wide<C> = List<kinlock_core::Native, WidePair, C>;
 
-/// The most places a domain can have: what a packed pair can name.
+/// The largest number of places of a domain: what a packed pair can name.
 pub const MAX_PLACES: usize = (1 << 13) - 1;
 
-/// What is fixed about a domain at compile time.
+/// The compile-time configuration of a domain.
 pub trait Config: Copy + core::fmt::Debug + Send + Sync + 'static {
-    /// The configuration of the mutexes inside: the list's starter lock, and the one of [`Locked`].
+    /// The configuration of the mutexes inside: the list's starter lock, and the mutex of
+    /// [`Locked`].
     type Mutex: MutexConfig;
-    /// How often the beginning of a section starts over before it lines up for the starter lock.
+    /// How many times a begin starts over before it queues for the starter lock.
     const PATIENCE: u32 = 64;
-    /// How often a waiter looks before it sleeps, with a pause between.
+    /// How many times a waiter checks before it sleeps, with a pause between.
     const LOOKS: u32 = 64;
-    /// A deliberate defect, for showing that a check can fail.
+    /// A deliberate defect, to show that a check can fail.
     #[doc(hidden)]
     const FAULT: Fault = Fault::None;
 }
@@ -85,38 +95,42 @@ pub trait Config: Copy + core::fmt::Debug + Send + Sync + 'static {
 pub enum Fault {
     /// A correct domain.
     None,
-    /// Ending marks its own element before it looks for its predecessor: correct, but all who begin meanwhile start over.
+    /// An end marks its own element before it searches for its predecessor. Correct, but every
+    /// concurrent begin starts over.
     MarkedEarly,
-    /// Ending reads its generation before it marks its element: what a successor donates in between is lost.
+    /// An end reads its generation before it marks its element, and loses what a successor donates
+    /// in between.
     GenerationReadBeforeMark,
-    /// Ending does not wake.
+    /// An end does not wake waiters.
     WakeLost,
 }
 
-/// Why a section cannot begin: generations are about to run out. The domain stays as it is; what was tagged can still be waited for.
+/// The domain's generations are used up, so no section can begin. The domain is unchanged; tags can
+/// still be waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NearWrap;
 
 /// A section that has begun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Begun {
-    /// Its generation.
+    /// The section's generation.
     pub generation: u64,
-    /// Whether the generation of somebody else may count as passed now, which did not while this section was about to begin.
+    /// Whether another section's generation may count as passed now that did not while this section
+    /// was about to begin.
     pub lets_pass: bool,
 }
 
-/// A way to know which sections are open.
+/// A way to keep track of open sections.
 pub trait Backend<P: Platform>: Send + Sync + 'static {
     /// Its name on the command line and in reports.
     const NAME: &'static str;
-    /// What it keeps in a place. All zeros is a place that was never used.
+    /// What the backend keeps in a place. All zeros is a place that was never used.
     type Link: Send + Sync + 'static;
 
-    /// Opens a section in the place `me`, which has none.
+    /// Opens a section in the place `me`, where none is open.
     ///
     /// # Errors
-    /// [`NearWrap`], and then no section is open.
+    /// [`NearWrap`]. Then no section is open.
     fn begin(
         &self,
         places: &[Place<P, Self::Link>],
@@ -124,19 +138,22 @@ pub trait Backend<P: Platform>: Send + Sync + 'static {
         me: u16,
     ) -> Result<Begun, NearWrap>;
 
-    /// Ends the section in the place `me`. Whether a generation has passed thereby that waiters may wait for. Releases what the thread did before to
-    /// those who see the generation passed.
+    /// Ends the section in the place `me`. Returns whether a generation that may have waiters has
+    /// passed thereby. Releases what the thread did before, to threads that see the generation
+    /// passed.
     fn end(&self, places: &[Place<P, Self::Link>], counts: &Counts<P>, me: u16) -> bool;
 
-    /// Whether all sections with this generation or an older one have ended. Once it is so it stays so. Acquires what they released.
+    /// Whether all sections with this generation or an older one have ended. Once true it stays
+    /// true. Acquires what those sections released.
     fn passed(&self, places: &[Place<P, Self::Link>], generation: u64) -> bool;
 
-    /// The same, if it can be had at once.
+    /// As [`newest`](Self::newest), or `None` if the answer is not available without waiting.
     fn newest_at_once(&self, places: &[Place<P, Self::Link>]) -> Option<u64> {
         Some(self.newest(places))
     }
 
-    /// About how many sections are open, if nobody counts them as they begin; else 0. For the statistic of the longest queue.
+    /// About how many sections are open, if begins do not count them; else 0. For the statistic of
+    /// the longest queue.
     fn count_open(&self, _: &[Place<P, Self::Link>]) -> u64 {
         0
     }
@@ -144,12 +161,14 @@ pub trait Backend<P: Platform>: Send + Sync + 'static {
     /// The newest generation that a section has got.
     fn newest(&self, places: &[Place<P, Self::Link>]) -> u64;
 
-    /// Ends all sections but that of `survivor`, whose threads do not exist any more. Nobody else may use the domain meanwhile, and what was under way in those threads does not
-    /// matter. `begun` is the generation with which the survivor's section began.
+    /// In a forked child: ends all sections but that of `survivor`. The threads of the others do
+    /// not exist, and may have stopped at any point. No other thread may use the domain meanwhile.
+    /// `survivor` is a place and the generation with which its section began.
     fn keep_only(&self, places: &[Place<P, Self::Link>], survivor: Option<(u16, u64)>);
 }
 
-/// A place: what the backend keeps in it, and what its owner keeps beside. Two places never share a pair of cache lines, which some CPUs fetch together.
+/// A place: the backend's part and the owner's part. Two places never share a pair of cache lines,
+/// which some CPUs fetch together.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Place<P: Platform, L> {
@@ -162,14 +181,14 @@ pub struct Place<P: Platform, L> {
 struct Owner<P: Platform> {
     /// The generation with which the open section began.
     begun: P::AtomicU64,
-    /// When, as the owner says.
+    /// When the section began, as its owner said.
     since: P::AtomicU64,
-    /// How many times it was begun and not ended yet.
+    /// How many times the section was begun and not ended yet.
     depth: P::AtomicU32,
 }
 
 impl<P: Platform, L> Place<P, L> {
-    /// A place that was never used, where the platform cannot take zeroed memory for one.
+    /// A place that was never used, for platforms that cannot use zeroed memory instead.
     pub fn new(link: L) -> Self {
         Place {
             link,
@@ -182,33 +201,34 @@ impl<P: Platform, L> Place<P, L> {
     }
 }
 
-/// An open section, as [`Domain::sections`] shows it.
+/// An open section, as reported by [`Domain::sections`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Open {
     /// The place in which it is open.
     pub place: u16,
-    /// The generation with which it began.
+    /// The generation with which the section began.
     pub generation: u64,
-    /// When it began, as its owner said.
+    /// When the section began, as its owner said.
     pub since: u64,
 }
 
-/// What has happened in a domain so far.
+/// The statistics of a domain.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Tally {
-    /// Times that beginning a section started over.
+    /// How many times a begin started over.
     pub begin_restarts: u64,
-    /// Times that ending one did.
+    /// How many times an end started over.
     pub end_restarts: u64,
-    /// Waits for a generation that had not passed.
+    /// How many waits were for a generation that had not passed.
     pub waits: u64,
-    /// Those that slept.
+    /// How many of those slept.
     pub slow_waits: u64,
-    /// The most sections that were found open at a time: by those who began in the lists, by waiters in the slots.
+    /// The peak number of open sections that was observed: by begins in the lists, by waiters in
+    /// the slots.
     pub longest_queue: u64,
 }
 
-/// Counts what is rare, on lines of its own.
+/// Counters of rare events, in cache lines of their own.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Counts<P: Platform> {
@@ -240,7 +260,7 @@ impl<P: Platform> Counts<P> {
         }
     }
 
-    /// A queue of this length was seen. Between the look and the store a longer one may be noted and lost: it is a statistic.
+    /// Notes the length of a queue. A concurrent longer one may be lost: it is a statistic.
     #[inline]
     fn saw_queue(&self, length: u64) {
         if self.longest_queue.load(Relaxed) < length {
@@ -249,10 +269,11 @@ impl<P: Platform> Counts<P> {
     }
 }
 
-/// A backend with its places, and what all backends share.
+/// A backend, its places, and what all backends share.
 ///
-/// `S` holds the places: whatever the platform keeps them in.
-// The backend's head, its lock and the gate come first, side by side: whoever ends a section has that line anyway when it looks for sleepers.
+/// `S` is the container of the places.
+// The backend's head, its lock and the gate come first, side by side: an end has that line in its
+// cache anyway when it checks for sleepers.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Domain<P: Platform, C: Config, B, S> {
@@ -283,22 +304,23 @@ where
         }
     }
 
-    /// How many places there are.
+    /// The number of places.
     pub fn places(&self) -> usize {
         self.places.len()
     }
 
-    /// Opens a section in the place `me`, or opens the one that is open there once more, and returns the generation with which it began. `since` is the time that
-    /// [`sections`](Self::sections) shows.
+    /// Opens a section in the place `me`, or opens the open one once more. Returns the generation
+    /// with which it began. `since` is the time that [`sections`](Self::sections) reports.
     ///
     /// # Errors
-    /// [`NearWrap`], and then nothing has changed.
+    /// [`NearWrap`]. Then nothing has changed.
     ///
     /// # Panics
     /// If there is no such place.
     #[inline]
     pub fn begin(&self, me: u16, since: impl FnOnce() -> u64) -> Result<u64, NearWrap> {
-        // Relaxed throughout: the owner's own words, which others only show.
+        // Relaxed throughout: these words are the owner's; other threads read them for reports
+        // only.
         let owner = &self.places[me as usize - 1].owner;
         let depth = owner.depth.load(Relaxed);
         if depth != 0 {
@@ -333,7 +355,8 @@ where
         }
     }
 
-    /// How many times the section in the place `me` was begun and not ended yet; to be asked by its owner.
+    /// How many times the section in the place `me` was begun and not ended yet. For the owner of
+    /// the place only.
     #[inline]
     pub fn depth(&self, me: u16) -> u32 {
         self.places[me as usize - 1].owner.depth.load(Relaxed)
@@ -345,20 +368,23 @@ where
         self.backend.passed(&self.places, generation)
     }
 
-    /// See [`Backend::newest`]: with it all sections have passed that are open now.
+    /// See [`Backend::newest`]. When this generation has passed, all sections that are open now
+    /// have ended.
     pub fn newest(&self) -> u64 {
         self.backend.newest(&self.places)
     }
 
-    /// Whether no section can have had the generation yet; `false` may be wrong while many begin and end.
+    /// Whether no section of this domain can have had the generation yet. `false` may be wrong
+    /// while many sections begin and end.
     #[cold]
     pub fn is_foreign(&self, generation: u64) -> bool {
-        // Who has seen the tag of a section sees that the section's generation was given out.
+        // A thread that has seen the tag of a section also sees that its generation was given out.
         let newest = self.backend.newest_at_once(&self.places);
         newest.is_some_and(|newest| generation > newest)
     }
 
-    /// Waits until the generation has [passed](Self::passed) (`true`), or until `until` (`false`). Who waits must not have a section open here.
+    /// Waits until the generation has [passed](Self::passed) (`true`), or until the time `until`
+    /// (`false`). The calling thread must not have a section open here.
     #[inline]
     pub fn wait(&self, generation: u64, until: u64) -> bool {
         self.passed(generation) || self.wait_slow(generation, until)
@@ -375,12 +401,12 @@ where
         self.gate.wait(until, slow, || self.passed(generation))
     }
 
-    /// What has happened so far. Not one instant: threads may count meanwhile.
+    /// The statistics so far. Not one instant: threads may count meanwhile.
     pub fn tally(&self) -> Tally {
         self.counts.read()
     }
 
-    /// The sections that are open. Not one instant: sections may begin and end meanwhile.
+    /// The open sections. Not one instant: sections may begin and end meanwhile.
     pub fn sections(&self) -> impl Iterator<Item = Open> {
         self.places.iter().enumerate().filter_map(|(i, place)| {
             let owner = &place.owner;
@@ -392,12 +418,14 @@ where
         })
     }
 
-    /// In a forked child: ends all sections but that of the place `survivor`, whose threads do not exist here. Nobody else may use the domain meanwhile.
+    /// In a forked child: ends all sections but that of the place `survivor`, whose threads do not
+    /// exist here. No other thread may use the domain meanwhile.
     pub fn reset_in_child(&self, survivor: Option<u16>) {
         let mut kept = None;
         for (i, place) in self.places.iter().enumerate() {
             let number = i as u16 + 1;
-            // Without writing where there is nothing to change: places that were never used cost no memory.
+            // Written only where needed: a place that was never used has no memory, and must not
+            // get any here.
             if place.owner.depth.load(Relaxed) != 0 {
                 if survivor == Some(number) {
                     kept = Some((number, place.owner.begun.load(Relaxed)));

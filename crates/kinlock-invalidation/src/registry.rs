@@ -1,9 +1,9 @@
-//! All domains of the process, for threads that end and for children of fork.
+//! All domains of the process, for ending threads and forked children.
 //!
 //! # Invariants
 //!
-//! 1. `fork` calls the functions of a part on one thread, which has locked the list with the first of
-//!    them; in the child it is the only thread.
+//! 1. `fork` calls the functions of a part on one thread, which has locked the list with the first
+//!    of them. In the child it is the only thread.
 
 use super::domain::Inner;
 use super::{Backend, thread};
@@ -19,7 +19,7 @@ pub(super) struct Open {
     pub(super) backend: Backend,
 }
 
-/// Adds a domain. Forgets those that are gone.
+/// Adds a domain. Forgets dropped ones.
 pub(super) fn add(domain: Weak<Inner>) {
     kinlock_core::fork::register(2, &PART);
     let mut domains = DOMAINS.lock();
@@ -27,7 +27,7 @@ pub(super) fn add(domain: Weak<Inner>) {
     domains.push(domain);
 }
 
-/// A section that is open in this place, in whatever domain.
+/// A section that is open in this place, in any domain.
 pub(super) fn open_in(place: u16) -> Option<Open> {
     let domains = DOMAINS.lock();
     let mut alive = domains.iter().filter_map(Weak::upgrade);
@@ -39,14 +39,14 @@ pub(super) fn open_in(place: u16) -> Option<Open> {
     })
 }
 
-/// The list of domains, as far as a fork is concerned. Rank 2: it is made of what has lower ranks.
+/// The list of domains, as a part of the fork protocol. Rank 2: it uses parts of lower ranks.
 static PART: Part = Part {
     lock: lock_before_fork,
     unlock: unlock_after_fork,
     reset_in_child,
 };
 
-/// Until one of the next two functions is called on this thread, no other thread has the list.
+/// Locks the list until one of the next two functions runs on this thread.
 fn lock_before_fork() {
     core::mem::forget(DOMAINS.lock());
 }
@@ -66,7 +66,7 @@ fn reset_in_child() {
         domain.reset_in_child(kept);
     }
     thread::reset_in_child();
-    // SAFETY: invariant 1. Its word may name waiters that do not exist in the child.
+    // SAFETY: invariant 1. The word may name waiters that do not exist in the child.
     unsafe {
         DOMAINS.force_unlock();
         DOMAINS.raw().reset_in_child();

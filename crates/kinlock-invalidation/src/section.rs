@@ -4,7 +4,7 @@ use super::Tag;
 use super::domain::Inner;
 use core::marker::PhantomData;
 
-/// A section that is open until this is dropped, by the thread that began it.
+/// An open section. It ends when this is dropped, by the thread that began it.
 ///
 /// ```compile_fail
 /// let domain = kinlock_invalidation::Domain::new();
@@ -35,16 +35,18 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Stamps `tag`: it passes when this section has ended, and all that are older; not before those that had stamped it already. One load if it is stamped so
-    /// already, else a compare-and-swap.
+    /// Stamps `tag`. The tag passes when this section and all older ones have ended, and not before
+    /// sections that stamped it earlier. One load if it has this stamp or a newer one already, else
+    /// a compare-and-swap.
     ///
-    /// To be called under whatever lock makes the thing look free, so that whoever sees it free sees the tag.
+    /// Must be called under the lock that makes the thing look free, so that a thread that sees it
+    /// free sees the tag.
     #[inline]
     pub fn tag(&self, tag: &Tag) {
         tag.raise(self.generation);
     }
 
-    /// The generation with which the section began; that of the outermost one if it is nested.
+    /// The generation with which the section began. A nested section has that of the outermost one.
     #[inline]
     pub fn generation(&self) -> u64 {
         self.generation

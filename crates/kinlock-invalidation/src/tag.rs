@@ -1,10 +1,12 @@
-//! The tag of a thing that may be covered by a batch.
+//! The tag of a thing that a batch may cover.
 
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
-/// Says which sections have to end before a thing may be reused: eight bytes beside it.
+/// Records which sections must end before a thing may be reused: eight bytes beside the thing.
 ///
-/// All-zero memory is a tag whose sections have passed. A tag belongs to the domain whose sections stamp it; to ask another domain about it is meaningless. There it may never pass; who waits for it waits for that domain's sections, or is told.
+/// All-zero memory is a tag that has passed. A tag belongs to the domain whose sections stamp it.
+/// Another domain cannot answer for it: there the tag may never pass, and a wait for it either
+/// waits for unrelated sections or returns [`WaitError::ForeignTag`](super::WaitError::ForeignTag).
 #[repr(transparent)]
 #[derive(Debug, Default)]
 pub struct Tag(AtomicU64);
@@ -17,14 +19,14 @@ impl Tag {
         Tag(AtomicU64::new(0))
     }
 
-    /// The generation that has to pass; 0: none. Acquires.
+    /// The generation that must pass; 0 = none. Acquires.
     #[inline]
     pub fn generation(&self) -> u64 {
         // Pairs with the Release in `raise`.
         self.0.load(Acquire)
     }
 
-    /// Makes it `generation`, unless it is newer.
+    /// Raises the generation to `generation`, unless it is newer.
     #[inline]
     pub(super) fn raise(&self, generation: u64) {
         let mut seen = self.0.load(Relaxed);

@@ -1,4 +1,5 @@
-//! Which place is a thread's, in all domains: a number from 1 on that it gets with its first section and gives back when it ends.
+//! The place of each thread: a number from 1 on, the same in all domains. A thread gets it with its
+//! first section and gives it back when it ends.
 
 use super::places::PLACES;
 use super::{BeginError, registry};
@@ -6,10 +7,10 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 /// One bit for each place in use.
-static CLAIMED: [AtomicU32; PLACES.div_ceil(32)] =
+static IN_USE: [AtomicU32; PLACES.div_ceil(32)] =
     [const { AtomicU32::new(0) }; PLACES.div_ceil(32)];
 
-/// The kernel's numbers of the threads that have places, as they were when the place was claimed.
+/// The kernel's thread IDs of the threads that have places, as of when the place was claimed.
 static THREADS: [AtomicU32; PLACES] = [const { AtomicU32::new(0) }; PLACES];
 
 const NONE: u16 = 0;
@@ -17,7 +18,7 @@ const NONE: u16 = 0;
 const ENDED: u16 = u16::MAX;
 
 thread_local! {
-    // Plain memory of the thread: no destructor, so that looking costs a load.
+    // No destructor: plain memory of the thread, so that reading it costs a load.
     static PLACE: Cell<u16> = const { Cell::new(NONE) };
     static GUARD: Guard = const { Guard };
 }
@@ -28,13 +29,13 @@ struct Guard;
 impl Drop for Guard {
     fn drop(&mut self) {
         let place = PLACE.replace(ENDED);
-        // It was told that there are too many threads.
+        // Its claim failed: there were too many threads.
         if place == NONE {
             return;
         }
         if let Some(open) = registry::open_in(place) {
             eprintln!(
-                "kinlock: a thread ended within a section of delayed invalidation (generation {}, backend {}): whoever waits for it would wait for ever",
+                "kinlock: a thread ended within a section of delayed invalidation (generation {}, backend {}): a wait for it would never end",
                 open.generation, open.backend
             );
             std::process::abort();
@@ -61,7 +62,7 @@ pub(super) fn kept() -> Option<u16> {
     }
 }
 
-/// The kernel's number of the thread whose place it is, or was last.
+/// The kernel's ID of the thread that has the place, or had it last.
 pub(super) fn id_of(place: u16) -> u32 {
     THREADS[place as usize - 1].load(Relaxed)
 }
@@ -79,7 +80,7 @@ fn claim() -> Result<u16, BeginError> {
 }
 
 fn claim_lowest() -> Option<u16> {
-    for (w, word) in CLAIMED.iter().enumerate() {
+    for (w, word) in IN_USE.iter().enumerate() {
         let mut seen = word.load(Relaxed);
         while seen != u32::MAX {
             let bit = (!seen).trailing_zeros();
@@ -87,7 +88,7 @@ fn claim_lowest() -> Option<u16> {
             if place > PLACES {
                 return None;
             }
-            // Acquire pairs with the Release in `release`: the last owner is done with the place.
+            // Acquire pairs with the Release in `release`: the last owner no longer uses the place.
             seen = word.fetch_or(1 << bit, Acquire);
             if seen & (1 << bit) == 0 {
                 return Some(place as u16);
@@ -99,13 +100,13 @@ fn claim_lowest() -> Option<u16> {
 
 fn release(place: u16) {
     let i = place as usize - 1;
-    CLAIMED[i / 32].fetch_and(!(1 << (i % 32)), Release);
+    IN_USE[i / 32].fetch_and(!(1 << (i % 32)), Release);
 }
 
 /// In a forked child: the calling thread is the only one.
 pub(super) fn reset_in_child() {
     let kept = kept();
-    for (w, word) in CLAIMED.iter().enumerate() {
+    for (w, word) in IN_USE.iter().enumerate() {
         let own = kept.map_or(0, |place| {
             let i = place as usize - 1;
             if i / 32 == w { 1 << (i % 32) } else { 0 }

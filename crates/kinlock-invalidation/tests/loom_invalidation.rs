@@ -1,9 +1,16 @@
-//! Delayed invalidation in every interleaving (with a bounded number of preemptions) of small scenarios.
+//! Delayed invalidation in every interleaving (with a bounded number of preemptions) of small
+//! scenarios.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock --test loom_invalidation -- --nocapture`. Each model prints how many executions it
-//! explored. Models of broken domains must fail: that shows that the scenario can see the defect.
+//! ```sh
+//! RUSTFLAGS="--cfg loom" cargo test --release -p kinlock-invalidation --test loom_invalidation \
+//!     -- --nocapture
+//! ```
 //!
-//! What cannot be seen here: `Fault::MarkedEarly`, which is only slow (the explorer and a unit test count its restarts), and the pairs of sixteen bytes, which hardware alone has.
+//! Each model prints how many executions it explored. Models of broken domains must fail, which
+//! shows that the scenario can detect the defect.
+//!
+//! Not covered here: `Fault::MarkedEarly`, which is only slow (the explorer and a unit test count
+//! its restarts), and the pairs of sixteen bytes, which exist on hardware only.
 #![cfg(loom)]
 
 #[path = "../../kinlock-core/tests/model/mod.rs"]
@@ -38,7 +45,7 @@ macro_rules! config {
         impl Config for $name {
             type Mutex = Unqueued;
             const PATIENCE: u32 = $patience;
-            // A waiter looks, and sleeps.
+            // A waiter sleeps without checking again.
             const LOOKS: u32 = 0;
             const FAULT: Fault = Fault::$fault;
         }
@@ -54,7 +61,7 @@ const PLACES: usize = 3;
 
 type Places<L> = Box<[Place<Loom, L>]>;
 
-/// A backend that can be made here.
+/// A backend that the models can make.
 trait Made: Backend<Loom> + Sized + 'static {
     fn made(generation: u64) -> Self;
     fn link() -> Self::Link;
@@ -87,17 +94,17 @@ impl<C: Config> Made for Slots<Loom, C> {
     }
 }
 
-/// A domain, and data that sections write and waiters read: loom reports accesses that nothing orders.
+/// A domain, and data that sections write and waiters read: loom reports data races.
 struct Shared<C: Config, B: Made> {
     domain: Domain<Loom, C, B, Places<B::Link>>,
     data: [UnsafeCell<u32>; PLACES],
     refused: loom::sync::atomic::AtomicUsize,
-    /// The newest generation that was begun before the threads were started.
+    /// The newest generation that was begun before the threads started.
     begun: u64,
 }
 
 impl<C: Config, B: Made> Shared<C, B> {
-    /// With the sections of the places 1 to `open` begun already.
+    /// A domain in which the sections of the places 1 to `open` have begun.
     fn new(open: u16) -> Self {
         Self::from(0, open)
     }
@@ -120,14 +127,16 @@ impl<C: Config, B: Made> Shared<C, B> {
         self.domain.begin(me, || 0).expect("generations are left")
     }
 
-    /// Invalidates, and ends.
+    /// Writes the data of the section, then ends it.
     fn end(&self, me: u16) {
-        // SAFETY: a waiter reads after the section has ended; if the domain is broken, loom reports the access before it happens.
+        // SAFETY: a waiter reads after the section has ended; if the domain is broken, loom reports
+        // the access before it happens.
         self.data[me as usize - 1].with_mut(|data| unsafe { *data += 1 });
         self.domain.end(me);
     }
 
-    /// Waits for `generation`, of which the sections of these places are not newer.
+    /// Waits for `generation`, and checks that the sections of `places`, which are not newer, have
+    /// ended.
     fn wait(&self, generation: u64, places: std::ops::RangeInclusive<u16>) {
         assert!(self.domain.wait(generation, NEVER));
         assert!(self.domain.passed(generation), "it has passed no more");
@@ -138,10 +147,10 @@ impl<C: Config, B: Made> Shared<C, B> {
         }
     }
 
-    /// Nothing is left, and everything that was donated has arrived.
+    /// No section is open, and all donations have arrived.
     fn check(&self) {
         assert_eq!(self.domain.sections().count(), 0);
-        // Not the newest that the list knows of, which would be lost with the donation.
+        // `begun` too: the list's own newest generation would be lost with a lost donation.
         let newest = self.begun.max(self.domain.newest());
         assert!(self.domain.passed(newest), "a donation was lost");
         assert!(!self.domain.passed(newest + 1));
@@ -152,11 +161,24 @@ impl<C: Config, B: Made> Shared<C, B> {
     }
 }
 
-/// One section is open; who waits for it sleeps or not, and sees what it did.
+/// Explores a model of one backend, and checks that nothing is left at the end.
+fn model<C: Config, B: Made>(
+    what: &str,
+    preemptions: usize,
+    threads: usize,
+    make: fn() -> Shared<C, B>,
+    body: fn(&Shared<C, B>, usize),
+) {
+    let name = format!("{}, {what}", B::NAME);
+    explore(&name, preemptions, threads, make, body, |shared, _| {
+        shared.check();
+    });
+}
+
+/// One section is open. A waiter for it sleeps or not, and sees what it did.
 fn a_sleeper_is_woken<C: Config, B: Made>() {
-    let name = format!("{}, a sleeper is woken", B::NAME);
-    explore(
-        &name,
+    model(
+        "a sleeper is woken",
         4,
         2,
         || Shared::<C, B>::new(1),
@@ -164,15 +186,13 @@ fn a_sleeper_is_woken<C: Config, B: Made>() {
             0 => shared.end(1),
             _ => shared.wait(1, 1..=1),
         },
-        |shared, _| shared.check(),
     );
 }
 
-/// Two sections end at a time, and one waits for the newer one: so for both.
+/// Two sections end concurrently. A waiter for the newer one waits for both.
 fn donations_arrive<C: Config, B: Made>() {
-    let name = format!("{}, two sections end, one waits", B::NAME);
-    explore(
-        &name,
+    model(
+        "two sections end, one waits",
         3,
         3,
         || Shared::<C, B>::new(2),
@@ -181,41 +201,36 @@ fn donations_arrive<C: Config, B: Made>() {
             1 => shared.end(2),
             _ => shared.wait(2, 1..=2),
         },
-        |shared, _| shared.check(),
     );
 }
 
-/// Two neighbours end at a time.
+/// Two neighbours end concurrently.
 fn neighbours_end<C: Config, B: Made>() {
-    let name = format!("{}, two sections end", B::NAME);
-    explore(
-        &name,
+    model(
+        "two sections end",
         4,
         2,
         || Shared::<C, B>::new(2),
         |shared, i| shared.end(i as u16 + 1),
-        |shared, _| shared.check(),
     );
 }
 
-/// Three sections end at a time: a donation to an element that is being donated itself.
+/// Three sections end concurrently: an element that is itself being donated receives a donation.
 fn donations_pass_through<C: Config, B: Made>() {
-    let name = format!("{}, three sections end", B::NAME);
-    explore(
-        &name,
+    model(
+        "three sections end",
         3,
         3,
         || Shared::<C, B>::new(3),
         |shared, i| shared.end(i as u16 + 1),
-        |shared, _| shared.check(),
     );
 }
 
-/// One section ends while another begins and ends, and somebody waits for the first: the second must not keep the waiter.
-fn newcomers_keep_nobody_waiting<C: Config, B: Made>() {
-    let name = format!("{}, one ends, one begins, one waits", B::NAME);
-    explore(
-        &name,
+/// One section ends while another begins and ends. A waiter for the first must not wait for the
+/// second.
+fn newcomers_delay_no_waiter<C: Config, B: Made>() {
+    model(
+        "one ends, one begins, one waits",
         3,
         3,
         || Shared::<C, B>::new(1),
@@ -224,7 +239,8 @@ fn newcomers_keep_nobody_waiting<C: Config, B: Made>() {
             1 => {
                 let mine = shared.begin(2);
                 assert!(mine == 2 && !shared.domain.passed(mine));
-                // Ends when the waiter has gone: were it waiting for us, that would never be.
+                // Ends after the waiter is done. A waiter that waited for this section would never
+                // be.
                 while shared.refused.load(loom::sync::atomic::Ordering::Relaxed) == 0 {
                     loom::thread::yield_now();
                 }
@@ -237,15 +253,14 @@ fn newcomers_keep_nobody_waiting<C: Config, B: Made>() {
                     .store(1, loom::sync::atomic::Ordering::Relaxed);
             }
         },
-        |shared, _| shared.check(),
     );
 }
 
-/// An element leaves and joins again at the end, while its old successor looks for its predecessor: the search misses.
+/// An element leaves and joins again at the end, while its old successor searches for its
+/// predecessor: the search misses.
 fn a_search_misses<C: Config, B: Made>() {
-    let name = format!("{}, one leaves and joins again, others end", B::NAME);
-    explore(
-        &name,
+    model(
+        "one leaves and joins again, others end",
         3,
         3,
         || Shared::<C, B>::new(3),
@@ -259,11 +274,10 @@ fn a_search_misses<C: Config, B: Made>() {
             1 => shared.domain.end(2),
             _ => shared.domain.end(3),
         },
-        |shared, _| shared.check(),
     );
 }
 
-/// All begin and end at a time.
+/// All sections begin and end concurrently.
 fn all_begin<C: Config, B: Made>(preemptions: usize) {
     let name = format!("{}, three sections begin and end", B::NAME);
     explore(
@@ -284,11 +298,10 @@ fn all_begin<C: Config, B: Made>(preemptions: usize) {
     );
 }
 
-/// A snapshot while sections come and go covers the one that was there before.
+/// A snapshot, taken while sections begin and end, covers the section that was open before.
 fn a_snapshot_covers_what_was_open<C: Config, B: Made>() {
-    let name = format!("{}, a snapshot while others begin and end", B::NAME);
-    explore(
-        &name,
+    model(
+        "a snapshot while others begin and end",
         3,
         3,
         || Shared::<C, B>::new(1),
@@ -304,7 +317,6 @@ fn a_snapshot_covers_what_was_open<C: Config, B: Made>() {
                 shared.wait(newest, 1..=1);
             }
         },
-        |shared, _| shared.check(),
     );
 }
 
@@ -329,7 +341,7 @@ macro_rules! models {
 
             #[test]
             fn beginning() {
-                newcomers_keep_nobody_waiting::<Sound, B<Sound>>();
+                newcomers_delay_no_waiter::<Sound, B<Sound>>();
                 all_begin::<Sound, B<Sound>>(3);
             }
 
@@ -371,7 +383,7 @@ fn are_caught() {
     ]);
 }
 
-/// One generation is left, and two want it.
+/// One generation is left, and two sections ask for it.
 #[test]
 fn the_last_generation_is_given_once() {
     explore(

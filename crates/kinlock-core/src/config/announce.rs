@@ -17,7 +17,6 @@ pub(super) fn announce(word: Word) {
     let Tuning {
         scan,
         limit,
-        shuffle_reduction,
         stealing,
         quantum,
         ..
@@ -28,10 +27,9 @@ pub(super) fn announce(word: Word) {
     let _ = writeln!(
         line,
         "kinlock: reordering by locality domain {} ({reason}), domains {}, scan {scan}, \
-         local limit {limit}, shuffle reduction {}, stealing {}, quantum {quantum}",
+         local limit {limit}, stealing {}, quantum {quantum}",
         shown(reorder),
         domain_count(),
-        shown(shuffle_reduction),
         shown(stealing),
     );
     write_stderr(line.as_bytes());

@@ -11,7 +11,6 @@ pub(super) struct Settings {
     numa: Option<Numa>,
     scan: Option<Scan>,
     limit: Option<LocalLimit>,
-    shuffle_reduction: Option<bool>,
     stealing: Option<bool>,
     quantum: Option<Quantum>,
 }
@@ -24,7 +23,6 @@ impl Settings {
             numa: read_from_str(Variable::Numa),
             scan: read_from_str(Variable::Scan),
             limit: read_from_str(Variable::LocalLimit),
-            shuffle_reduction: read_on_off(Variable::ShuffleReduction),
             stealing: read_on_off(Variable::Stealing),
             quantum: read_from_str(Variable::Quantum),
         }
@@ -46,12 +44,6 @@ impl Settings {
         }
         if let Some(limit) = self.limit.filter(|_| !word.has(Word::LIMIT_SET)) {
             word = word.with_limit(limit);
-        }
-        if let Some(on) = self
-            .shuffle_reduction
-            .filter(|_| !word.has(Word::SHUFFLE_SET))
-        {
-            word = word.with_shuffle_reduction(on);
         }
         if let Some(on) = self.stealing.filter(|_| !word.has(Word::STEALING_SET)) {
             word = word.with_stealing(on);
@@ -83,7 +75,6 @@ mod tests {
             numa: Some(Numa::On),
             scan: Some(Scan::Incremental),
             limit: LocalLimit::count(3).ok(),
-            shuffle_reduction: Some(true),
             stealing: Some(false),
             quantum: Some(Quantum::FAIR),
         };
@@ -92,7 +83,6 @@ mod tests {
             reorder: true,
             scan: Scan::Incremental,
             limit: LocalLimit::Count { log2: 3 },
-            shuffle_reduction: true,
             stealing: false,
             quantum: Quantum::FAIR,
         };
@@ -105,12 +95,8 @@ mod tests {
             .with(Word::LIMIT_SET)
             .with(Word::QUANTUM_SET)
             .with(Word::STEALING_SET);
-        let expected = Tuning {
-            shuffle_reduction: true,
-            ..Tuning::DEFAULT
-        };
         let completed = environment.complete(set);
-        assert_eq!(completed.tuning(), expected);
+        assert_eq!(completed.tuning(), Tuning::DEFAULT);
         assert!(completed.has(Word::RESOLVED));
     }
 }

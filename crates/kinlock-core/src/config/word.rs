@@ -10,11 +10,10 @@ use crate::tuning::{LocalLimit, Numa, Quantum, Scan, Tuning};
 /// | 2 | [`Scan::Incremental`] |
 /// | 3..10 | the number in [`LocalLimit`] |
 /// | 10 | the limit is a count |
-/// | 11 | shuffle reduction |
 /// | 12 | reorder, if resolved |
 /// | 13 | stealing |
 /// | 14 | the quantum is set by a function |
-/// | 16..21 | set by a function: numa, scan, limit, shuffle reduction, stealing |
+/// | 16..19, 20 | set by a function: numa, scan, limit, stealing |
 /// | 21..31 | the quantum in microseconds |
 /// | 31 | resolved: the environment has been read and `auto` decided |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +25,6 @@ impl Word {
     const LIMIT_SHIFT: u32 = 3;
     const LIMIT: u32 = 0x7F << Self::LIMIT_SHIFT;
     const LIMIT_IS_COUNT: u32 = 1 << 10;
-    const SHUFFLE_REDUCTION: u32 = 1 << 11;
     const REORDER: u32 = 1 << 12;
     const STEALING: u32 = 1 << 13;
     const QUANTUM_SHIFT: u32 = 21;
@@ -35,7 +33,6 @@ impl Word {
     pub(super) const NUMA_SET: u32 = 1 << 16;
     pub(super) const SCAN_SET: u32 = 1 << 17;
     pub(super) const LIMIT_SET: u32 = 1 << 18;
-    pub(super) const SHUFFLE_SET: u32 = 1 << 19;
     pub(super) const STEALING_SET: u32 = 1 << 20;
     pub(super) const RESOLVED: u32 = 1 << 31;
 
@@ -43,7 +40,6 @@ impl Word {
         Word(0)
             .with_scan(tuning.scan)
             .with_limit(tuning.limit)
-            .with_shuffle_reduction(tuning.shuffle_reduction)
             .with_reorder(tuning.reorder)
             .with_stealing(tuning.stealing)
             .with_quantum(tuning.quantum)
@@ -64,7 +60,6 @@ impl Word {
             } else {
                 LocalLimit::Time { ms: number }
             },
-            shuffle_reduction: self.has(Self::SHUFFLE_REDUCTION),
             stealing: self.has(Self::STEALING),
             quantum: Quantum::packed(((self.0 & Self::QUANTUM) >> Self::QUANTUM_SHIFT) as u16),
         }
@@ -100,10 +95,6 @@ impl Word {
         self.without(Self::LIMIT)
             .with(bits)
             .switch(Self::LIMIT_IS_COUNT, is_count)
-    }
-
-    pub(super) const fn with_shuffle_reduction(self, on: bool) -> Self {
-        self.switch(Self::SHUFFLE_REDUCTION, on)
     }
 
     pub(super) const fn with_reorder(self, on: bool) -> Self {
@@ -153,7 +144,7 @@ mod tests {
     #[test]
     fn every_tuning_survives_packing() {
         for limit in all_limits() {
-            for bits in 0..16 {
+            for bits in 0..8 {
                 let scan = if bits & 1 == 0 {
                     Scan::Full
                 } else {
@@ -163,9 +154,8 @@ mod tests {
                     reorder: bits & 2 != 0,
                     scan,
                     limit,
-                    shuffle_reduction: bits & 4 != 0,
-                    stealing: bits & 8 != 0,
-                    quantum: Quantum::from_micros(bits as u16 * 66).unwrap(),
+                    stealing: bits & 4 != 0,
+                    quantum: Quantum::from_micros(bits as u16 * 132).unwrap(),
                 };
                 assert_eq!(Word::new(tuning).tuning(), tuning);
             }
@@ -190,7 +180,6 @@ mod tests {
                         reorder: true,
                         scan: Scan::Full,
                         limit,
-                        shuffle_reduction: true,
                         stealing: false,
                         quantum: Quantum::FAIR,
                     }

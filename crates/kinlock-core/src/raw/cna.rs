@@ -156,7 +156,7 @@ impl<P: Platform, C: Config> Head<P, C> {
         self.limit = self.limit_now();
         if self.limit == Limit::Reached {
             P::count(Event::FlushByLimit);
-        } else if self.may_reorder() {
+        } else if self.tuning.reorder {
             P::count(Event::Scan);
             self.search = Search::UpTo(self.place);
             self.scan();
@@ -408,11 +408,6 @@ impl<P: Platform, C: Config> Head<P, C> {
         self.link(self.place, next);
         self.secondary = Some(last);
         P::count(Event::SetAside);
-    }
-
-    fn may_reorder(&self) -> bool {
-        let lazy = self.tuning.shuffle_reduction && self.secondary.is_none();
-        self.tuning.reorder && (!lazy || P::random() % 128 == 0)
     }
 
     fn limit_now(&self) -> Limit {

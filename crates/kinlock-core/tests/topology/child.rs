@@ -73,7 +73,6 @@ fn report() {
         println!("reorder: {}", tuning.reorder);
         println!("scan: {}", tuning.scan);
         println!("limit: {}", tuning.limit);
-        println!("shuffle: {}", tuning.shuffle_reduction);
         println!("stealing: {}", tuning.stealing);
     }
     println!("reason: {}", config::decision().reason);
@@ -105,7 +104,6 @@ fn override_everything() {
     assert_eq!(config::set_domain_kind(DomainKind::Node), Err(TooLate));
 
     config::set_local_limit(LocalLimit::count(5).unwrap());
-    config::set_shuffle_reduction(false);
     config::set_stealing(true);
     report();
 }
@@ -156,7 +154,6 @@ fn defaults() {
     assert_eq!(notes, "");
     assert_eq!(field(&report, "scan"), "full");
     assert_eq!(field(&report, "limit"), "10ms");
-    assert_eq!(field(&report, "shuffle"), "false");
     assert_eq!(field(&report, "stealing"), "true");
     assert_eq!(field(&report, "kind"), "Some(Node)");
     assert_eq!(field(&report, "verbose"), "false, stats: false");
@@ -170,7 +167,6 @@ fn every_variable_is_heeded() {
             ("KINLOCK_NUMA", "on"),
             ("KINLOCK_SCAN", "incremental"),
             ("KINLOCK_LOCAL_LIMIT", "2^7"),
-            ("KINLOCK_SHUFFLE_REDUCTION", "on"),
             ("KINLOCK_STEALING", "off"),
             ("KINLOCK_DOMAIN", "socket"),
             ("KINLOCK_SHOW_STATS", "1"),
@@ -181,7 +177,6 @@ fn every_variable_is_heeded() {
     assert_eq!(field(&report, "reason"), "asked for");
     assert_eq!(field(&report, "scan"), "incremental");
     assert_eq!(field(&report, "limit"), "2^7");
-    assert_eq!(field(&report, "shuffle"), "true");
     assert_eq!(field(&report, "stealing"), "false");
     assert_eq!(field(&report, "kind"), "Some(Socket)");
     assert_eq!(field(&report, "verbose"), "false, stats: true");
@@ -203,7 +198,6 @@ fn bad_values_are_reported_once_and_ignored() {
             ("KINLOCK_NUMA", "maybe"),
             ("KINLOCK_SCAN", "\u{1b}[31mfull\n"),
             ("KINLOCK_LOCAL_LIMIT", "0ms"),
-            ("KINLOCK_SHUFFLE_REDUCTION", "1"),
             ("KINLOCK_STEALING", "no"),
             ("KINLOCK_DOMAIN", &long),
             ("KINLOCK_TOPOLOGY", "0;0"),
@@ -222,7 +216,6 @@ fn bad_values_are_reported_once_and_ignored() {
             "kinlock: ignoring KINLOCK_NUMA='maybe': expected auto, on or off",
             "kinlock: ignoring KINLOCK_SCAN='?[31mfull?': expected full or incremental",
             "kinlock: ignoring KINLOCK_SHOW_STATS='2': expected 0 or 1",
-            "kinlock: ignoring KINLOCK_SHUFFLE_REDUCTION='1': expected on or off",
             "kinlock: ignoring KINLOCK_STEALING='no': expected on or off",
             "kinlock: ignoring KINLOCK_TOPOLOGY='0;0': expected every CPU in one domain only",
             "kinlock: ignoring KINLOCK_VERBOSE='yes': expected 0 or 1",
@@ -283,7 +276,6 @@ fn functions_win_over_the_environment() {
             ("KINLOCK_NUMA", "on"),
             ("KINLOCK_SCAN", "incremental"),
             ("KINLOCK_LOCAL_LIMIT", "2^7"),
-            ("KINLOCK_SHUFFLE_REDUCTION", "on"),
             ("KINLOCK_STEALING", "off"),
             ("KINLOCK_DOMAIN", "node"),
         ],
@@ -292,7 +284,6 @@ fn functions_win_over_the_environment() {
     assert_eq!(field(&report, "reorder"), "false");
     assert_eq!(field(&report, "scan"), "full");
     assert_eq!(field(&report, "limit"), "2^5");
-    assert_eq!(field(&report, "shuffle"), "false");
     assert_eq!(field(&report, "stealing"), "true");
 }
 
@@ -303,7 +294,7 @@ fn verbose_says_once_what_was_decided() {
     assert_eq!(
         notes,
         "kinlock: reordering by locality domain on (KINLOCK_TOPOLOGY names more than one domain), \
-         domains 2, scan full, local limit 10ms, shuffle reduction off, stealing on, quantum 250us\n"
+         domains 2, scan full, local limit 10ms, stealing on, quantum 250us\n"
     );
 }
 

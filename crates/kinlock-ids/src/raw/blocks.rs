@@ -1,27 +1,29 @@
-//! Which IDs are in use, and which record kept each last.
+//! The bitmap of IDs in use, and the record that last kept each ID.
 
 use super::{IdAllocator, IdConfig, Storage};
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
-/// IDs in a [`Block`].
+/// The number of IDs in a [`Block`].
 pub const BLOCK: u32 = 32;
 
 /// The state of [`BLOCK`] IDs. All zeros: free.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Block<P: Platform> {
-    /// Bits 0 to 31: the ID is held or kept. From 32 on: how often one was freed, modulo 2^32. See [`proof`](super::proof).
+    /// Bits 0 to 31: the ID is held or kept. From 32 on: how many times an ID was freed, modulo
+    /// 2^32. See [`proof`](super::proof).
     pub(super) used: Used<P>,
-    /// The index of the record that keeps the ID, if any does. Written by who holds the ID.
+    /// The index of the record that keeps the ID, if any. Written by the ID's holder only.
     pub(super) keepers: [P::AtomicU32; BLOCK as usize],
 }
 
-/// In a cache line of its own: who frees an ID should not disturb who looks for its keeper.
+/// In a cache line of its own: a thread that frees an ID should not disturb one that looks up a
+/// keeper.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(super) struct Used<P: Platform>(pub(super) P::AtomicU64);
 
-/// One ID freed, in [`Block::used`].
+/// One freed ID, in the count of [`Block::used`].
 const FREED: u64 = 1 << 32;
 
 impl<P: Platform> Default for Block<P> {
@@ -31,7 +33,7 @@ impl<P: Platform> Default for Block<P> {
 }
 
 impl<P: Platform> Block<P> {
-    /// All free.
+    /// A block whose IDs are all free.
     pub fn new() -> Self {
         Block {
             used: Used(Atomic::new(0)),
@@ -41,13 +43,14 @@ impl<P: Platform> Block<P> {
 }
 
 impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
-    /// How many IDs are held or kept at this moment. O(capacity / 32); not one instant.
+    /// The number of IDs that are held or kept. O(capacity / 32); not one instant.
     pub fn in_use(&self) -> u32 {
         let count = |block: &Block<P>| (block.used.0.load(Relaxed) as u32).count_ones();
         self.storage.blocks().iter().map(count).sum()
     }
 
-    /// The IDs that are held or kept. O(capacity / 32); not one instant, but a thread finds those that it holds itself.
+    /// The IDs that are held or kept. O(capacity / 32). Not one instant, but a thread finds the IDs
+    /// that it holds itself.
     pub fn ids_in_use(&self) -> impl Iterator<Item = u32> {
         let blocks = self
             .storage
@@ -74,7 +77,8 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     pub(super) fn claim(&self, id: u32) -> bool {
         let bit = 1 << (id % BLOCK);
         let used = self.used(id);
-        // A look first, since mostly somebody has it; Acquire pairs with the Release in `free`. Claiming makes no ID available: nothing to count.
+        // A load first, since the ID is usually in use. Acquire pairs with the Release in `free`.
+        // Claiming makes no ID available, so there is nothing to count.
         used.load(Relaxed) & bit == 0 && used.fetch_or(bit, Acquire) & bit == 0
     }
 
@@ -92,7 +96,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
             } else if self.claim(lowest) {
                 return Some(lowest);
             }
-            // Somebody was faster: look at the same place again.
+            // If another thread was faster, look at the same bits again.
         }
         None
     }
@@ -100,7 +104,8 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     /// Frees `id`, which the caller holds.
     pub(super) fn free(&self, id: u32) {
         let bit = 1 << (id % BLOCK);
-        // The bit is set, so that nothing is borrowed from the count. Release pairs with the Acquire in `claim`.
+        // The bit is set, so nothing is borrowed from the count. Release pairs with the Acquire in
+        // `claim`.
         self.used(id).fetch_add(FREED - bit, Release);
     }
 }

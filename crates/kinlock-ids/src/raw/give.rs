@@ -1,4 +1,5 @@
-//! Giving an ID back where the fast path cannot: to another CPU, above the limit, or because it has been idle for long.
+//! Releases that the fast path cannot handle: on another CPU, or of an ID above the limit. Also the
+//! reclamation of idle IDs.
 
 use super::record::{Record, Word};
 use super::take::{idle_since, mark};
@@ -17,11 +18,11 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         let allowed = self.shape.control().allows(id);
         let moves = allowed && !self.stays_behind(from, to) && self.keep(to, id);
         if let Some(record) = self.storage.records().get(from as usize) {
-            // The word is ours: a store will do.
+            // The word is ours, so a store suffices.
             let word = Word(held.word);
             let stays = allowed && !moves;
             if stays {
-                // `keep` may have tried another.
+                // `keep` may have written another record's index here.
                 self.keeper(id).store(from, Relaxed);
             }
             let new = if stays { word.kept() } else { word.given_up() };
@@ -35,7 +36,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         }
     }
 
-    /// Whether an ID that belongs at the record `from` stays there although its thread has moved to `to`.
+    /// Whether an ID that the record `from` lent stays there although its thread has moved to `to`.
     fn stays_behind(&self, from: u32, to: u32) -> bool {
         let at = |at: u32| self.storage.records().get(at as usize);
         match (at(from), at(to)) {
@@ -52,11 +53,15 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         self.occupy(at, id, |word| word.keeping(id)).is_some()
     }
 
-    /// A thread that holds no ID moves from one CPU to another, both by index, and the ID that it left behind may move along. For schedulers and simulators: user space learns of
-    /// migrations too late, and [`release`](Self::release) moves IDs anyway.
+    /// Tells that a thread without an ID has moved from one CPU to another, both by index. The ID
+    /// that the thread left behind may move along.
     ///
-    /// If the destination has an ID or a recent one, and there are no fewer members than allowed CPUs, nothing happens. Else the source's ID moves, unless it is in use there; if
-    /// the destination keeps one already, the source's is freed.
+    /// For schedulers and simulators. In user space a thread learns of its migration too late, and
+    /// [`release`](Self::release) moves IDs anyway.
+    ///
+    /// If the destination has an ID or a recent one, and there are no fewer members than allowed
+    /// CPUs, nothing happens. Else the source's ID moves, unless it is in use there. If the
+    /// destination keeps one already, the source's is freed.
     pub fn migrate(&self, from: u32, to: u32) {
         if self.policy == Policy::PerCpu || from >= self.cpus || to >= self.cpus || from == to {
             return;
@@ -74,12 +79,16 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         }
     }
 
-    /// The CPU with index `cpu` has gone on without its ID at `now`: [`reclaim`](Self::reclaim) frees what it keeps when that is [`AGE`] ago, and need not have seen it idle before. For schedulers
-    /// and simulators, which know when a thread stops and what time it is: users would pay for the clock in each lease.
+    /// Tells that the CPU with index `cpu` has gone on without its ID at time `now`.
+    /// [`reclaim`](Self::reclaim) then frees the ID once it has been unused for [`AGE`], without
+    /// having to see it idle twice.
+    ///
+    /// For schedulers and simulators, which know when a thread stops and what time it is. Otherwise
+    /// each lease would have to read the clock.
     pub fn mark_idle(&self, cpu: u32, now: u64) {
         let at = self.place(false, cpu, NO_MEMBER);
         if let Some(record) = self.storage.records().get(at as usize) {
-            // Relaxed: what it keeps is looked at only when it is taken away.
+            // Relaxed: the ID's data are not touched here.
             let word = Word(record.word.load(Relaxed));
             if word.keeps() && !word.is_marked() {
                 mark(record, word, now);
@@ -87,9 +96,13 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         }
     }
 
-    /// Frees the IDs that have been idle for [`AGE`] at least, and those that idle records keep above the limit; marks the other idle ones. `now`: [`Platform::now`]. Returns how many were freed. O(capacity).
+    /// Frees the kept IDs that have been idle for at least [`AGE`], and those at or above the
+    /// limit. Marks the other idle ones. `now` is [`Platform::now`]. Returns how many were freed.
+    /// O(capacity).
     ///
-    /// Nobody needs to call it: whoever needs an ID takes one that is idle. It is for those who want few IDs in use. Under [`Policy::PerCpu`] and [`Policy::TaskOwned`] IDs do not age: they belong to somebody.
+    /// Calling this is optional: an acquisition that needs an ID takes an idle one. It serves
+    /// callers that want few IDs in use. Under [`Policy::PerCpu`] and [`Policy::TaskOwned`] IDs do
+    /// not age: they have owners.
     pub fn reclaim(&self, now: u64) -> u32 {
         let control = self.shape.control();
         let age = match self.policy {
@@ -122,18 +135,18 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         freed
     }
 
-    /// Frees what the record keeps.
+    /// Frees the ID that the record keeps, if any.
     pub(super) fn clear_out(&self, record: &Record<P>) {
         if let Some(id) = self.empty(record) {
             self.free(id);
         }
     }
 
-    /// Takes what the record keeps, and lets it forget that.
+    /// Takes the ID that the record keeps, and leaves the record in state nothing.
     fn empty(&self, record: &Record<P>) -> Option<u32> {
         let mut word = Word(record.word.load(Relaxed));
         while word.keeps() {
-            // Acquire pairs with the Release of who made the record keep it.
+            // Acquire pairs with the Release of the thread that made the record keep it.
             match record
                 .word
                 .compare_exchange(word.0, word.emptied().0, Acquire, Relaxed)
@@ -145,13 +158,18 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         None
     }
 
-    /// Starts anew in the child of a fork, where only the calling thread is left: all IDs that are not `held` are free, nothing is kept. Members and allowed CPUs stay; set them afterwards.
+    /// Starts anew in the child of a fork, where only the calling thread exists. All IDs but the
+    /// `held` ones become free; none is kept. Members and allowed CPUs stay; set them afterwards.
     ///
-    /// Nobody else may use the allocator meanwhile. `held` knows the IDs that the calling thread has held since before the process forked, with what it will release: they can be released as usual; those of other threads must not be.
+    /// No other thread may use the allocator meanwhile. `held` maps the IDs that the calling thread
+    /// has held since before the fork to what it will release. It may release those as usual. IDs
+    /// that other threads held must not be released.
     pub fn reset<'h>(&self, held: impl Fn(u32) -> Option<&'h Held>) {
         for (record, at) in self.storage.records().iter().zip(0..) {
             let word = Word(record.word.load(Relaxed));
-            // What a lease is to bring back stays lent, by the record that lent it. Another one may say that it lends the same: a thread that is not here had just left the ID elsewhere, and had not yet written so.
+            // A lent ID that the calling thread will bring back stays lent, by the record that lent
+            // it. Another record may claim to lend the same ID: its thread, which does not exist
+            // here, had moved the ID on and had not yet updated its record.
             let lender = |held: &Held| held.at == at;
             if !(word.is_lent() && held(word.id()).is_some_and(lender)) {
                 record.word.store(word.emptied().0, Relaxed);

@@ -1,32 +1,36 @@
-//! Were all IDs of a range held at one instant?
+//! The proof that all IDs of a range were held at one instant.
 //!
-//! That no free or kept ID was found in a search proves nothing: one may have been released behind the searcher's back while another was taken before its eyes. So it looks at everything twice.
+//! A search that finds no free or kept ID proves nothing: one may have been released behind the
+//! search while another was acquired ahead of it. So the proof scans everything twice.
 //!
-//! | becomes available by | and can be unavailable again only after | which counts |
+//! | an ID becomes available by | and can be unavailable again only after | counted |
 //! | --- | --- | --- |
-//! | its bit being cleared | (at once) | in the block, when the bit is cleared |
-//! | a record keeping it | the record gives it up | in the record's word, when it is given up |
+//! | its bit being cleared | (at once) | in the block, with the clearing |
+//! | a record keeping it | the record gives it up | in the record, with the giving up |
 //!
-//! All counts only go up. If both looks find every bit of the range set and no record that keeps one of its IDs, and the counts add up to the same, then no ID was available at any time between the first look's end and the
-//! second's start: it would show still, or have been counted. An ID that is neither free nor kept is held.
+//! All counts only go up. Suppose that both scans find every bit of the range set, no record that
+//! keeps one of its IDs, and the same sum of counts. Then no ID was available at any time between
+//! the end of the first scan and the start of the second: it would still show, or have been
+//! counted. An ID that is neither free nor kept is held.
 
 use super::{BLOCK, IdAllocator, IdConfig, IdFault, Storage, record::Word};
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
 impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
-    /// Whether at one instant during the call all IDs in the range were held. `false` may be wrong: others were busy. O(records + IDs / 32), each line twice.
+    /// Whether at one instant during the call all IDs in the range were held. `false` may be wrong
+    /// if other threads were active. O(records + IDs / 32), each line twice.
     #[cold]
     pub(super) fn all_held(&self, from: u32, to: u32) -> bool {
         if matches!(C::FAULT, IdFault::AboveBound) {
             return true;
         }
-        let first = self.look(from, to, |word| word.load(Acquire));
-        // The second look by read-modify-writes, which see the newest value.
-        first.is_some() && first == self.look(from, to, |word| word.fetch_or(0, AcqRel))
+        let first = self.scan(from, to, |word| word.load(Acquire));
+        // The second scan uses read-modify-writes, which read the newest value.
+        first.is_some() && first == self.scan(from, to, |word| word.fetch_or(0, AcqRel))
     }
 
-    /// `None` if an ID of the range is free or kept, else the sum of the counts.
-    fn look(&self, from: u32, to: u32, read: impl Fn(&P::AtomicU64) -> u64) -> Option<u64> {
+    /// One scan. `None` if an ID of the range is free or kept, else the sum of the counts.
+    fn scan(&self, from: u32, to: u32, read: impl Fn(&P::AtomicU64) -> u64) -> Option<u64> {
         let mut sum = 0u64;
         let mut start = from;
         while start < to {

@@ -2,16 +2,21 @@
 //!
 //! # When the limit comes down
 //!
-//! An acquisition reads the limit once, and may go on when that has come down. What it then takes below the limit that it has read it could as well have taken before. But to hand out *fresh* IDs by an old limit would leave
-//! `grown` too high for those who come later: they would take what is free below `grown` without a proof. So [`Spread`] has both in one word. One exchange brings both down, and no exchange that goes by the old limit can succeed after it.
+//! An acquisition reads the limit once, and the limit may come down before it finishes. Taking an
+//! ID below the old limit is harmless: it could have been taken before. But handing out a *fresh*
+//! ID by the old limit would leave `grown` too high for later acquisitions, which take free IDs
+//! below `grown` without a proof. So [`Spread`] has limit and `grown` in one word. One exchange
+//! brings both down, and no exchange that expects the old limit can succeed after it.
 //!
-//! Who changes the counts publishes what follows from them: first the control word, then the spread word. Both are exchanged even if they stay as they are. Each exchange acquires what was released by the one that it
-//! replaces: so of several who publish at a time, the last one sees the newest counts when it looks at them again, or it is not the last one.
+//! A thread that changes the counts publishes their consequences: first the control word, then the
+//! spread word. It exchanges both even if they stay the same. Each exchange acquires what the
+//! previous one has released. If several threads publish at the same time, the last one therefore
+//! sees the newest counts when it reads them again.
 
 use super::{IdAllocator, IdConfig, NO_MEMBER, Policy, Storage};
 use kinlock_core::platform::{Atomic, Ordering, Ordering::*, Platform};
 
-/// What all acquisitions read, and what few write.
+/// The state that all acquisitions read and few operations write.
 #[derive(Debug)]
 pub(super) struct Shape<P: Platform> {
     /// See [`Control`].
@@ -26,17 +31,18 @@ struct ReadMostly<P: Platform>(P::AtomicU32);
 #[repr(align(128))]
 #[derive(Debug)]
 struct Changing<P: Platform> {
-    /// Members above, allowed CPUs below.
+    /// Upper half: members. Lower half: allowed CPUs.
     counts: P::AtomicU64,
     /// See [`Spread`].
     spread: P::AtomicU64,
-    /// Where the next search for a victim starts.
+    /// Where the next search for an idle ID starts.
     hand: P::AtomicU32,
 }
 
-/// Bit 0: members' records are asked, not CPUs'. Bits 1 to 30: the limit of what is kept. Bit 31: closed, somebody needs an ID urgently.
+/// Bit 0: members' records are used, not CPUs'. Bits 1 to 30: the limit of what is kept. Bit 31:
+/// the fast path is closed, because a thread needs an ID urgently.
 ///
-/// So that one signed comparison tells whether an ID may be taken the fast way.
+/// This layout lets one signed comparison tell whether the fast path may take an ID.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Control(u32);
 
@@ -58,13 +64,13 @@ impl Control {
         self.0 & CLOSED != 0
     }
 
-    /// IDs below it are kept.
+    /// Records keep IDs below this limit only.
     pub(super) fn limit(self) -> u32 {
         (self.0 & !CLOSED) >> 1
     }
 }
 
-/// Members and allowed CPUs.
+/// The numbers of members and of allowed CPUs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Counts(u64);
 
@@ -82,7 +88,9 @@ impl Counts {
     }
 }
 
-/// The limit above, and below how far IDs have been handed out (`grown`): those in use are below it, but for some that were in use when it came down, and that their records keep, or take again when the limit allows it.
+/// Upper half: the limit. Lower half: `grown`, how far IDs have been handed out. IDs in use are
+/// below `grown`. Exceptions: IDs that were in use when `grown` came down and that leases still
+/// hold, that their records keep, or that their records take again once the limit allows it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Spread(u64);
 
@@ -99,7 +107,7 @@ impl Spread {
         self.0 as u32
     }
 
-    /// With another limit, above which nothing is fresh.
+    /// With another limit. `grown` is cut down to it.
     fn within(self, limit: u32) -> Self {
         Self::new(limit, self.grown().min(limit))
     }
@@ -117,7 +125,7 @@ impl<P: Platform> Shape<P> {
         }
     }
 
-    /// Relaxed: a limit or a mode that is just changing may be seen late.
+    /// Relaxed: a concurrent change of limit or mode may be seen late.
     #[inline]
     pub(super) fn control(&self) -> Control {
         Control(self.control.0.load(Relaxed))
@@ -131,12 +139,14 @@ impl<P: Platform> Shape<P> {
         self.spread().grown()
     }
 
-    /// One more, as long as `may` says so of what is there; that one.
+    /// Makes `grown` larger by one, as long as `may` agrees to the current value. Returns the old
+    /// `grown`.
     pub(super) fn grow(&self, may: impl Fn(Spread) -> bool) -> Option<u32> {
         let mut seen = self.spread();
         while may(seen) {
             let more = Spread::new(seen.limit(), seen.grown() + 1);
-            // Relaxed: it publishes nothing but itself. A read-modify-write, so that it does not come between who publishes a limit and who replaces that.
+            // Relaxed: it publishes nothing but itself. Being a read-modify-write, it does not
+            // break the release sequence between two threads that publish limits.
             match self.exchange_spread(seen, more, Relaxed) {
                 Ok(()) => return Some(seen.grown()),
                 Err(now) => seen = now,
@@ -145,7 +155,7 @@ impl<P: Platform> Shape<P> {
         None
     }
 
-    /// `grown` is not above the limit afterwards; how it was.
+    /// Sets the limit and cuts `grown` down to it. Returns the old `grown`.
     fn spread_within(&self, limit: u32) -> u32 {
         let mut seen = self.spread();
         loop {
@@ -169,13 +179,13 @@ impl<P: Platform> Shape<P> {
         self.changing.hand.fetch_add(1, Relaxed)
     }
 
-    /// Whether there are no fewer members than allowed CPUs.
+    /// Whether there are at least as many members as allowed CPUs.
     pub(super) fn is_full(&self) -> bool {
         let counts = self.counts();
         counts.members() >= counts.allowed()
     }
 
-    /// Closes the fast path. `false`: somebody else has.
+    /// Closes the fast path. `false`: another thread already has.
     pub(super) fn close(&self) -> bool {
         self.control.0.fetch_or(CLOSED, Relaxed) & CLOSED == 0
     }
@@ -184,7 +194,7 @@ impl<P: Platform> Shape<P> {
         self.control.0.fetch_and(!CLOSED, Relaxed);
     }
 
-    /// Waits for as long until the fast path is open.
+    /// Waits until the fast path is open, for at most `nanos` nanoseconds.
     pub(super) fn wait_until_open(&self, nanos: u64) {
         let _ = P::wait_for(&self.control.0, Relaxed, nanos, |c| c & CLOSED == 0);
     }
@@ -193,7 +203,7 @@ impl<P: Platform> Shape<P> {
         Counts(self.changing.counts.load(Relaxed))
     }
 
-    /// Changes the counts; returns how they were.
+    /// Changes the counts. Returns the old ones.
     fn change(&self, change: impl Fn(Counts) -> u64) -> Counts {
         let mut counts = self.counts();
         loop {
@@ -226,17 +236,18 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         self.storage.blocks().len() as u32 * super::BLOCK
     }
 
-    /// Threads that [joined](Self::join) and did not leave.
+    /// The number of threads that have [joined](Self::join) and not left.
     pub fn members(&self) -> u32 {
         self.shape.counts().members()
     }
 
-    /// The CPUs that members may run on, as [set](Self::set_cpus_allowed).
+    /// The number of CPUs that members may run on, as [set](Self::set_cpus_allowed).
     pub fn cpus_allowed(&self) -> u32 {
         self.shape.counts().allowed()
     }
 
-    /// min(allowed CPUs, members, capacity): see the [bounds](super). [`Policy::PerCpu`] does not keep to it: its limit is the number of CPUs.
+    /// min(allowed CPUs, members, capacity): see the [bounds](super). Under [`Policy::PerCpu`]: the
+    /// number of CPUs.
     pub fn limit(&self) -> u32 {
         match self.policy {
             Policy::PerCpu => self.cpus,
@@ -244,28 +255,31 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         }
     }
 
-    /// The largest ID handed out, and one; less, once the limit has shrunk. In use at or above it are at most IDs that were before it shrank: leases hold them since, or records have kept or remembered them
-    /// until the limit allowed them again.
+    /// The largest ID handed out, plus one. Less, once the limit has shrunk.
+    ///
+    /// IDs in use at or above it have been in use since before the limit shrank: leases still hold
+    /// them, or records have kept or remembered them until the limit allowed them again.
     pub fn grown(&self) -> u32 {
         self.shape.grown()
     }
 
-    /// A thread joins: IDs may spread by one more. O(1).
+    /// Tells that a thread has joined: IDs may spread by one more. O(1).
     pub fn join(&self) {
         self.shape.change(|c| c.0.saturating_add(1 << 32));
         self.limit_changed();
     }
 
-    /// A thread leaves, having released its IDs. O(IDs given up), usually 1.
+    /// Tells that a thread has left, having released its IDs. O(IDs given up), usually 1.
     ///
     /// # Panics
     ///
-    /// In debug builds, if nobody had joined.
+    /// In debug builds, if no thread had joined.
     pub fn leave(&self) {
         self.leave_as(NO_MEMBER);
     }
 
-    /// As [`leave`](Self::leave), for the member with that index: what it owned under [`Policy::TaskOwned`] is free.
+    /// As [`leave`](Self::leave), for the member with that index. The ID that it owned under
+    /// [`Policy::TaskOwned`] becomes free.
     pub fn leave_as(&self, member: u32) {
         if let Some(record) = self
             .storage
@@ -281,20 +295,20 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         self.limit_changed();
     }
 
-    /// The number of CPUs in the union of what the members may run on. O(IDs given up).
+    /// Sets the number of CPUs on which at least one member may run. O(IDs given up).
     pub fn set_cpus_allowed(&self, cpus: u32) {
         self.shape.change(|c| c.0 >> 32 << 32 | cpus as u64);
         self.limit_changed();
     }
 
-    /// The number of members, for callers that count for themselves.
+    /// Sets the number of members, for callers that count for themselves. O(IDs given up).
     pub fn set_members(&self, members: u32) {
         self.shape
             .change(|c| (members as u64) << 32 | c.allowed() as u64);
         self.limit_changed();
     }
 
-    /// Publishes what follows from the counts, and frees what idle records keep above the limit.
+    /// Publishes the consequences of the counts, and frees what idle records keep above the limit.
     fn limit_changed(&self) {
         let mut top = 0;
         let limit = loop {
@@ -302,7 +316,8 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
             let old = self.shape.control();
             let new = self.control_for(counts, old);
             let word = &self.shape.control.0;
-            // Acquire and release: see the top. What is kept above a limit that somebody has not seen yet is found by whoever looks next.
+            // Acquire and release: see the top. An ID that is kept above a limit not seen yet is
+            // found by the next acquisition or reclaim.
             if word
                 .compare_exchange(old.0, new.0, AcqRel, Relaxed)
                 .is_err()
@@ -310,12 +325,12 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
                 continue;
             }
             if self.policy == Policy::PerCpu {
-                // Its limit never changes.
+                // The limit never changes.
                 return;
             }
             let limit = self.limit_of(counts);
             top = top.max(self.shape.spread_within(limit));
-            // Another change may have been published before ours, though it came after.
+            // Our counts may be outdated: a newer change may have been published first.
             if self.shape.counts() == counts {
                 break limit;
             }
@@ -341,7 +356,9 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     }
 }
 
-/// Members own the IDs while there are enough CPUs; once CPUs own them, not before a quarter of the CPUs are without a member: or each thread that comes and goes would turn everything over.
+/// Whether members own the IDs: while there are enough CPUs. Once CPUs own them, members get them
+/// back only when a quarter of the CPUs have no member. Without this gap each thread that comes or
+/// goes would move all IDs.
 fn members_own(counts: Counts, old: Control) -> bool {
     let (members, allowed) = (counts.members(), counts.allowed());
     let first = old.limit() == 0;

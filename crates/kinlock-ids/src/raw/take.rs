@@ -1,14 +1,14 @@
-//! Acquiring an ID where the fast path finds none.
+//! Acquisitions for which the fast path finds no ID.
 
 use super::record::{Record, Word};
 use super::{AGE, Held, IdAllocator, IdConfig, IdError, IdFault, NOWHERE, Policy, Storage};
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
-/// For how long an acquisition lets go first whoever needs an ID urgently, in nanoseconds, in each round.
+/// How long an acquisition lets an urgent one go first, in nanoseconds, in each round.
 const COURTESY: u64 = 20_000;
 
-/// At so many IDs that others keep an acquisition looks to find an old one.
-const LOOKS: u32 = 8;
+/// How many kept IDs an acquisition compares to find an old one.
+const CANDIDATES: u32 = 8;
 
 const ROUNDS_WITH_A_DEFECT: u32 = 100_000;
 
@@ -26,7 +26,8 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
                 break result;
             }
             rounds += 1;
-            // With a defect the books may be wrong for ever: neither is an ID free, nor can it be shown that all are held.
+            // With a defect the state may be inconsistent for ever: no ID is free, and the proof
+            // that all are held fails.
             if !matches!(C::FAULT, IdFault::None) && rounds == ROUNDS_WITH_A_DEFECT {
                 break Err(IdError::Exhausted);
             }
@@ -41,7 +42,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         result
     }
 
-    /// `None`: somebody was faster, look again.
+    /// One round. `None`: another thread was faster, try again.
     fn try_once(&self, cpu: u32, member: u32) -> Result<Option<Held>, IdError> {
         let control = self.shape.control();
         let limit = control.limit();
@@ -75,9 +76,9 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
             .map(|found| found.map(Held::nowhere))
     }
 
-    /// An ID below the limit that is fresh, free, or kept by others.
+    /// An ID below the limit that is fresh, free, or kept by another record.
     pub(super) fn find_below(&self, limit: u32) -> Option<u32> {
-        // What is free above `grown` is fresh, and handed out by making that larger only.
+        // A free ID at or above `grown` is fresh, and is handed out only by making `grown` larger.
         let lowest = || self.claim_lowest(0, limit.min(self.shape.grown()));
         match self.policy {
             Policy::PerCpu => return None,
@@ -87,7 +88,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         .or_else(|| self.take_idle(limit))
     }
 
-    /// A fresh ID, while there are any below the limit: as that is now, not as the caller has seen it.
+    /// A fresh ID below the limit: below the current one, not the one that the caller has seen.
     fn spread(&self, seen: u32) -> Option<u32> {
         let fresh = self.shape.grow(|spread| match C::FAULT {
             IdFault::LateGrowth => spread.grown() < seen,
@@ -96,13 +97,16 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         fresh.and_then(|id| self.take_fresh(id))
     }
 
-    /// An ID at or above `from`, the limit: of those handed out before, or one more if all from `first` on are held.
+    /// An ID at or above `from`, the limit: one that was handed out before, or a fresh one if all
+    /// IDs from `first` on are held.
     pub(super) fn find_above(&self, from: u32, first: u32) -> Result<Option<u32>, IdError> {
         let grown = self.shape.grown();
         if let Some(id) = self.claim_lowest(from, grown) {
             return Ok(Some(id));
         }
-        // A fast release keeps an ID without a look at the limit. Nobody else might ever take it: its CPU may have no visitor, and as long as it is kept not all are held.
+        // The fast path of a release keeps an ID without comparing it with the limit. No other
+        // acquisition might ever take it: its CPU may never run a thread again. And as long as it
+        // is kept, the proof that all IDs are held fails.
         if !matches!(C::FAULT, IdFault::Stranded) {
             if let Some(id) = (from..grown).find_map(|id| self.take_from_keeper(id)) {
                 return Ok(Some(id));
@@ -114,12 +118,13 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         if grown >= self.capacity() {
             return Err(IdError::Exhausted);
         }
-        // That all below it were held stays proved, whoever lets it grow or shrink now.
+        // The proof stays valid, even if another thread changes `grown` now.
         self.shape.grow(|spread| spread.grown() == grown);
         Ok(self.take_fresh(grown))
     }
 
-    /// Takes an ID that has not been handed out. `None`: somebody was faster, or it is held since before the limit came down.
+    /// Takes an ID that has not been handed out. `None`: another thread was faster, or the ID has
+    /// been held since before the limit came down.
     fn take_fresh(&self, id: u32) -> Option<u32> {
         if self.claim(id) {
             return Some(id);
@@ -127,9 +132,10 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         self.take_from_keeper(id)
     }
 
-    /// Takes an ID below the limit that a record keeps: an old one, or of the first few it finds the one that has been marked for longest.
+    /// Takes an ID below the limit that a record keeps: the first old one, or of the first few the
+    /// one that has been marked for longest.
     ///
-    /// Those that it does not take and that were not marked yet it marks: the first step of the hand-shake with their owners.
+    /// Marks the unmarked IDs that it passes: the first step of the hand-shake with their owners.
     fn take_idle(&self, limit: u32) -> Option<u32> {
         if limit == 0 || matches!(C::FAULT, IdFault::AboveBound) {
             return None;
@@ -137,7 +143,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         let start = self.shape.next_victim() % limit;
         let now = P::now();
         let mut best = None;
-        let mut looks = 0;
+        let mut candidates = 0;
         for id in (start..limit).chain(0..start) {
             let Some((record, word)) = self.kept(id) else {
                 continue;
@@ -153,8 +159,8 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
             if best.is_none_or(|(most, _)| idle > most) {
                 best = Some((idle, id));
             }
-            looks += 1;
-            if looks == LOOKS {
+            candidates += 1;
+            if candidates == CANDIDATES {
                 break;
             }
         }
@@ -163,14 +169,16 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
 
     /// The record that keeps `id`, and its word.
     pub(super) fn kept(&self, id: u32) -> Option<(&Record<P>, Word)> {
-        // Acquire pairs with the Release of who made the record keep it, having named it here. A stale name is harmless: the record's word decides.
+        // Acquire pairs with the Release of the thread that made the record keep the ID, after
+        // naming the record here. A stale name is harmless: the record's word decides.
         let at = self.keeper(id).load(Acquire);
         let record = self.storage.records().get(at as usize)?;
         let word = Word(record.word.load(Acquire));
         word.keeps_id(id).then_some((record, word))
     }
 
-    /// The second step of the hand-shake: takes `id` away from the record that keeps it, unless its owner has taken it back.
+    /// The second step of the hand-shake: takes `id` away from the record that keeps it, unless its
+    /// owner has taken it back.
     pub(super) fn take_from_keeper(&self, id: u32) -> Option<u32> {
         let (record, word) = self.kept(id)?;
         if matches!(C::FAULT, IdFault::Shared) {
@@ -180,7 +188,8 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         exchange(record, word, word.given_up()).then_some(id)
     }
 
-    /// Lets the record lend `id`, which the caller has just got from elsewhere, unless it is occupied.
+    /// Makes the record lend `id`, which the caller has just got from elsewhere, unless the record
+    /// is occupied.
     fn settle(&self, at: u32, id: u32) -> Held {
         match self.occupy(at, id, |word| word.lending(id)) {
             Some(word) => Held { at, word: word.0 },
@@ -188,10 +197,11 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         }
     }
 
-    /// Puts `id`, which the caller holds, into the record as `new` says. `None`: it keeps or lends another.
+    /// Puts `id`, which the caller holds, into the record; `new` computes the record's word.
+    /// `None`: the record keeps or lends another.
     pub(super) fn occupy(&self, at: u32, id: u32, new: impl Fn(Word) -> Word) -> Option<Word> {
         let record = self.storage.records().get(at as usize)?;
-        // Before the word, whose Release publishes it; only who holds the ID writes it.
+        // Written before the word, whose Release publishes it. Only the ID's holder writes it.
         self.keeper(id).store(at, Relaxed);
         let mut word = Word(record.word.load(Relaxed));
         loop {
@@ -199,7 +209,8 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
                 return None;
             }
             let new = new(word);
-            // Release pairs with the Acquire of whoever takes the ID; Acquire with the Release of who left one above the limit.
+            // Release pairs with the Acquire of the thread that takes the ID later. Acquire pairs
+            // with the Release of the thread that left an ID above the limit here.
             match record.word.compare_exchange(word.0, new.0, AcqRel, Relaxed) {
                 Ok(_) => {
                     if word.keeps() {
@@ -214,7 +225,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
 }
 
 impl Held {
-    /// Of an ID that no record lent.
+    /// An ID that no record lent.
     pub(super) fn nowhere(id: u32) -> Self {
         Held {
             at: NOWHERE,
@@ -223,16 +234,19 @@ impl Held {
     }
 }
 
-/// Takes what the record keeps, if it still says `old`.
+/// Takes the ID that the record keeps, if its word is still `old`.
 fn exchange<P: Platform>(record: &Record<P>, old: Word, new: Word) -> bool {
-    // Acquire pairs with the Release of who made the record keep it. Release: who looks twice is to see what came before.
+    // Acquire pairs with the Release of the thread that made the record keep it. Release: the
+    // second scan of a proof that sees this word must see what came before it.
     record
         .word
         .compare_exchange(old.0, new.0, AcqRel, Relaxed)
         .is_ok()
 }
 
-/// For how long the record has been marked; `None` if it is not. Relaxed: of two who mark, the time of one may be seen with the mark of the other, and somebody late may mark with a time before the last use. So an ID may seem older or younger than it is; whose it is does not depend on that.
+/// For how long the record has been marked; `None` if it is not. Relaxed: the time of one marking
+/// thread may be seen with the mark of another, or a late thread may write a time before the last
+/// use. So an ID may seem older or younger than it is. Ownership does not depend on it.
 pub(super) fn idle_since<P: Platform>(record: &Record<P>, word: Word, now: u64) -> Option<u64> {
     word.is_marked()
         .then(|| now.saturating_sub(record.marked_at.load(Relaxed)))
@@ -241,7 +255,8 @@ pub(super) fn idle_since<P: Platform>(record: &Record<P>, word: Word, now: u64) 
 /// The first step of the hand-shake, unless the owner was faster.
 pub(super) fn mark<P: Platform>(record: &Record<P>, word: Word, now: u64) {
     record.marked_at.store(now, Relaxed);
-    // Release: who sees the mark sees its time. It must not hide the Release of who made the record keep the ID: a read-modify-write continues that.
+    // Release: a thread that sees the mark sees its time. The Release of the thread that made the
+    // record keep the ID stays visible, since a read-modify-write continues its release sequence.
     let _ = record
         .word
         .compare_exchange(word.0, word.marked().0, AcqRel, Relaxed);

@@ -1,4 +1,4 @@
-//! Records, bitmaps and limits built by hand.
+//! Single steps, on records, bitmaps and limits built by hand.
 
 use super::*;
 use kinlock_core::Native;
@@ -30,7 +30,7 @@ fn visit<C: IdConfig>(ids: &Ids<C>, cpu: u32) -> u32 {
     id
 }
 
-/// What the record keeps.
+/// The ID that the record keeps.
 fn kept<C: IdConfig>(ids: &Ids<C>, at: u32) -> Option<u32> {
     let word = Word(ids.storage.records()[at as usize].word.load(Relaxed));
     word.keeps().then_some(word.id())
@@ -81,7 +81,7 @@ fn ids_spread_up_to_the_limit_and_no_further() {
 fn a_recent_id_is_taken_again_if_nobody_has_it() {
     let ids = recent_first(4, 4);
     (0..4).for_each(|cpu| assert_eq!(visit(&ids, cpu), cpu));
-    // All are marked, and then freed.
+    // The first call marks all, the second frees them.
     assert_eq!(ids.reclaim(1000), 0);
     assert_eq!(ids.reclaim(1000 + AGE), 4);
     assert_eq!(ids.in_use(), 0);
@@ -107,7 +107,7 @@ fn what_was_marked_when_it_stopped_is_freed_in_one_step() {
     let ids = recent_first(2, 2);
     (0..2).for_each(|cpu| assert_eq!(visit(&ids, cpu), cpu));
     ids.mark_idle(0, 1000);
-    // The first mark counts.
+    // A second mark does not replace the first.
     ids.mark_idle(0, 2000);
     assert_eq!(ids.reclaim(AGE), 0);
     assert_eq!(ids.reclaim(1000 + AGE), 1);
@@ -133,7 +133,7 @@ fn an_owner_takes_a_marked_id_back() {
     let ids = recent_first(2, 2);
     visit(&ids, 0);
     ids.reclaim(0);
-    // Used in between: the mark is gone, and the second step is a first one.
+    // Used in between: the mark is gone, and the next reclaim only marks.
     visit(&ids, 0);
     assert_eq!(ids.reclaim(AGE), 0);
     assert_eq!(kept(&ids, 0), Some(0));
@@ -147,7 +147,7 @@ fn the_second_step_fails_if_the_owner_was_faster() {
     visit(&ids, 0);
     let (record, word) = ids.kept(0).unwrap();
     let held = ids.acquire(0).unwrap();
-    // What the slow one saw is no more.
+    // The word that the slow thread saw is outdated.
     assert!(
         record
             .word
@@ -156,7 +156,7 @@ fn the_second_step_fails_if_the_owner_was_faster() {
     );
     assert_eq!(ids.take_from_keeper(0), None);
     ids.release(0, held);
-    // And neither if the owner has been there and gone again.
+    // It stays outdated if the owner has acquired and released in between.
     assert!(
         record
             .word
@@ -181,7 +181,7 @@ fn two_threads_of_a_cpu_hold_two_ids() {
 }
 
 #[test]
-fn an_idle_id_goes_to_whoever_needs_one() {
+fn an_idle_id_goes_to_the_next_acquisition() {
     let ids = recent_first(3, 1);
     assert_eq!(visit(&ids, 0), 0);
     assert_eq!(visit(&ids, 1), 0);
@@ -212,7 +212,7 @@ fn a_moved_lease_takes_its_id_along() {
     let held = ids.acquire(0).unwrap();
     ids.release(1, held);
     assert_eq!((kept(&ids, 0), kept(&ids, 1)), (None, Some(0)));
-    // As many members as CPUs: it goes home, because the destination has a recent one.
+    // As many members as CPUs: the ID goes home, because the destination has a recent one.
     let ids = recent_first(2, 2);
     let there = ids.acquire(1).unwrap();
     let held = ids.acquire(0).unwrap();
@@ -229,7 +229,7 @@ fn migration_moves_what_lies_idle() {
     visit(&ids, 0);
     ids.migrate(0, 1);
     assert_eq!((kept(&ids, 0), kept(&ids, 1)), (None, Some(0)));
-    // It is in use: it stays.
+    // The ID is in use: it stays.
     let held = ids.acquire(1).unwrap();
     ids.migrate(1, 2);
     assert_eq!(kept(&ids, 2), None);
@@ -257,7 +257,7 @@ fn what_lies_above_the_limit_is_given_up() {
     audit(&ids, &[3]);
     // Recent, but above the limit.
     assert!(visit(&ids, 2) < 2);
-    // It was held: the fast path lets it be kept, and the next acquisition there gives it up.
+    // It was held: the fast path keeps it, and the next acquisition there gives it up.
     ids.release(3, held);
     assert!(visit(&ids, 3) < 2);
     audit(&ids, &[]);
@@ -276,7 +276,7 @@ fn growth_takes_what_was_left_above_the_limit() {
     assert_eq!(kept(&ids, 3), Some(3));
     ids.set_members(4);
     let others: Vec<Held> = (0..3).map(|cpu| ids.acquire(cpu).unwrap()).collect();
-    // CPU 2 has its own; this is a second one there.
+    // CPU 2's own ID is held; this is a second one there.
     let held = ids.acquire(2).unwrap();
     assert_eq!((held.id(), kept(&ids, 3)), (3, None));
     ids.release(2, held);
@@ -284,7 +284,8 @@ fn growth_takes_what_was_left_above_the_limit() {
     audit(&ids, &[]);
 }
 
-/// A release on the CPU that lent it keeps an ID above the limit, and `grown` has passed that by a proof meanwhile.
+/// A release on the CPU that lent it keeps an ID above the limit, and a proof has moved `grown`
+/// past it.
 #[test]
 fn what_is_kept_above_the_limit_is_taken_when_all_below_are_held() {
     for policy in [Policy::RecentFirst, Policy::LowestFree, Policy::TaskOwned] {
@@ -295,7 +296,7 @@ fn what_is_kept_above_the_limit_is_taken_when_all_below_are_held() {
         assert_eq!((held[4].id(), ids.grown()), (4, 5));
         ids.release(3, held.remove(3));
         assert_eq!(kept(&ids, 3), Some(3));
-        // Not by `acquire` at first, which would not come back.
+        // Not by `acquire` at first, which would loop for ever if this failed.
         let found = ids.find_above(2, 0);
         assert_eq!(found, Ok(Some(3)), "{policy:?}");
         assert_eq!(kept(&ids, 3), None);
@@ -306,9 +307,10 @@ fn what_is_kept_above_the_limit_is_taken_when_all_below_are_held() {
     }
 }
 
-/// A smaller limit is half published: `grown` has not come down yet. Whoever has interrupted the publisher gets what is kept above.
+/// A smaller limit is half published: `grown` has not come down yet. A signal handler that
+/// interrupts the publisher gets the IDs that are kept above the limit.
 #[test]
-fn who_interrupts_a_smaller_limit_takes_what_is_kept_above_it() {
+fn an_interruption_of_a_smaller_limit_takes_what_is_kept_above_it() {
     let ids = recent_first(4, 4);
     (0..4).for_each(|cpu| assert_eq!(visit(&ids, cpu), cpu));
     let held: Vec<Held> = (0..2).map(|cpu| ids.acquire(cpu).unwrap()).collect();
@@ -332,19 +334,19 @@ fn what_is_free_above_grown_is_not_handed_out_unasked() {
 
 /// An acquisition that has read the limit before it came down, and goes on afterwards.
 #[test]
-fn who_is_late_does_not_grow_beyond_a_limit_that_came_down() {
+fn a_late_acquisition_does_not_grow_beyond_a_limit_that_came_down() {
     for policy in [Policy::RecentFirst, Policy::LowestFree, Policy::TaskOwned] {
         let ids: Ids = make(policy, 4, 4, 1);
         let held: Vec<Held> = (0..2).map(|cpu| ids.acquire(cpu).unwrap()).collect();
         let seen = ids.shape.control().limit();
         ids.set_members(2);
         assert_eq!((seen, ids.limit(), ids.grown()), (4, 2, 2));
-        // It may get an ID as if it had come before; but there is no room for more.
+        // It may get an ID as if it had come before, but must not make `grown` larger.
         let late = ids.find_below(seen);
         assert_eq!(ids.grown(), 2, "{policy:?}");
         late.into_iter().for_each(|id| ids.free(id));
         held.into_iter().for_each(|held| ids.release(0, held));
-        // Whoever comes now, and is unlucky in its search: not all lower ones are held.
+        // A later acquisition whose search fails by bad luck: not all lower IDs are held.
         assert_eq!(ids.find_above(2, 0), Ok(None), "{policy:?}");
         assert!((0..4).all(|cpu| visit(&ids, cpu) < 2));
         audit(&ids, &[]);
@@ -389,7 +391,7 @@ fn per_cpu_is_the_index_of_the_cpu() {
     let own = ids.acquire(17).unwrap();
     let second = ids.acquire(17).unwrap();
     assert_eq!((own.id(), second.id()), (17, 40));
-    // Given back elsewhere, it goes home.
+    // Released elsewhere, it goes home.
     ids.release(3, own);
     ids.release(17, second);
     assert_eq!((kept(&ids, 17), kept(&ids, 3)), (Some(17), None));
@@ -405,17 +407,17 @@ fn tasks_own_ids_while_there_are_enough_cpus() {
         ids.release(cpu, held);
         id
     };
-    // Wherever they run.
+    // On any CPU.
     for cpu in 0..4 {
         assert_eq!([visit(cpu, 0), visit(3 - cpu, 1), visit(cpu, 2)], [0, 1, 2]);
     }
-    // One more than CPUs: they get what tasks left behind.
+    // One more member than CPUs: CPUs take over what members left behind.
     ids.set_members(5);
     let owned: Vec<u32> = (0..4).map(|cpu| visit(cpu, 0)).collect();
     assert_eq!(owned.iter().collect::<HashSet<_>>().len(), 4);
     assert_eq!((0..4).map(|cpu| visit(cpu, 1)).collect::<Vec<_>>(), owned);
     audit(&ids, &[]);
-    // Four of four is too close; three of four is not.
+    // Four members on four CPUs are too many to switch back; three are not.
     ids.leave();
     assert_eq!(visit(2, 0), owned[2]);
     ids.leave();
@@ -435,11 +437,11 @@ fn cpus_without_record_keep_nothing() {
 }
 
 #[test]
-fn the_fast_path_is_closed_to_those_in_no_hurry() {
+fn a_closed_fast_path_delays_the_others() {
     let ids = recent_first(2, 2);
     visit(&ids, 0);
     assert!(ids.shape.close() && !ids.shape.close());
-    // Late, but served; and nothing is kept meanwhile unless it was before.
+    // Served late. Nothing is kept meanwhile unless it was before.
     assert_eq!(visit(&ids, 0), 0);
     ids.shape.open();
     assert!(!ids.shape.control().is_closed());
@@ -462,10 +464,10 @@ fn a_child_starts_anew() {
 #[test]
 fn in_a_child_only_the_record_that_lent_what_is_held_stays_lent() {
     let ids = recent_first(2, 2);
-    // A thread gives its ID back on another CPU, and has come as far as to leave it there.
+    // A thread releases its ID on another CPU, and has got as far as leaving it there.
     let other = ids.acquire(0).unwrap();
     assert!(ids.keep(1, other.id()));
-    // The one that will fork takes it.
+    // The thread that will fork acquires it.
     let held = ids.acquire(1).unwrap();
     assert_eq!(held.id(), other.id());
     let lent = |at: usize| Word(ids.storage.records()[at].word.load(Relaxed)).is_lent();
@@ -503,7 +505,7 @@ fn all_zeros_are_an_empty_storage() {
 }
 
 #[test]
-fn look_at_part_of_the_blocks() {
+fn a_proof_may_cover_part_of_the_blocks() {
     let ids: Ids = make(Policy::RecentFirst, 1, 0, 2);
     assert!(ids.all_held(0, 0) && !ids.all_held(0, 1));
     (0..40).for_each(|id| assert!(ids.claim(id)));
@@ -514,7 +516,7 @@ fn look_at_part_of_the_blocks() {
     assert!(!ids.all_held(0, 4) && ids.all_held(0, 3));
 }
 
-/// Real threads on records of CPUs that they choose at random: unique holders, the bound, nothing lost.
+/// Real threads on records of random CPUs: unique holders, the bound, nothing lost.
 #[test]
 fn threads_share_nothing() {
     for policy in Policy::ALL {
@@ -551,7 +553,7 @@ fn threads_share_nothing() {
                         if random >> 24 & 31 == 0 {
                             ids.reclaim(random as u64 * AGE);
                         }
-                        // Whoever reclaims holds IDs for a moment, too.
+                        // A thread that reclaims holds IDs for a moment, too.
                         now.fetch_sub(1, SeqCst);
                     }
                 });

@@ -1,6 +1,8 @@
-//! The sequences in aarch64 assembly. See the parent module for what they do and for the invariants.
+//! The sequences in aarch64 assembly. The parent module documents the sequences, the labels and the
+//! invariants.
 //!
-//! The commit is always one store: what comes before it only reads, or writes to a node that nobody else sees yet.
+//! The commit is always one store. The code before it only reads, or writes to a node that no other
+//! thread sees yet.
 
 use core::arch::asm;
 use core::ptr::NonNull;
@@ -13,20 +15,17 @@ use crate::area::{SIGNATURE, at};
 /// Whether there are sequences for this architecture.
 pub(in super::super) const WRITTEN: bool = true;
 
-/// A sequence: `$before` and `$commit` between the begin and the end, in a block that has the operands below besides its own. Between the two
-/// is the delay of [`Probe`]s.
+/// A sequence: `$before` and `$commit` between begin and end, with the operands below and its own.
+/// The delay of a [`Probe`] comes between `$before` and `$commit`.
 ///
-/// | label | where |
-/// | --- | --- |
-/// | 77 | the descriptor: version 0, no flags (newer kernels refuse any), begin, length, abort handler |
-/// | 55 | the start, to which the abort handler returns |
-/// | 22 | the begin |
-/// | 33 | the end, to which a sequence also leaves that has nothing to commit |
-/// | 44 | the abort handler |
-///
-/// `slot` is the address of the slot when `$before` starts; `id` is not below the limit if it did not.
+/// `slot` is the address of the slot when `$before` starts. If `$before` has run, `id` is below the
+/// limit.
 macro_rules! sequence {
-    ($probe:ty, $area:expr, $slots:expr, [$($before:literal),* $(,)?], [$($commit:literal),* $(,)?], $id:ident, $($operands:tt)*) => {
+    (
+        $probe:ty, $area:expr, $slots:expr,
+        [$($before:literal),* $(,)?], [$($commit:literal),* $(,)?],
+        $id:ident, $($operands:tt)*
+    ) => {
         asm!(
             ".if {restart}",
             ".pushsection __rseq_cs, \"aw\", %progbits",
@@ -44,7 +43,7 @@ macro_rules! sequence {
             "ldr {id:w}, [{area}, #{at_mm_cid}]",
             "cmp {id:w}, {limit:w}",
             "b.hs 33f",
-            // Loading 32 bits has cleared the upper half.
+            // The 32-bit load has cleared the upper half of `id`.
             "madd {slot}, {id}, {stride}, {base}",
             $($before,)*
             ".if {delay}",
@@ -77,7 +76,8 @@ macro_rules! sequence {
             delay = const Knobs::<$probe>::DELAY,
             spin = out(reg) _,
             $($operands)*
-            // Not `preserves_flags`. The block reads and writes memory, uses no stack, and does return.
+            // Without `preserves_flags`: the block changes flags. It accesses memory, uses no
+            // stack, and returns.
             options(nostack),
         )
     };
@@ -100,7 +100,7 @@ pub(in super::super) unsafe fn add<P: Probe>(
         sequence!(P, area, slots, [], [
             "ldr {sum}, [{slot}]",
             ".ifeq {restart}",
-            // The defect is to lose updates: here is the time to lose one.
+            // The defect loses updates. This widens the window for it.
             "yield",
             ".endif",
             "add {sum}, {sum}, {value}",
@@ -113,10 +113,12 @@ pub(in super::super) unsafe fn add<P: Probe>(
     slots.check(id)
 }
 
-// The gate is read by `ldar`, which takes no offset: what is read after it, the head above all, must not be older. It pairs with the thief's release.
+// The gate is read by `ldar`, which takes no offset. An acquiring load, so that the head is read
+// after it; it pairs with the thief's release.
 const _: () = assert!(GATE == 0);
 
-/// Stores `new` in the word at `offset` of the slot if it holds `expected`, and if the gate is open or, with `GATED` = 0, there is none. Returns what it holds.
+/// Stores `new` in the word at `offset` of the slot if that holds `expected` and, with `GATED` = 1,
+/// the gate is open. Returns the word's old value, or [`CLOSED`].
 ///
 /// # Safety
 ///
@@ -160,7 +162,7 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
 ///
 /// # Safety
 ///
-/// Invariants 1, 2 and 3; nobody else accesses `node`.
+/// Invariants 1, 2 and 3; no other thread accesses `node`.
 #[inline]
 pub(in super::super) unsafe fn push<P: Probe>(
     area: NonNull<u8>,
@@ -171,7 +173,8 @@ pub(in super::super) unsafe fn push<P: Probe>(
     let id: u64;
     let found: usize;
     let depth: usize;
-    // SAFETY: invariants 1, 2 and 3, by the caller. The node's words are written before the commit: until then nobody else sees it.
+    // SAFETY: invariants 1, 2 and 3, by the caller. The node is written before the commit, and
+    // until then no other thread sees it.
     unsafe {
         sequence!(P, area, slots, [
             "mov {found}, #{closed}",
@@ -212,7 +215,8 @@ pub(in super::super) unsafe fn push<P: Probe>(
 pub(in super::super) unsafe fn pop<P: Probe>(area: NonNull<u8>, slots: &Slots) -> Popped {
     let id: u64;
     let found: *mut Node;
-    // SAFETY: invariants 1, 2 and 3, by the caller. The head is a live node while nobody else runs with this ID.
+    // SAFETY: invariants 1, 2 and 3, by the caller. The head is a live node while no other thread
+    // runs with this ID.
     unsafe {
         sequence!(P, area, slots, [
             "mov {found}, #{closed}",
@@ -232,15 +236,4 @@ pub(in super::super) unsafe fn pop<P: Probe>(area: NonNull<u8>, slots: &Slots) -
         );
     }
     Popped::of(slots.check(id), found)
-}
-
-/// The ID with which the calling thread ran a moment ago.
-///
-/// # Safety
-///
-/// Invariant 1.
-#[inline]
-pub(in super::super) unsafe fn id(area: NonNull<u8>) -> u32 {
-    // SAFETY: invariant 1. The kernel writes it only while this thread does not run.
-    unsafe { area.as_ptr().add(at::MM_CID).cast::<u32>().read_volatile() }
 }

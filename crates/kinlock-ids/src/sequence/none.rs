@@ -1,4 +1,5 @@
-//! Other architectures, and Miri: no sequence is ever run, since [`available`](super::super::area::available) says that there are none.
+//! Other architectures, and Miri. These functions are never called:
+//! [`available`](super::super::area::available) reports that there are no sequences.
 
 use core::ptr::NonNull;
 
@@ -35,8 +36,4 @@ pub(in super::super) unsafe fn push<P: Probe>(
 
 pub(in super::super) unsafe fn pop<P: Probe>(_: NonNull<u8>, _: &Slots) -> Popped {
     Popped::OutOfRange
-}
-
-pub(in super::super) unsafe fn id(_: NonNull<u8>) -> u32 {
-    u32::MAX
 }

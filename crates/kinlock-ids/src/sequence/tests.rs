@@ -1,11 +1,11 @@
-//! Each sequence alone, on memory and an area made by hand: the kernel need not know of them for that.
+//! Each sequence alone, on an area and memory made by hand. The kernel does not take part.
 
 use core::ptr::NonNull;
 
 use super::*;
 use crate::area::at;
 
-/// What a thread would have, with the ID that a test chooses.
+/// An area with an ID that the test chooses.
 #[repr(C, align(32))]
 struct FakeArea([u32; 8]);
 
@@ -20,7 +20,7 @@ impl FakeArea {
         NonNull::from(&mut self.0).cast()
     }
 
-    /// What the kernel would be told.
+    /// The descriptor that the kernel would read.
     fn descriptor(&self) -> *const Descriptor {
         let word = at::SEQUENCE / 4;
         let address = u64::from(self.0[word]) | u64::from(self.0[word + 1]) << 32;
@@ -28,7 +28,7 @@ impl FakeArea {
     }
 }
 
-/// As the kernel reads it.
+/// The kernel's layout of a descriptor.
 #[repr(C)]
 struct Descriptor {
     version: u32,
@@ -176,7 +176,8 @@ fn the_kernel_is_told_what_it_accepts() {
     unsafe { add::<Slow>(area.pointer(), &slots, 1) }.unwrap();
     let descriptor = area.descriptor();
     assert_eq!(descriptor.addr() % 32, 0);
-    // SAFETY: a sequence has left its descriptor's address there, which is valid for as long as the program.
+    // SAFETY: a sequence has left its descriptor's address there, which is valid for as long as the
+    // program runs.
     let (descriptor, signature) = unsafe {
         let descriptor = &*descriptor;
         let before_abort = core::ptr::with_exposed_provenance::<u32>(descriptor.abort - 4);

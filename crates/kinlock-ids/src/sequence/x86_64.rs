@@ -1,7 +1,9 @@
-//! The sequences in x86-64 assembly. See the parent module for what they do and for the invariants.
+//! The sequences in x86-64 assembly. The parent module documents the sequences, the labels and the
+//! invariants.
 //!
-//! An instruction is where an x86-64 processor takes interrupts: before or after, never amid. So `add [slot], value` without a lock prefix is a
-//! read-modify-write that no other thread of this CPU can divide, and a commit.
+//! An x86-64 processor takes interrupts between instructions only. So `add [slot], value` without a
+//! lock prefix is a read-modify-write that no other thread of this CPU can divide, and serves as a
+//! commit.
 
 use core::arch::asm;
 use core::ptr::NonNull;
@@ -14,20 +16,17 @@ use crate::area::{SIGNATURE, at};
 /// Whether there are sequences for this architecture.
 pub(in super::super) const WRITTEN: bool = true;
 
-/// A sequence: `$before` and `$commit` between the begin and the end, in a block that has the operands below besides its own. Between the two
-/// is the delay of [`Probe`]s.
+/// A sequence: `$before` and `$commit` between begin and end, with the operands below and its own.
+/// The delay of a [`Probe`] comes between `$before` and `$commit`.
 ///
-/// | label | where |
-/// | --- | --- |
-/// | 77 | the descriptor: version 0, no flags (newer kernels refuse any), begin, length, abort handler |
-/// | 55 | the start, to which the abort handler returns |
-/// | 22 | the begin |
-/// | 33 | the end, to which a sequence also leaves that has nothing to commit |
-/// | 44 | the abort handler |
-///
-/// `slot` is the address of the slot when `$before` starts; `id` is not below the limit if it did not.
+/// `slot` is the address of the slot when `$before` starts. If `$before` has run, `id` is below the
+/// limit.
 macro_rules! sequence {
-    ($probe:ty, $area:expr, $slots:expr, [$($before:literal),* $(,)?], [$($commit:literal),* $(,)?], $id:ident, $($operands:tt)*) => {
+    (
+        $probe:ty, $area:expr, $slots:expr,
+        [$($before:literal),* $(,)?], [$($commit:literal),* $(,)?],
+        $id:ident, $($operands:tt)*
+    ) => {
         asm!(
             ".if {restart}",
             ".pushsection __rseq_cs, \"aw\", @progbits",
@@ -58,7 +57,8 @@ macro_rules! sequence {
             "33:",
             ".if {restart}",
             ".pushsection __rseq_failure, \"ax\", @progbits",
-            // The signature as the operand of an undefined instruction, so that disassemblers stay in step.
+            // The signature as the operand of an undefined instruction, so that disassemblers stay
+            // in step.
             ".byte 0x0f, 0xb9, 0x3d",
             ".long {signature}",
             "44:",
@@ -78,7 +78,8 @@ macro_rules! sequence {
             delay = const Knobs::<$probe>::DELAY,
             spin = out(reg) _,
             $($operands)*
-            // Not `preserves_flags`. The block reads and writes memory, uses no stack, and does return.
+            // Without `preserves_flags`: the block changes flags. It accesses memory, uses no
+            // stack, and returns.
             options(nostack),
         )
     };
@@ -102,7 +103,7 @@ pub(in super::super) unsafe fn add<P: Probe>(
             ".if {restart}",
             "add qword ptr [{slot}], {value}",
             ".else",
-            // The defect is to lose updates, for which the addition has to take more than an instruction.
+            // The defect loses updates, so the addition must take more than one instruction.
             "mov {spin}, qword ptr [{slot}]",
             "pause",
             "add {spin}, {value}",
@@ -115,7 +116,8 @@ pub(in super::super) unsafe fn add<P: Probe>(
     slots.check(id)
 }
 
-/// Stores `new` in the word at `offset` of the slot if it holds `expected`, and if the gate is open or, with `GATED` = 0, there is none. Returns what it holds.
+/// Stores `new` in the word at `offset` of the slot if that holds `expected` and, with `GATED` = 1,
+/// the gate is open. Returns the word's old value, or [`CLOSED`].
 ///
 /// # Safety
 ///
@@ -160,7 +162,7 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
 ///
 /// # Safety
 ///
-/// Invariants 1, 2 and 3; nobody else accesses `node`.
+/// Invariants 1, 2 and 3; no other thread accesses `node`.
 #[inline]
 pub(in super::super) unsafe fn push<P: Probe>(
     area: NonNull<u8>,
@@ -171,7 +173,8 @@ pub(in super::super) unsafe fn push<P: Probe>(
     let id: u64;
     let found: usize;
     let depth: usize;
-    // SAFETY: invariants 1, 2 and 3, by the caller. The node's words are written before the commit: until then nobody else sees it.
+    // SAFETY: invariants 1, 2 and 3, by the caller. The node is written before the commit, and
+    // until then no other thread sees it.
     unsafe {
         sequence!(P, area, slots, [
             "mov {found:e}, {closed}",
@@ -214,7 +217,8 @@ pub(in super::super) unsafe fn push<P: Probe>(
 pub(in super::super) unsafe fn pop<P: Probe>(area: NonNull<u8>, slots: &Slots) -> Popped {
     let id: u64;
     let found: *mut Node;
-    // SAFETY: invariants 1, 2 and 3, by the caller. The head is a live node while nobody else runs with this ID.
+    // SAFETY: invariants 1, 2 and 3, by the caller. The head is a live node while no other thread
+    // runs with this ID.
     unsafe {
         sequence!(P, area, slots, [
             "mov {found:e}, {closed}",
@@ -236,15 +240,4 @@ pub(in super::super) unsafe fn pop<P: Probe>(area: NonNull<u8>, slots: &Slots) -
         );
     }
     Popped::of(slots.check(id), found)
-}
-
-/// The ID with which the calling thread ran a moment ago.
-///
-/// # Safety
-///
-/// Invariant 1.
-#[inline]
-pub(in super::super) unsafe fn id(area: NonNull<u8>) -> u32 {
-    // SAFETY: invariant 1. The kernel writes it only while this thread does not run.
-    unsafe { area.as_ptr().add(at::MM_CID).cast::<u32>().read_volatile() }
 }

@@ -1,12 +1,13 @@
-//! Threads that end in an order which this machine's C library may not have: the tests run the key's destructor themselves, early.
+//! Threads that end in an order which this machine's C library may not produce: the tests run the
+//! key's destructor themselves, early.
 
 use super::*;
 use crate::{Counter, Domain, EnterError, Lease, PerId};
 use std::sync::mpsc::channel;
 
-/// The destructor's turn in round `round`.
-fn turn(round: usize) {
-    // As the C library does.
+/// Runs the destructor as round `round`.
+fn destructor(round: usize) {
+    // The C library clears the value first, too.
     let key = KEY.load(Relaxed) - 1;
     // SAFETY: invariant 1 of the module.
     unsafe { libc::pthread_setspecific(key as libc::pthread_key_t, ptr::null()) };
@@ -17,10 +18,10 @@ fn domain() -> Domain {
     Domain::builder().max_ids(32).build().unwrap()
 }
 
-/// Runs `then` while another thread holds all IDs that it can get; these.
+/// Runs `then` while another thread holds all IDs that are free; passes these.
 fn while_all_are_held<R>(domain: &Domain, then: impl FnOnce(&[u32]) -> R) -> R {
     let (send, receive) = channel();
-    // Dropped when `then` ends, in whatever way.
+    // Dropped when `then` ends or panics.
     let (done, wait) = channel::<()>();
     std::thread::scope(|scope| {
         let done = done;
@@ -33,7 +34,7 @@ fn while_all_are_held<R>(domain: &Domain, then: impl FnOnce(&[u32]) -> R) -> R {
         let ids = receive.recv().unwrap();
         let result = then(&ids);
         drop(done);
-        // A scope waits for less: not for the destructors of keys.
+        // A scope does not wait for the destructors of keys; `join` does.
         other.join().unwrap();
         result
     })
@@ -49,7 +50,7 @@ fn a_lease_is_good_after_the_destructor_of_the_key() {
     let values = PerId::new(&domain, || std::cell::Cell::new(0)).unwrap();
     on_a_thread(|| {
         let lease = domain.enter().unwrap();
-        turn(1);
+        destructor(1);
         while_all_are_held(&domain, |theirs| {
             assert_eq!(theirs.len(), 31);
             assert!(!theirs.contains(&lease.id()), "the ID is shared");
@@ -57,9 +58,9 @@ fn a_lease_is_good_after_the_destructor_of_the_key() {
         });
         drop(lease);
         while_all_are_held(&domain, |theirs| assert_eq!(theirs.len(), 32));
-        // It holds nothing: no third round.
+        // The thread holds nothing: no third round.
         assert_eq!(domain.members(), Some(1));
-        turn(2);
+        destructor(2);
         assert_eq!(domain.members(), Some(0));
         drop(domain.enter().unwrap());
         assert_eq!(domain.members(), Some(0));
@@ -72,11 +73,11 @@ fn what_is_forgotten_comes_back_in_the_last_round() {
     on_a_thread(|| {
         core::mem::forget(domain.enter().unwrap());
         for round in 1..ROUNDS {
-            turn(round);
+            destructor(round);
             assert_eq!(domain.members(), Some(1));
             while_all_are_held(&domain, |theirs| assert_eq!(theirs.len(), 31));
         }
-        turn(ROUNDS);
+        destructor(ROUNDS);
         assert_eq!(domain.members(), Some(0));
         while_all_are_held(&domain, |theirs| assert_eq!(theirs.len(), 32));
     });
@@ -87,19 +88,19 @@ fn what_is_forgotten_after_a_round_that_found_nothing_comes_back() {
     let domain = domain();
     on_a_thread(|| {
         drop(domain.enter().unwrap());
-        turn(1);
+        destructor(1);
         assert_eq!(domain.members(), Some(0));
-        // By a destructor that runs after ours, say.
+        // As a destructor that runs after ours might do.
         core::mem::forget(domain.enter().unwrap());
     });
-    // It has ended, with the rest of its rounds.
+    // The thread has ended, with the rest of its rounds.
     while_all_are_held(&domain, |theirs| assert_eq!(theirs.len(), 32));
 }
 
 #[test]
 fn in_the_last_round_a_thread_keeps_no_waiter_slot() {
     on_a_thread(|| {
-        turn(ROUNDS);
+        destructor(ROUNDS);
         assert!(!native::keeps_slots());
     });
 }
@@ -110,8 +111,8 @@ fn what_was_taken_away_is_not_released_again() {
     let counter = Counter::new(&domain).unwrap();
     on_a_thread(|| {
         let lease = domain.enter().unwrap();
-        turn(ROUNDS);
-        // It cannot get the same ID again, which `lease` would release.
+        destructor(ROUNDS);
+        // The thread must not get the same ID again, which `lease` would release.
         assert_eq!(domain.enter().unwrap_err(), EnterError::ThreadEnded);
         counter.add(1);
         while_all_are_held(&domain, |theirs| {
@@ -129,10 +130,10 @@ fn a_thread_waits_for_leases_of_one_domain_and_leaves_another() {
     on_a_thread(|| {
         let lease = one.enter().unwrap();
         drop(other.enter().unwrap());
-        turn(1);
+        destructor(1);
         assert_eq!((one.members(), other.members()), (Some(1), Some(0)));
         drop(lease);
-        turn(2);
+        destructor(2);
         assert_eq!(one.members(), Some(0));
     });
 }

@@ -1,26 +1,32 @@
-//! Where waiters sleep, whatever the backend.
+//! Waiting and waking, for all backends.
 //!
-//! | who | does | and then |
+//! | thread | does | then |
 //! | --- | --- | --- |
-//! | waiter | `sleepers` + 1, heavy fence | reads `turns`, looks whether the generation has passed, sleeps while `turns` is what it was |
-//! | who ends a section | lets a generation pass, light fence | reads `sleepers`; if there are any: `turns` + 1, wakes them all |
+//! | waiter | `sleepers` + 1, heavy fence | reads `wakeups`, checks the generation, sleeps |
+//! | ender | lets a generation pass, light fence | with `sleepers`: `wakeups` + 1, wakes all |
 //!
-//! 1. *Falling asleep against ending*: of the two fences' sides at least one sees the other's store. Either the waiter sees the generation passed, or who ends sees the sleeper.
-//! 2. *A wake-up between the look and falling asleep*: `turns` has changed, so that the waiter does not fall asleep. If it has read the new `turns`, it sees the generation that passed before,
-//!    since the two are released and acquired in that order.
+//! The waiter repeats the last column until the generation has passed. It sleeps only while
+//! `wakeups` has the value that it read before the check.
+//!
+//! 1. *No lost wake-up before the check*: the fences ensure that at least one side sees the other's
+//!    store. Either the waiter sees the generation passed, or the ender sees the sleeper.
+//! 2. *No lost wake-up between check and sleep*: `wakeups` has changed, so the waiter does not fall
+//!    asleep. If it has read the new `wakeups` before the check (Acquire), it sees the generation
+//!    passed, which precedes the ender's change of `wakeups` (Release).
 
 use super::{Config, Fault};
 use core::marker::PhantomData;
 use kinlock_core::platform::{Atomic, NEVER, Ordering::*, Platform};
 
-/// The first sleep where no heavy fence guarantees that a sleeper is noticed, in nanoseconds; later ones are longer.
+/// The length in nanoseconds of the first timed sleep on platforms without a heavy fence, where an
+/// ender may miss a sleeper. Each later one is twice as long.
 const UNNOTICED_SLEEP: u64 = 200_000;
 
-/// See the top of this file.
+/// The sleeping place of waiters; see the top of this file.
 #[derive(Debug)]
 pub struct Gate<P: Platform, C: Config> {
     sleepers: P::AtomicU32,
-    turns: P::AtomicU32,
+    wakeups: P::AtomicU32,
     config: PhantomData<C>,
 }
 
@@ -28,12 +34,12 @@ impl<P: Platform, C: Config> Gate<P, C> {
     pub(super) fn new() -> Self {
         Gate {
             sleepers: Atomic::new(0),
-            turns: Atomic::new(0),
+            wakeups: Atomic::new(0),
             config: PhantomData,
         }
     }
 
-    /// A generation may have passed that somebody waits for.
+    /// Wakes waiters, if any: a generation may have passed.
     #[inline]
     pub(super) fn wake(&self) {
         // Pairs with the heavy fence in `wait`.
@@ -46,12 +52,13 @@ impl<P: Platform, C: Config> Gate<P, C> {
     #[cold]
     #[inline(never)]
     fn wake_all(&self) {
-        // Release: who acquires this sees what has passed before.
-        self.turns.fetch_add(1, Release);
+        // Release: a waiter that acquires this sees what has passed before.
+        self.wakeups.fetch_add(1, Release);
         P::unpark(self.key(), u32::MAX);
     }
 
-    /// Waits until `passed()`, which it is not now (`true`), or until `until`; `slow()` is called before the thread sleeps for the first time.
+    /// Waits until `passed()` (`true`), or until the time `until` (`false`). `passed()` is false at
+    /// the call. Calls `slow()` before the first sleep.
     pub(super) fn wait(&self, until: u64, slow: impl FnOnce(), passed: impl Fn() -> bool) -> bool {
         if until != NEVER && P::now() >= until {
             return false;
@@ -73,12 +80,13 @@ impl<P: Platform, C: Config> Gate<P, C> {
         }
         let mut slow = Some(slow);
         self.sleepers.fetch_add(1, Relaxed);
-        // Pairs with the light fence in `wake`. Once is enough: from here on whoever ends a section sees a sleeper.
+        // Pairs with the light fence in `wake`. Once is enough: from here on every ender sees a
+        // sleeper.
         let noticed = P::heavy_fence();
-        let mut nap = UNNOTICED_SLEEP;
+        let mut sleep = UNNOTICED_SLEEP;
         let done = loop {
             // Acquire pairs with the Release in `wake_all`.
-            let turn = self.turns.load(Acquire);
+            let seen = self.wakeups.load(Acquire);
             if passed() {
                 break true;
             }
@@ -92,25 +100,25 @@ impl<P: Platform, C: Config> Gate<P, C> {
                 if noticed {
                     until
                 } else {
-                    nap = nap.saturating_mul(2);
-                    until.min(now.saturating_add(nap / 2))
+                    sleep = sleep.saturating_mul(2);
+                    until.min(now.saturating_add(sleep / 2))
                 }
             };
             if let Some(slow) = slow.take() {
                 slow();
             }
-            P::park(self.key(), turn, limit, || self.turns.load(Relaxed));
+            P::park(self.key(), seen, limit, || self.wakeups.load(Relaxed));
         };
         self.sleepers.fetch_add(u32::MAX, Relaxed);
         done
     }
 
-    /// Nobody sleeps in a forked child.
+    /// In a forked child: no thread sleeps there.
     pub(super) fn reset_in_child(&self) {
         self.sleepers.store(0, Relaxed);
     }
 
     fn key(&self) -> *const u32 {
-        (&raw const self.turns).cast()
+        (&raw const self.wakeups).cast()
     }
 }

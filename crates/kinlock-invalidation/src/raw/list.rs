@@ -8,49 +8,70 @@
 //!    7 has passed   donated: was 8
 //! ```
 //!
-//! An element is a place's pair {generation, next}. The head is an element of its own that never leaves; its generation is the newest that has passed. Generations strictly increase along the
-//! list. A mark in the pair freezes it: whoever changes the pair of another expects it unmarked.
+//! An element is a place's pair {generation, next}. The head is an element of its own that never
+//! leaves; its generation is the newest that has passed. Generations strictly increase along the
+//! list. A mark in a pair freezes it: the compare-and-swap by which another thread would change it
+//! expects an unmarked pair, and fails.
 //!
 //! # States of an element
 //!
-//! | state | pair | changed by |
+//! | state | pair | the owner's next step |
 //! | --- | --- | --- |
-//! | away | marked; or zero, if never used | its owner, who begins: stores {generation, none, marked}, then swings the last element's pair to it |
-//! | joining | {g, none, marked}, in the list | its owner: stores {g, none} |
-//! | open | {g, next}, in the list | a newcomer, if last: {g, none} to {g, newcomer}. The successor, if it ends: {g, successor} to {successor's generation, its next}: that is the *donation*. The owner: marks it |
-//! | leaving | {g, next, marked}, in the list | its owner: swings the predecessor to {g, next} and is away; or, if that fails, takes the mark back |
+//! | away | marked, or zero if never used | begin: stores {g, none, marked}, links it last |
+//! | joining | {g, none, marked}, linked | stores {g, none} |
+//! | open | {g, next}, linked | end: finds the predecessor, marks its own pair |
+//! | leaving | {g, next, marked}, linked | predecessor := {g, next}; or unmarks |
 //!
-//! # Why it is right
+//! Other threads change the pair of an open element only:
 //!
-//! 1. *Unmarked means in the list*, since an element is marked whenever it is away. (Elements that were never used are never looked at.)
-//! 2. *An unmarked {g, none} is the last element, and there is only one moment in time at which it can be replaced by {g, newcomer}*: newcomers get generations
-//!    above all in the list, so that a pair {g, none} which has been replaced does not come back: not with the same g.
-//! 3. *The predecessor of an element changes only by that element's own end, or by the end of the predecessor.* The latter marks the predecessor first. So an end that finds its predecessor's pair unmarked
-//!    and unchanged by its compare-and-swap takes itself out of the list, and nobody else.
-//! 4. *The generation is read after the mark is set.* A donation that came before is in it; one that would come later fails.
-//! 5. *A walker may be led astray*: an element on its way ends, and begins again at the end of the list. It then walks on from there, and may miss its predecessor, and starts over. It never walks
-//!    in circles, since generations increase along what it walks; it is stopped after as many steps as there are places.
+//! * A newcomer, if the element is the last: {g, none} becomes {g, newcomer}.
+//! * The successor, if that ends: {g, successor} becomes {successor's generation, its next}. This
+//!   is the *donation* of the successor's generation.
+//!
+//! # Correctness
+//!
+//! 1. *An unmarked element is in the list*: an element is marked whenever it is away. (Elements
+//!    that were never used are never reached.)
+//! 2. *A pair {g, none} that was replaced by {g, newcomer} does not come back with the same g*,
+//!    since a newcomer's generation is above all in the list. So the compare-and-swap of a newcomer
+//!    succeeds only on the last element of the list.
+//! 3. *An end unlinks its own element and no other.* Two operations can change which element is the
+//!    predecessor: the element's own end, and the end of the predecessor. The latter marks the
+//!    predecessor first. So if the compare-and-swap of an end succeeds, the pair was unmarked and
+//!    unchanged, and its element was still the predecessor.
+//! 4. *The generation is read after the mark is set.* An earlier donation is in it; a later one
+//!    fails.
+//! 5. *A walk may miss its target.* While a walk reads an element, that element may leave the list
+//!    and join it again at the end. The walk goes on from there, misses its target, and starts
+//!    over. It never cycles, since generations increase along it. It stops after as many steps as
+//!    there are places.
 //!
 //! # Progress
 //!
-//! The window between mark and unmark is a few instructions long; a thread that is preempted in it makes all who come by start over. A kernel forbids preemption there. Here, who starts over pauses, then
-//! yields its CPU, then sleeps for moments, so that also a thread of lower priority comes to its end; and who has started over often enough to begin lines up for the *starter lock*, as then all do who begin. So whoever begins is overtaken by a bounded number of others: by those who had
-//! looked at the starter lock before, and by ends. Of the ends, that of the oldest section cannot fail: its predecessor is the head, which is never marked.
+//! The window between mark and unmark is a few instructions long. A thread that is preempted in it
+//! makes all threads that pass start over; a kernel would forbid preemption there. Here a thread
+//! that starts over first pauses, then yields its CPU, then uses timed sleeps, so that a preempted
+//! thread of lower priority can also finish.
+//!
+//! A begin that has started over often enough queues for the *starter lock*, and from then on all
+//! begins do. So the number of threads that overtake a begin is bounded: begins that had checked
+//! the starter lock before, and ends. Of all ends, that of the oldest section cannot fail: its
+//! predecessor is the head, which is never marked.
 
 // Invariants cited by `SAFETY` comments:
-// 1. The starter lock is released by the thread that took it, once.
+// 1. The starter lock is released once, by the thread that acquired it.
 
 use super::{Backend, Begun, Config, Counts, Fault, NearWrap, Place};
 use core::marker::PhantomData;
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 use kinlock_core::raw::mutex::QueuedMutex;
 
-/// A pair as it was read.
+/// The value of a pair, as it was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seen {
     /// The generation.
     pub generation: u64,
-    /// The next element's place; 0: none.
+    /// The next element's place; 0 = none.
     pub next: u16,
     /// Whether the element is marked.
     pub marked: bool,
@@ -60,24 +81,26 @@ pub struct Seen {
 pub trait Pair: Send + Sync + 'static {
     /// The name of the list with such pairs.
     const NAME: &'static str;
-    /// The newest generation that it can hold.
+    /// The largest generation that it can hold.
     const NEWEST: u64;
 
     /// An element that was never used, or a head.
     fn new(generation: u64) -> Self;
-    /// Reads it, as it was at one moment if it is unmarked. Acquires.
+    /// Reads the pair. If it is unmarked, the parts belong to one moment. Acquires.
     fn load(&self) -> Seen;
     /// Reads the generation alone. Acquires.
     fn generation(&self) -> u64;
-    /// Changes it from `current`, which is unmarked, to `new`; whether it was `current`. Acquires and releases.
+    /// Replaces `current`, which is unmarked, by `new`. Returns whether the pair was `current`.
+    /// Acquires and releases.
     fn exchange(&self, current: Seen, new: Seen) -> bool;
-    /// Marks it, which is not marked, and reads it as it was then. Acquires. For its owner only.
+    /// Marks the pair, which is unmarked, and returns its value at that moment. Acquires. For the
+    /// owner only.
     fn mark(&self) -> Seen;
-    /// Writes it while it is marked, or unmarks it. Releases.
+    /// Writes the pair while it is marked, or unmarks it. Releases.
     fn publish(&self, new: Seen);
 }
 
-/// The list.
+/// The list of open sections.
 // `repr(C)`: the head first, so that it shares its line with the starter lock and the gate.
 #[repr(C)]
 #[derive(Debug)]
@@ -102,7 +125,8 @@ impl<P: Platform, Q: Pair, C: Config> List<P, Q, C> {
         &places[next as usize - 1].link
     }
 
-    /// The last element, as it was seen, and how many elements there are before the end. `None`: something is marked.
+    /// The last element, its value, and the number of elements before it. `None`: an element is
+    /// marked.
     #[inline]
     fn last<'a>(&'a self, places: &'a [Place<P, Q>]) -> Option<(&'a Q, Seen, usize)> {
         let mut at = &self.head;
@@ -117,7 +141,7 @@ impl<P: Platform, Q: Pair, C: Config> List<P, Q, C> {
         None
     }
 
-    /// The element before `me`, as it was seen. `None`: something is marked, or the way missed it.
+    /// The element before `me`, and its value. `None`: an element is marked, or the walk missed it.
     #[inline]
     pub(super) fn predecessor<'a>(
         &'a self,
@@ -136,7 +160,7 @@ impl<P: Platform, Q: Pair, C: Config> List<P, Q, C> {
         None
     }
 
-    /// Tries to begin: the generation. `None`: start over.
+    /// Tries to begin. Returns the generation, or `None`: start over.
     #[inline]
     fn try_begin(
         &self,
@@ -175,11 +199,11 @@ impl<P: Platform, Q: Pair, C: Config> List<P, Q, C> {
         me: u16,
     ) -> Result<u64, NearWrap> {
         let mut restarts = 0;
-        let mut lined_up = false;
+        let mut queued = false;
         let begun = loop {
-            if !lined_up && (restarts >= C::PATIENCE || self.starter.is_locked()) {
+            if !queued && (restarts >= C::PATIENCE || self.starter.is_locked()) {
                 self.starter.lock();
-                lined_up = true;
+                queued = true;
             }
             pause::<P>(restarts);
             match self.try_begin(places, counts, me) {
@@ -188,18 +212,18 @@ impl<P: Platform, Q: Pair, C: Config> List<P, Q, C> {
                 Err(error) => break Err(error),
             }
         };
-        if lined_up {
-            // SAFETY: invariant 1: taken above, by this thread.
+        if queued {
+            // SAFETY: invariant 1: acquired above, by this thread.
             unsafe { self.starter.unlock() };
         }
-        // The attempt that led here counts too.
+        // Plus the failed attempt before this function.
         counts
             .begin_restarts
             .fetch_add(restarts as u64 + 1, Relaxed);
         begun
     }
 
-    /// Tries to end. Whether the head has advanced; `None`: start over.
+    /// Tries to end. Returns whether the head has advanced, or `None`: start over.
     #[inline]
     fn try_end(&self, places: &[Place<P, Q>], me: u16) -> Option<bool> {
         let own = self.element(places, me);
@@ -295,8 +319,8 @@ impl<P: Platform, Q: Pair, C: Config> Backend<P> for List<P, Q, C> {
     }
 
     fn newest_at_once(&self, places: &[Place<P, Q>]) -> Option<u64> {
-        let mut looks = (0..LOOKS_AT_NEWEST).map(|_| self.last(places));
-        looks.find_map(|last| last.map(|(_, seen, _)| seen.generation))
+        let mut walks = (0..WALKS_FOR_NEWEST).map(|_| self.last(places));
+        walks.find_map(|last| last.map(|(_, seen, _)| seen.generation))
     }
 
     fn keep_only(&self, places: &[Place<P, Q>], survivor: Option<(u16, u64)>) {
@@ -316,7 +340,8 @@ impl<P: Platform, Q: Pair, C: Config> Backend<P> for List<P, Q, C> {
             next,
             marked: false,
         };
-        // Whatever was tagged by sections that are gone has passed if it is older than the survivor, and else passes with it.
+        // A tag of an ended section has passed if it is older than the survivor, else it passes
+        // with the survivor.
         match survivor {
             None => self.head.publish(head(newest, 0)),
             Some((place, begun)) => {
@@ -328,16 +353,17 @@ impl<P: Platform, Q: Pair, C: Config> Backend<P> for List<P, Q, C> {
     }
 }
 
-/// How often to walk along the list for its newest generation, where that need not be known.
-const LOOKS_AT_NEWEST: u32 = 16;
+/// How many times to walk the list for its newest generation where the answer is optional.
+const WALKS_FOR_NEWEST: u32 = 16;
 
-/// How often to pause before yielding, and how often to start over at all before sleeping.
+/// Restarts up to this number pause, the next ones up to `YIELDS` yield, and later ones sleep.
 const PAUSES: u32 = 16;
 const YIELDS: u32 = 1000;
-/// How long to sleep then, in nanoseconds: about what falling asleep and waking up cost.
-const NAP: u64 = 50_000;
+/// The length of a timed sleep in nanoseconds: about what falling asleep and waking up cost.
+const TIMED_SLEEP: u64 = 50_000;
 
-/// Before starting over: what is in the way takes a few instructions, unless its thread does not run.
+/// Waits before an operation starts over. The obstacle lasts a few instructions, unless its thread
+/// is not running.
 fn pause<P: Platform>(restarts: u32) {
     if restarts < PAUSES {
         for _ in 0..1 << (restarts / 4) {
@@ -346,8 +372,8 @@ fn pause<P: Platform>(restarts: u32) {
     } else if restarts < YIELDS || !P::CAN_PARK {
         P::yield_now();
     } else {
-        // A real-time thread yields to its equals only, and the one in the way may be none.
-        let nobody_wakes = 0;
-        P::park(&raw const nobody_wakes, 0, P::now() + NAP, || 0);
+        // A sleep, since a yield of a real-time thread lets only threads of the same priority run.
+        let never_woken = 0;
+        P::park(&raw const never_woken, 0, P::now() + TIMED_SLEEP, || 0);
     }
 }

@@ -1,28 +1,29 @@
-//! The same list under a mutex: ours, [`QueuedMutex`], or any other.
+//! The list of open sections under a mutex: [`QueuedMutex`], or any other.
 //!
-//! It needs nothing but the platform, and is so simple that it serves as the reference of the others. Whoever is preempted while it holds the mutex keeps the others waiting; they sleep.
+//! It needs nothing but the platform, and is simple enough to be the reference for the other
+//! backends. A thread that is preempted while it holds the mutex delays the others, which sleep.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
-//! 1. The mutex is released by the thread that took it, once.
+//! 1. The mutex is released once, by the thread that acquired it.
 
 use super::{Backend, Begun, Config, Counts, NearWrap, Place};
 use core::marker::PhantomData;
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 use kinlock_core::raw::mutex::{MutexConfig, QueuedMutex};
 
-/// What the list is under.
+/// The mutex that protects the list.
 pub trait Exclusion: Send + Sync + 'static {
-    /// Not taken.
+    /// An unlocked mutex.
     fn new() -> Self;
-    /// Takes it. Acquires.
+    /// Locks it. Acquires.
     fn lock(&self);
-    /// Releases it, in both senses.
+    /// Unlocks it. Releases.
     ///
     /// # Safety
-    /// The calling thread has taken it, and did not release it since.
+    /// The calling thread has locked it, and has not unlocked it since.
     unsafe fn unlock(&self);
-    /// In a forked child: nobody has it or waits for it.
+    /// In a forked child: unlocks it and drops its waiters.
     fn reset_in_child(&self);
 }
 
@@ -38,7 +39,7 @@ impl<P: Platform, C: MutexConfig> Exclusion for QueuedMutex<P, C> {
 
     #[inline]
     unsafe fn unlock(&self) {
-        // SAFETY: as promised.
+        // SAFETY: the caller's promise.
         unsafe { self.unlock() }
     }
 
@@ -47,14 +48,15 @@ impl<P: Platform, C: MutexConfig> Exclusion for QueuedMutex<P, C> {
     }
 }
 
-/// The list.
-// `repr(C)`: what is asked most comes first.
+/// The list of open sections.
+// `repr(C)`: the word that is read most comes first.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Locked<P: Platform, C: Config, M = QueuedMutex<P, <C as Config>::Mutex>> {
-    /// The newest generation that has passed. Written under the mutex, read by anybody.
+    /// The newest generation that has passed. Written under the mutex, read by any thread.
     done: P::AtomicU64,
-    /// The newest generation given out. Everything from here on belongs to the holder of the mutex.
+    /// The newest generation given out. This and the following fields belong to the holder of the
+    /// mutex.
     newest: P::AtomicU64,
     mutex: M,
     first: P::AtomicU16,
@@ -102,12 +104,12 @@ impl<P: Platform, C: Config, M: Exclusion> Locked<P, C, M> {
         }
     }
 
-    /// Relaxed accesses within are ordered by the mutex.
+    /// Runs `critical` under the mutex, which orders the relaxed accesses in it.
     #[inline]
-    fn locked<R>(&self, section: impl FnOnce() -> R) -> R {
+    fn locked<R>(&self, critical: impl FnOnce() -> R) -> R {
         self.mutex.lock();
-        let result = section();
-        // SAFETY: invariant 1: taken above, by this thread.
+        let result = critical();
+        // SAFETY: invariant 1: acquired above, by this thread.
         unsafe { self.mutex.unlock() };
         result
     }
@@ -157,7 +159,8 @@ impl<P: Platform, C: Config, M: Exclusion> Backend<P> for Locked<P, C, M> {
             let generation = own.generation.load(Relaxed);
             let (previous, next) = (own.previous.load(Relaxed), own.next.load(Relaxed));
             match previous {
-                // Release pairs with the Acquire in `passed`: what all sections did that end hereby. Those that ended before have donated under the mutex.
+                // Release pairs with the Acquire in `passed`: it publishes what the sections that
+                // end hereby did. Sections that ended before have donated under the mutex.
                 0 => {
                     self.first.store(next, Relaxed);
                     self.done.store(generation, Release);

@@ -15,7 +15,7 @@ const NEXT: u64 = MAX_PLACES as u64;
 const MARK: u64 = NEXT + 1;
 const SHIFT: u32 = MARK.trailing_zeros() + 1;
 
-/// See the top of this file.
+/// A pair of eight bytes; see the top of this file.
 #[derive(Debug)]
 pub struct PackedPair<P: Platform>(P::AtomicU64);
 
@@ -58,7 +58,8 @@ impl<P: Platform> Pair for PackedPair<P> {
 
     #[inline]
     fn mark(&self) -> Seen {
-        // AcqRel: what was donated is acquired. An addition, since the mark is not there: x86 has no `or` that returns what was before.
+        // AcqRel: acquires donations. An addition, since the mark is not set: x86 has no `or` that
+        // returns the old value.
         decode(self.0.fetch_add(MARK, AcqRel))
     }
 

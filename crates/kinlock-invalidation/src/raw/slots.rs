@@ -1,30 +1,38 @@
-//! A slot per thread and a ticket: no list. Who waits looks at all slots.
+//! A slot per thread and a ticket; no list. A waiter scans all slots.
 //!
-//! | who | does |
+//! | thread | does |
 //! | --- | --- |
-//! | begins | slot := ticket + 1, a lower bound; generation := ticket + 1, by a fetch-and-add; slot := generation |
+//! | begins | slot := ticket + 1, a lower bound; generation := a new ticket; slot := generation |
 //! | ends | slot := 0 |
-//! | waits | reads the ticket, then all slots: what is below the least of them has passed |
+//! | waits | reads the ticket, then all slots; generations below the least slot have passed |
 //!
-//! # Why it is right
+//! A new ticket is taken by a fetch-and-add.
 //!
-//! 1. *The lower bound is published before the ticket is taken.* Tickets are taken by read-modify-writes that acquire and release, so whoever knows a generation, from a tag or from the ticket, also
-//!    sees what was published before all older ones were taken. So it finds an open section with an older generation: in the slot is its generation, or something lower.
-//! 2. *What has passed stays passed*: a bound may be lower than what has passed since its thread read the ticket. So what has passed is remembered, and only grows.
-//! 3. *A section that begins keeps nobody waiting for long*: a waiter that has seen a bound, and sleeps because of it, is woken when the generation itself is higher.
+//! # Correctness
+//!
+//! 1. *The lower bound is published before the ticket is taken.* Tickets are taken by
+//!    read-modify-writes that acquire and release. So a thread that knows a generation, from a tag
+//!    or from the ticket, also sees what was published before all older tickets were taken. For
+//!    every open section with an older generation it therefore finds that generation in the slot,
+//!    or a lower value.
+//! 2. *What has passed stays passed.* A bound may be lower than what has passed since its thread
+//!    read the ticket. So the newest passed generation is stored, and only grows.
+//! 3. *A begin does not delay waiters for long.* If the generation turns out higher than the bound,
+//!    the begin wakes waiters, which may have seen the bound and gone to sleep.
 
 use super::{Backend, Begun, Config, Counts, NearWrap, Place};
 use core::marker::PhantomData;
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
-/// So far from the end of numbers nobody takes a ticket any more: more threads than there are may have looked before.
+/// Tickets stop this far below the maximum. So the ticket does not wrap, even if all threads pass
+/// the check at the same time.
 const RESERVE: u64 = 1 << 32;
 
-/// See the top of this file.
+/// The backend without a list; see the top of this file.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Slots<P: Platform, C: Config> {
-    /// Generations up to this one have surely passed.
+    /// All generations up to this one have passed.
     done: P::AtomicU64,
     /// The newest generation given out.
     ticket: P::AtomicU64,
@@ -34,7 +42,7 @@ pub struct Slots<P: Platform, C: Config> {
 }
 
 impl<P: Platform, C: Config> Slots<P, C> {
-    /// No open section, and this generation and all before have passed.
+    /// No open section; this generation and all older ones have passed.
     pub fn new(generation: u64) -> Self {
         Slots {
             done: Atomic::new(generation),
@@ -59,7 +67,7 @@ impl<P: Platform, C: Config> Slots<P, C> {
         }
     }
 
-    /// The places that were ever used.
+    /// The places up to the highest that was ever used.
     fn used<'a>(&self, places: &'a [Place<P, P::AtomicU64>]) -> &'a [Place<P, P::AtomicU64>] {
         let highest = self.highest.load(Relaxed) as usize;
         &places[..highest.min(places.len())]
@@ -67,7 +75,7 @@ impl<P: Platform, C: Config> Slots<P, C> {
 
     #[cold]
     #[inline(never)]
-    fn look_at_all(&self, places: &[Place<P, P::AtomicU64>], generation: u64) -> bool {
+    fn scan(&self, places: &[Place<P, P::AtomicU64>], generation: u64) -> bool {
         // Acquire pairs with taking a ticket: see 1.
         let ticket = self.ticket.load(Acquire);
         let least = self
@@ -78,7 +86,8 @@ impl<P: Platform, C: Config> Slots<P, C> {
             .filter(|&slot| slot != 0)
             .min();
         let done = least.map_or(ticket, |least| ticket.min(least - 1));
-        // AcqRel: who sees it passed by this word alone acquires what those released whose slots were looked at.
+        // AcqRel: a thread that sees the generation passed by this word alone also acquires what
+        // the ends have released whose slots were read here.
         let mut seen = self.done.load(Relaxed);
         while seen < done {
             match self.done.compare_exchange(seen, done, AcqRel, Relaxed) {
@@ -106,19 +115,20 @@ impl<P: Platform, C: Config> Backend<P> for Slots<P, C> {
         if (self.highest.load(Relaxed) as usize) < me as usize {
             self.raise_highest(me);
         }
-        // Relaxed: any ticket of the past will do.
+        // Relaxed: any old value of the ticket will do.
         let bound = self.ticket.load(Relaxed);
         if bound >= u64::MAX - RESERVE {
             return Err(NearWrap);
         }
-        // Relaxed: taking the ticket releases it.
-        // Release, here and below: who reads this in place of the 0 with which our last section ended sees what that one did.
+        // Release, here and below: a thread may read this instead of the 0 with which our last
+        // section ended. It must see what that section did. Order with the ticket: taking it
+        // releases this store.
         slot.store(bound + 1, Release);
         let generation = self.ticket.fetch_add(1, AcqRel) + 1;
         slot.store(generation, Release);
         Ok(Begun {
             generation,
-            // A waiter that saw the bound may wait for a generation between.
+            // A waiter that saw the bound may wait for a generation in between.
             lets_pass: generation != bound + 1,
         })
     }
@@ -126,14 +136,14 @@ impl<P: Platform, C: Config> Backend<P> for Slots<P, C> {
     #[inline]
     fn end(&self, places: &[Place<P, P::AtomicU64>], _: &Counts<P>, me: u16) -> bool {
         places[me as usize - 1].link.store(0, Release);
-        // Who knows: it may be that somebody waits for this one.
+        // There may be a waiter for this section; the slots cannot tell.
         true
     }
 
     #[inline]
     fn passed(&self, places: &[Place<P, P::AtomicU64>], generation: u64) -> bool {
-        // Acquire pairs with the exchange in `look_at_all`.
-        generation <= self.done.load(Acquire) || self.look_at_all(places, generation)
+        // Acquire pairs with the exchange in `scan`.
+        generation <= self.done.load(Acquire) || self.scan(places, generation)
     }
 
     fn count_open(&self, places: &[Place<P, P::AtomicU64>]) -> u64 {

@@ -1,4 +1,4 @@
-//! Lists that were put into a certain state by hand.
+//! Single steps, on lists whose state was made by hand.
 
 use super::*;
 use kinlock_core::Native;
@@ -97,7 +97,7 @@ fn elements_are_linked_in_order_and_generations_donated() {
     assert_eq!(f.element(2).load(), seen(10, 0, false));
     assert!(f.passed(7) && !f.passed(8));
     assert_eq!(f.begin(5), 11);
-    // The head advances to what the first one holds in trust.
+    // The head advances to the generations that were donated to the first one.
     assert!(f.end(2));
     assert!(f.passed(10) && !f.passed(11));
     assert!(f.end(5));
@@ -133,7 +133,8 @@ fn what_is_marked_cannot_be_exchanged() {
     assert!(pair.exchange(was, seen(4, 0, false)));
 }
 
-/// Another thread marks the last element for a while: who begins starts over, counts that, and gets in when the mark is gone.
+/// Another thread marks the last element for a while. A begin starts over, counts that, and
+/// succeeds when the mark is gone.
 #[test]
 fn a_mark_makes_beginners_start_over() {
     let f = Fixture::<Sound>::new(0);
@@ -141,7 +142,7 @@ fn a_mark_makes_beginners_start_over() {
     let was = f.element(1).mark();
     std::thread::scope(|s| {
         let beginner = s.spawn(|| f.begin(2));
-        // The attempts show only when it has begun: until it has lined up.
+        // The count appears only when the begin is done, so wait until it holds the starter lock.
         while !f.list.starter.is_locked() {
             std::thread::yield_now();
         }
@@ -153,7 +154,8 @@ fn a_mark_makes_beginners_start_over() {
     assert_eq!(f.element(1).load(), seen(1, 2, false));
 }
 
-/// The predecessor is marked, as if it was ending itself: the end of the successor takes its own mark back and tries again.
+/// The predecessor is marked, as if it were ending. The end of the successor takes its own mark
+/// back and tries again.
 #[test]
 fn an_end_waits_for_its_predecessors_mark() {
     let f = Fixture::<Sound>::new(0);
@@ -171,7 +173,7 @@ fn an_end_waits_for_its_predecessors_mark() {
     assert_eq!(f.element(1).load(), seen(2, 0, false));
 }
 
-/// A way that was led astray: an element that left and joined again at the end points behind the one that is looked for.
+/// A walk misses its target: an element that left and joined again at the end is behind the target.
 #[test]
 fn a_search_may_miss() {
     let f = Fixture::<Sound>::new(0);
@@ -181,7 +183,8 @@ fn a_search_may_miss() {
     let stale = f.element(1).load();
     assert!(f.end(1));
     assert_eq!(f.begin(1), 4);
-    // head -> 2 -> 3 -> 1. A walker that stood on 1 when it left goes on from the end, and finds neither 2 nor 3.
+    // head -> 2 -> 3 -> 1. A walk that stood on 1 when it left goes on from the end, and finds
+    // neither 2 nor 3.
     assert_eq!(f.element(1).load(), seen(4, 0, false));
     assert!(!f.element(1).exchange(stale, seen(9, 3, false)));
     assert!(f.list.predecessor(&f.places, 4).is_none());
@@ -189,10 +192,11 @@ fn a_search_may_miss() {
     assert!(core::ptr::eq(before, f.element(3)) && was == seen(3, 1, false));
 }
 
-/// The window in which a predecessor is looked for is where the two differ: the defect leaves the own element marked in it.
+/// The sound list and the defect differ while an end searches for its predecessor: the defect has
+/// marked its own element by then.
 #[test]
 fn only_the_defect_marks_before_it_has_found() {
-    fn marked_while_searching<C: Config>(looks: u64) -> bool {
+    fn marked_while_searching<C: Config>(checks: u64) -> bool {
         let f = Fixture::<C>::new(0);
         f.begin(1);
         f.begin(2);
@@ -202,7 +206,7 @@ fn only_the_defect_marks_before_it_has_found() {
         let mut ever = false;
         std::thread::scope(|s| {
             let ender = s.spawn(|| f.end(3));
-            for _ in 0..looks {
+            for _ in 0..checks {
                 ever |= f.element(3).load().marked;
                 if ever {
                     break;
@@ -215,7 +219,7 @@ fn only_the_defect_marks_before_it_has_found() {
         ever
     }
     assert!(!marked_while_searching::<Sound>(20_000));
-    // However long the other thread waits for a CPU.
+    // No limit, since the other thread may wait long for a CPU.
     assert!(marked_while_searching::<MarkedEarly>(u64::MAX));
 }
 
@@ -229,18 +233,18 @@ fn generations_run_out() {
     assert!(f.passed(Pairs::NEWEST));
 }
 
-/// A thread has taken its place's lower bound, but not its ticket yet.
+/// A thread has stored the lower bound in its slot, but has not taken its ticket yet.
 #[test]
-fn slots_count_who_is_about_to_begin() {
+fn slots_count_a_begin_without_a_ticket() {
     let slots = super::Slots::<Native, Sound>::new(3);
     let places: Vec<Place<Native, _>> = (0..3).map(|_| Place::new(Atomic::new(0))).collect();
     let counts = Counts::new();
-    // So that all slots are looked at.
+    // Raises the highest place, so that all slots are scanned.
     assert_eq!(slots.begin(&places, &counts, 3).unwrap().generation, 4);
     slots.end(&places, &counts, 3);
     let first = slots.begin(&places, &counts, 1).unwrap();
     assert_eq!((first.generation, first.lets_pass), (5, false));
-    // By hand, as `begin` does it, with a bound of the past.
+    // What `begin` does, by hand, with an outdated bound.
     Atomic::store(&places[1].link, 5, Relaxed);
     assert!(slots.end(&places, &counts, 1));
     assert!(slots.passed(&places, 4) && !slots.passed(&places, 5));
@@ -264,7 +268,7 @@ fn waiting_has_an_end() {
     assert_eq!(domain.depth(1), 2);
     assert!(!domain.wait(1, 0));
     assert_eq!(domain.tally().slow_waits, 0);
-    // The time may be up before it falls asleep, on a busy machine.
+    // On a busy machine the time may be up before the thread falls asleep.
     while domain.tally().slow_waits == 0 {
         assert!(!domain.wait(1, Native::now() + 1_000_000));
     }

@@ -1,18 +1,24 @@
-//! Generation in eight bytes, next and mark in eight more, exchanged together: hardware only.
+//! Generation in eight bytes, next and mark in eight more, exchanged together. On hardware only.
 //!
-//! Generations then last for ever. The price is that sixteen bytes cannot be read in one step everywhere: a reader reads the generation, then next, then the generation again. Generations of an element
-//! never go back, so that if both are the same, next was read in between, and the three are what the pair was at that moment.
+//! Generations last for ever. The price: not every machine can read sixteen bytes in one step. A
+//! reader reads the generation, then next, then the generation again. The generation of an element
+//! never decreases. So if both values are equal, next was read in between, and all parts belong to
+//! one moment.
 //!
 //! # Two sizes of access
 //!
-//! The language knows no atomic accesses of different sizes to the same bytes, and no atomics of sixteen bytes. So the exchange is inline assembly, and this is the one place where the two meet:
-//! hardware guarantees that an aligned access of eight bytes sees all or nothing of an exchange of the aligned sixteen bytes around it (Intel's and AMD's manuals: a locked instruction; Arm's: single-copy
-//! atomicity of each doubleword of a pair that is stored by a store-exclusive).
+//! Rust has no atomic accesses of different sizes to the same bytes, and no atomics of sixteen
+//! bytes. So the exchange is inline assembly, and this file is the only place where the two sizes
+//! meet. Hardware guarantees that an aligned access of eight bytes sees all or nothing of an
+//! exchange of the aligned sixteen bytes around it. Intel's and AMD's manuals say so of locked
+//! instructions, Arm's by the single-copy atomicity of each doubleword of a pair stored by a
+//! store-exclusive.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
-//! 1. The exchange accesses the sixteen bytes of a [`WidePair`], which are aligned, and nothing else. The compiler takes it for a fence (no `nomem`).
-//! 2. A [`WidePair`] is made by its user after [`is_supported`] has said yes.
+//! 1. The exchange accesses the sixteen bytes of a [`WidePair`], which are aligned, and nothing
+//!    else. The compiler takes it for a fence (no `nomem`).
+//! 2. A [`WidePair`] is made only after [`WidePair::is_supported`] has returned true.
 
 use super::list::{Pair, Seen};
 use kinlock_core::Native;
@@ -20,7 +26,7 @@ use kinlock_core::platform::{Atomic, Atomics, Ordering::*};
 
 const MARK: u64 = 1 << 16;
 
-/// See the top of this file.
+/// A pair of sixteen bytes; see the top of this file.
 #[repr(C, align(16))]
 #[derive(Debug)]
 pub struct WidePair {
@@ -32,7 +38,7 @@ impl WidePair {
     /// Whether this CPU can exchange sixteen bytes.
     #[cfg(target_arch = "aarch64")]
     pub fn is_supported() -> bool {
-        // Pairs of exclusive accesses are in the oldest version of the architecture.
+        // Pairs of exclusive accesses are part of the first version of the architecture.
         true
     }
 
@@ -46,12 +52,13 @@ impl WidePair {
         features.ecx & CMPXCHG16B != 0
     }
 
-    /// Exchanges `current` for `new`, each {generation, next}; whether it was `current`. A full fence.
+    /// Replaces `current` by `new`, each {generation, next}. Returns whether the pair was
+    /// `current`. A full fence.
     #[cfg(target_arch = "x86_64")]
     #[inline]
     fn exchange_both(&self, current: [u64; 2], new: [u64; 2]) -> bool {
         let done: u8;
-        // SAFETY: invariants 1 and 2. rbx belongs to the compiler: it is put back.
+        // SAFETY: invariants 1 and 2. rbx belongs to the compiler, and is restored.
         unsafe {
             core::arch::asm!(
                 "xchg rbx, rsi",
@@ -70,7 +77,8 @@ impl WidePair {
         done != 0
     }
 
-    /// Exchanges `current` for `new`, each {generation, next}; whether it was `current`. Acquires and releases.
+    /// Replaces `current` by `new`, each {generation, next}. Returns whether the pair was
+    /// `current`. Acquires and releases.
     #[cfg(target_arch = "aarch64")]
     #[inline]
     fn exchange_both(&self, current: [u64; 2], new: [u64; 2]) -> bool {
@@ -132,7 +140,7 @@ impl Pair for WidePair {
         loop {
             let generation = Atomic::load(&self.generation, Acquire);
             let seen = decode(generation, Atomic::load(&self.next, Acquire));
-            // A marked pair is not looked at closely.
+            // The other parts of a marked pair are not used.
             if seen.marked || Atomic::load(&self.generation, Acquire) == generation {
                 return seen;
             }
@@ -151,8 +159,8 @@ impl Pair for WidePair {
 
     #[inline]
     fn mark(&self) -> Seen {
-        // From here on every exchange of others fails: the generation stays as it is.
-        // An addition, since the mark is not there: x86 has no `or` that returns what was before.
+        // From here on every exchange by another thread fails, so the generation stays as it is. An
+        // addition, since the mark is not set: x86 has no `or` that returns the old value.
         let next = Atomic::fetch_add(&self.next, MARK, AcqRel);
         decode(Atomic::load(&self.generation, Acquire), next)
     }
@@ -160,7 +168,8 @@ impl Pair for WidePair {
     #[inline]
     fn publish(&self, new: Seen) {
         let [generation, next] = encode(new);
-        // The mark is taken away last. Release pairs with the Acquire of `load`: who reads the new next reads the new generation after it.
+        // The mark is removed last. Release pairs with the Acquire of `load`: a reader of the new
+        // next reads the new generation after it.
         Atomic::store(&self.generation, generation, Release);
         Atomic::store(&self.next, next, Release);
     }

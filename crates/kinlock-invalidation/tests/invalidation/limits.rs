@@ -1,4 +1,4 @@
-//! What ends with an error.
+//! Limits that end with an error.
 
 use super::stamped;
 use kinlock_invalidation::{Backend, BeginError, Domain};
@@ -20,7 +20,7 @@ fn generations_run_out_with_an_error() {
         let tag = stamped(&section);
         let refused = thread::scope(|s| s.spawn(|| domain.try_begin().map(drop)).join().unwrap());
         assert_eq!(refused, Err(BeginError::NearWrap), "{backend}");
-        // Nested is not new.
+        // A nested begin needs no generation.
         drop(domain.begin());
         drop(section);
         assert_eq!(domain.wait(&tag), Ok(()));
@@ -31,7 +31,7 @@ fn generations_run_out_with_an_error() {
     }
 }
 
-/// In a process of its own: the places are the process's.
+/// In a process of its own: places are shared by the whole process.
 #[test]
 #[cfg_attr(miri, ignore = "there are no processes")]
 fn more_threads_than_places_are_an_error() {
@@ -64,7 +64,7 @@ fn more_threads_than_places_are_an_error() {
                     assert_eq!(*error, BeginError::TooManyThreads);
                     refused.fetch_add(1, Relaxed);
                 }
-                // Nobody ends its section, nor gives its place back by ending itself, before all have tried.
+                // Neither the section nor the thread ends before all threads have tried.
                 thread::park();
             });
             match spawned {

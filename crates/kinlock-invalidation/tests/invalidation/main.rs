@@ -1,4 +1,4 @@
-//! What delayed invalidation promises, asked of every backend.
+//! The guarantees of delayed invalidation, tested on every backend.
 #![cfg(not(loom))]
 
 mod limits;
@@ -30,7 +30,7 @@ fn domain(backend: Backend) -> Option<Domain> {
     }
 }
 
-/// Each of these functions as a test for each backend.
+/// Makes each function a test for each backend.
 macro_rules! contract {
     ($($(#[$attribute:meta])* $name:ident),* $(,)?) => {
         contract!(@packed Packed $($(#[$attribute])* $name),*);
@@ -56,13 +56,13 @@ macro_rules! contract {
 contract!(
     generations_increase,
     a_new_tag_has_passed,
-    a_tag_passes_with_its_section,
-    the_oldest_section_holds_all_newer_tags_back,
-    a_younger_section_holds_nobody_back,
+    a_tag_passes_with_its_invalidation,
+    the_oldest_invalidation_holds_all_newer_tags_back,
+    a_younger_invalidation_delays_no_wait,
     the_middle_may_end_first,
-    nested_sections_end_with_the_outermost,
-    waiting_within_a_section_is_an_error,
-    domains_have_nothing_to_do_with_each_other,
+    nested_invalidations_end_with_the_outermost,
+    waiting_within_an_invalidation_is_an_error,
+    domains_are_independent,
     a_wait_can_time_out,
     a_sleeper_is_woken,
     many_sleepers_are_woken,
@@ -71,24 +71,24 @@ contract!(
     what_is_open_can_be_seen,
     #[cfg_attr(
         miri,
-        ignore = "in `slots` the time, counted in steps, is up before anybody sleeps"
+        ignore = "in `slots` the time, counted in steps, is up before a thread sleeps"
     )]
     waits_are_counted,
     a_foreign_tag_is_an_error,
     a_tag_keeps_the_newest_stamp,
     places_are_used_again,
     reusers_never_meet_a_stale_copy,
-    sections_publish_what_they_did,
+    invalidations_publish_what_they_did,
     #[cfg_attr(miri, ignore = "takes long")]
-    sections_of_many_threads_all_pass,
+    invalidations_of_many_threads_all_pass,
     #[cfg_attr(miri, ignore = "takes long")]
-    five_thousand_threads_have_sections,
+    five_thousand_threads_invalidate,
     #[cfg_attr(miri, ignore = "there are no processes")]
-    a_child_has_its_own_sections_only,
+    a_child_has_its_own_invalidations_only,
     #[cfg_attr(miri, ignore = "there are no processes")]
-    a_child_without_sections_has_none,
+    a_child_without_invalidations_has_none,
     #[cfg_attr(miri, ignore = "there are no processes")]
-    a_thread_must_not_end_within_a_section,
+    a_thread_must_not_end_within_an_invalidation,
 );
 
 fn stamped(section: &kinlock_invalidation::Section<'_>) -> Tag {
@@ -150,7 +150,7 @@ fn a_new_tag_has_passed(domain: Domain) {
     assert!(domain.passed(&zeroed));
 }
 
-fn a_tag_passes_with_its_section(domain: Domain) {
+fn a_tag_passes_with_its_invalidation(domain: Domain) {
     let section = domain.begin();
     let tag = stamped(&section);
     assert!(!domain.passed(&tag));
@@ -159,7 +159,7 @@ fn a_tag_passes_with_its_section(domain: Domain) {
     assert_eq!(domain.wait(&tag), Ok(()));
 }
 
-fn the_oldest_section_holds_all_newer_tags_back(domain: Domain) {
+fn the_oldest_invalidation_holds_all_newer_tags_back(domain: Domain) {
     thread::scope(|s| {
         let oldest = Holder::start(s, &domain);
         let section = domain.begin();
@@ -174,7 +174,7 @@ fn the_oldest_section_holds_all_newer_tags_back(domain: Domain) {
     assert!(domain.dump().is_empty());
 }
 
-fn a_younger_section_holds_nobody_back(domain: Domain) {
+fn a_younger_invalidation_delays_no_wait(domain: Domain) {
     thread::scope(|s| {
         let section = domain.begin();
         let tag = stamped(&section);
@@ -192,7 +192,7 @@ fn the_middle_may_end_first(domain: Domain) {
         let mut holders: Vec<_> = (0..5).map(|_| Holder::start(s, &domain)).collect();
         let tags: Vec<_> = holders.iter().map(|holder| holder.tag).collect();
         let passed = || -> Vec<bool> { tags.iter().map(|tag| domain.passed(tag)).collect() };
-        // 0 1 2 3 4: ends 2, 1, 4, 0, 3.
+        // Of 0 1 2 3 4, first 2, 1 and 4 end, then 0, then 3.
         holders.remove(2).end();
         holders.remove(1).end();
         holders.pop().unwrap().end();
@@ -204,7 +204,7 @@ fn the_middle_may_end_first(domain: Domain) {
     });
 }
 
-fn nested_sections_end_with_the_outermost(domain: Domain) {
+fn nested_invalidations_end_with_the_outermost(domain: Domain) {
     let outer = domain.begin();
     let tag = stamped(&outer);
     let inner = domain.begin();
@@ -212,7 +212,7 @@ fn nested_sections_end_with_the_outermost(domain: Domain) {
     drop(inner);
     assert!(!domain.passed(&tag));
     let inner = domain.begin();
-    // In whatever order.
+    // The outer one may be dropped first.
     drop(outer);
     assert!(!domain.passed(&tag));
     drop(inner);

@@ -1,10 +1,11 @@
-//! Forked children, and what ends a process.
+//! Forked children, and the abort of a process.
 
 use super::{Holder, stamped};
 use kinlock_invalidation::Domain;
 use std::thread;
 
-/// Runs `child` in a forked child; its exit status. The child must not panic: other threads of the test harness do not exist there.
+/// Runs `child` in a forked child, and returns its exit status. The child must not panic: other
+/// threads of the test harness do not exist there.
 fn in_child(child: impl FnOnce() -> bool) -> i32 {
     // SAFETY: the child calls nothing that needs other threads, and leaves by `_exit`.
     unsafe {
@@ -20,7 +21,7 @@ fn in_child(child: impl FnOnce() -> bool) -> i32 {
     }
 }
 
-pub fn a_child_has_its_own_sections_only(domain: Domain) {
+pub fn a_child_has_its_own_invalidations_only(domain: Domain) {
     thread::scope(|s| {
         let older = Holder::start(s, &domain);
         let section = domain.begin();
@@ -43,12 +44,13 @@ pub fn a_child_has_its_own_sections_only(domain: Domain) {
         older.end();
         assert!(domain.passed(before) && !domain.passed(after));
         younger.end();
-        // The section went to the child's closure, and was dropped here with it or there; the tag passes either way.
+        // The section was moved into the child's closure. The parent drops the closure, and with it
+        // the section.
         assert!(domain.passed(after));
     });
 }
 
-pub fn a_child_without_sections_has_none(domain: Domain) {
+pub fn a_child_without_invalidations_has_none(domain: Domain) {
     thread::scope(|s| {
         let holder = Holder::start(s, &domain);
         let tag = holder.tag;
@@ -65,17 +67,17 @@ pub fn a_child_without_sections_has_none(domain: Domain) {
     });
 }
 
-/// In a process of its own, since it ends it.
-pub fn a_thread_must_not_end_within_a_section(domain: Domain) {
+/// In a process of its own, which it aborts.
+pub fn a_thread_must_not_end_within_an_invalidation(domain: Domain) {
     const CHILD: &str = "KINLOCK_TEST_ENDS_WITHIN";
     let name = format!(
-        "{}::a_thread_must_not_end_within_a_section",
+        "{}::a_thread_must_not_end_within_an_invalidation",
         domain.backend()
     );
     if std::env::var_os(CHILD).is_some() {
         thread::scope(|s| {
             let thread = s.spawn(|| std::mem::forget(domain.begin()));
-            // The scope's own waiting does not extend to destructors of thread-locals.
+            // A scope does not wait for destructors of thread-locals; `join` does.
             let _ = thread.join();
         });
         return;

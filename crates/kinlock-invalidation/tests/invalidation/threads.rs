@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 pub fn places_are_used_again(domain: Domain) {
-    // More threads than there are places, one after the other.
+    // More threads than places, one after the other.
     let threads = if cfg!(miri) { 40 } else { 300 };
     for _ in 0..threads {
         thread::scope(|s| {
@@ -21,7 +21,8 @@ pub fn places_are_used_again(domain: Domain) {
     assert!(domain.passed(&tag));
 }
 
-/// A thing that is removed under its lock, and of which a stale copy exists until the batch is through.
+/// A thing that is removed under its lock, and of which a stale copy exists until the batch is
+/// done.
 struct Thing {
     state: SpinLock<State>,
     tag: Tag,
@@ -32,7 +33,7 @@ struct Thing {
 enum State {
     Used,
     Free,
-    /// Somebody is about to use it, and waits without holding the lock: sections take it.
+    /// A thread is about to use it, and waits without holding the lock, since sections take it.
     Reserved,
 }
 
@@ -44,7 +45,8 @@ pub fn reusers_never_meet_a_stale_copy(domain: Domain) {
     assert!(domain.dump().is_empty());
 }
 
-/// Removes, invalidates and reuses things in several threads; how many stale copies were met.
+/// Removes, invalidates and reuses things in several threads. Returns how many stale copies were
+/// found.
 fn churn(domain: &Domain, rounds: usize, waits: bool) -> usize {
     const THINGS: usize = 8;
     let things: Vec<Thing> = (0..THINGS)
@@ -90,7 +92,7 @@ fn churn(domain: &Domain, rounds: usize, waits: bool) -> usize {
                         if waits {
                             domain.wait(&thing.tag).unwrap();
                         }
-                        // Relaxed: what orders it is the wait.
+                        // Relaxed: the wait provides the order.
                         met.fetch_add((thing.stale.load(Relaxed) != 0) as usize, Relaxed);
                         *thing.state.lock() = State::Used;
                     }
@@ -112,13 +114,14 @@ fn the_oracle_notices_a_missing_wait() {
             return;
         }
     }
-    panic!("without waiting, nobody met a stale copy");
+    panic!("no stale copy was found without waiting");
 }
 
-/// Plain data written within a section is read after the wait: Miri and ThreadSanitizer object if nothing orders them.
-pub fn sections_publish_what_they_did(domain: Domain) {
+/// Plain data written within a section is read after the wait. Miri and ThreadSanitizer report a
+/// race if nothing orders the accesses.
+pub fn invalidations_publish_what_they_did(domain: Domain) {
     struct Plain(std::cell::UnsafeCell<u64>);
-    // SAFETY: that is what is tested.
+    // SAFETY: this is what the test checks.
     unsafe impl Sync for Plain {}
     for round in 0..if cfg!(miri) { 3 } else { 200 } {
         let (cells, tag) = ([Plain(0.into()), Plain(0.into())], Tag::new());
@@ -130,7 +133,7 @@ pub fn sections_publish_what_they_did(domain: Domain) {
                     let section = domain.begin();
                     section.tag(tag);
                     both.wait();
-                    // SAFETY: nobody reads before the section has ended.
+                    // SAFETY: no thread reads before the section has ended.
                     unsafe { *cell.0.get() = round + 1 };
                 });
             }
@@ -144,7 +147,7 @@ pub fn sections_publish_what_they_did(domain: Domain) {
     }
 }
 
-pub fn sections_of_many_threads_all_pass(domain: Domain) {
+pub fn invalidations_of_many_threads_all_pass(domain: Domain) {
     let sections = AtomicUsize::new(0);
     thread::scope(|s| {
         for me in 0..16 {
@@ -166,14 +169,14 @@ pub fn sections_of_many_threads_all_pass(domain: Domain) {
     });
     let newest = domain.snapshot();
     assert_eq!(newest.generation(), sections.into_inner() as u64);
-    // Whatever was donated has arrived at the head.
+    // All donations have arrived at the head.
     assert!(domain.passed(&newest));
     assert_eq!(domain.wait(&newest), Ok(()));
 }
 
-pub fn five_thousand_threads_have_sections(domain: Domain) {
+pub fn five_thousand_threads_invalidate(domain: Domain) {
     const THREADS: usize = 5000;
-    // Not all backends at a time: there are places for 8191.
+    // One backend at a time: there are only 8191 places.
     static ONE_AT_A_TIME: kinlock::Mutex<()> = kinlock::Mutex::new(());
     let _one = ONE_AT_A_TIME.lock();
     let (begun, refused, stop) = (
@@ -193,14 +196,14 @@ pub fn five_thousand_threads_have_sections(domain: Domain) {
                             thread::park_timeout(Duration::from_millis(50));
                         }
                     }
-                    // Other tests of this process have threads too.
+                    // Other tests of this process have threads with places, too.
                     Err(error) => {
                         assert_eq!(error, BeginError::TooManyThreads);
                         refused.fetch_add(1, Relaxed);
                     }
                 };
             });
-            // The system may have fewer to give.
+            // The system may have fewer threads to give.
             if spawned.is_err() {
                 break;
             }

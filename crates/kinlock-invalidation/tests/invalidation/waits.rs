@@ -1,4 +1,4 @@
-//! Waiting, and what can be known of it.
+//! Waits, snapshots and statistics.
 
 use super::{Holder, MOMENT, domain, stamped};
 use kinlock_invalidation::{Backend, Domain, Tag, WaitError};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub fn waiting_within_a_section_is_an_error(domain: Domain) {
+pub fn waiting_within_an_invalidation_is_an_error(domain: Domain) {
     let section = domain.begin();
     let tag = stamped(&section);
     assert_eq!(domain.wait(&tag), Err(WaitError::InsideSection));
@@ -20,7 +20,7 @@ pub fn waiting_within_a_section_is_an_error(domain: Domain) {
     assert_eq!(domain.wait(&tag), Ok(()));
 }
 
-pub fn domains_have_nothing_to_do_with_each_other(domain: Domain) {
+pub fn domains_are_independent(domain: Domain) {
     let other = self::domain(domain.backend()).unwrap();
     let section = other.begin();
     let own = domain.begin();
@@ -154,7 +154,7 @@ pub fn waits_are_counted(domain: Domain) {
     thread::scope(|s| {
         let holder = Holder::start(s, &domain);
         let mut waits = 0;
-        // The time may be up before it falls asleep, on a busy machine.
+        // On a busy machine the time may be up before the thread falls asleep.
         while domain.stats().slow_waits == 0 {
             let _ = domain.wait_timeout(holder.tag, MOMENT * (1 << waits.min(6)));
             waits += 1;
@@ -176,19 +176,19 @@ pub fn waits_are_counted(domain: Domain) {
     assert_eq!((stats.begin_restarts, stats.end_restarts), (0, 0));
 }
 
-/// Nobody would ever end a section for it.
+/// Without the error the wait would never end.
 pub fn a_foreign_tag_is_an_error(domain: Domain) {
     let other = self::domain(domain.backend()).unwrap();
     drop(other.begin());
     let tag = stamped(&other.begin());
     drop(domain.begin());
     assert!(!domain.passed(&tag));
-    // With a limit, so that the test would end where the wait does not.
+    // With a timeout, so that the test ends even if the wait would not.
     assert_eq!(
         domain.wait_timeout(&tag, MOMENT),
         Err(WaitError::ForeignTag)
     );
-    // When as many sections have begun here nobody can tell any more.
+    // Once as many sections have begun here, the tag looks like one of this domain.
     drop(domain.begin());
     assert_eq!(domain.wait(&tag), Ok(()));
 }

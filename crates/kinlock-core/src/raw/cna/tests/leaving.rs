@@ -106,7 +106,6 @@ fn nobody_is_lost_or_served_twice_in_random_queues() {
             limit: LocalLimit::Count {
                 log2: pick(5) as u8,
             },
-            shuffle_reduction: pick(4) == 0,
             ..FULL
         };
         let domain_of = |r: u32| if r == 9 { PRIORITY } else { (r % 3) as u16 };

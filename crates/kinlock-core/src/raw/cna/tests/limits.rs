@@ -1,4 +1,4 @@
-//! What else decides: priority, the limits on local hand-offs, the incremental scan, shuffle reduction.
+//! What else decides: priority, the limits on local hand-offs, the incremental scan.
 
 use super::*;
 
@@ -69,29 +69,4 @@ fn the_incremental_scan_sets_one_aside_and_hands_the_preference_on() {
     let (heir, state) = q.turn::<Sound>(4, state, 0, INCREMENTAL).unwrap();
     assert_eq!((heir, q.secondary_of(state)), (5, vec![1, 3]));
     assert_eq!(q.turn::<Sound>(5, state, 1, INCREMENTAL), Some((1, GO)));
-}
-
-#[test]
-fn shuffle_reduction_mostly_leaves_a_queue_alone_but_keeps_reordering_once_begun() {
-    let lazy = Tuning {
-        shuffle_reduction: true,
-        ..FULL
-    };
-    let reordered = (0..256)
-        .filter(|_| {
-            Queue::new(&[0, 1, 0])
-                .turn::<Sound>(0, GO, 0, lazy)
-                .unwrap()
-                .0
-                == 2
-        })
-        .count();
-    assert!(
-        reordered < 64,
-        "{reordered} of 256 queues were reordered; 1 in 128 was asked for"
-    );
-    let q = Queue::new(&[0, 1, 0, 2, 0]);
-    let (_, state) = q.turn::<Sound>(0, GO, 0, FULL).unwrap();
-    let (heir, state) = q.turn::<Sound>(2, state, 0, lazy).unwrap();
-    assert_eq!((heir, q.secondary_of(state)), (4, vec![1, 3]));
 }
