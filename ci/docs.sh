@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
 # Documentation builds without warnings: no broken links.
 set -euo pipefail
-RUSTDOCFLAGS="-D warnings" cargo doc -p kinlock --no-deps --features events
+libraries=(-p kinlock-core -p kinlock -p kinlock-ids -p kinlock-invalidation)
+RUSTDOCFLAGS="-D warnings" cargo doc "${libraries[@]}" --no-deps --features kinlock/events

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Random schedules of all of ours, 20000 of each: locks, concurrency IDs, delayed invalidation.
-# With SCHEDULES so many of each, and also what is broken on purpose, which must be caught: exit status 1. Without, `cargo test --workspace` has shown that.
+# Random schedules of locks, concurrency IDs and delayed invalidation: 20000 of each.
+# With the argument SCHEDULES: that many of each. Then also the deliberately broken variants, which must
+# be caught (exit status 1); otherwise `cargo test --workspace` checks those.
 set -euo pipefail
 schedules=${1:-20000}
 cargo build --release -p kinlock-cli

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the checks need beyond a stable toolchain. Says loudly what it cannot install; the check that needs it then fails or is skipped, as its script says.
+# Installs what the checks need beyond a stable toolchain, and reports what it cannot install. The check
+# that needs it then fails or is skipped, as its script says.
 set -uo pipefail
 
 missing() { echo "!!!! cannot install $1: $2" >&2; }
@@ -17,7 +18,8 @@ if ! echo '#include <urcu/urcu-memb.h>' | cc -E -x c - >/dev/null 2>&1; then
         { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq liburcu-dev; } >/dev/null 2>&1 ||
             missing liburcu-dev "the rival liburcu of bench invalidation will not be measured"
     else
-        missing liburcu-dev "not root or no apt-get; the rival liburcu of bench invalidation will not be measured"
+        missing liburcu-dev \
+            "not root or no apt-get; the rival liburcu of bench invalidation will not be measured"
     fi
 fi
 if ! command -v valgrind >/dev/null; then
@@ -28,13 +30,19 @@ if ! command -v valgrind >/dev/null; then
         missing valgrind "not root or no apt-get; ci/instructions.sh will fail"
     fi
 fi
-rustup component add rustfmt clippy >/dev/null 2>&1 || missing "rustfmt, clippy" "ci/fmt.sh and ci/clippy.sh will fail"
-rustup target add aarch64-unknown-linux-gnu >/dev/null 2>&1 || missing "the aarch64 target" "ci/features.sh will fail"
+rustup component add rustfmt clippy >/dev/null 2>&1 ||
+    missing "rustfmt, clippy" "ci/fmt.sh and ci/clippy.sh will fail"
+rustup target add aarch64-unknown-linux-gnu x86_64-unknown-none >/dev/null 2>&1 ||
+    missing "the aarch64 and bare-metal targets" "ci/features.sh will fail"
 msrv=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
-rustup toolchain list | grep -q "^$msrv" || rustup toolchain install "$msrv" --profile minimal >/dev/null 2>&1 || missing "Rust $msrv" "the minimum version will not be checked"
-if ! cargo +nightly miri --version >/dev/null 2>&1 || ! [ -d "$(rustc +nightly --print sysroot 2>/dev/null)/lib/rustlib/src" ]; then
-    # An installed nightly is kept as it is: a newer one is not needed.
-    rustup toolchain list | grep -q '^nightly' || rustup toolchain install nightly --profile minimal >/dev/null 2>&1
+rustup toolchain list | grep -q "^$msrv" ||
+    rustup toolchain install "$msrv" --profile minimal >/dev/null 2>&1 ||
+    missing "Rust $msrv" "the minimum version will not be checked"
+sources=$(rustc +nightly --print sysroot 2>/dev/null)/lib/rustlib/src
+if ! cargo +nightly miri --version >/dev/null 2>&1 || ! [ -d "$sources" ]; then
+    # An installed nightly stays as it is: any version will do.
+    rustup toolchain list | grep -q '^nightly' ||
+        rustup toolchain install nightly --profile minimal >/dev/null 2>&1
     rustup component add --toolchain nightly miri rust-src >/dev/null 2>&1 ||
         missing "nightly with miri and rust-src" "ci/miri.sh and ci/tsan.sh will fail"
 fi

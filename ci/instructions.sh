@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Instructions that taking and releasing a free lock costs, counted exactly: the same in every run, whatever else the machine does. What the loop around it
-# costs is taken off by counting an empty one, what starting costs by counting two lengths.
+# Counts the instructions that taking and releasing a free lock costs. The count is exact, and the same
+# in every run, on a busy machine too. An empty loop's count is subtracted; two lengths cancel startup.
 #
-# A higher count than stated here is a regression; a lower one wants its limit lowered. A new compiler may change either. The standard library's mutex is for reference.
+# A higher count than stated here is a regression; a lower one asks for a lower limit. A new compiler
+# may change either. The standard library's mutex is there for reference.
 set -euo pipefail
 
 declare -A limit=([kinlock-spin]=18 [kinlock-mutex]=13)

@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
-# The model checker, for SECONDS (default 6) per model. Each prints how many executions it explored; broken variants must be caught.
+# The model checker, for SECONDS (default 6) per model. Each model prints how many executions it explored;
+# broken variants must be caught.
 set -euo pipefail
-RUSTFLAGS="--cfg loom" KINLOCK_MODEL_SECONDS="${1:-6}" cargo test --release -p kinlock --test loom --test loom_mutex --test loom_condvar --test loom_ids --test loom_invalidation --target-dir target/loom -- --nocapture --test-threads 2
+RUSTFLAGS="--cfg loom" KINLOCK_MODEL_SECONDS="${1:-6}" cargo test --release \
+    -p kinlock-core -p kinlock-ids -p kinlock-invalidation --test "loom_*" --target-dir target/loom \
+    -- --nocapture --test-threads 2

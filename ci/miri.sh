@@ -1,23 +1,28 @@
 #!/usr/bin/env bash
-# Undefined behaviour and weak memory, interpreted, with several seeds. What takes longest runs beside the rest, since each program is interpreted on one CPU.
+# Undefined behaviour and weak memory, interpreted. What takes longest runs beside the rest, since
+# each program is interpreted on one CPU.
 set -euo pipefail
 miri() {
     local flags=$1
     shift
-    MIRIFLAGS=$flags cargo +nightly miri test -p kinlock --target-dir target/miri "$@"
+    MIRIFLAGS=$flags cargo +nightly miri test --target-dir target/miri "$@"
 }
-miri "" --lib --test spin --test mutex --test condvar --test invalidation --no-run
-miri "-Zmiri-many-seeds=0..2" --test spin
+miri "" -p kinlock --test spin --test mutex --test condvar --no-run
+miri "" -p kinlock-invalidation --test invalidation --no-run
+miri "" -p kinlock-core -p kinlock-ids --lib --no-run
+miri "-Zmiri-many-seeds=0..2" -p kinlock --test spin
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 # These take minutes per seed.
-miri "-Zmiri-seed=1" --test mutex --test condvar >"$log" 2>&1 &
+miri "-Zmiri-seed=1" -p kinlock --test mutex --test condvar >"$log" 2>&1 &
 beside=$!
 status=0
-# All backends of delayed invalidation but `wide`, which is inline assembly; one test file serves all. It leaks its tags on purpose.
-miri "-Zmiri-seed=1 -Zmiri-ignore-leaks" --test invalidation || status=$?
+# All backends of delayed invalidation but `wide`, which is inline assembly. The tests leak their tags
+# on purpose.
+miri "-Zmiri-seed=1 -Zmiri-ignore-leaks" -p kinlock-invalidation --test invalidation || status=$?
 # These tests leak their tables and storage on purpose.
-miri "-Zmiri-ignore-leaks" --lib -- raw::ids raw::waiter raw::cna::tests::leaving || status=$?
+miri "-Zmiri-ignore-leaks" -p kinlock-core --lib -- raw::waiter raw::cna::tests::leaving || status=$?
+miri "-Zmiri-ignore-leaks" -p kinlock-ids --lib -- raw:: || status=$?
 wait "$beside" || status=$?
 cat "$log"
 exit $status

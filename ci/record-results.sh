@@ -23,7 +23,10 @@ date=$(date +%F)
 quick=${QUICK:-}
 
 # As in a path: lower case, without marks of trade, frequencies and blanks.
-slug() { sed -E 's/\((R|TM)\)//gI; s/ @.*//; s/ CPU| Processor//g' | tr -cs 'A-Za-z0-9\n' '-' | tr A-Z a-z | sed 's/^-//; s/-$//'; }
+slug() {
+    sed -E 's/\((R|TM)\)//gI; s/ @.*//; s/ CPU| Processor//g' |
+        tr -cs 'A-Za-z0-9\n' '-' | tr A-Z a-z | sed 's/^-//; s/-$//'
+}
 
 # record FOLDER NAME VERB ARGUMENTS...: runs the command, keeps its JSON, tables and command line.
 record() {
@@ -46,7 +49,8 @@ if [ "$what" != simulated ]; then
     measure() { # NAME SECONDS ROUNDS ARGUMENTS...
         local name=$1 seconds=$2 times=$3
         shift 3
-        record "$folder" "$name" bench locks --locks "$locks" "$@" --seconds "${long:-$seconds}" --rounds "${rounds:-$times}"
+        record "$folder" "$name" bench locks --locks "$locks" "$@" \
+            --seconds "${long:-$seconds}" --rounds "${rounds:-$times}"
     }
     measure alone 0.2 15 --workload empty --threads 1
     measure counter 0.5 9 --workload counter --threads 2,16,64

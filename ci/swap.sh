@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Our mutex and condition variable in place of parking_lot's, in a crate of somebody else's (the connection pool r2d2), by one line of its
-# manifest; its own tests must pass.
+# Our mutex and condition variable replace parking_lot's in another crate, the connection pool r2d2, by
+# one line of its manifest. Its own tests must pass.
 set -euo pipefail
 crate=r2d2 version=0.8.10
 root=$PWD work=$PWD/target/swap
@@ -22,9 +22,10 @@ manifest=$(cargo metadata --format-version 1 --manifest-path "$work/fetch/Cargo.
 cp -r "$(dirname "$manifest")" "$work/$crate"
 cd "$work/$crate"
 # The line.
-sed -i "/^\[dependencies\.parking_lot\]/{n;s|^version = .*|package = \"kinlock\"\npath = \"$root/crates/kinlock\"|}" Cargo.toml
+ours="package = \"kinlock\"\npath = \"$root/crates/kinlock\""
+sed -i "/^\[dependencies\.parking_lot\]/{n;s|^version = .*|$ours|}" Cargo.toml
 printf '\n[workspace]\n' >>Cargo.toml
 grep -q 'package = "kinlock"' Cargo.toml
-# Its own warnings are its own. Its test of events races with itself, whatever the mutex: one thread drops the lock and then reports a release, while another, which could
-# begin under that lock, reports an acquisition.
+# Its warnings do not matter here. Its test of events races with itself under any mutex: one thread
+# releases the lock and then reports that; another may acquire it and report in between.
 RUSTFLAGS="--cap-lints allow" CARGO_TARGET_DIR="$root/target/swap-build" cargo test --quiet -- --skip test::events

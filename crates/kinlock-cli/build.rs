@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(have_ck)");
-    println!("cargo::rerun-if-changed=src/locks/ck_mcs.c");
+    println!("cargo::rerun-if-changed=src/bench/locks/contenders/ck_mcs.c");
     watch_header("ck_spinlock.h");
     // Headers that are missing may be installed one day.
     for packages in [
@@ -20,7 +20,8 @@ fn main() {
     }
 
     let mut shim = cc::Build::new();
-    shim.file("src/locks/ck_mcs.c").opt_level(3);
+    shim.file("src/bench/locks/contenders/ck_mcs.c")
+        .opt_level(3);
     if header_found(&shim, "ck_spinlock.h") && shim.try_compile("kinlock_ck_mcs").is_ok() {
         println!("cargo::rustc-cfg=have_ck");
     }

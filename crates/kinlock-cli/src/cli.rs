@@ -6,9 +6,8 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::bench::interrupt::Signal;
-use crate::output::tell;
-use crate::verbs;
+use crate::outcome::tell;
+use crate::{bench, explore, reproduce, sim, topology, torture};
 
 /// Locks that stay fast on big machines: measure them, torture them, see what your machine looks like to them.
 ///
@@ -22,25 +21,12 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    Bench(verbs::bench::Args),
-    Explore(verbs::explore::Args),
-    Reproduce(verbs::reproduce::Args),
-    Sim(verbs::sim::Args),
-    Topology(verbs::topology::Args),
-    Torture(verbs::torture::Args),
-}
-
-/// How a verb that could do its work ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Everything asked for was done, and no check failed.
-    Done,
-    /// A check failed.
-    CheckFailed,
-    /// A check that was to fail did not.
-    Escaped,
-    /// Somebody asked for an end; what there was by then was reported.
-    Interrupted(Signal),
+    Bench(bench::Args),
+    Explore(explore::Args),
+    Reproduce(reproduce::Args),
+    Sim(sim::Args),
+    Topology(topology::Args),
+    Torture(torture::Args),
 }
 
 /// Parses the command line, runs the verb, and turns the result into the exit status.
@@ -50,19 +36,16 @@ pub fn run() -> ExitCode {
         Err(error) => return report_usage(&error),
     };
     let outcome = match cli.verb {
-        Verb::Bench(args) => verbs::bench::run(&args),
-        Verb::Explore(args) => verbs::explore::run(&args),
-        Verb::Reproduce(args) => verbs::reproduce::run(&args),
-        Verb::Sim(args) => verbs::sim::run(args),
-        Verb::Topology(args) => verbs::topology::run(args),
-        Verb::Torture(args) => verbs::torture::run(&args),
+        Verb::Bench(args) => bench::run(&args),
+        Verb::Explore(args) => explore::run(&args),
+        Verb::Reproduce(args) => reproduce::run(&args),
+        Verb::Sim(args) => sim::run(&args),
+        Verb::Topology(args) => topology::run(args),
+        Verb::Torture(args) => torture::run(&args),
     };
     match outcome {
-        Ok(Outcome::Done) => ExitCode::SUCCESS,
-        Ok(Outcome::CheckFailed) => ExitCode::from(1),
-        Ok(Outcome::Escaped) => ExitCode::from(3),
-        Ok(Outcome::Interrupted(signal)) => ExitCode::from(signal.exit_status()),
-        // Whoever reads our output has seen enough.
+        Ok(outcome) => ExitCode::from(outcome.exit_status()),
+        // The reader of our output has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             tell(&format!("kinlock: {}", one_line(&format!("{error:#}"))));

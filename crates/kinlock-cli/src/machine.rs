@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::Instant;
 
-use kinlock::topology::{self, Topology};
+use kinlock_core::topology::{self, Topology};
 use serde::Serialize;
 
 /// A description of the machine and of this build of the command.

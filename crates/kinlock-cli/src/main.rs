@@ -2,14 +2,21 @@
 
 use std::process::ExitCode;
 
+mod args;
 mod bench;
+mod checks;
 mod cli;
-mod locks;
+mod explore;
 mod machine;
-mod output;
+mod outcome;
+mod parameters;
+mod report;
 mod reproduce;
 mod sim;
-mod verbs;
+mod simulation;
+mod stats;
+mod topology;
+mod torture;
 
 fn main() -> ExitCode {
     cli::run()

@@ -1,41 +1,35 @@
 //! `kinlock explore` as people and programs see it.
 
-mod support;
+mod sim_support;
 
 use serde_json::Value;
-use std::process::Output;
-use support::kinlock;
+use sim_support::{done, ends, kinlock, refused};
 
 #[test]
-fn sound_locks_pass() {
-    let output = explore("--locks cna,fifo --schedules 300");
-    let text = stdout(&output);
-    assert_eq!(output.status.code(), Some(0), "{text}");
-    let lines: Vec<_> = text.lines().collect();
-    let echo = lines[0];
-    assert!(
-        echo.starts_with("kinlock explore locks --locks cna,fifo --schedules 300 --seed 1"),
-        "{text}"
-    );
-    assert_eq!(
-        lines.iter().filter(|line| **line == echo).count(),
-        2,
-        "echoed first and last: {text}"
-    );
-    assert_eq!(lines.last(), Some(&"End of test: SUCCESS"), "{text}");
-}
-
-#[test]
-fn sound_ids_and_sections_pass() {
-    for (what, flags) in [
-        ("ids", "--policies per-cpu,task-owned-impatient"),
-        ("invalidation", "--backends slots,packed"),
+fn sound_ones_pass() {
+    for (line, echo) in [
+        (
+            "--locks cna,fifo --schedules 300",
+            "locks --locks cna,fifo --schedules 300 --seed 1",
+        ),
+        (
+            "ids --policies per-cpu,task-owned-impatient --schedules 300 --threads 5",
+            "ids --policies per-cpu,task-owned-impatient --schedules 300 --seed 1 --threads 5",
+        ),
+        (
+            "invalidation --backends slots,packed --schedules 300 --threads 5",
+            "invalidation --backends slots,packed --schedules 300 --seed 1 --threads 5",
+        ),
     ] {
-        let output = explore(&format!("{what} {flags} --schedules 300 --threads 5"));
-        let text = stdout(&output);
-        assert_eq!(output.status.code(), Some(0), "{text}");
-        let echo = format!("kinlock explore {what} {flags} --schedules 300 --seed 1 --threads 5");
-        assert!(text.starts_with(&echo), "{text}");
+        let text = done(&format!("explore {line}"));
+        let first = text.lines().next().unwrap();
+        assert!(
+            first.starts_with(&format!("kinlock explore {echo}")),
+            "{text}"
+        );
+        // Echoed first and last.
+        let echoes = text.lines().filter(|&line| line == first);
+        assert_eq!(echoes.count(), 2, "{text}");
         assert_eq!(text.lines().last(), Some("End of test: SUCCESS"), "{text}");
     }
 }
@@ -51,24 +45,18 @@ fn broken_ids_are_caught_and_can_be_replayed() {
 }
 
 #[test]
-fn broken_sections_are_caught_and_can_be_replayed() {
+fn broken_invalidation_is_caught_and_can_be_replayed() {
     broken_ones_are_caught("invalidation", "--backends", 3);
 }
 
 fn broken_ones_are_caught(what: &str, flag: &str, count: usize) {
-    let output = explore(&format!("{what} {flag} busted --json -"));
-    assert_eq!(output.status.code(), Some(1));
-    let report: Value = serde_json::from_slice(&output.stdout).expect("stdout is JSON");
+    let report = ends(1, &format!("explore {what} {flag} busted --json -"));
+    let report: Value = serde_json::from_str(&report).expect("stdout is JSON");
     assert_eq!(report["parameters"]["primitive"], what);
     let found = report["found"].as_object().expect("by name");
     let checks = report["checks"].as_array().expect("checks");
-    let catches = || {
-        checks.iter().filter(|check| {
-            check["name"]
-                .as_str()
-                .is_some_and(|name| name.ends_with("/catch"))
-        })
-    };
+    let is_catch = |check: &&Value| check["property"] == "catch";
+    let catches = || checks.iter().filter(is_catch);
     assert!(catches().all(|check| check["passed"] == true), "{report:#}");
     assert_eq!(
         (found.len(), catches().count()),
@@ -82,39 +70,35 @@ fn broken_ones_are_caught(what: &str, flag: &str, count: usize) {
             assert_eq!(name, "busted-mark");
             continue;
         };
-        let again = explore(&format!("{what} --replay {word}"));
-        assert_eq!(again.status.code(), Some(1), "{}", stdout(&again));
-        assert!(stdout(&again).contains(&format!("{}: ", found["property"].as_str().unwrap())));
+        let again = ends(1, &format!("explore {what} --replay {word}"));
+        let property = found["property"].as_str().unwrap();
+        assert!(again.contains(&format!("{property}: ")), "{again}");
     }
 }
 
 #[test]
 fn what_is_broken_is_hunted_for_longer_than_asked_for() {
     // Two in its critical section are not what the first schedule shows.
-    let first = explore("--replay busted-exclusion:plain:*:1:*");
-    assert!(
-        !stdout(&first).contains("exclusion: "),
-        "{}",
-        stdout(&first)
-    );
-    let output = explore("--locks busted-exclusion --schedules 1");
-    let text = stdout(&output);
-    assert_eq!(output.status.code(), Some(1), "{text}");
+    let first = kinlock("explore --replay busted-exclusion:plain:*:1:*");
+    let first = String::from_utf8(first.stdout).unwrap();
+    assert!(!first.contains("exclusion: "), "{first}");
+    let text = ends(1, "explore --locks busted-exclusion --schedules 1");
     assert!(text.contains("caught by busted-exclusion/"), "{text}");
 }
 
 #[test]
 fn a_broken_lock_that_gets_away_is_no_success() {
     // Two threads are too few to starve one.
-    let output = explore("--locks busted-starvation --schedules 6 --threads 2");
-    assert_eq!(output.status.code(), Some(3), "{}", stdout(&output));
-    assert!(stdout(&output).contains("NOT CAUGHT"));
+    let text = ends(
+        3,
+        "explore --locks busted-starvation --schedules 6 --threads 2",
+    );
+    assert!(text.contains("NOT CAUGHT"), "{text}");
 }
 
 #[test]
 fn a_schedule_that_passes_can_be_replayed() {
-    let output = explore("--replay cna:timed:*:5:*");
-    assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
+    done("explore --replay cna:timed:*:5:*");
 }
 
 #[test]
@@ -140,23 +124,6 @@ fn bad_input_is_one_line_and_status_2() {
             "--backends",
         ),
     ] {
-        let output = explore(flags);
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{flags}: {complaint}");
-        assert_eq!(complaint.lines().count(), 1, "{flags}: {complaint}");
-        assert!(complaint.contains(named), "{flags}: {complaint}");
-        assert!(output.stdout.is_empty(), "{flags}");
+        refused(&format!("explore {flags}"), named);
     }
-}
-
-fn explore(flags: &str) -> Output {
-    kinlock()
-        .arg("explore")
-        .args(flags.split(' '))
-        .output()
-        .expect("the command can be started")
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }

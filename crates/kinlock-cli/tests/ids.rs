@@ -180,7 +180,7 @@ fn torture_passes_what_works_and_catches_what_does_not() {
 /// Without registration by the C library and with `rseq` refused there is nothing to be had; the command has no such sandbox, but an unavailable backend is the same as bad input.
 #[test]
 fn policies_are_not_for_the_kernels_ids() {
-    if kinlock::ids::Backend::Restartable.available().is_ok() {
+    if kinlock_ids::Backend::Restartable.available().is_ok() {
         complains(
             &["bench", "ids", "--backend", "rseq", "--policy", "per-cpu"],
             "--policy",

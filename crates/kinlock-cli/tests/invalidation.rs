@@ -150,8 +150,14 @@ fn bad_input_is_one_line() {
     refused(&["torture", "invalidation", "--seconds", "0"], "--seconds");
     let mixed = ["sim", "--workload", "invalidation", "--locks", "tas"];
     refused(&mixed, "takes backends of delayed invalidation");
-    let mixed = ["sim", "--workload", "lock2", "--locks", "sections-packed"];
-    refused(&mixed, "sections-packed");
+    let mixed = [
+        "sim",
+        "--workload",
+        "lock2",
+        "--locks",
+        "invalidation-packed",
+    ];
+    refused(&mixed, "invalidation-packed");
 }
 
 #[test]
@@ -205,7 +211,7 @@ fn simulated_sections_are_repeatable() {
     assert_eq!(status, 0);
     let results = report["results"].as_array().unwrap();
     assert_eq!(results.len(), 10);
-    assert_eq!(results[0]["ratio"]["to"], "sections-locked");
+    assert_eq!(results[0]["ratio"]["to"], "invalidation-locked");
     let (again, _) = json(&args);
     assert_eq!(results[7]["ops_per_us"], again["results"][7]["ops_per_us"]);
 }

@@ -4,34 +4,26 @@ mod sim_support;
 
 use std::fs;
 
-use sim_support::{done, json, kinlock, refused, without_host};
+use sim_support::{done, ends, json, refused, without_host};
 use tempfile::TempDir;
 
 /// Two rows in a moment.
-const SHORT: [&str; 7] = [
-    "reproduce",
-    "--seconds",
-    "0.0005",
-    "--threads",
-    "1,16",
-    "--seeds",
-    "1",
-];
+const SHORT: &str = "reproduce --seconds 0.0005 --threads 1,16 --seeds 1";
 
-fn short<'a>(more: &[&'a str]) -> Vec<&'a str> {
-    [&SHORT[..], more].concat()
+fn short(more: &str) -> String {
+    format!("{SHORT} {more}")
 }
 
 #[test]
 fn json_has_the_promised_fields() {
-    let report = json(&SHORT);
+    let report = json(SHORT);
+    assert_eq!(report["seconds"], 0.0005);
     let tables = report["tables"].as_array().unwrap();
-    let names: Vec<_> = tables
-        .iter()
-        .map(|t| t["table"].as_str().unwrap())
-        .collect();
+    let names: Vec<_> = tables.iter().map(|table| &table["table"]).collect();
     assert_eq!(names, ["cna-lock2", "cna-locktorture"]);
     for table in tables {
+        assert_eq!(table["stock"]["name"], "qspinlock");
+        assert_eq!(table["cna"]["name"], "cna-v10");
         let rows = table["rows"].as_array().unwrap();
         assert_eq!(rows.len(), 6);
         assert!(table["scale"].as_f64().unwrap() > 0.0);
@@ -57,30 +49,23 @@ fn json_has_the_promised_fields() {
 
 #[test]
 fn results_depend_on_neither_host_threads_nor_the_rows_shown() {
-    let one = json(&short(&["cna-lock2", "--host-threads", "1"]));
-    let two = json(&short(&["cna-lock2", "--host-threads", "2"]));
-    assert_eq!(without_host(one.clone()), without_host(two));
-    let last = json(&short(&["cna-lock2"]));
-    let only = [
-        "reproduce",
-        "cna-lock2",
-        "--seconds",
-        "0.0005",
-        "--seeds",
-        "1",
-    ];
-    let only = json(&[&only[..], &["--threads", "16"]].concat());
-    let table = &only["tables"][0];
-    assert_eq!(table["rows"].as_array().unwrap().len(), 3);
-    assert_eq!(table["rows"][0], last["tables"][0]["rows"][3]);
+    let one = json(&short("cna-lock2 --host-threads 1"));
+    let two = json(&short("cna-lock2 --host-threads 2"));
+    assert_eq!(without_host(one), without_host(two));
+    let both = json(&short("cna-lock2"));
+    let only = json("reproduce cna-lock2 --seconds 0.0005 --seeds 1 --threads 16");
+    let rows = &only["tables"][0]["rows"];
+    assert_eq!(rows.as_array().unwrap().len(), 3);
+    assert_eq!(rows[0], both["tables"][0]["rows"][3]);
 }
 
 #[test]
 fn tables_say_what_the_simulation_rests_on() {
-    let table = done(&SHORT);
+    let table = done(SHORT);
     for expected in [
         "cna-lock2",
         "speed-up",
+        "our source, configured as stock = qspinlock, cna = cna-v10",
         "targets met",
         "parameters of machine haswell-ex-4s",
         "parameters of workload locktorture",
@@ -91,45 +76,46 @@ fn tables_say_what_the_simulation_rests_on() {
         assert!(table.contains(expected), "{expected}: {table}");
     }
     assert_eq!(table.matches("parameters of machine").count(), 1);
-    assert!(done(&short(&["--markdown", "-"])).contains("### cna-lock2"));
-    assert_eq!(done(&short(&["--csv", "-"])).lines().count(), 1 + 2 * 6);
+    assert!(done(&short("--markdown -")).contains("### cna-lock2"));
+    assert_eq!(done(&short("--csv -")).lines().count(), 1 + 2 * 6);
 }
 
 #[test]
 fn every_table_gets_a_picture() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("all.svg");
-    done(&short(&["--plot", file.to_str().unwrap()]));
+    let plot = format!("--plot {}", file.display());
+    done(&short(&plot));
     for table in ["cna-lock2", "cna-locktorture"] {
         let picture = fs::read_to_string(folder.path().join(format!("all-{table}.svg"))).unwrap();
         assert!(picture.contains("published"), "{table}");
     }
     assert!(!file.exists());
-    done(&short(&["cna-lock2", "--plot", file.to_str().unwrap()]));
+    done(&short(&format!("cna-lock2 {plot}")));
     assert!(file.exists());
 }
 
 #[test]
 fn bad_input_is_one_line() {
-    refused(&["reproduce", "foo"], "cna-locktorture");
-    refused(&["reproduce", "--threads", "0"], "--threads");
-    refused(&["reproduce", "--threads", "7"], "no row with 7 threads");
-    refused(&["reproduce", "--machine", "pdp-11"], "haswell-ex-4s");
-    refused(&["reproduce", "--seconds", "0"], "--seconds");
-    refused(&["reproduce", "--plot", "x.gif"], ".svg or .png");
-    for output in ["--json", "--csv", "--markdown"] {
-        refused(&["reproduce", output, "/nonexistent/x"], "cannot write");
+    for (arguments, expected) in [
+        ("foo", "cna-locktorture"),
+        ("--threads 0", "--threads"),
+        ("--threads 7", "no row with 7 threads"),
+        ("--machine pdp-11", "haswell-ex-4s"),
+        ("--seconds 0", "--seconds"),
+        ("--plot x.gif", ".svg or .png"),
+        ("--json /nonexistent/x", "cannot write"),
+        ("--csv /nonexistent/x", "cannot write"),
+        ("--markdown /nonexistent/x", "cannot write"),
+        ("--plot /nonexistent/x.svg", "cannot write"),
+    ] {
+        refused(&format!("reproduce {arguments}"), expected);
     }
-    refused(
-        &["reproduce", "--plot", "/nonexistent/x.svg"],
-        "cannot write",
-    );
 }
 
 #[test]
 fn help_has_an_example_and_all_tables() {
-    let output = kinlock(&["reproduce", "--help"]);
-    let help = String::from_utf8(output.stdout).unwrap();
+    let help = ends(0, "reproduce --help");
     assert!(help.contains("kinlock reproduce cna-lock2"), "{help}");
     assert!(help.contains("cna-locktorture"), "{help}");
 }
@@ -137,17 +123,8 @@ fn help_has_an_example_and_all_tables() {
 #[test]
 fn tables_of_the_mutex_have_their_own_columns() {
     let short = |table| {
-        let report = json(&[
-            "reproduce",
-            table,
-            "--seconds",
-            "0.0005",
-            "--seeds",
-            "1",
-            "--band",
-            "0",
-        ]);
-        report["tables"][0].clone()
+        let line = format!("reproduce {table} --seconds 0.0005 --seeds 1 --band 0");
+        json(&line)["tables"][0].clone()
     };
     let spinners = short("mutex-spinners");
     assert_eq!(spinners["columns"][1], "queued");
@@ -164,14 +141,6 @@ fn tables_of_the_mutex_have_their_own_columns() {
 
 #[test]
 fn rows_are_taken_from_all_tables_that_have_them() {
-    let table = done(&[
-        "reproduce",
-        "--threads",
-        "80",
-        "--seconds",
-        "0.0005",
-        "--seeds",
-        "1",
-    ]);
-    assert!(table.contains("mutex-spinners-ours") && !table.contains("cna-lock2"));
+    let table = done("reproduce --threads 80 --seconds 0.0005 --seeds 1");
+    assert!(table.contains("mutex-spinners") && !table.contains("cna-lock2"));
 }

@@ -1,90 +1,77 @@
 //! `kinlock torture` as people and programs see it.
 
-mod support;
+mod sim_support;
 
 use serde_json::Value;
+use sim_support::{command, done, ends, json, refused};
 use std::io::{BufRead, BufReader};
-use std::process::{Output, Stdio};
-use support::kinlock;
+use std::process::Stdio;
 
 #[test]
 fn a_sound_lock_passes() {
-    let output = torture("--locks kinlock-spin-cna --seconds 0.5 --threads 3,6 --hang 20");
-    let text = stdout(&output);
-    assert_eq!(output.status.code(), Some(0), "{text}");
-
+    let text = done("torture --locks kinlock-spin-cna --seconds 0.5 --threads 3,6 --hang 20");
     let lines: Vec<_> = text.lines().collect();
     let echo = lines[0];
-    assert!(
-        echo.starts_with("kinlock torture locks --locks kinlock-spin-cna --threads 3,6"),
-        "{text}"
-    );
-    assert_eq!(
-        lines.iter().filter(|line| **line == echo).count(),
-        2,
-        "echoed first and last: {text}"
-    );
-    assert!(
-        lines
-            .iter()
-            .any(|line| line.starts_with("Per thread: min ")),
-        "{text}"
-    );
+    let expected = "kinlock torture locks --locks kinlock-spin-cna --threads 3,6";
+    assert!(echo.starts_with(expected), "{text}");
+    // Echoed first and last.
+    let echoes = lines.iter().filter(|line| **line == echo);
+    assert_eq!(echoes.count(), 2, "{text}");
+    let is_summary = |line: &&str| line.starts_with("Per thread: min ");
+    assert!(lines.iter().any(is_summary), "{text}");
     assert_eq!(lines.last(), Some(&"End of test: SUCCESS"), "{text}");
 }
 
 #[test]
 fn locks_work_where_membarrier_is_refused() {
-    let output = torture(
-        "--locks kinlock-spin,kinlock-mutex --scenarios basics,relay,timed,condvar,condvar-relay --without-membarrier --seconds 0.6 --threads 4 --hang 20 --json -",
+    let report = json(
+        "torture --locks kinlock-spin,kinlock-mutex --scenarios \
+         basics,relay,timed,condvar,condvar-relay --without-membarrier --seconds 0.6 --threads 4 \
+         --hang 20",
     );
-    let report: Value = serde_json::from_slice(&output.stdout).expect("stdout is JSON");
     assert_eq!(report["passed"], true, "{report:#}");
     assert_eq!(report["parameters"]["without_membarrier"], true);
 }
 
-#[test]
-fn scenarios_that_are_not_for_a_lock_are_left_out() {
-    let output = torture(
-        "--locks kinlock-spin,kinlock-mutex --scenarios basics,condvar-relay --seconds 0.3 --hang 20 --json -",
-    );
-    let report: Value = serde_json::from_slice(&output.stdout).expect("stdout is JSON");
-    assert_eq!(report["passed"], true, "{report:#}");
+/// The names of all checks.
+fn names(report: &Value) -> Vec<&str> {
     let checks = report["checks"].as_array().expect("a list of checks");
-    let relays: Vec<_> = checks
+    checks
         .iter()
         .filter_map(|check| check["name"].as_str())
-        .filter(|name| name.contains("/condvar-relay/"))
-        .collect();
+        .collect()
+}
+
+#[test]
+fn scenarios_that_are_not_for_a_lock_are_left_out() {
+    let report = json(
+        "torture --locks kinlock-spin,kinlock-mutex --scenarios basics,condvar-relay --seconds 0.3 \
+         --hang 20",
+    );
+    assert_eq!(report["passed"], true, "{report:#}");
+    let mut relays = names(&report);
+    relays.retain(|name| name.contains("/condvar-relay/"));
     assert!(relays.contains(&"kinlock-mutex/condvar-relay/reach"));
     assert!(relays.iter().all(|name| name.starts_with("kinlock-mutex/")));
 }
 
 #[test]
 fn json_has_the_promised_fields_and_nothing_else_beside_it() {
-    let output = torture(
-        "--locks kinlock-spin,kinlock-spin-fifo --scenarios preemption,timed --seconds 0.3 --threads 4 --hang 20 --json -",
+    let report = json(
+        "torture --locks kinlock-spin,kinlock-spin-fifo --scenarios preemption,timed --seconds 0.3 \
+         --threads 4 --hang 20",
     );
-    let report: Value = serde_json::from_slice(&output.stdout).expect("stdout is JSON");
     assert_eq!(report["passed"], true, "{report:#}");
-    let checks = report["checks"].as_array().expect("a list of checks");
-    let names: Vec<_> = checks
-        .iter()
-        .map(|check| check["name"].as_str().unwrap())
-        .collect();
-    assert!(
-        names.contains(&"kinlock-spin/preemption-4/exclusion"),
-        "{names:?}"
-    );
-    assert!(
-        names.contains(&"kinlock-spin-fifo/timed/contract"),
-        "{names:?}"
-    );
-    assert!(
-        checks
-            .iter()
-            .all(|check| check["passed"] == true && check["detail"].is_string())
-    );
+    let names = names(&report);
+    for expected in [
+        "kinlock-spin/preemption-4/exclusion",
+        "kinlock-spin-fifo/timed/contract",
+    ] {
+        assert!(names.contains(&expected), "{names:?}");
+    }
+    for check in report["checks"].as_array().unwrap() {
+        assert!(check["passed"] == true && check["detail"].is_string());
+    }
     assert!(report["per_thread"]["min"].as_u64() <= report["per_thread"]["max"].as_u64());
     assert!(report["per_thread"]["mean"].as_f64() > Some(0.0));
     assert_eq!(report["parameters"]["seed"], 1);
@@ -92,9 +79,7 @@ fn json_has_the_promised_fields_and_nothing_else_beside_it() {
 
 #[test]
 fn broken_locks_are_caught_by_the_checks_meant_for_them() {
-    let output = torture("--locks busted --seconds 2 --hang 2");
-    let text = stdout(&output);
-    assert_eq!(output.status.code(), Some(1), "{text}");
+    let text = ends(1, "torture --locks busted --seconds 2 --hang 2");
     for (lock, property) in [
         ("busted-exclusion", "exclusion"),
         ("busted-splice", "completion"),
@@ -102,7 +87,7 @@ fn broken_locks_are_caught_by_the_checks_meant_for_them() {
         ("busted-sleeper", "completion"),
         ("busted-starvation", "progress"),
         ("busted-mutex-wake", "completion"),
-        ("busted-mutex-grant", "exclusion"),
+        ("busted-mutex-pickup", "exclusion"),
         ("busted-condvar-sleep", "completion"),
         ("busted-condvar-chain", "completion"),
         ("busted-condvar-spinner", "completion"),
@@ -120,20 +105,17 @@ fn broken_locks_are_caught_by_the_checks_meant_for_them() {
 
 #[test]
 fn a_broken_lock_that_gets_away_is_no_success() {
-    let output = torture("--locks busted-starvation --scenarios basics --seconds 0.1");
-    assert_eq!(output.status.code(), Some(3));
-    assert!(stdout(&output).contains("NOT CAUGHT"));
+    let line = "torture --locks busted-starvation --scenarios basics --seconds 0.1";
+    assert!(ends(3, line).contains("NOT CAUGHT"));
 }
 
 #[test]
 fn a_report_goes_to_a_file_beside_the_text() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("report.json");
-    let flags = format!(
-        "--locks kinlock-spin --scenarios basics --seconds 0.1 --json {}",
-        file.display()
-    );
-    assert!(stdout(&torture(&flags)).contains("End of test: SUCCESS"));
+    let line = "torture --locks kinlock-spin --scenarios basics --seconds 0.1";
+    let text = done(&format!("{line} --json {}", file.display()));
+    assert!(text.contains("End of test: SUCCESS"));
     let report: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
     assert_eq!(report["passed"], true);
 }
@@ -144,7 +126,7 @@ fn a_run_that_is_killed_leaves_the_last_report() {
     let file = directory.path().join("report.json");
     std::fs::write(&file, "the last one").unwrap();
     for primitive in ["locks", "invalidation"] {
-        let mut child = kinlock()
+        let mut child = command()
             .args(["torture", primitive, "--seconds", "60", "--in-process"])
             .arg("--json")
             .arg(&file)
@@ -182,23 +164,6 @@ fn bad_input_is_one_line_and_status_2() {
         ),
         ("mutexes", "locks"),
     ] {
-        let output = torture(flags);
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{flags}: {complaint}");
-        assert_eq!(complaint.lines().count(), 1, "{flags}: {complaint}");
-        assert!(complaint.contains(named), "{flags}: {complaint}");
-        assert!(output.stdout.is_empty(), "{flags}");
+        refused(&format!("torture {flags}"), named);
     }
-}
-
-fn torture(flags: &str) -> Output {
-    kinlock()
-        .arg("torture")
-        .args(flags.split(' '))
-        .output()
-        .expect("the command can be started")
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }

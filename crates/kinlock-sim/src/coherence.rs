@@ -1,8 +1,10 @@
-//! Cache lines: who has them, and what it costs to get them.
+//! Cache lines: which core has them, and the cost of getting them.
 //!
-//! The granule is the line of 64 bytes, found by the address of the simulated atomic, so false sharing is real. Each line
-//! has at most one **owner** (a core that has modified it), a set of **sharers** (cores that can read it without asking) and the set of last-level
-//! **caches** that hold it clean. Transfers that change who owns a line exclude each other: the line is **busy** until done.
+//! The granule is the line of 64 bytes, found by the address of the simulated atomic, so false
+//! sharing is real. Each line has at most one **owner** (a core that has modified it), a set of
+//! **sharers** (cores that can read it without asking) and the set of last-level **caches** that
+//! hold it clean. Transfers that change the owner of a line exclude each other: the line is
+//! **busy** until they are done.
 //!
 //! | access | the line is | cost | afterwards |
 //! | --- | --- | --- | --- |
@@ -13,16 +15,17 @@
 //! | read | nowhere | `memory[is the home remote?]` | one sharer |
 //! | write | owned by the core | `own_cache` | |
 //! | write | owned by another core | as a read of a modified line | owned |
-//! | write | clean somewhere | `invalidate[distance of the farthest]`, at least what a read would cost | owned |
+//! | write | clean somewhere | `invalidate[distance of the farthest]`, at least as a read | owned |
 //! | write | nowhere | `memory[..]` | owned |
-//! | either | any transfer between sockets whose line's home is a third one | + `third_party_home` | |
+//! | either | transferred between sockets, home is a third one | + `third_party_home` | |
 //!
-//! Capacity is not modelled: what a core has read stays until somebody writes to it.
+//! Capacity is not modelled: a line stays in a core's caches until another core writes to it.
 
 #[cfg(test)]
 mod tests;
 
 use crate::machine::{Costs, DISTANCES, Distance, Shape};
+use serde::{Deserialize, Serialize};
 
 /// Bytes in a line.
 pub(crate) const LINE: usize = 64;
@@ -48,12 +51,51 @@ pub(crate) enum Service {
     Memory,
 }
 
-/// A cache line. What most accesses look at comes first, so that it lies in one line of the host.
+/// Accesses by where they were served from.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Traffic {
+    /// The core's own caches.
+    pub own_cache: u64,
+    /// The last-level cache.
+    pub last_level: u64,
+    /// Another core of the same socket.
+    pub local: u64,
+    /// Another socket.
+    pub remote: u64,
+    /// Memory.
+    pub memory: u64,
+}
+
+impl Traffic {
+    #[inline]
+    pub(crate) fn count(&mut self, service: Service) {
+        match service {
+            Service::OwnCache => self.own_cache += 1,
+            Service::LastLevel => self.last_level += 1,
+            Service::Local => self.local += 1,
+            Service::Remote => self.remote += 1,
+            Service::Memory => self.memory += 1,
+        }
+    }
+
+    pub(crate) fn since(&self, earlier: &Traffic) -> Traffic {
+        Traffic {
+            own_cache: self.own_cache - earlier.own_cache,
+            last_level: self.last_level - earlier.last_level,
+            local: self.local - earlier.local,
+            remote: self.remote - earlier.remote,
+            memory: self.memory - earlier.memory,
+        }
+    }
+}
+
+/// A cache line. The fields that most accesses read come first, so that they lie in one line of the
+/// host.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Line {
     owner: u16,
-    /// The socket whose memory it is; the one that touched it first.
+    /// The socket whose memory it is: the one that touched it first.
     home: u16,
     caches: u64,
     busy: u64,
@@ -79,10 +121,8 @@ impl Line {
     pub(crate) fn hits(&self, kind: Kind, core: u16) -> bool {
         self.owner == core || kind == Kind::Read && self.sharers.contains(core as usize)
     }
-}
 
-impl Line {
-    /// Nobody else gets the line before `time`.
+    /// No other core gets the line before `time`.
     #[inline]
     pub(crate) fn delay_until(&mut self, time: u64) {
         self.busy = self.busy.max(time);
@@ -105,18 +145,18 @@ impl CoreSet {
 
     #[inline]
     fn become_only(&mut self, core: usize) {
-        // In place: a set built elsewhere would be copied before its last store is through.
+        // In place: a copy of a set built elsewhere would wait for the last store to it.
         self.0 = Default::default();
         self.insert(core);
     }
 }
 
-/// The distances of a machine, looked up rather than computed, and its costs.
+/// The costs of a machine and its distances, as tables.
 #[derive(Debug)]
 pub(crate) struct Fabric {
     pub(crate) costs: Costs,
     distances: Vec<u8>,
-    /// For each last-level cache those at each distance, a bit for each.
+    /// For each last-level cache, the caches at each distance, a bit for each.
     caches_at: Vec<[u64; DISTANCES]>,
     caches_of_socket: Vec<u64>,
     socket_of_cache: Vec<u16>,
@@ -166,8 +206,9 @@ impl Fabric {
         self.distances[a as usize * self.caches + b as usize] as Distance
     }
 
-    /// How long a request for `line` from `at` travels until it is queued behind earlier ones: half of the way there and back.
-    /// So of two requests that are made at the same time the one from nearby comes first.
+    /// How long a request for `line` from `at` travels until it is queued behind earlier ones: half
+    /// of the latency. So of two requests that are made at the same time the one from nearby comes
+    /// first.
     #[inline(always)]
     pub(crate) fn travel(&self, line: &Line, kind: Kind, at: Place) -> u64 {
         if line.hits(kind, at.core) {
@@ -187,7 +228,8 @@ impl Fabric {
         }
     }
 
-    /// Accesses `line` from `at`, starting at time `from`. Returns when it is done, and by whom it was served.
+    /// Accesses `line` from `at`, starting at time `from`. Returns when it is done, and where it
+    /// was served from.
     #[inline(always)]
     pub(crate) fn access(
         &self,
@@ -202,87 +244,38 @@ impl Fabric {
         self.transfer(line, kind, at, from)
     }
 
+    /// An access that does not hit the core's own caches.
     #[inline(always)]
     fn transfer(&self, line: &mut Line, kind: Kind, at: Place, from: u64) -> (u64, Service) {
-        let costs = &self.costs;
-        if line.home == NOBODY {
-            line.home = self.socket_of_cache[at.cache as usize];
-        }
-        let own_bit = 1u64 << at.cache;
-        let (latency, service, exclusive);
         let here = self.socket_of_cache[at.cache as usize];
+        if line.home == NOBODY {
+            line.home = here;
+        }
+        let (latency, service, exclusive);
         if line.owner != NOBODY {
-            let owner = self.cache_of_core[line.owner as usize];
-            let distance = self.distance(owner, at.cache);
-            latency = costs.modified[distance]
-                + match distance {
-                    0 | 1 => 0,
-                    _ if line.home == here => costs.modified_homed_at_reader,
-                    _ if line.home == self.socket_of_cache[owner as usize] => 0,
-                    _ => costs.third_party_home,
-                };
-            service = reach(distance);
+            (latency, service) = self.from_owner(line, at.cache, here);
             exclusive = true;
-            line.caches = 1 << owner;
-            line.sharers.become_only(line.owner as usize);
-            line.owner = NOBODY;
         } else if line.caches == 0 {
-            latency = costs.memory[(line.home != here) as usize];
+            latency = self.costs.memory[(line.home != here) as usize];
             service = Service::Memory;
             exclusive = true;
         } else {
-            let span = self.span(line.caches, at.cache, line.home);
-            let third_party = |there: bool| {
-                if line.home == here || there {
-                    0
-                } else {
-                    costs.third_party_home
-                }
-            };
-            let has_it = line.sharers.contains(at.core as usize);
-            let read = match (has_it, line.caches & own_bit != 0) {
-                (true, _) => costs.own_cache,
-                (_, true) => costs.last_level,
-                _ if span.nearest < 2 => costs.shared[span.nearest],
-                // The home knows who has it; if it does itself, it answers.
-                _ => costs.shared[span.nearest] + third_party(span.at_home),
-            };
-            match kind {
-                Kind::Read => {
-                    latency = read;
-                    service = if line.caches & own_bit != 0 {
-                        Service::LastLevel
-                    } else {
-                        reach(span.nearest)
-                    };
-                    exclusive = false;
-                }
-                Kind::Write => {
-                    let distant = if span.farthest < 2 {
-                        0
-                    } else {
-                        third_party(span.only_at_home)
-                    };
-                    latency = (costs.invalidate[span.farthest] + distant).max(read);
-                    service = reach(span.farthest);
-                    exclusive = true;
-                }
-            }
+            (latency, service) = self.from_sharers(line, kind, at, here);
+            exclusive = kind == Kind::Write;
         }
         let start = from.max(line.busy);
         let done = start + latency;
-        line.busy = if exclusive {
-            done
-        } else {
-            start + costs.read_occupancy
+        line.busy = match exclusive {
+            true => done,
+            false => start + self.costs.read_occupancy,
         };
         match kind {
             Kind::Read => {
-                line.caches |= own_bit;
+                line.caches |= 1 << at.cache;
                 line.sharers.insert(at.core as usize);
             }
             Kind::Write => {
-                line.caches = own_bit;
+                line.caches = 1 << at.cache;
                 line.sharers.become_only(at.core as usize);
                 line.owner = at.core;
             }
@@ -290,7 +283,59 @@ impl Fabric {
         (done, service)
     }
 
-    /// How far `caches` are spread, seen from one and from their line's home. There is one at least.
+    /// Latency and service of a line that another core has modified. The line becomes clean.
+    #[inline(always)]
+    fn from_owner(&self, line: &mut Line, cache: u16, here: u16) -> (u64, Service) {
+        let owner = self.cache_of_core[line.owner as usize];
+        let distance = self.distance(owner, cache);
+        let more = match distance {
+            0 | 1 => 0,
+            _ if line.home == here => self.costs.modified_homed_at_reader,
+            _ if line.home == self.socket_of_cache[owner as usize] => 0,
+            _ => self.costs.third_party_home,
+        };
+        line.caches = 1 << owner;
+        line.sharers.become_only(line.owner as usize);
+        line.owner = NOBODY;
+        (self.costs.modified[distance] + more, reach(distance))
+    }
+
+    /// Latency and service of a line that is clean in some cache.
+    #[inline(always)]
+    fn from_sharers(&self, line: &Line, kind: Kind, at: Place, here: u16) -> (u64, Service) {
+        let costs = &self.costs;
+        let span = self.span(line.caches, at.cache, line.home);
+        let third_party = |there: bool| match line.home == here || there {
+            true => 0,
+            false => costs.third_party_home,
+        };
+        let in_own_cache = line.caches & 1 << at.cache != 0;
+        let read = if line.sharers.contains(at.core as usize) {
+            costs.own_cache
+        } else if in_own_cache {
+            costs.last_level
+        } else if span.nearest < 2 {
+            costs.shared[span.nearest]
+        } else {
+            // The home knows which caches have the line, and answers if one of its own does.
+            costs.shared[span.nearest] + third_party(span.at_home)
+        };
+        match kind {
+            Kind::Read if in_own_cache => (read, Service::LastLevel),
+            Kind::Read => (read, reach(span.nearest)),
+            Kind::Write => {
+                let distant = match span.farthest {
+                    0 | 1 => 0,
+                    _ => third_party(span.only_at_home),
+                };
+                let write = costs.invalidate[span.farthest] + distant;
+                (write.max(read), reach(span.farthest))
+            }
+        }
+    }
+
+    /// How far `caches` are spread, seen from one and from their line's home. There is at least
+    /// one.
     #[inline]
     fn span(&self, caches: u64, from: u16, home: u16) -> Span {
         let at = &self.caches_at[from as usize];
@@ -311,7 +356,7 @@ struct Span {
     farthest: Distance,
     /// One of them is in the home socket.
     at_home: bool,
-    /// All that are in other sockets than the one that asks are.
+    /// All that are outside the asking socket are in the home socket.
     only_at_home: bool,
 }
 

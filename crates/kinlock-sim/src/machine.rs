@@ -1,20 +1,23 @@
 //! What a machine is made of: its shape, and what everything on it costs.
 //!
-//! A machine is a text file (see `machines/` in this crate). Every number stands beside its origin: published with its source,
-//! fitted with what it was fitted on, measured, or assumed. [`Machine::load`] takes the name of one that comes with the crate, a path, or
-//! `this` for the host. The format is described in `docs/machines.md`.
+//! A machine is a text file (see `machines/` in this crate). Every number stands beside its origin:
+//! published with its source, fitted with what it was fitted on, measured, or assumed.
+//! [`Machine::load`] takes the name of one that comes with the crate, a path, or `this` for the
+//! host. The format is described in `docs/machines.md`.
 
+mod costs;
 mod error;
 mod file;
 mod parameter;
 mod pingpong;
-mod place;
 mod shape;
 #[cfg(test)]
 mod tests;
+mod text;
 mod this;
 mod write;
 
+pub use costs::{Costs, DISTANCES, Distance};
 pub use error::MachineError;
 pub use parameter::{Origin, Parameter};
 pub use shape::{CpuId, Shape};
@@ -35,76 +38,6 @@ pub struct Machine {
     pub costs: Costs,
     /// Every number of the file with its origin, in the order of the file.
     pub parameters: Vec<Parameter>,
-}
-
-/// How far away something is from a core: an index into the tables of [`Costs`].
-///
-/// 0: the same last-level cache. 1: another one in the same socket. 2: one hop between sockets. 3: two hops.
-pub type Distance = usize;
-
-/// The number of distances.
-pub const DISTANCES: usize = 4;
-
-/// Costs, in cycles.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Costs {
-    /// Cycles per second, in MHz.
-    pub clock_mhz: u64,
-    /// A load or store that hits the core's own caches.
-    pub own_cache: u64,
-    /// A load that hits the last-level cache of the core, clean.
-    pub last_level: u64,
-    /// A load or store of a line that another core has modified.
-    pub modified: [u64; DISTANCES],
-    /// What it costs more if the line's home is the reader's socket, and the owner's is another one: the home's copy is asked first.
-    pub modified_homed_at_reader: u64,
-    /// What any transfer between sockets costs more if the line's home is a third one, which has to be asked.
-    pub third_party_home: u64,
-    /// A load of a line that is clean in another last-level cache.
-    pub shared: [u64; DISTANCES],
-    /// Taking a line that others share for oneself; by the distance of the farthest.
-    pub invalidate: [u64; DISTANCES],
-    /// A load from memory: at home, and elsewhere.
-    pub memory: [u64; 2],
-    /// For how long a read of a clean line keeps the next reader waiting.
-    pub read_occupancy: u64,
-    /// What a locked read-modify-write costs beyond the access.
-    pub rmw: u64,
-    /// One turn of a spin loop.
-    pub pause: u64,
-    /// What leaving a spin loop costs: the mispredicted branch and the pause in flight.
-    pub spin_exit: u64,
-    /// Computing while the sibling hardware thread computes, in percent of computing alone.
-    pub sibling_computes_pct: u64,
-    /// Computing while the sibling hardware thread spins, in percent of computing alone.
-    pub sibling_spins_pct: u64,
-    /// How long a thread may run while others wait for its CPU.
-    pub time_slice: u64,
-    /// Putting another thread on a CPU.
-    pub context_switch: u64,
-    /// Going to sleep in the kernel.
-    pub park: u64,
-    /// Waking: what the waker pays.
-    pub unpark: u64,
-    /// Waking: from the call until the thread runs on an idle CPU.
-    pub wake_latency: u64,
-    /// The heavy fence.
-    pub membarrier: u64,
-}
-
-impl Costs {
-    /// Cycles in so many nanoseconds, rounded to the nearest.
-    pub fn cycles(&self, nanos: f64) -> u64 {
-        let exact = nanos * self.clock_mhz as f64 / 1000.0;
-        // As `round`, which is a call of the system's library.
-        let whole = exact as u64;
-        whole.saturating_add((exact - whole as f64 >= 0.5) as u64)
-    }
-
-    /// Nanoseconds in so many cycles.
-    pub fn nanos(&self, cycles: u64) -> f64 {
-        cycles as f64 * 1000.0 / self.clock_mhz as f64
-    }
 }
 
 impl Machine {
@@ -129,13 +62,15 @@ impl Machine {
         ("laptop", include_str!("../machines/laptop.toml")),
     ];
 
-    /// The name of the host: its shape is read, its latencies are measured, which takes up to two seconds.
+    /// The name of the host: its shape is read, its latencies are measured, which takes up to two
+    /// seconds.
     pub const THIS: &'static str = "this";
 
     /// The most bytes that a machine file may have.
     pub const MAX_FILE: u64 = 1 << 20;
 
-    /// The names that [`load`](Self::load) knows: those that come with the crate, and [`THIS`](Self::THIS).
+    /// The names that [`load`](Self::load) knows: those that come with the crate, and
+    /// [`THIS`](Self::THIS).
     pub fn names() -> impl Iterator<Item = &'static str> {
         let built_in = Self::BUILT_IN.iter().map(|(name, _)| *name);
         built_in.chain([Self::THIS])
@@ -145,8 +80,9 @@ impl Machine {
     ///
     /// # Errors
     ///
-    /// If there is neither, or the file is wrong: one line that names file, line and field. For [`THIS`](Self::THIS): if the
-    /// process may use one CPU only, if threads cannot be pinned, or if the host has more cores or caches than [`Shape`] allows.
+    /// If there is neither, or the file is wrong: one line that names file, line and field. For
+    /// [`THIS`](Self::THIS): if the process may use one CPU only, if threads cannot be pinned, or
+    /// if the host has more cores or caches than [`Shape`] allows.
     pub fn load(name: &str) -> Result<Machine, MachineError> {
         if name == Self::THIS {
             return this::measure();
@@ -168,12 +104,14 @@ impl Machine {
 
     /// The machine as a file that [`parse`](Self::parse) reads: for keeping, comparing and editing.
     ///
-    /// Costs that the program has changed since the machine was loaded are written as they are now, as assumed.
+    /// Costs that the program has changed since the machine was loaded are written as they are now,
+    /// as assumed.
     pub fn to_toml(&self) -> String {
         write::machine(self)
     }
 
-    /// The same machine with everything between sockets taking `factor` times as long: for bands over plausible latencies.
+    /// The same machine with everything between sockets taking `factor` times as long: for bands
+    /// over plausible latencies.
     #[must_use]
     pub fn with_remote_latency(mut self, factor: f64) -> Machine {
         let scale = |c: &mut u64| *c = (*c as f64 * factor).round() as u64;

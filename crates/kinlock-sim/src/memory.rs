@@ -1,13 +1,14 @@
 //! Simulated memory: an arena whose addresses name cache lines directly.
 //!
-//! What a simulation shares lives here: locks, waiter slots, the data of a workload. Addresses outside (an atomic on a
-//! coroutine's stack) work too, through a map. Nothing is dropped when the arena is: what is placed must not need it.
+//! The data that a simulation shares lives here: locks, waiter slots, the data of a workload.
+//! Addresses outside, such as an atomic on a coroutine's stack, work too, through a map. Dropping
+//! the arena drops none of its values, so they must not need it.
 //!
 //! # Invariants
 //!
-//! 1. A `Block` is allocated once with `LAYOUT`, zeroed, and freed by its `Drop` with the same layout. An arena has one for itself; after
-//!    its end the next arena of the host thread gets it.
-//! 2. `place` hands each byte out at most once, aligned to a pair of lines.
+//! 1. A `Block` is allocated once with `LAYOUT`, zeroed, and freed by its `Drop` with the same
+//!    layout. An arena owns one; after its end the next arena of the host thread gets it.
+//! 2. `reserve` hands each byte out at most once, aligned to a pair of lines.
 
 use crate::coherence::{LINE, Line};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
@@ -28,7 +29,7 @@ const LAYOUT: Layout = match Layout::from_size_align(SIZE, 4096) {
 /// The storage of one simulation.
 #[derive(Debug)]
 pub(crate) struct Arena {
-    /// `None` after the end only.
+    /// `None` only after the end.
     block: Option<Block>,
     used: Cell<usize>,
 }
@@ -38,7 +39,7 @@ pub(crate) struct Arena {
 struct Block(NonNull<u8>);
 
 thread_local! {
-    /// The memory of the last arena: pages that have been touched are costlier to get anew than to use again.
+    /// The memory of the last arena. To reuse touched pages costs less than to get new ones.
     static SPARE: Cell<Option<Block>> = const { Cell::new(None) };
 }
 
@@ -86,17 +87,10 @@ impl Arena {
     ///
     /// If the arena is full, or `T` needs to be dropped or a larger alignment.
     pub(crate) fn place<T>(&self, value: T) -> NonNull<T> {
-        assert!(!std::mem::needs_drop::<T>() && align_of::<T>() <= ALIGN);
-        let offset = self.used.get();
-        let end = offset + size_of::<T>().next_multiple_of(ALIGN);
-        assert!(end <= SIZE, "a simulation's memory is full");
-        self.used.set(end);
-        // SAFETY: the bytes from `offset` are inside the block, aligned, and nobody else's (invariant 2).
-        unsafe {
-            let at = self.start().add(offset).cast::<T>();
-            at.write(value);
-            at
-        }
+        let at = self.reserve::<T>(1);
+        // SAFETY: the bytes at `at` are inside the block, aligned and unused (invariant 2).
+        unsafe { at.write(value) };
+        at
     }
 
     /// Places `n` values side by side, the first at the start of a line.
@@ -109,19 +103,23 @@ impl Arena {
         n: usize,
         mut value: impl FnMut(usize) -> T,
     ) -> NonNull<[T]> {
+        let at = self.reserve::<T>(n);
+        for i in 0..n {
+            // SAFETY: as in `place`; `reserve` made room for `n` values.
+            unsafe { at.add(i).write(value(i)) };
+        }
+        NonNull::slice_from_raw_parts(at, n)
+    }
+
+    /// Room for `n` values.
+    fn reserve<T>(&self, n: usize) -> NonNull<T> {
         assert!(!std::mem::needs_drop::<T>() && align_of::<T>() <= ALIGN);
         let offset = self.used.get();
         let end = offset + (n * size_of::<T>()).next_multiple_of(ALIGN);
         assert!(end <= SIZE, "a simulation's memory is full");
         self.used.set(end);
-        // SAFETY: the bytes from `offset` are inside the block, aligned, and nobody else's (invariant 2).
-        unsafe {
-            let at = self.start().add(offset).cast::<T>();
-            for i in 0..n {
-                at.add(i).write(value(i));
-            }
-            NonNull::slice_from_raw_parts(at, n)
-        }
+        // SAFETY: `offset` is inside the block, as `end` is (invariant 1).
+        unsafe { self.start().add(offset).cast::<T>() }
     }
 }
 

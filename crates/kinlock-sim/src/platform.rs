@@ -1,118 +1,101 @@
-//! The simulated machine as an algorithm sees it: [`Sim`], a [`Platform`] whose every access takes simulated time.
+//! The simulated machine as an algorithm sees it: [`Sim`], a [`Platform`] on which every access
+//! takes time.
+//!
+//! # Invariants
+//!
+//! 1. What [`place`] and [`place_slice`] return points into the arena of the run under way. It is
+//!    used only as long as the run's `World` exists (invariant 2 of `world`).
 
-use crate::world::{self, How, Noted, World, with};
-use kinlock::events::Event;
-use kinlock::platform::{Atomic, NEVER, Ordering, Parked, Platform};
-use kinlock::raw::waiter::{Slot, Waiters};
-use kinlock::topology::DomainKind;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
+mod atomic;
+#[cfg(test)]
+mod tests;
 
-/// The simulated machine. All its functions may be called from the threads of a simulation only.
+pub use atomic::{SimU8, SimU16, SimU32, SimU64};
+
+use crate::world::{self, Noted, Setup, Stuck, World, with};
+use kinlock_core::events::Event;
+use kinlock_core::platform::{Atomic, Atomics, NEVER, Ordering, Parked, Platform};
+use kinlock_core::raw::waiter::{Slot, Waiters};
+use kinlock_core::topology::DomainKind;
+
+/// The simulated machine. Only the threads of a simulation may call its functions.
 #[derive(Clone, Copy, Debug)]
 pub struct Sim;
 
-macro_rules! simulated_atomic {
-    ($(#[$doc:meta])* $name:ident, $hardware:ty, $value:ty) => {
-        $(#[$doc])*
-        ///
-        /// Of the size and alignment of the hardware's. All orderings are sequentially consistent.
-        #[derive(Debug)]
-        #[repr(transparent)]
-        pub struct $name($hardware);
+/// Places `value` in the memory of the simulation under way, on cache lines of its own, until that
+/// ends.
+///
+/// # Panics
+///
+/// Outside of a simulation, if its memory is full, or if `T` needs to be dropped.
+pub fn place<T>(value: T) -> &'static T {
+    let at = world::with(|w| w.arena.place(value));
+    // SAFETY: `Arena::place` wrote the value, and invariant 1.
+    unsafe { at.as_ref() }
+}
 
-        impl $name {
-            #[inline(always)]
-            fn locked(&self, change: impl FnOnce($value) -> Option<$value>) -> $value {
-                world::access(self.0.as_ptr().addr(), How::Locked);
-                // All threads of a simulation share one host thread: nobody comes between.
-                let old = self.0.load(Relaxed);
-                if let Some(new) = change(old) {
-                    self.0.store(new, Relaxed);
-                }
-                old
-            }
-        }
+/// Places `n` values side by side, the first at the start of a cache line.
+///
+/// # Panics
+///
+/// As [`place`].
+pub fn place_slice<T>(n: usize, value: impl FnMut(usize) -> T) -> &'static [T] {
+    let at = world::with(|w| w.arena.place_slice(n, value));
+    // SAFETY: `Arena::place_slice` wrote the values, and invariant 1.
+    unsafe { at.as_ref() }
+}
 
-        impl Atomic for $name {
-            type Value = $value;
+/// The calling thread of a simulation computes for so many nanoseconds, longer while its sibling
+/// hardware thread is busy.
+///
+/// # Panics
+///
+/// Outside of a simulation.
+pub fn compute(nanos: f64) {
+    world::compute(with(|w| w.costs().cycles(nanos)));
+}
 
-            fn new(value: $value) -> Self {
-                Self(<$hardware>::new(value))
-            }
-            #[inline(always)]
-            fn load(&self, _: Ordering) -> $value {
-                world::access(self.0.as_ptr().addr(), How::Load);
-                self.0.load(Relaxed)
-            }
-            #[inline(always)]
-            fn glance(&self, _: Ordering) -> $value {
-                world::access(self.0.as_ptr().addr(), How::Glance);
-                self.0.load(Relaxed)
-            }
-            #[inline(always)]
-            fn store(&self, value: $value, _: Ordering) {
-                world::access(self.0.as_ptr().addr(), How::Store);
-                self.0.store(value, Relaxed);
-            }
-            #[inline(always)]
-            fn swap(&self, value: $value, _: Ordering) -> $value {
-                self.locked(|_| Some(value))
-            }
-            #[inline(always)]
-            fn compare_exchange(&self, current: $value, new: $value, _: Ordering, _: Ordering) -> Result<$value, $value> {
-                let old = self.locked(|old| (old == current).then_some(new));
-                if old == current { Ok(old) } else { Err(old) }
-            }
-            #[inline(always)]
-            fn fetch_add(&self, value: $value, _: Ordering) -> $value {
-                self.locked(|old| Some(old.wrapping_add(value)))
-            }
-            #[inline(always)]
-            fn fetch_or(&self, value: $value, _: Ordering) -> $value {
-                self.locked(|old| Some(old | value))
-            }
-            #[inline(always)]
-            fn fetch_and(&self, value: $value, _: Ordering) -> $value {
-                self.locked(|old| Some(old & value))
-            }
+/// As [`world::run`], with a table of so many waiter slots. A thread that ends gives back the slot
+/// it kept.
+pub(crate) fn run<S: Clone + 'static, R>(
+    setup: &Setup,
+    slots: usize,
+    prepare: impl FnOnce() -> S,
+    body: impl Fn(&S, usize) + Copy + 'static,
+    check: impl FnOnce(&S, &Result<(), Stuck>) -> R,
+) -> (Box<World>, Result<(), Stuck>, R) {
+    let prepare = || {
+        make_waiters(slots);
+        prepare()
+    };
+    let body = move |shared: &S, thread| {
+        body(shared, thread);
+        let slot = Sim::kept_slot();
+        if slot != 0 {
+            Sim::waiters().release(slot);
         }
     };
+    world::run(setup, prepare, body, check)
 }
 
-simulated_atomic!(
-    /// One simulated byte.
-    SimU8, AtomicU8, u8
-);
-simulated_atomic!(
-    /// Two simulated bytes.
-    SimU16, AtomicU16, u16
-);
-simulated_atomic!(
-    /// Four simulated bytes.
-    SimU32, AtomicU32, u32
-);
-simulated_atomic!(
-    /// Eight simulated bytes.
-    SimU64, AtomicU64, u64
-);
-
-impl SimU64 {
-    /// Adds one to plain data that nobody else writes meanwhile.
-    ///
-    /// The processor does not wait for the line: the addition is retired when it arrives, and later stores (the unlock,
-    /// say) become visible after it.
-    pub fn increment(&self) {
-        world::access(self.0.as_ptr().addr(), How::Store);
-        self.0.store(self.0.load(Relaxed) + 1, Relaxed);
-    }
+fn make_waiters(slots: usize) {
+    let table = Waiters::new(
+        place_slice(slots, |_| Slot::<Sim>::new()),
+        place_slice(slots.div_ceil(32), |_| SimU32::new(0)),
+        place(SimU32::new(0)),
+    );
+    let table: &'static Waiters<Sim> = place(table);
+    with(|w| w.waiters = Some(table));
 }
 
-impl Platform for Sim {
+impl Atomics for Sim {
     type AtomicU8 = SimU8;
     type AtomicU16 = SimU16;
     type AtomicU32 = SimU32;
     type AtomicU64 = SimU64;
+}
 
+impl Platform for Sim {
     const CAN_PARK: bool = true;
 
     fn wait<A: Atomic>(word: &A, order: Ordering, done: impl FnMut(A::Value) -> bool) -> A::Value {
@@ -136,12 +119,12 @@ impl Platform for Sim {
         } else {
             with(|w| w.now() + w.costs().cycles(nanos as f64))
         };
-        // Nobody has written since the load: other threads run before an access, never after it.
-        let content = world::spin_on((&raw const *word).addr(), until, || {
+        // Other threads run before an access, never after it: the word is as it was loaded.
+        let satisfied = world::spin_on((&raw const *word).addr(), until, || {
             value = word.load(order);
             done(value)
         });
-        if !content {
+        if !satisfied {
             return Err(word.load(order));
         }
         world::compute(with(|w| w.costs().spin_exit));
@@ -153,8 +136,8 @@ impl Platform for Sim {
     }
 
     fn crowded() -> bool {
-        if let Some(crowded) = with(World::crowded_by_chance) {
-            return crowded;
+        if let Some(answer) = with(World::oversubscribed_by_chance) {
+            return answer;
         }
         Self::waiters().in_use() as usize > with(|w| w.machine().shape.cpus())
     }
@@ -195,13 +178,13 @@ impl Platform for Sim {
     }
 
     fn back_off(nanos: u64) {
-        world::compute(with(|w| w.costs().cycles(nanos as f64)));
+        compute(nanos as f64);
     }
 
     fn light_fence() {}
 
     fn heavy_fence() -> bool {
-        // Values are sequentially consistent anyway: only its price matters.
+        // Values are sequentially consistent anyway, so only the cost matters.
         world::compute(with(|w| w.costs().membarrier));
         with(|w| w.disturbance.as_ref().is_none_or(|d| d.heavy_fence))
     }
@@ -233,7 +216,8 @@ impl Platform for Sim {
     }
 
     fn waiters() -> &'static Waiters<Self> {
-        with(|w| w.waiters).expect("a run makes the table first")
+        let table = with(|w| w.waiters).expect("a run makes the table first");
+        table.downcast_ref().expect("`run` made it")
     }
 
     fn kept_slot() -> u16 {
@@ -242,7 +226,7 @@ impl Platform for Sim {
 
     fn keep_slot(slot: u16) -> bool {
         with(|w| {
-            // A handler may have been faster.
+            // An interrupt's handler may have kept one already.
             let kept = w.current().slot == 0 && !w.disturbed(|d| d.forgetful);
             if kept {
                 w.current().slot = slot;
@@ -258,20 +242,4 @@ impl Platform for Sim {
             w.note(Noted::Counted(event));
         });
     }
-}
-
-/// Makes a table of so many waiter slots.
-pub(crate) fn make_waiters(slots: usize) {
-    let table = Waiters::new(
-        crate::place_slice(slots, |_| Slot::<Sim>::new()),
-        crate::place_slice(slots.div_ceil(32), |_| SimU32::new(0)),
-        crate::place(SimU32::new(0)),
-    );
-    let table = crate::place(table);
-    with(|w| w.waiters = Some(table));
-}
-
-/// Gives back the slot of a thread that ends.
-pub(crate) fn release_slot(slot: u16) {
-    Sim::waiters().release(slot);
 }

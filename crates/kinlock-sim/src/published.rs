@@ -1,51 +1,72 @@
 //! Measurements that others published, and how to simulate them.
 //!
-//! The numbers are in `published/` of this crate, one file per table, as they were published; the first line of each says
-//! where. What we believe about rows that the simulation misses is in `published/notes.toml`, apart from them.
+//! The numbers are in `published/` of this crate, one file per table, as they were published; the
+//! first line of each says where. Notes on rows that the simulation misses are in
+//! `published/notes.toml`, apart from them.
 //!
 //! To add one: its file, and a line in [`TABLES`].
 
-mod ids;
-
-pub use ids::{ID_TABLES, IdRow, IdTable, id_table};
-
 use std::collections::BTreeMap;
 
-/// A published table: two locks under the same load, row by row.
+use crate::world::Placement;
+
+/// A published table: several locks under the same load, row by row.
 #[derive(Clone, Copy, Debug)]
 pub struct Table {
     /// Its name on the command line.
     pub name: &'static str,
-    /// The machine it was measured on, or the most similar one, of [`Machine::BUILT_IN`](crate::Machine::BUILT_IN).
+    /// The machine it was measured on, or the most similar one, of
+    /// [`Machine::BUILT_IN`](crate::Machine::BUILT_IN).
     pub machine: &'static str,
-    /// The workload, of [`workloads::ALL`](crate::workloads::ALL).
+    /// The workload, as [`workloads::by_name`](crate::workloads::by_name) knows it.
     pub workload: &'static str,
     /// What the rows are.
     pub key: &'static str,
-    /// What the two columns are called.
-    pub columns: [&'static str; 2],
-    /// The lock behind the first column, as [`locks::by_name`](crate::locks::by_name) knows it.
-    pub stock: &'static str,
-    /// The lock behind the second one.
-    pub cna: &'static str,
-    /// The unit of throughput.
+    /// What the columns are called, and the locks or policies behind them, as
+    /// [`locks::by_name`](crate::locks::by_name) knows them.
+    pub columns: &'static [(&'static str, &'static str)],
+    /// What follows the columns.
+    pub ratios: &'static [Ratio],
+    /// The unit of the columns.
     pub unit: &'static str,
-    /// Operations per microsecond in that unit.
-    pub per_ops_per_us: f64,
-    /// For how many simulated seconds a run should last.
-    pub seconds: f64,
-    /// What of it the simulation is to meet.
+    /// What the columns show.
+    pub measure: Measure,
+    /// For how many simulated seconds a run should last, unless the workload decides.
+    pub seconds: Option<f64>,
+    /// What the simulation is expected to meet.
     pub judged: Judged,
     read: fn(&Fields<'_>) -> Row,
     text: &'static str,
 }
 
-/// What is expected of a simulated table.
+/// One column over another.
+#[derive(Clone, Copy, Debug)]
+pub struct Ratio {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is called in tables.
+    pub heading: &'static str,
+    /// The index of the column that is divided.
+    pub of: usize,
+    /// The index of the column it is divided by.
+    pub by: usize,
+}
+
+/// What columns show.
+#[derive(Clone, Copy, Debug)]
+pub enum Measure {
+    /// Throughput. An operation per microsecond is so many of the table's units.
+    Throughput(f64),
+    /// Nanoseconds per burst under concurrency IDs.
+    Bursts,
+}
+
+/// What a simulated table is expected to meet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Judged {
     /// The numbers.
     Numbers,
-    /// Which lock is faster: what was simulated is too far from what was measured for more.
+    /// Which lock is faster. The simulated system is too far from the measured one for more.
     Direction,
 }
 
@@ -56,13 +77,11 @@ pub struct Row {
     pub label: String,
     /// Number of threads to simulate.
     pub threads: usize,
-    /// Throughput with the stock lock, in the table's unit.
-    pub stock: f64,
-    /// Throughput with the other one.
-    pub cna: f64,
-    /// The latter over the former, as published.
-    pub speedup: f64,
-    /// What we believe is not modelled, if the simulation misses this row; empty if we do not know.
+    /// Where they run; `None`: as the workload was measured.
+    pub placement: Option<Placement>,
+    /// The published numbers, as far as there are any: columns, then ratios.
+    pub published: Vec<Option<f64>>,
+    /// What is probably not modelled, if the simulation misses this row; empty if unknown.
     pub note: String,
 }
 
@@ -73,82 +92,75 @@ pub const TABLES: &[Table] = &[
         name: "cna-locktorture",
         workload: "locktorture",
         unit: "10^7 operations/run of 30 s",
-        per_ops_per_us: 30e6 / 1e7,
+        measure: Measure::Throughput(30e6 / 1e7),
         text: include_str!("../published/cna-locktorture.csv"),
         ..LOCK2
     },
     MUTEX,
-    Table {
-        name: "mutex-spinners-ours",
-        stock: "mutex-unqueued",
-        cna: "mutex",
-        judged: Judged::Direction,
-        ..MUTEX
-    },
-    // Nobody published these: the same rows, with a queue that serves kin first.
-    Table {
-        name: "mutex-spinners-cna",
-        columns: ["unqueued", "queued, kin first"],
-        cna: "polled-cna",
-        judged: Judged::Direction,
-        ..MUTEX
-    },
-    Table {
-        name: "mutex-spinners-ours-cna",
-        columns: ["unqueued", "queued, kin first"],
-        stock: "mutex-unqueued",
-        cna: "mutex-cna",
-        judged: Judged::Direction,
-        ..MUTEX
-    },
     OSQ,
     Table {
         name: "osq-own-line",
-        columns: ["shared", "own line"],
-        cna: "polled-osq-own-line",
+        columns: &[
+            ("shared", "polled-osq-shared"),
+            ("own line", "polled-osq-own-line"),
+        ],
         read: |fields| gain(fields, "own_line_pct"),
         ..OSQ
     },
     INVALIDATION,
-    // The same list under other mutexes: that of the kernel where the table was measured, as far as its source tells, and a plain one.
+    // The same list under other mutexes: that of the measured kernel, as its source documents it,
+    // and a plain one.
     Table {
         name: "invalidation-backoff",
-        columns: ["mutex, back-off", "list"],
-        stock: "sections-mutex",
+        columns: &[
+            ("mutex, back-off", "invalidation-mutex"),
+            ("list", "invalidation-packed"),
+        ],
         judged: Judged::Direction,
         ..INVALIDATION
     },
     Table {
         name: "invalidation-polled",
-        columns: ["mutex, polled", "list"],
-        stock: "sections-mutex-polled",
+        columns: &[
+            ("mutex, polled", "invalidation-mutex-polled"),
+            ("list", "invalidation-packed"),
+        ],
         judged: Judged::Direction,
         ..INVALIDATION
     },
     Table {
         name: "invalidation-96",
         machine: "haswell-ex-4s",
-        columns: ["mutex, back-off", "epochs"],
-        stock: "sections-mutex",
-        cna: "sections-slots",
+        columns: &[
+            ("mutex, back-off", "invalidation-mutex"),
+            ("epochs", "invalidation-slots"),
+        ],
         judged: Judged::Direction,
         read: |fields| by_processes(fields, "epochs"),
         text: include_str!("../published/invalidation-96.csv"),
         ..INVALIDATION
     },
+    CID,
 ];
+
+/// The second lock over the first.
+const SPEEDUP: Ratio = Ratio {
+    name: "speedup",
+    heading: "speed-up",
+    of: 1,
+    by: 0,
+};
 
 const LOCK2: Table = Table {
     name: "cna-lock2",
     machine: "haswell-ex-4s",
     workload: "lock2",
     key: "threads",
-    columns: ["stock", "cna"],
-    stock: "qspinlock",
-    cna: "cna-v10",
+    columns: &[("stock", "qspinlock"), ("cna", "cna-v10")],
+    ratios: &[SPEEDUP],
     unit: "operations/us",
-    per_ops_per_us: 1.0,
-    seconds: 0.1,
+    measure: Measure::Throughput(1.0),
+    seconds: Some(0.1),
     judged: Judged::Numbers,
     read: by_threads,
     text: include_str!("../published/cna-lock2.csv"),
@@ -159,13 +171,12 @@ const MUTEX: Table = Table {
     machine: "westmere-ex-8s",
     workload: "mutex-spinners",
     key: "load",
-    columns: ["unqueued", "queued"],
-    stock: "polled",
-    cna: "polled-fifo",
+    columns: &[("unqueued", "polled"), ("queued", "polled-fifo")],
+    ratios: &[SPEEDUP],
     unit: "jobs/minute",
-    // A job has thousands of sections; nobody knows how many. The scale makes up for it.
-    per_ops_per_us: 1e6,
-    seconds: 0.05,
+    // A job has thousands of critical sections, an unknown number. The scale makes up for it.
+    measure: Measure::Throughput(1e6),
+    seconds: Some(0.05),
     judged: Judged::Numbers,
     read: by_nodes,
     text: include_str!("../published/mutex-mcs-spinners.csv"),
@@ -176,12 +187,14 @@ const OSQ: Table = Table {
     machine: "epyc-9654-2s",
     workload: "osq",
     key: "test",
-    columns: ["shared", "cached"],
-    stock: "polled-osq-shared",
-    cna: "polled-osq-cached",
+    columns: &[
+        ("shared", "polled-osq-shared"),
+        ("cached", "polled-osq-cached"),
+    ],
+    ratios: &[SPEEDUP],
     unit: "percent of shared",
-    per_ops_per_us: 100.0,
-    seconds: 0.002,
+    measure: Measure::Throughput(100.0),
+    seconds: Some(0.002),
     judged: Judged::Direction,
     read: |fields| gain(fields, "cached_prev_pct"),
     text: include_str!("../published/osq-prev-cpu.csv"),
@@ -192,15 +205,49 @@ const INVALIDATION: Table = Table {
     machine: "ivybridge-2s",
     workload: "invalidation",
     key: "processes",
-    columns: ["mutex", "list"],
-    stock: "sections-locked",
-    cna: "sections-packed",
+    columns: &[
+        ("mutex", "invalidation-locked"),
+        ("list", "invalidation-packed"),
+    ],
+    ratios: &[SPEEDUP],
     unit: "operations/s",
-    per_ops_per_us: 1e6,
-    seconds: 0.02,
+    measure: Measure::Throughput(1e6),
+    seconds: Some(0.02),
     judged: Judged::Numbers,
     read: |fields| by_processes(fields, "list"),
     text: include_str!("../published/invalidation.csv"),
+};
+
+const CID: Table = Table {
+    name: "cid-200ms",
+    machine: "epyc-9654-2s",
+    workload: "cid-intermittent",
+    key: "config",
+    columns: &[
+        ("per_cpu", "per-cpu"),
+        ("mm_cid", "lowest-free"),
+        ("cache_local_mm_cid", "recent-first"),
+        ("task_owned", "task-owned"),
+    ],
+    ratios: &[
+        Ratio {
+            of: 1,
+            by: 2,
+            ..SPEEDUP
+        },
+        Ratio {
+            name: "slowdown",
+            heading: "over per_cpu",
+            of: 2,
+            by: 0,
+        },
+    ],
+    unit: "ns per burst",
+    measure: Measure::Bursts,
+    seconds: None,
+    judged: Judged::Numbers,
+    read: by_config,
+    text: include_str!("../published/cid-200ms.csv"),
 };
 
 /// A line of a file, by the headings of its columns.
@@ -223,53 +270,63 @@ impl Fields<'_> {
     }
 }
 
-fn by_threads(fields: &Fields<'_>) -> Row {
+fn row(label: &str, threads: usize, published: [f64; 3]) -> Row {
     Row {
-        label: fields.text("threads").to_owned(),
-        threads: fields.number("threads") as usize,
-        stock: fields.number("stock"),
-        cna: fields.number("cna"),
-        speedup: fields.number("speedup"),
+        label: label.to_owned(),
+        threads,
+        placement: None,
+        published: published.map(Some).to_vec(),
         note: String::new(),
     }
+}
+
+fn by_threads(fields: &Fields<'_>) -> Row {
+    let numbers = ["stock", "cna", "speedup"].map(|heading| fields.number(heading));
+    let threads = fields.number("threads") as usize;
+    row(fields.text("threads"), threads, numbers)
 }
 
 /// A thread for each of the ten CPUs of a node: there were many more users than that.
 fn by_nodes(fields: &Fields<'_>) -> Row {
     let nodes = fields.number("nodes") as usize;
     let plural = if nodes == 1 { "" } else { "s" };
-    Row {
-        label: format!("{nodes} node{plural} {} users", fields.text("users")),
-        threads: 10 * nodes,
-        stock: fields.number("patch1"),
-        cna: fields.number("patch12"),
-        speedup: 1.0 + fields.number("change_patch12_over_patch1_pct") / 100.0,
-        note: String::new(),
-    }
+    let label = format!("{nodes} node{plural} {} users", fields.text("users"));
+    let speedup = 1.0 + fields.number("change_patch12_over_patch1_pct") / 100.0;
+    let (before, after) = (fields.number("patch1"), fields.number("patch12"));
+    row(&label, 10 * nodes, [before, after, speedup])
 }
 
 fn by_processes(fields: &Fields<'_>, second: &str) -> Row {
-    let (stock, cna) = (fields.number("mutex"), fields.number(second));
-    Row {
-        label: fields.text("processes").to_owned(),
-        threads: fields.number("processes") as usize,
-        stock,
-        cna,
-        speedup: cna / stock,
-        note: String::new(),
-    }
+    let processes = fields.number("processes") as usize;
+    let (mutex, second) = (fields.number("mutex"), fields.number(second));
+    let label = fields.text("processes");
+    row(label, processes, [mutex, second, second / mutex])
 }
 
-/// Published is no more than a gain in percent. A thread for each of the 128 cores.
+/// Only a gain in percent is published. A thread for each of the 128 cores.
 fn gain(fields: &Fields<'_>, heading: &str) -> Row {
     let percent = fields.number(heading);
+    let numbers = [100.0, 100.0 + percent, 1.0 + percent / 100.0];
+    row(fields.text("test"), 128, numbers)
+}
+
+/// A policy of our own stands beside three published ones.
+fn by_config(fields: &Fields<'_>) -> Row {
+    let label = fields.text("config");
+    let threads = label.split('-').next().and_then(|n| n.parse().ok());
+    let threads = threads.expect("a configuration begins with a number");
+    let number = |heading| Some(fields.number(heading));
+    let (per_cpu, local) = (number("per_cpu"), number("cache_local_mm_cid"));
+    let slowdown = local.zip(per_cpu).map(|(local, per_cpu)| local / per_cpu);
+    let speedup = number("cache_local_speedup");
     Row {
-        label: fields.text("test").to_owned(),
-        threads: 128,
-        stock: 100.0,
-        cna: 100.0 + percent,
-        speedup: 1.0 + percent / 100.0,
-        note: String::new(),
+        // Eight cores share one cache. Larger numbers are spread evenly over the caches.
+        placement: Some(match threads {
+            8 => Placement::Compact,
+            _ => Placement::Spread,
+        }),
+        published: vec![per_cpu, number("mm_cid"), local, None, speedup, slowdown],
+        ..row(label, threads, [0.0; 3])
     }
 }
 
@@ -327,14 +384,22 @@ mod tests {
             let is_cna = table.name.starts_with("cna-");
             assert!(!is_cna || rows[0].threads == 1);
             for row in &rows {
+                let columns = table.columns.len();
+                assert_eq!(row.published.len(), columns + table.ratios.len());
                 // The published speed-up is rounded, and so are the columns.
-                let speedup = row.cna / row.stock;
-                assert!((row.speedup / speedup - 1.0).abs() < 0.01, "{row:?}");
+                for (published, ratio) in row.published[columns..].iter().zip(table.ratios) {
+                    let column = |index: usize| row.published[index].unwrap();
+                    let computed = column(ratio.of) / column(ratio.by);
+                    assert!(
+                        (published.unwrap() / computed - 1.0).abs() < 0.01,
+                        "{row:?}"
+                    );
+                }
             }
             assert!(table.source().contains("(20"), "{}", table.source());
             assert!(Machine::load(table.machine).is_ok());
             let workload = workloads::by_name(table.workload).unwrap();
-            for lock in [table.stock, table.cna] {
+            for (_, lock) in table.columns {
                 assert_eq!(workload.takes(), locks::by_name(lock).unwrap().genre());
             }
         }

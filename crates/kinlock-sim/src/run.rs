@@ -1,14 +1,15 @@
 //! One simulation: what to run, and what came out.
 
+use crate::coherence::Traffic;
 use crate::locks::{self, Genre};
 use crate::machine::Machine;
 use crate::platform;
-use crate::workloads::{self, Bursts, Meter, Prepare};
-use crate::world::{self, Disturbance, Placement, Setup, Stuck};
+use crate::workloads::{self, Body, Bursts, Handoffs, Meter, Metered, Prepare, SharedMeter};
+use crate::world::{Disturbance, Placement, Setup, Stuck, World, with};
 use hdrhistogram::Histogram;
-use kinlock::config::Tuning;
-use kinlock::events::Event;
-use kinlock::topology::DomainKind;
+use kinlock_core::config::Tuning;
+use kinlock_core::events::Event;
+use kinlock_core::topology::DomainKind;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Instant;
@@ -49,7 +50,7 @@ pub struct Outcome {
     pub seconds: f64,
     /// How long acquisitions of the lock took, in nanoseconds.
     pub waits: Histogram<u64>,
-    /// Acquisitions after one by another thread of the same locality domain, and of another one.
+    /// Acquisitions by the holder before.
     pub handoffs: Handoffs,
     /// Where accesses were served from, after the warm-up.
     pub traffic: Traffic,
@@ -63,44 +64,6 @@ pub struct Outcome {
     pub switches: u64,
     /// How long the simulation took, in seconds of the host.
     pub host_seconds: f64,
-}
-
-/// Who took the lock after whom.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Handoffs {
-    /// After another thread of the same locality domain.
-    pub local: u64,
-    /// After a thread of another one.
-    pub remote: u64,
-    /// After the same thread.
-    pub retaken: u64,
-}
-
-/// Accesses by where they were served from.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Traffic {
-    /// The core's own caches.
-    pub own_cache: u64,
-    /// The last-level cache.
-    pub last_level: u64,
-    /// Another core of the same socket.
-    pub local: u64,
-    /// Another socket.
-    pub remote: u64,
-    /// Memory.
-    pub memory: u64,
-}
-
-impl Traffic {
-    fn since(&self, earlier: &Traffic) -> Traffic {
-        Traffic {
-            own_cache: self.own_cache - earlier.own_cache,
-            last_level: self.last_level - earlier.last_level,
-            local: self.local - earlier.local,
-            remote: self.remote - earlier.remote,
-            memory: self.memory - earlier.memory,
-        }
-    }
 }
 
 /// The part of the simulated time that passes before anything counts.
@@ -138,18 +101,32 @@ impl Run {
     ///
     /// # Panics
     ///
-    /// If there are no threads, or more than [`MAX_THREADS`]; if the workload is for concurrency IDs and the lock is no policy, or the other way round.
+    /// If there are no threads, or more than [`MAX_THREADS`]; if the workload takes policies for
+    /// concurrency IDs and the lock is none, or the other way round.
     pub fn execute(&self) -> Result<Outcome, Stuck> {
         assert!((1..=MAX_THREADS).contains(&self.threads));
-        let costs = &self.machine.costs;
-        let cycles = |seconds: f64| costs.cycles(seconds * 1e9);
-        let seconds = match self.workload.prepare {
-            Prepare::Ids { seconds, .. } => self.seconds.max(seconds(self.threads)),
-            Prepare::Lock(_) => self.seconds,
+        let clock = Instant::now();
+        let setup = self.setup();
+        let start = self.cycles(self.measured_seconds() * WARM_UP);
+        let meter = Rc::new(RefCell::new(Meter::new(self.threads, start, setup.end)));
+        let handed = Rc::clone(&meter);
+        let prepare = || (self.prepare(Rc::clone(&handed)), handed);
+        let body = |(body, meter): &(Rc<dyn Body>, SharedMeter), me| {
+            while !with(|w| w.now() >= w.end) {
+                let ops = body.iterate(me);
+                meter.borrow_mut().add(me, ops);
+            }
         };
-        let start = cycles(seconds * WARM_UP);
-        let end = start + cycles(seconds);
-        let setup = Setup {
+        let (world, result, ()) = platform::run(&setup, self.threads + 4, prepare, body, |_, _| ());
+        result?;
+        let meter = meter.borrow();
+        Ok(self.outcome(&world, &meter, clock.elapsed().as_secs_f64()))
+    }
+
+    fn setup(&self) -> Setup {
+        let seconds = self.measured_seconds();
+        let end = self.cycles(seconds * WARM_UP) + self.cycles(seconds);
+        Setup {
             machine: self.machine.clone(),
             threads: self.threads,
             placement: self.placement.unwrap_or(self.workload.placement),
@@ -157,59 +134,60 @@ impl Run {
             domain: self.domain,
             seed: self.seed,
             end,
-            // Whoever has not ended long after everybody was told to is not going to.
-            limit: end + cycles(seconds + 1.0) * 10,
+            // A thread that has not ended by then never will.
+            limit: end + self.cycles(seconds + 1.0) * 10,
             max_accesses: u64::MAX,
             disturbance: self.disturbance.clone(),
-        };
-        let clock = Instant::now();
-        let meter = Rc::new(RefCell::new(Meter::new(self.threads, start, end)));
-        let handed = Rc::clone(&meter);
-        let (threads, lock, workload) = (self.threads, self.lock, self.workload);
-        let prepare = move || {
-            platform::make_waiters(threads + 4);
-            let body = match workload.prepare {
-                Prepare::Lock(prepare) => prepare(
-                    threads,
-                    workloads::Metered::new((lock.place)(threads), Rc::clone(&handed)),
-                ),
-                Prepare::Ids { prepare, .. } => {
-                    let policy = lock.policy().expect("the workload takes policies");
-                    prepare(threads, policy, Rc::clone(&handed))
-                }
-            };
-            (body, handed)
-        };
-        let iterate = |(body, meter): &(Rc<dyn workloads::Body>, Rc<RefCell<Meter>>), me| {
-            while !world::with(|w| w.now() >= w.end) {
-                let ops = body.iterate(me);
-                meter.borrow_mut().add(me, ops);
+        }
+    }
+
+    /// The simulated seconds that count.
+    fn measured_seconds(&self) -> f64 {
+        match self.workload.prepare {
+            Prepare::Ids { seconds, .. } => self.seconds.max(seconds(self.threads)),
+            Prepare::Lock(_) => self.seconds,
+        }
+    }
+
+    fn cycles(&self, seconds: f64) -> u64 {
+        self.machine.costs.cycles(seconds * 1e9)
+    }
+
+    /// Places the lock and the workload's data in the simulation under way.
+    fn prepare(&self, meter: SharedMeter) -> Rc<dyn Body> {
+        match self.workload.prepare {
+            Prepare::Lock(prepare) => {
+                let lock = (self.lock.place)(self.threads);
+                prepare(self.threads, Metered::new(lock, meter))
             }
+            Prepare::Ids { prepare, .. } => {
+                let policy = self.lock.policy().expect("the workload takes policies");
+                prepare(self.threads, policy, meter)
+            }
+        }
+    }
+
+    fn outcome(&self, world: &World, meter: &Meter, host_seconds: f64) -> Outcome {
+        let (traffic, counted) = meter.warm_up();
+        let since_warm_up = |&e: &Event| (e, world.counted[e as usize] - counted[e as usize]);
+        let seconds = if self.workload.takes() == Genre::Policy {
+            meter.bursts.iter().map(|b| b.nanos).sum::<f64>() / 1e9
+        } else {
+            self.measured_seconds() + (self.workload.unsimulated_seconds)(meter, self.threads)
         };
-        let (world, result, ()) = world::run(&setup, prepare, iterate, |_, _| ());
-        result?;
-        let meter = meter.borrow();
-        let (warm_up_traffic, warm_up_counted) = meter.warm_up();
-        Ok(Outcome {
+        Outcome {
             ops: meter.per_thread.iter().sum(),
             per_thread: meter.per_thread.clone(),
-            seconds: if self.workload.takes() == Genre::Policy {
-                meter.bursts.iter().map(|b| b.nanos).sum::<f64>() / 1e9
-            } else {
-                seconds + (self.workload.unsimulated_seconds)(&meter, self.threads)
-            },
+            seconds,
             waits: meter.waits.clone(),
             handoffs: meter.handoffs,
-            traffic: world.traffic.since(&warm_up_traffic),
-            counted: Event::ALL
-                .iter()
-                .map(|&e| (e, world.counted[e as usize] - warm_up_counted[e as usize]))
-                .collect(),
+            traffic: world.traffic.since(&traffic),
+            counted: Event::ALL.iter().map(since_warm_up).collect(),
             bursts: meter.bursts.clone(),
             events: world.accesses,
             switches: world.switches,
-            host_seconds: clock.elapsed().as_secs_f64(),
-        })
+            host_seconds,
+        }
     }
 }
 

@@ -1,7 +1,8 @@
-//! One schedule: bodies of any kind on the simulated machine, disturbed wherever the contracts allow it.
+//! One schedule: bodies of any kind on the simulated machine, disturbed wherever the contracts
+//! allow it.
 //!
 //! ```
-//! use kinlock::platform::{Atomic, Ordering::Relaxed};
+//! use kinlock_core::platform::{Atomic, Ordering::Relaxed};
 //! use kinlock_sim::{Disturbance, Machine, Schedule, platform::SimU32, place};
 //!
 //! let schedule = Schedule::new(Machine::load("haswell-ex-4s")?, 4, Disturbance::preemptions(7, 8, 1000));
@@ -17,11 +18,12 @@
 //! ```
 
 use crate::machine::Machine;
-use crate::platform;
-use crate::world::{self, Disruption, Disturbance, Note, Noted, Placement, Setup, Stuck, with};
-use kinlock::config::Tuning;
-use kinlock::events::Event;
-use kinlock::topology::DomainKind;
+use crate::platform::{self, Sim};
+use crate::world::{Disruption, Disturbance, Note, Noted, Placement, Setup, Stuck, with};
+use kinlock_core::config::Tuning;
+use kinlock_core::events::Event;
+use kinlock_core::platform::Platform;
+use kinlock_core::topology::DomainKind;
 use std::rc::Rc;
 
 /// What to play.
@@ -35,7 +37,7 @@ pub struct Schedule {
     pub placement: Placement,
     /// What a locality domain is.
     pub domain: DomainKind,
-    /// Waiter slots. With fewer than threads, some wait without one.
+    /// Waiter slots. If there are fewer than threads, some threads wait without one.
     pub slots: usize,
     /// Start of the machine's random numbers: starting times, phases of spin loops, placement.
     pub seed: u64,
@@ -45,7 +47,7 @@ pub struct Schedule {
     pub max_accesses: u64,
     /// After so many simulated nanoseconds a schedule counts as endless.
     pub max_nanos: u64,
-    /// Whether to remember what happened.
+    /// Whether to keep a trace.
     pub trace: bool,
 }
 
@@ -62,7 +64,7 @@ pub struct Played {
     pub counted: [u64; Event::ALL.len()],
     /// What was disrupted, in the order of the host.
     pub disruptions: Vec<Disruption>,
-    /// What happened, if that was to be remembered; in the order of the host.
+    /// The trace, if one was kept; in the order of the host.
     pub trace: Vec<Note>,
 }
 
@@ -83,11 +85,12 @@ impl Schedule {
         }
     }
 
-    /// Runs `body(shared, thread)` on every thread until all have returned, or are stuck. `prepare` makes what they share, with
-    /// [`place`](crate::place) where it is to be simulated memory; `handler(shared, thread)` is what an interrupt runs on
-    /// the thread it interrupts; `judge(shared, end)` looks at what is left, when accesses take no time any more.
+    /// Runs `body(shared, thread)` on every thread until all have returned, or are stuck.
     ///
-    /// Threads that are stuck are unwound before `judge` runs: what their bodies hold is dropped. It must not wait.
+    /// `prepare` makes what they share, with [`place`](crate::place) where it is to be simulated
+    /// memory. An interrupt runs `handler(shared, thread)` on the thread it interrupts.
+    /// `check(shared, end)` inspects what is left, when accesses no longer take time; it must not
+    /// wait. Threads that are stuck are unwound before it runs: what their bodies hold is dropped.
     ///
     /// # Panics
     ///
@@ -97,7 +100,7 @@ impl Schedule {
         prepare: impl FnOnce() -> S,
         body: impl Fn(&S, usize) + Copy + 'static,
         handler: impl Fn(&S, usize) + 'static,
-        judge: impl FnOnce(&S, &Result<(), Stuck>) -> R,
+        check: impl FnOnce(&S, &Result<(), Stuck>) -> R,
     ) -> (Played, R) {
         assert!(self.threads > 0, "a schedule has threads");
         let costs = &self.machine.costs;
@@ -114,7 +117,6 @@ impl Schedule {
             disturbance: Some(self.disturbance.clone()),
         };
         let prepare = || {
-            platform::make_waiters(self.slots);
             let shared = Rc::new(prepare());
             let handled = Rc::clone(&shared);
             with(|w| {
@@ -123,13 +125,14 @@ impl Schedule {
             });
             shared
         };
-        let (mut world, end, verdict) = world::run(
+        let (mut world, end, verdict) = platform::run(
             &setup,
+            self.slots,
             prepare,
             move |shared: &Rc<S>, thread| body(shared, thread),
-            |shared, end| judge(shared, end),
+            |shared, end| check(shared, end),
         );
-        // It may name what lies in the arena: gone before that.
+        // The handler may refer to the arena, so it goes first.
         world.handler = None;
         let played = Played {
             end,
@@ -143,7 +146,7 @@ impl Schedule {
     }
 }
 
-/// How many accesses there have been so far: a clock that never stands still while anything happens.
+/// How many accesses there have been so far: a clock that advances whenever anything happens.
 ///
 /// # Panics
 ///
@@ -152,8 +155,8 @@ pub fn moment() -> u64 {
     with(|w| w.accesses)
 }
 
-/// The moment from which on the thread has surely stood in line for a lock, if it does: it had queued or become the pending
-/// waiter, and blocked. It may have stood there a little longer.
+/// The moment since which the thread has surely stood in line for a lock, if it does. By then it
+/// had queued, or become the pending waiter, and blocked. It may have stood there a little longer.
 ///
 /// # Panics
 ///
@@ -162,7 +165,7 @@ pub fn in_line_since(thread: usize) -> Option<u64> {
     with(|w| w.thread(thread).in_line_since)
 }
 
-/// The calling thread says that it stands in line no more.
+/// The calling thread no longer stands in line.
 ///
 /// # Panics
 ///
@@ -189,5 +192,5 @@ pub fn say(what: &'static str) {
 ///
 /// Outside of a simulation.
 pub fn slots_in_use() -> u32 {
-    <crate::Sim as kinlock::platform::Platform>::waiters().in_use()
+    Sim::waiters().in_use()
 }

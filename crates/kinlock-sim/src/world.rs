@@ -1,54 +1,67 @@
 //! One simulation: virtual CPUs, the threads on them, and the order in which things happen.
 //!
-//! A thread is a coroutine with a clock of its own, in cycles. It runs until its clock is later than the earliest
-//! event of anybody else; then it is suspended and the earliest goes on. So every access happens in the order of time, values
-//! are sequentially consistent, and the same seed gives the same run on every host.
+//! A thread is a coroutine with a clock of its own, in cycles. It runs until its clock is later
+//! than the earliest event of any other thread; then it is suspended, and the thread of that event
+//! goes on. So accesses happen in the order of time, values are sequentially consistent, and the
+//! same seed gives the same run on every host.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `coroutine` | how a thread is made, suspended and unwound |
+//! | `events` | what happens next |
+//! | `access` | memory accesses of a thread |
+//! | `actions` | what else a thread does: compute, spin, sleep, wake others |
+//! | `cpus` | which thread runs on which CPU |
+//! | `disturbance` | preemptions, interrupts and other bad luck, by chance |
 //!
 //! # States of a thread
 //!
 //! | state | has a CPU | leaves it by |
 //! | --- | --- | --- |
-//! | `Running` | yes | its own doing: spins, parks, ends; or its time slice is over |
-//! | `Spinning` on a line | yes | a write to the line, its time limit, or its time slice is over (it looks again when it runs) |
-//! | `Queued` | no | its CPU becomes free |
-//! | `Parked` at a key | no | unpark, its time limit |
+//! | `Running` | yes | spinning, parking, ending, or the end of its time slice |
+//! | `Spinning` on a line | yes | a write to the line, its time limit, or the end of its time slice |
+//! | `Queued` | no | its CPU becoming free |
+//! | `Parked` at a key | no | unpark, or its time limit |
 //! | `Ended` | no | |
 //!
-//! Each wait has an **epoch**: an event or a spinner's entry from an earlier one is void.
+//! Each wait has an **epoch**: an event or a spinner's entry from an earlier one is void. A spinner
+//! whose time slice ended checks its condition again when it next runs.
 //!
 //! # Invariants
 //!
-//! 1. A `World` and its coroutines live on one host thread, and `WORLD` points at the `World` for exactly as long as
-//!    [`run`] executes. No reference into the `World` is held across a suspension.
-//! 2. What is placed in the arena is used by the run's coroutines and by its caller before the `World` is dropped only.
-//! 3. `Thread::look` is set when its thread is about to be suspended in `spin_on`, whose closure it names, and taken before
-//!    the thread goes on. The closure is called in between only, while the run goes on; it does not suspend, for it runs in one step.
+//! 1. A `World` and its coroutines live on one host thread, and `WORLD` points at the `World` for
+//!    exactly as long as [`run`] executes. No reference into the `World` is held across a
+//!    suspension.
+//! 2. Only the run's coroutines and its caller use what is placed in the arena, and only before the
+//!    `World` is dropped.
+//! 3. `Thread::recheck` names the closure of the `spin_on` in which its thread is about to be
+//!    suspended. It is taken before the thread goes on. In between only the scheduler calls the
+//!    closure, in one step, so it does not suspend.
 
 mod access;
+mod actions;
 mod coroutine;
+mod cpus;
 mod disturbance;
-mod doing;
 mod events;
-mod schedule;
 
-use crate::coherence::{Fabric, Place};
-use crate::machine::Machine;
+use crate::coherence::{Fabric, Place, Traffic};
+use crate::machine::{Costs, Machine};
 use crate::memory::{Arena, Lines};
-use crate::platform::Sim;
-use crate::run::Traffic;
+use crate::random::Random;
 use access::Pending;
 pub(crate) use access::{How, access};
+use actions::{Recheck, spin_is_over};
+pub(crate) use actions::{compute, park, requeue_but, spin_on, unpark, unpark_some};
 use corosensei::Yielder;
 use coroutine::Bodies;
+pub use cpus::Placement;
 pub use disturbance::{Disruption, Disturbance, Kind as DisruptionKind, Note, Noted, Spot};
-use doing::{Look, content_with_spinning};
-pub(crate) use doing::{compute, park, requeue_but, spin_on, unpark, unpark_some};
 use events::{Events, What};
-use kinlock::config::Tuning;
-use kinlock::events::Event as Counted;
-use kinlock::raw::waiter::Waiters;
-use kinlock::topology::DomainKind;
-pub use schedule::Placement;
+use kinlock_core::config::Tuning;
+use kinlock_core::events::Event as Counted;
+use kinlock_core::topology::DomainKind;
+use std::any::Any;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -56,7 +69,8 @@ use std::rc::Rc;
 /// Counters of [`Counted`] events.
 pub(crate) const COUNTED: usize = Counted::ALL.len();
 
-/// Where and when a thread is. What most accesses look at comes first, in one line of the host.
+/// Where and when a thread is. The fields that most accesses read come first, in one line of the
+/// host.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Thread {
@@ -67,19 +81,20 @@ pub(crate) struct Thread {
     /// When its store buffer is empty.
     drained: u64,
     yielder: *const Yielder<(), ()>,
-    /// The access it is at while it is suspended.
+    /// The access that it is suspended in.
     pending: Pending,
     place: Place,
     epoch: u32,
     state: State,
-    /// It has begun to wait in line; the moment from which on it surely stood there.
+    /// It has begun to wait in line for a lock.
     pub(crate) in_line: bool,
-    /// Who looked for it was content.
-    content: bool,
+    /// The scheduler found the condition of its spin satisfied.
+    satisfied: bool,
+    /// The moment since which it has surely stood in line.
     pub(crate) in_line_since: Option<u64>,
-    random: u64,
-    /// How to look for it while it spins.
-    look: Option<Look>,
+    random: Random,
+    /// How the scheduler checks the condition of its spin.
+    recheck: Option<Recheck>,
     cpu: usize,
     /// The first CPU of its core.
     first_sibling: usize,
@@ -92,6 +107,14 @@ pub(crate) struct Thread {
     overslept: bool,
     /// It runs an interrupt's handler.
     interrupted: bool,
+}
+
+impl Thread {
+    /// Changes its state. Events and spinners' entries of the state before become void.
+    fn enter(&mut self, state: State) {
+        self.epoch += 1;
+        self.state = state;
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -127,7 +150,7 @@ pub(crate) struct World {
     threads: Vec<Thread>,
     cpus: Vec<Cpu>,
     parked: Vec<Sleeper>,
-    /// Threads in the queues of CPUs that may run on any.
+    /// Threads in the queues of CPUs that may run on any CPU.
     movable: usize,
     events: Events,
     current: usize,
@@ -139,20 +162,22 @@ pub(crate) struct World {
     pub(crate) end: u64,
     pub(crate) tuning: Tuning,
     pub(crate) domain: DomainKind,
-    pub(crate) waiters: Option<&'static Waiters<Sim>>,
+    /// The table of waiter slots; `platform` knows its type.
+    pub(crate) waiters: Option<&'static dyn Any>,
     pub(crate) accesses: u64,
     pub(crate) switches: u64,
     pub(crate) traffic: Traffic,
     pub(crate) counted: [u64; COUNTED],
     pub(crate) disturbance: Option<Disturbance>,
     pub(crate) done: Vec<Disruption>,
-    /// What happened, if that is to be remembered.
+    /// The trace, if one is kept.
     pub(crate) notes: Option<Vec<Note>>,
     pub(crate) handler: Option<Rc<dyn Fn(usize)>>,
     max_accesses: u64,
     /// The next event comes after `limit`.
     too_late: bool,
-    /// All coroutines have ended or are being unwound: accesses take no time, and nobody waits.
+    /// All coroutines have ended or are being unwound: accesses take no time, and no thread may
+    /// wait.
     over: bool,
 }
 
@@ -174,10 +199,10 @@ pub(crate) struct Setup {
     pub(crate) disturbance: Option<Disturbance>,
 }
 
-/// Nobody can go on, or it takes too long.
+/// Why a run did not end: no thread can go on, or it takes too long.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Stuck {
-    /// All threads that have not ended wait, and nobody is going to wake them.
+    /// All threads that have not ended wait, and none is left to wake them.
     #[error("deadlock: {0}")]
     Deadlock(String),
     /// The run went on for far longer than it should.
@@ -189,17 +214,17 @@ thread_local! {
     static WORLD: Cell<*mut World> = const { Cell::new(std::ptr::null_mut()) };
 }
 
-/// Runs `body(thread)` on every thread until all have returned. `prepare` places what they share; `judge` looks at it
-/// in the end.
+/// Runs `body(shared, thread)` on every thread until all have returned. `prepare` places what they
+/// share; `check` inspects it in the end.
 ///
 /// # Errors
 ///
-/// If they do not all return: with the world as it was then.
+/// If they do not all return; the world is as it was then.
 pub(crate) fn run<S: Clone + 'static, R>(
     setup: &Setup,
     prepare: impl FnOnce() -> S,
     body: impl Fn(&S, usize) + Copy + 'static,
-    judge: impl FnOnce(&S, &Result<(), Stuck>) -> R,
+    check: impl FnOnce(&S, &Result<(), Stuck>) -> R,
 ) -> (Box<World>, Result<(), Stuck>, R) {
     let mut world = Box::new(World::new(setup));
     WORLD.set(&raw mut *world);
@@ -207,13 +232,13 @@ pub(crate) fn run<S: Clone + 'static, R>(
     let shared = prepare();
     let mut bodies = Bodies::spawn(setup.threads, &shared, body);
     while let Some(thread) = with(World::next) {
-        if content_with_spinning() && bodies.resume(thread) {
+        if spin_is_over() && bodies.resume(thread) {
             with(World::end_current);
         }
     }
     let result = with(|w| w.verdict());
     drop(bodies);
-    let verdict = judge(&shared, &result);
+    let verdict = check(&shared, &result);
     (world, result, verdict)
 }
 
@@ -286,7 +311,7 @@ impl World {
         self.threads[self.current].now
     }
 
-    pub(crate) fn costs(&self) -> &crate::machine::Costs {
+    pub(crate) fn costs(&self) -> &Costs {
         &self.fabric.costs
     }
 
@@ -325,17 +350,6 @@ impl World {
     }
 
     pub(crate) fn random(&mut self) -> u64 {
-        next_random(&mut self.threads[self.current].random)
+        self.threads[self.current].random.next()
     }
-}
-
-/// xorshift64*: the upper bits are good.
-#[inline]
-fn next_random(state: &mut u64) -> u64 {
-    // A state of 0 would stay 0.
-    *state |= (*state == 0) as u64;
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
 }

@@ -22,7 +22,7 @@ fn facts(o: &Outcome) -> (u64, Vec<u64>, u64, u64) {
 #[test]
 fn the_same_seed_gives_the_same_run_on_any_host_thread() {
     for workload in workloads::ALL {
-        let all = locks::ALL.iter().chain(locks::sections::ALL);
+        let all = locks::ALL.iter().chain(locks::invalidation::ALL);
         for lock in all.filter(|lock| workload.takes() == lock.genre()) {
             let run = run(workload.name, lock.name, 24);
             let here = run.execute().unwrap();
@@ -121,7 +121,9 @@ fn spinners_of_a_mutex_had_better_queue_on_eight_nodes_but_not_on_one() {
 
 #[test]
 fn a_copied_cpu_number_keeps_spinners_off_their_predecessors_lines() {
-    // By how many accesses of a section miss: throughput of so short a run differs by less than chance. With each of eight seeds 3 ms save 7 to 9 %; 1 ms, a hundred sections, 1 to 9.
+    // Measured in misses per critical section, since the throughput of so short a run is mostly
+    // noise. With each of eight seeds 3 ms save 7 to 9 %; 1 ms, a hundred critical sections, 1 to 9
+    // %.
     let misses = |lock| {
         let run = Run {
             seconds: 0.003,

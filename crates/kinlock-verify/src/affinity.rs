@@ -3,11 +3,13 @@
 //! # Invariants
 //!
 //! 1. The mask passed to the kernel is a live buffer of the size passed with it.
+//! 2. Setting the affinity of a thread that has ended is a harmless error.
 
 const WORDS: usize = 1024;
 const BITS: usize = usize::BITS as usize;
 
-/// The CPUs that the calling thread may run on, in ascending order; none if the kernel does not say.
+/// The CPUs that the calling thread may run on, in ascending order; none if the kernel does not
+/// say.
 pub fn allowed_cpus() -> Vec<usize> {
     let mut mask = vec![0usize; WORDS];
     // SAFETY: invariant 1.
@@ -17,11 +19,23 @@ pub fn allowed_cpus() -> Vec<usize> {
     (0..WORDS * BITS).filter(is_set).collect()
 }
 
-/// Confines the calling thread to a CPU. If the kernel refuses, the thread stays where it is: pinning makes
-/// situations likelier, no check depends on it.
-pub fn pin_to(cpu: usize) {
+/// The number of CPU numbers up to the highest that the calling thread may run on.
+pub(crate) fn cpu_numbers() -> usize {
+    allowed_cpus().last().map_or(1, |last| last + 1)
+}
+
+/// Confines the calling thread to a CPU.
+pub(crate) fn pin_to(cpu: usize) {
+    confine(0, &[cpu]);
+}
+
+/// Confines a thread (0: the calling one) to these CPUs. If the kernel refuses, the thread stays
+/// where it is: affinity makes situations likelier, no check depends on it.
+pub(crate) fn confine(thread: i32, cpus: &[usize]) {
     let mut mask = vec![0usize; WORDS];
-    mask[cpu / BITS] = 1 << (cpu % BITS);
-    // SAFETY: invariant 1.
-    unsafe { libc::sched_setaffinity(0, size_of_val(&*mask), mask.as_ptr().cast()) };
+    for cpu in cpus {
+        mask[cpu / BITS] |= 1 << (cpu % BITS);
+    }
+    // SAFETY: invariants 1 and 2.
+    unsafe { libc::sched_setaffinity(thread, size_of_val(&*mask), mask.as_ptr().cast()) };
 }

@@ -1,54 +1,54 @@
 //! Threads that use a lock, and a watchdog over them.
 //!
 //! ```text
-//!   muster -> all run until the time is up, or somebody waits for too long -> stop -> drain -> Outcome
+//!   start -> all run until the time is up, or a wait lasts too long -> stop -> drain -> Outcome
 //! ```
 //!
-//! A thread that waits for a lock cannot be told to stop waiting. So the watchdog never joins a thread that has not
-//! said that it is finished: threads that hang are reported and left behind.
+//! A thread that waits for a lock cannot be told to stop waiting. So the watchdog joins only
+//! threads that have said that they are finished. Threads that hang are reported and left behind.
 
 mod member;
 
 pub use member::{Crew, Worker};
 
 use crate::affinity::{allowed_cpus, pin_to};
-use crate::random::Random;
-use crate::report::{PerThread, Property};
+use crate::oracle::SharedState;
+use crate::report::{Findings, PerThread, Property, Verdict};
+use kinlock_sim::random::Random;
 use member::Phase;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often the watchdog looks.
+/// The watchdog's period.
 const TICK: Duration = Duration::from_millis(5);
 /// How many threads are described when some hang.
 const MOST_DESCRIBED: usize = 8;
 
-/// What a crew is to do.
+/// The parameters of a crew.
 #[derive(Clone, Debug)]
 pub struct Orders {
     /// How many threads.
     pub threads: usize,
     /// For how long they run.
     pub duration: Duration,
-    /// After this time a wait is taken to be endless.
+    /// After this time a wait counts as endless.
     pub hang: Duration,
     /// The longest wait for the lock that is still fair.
     pub longest_wait: Duration,
-    /// Spread the threads over the CPUs that the process may use, one each, in turn.
+    /// Whether each thread is pinned to a CPU: round robin over those that the process may use.
     pub pinned: bool,
     /// Determines what each thread does.
     pub seed: u64,
 }
 
-/// What became of a crew.
+/// The outcome of a crew.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Acquisitions of each thread.
-    pub acquisitions: Vec<u64>,
-    /// Whether everybody got out. If not, threads are left behind and what they share must stay.
+    acquisitions: Vec<u64>,
+    /// Whether all threads ended. If not, threads are left behind and what they share must stay.
     pub completed: bool,
-    /// By property; details in either case.
-    pub verdicts: Vec<(Property, Result<String, String>)>,
+    verdicts: [(Property, Verdict); 2],
 }
 
 impl Outcome {
@@ -56,44 +56,44 @@ impl Outcome {
     pub fn total(&self) -> u64 {
         self.acquisitions.iter().sum()
     }
+
+    /// The crew's verdicts, and the oracle's on `state`, which was to see `extra` sections beyond
+    /// the crew's own.
+    pub(crate) fn findings(self, state: &SharedState, extra: u64) -> Findings {
+        let exclusion = match self.completed {
+            true => state.verdict(self.total() + extra),
+            false => state
+                .no_violation()
+                .map(|()| "no violation before the hang".into()),
+        };
+        let mut findings = self.own_findings();
+        (findings.verdicts).insert(0, (Property::Exclusion, exclusion));
+        findings
+    }
+
+    /// The crew's verdicts.
+    pub(crate) fn own_findings(self) -> Findings {
+        Findings {
+            verdicts: self.verdicts.into(),
+            operations: self.acquisitions,
+            left_threads: !self.completed,
+        }
+    }
 }
 
-/// Runs `body` on each thread of a crew, and `meanwhile` on the calling thread every few milliseconds.
+/// Runs `body` on each thread of a crew, and `meanwhile` on the calling thread every few
+/// milliseconds.
 ///
-/// `body` should return soon after [`Worker::running`] has become false. `meanwhile` says whether what the scenario is
-/// for has happened by now: until it has, the run goes on, for at most [`Orders::hang`] beyond its time.
+/// `body` should return soon after [`Worker::running`] has become false. `meanwhile` returns
+/// whether the scenario has reached what it is for. Until it has, the run goes on, for at most
+/// [`Orders::hang`] beyond its time.
 pub fn run(
     orders: &Orders,
     body: impl Fn(&mut Worker) + Send + Sync + 'static,
     mut meanwhile: impl FnMut(&Crew) -> bool,
 ) -> Outcome {
     let crew = Arc::new(Crew::new(orders.threads));
-    let body = Arc::new(body);
-    let cpus = if orders.pinned {
-        allowed_cpus()
-    } else {
-        Vec::new()
-    };
-    let threads: Vec<_> = (0..orders.threads)
-        .map(|me| {
-            let (crew, body) = (Arc::clone(&crew), Arc::clone(&body));
-            let random = Random::new(orders.seed, me as u64);
-            let cpu = (!cpus.is_empty()).then(|| cpus[me % cpus.len()]);
-            std::thread::Builder::new()
-                .name(format!("crew-{me}"))
-                .stack_size(256 * 1024)
-                .spawn(move || {
-                    if let Some(cpu) = cpu {
-                        pin_to(cpu);
-                    }
-                    let mut worker = Worker::new(crew, me, random);
-                    body(&mut worker);
-                    worker.finish();
-                })
-                .expect("a thread can be started")
-        })
-        .collect();
-
+    let threads = start(orders, &crew, Arc::new(body));
     let end = Instant::now() + orders.duration;
     let mut reached = false;
     while crew.longest_current_wait() < orders.hang {
@@ -127,32 +127,56 @@ pub fn run(
     }
 }
 
+fn start(
+    orders: &Orders,
+    crew: &Arc<Crew>,
+    body: Arc<impl Fn(&mut Worker) + Send + Sync + 'static>,
+) -> Vec<JoinHandle<()>> {
+    let cpus = if orders.pinned {
+        allowed_cpus()
+    } else {
+        Vec::new()
+    };
+    let start_one = |me: usize| {
+        let (crew, body) = (Arc::clone(crew), Arc::clone(&body));
+        let random = Random::stream(orders.seed, me as u64);
+        let cpu = (!cpus.is_empty()).then(|| cpus[me % cpus.len()]);
+        let thread = std::thread::Builder::new()
+            .name(format!("crew-{me}"))
+            .stack_size(256 * 1024);
+        let run = move || {
+            if let Some(cpu) = cpu {
+                pin_to(cpu);
+            }
+            let mut worker = Worker::new(crew, me, random);
+            body(&mut worker);
+            worker.finish();
+        };
+        thread.spawn(run).expect("a thread can be started")
+    };
+    (0..orders.threads).map(start_one).collect()
+}
+
 fn verdicts(
     orders: &Orders,
     crew: &Crew,
     completed: bool,
     acquisitions: &[u64],
-) -> Vec<(Property, Result<String, String>)> {
-    let per_thread = PerThread::of(acquisitions);
-    let mut verdicts = vec![(
-        Property::Completion,
-        if completed {
-            Ok(format!("all {} threads got out", orders.threads))
-        } else {
-            Err(describe_stuck(crew))
-        },
-    )];
+) -> [(Property, Verdict); 2] {
+    let completion = match completed {
+        true => Ok(format!("all {} threads got out", orders.threads)),
+        false => Err(describe_stuck(crew)),
+    };
     let (wait, limit) = (crew.longest_wait(), orders.longest_wait);
-    let detail = format!("{per_thread}, longest wait {wait:.1?}");
-    verdicts.push((
-        Property::Progress,
-        if wait <= limit {
-            Ok(detail)
-        } else {
-            Err(format!("{detail}, limit {limit:.1?}"))
-        },
-    ));
-    verdicts
+    let detail = format!("{}, longest wait {wait:.1?}", PerThread::of(acquisitions));
+    let progress = match wait <= limit {
+        true => Ok(detail),
+        false => Err(format!("{detail}, limit {limit:.1?}")),
+    };
+    [
+        (Property::Completion, completion),
+        (Property::Progress, progress),
+    ]
 }
 
 fn describe_stuck(crew: &Crew) -> String {
@@ -160,17 +184,13 @@ fn describe_stuck(crew: &Crew) -> String {
         .members()
         .filter(|m| m.phase() != Phase::Finished)
         .collect();
-    let mut text = format!(
-        "{} of {} threads hang: ",
+    let described = stuck.iter().take(MOST_DESCRIBED).map(ToString::to_string);
+    let more = (stuck.len() > MOST_DESCRIBED).then(|| "...".to_owned());
+    let described: Vec<_> = described.chain(more).collect();
+    let all = crew.members().count();
+    format!(
+        "{} of {all} threads hang: {}",
         stuck.len(),
-        crew.members().count()
-    );
-    for member in stuck.iter().take(MOST_DESCRIBED) {
-        text += &format!("{member}; ");
-    }
-    text.truncate(text.trim_end_matches("; ").len());
-    if stuck.len() > MOST_DESCRIBED {
-        text += "; ...";
-    }
-    text
+        described.join("; ")
+    )
 }

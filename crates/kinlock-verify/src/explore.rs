@@ -1,65 +1,68 @@
-//! Random schedules: the library's algorithms on the simulated machine, disturbed wherever the contracts allow it.
+//! Random schedules: the library's algorithms on the simulated machine, disturbed wherever the
+//! contracts allow it.
 //!
-//! A schedule is drawn from a seed: machine, threads, knobs, preemptions before any memory access, interrupts, spurious
-//! wake-ups. A failing one is shrunk to the few disruptions that it needs, and named by a [`Replay`].
+//! A schedule is drawn from a seed: machine, threads, knobs, preemptions before any memory access,
+//! interrupts, spurious wake-ups. A failing one is shrunk to the few disruptions that it needs, and
+//! named by a [`Replay`].
 //!
-//! What is explored is a [`Subject`]: [`locks`] with mutexes and condition variables, [`ids`], [`sections`]. For locks:
+//! Each kind of thing that is explored is a [`Subject`]: [`locks`] with mutexes and condition
+//! variables, [`ids`], [`invalidation`]. For locks:
 //!
 //! | property | what is demanded |
 //! | --- | --- |
-//! | exclusion | the data behind the lock is never touched by two threads at a time |
+//! | exclusion | two threads never touch the data behind the lock at a time |
 //! | completion | every thread comes to an end |
-//! | progress | in the scenario `order`, which switches stealing off: nobody who arrived later comes first, but for kin under a NUMA-aware lock, and those up to a bound |
-//! | contract | nobody gives up early; afterwards the lock's word is zero and no waiter slot is in use |
-//! | reach | the schedules together got where they mean to go |
+//! | progress | in the scenario `order`: no later thread comes first (see below) |
+//! | contract | no wait ends early; in the end the lock's word is zero and no slot is in use |
+//! | reach | the schedules together reached what they are for |
 //!
-//! The modules of the others say the same of them.
+//! The scenario `order` is without stealing. Under a NUMA-aware lock later local waiters may come
+//! first, up to a bound.
 //!
-//! What cannot be seen here: memory ordering, because values are sequentially consistent (`Fault::RelaxedUnlock` and the mutex's pass; the
-//! model checker finds them), and bounds in time.
+//! The modules of the others have such tables, too.
+//!
+//! Two things cannot be seen here. One is memory ordering, because values are sequentially
+//! consistent: `Fault::RelaxedUnlock` passes, and loom catches it. The other is bounds in time.
 
 mod draw;
 mod hunt;
 pub mod ids;
+pub mod invalidation;
 pub mod locks;
 mod oracle;
 mod replay;
 pub mod scenarios;
-pub mod sections;
 mod shrink;
 mod trace;
+mod violation;
 
+pub use crate::specimen::by_name;
 pub use replay::Replay;
 
-use crate::locks::BUSTED;
-use crate::plan::judge_catch;
 use crate::report::{Check, Property, Report};
+use crate::specimen::Named;
+use crate::steps::judge_catch;
 use kinlock_sim::{Played, Spot};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What can be explored: things of one kind, good ones and such that are broken on purpose.
-pub trait Subject: Copy + fmt::Debug + Send + Sync + 'static {
-    /// What is counted in a schedule, and added up over many.
+/// What can be explored: things of one kind, sound ones and some that are broken on purpose.
+pub trait Subject: Named + fmt::Debug + Send + Sync {
+    /// Counted in a schedule, and added up over many.
     type Tally: Tally;
     /// What one of them is called.
     const KIND: &'static str;
-    /// All of them.
-    const ALL: &'static [Self];
 
-    /// Its name on the command line and in reports.
-    fn name(&self) -> &'static str;
-
-    /// What its defect violates, if it is broken on purpose.
-    fn defect(&self) -> Option<Property>;
-
-    /// How it can be used, at least one way. Schedules take them in turn.
-    fn scenarios(&self) -> Vec<&'static str>;
+    /// How it can be used, at least one way. Schedules go through them in order.
+    fn scenarios(&self) -> Vec<&'static str> {
+        vec!["mixed"]
+    }
 
     /// Plays one schedule.
     fn play(schedule: &Replay<Self>, trace: bool) -> Outcome<Self::Tally>;
 
-    /// What many schedules tell together, none of which has failed by itself: whether each property holds, and by which numbers.
+    /// The verdicts on many schedules together, none of which has failed by itself: whether each
+    /// property holds, and the numbers.
     fn judge(&self, tally: &Self::Tally) -> Vec<(Property, bool, String)>;
 }
 
@@ -82,16 +85,11 @@ pub struct Outcome<T> {
     pub failure: Option<(Property, String)>,
 }
 
-/// Those meant by `name`: one, or all that are broken on purpose. Empty if there is none of that name.
-pub fn by_name<S: Subject>(name: &str) -> Vec<S> {
-    let wanted = |one: &&S| one.name() == name || name == BUSTED && one.defect().is_some();
-    S::ALL.iter().filter(wanted).copied().collect()
-}
-
-/// What is wanted of an exploration.
+/// The parameters of an exploration.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Schedules for each subject; a broken one is done when it is caught, after [`PATIENCE`] times as many at most.
+    /// Schedules for each subject. A broken one is done when it is caught, after [`PATIENCE`] times
+    /// as many at most.
     pub schedules: u64,
     /// The seed of the first schedule; the next one has the next.
     pub seed: u64,
@@ -104,20 +102,22 @@ pub struct Settings {
 /// The most threads a schedule may have.
 pub const MAX_THREADS: usize = 64;
 
-/// With so many schedules or more, those together have to reach what they are there for.
+/// With so many schedules or more, they have to reach together what they are for.
 pub const ENOUGH_TO_REACH: u64 = 2000;
 
-/// How many times the schedules asked for may be played until a broken subject is caught: rare schedules catch some, and which do changes with every line of the library.
+/// How many times the schedules asked for may be played until a broken subject is caught. Only rare
+/// schedules catch some defects, and which ones do changes with every line of the library.
 pub const PATIENCE: u64 = 10;
 
-/// What failed.
+/// A failure of one subject.
 #[derive(Clone, Debug)]
 pub struct Failure<S> {
     /// What is violated.
     pub property: Property,
     /// What went wrong.
     pub detail: String,
-    /// Which schedule it was, from 1 on; or how many schedules it took, if they fail together only.
+    /// The number of the schedule, from 1 on; or how many schedules it took, if they fail together
+    /// only.
     pub number: u64,
     /// The schedule that fails by itself.
     pub schedule: Option<Shrunk<S>>,
@@ -229,7 +229,7 @@ pub fn replay<S: Subject>(replay: &Replay<S>) -> Result<(), (Property, String)> 
     }
 }
 
-/// What happens in a schedule, one line for each event.
+/// The events of a schedule, one per line.
 pub fn trace<S: Subject>(replay: &Replay<S>) -> Vec<String> {
     let outcome = play(replay, true);
     let notes = outcome.played.map_or_else(Vec::new, |played| played.trace);
@@ -267,7 +267,7 @@ fn shrink_failure<S: Subject>(subject: &S, settings: &Settings, number: u64) -> 
         only: Some(only.to_vec()),
         ..drawn.clone()
     };
-    // The same kind of failure: another one may be another defect.
+    // The same property: another one may be another defect.
     let fails = |only: &[Spot]| {
         let failure = play(&with(only), false).failure;
         failure.is_some_and(|(p, _)| p == property)

@@ -1,14 +1,19 @@
-//! Torture of concurrency IDs: leases, and restartable sequences, disturbed just where it hurts.
+//! Torture of concurrency IDs: leases, and restartable sequences, disturbed where it hurts most.
 //!
-//! A **specimen** is a way to get IDs: restartable sequences, leases under one of the policies, or one of these broken on purpose. Each is put through scenarios:
+//! A **specimen** is a way to get IDs: restartable sequences, leases under one of the policies, or
+//! one of these broken on purpose. Each is put through scenarios:
 //!
-//! | scenario | what it does | what must hold |
-//! | --- | --- | --- |
-//! | `leases` | threads take and give back IDs, several at a time, and signal handlers do too | one holder per ID; IDs below the bound; none is lost |
-//! | `sequences` | counters, stacks and pools with delays inside their operations | no addition is lost, nothing is had twice or never |
-//! | `churn` | threads come and go, some with leases that they forget | the same; nobody stays a member |
-//! | `sparse` | all threads on one CPU, that with the highest number | the same |
-//! | `fork` | children, while other threads hold IDs | the child has its own IDs and nobody else's |
+//! | scenario | what it does |
+//! | --- | --- |
+//! | `leases` | threads and signal handlers take and give back IDs, several at a time |
+//! | `sequences` | counters, stacks and pools with delays inside their operations |
+//! | `churn` | threads come and go, some with leases that they forget |
+//! | `sparse` | all threads on one CPU, that with the highest number |
+//! | `fork` | children, while other threads hold IDs |
+//!
+//! In `leases` an ID has one holder, is below the bound, and is not lost. In the structures no
+//! addition is lost, and no element is had twice or never. After `churn` no ended thread is a
+//! member. In the child of a fork only the IDs of the forking thread are taken.
 //!
 //! Meanwhile a [`storm`] sends signals and moves threads between CPUs.
 
@@ -17,11 +22,13 @@ mod source;
 mod storm;
 
 use crate::injector::Preemption;
-use crate::plan::{is_caught, judge_catch, rounds, step_name};
-use crate::report::{Check, PerThread, Property, Report};
-use kinlock::ids::{Backend, Policy};
+use crate::report::{Property, Report};
+use crate::specimen::{self, named};
+use crate::steps::{self, Share, Step};
+use kinlock_ids::{Backend, Policy};
 use std::time::Duration;
 
+pub use crate::specimen::BUSTED;
 pub use scenarios::ALL as SCENARIOS;
 use source::Broken;
 
@@ -32,11 +39,33 @@ pub struct Specimen {
     pub name: &'static str,
     /// How IDs are held.
     pub backend: Backend,
-    /// Who gets which, with leases.
+    /// Which thread gets which ID, with leases.
     pub policy: Policy,
-    /// What is broken, and what that violates.
-    defect: Option<(Broken, Property)>,
+    /// What its defect violates, if it is broken on purpose.
+    pub defect: Option<Property>,
+    broken: Option<Broken>,
 }
+
+/// All specimens.
+pub const ALL: &[Specimen] = &[
+    Specimen {
+        backend: Backend::Restartable,
+        ..leased("rseq", Policy::RecentFirst)
+    },
+    leased("lease-recent-first", Policy::RecentFirst),
+    leased("lease-per-cpu", Policy::PerCpu),
+    leased("lease-lowest-free", Policy::LowestFree),
+    leased("lease-task-owned", Policy::TaskOwned),
+    Specimen {
+        backend: Backend::Restartable,
+        ..broken("busted-restart", Broken::NoRestart, Property::Exclusion)
+    },
+    broken("busted-shared", Broken::Shared, Property::Exclusion),
+    broken("busted-leaked", Broken::Leaked, Property::Completion),
+    broken("busted-bound", Broken::AboveBound, Property::Contract),
+];
+
+named!(Specimen, ALL);
 
 const fn leased(name: &'static str, policy: Policy) -> Specimen {
     Specimen {
@@ -44,73 +73,31 @@ const fn leased(name: &'static str, policy: Policy) -> Specimen {
         backend: Backend::Lease,
         policy,
         defect: None,
+        broken: None,
     }
 }
 
-const fn broken(name: &'static str, backend: Backend, broken: Broken, meant: Property) -> Specimen {
+const fn broken(name: &'static str, broken: Broken, meant: Property) -> Specimen {
     Specimen {
-        name,
-        backend,
-        policy: Policy::RecentFirst,
-        defect: Some((broken, meant)),
+        defect: Some(meant),
+        broken: Some(broken),
+        ..leased(name, Policy::RecentFirst)
     }
 }
-
-/// All specimens.
-pub const ALL: &[Specimen] = &[
-    Specimen {
-        name: "rseq",
-        backend: Backend::Restartable,
-        policy: Policy::RecentFirst,
-        defect: None,
-    },
-    leased("lease-recent-first", Policy::RecentFirst),
-    leased("lease-per-cpu", Policy::PerCpu),
-    leased("lease-lowest-free", Policy::LowestFree),
-    leased("lease-task-owned", Policy::TaskOwned),
-    broken(
-        "busted-restart",
-        Backend::Restartable,
-        Broken::NoRestart,
-        Property::Exclusion,
-    ),
-    broken(
-        "busted-shared",
-        Backend::Lease,
-        Broken::Shared,
-        Property::Exclusion,
-    ),
-    broken(
-        "busted-leaked",
-        Backend::Lease,
-        Broken::Leaked,
-        Property::Completion,
-    ),
-    broken(
-        "busted-bound",
-        Backend::Lease,
-        Broken::AboveBound,
-        Property::Contract,
-    ),
-];
-
-/// The name that stands for all that are broken on purpose.
-pub const BUSTED: &str = "busted";
 
 impl Specimen {
     /// Whether it is broken on purpose.
     pub fn is_broken(&self) -> bool {
-        self.defect.is_some()
+        self.broken.is_some()
     }
 }
 
 /// The specimens meant by `name`: one, or all broken ones. Empty if there is none.
 pub fn by_name(name: &str) -> Vec<Specimen> {
-    let wanted = |s: &&Specimen| s.name == name || name == BUSTED && s.is_broken();
-    ALL.iter().filter(wanted).copied().collect()
+    specimen::by_name(name)
 }
 
-/// What is wanted of a run.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// For one specimen, all scenarios together.
@@ -127,44 +114,30 @@ pub struct Settings {
 
 /// Tortures a specimen. `progress` is told each step's name before it starts.
 ///
-/// One that is broken on purpose is given up after the first scenario in which the check meant for it catches it, or after all scenarios [`PATIENCE`](crate::plan::PATIENCE) times.
-pub fn run(specimen: Specimen, settings: &Settings, mut progress: impl FnMut(&str)) -> Report {
-    let mut report = Report::new();
+/// One that is broken on purpose is done after the first scenario in which the check meant for it
+/// catches it, or after all scenarios [`PATIENCE`](crate::plan::PATIENCE) times.
+pub fn run(specimen: Specimen, settings: &Settings, progress: impl FnMut(&str)) -> Report {
     let chosen = SCENARIOS
         .iter()
         .filter(|scenario| (scenario.fits)(&specimen))
         .filter(|scenario| settings.scenarios.iter().any(|name| name == scenario.name));
-    let chosen: Vec<_> = chosen.collect();
-    let weights: u32 = chosen.iter().map(|scenario| scenario.weight).sum();
-    let defect = specimen.defect.map(|(_, meant)| meant);
-    'all: for round in 0..rounds(defect) {
-        for (number, scenario) in chosen.iter().enumerate() {
-            let step = step_name(specimen.name, scenario.name, round);
-            progress(&step);
-            let number = round * chosen.len() as u64 + number as u64;
-            let findings = (scenario.run)(&scenarios::Context {
-                specimen,
-                time: settings.time * scenario.weight / weights,
-                threads: settings.threads,
-                preemption: settings.preemption,
-                seed: settings.seed.wrapping_add(number),
-            });
-            report.per_thread = report.per_thread.merge(PerThread::of(&findings.operations));
-            for (property, verdict) in findings.verdicts {
-                report.push(Check {
-                    name: format!("{step}/{}", property.name()),
-                    property,
-                    passed: verdict.is_ok(),
-                    detail: verdict.unwrap_or_else(|what| what),
-                });
-            }
-            if is_caught(defect, &report) {
-                break 'all;
-            }
-        }
-    }
-    if let Some(meant) = defect {
-        report.push(judge_catch(specimen.name, meant, &report.checks));
-    }
-    report
+    let step = |scenario: &'static scenarios::Scenario| Step {
+        label: scenario.name.to_owned(),
+        weight: scenario.weight,
+        what: scenario.run,
+    };
+    let steps: Vec<_> = chosen.map(step).collect();
+    let whole = Share {
+        time: settings.time,
+        seed: settings.seed,
+    };
+    steps::run(&specimen, whole, &steps, progress, |run, share| {
+        run(&scenarios::Context {
+            specimen,
+            time: share.time,
+            threads: settings.threads,
+            preemption: settings.preemption,
+            seed: share.seed,
+        })
+    })
 }

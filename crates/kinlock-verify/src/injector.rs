@@ -1,6 +1,7 @@
-//! Injected preemption: at chosen points a thread is slowed down, taken off its CPU, or put to sleep.
+//! Injected preemption: at chosen points a thread is slowed down, taken off its CPU, or put to
+//! sleep.
 
-use crate::random::Random;
+use kinlock_sim::random::Random;
 use std::time::Duration;
 
 /// How often threads are interrupted.
@@ -26,14 +27,14 @@ pub const LEVELS: [(&str, Preemption); 3] = [
 pub struct Injector {
     /// Something happens at one point in so many; 0 = at none.
     rarity: u64,
-    /// Up to which number of 256 it is a long sleep, a short one, a yield; else the thread is slowed down.
+    /// Of 256 lots, those below these bounds are a long sleep, a short one, a yield; others spin.
     kinds: [u64; 3],
     random: Random,
 }
 
-/// Where a thread passes many points, each of which costs time.
+/// For threads that pass many points, each of which costs time.
 const MOSTLY_SHORT: [u64; 3] = [1, 4, 64];
-/// Where it passes few, and others are to do something meanwhile.
+/// For threads that pass few points, so that others get something done meanwhile.
 const MOSTLY_LONG: [u64; 3] = [4, 96, 192];
 
 impl Injector {

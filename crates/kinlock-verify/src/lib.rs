@@ -1,39 +1,70 @@
-//! What kinlock's checks share: scenarios that stress a lock, oracles that judge it, and locks broken on purpose.
+//! What kinlock's checks share: scenarios that stress a lock, oracles, and locks broken on purpose.
 //!
-//! A **scenario** is a way to ill-treat a lock: preempted holders, signal handlers, dying threads, forks. Each yields
-//! **checks** of a few properties:
+//! A **scenario** is a way to ill-treat a lock: preempted holders, signal handlers, dying threads,
+//! forks. Each yields **checks** of a few properties:
 //!
 //! | property | holds if |
 //! | --- | --- |
-//! | [`Exclusion`](report::Property::Exclusion) | the state behind the lock was never touched by two threads at a time |
-//! | [`Completion`](report::Property::Completion) | every thread got out once it was told to stop: no waiter was lost |
-//! | [`Progress`](report::Property::Progress) | no thread waited for longer than the limit while others went on |
-//! | [`Contract`](report::Property::Contract) | the calls did what their documentation says |
-//! | [`Reach`](report::Property::Reach) | the scenario got where it means to go, so that the other checks mean something |
-//! | [`Catch`](report::Property::Catch) | a lock that is broken on purpose failed the check meant for it |
+//! | [exclusion] | two threads never touched the state behind the lock at a time |
+//! | [completion] | every thread ended once it was told to stop: no waiter was lost |
+//! | [progress] | no thread waited for longer than the limit while others went on |
+//! | [contract] | the calls did what their documentation says |
+//! | [reach] | the scenario reached what it is for: without that the other checks mean little |
+//! | [catch] | a lock that is broken on purpose failed the check meant for it |
 //!
-//! [`explore`] looks for schedules on the simulated machine in which a lock fails.
+//! [exclusion]: report::Property::Exclusion
+//! [completion]: report::Property::Completion
+//! [progress]: report::Property::Progress
+//! [contract]: report::Property::Contract
+//! [reach]: report::Property::Reach
+//! [catch]: report::Property::Catch
 //!
-//! A [`plan`] runs scenarios against one lock within a given time. Everything random comes from one seed; threads are
-//! real, so that the seed repeats what each thread does, not how they interleave.
+//! Three parts use real threads: a [`plan`] of [`scenarios`] for locks, [`ids`], [`invalidation`].
+//! Each runs within a given time. One seed decides what each thread does, not how threads
+//! interleave. [`explore`] looks for failing schedules on the simulated machine instead.
+//!
+//! The modules, each of which uses only those above it:
+//!
+//! | modules | content |
+//! | --- | --- |
+//! | `affinity`, `signal`, `child`, [`sandbox`] | system calls |
+//! | [`report`], `specimen`, `steps` | checks, names, runs of many steps |
+//! | `injector`, `oracle` | delays at bad moments, the state behind a lock |
+//! | [`pages`] | the demonstration of delayed invalidation |
+//! | `pretend`, `configs`, [`test_lock`], [`monitors`], [`locks`] | locks and condition variables |
+//! | `crew` | threads with a watchdog |
+//! | [`scenarios`], [`plan`] | torture of locks |
+//! | [`ids`] | torture of concurrency IDs |
+//! | [`invalidation`] | torture of delayed invalidation |
+//! | [`explore`] | random schedules |
 
 mod affinity;
+mod child;
+mod configs;
 mod crew;
 pub mod explore;
 pub mod ids;
 mod injector;
+pub mod invalidation;
 pub mod locks;
 pub mod monitors;
 mod oracle;
 pub mod pages;
 pub mod plan;
 mod pretend;
-mod random;
 pub mod report;
 pub mod sandbox;
 pub mod scenarios;
-pub mod sections;
+mod signal;
+mod specimen;
+mod steps;
 pub mod test_lock;
 
 pub use affinity::allowed_cpus;
 pub use injector::{LEVELS, Preemption};
+pub use specimen::Named;
+
+/// The examples of the README are compiled and run with the documentation's.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}

@@ -1,18 +1,20 @@
-//! Locks that come with condition variables, under test: ours as users have it, and the library's source with a configuration of ours.
+//! Locks with condition variables, under test: as users have them, and with other configurations.
 //!
 //! # Invariants
 //!
-//! 1. [`Monitor::wait`] demands that the caller hold the lock. The lock is held again when it returns.
-//! 2. A guard of a `UserMonitor`'s mutex exists only within `wait`, on behalf of the thread that holds the lock, and is forgotten: it never releases the lock. All else
-//!    goes through the raw lock, by [`TestLock`], whose `unlock` demands what the lock does.
+//! 1. [`Monitor::wait`] demands that the caller hold the lock. The lock is held again when it
+//!    returns.
+//! 2. A guard of a `UserMonitor`'s mutex exists only within `wait`, on behalf of the thread that
+//!    holds the lock, and is forgotten: it never releases the lock. All else goes through the raw
+//!    lock.
 
-use crate::locks::{AsConfigured, OwnMutex};
+use crate::configs::SoundMutex;
 use crate::pretend::Pretend;
-use crate::test_lock::TestLock;
-use kinlock::platform::{NEVER, Platform};
-use kinlock::raw::condvar::{CondvarConfig, CondvarFault};
-use kinlock::raw::{QueuedCondvar, QueuedMutex};
+use crate::test_lock::{Own, TestLock};
 use kinlock::{Condvar, Mutex};
+use kinlock_core::platform::{NEVER, Platform};
+use kinlock_core::raw::condvar::CondvarConfig;
+use kinlock_core::raw::{QueuedCondvar, QueuedMutex};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How many condition variables a monitor has.
@@ -22,15 +24,16 @@ pub const CONDVARS: usize = 4;
 pub trait Monitor: Send + Sync {
     /// The lock.
     fn lock(&self) -> &dyn TestLock;
-    /// Releases the lock, waits for a notification, and takes the lock again. `false`: the time was up, and no notification was taken.
+    /// Releases the lock, waits for a notification, and takes the lock again. `false`: the time was
+    /// up, and no notification was taken.
     ///
     /// # Safety
     ///
     /// The caller must hold the lock.
     unsafe fn wait(&self, condvar: usize, limit: Limit) -> bool;
-    /// Wakes one of those who wait.
+    /// Wakes one waiter.
     fn notify_one(&self, condvar: usize);
-    /// Wakes all who wait.
+    /// Wakes all waiters.
     fn notify_all(&self, condvar: usize);
 }
 
@@ -47,15 +50,16 @@ pub enum Limit {
     System(SystemTime),
 }
 
-/// [`Mutex`] and [`Condvar`], by the functions that users call.
+/// [`Mutex`] and [`Condvar`], by their public functions.
 pub(crate) fn users() -> Box<dyn Monitor> {
     Box::new(UserMonitor::default())
 }
 
-/// The library's mutex and a condition variable as `C` says, on the pretended machine.
+/// The library's mutex, and condition variables with the configuration `C`, on the pretended
+/// machine.
 pub(crate) fn pretended<C: CondvarConfig>() -> Box<dyn Monitor> {
     Box::new(OwnMonitor::<C> {
-        mutex: OwnMutex(QueuedMutex::UNLOCKED),
+        mutex: Own(QueuedMutex::UNLOCKED),
         condvars: [const { QueuedCondvar::FRESH }; CONDVARS],
     })
 }
@@ -100,7 +104,7 @@ impl Monitor for UserMonitor {
 
 #[derive(Debug)]
 struct OwnMonitor<C: CondvarConfig> {
-    mutex: OwnMutex<AsConfigured>,
+    mutex: Own<QueuedMutex<Pretend, SoundMutex>>,
     condvars: [QueuedCondvar<Pretend, C>; CONDVARS],
 }
 
@@ -123,7 +127,7 @@ impl<C: CondvarConfig> Monitor for OwnMonitor<C> {
     }
 }
 
-/// The longest wait between two looks at a clock that jumps.
+/// The longest wait between two looks at a clock that may jump.
 const SLICE: Duration = Duration::from_millis(100);
 
 /// Up to when to wait before asking again; `None` when the time is up.
@@ -144,25 +148,3 @@ fn until(limit: Limit) -> impl FnMut() -> Option<u64> {
         }
     }
 }
-
-/// How many a broadcast wakes at once on the pretended machine: few, so that it moves the others to the mutex wherever some sleep.
-const AT_ONCE: u32 = 4;
-
-macro_rules! condvar_config {
-    ($name:ident, $fault:ident) => {
-        #[derive(Clone, Copy, Debug)]
-        pub(crate) struct $name;
-
-        impl CondvarConfig for $name {
-            const FAULT: CondvarFault = CondvarFault::$fault;
-            const AT_ONCE: u32 = AT_ONCE;
-        }
-    };
-}
-
-condvar_config!(Sound, None);
-condvar_config!(BlindSleep, BlindSleep);
-condvar_config!(CarelessClear, CarelessClear);
-condvar_config!(BrokenChain, BrokenChain);
-condvar_config!(SwallowedWake, SwallowedWake);
-condvar_config!(LingeringSpinner, LingeringSpinner);

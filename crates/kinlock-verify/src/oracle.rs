@@ -1,18 +1,19 @@
-//! The state that a lock under test protects. If two threads are ever inside at once, it shows.
+//! The state that a lock under test protects. It shows if two threads are ever inside at once.
 //!
-//! Everything here is async-signal-safe: sections are entered by signal handlers too.
+//! Everything here is async-signal-safe: signal handlers enter critical sections, too.
 
+use crate::report::Verdict;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 const WORDS: usize = 6;
 
-/// Some words that are all equal whenever nobody is inside, and the name of who is.
+/// Some words that are all equal whenever no thread is inside, and the name of the thread inside.
 ///
-/// They are updated by plain loads and stores, far enough apart in time for a second thread to step in between, so
-/// that a lock that lets it in loses updates.
+/// They are updated by plain loads and stores, far enough apart in time for a second thread to step
+/// in between. So a lock that lets two threads in loses updates.
 #[derive(Debug, Default)]
 pub struct SharedState {
-    /// Who is inside; 0 = nobody.
+    /// The thread inside; 0 = none.
     holder: AtomicU32,
     words: [AtomicU64; WORDS],
     violations: AtomicU64,
@@ -32,13 +33,13 @@ const TORN: u32 = 2;
 const JOINED: u32 = 3;
 
 impl SharedState {
-    /// State that nobody has touched.
+    /// State that no thread has touched.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What a thread does while it holds the lock: checks and changes everything. `me` must differ between threads
-    /// and not be 0; `pause` is called at the points where being interrupted hurts most.
+    /// What a thread does while it holds the lock: checks and changes everything. `me` must differ
+    /// between threads and not be 0; `pause` is called where an interruption hurts most.
     pub fn section(&self, me: u32, mut pause: impl FnMut()) {
         let before = self.holder.load(Relaxed);
         if before != 0 {
@@ -76,8 +77,8 @@ impl SharedState {
         }
     }
 
-    /// Judges the state after all threads have left: there must have been exactly `sections` sections.
-    pub fn verdict(&self, sections: u64) -> Result<String, String> {
+    /// Judges the state after all threads have left: it must count exactly `sections` sections.
+    pub fn verdict(&self, sections: u64) -> Verdict {
         self.no_violation()?;
         for (i, word) in self.words.iter().enumerate() {
             let count = word.load(Relaxed);
@@ -93,11 +94,8 @@ impl SharedState {
     fn violated(&self, kind: u32, thread: u32, expected: u64, found: u64) {
         self.violations.fetch_add(1, Relaxed);
         let first = &self.first;
-        if first
-            .kind
-            .compare_exchange(0, kind, Relaxed, Relaxed)
-            .is_ok()
-        {
+        let claimed = first.kind.compare_exchange(0, kind, Relaxed, Relaxed);
+        if claimed.is_ok() {
             first.thread.store(thread, Relaxed);
             first.expected.store(expected, Relaxed);
             first.found.store(found, Relaxed);

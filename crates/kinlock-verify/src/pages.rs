@@ -1,19 +1,24 @@
-//! Slots of a page each in a big mapping: the demonstration of delayed invalidation, whose oracle is exact.
+//! Slots of a page each in a big mapping: the demonstration of delayed invalidation, with an exact
+//! oracle.
 //!
-//! A worker clears the entries of some used slots under the lock of their shard, unlocks, and gives the pages back: `madvise(MADV_DONTNEED)`. Another finds the slots free, reserves them under the lock, unlocks,
-//! *waits* until the pages are surely given back, and writes a stamp into each. Whoever clears a slot verifies its stamp. A batch that comes too late takes the page from under the stamp, which then
-//! reads as zero.
+//! A worker clears the entries of some used slots under the lock of their shard, unlocks, and gives
+//! the pages back: `madvise(MADV_DONTNEED)`. Another worker finds the slots free, reserves them
+//! under the lock, unlocks, *waits* until the pages are given back, and writes a stamp into each.
+//! The worker that clears a slot verifies its stamp. A batch that comes too late takes the page
+//! from under the stamp, which then reads as zero.
 //!
-//! What protects the pages is a [`Protection`]; the rest is the same for all.
+//! A [`Protection`] protects the pages; the rest is the same for all.
 //!
-//! # Invariants cited by `SAFETY` comments
+//! # Invariants
 //!
-//! 1. The mapping is private, as long as its slots, and unmapped once, when the pool is dropped. Slots are accessed through it by volatile accesses of aligned words, and by the kernel.
-//! 2. A word of a slot is accessed by whoever has taken the slot: its state has changed under the shard's lock.
+//! 1. The mapping is private, as long as its slots, and unmapped once, when the pool is dropped.
+//!    Slots are accessed through it by volatile accesses of aligned words, and by the kernel.
+//! 2. A word of a slot is accessed by the worker that has taken the slot only: its state has
+//!    changed under the shard's lock.
 
 use crate::injector::Injector;
-use crate::random::Random;
 use kinlock::{Mutex, MutexGuard};
+use kinlock_sim::random::Random;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Bytes of a slot.
@@ -23,9 +28,9 @@ pub const SLOTS_PER_SHARD: usize = 64;
 /// The most slots in a batch.
 pub const BATCH: usize = 16;
 
-/// What keeps a page from being reused before it has been given back.
+/// Keeps a page from being reused before it has been given back.
 pub trait Protection: Send + Sync + 'static {
-    /// What it keeps for each slot.
+    /// Kept for each slot.
     type Mark: Default + Send + Sync;
     /// A batch under way.
     type Section<'a>;
@@ -50,7 +55,7 @@ pub trait Protection: Send + Sync + 'static {
 enum State {
     /// Free: its page is given back, or is about to be.
     Free,
-    /// Taken by somebody who works on it without holding the lock.
+    /// Taken by a worker that does not hold the lock.
     Reserved,
     /// The page holds this stamp.
     Used(u64),
@@ -58,7 +63,7 @@ enum State {
 
 /// The slots.
 pub struct Pool<P: Protection> {
-    /// What protects them.
+    /// The protection of the pages.
     pub protection: P,
     base: *mut u8,
     shards: Vec<Shard<P::Mark>>,
@@ -76,13 +81,13 @@ struct Shard<M> {
     marks: [M; SLOTS_PER_SHARD],
 }
 
-/// What one worker remembers between its operations.
+/// The state of one worker between its operations.
 pub struct Worker {
     random: Random,
     name: u64,
     stamps: u64,
     injector: Option<Injector>,
-    /// Stamps that it has looked at.
+    /// Stamps that it has checked.
     pub verified: u64,
     /// Pages that it has given back.
     pub given_back: u64,
@@ -92,7 +97,7 @@ impl Worker {
     /// The worker number `name`; with an injector it is interrupted at bad moments.
     pub fn new(seed: u64, name: usize, injector: Option<Injector>) -> Self {
         Worker {
-            random: Random::new(seed, name as u64),
+            random: Random::stream(seed, name as u64),
             name: name as u64 + 1,
             stamps: 0,
             injector,
@@ -103,7 +108,7 @@ impl Worker {
 
     /// As [`new`](Self::new), interrupted as `level` says.
     pub fn interrupted(seed: u64, name: usize, level: crate::Preemption) -> Self {
-        let injector = Injector::new(level, Random::new(seed, !(name as u64)));
+        let injector = Injector::new(level, Random::stream(seed, !(name as u64)));
         Self::new(seed, name, Some(injector))
     }
 
@@ -126,7 +131,7 @@ impl<P: Protection> Pool<P> {
     /// If the system has no address space left.
     pub fn new(protection: P, shards: usize) -> std::io::Result<Self> {
         let bytes = shards * SLOTS_PER_SHARD * PAGE;
-        // SAFETY: a new mapping, of which nobody knows.
+        // SAFETY: a new mapping, to which there is no other pointer.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -140,7 +145,7 @@ impl<P: Protection> Pool<P> {
         if base == libc::MAP_FAILED {
             return Err(std::io::Error::last_os_error());
         }
-        // Each page is one: a huge one would be split again and again.
+        // No huge pages: they would be split again and again.
         // SAFETY: invariant 1.
         unsafe { libc::madvise(base, bytes, libc::MADV_NOHUGEPAGE) };
         let shard = |_| Shard {
@@ -155,7 +160,7 @@ impl<P: Protection> Pool<P> {
         })
     }
 
-    /// Stamps that were lost: pages that were given back under the feet of who had reused them.
+    /// Stamps that were lost: their pages were given back after they had been reused.
     pub fn lost(&self) -> u64 {
         self.lost.load(Relaxed)
     }
@@ -255,7 +260,7 @@ impl<P: Protection> Pool<P> {
 
     fn give_back(&self, shard: usize, slot: usize, length: usize) {
         let at = self.address(shard, slot);
-        // SAFETY: invariant 1; what is lost if this comes too late is what the oracle looks for.
+        // SAFETY: invariant 1; a stamp that is lost here is what the oracle looks for.
         let result = unsafe { libc::madvise(at.cast(), length * PAGE, libc::MADV_DONTNEED) };
         assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
     }

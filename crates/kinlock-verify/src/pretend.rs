@@ -1,12 +1,15 @@
-//! The machine we run on, but with as many locality domains as a test wants, however few CPUs there are.
+//! The real machine, but with as many locality domains as a test wants, however few CPUs there are.
 //!
-//! Everything but the domain, and where waiters wait, is [`Native`]'s. A thread can ask to be held up where an algorithm calls the kernel, spins, or turns to something else, which
-//! is where it relies on what it has just seen; and it can be made to believe what else it would have to find out, or what is true of other machines.
+//! Everything is [`Native`]'s but the domain, the table of waiters, and three things that a thread
+//! can ask for. It can be held up inside algorithms: where they call the kernel, spin, or count an
+//! event, because there they rely on what they have just read. It can be told whether the machine
+//! is oversubscribed. It can be told how long to barge at a mutex that it does not know.
 
 use crate::injector::Injector;
-use kinlock::events::Event;
-use kinlock::platform::{Atomic, Native, Ordering, Parked, Platform};
-use kinlock::raw::waiter::{Slot, Waiters};
+use kinlock_core::Native;
+use kinlock_core::events::Event;
+use kinlock_core::platform::{Atomic, Atomics, Ordering, Parked, Platform};
+use kinlock_core::raw::waiter::{Slot, Waiters};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
@@ -19,8 +22,8 @@ pub(crate) struct Pretend;
 
 thread_local! {
     static DOMAIN: Cell<u16> = const { Cell::new(0) };
-    static CROWDED: Cell<Option<bool>> = const { Cell::new(None) };
-    static TURNS: Cell<Option<u16>> = const { Cell::new(None) };
+    static OVERSUBSCRIBED: Cell<Option<bool>> = const { Cell::new(None) };
+    static BARGING: Cell<Option<u16>> = const { Cell::new(None) };
     static INJECTOR: Cell<Option<Injector>> = const { Cell::new(None) };
     static SLOT: KeptSlot = const { KeptSlot(Cell::new(0)) };
 }
@@ -31,18 +34,18 @@ pub(crate) fn set_domain(domain: u16) {
 }
 
 /// Makes the calling thread believe that there are more threads than CPUs, or not.
-pub(crate) fn set_crowded(crowded: bool) {
-    CROWDED.set(Some(crowded));
+pub(crate) fn set_oversubscribed(oversubscribed: bool) {
+    OVERSUBSCRIBED.set(Some(oversubscribed));
 }
 
-/// Has the calling thread take a mutex of which it knows nothing in so many turns at first.
-pub(crate) fn set_turns_at_first(turns: Option<u16>) {
-    TURNS.set(turns);
+/// Has the calling thread barge in so many waits for a mutex of which it knows nothing.
+pub(crate) fn set_barging_at_first(waits: Option<u16>) {
+    BARGING.set(waits);
 }
 
-/// For how many waits the calling thread takes turns at a mutex of which it knows nothing.
-pub(crate) fn turns_at_first() -> Option<u16> {
-    TURNS.get()
+/// In how many waits the calling thread barges at a mutex of which it knows nothing.
+pub(crate) fn barging_at_first() -> Option<u16> {
+    BARGING.get()
 }
 
 /// Has the calling thread held up inside algorithms from now on.
@@ -50,7 +53,7 @@ pub(crate) fn hold_up(injector: Injector) {
     INJECTOR.set(Some(injector));
 }
 
-/// A point inside an algorithm. A signal handler that comes meanwhile is not held up.
+/// A point inside an algorithm. A signal handler that interrupts it is not held up.
 fn point() {
     if let Some(mut injector) = INJECTOR.take() {
         injector.point();
@@ -74,12 +77,14 @@ static CLAIMED: [AtomicU32; SLOTS / 32] = [const { AtomicU32::new(0) }; SLOTS / 
 static IN_USE: AtomicU32 = AtomicU32::new(0);
 static WAITERS: Waiters<Pretend> = Waiters::new(&TABLE, &CLAIMED, &IN_USE);
 
-impl Platform for Pretend {
+impl Atomics for Pretend {
     type AtomicU8 = AtomicU8;
     type AtomicU16 = AtomicU16;
     type AtomicU32 = AtomicU32;
     type AtomicU64 = AtomicU64;
+}
 
+impl Platform for Pretend {
     const CAN_PARK: bool = true;
 
     fn domain() -> u16 {
@@ -132,7 +137,7 @@ impl Platform for Pretend {
 
     fn crowded() -> bool {
         point();
-        CROWDED.get().unwrap_or_else(Native::crowded)
+        OVERSUBSCRIBED.get().unwrap_or_else(Native::crowded)
     }
 
     fn park_in(

@@ -1,4 +1,4 @@
-//! What came out: checks, each with a name, a verdict and what it rests on.
+//! The outcome: checks, each with a name, a verdict and the numbers behind it.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub enum Property {
     Contract,
     /// The scenario reached the situations it is there for.
     Reach,
-    /// A lock that is broken on purpose was found out by the check meant for it.
+    /// A specimen that is broken on purpose failed the check meant for it.
     Catch,
 }
 
@@ -50,9 +50,9 @@ pub struct Check {
 /// Acquisitions per thread, over the threads that lived as long as their scenario.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PerThread {
-    /// The unluckiest thread's.
+    /// The smallest.
     pub min: u64,
-    /// The luckiest thread's.
+    /// The largest.
     pub max: u64,
     /// The mean.
     pub mean: f64,
@@ -119,7 +119,7 @@ impl Report {
         }
     }
 
-    /// Whether a lock that is broken on purpose got away.
+    /// Whether a specimen that is broken on purpose was not caught.
     pub fn escaped(&self) -> bool {
         self.checks
             .iter()
@@ -137,6 +137,54 @@ impl Report {
         self.passed &= other.passed;
         self.checks.extend(other.checks);
         self.per_thread = self.per_thread.merge(other.per_thread);
+    }
+}
+
+/// Details in either case.
+pub(crate) type Verdict = Result<String, String>;
+
+/// The outcome of one scenario.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// By property.
+    pub verdicts: Vec<(Property, Verdict)>,
+    /// Acquisitions of each thread that lived as long as the scenario.
+    pub operations: Vec<u64>,
+    /// Whether threads had to be left behind.
+    pub left_threads: bool,
+}
+
+impl Findings {
+    /// Adds a verdict.
+    pub fn with(mut self, property: Property, verdict: Verdict) -> Self {
+        self.verdicts.push((property, verdict));
+        self
+    }
+
+    /// Adds whether a property holds.
+    pub fn judge(self, property: Property, holds: bool, detail: String) -> Self {
+        self.with(property, if holds { Ok(detail) } else { Err(detail) })
+    }
+
+    /// Whether the property was violated.
+    pub fn failed(&self, property: Property) -> bool {
+        let mut verdicts = self.verdicts.iter();
+        verdicts.any(|(of, verdict)| *of == property && verdict.is_err())
+    }
+
+    /// The same as checks of `step`.
+    pub fn report(self, step: &str) -> Report {
+        let mut report = Report::new();
+        report.per_thread = PerThread::of(&self.operations);
+        for (property, verdict) in self.verdicts {
+            report.push(Check {
+                name: format!("{step}/{}", property.name()),
+                property,
+                passed: verdict.is_ok(),
+                detail: verdict.unwrap_or_else(|what| what),
+            });
+        }
+        report
     }
 }
 

@@ -1,21 +1,22 @@
-//! A sandbox that refuses `membarrier` or `rseq`, as some container runtimes do: we then have to do without.
+//! A sandbox that refuses `membarrier` or `rseq`, as some container runtimes do.
 //!
 //! # Invariants
 //!
 //! 1. The kernel copies the filter during the call, from a live local.
 //! 2. `prctl` with these operations takes numbers and that pointer only.
 
-/// From now on `membarrier` fails with EPERM, in this thread, in threads and processes that it starts, and for good. To be called before there
-/// are other threads. Async-signal-safe; allocates only to say what went wrong.
+/// From now on `membarrier` fails with EPERM in this thread and in threads and processes that it
+/// starts. To be called before there are other threads. Async-signal-safe; allocates only for an
+/// error.
 ///
 /// # Errors
 ///
-/// If the kernel has no such filters or refuses them, or if this is neither x86-64 nor aarch64: one line that says so.
+/// If the kernel refuses such filters, or if this is neither x86-64 nor aarch64: one line of text.
 pub fn refuse_membarrier() -> Result<(), String> {
     filter::install("membarrier", libc::SYS_membarrier as u32)
 }
 
-/// The same for `rseq`: threads that start later are not registered for restartable sequences, by whomever.
+/// The same for `rseq`: threads that start later cannot be registered for restartable sequences.
 ///
 /// # Errors
 ///
@@ -26,13 +27,13 @@ pub fn refuse_rseq() -> Result<(), String> {
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod filter {
-    /// How the kernel names the architecture whose call numbers are meant.
+    /// The kernel's name of the architecture whose call numbers are meant.
     #[cfg(target_arch = "x86_64")]
     const ARCHITECTURE: u32 = 0xc000_003e;
     #[cfg(target_arch = "aarch64")]
     const ARCHITECTURE: u32 = 0xc000_00b7;
 
-    /// Where the kernel puts the call's number and its architecture.
+    /// The offsets of the call's number and of its architecture.
     const NUMBER_AT: u32 = 0;
     const ARCHITECTURE_AT: u32 = 4;
 

@@ -1,13 +1,17 @@
-//! What a scenario needs of a lock.
+//! What the checks need of a lock.
 //!
 //! # Invariants
 //!
-//! 1. `TestLock::unlock` and `RawMutex::unlock` demand the same of their callers.
+//! 1. All `unlock` functions here demand the same of their callers, which is what the lock inside
+//!    demands: the lock is held, and the right to release it is the caller's.
 
 use kinlock::lock_api::RawMutexTimed;
+use kinlock_core::platform::Platform;
+use kinlock_core::raw::mutex::{MutexConfig, QueuedMutex};
+use kinlock_core::raw::{Config, QueuedSpinLock};
 use std::time::Duration;
 
-/// A lock under test. Scenarios use it through a trait object: a call that is a little dearer hides no bug.
+/// A lock under test. Scenarios use it through a trait object: the slower call hides no defect.
 pub trait TestLock: Send + Sync {
     /// Takes the lock.
     fn lock(&self);
@@ -42,5 +46,76 @@ where
     unsafe fn unlock(&self) {
         // SAFETY: invariant 1.
         unsafe { R::unlock(self) }
+    }
+}
+
+/// One of the library's algorithms, on any platform and in any configuration.
+pub(crate) trait Algorithm {
+    fn lock(&self);
+    fn try_lock(&self) -> bool;
+    fn lock_until(&self, deadline: u64) -> bool;
+    /// # Safety
+    ///
+    /// As [`TestLock::unlock`].
+    unsafe fn unlock(&self);
+    fn is_contended(&self) -> bool;
+    /// The platform's clock.
+    fn now(&self) -> u64;
+}
+
+macro_rules! algorithm {
+    ($lock:ident, $config:ident) => {
+        impl<P: Platform, C: $config> Algorithm for $lock<P, C> {
+            fn lock(&self) {
+                self.lock();
+            }
+
+            fn try_lock(&self) -> bool {
+                self.try_lock()
+            }
+
+            fn lock_until(&self, deadline: u64) -> bool {
+                self.lock_until(deadline)
+            }
+
+            unsafe fn unlock(&self) {
+                // SAFETY: invariant 1.
+                unsafe { self.unlock() }
+            }
+
+            fn is_contended(&self) -> bool {
+                self.is_contended()
+            }
+
+            fn now(&self) -> u64 {
+                P::now()
+            }
+        }
+    };
+}
+
+algorithm!(QueuedSpinLock, Config);
+algorithm!(QueuedMutex, MutexConfig);
+
+/// An algorithm as a lock under test.
+#[derive(Debug)]
+pub(crate) struct Own<A>(pub A);
+
+impl<A: Algorithm + Send + Sync> TestLock for Own<A> {
+    fn lock(&self) {
+        self.0.lock();
+    }
+
+    fn try_lock(&self) -> bool {
+        self.0.try_lock()
+    }
+
+    fn try_lock_for(&self, timeout: Duration) -> bool {
+        self.0.lock_until(self.0.now() + timeout.as_nanos() as u64)
+    }
+
+    unsafe fn unlock(&self) {
+        // SAFETY: invariant 1.
+        unsafe { self.0.unlock() }
     }
 }

@@ -1,6 +1,9 @@
-//! The explorer: what is ours passes, what is broken on purpose is caught by the check meant for it, and what is found can be played again.
+//! The explorer: sound subjects pass, broken ones are caught by the check meant for them, and
+//! failing schedules can be played again.
 
-use kinlock_verify::explore::{self, Explored, Settings, Subject, by_name, ids, locks, sections};
+use kinlock_verify::explore::{
+    self, Explored, Settings, Subject, by_name, ids, invalidation, locks,
+};
 use kinlock_verify::locks::BUSTED;
 use kinlock_verify::report::Property;
 
@@ -75,8 +78,8 @@ fn sound_ids_pass() {
 }
 
 #[test]
-fn sound_sections_pass() {
-    sound_ones_pass::<sections::Specimen>();
+fn sound_invalidation_passes() {
+    sound_ones_pass::<invalidation::Specimen>();
 }
 
 #[test]
@@ -96,9 +99,9 @@ fn broken_ids_are_caught() {
 }
 
 #[test]
-fn broken_sections_are_caught() {
+fn broken_invalidation_is_caught() {
     assert_eq!(
-        broken_ones_are_caught_and_the_replay_fails_again::<sections::Specimen>(),
+        broken_ones_are_caught_and_the_replay_fails_again::<invalidation::Specimen>(),
         3
     );
 }
@@ -123,6 +126,6 @@ fn what_is_found_does_not_depend_on_the_host() {
     let ids = |host| found::<ids::Specimen>("busted-leak", Some(40), host);
     assert_eq!(ids(1), ids(3));
     // All of a number of schedules together.
-    let sections = |host| found::<sections::Specimen>("busted-mark", None, host);
-    assert_eq!(sections(1), sections(3));
+    let invalidation = |host| found::<invalidation::Specimen>("busted-mark", None, host);
+    assert_eq!(invalidation(1), invalidation(3));
 }

@@ -1,9 +1,10 @@
-//! What needs a process of its own: another C library's behaviour, sandboxes. Each test runs itself again in a child process; and torture in short.
+//! Tests of IDs that need a process of their own: another C library's behaviour, sandboxes, and a
+//! short torture. Each test runs itself again in a child process.
 
 use std::process::Command;
 use std::time::Duration;
 
-use kinlock::ids::{Backend, BuildError, Counter, Domain, Stack, Unavailable};
+use kinlock_ids::{Backend, BuildError, Counter, Domain, Stack, Unavailable};
 use kinlock_verify::ids::{self, Settings};
 use kinlock_verify::{Preemption, sandbox};
 
@@ -32,7 +33,8 @@ fn in_child(name: &str, tunables: &str, body: impl FnOnce()) {
 
 const NO_RSEQ: &str = "glibc.pthread.rseq=0";
 
-/// Whether the kernel has what restartable sequences need. Decided by the library in a plain process.
+/// Whether the kernel has what restartable sequences need. Decided by the library in a plain
+/// process.
 fn has_sequences() -> bool {
     Backend::Restartable.available().is_ok()
 }
@@ -62,7 +64,7 @@ fn threads_register_themselves_where_the_c_library_does_not() {
         NO_RSEQ,
         || {
             assert!(
-                !kinlock::topology::Features::detect().rseq,
+                !kinlock_core::topology::Features::detect().rseq,
                 "the tunable works"
             );
             assert_eq!(has_sequences(), expected);
@@ -78,7 +80,8 @@ fn where_registration_is_refused_that_is_an_error_and_auto_takes_leases() {
     let name = "where_registration_is_refused_that_is_an_error_and_auto_takes_leases";
     in_child(name, NO_RSEQ, || {
         sandbox::refuse_rseq().unwrap();
-        // A thread that starts later: the one that installs the filter may have been registered before.
+        // A thread that starts later: the one that installs the filter may have been registered
+        // before.
         std::thread::spawn(|| {
             assert_eq!(
                 Backend::Restartable.available(),

@@ -42,8 +42,10 @@
 //! ```
 
 use crate::mutex::MutexGuard;
-use crate::platform::{NEVER, Native, Platform, deadline};
-use crate::raw::condvar::QueuedCondvar;
+use kinlock_core::Native;
+use kinlock_core::native::deadline;
+use kinlock_core::platform::{NEVER, Platform};
+use kinlock_core::raw::condvar::QueuedCondvar;
 use std::time::{Duration, Instant, SystemTime};
 
 /// The longest wait between two looks at a clock that jumps.
@@ -218,7 +220,7 @@ fn until_system(
 ) -> impl FnMut() -> Option<u64> {
     move || {
         let left = deadline.duration_since(clock()).unwrap_or_default();
-        (!left.is_zero()).then(|| crate::platform::deadline(left.min(SLICE)))
+        (!left.is_zero()).then(|| kinlock_core::native::deadline(left.min(SLICE)))
     }
 }
 

@@ -9,11 +9,11 @@
 //!
 //! * **Memory order**: taking the lock acquires what the previous holder's release published.
 //! * **Fairness**: whoever runs may take a free lock. Waiters stand in a queue, first in, first out; the one at its head gets the lock handed over after
-//!   a [quantum](crate::config::Quantum) (250 us unless [set](crate::config::set_quantum)) if the others are quick with it, and after 8 us if they are not; after eight
+//!   a [quantum](kinlock_core::tuning::Quantum) (250 us unless [set](kinlock_core::config::set_quantum)) if the others are quick with it, and after 8 us if they are not; after eight
 //!   quanta while there are more waiting threads than CPUs. While nobody queues, threads that take turns do so without queueing: whoever waits takes the lock when it is free, or has it handed
 //!   over after about a microsecond. So a waiter with `n` before it waits for `n + 1` turns at most, as long as the scheduler runs the holder, and whoever has come to the head;
-//!   see [`raw::mutex`](crate::raw::mutex).
-//! * **NUMA**: where locks are [NUMA-aware](crate::config::set_numa), waiters of the holder's locality domain come first for at most the local limit, as with
+//!   see [`raw::mutex`](kinlock_core::raw::mutex).
+//! * **NUMA**: where locks are [NUMA-aware](kinlock_core::config::set_numa), waiters of the holder's locality domain come first for at most the local limit, as with
 //!   [`SpinLock`](crate::SpinLock). Whether they are is decided once for all mutexes, when the first waits.
 //! * **Cost**: one read-modify-write to take, none to release, while nobody waits. Waiting costs a queue node and a cache line of the thread's own.
 //! * **Memory**: four bytes per mutex; all-zero memory is an unlocked one. Waiting uses one node of the thread's waiter slot, in a static table; nothing is ever allocated.
@@ -41,11 +41,9 @@
 
 mod held;
 
-use crate::config::Tuning;
-use crate::platform::Native;
-use crate::raw::mutex::{MutexConfig, Queue, QueuedMutex};
-use crate::raw::osq::PredecessorCpu;
-use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use kinlock_core::Native;
+use kinlock_core::configured::AsConfigured;
+use kinlock_core::raw::mutex::QueuedMutex;
 use lock_api::GuardNoSend;
 
 /// A mutex of four bytes plus the data.
@@ -60,44 +58,6 @@ pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
 /// Holds a [`Mutex`] and refers to a part of its data.
 pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawMutex, T>;
 
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
-pub struct Configured;
-
-impl MutexConfig for Configured {
-    fn tuning() -> Tuning {
-        crate::config::tuning()
-    }
-
-    fn queue() -> Queue {
-        match QUEUE.load(Relaxed) {
-            FIFO => Queue::Osq(PredecessorCpu::Cached),
-            KIN_FIRST => Queue::Cna,
-            _ => choose_queue(),
-        }
-    }
-}
-
-/// How waiters of all mutexes stand in line, decided once: the two kinds of queue must not mix in one lock.
-static QUEUE: AtomicU8 = AtomicU8::new(UNDECIDED);
-const UNDECIDED: u8 = 0;
-const FIFO: u8 = 1;
-const KIN_FIRST: u8 = 2;
-
-#[cold]
-fn choose_queue() -> Queue {
-    let choice = if !crate::config::is_decided() {
-        // The locality domains are being determined: wait without a queue meanwhile.
-        return Queue::Unqueued;
-    } else if crate::config::tuning().reorder {
-        KIN_FIRST
-    } else {
-        FIFO
-    };
-    let _ = QUEUE.compare_exchange(UNDECIDED, choice, Relaxed, Relaxed);
-    Configured::queue()
-}
-
 /// The lock of [`Mutex`], without data, for any user of [`lock_api`] 0.4.
 ///
 /// ```
@@ -109,9 +69,15 @@ fn choose_queue() -> Queue {
 /// ```
 #[repr(transparent)]
 #[derive(Debug)]
-pub struct RawMutex(pub(crate) QueuedMutex<Native, Configured>);
+pub struct RawMutex(pub(crate) QueuedMutex<Native, AsConfigured>);
 
 impl RawMutex {
+    /// For the child of a fork: makes it an unlocked lock, whatever its word says.
+    #[doc(hidden)]
+    pub fn reset_in_child(&self) {
+        self.0.reset_in_child();
+    }
+
     /// An unlocked lock. All-zero memory is one too.
     pub const fn new() -> Self {
         <Self as lock_api::RawMutex>::INIT
@@ -172,7 +138,7 @@ unsafe impl lock_api::RawMutexTimed for RawMutex {
 
     /// Gives up after `timeout`. A zero timeout tries once.
     fn try_lock_for(&self, timeout: Self::Duration) -> bool {
-        let taken = self.0.lock_until(crate::platform::deadline(timeout));
+        let taken = self.0.lock_until(kinlock_core::native::deadline(timeout));
         if taken {
             held::note(self);
         }

@@ -10,9 +10,9 @@
 //!
 //! * **Memory order**: taking the lock acquires what the previous holder's release published.
 //! * **Fairness**: first in first out within a locality domain (with the incremental scan: roughly). Across domains, local waiters go first
-//!   for at most the local limit (default 10 ms; see [`config`](crate::config)) per domain that waits before. A waiter that sleeps at the front can be overtaken by running
+//!   for at most the local limit (default 10 ms; see [`config`](kinlock_core::config)) per domain that waits before. A waiter that sleeps at the front can be overtaken by running
 //!   threads until it runs again, and not any more once it has been at the front for
-//!   [`STEAL_LIMIT`](crate::raw::qspinlock::STEAL_LIMIT). [`set_stealing`](crate::config::set_stealing) forbids even that, at the price of a wake-up per
+//!   [`STEAL_LIMIT`](kinlock_core::raw::qspinlock::STEAL_LIMIT). [`set_stealing`](kinlock_core::config::set_stealing) forbids even that, at the price of a wake-up per
 //!   hand-off to a sleeper.
 //! * **Cost**: one read-modify-write to take, none to release, while uncontended. Contended: O(1) remote cache misses
 //!   per hand-off; with the full scan, O(waiters) work off the critical path.
@@ -34,9 +34,9 @@
 //! assert_eq!(shared.into_inner(), [7]);
 //! ```
 
-use crate::config::Tuning;
-use crate::platform::Native;
-use crate::raw::qspinlock::{Config, QueuedSpinLock};
+use kinlock_core::Native;
+use kinlock_core::configured::{AsConfigured, Fifo, NumaAware};
+use kinlock_core::raw::qspinlock::QueuedSpinLock;
 use lock_api::{GuardNoSend, RawMutex};
 
 /// A spinlock of four bytes plus the data, NUMA-aware as configured (`auto` by default).
@@ -61,17 +61,7 @@ pub type SpinLockGuard<'a, T> = lock_api::MutexGuard<'a, RawSpinLock, T>;
 pub type MappedSpinLockGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawSpinLock, T>;
 
 macro_rules! raw_spin_lock {
-    ($(#[$doc:meta])* $name:ident, $config:ident, $tuning:expr) => {
-        #[doc(hidden)]
-        #[derive(Clone, Copy, Debug)]
-        pub struct $config;
-
-        impl Config for $config {
-            fn tuning() -> Tuning {
-                $tuning
-            }
-        }
-
+    ($(#[$doc:meta])* $name:ident, $config:ty) => {
         $(#[$doc])*
         #[repr(transparent)]
         #[derive(Debug)]
@@ -112,7 +102,7 @@ macro_rules! raw_spin_lock {
 
             /// Gives up after `timeout`. A zero timeout tries once.
             fn try_lock_for(&self, timeout: Self::Duration) -> bool {
-                self.0.lock_until(crate::platform::deadline(timeout))
+                self.0.lock_until(kinlock_core::native::deadline(timeout))
             }
 
             /// Gives up at `timeout`. A moment that has passed tries once.
@@ -139,18 +129,18 @@ macro_rules! raw_spin_lock {
 }
 
 raw_spin_lock! {
-    /// The lock of [`SpinLock`], without data: NUMA-aware or not, as [configured](crate::config).
-    RawSpinLock, Configured, crate::config::tuning()
+    /// The lock of [`SpinLock`], without data: NUMA-aware or not, as [configured](kinlock_core::config).
+    RawSpinLock, AsConfigured
 }
 
 raw_spin_lock! {
     /// As [`RawSpinLock`], but first in first out whatever the configuration says.
-    RawFifoSpinLock, Fifo, Tuning { reorder: false, ..crate::config::tuning() }
+    RawFifoSpinLock, Fifo
 }
 
 raw_spin_lock! {
     /// As [`RawSpinLock`], but NUMA-aware whatever the configuration says. The other knobs apply.
-    RawCnaSpinLock, Cna, Tuning { reorder: true, ..crate::config::tuning() }
+    RawCnaSpinLock, NumaAware
 }
 
 /// Says whether the calling thread is a priority waiter: one that NUMA-aware locks never set aside for the sake of
@@ -158,13 +148,14 @@ raw_spin_lock! {
 /// real-time scheduling policy (looked up once per thread, when it first queues).
 #[cfg(feature = "std")]
 pub fn set_priority_waiter(on: Option<bool>) {
-    crate::platform::set_priority(on);
+    kinlock_core::native::set_priority(on);
 }
 
 #[cfg(feature = "std")]
 impl RawSpinLock {
-    /// See [`QueuedSpinLock::reset_in_child`].
-    pub(crate) fn reset_in_child(&self) {
+    /// For the child of a fork: makes it an unlocked lock, whatever its word says.
+    #[doc(hidden)]
+    pub fn reset_in_child(&self) {
         self.0.reset_in_child();
     }
 }

@@ -1,8 +1,9 @@
 //! The condition variable as its users see it.
 #![cfg(not(loom))]
 
-use kinlock::platform::{Native, Platform};
 use kinlock::{Condvar, Mutex};
+use kinlock_core::Native;
+use kinlock_core::platform::Platform;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime};
 

@@ -1,12 +1,13 @@
 //! The mutex as its users see it.
 #![cfg(not(loom))]
 
-use kinlock::config::{LocalLimit, Quantum, Tuning};
 use kinlock::lock_api::{self, RawMutex as _};
-use kinlock::platform::{Native, Platform};
-use kinlock::raw::mutex::{MutexConfig, Queue, QueuedMutex};
-use kinlock::raw::osq::PredecessorCpu;
 use kinlock::{MappedMutexGuard, Mutex, MutexGuard, RawMutex};
+use kinlock_core::Native;
+use kinlock_core::config::{LocalLimit, Quantum, Tuning};
+use kinlock_core::platform::Platform;
+use kinlock_core::raw::mutex::{MutexConfig, Queue, QueuedMutex};
+use kinlock_core::raw::osq::PredecessorCpu;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};

@@ -1,11 +1,12 @@
 //! The spinlock as its users see it.
 #![cfg(not(loom))]
 
-use kinlock::config::Tuning;
 use kinlock::lock_api::{Mutex, RawMutex, RawMutexTimed};
-use kinlock::platform::{Native, Platform};
-use kinlock::raw::{Config, QueuedSpinLock};
 use kinlock::{RawCnaSpinLock, RawFifoSpinLock, RawSpinLock, SpinLock, SpinLockGuard};
+use kinlock_core::Native;
+use kinlock_core::config::Tuning;
+use kinlock_core::platform::Platform;
+use kinlock_core::raw::{Config, QueuedSpinLock};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -231,7 +232,7 @@ fn slots_are_recycled_when_threads_end() {
         }
     });
     assert_eq!(*lock.lock(), 8 * generations);
-    let in_use = <kinlock::platform::Native as kinlock::platform::Platform>::waiters().in_use();
+    let in_use = <kinlock_core::Native as kinlock_core::platform::Platform>::waiters().in_use();
     assert!(in_use < 200, "{in_use} slots are still claimed");
 }
 

@@ -3,31 +3,38 @@
 use std::io::Write;
 use std::ops::Range;
 
+use super::plot;
 use super::results::{Report, RowEntry, TableEntry};
-use super::{ids, plot};
-use crate::output::report::{self, Flags, Plot};
-use crate::output::table::{Columns, Table};
-use crate::output::units::three_digits;
-use crate::sim::provenance::ParameterEntry;
-use crate::sim::results::Band;
+use crate::report::table::{Columns, Table};
+use crate::report::units::three_digits;
+use crate::report::{self, Flags, Plot};
+use crate::simulation::provenance::ParameterEntry;
 
 impl report::Report for Report {
     const FLAGS: Flags<Self> = Flags {
         json: "Write the full report as JSON (- for stdout)",
-        csv: "Write one line per published number as CSV (- for stdout)",
+        csv: "Write one line per number as CSV (- for stdout)",
         plot: Some(Plot {
-            help: "Draw each table; the name ends in .svg or .png, and with several tables each one's name is put before that",
+            help: "Draw each table; the name ends in .svg or .png, and with several tables each \
+                   one's name is put before that",
             size: plot::size,
             draw: plot::draw,
         }),
     };
 
     fn text(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        for shown in all(self) {
-            let table = shown.table.text(shown.labels..shown.table.headings.len());
-            writeln!(out, "{}\npublished: {}", shown.name, shown.source)?;
-            writeln!(out, "{}\n\n{table}\n", shown.about)?;
-            for remark in &shown.remarks {
+        for entry in &self.tables {
+            let table = table(entry);
+            let labels = (entry.row_key != "threads") as usize;
+            writeln!(out, "{}\npublished: {}", entry.table, entry.source)?;
+            writeln!(
+                out,
+                "simulated{}\ncolumns in {}\n",
+                simulated(entry),
+                entry.unit
+            )?;
+            writeln!(out, "{}\n", table.text(labels..table.headings.len()))?;
+            for remark in remarks(entry) {
                 writeln!(out, "{remark}")?;
             }
             writeln!(out)?;
@@ -48,13 +55,18 @@ impl report::Report for Report {
     }
 
     fn markdown(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        for shown in all(self) {
-            writeln!(out, "### {}\n", shown.name)?;
-            writeln!(out, "Published: {}.\n", shown.source)?;
-            writeln!(out, "{}\n", shown.markdown_about)?;
-            shown.table.markdown(0..shown.table.headings.len(), out)?;
+        for entry in &self.tables {
+            let table = table(entry);
+            writeln!(out, "### {}\n\nPublished: {}.\n", entry.table, entry.source)?;
+            writeln!(
+                out,
+                "Simulated{}; columns in {}.\n",
+                simulated(entry),
+                entry.unit
+            )?;
+            table.markdown(0..table.headings.len(), out)?;
             writeln!(out)?;
-            for remark in &shown.remarks {
+            for remark in remarks(entry) {
                 writeln!(out, "- {remark}")?;
             }
             writeln!(out)?;
@@ -68,169 +80,125 @@ impl report::Report for Report {
     }
 
     fn csv(&self) -> Table {
-        let locks = self.tables.locks.iter().flat_map(|table| {
-            table.rows.iter().map(|row| {
-                let key = [table.table, &row.key.to_string(), row.column];
-                let published = row.published.to_string();
-                let error = two_decimals(Some(row.error_pct));
-                line(key, published, row.simulated, error, row.pass, &row.label)
+        let all = self.tables.iter();
+        let rows = all.flat_map(|entry| entry.rows.iter().map(move |row| (entry.table, row)));
+        let or_empty = |number: Option<String>| number.unwrap_or_default();
+        Columns::<(&str, &RowEntry)>::new()
+            .add("table", |(table, _)| *table)
+            .add("threads", |(_, row)| row.key)
+            .add("column", |(_, row)| row.column)
+            .add("published", move |(_, row)| {
+                or_empty(row.published.map(|n| n.to_string()))
             })
-        });
-        let ids = self.tables.ids.iter().flat_map(|table| {
-            table.rows.iter().map(|row| {
-                let key = [table.table, &row.key.to_string(), row.column];
-                let published = two_decimals(row.published);
-                let error = two_decimals(row.error_pct);
-                line(key, published, row.simulated, error, row.pass, &row.label)
+            .band("simulated", ["low", "high"], 6, |(_, row)| {
+                row.simulated.into()
             })
-        });
-        let headings = "table,threads,column,published,simulated,simulated_low,simulated_high,error_pct,pass,label";
-        Table {
-            headings: headings.split(',').map(str::to_owned).collect(),
-            rows: locks.chain(ids).collect(),
-        }
+            .add("error_pct", move |(_, row)| {
+                or_empty(row.error_pct.map(|n| format!("{n:.2}")))
+            })
+            .add("pass", move |(_, row)| {
+                or_empty(row.pass.map(|pass| pass.to_string()))
+            })
+            .add("label", |(_, row)| row.label.clone())
+            .of(&rows.collect::<Vec<_>>())
     }
 }
 
-fn two_decimals(number: Option<f64>) -> String {
-    number.map_or_else(String::new, |number| format!("{number:.2}"))
+/// What was simulated, after that word.
+fn simulated(entry: &TableEntry) -> String {
+    let locks = entry.locks.iter();
+    let locks: Vec<_> = locks
+        .map(|(column, lock)| format!("{column} = {}", lock.name))
+        .collect();
+    let (machine, workload) = (&entry.machine.name, &entry.workload.name);
+    let locks = locks.join(", ");
+    format!(": {machine}; workload {workload}; our source, configured as {locks}")
 }
 
-/// A line of CSV.
-fn line(
-    key: [&str; 3],
-    published: String,
-    simulated: Band,
-    error: String,
-    pass: Option<bool>,
-    label: &str,
-) -> Vec<String> {
-    let simulated = <[f64; 3]>::from(simulated).map(|number| format!("{number:.6}"));
-    let pass = pass.map_or_else(String::new, |pass| pass.to_string());
-    let key = key.map(str::to_owned).into_iter();
-    key.chain([published])
-        .chain(simulated)
-        .chain([error, pass, label.to_owned()])
-        .collect()
+/// Published beside simulated. An error with an exclamation mark is beyond its target.
+fn table(entry: &TableEntry) -> Table {
+    // There is no room for the bands of more than two locks.
+    let shows_bands = entry.locks.len() <= 2;
+    let is_published = |index: usize| {
+        entry
+            .published_rows()
+            .any(|row| row[index].published.is_some())
+    };
+    let mut headings = vec![format!("\n{}", entry.row_key)];
+    for (index, heading) in entry.headings.iter().enumerate() {
+        if !is_published(index) {
+            headings.push(format!("{heading}\nsim."));
+            continue;
+        }
+        headings.extend([format!("{heading}\npubl."), "\nsim.".to_owned()]);
+        headings.extend(shows_bands.then(|| "\nband".to_owned()));
+        headings.push("\nerror".to_owned());
+    }
+    let cells = |row: &[RowEntry]| {
+        let mut cells = vec![row[0].label.clone()];
+        for number in row {
+            let band = &number.simulated;
+            let simulated = three_digits(band.median);
+            let Some((published, error)) = number.published.zip(number.error_pct) else {
+                cells.push(simulated);
+                continue;
+            };
+            cells.extend([three_digits(published), simulated]);
+            let (low, high) = (three_digits(band.low), three_digits(band.high));
+            cells.extend(shows_bands.then(|| format!("{low}..{high}")));
+            let mark = if number.pass == Some(false) { "!" } else { " " };
+            cells.push(format!("{error:+.0}%{mark}"));
+        }
+        cells
+    };
+    Table {
+        headings,
+        rows: entry.published_rows().map(cells).collect(),
+    }
 }
 
-/// A table as it is shown.
-pub struct Shown<'a> {
-    /// Its name.
-    pub name: &'a str,
-    /// Where it was published.
-    pub source: &'a str,
-    /// What was simulated.
-    pub about: String,
-    /// The same for Markdown.
-    pub markdown_about: String,
-    /// The table.
-    pub table: Table,
-    /// How many columns are no numbers.
-    pub labels: usize,
-    /// What to say below it.
-    pub remarks: Vec<String>,
-}
-
-fn all(report: &Report) -> impl Iterator<Item = Shown<'_>> {
-    let locks = report.tables.locks.iter().map(shown);
-    locks.chain(report.tables.ids.iter().map(ids::shown))
-}
-
-fn shown(entry: &TableEntry) -> Shown<'_> {
-    let [first, second] = entry.columns;
-    let what = format!(
-        ": {}; workload {}; {first} = {}, {second} = {}",
-        entry.machine.name, entry.workload.name, entry.stock.name, entry.cna.name
-    );
-    let scale = format!(
-        "simulated throughputs are times {:.3}: published over simulated, {first}, first row",
-        entry.scale
-    );
-    let mut remarks = vec![entry.verdict(), scale];
-    remarks.extend(notes(entry.published_rows().filter_map(|row| {
-        let noted = row.iter().find(|entry| !entry.note.is_empty())?;
+/// What to say below a table: how many targets were met, the scale, and each note on what was
+/// missed once, with the names of the rows that have it.
+fn remarks(entry: &TableEntry) -> Vec<String> {
+    let mut remarks = vec![entry.verdict.clone()];
+    if let Some(scale) = entry.scale {
+        let first = entry.columns[0];
+        remarks.push(format!(
+            "simulated throughputs are times {scale:.3}: published over simulated, {first}, first row"
+        ));
+    }
+    let mut notes: Vec<(String, &str)> = Vec::new();
+    for row in entry.published_rows() {
+        let Some(noted) = row.iter().find(|number| !number.note.is_empty()) else {
+            continue;
+        };
         let name = match entry.row_key {
             "threads" => format!("{} threads", noted.key),
             _ => noted.label.clone(),
         };
-        Some((name, &*noted.note))
-    })));
-    Shown {
-        name: entry.table,
-        source: entry.source,
-        about: format!("simulated{what}\nboth in {}", entry.unit),
-        markdown_about: format!("Simulated{what}; both in {}.", entry.unit),
-        table: Table {
-            headings: headings(entry),
-            rows: entry.published_rows().map(cells).collect(),
-        },
-        labels: (entry.row_key != "threads") as usize,
-        remarks,
-    }
-}
-
-/// The headings of the comparison, one per column of [`cells`].
-fn headings(entry: &TableEntry) -> Vec<String> {
-    let [first, second] = entry.columns;
-    let mut headings = vec![format!("\n{}", entry.row_key)];
-    for name in [first, second, "speed-up"] {
-        headings.push(format!("{name}\npubl."));
-        headings.extend(["\nsim.", "\nband", "\nerror"].map(str::to_owned));
-    }
-    headings
-}
-
-/// The texts of a published row. An error with an exclamation mark is beyond its target.
-fn cells(row: &[RowEntry]) -> Vec<String> {
-    let mut cells = vec![row[0].label.clone()];
-    for entry in row {
-        let band = &entry.simulated;
-        let mark = if entry.pass == Some(false) { "!" } else { " " };
-        cells.extend([
-            three_digits(entry.published),
-            three_digits(band.median),
-            format!("{}..{}", three_digits(band.low), three_digits(band.high)),
-            format!("{:+.0}%{mark}", entry.error_pct),
-        ]);
-    }
-    cells
-}
-
-/// The notes on what was missed, each once, with the names of the rows that have it.
-pub fn notes<'a>(noted: impl Iterator<Item = (String, &'a str)>) -> Vec<String> {
-    let mut notes: Vec<(String, &str)> = Vec::new();
-    for (name, note) in noted {
-        match notes.iter_mut().find(|(_, known)| *known == note) {
+        match notes.iter_mut().find(|(_, known)| *known == noted.note) {
             Some((names, _)) => *names += &format!("; {name}"),
-            None => notes.push((name, note)),
+            None => notes.push((name, &noted.note)),
         }
     }
-    let lines = notes.into_iter();
-    lines
-        .map(|(names, note)| format!("{names}: believed cause: {note}"))
-        .collect()
+    let notes = notes.into_iter();
+    remarks.extend(notes.map(|(names, note)| format!("{names}: believed cause: {note}")));
+    remarks
 }
 
 /// The parameters of every machine and workload of the tables, each once.
 fn parameters(report: &Report) -> Vec<(String, &[ParameterEntry])> {
-    let mut all: Vec<(String, &[ParameterEntry])> = Vec::new();
-    let locks = report.tables.locks.iter();
-    let locks = locks.map(|table| (&table.machine, &table.workload));
-    let ids = report.tables.ids.iter();
-    let tables = locks.chain(ids.map(|table| (&table.machine, &table.workload)));
-    let machines = tables
-        .clone()
-        .map(|(machine, _)| (format!("machine {}", machine.name), &*machine.parameters));
-    let workloads = tables.map(|(_, workload)| {
-        let name = format!("workload {}", workload.name);
-        (name, &*workload.parameters)
+    let tables = report.tables.iter();
+    let machines = tables.clone().map(|table| {
+        let machine = &table.machine;
+        (format!("machine {}", machine.name), &*machine.parameters)
     });
-    for (what, parameters) in machines.chain(workloads) {
-        if !all.iter().any(|(known, _)| *known == what) {
-            all.push((what, parameters));
-        }
-    }
+    let workloads = tables.map(|table| {
+        let workload = &table.workload;
+        (format!("workload {}", workload.name), &*workload.parameters)
+    });
+    let mut all = machines.chain(workloads).collect();
+    crate::args::keep_first(&mut all, |(what, _)| what.clone());
     all
 }
 

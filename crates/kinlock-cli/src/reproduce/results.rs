@@ -1,33 +1,14 @@
 //! The shape of the JSON report. Field names are a contract: add, never rename.
 
-use kinlock_sim::published::Judged;
-use serde::ser::SerializeSeq;
+use kinlock_sim::published::{Judged, Measure, Row};
 use serde::{Serialize, Serializer};
+use serde_json::json;
 
-use super::ids::IdTableEntry;
-use super::plan::Plan;
-use crate::sim::flags::Variant;
-use crate::sim::provenance::{LockEntry, MachineEntry, WorkloadEntry};
-use crate::sim::results::{Band, over};
-use crate::sim::sample::Sample;
-
-/// From how many threads on rows are judged.
-pub const JUDGED_FROM: usize = 8;
-/// How far a speed-up may be off, in percent.
-pub const SPEEDUP_TARGET: f64 = 10.0;
-/// How far a throughput may be off, in percent.
-pub const THROUGHPUT_TARGET: f64 = 25.0;
-
-/// Speed-ups this near to 1, in percent, are no difference.
-pub const NO_DIFFERENCE: f64 = 1.0;
-/// The third column.
-pub const SPEEDUP: &str = "speedup";
-
-/// Which lock is ahead: -1 the first, 1 the second, 0 neither.
-fn direction(speedup: f64) -> i8 {
-    let percent = 100.0 * (speedup - 1.0);
-    (percent > NO_DIFFERENCE) as i8 - (percent < -NO_DIFFERENCE) as i8
-}
+use super::plan::{Plan, error_pct};
+use crate::simulation::band::{Band, over};
+use crate::simulation::provenance::{LockEntry, MachineEntry, WorkloadEntry};
+use crate::simulation::sample::{IdUse, Sample};
+use crate::simulation::sampling::Variant;
 
 /// All tables. All but the fields with `host` in their names are the same on every machine.
 #[derive(Debug, Serialize)]
@@ -40,42 +21,17 @@ pub struct Report {
     pub commit: Option<&'static str>,
     /// Simulated seconds per run, after the warm-up, if all tables have the same.
     pub seconds: Option<f64>,
-    /// The seeds.
     pub seeds: Vec<u64>,
     /// Simulations at a time.
     pub host_threads: usize,
     /// What all simulations took, one after the other.
     pub host_seconds: f64,
-    /// The tables.
-    pub tables: Tables,
-}
-
-/// Tables of both kinds; written as one list.
-#[derive(Debug)]
-pub struct Tables {
-    /// Two locks under the same load.
-    pub locks: Vec<TableEntry>,
-    /// Policies for concurrency IDs.
-    pub ids: Vec<IdTableEntry>,
-}
-
-impl Serialize for Tables {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut list = serializer.serialize_seq(Some(self.locks.len() + self.ids.len()))?;
-        for table in &self.locks {
-            list.serialize_element(table)?;
-        }
-        for table in &self.ids {
-            list.serialize_element(table)?;
-        }
-        list.end()
-    }
+    pub tables: Vec<TableEntry>,
 }
 
 /// One table.
 #[derive(Debug, Serialize)]
 pub struct TableEntry {
-    /// Its name.
     pub table: &'static str,
     /// Where it was published.
     pub source: &'static str,
@@ -83,160 +39,173 @@ pub struct TableEntry {
     pub machine: MachineEntry,
     /// The workload that was simulated.
     pub workload: WorkloadEntry,
-    /// Simulated seconds per run, after the warm-up.
-    pub seconds: f64,
+    /// Simulated seconds per run, after the warm-up; none where the workload decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
     /// What the rows are: `threads`, or what their labels say.
     pub row_key: &'static str,
-    /// What the two columns are called.
-    pub columns: [&'static str; 2],
+    /// What the columns are called.
+    pub columns: Vec<&'static str>,
     /// `numbers` or `direction`.
     pub judged: &'static str,
-    /// The lock simulated for the first column.
-    pub stock: LockEntry,
-    /// The lock simulated for the second one.
-    pub cna: LockEntry,
-    /// The unit of both.
+    /// The locks behind the columns: `stock` and `cna` if there are two, else `policies`.
+    #[serde(flatten, serialize_with = "by_role")]
+    pub locks: Vec<(&'static str, LockEntry)>,
+    /// The unit of the columns.
     pub unit: &'static str,
     /// What every lock ran with, in order.
     pub variants: Vec<Variant>,
-    /// What all simulated throughputs of the table were multiplied by: published over simulated, first column, first row.
-    pub scale: f64,
+    /// What all simulated throughputs of the table were multiplied by: published over simulated,
+    /// first column, first row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scale: Option<f64>,
     /// How many targets there are.
     pub targets: usize,
     /// How many of them are met.
     pub met: usize,
-    /// Three per published row: both columns and `speedup`.
+    /// The numbers row by row: the columns, then ratios.
     pub rows: Vec<RowEntry>,
+    /// What the numbers of a row are called in tables.
+    #[serde(skip)]
+    pub headings: Vec<&'static str>,
+    /// What the first ratio is.
+    #[serde(skip)]
+    pub speedup_is: String,
+    /// How many targets were met, in a sentence.
+    #[serde(skip)]
+    pub verdict: String,
 }
 
-/// One published number and its simulated counterpart.
+/// One number, published and simulated.
 #[derive(Debug, Serialize)]
 pub struct RowEntry {
     /// Number of threads.
     pub key: usize,
     /// What the row is called.
     pub label: String,
-    /// The name of the column, or `speedup`.
+    /// The column, or `speedup`: of the second column over the first, or of cache-local IDs over
+    /// lowest-free; or `slowdown`: cache-local's time over that of indexing by CPU.
     pub column: &'static str,
-    /// The published number.
-    pub published: f64,
+    /// The published number, if there is one.
+    pub published: Option<f64>,
     /// The simulated one: throughputs are scaled.
     pub simulated: Band,
     /// How far the simulated median is off, in percent of the published number.
-    pub error_pct: f64,
+    pub error_pct: Option<f64>,
     /// Whether that is within the target; `null` where there is none.
     pub pass: Option<bool>,
     /// What we believe is not modelled, if it is not within the target.
     pub note: String,
+    /// Which IDs the policy gave out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ids: Option<IdUse>,
 }
 
 impl TableEntry {
-    /// Of all samples of a plan, in order. `shown` are the numbers of threads to keep, all if there are none.
-    pub fn new(
-        plan: &Plan,
-        variants: &[Variant],
-        samples: &[Sample],
-        shown: &[usize],
-        seconds: f64,
-    ) -> Self {
+    /// Of all samples of a plan, in order.
+    pub fn new(plan: &Plan, variants: &[Variant], samples: &[Sample]) -> Self {
         let table = &plan.table;
-        let throughput = |samples: &[Sample]| {
-            let band = Band::of(samples, |sample| sample.ops_per_us);
-            band.times(table.per_ops_per_us)
+        let measured = |samples: &[Sample]| {
+            let band = Band::of(samples, |sample| plan.value(sample));
+            band.times(plan.unit())
         };
-        let first = throughput(&samples[..variants.len()]);
-        let scale = over(plan.rows[0].stock, first.median);
+        let first = |published| over(published, measured(&samples[..variants.len()]).median);
+        let scale = plan.scale_to.map(first);
 
         let mut rows = Vec::new();
-        let threads = plan.threads();
-        let by_threads: Vec<_> = samples.chunks(2 * variants.len()).collect();
+        let runs: Vec<_> = samples
+            .chunks(table.columns.len() * variants.len())
+            .collect();
         for row in &plan.rows {
-            let Some(index) = threads.iter().position(|&threads| threads == row.threads) else {
-                continue;
-            };
-            if !shown.is_empty() && !shown.contains(&row.threads) {
-                continue;
+            let mut threads = plan.runs.iter().map(|(threads, _)| *threads);
+            let run = threads.position(|threads| threads == row.threads);
+            let run = runs[run.expect("every row is simulated")];
+            let by_column: Vec<_> = run.chunks(variants.len()).collect();
+            for (index, (name, _)) in table.columns.iter().enumerate() {
+                let band = measured(by_column[index]).times(scale.unwrap_or(1.0));
+                let entry = RowEntry::new(plan, row, index, name, band);
+                let ids = ids(table.measure, by_column[index]);
+                rows.push(RowEntry { ids, ..entry });
             }
-            let samples = by_threads[index];
-            let (stock, cna) = samples.split_at(variants.len());
-            let pairs: Vec<_> = stock.iter().zip(cna).collect();
-            let speedup = Band::of_pairs(
-                &pairs,
-                |(stock, cna)| over(cna.ops_per_us, stock.ops_per_us),
-                |(stock, _)| stock,
-            );
-            let entry = |column, published: f64, simulated: Band, target: f64| {
-                let error_pct = 100.0 * (simulated.median / published - 1.0);
-                let pass = match table.judged {
-                    Judged::Numbers => {
-                        let is_judged = row.threads >= JUDGED_FROM;
-                        is_judged.then_some(error_pct.abs() <= target)
-                    }
-                    Judged::Direction => (column == SPEEDUP)
-                        .then(|| direction(published) == direction(simulated.median)),
-                };
-                let is_missed = pass == Some(false);
-                RowEntry {
-                    key: row.threads,
-                    label: row.label.clone(),
-                    column,
-                    published,
-                    simulated,
-                    error_pct,
-                    pass,
-                    note: if is_missed {
-                        row.note.clone()
-                    } else {
-                        String::new()
-                    },
-                }
-            };
-            let scaled = |samples| throughput(samples).times(scale);
-            let [first, second] = table.columns;
-            rows.push(entry(first, row.stock, scaled(stock), THROUGHPUT_TARGET));
-            rows.push(entry(second, row.cna, scaled(cna), THROUGHPUT_TARGET));
-            rows.push(entry(SPEEDUP, row.speedup, speedup, SPEEDUP_TARGET));
+            for (index, ratio) in (table.columns.len()..).zip(table.ratios) {
+                let pairs = by_column[ratio.of].iter().zip(by_column[ratio.by]);
+                let ratios = pairs.map(|(a, b)| (a, over(plan.value(a), plan.value(b))));
+                let band = Band::of_pairs(ratios);
+                rows.push(RowEntry::new(plan, row, index, ratio.name, band));
+            }
         }
+        let locks = plan.locks.iter().map(LockEntry::new);
+        let columns: Vec<_> = table.columns.iter().map(|(name, _)| *name).collect();
+        let ratios = table.ratios.iter().map(|ratio| ratio.heading);
+        let targets = rows.iter().filter(|row| row.pass.is_some()).count();
+        let met = rows.iter().filter(|row| row.pass == Some(true)).count();
+        let (of, by) = (table.ratios[0].of, table.ratios[0].by);
         Self {
             table: table.name,
             source: table.source(),
             machine: MachineEntry::new(&plan.machine),
-            workload: WorkloadEntry::new(&plan.workload, None),
-            seconds,
+            workload: WorkloadEntry::new(&plan.workload, plan.runs[0].1),
+            seconds: plan.seconds,
             row_key: table.key,
-            columns: table.columns,
             judged: match table.judged {
                 Judged::Numbers => "numbers",
                 Judged::Direction => "direction",
             },
-            stock: LockEntry::new(&plan.locks[0]),
-            cna: LockEntry::new(&plan.locks[1]),
+            locks: columns.iter().copied().zip(locks).collect(),
             unit: table.unit,
             variants: variants.to_vec(),
             scale,
-            targets: rows.iter().filter(|row| row.pass.is_some()).count(),
-            met: rows.iter().filter(|row| row.pass == Some(true)).count(),
+            targets,
+            met,
             rows,
+            headings: columns.iter().copied().chain(ratios).collect(),
+            speedup_is: format!("{} over {}", columns[of], columns[by]),
+            verdict: format!("{met} of {targets} {}", plan.targets_are),
+            columns,
         }
     }
 
-    /// The entries row by row of the published table: both columns, speed-up.
+    /// The entries row by row of the published table.
     pub fn published_rows(&self) -> impl Iterator<Item = &[RowEntry]> {
-        self.rows.chunk_by(|a, b| a.label == b.label)
+        self.rows.chunks(self.headings.len())
     }
+}
 
-    /// The verdict in a sentence.
-    pub fn verdict(&self) -> String {
-        if self.judged == "direction" {
-            return format!(
-                "{} of {} rows have the same lock ahead, or both within {NO_DIFFERENCE} % (! have not); the sizes cannot be compared",
-                self.met, self.targets,
-            );
+impl RowEntry {
+    fn new(plan: &Plan, row: &Row, index: usize, column: &'static str, simulated: Band) -> Self {
+        let published = row.published[index];
+        let pass = plan.targets[index].is_met(published, simulated.median);
+        let pass = pass.filter(|_| row.threads >= plan.from_threads);
+        let is_missed = pass == Some(false);
+        Self {
+            key: row.threads,
+            label: row.label.clone(),
+            column,
+            published,
+            simulated,
+            error_pct: published.map(|published| error_pct(published, simulated.median)),
+            pass,
+            note: is_missed.then(|| row.note.clone()).unwrap_or_default(),
+            ids: None,
         }
-        format!(
-            "{} of {} targets met (! misses): from {JUDGED_FROM} threads on, speed-ups within {SPEEDUP_TARGET} %, throughput \
-             within {THROUGHPUT_TARGET} %",
-            self.met, self.targets,
-        )
+    }
+}
+
+/// The IDs given out in samples with the usual latencies.
+fn ids(measure: Measure, samples: &[Sample]) -> Option<IdUse> {
+    let usual = samples.iter().filter(|sample| sample.is_usual());
+    match measure {
+        Measure::Throughput(_) => None,
+        Measure::Bursts => Some(IdUse::over(usual.flat_map(|sample| sample.ids.first()))),
+    }
+}
+
+fn by_role<S: Serializer>(
+    locks: &[(&'static str, LockEntry)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match locks {
+        [(_, stock), (_, cna)] => serializer.collect_map([("stock", stock), ("cna", cna)]),
+        policies => serializer.collect_map([("policies", json!(policies))]),
     }
 }

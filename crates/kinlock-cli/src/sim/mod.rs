@@ -1,11 +1,52 @@
-//! Simulating: what runs ([`plan`], [`flags`]), on which threads of this machine ([`pool`]), what came out of one simulation
-//! ([`sample`]) and of all ([`results`]), and how that is shown ([`report`]).
+//! `kinlock sim`: a workload on a simulated machine.
+//!
+//! What runs: [`args`], [`plan`], and [`part`] for runs that are divided among machines. What came
+//! out: [`results`], shown by [`report`] and [`plot`].
 
-pub mod flags;
-pub mod part;
-pub mod plan;
-pub mod pool;
-pub mod provenance;
-pub mod report;
-pub mod results;
-pub mod sample;
+mod args;
+mod part;
+mod plan;
+mod plot;
+mod report;
+mod results;
+
+pub use self::args::Args;
+
+use self::part::Part;
+use self::plan::Plan;
+use self::results::Report;
+use crate::outcome::Outcome;
+use crate::simulation::pool;
+
+/// Runs the verb.
+pub fn run(args: &Args) -> anyhow::Result<Outcome> {
+    if !args.merge.is_empty() {
+        let outputs = args.destinations.open()?;
+        outputs.write(&part::merge(&args.merge)?)?;
+        return Ok(Outcome::Done);
+    }
+    let plan = Plan::new(args)?;
+    let mut jobs = plan.jobs();
+    let host_threads = args.sampling.host_threads();
+    if let Some(shard) = args.shard {
+        let outputs = part::open(&args.destinations)?;
+        let mut place = 0..;
+        jobs.retain(|_| place.next().is_some_and(|place| shard.has(place)));
+        let Some(samples) = pool::run(&jobs, host_threads, args.quiet) else {
+            return Ok(Outcome::CheckFailed);
+        };
+        outputs.write(&Part {
+            shard,
+            setup: plan.setup(),
+            host_threads,
+            samples,
+        })?;
+    } else {
+        let outputs = args.destinations.open()?;
+        let Some(samples) = pool::run(&jobs, host_threads, args.quiet) else {
+            return Ok(Outcome::CheckFailed);
+        };
+        outputs.write(&Report::new(plan.setup(), host_threads, samples))?;
+    }
+    Ok(Outcome::Done)
+}

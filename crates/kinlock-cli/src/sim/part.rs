@@ -4,12 +4,48 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::plan::{Setup, Shard};
+use super::plan::Setup;
 use super::results::Report;
-use super::sample::Sample;
+use crate::report::write::Outputs;
+use crate::report::{Destinations, write_json};
+use crate::simulation::sample::Sample;
+
+/// Which one of several parts of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shard {
+    /// Which one, from 1.
+    index: usize,
+    /// Of how many.
+    of: usize,
+}
+
+impl Shard {
+    /// The most parts.
+    const MOST: usize = 10_000;
+
+    /// Whether the job with this place in the order belongs to it. Neighbours cost alike, so they
+    /// are dealt out in turn.
+    pub fn has(self, place: usize) -> bool {
+        place % self.of == self.index - 1
+    }
+
+    /// Parses `2/5`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let parse = || -> anyhow::Result<Self> {
+            let (index, of) = text.split_once('/').ok_or_else(|| anyhow!("no /"))?;
+            let (index, of) = (index.parse()?, of.parse()?);
+            ensure!(of <= Self::MOST && (1..=of).contains(&index));
+            Ok(Self { index, of })
+        };
+        parse().map_err(|_| {
+            let most = Self::MOST;
+            format!("it has to be PART/PARTS, as 2/5: one of at most {most} parts, from 1")
+        })
+    }
+}
 
 /// What one part of a run writes. It is read by the same version of the command only.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -24,24 +60,44 @@ pub struct Part {
     pub samples: Vec<Sample>,
 }
 
+/// Opens what a part of a run goes to.
+pub fn open(destinations: &Destinations<Report>) -> anyhow::Result<Outputs<Part>> {
+    let whole = [
+        ("--csv", &destinations.csv),
+        ("--markdown", &destinations.markdown),
+        ("--plot", &destinations.plot),
+    ];
+    if let Some((flag, _)) = whole.iter().find(|(_, path)| path.is_some()) {
+        bail!("{flag} needs all parts: give it with --merge, and --json with --shard");
+    }
+    let path = destinations.json.as_deref();
+    let path = path.context("--shard needs --json FILE, for the part to go to")?;
+    let mut outputs = Outputs::new();
+    outputs.add(Some(path), |part, out| write_json(part, out))?;
+    Ok(outputs)
+}
+
 /// Reads all parts of a run and makes the report of the whole of it.
-///
-/// # Errors
-/// If a file cannot be read or is no part, if the parts are not of one run, or if one is missing or there twice.
 pub fn merge(files: &[PathBuf]) -> anyhow::Result<Report> {
     let mut parts = Vec::new();
     for file in files {
-        parts.push((read(file)?, file));
+        parts.push((read(file)?, &**file));
     }
     parts.sort_by_key(|(part, _)| part.shard.index);
+    check_whole(&parts)?;
+    let setup = parts[0].0.setup.clone();
+    let host_threads = parts.iter().map(|(part, _)| part.host_threads).sum();
+    let samples = interleave(&setup, parts)?;
+    Ok(Report::new(setup, host_threads, samples))
+}
+
+/// Whether the parts, sorted, are all of one run, each once.
+fn check_whole(parts: &[(Part, &Path)]) -> anyhow::Result<()> {
     let (first, first_file) = &parts[0];
-    for (part, file) in &parts {
+    for (part, file) in parts {
         if let Some(what) = difference(part, first) {
-            bail!(
-                "{} and {} are parts of different runs: they differ in {what}",
-                first_file.display(),
-                file.display(),
-            );
+            let (a, b) = (first_file.display(), file.display());
+            bail!("{a} and {b} are parts of different runs: they differ in {what}");
         }
     }
     let of = first.shard.of;
@@ -52,39 +108,38 @@ pub fn merge(files: &[PathBuf]) -> anyhow::Result<Report> {
             bail!("part {index}/{of} is there twice: {}", file.display());
         }
     }
-    let setup = first.setup.clone();
-    let host_threads = parts.iter().map(|(part, _)| part.host_threads).sum();
-    let variants = &setup.parameters.variants;
-    let baseline = &setup.parameters.baseline;
-    let mut locks = setup.parameters.locks.iter();
+    let parameters = &first.setup.parameters;
+    let mut locks = parameters.locks.iter();
     ensure!(
-        !variants.is_empty() && locks.any(|lock| lock.name == *baseline),
+        !parameters.variants.is_empty() && locks.any(|lock| lock.name == parameters.baseline),
         "{} is damaged",
         first_file.display()
     );
+    Ok(())
+}
 
-    let mut remaining: Vec<_> = parts
-        .iter()
-        .map(|(part, file)| (part.shard, part.samples.iter(), *file))
-        .collect();
+/// The samples of all parts in the order of the whole run.
+fn interleave(setup: &Setup, parts: Vec<(Part, &Path)>) -> anyhow::Result<Vec<Sample>> {
+    let parts = parts.into_iter();
+    let parts = parts.map(|(part, file)| (part.shard, part.samples.into_iter(), file.display()));
+    let mut parts: Vec<_> = parts.collect();
+    let variants = &setup.parameters.variants;
     let mut samples = Vec::new();
     for place in 0..setup.simulations() {
-        let expected = variants[place % variants.len()];
-        let owner = remaining.iter_mut().find(|(shard, ..)| shard.has(place));
+        let owner = parts.iter_mut().find(|(shard, ..)| shard.has(place));
         let (_, own, file) = owner.expect("every place belongs to one of the parts");
         match own.next() {
-            Some(sample) if sample.variant() == expected => samples.push(sample.clone()),
-            _ => bail!("{} is damaged: results are missing", file.display()),
+            Some(sample) if sample.variant == variants[place % variants.len()] => {
+                samples.push(sample);
+            }
+            _ => bail!("{file} is damaged: results are missing"),
         }
     }
-    for (_, mut rest, file) in remaining {
-        ensure!(
-            rest.next().is_none(),
-            "{} is damaged: it has too many results",
-            file.display()
-        );
+    for (_, mut rest, file) in parts {
+        let is_empty = rest.next().is_none();
+        ensure!(is_empty, "{file} is damaged: it has too many results");
     }
-    Ok(Report::new(setup, host_threads, samples))
+    Ok(samples)
 }
 
 fn read(path: &Path) -> anyhow::Result<Part> {
@@ -114,4 +169,17 @@ fn difference(a: &Part, b: &Part) -> Option<&'static str> {
     checks
         .into_iter()
         .find_map(|(same, what)| (!same).then_some(what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Shard;
+
+    #[test]
+    fn shards_are_a_partition() {
+        let shards = [1, 2, 3].map(|index| Shard { index, of: 3 });
+        for place in 0..10 {
+            assert_eq!(shards.iter().filter(|shard| shard.has(place)).count(), 1);
+        }
+    }
 }

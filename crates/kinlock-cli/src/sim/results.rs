@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use kinlock_sim::Handoffs;
 use serde::Serialize;
 
 use super::plan::Setup;
-use super::sample::{Acquire, Handoffs, IdUse, Sample, Traffic};
-use crate::bench::stats::{Fairness, Summary};
+use crate::simulation::band::{Band, median, over};
+use crate::simulation::sample::{Acquire, IdUse, SERVICES, Sample};
+use crate::stats::{Fairness, Summary};
 
-/// One run of the command. All but the fields with `host` in their names are the same on every machine.
+/// One run of the command. All but the fields with `host` in their names are the same on every
+/// machine.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// What was simulated.
@@ -31,13 +34,12 @@ pub struct Entry {
     pub lock: String,
     /// Name of the workload.
     pub workload: String,
-    /// Number of threads.
     pub threads: usize,
     /// Operations of all threads per microsecond of simulated time.
     pub ops_per_us: Band,
     /// The same per second.
     pub ops_per_s: Summary,
-    /// Nanoseconds from one operation to the next, of whichever thread.
+    /// Nanoseconds from one operation to the next, of any thread.
     pub ns_per_op: Summary,
     /// Throughput over the baseline's with the same seed and latencies.
     pub ratio: Ratio,
@@ -48,7 +50,7 @@ pub struct Entry {
     /// How the lock travelled, over all seeds.
     pub handoffs: Handoffs,
     /// Accesses per operation, over all seeds.
-    pub traffic: Traffic<f64>,
+    pub traffic: BTreeMap<&'static str, f64>,
     /// What was done under concurrency IDs, over all seeds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ids: Option<IdUse>,
@@ -60,17 +62,6 @@ pub struct Entry {
     pub events_per_host_second: f64,
     /// Every run: the seeds first, then the other latencies.
     pub runs: Vec<Simulated>,
-}
-
-/// The median over seeds, and the extremes over these and other latencies between sockets.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Band {
-    /// The median over seeds.
-    pub median: f64,
-    /// The lowest of all runs.
-    pub low: f64,
-    /// The highest of all runs.
-    pub high: f64,
 }
 
 /// Throughput compared.
@@ -124,12 +115,11 @@ impl Report {
             let (_, base) = by_lock()
                 .find(|(lock, _)| lock.name == *baseline)
                 .expect("the baseline is one of the locks");
-            results.extend(by_lock().map(|(lock, samples)| Entry {
-                lock: lock.name.clone(),
-                workload: workload.to_owned(),
-                threads,
-                ..Entry::of(baseline, base, samples)
-            }));
+            for (lock, samples) in by_lock() {
+                let mut entry = Entry::new(baseline, base, samples);
+                (entry.lock, entry.workload) = (lock.name.clone(), workload.to_owned());
+                results.push(Entry { threads, ..entry });
+            }
         }
         Self {
             host_threads,
@@ -141,17 +131,17 @@ impl Report {
 }
 
 impl Entry {
-    fn of(baseline: &str, base: &[Sample], samples: &[Sample]) -> Self {
-        let usual = || samples.iter().filter(|sample| sample.remote_factor == 1.0);
-        let ratio = |(sample, base): (&Sample, &Sample)| over(sample.ops_per_us, base.ops_per_us);
-        let runs: Vec<_> = samples
-            .iter()
-            .zip(base)
-            .map(|pair| Simulated {
-                ratio: ratio(pair),
-                sample: pair.0.clone(),
+    /// Without the names of its cell.
+    fn new(baseline: &str, base: &[Sample], samples: &[Sample]) -> Self {
+        let usual = || samples.iter().filter(|sample| sample.is_usual());
+        let pairs = samples.iter().zip(base);
+        let runs: Vec<_> = pairs
+            .map(|(sample, base)| Simulated {
+                ratio: over(sample.ops_per_us, base.ops_per_us),
+                sample: sample.clone(),
             })
             .collect();
+        let ratios = Band::of_pairs(runs.iter().map(|run| (&run.sample, run.ratio)));
         let ops_per_us = Band::of(samples, |sample| sample.ops_per_us);
         let mut counters = BTreeMap::new();
         for (name, count) in usual().flat_map(|sample| &sample.counters) {
@@ -167,19 +157,19 @@ impl Entry {
             workload: String::new(),
             threads: 0,
             ops_per_us,
-            ops_per_s: ops_per_us.map(|value| 1e6 * value),
-            ns_per_op: Band::of(samples, |sample| over(1e3, sample.ops_per_us)).map(|ns| ns),
+            ops_per_s: ops_per_us.times(1e6).into(),
+            ns_per_op: Band::of(samples, |sample| over(1e3, sample.ops_per_us)).into(),
             ratio: Ratio {
                 to: baseline.to_owned(),
-                over_runs: Band::of_pairs(&runs, |run| run.ratio, |run| &run.sample).map(|r| r),
+                over_runs: ratios.into(),
             },
             fairness: Fairness {
                 jain: median(usual().map(|sample| sample.fairness.jain)),
                 min_over_mean: median(usual().map(|sample| sample.fairness.min_over_mean)),
             },
             acquire_ns: acquire(usual()),
-            handoffs: Handoffs::sum(usual()),
-            traffic: Traffic::per_op(usual()),
+            handoffs: handoffs(usual()),
+            traffic: traffic_per_op(usual()),
             ids,
             counters,
             events,
@@ -189,57 +179,23 @@ impl Entry {
     }
 }
 
-impl Band {
-    /// Of a value of every sample.
-    pub fn of(samples: &[Sample], value: impl Fn(&Sample) -> f64) -> Self {
-        Self::of_pairs(samples, value, |sample| sample)
-    }
-
-    /// Of a value of everything that belongs to a sample.
-    pub fn of_pairs<T>(
-        items: &[T],
-        value: impl Fn(&T) -> f64,
-        sample: impl Fn(&T) -> &Sample,
-    ) -> Self {
-        let usual = items
-            .iter()
-            .filter(|item| sample(item).remote_factor == 1.0);
-        let all = Summary::of(items.iter().map(&value));
-        Self {
-            median: median(usual.map(&value)),
-            low: all.min,
-            high: all.max,
-        }
-    }
-
-    /// The same with every value changed, as a summary.
-    pub fn map(self, change: impl Fn(f64) -> f64) -> Summary {
-        Summary {
-            median: change(self.median),
-            min: change(self.low),
-            max: change(self.high),
-        }
-    }
-
-    /// The same times a number.
-    pub fn times(self, factor: f64) -> Self {
-        Self {
-            median: self.median * factor,
-            low: self.low * factor,
-            high: self.high * factor,
-        }
-    }
+fn handoffs<'a>(samples: impl Iterator<Item = &'a Sample>) -> Handoffs {
+    samples.fold(Handoffs::default(), |sum, sample| Handoffs {
+        local: sum.local + sample.handoffs.local,
+        remote: sum.remote + sample.handoffs.remote,
+        retaken: sum.retaken + sample.handoffs.retaken,
+    })
 }
 
-impl From<Band> for [f64; 3] {
-    /// Median and extremes.
-    fn from(band: Band) -> Self {
-        [band.median, band.low, band.high]
-    }
-}
-
-fn median(values: impl IntoIterator<Item = f64>) -> f64 {
-    Summary::of(values).median
+fn traffic_per_op<'a>(
+    samples: impl Iterator<Item = &'a Sample> + Clone,
+) -> BTreeMap<&'static str, f64> {
+    let ops: u64 = samples.clone().map(|sample| sample.ops).sum();
+    let per_op = |(name, of): (&'static str, fn(&_) -> u64)| {
+        let count: u64 = samples.clone().map(|sample| of(&sample.traffic)).sum();
+        (name, count as f64 / (ops as f64).max(1.0))
+    };
+    SERVICES.into_iter().map(per_op).collect()
 }
 
 fn acquire<'a>(samples: impl Iterator<Item = &'a Sample> + Clone) -> Acquire {
@@ -253,9 +209,4 @@ fn acquire<'a>(samples: impl Iterator<Item = &'a Sample> + Clone) -> Acquire {
         p999: quantile(|waits| waits.p999),
         max: samples.clone().map(|s| s.acquire_ns.max).max().unwrap_or(0),
     }
-}
-
-/// A quotient; 0 if nothing was done, so that it can be shown and written.
-pub fn over(a: f64, b: f64) -> f64 {
-    if b == 0.0 { 0.0 } else { a / b }
 }

@@ -1,7 +1,8 @@
-//! Every row of the table of costs, one test for each; then who waits for whom.
+//! Every row of the table of costs, one test for each; then which access waits for which.
 //!
-//! The machine has four sockets with two last-level caches each, of two cores. Sockets 0 and 3, and 1 and 2, are two hops
-//! apart, the others one. All costs differ, so that none can stand in for another.
+//! The machine has four sockets with two last-level caches each, of two cores. Sockets 0 and 3, and
+//! 1 and 2, are two hops apart, the others one. All costs differ, so that none can stand in for
+//! another.
 
 use super::{Fabric, Kind, Kind::Read, Kind::Write, Line, Place, Service};
 use crate::machine::{Costs, Machine, Shape};
@@ -63,7 +64,7 @@ fn by_distance() -> [Place; 4] {
     [at(0, 1), at(0, 2), at(1, 0), at(3, 0)]
 }
 
-/// A line that nobody has touched, of the memory of a socket.
+/// An untouched line of the memory of a socket.
 fn line(home: usize) -> Line {
     let mut line = Line::new();
     line.home = home as u16;
@@ -115,7 +116,7 @@ fn a_read_of_a_modified_line_costs_by_the_distance_of_the_owner() {
             [Service::Local, Service::Remote][distance / 2],
             "at distance {distance}"
         );
-        // Clean, shared by both; nobody owns it.
+        // Clean, shared by both, without an owner.
         assert!(reads(&line, reader) && reads(&line, owner));
         assert!(!writes(&line, reader) && !writes(&line, owner));
         assert!(!reads(&line, at(2, 0)));
@@ -162,7 +163,7 @@ fn a_read_of_what_is_clean_elsewhere_costs_by_the_nearest() {
             cost(&mut line, Read, sharer);
         }
         let (cycles, service) = cost(&mut line, Read, at(0, 0));
-        // The home, which does not have it, is the reader's own socket: nobody else is asked.
+        // The home, which does not have it, is the reader's own socket: no third socket is asked.
         assert_eq!(cycles, SHARED[distance], "at distance {distance}");
         assert_eq!(service, [Service::Local, Service::Remote][distance / 2]);
         assert!(reads(&line, at(0, 0)) && reads(&line, sharers[0]));
@@ -267,7 +268,7 @@ fn a_read_from_another_socket_asks_a_third_one_unless_that_has_the_line() {
     let accesses = [(Read, at(2, 0)), (Read, at(1, 0)), (Read, at(0, 0))];
     assert_eq!(costs_in_turn(&mut there_too, &accesses).0, SHARED[2]);
 
-    // Within the socket nobody is asked.
+    // Within the socket no home is asked.
     let mut nearby = line(2);
     let accesses = [(Read, at(0, 2)), (Read, at(0, 0))];
     assert_eq!(costs_in_turn(&mut nearby, &accesses).0, SHARED[1]);
@@ -338,7 +339,8 @@ fn transfers_that_take_a_line_wait_for_each_other() {
         let mut line = line(0);
         let (owned, _) = fabric.access(&mut line, Write, at(0, 0), 0);
         let (first, _) = fabric.access(&mut line, kind, at(0, 1), owned);
-        // Asked for while the line is on its way: a read of what is clean then, or another change of hands.
+        // The request comes while the line is on its way: it will be clean then, or have a new
+        // owner.
         let (second, _) = fabric.access(&mut line, Write, at(0, 2), owned + 1);
         let distance = 1;
         let latency = match kind {
@@ -361,7 +363,7 @@ fn reads_of_a_clean_line_wait_for_each_other_a_little() {
 }
 
 #[test]
-fn nobody_else_gets_a_line_before_it_is_visible() {
+fn no_other_core_gets_a_line_before_it_is_visible() {
     let fabric = fabric();
     let mut line = line(0);
     let (owned, _) = fabric.access(&mut line, Write, at(0, 0), 0);

@@ -1,8 +1,8 @@
-//! Mellor-Crummey and Scott's queue lock (TOCS 1991): everybody spins on a cache line of their own.
+//! Mellor-Crummey and Scott's queue lock (TOCS 1991): each waiter spins on a cache line of its own.
 
 use super::Lock;
 use crate::platform::{Sim, SimU32};
-use kinlock::platform::{Atomic, Ordering::*, Platform};
+use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
 struct Mcs {
     /// The last waiter's number + 1; 0 = free.
@@ -34,9 +34,8 @@ impl Lock for Mcs {
         node.go.store(0, Relaxed);
         let before = self.tail.swap(me as u32 + 1, AcqRel);
         if before != 0 {
-            self.nodes[before as usize - 1]
-                .next
-                .store(me as u32 + 1, Release);
+            let before = &self.nodes[before as usize - 1];
+            before.next.store(me as u32 + 1, Release);
             Sim::wait(&node.go, Acquire, |go| go != 0);
         }
     }
@@ -45,11 +44,10 @@ impl Lock for Mcs {
         let node = &self.nodes[me];
         let mut next = node.next.load(Acquire);
         if next == 0 {
-            if self
+            let free = self
                 .tail
-                .compare_exchange(me as u32 + 1, 0, Release, Relaxed)
-                .is_ok()
-            {
+                .compare_exchange(me as u32 + 1, 0, Release, Relaxed);
+            if free.is_ok() {
                 return;
             }
             next = Sim::wait(&node.next, Acquire, |next| next != 0);

@@ -1,15 +1,16 @@
-//! The locks that can run on the simulated machine.
+//! The locks that can run on the simulated machine, and what else a workload can take.
 //!
-//! To add one: write a file with a function that places it, and a line in `SPINLOCKS`, or for a mutex in `mutex.rs`.
+//! To add a lock: write a file with a function that places it, and add a line to `SPINLOCKS`, or
+//! for a mutex in `mutex.rs`.
 
+pub mod invalidation;
 mod mcs;
 mod mutex;
 mod qspinlock;
-pub mod sections;
 mod tas;
 mod ticket;
 
-use kinlock::raw::ids::Policy;
+use kinlock_ids::raw::Policy;
 
 /// A lock in a simulation.
 pub trait Lock {
@@ -30,45 +31,47 @@ pub struct Kind {
     pub place: fn(threads: usize) -> &'static dyn Lock,
 }
 
+impl Kind {
+    const fn new(
+        name: &'static str,
+        place: fn(usize) -> &'static dyn Lock,
+        about: &'static str,
+    ) -> Self {
+        Kind { name, about, place }
+    }
+
+    const fn policy_called(name: &'static str, about: &'static str) -> Self {
+        Kind::new(name, no_lock, about)
+    }
+}
+
 /// All kinds.
 pub const ALL: &[Kind] = &join();
 
 const SPINLOCKS: &[Kind] = &[
-    Kind {
-        name: "tas",
-        about: "test-and-test-and-set",
-        place: tas::place,
-    },
-    Kind {
-        name: "ticket",
-        about: "ticket lock",
-        place: ticket::place,
-    },
-    Kind {
-        name: "mcs",
-        about: "Mellor-Crummey and Scott's queue lock",
-        place: mcs::place,
-    },
-    Kind {
-        name: "qspinlock",
-        about: "our queued spinlock, first in first out, nobody parks",
-        place: qspinlock::place_fifo,
-    },
-    Kind {
-        name: "cna-v10",
-        about: "our queued spinlock as the published CNA tables had it: full scan, limit of 2^16 hand-offs, nobody parks",
-        place: qspinlock::place_published_cna,
-    },
-    Kind {
-        name: "cna",
-        about: "our queued spinlock, NUMA-aware, as configured; waiters park",
-        place: qspinlock::place_cna,
-    },
-    Kind {
-        name: "fifo",
-        about: "our queued spinlock, first in first out; waiters park",
-        place: qspinlock::place_parking_fifo,
-    },
+    Kind::new("tas", tas::place, "test-and-test-and-set"),
+    Kind::new("ticket", ticket::place, "ticket lock"),
+    Kind::new("mcs", mcs::place, "Mellor-Crummey and Scott's queue lock"),
+    Kind::new(
+        "qspinlock",
+        qspinlock::place_fifo,
+        "our queued spinlock, first in first out, nobody parks",
+    ),
+    Kind::new(
+        "cna-v10",
+        qspinlock::place_cna_v10,
+        "our queued spinlock, configured like v10 of CNA: full scan, limit of 2^16 hand-offs, nobody parks",
+    ),
+    Kind::new(
+        "cna",
+        qspinlock::place_cna,
+        "our queued spinlock, NUMA-aware, as configured; waiters park",
+    ),
+    Kind::new(
+        "fifo",
+        qspinlock::place_parking_fifo,
+        "our queued spinlock, first in first out; waiters park",
+    ),
 ];
 
 /// The spinlocks, then the mutexes.
@@ -85,28 +88,22 @@ const fn join() -> [Kind; SPINLOCKS.len() + mutex::ALL.len()] {
     all
 }
 
-/// Policies for concurrency IDs: no locks, but what the workloads of [`workloads::IDS`](crate::workloads::IDS) take instead.
+/// Policies for concurrency IDs. They are no locks; the workloads of
+/// `workloads::IDS` take them instead.
 pub const POLICIES: &[Kind] = &[
-    Kind {
-        name: "recent-first",
-        about: "IDs: kept by CPUs, recent ones again, spread up to the limit (our default)",
-        place: no_lock,
-    },
-    Kind {
-        name: "per-cpu",
-        about: "IDs: the CPU's number",
-        place: no_lock,
-    },
-    Kind {
-        name: "lowest-free",
-        about: "IDs: kept by CPUs for 100 ms, else the lowest free one (Linux 6.3 to 6.12)",
-        place: no_lock,
-    },
-    Kind {
-        name: "task-owned",
-        about: "IDs: owned by threads while there are enough CPUs, else by CPUs (Linux 6.19)",
-        place: no_lock,
-    },
+    Kind::policy_called(
+        "recent-first",
+        "IDs: kept by CPUs, recent ones again, spread up to the limit (our default)",
+    ),
+    Kind::policy_called("per-cpu", "IDs: the CPU's number"),
+    Kind::policy_called(
+        "lowest-free",
+        "IDs: kept by CPUs for 100 ms, else the lowest free one (Linux 6.3 to 6.12)",
+    ),
+    Kind::policy_called(
+        "task-owned",
+        "IDs: owned by threads while there are enough CPUs, else by CPUs (Linux 6.19)",
+    ),
 ];
 
 fn no_lock(_: usize) -> &'static dyn Lock {
@@ -118,20 +115,20 @@ pub fn by_name(name: &str) -> Option<Kind> {
     all().find(|kind| kind.name == name)
 }
 
-/// All locks, policies and sections.
+/// All locks, policies and backends of delayed invalidation.
 pub fn all() -> impl Iterator<Item = Kind> + Clone {
-    ALL.iter().chain(POLICIES).chain(sections::ALL).copied()
+    ALL.iter().chain(POLICIES).chain(invalidation::ALL).copied()
 }
 
-/// What a workload can be put to.
+/// What a workload can take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Genre {
     /// Something that excludes others.
     Lock,
     /// A policy for concurrency IDs.
     Policy,
-    /// What begins and ends [sections] of delayed invalidation.
-    Sections,
+    /// A backend of delayed [invalidation].
+    Invalidation,
 }
 
 impl Genre {
@@ -140,7 +137,7 @@ impl Genre {
         match self {
             Genre::Lock => "a lock",
             Genre::Policy => "a policy for concurrency IDs",
-            Genre::Sections => "a backend of delayed invalidation",
+            Genre::Invalidation => "a backend of delayed invalidation",
         }
     }
 
@@ -149,7 +146,7 @@ impl Genre {
         match self {
             Genre::Lock => "locks",
             Genre::Policy => "policies for concurrency IDs",
-            Genre::Sections => "backends of delayed invalidation",
+            Genre::Invalidation => "backends of delayed invalidation",
         }
     }
 }
@@ -166,7 +163,9 @@ impl Kind {
     pub fn genre(&self) -> Genre {
         match self.policy() {
             Some(_) => Genre::Policy,
-            None if sections::ALL.iter().any(|kind| kind.name == self.name) => Genre::Sections,
+            None if invalidation::ALL.iter().any(|kind| kind.name == self.name) => {
+                Genre::Invalidation
+            }
             None => Genre::Lock,
         }
     }
@@ -180,11 +179,7 @@ mod tests {
     fn every_policy_has_a_name_of_its_own() {
         let policies: Vec<_> = POLICIES.iter().map(Kind::policy).collect();
         assert_eq!(policies, Policy::ALL.map(Some));
-        assert!(ALL.iter().all(|lock| lock.genre() == Genre::Lock));
-        assert!(
-            sections::ALL
-                .iter()
-                .all(|kind| kind.genre() == Genre::Sections)
-        );
+        let are = |kinds: &[Kind], genre| kinds.iter().all(|kind| kind.genre() == genre);
+        assert!(are(ALL, Genre::Lock) && are(invalidation::ALL, Genre::Invalidation));
     }
 }

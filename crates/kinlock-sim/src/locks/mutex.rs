@@ -1,19 +1,84 @@
 //! The library's mutex, its own source, in several configurations.
 //!
-//! Those called `polled-...` are as near as it comes to a kernel's mutex at the time of the published tables: spinners look at the lock all the time, and
-//! nobody sleeps, since a kernel's CPU that has nothing better to do spins for as long as the holder runs.
+//! Those called `polled-...` come as near as it gets to a kernel's mutex at the time of the
+//! published tables. Spinners poll the lock all the time. They never sleep: a kernel's CPU that has
+//! nothing better to do spins for as long as the holder runs.
 //!
 //! # Invariants
 //!
-//! 1. [`Lock::unlock`] is called by the thread that took the lock only, as that function demands.
+//! 1. Only the thread that took the lock calls [`Lock::unlock`], as that function demands.
 
-use super::Lock;
+use super::{Kind, Lock};
 use crate::platform::{Sim, SimU32};
 use crate::world::with;
-use kinlock::config::Tuning;
-use kinlock::platform::{Atomic, Ordering::Relaxed, Platform};
-use kinlock::raw::mutex::{MutexConfig, Queue, QueuedMutex};
-use kinlock::raw::osq::{LOOK_AROUND, PredecessorCpu};
+use kinlock_core::config::Tuning;
+use kinlock_core::platform::{Atomic, Ordering::Relaxed, Platform};
+use kinlock_core::raw::mutex::{MutexConfig, Queue, QueuedMutex};
+use kinlock_core::raw::osq::{LOOK_AROUND, PredecessorCpu};
+
+/// All of them. A queue that is new to the library takes a configuration below and a line here.
+pub(super) const ALL: &[Kind] = &[
+    Kind::new(
+        "mutex",
+        place::<Fifo>,
+        "our mutex as configured: spinners queue, their head predicts and requests; waiters park",
+    ),
+    Kind::new(
+        "mutex-cna",
+        place::<LocalFirst>,
+        "our mutex as configured on a NUMA machine: the same, and its queue serves local waiters first",
+    ),
+    Kind::new(
+        "mutex-unqueued",
+        place::<Unqueued>,
+        "our mutex without a queue: every spinner predicts and requests for itself",
+    ),
+    Kind::new(
+        "polled",
+        place_owned::<Polled>,
+        "a mutex as before the published tables: every spinner polls the word, nobody parks",
+    ),
+    Kind::new(
+        "polled-fifo",
+        place_owned::<PolledFifo>,
+        "a mutex as in the published tables: spinners queue, their head polls the word, nobody parks",
+    ),
+    Kind::new(
+        "polled-cna",
+        place_owned::<PolledLocalFirst>,
+        "the same, local waiters first",
+    ),
+    Kind::new(
+        "polled-osq-shared",
+        place_impatient::<OsqShared>,
+        "the same, and spinners read their predecessor's CPU number in its node",
+    ),
+    Kind::new(
+        "polled-osq-own-line",
+        place_impatient::<OsqOwnLine>,
+        "the same, in a line of its own",
+    ),
+    Kind::new(
+        "polled-osq-cached",
+        place_impatient::<OsqCached>,
+        "the same, in a copy of their own",
+    ),
+];
+
+fn place<C: MutexConfig>(_: usize) -> &'static dyn Lock {
+    crate::place(Mutex::<C>(QueuedMutex::new()))
+}
+
+fn place_owned<C: MutexConfig>(_: usize) -> &'static dyn Lock {
+    crate::place(Owned {
+        mutex: Mutex::<C>(QueuedMutex::new()),
+        owner: SimU32::new(0),
+    })
+}
+
+fn place_impatient<C: MutexConfig>(_: usize) -> &'static dyn Lock {
+    crate::place(Impatient(Mutex::<C>(QueuedMutex::new())))
+}
 
 struct Mutex<C: MutexConfig>(QueuedMutex<Sim, C>);
 
@@ -28,7 +93,8 @@ impl<C: MutexConfig> Lock for Mutex<C> {
     }
 }
 
-/// A mutex with its owner's name beside it, as a kernel's has: written after locking and before unlocking.
+/// A mutex with its owner's name beside it, as a kernel's has: written after locking and before
+/// unlocking.
 struct Owned<C: MutexConfig> {
     mutex: Mutex<C>,
     owner: SimU32,
@@ -46,10 +112,11 @@ impl<C: MutexConfig> Lock for Owned<C> {
     }
 }
 
-/// A mutex whose waiters give up now and then, and start anew: they leave the queue from wherever they stand in it.
+/// A mutex whose waiters give up now and then, and start anew: they leave the queue from any place
+/// in it.
 struct Impatient<C: MutexConfig>(Mutex<C>);
 
-/// After how many nanoseconds they do, the first time; later twice as long each.
+/// Nanoseconds after which they do so first; each later time takes twice as long.
 const PATIENCE: u64 = 200_000;
 
 impl<C: MutexConfig> Lock for Impatient<C> {
@@ -66,8 +133,7 @@ impl<C: MutexConfig> Lock for Impatient<C> {
 }
 
 macro_rules! configuration {
-    ($(#[$doc:meta])* $name:ident, $park:literal, $polls:literal, $look_around:expr, $queue:expr) => {
-        $(#[$doc])*
+    ($name:ident, $park:literal, $polls:literal, $look_around:expr, $queue:expr) => {
         #[derive(Clone, Copy, Debug)]
         struct $name;
 
@@ -89,50 +155,29 @@ macro_rules! configuration {
     };
 }
 
-/// How long a turn of the published spin loop takes, in nanoseconds: a `pause`, two loads and a compare. It looks at the predecessor in each.
-const EVERY_TURN: u64 = 50;
+/// How long an iteration of the published spin loop takes, in nanoseconds: a `pause`, two loads and
+/// a compare. It reads the predecessor's CPU in each.
+const EVERY_ITERATION: u64 = 50;
 
 use PredecessorCpu::{Cached, OwnLine, SharedLine};
 configuration!(Fifo, true, false, LOOK_AROUND, Queue::Osq(Cached));
 configuration!(Unqueued, true, false, LOOK_AROUND, Queue::Unqueued);
-configuration!(KinFirst, true, false, LOOK_AROUND, Queue::Cna);
-configuration!(PolledKinFirst, false, true, LOOK_AROUND, Queue::Cna);
+configuration!(LocalFirst, true, false, LOOK_AROUND, Queue::Cna);
+configuration!(PolledLocalFirst, false, true, LOOK_AROUND, Queue::Cna);
 configuration!(Polled, false, true, LOOK_AROUND, Queue::Unqueued);
 configuration!(PolledFifo, false, true, LOOK_AROUND, Queue::Osq(Cached));
-configuration!(OsqShared, false, true, EVERY_TURN, Queue::Osq(SharedLine));
-configuration!(OsqOwnLine, false, true, EVERY_TURN, Queue::Osq(OwnLine));
-configuration!(OsqCached, false, true, EVERY_TURN, Queue::Osq(Cached));
-
-fn place<C: MutexConfig>(_: usize) -> &'static dyn Lock {
-    crate::place(Mutex::<C>(QueuedMutex::new()))
-}
-
-fn place_owned<C: MutexConfig>(_: usize) -> &'static dyn Lock {
-    crate::place(Owned {
-        mutex: Mutex::<C>(QueuedMutex::new()),
-        owner: SimU32::new(0),
-    })
-}
-
-fn place_impatient<C: MutexConfig>(_: usize) -> &'static dyn Lock {
-    crate::place(Impatient(Mutex::<C>(QueuedMutex::new())))
-}
-
-macro_rules! kinds {
-    ($($name:literal, $place:expr, $about:literal;)*) => {
-        /// All of them; a queue that is new to the library takes a configuration above and a line here.
-        pub(super) const ALL: &[super::Kind] = &[$(super::Kind { name: $name, about: $about, place: $place }),*];
-    };
-}
-
-kinds! {
-    "mutex", place::<Fifo>, "our mutex as configured: spinners queue, their head learns and claims; waiters park";
-    "mutex-cna", place::<KinFirst>, "our mutex as configured on a NUMA machine: the same, and waiters stand in line kin first";
-    "mutex-unqueued", place::<Unqueued>, "our mutex without a queue: every spinner learns and claims for itself";
-    "polled", place_owned::<Polled>, "a mutex as before the published tables: every spinner looks at the word, nobody parks";
-    "polled-fifo", place_owned::<PolledFifo>, "a mutex as published: spinners queue, their head looks at the word, nobody parks";
-    "polled-cna", place_owned::<PolledKinFirst>, "the same, kin first";
-    "polled-osq-shared", place_impatient::<OsqShared>, "the same, and spinners read their predecessor's CPU number in its node";
-    "polled-osq-own-line", place_impatient::<OsqOwnLine>, "the same, in a line of its own";
-    "polled-osq-cached", place_impatient::<OsqCached>, "the same, in a copy of their own";
-}
+configuration!(
+    OsqShared,
+    false,
+    true,
+    EVERY_ITERATION,
+    Queue::Osq(SharedLine)
+);
+configuration!(
+    OsqOwnLine,
+    false,
+    true,
+    EVERY_ITERATION,
+    Queue::Osq(OwnLine)
+);
+configuration!(OsqCached, false, true, EVERY_ITERATION, Queue::Osq(Cached));

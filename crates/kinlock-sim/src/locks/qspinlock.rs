@@ -2,13 +2,13 @@
 //!
 //! # Invariants
 //!
-//! 1. [`Lock::unlock`] is called by the thread that took the lock only, as that function demands.
+//! 1. Only the thread that took the lock calls [`Lock::unlock`], as that function demands.
 
 use super::Lock;
 use crate::platform::Sim;
 use crate::world::with;
-use kinlock::config::{LocalLimit, Scan, Tuning};
-use kinlock::raw::{Config, QueuedSpinLock};
+use kinlock_core::config::{LocalLimit, Scan, Tuning};
+use kinlock_core::raw::{Config, QueuedSpinLock};
 
 struct Queued<C: Config>(QueuedSpinLock<Sim, C>);
 
@@ -23,15 +23,16 @@ impl<C: Config> Lock for Queued<C> {
     }
 }
 
+/// A configuration, and a function that places a lock of it. `like_v10`: without what the library
+/// adds to the published algorithm.
 macro_rules! configuration {
-    ($(#[$doc:meta])* $name:ident, park: $park:literal, as_published: $published:literal, $tuning:expr, $place:ident) => {
-        $(#[$doc])*
+    ($name:ident, $place:ident, park: $park:literal, like_v10: $like_v10:literal, $tuning:expr) => {
         #[derive(Clone, Copy, Debug)]
         struct $name;
 
         impl Config for $name {
             const PARK: bool = $park;
-            const AS_PUBLISHED: bool = $published;
+            const AS_PUBLISHED: bool = $like_v10;
 
             fn tuning() -> Tuning {
                 $tuning
@@ -44,36 +45,14 @@ macro_rules! configuration {
     };
 }
 
+configuration!(Fifo, place_fifo, park: false, like_v10: true, reordering(Tuning::DEFAULT, false));
+configuration!(CnaV10, place_cna_v10, park: false, like_v10: true, v10());
+configuration!(Cna, place_cna, park: true, like_v10: false, configured());
 configuration!(
-    Fifo,
-    park: false,
-    as_published: true,
-    reordering(Tuning::DEFAULT, false),
-    place_fifo
-);
-configuration!(
-    ParkingFifo,
-    park: true,
-    as_published: false,
-    reordering(configured(), false),
-    place_parking_fifo
-);
-configuration!(
-    PublishedCna,
-    park: false,
-    as_published: true,
-    published(),
-    place_published_cna
-);
-configuration!(
-    Cna,
-    park: true,
-    as_published: false,
-    configured(),
-    place_cna
+    ParkingFifo, place_parking_fifo, park: true, like_v10: false, reordering(configured(), false)
 );
 
-/// What the run's knobs say.
+/// The tuning of the run.
 fn configured() -> Tuning {
     with(|w| w.tuning)
 }
@@ -84,10 +63,9 @@ fn reordering(mut tuning: Tuning, on: bool) -> Tuning {
 }
 
 /// The configuration behind the published tables.
-fn published() -> Tuning {
+fn v10() -> Tuning {
     let mut tuning = reordering(Tuning::DEFAULT, true);
     tuning.scan = Scan::Full;
-    tuning.shuffle_reduction = false;
     tuning.limit = LocalLimit::count(16).unwrap_or_default();
     tuning
 }

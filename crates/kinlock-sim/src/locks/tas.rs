@@ -1,8 +1,8 @@
-//! Test-and-test-and-set: everybody spins on the word, and everybody tries when it is free.
+//! Test-and-test-and-set: all waiters spin on the word, and all try when it is free.
 
 use super::Lock;
 use crate::platform::{Sim, SimU32};
-use kinlock::platform::{Atomic, Ordering::*, Platform};
+use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
 struct Tas(SimU32);
 

@@ -1,10 +1,10 @@
-//! The ticket lock: first in first out, everybody spins on one word.
+//! The ticket lock: first in first out, all waiters spin on one word.
 
 use super::Lock;
 use crate::platform::{Sim, SimU16};
-use kinlock::platform::{Atomic, Ordering::*, Platform};
+use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
-/// Both counters in one cache line, as usual.
+/// Both counters share a cache line, as usual.
 struct Ticket {
     next: SimU16,
     serving: SimU16,

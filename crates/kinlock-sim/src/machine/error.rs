@@ -8,7 +8,8 @@ use std::fmt;
 pub struct MachineError(String);
 
 impl MachineError {
-    /// `subject` is a file or the name of a machine. Whatever a file's text or name brings in, the result is one line.
+    /// `subject` is a file or the name of a machine. Control characters in either text become
+    /// blanks.
     pub(super) fn new(subject: &str, problem: impl fmt::Display) -> Self {
         MachineError::one_line(&format!("{subject}: {problem}"))
     }

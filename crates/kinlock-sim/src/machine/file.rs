@@ -1,7 +1,7 @@
 //! Machine files: TOML, every number with its unit, its origin and its source.
 
-use super::place::Place;
-use super::{Costs, DISTANCES, Machine, MachineError, Origin, Parameter, Shape};
+use super::text::Text;
+use super::{Costs, Machine, MachineError, Origin, Parameter, Shape};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -53,11 +53,13 @@ macro_rules! table {
         }
 
         impl $name {
-            pub(super) const NAMES: &'static [&'static str] = &[$(stringify!($field),)* $(stringify!($maybe),)*];
+            pub(super) const NAMES: &'static [&'static str] =
+                &[$(stringify!($field),)* $(stringify!($maybe),)*];
 
             fn numbers(&self) -> impl Iterator<Item = (&'static str, &Number)> {
-                let all = [$((stringify!($field), Some(&self.$field)),)* $((stringify!($maybe), self.$maybe.as_ref()),)*];
-                all.into_iter().filter_map(|(name, number)| Some((name, number?)))
+                let numbers = [$(Some(&self.$field),)* $(self.$maybe.as_ref(),)*];
+                let all = Self::NAMES.iter().zip(numbers);
+                all.filter_map(|(&name, number)| Some((name, number?)))
             }
         }
     };
@@ -65,10 +67,12 @@ macro_rules! table {
 
 table! {
     LatencyTable {
-        own_cache, last_level, modified, shared, invalidate, memory, read_occupancy, rmw, pause, spin_exit,
+        own_cache, last_level, modified, shared, invalidate, memory, read_occupancy, rmw, pause,
+        spin_exit,
     } optional {
         modified_other_cache, shared_other_cache, invalidate_other_cache,
-        modified_1_hop, shared_1_hop, invalidate_1_hop, memory_remote, modified_homed_at_reader, third_party_home,
+        modified_1_hop, shared_1_hop, invalidate_1_hop,
+        memory_remote, modified_homed_at_reader, third_party_home,
         modified_2_hops, shared_2_hops, invalidate_2_hops,
     }
 }
@@ -82,77 +86,68 @@ table! {
 }
 
 pub(super) fn parse(origin: &str, text: &str) -> Result<Machine, MachineError> {
-    let place = Place { origin, text };
-    let file: File = toml::from_str(text).map_err(|e| place.parse_error(&e))?;
-    let clock_mhz = place.whole("clock_mhz", &file.clock_mhz, 100, 10_000)? as u64;
-    let shape = shape(&place, file.shape)?;
+    let source = Text { origin, text };
+    let file: File = toml::from_str(text).map_err(|e| source.parse_error(&e))?;
+    let clock_mhz = source.whole("clock_mhz", &file.clock_mhz, 100, 10_000)? as u64;
+    let shape = shape(&source, file.shape)?;
     let reader = Reader {
-        place: &place,
+        file: &source,
         clock_mhz,
     };
-    let costs = costs(
-        &reader,
-        &shape,
-        &file.latency,
-        &file.hyperthreads,
-        &file.system,
-    )?;
-    let parameters = [
-        parameters(file.latency.get_ref().numbers()),
-        parameters(file.hyperthreads.get_ref().numbers()),
-        parameters(file.system.get_ref().numbers()),
-    ];
+    let latency = file.latency.get_ref().numbers();
+    let numbers = latency
+        .chain(file.hyperthreads.get_ref().numbers())
+        .chain(file.system.get_ref().numbers());
+    let numbers: Vec<_> = numbers.collect();
+    let costs = costs(&reader, &numbers)?;
+    if let Some(name) = missing(&shape, &numbers) {
+        let problem = format!("`{name}` is missing: this machine's shape needs it");
+        return Err(source.error(file.latency.span().start, problem));
+    }
     Ok(Machine {
         name: file.name,
         about: file.about,
         shape,
         costs,
-        parameters: parameters.concat(),
+        parameters: numbers.iter().map(parameter).collect(),
     })
 }
 
-fn shape(place: &Place<'_>, table: Spanned<ShapeTable>) -> Result<Shape, MachineError> {
+fn shape(file: &Text<'_>, table: Spanned<ShapeTable>) -> Result<Shape, MachineError> {
     let at = table.span().start;
     let table = table.into_inner();
-    let sockets = place.whole("sockets", &table.sockets, 1, Shape::MAX_CACHES as i64)?;
+    let (most_caches, most_cores) = (Shape::MAX_CACHES as i64, Shape::MAX_CORES as i64);
+    let sockets = file.whole("sockets", &table.sockets, 1, most_caches)?;
+    let caches = &table.caches_per_socket;
+    let cores = &table.cores_per_cache;
     let shape = Shape {
         sockets,
-        caches_per_socket: place.whole(
-            "caches_per_socket",
-            &table.caches_per_socket,
-            1,
-            Shape::MAX_CACHES as i64,
-        )?,
-        cores_per_cache: place.whole(
-            "cores_per_cache",
-            &table.cores_per_cache,
-            1,
-            Shape::MAX_CORES as i64,
-        )?,
-        threads_per_core: place.whole("threads_per_core", &table.threads_per_core, 1, 8)?,
+        caches_per_socket: file.whole("caches_per_socket", caches, 1, most_caches)?,
+        cores_per_cache: file.whole("cores_per_cache", cores, 1, most_cores)?,
+        threads_per_core: file.whole("threads_per_core", &table.threads_per_core, 1, 8)?,
         hops: match table.hops {
             None => (0..sockets * sockets)
                 .map(|i| (i / sockets != i % sockets) as u8)
                 .collect(),
-            Some(rows) => hops(place, rows, sockets)?,
+            Some(rows) => hops(file, rows, sockets)?,
         },
     };
     if shape.caches() > Shape::MAX_CACHES || shape.cores() > Shape::MAX_CORES {
         let (caches, cores) = (Shape::MAX_CACHES, Shape::MAX_CORES);
         let what = format!("`shape` has more than {caches} last-level caches or {cores} cores");
-        return Err(place.error(at, what));
+        return Err(file.error(at, what));
     }
     Ok(shape)
 }
 
 fn hops(
-    place: &Place<'_>,
+    file: &Text<'_>,
     rows: Spanned<Vec<Vec<i64>>>,
     sockets: usize,
 ) -> Result<Vec<u8>, MachineError> {
     let at = rows.span().start;
     let rows = rows.into_inner();
-    let wrong = |what: String| Err(place.error(at, format!("`hops` {what}")));
+    let wrong = |what: String| Err(file.error(at, format!("`hops` {what}")));
     if rows.len() != sockets || rows.iter().any(|row| row.len() != sockets) {
         return wrong(format!(
             "has to be {sockets} rows of {sockets} numbers, one for each pair of sockets"
@@ -162,7 +157,8 @@ fn hops(
         for (b, &n) in row.iter().enumerate() {
             if a == b && n != 0 || a != b && !(1..=2).contains(&n) || n != rows[b][a] {
                 return wrong(format!(
-                    "says {n} from socket {a} to {b}: it has to be 0 on the diagonal, else 1 or 2, and the same both ways"
+                    "says {n} from socket {a} to {b}: it has to be 0 on the diagonal, else 1 or 2, \
+                     and the same both ways"
                 ));
             }
         }
@@ -171,7 +167,7 @@ fn hops(
 }
 
 struct Reader<'a> {
-    place: &'a Place<'a>,
+    file: &'a Text<'a>,
     clock_mhz: u64,
 }
 
@@ -204,98 +200,51 @@ impl Reader<'_> {
     }
 
     fn error(&self, name: &str, number: &Number, what: &str) -> MachineError {
-        self.place
+        self.file
             .error(number.span().start, format!("`{name}` {what}"))
     }
 }
 
-fn costs(
-    reader: &Reader<'_>,
-    shape: &Shape,
-    latency: &Spanned<LatencyTable>,
-    hyperthreads: &Spanned<HyperthreadTable>,
-    system: &Spanned<SystemTable>,
-) -> Result<Costs, MachineError> {
-    let (l, h, s) = (latency.get_ref(), hyperthreads.get_ref(), system.get_ref());
-    let needed = |name: &str, number: &Option<Number>, why: bool| match number {
-        Some(number) => reader.time(name, number),
-        None if why => Err(reader.place.error(
-            latency.span().start,
-            format!("`{name}` is missing: this machine's shape needs it"),
-        )),
-        None => Ok(0),
-    };
-    let clusters = shape.caches_per_socket > 1;
-    let remote = shape.sockets > 1;
-    let two_hops = shape.hops.contains(&2);
-    let by_distance = |[a, b, c, d]: [(&str, Option<&Number>); DISTANCES]| -> Result<[u64; DISTANCES], MachineError> {
-        let get = |(name, number): (&str, Option<&Number>), why| match number {
-            Some(number) => reader.time(name, number),
-            None => needed(name, &None, why),
-        };
-        Ok([get(a, true)?, get(b, clusters)?, get(c, remote)?, get(d, two_hops)?])
-    };
-    Ok(Costs {
+/// The costs that the numbers of a file set.
+fn costs(reader: &Reader<'_>, numbers: &[(&'static str, &Number)]) -> Result<Costs, MachineError> {
+    let mut costs = Costs {
         clock_mhz: reader.clock_mhz,
-        own_cache: reader.time("own_cache", &l.own_cache)?,
-        last_level: reader.time("last_level", &l.last_level)?,
-        modified: by_distance([
-            ("modified", Some(&l.modified)),
-            ("modified_other_cache", l.modified_other_cache.as_ref()),
-            ("modified_1_hop", l.modified_1_hop.as_ref()),
-            ("modified_2_hops", l.modified_2_hops.as_ref()),
-        ])?,
-        modified_homed_at_reader: needed(
-            "modified_homed_at_reader",
-            &l.modified_homed_at_reader,
-            false,
-        )?,
-        third_party_home: needed("third_party_home", &l.third_party_home, false)?,
-        shared: by_distance([
-            ("shared", Some(&l.shared)),
-            ("shared_other_cache", l.shared_other_cache.as_ref()),
-            ("shared_1_hop", l.shared_1_hop.as_ref()),
-            ("shared_2_hops", l.shared_2_hops.as_ref()),
-        ])?,
-        invalidate: by_distance([
-            ("invalidate", Some(&l.invalidate)),
-            ("invalidate_other_cache", l.invalidate_other_cache.as_ref()),
-            ("invalidate_1_hop", l.invalidate_1_hop.as_ref()),
-            ("invalidate_2_hops", l.invalidate_2_hops.as_ref()),
-        ])?,
-        memory: [
-            reader.time("memory", &l.memory)?,
-            needed("memory_remote", &l.memory_remote, remote)?,
-        ],
-        read_occupancy: reader.time("read_occupancy", &l.read_occupancy)?,
-        rmw: reader.time("rmw", &l.rmw)?,
-        pause: reader.time("pause", &l.pause)?,
-        spin_exit: reader.time("spin_exit", &l.spin_exit)?,
-        sibling_computes_pct: reader.percent("sibling_computes", &h.sibling_computes)?,
-        sibling_spins_pct: reader.percent("sibling_spins", &h.sibling_spins)?,
-        time_slice: reader.time("time_slice", &s.time_slice)?.max(1),
-        context_switch: reader.time("context_switch", &s.context_switch)?,
-        park: reader.time("park", &s.park)?,
-        unpark: reader.time("unpark", &s.unpark)?,
-        wake_latency: reader.time("wake_latency", &s.wake_latency)?,
-        membarrier: reader.time("membarrier", &s.membarrier)?,
-    })
+        ..Costs::default()
+    };
+    for &(name, number) in numbers {
+        let value = match Costs::is_percentage(name) {
+            true => reader.percent(name, number)?,
+            false => reader.time(name, number)?,
+        };
+        *costs.named(name).expect("every field is a cost") = value;
+    }
+    costs.time_slice = costs.time_slice.max(1);
+    Ok(costs)
 }
 
-fn parameters<'a>(numbers: impl Iterator<Item = (&'static str, &'a Number)>) -> Vec<Parameter> {
-    numbers
-        .map(|(name, number)| {
-            let q = number.get_ref();
-            let units = [(q.ns, "ns"), (q.cycles, "cycles"), (q.percent, "%")];
-            let value = units
-                .iter()
-                .find_map(|(v, unit)| v.map(|v| format!("{v} {unit}")));
-            Parameter {
-                name,
-                value: value.unwrap_or_default(),
-                origin: q.origin,
-                source: q.source.clone(),
-            }
-        })
-        .collect()
+/// The first number that is not there though a machine of this shape needs it.
+fn missing(shape: &Shape, numbers: &[(&'static str, &Number)]) -> Option<&'static str> {
+    let needed = |name: &str| match name {
+        _ if name.ends_with("_other_cache") => shape.caches_per_socket > 1,
+        _ if name.ends_with("_1_hop") || name == "memory_remote" => shape.sockets > 1,
+        _ if name.ends_with("_2_hops") => shape.hops.contains(&2),
+        _ => false,
+    };
+    let is_there = |name: &str| numbers.iter().any(|&(known, _)| known == name);
+    let mut names = LatencyTable::NAMES.iter().copied();
+    names.find(|name| needed(name) && !is_there(name))
+}
+
+fn parameter(&(name, number): &(&'static str, &Number)) -> Parameter {
+    let q = number.get_ref();
+    let units = [(q.ns, "ns"), (q.cycles, "cycles"), (q.percent, "%")];
+    let value = units
+        .iter()
+        .find_map(|(v, unit)| v.map(|v| format!("{v} {unit}")));
+    Parameter {
+        name,
+        value: value.unwrap_or_default(),
+        origin: q.origin,
+        source: q.source.clone(),
+    }
 }

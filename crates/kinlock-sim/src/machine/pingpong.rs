@@ -1,18 +1,18 @@
-//! What the host's caches take, measured.
+//! Measures the latencies of the host's caches.
 //!
 //! # Invariants
 //!
 //! 1. The mask passed to the kernel is a live buffer of the size passed with it.
 
 use super::MachineError;
+use crate::random::Random;
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// A line travels between two CPUs: how long one way takes, in ns; the median of several series.
-///
-/// Each side takes the line with a compare-and-swap and waits with compare-and-swaps, so that one way is one transfer of a
-/// modified line plus what a locked operation costs beyond it.
+/// Each side takes the line with a compare-and-swap and waits with compare-and-swaps. So one way is
+/// one transfer of a modified line plus the extra cost of a locked operation.
 ///
 /// # Errors
 ///
@@ -38,7 +38,7 @@ pub(super) fn one_way_ns(first: usize, second: usize, time: Duration) -> Result<
             series
         });
         let (pinned, series) = (returner.join(), server.join());
-        // Neither panics: there is nothing in them that could.
+        // Neither thread panics.
         if pinned.unwrap_or(false) {
             series.unwrap_or_default()
         } else {
@@ -53,7 +53,8 @@ pub(super) fn one_way_ns(first: usize, second: usize, time: Duration) -> Result<
     })
 }
 
-/// What a load takes that depends on the one before, in ns, going through `bytes` bytes in an order that cannot be foreseen.
+/// How long a load takes that depends on the one before, in ns, within `bytes` bytes in an
+/// unpredictable order.
 pub(super) fn load_ns(bytes: usize) -> f64 {
     let next = shuffled_cycle((bytes / size_of::<Slot>()).max(2));
     let mut at = 0;
@@ -65,7 +66,7 @@ pub(super) fn load_ns(bytes: usize) -> f64 {
     })
 }
 
-/// What a locked addition takes on a line of one's own, in ns.
+/// How long a locked addition takes on a line of the thread's own, in ns.
 pub(super) fn locked_ns() -> f64 {
     let line = Line(AtomicU32::new(0));
     best_ns(10_000, |times| {
@@ -75,7 +76,7 @@ pub(super) fn locked_ns() -> f64 {
     })
 }
 
-/// What one turn of a spin loop takes, in ns.
+/// How long an iteration of a spin loop takes, in ns.
 pub(super) fn pause_ns() -> f64 {
     best_ns(2_000, |times| {
         for _ in 0..times {
@@ -84,7 +85,7 @@ pub(super) fn pause_ns() -> f64 {
     })
 }
 
-/// Lets `work` run on a thread that is pinned to `cpu`.
+/// Runs `work` on a thread that is pinned to `cpu`.
 ///
 /// # Errors
 ///
@@ -102,7 +103,7 @@ pub(super) fn on_cpu<T: Send>(
     })
 }
 
-/// The middle one, of those that are there.
+/// The median; `None` of nothing.
 pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
@@ -117,9 +118,9 @@ const OVER: u32 = 2;
 struct Line(AtomicU32);
 
 impl Line {
-    /// Waits for `from` and makes it `to`; false if the game is over.
+    /// Waits for `from` and makes it `to`; false if the other side has ended.
     ///
-    /// Relaxed: nothing but this word is shared.
+    /// Relaxed, since nothing but this word is shared.
     fn pass(&self, to: u32, from: u32) -> bool {
         loop {
             match self.0.compare_exchange(from, to, Relaxed, Relaxed) {
@@ -131,14 +132,14 @@ impl Line {
     }
 }
 
-/// A link in a chain of loads: the next one's index. Two lines, as above.
+/// A link in a chain of loads: the index of the next one. Two lines, as above.
 #[derive(Clone)]
 #[repr(align(128))]
 struct Slot(usize);
 
 const ROUNDS_OF_A_SERIES: u32 = 100;
 
-/// One way in ns, series by series. What the first takes does not count: the other thread is only starting.
+/// One way in ns, by series. The first series does not count: the other thread is still starting.
 fn serve(line: &Line, time: Duration) -> Vec<f64> {
     let mut series = Vec::new();
     let mut deadline = None;
@@ -158,7 +159,7 @@ fn serve(line: &Line, time: Duration) -> Vec<f64> {
     series
 }
 
-/// The fastest of several tries, which nothing interrupted, per repetition.
+/// The time per repetition of the fastest of several tries, which nothing interrupted.
 fn best_ns(times: usize, mut work: impl FnMut(usize)) -> f64 {
     (0..15)
         .map(|_| {
@@ -169,18 +170,13 @@ fn best_ns(times: usize, mut work: impl FnMut(usize)) -> f64 {
         .fold(f64::INFINITY, f64::min)
 }
 
-/// A cycle through all of `n` slots: neighbourhoods one after the other, each in random order. A few pages at a time, as the cost
-/// of finding out where a page lies is not wanted here.
+/// A cycle through all of `n` slots: neighbourhoods one after the other, each in random order. A
+/// neighbourhood has only a few pages, to keep the cost of address translation out.
 fn shuffled_cycle(n: usize) -> Vec<Slot> {
     let mut order: Vec<usize> = (0..n).collect();
-    let mut random: u64 = 0x9E37_79B9_7F4A_7C15;
+    let mut random = Random::new(1);
     for neighbours in order.chunks_mut(NEIGHBOURHOOD / size_of::<Slot>()) {
-        for i in (1..neighbours.len()).rev() {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            neighbours.swap(i, (random % (i as u64 + 1)) as usize);
-        }
+        random.shuffle(neighbours);
     }
     let mut next = vec![Slot(order[0]); n];
     for pair in order.windows(2) {
@@ -189,7 +185,7 @@ fn shuffled_cycle(n: usize) -> Vec<Slot> {
     next
 }
 
-/// Bytes.
+/// In bytes.
 const NEIGHBOURHOOD: usize = 64 << 10;
 
 /// Confines the calling thread to a CPU; false if the kernel refuses.

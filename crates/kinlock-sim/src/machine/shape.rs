@@ -2,7 +2,8 @@
 
 use super::Distance;
 
-/// A hardware thread: `core * threads_per_core + sibling`; cores are numbered cache by cache, socket by socket.
+/// A hardware thread: `core * threads_per_core + sibling`; cores are numbered cache by cache,
+/// socket by socket.
 pub type CpuId = usize;
 
 /// Sockets, last-level caches, cores, hardware threads.

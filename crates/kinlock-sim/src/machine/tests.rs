@@ -7,11 +7,15 @@ const LARGE: &str = include_str!("../../machines/westmere-ex-8s.toml");
 
 /// The error of `text` with `from` replaced by `to`, which has to be one line that names the file.
 fn error(text: &str, from: &str, to: &str) -> String {
-    assert!(
-        text.contains(from),
-        "the test replaces `{from}`, which is not there"
-    );
+    assert!(text.contains(from), "`{from}` is not there");
     message(&text.replacen(from, to, 1))
+}
+
+/// The same has to contain `parts`, and the line on which `at` first stands in `text`.
+fn assert_error(text: &str, from: &str, to: &str, at: &str, parts: &[&str]) {
+    let error = error(text, from, to);
+    assert_names(&error, parts);
+    assert_names(&error, &[&line_of(text, at)]);
 }
 
 fn message(text: &str) -> String {
@@ -115,101 +119,115 @@ fn changed_costs_are_written_as_they_are_and_as_assumed() {
 
 #[test]
 fn a_misspelt_field_is_named() {
-    let e = error(SMALL, "last_level = {", "last_levl = {");
-    assert_names(&e, &["last_levl", &line_of(SMALL, "last_level = {")]);
-    let e = error(SMALL, "sockets = 1", "sokets = 1");
-    assert_names(&e, &["shape.sokets", &line_of(SMALL, "sockets = 1")]);
-    let e = error(SMALL, "[system]", "[sistem]");
-    assert_names(&e, &["sistem", &line_of(SMALL, "[system]")]);
+    for (right, wrong, name) in [
+        ("last_level = {", "last_levl = {", "last_levl"),
+        ("sockets = 1", "sokets = 1", "shape.sokets"),
+    ] {
+        assert_error(SMALL, right, wrong, right, &[name]);
+    }
+    assert_names(&error(SMALL, "[system]", "[sistem]"), &["sistem"]);
 }
 
 #[test]
 fn a_missing_field_is_named_with_the_line_of_its_table() {
     let rmw = SMALL.lines().find(|line| line.starts_with("rmw")).unwrap();
-    let e = error(SMALL, &format!("{rmw}\n"), "");
-    assert_names(&e, &["`latency`", "`rmw`", &line_of(SMALL, "[latency]")]);
-    let e = error(SMALL, "cores_per_cache = 8\n", "");
-    assert_names(
-        &e,
-        &["`shape`", "`cores_per_cache`", &line_of(SMALL, "[shape]")],
+    let rmw = &format!("{rmw}\n");
+    assert_error(SMALL, rmw, "", "[latency]", &["`latency`", "`rmw`"]);
+    let cores = "cores_per_cache = 8\n";
+    assert_error(
+        SMALL,
+        cores,
+        "",
+        "[shape]",
+        &["`shape`", "`cores_per_cache`"],
     );
     let e = error(SMALL, "clock_mhz = 4000\n", "");
     assert_names(&e, &["`clock_mhz`"]);
-    let e = error(
-        SMALL,
+    let (pause, without) = (
         "pause = { cycles = 65, origin = \"assumed\",",
         "pause = { cycles = 65,",
     );
-    assert_names(
-        &e,
-        &["`latency.pause`", "`origin`", &line_of(SMALL, "pause = {")],
+    assert_error(
+        SMALL,
+        pause,
+        without,
+        "pause = {",
+        &["`latency.pause`", "`origin`"],
     );
 }
 
 #[test]
 fn a_number_that_is_none_is_named() {
-    let at = line_of(SMALL, "rmw = {");
+    let rmw =
+        |to: &str, name: &str| assert_error(SMALL, "rmw = { ns = 6.8", to, "rmw = {", &[name]);
     for wrong in ["-1", "nan", "inf", "-inf", "1e10"] {
-        let e = error(SMALL, "rmw = { ns = 6.8", &format!("rmw = {{ ns = {wrong}"));
-        assert_names(&e, &["`rmw`", &at]);
+        rmw(&format!("rmw = {{ ns = {wrong}"), "`rmw`");
     }
     for (wrong, field) in [
         ("ns = \"6\"", "`latency.rmw.ns`"),
         ("ns = true", "`latency.rmw.ns`"),
         ("us = 6", "`latency.rmw.us`"),
+        ("ns = 1, cycles = 4", "`rmw`"),
+        ("percent = 140", "`rmw`"),
     ] {
-        let e = error(SMALL, "rmw = { ns = 6.8", &format!("rmw = {{ {wrong}"));
-        assert_names(&e, &[field, &at]);
+        rmw(&format!("rmw = {{ {wrong}"), field);
     }
-    let e = error(SMALL, "rmw = {", "rmw = 7 # {");
-    assert_names(&e, &["`latency.rmw`", "a table such as", &at]);
-    for wrong in ["ns = 1, cycles = 4", "percent = 140"] {
-        let e = error(SMALL, "rmw = { ns = 6.8", &format!("rmw = {{ {wrong}"));
-        assert_names(&e, &["`rmw`", &at]);
-    }
-    let e = error(SMALL, "rmw = { ns = 6.8, ", "rmw = { ");
-    assert_names(&e, &["`rmw`", &at]);
-    for wrong in ["percent = 99", "ns = 140", "percent = nan"] {
-        let e = error(
-            SMALL,
-            "sibling_spins = { percent = 115",
-            &format!("sibling_spins = {{ {wrong}"),
-        );
-        assert_names(&e, &["`sibling_spins`", &line_of(SMALL, "sibling_spins")]);
-    }
-    let e = error(SMALL, "origin = \"assumed\"", "origin = \"guessed\"");
-    assert_names(
-        &e,
-        &[
-            "`latency.own_cache.origin`",
-            "guessed",
-            &line_of(SMALL, "own_cache = {"),
-        ],
+    let no_table = &["`latency.rmw`", "a table such as"];
+    assert_error(SMALL, "rmw = {", "rmw = 7 # {", "rmw = {", no_table);
+    assert_error(
+        SMALL,
+        "rmw = { ns = 6.8, ",
+        "rmw = { ",
+        "rmw = {",
+        &["`rmw`"],
     );
+    let sibling = "sibling_spins = { percent = 115";
+    for wrong in ["percent = 99", "ns = 140", "percent = nan"] {
+        let wrong = format!("sibling_spins = {{ {wrong}");
+        assert_error(
+            SMALL,
+            sibling,
+            &wrong,
+            "sibling_spins",
+            &["`sibling_spins`"],
+        );
+    }
+    let (origin, guessed) = ("origin = \"assumed\"", "origin = \"guessed\"");
+    let names = &["`latency.own_cache.origin`", "guessed"];
+    assert_error(SMALL, origin, guessed, "own_cache = {", names);
 }
 
 #[test]
 fn a_clock_that_stands_still_is_named() {
-    for wrong in ["0", "-4000", "99999999999"] {
-        let e = error(SMALL, "clock_mhz = 4000", &format!("clock_mhz = {wrong}"));
-        assert_names(&e, &["`clock_mhz`", &line_of(SMALL, "clock_mhz")]);
+    for wrong in [
+        "0",
+        "-4000",
+        "99999999999",
+        "2.4",
+        "99999999999999999999999",
+    ] {
+        let wrong = format!("clock_mhz = {wrong}");
+        assert_error(
+            SMALL,
+            "clock_mhz = 4000",
+            &wrong,
+            "clock_mhz",
+            &["`clock_mhz`"],
+        );
     }
-    let e = error(SMALL, "clock_mhz = 4000", "clock_mhz = 2.4");
-    assert_names(&e, &["`clock_mhz`", &line_of(SMALL, "clock_mhz")]);
-    let e = error(
-        SMALL,
-        "clock_mhz = 4000",
-        "clock_mhz = 99999999999999999999999",
-    );
-    assert_names(&e, &["`clock_mhz`", &line_of(SMALL, "clock_mhz")]);
 }
 
 #[test]
 fn what_is_not_toml_is_named_with_its_line() {
-    let e = error(SMALL, "clock_mhz = 4000", "clock_mhz = ");
-    assert_names(&e, &["clock_mhz", &line_of(SMALL, "clock_mhz")]);
-    let e = error(SMALL, "rmw = { ns = 6.8", "rmw = { ns = 6.8 6.9");
-    assert_names(&e, &["rmw", &line_of(SMALL, "rmw = {")]);
+    assert_error(
+        SMALL,
+        "clock_mhz = 4000",
+        "clock_mhz = ",
+        "clock_mhz",
+        &["clock_mhz"],
+    );
+    let two = "rmw = { ns = 6.8 6.9";
+    assert_error(SMALL, "rmw = { ns = 6.8", two, "rmw = {", &["rmw"]);
     let e = error(
         SMALL,
         "clock_mhz = 4000",
@@ -253,15 +271,11 @@ fn a_shape_that_cannot_be_is_named() {
         ("cores_per_cache = 10", "cores_per_cache = 257"),
         ("threads_per_core = 1", "threads_per_core = 9"),
     ] {
-        let e = error(LARGE, field, wrong);
-        assert_names(
-            &e,
-            &[field.split(' ').next().unwrap(), &line_of(LARGE, field)],
-        );
+        let name = field.split(' ').next().unwrap();
+        assert_error(LARGE, field, wrong, field, &[name]);
     }
-    let e = error(LARGE, "cores_per_cache = 10", "cores_per_cache = 33");
-    assert_names(&e, &["`shape`", "cores", &line_of(LARGE, "[shape]")]);
-    let at = line_of(LARGE, "hops = [");
+    let (cores, too_many) = ("cores_per_cache = 10", "cores_per_cache = 33");
+    assert_error(LARGE, cores, too_many, "[shape]", &["`shape`", "cores"]);
     let row = "    [0, 1, 2, 2, 1, 2, 2, 1],\n";
     for wrong in [
         "",
@@ -270,7 +284,7 @@ fn a_shape_that_cannot_be_is_named() {
         "    [0, 2, 2, 2, 1, 2, 2, 1],\n",
         "    [0, 3, 2, 2, 1, 2, 2, 1],\n",
     ] {
-        assert_names(&error(LARGE, row, wrong), &["`hops`", &at]);
+        assert_error(LARGE, row, wrong, "hops = [", &["`hops`"]);
     }
 }
 
@@ -278,7 +292,8 @@ fn a_shape_that_cannot_be_is_named() {
 fn a_latency_that_the_shape_needs_is_named_if_it_is_missing() {
     let without = |text: &str, name: &str| {
         let line = text.lines().find(|line| line.starts_with(name)).unwrap();
-        error(text, &format!("{line}\n"), "")
+        let needed = format!("`{name}`");
+        assert_error(text, &format!("{line}\n"), "", "[latency]", &[&needed]);
     };
     for name in [
         "modified_2_hops",
@@ -287,14 +302,10 @@ fn a_latency_that_the_shape_needs_is_named_if_it_is_missing() {
         "modified_1_hop",
         "memory_remote",
     ] {
-        let e = without(LARGE, name);
-        assert_names(&e, &[&format!("`{name}`"), &line_of(LARGE, "[latency]")]);
+        without(LARGE, name);
     }
     let genoa = include_str!("../../machines/epyc-9654-2s.toml");
-    assert_names(
-        &without(genoa, "shared_other_cache"),
-        &["`shared_other_cache`", &line_of(genoa, "[latency]")],
-    );
+    without(genoa, "shared_other_cache");
 }
 
 #[test]
@@ -316,15 +327,8 @@ fn a_file_that_cannot_be_read_gives_one_line() {
     assert_names(&error(&path("good/below")), &["good/below"]);
     assert_eq!(Machine::load(&path("good")).unwrap().name, "laptop");
     for name in ["no-such\nmachine", "", "haswell"] {
-        let e = error(name);
-        assert_names(
-            &e,
-            &[
-                "no machine",
-                "haswell-ex-4s, westmere-ex-8s",
-                "laptop, this",
-            ],
-        );
+        let known = "haswell-ex-4s, westmere-ex-8s";
+        assert_names(&error(name), &["no machine", known, "laptop, this"]);
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }
@@ -337,7 +341,7 @@ fn an_unreadable_file_gives_one_line() {
     std::fs::write(&path, SMALL).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).unwrap();
     let name = path.to_str().unwrap();
-    // Nothing is unreadable for the superuser.
+    // The superuser can read it.
     if File::open(&path).is_err() {
         let e = Machine::load(name).unwrap_err().to_string();
         assert_names(&e, &[name, "ermission"]);

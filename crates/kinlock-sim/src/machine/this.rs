@@ -1,4 +1,5 @@
-//! The host as a machine: its shape is read, what can be measured in a second or so is measured, the rest is assumed.
+//! The host as a machine: its shape is read, its latencies are measured within a second or so, the
+//! rest is assumed.
 
 mod parameters;
 #[cfg(test)]
@@ -6,7 +7,7 @@ mod tests;
 
 use super::pingpong::{load_ns, locked_ns, median, on_cpu, one_way_ns, pause_ns};
 use super::{Distance, Machine, MachineError, Shape, file, write};
-use kinlock::topology::Topology;
+use kinlock_core::topology::Topology;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration, Instant};
@@ -14,24 +15,20 @@ use std::time::{Duration, Instant};
 /// Measures the host.
 pub(super) fn measure() -> Result<Machine, MachineError> {
     let topology = Topology::current();
-    let seats = seats(&topology);
-    if seats.len() < 2 {
+    let cpus = host_cpus(&topology);
+    if cpus.len() < 2 {
         return Err(MachineError::new(
             Machine::THIS,
-            "the process may use one CPU only: what travels between CPUs cannot be measured",
+            "the process may use one CPU only: transfers between CPUs cannot be measured",
         ));
     }
-    let (shape, note) = shape(&seats, &node_distances(&topology))?;
-    let latencies = Latencies::measure(&seats, &shape)?;
-    let clock_mhz = clock_mhz(seats[0].cpu);
+    let (shape, note) = shape(&cpus, &node_distances(&topology))?;
+    let latencies = Latencies::measure(&cpus, &shape)?;
+    let clock_mhz = clock_mhz(cpus[0].cpu);
     let about = format!(
         "{}{}, measured; {note}",
         processor(),
-        if topology.is_virtual() {
-            " (virtual)"
-        } else {
-            ""
-        }
+        ["", " (virtual)"][topology.is_virtual() as usize]
     );
     let text = write::text(Machine::THIS, &about, clock_mhz, &shape, |name| {
         parameters::get(name, &latencies, &shape)
@@ -39,9 +36,9 @@ pub(super) fn measure() -> Result<Machine, MachineError> {
     file::parse(Machine::THIS, &text)
 }
 
-/// A CPU that the process may use, and what it belongs to; the numbers say "the same" or "another".
+/// A CPU that the process may use, and what it belongs to. The numbers are only compared.
 #[derive(Clone, Copy, Debug)]
-struct Seat {
+struct HostCpu {
     cpu: usize,
     node: usize,
     socket: usize,
@@ -49,25 +46,26 @@ struct Seat {
     core: usize,
 }
 
-fn seats(topology: &Topology) -> Vec<Seat> {
+fn host_cpus(topology: &Topology) -> Vec<HostCpu> {
     let allowed = topology.cpus().iter().filter(|cpu| cpu.allowed);
-    let seat = |cpu: &kinlock::topology::Cpu| {
+    let host_cpu = |cpu: &kinlock_core::topology::Cpu| {
         let socket = cpu.socket.unwrap_or(0);
-        Seat {
+        HostCpu {
             cpu: cpu.number,
             node: cpu.node.unwrap_or(0),
             socket,
-            // Without a word about caches, those of a socket share one; its number is none of a CPU.
+            // If the caches are unknown, each socket has one, under a number that no real cache
+            // has.
             cache: cpu.last_level_cache.unwrap_or(usize::MAX - socket),
             core: cpu.core.unwrap_or(cpu.number),
         }
     };
-    allowed.map(seat).collect()
+    allowed.map(host_cpu).collect()
 }
 
 fn node_distances(topology: &Topology) -> BTreeMap<(usize, usize), usize> {
     let nodes = topology.nodes();
-    let row = |from: &kinlock::topology::Node| {
+    let row = |from: &kinlock_core::topology::Node| {
         let columns = nodes.iter().zip(from.distances.clone());
         let from = from.number;
         columns
@@ -77,29 +75,29 @@ fn node_distances(topology: &Topology) -> BTreeMap<(usize, usize), usize> {
     nodes.iter().flat_map(row).collect()
 }
 
-/// The regular shape that holds these CPUs, and a remark on how well it does.
+/// The regular shape that holds these CPUs, and a remark on how well it fits.
 fn shape(
-    seats: &[Seat],
+    cpus: &[HostCpu],
     distances: &BTreeMap<(usize, usize), usize>,
 ) -> Result<(Shape, String), MachineError> {
-    let sockets: BTreeSet<usize> = seats.iter().map(|s| s.socket).collect();
-    let caches = counts(seats.iter().map(|s| (s.socket, (s.socket, s.cache))));
+    let sockets: BTreeSet<usize> = cpus.iter().map(|s| s.socket).collect();
+    let caches = counts(cpus.iter().map(|s| (s.socket, (s.socket, s.cache))));
     let cores = counts(
-        seats
-            .iter()
+        cpus.iter()
             .map(|s| ((s.socket, s.cache), (s.socket, s.cache, s.core))),
     );
-    let threads = counts(seats.iter().map(|s| ((s.socket, s.cache, s.core), s.cpu)));
+    let threads = counts(cpus.iter().map(|s| ((s.socket, s.cache, s.core), s.cpu)));
     let shape = Shape {
         sockets: sockets.len(),
         caches_per_socket: caches.1,
         cores_per_cache: cores.1,
         threads_per_core: threads.1,
-        hops: hops(seats, &sockets, distances),
+        hops: hops(cpus, &sockets, distances),
     };
     if shape.caches() > Shape::MAX_CACHES || shape.cores() > Shape::MAX_CORES {
         let problem = format!(
-            "{} last-level caches and {} cores are more than the {} and {} that can be simulated; a smaller set of CPUs can be chosen with taskset",
+            "{} last-level caches and {} cores are more than the {} and {} that can be simulated; a smaller set of \
+             CPUs can be chosen with taskset",
             shape.caches(),
             shape.cores(),
             Shape::MAX_CACHES,
@@ -117,12 +115,12 @@ fn shape(
     .map(|(what, (least, most))| format!("{least} to {most} {what}"))
     .collect();
     let note = if uneven.is_empty() {
-        format!("the {} CPUs that the process may use", seats.len())
+        format!("the {} CPUs that the process may use", cpus.len())
     } else {
         let uneven = uneven.join(", ");
         format!(
             "the {} CPUs that the process may use have {uneven}: the most are assumed everywhere",
-            seats.len()
+            cpus.len()
         )
     };
     Ok((shape, note))
@@ -140,12 +138,12 @@ fn counts<G: Ord, M: Ord>(pairs: impl Iterator<Item = (G, M)>) -> (usize, usize)
 
 /// Two hops where the firmware's distance is in the upper half of a wide range, one hop elsewhere.
 fn hops(
-    seats: &[Seat],
+    cpus: &[HostCpu],
     sockets: &BTreeSet<usize>,
     distances: &BTreeMap<(usize, usize), usize>,
 ) -> Vec<u8> {
     let nodes_of = |socket: usize| -> BTreeSet<usize> {
-        let here = seats.iter().filter(|s| s.socket == socket);
+        let here = cpus.iter().filter(|s| s.socket == socket);
         here.map(|s| s.node).collect()
     };
     let between = |a: usize, b: usize| {
@@ -176,7 +174,7 @@ fn hops(
         .collect()
 }
 
-/// What was measured, in ns.
+/// Measured latencies, in ns.
 struct Latencies {
     own_cache: f64,
     /// `None` if the sizes of the caches are unknown.
@@ -188,13 +186,13 @@ struct Latencies {
     pairs: [usize; super::DISTANCES],
 }
 
-/// The least that anything may take, in ns: a measurement that says less is noise.
+/// The least latency, in ns: a measurement below it is noise.
 const LEAST: f64 = 0.3;
 
 impl Latencies {
-    fn measure(seats: &[Seat], shape: &Shape) -> Result<Self, MachineError> {
-        let sizes = cache_sizes(seats[0].cpu);
-        let (own_cache, last_level, locked, pause) = on_cpu(seats[0].cpu, || {
+    fn measure(cpus: &[HostCpu], shape: &Shape) -> Result<Self, MachineError> {
+        let sizes = cache_sizes(cpus[0].cpu);
+        let (own_cache, last_level, locked, pause) = on_cpu(cpus[0].cpu, || {
             let last_level = sizes.map(|(below, last)| {
                 load_ns((2 * below).max(last / 16).min(last / 2).min(MOST_TO_READ))
             });
@@ -202,7 +200,7 @@ impl Latencies {
         })?;
         let (mut one_way, mut pairs) = ([None; super::DISTANCES], [0; super::DISTANCES]);
         let start = Instant::now();
-        for (distance, all) in pairs_by_distance(seats, shape).iter().enumerate() {
+        for (distance, all) in pairs_by_distance(cpus, shape).iter().enumerate() {
             let few = sample(all, PAIRS_PER_DISTANCE);
             let time = TIME_PER_DISTANCE / few.len().max(1) as u32;
             let mut measured = Vec::new();
@@ -234,7 +232,8 @@ impl Latencies {
         self.one_way[distance].map(|ns| (ns - self.rmw()).max(floor))
     }
 
-    /// The nearest distance that was measured, if this one was not: two hardware threads of one core have none at all.
+    /// The same, of the next nearer distance if this one was not measured. Hardware threads of one
+    /// core have none.
     fn modified_or_nearer(&self, distance: Distance) -> f64 {
         let nearer = (0..=distance).rev().find_map(|d| self.modified(d));
         nearer.unwrap_or(self.own_cache)
@@ -242,7 +241,8 @@ impl Latencies {
 
     fn last_level(&self) -> f64 {
         let guess = (self.modified_or_nearer(0) / 2.0).max(self.own_cache);
-        // A modified line comes through it too: what takes longer than that was evicted by somebody else.
+        // A modified line comes through it too: loads that took longer were evicted from it by
+        // another process.
         let most = self.modified(0).unwrap_or(f64::INFINITY);
         self.last_level
             .map_or(guess, |ns| ns.min(most).max(self.own_cache))
@@ -252,23 +252,19 @@ impl Latencies {
 const PAIRS_PER_DISTANCE: usize = 50;
 const TIME_PER_DISTANCE: Duration = Duration::from_millis(80);
 const MOST_TIME_PER_PAIR: Duration = Duration::from_millis(20);
-/// When this is over, one pair per distance has to do.
+/// After this time, one pair per distance is enough.
 const TIME: Duration = Duration::from_millis(800);
 /// More would take too long to write.
 const MOST_TO_READ: usize = 16 << 20;
 
 /// The pairs of CPUs on different cores.
-fn pairs_by_distance(seats: &[Seat], shape: &Shape) -> [Vec<(usize, usize)>; super::DISTANCES] {
-    let sockets: Vec<usize> = seats
-        .iter()
-        .map(|s| s.socket)
-        .collect::<BTreeSet<_>>()
-        .into_iter()
-        .collect();
+fn pairs_by_distance(cpus: &[HostCpu], shape: &Shape) -> [Vec<(usize, usize)>; super::DISTANCES] {
+    let sockets: BTreeSet<usize> = cpus.iter().map(|s| s.socket).collect();
+    let sockets: Vec<usize> = sockets.into_iter().collect();
     let number = |socket| sockets.binary_search(&socket).unwrap_or(0);
     let mut pairs: [Vec<(usize, usize)>; super::DISTANCES] = Default::default();
-    for (i, a) in seats.iter().enumerate() {
-        for b in &seats[i + 1..] {
+    for (i, a) in cpus.iter().enumerate() {
+        for b in &cpus[i + 1..] {
             let distance = match (a.socket == b.socket, a.cache == b.cache) {
                 (true, true) if a.core == b.core => continue,
                 (true, true) => 0,
@@ -287,7 +283,7 @@ fn sample<T: Copy>(all: &[T], most: usize) -> Vec<T> {
     (0..n).map(|i| all[i * all.len() / n]).collect()
 }
 
-/// The size of the last-level cache of a CPU, and before it that of the next lower one.
+/// The sizes of the last two levels of a CPU's caches, the last-level cache second.
 fn cache_sizes(cpu: usize) -> Option<(usize, usize)> {
     let mut by_level = BTreeMap::new();
     for index in 0.. {
@@ -306,7 +302,7 @@ fn cache_sizes(cpu: usize) -> Option<(usize, usize)> {
     (below < last).then_some((below, last))
 }
 
-/// The clock, only a unit here: latencies are measured in ns.
+/// The clock. It is only a unit here: latencies are measured in ns.
 fn clock_mhz(cpu: usize) -> u64 {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/cpuinfo_max_freq");
     let most = fs::read_to_string(path).ok();

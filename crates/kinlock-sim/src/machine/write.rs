@@ -68,12 +68,17 @@ fn write_shape(out: &mut String, shape: &Shape) {
     }
 }
 
-/// What the file says, unless the program has changed the cost since.
+/// The number as the file has it, or as in use if the program has changed the cost since.
 fn as_in_use(name: &'static str, written: Option<&Parameter>, costs: &Costs) -> Option<Parameter> {
-    let (cost, is_percent) = cost(name, costs)?;
+    let cost = *costs.clone().named(name)?;
+    let unit = if Costs::is_percentage(name) {
+        "%"
+    } else {
+        "cycles"
+    };
     let changed = |source: String| Parameter {
         name,
-        value: format!("{cost} {}", if is_percent { "%" } else { "cycles" }),
+        value: format!("{cost} {unit}"),
         origin: Origin::Assumed,
         source,
     };
@@ -108,42 +113,4 @@ fn number_and_unit(value: &str) -> (f64, &str) {
 
 fn quoted(text: &str) -> String {
     toml::Value::from(text).to_string()
-}
-
-/// The cost that a parameter sets, and whether it is a percentage. `None` if there is no such parameter.
-fn cost(name: &str, c: &Costs) -> Option<(u64, bool)> {
-    let cycles = match name {
-        "own_cache" => c.own_cache,
-        "last_level" => c.last_level,
-        "modified" => c.modified[0],
-        "modified_other_cache" => c.modified[1],
-        "modified_1_hop" => c.modified[2],
-        "modified_2_hops" => c.modified[3],
-        "modified_homed_at_reader" => c.modified_homed_at_reader,
-        "third_party_home" => c.third_party_home,
-        "shared" => c.shared[0],
-        "shared_other_cache" => c.shared[1],
-        "shared_1_hop" => c.shared[2],
-        "shared_2_hops" => c.shared[3],
-        "invalidate" => c.invalidate[0],
-        "invalidate_other_cache" => c.invalidate[1],
-        "invalidate_1_hop" => c.invalidate[2],
-        "invalidate_2_hops" => c.invalidate[3],
-        "memory" => c.memory[0],
-        "memory_remote" => c.memory[1],
-        "read_occupancy" => c.read_occupancy,
-        "rmw" => c.rmw,
-        "pause" => c.pause,
-        "spin_exit" => c.spin_exit,
-        "time_slice" => c.time_slice,
-        "context_switch" => c.context_switch,
-        "park" => c.park,
-        "unpark" => c.unpark,
-        "wake_latency" => c.wake_latency,
-        "membarrier" => c.membarrier,
-        "sibling_computes" => return Some((c.sibling_computes_pct, true)),
-        "sibling_spins" => return Some((c.sibling_spins_pct, true)),
-        _ => return None,
-    };
-    Some((cycles, false))
 }

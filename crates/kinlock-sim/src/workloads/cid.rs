@@ -1,56 +1,55 @@
-//! What workloads for concurrency IDs share: the areas of the IDs, and what a burst of work on one costs.
+//! The parts that workloads for concurrency IDs share: the areas of the IDs, and the cost of a
+//! burst of work on one.
 
 use super::Constant;
-use crate::Sim;
-use crate::platform::SimU64;
+use super::meter::Burst;
+use crate::platform::{Sim, SimU64};
+use crate::random::Random;
 use crate::world::{self, with};
-use kinlock::platform::{Atomic, Platform};
-use kinlock::raw::ids::{BLOCK, Block, Held, IdAllocator, Policy, Record};
+use kinlock_core::platform::{Atomic, Platform};
+use kinlock_ids::raw::{BLOCK, Block, Held, IdAllocator, Policy, Record};
 use std::cell::Cell;
 
-pub(super) const HOT: Constant = Constant {
-    name: "64 increments on a line in the first-level cache",
-    ns: 1.1,
-    origin: "assumed",
-    source: "four loads, adds and stores of 16 bytes in 4 cycles",
-};
-pub(super) const COLD: Constant = Constant {
-    name: "a line after the core has slept: beyond that",
-    ns: 5.1,
-    origin: "fitted",
-    source: "cid-200ms, per_cpu with 8 cores: areas are left alone for 1.6 s there",
-};
-pub(super) const FORGOTTEN: Constant = Constant {
-    name: "a line that nobody has used for 3 s (a number between two rows): beyond that",
-    ns: 3.8,
-    origin: "fitted",
-    source: "cid-200ms, per_cpu, mean of the other rows: areas are left alone for 4.8 s and more there, perhaps they have gone to memory",
-};
-pub(super) const OVERLAP: Constant = Constant {
-    name: "lines that a core fetches at a time (a number, not a time)",
-    ns: 10.0,
-    origin: "assumed",
-    source: "old cores have 10 line fill buffers, newer ones more",
-};
+pub(super) const HOT: Constant = Constant::assumed(
+    1.1,
+    "64 increments on a line in the first-level cache",
+    "four loads, adds and stores of 16 bytes in 4 cycles",
+);
+pub(super) const COLD: Constant = Constant::fitted(
+    5.1,
+    "a line after the core has slept: beyond that",
+    "cid-200ms, per_cpu with 8 cores: areas are left alone for 1.6 s there",
+);
+pub(super) const FORGOTTEN: Constant = Constant::fitted(
+    3.8,
+    "a line unused for 3 s (a number between two rows): beyond that",
+    "cid-200ms, per_cpu, mean of the other rows: areas are left alone for 4.8 s and more there, \
+     perhaps they have gone to memory",
+);
+pub(super) const OVERLAP: Constant = Constant::assumed(
+    10.0,
+    "lines that a core fetches at a time (a number, not a time)",
+    "old cores have 10 line fill buffers, newer ones more",
+);
 
 /// Between what the rows of 8 and of 24 cores say.
 const FORGETS_AFTER: u64 = 3_000_000_000;
 pub(super) const AREA_LINES: usize = 256;
 const PAGE_LINES: usize = 64;
-/// The most CPUs that a machine may have: each may have an area, which have to fit.
+/// The most CPUs that a machine may have: each may have an area, and all areas have to fit.
 pub const MAX_CPUS: usize = 768;
 
 type Ids = IdAllocator<Sim, (&'static [Record<Sim>], &'static [Block<Sim>])>;
 
-/// A line of an area; the first eight of its integers stand for all.
+/// A line of an area. The first eight of its integers stand for all.
 #[repr(C, align(64))]
 struct AreaLine(SimU64, [u64; 7]);
 
-/// IDs, and an area for each: 16,384 integers of eight bits. The areas are real lines.
+/// IDs, and an area of 16,384 eight-bit integers for each. The areas are simulated lines.
 pub(super) struct Areas {
     pub(super) ids: &'static Ids,
     lines: &'static [AreaLine],
-    /// When each was used last, in nanoseconds; `None`: never.
+    /// When each area was used last, in nanoseconds; `None`: never.
     used: Vec<Cell<Option<u64>>>,
 }
 
@@ -64,7 +63,7 @@ impl Areas {
         )
     }
 
-    /// Areas that nobody has touched, on the same lines, and IDs that nobody has had.
+    /// Untouched areas on the same lines, and unused IDs.
     pub(super) fn anew(&self, threads: usize) -> Self {
         Self::on(self.lines, threads, self.ids.policy())
     }
@@ -86,7 +85,8 @@ impl Areas {
         self.ids.set_cpus_allowed(cpus as u32);
     }
 
-    /// The current thread acquires an ID, as a kernel does for it when it switches to the thread. Also how many cycles that took.
+    /// Acquires an ID for the current thread, as a kernel does when it switches to the thread. Also
+    /// returns the cycles that took.
     pub(super) fn acquire(&self, member: usize) -> (Held, u64) {
         let (cpu, asked) = with(|w| (w.current_cpu() as u32, w.now()));
         let held = self.ids.acquire_as(cpu, member as u32);
@@ -101,9 +101,15 @@ impl Areas {
         self.ids.mark_idle(cpu, Sim::now());
     }
 
-    /// A burst: increments the integers of an area. `slept`: since the last time. `first_touch`: what the first write to a page of it costs, in nanoseconds.
-    /// Returns how many lines came from elsewhere than the core's own caches.
-    pub(super) fn burst(&self, id: u32, slept: bool, first_touch: f64) -> u64 {
+    /// A burst: increments the integers of the area of an ID. `slept`: the core has slept since the
+    /// last time. `first_touch`: the cost of the first write to a page of it, in nanoseconds.
+    pub(super) fn burst(
+        &self,
+        (held, waited): &(Held, u64),
+        slept: bool,
+        first_touch: f64,
+    ) -> Burst {
+        let (id, since) = (held.id(), with(|w| w.now()));
         let area = &self.used[id as usize];
         let idle = |used| Sim::now().saturating_sub(used);
         let touched = area.get().is_some();
@@ -126,11 +132,17 @@ impl Areas {
             }
         }
         area.set(Some(Sim::now()));
-        foreign_lines
+        Burst {
+            id,
+            since,
+            foreign_lines,
+            waited: *waited,
+        }
     }
 }
 
-/// IDs that there may be: threads beyond the CPUs share them, and hold IDs beyond theirs.
+/// The number of IDs. Threads beyond the number of CPUs share CPUs, and hold IDs beyond that
+/// number.
 fn capacity(threads: usize) -> usize {
     let cpus = with(|w| w.machine().shape.cpus());
     cpus.max(threads).next_multiple_of(BLOCK as usize) + BLOCK as usize
@@ -144,18 +156,16 @@ pub(super) fn sleep_until(until: u64) {
     }
 }
 
-/// Random numbers for what is decided outside the simulated machine.
-pub(super) struct Lots(u64);
+/// Random numbers for decisions outside the simulated machine.
+pub(super) struct Draws(Random);
 
-impl Lots {
+impl Draws {
     pub(super) fn new() -> Self {
-        Lots(with(|w| w.random()) | 1)
+        Draws(Random::new(with(|w| w.random()) | 1))
     }
 
     pub(super) fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) as usize % n
+        // The published tables were simulated without the final multiplication.
+        (self.0.step() >> 16) as usize % n
     }
 }

@@ -1,23 +1,23 @@
-//! `cid-changing`: four threads run at a time, on CPUs that a scheduler picks, while members and allowed CPUs change from phase to phase: what does locality cost in density?
+//! `cid-changing`: what does locality cost in density?
 //!
-//! They work on the areas of their IDs as in `cid-intermittent-10ms`; here nobody is the first to touch one, and what is idle is reclaimed every 100 ms.
+//! Four threads run at a time, on CPUs that a scheduler picks. Members and allowed CPUs change from
+//! phase to phase. Threads work on the areas of their IDs as in `cid-intermittent-10ms`, but no
+//! first touch of a page costs extra, and idle IDs are reclaimed every 100 ms.
 
-use super::cid::{Areas, COLD, FORGOTTEN, HOT, Lots, OVERLAP, sleep_until};
-use super::{Body, Constant, Kind, Meter, Prepare, Used, none};
-use crate::Sim;
-use crate::platform::SimU32;
+use super::cid::{Areas, COLD, Draws, FORGOTTEN, HOT, OVERLAP, sleep_until};
+use super::{Body, Constant, Kind, Prepare, SharedMeter, none};
+use crate::platform::{Sim, SimU32};
 use crate::world::{Placement, with};
-use kinlock::platform::{Atomic, NEVER, Ordering::*, Platform};
-use kinlock::raw::ids::{AGE, Policy};
+use kinlock_core::platform::{Atomic, NEVER, Ordering::*, Platform};
+use kinlock_ids::raw::{AGE, Policy};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-const DELAY: Constant = Constant {
-    name: "delay between a thread's burst and the next one's on its CPU",
-    ns: 10e6,
-    origin: "assumed",
-    source: "the shorter one of cid-intermittent",
-};
+const DELAY: Constant = Constant::assumed(
+    10e6,
+    "delay between a thread's burst and the next one's on its CPU",
+    "the shorter one of cid-intermittent",
+);
 
 /// While members and allowed CPUs change.
 pub const KIND: Kind = Kind {
@@ -45,28 +45,28 @@ pub const PHASES: &[(usize, usize)] = &[
 const BURSTS: u64 = 1200;
 /// Threads that run at a time in `cid-changing`, if there are as many.
 const AT_A_TIME: usize = 4;
-/// One in so many wake-ups is on another CPU than the last.
+/// One in so many wake-ups is on another CPU than the last one.
 const MIGRATES: u64 = 8;
 
 struct Changing {
     areas: Areas,
-    /// What a CPU's thread sleeps on: 1, it is its turn.
-    turns: &'static [Turn],
+    /// What each CPU's thread sleeps on: 1 when it is to run.
+    wakeups: &'static [Wakeup],
     order: RefCell<Order>,
     last_scan: Cell<u64>,
-    meter: Rc<RefCell<Meter>>,
+    meter: SharedMeter,
 }
 
 #[repr(align(128))]
-struct Turn(SimU32);
+struct Wakeup(SimU32);
 
-fn prepare(threads: usize, policy: Policy, meter: Rc<RefCell<Meter>>) -> Rc<dyn Body> {
+fn prepare(threads: usize, policy: Policy, meter: SharedMeter) -> Rc<dyn Body> {
     let areas = Areas::new(threads, policy);
     let (members, cpus) = PHASES[0];
     areas.set_size(members.min(threads), cpus.min(threads));
     Rc::new(Changing {
         areas,
-        turns: crate::place_slice(threads, |_| Turn(SimU32::new(0))),
+        wakeups: crate::place_slice(threads, |_| Wakeup(SimU32::new(0))),
         order: RefCell::new(Order::new(threads)),
         last_scan: Cell::new(0),
         meter,
@@ -76,7 +76,7 @@ fn prepare(threads: usize, policy: Policy, meter: Rc<RefCell<Meter>>) -> Rc<dyn 
 impl Body for Changing {
     fn iterate(&self, me: usize) -> u64 {
         let next = self.order.borrow_mut().starts(me);
-        if let Some((member, phase)) = next.or_else(|| self.wait_for_turn(me)) {
+        if let Some((member, phase)) = next.or_else(|| self.wait_for_wakeup(me)) {
             self.burst(me, member, phase);
             self.rest();
             self.wake_next(me);
@@ -87,35 +87,29 @@ impl Body for Changing {
 
 impl Changing {
     /// `None`: the run is over.
-    fn wait_for_turn(&self, me: usize) -> Option<(usize, usize)> {
-        let turn = &self.turns[me].0;
-        let key = (&raw const *turn).cast();
-        while turn.load(Acquire) == 0 {
-            Sim::park(key, 0, NEVER, || turn.load(Relaxed));
+    fn wait_for_wakeup(&self, me: usize) -> Option<(usize, usize)> {
+        let wakeup = &self.wakeups[me].0;
+        let key = (&raw const *wakeup).cast();
+        while wakeup.load(Acquire) == 0 {
+            Sim::park(key, 0, NEVER, || wakeup.load(Relaxed));
         }
-        turn.store(0, Relaxed);
+        wakeup.store(0, Relaxed);
         let order = self.order.borrow();
-        (!is_over()).then(|| order.busy[me].expect("somebody runs where one was woken"))
+        (!is_over()).then(|| order.busy[me].expect("a woken CPU has a member"))
     }
 
     fn burst(&self, me: usize, member: usize, phase: usize) {
-        let (held, waited) = self.areas.acquire(member);
-        let since = with(|w| w.now());
-        let foreign_lines = self.areas.burst(held.id(), true, 0.0);
-        let used = Used {
-            id: held.id(),
-            foreign_lines,
-            waited,
-        };
+        let acquired = self.areas.acquire(member);
+        let burst = self.areas.burst(&acquired, true, 0.0);
         let mut meter = self.meter.borrow_mut();
-        if meter.is_open(since) {
-            meter.burst(me, phase, since, used);
+        if meter.covers(burst.since) {
+            meter.burst(me, phase, burst);
         }
         drop(meter);
-        self.areas.release(held);
+        self.areas.release(acquired.0);
     }
 
-    /// Sleeps for the delay, and reclaims what is idle every 100 ms.
+    /// Sleeps for the delay, and reclaims idle IDs every 100 ms.
     fn rest(&self) {
         let until = Sim::now() + DELAY.ns as u64;
         loop {
@@ -133,11 +127,11 @@ impl Changing {
 
     fn wake_next(&self, me: usize) {
         if is_over() {
-            // Everybody sees that it is.
-            (0..self.turns.len()).for_each(|thread| self.wake(thread));
+            // All threads wake to see it.
+            (0..self.wakeups.len()).for_each(|thread| self.wake(thread));
             return;
         }
-        // Ends before anything is simulated: others run then.
+        // This borrow ends before any access is simulated, since other threads run then.
         let next = self.order.borrow_mut().next(me);
         if let Some((from, to)) = next.resize {
             (from.members..to.members).for_each(|_| self.areas.ids.join());
@@ -152,9 +146,9 @@ impl Changing {
     }
 
     fn wake(&self, thread: usize) {
-        let turn = &self.turns[thread].0;
-        turn.store(1, Release);
-        Sim::unpark((&raw const *turn).cast(), 1);
+        let wakeup = &self.wakeups[thread].0;
+        wakeup.store(1, Release);
+        Sim::unpark((&raw const *wakeup).cast(), 1);
     }
 }
 
@@ -162,18 +156,21 @@ fn is_over() -> bool {
     with(|w| w.now() >= w.end)
 }
 
-/// Who runs next, and where: a scheduler that takes no time.
+/// A scheduler that takes no time: which member runs next, and where.
 struct Order {
-    lots: Lots,
-    /// For each thread of the simulation, which stands for a CPU, the member that it runs, and in which phase.
+    draws: Draws,
+    /// For each thread of the simulation, which stands for a CPU: the member that it runs, and the
+    /// phase.
     busy: Vec<Option<(usize, usize)>>,
-    /// Threads that run at a time, and of those the ones that have not begun.
+    /// Threads that run at a time.
     at_a_time: usize,
+    /// Threads that have not begun.
     fresh: Vec<bool>,
-    /// The CPU where each member ran last, and whether it runs.
+    /// The CPU where each member ran last.
     last: Vec<Option<usize>>,
+    /// Whether each member runs.
     runs: Vec<bool>,
-    /// How many there were.
+    /// How many bursts there were.
     bursts: u64,
 }
 
@@ -194,7 +191,7 @@ struct Next {
 impl Order {
     fn new(threads: usize) -> Self {
         Order {
-            lots: Lots::new(),
+            draws: Draws::new(),
             busy: vec![None; threads],
             at_a_time: AT_A_TIME.min(threads.div_ceil(2)),
             fresh: vec![true; threads],
@@ -204,7 +201,7 @@ impl Order {
         }
     }
 
-    /// Whoever is among the first to run begins.
+    /// What thread `me` begins with, if it is one of the first to run.
     fn starts(&mut self, me: usize) -> Option<(usize, usize)> {
         let starts = me < self.at_a_time && std::mem::take(&mut self.fresh[me]);
         starts.then(|| self.assign(me, me))
@@ -239,17 +236,17 @@ impl Order {
         self.bursts += 1;
         let now = self.size();
         let member = loop {
-            let member = self.lots.below(now.members);
+            let member = self.draws.below(now.members);
             if !self.runs[member] {
                 break member;
             }
         };
         let last = self.last[member];
-        let stays = self.lots.below(MIGRATES as usize) != 0;
+        let stays = self.draws.below(MIGRATES as usize) != 0;
         let home = last.filter(|&cpu| stays && cpu < now.cpus && self.busy[cpu].is_none());
         let thread = home.unwrap_or_else(|| {
             loop {
-                let cpu = self.lots.below(now.cpus);
+                let cpu = self.draws.below(now.cpus);
                 if self.busy[cpu].is_none() {
                     break cpu;
                 }

@@ -1,67 +1,71 @@
-//! `cid-intermittent`: threads that wake now and then to work on the data of their concurrency ID, after the kernel patch "Improve cache locality of
-//! RSEQ concurrency IDs for intermittent workloads" (2024) and the program that it was measured with, `basic_percpu_benchmark` of librseq, of which this simulates:
+//! `cid-intermittent`: threads that wake now and then to work on the data of their concurrency ID.
 //!
-//! Each thread is pinned to a CPU of its own, and there are as many threads as allowed CPUs. They meet, all running. Then their turns come one after the other in random order, with the
-//! delay between one thread's turn and the next one's. The first turn is 20,000 bursts to warm up, and one that is timed. Four more turns are one timed burst each; in between everybody
-//! else has had a turn. A burst increments the 16,384 eight-bit integers of the area of the thread's ID. Areas are private mappings of one file: the first write to a page costs a fault and a copy.
+//! It follows the kernel patch "Improve cache locality of RSEQ concurrency IDs for intermittent
+//! workloads" (2024) and the program that it was measured with, `basic_percpu_benchmark` of
+//! librseq.
 //!
-//! A thread that stops leaves its ID to its CPU. What is idle for 100 ms is reclaimed as kernels did it from 6.3 to 6.12: when a scheduler tick finds a thread of the process running, not more often than every
-//! 100 ms. Threads that run for microseconds are rarely found. So it happens in the warm-up, all the time, and hardly ever after it.
+//! Each thread is pinned to a CPU of its own, and there are as many threads as allowed CPUs. They
+//! meet, all running. Then they run one after the other in random order, with a fixed delay between
+//! one thread's start and the next one's. The first round is 20,000 bursts to warm up, and a timed
+//! one. Four more rounds are one timed burst each. A burst increments the 16,384 eight-bit integers
+//! of the area of the thread's ID. Areas are private mappings of one file: the first write to a
+//! page costs a fault and a copy.
 //!
-//! Of those kernels are missing: that IDs above the number of those in use are reclaimed whatever their age (a sketch showed no difference), and that the age of an ID is judged by a clock that stands still while its CPU does nothing at all.
+//! A thread that stops leaves its ID to its CPU. IDs that are idle for 100 ms are reclaimed as
+//! kernels did it from 6.3 to 6.12: when a scheduler tick finds a thread of the process running, at
+//! most every 100 ms. Ticks rarely find threads that run for microseconds. So IDs are reclaimed
+//! during the warm-up, and hardly ever after it.
+//!
+//! Two properties of those kernels are missing. They reclaim IDs above the number of those in use
+//! whatever their age (a sketch showed no difference). They measure the age of an ID by a clock
+//! that stops while its CPU is idle.
 
-use super::cid::{AREA_LINES, Areas, COLD, FORGOTTEN, HOT, Lots, OVERLAP, sleep_until};
-use super::{Body, Constant, Kind, Meter, Prepare, Used, none};
-use crate::Sim;
+use super::cid::{AREA_LINES, Areas, COLD, Draws, FORGOTTEN, HOT, OVERLAP, sleep_until};
+use super::{Body, Constant, Kind, Prepare, SharedMeter, none};
+use crate::platform::Sim;
 use crate::world::{Placement, with};
-use kinlock::platform::Platform;
-use kinlock::raw::ids::{AGE, Policy};
+use kinlock_core::platform::Platform;
+use kinlock_ids::raw::{AGE, Policy};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-const FIRST_TOUCH: Constant = Constant {
-    name: "first write to a page of an area, after a long sleep",
-    ns: 40e3,
-    origin: "fitted",
-    source: "cid-200ms, mm_cid with 8 cores",
-};
-const TICK: Constant = Constant {
-    name: "time between two scheduler ticks",
-    ns: 1e6,
-    origin: "assumed",
-    source: "CONFIG_HZ=1000, as in Linux' x86_64_defconfig",
-};
+const FIRST_TOUCH: Constant = Constant::fitted(
+    40e3,
+    "first write to a page of an area, after a long sleep",
+    "cid-200ms, mm_cid with 8 cores",
+);
+const TICK: Constant = Constant::assumed(
+    1e6,
+    "time between two scheduler ticks",
+    "CONFIG_HZ=1000, as in Linux' x86_64_defconfig",
+);
 const WARM_UP_BURSTS: f64 = 20_000.0;
-const WARM_UP: Constant = Constant {
-    name: "warm-up",
-    ns: WARM_UP_BURSTS * AREA_LINES as f64 * HOT.ns,
-    origin: "assumed",
-    source: "20,000 bursts as librseq has it, on lines in the first-level cache",
-};
-const LATE: Constant = Constant {
-    name: "how late a thread is woken, in thousandths of its sleep (a number, not a time)",
-    ns: 1.0,
-    origin: "assumed",
-    source: "the slack of poll() in Linux",
-};
-const SCATTER: Constant = Constant {
-    name: "between one thread's first sleep and the next one's",
-    ns: 3e3,
-    origin: "assumed",
-    source: "each prints a line before",
-};
-const TABLE_DELAY: Constant = Constant {
-    name: "delay between one thread's turn and the next one's",
-    ns: 200e6,
-    origin: "published",
-    source: "description of the workload",
-};
+const WARM_UP: Constant = Constant::assumed(
+    WARM_UP_BURSTS * AREA_LINES as f64 * HOT.ns,
+    "warm-up",
+    "20,000 bursts as librseq has it, on lines in the first-level cache",
+);
+const LATE: Constant = Constant::assumed(
+    1.0,
+    "how late a thread is woken, in thousandths of its sleep (a number, not a time)",
+    "the slack of poll() in Linux",
+);
+const SCATTER: Constant = Constant::assumed(
+    3e3,
+    "between one thread's first sleep and the next one's",
+    "each prints a line before",
+);
+const TABLE_DELAY: Constant = Constant::published(
+    200e6,
+    "delay between one thread's start and the next one's",
+    "description of the workload",
+);
 const SHORT_DELAY: Constant = Constant {
     ns: 10e6,
     ..TABLE_DELAY
 };
 
-/// With 200 ms between turns.
+/// With 200 ms between two threads.
 pub const SLOW: Kind = Kind {
     name: "cid-intermittent",
     about: "threads pinned to CPUs work on their ID's 16 KiB now and then, one at a time, with 200 ms in between",
@@ -101,11 +105,11 @@ const fn parameters(delay: Constant) -> [Constant; 10] {
     ]
 }
 
-/// How often the program is run: as often as for the published means.
+/// How often the program runs: as often as for the published means.
 const RUNS: usize = 5;
-/// Timed bursts of each thread in a run: the first belongs to the warm-up's turn.
+/// Timed bursts of each thread in a run: the first follows the warm-up.
 const TIMED: usize = 5;
-/// When the threads have met, after a run's beginning, in nanoseconds.
+/// When the threads have met, in nanoseconds after a run's beginning.
 const MET: u64 = 10_000_000;
 
 fn seconds(threads: usize, delay: f64) -> f64 {
@@ -114,8 +118,8 @@ fn seconds(threads: usize, delay: f64) -> f64 {
 
 /// From one run's beginning to the next one's, in nanoseconds.
 fn run_length(threads: usize, delay: f64) -> u64 {
-    let turns = late(((TIMED + 1) * threads) as f64 * delay);
-    MET + turns as u64 + WARM_UP.ns as u64 + 100_000_000
+    let rounds = late(((TIMED + 1) * threads) as f64 * delay);
+    MET + rounds as u64 + WARM_UP.ns as u64 + 100_000_000
 }
 
 fn late(nanos: f64) -> f64 {
@@ -126,7 +130,7 @@ struct Intermittent {
     runs: Vec<Program>,
     length: u64,
     done: Vec<Cell<usize>>,
-    meter: Rc<RefCell<Meter>>,
+    meter: SharedMeter,
 }
 
 /// One run of the program.
@@ -134,29 +138,29 @@ struct Program {
     areas: Areas,
     begins: u64,
     delay: f64,
-    /// How many come before each thread.
+    /// How many threads run before each.
     ranks: Vec<usize>,
-    /// When scheduler ticks come, on all CPUs, in the time between two.
+    /// When scheduler ticks come, on all CPUs, as an offset within their period.
     phase: u64,
     last_scan: Cell<u64>,
 }
 
-fn prepare(threads: usize, policy: Policy, meter: Rc<RefCell<Meter>>, delay: f64) -> Rc<dyn Body> {
+fn prepare(threads: usize, policy: Policy, meter: SharedMeter, delay: f64) -> Rc<dyn Body> {
     let cpus = with(|w| w.machine().shape.cpus());
-    let mut lots = Lots::new();
+    let mut draws = Draws::new();
     let length = run_length(threads, delay);
     let lines = Areas::new(threads, policy);
     let runs = (0..RUNS).map(|run| {
         let areas = lines.anew(threads);
         areas.set_size(threads, threads.min(cpus));
         let mut left: Vec<_> = (0..threads).collect();
-        let ranks = (0..threads).map(|_| left.swap_remove(lots.below(left.len())));
+        let ranks = (0..threads).map(|_| left.swap_remove(draws.below(left.len())));
         Program {
             areas,
             begins: run as u64 * length,
             delay,
             ranks: ranks.collect(),
-            phase: lots.below(TICK.ns as usize) as u64,
+            phase: draws.below(TICK.ns as usize) as u64,
             last_scan: Cell::new(0),
         }
     });
@@ -181,7 +185,7 @@ impl Body for Intermittent {
 }
 
 impl Program {
-    fn run(&self, me: usize, meter: &RefCell<Meter>) {
+    fn run(&self, me: usize, meter: &RefCell<super::Meter>) {
         sleep_until(self.begins);
         let (held, _) = self.areas.acquire(me);
         let met = self.begins + MET + me as u64 * SCATTER.ns as u64;
@@ -190,28 +194,22 @@ impl Program {
         sleep_until(met + late(self.ranks[me] as f64 * self.delay) as u64);
         for burst in 0..TIMED {
             let since = Sim::now();
-            let (held, waited) = self.areas.acquire(me);
+            let acquired = self.areas.acquire(me);
             if burst == 0 {
-                self.areas.burst(held.id(), true, FIRST_TOUCH.ns);
+                self.areas.burst(&acquired, true, FIRST_TOUCH.ns);
                 crate::compute(WARM_UP.ns);
             }
-            meter.borrow_mut().opens();
-            let began = with(|w| w.now());
-            let foreign_lines = self.areas.burst(held.id(), burst > 0, FIRST_TOUCH.ns);
-            let used = Used {
-                id: held.id(),
-                foreign_lines,
-                waited,
-            };
-            meter.borrow_mut().burst(me, 0, began, used);
+            meter.borrow_mut().end_warm_up();
+            let burst = self.areas.burst(&acquired, burst > 0, FIRST_TOUCH.ns);
+            meter.borrow_mut().burst(me, 0, burst);
             self.tick(since);
-            self.areas.release(held);
+            self.areas.release(acquired.0);
             let cycle = self.ranks.len() as f64 * self.delay;
             sleep_until(Sim::now() + late(cycle) as u64);
         }
     }
 
-    /// The current thread has run since `since`: a tick that found it reclaims what is idle for long.
+    /// Reclaims idle IDs if a tick has found the current thread, which has run since `since`.
     fn tick(&self, since: u64) {
         let now = Sim::now();
         // The CPU also runs while it switches to the thread, and away from it.

@@ -1,61 +1,59 @@
 //! `leveldb-readrandom`: LevelDB's benchmark of random reads, on the mutex that its threads share.
 //!
-//! Each read takes a user-space mutex twice, for some reference counting, and otherwise works on its own. The mutex is the C library's: 0 free,
-//! 1 held, 2 held and perhaps slept for. Who finds it held sleeps in the kernel, which keeps its sleepers in buckets of a hash table, and guards each bucket by a
-//! spinlock. That one is the lock under test: every sleep and every wake-up takes it.
+//! Each read takes a user-space mutex twice, for some reference counting, and otherwise works on
+//! its own. The mutex is the C library's: 0 free, 1 held, 2 held and perhaps with sleepers. A
+//! thread that finds it held sleeps in the kernel. The kernel keeps its sleepers in buckets of a
+//! hash table, and guards each bucket by a spinlock. That spinlock is the lock under test: every
+//! sleep and every wake-up takes it.
 
-use super::{Body, Constant, Kind, Metered, Prepare, none, work};
+use super::{Body, Constant, Kind, Metered, work};
 use crate::platform::{Sim, SimU32, SimU64};
 use crate::world::Placement;
-use kinlock::platform::{Atomic, NEVER, Ordering::*, Platform};
+use kinlock_core::platform::{Atomic, NEVER, Ordering::*, Platform};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-const READ: Constant = Constant {
-    name: "private work per read",
-    ns: 2_500.0,
-    origin: "assumed",
-    source: "usual for a read that is served from memory: two binary searches and a copy",
-};
-const COUNT: Constant = Constant {
-    name: "work under the mutex, each time",
-    ns: 150.0,
-    origin: "assumed",
-    source: "description of the workload: a few hundred nanoseconds of reference counting per read",
-};
-const QUEUE: Constant = Constant {
-    name: "queueing a sleeper, under the spinlock",
-    ns: 30.0,
-    origin: "assumed",
-    source: "a list insertion and a look at the mutex",
-};
+const READ: Constant = Constant::assumed(
+    2_500.0,
+    "private work per read",
+    "usual for a read that is served from memory: two binary searches and a copy",
+);
+const COUNT: Constant = Constant::assumed(
+    150.0,
+    "work under the mutex, each time",
+    "description of the workload: a few hundred nanoseconds of reference counting per read",
+);
+const QUEUE: Constant = Constant::assumed(
+    30.0,
+    "queueing a sleeper, under the spinlock",
+    "a list insertion and a look at the mutex",
+);
 
 /// The workload.
-pub const KIND: Kind = Kind {
-    name: "leveldb-readrandom",
-    about: "a mutex taken twice per read; who sleeps or wakes goes through a kernel spinlock, the lock under test",
-    placement: Placement::Scheduled,
-    parameters: &[READ, COUNT, QUEUE],
-    prepare: Prepare::Lock(prepare),
-    unsimulated_seconds: none,
-};
+pub const KIND: Kind = Kind::new(
+    "leveldb-readrandom",
+    Placement::Scheduled,
+    &[READ, COUNT, QUEUE],
+    prepare,
+    "a mutex taken twice per read; sleeping and waking take a kernel spinlock, the lock under test",
+);
 
 struct ReadRandom {
     mutex: &'static SimU32,
     /// The references that are counted.
     references: &'static SimU64,
     bucket: Metered,
-    /// Who sleeps, first come first served.
+    /// The sleepers, first come first served.
     queue: RefCell<VecDeque<usize>>,
     /// The line of the bucket that a change of the queue touches.
     chain: &'static SimU64,
-    seats: &'static [Seat],
+    sleepers: &'static [Sleeper],
 }
 
-/// Where a thread sleeps: 1 until it is woken.
+/// The word that a thread sleeps on: 1 until it is woken.
 #[repr(align(128))]
-struct Seat(SimU32);
+struct Sleeper(SimU32);
 
 fn prepare(threads: usize, bucket: Metered) -> Rc<dyn Body> {
     Rc::new(ReadRandom {
@@ -64,7 +62,7 @@ fn prepare(threads: usize, bucket: Metered) -> Rc<dyn Body> {
         bucket,
         queue: RefCell::default(),
         chain: crate::place(SimU64::new(0)),
-        seats: crate::place_slice(threads, |_| Seat(SimU32::new(0))),
+        sleepers: crate::place_slice(threads, |_| Sleeper(SimU32::new(0))),
     })
 }
 
@@ -86,7 +84,7 @@ impl ReadRandom {
         if self.mutex.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
             return;
         }
-        // From now on we do not know whether others sleep.
+        // From now on others may sleep.
         while self.mutex.swap(2, Acquire) != 0 {
             self.sleep(me);
         }
@@ -98,20 +96,23 @@ impl ReadRandom {
         }
     }
 
-    /// Sleeps if the mutex is 2 still. Whoever unlocks it later takes the bucket's lock too, and finds us.
+    /// Sleeps if the mutex is still 2. A later unlock takes the bucket's lock too, and finds this
+    /// thread.
     fn sleep(&self, me: usize) {
-        let seat = &self.seats[me].0;
+        let sleeper = &self.sleepers[me].0;
         self.bucket.lock(me);
         let still = self.mutex.load(Relaxed) == 2;
         if still {
-            seat.store(1, Relaxed);
+            sleeper.store(1, Relaxed);
             self.chain.increment();
             self.queue.borrow_mut().push_back(me);
             work(QUEUE.ns);
         }
         self.bucket.unlock(me);
-        while still && seat.load(Acquire) == 1 {
-            Sim::park((&raw const *seat).cast(), 1, NEVER, || seat.load(Relaxed));
+        while still && sleeper.load(Acquire) == 1 {
+            Sim::park((&raw const *sleeper).cast(), 1, NEVER, || {
+                sleeper.load(Relaxed)
+            });
         }
     }
 
@@ -123,10 +124,10 @@ impl ReadRandom {
             work(QUEUE.ns);
         }
         self.bucket.unlock(me);
-        if let Some(sleeper) = first {
-            let seat = &self.seats[sleeper].0;
-            seat.store(0, Release);
-            Sim::unpark((&raw const *seat).cast(), 1);
+        if let Some(first) = first {
+            let sleeper = &self.sleepers[first].0;
+            sleeper.store(0, Release);
+            Sim::unpark((&raw const *sleeper).cast(), 1);
         }
     }
 }

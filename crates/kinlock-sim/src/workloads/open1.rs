@@ -1,60 +1,57 @@
 //! `open1`: opening and closing a private file, after will-it-scale's test of that name.
 //!
-//! The table of file descriptors is shared by all threads of a process. Its lock is taken once to allocate a descriptor and once to
-//! release it; each time the bitmap of descriptors in use and the array of files change under the lock. The rest of the two system
-//! calls is private work. Opening and closing a file counts as one operation.
+//! All threads of a process share its table of file descriptors. The table's lock is taken once to
+//! allocate a descriptor and once to release it. Each time the bitmap of descriptors in use and the
+//! array of files change under the lock. The rest of the two system calls is private work. Opening
+//! and closing a file counts as one operation.
 
-use super::{Body, Constant, Kind, Metered, Prepare, none, work};
+use super::{Body, Constant, Kind, Metered, work};
 use crate::platform::SimU64;
 use crate::world::Placement;
-use kinlock::platform::{Atomic, Ordering::Relaxed};
+use kinlock_core::platform::{Atomic, Ordering::Relaxed};
 use std::rc::Rc;
 
-const OPEN: Constant = Constant {
-    name: "private work of opening",
-    ns: 1_100.0,
-    origin: "assumed",
-    source: "usual for the generation: a system call that looks a path up and makes a file; two to three times an fcntl",
-};
-const CLOSE: Constant = Constant {
-    name: "private work of closing",
-    ns: 600.0,
-    origin: "assumed",
-    source: "usual for the generation: a system call that frees a file; about as long as an fcntl",
-};
-const SEARCH: Constant = Constant {
-    name: "searching the bitmap, under the lock",
-    ns: 20.0,
-    origin: "assumed",
-    source: "a few words of the bitmap",
-};
-const RELEASE: Constant = Constant {
-    name: "releasing a descriptor, under the lock",
-    ns: 5.0,
-    origin: "assumed",
-    source: "clearing a bit",
-};
+const OPEN: Constant = Constant::assumed(
+    1_100.0,
+    "private work of opening",
+    "usual for the generation: a system call that looks a path up and makes a file; two to three \
+     times an fcntl",
+);
+const CLOSE: Constant = Constant::assumed(
+    600.0,
+    "private work of closing",
+    "usual for the generation: a system call that frees a file; about as long as an fcntl",
+);
+const SEARCH: Constant = Constant::assumed(
+    20.0,
+    "searching the bitmap, under the lock",
+    "a few words of the bitmap",
+);
+const RELEASE: Constant = Constant::assumed(
+    5.0,
+    "releasing a descriptor, under the lock",
+    "clearing a bit",
+);
 
 /// The workload.
-pub const KIND: Kind = Kind {
-    name: "open1",
-    about: "open and close a private file: the lock of the descriptor table, taken twice, with the table's lines",
-    placement: Placement::Compact,
-    parameters: &[OPEN, CLOSE, SEARCH, RELEASE],
-    prepare: Prepare::Lock(prepare),
-    unsimulated_seconds: none,
-};
+pub const KIND: Kind = Kind::new(
+    "open1",
+    Placement::Compact,
+    &[OPEN, CLOSE, SEARCH, RELEASE],
+    prepare,
+    "open and close a private file: the lock of the descriptor table, taken twice, with the table's lines",
+);
 
 /// Descriptors in a line of the array of files: pointers of eight bytes.
 const PER_LINE: usize = 8;
 
 struct Open1 {
     lock: Metered,
-    /// The hint where to search, in the line of the table's head.
+    /// Where to search first, in the line of the table's head.
     hint: &'static SimU64,
     /// One bit per descriptor.
     bitmap: &'static [SimU64],
-    /// One word per line of the array of files: only who has the line matters.
+    /// The array of files.
     files: &'static [Line],
 }
 
@@ -92,7 +89,8 @@ impl Body for Open1 {
 }
 
 impl Open1 {
-    /// Finds the lowest free descriptor. There are as many as threads, and each thread has one at most.
+    /// Finds the lowest free descriptor. There are as many as threads, and each thread has one at
+    /// most.
     fn allocate(&self) -> usize {
         work(SEARCH.ns);
         let first = self.hint.load(Relaxed) as usize;

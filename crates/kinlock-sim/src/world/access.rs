@@ -1,29 +1,25 @@
-//! The memory path: what one access of a thread does, and who spins on what.
-
-#[cfg(test)]
-mod tests;
+//! The memory path: what one access of a thread does, and which threads spin on a line.
 
 use super::coroutine::suspend_with;
-use super::{State, What, World, next_random, with};
+use super::{State, What, World, with};
 use crate::coherence::{Kind, Service};
-use crate::run::Traffic;
 use corosensei::Yielder;
-use kinlock::platform::NEVER;
+use kinlock_core::platform::NEVER;
 use std::rc::Rc;
 
 /// One access of the current thread to the line at `address`.
 ///
-/// It is suspended in the function that asks for the access, not in one that returns there: processors predict where a
-/// function returns to, and are wrong after a switch of stacks.
+/// The thread is suspended in the function that asks for the access, not in one that returns to it.
+/// Processors predict where a function returns to, and mispredict after a switch of stacks.
 #[inline(always)]
 pub(crate) fn access(address: usize, how: How) {
     if let Some(yielder) = try_access(address, how) {
-        // It is resumed when the access is finished.
+        // The thread resumes when the access is finished.
         suspend_with(yielder);
     }
 }
 
-/// Begins an access. Returns what to suspend the thread with if it is not finished.
+/// Begins an access. If it is not finished, returns the yielder that suspends the thread.
 #[inline(never)]
 fn try_access(address: usize, how: How) -> Option<*const Yielder<(), ()>> {
     if with(|w| w.hit(address, how)) || with(|w| std::mem::take(&mut w.read_already)) {
@@ -35,7 +31,7 @@ fn try_access(address: usize, how: How) -> Option<*const Yielder<(), ()>> {
     with(|w| w.access(address, how))
 }
 
-/// What may come before an access.
+/// Applies the disturbance before an access.
 #[cold]
 fn disturb() {
     if let Some(handler) = with(World::disturb) {
@@ -52,14 +48,15 @@ fn interrupt(handler: &Rc<dyn Fn(usize)>) {
     with(|w| w.threads[me].interrupted = false);
 }
 
-/// How a write or read-modify-write meets the store buffer.
+/// The kinds of accesses, by how they meet the store buffer and the line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum How {
     /// A load: the thread waits for it.
     Load,
-    /// A load that only a predicted branch depends on: the thread waits for it only if the line is elsewhere.
+    /// A load that only a predicted branch depends on: the thread waits only if the line is
+    /// elsewhere.
     Glance,
-    /// A store: buffered; the line is asked for meanwhile.
+    /// A store: buffered; its request for the line is sent meanwhile.
     Store,
     /// A locked read-modify-write: the buffer drains first, and the thread waits.
     Locked,
@@ -75,12 +72,12 @@ impl How {
     }
 }
 
-/// An access that a suspended thread is at. The scheduler goes on with it, and resumes the coroutine when it is finished:
-/// to switch stacks in between would cost more than the access.
+/// The access in which a thread is suspended. The scheduler goes on with it, and resumes the
+/// coroutine when it is finished. Switching stacks in between would cost more than the access.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
     address: usize,
-    /// For how long its request has travelled; 0: it has not been sent.
+    /// How long its request has travelled; 0: it has not been sent.
     travelled: u64,
     /// `None`: there is no access.
     how: Option<How>,
@@ -104,8 +101,8 @@ impl Pending {
 }
 
 impl World {
-    /// Counts an access, and makes it if that is simple: it hits the core's own caches, nobody is to go first and
-    /// nobody notices. Whether it was.
+    /// Counts an access, and makes it if it is simple: it hits the core's own caches, no event
+    /// comes first, and no other thread notices. Returns whether it was simple.
     #[inline]
     fn hit(&mut self, address: usize, how: How) -> bool {
         self.accesses += 1;
@@ -122,7 +119,7 @@ impl World {
             let cost = self.fabric.costs.own_cache;
             match how {
                 How::Load => thread.now += cost,
-                // Like any instruction that nothing waits for.
+                // As any instruction that nothing waits for.
                 How::Glance => {}
                 How::Store => {
                     thread.drained = thread.drained.max(thread.now + cost);
@@ -137,7 +134,8 @@ impl World {
         simple
     }
 
-    /// An access of the current thread. Returns what to suspend it with if it is not finished.
+    /// An access of the current thread. If it is not finished, returns the yielder that suspends
+    /// the thread.
     #[inline]
     fn access(&mut self, address: usize, how: How) -> Option<*const Yielder<(), ()>> {
         if self.go_on_with(address, how, 0) {
@@ -147,8 +145,8 @@ impl World {
         }
     }
 
-    /// Goes on with what the current thread is at, if that is an access, as long as nobody is to go first. Whether its coroutine
-    /// is to go on.
+    /// Goes on with the access in which the current thread is suspended, if any, until an earlier
+    /// event comes first. Returns whether its coroutine is to go on.
     #[inline]
     pub(super) fn go_on(&mut self) -> bool {
         let pending = &mut self.threads[self.current].pending;
@@ -161,7 +159,7 @@ impl World {
         }
     }
 
-    /// One copy for each way, in which there is little left to decide.
+    /// One copy of `step` for each kind, with few decisions left in it.
     #[inline(always)]
     fn go_on_with(&mut self, address: usize, how: How, travelled: u64) -> bool {
         match how {
@@ -198,10 +196,11 @@ impl World {
         false
     }
 
-    /// Sends a request for the line if it is elsewhere, unless nobody waits for the answer. Returns for how long it travels.
+    /// Sends a request for the line if it is elsewhere and the thread waits for it. Returns how
+    /// long it travels.
     #[inline(always)]
     fn begin(&mut self, address: usize, how: How) -> u64 {
-        // A store asks at once: its thread does not wait for the line.
+        // A store takes effect at once: its thread does not wait for the line.
         if how == How::Store {
             return 0;
         }
@@ -234,7 +233,7 @@ impl World {
         let mut visible = answered;
         match how {
             How::Load => thread.now = answered,
-            // Like any instruction that nothing waits for.
+            // As any instruction that nothing waits for.
             How::Glance if service == Service::OwnCache => {}
             How::Glance => thread.now = answered,
             How::Store => {
@@ -242,7 +241,7 @@ impl World {
                 visible = done.max(drained);
                 thread.drained = visible;
                 thread.now = now + 1;
-                // Until then nobody sees the value, also not who has not spun on the line before.
+                // Until then no other core sees the value, whether it spins on the line or not.
                 line.delay_until(visible);
             }
             How::Locked => thread.now = answered + self.fabric.costs.rmw,
@@ -252,7 +251,7 @@ impl World {
         }
     }
 
-    /// Everybody who spins on the line reads it again.
+    /// All threads that spin on the line read it again.
     #[cold]
     fn notify(&mut self, address: usize, at: u64) {
         let mut spinners = std::mem::take(&mut self.lines.at(address).spinners);
@@ -263,24 +262,22 @@ impl World {
             }
             let pause = self.fabric.costs.pause.max(1);
             let thread = &mut self.threads[id];
-            thread.epoch += 1;
-            thread.state = State::Running;
-            // Nobody knows where in its loop it is.
-            let phase = next_random(&mut thread.random) % pause;
+            thread.enter(State::Running);
+            // The write may come at any point of its loop.
+            let phase = thread.random.below(pause);
             thread.now = thread.now.max(at + phase);
             let now = thread.now;
             self.plan(now, id, What::Step);
         }
         spinners.clear();
-        // The allocation is worth keeping.
+        // Keep the allocation.
         self.lines.at(address).spinners = spinners;
     }
 
     pub(super) fn spin(&mut self, address: usize, until: u64) {
         let id = self.current;
         let thread = &mut self.threads[id];
-        thread.epoch += 1;
-        thread.state = State::Spinning;
+        thread.enter(State::Spinning);
         let (epoch, now, preempt_at) = (thread.epoch, thread.now, thread.preempt_at);
         self.stand_in_line();
         self.lines.at(address).spinners.push((id as u32, epoch));
@@ -289,19 +286,6 @@ impl World {
         }
         if preempt_at != NEVER {
             self.plan(preempt_at.max(now), id, What::SliceEnd);
-        }
-    }
-}
-
-impl Traffic {
-    #[inline]
-    fn count(&mut self, service: Service) {
-        match service {
-            Service::OwnCache => self.own_cache += 1,
-            Service::LastLevel => self.last_level += 1,
-            Service::Local => self.local += 1,
-            Service::Remote => self.remote += 1,
-            Service::Memory => self.memory += 1,
         }
     }
 }

@@ -2,15 +2,15 @@
 //!
 //! # Invariants
 //!
-//! 1. `Thread::yielder` is set by the coroutine itself before its first suspension, and the yielder outlives the
-//!    coroutine's body, the only place from which it is used.
+//! 1. `Thread::yielder` is set by the coroutine itself before its first suspension, and the yielder
+//!    outlives the coroutine's body, the only place from which it is used.
 
 use super::{World, with};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::cell::RefCell;
 
-/// Enough for the deepest lock and workload; a coroutine's stack costs only the pages it touches.
+/// Enough for the deepest lock and workload. A coroutine's stack costs only the pages it touches.
 const STACK: usize = 64 << 10;
 
 type Body = Coroutine<(), (), (), DefaultStack>;
@@ -20,12 +20,12 @@ thread_local! {
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The coroutines of a run. Those that are suspended when it ends, after a failure, are unwound: what they hold is
-/// dropped, also by locks that still wait, which must not suspend again.
+/// The coroutines of a run. If it ends in a failure, the suspended ones are unwound: what they hold
+/// is dropped. Locks that still wait then must not suspend again.
 pub(super) struct Bodies(Vec<Body>);
 
 impl Bodies {
-    /// One for each of so many threads.
+    /// One for each thread.
     pub(super) fn spawn<S: Clone + 'static>(
         threads: usize,
         shared: &S,
@@ -38,7 +38,7 @@ impl Bodies {
         )
     }
 
-    /// Lets a thread go on until it is suspended again. Whether it has returned instead.
+    /// Lets a thread go on until it is suspended again. Returns whether it has returned instead.
     pub(super) fn resume(&mut self, thread: usize) -> bool {
         matches!(self.0[thread].resume(()), CoroutineResult::Return(()))
     }
@@ -61,14 +61,10 @@ fn spawn<S: 'static>(thread: usize, shared: S, body: impl Fn(&S, usize) + 'stati
     Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
         with(|w| w.threads[thread].yielder = yielder);
         body(&shared, thread);
-        let slot = with(|w| w.threads[thread].slot);
-        if slot != 0 {
-            crate::platform::release_slot(slot);
-        }
     })
 }
 
-/// Lets everybody go first whose clock is earlier.
+/// Lets all threads with an earlier clock go first.
 #[inline]
 pub(super) fn wait_for_turn() {
     while with(World::must_yield) {
@@ -76,7 +72,7 @@ pub(super) fn wait_for_turn() {
     }
 }
 
-/// Suspends the current thread, which has planned how it goes on.
+/// Suspends the current thread, whose next event is planned.
 #[inline(always)]
 pub(super) fn suspend() {
     let yielder = with(|w| {

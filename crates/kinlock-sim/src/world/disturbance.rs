@@ -1,31 +1,34 @@
-//! Whatever a machine may do to a thread at a bad moment, by chance that comes from a seed.
+//! What a machine may do to a thread at a bad moment, chosen at random from a seed.
 //!
-//! A **disruption** comes before an access: the thread loses its CPU for a while, or an interrupt's handler runs on it. It
-//! is named by its **spot**: which thread, before which of its accesses. Whether there is one, and which, depends on the
-//! seed and the spot alone, so that leaving some out (`only`) leaves the others as they were.
+//! A **disruption** comes before an access: the thread loses its CPU for a while, or an interrupt's
+//! handler runs on it. Its **spot** names it: which thread, before which of its accesses. Whether
+//! there is one, and which, depends on the seed and the spot alone. So leaving some out (`only`)
+//! does not change the others.
 
 use super::{Sleeper, State, World};
-use kinlock::events::Event;
+use crate::random::mix;
+use kinlock_core::events::Event;
 use std::rc::Rc;
 
-/// What goes wrong. All of it is allowed by the contract of [`Platform`](kinlock::platform::Platform).
+/// What goes wrong. The contract of [`Platform`](kinlock_core::platform::Platform) allows all of it.
 #[derive(Clone, Debug)]
 pub struct Disturbance {
     /// Start of the random numbers.
     pub seed: u64,
     /// One access in so many is preceded by a disruption; 0: none.
     pub one_in: u64,
-    /// One disruption in so many is an interrupt; 0: none. The others are preemptions.
+    /// One disruption in so many is an interrupt, the others are preemptions; 0: no interrupts.
     pub interrupt_one_in: u64,
     /// The longest preemption, in cycles. Short ones are as frequent as long ones.
     pub longest: u64,
-    /// The only disruptions; `None`: all that chance picks.
+    /// The only disruptions; `None`: all that the seed picks.
     pub only: Option<Vec<Spot>>,
-    /// One sleep in so many ends for no reason, and one requeue in so many wakes; 0: none. If not 0, sleepers are
-    /// woken in random order.
+    /// One sleep in so many ends for no reason, and one requeue in so many wakes; 0: none. If not
+    /// 0, sleepers wake in random order.
     pub spurious_one_in: u64,
-    /// One time in so many the machine says that it is crowded, so that waiters soon sleep; 0: it says the truth.
-    pub crowded_one_in: u64,
+    /// One time in so many the machine claims to be oversubscribed, so that waiters soon sleep; 0:
+    /// it tells the truth.
+    pub oversubscribed_one_in: u64,
     /// Whether the heavy fence works.
     pub heavy_fence: bool,
     /// The threads that wait with priority, a bit for each.
@@ -44,7 +47,7 @@ impl Disturbance {
             longest,
             only: None,
             spurious_one_in: 0,
-            crowded_one_in: 0,
+            oversubscribed_one_in: 0,
             heavy_fence: true,
             priority: 0,
             forgetful: 0,
@@ -101,7 +104,7 @@ pub enum Kind {
     Interrupt,
 }
 
-/// Something that happened in a schedule whose trace is kept.
+/// An entry of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Note {
     /// When, in cycles, by the clock of the thread.
@@ -126,7 +129,7 @@ pub enum Noted {
 }
 
 impl World {
-    /// Disturbs the coming access. Returns the handler of an interrupt that comes now.
+    /// Disturbs the coming access. Returns the handler of an interrupt that comes before it.
     pub(super) fn disturb(&mut self) -> Option<Rc<dyn Fn(usize)>> {
         let id = self.current;
         let thread = &mut self.threads[id];
@@ -167,9 +170,9 @@ impl World {
         n != 0 && self.random() % n == 0
     }
 
-    /// Whether the machine is crowded, if the disturbance has a say in it.
-    pub(crate) fn crowded_by_chance(&mut self) -> Option<bool> {
-        let one_in = self.disturbance.as_ref()?.crowded_one_in;
+    /// Whether the machine is oversubscribed, if the disturbance decides that.
+    pub(crate) fn oversubscribed_by_chance(&mut self) -> Option<bool> {
+        let one_in = self.disturbance.as_ref()?.oversubscribed_one_in;
         (one_in != 0).then(|| self.random() % one_in == 0)
     }
 
@@ -183,7 +186,7 @@ impl World {
         until.min(self.now() + cycles)
     }
 
-    /// Who of those asleep at `key` is woken: the first or, disturbed, anybody.
+    /// Which sleeper at `key` is woken: the first or, if disturbed, any.
     pub(super) fn next_sleeper(&mut self, key: usize, sets: u32) -> Option<usize> {
         let meant = |s: &Sleeper| s.key == key && s.sets & sets != 0;
         let sleepers = self.parked.iter().filter(|&s| meant(s)).count();
@@ -203,7 +206,7 @@ impl World {
         asleep.nth(nth).map(|(i, _)| i)
     }
 
-    /// The current thread blocks: if it has begun to wait in line, it surely stands there now.
+    /// The current thread blocks. If it has begun to wait in line, it surely stands there now.
     pub(super) fn stand_in_line(&mut self) {
         let accesses = self.accesses;
         let thread = &mut self.threads[self.current];
@@ -225,12 +228,4 @@ impl World {
 fn log_uniform(dice: u64, longest: u64) -> u64 {
     let top = 1u64 << (dice % (longest.max(1).ilog2() as u64 + 1));
     (top + (dice >> 32) % top).min(longest)
-}
-
-/// Stirs bits thoroughly (the finaliser of splitmix64).
-fn mix(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ x >> 31
 }

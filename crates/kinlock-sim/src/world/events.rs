@@ -1,4 +1,4 @@
-//! In which order things happen.
+//! The order in which things happen.
 
 #[cfg(test)]
 mod tests;
@@ -13,11 +13,11 @@ const NEAR: usize = 32;
 /// How many are fetched when there are none left.
 const FETCHED: usize = 8;
 
-/// How far out of order a time limit may be and still find its place among the others. Threads run ahead of each other by
-/// an access or so, thus a few limits are a little out of order.
+/// How far out of order a time limit may be and still be put among the others. Threads run ahead of
+/// each other by an access or so, thus a few limits are a little out of order.
 const OUT_OF_ORDER: usize = 32;
 
-/// What is going to happen: at its time; of two at the same time, first the one that was planned first.
+/// A planned event. Of two at the same time, the one that was planned first comes first.
 #[derive(Clone, Copy, Debug)]
 struct Event {
     time: u64,
@@ -25,7 +25,8 @@ struct Event {
     whose: Whose,
 }
 
-/// Whose event it is, in which of the waits of the thread, and what happens; packed, for events are moved often.
+/// The thread of an event, the epoch of its wait, and what happens; packed, since events move
+/// often.
 #[derive(Clone, Copy, Debug)]
 struct Whose(u64);
 
@@ -102,19 +103,19 @@ pub(super) enum What {
     SliceEnd,
 }
 
-/// All events that are planned. Most are planned for soon, before all but a few of the others: a short list in order has
-/// those, and whoever plans another one looks for its place from the front.
+/// All planned events. Most are planned for soon, before all but a few of the others. A short
+/// ordered list has those, and a new event searches its place there from the front.
 #[derive(Debug)]
 pub(super) struct Events {
-    /// The earliest but for `limits`, the last one first. None only if there are none far either.
+    /// The earliest ones except `limits`, the last one first. Empty only if `far` is empty too.
     near: [Event; NEAR],
     /// How many there are.
     len: usize,
     far: BinaryHeap<Event>,
     /// The time of the earliest that is far.
     earliest_far: u64,
-    /// Most time limits, in order. There are many, most are void by the time they come, and most come in the order in which
-    /// they are planned: they would only be in the way elsewhere.
+    /// Most time limits, in order. They are many, most are void by the time they come, and most
+    /// come in the order in which they are planned. Elsewhere they would slow the others down.
     limits: VecDeque<Event>,
     /// The time of the earliest limit.
     earliest_limit: u64,
@@ -153,7 +154,7 @@ impl Events {
             self.make_room();
         }
         if time >= self.earliest_far {
-            // Planned last, it comes after that one.
+            // It was planned later, so it comes after that one.
             self.far.push(event);
             return;
         }
@@ -166,7 +167,8 @@ impl Events {
         self.len += 1;
     }
 
-    /// Puts a time limit among the others, unless it is too far out of order.
+    /// Puts a time limit among the others, unless it is too far out of order. Returns whether it
+    /// did.
     fn plan_limit(&mut self, event: Event) -> bool {
         let in_order = |limit: &&Event| limit.time > event.time;
         let later = self.limits.iter().rev().take(OUT_OF_ORDER + 1);
@@ -179,7 +181,7 @@ impl Events {
         true
     }
 
-    /// The later half of what is near becomes far.
+    /// Moves the later half of the near events to the far ones.
     #[cold]
     fn make_room(&mut self) {
         let half = NEAR / 2;
@@ -224,7 +226,7 @@ impl Events {
         Some((limit.time, limit.whose))
     }
 
-    /// Nothing is near: that becomes near which comes next.
+    /// No event is near: fetches the next ones from the far events.
     #[inline(never)]
     fn fetch(&mut self) {
         let n = FETCHED.min(self.far.len());
@@ -250,7 +252,7 @@ impl Events {
 }
 
 impl World {
-    /// The thread to go on; `None` if there is none: [`verdict`](Self::verdict) says why.
+    /// The thread to go on. `None` if there is none; [`verdict`](Self::verdict) says why.
     pub(super) fn next(&mut self) -> Option<usize> {
         loop {
             if self.accesses > self.max_accesses {
@@ -275,7 +277,7 @@ impl World {
         }
     }
 
-    /// How it ended, when nobody is to go on.
+    /// How the run ended, when no thread is to go on.
     pub(super) fn verdict(&self) -> Result<(), Stuck> {
         if self.too_late || self.accesses > self.max_accesses {
             Err(Stuck::Endless(self.describe()))
@@ -292,7 +294,7 @@ impl World {
         self.events.plan(time, thread, epoch, what);
     }
 
-    /// Whether the current thread has to let others go first: then its return is planned.
+    /// Whether the current thread has to let others go first. If so, its return is planned.
     #[inline]
     pub(super) fn must_yield(&mut self) -> bool {
         !self.may_go_on() && self.yield_if_possible()
@@ -320,8 +322,9 @@ impl World {
         true
     }
 
-    /// Forgets the limits before anything else whose waits are over. To let them go first would put the current thread behind whoever is due at the same
-    /// time: a limit that nobody waits for would decide who comes first.
+    /// Forgets the earliest limits whose waits are over. If the current thread let them go first,
+    /// it would fall behind other threads that are due at the same time: a void limit would decide
+    /// the order.
     fn forget_void_limits(&mut self) {
         while self.events.limit_first() {
             let whose = self.events.limits[0].whose;

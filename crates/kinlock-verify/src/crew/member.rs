@@ -2,11 +2,12 @@
 //!
 //! # Invariants
 //!
-//! 1. `with_lock` releases the lock only if `acquire` has reported that the calling thread holds it, and once.
-//! 2. `gettid` has no preconditions and cannot fail.
+//! 1. `with_lock` releases the lock once, and only if `acquire` has returned that the calling
+//!    thread holds it.
 
-use crate::random::Random;
+use crate::signal;
 use crate::test_lock::TestLock;
+use kinlock_sim::random::Random;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering::*};
@@ -29,7 +30,7 @@ pub struct Crew {
     members: Vec<Member>,
 }
 
-/// What the watchdog knows of a thread. Written by that thread only.
+/// A thread, for the watchdog. Written by that thread only.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Member {
@@ -93,12 +94,9 @@ impl Crew {
 
     /// The longest wait that ended or still goes on.
     pub(super) fn longest_wait(&self) -> Duration {
-        let ended = self
-            .members()
-            .map(|m| m.longest_wait.load(Relaxed))
-            .max()
-            .unwrap_or(0);
-        self.longest_current_wait().max(Duration::from_nanos(ended))
+        let ended = self.members().map(|m| m.longest_wait.load(Relaxed)).max();
+        let ended = Duration::from_nanos(ended.unwrap_or(0));
+        self.longest_current_wait().max(ended)
     }
 
     pub(super) fn longest_current_wait(&self) -> Duration {
@@ -115,7 +113,8 @@ impl Member {
             Phase::Inside,
             Phase::Finished,
         ];
-        // Acquire pairs with the release in `enter_phase`: who is finished has written everything.
+        // Acquire pairs with the release in `enter_phase`: a finished thread has written
+        // everything.
         PHASES[self.phase.load(Acquire) as usize]
     }
 
@@ -126,7 +125,18 @@ impl Member {
         Duration::from_nanos(now - since)
     }
 
-    /// May err when the phase changes at this moment, but not by more than saying "short".
+    fn end_wait(&self, next: Phase) {
+        let waited = self.enter_phase(next).as_nanos() as u64;
+        let longest = self.longest_wait.load(Relaxed).max(waited);
+        self.longest_wait.store(longest, Relaxed);
+    }
+
+    fn count(&self) {
+        let acquisitions = self.acquisitions.load(Relaxed) + 1;
+        self.acquisitions.store(acquisitions, Relaxed);
+    }
+
+    /// Too short if the phase changes at this moment.
     fn time_in_phase(&self) -> Duration {
         let since = Duration::from_nanos(self.since.load(Relaxed));
         self.start.elapsed().saturating_sub(since)
@@ -163,9 +173,7 @@ pub struct Worker {
 
 impl Worker {
     pub(super) fn new(crew: Arc<Crew>, index: usize, random: Random) -> Self {
-        // SAFETY: invariant 2.
-        let tid = unsafe { libc::gettid() };
-        crew.members[index].tid.store(tid, Relaxed);
+        crew.members[index].tid.store(signal::own_tid(), Relaxed);
         Worker {
             crew,
             index,
@@ -178,7 +186,7 @@ impl Worker {
         self.index
     }
 
-    /// What the thread calls itself in the shared state: never 0.
+    /// The thread's name in the shared state: never 0.
     pub fn name(&self) -> u32 {
         self.index as u32 + 1
     }
@@ -188,7 +196,8 @@ impl Worker {
         !self.crew.stopping()
     }
 
-    /// Takes the lock by `acquire`, runs `section` if that succeeded, and releases the lock. Returns whether it did.
+    /// Takes the lock by `acquire`, runs `section` if that succeeded, and releases the lock.
+    /// Returns whether it did.
     pub fn with_lock(
         &mut self,
         lock: &dyn TestLock,
@@ -197,14 +206,10 @@ impl Worker {
     ) -> bool {
         self.me().enter_phase(Phase::Waiting);
         let taken = acquire(lock);
-        let waited = self
-            .me()
-            .enter_phase(if taken { Phase::Inside } else { Phase::Outside });
-        self.note_wait(waited);
+        let next = if taken { Phase::Inside } else { Phase::Outside };
+        self.me().end_wait(next);
         if taken {
-            let me = self.me();
-            me.acquisitions
-                .store(me.acquisitions.load(Relaxed) + 1, Relaxed);
+            self.me().count();
             section(self);
             // SAFETY: invariant 1.
             unsafe { lock.unlock() };
@@ -213,18 +218,19 @@ impl Worker {
         taken
     }
 
+    /// Does something that counts as one wait and, when it has ended, as one acquisition.
+    pub fn operation(&self, work: impl FnOnce()) {
+        self.me().enter_phase(Phase::Waiting);
+        work();
+        self.me().end_wait(Phase::Outside);
+        self.me().count();
+    }
+
     pub(super) fn finish(self) {
         self.me().enter_phase(Phase::Finished);
     }
 
     fn me(&self) -> &Member {
         &self.crew.members[self.index]
-    }
-
-    fn note_wait(&self, waited: Duration) {
-        let nanos = waited.as_nanos() as u64;
-        if nanos > self.me().longest_wait.load(Relaxed) {
-            self.me().longest_wait.store(nanos, Relaxed);
-        }
     }
 }

@@ -1,25 +1,27 @@
-//! What one schedule is like, drawn by lot: the machine, what goes wrong on it, the knobs of the lock.
+//! The parameters of one schedule, drawn by lot: the machine, its disruptions, the knobs of the
+//! lock.
 //!
-//! Different bugs like different schedules, so the lots are extreme: from no disruption to one at every other access,
-//! from preemptions of some cycles to such that outlast every time limit of the lock.
+//! Different defects need different schedules, so the lots are extreme: from no disruption to one
+//! at every other access, from preemptions of some cycles to some that outlast all time limits of
+//! the lock.
 
 use super::locks::{self, Knobs, Specimen};
 use super::scenarios::Scenario;
-use crate::random::Random;
-use kinlock::config::{LocalLimit, Scan};
+use kinlock_core::config::{LocalLimit, Scan};
 use kinlock_sim::machine::{Costs, Machine, Shape};
+use kinlock_sim::random::Random;
 use kinlock_sim::{Disturbance, Placement, Schedule};
 
 /// Threads of a schedule unless said otherwise.
 pub(super) const THREADS: std::ops::RangeInclusive<u64> = 2..=8;
 
-/// What one schedule is like.
+/// The parameters of one schedule.
 pub(super) struct Plan {
     pub(super) schedule: Schedule,
     pub(super) knobs: Knobs,
     /// Whether waiters may park.
     pub(super) park: bool,
-    /// How often each thread goes for the lock.
+    /// How often each thread takes the lock.
     pub(super) rounds: u32,
     /// The longest computation between and within critical sections, in cycles.
     pub(super) work: u64,
@@ -29,11 +31,11 @@ pub(super) struct Plan {
 /// The order in which waiters are to be served.
 #[derive(Clone, Copy)]
 pub(super) struct Order {
-    /// Nobody who arrives later comes first.
+    /// No later thread comes first.
     pub(super) fifo: bool,
-    /// At least nobody of the same domain.
+    /// No later thread of the same domain comes first.
     pub(super) fifo_in_domain: bool,
-    /// How many who arrived later may come before a waiter at most.
+    /// How many later threads may come before a waiter at most.
     pub(super) overtakers: u32,
 }
 
@@ -43,23 +45,19 @@ pub(super) fn plan(
     threads: Option<usize>,
     seed: u64,
 ) -> Plan {
-    let mut random = Random::new(seed, 1);
+    let mut random = Random::stream(seed, 1);
     let drawn = THREADS.start() + random.below(THREADS.end() - THREADS.start() + 1);
-    // Nobody waits in line for long unless others queue, too.
-    let drawn = if scenario.ordered {
-        drawn.max(3)
-    } else {
-        drawn
-    };
-    let threads = threads.unwrap_or(drawn as usize);
+    // No thread waits in line for long unless others queue, too.
+    let fewest = if scenario.ordered { 3 } else { 2 };
+    let threads = threads.unwrap_or(drawn.max(fewest) as usize);
     let machine = machine(&mut random, threads, scenario.oversubscribed);
     let mut disturbance = disturbance(&mut random, &machine.costs, scenario);
     let mut knobs = Knobs {
         tuning: (lock.tuning)(&mut random),
-        turned: scenario.turns_knobs,
-        // Of its own: other locks' schedules do not depend on it.
-        queue: locks::queue(&mut Random::new(seed, 2)),
-        turns: locks::turns(&mut Random::new(seed, 3)),
+        change: scenario.changes_knobs,
+        // With randomness of their own: other locks' schedules do not depend on them.
+        queue: locks::queue(&mut Random::stream(seed, 2)),
+        barging: locks::barging(&mut Random::stream(seed, 3)),
     };
     let mut schedule_slots = threads + 4;
     let mut order = None;
@@ -67,22 +65,22 @@ pub(super) fn plan(
     let park = scenario.oversubscribed || random.below(4) != 0;
     if scenario.ordered {
         knobs.tuning.stealing = false;
-        // Sleepers that nobody notices for a while are not what is looked for here.
+        // Sleepers that go unnoticed for a while are not the subject here.
         disturbance.heavy_fence = true;
         let wanted = wanted_order(&knobs, threads);
-        // Enough for a thread that nobody lets in to be overtaken too often.
-        let overtakers = wanted.overtakers.clamp(20, 200);
-        rounds = 4 + 2 * overtakers.min(if wanted.overtakers == u32::MAX {
-            20
-        } else {
-            200
-        }) / threads as u32;
+        // Enough for a starved thread to be overtaken too often.
+        let overtakers = match wanted.overtakers {
+            u32::MAX => 20,
+            n => n.clamp(20, 200),
+        };
+        rounds = 4 + 2 * overtakers / threads as u32;
         order = lock.in_order.then_some(wanted);
     } else if random.one_in(8) {
         schedule_slots = 1 + random.below(threads as u64) as usize;
     }
     if scenario.interrupts {
-        // A handler that waits for another lock's quanta keeps everybody waiting who waits for the thread that it interrupts.
+        // A handler waits for another lock's quanta. Meanwhile all wait that need the interrupted
+        // thread.
         knobs.tuning.quantum = locks::at_most(knobs.tuning.quantum, 20);
     }
     let mut schedule = Schedule::new(machine, threads, disturbance);
@@ -108,7 +106,7 @@ fn wanted_order(knobs: &Knobs, threads: usize) -> Order {
         fifo_in_domain: tuning.scan == Scan::Full,
         overtakers: match tuning.limit {
             _ if !tuning.reorder => 0,
-            // Each waiter that is older may be served by a run of hand-offs to others of its domain.
+            // For each older waiter there may be a run of hand-offs within its domain.
             LocalLimit::Count { log2, .. } => threads as u32 * ((1 << log2.min(16)) + 2),
             // Bounded in time only.
             _ => u32::MAX,
@@ -116,7 +114,7 @@ fn wanted_order(knobs: &Knobs, threads: usize) -> Order {
     }
 }
 
-/// A small machine: its latencies, and so the order of things, are random.
+/// A small machine. Its latencies, and so the order of events, are random.
 pub(super) fn machine(random: &mut Random, threads: usize, oversubscribed: bool) -> Machine {
     let cpus = if oversubscribed {
         1 + random.below((threads as u64 - 1).max(1)) as usize
@@ -179,18 +177,21 @@ fn disturbance(random: &mut Random, costs: &Costs, scenario: &Scenario) -> Distu
 
 /// Without interrupts.
 pub(super) fn plain_disturbance(random: &mut Random, costs: &Costs) -> Disturbance {
-    // A few accesses; longer than a waiter spins where it is crowded, where it is not, and than stealing is permitted.
+    // Cycles for a few accesses; beyond the spinning of an oversubscribed waiter; beyond that of
+    // another waiter; beyond the time in which stealing is permitted.
     let longest = [200.0, 20_000.0, 4_000_000.0, 40_000_000.0][random.below(4) as usize];
     let one_in = [0, 4, 16, 64, 256][random.below(5) as usize];
     let mut d = Disturbance::preemptions(random.next(), one_in, costs.cycles(longest).max(64));
     d.spurious_one_in = [0, 4, 32][random.below(3) as usize];
-    d.crowded_one_in = [0, 1, 2, 8][random.below(4) as usize];
+    d.oversubscribed_one_in = [0, 1, 2, 8][random.below(4) as usize];
     d.heavy_fence = !random.one_in(8);
+    // A bit for each thread.
+    let mask = |random: &mut Random| random.next() << 32 ^ random.next();
     if random.one_in(4) {
-        d.priority = random.next() & random.next();
+        d.priority = mask(random) & mask(random);
     }
     if random.one_in(4) {
-        d.forgetful = random.next();
+        d.forgetful = mask(random);
     }
     d
 }

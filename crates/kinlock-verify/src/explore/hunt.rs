@@ -8,16 +8,16 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// What a hunt through many schedules brought home.
+/// The result of many schedules.
 pub(super) struct Hunt<S: Subject> {
     pub(super) totals: Totals<S::Tally>,
-    /// The number of the first schedule that violates each property that was violated, in order of that number.
+    /// Schedules that failed, with the property that each violates, in order of their numbers.
     pub(super) failures: Vec<(u64, Property)>,
-    /// What all schedules so far violate together, if that is what the subject's defect does.
+    /// The violation of the subject's defect, if only all schedules together show it.
     pub(super) together: Option<Failure<S>>,
 }
 
-/// Plays schedules until the failure that is looked for is found: the first of all, or that of a broken subject's defect.
+/// Plays schedules until the failure is found: any, or that of a broken subject's defect.
 pub(super) fn hunt<S: Subject>(
     subject: &S,
     settings: &Settings,
@@ -31,7 +31,8 @@ pub(super) fn hunt<S: Subject>(
     let patience = subject.defect().map_or(1, |_| PATIENCE);
     let schedules = settings.schedules.saturating_mul(patience);
     let mut start = 0;
-    // Together they are judged now and then only: after so many schedules, which do not depend on the host's threads.
+    // They are judged together after fixed numbers of schedules, whatever the number of host
+    // threads.
     while start < schedules && hunt.together.is_none() {
         let end = schedules.min(start + ENOUGH_TO_REACH);
         if hunt.through(subject, settings, start..end, &mut progress) {
@@ -53,7 +54,7 @@ pub(super) fn hunt<S: Subject>(
 }
 
 impl<S: Subject> Hunt<S> {
-    /// Whether a schedule with one of these numbers fails as it is to.
+    /// Plays the schedules with these numbers. Returns whether the failure is found.
     fn through(
         &mut self,
         subject: &S,
@@ -62,7 +63,8 @@ impl<S: Subject> Hunt<S> {
         mut progress: impl FnMut(u64),
     ) -> bool {
         let next = AtomicU64::new(numbers.start);
-        // No later schedule is of interest. What is found first does not depend on the host's threads.
+        // Later schedules do not matter. So the first failure does not depend on the host's
+        // threads.
         let last = AtomicU64::new(numbers.end);
         let played = AtomicU64::new(numbers.start);
         let (totals, failures) = (Mutex::new(&mut self.totals), Mutex::new(&mut self.failures));
@@ -99,7 +101,7 @@ impl<S: Subject> Hunt<S> {
     }
 }
 
-/// What happened in many schedules.
+/// Numbers of many schedules.
 #[derive(Clone, Default)]
 pub(super) struct Totals<T> {
     pub(super) schedules: u64,

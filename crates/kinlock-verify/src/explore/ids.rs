@@ -1,18 +1,26 @@
 //! Random schedules of concurrency IDs.
 //!
-//! Threads hold on CPUs that they choose at random, nest, move while they hold, age and reclaim, join and leave, and are preempted before any access.
+//! Threads take IDs on CPUs that they choose at random, nest, move while they hold one, age and
+//! reclaim, join and leave, and are preempted before any access.
 //!
 //! | property | what is demanded |
 //! | --- | --- |
 //! | exclusion | no two threads hold one ID |
-//! | contract | no ID is lost: in the end all are free but those that belong to CPUs. None is at or above the limit and the number of threads that were on their way, and the next one that is handed out will not be |
+//! | contract | no ID is lost, and no ID is above the bound (see below) |
 //! | completion | every thread comes to an end, and gets an ID while there are some |
 //! | reach | there were more holders than the limit, and the limit came down |
+//!
+//! In the end all IDs are free but those that belong to CPUs. An ID is above the bound if it is at
+//! or above both the limit and the number of active threads. The next ID to be handed out is below
+//! it, too.
 
+use super::violation::Failure;
 use super::{Outcome, Replay, Subject};
 use crate::report::Property;
-use kinlock::platform::Platform;
-use kinlock::raw::ids::{AGE, BLOCK, Block, Held, IdAllocator, IdConfig, IdFault, Policy, Record};
+use crate::specimen::{fault, named};
+use kinlock_core::platform::Platform;
+use kinlock_ids::raw::{AGE, BLOCK, Block, Held, IdAllocator, IdConfig, IdFault, Policy, Record};
+use kinlock_sim::random::Random;
 use kinlock_sim::schedule::say;
 use kinlock_sim::{Disturbance, Machine, Schedule, Sim, Stuck, place_slice};
 use std::cell::RefCell;
@@ -28,7 +36,8 @@ pub struct Specimen {
     play: fn(&Replay<Specimen>, trace: bool) -> Outcome<Tally>,
 }
 
-/// All of them: each policy, as it is and closing the fast path after one vain attempt, and broken ones.
+/// All of them: each policy, as it is and closing the fast path after one vain attempt, and broken
+/// ones.
 pub const ALL: &[Specimen] = &[
     sound::<{ Policy::RecentFirst as u8 }, 16>("recent-first"),
     sound::<{ Policy::PerCpu as u8 }, 16>("per-cpu"),
@@ -45,6 +54,8 @@ pub const ALL: &[Specimen] = &[
     broken::<{ IdFault::LateGrowth as u8 }>("busted-growth", Property::Contract),
     broken::<{ IdFault::Stranded as u8 }>("busted-stranded", Property::Completion),
 ];
+
+named!(Specimen, ALL);
 
 const fn sound<const POLICY: u8, const PATIENCE: u32>(name: &'static str) -> Specimen {
     Specimen {
@@ -66,30 +77,23 @@ const fn broken<const FAULT: u8>(name: &'static str, defect: Property) -> Specim
 struct Kind<const FAULT: u8, const PATIENCE: u32>;
 
 impl<const FAULT: u8, const PATIENCE: u32> IdConfig for Kind<FAULT, PATIENCE> {
-    const FAULT: IdFault = {
-        let all = [
-            IdFault::None,
-            IdFault::Shared,
-            IdFault::Leaked,
-            IdFault::AboveBound,
-            IdFault::StaleRecent,
-            IdFault::LateGrowth,
-            IdFault::Stranded,
-        ];
-        let mut i = 0;
-        while all[i] as u8 != FAULT {
-            i += 1;
-        }
-        all[i]
-    };
+    const FAULT: IdFault = fault!(
+        FAULT,
+        IdFault: Shared,
+        Leaked,
+        AboveBound,
+        StaleRecent,
+        LateGrowth,
+        Stranded
+    );
     const PATIENCE: u32 = PATIENCE;
 }
 
-/// What is counted in schedules.
+/// Counted in schedules.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     taken: u64,
-    /// While there were more on their way than the limit.
+    /// While more threads were active than the limit.
     beyond: u64,
     /// Members that left.
     left: u64,
@@ -106,19 +110,6 @@ impl super::Tally for Tally {
 impl Subject for Specimen {
     type Tally = Tally;
     const KIND: &'static str = "policy";
-    const ALL: &'static [Self] = ALL;
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn defect(&self) -> Option<Property> {
-        self.defect
-    }
-
-    fn scenarios(&self) -> Vec<&'static str> {
-        vec!["mixed"]
-    }
 
     fn play(replay: &Replay<Self>, trace: bool) -> Outcome<Tally> {
         (replay.subject.play)(replay, trace)
@@ -146,25 +137,27 @@ struct Shared<C: IdConfig> {
     watch: RefCell<Watch>,
 }
 
-/// What an observer knows who sees everything at once.
+/// The knowledge of an observer that sees everything at once.
 struct Watch {
-    random: u64,
+    random: Random,
     holders: Vec<bool>,
-    /// Threads on their way with so many IDs, and the most there were.
+    /// IDs that active threads hold, take or give back: now, and at most so far.
     now: u32,
     most: u32,
-    /// The largest limit since somebody set out who has not arrived.
+    /// The largest limit since the last moment without an active thread.
     limit: u32,
     members: u32,
-    /// Of these, who may not be counted yet; and who may be, though not of these any more.
+    /// Members that the allocator may not count yet.
     joining: u32,
+    /// Former members that it may still count.
     leaving: u32,
-    violation: Option<(Property, String)>,
+    violation: Option<Failure>,
     tally: Tally,
 }
 
 const STEPS: usize = 12;
-/// With so many a schedule counts as endless: some twenty times what they take on average, five times with 64 threads.
+/// With so many a schedule counts as endless: some twenty times the average, five times with 64
+/// threads.
 const ACCESSES_PER_THREAD: u64 = 10_000;
 
 fn play<const POLICY: u8, C: IdConfig>(replay: &Replay<Specimen>, trace: bool) -> Outcome<Tally> {
@@ -176,10 +169,9 @@ fn play<const POLICY: u8, C: IdConfig>(replay: &Replay<Specimen>, trace: bool) -
     let seed = replay.seed;
     let threads = replay.threads.unwrap_or(2 + (seed % 5) as usize);
     let cpus = 1 + (seed / 5 % 4) as u32;
-    let mut disturbance = Disturbance::preemptions(seed, 3 + seed % 29, 20_000);
-    disturbance.only = replay.only.clone();
+    let disturbance = Disturbance::preemptions(seed, 3 + seed % 29, 20_000);
     let mut schedule = Schedule::new(machine.clone(), threads, disturbance);
-    schedule.trace = trace;
+    replay.apply(&mut schedule, trace);
     schedule.max_accesses = ACCESSES_PER_THREAD * threads as u64;
     let (played, (tally, failure)) = schedule.play(
         move || Shared::<C>::new(policy, cpus, threads, seed),
@@ -208,10 +200,10 @@ impl<C: IdConfig> Shared<C> {
         ids.set_members(members);
         Shared {
             cpus,
-            // Seldom: what is marked at once is handed on at once, and other things happen less.
+            // Seldom: an ID that is marked at once is handed on at once, and other paths are rare.
             marks: seed / 20 % 16 == 0,
             watch: RefCell::new(Watch {
-                random: seed | 1,
+                random: Random::stream(seed, 4),
                 holders: vec![false; count * BLOCK as usize],
                 now: 0,
                 most: 0,
@@ -232,7 +224,7 @@ impl<C: IdConfig> Shared<C> {
                 0 => self.reclaim(),
                 1 => self.change_members(),
                 2 => {
-                    // A signal handler, perhaps.
+                    // As a signal handler does.
                     let outer = self.acquire(me);
                     let inner = self.acquire(me);
                     self.release(inner);
@@ -252,7 +244,7 @@ impl<C: IdConfig> Shared<C> {
         let cpu = self.below(self.cpus as u64 + 1) as u32;
         say("takes an ID");
         let Ok(held) = self.ids.acquire_as(cpu, me as u32) else {
-            // There are many more than anybody holds.
+            // There are many more IDs than are held.
             self.blame(Property::Completion, || "no ID is left".to_owned());
             return None;
         };
@@ -262,10 +254,7 @@ impl<C: IdConfig> Shared<C> {
             let watch = &mut *self.watch.borrow_mut();
             watch.tally.taken += 1;
             watch.tally.beyond += u64::from(watch.now > watch.limit);
-            let bound = match self.ids.policy() {
-                Policy::PerCpu => self.cpus + watch.most,
-                _ => watch.most.max(watch.limit),
-            };
+            let bound = self.bound(watch.most, watch.limit);
             (bound, std::mem::replace(&mut watch.holders[id], true))
         };
         if held.id() >= bound {
@@ -288,14 +277,14 @@ impl<C: IdConfig> Shared<C> {
             say("gives it back");
             self.ids.release(cpu, held);
             if self.marks {
-                // As a scheduler does, whoever has come to the CPU meanwhile.
+                // As a scheduler does, even if another thread runs on the CPU by now.
                 self.ids.mark_idle(cpu, Sim::now());
             }
         }
         self.arrives();
     }
 
-    /// Whoever reclaims holds IDs for a moment, one at a time.
+    /// Reclaiming holds IDs for a moment, one at a time.
     fn reclaim(&self) {
         self.sets_out();
         say("reclaims");
@@ -303,13 +292,14 @@ impl<C: IdConfig> Shared<C> {
         self.arrives();
     }
 
-    /// One member more or less: the limit changes under everybody's feet, also to less than there are holders. Who publishes it gives up what is above, and holds it for a moment.
+    /// One member more or less: the limit changes while IDs are held, also to less than there are
+    /// holders. The thread that publishes it gives up the IDs above, and holds each for a moment.
     fn change_members(&self) {
         self.sets_out();
         let wants_more = self.below(3) == 0;
         let joins = {
             let watch = &mut *self.watch.borrow_mut();
-            // Nobody may leave who has not joined yet.
+            // A member that has not joined yet may not leave.
             let joins = wants_more || watch.members <= watch.joining;
             if joins {
                 watch.members += 1;
@@ -341,7 +331,7 @@ impl<C: IdConfig> Shared<C> {
         watch.most = watch.most.max(watch.now);
     }
 
-    /// When nobody is on the way, the limit is what it should be.
+    /// When no thread is active, the limit is exact.
     fn arrives(&self) {
         let watch = &mut *self.watch.borrow_mut();
         watch.now -= 1;
@@ -350,7 +340,7 @@ impl<C: IdConfig> Shared<C> {
         }
     }
 
-    fn judge(&self, end: &Result<(), Stuck>) -> (Tally, Option<(Property, String)>) {
+    fn judge(&self, end: &Result<(), Stuck>) -> (Tally, Option<Failure>) {
         match end {
             Err(stuck) => self.blame(Property::Completion, || stuck.to_string()),
             Ok(()) => self.look_over(),
@@ -362,11 +352,8 @@ impl<C: IdConfig> Shared<C> {
     /// All threads have come to an end.
     fn look_over(&self) {
         let Watch { most, limit, .. } = *self.watch.borrow();
-        // Nothing that has been handed out is above the bound for good.
-        let bound = match self.ids.policy() {
-            Policy::PerCpu => self.cpus + most,
-            _ => most.max(limit),
-        };
+        // No ID that has been handed out is above the bound for good.
+        let bound = self.bound(most, limit);
         let grown = self.ids.grown();
         if grown > bound {
             self.blame(Property::Contract, || {
@@ -377,7 +364,7 @@ impl<C: IdConfig> Shared<C> {
         // Marked, and then old.
         self.ids.reclaim(1 << 40);
         self.ids.reclaim(2 << 40);
-        // What belongs to somebody does not age.
+        // An ID that belongs to a CPU does not age.
         let owned = match self.ids.policy() {
             Policy::PerCpu => self.cpus,
             _ => 0,
@@ -385,22 +372,25 @@ impl<C: IdConfig> Shared<C> {
         let in_use = self.ids.in_use();
         if in_use > owned {
             self.blame(Property::Contract, || {
-                format!("nobody holds an ID, but {in_use} are in use, and only {owned} may be")
+                format!("no thread holds an ID, but {in_use} are in use, and only {owned} may be")
             });
         }
     }
 
-    /// The first thing that goes wrong is what counts.
+    fn bound(&self, most: u32, limit: u32) -> u32 {
+        match self.ids.policy() {
+            Policy::PerCpu => self.cpus + most,
+            _ => most.max(limit),
+        }
+    }
+
+    /// Only the first violation counts.
     fn blame(&self, property: Property, what: impl FnOnce() -> String) {
         let violation = &mut self.watch.borrow_mut().violation;
         violation.get_or_insert_with(|| (property, what()));
     }
 
     fn below(&self, n: u64) -> u64 {
-        let random = &mut self.watch.borrow_mut().random;
-        *random ^= *random << 13;
-        *random ^= *random >> 7;
-        *random ^= *random << 17;
-        (*random >> 16) % n
+        self.watch.borrow_mut().random.below(n)
     }
 }

@@ -1,22 +1,25 @@
-//! The locks that are explored, by name: the library's source on the simulated machine, in the configurations that differ
-//! in their queues, and broken ones.
+//! The locks that are explored, by name: the library's source on the simulated machine, in the
+//! configurations that differ in their queues, and broken ones.
 //!
 //! # Invariants
 //!
-//! 1. [`Explored::unlock`] is called by the thread that took the lock only, as that function demands.
+//! 1. [`Explored::unlock`] is called by the thread that took the lock only, as that function
+//!    demands.
 
 mod condvar;
 mod mutex;
 mod playing;
 
-use crate::random::Random;
 use crate::report::Property;
-use kinlock::config::{LocalLimit, Scan, Tuning};
-use kinlock::events::Event;
-use kinlock::platform::Platform;
-use kinlock::raw::mutex::Queue;
-use kinlock::raw::{Config, Fault, QueuedSpinLock};
+use crate::specimen::{fault, named};
+use crate::test_lock::Algorithm;
+use kinlock_core::config::{LocalLimit, Scan, Tuning};
+use kinlock_core::events::Event;
+use kinlock_core::platform::Platform;
+use kinlock_core::raw::mutex::Queue;
+use kinlock_core::raw::{Config, Fault, QueuedSpinLock};
 use kinlock_sim::Sim;
+use kinlock_sim::random::Random;
 use std::cell::Cell;
 
 /// A kind of lock.
@@ -26,11 +29,11 @@ pub struct Specimen {
     pub name: &'static str,
     /// What its defect violates, if it is broken on purpose.
     pub defect: Option<Property>,
-    /// Places one in the schedule under way; whether its waiters may park.
-    pub(super) place: fn(park: bool) -> &'static dyn Explored,
+    /// Places one in the current schedule; whether its waiters may park.
+    pub(super) place: fn(park: bool) -> Explored,
     /// The knobs of one schedule.
     pub(super) tuning: fn(&mut Random) -> Tuning,
-    /// What all schedules together have to reach.
+    /// Events that all schedules together have to reach.
     pub(super) reach: &'static [Event],
     /// Whether its waiters are served in an order that can be judged by counting.
     pub(super) in_order: bool,
@@ -42,7 +45,7 @@ pub struct Specimen {
 
 const MAX_ACCESSES: u64 = 1_000_000;
 
-/// What a queued spinlock has to reach.
+/// For a queued spinlock.
 const QUEUE: &[Event] = &[
     Event::Queued,
     Event::TakeUnseen,
@@ -54,7 +57,7 @@ const QUEUE: &[Event] = &[
     Event::Reap,
     Event::SlotFallback,
 ];
-/// What one that reorders its queue has to reach.
+/// For one that reorders its queue.
 const REORDERED: &[Event] = &[
     Event::Queued,
     Event::Steal,
@@ -69,8 +72,7 @@ const REORDERED: &[Event] = &[
     Event::Splice,
     Event::FlushByLimit,
 ];
-
-/// What one has to reach whose limit leaves time to run out of kin.
+/// For one whose limit leaves time to run out of local waiters.
 const LINGERING: &[Event] = &[
     Event::Queued,
     Event::TakeUnseen,
@@ -81,23 +83,45 @@ const LINGERING: &[Event] = &[
     Event::FlushByLimit,
 ];
 
-/// What is asked of a lock.
-pub(super) trait Explored {
-    fn lock(&self);
-    fn try_lock(&self) -> bool;
-    fn lock_until(&self, deadline: u64) -> bool;
-    fn unlock(&self);
-    /// Whether nobody holds it or waits for it, and nothing is left of those who did.
-    fn is_at_rest(&self) -> bool;
+/// A lock in a schedule.
+#[derive(Clone, Copy)]
+pub(super) struct Explored {
+    lock: &'static dyn Algorithm,
     /// The condition variable beside it.
-    fn meeting(&self) -> Option<&dyn Meeting> {
-        None
+    pub(super) meeting: Option<&'static dyn Meeting>,
+}
+
+impl Explored {
+    pub(super) fn lock(&self) {
+        self.lock.lock();
+    }
+
+    pub(super) fn try_lock(&self) -> bool {
+        self.lock.try_lock()
+    }
+
+    pub(super) fn lock_until(&self, deadline: u64) -> bool {
+        self.lock.lock_until(deadline)
+    }
+
+    pub(super) fn unlock(&self) {
+        // SAFETY: invariant 1.
+        unsafe { self.lock.unlock() }
+    }
+
+    /// Whether no thread holds it or waits for it, and nothing is left of those that did. The fast
+    /// path succeeds only if no bit of the word is set; what it takes is not given back. Beside a
+    /// condition variable a flag for sleepers may be left behind, because a thread that has slept
+    /// owes it.
+    pub(super) fn is_at_rest(&self) -> bool {
+        (self.meeting.is_some() || !self.lock.is_contended()) && self.lock.try_lock()
     }
 }
 
-/// What is asked of a condition variable.
+/// A condition variable with its lock.
 pub(super) trait Meeting {
-    /// Releases the lock, waits and takes it again. `false`: the time is up, and no notification was taken.
+    /// Releases the lock, waits and takes it again. `false`: the time is up, and no notification
+    /// was taken. The caller holds the lock.
     fn wait_until(&self, deadline: u64) -> bool;
     fn notify_one(&self);
     fn notify_all(&self);
@@ -107,79 +131,56 @@ pub(super) trait Meeting {
 pub const ALL: &[Specimen] = &[
     Specimen {
         reach: QUEUE,
-        ..sound("fifo", place::<true, SOUND>, |_| Tuning::DEFAULT)
+        ..sound("fifo", place::<true, 0>, |_| Tuning::DEFAULT)
     },
     Specimen {
         reach: LINGERING,
-        ..sound("cna", place::<true, SOUND>, |_| reordering())
+        ..sound("cna", place::<true, 0>, |_| reordering())
     },
-    sound("cna-count", place::<true, SOUND>, counted),
-    sound("cna-timed", place::<true, SOUND>, |random| {
+    sound("cna-count", place::<true, 0>, counted),
+    sound("cna-timed", place::<true, 0>, |random| {
         limited(LocalLimit::time(1 + random.below(3) as u8).ok())
     }),
-    sound("cna-incremental", place::<true, SOUND>, |random| {
+    sound("cna-incremental", place::<true, 0>, |random| {
         let mut tuning = counted(random);
         tuning.scan = Scan::Incremental;
         tuning
     }),
-    sound("cna-shuffle", place::<true, SOUND>, |random| {
-        let mut tuning = counted(random);
-        tuning.shuffle_reduction = true;
-        tuning
-    }),
-    sound("cna-meddler", place::<true, MEDDLER>, counted),
-    sound("cna-no-pending", place::<false, SOUND>, counted),
-    broken(
-        "busted-exclusion",
-        place::<true, NO_EXCLUSION>,
-        Property::Exclusion,
+    sound(
+        "cna-meddler",
+        place::<true, { Fault::Meddler as u8 }>,
+        counted,
     ),
-    broken(
-        "busted-splice",
-        place::<true, LOST_SPLICE>,
-        Property::Completion,
-    ),
-    broken(
-        "busted-wakeup",
-        place::<true, LOST_WAKEUP>,
-        Property::Completion,
-    ),
-    broken(
-        "busted-sleeper",
-        place::<true, SILENT_SLEEPER>,
-        Property::Completion,
-    ),
-    broken(
-        "busted-rouse",
-        place::<true, ROUSED_LEAVES>,
-        Property::Completion,
-    ),
-    broken(
-        "busted-starvation",
-        place::<true, STARVATION>,
-        Property::Progress,
-    ),
+    sound("cna-no-pending", place::<false, 0>, counted),
+    broken::<{ Fault::NoExclusion as u8 }>("busted-exclusion", Property::Exclusion),
+    broken::<{ Fault::LostSplice as u8 }>("busted-splice", Property::Completion),
+    broken::<{ Fault::LostWakeup as u8 }>("busted-wakeup", Property::Completion),
+    broken::<{ Fault::SilentSleeper as u8 }>("busted-sleeper", Property::Completion),
+    broken::<{ Fault::RousedLeaves as u8 }>("busted-rouse", Property::Completion),
+    broken::<{ Fault::Starvation as u8 }>("busted-starvation", Property::Progress),
     mutex::SOUND,
-    mutex::broken::<{ mutex::MISSING_WAKE }>("busted-mutex-wake", Property::Completion),
-    mutex::broken::<{ mutex::LOST_WAKEUP }>("busted-mutex-sleep", Property::Completion),
-    mutex::broken::<{ mutex::DOUBLE_HAND_OFF }>("busted-mutex-grant", Property::Exclusion),
-    mutex::broken::<{ mutex::LEAKY_CANCEL }>("busted-mutex-cancel", Property::Completion),
-    mutex::broken::<{ mutex::QUEUED_CLAIM }>("busted-mutex-claim", Property::Completion),
+    mutex::MISSING_WAKE,
+    mutex::LOST_WAKEUP,
+    mutex::DOUBLE_HAND_OFF,
+    mutex::LEAKY_CANCEL,
+    mutex::QUEUED_CLAIM,
     condvar::SOUND,
-    condvar::broken::<{ condvar::BLIND_SLEEP }>("busted-condvar-sleep"),
-    condvar::broken::<{ condvar::LATE_COUNT }>("busted-condvar-count"),
-    condvar::broken::<{ condvar::CARELESS_CLEAR }>("busted-condvar-clear"),
-    condvar::broken::<{ condvar::BROKEN_CHAIN }>("busted-condvar-chain"),
-    condvar::broken::<{ condvar::SWALLOWED_WAKE }>("busted-condvar-swallow"),
-    condvar::broken::<{ condvar::LINGERING_SPINNER }>("busted-condvar-spinner"),
-    condvar::broken::<{ condvar::STALE_FLAGS }>("busted-condvar-flags"),
+    condvar::BLIND_SLEEP,
+    condvar::LATE_COUNT,
+    condvar::CARELESS_CLEAR,
+    condvar::BROKEN_CHAIN,
+    condvar::SWALLOWED_WAKE,
+    condvar::LINGERING_SPINNER,
+    condvar::STALE_FLAGS,
 ];
 
-pub(super) use mutex::{at_most, queue, turns};
+named!(Specimen, ALL);
+
+pub(super) use mutex::{at_most, barging, queue};
 
 const fn sound(
     name: &'static str,
-    place: fn(bool) -> &'static dyn Explored,
+    place: fn(bool) -> Explored,
     tuning: fn(&mut Random) -> Tuning,
 ) -> Specimen {
     Specimen {
@@ -194,20 +195,11 @@ const fn sound(
     }
 }
 
-const fn broken(
-    name: &'static str,
-    place: fn(bool) -> &'static dyn Explored,
-    defect: Property,
-) -> Specimen {
+const fn broken<const FAULT: u8>(name: &'static str, defect: Property) -> Specimen {
     Specimen {
-        name,
         defect: Some(defect),
-        place,
-        tuning: counted,
         reach: &[],
-        in_order: true,
-        meets: false,
-        max_accesses: MAX_ACCESSES,
+        ..sound(name, place::<true, FAULT>, counted)
     }
 }
 
@@ -230,9 +222,7 @@ fn counted(random: &mut Random) -> Tuning {
 
 thread_local! {
     /// The knobs of the schedule that this host thread plays.
-    static KNOBS: Cell<Knobs> = const {
-        Cell::new(Knobs { tuning: Tuning::DEFAULT, turned: false, queue: mutex::USUAL_QUEUE, turns: None })
-    };
+    static KNOBS: Cell<Knobs> = const { Cell::new(Knobs::USUAL) };
 }
 
 /// The knobs of a schedule.
@@ -240,14 +230,21 @@ thread_local! {
 pub(super) struct Knobs {
     pub(super) tuning: Tuning,
     /// Whether every wait finds other knobs.
-    pub(super) turned: bool,
-    /// How waiters for a mutex stand in line. The same for all of a schedule: waiters have to agree.
+    pub(super) change: bool,
+    /// The queue of a mutex. The same throughout a schedule: waiters have to agree.
     pub(super) queue: Queue,
-    /// In how many waits a mutex of which nothing is known is taken in turns, if at all.
-    pub(super) turns: Option<u16>,
+    /// In how many waits a thread barges at a mutex of which it knows nothing, if at all.
+    pub(super) barging: Option<u16>,
 }
 
 impl Knobs {
+    const USUAL: Self = Knobs {
+        tuning: Tuning::DEFAULT,
+        change: false,
+        queue: mutex::USUAL_QUEUE,
+        barging: None,
+    };
+
     /// Makes them those of the schedules that this host thread plays from now on.
     pub(super) fn set(self) {
         KNOBS.set(self);
@@ -255,11 +252,10 @@ impl Knobs {
 
     fn now(self) -> Tuning {
         let mut tuning = self.tuning;
-        if self.turned {
+        if self.change {
             let random = Sim::random();
             tuning.reorder = random & 3 != 0;
             tuning.scan = [Scan::Full, Scan::Incremental][(random >> 2) as usize & 1];
-            tuning.shuffle_reduction = random >> 3 & 3 == 0;
             tuning.stealing = random >> 5 & 1 == 0;
             if random >> 6 & 1 == 0 {
                 tuning.limit = LocalLimit::time(1).unwrap_or_default();
@@ -270,76 +266,46 @@ impl Knobs {
     }
 }
 
-const SOUND: u8 = 0;
-const NO_EXCLUSION: u8 = 1;
-const LOST_SPLICE: u8 = 2;
-const LOST_WAKEUP: u8 = 3;
-const STARVATION: u8 = 4;
-const SILENT_SLEEPER: u8 = 5;
-const MEDDLER: u8 = 6;
-const ROUSED_LEAVES: u8 = 7;
-
 #[derive(Clone, Copy, Debug)]
 struct Kind<const PENDING: bool, const PARK: bool, const FAULT: u8>;
 
 impl<const PENDING: bool, const PARK: bool, const FAULT: u8> Config for Kind<PENDING, PARK, FAULT> {
     const PENDING_BIT: bool = PENDING;
     const PARK: bool = PARK;
-    const FAULT: Fault = match FAULT {
-        NO_EXCLUSION => Fault::NoExclusion,
-        LOST_SPLICE => Fault::LostSplice,
-        LOST_WAKEUP => Fault::LostWakeup,
-        STARVATION => Fault::Starvation,
-        SILENT_SLEEPER => Fault::SilentSleeper,
-        MEDDLER => Fault::Meddler,
-        ROUSED_LEAVES => Fault::RousedLeaves,
-        _ => Fault::None,
-    };
+    const FAULT: Fault = fault!(
+        FAULT,
+        Fault: NoExclusion,
+        LostSplice,
+        LostWakeup,
+        Starvation,
+        SilentSleeper,
+        Meddler,
+        RousedLeaves
+    );
 
     fn tuning() -> Tuning {
         KNOBS.get().now()
     }
 }
 
-fn place<const PENDING: bool, const FAULT: u8>(park: bool) -> &'static dyn Explored {
+fn place<const PENDING: bool, const FAULT: u8>(park: bool) -> Explored {
+    fn place<C: Config>() -> Explored {
+        Explored {
+            lock: kinlock_sim::place(QueuedSpinLock::<Sim, C>::new()),
+            meeting: None,
+        }
+    }
     if park {
-        kinlock_sim::place(Lock::<Kind<PENDING, true, FAULT>>(QueuedSpinLock::new()))
+        place::<Kind<PENDING, true, FAULT>>()
     } else {
-        kinlock_sim::place(Lock::<Kind<PENDING, false, FAULT>>(QueuedSpinLock::new()))
-    }
-}
-
-struct Lock<C: Config>(QueuedSpinLock<Sim, C>);
-
-impl<C: Config> Explored for Lock<C> {
-    fn lock(&self) {
-        self.0.lock();
-    }
-
-    fn try_lock(&self) -> bool {
-        self.0.try_lock()
-    }
-
-    fn lock_until(&self, deadline: u64) -> bool {
-        self.0.lock_until(deadline)
-    }
-
-    fn unlock(&self) {
-        // SAFETY: invariant 1.
-        unsafe { self.0.unlock() }
-    }
-
-    fn is_at_rest(&self) -> bool {
-        // The fast path succeeds only if no bit of the word is set; what it takes is not given back.
-        !self.0.is_contended() && self.0.try_lock()
+        place::<Kind<PENDING, false, FAULT>>()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{ALL, Specimen};
-    use crate::explore::by_name;
-    use crate::locks::BUSTED;
+    use crate::specimen::{BUSTED, by_name};
 
     #[test]
     fn names_are_found() {

@@ -1,20 +1,20 @@
-//! What a lock has to do, watched from outside. Watching takes no simulated time, but for the data behind the lock.
+//! What a lock has to do, watched from outside. Only the data behind the lock takes simulated time.
 
 use super::draw::{Order, Plan};
+use super::violation::{Failure, Violation};
 use crate::report::Property;
-use kinlock::platform::{Atomic, Ordering::Relaxed, Platform};
+use kinlock_core::platform::{Atomic, Ordering::Relaxed, Platform};
 use kinlock_sim::platform::SimU32;
-use kinlock_sim::schedule::{in_line_since, say, slots_in_use};
+use kinlock_sim::schedule::{in_line_since, slots_in_use};
 use kinlock_sim::{Sim, Stuck, place};
-use std::cell::{Cell, OnceCell};
+use std::cell::Cell;
 
 /// Watches one schedule.
 pub(super) struct Oracle {
     sections: [Section; 2],
     order: Option<Order>,
     threads: Vec<Watched>,
-    /// The first violation: others follow from it.
-    violation: OnceCell<(Property, String)>,
+    violation: Violation,
 }
 
 /// The data behind a lock.
@@ -29,7 +29,7 @@ struct Section {
 struct Watched {
     domain: Cell<u16>,
     priority: Cell<bool>,
-    /// How many who arrived later have come before it.
+    /// How many later threads have come before it.
     overtakers: Cell<u32>,
 }
 
@@ -46,7 +46,7 @@ impl Oracle {
             threads: (0..plan.schedule.threads)
                 .map(|_| Watched::default())
                 .collect(),
-            violation: OnceCell::new(),
+            violation: Violation::default(),
         }
     }
 
@@ -56,26 +56,24 @@ impl Oracle {
     }
 
     pub(super) fn has_failed(&self) -> bool {
-        self.violation.get().is_some()
+        self.violation.is_some()
     }
 
     /// Thread `me` is in a critical section, and works there.
     pub(super) fn section(&self, which: usize, me: usize, work: impl Fn()) {
         let section = &self.sections[which];
         let name = me as u32 + 1;
-        self.demand(
-            Property::Exclusion,
-            section.holder.swap(name, Relaxed) == 0,
-            || format!("thread {me} entered an occupied critical section"),
-        );
+        let before = section.holder.swap(name, Relaxed);
+        self.demand(Property::Exclusion, before == 0, || {
+            format!("thread {me} entered an occupied critical section")
+        });
         let count = section.counter.load(Relaxed);
         work();
         section.counter.store(count + 1, Relaxed);
-        self.demand(
-            Property::Exclusion,
-            section.holder.swap(0, Relaxed) == name,
-            || format!("thread {me} was joined in its critical section"),
-        );
+        let after = section.holder.swap(0, Relaxed);
+        self.demand(Property::Exclusion, after == name, || {
+            format!("thread {me} was joined in its critical section")
+        });
         self.demand(Property::Exclusion, count == section.entries.get(), || {
             "an increment was lost".to_owned()
         });
@@ -95,15 +93,19 @@ impl Oracle {
             }
             let n = theirs.overtakers.get() + 1;
             theirs.overtakers.set(n);
-            let kin = order.fifo_in_domain && theirs.domain == mine.domain && !mine.priority.get();
+            let local =
+                order.fifo_in_domain && theirs.domain == mine.domain && !mine.priority.get();
             let (limit, why) = match () {
                 () if order.fifo => (0, "first in, first out"),
                 () if theirs.priority.get() => (0, "the waiter has priority"),
-                () if kin => (0, "both are of the same locality domain"),
+                () if local => (0, "both are of the same locality domain"),
                 () => (order.overtakers, "a limit on local hand-offs"),
             };
             self.demand(Property::Progress, n <= limit, || {
-                format!("thread {me} came before thread {other}, which had been in line when it arrived, as the {n}. one; at most {limit}: {why}")
+                format!(
+                    "thread {me} came before thread {other}, which had been in line when it arrived, \
+                     as the {n}. one; at most {limit}: {why}"
+                )
             });
         }
     }
@@ -120,27 +122,21 @@ impl Oracle {
         &self,
         end: &Result<(), Stuck>,
         at_rest: impl FnOnce() -> bool,
-    ) -> Option<(Property, String)> {
-        if let Some(violation) = self.violation.get() {
-            return Some(violation.clone());
-        }
-        match end {
+    ) -> Option<Failure> {
+        let contract = |what: &str| Some((Property::Contract, what.to_owned()));
+        self.violation.get().or_else(|| match end {
             Err(stuck) => Some((Property::Completion, stuck.to_string())),
-            Ok(()) if !at_rest() => Some((
-                Property::Contract,
-                "nobody is left, but the lock's word is not zero".to_owned(),
-            )),
-            Ok(()) if slots_in_use() != 0 => Some((
-                Property::Contract,
-                "all threads have ended, but waiter slots are in use".to_owned(),
-            )),
+            Ok(()) if !at_rest() => {
+                contract("all threads have ended, but the lock's word is not zero")
+            }
+            Ok(()) if slots_in_use() != 0 => {
+                contract("all threads have ended, but waiter slots are in use")
+            }
             Ok(()) => None,
-        }
+        })
     }
 
     fn demand(&self, property: Property, holds: bool, what: impl FnOnce() -> String) {
-        if !holds && self.violation.set((property, what())).is_ok() {
-            say("is where a check fails");
-        }
+        self.violation.demand(property, holds, what);
     }
 }

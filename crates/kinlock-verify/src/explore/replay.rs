@@ -1,13 +1,15 @@
 //! A schedule in one word, so that it can be played again.
 
 use super::Subject;
-use kinlock_sim::Spot;
+use kinlock_sim::{Schedule, Spot};
 use std::fmt;
 use std::str::FromStr;
 
-/// Names a schedule: `subject:scenario:threads:seed:disruptions`; `subject` is the name of a lock, for example.
+/// Names a schedule: `subject:scenario:threads:seed:disruptions`; `subject` is the name of a lock,
+/// for example.
 ///
-/// `disruptions` are those that happen: `*` for all that the seed picks, `-` for none, or a list of `thread.access`.
+/// `disruptions` are those that happen: `*` for all that the seed picks, `-` for none, or a list of
+/// `thread.access`.
 #[derive(Clone, Debug)]
 pub struct Replay<S> {
     /// What is explored.
@@ -20,6 +22,14 @@ pub struct Replay<S> {
     pub seed: u64,
     /// The only disruptions; `None`: all that the seed picks.
     pub only: Option<Vec<Spot>>,
+}
+
+impl<S> Replay<S> {
+    /// Has `schedule` disrupted as this says, and traced if that is wanted.
+    pub(super) fn apply(&self, schedule: &mut Schedule, trace: bool) {
+        schedule.disturbance.only = self.only.clone();
+        schedule.trace = trace;
+    }
 }
 
 impl<S: Subject> fmt::Display for Replay<S> {
@@ -92,7 +102,7 @@ fn spot(text: &str) -> Result<Spot, String> {
 #[cfg(test)]
 mod tests {
     use super::Replay;
-    use crate::explore::{ids, locks, sections};
+    use crate::explore::{ids, invalidation, locks};
     use std::fmt::Display;
     use std::str::FromStr;
 
@@ -112,7 +122,7 @@ mod tests {
         let text = "task-owned:mixed:*:7:1.5";
         assert_eq!(again::<Replay<ids::Specimen>>(text), text);
         let text = "slots:mixed:4:7:-";
-        assert_eq!(again::<Replay<sections::Specimen>>(text), text);
+        assert_eq!(again::<Replay<invalidation::Specimen>>(text), text);
     }
 
     #[test]

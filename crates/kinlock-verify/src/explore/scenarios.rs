@@ -1,10 +1,10 @@
-//! What threads do with the lock in a schedule.
+//! What threads do with a lock in a schedule.
 
 use super::draw::Plan;
 use super::locks::{Explored, Meeting, Specimen};
 use super::oracle::Oracle;
 use crate::report::Property;
-use kinlock::platform::{NEVER, Platform};
+use kinlock_core::platform::{NEVER, Platform};
 use kinlock_sim::schedule::{leave_line, moment, say};
 use kinlock_sim::{Sim, Stuck};
 use std::cell::Cell;
@@ -14,11 +14,11 @@ use std::cell::Cell;
 pub struct Scenario {
     /// Its name in reports and replays.
     pub name: &'static str,
-    /// What it is.
+    /// One line of description.
     pub about: &'static str,
     pub(super) ordered: bool,
     pub(super) timed: bool,
-    pub(super) turns_knobs: bool,
+    pub(super) changes_knobs: bool,
     pub(super) interrupts: bool,
     pub(super) oversubscribed: bool,
     /// Threads wait for each other through a condition variable.
@@ -30,18 +30,18 @@ const PLAIN: Scenario = Scenario {
     about: "every thread takes and releases the lock",
     ordered: false,
     timed: false,
-    turns_knobs: false,
+    changes_knobs: false,
     interrupts: false,
     oversubscribed: false,
     meets: false,
 };
 
-/// All scenarios, in the order in which they take turns.
+/// All scenarios, in the order in which schedules go through them.
 pub const ALL: &[Scenario] = &[
     PLAIN,
     Scenario {
         name: "timed",
-        about: "lock, try_lock and lock_until by turns: waiters give up anywhere in the queue",
+        about: "lock, try_lock and lock_until, mixed: waiters give up anywhere in the queue",
         timed: true,
         ..PLAIN
     },
@@ -49,7 +49,7 @@ pub const ALL: &[Scenario] = &[
         name: "knobs",
         about: "timed, and every wait finds other knobs",
         timed: true,
-        turns_knobs: true,
+        changes_knobs: true,
         ..PLAIN
     },
     Scenario {
@@ -60,7 +60,7 @@ pub const ALL: &[Scenario] = &[
         ..PLAIN
     },
     Scenario {
-        name: "crowded",
+        name: "oversubscribed",
         about: "timed, with more threads than CPUs: time slices, and waiters that park",
         timed: true,
         oversubscribed: true,
@@ -68,7 +68,7 @@ pub const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "order",
-        about: "plain, without stealing: who comes first",
+        about: "plain, without stealing: waiters are served in order",
         ordered: true,
         ..PLAIN
     },
@@ -80,7 +80,7 @@ pub const ALL: &[Scenario] = &[
         ..PLAIN
     },
     Scenario {
-        name: "tokens-crowded",
+        name: "tokens-oversubscribed",
         about: "tokens, with more threads than CPUs",
         timed: true,
         oversubscribed: true,
@@ -92,13 +92,13 @@ pub const ALL: &[Scenario] = &[
 /// What the threads of a schedule share.
 pub(super) struct Shared {
     /// The lock of the bodies, and the lock of the handlers.
-    locks: [&'static dyn Explored; 2],
+    locks: [Explored; 2],
     oracle: Oracle,
     timed: bool,
     rounds: u32,
     work: u64,
     threads: usize,
-    /// Given and not yet taken. Touched under the lock only.
+    /// Given and not yet taken. With the lock.
     tokens: Cell<usize>,
 }
 
@@ -122,7 +122,7 @@ impl Shared {
             if self.oracle.has_failed() {
                 return;
             }
-            if let Some(meeting) = self.locks[0].meeting() {
+            if let Some(meeting) = self.locks[0].meeting {
                 self.meet(me, meeting);
             } else if self.acquire(me) {
                 say("takes the lock");
@@ -134,8 +134,9 @@ impl Shared {
         }
     }
 
-    /// One round of threads that wait for each other. By number: every second one gives tokens, every fourth needs one, and the others wait for one until
-    /// their time is up and give back what they have got. There are as many tokens as needed.
+    /// One round of threads that wait for each other. By number: every second one gives tokens,
+    /// every fourth takes one, and the others take one with a time limit and give it back. There
+    /// are as many tokens as needed.
     fn meet(&self, me: usize, meeting: &dyn Meeting) {
         match me % 4 {
             0 | 2 => {
@@ -189,7 +190,8 @@ impl Shared {
             self.tokens.set(self.tokens.get() - 1);
             self.oracle.section(0, me, || self.work());
         } else {
-            // It does not look for a token any more: if it has taken a notification, somebody misses that.
+            // It does not look again: if it has swallowed a notification, another thread misses
+            // that.
             self.oracle.gives_up(me, deadline);
         }
         self.locks[0].unlock();
@@ -211,7 +213,7 @@ impl Shared {
     }
 
     fn acquire(&self, me: usize) -> bool {
-        let lock = self.locks[0];
+        let lock = &self.locks[0];
         let dice = if self.timed { Sim::random() % 4 } else { 3 };
         match dice {
             0 => {

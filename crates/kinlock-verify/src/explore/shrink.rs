@@ -1,12 +1,13 @@
 //! Fewer disruptions that still make a schedule fail.
 //!
-//! Source: Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", TSE 2002 (`ddmin`).
+//! Source: Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", TSE 2002
+//! (`ddmin`).
 
 /// The most schedules that shrinking may take.
 const PATIENCE: usize = 800;
 
-/// A sublist of `items` for which `fails` still holds, from which, if patience lasts, no single item can be left out. `fails(items)` has
-/// to hold. Also says how often `fails` was asked.
+/// A sublist of `items` for which `fails` still holds, and how often `fails` was asked.
+/// `fails(items)` has to hold. Within [`PATIENCE`] no single item can be left out of the result.
 pub(super) fn shrink<T: Clone>(
     mut items: Vec<T>,
     mut fails: impl FnMut(&[T]) -> bool,
@@ -18,7 +19,7 @@ pub(super) fn shrink<T: Clone>(
     let mut parts = 2;
     while items.len() > 1 && asked < PATIENCE {
         let size = items.len().div_ceil(parts);
-        // Leaving out one part at a time; the parts themselves are what is left at two parts.
+        // Leave out one part at a time. With two parts, the rest is the other part.
         let smaller = (0..items.len()).step_by(size).find_map(|start| {
             let end = (start + size).min(items.len());
             let rest = [&items[..start], &items[end..]].concat();

@@ -4,10 +4,11 @@ mod fork;
 mod leases;
 mod sequences;
 
-use super::{Specimen, source};
+use super::Specimen;
+use super::source::Broken;
 use crate::injector::Preemption;
-use crate::report::Property;
-use kinlock::ids::Backend;
+use crate::report::Findings;
+use kinlock_ids::Backend;
 use std::time::Duration;
 
 /// A way to ill-treat IDs.
@@ -24,46 +25,34 @@ pub struct Scenario {
 
 /// All scenarios, in the order in which they run.
 pub const ALL: &[Scenario] = &[
-    Scenario {
-        name: "leases",
-        weight: 4,
-        fits: has_leases,
-        run: leases::run,
-    },
-    Scenario {
-        name: "sequences",
-        weight: 6,
-        fits: works_on_its_own_domain,
-        run: sequences::run,
-    },
-    Scenario {
-        name: "churn",
-        weight: 3,
-        fits: works_on_its_own_domain,
-        run: sequences::churn,
-    },
-    Scenario {
-        name: "sparse",
-        weight: 2,
-        fits: works_on_its_own_domain,
-        run: sequences::sparse,
-    },
-    Scenario {
-        name: "fork",
-        weight: 2,
-        fits: works_on_its_own_domain,
-        run: fork::run,
-    },
+    scenario("leases", 4, has_leases, leases::run),
+    scenario("sequences", 6, has_domain, sequences::run),
+    scenario("churn", 3, has_domain, sequences::churn),
+    scenario("sparse", 2, has_domain, sequences::sparse),
+    scenario("fork", 2, has_domain, fork::run),
 ];
+
+const fn scenario(
+    name: &'static str,
+    weight: u32,
+    fits: fn(&Specimen) -> bool,
+    run: fn(&Context) -> Findings,
+) -> Scenario {
+    Scenario {
+        name,
+        weight,
+        fits,
+        run,
+    }
+}
 
 fn has_leases(specimen: &Specimen) -> bool {
     specimen.backend == Backend::Lease
 }
 
-/// Not one whose allocator is broken: structures have domains, and these have none that is.
-fn works_on_its_own_domain(specimen: &Specimen) -> bool {
-    let broken = specimen.defect.map(|(broken, _)| broken);
-    matches!(broken, None | Some(source::Broken::NoRestart))
+/// Structures need a domain, and a broken allocator is in none.
+fn has_domain(specimen: &Specimen) -> bool {
+    matches!(specimen.broken, None | Some(Broken::NoRestart))
 }
 
 /// What a scenario works with.
@@ -74,20 +63,4 @@ pub(super) struct Context {
     pub threads: usize,
     pub preemption: Preemption,
     pub seed: u64,
-}
-
-/// What a scenario found out.
-#[derive(Debug, Default)]
-pub(super) struct Findings {
-    /// By property, with details in either case.
-    pub verdicts: Vec<(Property, Result<String, String>)>,
-    /// Of each thread that lived as long as the scenario.
-    pub operations: Vec<u64>,
-}
-
-impl Findings {
-    fn judge(&mut self, property: Property, holds: bool, detail: String) {
-        let verdict = if holds { Ok(detail) } else { Err(detail) };
-        self.verdicts.push((property, verdict));
-    }
 }

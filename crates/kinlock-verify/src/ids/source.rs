@@ -1,9 +1,12 @@
-//! Where IDs to be held come from: a domain, or an allocator that is broken on purpose.
+//! Sources of IDs: a domain, or an allocator that is broken on purpose.
 
 use super::Specimen;
-use kinlock::ids::{Backend, Domain, Policy};
-use kinlock::platform::Native;
-use kinlock::raw::ids::{Block, IdAllocator, IdConfig, IdFault, Record};
+use crate::affinity;
+use crate::specimen::fault;
+use kinlock_core::Native;
+use kinlock_core::platform::Platform;
+use kinlock_ids::raw::{Block, IdAllocator, IdConfig, IdFault, Record};
+use kinlock_ids::{Backend, Domain, Policy};
 use std::sync::OnceLock;
 
 /// A defect.
@@ -26,17 +29,18 @@ pub(super) const IDS: u32 = 64;
 pub(super) trait Source: Send + Sync {
     /// Runs `section` with an ID. False if there is none.
     fn with(&self, section: &mut dyn FnMut(u32)) -> bool;
-    /// IDs handed out are below it, or below the number of concurrent holders, with [`reserved`](Self::reserved) ones not counted.
+    /// IDs handed out are below it or below the number of concurrent holders, not counting the
+    /// [`reserved`](Self::reserved) ones.
     fn limit(&self) -> u32;
     /// How many IDs there are.
     fn count(&self) -> u32;
-    /// How many IDs only threads on a certain CPU can have.
+    /// How many IDs belong to CPUs.
     fn reserved(&self) -> u32 {
         0
     }
     /// The calling thread starts to use it.
     fn join(&self) {}
-    /// The calling thread will not use it any more.
+    /// The calling thread has used it for the last time.
     fn leave(&self) {}
 }
 
@@ -65,13 +69,14 @@ impl Source for Domain {
     }
 }
 
-/// One more than the highest number of a CPU. Asked in signal handlers, which must not allocate: found out when the first domain is made.
+/// One more than the highest number of a CPU. Signal handlers need it and must not allocate, so it
+/// is determined when the first domain is made.
 fn cpu_numbers() -> u32 {
     static NUMBERS: OnceLock<u32> = OnceLock::new();
-    *NUMBERS.get_or_init(|| crate::allowed_cpus().last().map_or(1, |last| last + 1) as u32)
+    *NUMBERS.get_or_init(|| affinity::cpu_numbers() as u32)
 }
 
-/// The domain of a specimen that is not broken, or whose defect is not in handing out IDs.
+/// The domain of a specimen whose defect, if any, is not in handing out IDs.
 pub(super) fn domain(specimen: &Specimen) -> Domain {
     cpu_numbers();
     let builder = Domain::builder().backend(specimen.backend);
@@ -86,50 +91,39 @@ pub(super) fn domain(specimen: &Specimen) -> Domain {
 
 /// Where a specimen's IDs come from.
 pub(super) fn of(specimen: &Specimen) -> Box<dyn Source> {
-    match specimen.defect.map(|(broken, _)| broken) {
-        Some(Broken::Shared) => own::<Shared>(specimen.policy),
-        Some(Broken::Leaked) => own::<Leaked>(specimen.policy),
-        Some(Broken::AboveBound) => own::<AboveBound>(specimen.policy),
+    match specimen.broken {
+        Some(Broken::Shared) => own::<{ IdFault::Shared as u8 }>(specimen.policy),
+        Some(Broken::Leaked) => own::<{ IdFault::Leaked as u8 }>(specimen.policy),
+        Some(Broken::AboveBound) => own::<{ IdFault::AboveBound as u8 }>(specimen.policy),
         None | Some(Broken::NoRestart) => Box::new(domain(specimen)),
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Shared;
-impl IdConfig for Shared {
-    const FAULT: IdFault = IdFault::Shared;
-}
+struct Faulty<const FAULT: u8>;
 
-#[derive(Clone, Copy, Debug)]
-struct Leaked;
-impl IdConfig for Leaked {
-    const FAULT: IdFault = IdFault::Leaked;
-}
-
-#[derive(Clone, Copy, Debug)]
-struct AboveBound;
-impl IdConfig for AboveBound {
-    const FAULT: IdFault = IdFault::AboveBound;
+impl<const FAULT: u8> IdConfig for Faulty<FAULT> {
+    const FAULT: IdFault = fault!(FAULT, IdFault: Shared, Leaked, AboveBound);
 }
 
 type Slices = (&'static [Record<Native>], &'static [Block<Native>]);
 
 /// The library's own allocator, with a defect.
-struct Own<C: IdConfig>(IdAllocator<Native, Slices, C>);
+struct Own<const FAULT: u8>(IdAllocator<Native, Slices, Faulty<FAULT>>);
 
-fn own<C: IdConfig>(policy: Policy) -> Box<dyn Source> {
-    let cpus = crate::allowed_cpus().last().map_or(1, |last| last + 1);
+fn own<const FAULT: u8>(policy: Policy) -> Box<dyn Source> {
+    let cpus = affinity::cpu_numbers();
     // Leaked: one of each per process.
     let records: Vec<_> = (0..cpus).map(|_| Record::new()).collect();
-    let blocks: Vec<_> = (0..IDS / kinlock::raw::ids::BLOCK)
+    let blocks: Vec<_> = (0..IDS / kinlock_ids::raw::BLOCK)
         .map(|_| Block::new())
         .collect();
     let storage: Slices = (records.leak(), blocks.leak());
     let ids = IdAllocator::new(storage, cpus as u32, policy).expect("the storage is large enough");
-    Box::new(Own::<C>(ids))
+    Box::new(Own::<FAULT>(ids))
 }
 
-impl<C: IdConfig> Source for Own<C> {
+impl<const FAULT: u8> Source for Own<FAULT> {
     fn with(&self, section: &mut dyn FnMut(u32)) -> bool {
         let Ok(held) = self.0.acquire(cpu()) else {
             return false;
@@ -157,6 +151,5 @@ impl<C: IdConfig> Source for Own<C> {
 }
 
 fn cpu() -> u32 {
-    use kinlock::platform::Platform;
     u32::from(Native::cpu())
 }

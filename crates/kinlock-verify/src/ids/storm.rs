@@ -3,12 +3,13 @@
 //! # Invariants
 //!
 //! 1. `HANDLER` is null or points at an action that stays for ever.
-//! 2. What a handler does is async-signal-safe: the actions given to [`Storm::new`] are, and `errno` is restored.
-//! 3. Pointers given to the kernel refer to live locals of the size passed with them.
-//! 4. `tgkill` takes numbers only, and reaches no other process. A thread that has just ended is a harmless error, and so is one whose affinity is to change.
+//! 2. The handler is async-signal-safe: the actions given to [`Storm::new`] are, and `errno` is
+//!    restored.
 
-use crate::random::Random;
-use std::mem::MaybeUninit;
+use crate::affinity::confine;
+use crate::child::Child;
+use crate::signal;
+use kinlock_sim::random::Random;
 use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
@@ -20,7 +21,7 @@ pub(super) type Action = Box<dyn Fn() + Send + Sync>;
 static HANDLER: AtomicPtr<Action> = AtomicPtr::new(null_mut());
 static HANDLED: AtomicU64 = AtomicU64::new(0);
 
-/// How long the storm is calm between bursts.
+/// The pause between bursts.
 const CALM: Duration = Duration::from_micros(300);
 
 /// Disturbs threads that have exposed themselves to it.
@@ -36,12 +37,35 @@ impl Storm {
     pub(super) fn new(action: Action, moves: bool) -> Self {
         HANDLED.store(0, Relaxed);
         HANDLER.store(Box::leak(Box::new(action)), Release);
-        install();
+        // Not masked while it runs: handlers nest.
+        // SAFETY: invariant 2.
+        unsafe { signal::install(number(), handle, libc::SA_RESTART, []) };
         Storm {
             threads: Mutex::default(),
             stop: AtomicBool::new(false),
             moves,
         }
+    }
+
+    /// Runs `work` on so many threads, which should return when the storm no longer [`rages`], and
+    /// disturbs those that are exposed. Returns what the threads returned.
+    ///
+    /// [`rages`]: Self::rages
+    pub(super) fn over(
+        &self,
+        threads: usize,
+        (time, seed): (Duration, u64),
+        meanwhile: impl FnMut(),
+        work: impl Fn(usize, Random) -> u64 + Sync,
+    ) -> Vec<u64> {
+        std::thread::scope(|scope| {
+            let work = &work;
+            let spawn = |me| scope.spawn(move || work(me, Random::stream(seed, me as u64)));
+            let threads: Vec<_> = (0..threads).map(spawn).collect();
+            self.rage(time, seed, meanwhile);
+            let done = threads.into_iter().map(|thread| thread.join());
+            done.map(|done| done.expect("no thread panics")).collect()
+        })
     }
 
     /// Whether threads are to go on.
@@ -56,24 +80,23 @@ impl Storm {
 
     /// Runs `work` on the calling thread, exposed.
     pub(super) fn expose<R>(&self, work: impl FnOnce() -> R) -> R {
-        // SAFETY: no preconditions.
-        let me = unsafe { libc::gettid() };
+        let me = signal::own_tid();
         self.threads.lock().unwrap().push(me);
         let result = work();
         self.threads.lock().unwrap().retain(|&thread| thread != me);
         result
     }
 
-    /// Disturbs for some time, then makes everybody stop. `meanwhile` is called now and then.
-    pub(super) fn rage(&self, time: Duration, seed: u64, mut meanwhile: impl FnMut()) {
-        let mut random = Random::new(seed, u64::MAX);
+    /// Disturbs for some time, then makes all threads stop. `meanwhile` is called between bursts.
+    fn rage(&self, time: Duration, seed: u64, mut meanwhile: impl FnMut()) {
+        let mut random = Random::stream(seed, u64::MAX);
         let cpus = crate::allowed_cpus();
         let end = Instant::now() + time;
         while Instant::now() < end {
             let threads = self.threads.lock().unwrap().clone();
             for &thread in &threads {
                 if random.one_in(2) {
-                    signal(thread);
+                    signal::send(thread, number());
                 }
                 if self.moves && random.one_in(8) {
                     match random.below(cpus.len() as u64 + 1) as usize {
@@ -92,44 +115,13 @@ impl Storm {
     }
 }
 
-/// Allows a thread (0: the calling one) these CPUs only.
-pub(super) fn confine(thread: i32, cpus: &[usize]) {
-    let mut mask = [0u64; 128];
-    for &cpu in cpus {
-        mask[cpu / 64] |= 1 << (cpu % 64);
-    }
-    // SAFETY: invariants 3 and 4.
-    unsafe { libc::sched_setaffinity(thread, size_of_val(&mask), mask.as_ptr().cast()) };
-}
-
 fn number() -> i32 {
-    libc::SIGRTMIN() + 6
+    signal::real_time(6)
 }
 
-fn signal(thread: i32) {
-    // SAFETY: invariant 4.
-    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, number()) };
-}
-
-/// Signals a child of this process that has not been waited for.
-pub(super) fn disturb(child: i32) {
-    // SAFETY: takes numbers only; the child's stays its own until it is waited for.
-    unsafe { libc::kill(child, number()) };
-}
-
-fn install() {
-    // SAFETY: invariants 2 and 3; zero is a valid `sigaction`. Not masked while it runs: handlers nest.
-    unsafe {
-        let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
-        action.sa_sigaction = handle as extern "C" fn(i32) as usize;
-        action.sa_flags = libc::SA_RESTART;
-        libc::sigemptyset(&mut action.sa_mask);
-        let failed = libc::sigaction(number(), &action, null_mut());
-        assert_eq!(
-            failed, 0,
-            "a handler of a real-time signal can be installed"
-        );
-    }
+/// Signals a child, which has inherited the handler.
+pub(super) fn disturb(child: &Child) {
+    child.signal(number());
 }
 
 extern "C" fn handle(_: i32) {
@@ -137,10 +129,8 @@ extern "C" fn handle(_: i32) {
     let Some(action) = (unsafe { HANDLER.load(Acquire).as_ref() }) else {
         return;
     };
-    // SAFETY: a thread's own `errno` is always there.
-    let errno = unsafe { *libc::__errno_location() };
-    action();
-    HANDLED.fetch_add(1, Relaxed);
-    // SAFETY: as above.
-    unsafe { *libc::__errno_location() = errno };
+    signal::keeping_errno(|| {
+        action();
+        HANDLED.fetch_add(1, Relaxed);
+    });
 }

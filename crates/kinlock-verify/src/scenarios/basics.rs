@@ -1,48 +1,37 @@
-//! One thread after another: do the calls do what they promise?
+//! A single thread checks that the calls do what their documentation says.
 
-use super::{Context, Findings, Scenario, Stage, blocking};
+use super::{Context, Stage, blocking};
 use crate::crew::{self, Orders, Worker};
-use crate::report::Property;
+use crate::report::{Findings, Property};
 use crate::test_lock::TestLock;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-pub(super) const SCENARIO: Scenario = Scenario {
-    name: "basics",
-    about: "one thread checks what each call promises",
-    weight: 1,
-    needs_condvar: false,
-    run,
-};
-
 const TIMEOUT: Duration = Duration::from_millis(3);
 
-fn run(context: &Context) -> Findings {
-    let stage = Arc::new(Stage::new(context.specimen.new));
-    let broken = Arc::new(OnceLock::new());
-    let outcome = {
-        let (stage, broken) = (Arc::clone(&stage), Arc::clone(&broken));
-        let orders = Orders {
-            threads: 1,
-            ..context.orders.clone()
-        };
-        crew::run(
-            &orders,
-            move |worker| {
-                while worker.running() {
-                    if let Err(promise) = check_promises(worker, &stage) {
-                        let _ = broken.set(promise);
-                    }
-                }
-            },
-            |_| true,
-        )
+pub(super) fn run(context: &Context) -> Findings {
+    let shared = Arc::new((Stage::new(context.specimen.new), OnceLock::new()));
+    let orders = Orders {
+        threads: 1,
+        ..context.orders.clone()
     };
+    let of_crew = Arc::clone(&shared);
+    let body = move |worker: &mut Worker| {
+        let (stage, broken) = &*of_crew;
+        while worker.running() {
+            if let Err(promise) = check_promises(worker, stage) {
+                let _ = broken.set(promise);
+            }
+        }
+    };
+    let outcome = crew::run(&orders, body, |_| true);
+    let (stage, broken) = &*shared;
     let contract = match broken.get() {
         None => Ok("every call did what it promises".into()),
         Some(promise) => Err(format!("it does not hold {promise}")),
     };
-    Findings::new(outcome, &stage.state, 0).with(Property::Contract, contract)
+    let findings = outcome.findings(&stage.state, 0);
+    findings.with(Property::Contract, contract)
 }
 
 fn check_promises(worker: &mut Worker, stage: &Stage) -> Result<(), &'static str> {
@@ -54,14 +43,9 @@ fn check_promises(worker: &mut Worker, stage: &Stage) -> Result<(), &'static str
             relocked = lock.try_lock();
         });
         expect(!relocked, "that try_lock fails while the lock is held")?;
-        let taken = worker.with_lock(
-            lock,
-            |l| l.try_lock(),
-            |w| stage.state.section(w.name(), || ()),
-        );
+        let taken = stage.visit_by(worker, |l| l.try_lock());
         expect(taken, "that try_lock takes a free lock")?;
-        let no_time = |l: &dyn TestLock| l.try_lock_for(Duration::ZERO);
-        let taken = worker.with_lock(lock, no_time, |w| stage.state.section(w.name(), || ()));
+        let taken = stage.visit_by(worker, |l: &dyn TestLock| l.try_lock_for(Duration::ZERO));
         expect(
             taken,
             "that try_lock_for takes a free lock, however short the time",

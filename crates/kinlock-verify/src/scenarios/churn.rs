@@ -2,30 +2,25 @@
 //!
 //! # Invariants
 //!
-//! 1. The key's value is null or comes from `Arc::into_raw` of an `Arc<Nursery>`; the destructor takes it back once.
-//! 2. The key is written to a live local, is never deleted, and its destructor is a function of this program.
+//! 1. The key's value is null or comes from `Arc::into_raw` of an `Arc<Nursery>`; the destructor
+//!    takes it back once.
+//! 2. The key is written to a live local, is never deleted, and its destructor is a function of
+//!    this program.
 //! 3. A `Nursery`'s lock is released only by the thread that has just taken it.
 
-use super::{Context, Findings, Scenario, Stage, blocking};
-use crate::crew;
+use super::{Context, Stage, blocking};
+use crate::crew::{self, Worker};
+use crate::report::Findings;
 use std::cell::RefCell;
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-pub(super) const SCENARIO: Scenario = Scenario {
-    name: "churn",
-    about: "threads come and go, and take the lock in destructors of thread-locals and pthread keys",
-    weight: 5,
-    needs_condvar: false,
-    run,
-};
-
 /// Threads that each member of the crew keeps alive at a time.
 const CHILDREN: usize = 3;
 
-/// The stage and the numbers of those who passed over it besides the crew.
+/// The stage, and counts of threads besides the crew.
 struct Nursery {
     stage: Stage,
     threads: AtomicU32,
@@ -33,38 +28,33 @@ struct Nursery {
     in_destructors: AtomicU64,
 }
 
-fn run(context: &Context) -> Findings {
+pub(super) fn run(context: &Context) -> Findings {
     let nursery = Arc::new(Nursery {
         stage: Stage::new(context.specimen.new),
         threads: AtomicU32::new(0),
         sections: AtomicU64::new(0),
         in_destructors: AtomicU64::new(0),
     });
-    let outcome = {
-        let parents = Arc::clone(&nursery);
-        crew::run(
-            &context.orders,
-            move |worker| {
-                while worker.running() {
-                    let children: Vec<_> = (0..CHILDREN).map(|_| spawn_child(&parents)).collect();
-                    worker.with_lock(&*parents.stage.lock, blocking, |worker| {
-                        parents.stage.state.section(worker.name(), || ());
-                    });
-                    children
-                        .into_iter()
-                        .for_each(|child| child.join().expect("no child panics"));
-                }
-            },
-            |_| nursery.threads.load(Relaxed) > 0,
-        )
+    let parents = Arc::clone(&nursery);
+    let body = move |worker: &mut Worker| {
+        while worker.running() {
+            let children: Vec<_> = (0..CHILDREN).map(|_| spawn_child(&parents)).collect();
+            parents.stage.visit_by(worker, blocking);
+            for child in children {
+                child.join().expect("no child panics");
+            }
+        }
     };
+    let outcome = crew::run(&context.orders, body, |_| nursery.threads.load(Relaxed) > 0);
     let threads = nursery.threads.load(Relaxed);
     let in_destructors = nursery.in_destructors.load(Relaxed);
     let extra = nursery.sections.load(Relaxed);
     let detail =
         format!("{threads} threads came and went, {in_destructors} sections in destructors");
     let reached = in_destructors >= 3 * u64::from(threads) && threads > 0;
-    Findings::new(outcome, &nursery.stage.state, extra).with_reach(reached, detail)
+    outcome
+        .findings(&nursery.stage.state, extra)
+        .with_reach(reached, detail)
 }
 
 fn spawn_child(nursery: &Arc<Nursery>) -> std::thread::JoinHandle<()> {
@@ -76,8 +66,8 @@ fn spawn_child(nursery: &Arc<Nursery>) -> std::thread::JoinHandle<()> {
 }
 
 impl Nursery {
-    /// A short life. The destructors run after it, in an order that we spread around the lock's own clean-up: set
-    /// before the first wait, after it, and by a key of the C library's, whose destructor runs last of all.
+    /// A short life. Three destructors run after it, spread around the lock's own clean-up: one set
+    /// before the first wait, one after it, and that of a pthread key, which runs last of all.
     fn live(self: Arc<Self>) {
         self.threads.fetch_add(1, Relaxed);
         BEFORE.with(|last_words| last_words.0.replace(Some(Arc::clone(&self))));
@@ -132,7 +122,7 @@ fn set_key(nursery: Arc<Nursery>) {
 }
 
 unsafe extern "C" fn visit_last(nursery: *mut c_void) {
-    // SAFETY: invariant 1; the C library calls this once, with the value that is not null.
+    // SAFETY: invariant 1; the C library calls this once, with a value that is not null.
     let nursery = unsafe { Arc::from_raw(nursery.cast_const().cast::<Nursery>()) };
     nursery.visit_in_destructor();
 }

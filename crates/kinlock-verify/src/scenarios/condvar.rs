@@ -1,64 +1,60 @@
-//! Threads that wait for each other, in rounds that nobody leaves before everybody has got what it is owed.
+//! Threads that wait for each other, in rounds that end only when every thread has got its items.
 //!
 //! ```text
-//!   leader: next round, broadcast -> members play -> each arrives -> the last one notifies the leader
+//!   leader: next round, broadcast -> members play -> each arrives -> the last notifies the leader
 //! ```
 //!
-//! A round hands numbered items through a bounded queue: some members give, some take, some wait for an item until their time is up and give back what they have got, and
-//! some just use the lock. As many items are given as are needed. So a wake-up that is lost leaves somebody asleep for good: there is no later round to mend it. The
-//! leader does not wait for time to pass, so that most of a run is waiting and notifying.
+//! A round hands numbered items through a bounded queue. Some members give, some take, some take
+//! with a time limit and give back what they got, and some just use the lock. As many items are
+//! given as are needed. So a lost wake-up leaves a thread asleep for good: no later round mends it.
+//! The leader does not wait for time to pass, so that most of a run is waiting and notifying.
 
 mod board;
 mod nudges;
 
-use super::{Context, Events, Findings, Scenario, blocking};
+use super::patience::Patience;
+use super::{Context, Events, blocking};
 use crate::affinity::allowed_cpus;
 use crate::crew::{self, Orders, Worker};
 use crate::injector::Injector;
 use crate::monitors::Monitor;
 use crate::pretend;
-use crate::report::Property;
+use crate::report::{Findings, Property};
 use crate::test_lock::TestLock;
-use board::{Board, Patience, Player};
-use kinlock::events::Event;
+use board::{Board, Player};
+use kinlock_core::events::Event;
 use nudges::Nudges;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
-/// As users have it.
-pub(super) const PLAIN: Scenario = Scenario {
-    name: "condvar",
-    about: "waiters, notifications and time limits around a bounded queue, while signals interrupt",
-    weight: 4,
-    needs_condvar: true,
-    run: |context| run(context, false),
-};
+/// With the public types.
+pub(super) fn plain(context: &Context) -> Findings {
+    run(context, false)
+}
 
-/// The same source on the pretended machine, whose calls are the points inside the algorithm where a thread can be held up.
-pub(super) const DELAYED: Scenario = Scenario {
-    name: "condvar-delays",
-    about: "the same, and threads are held up within waits and notifications",
-    weight: 4,
-    needs_condvar: true,
-    run: |context| run(context, true),
-};
+/// The same source on the pretended machine, which holds threads up inside the algorithm.
+pub(super) fn delayed(context: &Context) -> Findings {
+    run(context, true)
+}
 
-/// So many threads at least, so that the leader's broadcast finds more asleep than it wakes at once; and more than CPUs.
-const CROWD: usize = 32;
+/// At least so many threads, so that the leader's broadcast finds more asleep than it wakes at
+/// once; and more than CPUs.
+const MANY: usize = 32;
 
-/// So many threads where they are held up inside: enough for a broadcast to move some, where it wakes few at once. In a crowd whoever comes next often mends what was lost.
+/// So many threads where they are held up inside: enough for a broadcast to move some. With more
+/// threads the next one often mends what was lost.
 const FEW: usize = 8;
-/// Rounds of those after which a defect that one round in a hundred shows has shown.
+/// Rounds of those after which a defect has shown that shows in one round of a hundred.
 const ENOUGH: u64 = 200;
 
-/// What members wait for: the next round.
+/// The condition variable on which members wait for the next round.
 const NEXT: usize = 0;
-/// What the leader waits for: everybody has arrived.
+/// The one on which the leader waits until all have arrived.
 const ARRIVED: usize = 1;
-/// What takers wait for.
+/// That of the takers.
 const ITEM: usize = 2;
-/// What givers wait for.
+/// That of the givers.
 const ROOM: usize = 3;
 
 /// One in so many takers is a thread that lives no longer than its wait.
@@ -76,8 +72,8 @@ fn run(context: &Context, delayed: bool) -> Findings {
         threads: if delayed {
             FEW
         } else {
-            let crowd = context.orders.threads.max(CROWD);
-            crowd.max(allowed_cpus().len() + 1)
+            let many = context.orders.threads.max(MANY);
+            many.max(allowed_cpus().len() + 1)
         },
         ..context.orders.clone()
     };
@@ -92,34 +88,37 @@ fn run(context: &Context, delayed: bool) -> Findings {
             enough,
         )
     };
-    let outcome = {
-        let (board, level, threads) = (Arc::clone(&board), context.preemption, orders.threads);
-        let play = move |worker: &mut Worker| {
-            let mut me = Player {
-                name: worker.name(),
-                random: worker.random.branch(),
-                injector: Injector::new(level, worker.random.branch()),
-            };
-            if delayed {
-                pretend::hold_up(Injector::inside(level, worker.random.branch()));
-            }
-            match worker.index() {
-                0 => board.lead(worker, &mut me, threads as u64 - 1),
-                index => board.follow(worker, &mut me, index as u64 - 1, threads as u64 - 1),
-            }
+    let (of_crew, level, members) = (
+        Arc::clone(&board),
+        context.preemption,
+        orders.threads as u64 - 1,
+    );
+    let play = move |worker: &mut Worker| {
+        let mut me = Player {
+            name: worker.name(),
+            random: worker.random.branch(),
+            injector: Injector::new(level, worker.random.branch()),
         };
-        // A signal makes a sleeper look again, and mends what was lost: later nobody is interrupted.
-        let quiet_from = Instant::now() + orders.duration / INTERRUPTED;
-        crew::run(&orders, play, |crew| {
-            if nudges.handled() == 0 || Instant::now() < quiet_from {
-                nudges.send(crew, orders.threads);
-            }
-            let (reached, enough) = reached(&nudges);
-            reached && enough
-        })
+        if delayed {
+            pretend::hold_up(Injector::inside(level, worker.random.branch()));
+        }
+        match worker.index() as u64 {
+            0 => of_crew.lead(worker, &mut me, members),
+            index => of_crew.follow(worker, &mut me, index - 1, members),
+        }
     };
+    // A signal makes a sleeper look again, which mends a lost wake-up. So later there are none.
+    let quiet_from = Instant::now() + orders.duration / INTERRUPTED;
+    let outcome = crew::run(&orders, play, |crew| {
+        if nudges.handled() == 0 || Instant::now() < quiet_from {
+            nudges.send(crew, orders.threads);
+        }
+        let (reached, enough) = reached(&nudges);
+        reached && enough
+    });
     let detail = format!(
-        "{} rounds, {} timed waits that were notified, {} timeouts, {} short-lived waiters, {} of {} signals, {}",
+        "{} rounds, {} timed waits that were notified, {} timeouts, {} short-lived waiters, \
+         {} of {} signals, {}",
         board.rounds.load(Relaxed),
         board.timely.load(Relaxed),
         board.timeouts.load(Relaxed),
@@ -138,12 +137,13 @@ fn run(context: &Context, delayed: bool) -> Findings {
         nudges.stop();
     }
     let extra = board.sections().saturating_sub(outcome.total());
-    Findings::new(outcome, &board.state, extra)
+    outcome
+        .findings(&board.state, extra)
         .with(Property::Contract, board.contract())
         .with_reach(reached, detail)
 }
 
-/// A monitor of the specimen's.
+/// One of the specimen's monitors.
 pub(super) fn monitor(context: &Context, pretended: bool) -> Box<dyn Monitor> {
     let meets = context.specimen.meets;
     let meets = meets.expect("the plan leaves out locks without a condition variable");
@@ -155,7 +155,7 @@ pub(super) fn monitor(context: &Context, pretended: bool) -> Box<dyn Monitor> {
 }
 
 impl Board {
-    /// What the leader does, of `members` besides itself.
+    /// The leader of `members` besides itself.
     fn lead(&self, worker: &mut Worker, me: &mut Player, members: u64) {
         while worker.running() {
             if me.random.one_in(4) {
@@ -167,7 +167,7 @@ impl Board {
                 board.begin(me, members)
             });
             self.visit(worker, me, |board, me| {
-                board.wait_in_turns(me, ARRIVED, |b| b.arrived.load(Relaxed) == members);
+                board.wait_patiently(me, ARRIVED, |b| b.arrived.load(Relaxed) == members);
                 board.section(me);
                 board.expect_rest();
                 None
@@ -180,24 +180,24 @@ impl Board {
         });
     }
 
-    /// Begins a round; the lock is held. Returns what to call once it is not.
+    /// Begins a round; the lock is held. Returns the notification for later.
     fn begin(&self, me: &mut Player, members: u64) -> Option<board::Call> {
         self.arrived.store(0, Relaxed);
         self.rounds.fetch_add(1, Relaxed);
         if me.random.one_in(4) {
-            // Each call has a taker of its own, since nobody can come back before the lock is free.
+            // Each call has a taker of its own: no thread comes back before the lock is free.
             (0..members).for_each(|_| self.monitor.notify_one(NEXT));
             return None;
         }
         self.notify_all_now_or_later(me, NEXT)
     }
 
-    /// What the member with this number does.
+    /// The member with this number.
     fn follow(&self, worker: &mut Worker, me: &mut Player, number: u64, members: u64) {
         let mut round = 0;
         loop {
             self.visit(worker, me, |board, me| {
-                board.wait_in_turns(me, NEXT, |b| b.rounds.load(Relaxed) != round);
+                board.wait_patiently(me, NEXT, |b| b.rounds.load(Relaxed) != round);
                 board.section(me);
                 None
             });
@@ -205,7 +205,7 @@ impl Board {
             if self.over.load(Relaxed) {
                 return;
             }
-            // Everybody gets every part in turn.
+            // In the next round each member plays another part.
             self.play(worker, me, (number + round) % members, members);
             self.visit(worker, me, |board, me| {
                 board.section(me);
@@ -217,11 +217,12 @@ impl Board {
         }
     }
 
-    /// One round, from a place at the table: every fourth place gives, the next one takes, and so on.
+    /// One round. The place decides the part: every fourth place gives, the next one takes, and so
+    /// on.
     fn play(&self, worker: &mut Worker, me: &mut Player, place: u64, members: u64) {
         let each = self.each.load(Relaxed);
         me.injector.point();
-        match place % 4 {
+        let part = match place % 4 {
             0 => {
                 // The needs of all takers are dealt out to the givers.
                 let (givers, takers) = (members.div_ceil(4), (members + 2) / 4);
@@ -231,47 +232,54 @@ impl Board {
                 for _ in 0..(takers * each + givers - 1 - place / 4) / givers {
                     self.visit(worker, me, Board::give);
                 }
+                return;
             }
-            1 => (0..each).for_each(|_| {
-                if me.random.one_in(CHILDREN) {
-                    self.send_child(worker, me);
-                } else {
-                    self.visit(worker, me, |board, me| board.take(me, Patience::Endless).1);
-                }
-            }),
-            2 => (0..each).for_each(|_| {
-                let mut taken = false;
-                self.visit(worker, me, |board, me| {
-                    let patience = Patience::limited(&mut me.random);
-                    let (got, call) = board.take(me, patience);
-                    taken = got;
-                    call
-                });
-                if taken {
-                    self.visit(worker, me, Board::give);
-                }
-            }),
-            _ => (0..each).for_each(|_| {
-                let patience = Duration::from_nanos(1 << me.random.below(20));
-                let timed = me.random.one_in(2);
-                let acquire = |lock: &dyn TestLock| match timed {
-                    true => lock.try_lock_for(patience),
-                    false => blocking(lock),
-                };
-                worker.with_lock(self.monitor.lock(), acquire, |_| self.section(me));
-            }),
+            1 => Self::take_one,
+            2 => Self::borrow_one,
+            _ => Self::use_lock,
+        };
+        (0..each).for_each(|_| part(self, worker, me));
+    }
+
+    fn take_one(&self, worker: &mut Worker, me: &mut Player) {
+        if me.random.one_in(CHILDREN) {
+            self.send_child(worker, me);
+        } else {
+            self.visit(worker, me, |board, me| board.take(me, Patience::Endless).1);
         }
     }
 
-    /// A taker that is born for it.
+    /// Takes with a time limit, and gives back.
+    fn borrow_one(&self, worker: &mut Worker, me: &mut Player) {
+        let mut taken = false;
+        self.visit(worker, me, |board, me| {
+            let patience = me.limited_patience();
+            let (got, call) = board.take(me, patience);
+            taken = got;
+            call
+        });
+        if taken {
+            self.visit(worker, me, Board::give);
+        }
+    }
+
+    fn use_lock(&self, worker: &mut Worker, me: &mut Player) {
+        let patience = Duration::from_nanos(1 << me.random.below(20));
+        let timed = me.random.one_in(2);
+        let acquire = |lock: &dyn TestLock| match timed {
+            true => lock.try_lock_for(patience),
+            false => blocking(lock),
+        };
+        worker.with_lock(self.monitor.lock(), acquire, |_| self.section(me));
+    }
+
+    /// A taker that lives no longer than its wait.
     fn send_child(&self, worker: &mut Worker, me: &mut Player) {
         let mut child = self.new_child(me);
         let live = || self.visit_alone(&mut child, |b, me| b.take(me, Patience::Endless).1);
         // The parent waits for as long as the child does, and does not get the lock.
         let wait = |_: &dyn TestLock| {
-            std::thread::scope(|s| {
-                s.spawn(live);
-            });
+            std::thread::scope(|s| drop(s.spawn(live)));
             false
         };
         worker.with_lock(self.monitor.lock(), wait, |_| ());

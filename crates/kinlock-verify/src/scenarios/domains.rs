@@ -1,53 +1,42 @@
-//! More than one locality domain, pretended to the lock or configured by the environment. Meanwhile threads change
-//! their domain and become priority waiters, and the knobs of NUMA-aware locks are turned.
+//! More than one locality domain, pretended to the lock or configured by the environment. Meanwhile
+//! threads change their domain and become priority waiters, and the knobs of NUMA-aware locks
+//! change.
 
-use super::{Context, Events, Findings, Scenario, Stage, blocking};
-use crate::crew::{self, Orders};
-use crate::injector::Injector;
+use super::{Context, Events, Stage};
+use crate::crew::{self, Orders, Worker};
 use crate::pretend;
-use crate::random::Random;
-use kinlock::config::{self, LocalLimit, Quantum, Scan, Tuning};
-use kinlock::events::Event;
+use crate::report::Findings;
+use kinlock_core::config::{self, LocalLimit, Quantum, Scan, Tuning};
+use kinlock_core::events::Event;
+use kinlock_sim::random::Random;
 use std::sync::Arc;
 
-/// On any machine: threads tell the lock where they are, and now and then that they have moved.
-pub(super) const PRETENDED: Scenario = Scenario {
-    name: super::DOMAINS,
-    about: "threads of 2, 4 or 8 pretended locality domains, while knobs are turned",
-    weight: 3,
-    needs_condvar: false,
-    run: |context| {
-        let orders = Orders {
-            threads: 2 * context.domains,
-            ..context.orders.clone()
-        };
-        let stage = Stage::new(context.specimen.new_pretended);
-        run(context, &orders, stage, context.domains)
-    },
-};
+/// On any machine: threads tell the lock their domain, and now and then another one.
+pub(super) fn pretended(context: &Context) -> Findings {
+    let orders = Orders {
+        threads: 2 * context.domains,
+        ..context.orders.clone()
+    };
+    let stage = Stage::new(context.specimen.new_pretended);
+    run(context, &orders, stage, context.domains)
+}
 
-/// Where `KINLOCK_TOPOLOGY` divides this machine's CPUs into domains, with threads pinned to all of them.
-pub(super) const REAL: Scenario = Scenario {
-    name: super::TOPOLOGY,
-    about: "threads pinned to CPUs that KINLOCK_TOPOLOGY divides, while knobs are turned",
-    weight: 3,
-    needs_condvar: false,
-    run: |context| {
-        let orders = Orders {
-            pinned: true,
-            ..context.orders.clone()
-        };
-        run(context, &orders, Stage::new(context.specimen.new), 0)
-    },
-};
+/// Where `KINLOCK_TOPOLOGY` divides this machine's CPUs into domains, with threads pinned to all.
+pub(super) fn real(context: &Context) -> Findings {
+    let orders = Orders {
+        pinned: true,
+        ..context.orders.clone()
+    };
+    run(context, &orders, Stage::new(context.specimen.new), 0)
+}
 
 /// `pretended`: how many domains to pretend; 0 = those of the CPUs.
 fn run(context: &Context, orders: &Orders, stage: Stage, pretended: usize) -> Findings {
     let events = Events::start();
     let stage = Arc::new(stage);
-    let mut knobs = Knobs::new(Random::new(orders.seed, u64::MAX));
+    let mut knobs = Knobs::new(Random::stream(orders.seed, u64::MAX));
     let domains = if pretended == 0 {
-        kinlock::topology::domain_count()
+        kinlock_core::topology::domain_count()
     } else {
         pretended
     };
@@ -55,32 +44,25 @@ fn run(context: &Context, orders: &Orders, stage: Stage, pretended: usize) -> Fi
         let spliced = events.get(Event::SetAside) > 0 && events.get(Event::Splice) > 0;
         domains > 1 && (spliced || !(context.specimen.reorders)())
     };
-    let outcome = {
-        let (stage, level) = (Arc::clone(&stage), context.preemption);
-        crew::run(
-            orders,
-            move |worker| {
-                let mut injector = Injector::new(level, worker.random.branch());
-                let mut domain = worker.index() as u64;
-                while worker.running() {
-                    if worker.random.one_in(256) {
-                        domain = worker.random.next();
-                        kinlock::spin::set_priority_waiter(Some(worker.random.one_in(8)));
-                    }
-                    if pretended != 0 {
-                        pretend::set_domain((domain % pretended as u64) as u16);
-                    }
-                    worker.with_lock(&*stage.lock, blocking, |worker| {
-                        stage.state.section(worker.name(), || injector.point());
-                    });
-                }
-            },
-            |_| {
-                knobs.turn();
-                reached()
-            },
-        )
+    let (of_crew, own_context) = (Arc::clone(&stage), context.clone());
+    let body = move |worker: &mut Worker| {
+        let mut injector = own_context.injector(worker);
+        let mut domain = worker.index() as u64;
+        while worker.running() {
+            if worker.random.one_in(256) {
+                domain = worker.random.next();
+                kinlock::spin::set_priority_waiter(Some(worker.random.one_in(8)));
+            }
+            if pretended != 0 {
+                pretend::set_domain((domain % pretended as u64) as u16);
+            }
+            of_crew.visit(worker, &mut injector);
+        }
     };
+    let outcome = crew::run(orders, body, |_| {
+        knobs.change();
+        reached()
+    });
     let detail = events.list(&[
         Event::HandoffLocal,
         Event::HandoffRemote,
@@ -88,11 +70,12 @@ fn run(context: &Context, orders: &Orders, stage: Stage, pretended: usize) -> Fi
         Event::Splice,
         Event::FlushByLimit,
     ]);
-    Findings::new(outcome, &stage.state, 0)
+    outcome
+        .findings(&stage.state, 0)
         .with_reach(reached(), format!("{domains} domains, {detail}"))
 }
 
-/// Turns the knobs now and then, and back in the end.
+/// Changes the knobs now and then, and restores them in the end.
 struct Knobs {
     random: Random,
     before: Tuning,
@@ -106,14 +89,13 @@ impl Knobs {
         }
     }
 
-    fn turn(&mut self) {
+    fn change(&mut self) {
         let random = &mut self.random;
         config::set_scan(if random.one_in(2) {
             Scan::Incremental
         } else {
             Scan::Full
         });
-        config::set_shuffle_reduction(random.one_in(4));
         config::set_stealing(!random.one_in(4));
         let limit = if random.one_in(2) {
             LocalLimit::count(random.below(8) as u8)
@@ -129,7 +111,6 @@ impl Knobs {
 impl Drop for Knobs {
     fn drop(&mut self) {
         config::set_scan(self.before.scan);
-        config::set_shuffle_reduction(self.before.shuffle_reduction);
         config::set_stealing(self.before.stealing);
         config::set_local_limit(self.before.limit);
         config::set_quantum(self.before.quantum);

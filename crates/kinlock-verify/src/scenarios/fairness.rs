@@ -1,33 +1,26 @@
-//! Threads of two locality domains fight for the lock as fast as they can: does each get its turn?
+//! Threads of two locality domains fight for the lock as fast as they can. Both must get it.
 
-use super::{Context, Findings, Scenario, Stage, blocking};
-use crate::crew::{self, Orders};
+use super::{Context, Stage, blocking};
+use crate::crew::{self, Orders, Worker};
 use crate::pretend;
-use crate::report::Property;
+use crate::report::{Findings, Property};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub(super) const SCENARIO: Scenario = Scenario {
-    name: "fairness",
-    about: "threads of two pretended domains fight without pause; nobody waits for long",
-    weight: 4,
-    needs_condvar: false,
-    run,
-};
-
 const THREADS: usize = 8;
-/// Longer than waking a waiter takes, so that nearly all threads are in the queue nearly always: only then can one
-/// domain keep the other out.
+/// Longer than waking a waiter takes, so that nearly all threads are in the queue nearly always:
+/// only then can one domain keep the other out.
 const SECTION: Duration = Duration::from_micros(100);
 /// Fair locks hand over within milliseconds; a starved thread waits until the others stop.
 const LONGEST_WAIT: Duration = Duration::from_millis(700);
 /// Long enough for a starved thread to exceed the limit.
 const SHORTEST_RUN: Duration = Duration::from_millis(1200);
 
-/// How often a lock that is meant to be fair may try: on a machine with other things to do a thread can wait so long for a CPU, too. A starved one waits each time.
+/// How often a sound lock may try. On a busy machine a thread can wait that long for a CPU, too; a
+/// starved thread waits in each attempt.
 const ATTEMPTS: u32 = 3;
 
-fn run(context: &Context) -> Findings {
+pub(super) fn run(context: &Context) -> Findings {
     let attempts = match context.specimen.defect {
         None => ATTEMPTS,
         Some(_) => 1,
@@ -50,23 +43,17 @@ fn attempt(context: &Context) -> Findings {
         longest_wait: LONGEST_WAIT,
         ..context.orders.clone()
     };
-    let outcome = {
-        let stage = Arc::clone(&stage);
-        crew::run(
-            &orders,
-            move |worker| {
-                pretend::set_domain(u16::from(worker.index() % 4 == 0));
-                while worker.running() {
-                    worker.with_lock(&*stage.lock, blocking, |worker| {
-                        stage.state.section(worker.name(), || ());
-                        spin_for(SECTION);
-                    });
-                }
-            },
-            |_| true,
-        )
+    let of_crew = Arc::clone(&stage);
+    let body = move |worker: &mut Worker| {
+        pretend::set_domain(u16::from(worker.index() % 4 == 0));
+        while worker.running() {
+            worker.with_lock(&*of_crew.lock, blocking, |worker| {
+                of_crew.state.section(worker.name(), || ());
+                spin_for(SECTION);
+            });
+        }
     };
-    Findings::new(outcome, &stage.state, 0)
+    crew::run(&orders, body, |_| true).findings(&stage.state, 0)
 }
 
 fn spin_for(time: Duration) {

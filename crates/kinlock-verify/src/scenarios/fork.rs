@@ -1,41 +1,28 @@
-//! Forks while other threads hold and wait for locks. The child has only the forking thread, and uses locks that were
-//! not in use by others: one of its own, one at rest, and one that the forking thread holds.
-//!
-//! Between fork and exit the child allocates and starts threads. POSIX does not promise that this works in the child
-//! of a process with threads; Linux's C libraries do.
+//! Forks while other threads hold and wait for locks. The child has only the forking thread. It
+//! uses locks that no other thread used: one of its own, one at rest, and one that the forking
+//! thread held.
 //!
 //! # Invariants
 //!
-//! 1. A lock is released by the thread that has just taken it, or, in the child, by the copy of the thread that held
-//!    it when it forked.
-//! 2. The child never returns from `child`: it ends by `_exit`.
-//! 3. Until a child has been waited for, its number names no other process. The status is written to a live local.
+//! 1. A lock is released by the thread that has just taken it, or, in the child, by the copy of the
+//!    thread that held it when it forked.
 
-use super::{Context, Findings, Scenario, Stage, blocking};
-use crate::crew::{self, Crew};
-use crate::injector::Injector;
+use super::{Context, Stage};
+use crate::child::{self, FINE};
+use crate::crew::Crew;
 use crate::locks::Specimen;
-use crate::report::Property;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use crate::report::{Findings, Property};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-pub(super) const SCENARIO: Scenario = Scenario {
-    name: "fork",
-    about: "children forked amid contention use locks of their own, at rest, and inherited",
-    weight: 3,
-    needs_condvar: false,
-    run,
-};
+use std::time::Duration;
 
 const CHILD_THREADS: u32 = 3;
 const CHILD_SECTIONS: u32 = 100;
-
-const FINE: i32 = 0;
+/// The exit status of a child in which two threads held a lock.
 const NOT_EXCLUSIVE: i32 = 10;
-const PANICKED: i32 = 11;
+/// Between two looks at a child.
+const PAUSE: Duration = Duration::from_micros(200);
 
-fn run(context: &Context) -> Findings {
+pub(super) fn run(context: &Context) -> Findings {
     let stage = Arc::new(Stage::new(context.specimen.new));
     let mut parent = Parent {
         specimen: context.specimen,
@@ -46,24 +33,11 @@ fn run(context: &Context) -> Findings {
         failure: None,
     };
     contend(&parent.at_rest);
-    let outcome = {
-        let (stage, level) = (Arc::clone(&stage), context.preemption);
-        crew::run(
-            &context.orders,
-            move |worker| {
-                let mut injector = Injector::new(level, worker.random.branch());
-                while worker.running() {
-                    worker.with_lock(&*stage.lock, blocking, |worker| {
-                        stage.state.section(worker.name(), || injector.point());
-                    });
-                }
-            },
-            |crew| {
-                parent.fork_one(crew);
-                parent.children > 0
-            },
-        )
+    let fork = |crew: &Crew| {
+        parent.fork_one(crew);
+        parent.children > 0
     };
+    let outcome = context.contend(&stage, |_| (), fork);
     let children = parent.children;
     let contract = match parent.failure {
         None => Ok(format!(
@@ -71,7 +45,8 @@ fn run(context: &Context) -> Findings {
         )),
         Some(failure) => Err(failure),
     };
-    Findings::new(outcome, &stage.state, 0)
+    outcome
+        .findings(&stage.state, 0)
         .with(Property::Contract, contract)
         .with_reach(children > 0, format!("{children} children"))
 }
@@ -91,84 +66,51 @@ impl Parent {
             return;
         }
         self.held.lock.lock();
-        // SAFETY: see the head of the file for what the child may do; it does not return (invariant 2).
-        let child = match unsafe { libc::fork() } {
-            -1 => None,
-            0 => self.child(),
-            child => Some(child),
-        };
+        let child = child::fork(|| self.use_locks());
         // SAFETY: invariant 1.
         unsafe { self.held.lock.unlock() };
         if let Some(child) = child {
             self.children += 1;
-            self.failure = self
-                .wait_for(child)
-                .err()
-                .map(|what| format!("child {}: {what}", self.children));
+            let result = child.wait(self.patience, |_| std::thread::sleep(PAUSE));
+            let failure = match result {
+                Ok(FINE) => return,
+                Ok(NOT_EXCLUSIVE) => "found that a lock excluded nobody".into(),
+                Ok(code) => format!("ended with status {code}"),
+                Err(what) => what,
+            };
+            self.failure = Some(format!("child {} {failure}", self.children));
         }
     }
 
-    fn child(&self) -> ! {
-        let used = catch_unwind(AssertUnwindSafe(|| self.use_locks()));
-        let code = match used {
-            Ok(Ok(())) => FINE,
-            Ok(Err(_)) => NOT_EXCLUSIVE,
-            Err(_) => PANICKED,
-        };
-        // SAFETY: no preconditions; invariant 2.
-        unsafe { libc::_exit(code) }
-    }
-
-    fn use_locks(&self) -> Result<(), String> {
+    /// What a child does.
+    fn use_locks(&self) -> i32 {
         // SAFETY: invariant 1.
         unsafe { self.held.lock.unlock() };
         for stage in [&self.held, &self.at_rest, &Stage::new(self.specimen.new)] {
             contend(stage);
-            stage.state.no_violation()?;
-        }
-        Ok(())
-    }
-
-    fn wait_for(&self, child: i32) -> Result<(), String> {
-        let give_up = Instant::now() + self.patience;
-        let mut status = 0;
-        // SAFETY: invariant 3.
-        while unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) } == 0 {
-            if Instant::now() >= give_up {
-                // SAFETY: invariant 3.
-                unsafe {
-                    libc::kill(child, libc::SIGKILL);
-                    libc::waitpid(child, &mut status, 0);
-                }
-                return Err(format!("still busy after {:?}", self.patience));
+            if stage.state.no_violation().is_err() {
+                return NOT_EXCLUSIVE;
             }
-            std::thread::sleep(Duration::from_micros(200));
         }
-        match (libc::WIFEXITED(status), libc::WEXITSTATUS(status)) {
-            (true, FINE) => Ok(()),
-            (true, NOT_EXCLUSIVE) => Err("a lock excluded nobody".into()),
-            (true, PANICKED) => Err("it panicked".into()),
-            _ => Err(format!("ended with wait status {status:#x}")),
-        }
+        FINE
     }
 }
 
-/// A few threads use the lock until all queue for it now and then.
+/// A few threads use the lock; now and then all queue for it.
 fn contend(stage: &Stage) {
-    std::thread::scope(|scope| {
-        for me in 1..=CHILD_THREADS {
-            scope.spawn(move || {
-                for i in 0..CHILD_SECTIONS {
-                    stage.lock.lock();
-                    stage.state.section(me, || {
-                        if i % 16 == 0 {
-                            std::thread::yield_now();
-                        }
-                    });
-                    // SAFETY: invariant 1.
-                    unsafe { stage.lock.unlock() };
+    let use_it = |me: u32| {
+        for i in 0..CHILD_SECTIONS {
+            stage.lock.lock();
+            stage.state.section(me, || {
+                if i % 16 == 0 {
+                    std::thread::yield_now();
                 }
             });
+            // SAFETY: invariant 1.
+            unsafe { stage.lock.unlock() };
         }
+    };
+    std::thread::scope(|scope| {
+        (1..=CHILD_THREADS).for_each(|me| drop(scope.spawn(move || use_it(me))));
     });
 }

@@ -1,5 +1,6 @@
 //! Ways to ill-treat a lock, one file each.
 
+mod barging;
 mod basics;
 mod churn;
 mod condvar;
@@ -8,52 +9,82 @@ mod domains;
 mod fairness;
 mod fork;
 mod leak;
+mod partner;
+mod patience;
 mod preemption;
 mod relay;
 mod signals;
 mod timed;
-mod turns;
 
-use crate::crew::{Orders, Outcome};
-use crate::injector::Preemption;
+use crate::crew::{self, Crew, Orders, Outcome, Worker};
+use crate::injector::{Injector, Preemption};
 use crate::locks::Specimen;
 use crate::oracle::SharedState;
-use crate::report::Property;
+use crate::report::{Findings, Property};
 use crate::test_lock::TestLock;
-use kinlock::events::Event;
+use kinlock_core::events::Event;
+use std::sync::Arc;
 
 /// A way to ill-treat a lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
     /// Its name on the command line and in reports.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// One line of description.
     pub about: &'static str,
     /// Its share of the time, relative to the others'.
     pub(crate) weight: u32,
-    /// Whether it is one for locks that have a condition variable.
+    /// Whether it is for locks that have a condition variable.
     pub needs_condvar: bool,
     pub(crate) run: fn(&Context) -> Findings,
 }
 
-/// All scenarios, in the order in which they run: what finds most comes first.
-pub const ALL: &[Scenario] = &[
-    basics::SCENARIO,
-    fairness::SCENARIO,
-    domains::PRETENDED,
-    preemption::SCENARIO,
-    turns::SCENARIO,
-    timed::SCENARIO,
-    relay::SCENARIO,
-    condvar_relay::SCENARIO,
-    condvar::DELAYED,
-    condvar::PLAIN,
-    signals::SCENARIO,
-    churn::SCENARIO,
-    fork::SCENARIO,
-    leak::SCENARIO,
-    domains::REAL,
-];
+/// Rows of name, weight, kind, function and description.
+macro_rules! scenarios {
+    ($($name:literal $weight:literal $needs_condvar:literal $run:path: $about:literal;)*) => {
+        /// All scenarios, in the order in which they run: those that find most come first.
+        pub const ALL: &[Scenario] = &[$(Scenario {
+            name: $name,
+            about: $about,
+            weight: $weight,
+            needs_condvar: $needs_condvar,
+            run: $run,
+        },)*];
+    };
+}
+
+scenarios! {
+    "basics" 1 false basics::run:
+        "one thread checks what each call promises";
+    "fairness" 4 false fairness::run:
+        "threads of two pretended domains fight without pause; nobody waits for long";
+    "domains" 3 false domains::pretended:
+        "threads of 2, 4 or 8 pretended locality domains, while knobs are turned";
+    "preemption" 4 false preemption::run:
+        "threads, also more than CPUs, yield and sleep inside and outside of sections";
+    "barging" 4 false barging::run:
+        "threads that believe different things of a lock meet at one after the other";
+    "timed" 4 false timed::run:
+        "lock, try_lock and try_lock_for with tiny limits, mixed: waiters abandon the queue";
+    "relay" 4 false relay::run:
+        "a holder releases just when its only waiter falls asleep or gives up";
+    "condvar-relay" 4 true condvar_relay::run:
+        "a notification comes just when its only waiter falls asleep or gives up";
+    "condvar-delays" 4 true condvar::delayed:
+        "as condvar, and threads are held up within waits and notifications";
+    "condvar" 4 true condvar::plain:
+        "waiters, notifications and time limits around a bounded queue, while signals interrupt";
+    "signals" 5 false signals::run:
+        "a storm of real-time signals, whose nested handlers take further locks";
+    "churn" 5 false churn::run:
+        "threads come and go, and take the lock in destructors of thread-locals and pthread keys";
+    "fork" 3 false fork::run:
+        "children forked amid contention use locks of their own, at rest, and inherited";
+    "leak" 2 false leak::run:
+        "threads that leaked guards, and some that wait for a leaked one, harm no other lock";
+    "topology" 3 false domains::real:
+        "threads pinned to CPUs that KINLOCK_TOPOLOGY divides, while knobs are turned";
+}
 
 /// Runs once for each thread count.
 pub const PREEMPTION: &str = "preemption";
@@ -61,6 +92,18 @@ pub const PREEMPTION: &str = "preemption";
 pub const DOMAINS: &str = "domains";
 /// Means something only where `KINLOCK_TOPOLOGY` has divided the machine's CPUs.
 pub const TOPOLOGY: &str = "topology";
+
+impl Scenario {
+    /// Whether it applies to `lock`. A broken condition variable comes with a sound lock.
+    pub fn suits(&self, lock: &Specimen) -> bool {
+        let (has_condvar, broken) = (lock.meets.is_some(), lock.defect.is_some());
+        if self.needs_condvar {
+            has_condvar
+        } else {
+            !(has_condvar && broken)
+        }
+    }
+}
 
 /// What a scenario works with.
 #[derive(Clone, Debug)]
@@ -72,69 +115,34 @@ pub(crate) struct Context {
     pub domains: usize,
 }
 
-/// What a scenario found out.
-#[derive(Debug)]
-pub(crate) struct Findings {
-    /// By property, with details in either case.
-    pub verdicts: Vec<(Property, Result<String, String>)>,
-    /// Of the threads that lived as long as the scenario.
-    pub acquisitions: Vec<u64>,
-    /// Whether threads had to be left behind.
-    pub left_threads: bool,
-}
-
-impl Findings {
-    /// The crew's verdicts, and the oracle's on `state`, which was to see `extra` sections beyond the crew's own.
-    fn new(outcome: Outcome, state: &SharedState, extra: u64) -> Self {
-        let exclusion = if outcome.completed {
-            state.verdict(outcome.total() + extra)
-        } else {
-            state
-                .no_violation()
-                .map(|()| "no violation before the hang".into())
-        };
-        let mut findings = Findings {
-            verdicts: outcome.verdicts,
-            acquisitions: outcome.acquisitions,
-            left_threads: !outcome.completed,
-        };
-        findings
-            .verdicts
-            .insert(0, (Property::Exclusion, exclusion));
-        findings
+impl Context {
+    /// An injector for a worker of this scenario.
+    fn injector(&self, worker: &mut Worker) -> Injector {
+        Injector::new(self.preemption, worker.random.branch())
     }
 
-    fn failed(&self, property: Property) -> bool {
-        let mut verdicts = self.verdicts.iter();
-        verdicts.any(|(of, verdict)| *of == property && verdict.is_err())
-    }
-
-    /// Adds a verdict on further state to that on exclusion.
-    fn and_exclusion(mut self, further: Result<(), String>) -> Self {
-        let exclusion = &mut self.verdicts[0].1;
-        if exclusion.is_ok() {
-            if let Err(what) = further {
-                *exclusion = Err(what);
+    /// Runs a crew that takes the lock of `stage` again and again and is interrupted inside and
+    /// outside of critical sections. Each thread begins with `begin`.
+    fn contend(
+        &self,
+        stage: &Arc<Stage>,
+        begin: fn(&Worker),
+        meanwhile: impl FnMut(&Crew) -> bool,
+    ) -> Outcome {
+        let (stage, context) = (Arc::clone(stage), self.clone());
+        let body = move |worker: &mut Worker| {
+            begin(worker);
+            let mut injector = context.injector(worker);
+            while worker.running() {
+                stage.visit(worker, &mut injector);
+                injector.point();
             }
-        }
-        self
-    }
-
-    fn with(mut self, property: Property, verdict: Result<String, String>) -> Self {
-        self.verdicts.push((property, verdict));
-        self
-    }
-
-    /// Adds that the scenario got where it wanted to, if `reached`.
-    fn with_reach(self, reached: bool, detail: String) -> Self {
-        self.with(
-            Property::Reach,
-            if reached { Ok(detail) } else { Err(detail) },
-        )
+        };
+        crew::run(&self.orders, body, meanwhile)
     }
 }
 
-/// A lock and what it protects.
+/// A lock and the state that it protects.
 struct Stage {
     lock: Box<dyn TestLock>,
     state: SharedState,
@@ -147,32 +155,59 @@ impl Stage {
             state: SharedState::new(),
         }
     }
+
+    /// One critical section, with interruptions.
+    fn visit(&self, worker: &mut Worker, injector: &mut Injector) {
+        worker.with_lock(&*self.lock, blocking, |worker| {
+            self.state.section(worker.name(), || injector.point());
+        });
+    }
+
+    /// One critical section without interruptions, by `acquire`. Returns whether the lock was
+    /// taken.
+    fn visit_by(&self, worker: &mut Worker, acquire: impl FnOnce(&dyn TestLock) -> bool) -> bool {
+        worker.with_lock(&*self.lock, acquire, |worker| {
+            self.state.section(worker.name(), || ());
+        })
+    }
 }
 
-/// Waits for as long as it takes: the plain way for [`Worker::with_lock`](crate::crew::Worker::with_lock).
+/// Waits for as long as it takes: the plain way for [`Worker::with_lock`].
 fn blocking(lock: &dyn TestLock) -> bool {
     lock.lock();
     true
 }
 
-/// What the slow paths of all locks have done since.
-struct Events(kinlock::events::Snapshot);
+/// The events of all locks' slow paths since a moment.
+struct Events(kinlock_core::events::Snapshot);
 
 impl Events {
     fn start() -> Self {
-        kinlock::events::set_enabled(true);
-        Events(kinlock::events::snapshot())
+        kinlock_core::events::set_enabled(true);
+        Events(kinlock_core::events::snapshot())
     }
 
     fn get(&self, event: Event) -> u64 {
-        kinlock::events::snapshot().since(&self.0).get(event)
+        kinlock_core::events::snapshot().since(&self.0).get(event)
     }
 
     fn list(&self, events: &[Event]) -> String {
-        let named: Vec<_> = events
-            .iter()
-            .map(|&e| format!("{} {}", e.name(), self.get(e)))
-            .collect();
-        named.join(", ")
+        let name = |&event: &Event| format!("{} {}", event.name(), self.get(event));
+        events.iter().map(name).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// The verdict on waits that ended before their time.
+fn nobody_hasty(hasty: u64, timeouts: u64) -> Result<String, String> {
+    match hasty {
+        0 => Ok("nobody gave up before its time".into()),
+        _ => Err(format!("{hasty} of {timeouts} gave up before their time")),
+    }
+}
+
+impl Findings {
+    /// Adds whether the scenario reached what it is for.
+    fn with_reach(self, reached: bool, detail: String) -> Self {
+        self.judge(Property::Reach, reached, detail)
     }
 }

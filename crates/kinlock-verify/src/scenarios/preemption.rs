@@ -1,39 +1,16 @@
-//! Threads lose their CPU at the worst moments: inside the section, on the way in and on the way out.
+//! Threads lose their CPU at the worst moments: inside the section, on the way in and on the way
+//! out.
 
-use super::{Context, Events, Findings, Scenario, Stage, blocking};
-use crate::crew;
-use crate::injector::Injector;
-use kinlock::events::Event;
+use super::{Context, Events, Stage};
+use crate::report::Findings;
+use kinlock_core::events::Event;
 use std::sync::Arc;
 
-pub(super) const SCENARIO: Scenario = Scenario {
-    name: super::PREEMPTION,
-    about: "threads, also more than CPUs, yield and sleep inside and outside of sections",
-    weight: 4,
-    needs_condvar: false,
-    run,
-};
-
-fn run(context: &Context) -> Findings {
+pub(super) fn run(context: &Context) -> Findings {
     let events = Events::start();
     let stage = Arc::new(Stage::new(context.specimen.new));
     let contended = || events.get(Event::SlowPath) > 0 || context.orders.threads == 1;
-    let outcome = {
-        let (stage, level) = (Arc::clone(&stage), context.preemption);
-        crew::run(
-            &context.orders,
-            move |worker| {
-                let mut injector = Injector::new(level, worker.random.branch());
-                while worker.running() {
-                    worker.with_lock(&*stage.lock, blocking, |worker| {
-                        stage.state.section(worker.name(), || injector.point());
-                    });
-                    injector.point();
-                }
-            },
-            |_| contended(),
-        )
-    };
+    let outcome = context.contend(&stage, |_| (), |_| contended());
     let detail = events.list(&[
         Event::SlowPath,
         Event::Queued,
@@ -43,5 +20,7 @@ fn run(context: &Context) -> Findings {
         Event::Claim,
         Event::Grant,
     ]);
-    Findings::new(outcome, &stage.state, 0).with_reach(contended(), detail)
+    outcome
+        .findings(&stage.state, 0)
+        .with_reach(contended(), detail)
 }

@@ -1,6 +1,7 @@
 //! Threads that wake rarely, one at a time, and work on the data of the ID that they then have.
 //!
-//! Whether that data is in the cache of the CPU depends on who gets which ID: "lowest free" gives everybody the same one, so that its data travels from CPU to CPU.
+//! Whether that data is in the cache of the CPU depends on which thread gets which ID: "lowest free"
+//! gives all of them the same one, so that its data travels from CPU to CPU.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Barrier, Mutex};
@@ -8,10 +9,10 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use super::subjects::Subject;
-use super::{Sample, process_cpu_time};
-use crate::bench::interrupt::pause;
-use crate::bench::rng::Rng;
-use crate::bench::team::{Job, Team};
+use crate::bench::harness::interrupt::pause;
+use crate::bench::harness::rng::Rng;
+use crate::bench::harness::slice::{Sample, process_cpu_time};
+use crate::bench::harness::team::{Job, Team};
 
 /// Bursts in a slice, by all threads together; the first ones, a round of all threads, are not counted.
 pub const BURSTS: usize = 20;
@@ -20,8 +21,8 @@ const AREA: usize = 16 * 1024;
 
 struct Arena {
     areas: Vec<Area>,
-    /// Whose turn it is; [`NOBODY`] between turns.
-    turn: AtomicUsize,
+    /// The thread that is to burst; [`NOBODY`] in between.
+    next: AtomicUsize,
     nanos: AtomicU64,
     /// Sleepers, by index.
     threads: Mutex<Vec<Option<Thread>>>,
@@ -35,7 +36,7 @@ const NOBODY: usize = usize::MAX;
 const THE_END: usize = usize::MAX - 1;
 
 /// Runs one slice.
-pub fn slice(subject: &Subject, team: &Team, delay: f64, seed: u64) -> Sample {
+pub fn slice(subject: &Subject, team: &Team, delay: f64, seed: u64) -> Sample<()> {
     let ids = subject
         .domain
         .as_ref()
@@ -44,7 +45,7 @@ pub fn slice(subject: &Subject, team: &Team, delay: f64, seed: u64) -> Sample {
         areas: (0..ids)
             .map(|_| Area([const { AtomicU8::new(0) }; AREA]))
             .collect(),
-        turn: AtomicUsize::new(NOBODY),
+        next: AtomicUsize::new(NOBODY),
         nanos: AtomicU64::new(0),
         threads: Mutex::new(vec![None; team.size()]),
         start: Barrier::new(team.size() + 1),
@@ -54,9 +55,9 @@ pub fn slice(subject: &Subject, team: &Team, delay: f64, seed: u64) -> Sample {
         members.threads.lock().expect("nobody panics")[index] = Some(std::thread::current());
         members.start.wait();
         loop {
-            match members.turn.load(Acquire) {
+            match members.next.load(Acquire) {
                 THE_END => return,
-                turn if turn == index => {
+                next if next == index => {
                     let begin = Instant::now();
                     match &domain {
                         None => members.burst(index),
@@ -69,7 +70,7 @@ pub fn slice(subject: &Subject, team: &Team, delay: f64, seed: u64) -> Sample {
                     members
                         .nanos
                         .fetch_add(begin.elapsed().as_nanos() as u64, Relaxed);
-                    members.turn.store(NOBODY, Release);
+                    members.next.store(NOBODY, Release);
                 }
                 // Asleep, so that the CPU is free and the thread has to be woken.
                 _ => std::thread::park(),
@@ -95,9 +96,9 @@ pub fn slice(subject: &Subject, team: &Team, delay: f64, seed: u64) -> Sample {
                 arena.nanos.store(0, Relaxed);
                 before = process_cpu_time();
             }
-            arena.turn.store(thread, Release);
+            arena.next.store(thread, Release);
             wake(thread);
-            while arena.turn.load(Acquire) != NOBODY {
+            while arena.next.load(Acquire) != NOBODY {
                 std::thread::sleep(Duration::from_micros(50));
             }
             if bursts >= team.size() {
@@ -109,7 +110,7 @@ pub fn slice(subject: &Subject, team: &Team, delay: f64, seed: u64) -> Sample {
             pause(Duration::from_secs_f64(delay));
         }
     }
-    arena.turn.store(THE_END, Release);
+    arena.next.store(THE_END, Release);
     (0..team.size()).for_each(wake);
     team.wait();
     debug_assert_eq!(counted, ops.iter().sum::<u64>());
@@ -117,6 +118,7 @@ pub fn slice(subject: &Subject, team: &Team, delay: f64, seed: u64) -> Sample {
         ops,
         elapsed: Duration::from_nanos(arena.nanos.load(Relaxed).max(1)),
         cpu,
+        extra: (),
     }
 }
 

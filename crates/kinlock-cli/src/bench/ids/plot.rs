@@ -2,23 +2,24 @@
 
 use plotters::prelude::*;
 
-use super::report::Report;
-use crate::output::cells::{Cells, best_first};
-use crate::output::picture::bars::{self, Bar};
-use crate::output::picture::{Area, COLOURS, Drawn, text};
+use super::Ids;
+use crate::bench::harness::report::Report;
+use crate::report::cells::{Cells, best_first};
+use crate::report::plot::bars::{self, Bar};
+use crate::report::plot::{Area, COLOURS, Drawn, text};
 
 const WIDTH: u32 = 1000;
 const TITLE_HEIGHT: u32 = 60;
 const NAMES: i32 = 190;
 
 /// How large the picture is.
-pub fn size(report: &Report) -> (u32, u32) {
+pub fn size(report: &Report<Ids>) -> (u32, u32) {
     let heights = report.cells().map(|cell| bars::height(cell.len()));
     (WIDTH, heights.sum::<u32>() + TITLE_HEIGHT)
 }
 
 /// Draws it.
-pub fn draw(report: &Report, _index: usize, area: &Area) -> Drawn {
+pub fn draw(report: &Report<Ids>, area: &Area) -> Drawn {
     area.draw(&Text::new(
         "kinlock bench ids: ns per operation, shorter is better",
         (14, 10),

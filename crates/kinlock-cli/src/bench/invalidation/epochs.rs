@@ -1,7 +1,9 @@
-//! Epochs and RCU in the place of sections: who gives pages back is the reader, and who reuses them waits for a grace period.
+//! Epochs and RCU in the place of sections: giving pages back is a read section, and reusing them waits
+//! for a grace period.
 //!
-//! None of them has something like a tag that could be waited for. So grace periods are numbered, and a mark is the number of the next one: it has passed once a grace
-//! period has that began after it. Whoever waits makes one.
+//! None of them has a tag that could be waited for. So grace periods are numbered, and a mark is the
+//! number of the next one: it has passed once a grace period has that began after it. A thread that
+//! waits makes one.
 //!
 //! Invariants:
 //! 1. What is retired was just allocated, is retired once, and is reachable by nobody else.
@@ -12,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 use kinlock_verify::pages::Protection;
 
-use super::contender::Contender;
+use super::contenders::Contender;
 
 /// Something with read sections and grace periods.
 pub trait Epochs: Send + Sync + 'static {

@@ -3,12 +3,17 @@
 
 use plotters::prelude::*;
 
-use super::name::{ContenderName, WorkloadName};
-use super::results::{Entry, Report};
-use crate::output::cells::{Cells, Compared, best_first};
-use crate::output::picture::bars::{self, Bar};
-use crate::output::picture::curves::{self, Curve, Point};
-use crate::output::picture::{Area, COLOURS, Drawn, quiet_text, text};
+use super::contenders::ContenderName;
+use super::{Invalidation, Workload};
+use crate::args::Named;
+use crate::bench::harness::report;
+use crate::report::cells::{Cells, Compared, best_first};
+use crate::report::plot::bars::{self, Bar};
+use crate::report::plot::curves::{self, Curve, Point};
+use crate::report::plot::{Area, COLOURS, Drawn, quiet_text, text};
+
+type Report = report::Report<Invalidation>;
+type Entry = report::Entry<Invalidation>;
 
 const WIDTH: u32 = 1240;
 const TITLE_HEIGHT: u32 = 64;
@@ -32,7 +37,7 @@ pub fn size(report: &Report) -> (u32, u32) {
 /// The workloads that take the whole width, and those that stand side by side.
 fn panels(report: &Report) -> (Vec<&[Entry]>, Vec<&[Entry]>) {
     let is_row = |panel: &&[Entry]| {
-        let is_demonstration = panel[0].workload == WorkloadName::Pages.name();
+        let is_demonstration = panel[0].workload == Workload::Pages.name();
         is_demonstration || cells(panel).count() > MOST_GROUPS
     };
     report.by_workload().into_iter().partition(is_row)
@@ -41,7 +46,7 @@ fn panels(report: &Report) -> (Vec<&[Entry]>, Vec<&[Entry]>) {
 /// Whether a workload that takes the whole width is drawn as curves.
 fn is_curves(panel: &[Entry]) -> bool {
     let groups = cells(panel).count();
-    let is_demonstration = panel[0].workload == WorkloadName::Pages.name();
+    let is_demonstration = panel[0].workload == Workload::Pages.name();
     groups > MOST_GROUPS || is_demonstration && groups > 1
 }
 
@@ -58,7 +63,7 @@ fn height(panel: &[Entry]) -> u32 {
 }
 
 /// Draws it.
-pub fn draw(report: &Report, _index: usize, area: &Area) -> Drawn {
+pub fn draw(report: &Report, area: &Area) -> Drawn {
     let (title, mut rest) = area.split_vertically(TITLE_HEIGHT);
     title.draw(&Text::new("kinlock bench invalidation", (14, 12), text(22)))?;
     let summary = report.machine.summary();
@@ -102,7 +107,9 @@ fn headed<'a>(
 ) -> Result<Area<'a>, Box<dyn std::error::Error>> {
     let (heading, rest) = area.split_vertically(HEADING_HEIGHT);
     let name = panel[0].workload;
-    let summary = name.parse().map_or("", WorkloadName::summary);
+    let mut workloads = Workload::all().into_iter();
+    let workload = workloads.find(|workload| workload.name() == name);
+    let summary = workload.map_or("", Workload::summary);
     let told = format!("{name}: {summary}; {better}");
     heading.draw(&Text::new(told, (14, 8), text(15)))?;
     Ok(rest)
@@ -119,7 +126,7 @@ fn unit(panel: &[Entry]) -> (&'static str, f64) {
 }
 
 fn curves_of(panel: &[Entry], per_unit: f64) -> Vec<Curve> {
-    let contenders = ContenderName::ALL.into_iter();
+    let contenders = ContenderName::all().into_iter();
     let curves = contenders.map(|contender| {
         let own = panel.iter().filter(|entry| entry.lock == contender.name());
         let mut points: Vec<_> = own
@@ -146,7 +153,7 @@ fn bars_of(cell: &[Entry]) -> Vec<Bar> {
     let entries = best_first(cell).into_iter();
     let bars = entries.map(|entry| Bar {
         name: entry.usual().lock.to_owned(),
-        colour: colour(entry.lock),
+        colour: colour(&entry.lock),
         nanos: entry.ns_per_op,
     });
     bars.collect()
@@ -154,7 +161,7 @@ fn bars_of(cell: &[Entry]) -> Vec<Bar> {
 
 /// The colour of a contender: the same in the whole picture.
 fn colour(name: &str) -> RGBColor {
-    let mut all = ContenderName::ALL.into_iter();
+    let mut all = ContenderName::all().into_iter();
     let place = all.position(|contender| contender.name() == name);
     COLOURS[place.unwrap_or(0) % COLOURS.len()]
 }

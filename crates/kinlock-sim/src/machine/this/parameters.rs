@@ -1,4 +1,4 @@
-//! The parameters of the host: what was measured, and what follows or is assumed.
+//! The parameters of the host: measured, derived or assumed.
 
 use super::Latencies;
 use crate::machine::{Origin, Parameter, Shape};

@@ -1,17 +1,17 @@
-//! Shapes of made-up hosts, and the real one as far as that can be checked without a clock.
+//! Shapes of made-up hosts, and the real host as far as a test without a clock can check it.
 
 use super::*;
 use crate::machine::Origin;
 
-fn host(sockets: usize, caches: usize, cores: usize, threads: usize) -> Vec<Seat> {
-    let mut seats = Vec::new();
+fn host(sockets: usize, caches: usize, cores: usize, threads: usize) -> Vec<HostCpu> {
+    let mut cpus = Vec::new();
     for socket in 0..sockets {
         for cache in 0..caches {
             for core in 0..cores {
                 for _ in 0..threads {
-                    let cpu = seats.len();
+                    let cpu = cpus.len();
                     let cache = socket * caches + cache;
-                    seats.push(Seat {
+                    cpus.push(HostCpu {
                         cpu,
                         node: socket,
                         socket,
@@ -22,11 +22,11 @@ fn host(sockets: usize, caches: usize, cores: usize, threads: usize) -> Vec<Seat
             }
         }
     }
-    seats
+    cpus
 }
 
-fn read(seats: &[Seat]) -> (Shape, String) {
-    shape(seats, &BTreeMap::new()).unwrap()
+fn read(cpus: &[HostCpu]) -> (Shape, String) {
+    shape(cpus, &BTreeMap::new()).unwrap()
 }
 
 #[test]
@@ -40,9 +40,9 @@ fn a_regular_host_is_taken_as_it_is() {
 
 #[test]
 fn an_irregular_host_says_what_was_assumed() {
-    let mut seats = host(2, 2, 4, 2);
-    seats.truncate(seats.len() - 3);
-    let (shape, note) = read(&seats);
+    let mut cpus = host(2, 2, 4, 2);
+    cpus.truncate(cpus.len() - 3);
+    let (shape, note) = read(&cpus);
     assert_eq!((shape.cores_per_cache, shape.threads_per_core), (4, 2));
     assert!(
         note.contains("3 to 4 cores per cache") || note.contains("2 to 4 cores per cache"),
@@ -62,24 +62,24 @@ fn a_host_that_is_too_large_is_refused() {
 
 #[test]
 fn distances_that_differ_widely_are_hops() {
-    let seats = host(4, 1, 1, 1);
+    let cpus = host(4, 1, 1, 1);
     let distance = |a: usize, b: usize| match (a + 4 - b) % 4 {
         0 => 10,
         2 => 31,
         _ => 21,
     };
     let all = (0..16).map(|i| ((i / 4, i % 4), distance(i / 4, i % 4)));
-    let (shape, _) = shape(&seats, &all.collect()).unwrap();
+    let (shape, _) = shape(&cpus, &all.collect()).unwrap();
     assert_eq!(shape.hops, [0, 1, 2, 1, 1, 0, 1, 2, 2, 1, 0, 1, 1, 2, 1, 0]);
-    let pairs = pairs_by_distance(&seats, &shape);
+    let pairs = pairs_by_distance(&cpus, &shape);
     assert_eq!(pairs.each_ref().map(Vec::len), [0, 0, 4, 2]);
 }
 
 #[test]
 fn pairs_are_on_different_cores() {
-    let seats = host(2, 2, 2, 2);
-    let (shape, _) = read(&seats);
-    let pairs = pairs_by_distance(&seats, &shape);
+    let cpus = host(2, 2, 2, 2);
+    let (shape, _) = read(&cpus);
+    let pairs = pairs_by_distance(&cpus, &shape);
     // Of the pairs of cores in a cache, each has 2 x 2 pairs of threads.
     assert_eq!(
         pairs.each_ref().map(Vec::len),
@@ -91,7 +91,7 @@ fn pairs_are_on_different_cores() {
 }
 
 #[test]
-fn whatever_is_measured_makes_a_machine() {
+fn any_measurement_makes_a_machine() {
     for shape_of in [host(1, 1, 2, 1), host(1, 1, 1, 2), host(2, 3, 4, 2)] {
         let (shape, about) = read(&shape_of);
         // As bad as a measurement can be.
@@ -119,7 +119,7 @@ fn whatever_is_measured_makes_a_machine() {
 #[test]
 #[cfg(target_os = "linux")]
 fn this_host_is_a_machine_or_says_why_not() {
-    let allowed = seats(&Topology::current()).len();
+    let allowed = host_cpus(&Topology::current()).len();
     match Machine::load("this") {
         Err(e) => assert!(allowed < 2 && e.to_string().contains("one CPU"), "{e}"),
         Ok(machine) => {

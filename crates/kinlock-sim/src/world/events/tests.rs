@@ -1,24 +1,26 @@
-//! Events come in order, whichever way they were planned.
+//! Events come in order, however they were planned.
 
 use super::{Events, NEAR, What};
-use crate::world::next_random;
+use crate::random::Random;
 
 #[test]
 fn events_come_by_time_then_as_planned() {
-    let mut random = 1;
-    // With 2 at most per step there are a few at a time, with more there are too many for the list of those that are near.
+    let mut random = Random::new(1);
+    // With 2 at most per step there are a few at a time, with more there are too many for the list
+    // of those that are near.
     for (steps, at_most) in [(3, 2), (40, 2), (2000, 2), (300, 8)] {
         let mut events = Events::new();
         let mut planned: Vec<(u64, u64)> = Vec::new();
         let mut now = 0;
         for _ in 0..steps {
-            for _ in 0..next_random(&mut random) % (at_most + 1) {
-                // Steps soon, some later; time limits later: some nearly in order, some far out of it.
-                let (what, after) = match next_random(&mut random) % 8 {
-                    0 | 1 => (What::TimeLimit, 1000 + next_random(&mut random) % 8),
-                    2 | 3 => (What::TimeLimit, next_random(&mut random) % 3000),
-                    4 => (What::SliceEnd, next_random(&mut random) % 1000),
-                    _ => (What::Step, next_random(&mut random) % 8),
+            for _ in 0..random.below(at_most + 1) {
+                // Steps soon, some later; time limits later: some nearly in order, some far out of
+                // it.
+                let (what, after) = match random.below(8) {
+                    0 | 1 => (What::TimeLimit, 1000 + random.below(8)),
+                    2 | 3 => (What::TimeLimit, random.below(3000)),
+                    4 => (What::SliceEnd, random.below(1000)),
+                    _ => (What::Step, random.below(8)),
                 };
                 let name = events.planned + 1;
                 events.plan(now + after, name as usize, !name as u32, what);
@@ -61,7 +63,7 @@ fn an_event_says_what_happens() {
 }
 
 #[test]
-fn who_comes_when_the_list_is_full_comes_in_order() {
+fn an_event_that_finds_the_list_full_comes_in_order() {
     for late in [0, 75, 155, 165, 235, 315, 1000] {
         let mut events = Events::new();
         let mut times: Vec<u64> = (0..NEAR as u64).map(|i| i * 10).collect();

@@ -1,23 +1,20 @@
 //! The mutex among the locks that are explored.
-//!
-//! # Invariants
-//!
-//! 1. [`Explored::unlock`] is called by the thread that took the lock only, as that function demands.
 
 use super::{Explored, KNOBS, MAX_ACCESSES, Specimen};
-use crate::random::Random;
 use crate::report::Property;
-use kinlock::config::{Quantum, Tuning};
-use kinlock::events::Event;
-use kinlock::raw::mutex::{MutexConfig, MutexFault, Queue, QueuedMutex};
-use kinlock::raw::osq::PredecessorCpu;
+use crate::specimen::fault;
+use kinlock_core::config::{Quantum, Tuning};
+use kinlock_core::events::Event;
+use kinlock_core::raw::mutex::{MutexConfig, MutexFault, Queue, QueuedMutex};
+use kinlock_core::raw::osq::PredecessorCpu;
 use kinlock_sim::Sim;
+use kinlock_sim::random::Random;
 
 /// The mutex with a queue drawn by lot for each schedule.
 pub(super) const SOUND: Specimen = Specimen {
     name: "mutex",
     defect: None,
-    place: place::<NO_FAULT>,
+    place: place::<0>,
     tuning,
     reach: &[
         Event::SlowPath,
@@ -31,31 +28,35 @@ pub(super) const SOUND: Specimen = Specimen {
         Event::Timeout,
         Event::SlotFallback,
     ],
-    // Whoever runs may take a free lock: what is bounded is the time that a waiter waits.
+    // Running threads may barge. Only the time that a waiter waits is bounded.
     in_order: false,
     meets: false,
-    // Whoever leaves the queue looks at the lock again and again until a neighbour, who may be preempted for long, has linked itself.
+    // A waiter that leaves the queue polls the lock until its neighbour has linked itself, and the
+    // neighbour may be preempted for long.
     max_accesses: 20 * MAX_ACCESSES,
 };
 
-pub(super) const MISSING_WAKE: u8 = 1;
-pub(super) const LOST_WAKEUP: u8 = 2;
-pub(super) const DOUBLE_HAND_OFF: u8 = 3;
-pub(super) const LEAKY_CANCEL: u8 = 4;
-pub(super) const QUEUED_CLAIM: u8 = 5;
-const NO_FAULT: u8 = 0;
+macro_rules! broken {
+    ($($constant:ident: $fault:ident, $name:literal, $defect:ident;)*) => {$(
+        pub(super) const $constant: Specimen = Specimen {
+            name: $name,
+            defect: Some(Property::$defect),
+            place: place::<{ MutexFault::$fault as u8 }>,
+            max_accesses: MAX_ACCESSES,
+            ..SOUND
+        };
+    )*};
+}
+
+broken! {
+    MISSING_WAKE: MissingWake, "busted-mutex-wake", Completion;
+    LOST_WAKEUP: LostWakeup, "busted-mutex-sleep", Completion;
+    DOUBLE_HAND_OFF: DoubleHandOff, "busted-mutex-pickup", Exclusion;
+    LEAKY_CANCEL: LeakyCancel, "busted-mutex-cancel", Completion;
+    QUEUED_CLAIM: QueuedClaim, "busted-mutex-handoff", Completion;
+}
 
 pub(super) const USUAL_QUEUE: Queue = Queue::Osq(PredecessorCpu::Cached);
-
-pub(super) const fn broken<const FAULT: u8>(name: &'static str, defect: Property) -> Specimen {
-    Specimen {
-        name,
-        defect: Some(defect),
-        place: place::<FAULT>,
-        max_accesses: MAX_ACCESSES,
-        ..SOUND
-    }
-}
 
 /// Mostly the usual one.
 pub(in crate::explore) fn queue(random: &mut Random) -> Queue {
@@ -67,8 +68,9 @@ pub(in crate::explore) fn queue(random: &mut Random) -> Queue {
     }
 }
 
-/// In how many waits a mutex of which nothing is known is taken in turns, if at all, before it is looked at: schedules are short, and waiters learn little.
-pub(in crate::explore) fn turns(random: &mut Random) -> Option<u16> {
+/// In how many waits a thread barges at a mutex of which it knows nothing, if at all. Drawn,
+/// because schedules are short and waiters learn little.
+pub(in crate::explore) fn barging(random: &mut Random) -> Option<u16> {
     [None, Some(0), Some(1), Some(7)][random.below(4) as usize]
 }
 
@@ -94,21 +96,21 @@ pub(super) struct Kind<const PARK: bool, const FAULT: u8>;
 
 impl<const PARK: bool, const FAULT: u8> MutexConfig for Kind<PARK, FAULT> {
     const PARK: bool = PARK;
-    const FAULT: MutexFault = match FAULT {
-        MISSING_WAKE => MutexFault::MissingWake,
-        LOST_WAKEUP => MutexFault::LostWakeup,
-        DOUBLE_HAND_OFF => MutexFault::DoubleHandOff,
-        LEAKY_CANCEL => MutexFault::LeakyCancel,
-        QUEUED_CLAIM => MutexFault::QueuedClaim,
-        _ => MutexFault::None,
-    };
+    const FAULT: MutexFault = fault!(
+        FAULT,
+        MutexFault: MissingWake,
+        LostWakeup,
+        DoubleHandOff,
+        LeakyCancel,
+        QueuedClaim
+    );
 
     fn tuning() -> Tuning {
         KNOBS.get().now()
     }
 
     fn turns_at_first() -> Option<u16> {
-        KNOBS.get().turns
+        KNOBS.get().barging
     }
 
     fn queue() -> Queue {
@@ -117,38 +119,18 @@ impl<const PARK: bool, const FAULT: u8> MutexConfig for Kind<PARK, FAULT> {
 }
 
 /// The configuration without a defect.
-pub(super) type Sound<const PARK: bool> = Kind<PARK, NO_FAULT>;
+pub(super) type Sound<const PARK: bool> = Kind<PARK, 0>;
 
-fn place<const FAULT: u8>(park: bool) -> &'static dyn Explored {
+fn place<const FAULT: u8>(park: bool) -> Explored {
+    fn place<C: MutexConfig>() -> Explored {
+        Explored {
+            lock: kinlock_sim::place(QueuedMutex::<Sim, C>::new()),
+            meeting: None,
+        }
+    }
     if park {
-        kinlock_sim::place(Lock::<Kind<true, FAULT>>(QueuedMutex::new()))
+        place::<Kind<true, FAULT>>()
     } else {
-        kinlock_sim::place(Lock::<Kind<false, FAULT>>(QueuedMutex::new()))
-    }
-}
-
-struct Lock<C: MutexConfig>(QueuedMutex<Sim, C>);
-
-impl<C: MutexConfig> Explored for Lock<C> {
-    fn lock(&self) {
-        self.0.lock();
-    }
-
-    fn try_lock(&self) -> bool {
-        self.0.try_lock()
-    }
-
-    fn lock_until(&self, deadline: u64) -> bool {
-        self.0.lock_until(deadline)
-    }
-
-    fn unlock(&self) {
-        // SAFETY: invariant 1.
-        unsafe { self.0.unlock() }
-    }
-
-    fn is_at_rest(&self) -> bool {
-        // What it takes is not given back.
-        !self.0.is_contended() && self.0.try_lock()
+        place::<Kind<false, FAULT>>()
     }
 }

@@ -2,11 +2,11 @@
 
 use super::super::scenarios::{self, Scenario, Shared};
 use super::super::{Outcome, Replay, Subject, Tally, draw};
-use super::{ALL, Specimen};
+use super::Specimen;
 use crate::report::Property;
-use kinlock::events::Event;
+use kinlock_core::events::Event;
 
-/// What locks have counted.
+/// The events of locks.
 #[derive(Clone, Debug)]
 pub struct Counted([u64; Event::ALL.len()]);
 
@@ -27,15 +27,6 @@ impl Tally for Counted {
 impl Subject for Specimen {
     type Tally = Counted;
     const KIND: &'static str = "lock";
-    const ALL: &'static [Self] = ALL;
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn defect(&self) -> Option<Property> {
-        self.defect
-    }
 
     fn scenarios(&self) -> Vec<&'static str> {
         let fits = |scenario: &&Scenario| {
@@ -52,8 +43,7 @@ impl Subject for Specimen {
             .expect("a replay names a scenario");
         let lock = replay.subject;
         let mut plan = draw::plan(&lock, scenario, replay.threads, replay.seed);
-        plan.schedule.disturbance.only = replay.only.clone();
-        plan.schedule.trace = trace;
+        replay.apply(&mut plan.schedule, trace);
         plan.knobs.set();
         let (played, failure) = plan.schedule.play(
             || Shared::new(&lock, scenario, &plan),

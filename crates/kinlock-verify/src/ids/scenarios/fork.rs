@@ -1,29 +1,26 @@
-//! Children, forked while other threads hold IDs and are about to take or give back some, and disturbed by signals from their first moment on.
-//!
-//! # Invariants
-//!
-//! 1. The child of a fork ends by `_exit`.
-//! 2. Until a child has been waited for, its number names no other process. The status is written to a live local.
+//! Children, forked while other threads hold IDs or are about to take or give back some. Signals
+//! disturb the children from their first moment on.
 
 use super::super::source;
 use super::super::storm::{Storm, disturb};
-use super::{Context, Findings};
-use crate::random::Random;
-use crate::report::Property;
-use kinlock::ids::{Backend, Counter, Domain, Lease};
+use super::Context;
+use crate::child::{self, FINE};
+use crate::report::{Findings, Property};
+use kinlock_ids::{Backend, Counter, Domain, Lease};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const CHILD_THREADS: u64 = 2;
 const CHILD_ADDS: u64 = 1_000;
+/// The parent's sum in the counter that children use.
+const STILL: u64 = 7;
 /// A child that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
-
 /// Between two signals to a child.
 const PAUSE: Duration = Duration::from_micros(20);
 
-const FINE: i32 = 0;
+/// Exit statuses of children.
 const SHARED: i32 = 10;
 const LOST: i32 = 11;
 const UNAVAILABLE: i32 = 12;
@@ -32,78 +29,66 @@ pub(super) fn run(context: &Context) -> Findings {
     let domain = source::domain(&context.specimen);
     let counter = Counter::new(&domain).expect("memory for a counter");
     let still = Arc::new(Counter::new(&domain).expect("memory for a counter"));
-    still.add(7);
+    still.add(STILL);
     let added = AtomicU64::new(0);
     // The children's handlers, and the threads'.
     let handlers = (domain.clone(), Arc::clone(&still));
-    let storm = Storm::new(
-        Box::new(move || {
-            let (domain, still) = &handlers;
-            still.add(0);
-            drop(domain.enter());
-        }),
-        true,
-    );
+    let action = move || {
+        let (domain, still) = &handlers;
+        still.add(0);
+        drop(domain.enter());
+    };
+    let storm = Storm::new(Box::new(action), true);
     let mut children = 0u64;
     let mut failure = None;
-    let operations: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..context.threads)
-            .map(|me| {
-                let (domain, counter, storm, added) = (&domain, &counter, &storm, &added);
-                let mut random = Random::new(context.seed, me as u64);
-                scope.spawn(move || {
-                    storm.expose(|| {
-                        let mut operations = 0;
-                        while storm.rages() {
-                            let lease = domain.enter().ok();
-                            counter.add(1);
-                            operations += 1;
-                            if random.one_in(16) {
-                                std::thread::sleep(Duration::from_micros(50));
-                            }
-                            drop(lease);
-                        }
-                        added.fetch_add(operations, Relaxed);
-                        operations
-                    })
-                })
-            })
-            .collect();
-        storm.rage(context.time, context.seed, || {
-            let mine = domain.enter().ok();
-            if failure.is_none() {
-                failure = fork_one(&domain, &still, mine.as_ref(), context.threads).err();
-                children += 1;
+    let meanwhile = || {
+        let mine = domain.enter().ok();
+        if failure.is_none() {
+            failure = fork_one(&domain, &still, mine.as_ref(), context.threads).err();
+            children += 1;
+        }
+    };
+    let share = (context.time, context.seed);
+    let operations = storm.over(context.threads, share, meanwhile, |_, mut random| {
+        storm.expose(|| {
+            let mut operations = 0;
+            while storm.rages() {
+                let lease = domain.enter().ok();
+                counter.add(1);
+                operations += 1;
+                if random.one_in(16) {
+                    std::thread::sleep(Duration::from_micros(50));
+                }
+                drop(lease);
             }
-        });
-        let done = threads
-            .into_iter()
-            .map(|thread| thread.join().expect("no thread panics"));
-        done.collect()
+            added.fetch_add(operations, Relaxed);
+            operations
+        })
     });
-    let mut findings = Findings {
+    let findings = Findings {
         operations,
         ..Findings::default()
     };
-    let holds = failure.is_none();
-    let detail =
-        failure.unwrap_or_else(|| format!("{children} children had their own IDs and sums"));
-    findings.judge(Property::Contract, holds, detail);
-    let (sum, expected) = (counter.sum(), added.load(Relaxed));
-    findings.judge(
-        Property::Exclusion,
-        sum == expected && still.sum() == 7,
-        format!(
-            "{sum} of {expected} additions counted in the parent, {} of 7",
-            still.sum()
-        ),
-    );
-    findings.judge(
-        Property::Reach,
-        children > 0,
-        format!("{children} children"),
+    let contract = match failure {
+        None => Ok(format!("{children} children had their own IDs and sums")),
+        Some(what) => Err(what),
+    };
+    let (sum, expected, still) = (counter.sum(), added.load(Relaxed), still.sum());
+    let exclusion = format!(
+        "{sum} of {expected} additions counted in the parent, {still} of {STILL} in the children's"
     );
     findings
+        .with(Property::Contract, contract)
+        .judge(
+            Property::Exclusion,
+            sum == expected && still == STILL,
+            exclusion,
+        )
+        .judge(
+            Property::Reach,
+            children > 0,
+            format!("{children} children"),
+        )
 }
 
 fn fork_one(
@@ -112,39 +97,19 @@ fn fork_one(
     mine: Option<&Lease>,
     threads: usize,
 ) -> Result<(), String> {
-    // SAFETY: invariant 1. The child allocates and starts threads, which Linux's C libraries allow.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        let code = in_child(domain, still, mine, threads);
-        // SAFETY: invariant 1.
-        unsafe { libc::_exit(code) }
-    }
-    if child < 0 {
-        return Err("no child could be forked".to_owned());
-    }
-    let give_up = Instant::now() + PATIENCE;
-    let mut status = 0;
-    // SAFETY: invariant 2.
-    while unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) } == 0 {
-        if Instant::now() >= give_up {
-            // SAFETY: invariant 2.
-            unsafe {
-                libc::kill(child, libc::SIGKILL);
-                libc::waitpid(child, &mut status, 0);
-            }
-            return Err(format!("a child was still busy after {PATIENCE:?}"));
-        }
+    let child = child::fork(|| in_child(domain, still, mine, threads));
+    let child = child.ok_or("no child could be forked")?;
+    let result = child.wait(PATIENCE, |child| {
         disturb(child);
         std::thread::sleep(PAUSE);
-    }
-    match (libc::WIFEXITED(status), libc::WEXITSTATUS(status)) {
-        (true, FINE) => Ok(()),
-        (true, SHARED) => Err("a child was given an ID that it held".to_owned()),
-        (true, LOST) => Err("a child's sum is wrong".to_owned()),
-        (true, UNAVAILABLE) => {
-            Err("IDs of the parent's threads are not free in a child".to_owned())
-        }
-        _ => Err(format!("a child ended with wait status {status:#x}")),
+    });
+    match result {
+        Ok(FINE) => Ok(()),
+        Ok(SHARED) => Err("a child was given an ID that it held".to_owned()),
+        Ok(LOST) => Err("a child's sum is wrong".to_owned()),
+        Ok(UNAVAILABLE) => Err("IDs of the parent's threads are not free in a child".to_owned()),
+        Ok(code) => Err(format!("a child ended with status {code}")),
+        Err(what) => Err(format!("a child {what}")),
     }
 }
 
@@ -165,7 +130,7 @@ fn in_child(domain: &Domain, still: &Counter, mine: Option<&Lease>, threads: usi
             scope.spawn(|| (0..CHILD_ADDS).for_each(|_| still.add(1)));
         }
     });
-    if still.sum() == 7 + CHILD_THREADS * CHILD_ADDS {
+    if still.sum() == STILL + CHILD_THREADS * CHILD_ADDS {
         FINE
     } else {
         LOST

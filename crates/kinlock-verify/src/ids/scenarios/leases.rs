@@ -1,25 +1,25 @@
 //! IDs taken and given back by threads and by signal handlers.
 
 use super::super::source::{self, Source};
-use super::super::storm::{Storm, confine};
-use super::{Context, Findings};
+use super::super::storm::Storm;
+use super::Context;
+use crate::affinity::confine;
 use crate::injector::Injector;
-use crate::random::Random;
-use crate::report::Property;
+use crate::report::{Findings, Property};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// IDs that a thread holds at a time, at most.
 const DEEPEST: u64 = 3;
 
-/// What is known of the IDs in use.
+/// The IDs in use, and what went wrong.
 struct Watch {
     source: Box<dyn Source>,
     slots: Vec<Slot>,
-    /// Holders, those on their way in or out included; now and at most so far.
+    /// Holders, including threads on their way in or out: now, and at most so far.
     inside: AtomicU32,
     most_inside: AtomicU32,
-    /// The largest limit so far, for it shrinks when threads end.
+    /// The largest limit so far: it shrinks when threads end.
     limit: AtomicU32,
     shared: AtomicU64,
     lost_updates: AtomicU64,
@@ -33,7 +33,7 @@ struct Watch {
 #[repr(align(128))]
 struct Slot {
     holders: AtomicU32,
-    /// Written by plain loads and stores, by who holds the ID.
+    /// Written by plain loads and stores, by the holder of the ID.
     visits: AtomicU64,
 }
 
@@ -42,33 +42,26 @@ pub(super) fn run(context: &Context) -> Findings {
     watch.wander();
     let in_handler = Arc::clone(&watch);
     let storm = Storm::new(Box::new(move || in_handler.visit(|| ())), true);
-    let operations: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..context.threads)
-            .map(|me| {
-                let (watch, storm) = (&watch, &storm);
-                let mut random = Random::new(context.seed, me as u64);
-                let mut injector = Injector::new(context.preemption, random.branch());
-                scope.spawn(move || {
-                    watch.source.join();
-                    let visits = storm.expose(|| {
-                        let mut visits = 0;
-                        while storm.rages() {
-                            visits += watch.visit_deeply(random.below(DEEPEST), &mut injector);
-                            injector.point();
-                        }
-                        visits
-                    });
-                    watch.source.leave();
-                    visits
-                })
-            })
-            .collect();
-        storm.rage(context.time, context.seed, || ());
-        let done = threads
-            .into_iter()
-            .map(|thread| thread.join().expect("no thread panics"));
-        done.collect()
-    });
+    let share = (context.time, context.seed);
+    let operations = storm.over(
+        context.threads,
+        share,
+        || (),
+        |_, mut random| {
+            let mut injector = Injector::new(context.preemption, random.branch());
+            watch.source.join();
+            let visits = storm.expose(|| {
+                let mut visits = 0;
+                while storm.rages() {
+                    visits += watch.visit_deeply(random.below(DEEPEST), &mut injector);
+                    injector.point();
+                }
+                visits
+            });
+            watch.source.leave();
+            visits
+        },
+    );
     watch.judge(&storm, operations)
 }
 
@@ -89,7 +82,8 @@ impl Watch {
         }
     }
 
-    /// One member on all CPUs in turn: as nobody else is there, it has one ID to go round with. Later the bound is blunt: signal handlers that nest make for many holders.
+    /// One member visits all CPUs. It is alone, so it must do with one ID. Later the bound is
+    /// blunt: nested signal handlers make many holders.
     fn wander(&self) {
         let cpus = crate::allowed_cpus();
         self.source.join();
@@ -117,7 +111,7 @@ impl Watch {
 
     /// Takes an ID and gives it back. Async-signal-safe, if `meanwhile` is.
     fn visit(&self, mut meanwhile: impl FnMut()) {
-        // SeqCst, all of it: the bound is about what is so at one instant.
+        // SeqCst throughout: the bound is about one instant.
         let inside = self.inside.fetch_add(1, SeqCst) + 1;
         self.most_inside.fetch_max(inside, SeqCst);
         self.limit.fetch_max(self.source.limit(), SeqCst);
@@ -147,54 +141,44 @@ impl Watch {
     }
 
     fn judge(&self, storm: &Storm, operations: Vec<u64>) -> Findings {
-        let mut findings = Findings {
+        let findings = Findings {
             operations,
             ..Findings::default()
         };
-        let visits = self.visits.load(Relaxed);
-        let counted: u64 = self
-            .slots
-            .iter()
-            .map(|slot| slot.visits.load(Relaxed))
-            .sum();
+        let (visits, refused) = (self.visits.load(Relaxed), self.refused.load(Relaxed));
+        let counted = self.slots.iter().map(|slot| slot.visits.load(Relaxed));
+        let counted: u64 = counted.sum();
         let (shared, lost) = (self.shared.load(Relaxed), self.lost_updates.load(Relaxed));
-        findings.judge(
-            Property::Exclusion,
-            shared == 0 && lost == 0 && counted == visits,
-            format!("{visits} visits, {shared} by a second holder; {counted} counted, {lost} found changed"),
+        let exclusion = format!(
+            "{visits} visits, {shared} by a second holder; {counted} counted, {lost} found changed"
         );
-        let (greatest, above) = (self.greatest.load(Relaxed), self.above.load(Relaxed));
-        findings.judge(
-            Property::Contract,
-            above == 0,
-            format!(
-                "IDs up to {greatest}, up to {} holders, limit up to {}, {} reserved for CPUs; {above} above the bound",
-                self.most_inside.load(Relaxed),
-                self.limit.load(Relaxed),
-                self.source.reserved(),
-            ),
+        let (count, reserved) = (self.source.count(), self.source.reserved());
+        let above = self.above.load(Relaxed);
+        let contract = format!(
+            "IDs up to {}, up to {} holders, limit up to {}, {reserved} reserved for CPUs; \
+             {above} above the bound",
+            self.greatest.load(Relaxed),
+            self.most_inside.load(Relaxed),
+            self.limit.load(Relaxed),
         );
         let available = self.available();
-        findings.judge(
-            Property::Completion,
-            available + self.source.reserved() >= self.source.count()
-                && self.refused.load(Relaxed) == 0,
-            format!(
-                "{available} of {} IDs can be had afterwards, {} visits refused",
-                self.source.count(),
-                self.refused.load(Relaxed),
-            ),
-        );
+        let completion =
+            format!("{available} of {count} IDs can be had afterwards, {refused} visits refused");
         let handled = storm.handled();
-        findings.judge(
-            Property::Reach,
-            handled > 0,
-            format!("{handled} signals handled"),
-        );
+        let intact = shared == 0 && lost == 0 && counted == visits;
+        let complete = available + reserved >= count && refused == 0;
         findings
+            .judge(Property::Exclusion, intact, exclusion)
+            .judge(Property::Contract, above == 0, contract)
+            .judge(Property::Completion, complete, completion)
+            .judge(
+                Property::Reach,
+                handled > 0,
+                format!("{handled} signals handled"),
+            )
     }
 
-    /// How many IDs can be held at a time. A broken source may never end.
+    /// How many IDs can be held at a time. A broken source may have no end.
     fn available(&self) -> u32 {
         fn hold(source: &dyn Source, held: &mut u32) {
             source.with(&mut |_| {

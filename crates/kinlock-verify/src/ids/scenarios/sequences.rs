@@ -1,24 +1,26 @@
 //! Counters, stacks and pools, disturbed inside their operations.
 
 use super::super::source::{self, Broken};
-use super::super::storm::{self, Storm};
-use super::{Context, Findings};
+use super::super::storm::Storm;
+use super::Context;
+use crate::affinity::confine;
 use crate::injector::Injector;
-use crate::random::Random;
-use crate::report::Property;
-use kinlock::ids::sequence::{Fault, Probe, Sound};
-use kinlock::ids::{Backend, Counter, Domain, Pool, Stack};
+use crate::report::{Findings, Property};
+use kinlock_ids::sequence::{Fault, Probe, Sound};
+use kinlock_ids::{Backend, Counter, Domain, Pool, Stack};
+use kinlock_sim::random::Random;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use std::time::{Duration, Instant};
 
-/// Tokens that wander through the stack. Each is in it once, or in one thread's hands.
+/// Tokens that circulate through the stack. Each is in it once, or in one thread's hands.
 const TOKENS: usize = 256;
 /// Places in the pool: now and then too few.
 const PLACES: usize = 128;
-/// Threads alive at a time in the scenario `churn`, besides those that start them.
+/// Threads alive at a time in the scenario `churn`, besides the threads that start them.
 const CHILDREN: usize = 3;
 
-/// Sequences that linger before their commit for about as long as a signal takes to come.
+/// Sequences that pause before their commit for about as long as a signal takes to come.
 #[derive(Clone, Copy, Debug)]
 struct Slow;
 
@@ -27,18 +29,18 @@ unsafe impl Probe for Slow {
     const DELAY: u32 = 2_000;
 }
 
-/// The same, and the kernel is not told.
+/// The same, without the kernel's help.
 #[derive(Clone, Copy, Debug)]
 struct Unrestarted;
 
-// SAFETY: `step` uses nothing but the counters then.
+// SAFETY: `step` uses only the counters then.
 unsafe impl Probe for Unrestarted {
     const DELAY: u32 = 2_000;
     const FAULT: Option<Fault> = Some(Fault::NoRestart);
 }
 
 pub(super) fn run(context: &Context) -> Findings {
-    match context.specimen.defect.map(|(broken, _)| broken) {
+    match context.specimen.broken {
         Some(Broken::NoRestart) => torture::<Unrestarted>(context, Life::Long),
         _ => torture::<Slow>(context, Life::Long),
     }
@@ -61,10 +63,10 @@ enum Life {
     OnOneCpu,
 }
 
-/// What threads share.
+/// The structures that threads share, and what went wrong.
 struct Stage<P: Probe> {
     domain: Domain,
-    /// One that only threads add to, one that handlers do, too.
+    /// Threads add to both, handlers to the second.
     counters: [Counter<P>; 2],
     added: AtomicU64,
     added_by_all: AtomicU64,
@@ -87,12 +89,22 @@ struct Tagged {
     rest: [u64; 6],
 }
 
+impl Tagged {
+    fn new(owner: u64) -> Self {
+        Tagged {
+            owner: AtomicU64::new(owner),
+            again: AtomicU64::new(owner),
+            rest: [owner; 6],
+        }
+    }
+}
+
 fn torture<P: Probe>(context: &Context, life: Life) -> Findings {
     let domain = source::domain(&context.specimen);
     let cpus = crate::allowed_cpus();
     if life == Life::OnOneCpu {
         // The calling thread first: the others inherit it.
-        storm::confine(0, &cpus[cpus.len() - 1..]);
+        confine(0, &cpus[cpus.len() - 1..]);
         domain.refresh();
     }
     let stage = Arc::new(Stage::<P>::new(&domain));
@@ -102,44 +114,27 @@ fn torture<P: Probe>(context: &Context, life: Life) -> Findings {
         in_handler.added_by_all.fetch_add(1, Relaxed);
     };
     let storm = Storm::new(Box::new(action), life != Life::OnOneCpu);
-    let operations: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..context.threads)
-            .map(|me| {
-                let (stage, storm) = (&stage, &storm);
-                let mut random = Random::new(context.seed, me as u64);
-                scope.spawn(move || {
-                    let mut injector = Injector::new(context.preemption, random.branch());
-                    let mut operations = 0;
-                    while storm.rages() {
-                        if life == Life::Short {
-                            operations += stage.children(storm, context, random.next());
-                        } else {
-                            operations += storm.expose(|| {
-                                (0..64)
-                                    .map(|_| stage.step(me as u64, &mut random, &mut injector))
-                                    .sum::<u64>()
-                            });
-                        }
-                    }
-                    operations
-                })
-            })
-            .collect();
-        storm.rage(context.time, context.seed, || ());
-        let done = threads
-            .into_iter()
-            .map(|thread| thread.join().expect("no thread panics"));
-        done.collect()
-    });
+    let share = (context.time, context.seed);
+    let operations = storm.over(
+        context.threads,
+        share,
+        || (),
+        |me, mut random| {
+            let mut injector = Injector::new(context.preemption, random.branch());
+            let mut operations = 0;
+            while storm.rages() {
+                operations += match life {
+                    Life::Short => stage.children(&storm, context, random.next()),
+                    _ => storm.expose(|| stage.steps(64, me as u64, &mut random, &mut injector)),
+                };
+            }
+            operations
+        },
+    );
     if life == Life::OnOneCpu {
-        storm::confine(0, &cpus);
+        confine(0, &cpus);
     }
-    let usable = if life == Life::OnOneCpu {
-        1
-    } else {
-        cpus.len()
-    };
-    stage.judge(&storm, context, life, usable, operations)
+    stage.judge(&storm, context, life, operations)
 }
 
 impl<P: Probe> Stage<P> {
@@ -165,6 +160,11 @@ impl<P: Probe> Stage<P> {
         }
     }
 
+    /// So many steps. Returns how many operations.
+    fn steps(&self, n: usize, me: u64, random: &mut Random, injector: &mut Injector) -> u64 {
+        (0..n).map(|_| self.step(me, random, injector)).sum()
+    }
+
     /// One operation on each structure. Returns how many.
     fn step(&self, me: u64, random: &mut Random, injector: &mut Injector) -> u64 {
         let n = random.below(1 << 40);
@@ -184,12 +184,7 @@ impl<P: Probe> Stage<P> {
             self.handle_token(token, || injector.point());
         }
 
-        let tagged = Tagged {
-            owner: AtomicU64::new(me),
-            again: AtomicU64::new(me),
-            rest: [me; 6],
-        };
-        match self.pool.insert(tagged) {
+        match self.pool.insert(Tagged::new(me)) {
             Ok(object) => {
                 injector.point();
                 let intact = object.owner.load(Relaxed) == me
@@ -217,7 +212,7 @@ impl<P: Probe> Stage<P> {
         std::thread::scope(|scope| {
             let children: Vec<_> = (0..CHILDREN)
                 .map(|child| {
-                    let mut random = Random::new(seed, child as u64);
+                    let mut random = Random::stream(seed, child as u64);
                     scope.spawn(move || {
                         self.threads.fetch_add(1, Relaxed);
                         let mut injector = Injector::new(context.preemption, random.branch());
@@ -229,9 +224,7 @@ impl<P: Probe> Stage<P> {
                         }
                         storm.expose(|| {
                             let me = seed & 0xffff_ffff | child as u64;
-                            (0..8)
-                                .map(|_| self.step(me, &mut random, &mut injector))
-                                .sum::<u64>()
+                            self.steps(8, me, &mut random, &mut injector)
                         })
                     })
                 })
@@ -248,15 +241,31 @@ impl<P: Probe> Stage<P> {
         storm: &Storm,
         context: &Context,
         life: Life,
-        cpus: usize,
         operations: Vec<u64>,
     ) -> Findings {
-        let mut findings = Findings {
+        let findings = Findings {
             operations,
             ..Findings::default()
         };
+        let (handled, threads) = (storm.handled(), self.threads.load(Relaxed));
+        let reach = format!(
+            "{handled} signals handled, {} lists stolen, pool full {} times, \
+             {threads} threads came and went, {} leases forgotten",
+            self.stack.steals() + self.pool.steals(),
+            self.full.load(Relaxed),
+            self.forgotten.load(Relaxed),
+        );
+        let reached = handled > 0 && (life != Life::Short || threads > 0);
+        let findings = self.judge_content(findings);
+        self.judge_bound(findings, context, life)
+            .judge(Property::Reach, reached, reach)
+    }
+
+    /// Takes everything out of the structures: all must be there once.
+    fn judge_content(&self, findings: Findings) -> Findings {
         let sums = [self.counters[0].sum(), self.counters[1].sum()];
         let expected = [self.added.load(Relaxed), self.added_by_all.load(Relaxed)];
+        let off = [0, 1].map(|i| expected[i].wrapping_sub(sums[i]) as i64);
         let mut left = 0;
         while let Some(token) = self.stack.pop() {
             left += 1;
@@ -265,75 +274,53 @@ impl<P: Probe> Stage<P> {
                 break;
             }
         }
-        let objects: Vec<_> = (0..PLACES)
-            .map_while(|_| {
-                let object = Tagged {
-                    owner: AtomicU64::new(0),
-                    again: AtomicU64::new(0),
-                    rest: [0; 6],
-                };
-                self.pool.insert(object).ok()
-            })
-            .collect();
+        let insert = |_| self.pool.insert(Tagged::new(0)).ok();
+        let objects: Vec<_> = (0..PLACES).map_while(insert).collect();
         let (doubles, mistaken) = (self.doubles.load(Relaxed), self.mistaken.load(Relaxed));
-        findings.judge(
-            Property::Exclusion,
-            sums == expected && doubles == 0 && mistaken == 0,
-            format!(
-                "sums off by {} and {}; {doubles} tokens had twice; {mistaken} of {} objects changed by others",
-                expected[0].wrapping_sub(sums[0]) as i64,
-                expected[1].wrapping_sub(sums[1]) as i64,
-                self.inserted.load(Relaxed),
-            ),
+        let exclusion = format!(
+            "sums off by {} and {}; {doubles} tokens had twice; {mistaken} of {} objects changed by \
+             others",
+            off[0],
+            off[1],
+            self.inserted.load(Relaxed),
         );
         let members_left = || self.domain.members().unwrap_or(0);
-        let gave_up = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        let give_up = Instant::now() + Duration::from_secs(5);
         // Threads are joined before their last destructors have run.
-        while members_left() > 1 && std::time::Instant::now() < gave_up {
-            std::thread::sleep(std::time::Duration::from_millis(1));
+        while members_left() > 1 && Instant::now() < give_up {
+            std::thread::sleep(Duration::from_millis(1));
         }
         let all: Vec<_> = std::iter::from_fn(|| self.domain.enter().ok()).collect();
-        let ids = all.len() as u32;
+        let (ids, places, members) = (all.len() as u32, objects.len(), members_left());
         let ids_expected = match self.domain.backend() {
             Backend::Lease => self.domain.max_ids() - source::Source::reserved(&self.domain),
             Backend::Restartable => 0,
         };
-        findings.judge(
-            Property::Completion,
-            left == TOKENS && objects.len() == PLACES && ids >= ids_expected && members_left() <= 1,
-            format!(
-                "{left} of {TOKENS} tokens, {} of {PLACES} places, {ids} IDs of at least {ids_expected} and {} members left",
-                objects.len(),
-                members_left(),
-            ),
+        let completion = format!(
+            "{left} of {TOKENS} tokens, {places} of {PLACES} places, \
+             {ids} IDs of at least {ids_expected} and {members} members left"
         );
-        if self.domain.backend() == Backend::Restartable {
-            // Besides the crew: the main thread, and whatever else the process runs.
-            let (greatest, bound) = (self.greatest.load(Relaxed), cpus.min(context.threads + 1));
-            // The kernel counts the CPUs that the process was allowed at some time: all, if it was not confined before.
-            let bound = if life == Life::OnOneCpu {
-                crate::allowed_cpus().len()
-            } else {
-                bound
-            };
-            findings.judge(
-                Property::Contract,
-                (greatest as usize) < bound,
-                format!("IDs up to {greatest}, bound {bound}"),
-            );
-        }
-        let handled = storm.handled();
-        findings.judge(
-            Property::Reach,
-            handled > 0 && (life != Life::Short || self.threads.load(Relaxed) > 0),
-            format!(
-                "{handled} signals handled, {} lists stolen, pool full {} times, {} threads came and went, {} leases forgotten",
-                self.stack.steals() + self.pool.steals(),
-                self.full.load(Relaxed),
-                self.threads.load(Relaxed),
-                self.forgotten.load(Relaxed),
-            ),
-        );
+        let intact = off == [0, 0] && doubles == 0 && mistaken == 0;
+        let complete = left == TOKENS && places == PLACES && ids >= ids_expected && members <= 1;
         findings
+            .judge(Property::Exclusion, intact, exclusion)
+            .judge(Property::Completion, complete, completion)
+    }
+
+    fn judge_bound(&self, findings: Findings, context: &Context, life: Life) -> Findings {
+        if self.domain.backend() != Backend::Restartable {
+            return findings;
+        }
+        let cpus = crate::allowed_cpus().len();
+        let bound = match life {
+            // The kernel counts the CPUs that the process was allowed at some time: all, if it was
+            // not confined before.
+            Life::OnOneCpu => cpus,
+            // Besides the crew: the main thread, and other threads of the process.
+            _ => cpus.min(context.threads + 1),
+        };
+        let greatest = self.greatest.load(Relaxed);
+        let detail = format!("IDs up to {greatest}, bound {bound}");
+        findings.judge(Property::Contract, (greatest as usize) < bound, detail)
     }
 }

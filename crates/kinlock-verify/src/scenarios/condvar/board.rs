@@ -1,34 +1,37 @@
-//! What the threads share: a monitor, a bounded queue, the state of the round, and what was found wrong.
+//! The state that the threads share: a monitor, a bounded queue, the round, and the first
+//! violation.
 //!
 //! # Invariants
 //!
-//! 1. [`Board::wait`] is called with the lock held, by what [`Board::visit`] and [`Board::visit_alone`] run while they hold it.
+//! 1. [`Board::wait`] is called with the lock held, within [`Board::visit`] or
+//!    [`Board::visit_alone`].
 //! 2. `visit_alone` releases the lock that it has just taken.
 
+use super::super::patience::Patience;
 use super::{ITEM, ROOM};
 use crate::crew::Worker;
 use crate::injector::Injector;
-use crate::monitors::{Limit, Monitor};
+use crate::monitors::Monitor;
 use crate::oracle::SharedState;
-use crate::random::Random;
 use crate::test_lock::TestLock;
+use kinlock_sim::random::Random;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 /// The most items that the queue ever holds.
 const MOST: usize = 64;
 
-/// See the module. What says so is changed with the lock held only.
+/// See the module. Fields marked "with the lock" are written with the lock held only.
 pub(super) struct Board {
     pub monitor: Box<dyn Monitor>,
     pub state: SharedState,
     sections: AtomicU64,
     /// How many rounds have begun. With the lock.
     pub rounds: AtomicU64,
-    /// How many members have arrived at the end of the round. With the lock.
+    /// How many members have arrived at the round's end. With the lock.
     pub arrived: AtomicU64,
-    /// The round that has begun is none: everybody goes. With the lock.
+    /// The round that has begun is none: all threads end. With the lock.
     pub over: AtomicBool,
     /// How many items a taker needs in this round. With the lock.
     pub each: AtomicU64,
@@ -56,57 +59,10 @@ pub(super) struct Player {
     pub injector: Injector,
 }
 
-/// A notification that is still to come, when the lock is free.
+/// A notification to be made when the lock is free.
 pub(super) enum Call {
     One(usize),
     All(usize),
-}
-
-/// How long somebody waits.
-#[derive(Clone, Copy)]
-pub(super) enum Patience {
-    Endless,
-    /// Up to this moment, on one of the clocks.
-    Limited(Clock, Instant, SystemTime),
-}
-
-#[derive(Clone, Copy)]
-pub(super) enum Clock {
-    Span,
-    Moment,
-    TimeOfDay,
-}
-
-impl Patience {
-    /// From no time at all to longer than most waits; mostly so long that there is time to fall asleep.
-    pub fn limited(random: &mut Random) -> Self {
-        let shortest = if random.one_in(4) { 0 } else { 13 };
-        let span = Duration::from_nanos(1 << (shortest + random.below(10)));
-        let clock = [Clock::Span, Clock::Moment, Clock::TimeOfDay][random.below(3) as usize];
-        Patience::Limited(clock, Instant::now() + span, SystemTime::now() + span)
-    }
-
-    fn limit(self) -> Limit {
-        match self {
-            Patience::Endless => Limit::Never,
-            Patience::Limited(Clock::Span, moment, _) => {
-                Limit::For(moment.saturating_duration_since(Instant::now()))
-            }
-            Patience::Limited(Clock::Moment, moment, _) => Limit::Until(moment),
-            Patience::Limited(Clock::TimeOfDay, _, moment) => Limit::System(moment),
-        }
-    }
-
-    /// Whether it ought to last. The time of day may be set back, which the other clock tells.
-    fn lasts(self) -> bool {
-        match self {
-            Patience::Endless => true,
-            Patience::Limited(Clock::TimeOfDay, moment, time) => {
-                Instant::now() < moment && SystemTime::now() < time
-            }
-            Patience::Limited(_, moment, _) => Instant::now() < moment,
-        }
-    }
 }
 
 impl Board {
@@ -132,7 +88,7 @@ impl Board {
         }
     }
 
-    /// How often somebody was inside.
+    /// The number of critical sections.
     pub fn sections(&self) -> u64 {
         self.sections.load(Relaxed)
     }
@@ -140,16 +96,17 @@ impl Board {
     pub fn contract(&self) -> Result<String, String> {
         match self.broken.get() {
             None => Ok(format!(
-                "{} items in order, nobody gave up before its time",
+                "{} items in order, no wait ended before its time",
                 self.queue.got.load(Relaxed)
             )),
             Some(what) => Err(what.clone()),
         }
     }
 
-    // ---- with the lock ---------------------------------------------------------------------------------------
+    // ---- with the lock -------------------------------------------------------------------------
 
-    /// Takes the lock, does what `act` does, releases the lock and then calls whom it says. Nothing else is `worker`'s section: the watchdog is to see how long it all takes.
+    /// Takes the lock, runs `act`, releases the lock and then makes the notification that `act`
+    /// returns. For the watchdog all that is one wait of `worker`'s.
     pub fn visit(
         &self,
         worker: &mut Worker,
@@ -184,7 +141,8 @@ impl Board {
         self.state.section(me.name, || me.injector.point());
     }
 
-    /// Waits until it is `ready`. `false`: the time was up. Then nobody has looked again, so that a notification that this wait has taken without saying so is missed.
+    /// Waits until it is `ready`. `false`: the time was up. Then it does not look again, so that a
+    /// notification that this wait has swallowed is missed.
     pub fn wait(
         &self,
         me: &mut Player,
@@ -196,7 +154,7 @@ impl Board {
             // SAFETY: invariant 1.
             let notified = unsafe { self.monitor.wait(condvar, patience.limit()) };
             let hasty = !notified && patience.lasts();
-            // The lock is held again, whatever has come of the wait.
+            // The lock is held again in either case.
             self.section(me);
             if hasty {
                 self.violated(|| "a wait ended before its time".to_owned());
@@ -212,12 +170,12 @@ impl Board {
         true
     }
 
-    /// Waits until it is `ready`, now and then with time limits. With a new one when the time is up, as somebody does who wants to look at something else in between.
-    pub fn wait_in_turns(&self, me: &mut Player, condvar: usize, ready: impl Fn(&Self) -> bool) {
+    /// Waits until it is `ready`, now and then with a time limit, and with a new one when it is up.
+    pub fn wait_patiently(&self, me: &mut Player, condvar: usize, ready: impl Fn(&Self) -> bool) {
         loop {
             let limited = me.random.one_in(8);
             let patience = match limited {
-                true => Patience::limited(&mut me.random),
+                true => me.limited_patience(),
                 false => Patience::Endless,
             };
             if self.wait(me, condvar, patience, &ready) {
@@ -228,7 +186,7 @@ impl Board {
 
     /// Puts an item into the queue, as soon as there is room.
     pub fn give(&self, me: &mut Player) -> Option<Call> {
-        self.wait_in_turns(me, ROOM, |board| {
+        self.wait_patiently(me, ROOM, |board| {
             board.queue.len() < board.queue.room.load(Relaxed)
         });
         self.section(me);
@@ -246,14 +204,14 @@ impl Board {
         (true, self.notify(me, ROOM))
     }
 
-    /// Draws what the next round is like.
+    /// Draws the parameters of the next round.
     pub fn prepare(&self, me: &mut Player) {
         let room = [1, 2, 8, MOST as u64][me.random.below(4) as usize];
         self.queue.room.store(room, Relaxed);
         self.each.store(1 + me.random.below(3), Relaxed);
     }
 
-    /// When all have arrived nothing is left.
+    /// When all have arrived no item is left.
     pub fn expect_rest(&self) {
         if self.queue.len() != 0 {
             self.violated(|| format!("{} items are left after a round", self.queue.len()));
@@ -284,9 +242,9 @@ impl Board {
         self.broken.get_or_init(what);
     }
 
-    // ---- notifying -------------------------------------------------------------------------------------------
+    // ---- notifying -----------------------------------------------------------------------------
 
-    /// Wakes at least one of those who wait: at once, with the lock held, or later.
+    /// Wakes at least one waiter: at once, with the lock held, or later.
     pub fn notify(&self, me: &mut Player, condvar: usize) -> Option<Call> {
         if me.random.one_in(8) {
             return self.notify_all_now_or_later(me, condvar);
@@ -315,9 +273,7 @@ impl Board {
         }
     }
 
-    // ---- children --------------------------------------------------------------------------------------------
-
-    /// Somebody whom no other thread is called like.
+    /// A player with a name of its own.
     pub fn new_child(&self, parent: &mut Player) -> Player {
         let name = 1_000_000 + self.children.fetch_add(1, Relaxed) as u32;
         Player {
@@ -325,6 +281,15 @@ impl Board {
             random: parent.random.branch(),
             injector: parent.injector.branch(),
         }
+    }
+}
+
+impl Player {
+    /// From no time at all to longer than most waits; mostly long enough to fall asleep.
+    pub fn limited_patience(&mut self) -> Patience {
+        let shortest = if self.random.one_in(4) { 0 } else { 13 };
+        let span = Duration::from_nanos(1 << (shortest + self.random.below(10)));
+        Patience::limited(&mut self.random, span)
     }
 }
 

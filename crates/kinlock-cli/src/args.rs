@@ -1,0 +1,164 @@
+//! Values of flags that several verbs share.
+
+use std::str::FromStr;
+
+/// The most threads one run may have. Each costs a kernel thread and a histogram; no machine is served by more.
+pub const MAX_THREADS: usize = 4096;
+
+/// What `sweep` stands for: from a thread alone to far more than CPUs.
+const SWEEP: [usize; 6] = [1, 2, 4, 16, 64, 256];
+
+/// Thread counts in the order given, without repetitions: a list of numbers and inclusive ranges, or
+/// `sweep`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadCounts(pub Vec<usize>);
+
+impl ThreadCounts {
+    /// What is measured unless asked otherwise: alone, a pair, a full machine, and four times too many.
+    pub fn for_cpus(cpus: usize) -> Self {
+        let mut counts = vec![1, 2, cpus.min(MAX_THREADS), (4 * cpus).min(MAX_THREADS)];
+        counts.sort_unstable();
+        counts.dedup();
+        Self(counts)
+    }
+}
+
+impl FromStr for ThreadCounts {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut counts = Vec::new();
+        for part in text.split(',') {
+            if part == "sweep" {
+                counts.extend(SWEEP);
+                continue;
+            }
+            let (first, last) = match part.split_once("..") {
+                Some((first, last)) => (count(first)?, count(last.trim_start_matches('='))?),
+                None => (count(part)?, count(part)?),
+            };
+            if first > last {
+                return Err(format!("the range {part} is empty"));
+            }
+            counts.extend(first..=last);
+        }
+        let mut seen = std::collections::HashSet::new();
+        counts.retain(|&count| seen.insert(count));
+        Ok(Self(counts))
+    }
+}
+
+fn count(text: &str) -> Result<usize, String> {
+    match text.trim().parse() {
+        Ok(count) if (1..=MAX_THREADS).contains(&count) => Ok(count),
+        Ok(count) => Err(format!("{count} threads; it has to be 1 to {MAX_THREADS}")),
+        Err(_) => Err(format!(
+            "{text:?} is not a number of threads (write 1,2,8 or 1..16 or sweep)"
+        )),
+    }
+}
+
+/// Something that is chosen by name on the command line.
+pub trait Named: Copy + PartialEq + Send + Sync + 'static {
+    /// What it is: `workload`.
+    const WHAT: &'static str;
+    /// All of them, in the order in which they are listed.
+    fn all() -> Vec<Self>;
+    /// The name on the command line and in reports.
+    fn name(self) -> &'static str;
+    /// One line about it.
+    fn summary(self) -> &'static str;
+}
+
+/// Parses a name.
+///
+/// # Errors
+/// If there is no such thing: lists the names that there are.
+pub fn named<T: Named>(text: &str) -> Result<T, String> {
+    let mut all = T::all().into_iter();
+    all.find(|one| one.name() == text).ok_or_else(|| {
+        let known: Vec<_> = T::all().into_iter().map(T::name).collect();
+        format!("no such {}; known: {}", T::WHAT, known.join(", "))
+    })
+}
+
+/// Defines an enum of names, each with a line about it.
+macro_rules! names {
+    ($(#[$doc:meta])* $type:ident, $what:literal: $($variant:ident = $name:literal, $summary:literal;)*) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $type {
+            $(#[doc = $summary] $variant,)*
+        }
+
+        impl $crate::args::Named for $type {
+            const WHAT: &'static str = $what;
+            fn all() -> Vec<Self> {
+                vec![$(Self::$variant),*]
+            }
+            fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+            fn summary(self) -> &'static str {
+                match self { $(Self::$variant => $summary,)* }
+            }
+        }
+    };
+}
+pub(crate) use names;
+
+/// Parses the length of a measured slice.
+///
+/// # Errors
+/// If it is not a number of seconds from 0.001 to 3600.
+pub fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.001..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("it has to be a number from 0.001 to 3600".to_owned()),
+    }
+}
+
+/// Of items with the same key, leaves the first.
+pub fn keep_first<T, K: PartialEq>(items: &mut Vec<T>, key: impl Fn(&T) -> K) {
+    let mut seen = Vec::new();
+    items.retain(|item| {
+        let key = key(item);
+        let is_new = !seen.contains(&key);
+        seen.push(key);
+        is_new
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Vec<usize>, String> {
+        text.parse().map(|ThreadCounts(counts)| counts)
+    }
+
+    #[test]
+    fn lists_and_ranges() {
+        assert_eq!(parse("1,2,4").unwrap(), [1, 2, 4]);
+        assert_eq!(parse("1..4,3,8").unwrap(), [1, 2, 3, 4, 8]);
+        assert_eq!(parse("2..=3").unwrap(), [2, 3]);
+        assert_eq!(parse("1..142").unwrap().len(), 142);
+        assert_eq!(parse("sweep").unwrap(), [1, 2, 4, 16, 64, 256]);
+        assert_eq!(parse("sweep,8,2").unwrap(), [1, 2, 4, 16, 64, 256, 8]);
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        for bad in ["0", "100000", "", "x", "3..2", "1,,2", "-1", "1.5"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+        assert!(parse("100000").unwrap_err().contains("4096"));
+    }
+
+    #[test]
+    fn defaults() {
+        assert_eq!(ThreadCounts::for_cpus(1).0, [1, 2, 4]);
+        assert_eq!(ThreadCounts::for_cpus(2).0, [1, 2, 8]);
+        assert_eq!(ThreadCounts::for_cpus(64).0, [1, 2, 64, 256]);
+    }
+}

@@ -1,0 +1,228 @@
+//! The results on one screen: a row per cell, a column per subject, and what they mean in sentences.
+
+use std::io::Write;
+
+use comfy_table::{Attribute, Cell, Color};
+
+use super::report::{Entry, Report, Shown};
+use crate::report::cells::{Cells, Compared, best_first};
+use crate::report::table::{Table, wrapped};
+use crate::report::units::{rate, three_digits, time};
+
+/// More rows than this do not fit on a screen: then each workload shows its lowest, its highest and a
+/// middle number of threads.
+const MOST_ROWS: usize = 24;
+/// More subjects than this do not fit side by side: then there is a column for the fastest of the rest.
+const MOST_COLUMNS: usize = 12;
+/// Whoever has this share of the best throughput counts as fast.
+const FAST: f64 = 0.95;
+
+/// Writes it.
+///
+/// # Errors
+/// As the writer has them.
+pub fn write<S: Shown>(report: &Report<S>, out: &mut dyn Write) -> anyhow::Result<()> {
+    let rounds = report.extent.rounds_per_cell(report.parameters.rounds);
+    writeln!(
+        out,
+        "Operations per second, median of {rounds} (* fastest, ~ noisy, ! see --details)"
+    )?;
+    let rows = rows(report);
+    let table = table(report, &rows);
+    let columns = table.headings.len();
+    let mut table = table.painted(1..columns, |_, text| match text {
+        _ if text.contains('!') => Cell::new(text).fg(Color::Red),
+        _ if text.contains('*') => Cell::new(text).add_attribute(Attribute::Bold),
+        _ => Cell::new(text),
+    });
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 1));
+    }
+    writeln!(out, "{table}\n")?;
+    for sentence in sentences(report) {
+        writeln!(out, "{}", wrapped(&sentence, ""))?;
+    }
+    Ok(())
+}
+
+/// The cells that are shown.
+fn rows<S: Shown>(report: &Report<S>) -> Vec<&[Entry<S>]> {
+    let all: Vec<_> = report.cells().collect();
+    if all.len() <= MOST_ROWS {
+        return all;
+    }
+    let workloads = all.chunk_by(|a, b| a[0].workload == b[0].workload);
+    let chosen = workloads.flat_map(|cells| {
+        let mut places = vec![0, (cells.len() - 1).div_ceil(2), cells.len() - 1];
+        places.dedup();
+        places.into_iter().map(|place| cells[place])
+    });
+    chosen.collect()
+}
+
+fn table<S: Shown>(report: &Report<S>, rows: &[&[Entry<S>]]) -> Table {
+    let mut names: Vec<&str> = Vec::new();
+    for entry in &report.results {
+        if !names.contains(&&*entry.lock) {
+            names.push(&entry.lock);
+        }
+    }
+    let has_all = names.len() <= MOST_COLUMNS;
+    if !has_all {
+        names.retain(|name| S::OURS.contains(name));
+    }
+    let mut headings = vec!["workload\nand threads".to_owned()];
+    headings.extend(names.iter().map(|name| name.replace('-', "\n")));
+    if !has_all {
+        headings.extend(["baseline", "fastest of\nthe rest"].map(str::to_owned));
+    }
+    let rows = rows.iter().map(|cell| {
+        let of = |name: &str| cell.iter().find(|entry| entry.lock == name);
+        let shown = |name: &&str| of(name).map_or("-".to_owned(), |entry| value(entry, cell));
+        let mut row = vec![format!("{:<10} {:>3}", cell[0].workload, cell[0].threads)];
+        row.extend(names.iter().map(shown));
+        if !has_all {
+            let baseline = of(&cell[0].ratio.to);
+            let rest = best_first(cell).into_iter();
+            let mut rest = rest.filter(|e| !names.contains(&&*e.lock) && e.lock != e.ratio.to);
+            let named = |entry: &Entry<S>| format!("{} {}", entry.lock, value(entry, cell));
+            row.extend([baseline, rest.next()].map(|entry| entry.map_or("-".into(), named)));
+        }
+        row
+    });
+    Table {
+        headings,
+        rows: rows.collect(),
+    }
+}
+
+/// `12.3M*`.
+fn value<S: Shown>(entry: &Entry<S>, cell: &[Entry<S>]) -> String {
+    let ops = entry.ops_per_s.median;
+    let noisy = if entry.noisy { "~" } else { "" };
+    let remarks = if S::remarks(entry).is_empty() {
+        ""
+    } else {
+        "!"
+    };
+    let is_best = cell.len() > 1 && cell.iter().all(|other| other.ops_per_s.median <= ops);
+    let best = if is_best { "*" } else { "" };
+    format!("{noisy}{}{best}{remarks}", rate(ops).replace(' ', ""))
+}
+
+/// What the results mean for the first of our subjects that was measured.
+fn sentences<S: Shown>(report: &Report<S>) -> Vec<String> {
+    let is_there = |name: &&&str| report.results.iter().any(|entry| entry.lock == **name);
+    let Some(&ours) = S::OURS.iter().find(is_there) else {
+        return Vec::new();
+    };
+    let rows: Vec<Standing<S>> = report
+        .cells()
+        .filter_map(|cell| Standing::of(ours, cell))
+        .collect();
+    match rows.is_empty() {
+        true => Vec::new(),
+        false => [compared(ours, &rows), placed(&rows), alone(ours, &rows)]
+            .into_iter()
+            .flatten()
+            .collect(),
+    }
+}
+
+/// Where our subject stands in a cell.
+struct Standing<'a, S: Shown> {
+    own: &'a Entry<S>,
+    /// The baseline, or the fastest of the others if ours is the baseline.
+    other: &'a Entry<S>,
+    is_baseline: bool,
+    best: &'a Entry<S>,
+}
+
+impl<'a, S: Shown> Standing<'a, S> {
+    fn of(ours: &str, cell: &'a [Entry<S>]) -> Option<Self> {
+        let own = cell.iter().find(|entry| entry.lock == ours)?;
+        let order = best_first(cell);
+        let is_baseline = own.ratio.to != ours;
+        let mut others = order.iter().filter(|entry| match is_baseline {
+            true => entry.lock == own.ratio.to,
+            false => entry.lock != ours && !S::OURS.contains(&&*entry.lock),
+        });
+        let other = others.next()?;
+        let best = order[0];
+        Some(Standing {
+            own,
+            other,
+            is_baseline,
+            best,
+        })
+    }
+
+    fn ratio(&self) -> f64 {
+        match self.is_baseline {
+            true => self.own.ratio.over_rounds.median,
+            false => self.own.ops_per_s.median / self.other.ops_per_s.median,
+        }
+    }
+
+    /// Of the best throughput.
+    fn share(&self) -> f64 {
+        self.own.ops_per_s.median / self.best.ops_per_s.median
+    }
+}
+
+fn compared<S: Shown>(ours: &str, rows: &[Standing<S>]) -> Option<String> {
+    let same = rows.iter().all(|row| row.other.lock == rows[0].other.lock);
+    let to = match (same, rows[0].is_baseline) {
+        (true, _) => &rows[0].other.lock,
+        (_, true) => "the baseline",
+        (_, false) => "the fastest other way",
+    };
+    let times = |row: &Standing<S>| three_digits(row.ratio());
+    let by_ratio = |a: &&Standing<S>, b: &&Standing<S>| a.ratio().total_cmp(&b.ratio());
+    let (least, most) = (rows.iter().min_by(by_ratio)?, rows.iter().max_by(by_ratio)?);
+    let mean = (rows.iter().map(|row| row.ratio().ln()).sum::<f64>() / rows.len() as f64).exp();
+    let mean = three_digits(mean);
+    let has = format!("On this machine {ours} is {mean} times as fast as {to}");
+    Some(match rows.len() {
+        1 => format!("{has} in {}.", most.own.usual().cell()),
+        n => format!(
+            "{has} over {n} rows (geometric mean): from {} in {} to {} in {}.",
+            times(least),
+            least.own.usual().cell(),
+            times(most),
+            most.own.usual().cell()
+        ),
+    })
+}
+
+fn placed<S: Shown>(rows: &[Standing<S>]) -> Option<String> {
+    let fast = rows.iter().filter(|row| row.share() >= FAST).count();
+    let worst = rows.iter().min_by(|a, b| a.share().total_cmp(&b.share()))?;
+    let all = rows.len();
+    let behind = match worst.share() < FAST {
+        true => format!(
+            "; it is furthest behind in {}: {:.0} % of what {} does",
+            worst.own.usual().cell(),
+            100.0 * worst.share(),
+            worst.best.lock
+        ),
+        false => String::new(),
+    };
+    Some(format!(
+        "It is the fastest, or within 5 % of that, in {fast} of {all} rows{behind}."
+    ))
+}
+
+fn alone<S: Shown>(ours: &str, rows: &[Standing<S>]) -> Option<String> {
+    let row = rows.iter().find(|row| row.own.threads == 1)?;
+    let takes = |entry: &Entry<S>| time(entry.ns_per_op.median);
+    let best = match row.best.lock == ours || row.best.lock == row.other.lock {
+        true => String::new(),
+        false => format!(", {} of {}, the fastest", takes(row.best), row.best.lock),
+    };
+    let (cell, own) = (row.own.usual().cell(), takes(row.own));
+    let other = format!("{} of {}", takes(row.other), row.other.lock);
+    Some(format!(
+        "Alone ({cell}) an operation with {ours} takes {own}, against {other}{best}."
+    ))
+}

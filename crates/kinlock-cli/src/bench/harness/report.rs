@@ -1,0 +1,397 @@
+//! The report of a suite. Field names of its JSON are a contract: add, never rename.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::ops::Range;
+
+use comfy_table::Cell;
+use serde::Serialize;
+
+use super::overview;
+use super::rounds::{Extent, Placed, if_fewer};
+use super::slice::Sample;
+use super::suite::{Plan, Suite};
+use crate::args::Named;
+use crate::machine::Machine;
+use crate::report::cells::{Cells, Compared, Usual};
+use crate::report::plot::{Area, Drawn};
+use crate::report::table::Columns;
+use crate::report::{Flags, Plot};
+use crate::stats::{Fairness, Summary, is_noisy};
+
+/// How the results of a suite are shown.
+pub trait Shown: Suite {
+    /// What stands over the names of subjects.
+    const SUBJECTS: &'static str;
+    /// Our subjects, the one that the summary is about first. The first that was measured counts.
+    const OURS: &'static [&'static str];
+    /// What `--plot` draws.
+    const PLOT: &'static str;
+
+    /// The columns of a detailed table, to which `entry` belongs.
+    fn columns(report: &Report<Self>, entry: &Entry<Self>) -> Columns<Entry<Self>>;
+    /// The columns for spreadsheets.
+    fn csv_columns() -> Columns<Entry<Self>>;
+    /// A subject's remarks on itself, as `unfair`.
+    fn remarks(_entry: &Entry<Self>) -> Vec<&'static str> {
+        Vec::new()
+    }
+    /// A cell of a detailed table on stdout.
+    fn paint(_heading: &str, text: &str) -> Cell {
+        Cell::new(text)
+    }
+    /// The size of the picture.
+    fn plot_size(report: &Report<Self>) -> (u32, u32);
+    /// Draws the picture.
+    ///
+    /// # Errors
+    /// As the area has them.
+    fn draw(report: &Report<Self>, area: &Area) -> Drawn;
+}
+
+/// One run of a suite.
+#[derive(Serialize)]
+#[serde(bound = "")]
+pub struct Report<S: Suite> {
+    /// `measured`: on this machine, in this run.
+    pub kind: &'static str,
+    /// Where.
+    pub machine: Machine,
+    /// More about the machine.
+    #[serde(flatten)]
+    pub facts: BTreeMap<&'static str, String>,
+    /// The command line.
+    pub command: Vec<String>,
+    /// What the command line left open.
+    pub parameters: Parameters<S>,
+    /// How far the run has come.
+    pub extent: Extent,
+    /// What to keep in mind when reading the results.
+    pub warnings: Vec<String>,
+    /// What this build or machine lacks.
+    pub unavailable: Vec<Unavailable>,
+    /// One entry per subject, workload and number of threads.
+    pub results: Vec<Entry<S>>,
+    /// Whether people see the detailed tables.
+    #[serde(skip)]
+    details: bool,
+}
+
+/// How things were measured.
+#[derive(Serialize)]
+#[serde(bound = "")]
+pub struct Parameters<S: Suite> {
+    /// Length of a timed slice.
+    pub seconds: f64,
+    /// Rounds per cell.
+    pub rounds: usize,
+    /// Start of all random numbers.
+    pub seed: u64,
+    #[serde(flatten)]
+    more: S::Parameters,
+}
+
+/// A subject that could not be measured.
+#[derive(Serialize)]
+pub struct Unavailable {
+    /// Its name.
+    pub lock: &'static str,
+    /// How to get it.
+    pub remedy: &'static str,
+}
+
+/// One subject in one cell.
+#[derive(Serialize)]
+#[serde(bound = "")]
+pub struct Entry<S: Suite> {
+    /// `locks`, for example.
+    pub suite: &'static str,
+    /// Name of the subject, under the name that all suites use.
+    pub lock: String,
+    /// Name of the workload.
+    pub workload: &'static str,
+    /// Number of threads.
+    pub threads: usize,
+    /// Operations of all threads per second.
+    pub ops_per_s: Summary,
+    /// Nanoseconds from one operation of any thread to the next: 1e9 / `ops_per_s`.
+    pub ns_per_op: Summary,
+    /// CPU time of the process per operation.
+    pub cpu_ns_per_op: Summary,
+    /// Throughput over the baseline's in the same round.
+    pub ratio: Ratio,
+    /// Over the operations of all rounds together.
+    pub fairness: Fairness,
+    /// Whether the rounds disagree on which is faster, by more than 10 %.
+    pub noisy: bool,
+    /// What only this suite knows.
+    #[serde(flatten)]
+    pub detail: S::Detail,
+    /// Raw values, one per round.
+    pub rounds: Vec<Round<S>>,
+}
+
+/// Compared with the baseline, round by round.
+#[derive(Serialize)]
+pub struct Ratio {
+    /// The baseline.
+    pub to: String,
+    /// Over rounds.
+    #[serde(flatten)]
+    pub over_rounds: Summary,
+}
+
+/// One round of one subject.
+#[derive(Serialize)]
+#[serde(bound = "")]
+pub struct Round<S: Suite> {
+    /// Its place in the order of the round, from 0.
+    pub place: usize,
+    /// Length of the slice.
+    pub seconds: f64,
+    /// Throughput.
+    pub ops_per_s: f64,
+    /// Over the baseline's throughput in this round.
+    pub ratio: f64,
+    /// Operations of each thread; one number where each operation takes all threads.
+    pub ops_per_thread: Vec<u64>,
+    /// CPU time of the process per operation.
+    pub cpu_ns_per_op: f64,
+    /// What only this suite knows.
+    #[serde(flatten)]
+    pub detail: S::RoundDetail,
+}
+
+/// A subject with the samples of its rounds.
+pub type Measured<'a, S> = (
+    &'a <S as Suite>::Subject,
+    Vec<Placed<Sample<<S as Suite>::Extra>>>,
+);
+
+impl<S: Suite> Entry<S> {
+    /// The entries of a cell. A cell without a complete round has none.
+    pub fn of_cell(
+        suite: &S,
+        workload: S::Workload,
+        threads: usize,
+        cell: &[Measured<S>],
+    ) -> Vec<Self> {
+        // A baseline that does not take part here is replaced by the first subject.
+        let is_baseline =
+            |(subject, _): &&Measured<S>| S::name(subject) == suite.baseline(workload);
+        let Some(baseline) = cell.iter().find(is_baseline).or(cell.first()) else {
+            return Vec::new();
+        };
+        let cell = cell.iter().filter(|(_, samples)| !samples.is_empty());
+        cell.map(|own| Self::new(suite, workload, threads, own, baseline))
+            .collect()
+    }
+
+    fn new(
+        suite: &S,
+        workload: S::Workload,
+        threads: usize,
+        (subject, own): &Measured<S>,
+        (baseline, others): &Measured<S>,
+    ) -> Self {
+        let pairs = own.iter().zip(others);
+        let rounds = pairs.map(|((place, own), (_, other))| Round {
+            place: *place,
+            seconds: own.elapsed.as_secs_f64(),
+            ops_per_s: own.ops_per_s(),
+            ratio: own.ops_per_s() / other.ops_per_s(),
+            ops_per_thread: own.ops.clone(),
+            cpu_ns_per_op: own.cpu.as_nanos() as f64 / own.total_ops(),
+            detail: S::round_detail(own, other),
+        });
+        let rounds: Vec<Round<S>> = rounds.collect();
+        let over = |value: fn(&Round<S>) -> f64| Summary::of(rounds.iter().map(value));
+        let own: Vec<_> = own.iter().map(|(_, sample)| sample).collect();
+        let others: Vec<_> = others.iter().map(|(_, sample)| sample).collect();
+        Entry {
+            suite: S::NAME,
+            lock: S::name(subject),
+            workload: workload.name(),
+            threads,
+            ops_per_s: over(|round| round.ops_per_s),
+            ns_per_op: over(|round| 1e9 / round.ops_per_s),
+            cpu_ns_per_op: over(|round| round.cpu_ns_per_op),
+            ratio: Ratio {
+                to: S::name(baseline),
+                over_rounds: over(|round| round.ratio),
+            },
+            fairness: Fairness::over(own.iter().map(|sample| &sample.ops[..])),
+            noisy: is_noisy(rounds.iter().map(|round| round.ratio)),
+            detail: suite.detail(subject, &own, &others),
+            rounds,
+        }
+    }
+}
+
+impl<S: Suite> Report<S> {
+    /// Draws conclusions from what was measured.
+    pub fn new(
+        suite: &S,
+        plan: &Plan<S>,
+        machine: Machine,
+        mut results: Vec<Entry<S>>,
+        extent: Extent,
+        details: bool,
+    ) -> Self {
+        suite.conclude(plan, &mut results);
+        let mut warnings: Vec<_> = [extent.warning(), busy(&machine), governor(&machine)]
+            .into_iter()
+            .flatten()
+            .collect();
+        warnings.extend(noisy(results.iter().map(|entry| entry.noisy)));
+        warnings.extend(suite.warnings(plan, &results));
+        for Unavailable { lock, remedy } in S::unavailable() {
+            warnings.push(format!("{lock} was not measured: {remedy}"));
+        }
+        Report {
+            kind: "measured",
+            machine,
+            facts: S::facts(),
+            command: std::env::args().collect(),
+            parameters: Parameters {
+                seconds: plan.seconds,
+                rounds: plan.rounds,
+                seed: plan.seed,
+                more: suite.parameters(plan),
+            },
+            extent,
+            warnings,
+            unavailable: S::unavailable(),
+            results,
+            details,
+        }
+    }
+
+    /// The machine, and what else is known about it.
+    fn where_measured(&self, between: &str) -> String {
+        let facts = self.facts.iter();
+        let facts = facts.map(|(name, value)| format!("{between}{name} sequences: {value}"));
+        self.machine.summary() + &facts.collect::<String>()
+    }
+}
+
+fn busy(machine: &Machine) -> Option<String> {
+    let (load, cpus) = (machine.load_average, machine.usable_cpus);
+    (load > 0.3 * cpus as f64).then(|| {
+        format!(
+            "the machine was busy before the run (load {load:.1} on {cpus} CPUs): trust ratios only"
+        )
+    })
+}
+
+fn governor(machine: &Machine) -> Option<String> {
+    let governor = machine
+        .governor
+        .as_deref()
+        .filter(|&name| name != "performance")?;
+    Some(format!(
+        "the CPU frequency changes during the run: its governor is {governor:?}"
+    ))
+}
+
+fn noisy(ratios: impl ExactSizeIterator<Item = bool>) -> Option<String> {
+    let all = ratios.len();
+    let noisy = ratios.filter(|&noisy| noisy).count();
+    (noisy > 0).then(|| {
+        format!("{noisy} of {all} ratios mean nothing (marked ~): rounds differ too much; try more --rounds or --seconds")
+    })
+}
+
+impl<S: Shown> Cells for Report<S> {
+    type Entry = Entry<S>;
+
+    const FLAGS: Flags<Self> = Flags {
+        json: "Write the full report, raw rounds included, as JSON (- for stdout)",
+        csv: "Write one line per subject and cell as CSV (- for stdout)",
+        plot: Some(Plot {
+            help: S::PLOT,
+            size: S::plot_size,
+            draw: |report, _, area| S::draw(report, area),
+        }),
+    };
+    const NAMES: &'static str = S::SUBJECTS;
+
+    fn entries(&self) -> &[Entry<S>] {
+        &self.results
+    }
+
+    fn columns(&self, entry: &Entry<S>) -> Columns<Entry<S>> {
+        S::columns(self, entry)
+    }
+
+    fn csv_columns() -> Columns<Entry<S>> {
+        S::csv_columns()
+    }
+
+    fn heading(&self) -> String {
+        self.where_measured("\n")
+    }
+
+    fn markdown_heading(&self) -> String {
+        let (parameters, machine) = (&self.parameters, &self.machine);
+        let commit = machine.commit.map(|commit| format!(" ({commit})"));
+        format!(
+            "Measured on {}.\n{} of {:.3} s; kinlock {}{}.",
+            self.where_measured("; "),
+            self.extent.rounds_per_cell(parameters.rounds),
+            parameters.seconds,
+            machine.version,
+            commit.unwrap_or_default(),
+        )
+    }
+
+    fn shows_tables(&self) -> bool {
+        self.details
+    }
+
+    fn about(&self, workload: &str) -> Option<String> {
+        let workload = S::Workload::all()
+            .into_iter()
+            .find(|w| w.name() == workload)?;
+        Some(workload.summary().to_owned())
+    }
+
+    fn title(&self, entry: &Entry<S>) -> String {
+        let (cell, to) = (entry.usual().cell(), &entry.ratio.to);
+        let fewer = if_fewer(entry.rounds.len(), self.parameters.rounds);
+        format!("{cell} (compared with {to}){fewer}")
+    }
+
+    fn right(columns: usize) -> Range<usize> {
+        1..columns
+    }
+
+    fn paint(heading: &str, text: &str) -> Cell {
+        S::paint(heading, text)
+    }
+
+    fn overview(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        overview::write(self, out)
+    }
+
+    fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+}
+
+impl<S: Suite> Compared for Entry<S> {
+    fn usual(&self) -> Usual<'_> {
+        Usual {
+            suite: self.suite,
+            workload: self.workload,
+            threads: self.threads,
+            lock: &self.lock,
+            ops: self.ops_per_s,
+            ns_per_op: self.ns_per_op,
+            baseline: &self.ratio.to,
+            ratio: self.ratio.over_rounds,
+            noisy: self.noisy,
+            fairness: self.fairness,
+        }
+    }
+}

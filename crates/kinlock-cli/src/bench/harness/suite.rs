@@ -1,0 +1,330 @@
+//! What a suite is, and how one is measured.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use anyhow::bail;
+use clap::builder::RangedU64ValueParser;
+use serde::Serialize;
+
+use super::interrupt;
+use super::placement::{self, Pin};
+use super::report::{Entry, Report, Shown, Unavailable};
+use super::rng::Rng;
+use super::rounds::{Rounds, Turn};
+use super::slice::Sample;
+use super::team::Team;
+use crate::args::{Named, ThreadCounts, keep_first, named, seconds};
+use crate::machine::Machine;
+use crate::outcome::{Outcome, tell};
+use crate::report::{Destinations, progress};
+
+/// A suite: subjects that do the same workloads in different ways.
+pub trait Suite: Sized + 'static {
+    /// `locks`.
+    const NAME: &'static str;
+    /// A workload.
+    type Workload: Named;
+    /// What is compared.
+    type Subject;
+    /// What a slice gives besides operations and times.
+    type Extra;
+    /// What an entry of the report says besides throughput.
+    type Detail: Serialize;
+    /// What a round of an entry says besides throughput.
+    type RoundDetail: Serialize;
+    /// What the report says about how it was measured, besides what all suites have.
+    type Parameters: Serialize;
+
+    /// The subjects of a cell.
+    fn subjects(&self, workload: Self::Workload, threads: usize) -> Vec<Self::Subject>;
+    /// The name of a subject.
+    fn name(subject: &Self::Subject) -> String;
+    /// What the subjects of a workload are compared with.
+    fn baseline(&self, workload: Self::Workload) -> &'static str;
+    /// The workloads to run, of those that were asked for, if any were.
+    ///
+    /// # Errors
+    /// If one cannot run.
+    fn workloads(&self, asked: &[Self::Workload]) -> anyhow::Result<Vec<Self::Workload>> {
+        Ok(match asked {
+            [] => Self::Workload::all(),
+            asked => asked.to_vec(),
+        })
+    }
+    /// The thread counts without `--threads`.
+    fn usual_threads() -> ThreadCounts {
+        ThreadCounts::for_cpus(cpus())
+    }
+    /// The number of threads of a workload that does not leave it to the user.
+    fn own_threads(_workload: Self::Workload) -> Option<usize> {
+        None
+    }
+    /// The CPUs that threads are bound to; empty if they are not bound.
+    fn cpus(&self, _workload: Self::Workload, threads: usize) -> Vec<usize> {
+        placement::assign(Pin::usual(threads, cpus()), threads)
+    }
+    /// How long a subject takes in a round, roughly, with slices of so many seconds.
+    fn turn_seconds(&self, _workload: Self::Workload, seconds: f64) -> f64 {
+        1.1 * seconds + 0.005
+    }
+    /// What has to be there before the first measurement.
+    ///
+    /// # Errors
+    /// If it is missing.
+    fn prepare(&mut self, _plan: &Plan<Self>) -> anyhow::Result<()> {
+        Ok(())
+    }
+    /// Measures a subject once.
+    ///
+    /// # Errors
+    /// If memory or threads cannot be had.
+    fn measure(&mut self, due: Due<'_, Self>) -> anyhow::Result<Sample<Self::Extra>>;
+    /// What a round says besides throughput.
+    fn round_detail(own: &Sample<Self::Extra>, baseline: &Sample<Self::Extra>)
+    -> Self::RoundDetail;
+    /// What all rounds of a subject say besides throughput.
+    fn detail(
+        &self,
+        subject: &Self::Subject,
+        own: &[&Sample<Self::Extra>],
+        baseline: &[&Sample<Self::Extra>],
+    ) -> Self::Detail;
+    /// How it was measured.
+    fn parameters(&self, plan: &Plan<Self>) -> Self::Parameters;
+    /// Looks at all results together.
+    fn conclude(&self, _plan: &Plan<Self>, _results: &mut [Entry<Self>]) {}
+    /// What to keep in mind besides what all suites warn of.
+    fn warnings(&self, _plan: &Plan<Self>, _results: &[Entry<Self>]) -> Vec<String> {
+        Vec::new()
+    }
+    /// What this build or machine lacks.
+    fn unavailable() -> Vec<Unavailable> {
+        Vec::new()
+    }
+    /// More about the machine, for the JSON report and the heading.
+    fn facts() -> BTreeMap<&'static str, String> {
+        BTreeMap::new()
+    }
+    /// Whether a subject did something wrong.
+    fn verdict(&self) -> Outcome {
+        Outcome::Done
+    }
+}
+
+/// A measurement that is due.
+pub struct Due<'a, S: Suite> {
+    /// Of what.
+    pub subject: &'a S::Subject,
+    /// Doing what.
+    pub workload: S::Workload,
+    /// By whom.
+    pub team: &'a Team,
+    /// How long.
+    pub seconds: f64,
+    /// Start of its random numbers: the same for all subjects of a round.
+    pub seed: u64,
+}
+
+/// What runs.
+#[derive(Clone, Debug)]
+pub struct Plan<S: Suite> {
+    /// The workloads.
+    pub workloads: Vec<S::Workload>,
+    /// The thread counts.
+    pub threads: Vec<usize>,
+    /// Length of a slice.
+    pub seconds: f64,
+    /// Rounds per cell.
+    pub rounds: usize,
+    /// Start of all random numbers.
+    pub seed: u64,
+    suite: PhantomData<S>,
+}
+
+/// The flags of all suites.
+#[derive(clap::Args)]
+pub struct Common<S: Shown> {
+    /// Workloads to run, separated by commas [default: all]
+    #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = named::<S::Workload>)]
+    pub workload: Vec<S::Workload>,
+    /// Numbers of threads, 1 to 4096: a list with inclusive ranges, as 1,2,8 or 1..16, or `sweep` for
+    /// 1,2,4,16,64,256; some workloads have their own [default: 1, 2, the number of CPUs, four times as
+    /// many; for invalidation 1,2,16,64]
+    #[arg(long, value_name = "LIST")]
+    threads: Option<ThreadCounts>,
+    /// Length of a timed slice, of which each round has one per subject, in seconds [default: at most
+    /// 0.5, less if the run would take more than about a minute]
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    seconds: Option<f64>,
+    /// Rounds per cell
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = RangedU64ValueParser::<usize>::new().range(1..=10_000))]
+    rounds: usize,
+    /// Start of all random numbers
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    destinations: Destinations<Report<S>>,
+    /// Show a table per workload and number of threads, too, with waits, fairness and CPU time
+    #[arg(long)]
+    details: bool,
+    /// No progress bar and no notes
+    #[arg(long)]
+    quiet: bool,
+}
+
+/// What a whole run takes unless the length of a slice is given, in seconds.
+const BUDGET: f64 = 60.0;
+
+/// CPUs that this process may use.
+pub fn cpus() -> usize {
+    kinlock_verify::allowed_cpus().len().max(1)
+}
+
+impl<S: Suite> Plan<S> {
+    /// The cells, workload by workload, with the number of subjects of each.
+    pub fn cells(&self, suite: &S) -> Vec<(S::Workload, usize, usize)> {
+        let threads = |workload| match S::own_threads(workload) {
+            Some(threads) => vec![threads],
+            None => self.threads.clone(),
+        };
+        let cells = self.workloads.iter().flat_map(|&workload| {
+            let counts = threads(workload).into_iter();
+            counts.map(move |threads| (workload, threads))
+        });
+        let cells = cells.map(|(w, threads)| (w, threads, suite.subjects(w, threads).len()));
+        cells.filter(|&(.., subjects)| subjects > 0).collect()
+    }
+
+    /// What the whole run takes, roughly, with slices of so many seconds.
+    fn expected_seconds(&self, suite: &S, seconds: f64) -> f64 {
+        let cells = self.cells(suite).into_iter();
+        let each = cells.map(|(w, _, n)| n as f64 * suite.turn_seconds(w, seconds));
+        self.rounds as f64 * each.sum::<f64>()
+    }
+
+    /// The length of a slice that makes the whole run fit into [`BUDGET`].
+    fn usual_seconds(&self, suite: &S) -> f64 {
+        let fixed = self.expected_seconds(suite, 0.0);
+        let per_second = self.expected_seconds(suite, 1.0) - fixed;
+        ((BUDGET - fixed) / per_second.max(1.0)).clamp(0.01, 0.5)
+    }
+
+    /// The span before a slice of this plan that does not count.
+    pub fn warm_up(seconds: f64) -> Duration {
+        Duration::from_secs_f64((seconds / 10.0).min(0.1))
+    }
+}
+
+impl<S: Shown> Common<S> {
+    fn plan(&self, suite: &S) -> anyhow::Result<Plan<S>> {
+        let mut workloads = suite.workloads(&self.workload)?;
+        keep_first(&mut workloads, |workload| *workload);
+        let mut plan = Plan {
+            workloads,
+            threads: self.threads.clone().unwrap_or_else(S::usual_threads).0,
+            seconds: 0.0,
+            rounds: self.rounds,
+            seed: self.seed,
+            suite: PhantomData,
+        };
+        if plan.cells(suite).is_empty() {
+            bail!("none of the subjects that were named does what --workload names");
+        }
+        plan.seconds = self.seconds.unwrap_or_else(|| plan.usual_seconds(suite));
+        Ok(plan)
+    }
+
+    /// Measures everything, or as much as there is time for, and writes the report.
+    ///
+    /// # Errors
+    /// If the input is bad, something is missing, or the report cannot be written.
+    pub fn run(&self, mut suite: S) -> anyhow::Result<Outcome> {
+        let plan = self.plan(&suite)?;
+        let outputs = self.destinations.open()?;
+        interrupt::listen();
+        let machine = Machine::current();
+        let cells = plan.cells(&suite);
+        let slices = plan.rounds * cells.iter().map(|cell| cell.2).sum::<usize>();
+        let bar = progress::bar(self.quiet, slices, || {
+            let (seconds, about) = (plan.seconds, plan.expected_seconds(&suite, plan.seconds));
+            eprintln!(
+                "{slices} slices of {seconds:.3} s: about {:.0} s",
+                about.ceil()
+            );
+        });
+        let mut rounds = Rounds::of(cells.len() * plan.rounds);
+        let prepared = suite.prepare(&plan);
+        // The error may come from the interruption.
+        if rounds.go_on() {
+            prepared?;
+        }
+        let mut order_rng = Rng::new(plan.seed, u64::MAX);
+        let mut results = Vec::new();
+        for (workload, threads, _) in cells {
+            if !rounds.go_on() {
+                break;
+            }
+            let team = Team::start(threads, suite.cpus(workload, threads))?;
+            let subjects = suite.subjects(workload, threads);
+            let measure = |Turn { subject, round }| {
+                let (subject, seed) = (&subjects[subject], plan.seed.wrapping_add(round as u64));
+                let (name, what) = (S::name(subject), workload.name());
+                bar.set_message(format!("{what}, {threads} threads, {name}"));
+                bar.inc(1);
+                suite.measure(Due {
+                    subject,
+                    workload,
+                    team: &team,
+                    seconds: plan.seconds,
+                    seed,
+                })
+            };
+            let samples = rounds.run(plan.rounds, subjects.len(), &mut order_rng, measure)?;
+            let cell: Vec<_> = subjects.iter().zip(samples).collect();
+            results.extend(Entry::of_cell(&suite, workload, threads, &cell));
+        }
+        bar.finish_and_clear();
+        let (extent, verdict) = (rounds.extent(), suite.verdict());
+        let written = match extent.rounds_done {
+            0 => Ok(()),
+            _ => {
+                let report = Report::new(&suite, &plan, machine, results, extent, self.details);
+                outputs.write(&report)
+            }
+        };
+        // Also where that failed.
+        if let Some(what) = extent.interruption() {
+            let nothing = extent.rounds_done == 0;
+            let rest = if nothing { ": nothing to report" } else { "" };
+            tell(&format!("kinlock: {what}{rest}"));
+        }
+        written?;
+        Ok(outcome(verdict, extent.interrupted_by))
+    }
+}
+
+/// A subject that did something wrong is worse news than an interruption, which the report has too.
+fn outcome(verdict: Outcome, interrupted_by: Option<crate::outcome::Signal>) -> Outcome {
+    match interrupted_by {
+        Some(signal) if verdict == Outcome::Done => Outcome::Interrupted(signal),
+        _ => verdict,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Signal;
+
+    #[test]
+    fn a_wrong_subject_is_worse_than_an_interruption() {
+        use Outcome::{CheckFailed, Done, Interrupted};
+        let signal = Signal::Terminate;
+        assert_eq!(outcome(Done, None), Done);
+        assert_eq!(outcome(CheckFailed, None), CheckFailed);
+        assert_eq!(outcome(Done, Some(signal)), Interrupted(signal));
+        assert_eq!(outcome(CheckFailed, Some(signal)), CheckFailed);
+    }
+}

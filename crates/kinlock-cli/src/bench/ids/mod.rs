@@ -1,0 +1,241 @@
+//! The suite `ids`: what is built on concurrency IDs against locked additions, thread-locals and crates
+//! that do the same in other ways.
+
+mod intermittent;
+mod plot;
+mod subjects;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::bail;
+use kinlock_ids::{Backend, Policy};
+use serde::Serialize;
+
+use self::subjects::{Subject, Workload};
+use super::harness::interrupt::pause;
+use super::harness::placement::{self, Pin};
+use super::harness::report::{Entry, Report, Shown};
+use super::harness::slice::{self, Sample};
+use super::harness::suite::{Common, Due, Plan, Suite, cpus};
+use crate::args::seconds;
+use crate::outcome::Outcome;
+use crate::report::plot::{Area, Drawn};
+use crate::report::table::Columns;
+use crate::report::units::time;
+
+/// Measure concurrency IDs and what is built on them on this machine.
+///
+/// Counters, stacks and pools by restartable sequences and by leases, against locked additions,
+/// thread-locals and crates with the same purpose. All of them run in each round, in random order, on
+/// the same threads; throughput is compared with the baseline's in the same round.
+///
+/// Workloads: counter (add 1), lease (take an ID and give it back), stack (push and pop), pool (allocate
+/// and free), intermittent (bursts over the 16 KiB of one's ID, one thread at a time, rarely, under each
+/// policy; it has one thread per CPU).
+///
+/// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way has
+/// a second to complete. A second signal ends the process at once, unless it comes within 0.3 s. Exit
+/// status: 0 done, 2 bad input, 130 SIGINT, 143 SIGTERM.
+///
+/// Examples:
+///   kinlock bench ids
+///   kinlock bench ids --workload counter --threads 1,8 --backend rseq --json -
+///   kinlock bench ids --workload intermittent --delay 0.2 --rounds 3
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct Args {
+    /// How IDs are held: auto (all ways that this machine has), rseq, lease
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = ["auto", "rseq", "lease"])]
+    backend: String,
+    /// Policies of leases, separated by commas [default: recent-first; for lease and intermittent all]
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    policy: Vec<Policy>,
+    /// Between two bursts of intermittent, in seconds
+    #[arg(long, value_name = "S", default_value = "0.01", value_parser = seconds)]
+    delay: f64,
+    #[command(flatten)]
+    common: Common<Ids>,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// If the input is bad, the backend is not there, or the report cannot be written.
+pub fn run(args: &Args) -> anyhow::Result<Outcome> {
+    let restartable = Backend::Restartable.available();
+    let backends = match (args.backend.as_str(), restartable) {
+        ("rseq", Err(why)) => bail!("{why}"),
+        ("rseq", Ok(())) if !args.policy.is_empty() => {
+            bail!("--policy is for leases: with --backend rseq the kernel decides")
+        }
+        ("rseq", Ok(())) => vec![Backend::Restartable],
+        ("lease", _) | (_, Err(_)) => vec![Backend::Lease],
+        (_, Ok(())) => Backend::ALL.to_vec(),
+    };
+    args.common.run(Ids {
+        backends,
+        policies: args.policy.clone(),
+        delay: args.delay,
+    })
+}
+
+/// The suite.
+pub struct Ids {
+    /// How IDs are held, in the order of tables.
+    backends: Vec<Backend>,
+    /// The policies of leases; none: as is usual for a workload.
+    policies: Vec<Policy>,
+    /// Between two bursts of `intermittent`, in seconds.
+    delay: f64,
+}
+
+/// What all rounds of a subject say.
+#[derive(Serialize)]
+pub struct Detail {
+    /// The policy of leases.
+    policy: Option<&'static str>,
+}
+
+/// How IDs were measured, besides what all suites say.
+#[derive(Serialize)]
+pub struct Parameters {
+    /// Between two bursts of `intermittent`.
+    delay_seconds: f64,
+}
+
+/// Rounds say nothing more.
+#[derive(Serialize)]
+pub struct Nothing {}
+
+impl Suite for Ids {
+    const NAME: &'static str = "ids";
+    type Workload = Workload;
+    type Subject = Subject;
+    type Extra = ();
+    type Detail = Detail;
+    type RoundDetail = Nothing;
+    type Parameters = Parameters;
+
+    fn subjects(&self, workload: Workload, _: usize) -> Vec<Subject> {
+        let usual = match workload {
+            Workload::Lease | Workload::Intermittent => Policy::ALL.to_vec(),
+            _ => vec![Policy::RecentFirst],
+        };
+        let asked = !self.policies.is_empty();
+        let policies = if asked { &self.policies } else { &usual };
+        subjects::of(workload, &self.backends, policies)
+    }
+
+    fn name(subject: &Subject) -> String {
+        subject.name.clone()
+    }
+
+    fn baseline(&self, workload: Workload) -> &'static str {
+        subjects::baseline(workload)
+    }
+
+    /// `intermittent` has one thread per CPU.
+    fn own_threads(workload: Workload) -> Option<usize> {
+        (workload == Workload::Intermittent).then(|| cpus().max(2))
+    }
+
+    fn cpus(&self, workload: Workload, threads: usize) -> Vec<usize> {
+        let pin = match workload {
+            // Each thread has a CPU, however many there are.
+            Workload::Intermittent => Pin::Spread,
+            _ => Pin::usual(threads, cpus()),
+        };
+        placement::assign(pin, threads)
+    }
+
+    fn turn_seconds(&self, workload: Workload, seconds: f64) -> f64 {
+        match workload {
+            Workload::Intermittent => intermittent::BURSTS as f64 * self.delay + 0.005,
+            _ => seconds * 1.1 + 0.005,
+        }
+    }
+
+    fn measure(&mut self, due: Due<'_, Self>) -> anyhow::Result<Sample<()>> {
+        if due.workload == Workload::Intermittent {
+            return Ok(intermittent::slice(
+                due.subject,
+                due.team,
+                self.delay,
+                due.seed,
+            ));
+        }
+        let work = (due.subject.make)();
+        let warm_up = Plan::<Self>::warm_up(due.seconds);
+        let recorded = Duration::from_secs_f64(due.seconds);
+        let pause = |_, span| pause(span);
+        Ok(slice::run(
+            due.team,
+            warm_up,
+            recorded,
+            pause,
+            move |slice, index| {
+                slice.start();
+                work.run(slice, index);
+            },
+        ))
+    }
+
+    fn round_detail(_: &Sample<()>, _: &Sample<()>) -> Nothing {
+        Nothing {}
+    }
+
+    fn detail(&self, subject: &Subject, _: &[&Sample<()>], _: &[&Sample<()>]) -> Detail {
+        Detail {
+            policy: subject.policy.map(|policy| policy.name()),
+        }
+    }
+
+    fn parameters(&self, _: &Plan<Self>) -> Parameters {
+        Parameters {
+            delay_seconds: self.delay,
+        }
+    }
+
+    fn facts() -> BTreeMap<&'static str, String> {
+        let available = Backend::Restartable.available();
+        let available = available.map_or_else(|why| why.to_string(), |()| "available".to_owned());
+        BTreeMap::from([("restartable", available)])
+    }
+}
+
+impl Shown for Ids {
+    const SUBJECTS: &'static str = "what";
+    const OURS: &'static [&'static str] = &["kinlock-rseq", "kinlock-lease-recent-first"];
+    const PLOT: &'static str = "Draw the time per operation; the name ends in .svg or .png";
+
+    fn columns(_: &Report<Self>, _: &Entry<Self>) -> Columns<Entry<Self>> {
+        Columns::<Entry<Self>>::new()
+            .speed()
+            .add("cpu/op", |e| time(e.cpu_ns_per_op.median))
+            .ratio("x baseline")
+            .spread("spread", |usual| usual.ratio)
+            .min_over_mean()
+    }
+
+    fn csv_columns() -> Columns<Entry<Self>> {
+        Columns::<Entry<Self>>::new()
+            .csv_key()
+            .add("policy", |e| e.detail.policy.unwrap_or(""))
+            .csv_ops("ops_per_s", ["min", "max"], 1)
+            .csv_ns_per_op()
+            .number("cpu_ns_per_op", 3, |e| e.cpu_ns_per_op.median)
+            .csv_ratio()
+            .csv_min_over_mean()
+            .add("noisy", |e| e.noisy)
+            .add("rounds", |e| e.rounds.len())
+    }
+
+    fn plot_size(report: &Report<Self>) -> (u32, u32) {
+        plot::size(report)
+    }
+
+    fn draw(report: &Report<Self>, area: &Area) -> Drawn {
+        plot::draw(report, area)
+    }
+}

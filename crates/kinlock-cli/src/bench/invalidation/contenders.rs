@@ -1,0 +1,218 @@
+//! Ways to keep a page from being reused before it has been given back: ours, a lock held meanwhile, a flag per slot.
+
+use std::sync::atomic::{AtomicU32, Ordering::*};
+
+use kinlock::Mutex;
+use kinlock_core::Native;
+use kinlock_core::platform::{NEVER, Platform};
+use kinlock_invalidation::{Backend, Domain};
+use kinlock_verify::invalidation::Ours;
+use kinlock_verify::pages::Protection;
+
+use super::Workload;
+use crate::args::Named;
+
+/// A way to protect pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContenderName {
+    /// Ours.
+    Ours(Backend),
+    /// The lock is held meanwhile.
+    LockHeld,
+    /// A flag per slot.
+    BusyFlag,
+    /// `crossbeam-epoch`.
+    Crossbeam,
+    /// `seize`.
+    Seize,
+    /// Concurrency Kit's epochs.
+    CkEpoch,
+    /// liburcu.
+    Urcu,
+}
+
+impl ContenderName {
+    /// How to get it, if this build or machine lacks it.
+    pub fn unavailable(self) -> Option<&'static str> {
+        match self {
+            Self::Ours(backend) if !backend.is_supported() => {
+                Some("this CPU cannot exchange sixteen bytes")
+            }
+            #[cfg(not(have_ck_epoch))]
+            Self::CkEpoch => {
+                Some("install Concurrency Kit (Debian: libck-dev, Fedora: ck-devel) and rebuild")
+            }
+            #[cfg(not(have_urcu))]
+            Self::Urcu => Some(
+                "install liburcu (Debian: liburcu-dev, Fedora: userspace-rcu-devel) and rebuild",
+            ),
+            _ => None,
+        }
+    }
+
+    /// Whether it does the work of this workload at all.
+    pub fn does(self, workload: Workload) -> bool {
+        match workload {
+            Workload::Pages => true,
+            // Without sections there is nothing to begin and end.
+            Workload::Section => self != Self::BusyFlag,
+            // Where the lock is held there is nothing to ask.
+            Workload::Passed => self != Self::LockHeld,
+        }
+    }
+}
+
+impl Named for ContenderName {
+    const WHAT: &'static str = "backend or rival";
+
+    fn all() -> Vec<Self> {
+        use Backend::{Locked, Packed, Slots, Wide};
+        let ours = [Packed, Wide, Locked, Slots].map(Self::Ours);
+        let rivals = [
+            Self::LockHeld,
+            Self::BusyFlag,
+            Self::Crossbeam,
+            Self::Seize,
+            Self::CkEpoch,
+            Self::Urcu,
+        ];
+        ours.into_iter().chain(rivals).collect()
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ours(backend) => backend.name(),
+            Self::LockHeld => "lock-held",
+            Self::BusyFlag => "busy-flag",
+            Self::Crossbeam => "crossbeam-epoch",
+            Self::Seize => "seize",
+            Self::CkEpoch => "ck-epoch",
+            Self::Urcu => "liburcu",
+        }
+    }
+
+    fn summary(self) -> &'static str {
+        ""
+    }
+}
+
+/// A [`Protection`] that can be measured.
+pub trait Contender: Protection + Sized {
+    /// A batch that covers nothing.
+    #[inline(always)]
+    fn empty(&self) {
+        let section = self.begin();
+        self.end(section, std::iter::empty());
+    }
+
+    /// Whether what `mark` stands for has been given back: what a reuser asks first.
+    fn passed(&self, mark: &Self::Mark) -> bool;
+
+    /// Our domain, if it is one.
+    fn domain(&self) -> Option<&Domain> {
+        None
+    }
+}
+
+/// Ours with this backend.
+pub fn ours(backend: Backend) -> Ours {
+    Ours::new(backend).expect("the plan has asked")
+}
+
+impl Contender for Ours {
+    #[inline(always)]
+    fn empty(&self) {
+        drop(self.0.begin());
+    }
+
+    #[inline(always)]
+    fn passed(&self, tag: &Self::Mark) -> bool {
+        self.0.passed(tag)
+    }
+
+    fn domain(&self) -> Option<&Domain> {
+        Some(&self.0)
+    }
+}
+
+/// The shard's lock is held until the pages have been given back.
+#[derive(Debug, Default)]
+pub struct LockHeld(Mutex<()>);
+
+impl Protection for LockHeld {
+    type Mark = ();
+    type Section<'a> = ();
+    const HOLDS_LOCK: bool = true;
+
+    fn begin(&self) {}
+    fn mark(&self, (): &(), (): &()) {}
+    fn end<'a>(&self, (): (), _: impl Iterator<Item = &'a ()>) {}
+    fn wait(&self, (): &()) {}
+}
+
+impl Contender for LockHeld {
+    #[inline(always)]
+    fn empty(&self) {
+        drop(self.0.lock());
+    }
+
+    #[inline(always)]
+    fn passed(&self, (): &()) -> bool {
+        true
+    }
+}
+
+/// A busy flag in each slot, on which reusers sleep.
+#[derive(Debug, Default)]
+pub struct BusyFlag;
+
+/// 0: idle.
+const BUSY: u32 = 1;
+const BUSY_WITH_SLEEPERS: u32 = 2;
+/// How often a reuser spins before it sleeps: as often as ours.
+const SPINS: u32 = 64;
+
+impl Protection for BusyFlag {
+    type Mark = AtomicU32;
+    type Section<'a> = ();
+
+    fn begin(&self) {}
+
+    fn mark(&self, (): &(), busy: &AtomicU32) {
+        // Under the lock, which publishes it.
+        busy.store(BUSY, Relaxed);
+    }
+
+    fn end<'a>(&self, (): (), marks: impl Iterator<Item = &'a AtomicU32>) {
+        for busy in marks {
+            if busy.swap(0, Release) == BUSY_WITH_SLEEPERS {
+                Native::unpark(busy.as_ptr(), u32::MAX);
+            }
+        }
+    }
+
+    fn wait(&self, busy: &AtomicU32) {
+        for _ in 0..SPINS {
+            if busy.load(Acquire) == 0 {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        loop {
+            let _ = busy.compare_exchange(BUSY, BUSY_WITH_SLEEPERS, Relaxed, Relaxed);
+            if busy.load(Acquire) == 0 {
+                return;
+            }
+            Native::park(busy.as_ptr(), BUSY_WITH_SLEEPERS, NEVER, || {
+                busy.load(Relaxed)
+            });
+        }
+    }
+}
+
+impl Contender for BusyFlag {
+    #[inline(always)]
+    fn passed(&self, busy: &AtomicU32) -> bool {
+        busy.load(Acquire) == 0
+    }
+}

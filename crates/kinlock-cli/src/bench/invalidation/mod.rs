@@ -1,0 +1,423 @@
+//! The suite `invalidation`: delayed invalidation against other ways to do the same.
+
+mod contenders;
+mod epochs;
+mod plot;
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use kinlock_invalidation::{Domain, Stats};
+use kinlock_verify::pages::{Pool, Worker};
+use serde::Serialize;
+
+use self::contenders::{BusyFlag, Contender, ContenderName, LockHeld, ours};
+use self::epochs::{Crossbeam, Numbered, Seize};
+use super::harness::interrupt::{self, State, pause};
+use super::harness::report::{Entry, Report, Shown, Unavailable};
+use super::harness::slice::{self, Part, Sample, Slice};
+use super::harness::suite::{Common, Due, Plan, Suite};
+use crate::args::{Named, ThreadCounts, keep_first, named, names};
+use crate::outcome::{Outcome, tell};
+use crate::report::plot::{Area, Drawn};
+use crate::report::table::Columns;
+
+/// Measure delayed invalidation against other ways to do the same on this machine.
+///
+/// Every backend and every rival runs every workload with every number of threads. In each round all run
+/// once, in random order, on the same threads; throughput is compared with that of the baseline in the
+/// same round, so that drift of the machine cancels.
+///
+/// The workload `pages` is the demonstration: a real mapping, whose pages are given back by madvise in
+/// batches and reused, with a stamp in each that is verified. If a stamp is lost, the exit status is 1.
+///
+/// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way has
+/// a second to complete. A second signal ends the process at once, unless it comes within 0.3 s. Exit
+/// status: 0 done, 1 a stamp was lost (interrupted or not), 2 bad input, 130 SIGINT, 143 SIGTERM.
+///
+/// While it runs, SIGUSR1 shows the open sections on stderr: generation, age, thread.
+///
+/// Example: kinlock bench invalidation --workload pages --threads 1,2,16 --rounds 10
+#[derive(clap::Args)]
+pub struct Args {
+    /// Backends and rivals to measure, separated by commas; the baseline is always measured too
+    /// [default: all]
+    #[arg(long, visible_alias = "locks", value_name = "A,B", value_delimiter = ',', value_parser = named::<ContenderName>)]
+    backends: Vec<ContenderName>,
+    /// What the others are compared with, where it does the workload
+    #[arg(long, value_name = "NAME", default_value = "packed", value_parser = named::<ContenderName>)]
+    baseline: ContenderName,
+    #[command(flatten)]
+    common: Common<Invalidation>,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// If the input is bad or the report cannot be written.
+pub fn run(args: &Args) -> anyhow::Result<Outcome> {
+    let mut contenders = args.backends.clone();
+    if contenders.is_empty() {
+        contenders = ContenderName::all();
+        contenders.retain(|one| one.unavailable().is_none());
+    }
+    contenders.push(args.baseline);
+    keep_first(&mut contenders, |one| *one);
+    for one in &contenders {
+        if let Some(remedy) = one.unavailable() {
+            bail!("{} is not in this build: {remedy}", one.name());
+        }
+    }
+    args.common.run(Invalidation {
+        contenders,
+        baseline: args.baseline,
+        lost: BTreeMap::new(),
+    })
+}
+
+/// The suite.
+pub struct Invalidation {
+    /// The baseline among them.
+    contenders: Vec<ContenderName>,
+    baseline: ContenderName,
+    /// Stamps that were lost, also in incomplete rounds: they show a defect just as well.
+    lost: BTreeMap<&'static str, u64>,
+}
+
+names! {
+    /// What is done with a way to protect pages.
+    Workload, "workload":
+    Section = "section", "begin and end a section that covers nothing";
+    Passed = "passed", "ask whether a tag has passed that has";
+    Pages = "pages", "clear table entries, give their pages back by madvise; reuse others, with stamps that are verified";
+}
+
+/// What a slice gives.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Stamps that were looked at, and those that were lost.
+    verified: u64,
+    lost: u64,
+    /// What our domain counted.
+    stats: Option<Stats>,
+}
+
+/// What all rounds of a contender say.
+#[derive(Serialize)]
+pub struct Detail {
+    /// Stamps that were looked at, in the demonstration.
+    verified: u64,
+    /// Stamps that were lost: the contender is wrong if there are any.
+    lost: u64,
+    /// What our domain counted, over all rounds.
+    sections: Option<Sections>,
+}
+
+/// What a domain counted.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Sections {
+    /// Beginnings that started over.
+    begin_restarts: u64,
+    /// Ends that did.
+    end_restarts: u64,
+    /// Waits for what had not passed.
+    waits: u64,
+    /// Those that slept.
+    slow_waits: u64,
+    /// The most sections open at a time.
+    longest_queue: u64,
+}
+
+/// Nothing more than what all suites have.
+#[derive(Serialize)]
+pub struct Nothing {}
+
+impl Suite for Invalidation {
+    const NAME: &'static str = "invalidation";
+    type Workload = Workload;
+    type Subject = ContenderName;
+    type Extra = Found;
+    type Detail = Detail;
+    type RoundDetail = Nothing;
+    type Parameters = Nothing;
+
+    fn subjects(&self, workload: Workload, _: usize) -> Vec<ContenderName> {
+        let mut contenders = self.contenders.clone();
+        contenders.retain(|contender| contender.does(workload));
+        contenders
+    }
+
+    fn name(contender: &ContenderName) -> String {
+        contender.name().to_owned()
+    }
+
+    fn baseline(&self, _: Workload) -> &'static str {
+        self.baseline.name()
+    }
+
+    fn usual_threads() -> ThreadCounts {
+        ThreadCounts(vec![1, 2, 16, 64])
+    }
+
+    fn turn_seconds(&self, _: Workload, seconds: f64) -> f64 {
+        1.1 * seconds + 0.01
+    }
+
+    fn prepare(&mut self, _: &Plan<Self>) -> anyhow::Result<()> {
+        show_sections_on_signal();
+        Ok(())
+    }
+
+    fn measure(&mut self, due: Due<'_, Self>) -> anyhow::Result<Sample<Found>> {
+        let contender = *due.subject;
+        let sample = match contender {
+            ContenderName::Ours(backend) => measure(ours(backend), &due),
+            ContenderName::LockHeld => measure(LockHeld::default(), &due),
+            ContenderName::BusyFlag => measure(BusyFlag, &due),
+            ContenderName::Crossbeam => measure(Numbered::<Crossbeam>::new(), &due),
+            ContenderName::Seize => measure(Numbered::<Seize>::new(), &due),
+            #[cfg(have_ck_epoch)]
+            ContenderName::CkEpoch => measure(Numbered::<epochs::CkEpoch>::new(), &due),
+            #[cfg(have_urcu)]
+            ContenderName::Urcu => measure(Numbered::<epochs::Urcu>::new(), &due),
+            #[allow(unreachable_patterns)]
+            absent => bail!("{} is not in this build", absent.name()),
+        }?;
+        if sample.extra.lost > 0 {
+            *self.lost.entry(contender.name()).or_default() += sample.extra.lost;
+        }
+        Ok(sample)
+    }
+
+    fn round_detail(_: &Sample<Found>, _: &Sample<Found>) -> Nothing {
+        Nothing {}
+    }
+
+    fn detail(&self, _: &ContenderName, own: &[&Sample<Found>], _: &[&Sample<Found>]) -> Detail {
+        let mut sections = None;
+        for stats in own.iter().filter_map(|sample| sample.extra.stats) {
+            let sum = sections.get_or_insert_with(Sections::default);
+            sum.begin_restarts += stats.begin_restarts;
+            sum.end_restarts += stats.end_restarts;
+            sum.waits += stats.waits;
+            sum.slow_waits += stats.slow_waits;
+            sum.longest_queue = sum.longest_queue.max(stats.longest_queue);
+        }
+        Detail {
+            verified: own.iter().map(|sample| sample.extra.verified).sum(),
+            lost: own.iter().map(|sample| sample.extra.lost).sum(),
+            sections,
+        }
+    }
+
+    fn parameters(&self, _: &Plan<Self>) -> Nothing {
+        Nothing {}
+    }
+
+    fn warnings(&self, _: &Plan<Self>, results: &[Entry<Self>]) -> Vec<String> {
+        let lost = results.iter().filter(|entry| entry.detail.lost > 0);
+        lost.map(|entry| {
+            format!(
+                "{} LOST {} stamps with {} threads: it is wrong",
+                entry.lock, entry.detail.lost, entry.threads
+            )
+        })
+        .collect()
+    }
+
+    fn unavailable() -> Vec<Unavailable> {
+        let all = ContenderName::all().into_iter();
+        all.filter_map(|one| {
+            let remedy = one.unavailable()?;
+            Some(Unavailable {
+                lock: one.name(),
+                remedy,
+            })
+        })
+        .collect()
+    }
+
+    fn verdict(&self) -> Outcome {
+        for (contender, stamps) in &self.lost {
+            tell(&format!(
+                "kinlock: {contender} LOST {stamps} stamps: it is wrong"
+            ));
+        }
+        match self.lost.is_empty() {
+            true => Outcome::Done,
+            false => Outcome::CheckFailed,
+        }
+    }
+}
+
+impl Shown for Invalidation {
+    const SUBJECTS: &'static str = "what";
+    const OURS: &'static [&'static str] = &["packed", "wide", "slots", "locked"];
+    const PLOT: &'static str = "Draw throughput over threads, and the time of the small operations; the name ends in .svg or .png";
+
+    fn columns(_: &Report<Self>, _: &Entry<Self>) -> Columns<Entry<Self>> {
+        let of_sections = |text: fn(&Sections) -> String| {
+            move |entry: &Entry<Self>| entry.detail.sections.as_ref().map_or("-".to_owned(), text)
+        };
+        Columns::<Entry<Self>>::new()
+            .speed()
+            .ratio("ratio")
+            .spread("spread", |usual| usual.ratio)
+            .jain()
+            .add(
+                "begin restarts",
+                of_sections(|s| s.begin_restarts.to_string()),
+            )
+            .add("end restarts", of_sections(|s| s.end_restarts.to_string()))
+            .add(
+                "waits (slept)",
+                of_sections(|s| format!("{} ({})", s.waits, s.slow_waits)),
+            )
+            .add("queue", of_sections(|s| s.longest_queue.to_string()))
+    }
+
+    fn csv_columns() -> Columns<Entry<Self>> {
+        let of_sections = |count: fn(Sections) -> u64| {
+            move |entry: &Entry<Self>| count(entry.detail.sections.unwrap_or_default())
+        };
+        Columns::<Entry<Self>>::new()
+            .csv_key()
+            .csv_ops("ops_per_s", ["min", "max"], 1)
+            .csv_ns_per_op()
+            .csv_ratio()
+            .add("begin_restarts", of_sections(|s| s.begin_restarts))
+            .add("end_restarts", of_sections(|s| s.end_restarts))
+            .add("waits", of_sections(|s| s.waits))
+            .add("slow_waits", of_sections(|s| s.slow_waits))
+            .add("longest_queue", of_sections(|s| s.longest_queue))
+            .add("verified", |e| e.detail.verified)
+            .add("lost", |e| e.detail.lost)
+            .add("rounds", |e| e.rounds.len())
+    }
+
+    fn plot_size(report: &Report<Self>) -> (u32, u32) {
+        plot::size(report)
+    }
+
+    fn draw(report: &Report<Self>, area: &Area) -> Drawn {
+        plot::draw(report, area)
+    }
+}
+
+/// Shards of the demonstration's pool: 16 MiB of slots.
+const SHARDS: usize = 64;
+/// Operations between two looks at whether the slice is over, where an operation takes nanoseconds.
+const CHUNK: u64 = 64;
+
+/// What the members of the team share.
+struct Shared<C: Contender> {
+    pool: Pool<C>,
+    verified: AtomicU64,
+}
+
+fn measure<C: Contender>(
+    contender: C,
+    due: &Due<'_, Invalidation>,
+) -> anyhow::Result<Sample<Found>> {
+    let shared = Arc::new(Shared {
+        pool: Pool::new(contender, SHARDS)?,
+        verified: AtomicU64::new(0),
+    });
+    let (members, workload, seed) = (Arc::clone(&shared), due.workload, due.seed);
+    let sample = slice::run(
+        due.team,
+        Plan::<Invalidation>::warm_up(due.seconds),
+        Duration::from_secs_f64(due.seconds),
+        |_, span| pause_and_show(span, shared.pool.protection.domain()),
+        move |slice, index| work(&members, slice, workload, index, seed),
+    );
+    Ok(sample.with(Found {
+        verified: shared.verified.load(Relaxed),
+        lost: shared.pool.lost(),
+        stats: shared.pool.protection.domain().map(Domain::stats),
+    }))
+}
+
+fn work<C: Contender>(
+    shared: &Shared<C>,
+    slice: &Slice,
+    workload: Workload,
+    index: usize,
+    seed: u64,
+) {
+    let protection = &shared.pool.protection;
+    let mark = C::Mark::default();
+    let mut worker = Worker::new(seed, index, None);
+    let mut done = 0;
+    slice.start();
+    while !slice.is_in(Part::Over) {
+        done += match workload {
+            Workload::Section => {
+                (0..CHUNK).for_each(|_| protection.empty());
+                CHUNK
+            }
+            Workload::Passed => {
+                for _ in 0..CHUNK {
+                    black_box(protection.passed(black_box(&mark)));
+                }
+                CHUNK
+            }
+            Workload::Pages => {
+                shared.pool.turn(&mut worker);
+                1
+            }
+        };
+        slice.count(index, done);
+    }
+    shared.verified.fetch_add(worker.verified, Relaxed);
+}
+
+/// Whether SIGUSR1 has asked for the open sections.
+static WANTED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn note_signal(_: libc::c_int) {
+    WANTED.store(true, Relaxed);
+}
+
+/// SIGUSR1 to the process shows the open sections of the slice under way, on stderr.
+fn show_sections_on_signal() {
+    // SAFETY: the handler writes an atomic and does nothing else; `action` is a live local.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = note_signal as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut());
+    }
+}
+
+/// Sleeps, and shows what is open whenever SIGUSR1 asks for it.
+fn pause_and_show(span: Duration, domain: Option<&Domain>) {
+    let until = Instant::now() + span;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() || interrupt::state() == State::Over {
+            return;
+        }
+        pause(left.min(Duration::from_millis(50)));
+        if WANTED.swap(false, Relaxed) {
+            show(domain);
+        }
+    }
+}
+
+fn show(domain: Option<&Domain>) {
+    let Some(domain) = domain else {
+        tell("kinlock: what is being measured has no sections of ours");
+        return;
+    };
+    let open = domain.dump();
+    let (count, stats) = (open.len(), domain.stats());
+    tell(&format!("kinlock: {count} open sections; {stats:?}"));
+    for section in open {
+        tell(&format!("  {section}"));
+    }
+}

@@ -1,0 +1,171 @@
+//! What stands out in the results, and what makes them doubtful.
+
+use serde::Serialize;
+
+use super::contenders::LockName;
+use super::{Locks, flags_of, work_loop, workloads};
+use crate::args::Named;
+use crate::bench::harness::report::Entry;
+use crate::bench::harness::suite::{Plan, cpus};
+use crate::stats::Summary;
+
+/// Something to notice about a lock in a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Flag {
+    /// The slowest thread did less than a quarter of the mean.
+    Unfair,
+    /// The 99.9 % wait is more than ten times that of the middle lock of the cell.
+    LongTail,
+    /// The rounds disagree on whether the lock is faster or slower than the baseline: the middle half
+    /// of their ratios includes 1 and spans more than 10 %.
+    Noisy,
+}
+
+impl Flag {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unfair => "unfair",
+            Self::LongTail => "long tail",
+            Self::Noisy => "noisy",
+        }
+    }
+}
+
+const UNFAIR: f64 = 0.25;
+const LONG_TAIL: f64 = 10.0;
+
+/// How long a cell has to run, in seconds per thread on each CPU, before starved threads can be told
+/// from threads that were not scheduled: some time slices.
+const SECONDS_PER_THREAD: f64 = 0.02;
+
+/// Marks what stands out.
+pub fn raise(results: &mut [Entry<Locks>], plan: &Plan<Locks>) {
+    for cell in results.chunk_by_mut(|a, b| (a.workload, a.threads) == (b.workload, b.threads)) {
+        let tails = cell.iter().map(|entry| entry.detail.acquire_ns.p999 as f64);
+        let middle_tail = Summary::of(tails).median;
+        for entry in cell {
+            let is_judged = can_judge_fairness(entry, plan);
+            let unfair = entry.fairness.min_over_mean < UNFAIR && is_judged;
+            let tail = entry.detail.acquire_ns.p999 as f64;
+            let long_tail = entry.threads > 1 && tail > LONG_TAIL * middle_tail;
+            let all = [
+                (unfair, Flag::Unfair),
+                (long_tail, Flag::LongTail),
+                (entry.noisy, Flag::Noisy),
+            ];
+            let raised = all.into_iter().filter(|(raised, _)| *raised);
+            entry.detail.flags = raised.map(|(_, flag)| flag).collect();
+        }
+    }
+}
+
+/// What to keep in mind when reading the results, in sentences.
+pub fn warnings(suite: &Locks, plan: &Plan<Locks>, results: &[Entry<Locks>]) -> Vec<String> {
+    let all = [
+        drift(),
+        strict_order(suite, plan),
+        without_condvar(suite, plan),
+        not_judged(plan, results),
+        marked(results),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+fn drift() -> Option<String> {
+    let drift = work_loop::measure_again() / work_loop::ns_per_iteration();
+    (!(0.9..1.1).contains(&drift)).then(|| {
+        format!("the same work takes {drift:.2} times as long after the run as before: frequency or neighbours have changed")
+    })
+}
+
+/// What to expect of locks in strict order of arrival.
+fn strict_order(suite: &Locks, plan: &Plan<Locks>) -> Option<String> {
+    let fifo = suite
+        .locks
+        .iter()
+        .copied()
+        .filter(|lock| lock.is_strict_fifo());
+    let fifo: Vec<_> = fifo.collect();
+    let most = plan.threads.iter().copied().max().unwrap_or(1);
+    let names: Vec<_> = fifo.iter().map(|lock| lock.name()).collect();
+    let left_out = match fifo.iter().any(|&lock| suite.leaves_out(lock, most)) {
+        true => "; left out with very many threads, unless named by --locks",
+        false => "",
+    };
+    (most > cpus() && !fifo.is_empty()).then(|| {
+        format!(
+            "{}: strict order collapses with more threads than CPUs, as the next in line is seldom running{left_out}",
+            names.join(", ")
+        )
+    })
+}
+
+/// Which locks that were asked for cannot do all that was asked for.
+fn without_condvar(suite: &Locks, plan: &Plan<Locks>) -> Option<String> {
+    let workloads = plan.workloads.iter();
+    let workloads = workloads.filter(|&&workload| workloads::own_threads(workload).is_some());
+    let workloads: Vec<_> = workloads.map(|workload| workload.name()).collect();
+    let locks = suite.locks.iter().filter(|lock| !lock.has_condvar());
+    let locks: Vec<_> = locks.map(|lock| lock.name()).collect();
+    let asked = suite.leaves_none_out && !workloads.is_empty() && !locks.is_empty();
+    asked.then(|| {
+        format!(
+            "not measured in {}, for want of a condition variable: {}",
+            workloads.join(" and "),
+            locks.join(", ")
+        )
+    })
+}
+
+/// Where the run was too short to tell whether a lock is fair.
+fn not_judged(plan: &Plan<Locks>, results: &[Entry<Locks>]) -> Option<String> {
+    let mut threads: Vec<usize> = Vec::new();
+    for entry in results
+        .iter()
+        .filter(|entry| plan.threads.contains(&entry.threads))
+    {
+        if !can_judge_fairness(entry, plan) && !threads.contains(&entry.threads) {
+            threads.push(entry.threads);
+        }
+    }
+    threads.sort_unstable();
+    let threads: Vec<_> = threads.iter().map(usize::to_string).collect();
+    (!threads.is_empty()).then(|| {
+        format!(
+            "the run is too short to call a lock unfair at {} threads: not every thread gets a CPU in that time",
+            threads.join(", ")
+        )
+    })
+}
+
+/// What the mark `!` stands for, if there are any.
+fn marked(results: &[Entry<Locks>]) -> Option<String> {
+    let with = |flag| {
+        results
+            .iter()
+            .filter(move |entry| flags_of(entry).contains(&flag))
+            .count()
+    };
+    let (unfair, long) = (with(Flag::Unfair), with(Flag::LongTail));
+    (unfair + long > 0).then(|| {
+        format!("marked !: {unfair} unfair (the slowest thread below a quarter of the mean), {long} with a long tail of waits")
+    })
+}
+
+/// Whether the rounds that there are suffice for that.
+fn can_judge_fairness(entry: &Entry<Locks>, plan: &Plan<Locks>) -> bool {
+    let needs = match entry.threads {
+        1 => 0.0,
+        threads => SECONDS_PER_THREAD * threads.div_ceil(cpus()) as f64,
+    };
+    needs <= plan.seconds * entry.rounds.len() as f64
+}
+
+/// Whether a name is one of our locks.
+pub fn is_ours(name: &str) -> bool {
+    LockName::all()
+        .into_iter()
+        .any(|lock| lock.name() == name && lock.is_ours())
+}

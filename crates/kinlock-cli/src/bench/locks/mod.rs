@@ -1,0 +1,277 @@
+//! The suite `locks`: our locks against their peers.
+//!
+//! A lock's turn in a round has two [slices](round): a timed one, and an instrumented one for waits and
+//! hand-offs.
+
+mod contenders;
+mod flags;
+mod meeting;
+mod plot;
+mod report;
+mod round;
+mod trace;
+mod work_loop;
+mod workloads;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::bail;
+use serde::Serialize;
+
+use self::contenders::LockName;
+use self::flags::Flag;
+use self::report::Detail;
+use self::round::{Measure, Watched};
+use self::workloads::WorkloadName;
+use super::harness::interrupt::{self, State};
+use super::harness::placement::{self, Pin};
+use super::harness::report::{Entry, Unavailable};
+use super::harness::slice::Sample;
+use super::harness::suite::{Common, Due, Plan, Suite, cpus};
+use crate::args::{Named, keep_first, named};
+use crate::outcome::Outcome;
+
+/// Measure our locks against their peers on this machine.
+///
+/// Every lock runs every workload with every number of threads. In each round all locks run once, in
+/// random order, on the same threads. Throughput is compared with that of the baseline in the same
+/// round, so that drift of the machine cancels.
+///
+/// A lock's turn in a round has two slices. In the timed slice threads only count their operations. In
+/// the instrumented slice, half as long, they read a clock around every acquisition and note which
+/// thread held the lock before: the acquisition times and the hand-offs come from there, the
+/// throughput does not.
+///
+/// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way has
+/// a second to complete. A second signal ends the process at once, unless it comes within 0.3 s. Exit
+/// status: 0 done, 2 bad input, 130 SIGINT, 143 SIGTERM.
+///
+/// Example: kinlock bench --locks kinlock-mutex,parking-lot --workload counter --threads 1..8
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER_HELP)]
+pub struct Args {
+    /// Locks to measure, separated by commas; the baseline is always measured too [default: all, but
+    /// those in strict order only up to 16 threads per CPU]
+    #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = named::<LockName>)]
+    locks: Vec<LockName>,
+    /// The lock that the others are compared with
+    #[arg(long, value_name = "NAME", default_value = "std-mutex", value_parser = named::<LockName>)]
+    baseline: LockName,
+    /// How threads are bound to CPUs [default: spread while each thread has a CPU of its own, else none]
+    #[arg(long, value_enum, value_name = "HOW")]
+    pin: Option<Pin>,
+    /// For readrandom: an existing LevelDB-format database, not in use meanwhile; it is not changed
+    /// [default: one that is made once, in the user's cache folder]
+    #[arg(long, value_name = "DIR")]
+    db: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common<Locks>,
+}
+
+/// What follows the options in `--help`.
+pub const AFTER_HELP: &str = include_str!("help.txt");
+
+/// Runs it.
+///
+/// # Errors
+/// If the input is bad or the report cannot be written.
+pub fn run(args: &Args) -> anyhow::Result<Outcome> {
+    let mut locks = args.locks.clone();
+    if locks.is_empty() {
+        locks = LockName::all();
+        locks.retain(|lock| lock.unavailable().is_none());
+    }
+    locks.push(args.baseline);
+    keep_first(&mut locks, |lock| *lock);
+    for lock in &locks {
+        if let Some(remedy) = lock.unavailable() {
+            bail!("{} is not in this build: {remedy}", lock.name());
+        }
+    }
+    args.common.run(Locks {
+        locks,
+        baseline: args.baseline,
+        leaves_none_out: !args.locks.is_empty(),
+        pin: args.pin,
+        db: args.db.clone(),
+        prepared: Vec::new(),
+    })
+}
+
+/// The suite.
+pub struct Locks {
+    /// The baseline among them.
+    locks: Vec<LockName>,
+    baseline: LockName,
+    /// Whether to measure locks also where they collapse.
+    leaves_none_out: bool,
+    /// `None`: as is usual for the number of threads.
+    pin: Option<Pin>,
+    /// The database of `readrandom`, if it is not the command's own.
+    db: Option<PathBuf>,
+    prepared: Vec<(WorkloadName, Box<dyn Measure>)>,
+}
+
+/// From how many threads per CPU locks in strict order are left out, unless they are asked for. A
+/// hand-off then takes milliseconds for every thread in the queue, and to stop, every thread has to get
+/// the lock once more.
+const TOO_MANY: usize = 16;
+
+impl Locks {
+    /// Whether a lock is left out because it would take minutes only to stop.
+    fn leaves_out(&self, lock: LockName, threads: usize) -> bool {
+        let wanted = self.leaves_none_out || lock == self.baseline;
+        !wanted && lock.is_strict_fifo() && threads > TOO_MANY * cpus()
+    }
+}
+
+/// How locks were measured, besides what all suites say.
+#[derive(Serialize)]
+pub struct Parameters {
+    /// Length of an instrumented slice.
+    instrumented_seconds: f64,
+    /// What runs before each slice.
+    warm_up_seconds: f64,
+    /// What one iteration of the loop took that stands for work, in ns.
+    work_loop_ns: f64,
+    /// For each number of threads, the CPUs that they were bound to; none if they were not bound.
+    cpus_by_threads: BTreeMap<usize, Vec<usize>>,
+}
+
+impl Suite for Locks {
+    const NAME: &'static str = "locks";
+    type Workload = WorkloadName;
+    type Subject = LockName;
+    type Extra = Watched;
+    type Detail = Detail;
+    type RoundDetail = report::RoundDetail;
+    type Parameters = Parameters;
+
+    fn workloads(&self, asked: &[WorkloadName]) -> anyhow::Result<Vec<WorkloadName>> {
+        let mut workloads = asked.to_vec();
+        if workloads.is_empty() {
+            workloads = WorkloadName::all();
+            // Without another lock that has a condition variable nothing would be compared there.
+            let mut others = self.locks.iter().filter(|&&lock| lock != self.baseline);
+            let comparable = self.baseline.has_condvar() && others.any(|lock| lock.has_condvar());
+            workloads.retain(|&workload| comparable || Self::own_threads(workload).is_none());
+        }
+        let meeting = workloads
+            .iter()
+            .find(|&&workload| Self::own_threads(workload).is_some());
+        if let Some(workload) = meeting.filter(|_| !self.baseline.has_condvar()) {
+            let known = LockName::all()
+                .into_iter()
+                .filter(|lock| lock.has_condvar());
+            bail!(
+                "{} needs a condition variable, which the baseline {} has not; those that have one: {}",
+                workload.name(),
+                self.baseline.name(),
+                known.map(LockName::name).collect::<Vec<_>>().join(", ")
+            );
+        }
+        if self.db.is_some() && !workloads.contains(&WorkloadName::ReadRandom) {
+            bail!("--db is for the workload readrandom, which --workload leaves out");
+        }
+        Ok(workloads)
+    }
+
+    fn subjects(&self, workload: WorkloadName, threads: usize) -> Vec<LockName> {
+        let needs_condvar = Self::own_threads(workload).is_some();
+        let mut locks = self.locks.clone();
+        locks.retain(|&lock| {
+            !self.leaves_out(lock, threads) && (lock.has_condvar() || !needs_condvar)
+        });
+        locks
+    }
+
+    fn name(lock: &LockName) -> String {
+        lock.name().to_owned()
+    }
+
+    fn baseline(&self, _: WorkloadName) -> &'static str {
+        self.baseline.name()
+    }
+
+    fn own_threads(workload: WorkloadName) -> Option<usize> {
+        workloads::own_threads(workload)
+    }
+
+    fn cpus(&self, _: WorkloadName, threads: usize) -> Vec<usize> {
+        let pin = self.pin.unwrap_or_else(|| Pin::usual(threads, cpus()));
+        placement::assign(pin, threads)
+    }
+
+    /// The timed slice, the instrumented slice and two warm-ups.
+    fn turn_seconds(&self, _: WorkloadName, seconds: f64) -> f64 {
+        (1.0 + 0.5 + 2.0 * 0.1) * seconds + 0.005
+    }
+
+    fn prepare(&mut self, plan: &Plan<Self>) -> anyhow::Result<()> {
+        for &name in &plan.workloads {
+            if interrupt::state() == State::Going {
+                let work = workloads::prepare(name, self.db.as_deref())?;
+                self.prepared.push((name, work));
+            }
+        }
+        Ok(())
+    }
+
+    fn measure(&mut self, due: Due<'_, Self>) -> anyhow::Result<Sample<Watched>> {
+        let mut prepared = self.prepared.iter_mut();
+        let work = prepared.find(|(name, _)| *name == due.workload);
+        let (_, work) = work.expect("no workload runs before all are prepared");
+        Ok(work.round(*due.subject, due.team, due.seconds, due.seed))
+    }
+
+    fn round_detail(own: &Sample<Watched>, baseline: &Sample<Watched>) -> report::RoundDetail {
+        report::RoundDetail::new(own, baseline)
+    }
+
+    fn detail(
+        &self,
+        _: &LockName,
+        own: &[&Sample<Watched>],
+        baseline: &[&Sample<Watched>],
+    ) -> Detail {
+        Detail::new(own, baseline, self.baseline.name())
+    }
+
+    fn parameters(&self, plan: &Plan<Self>) -> Parameters {
+        let cells = plan.cells(self).into_iter();
+        Parameters {
+            instrumented_seconds: plan.seconds / 2.0,
+            warm_up_seconds: Plan::<Self>::warm_up(plan.seconds).as_secs_f64(),
+            work_loop_ns: work_loop::ns_per_iteration(),
+            cpus_by_threads: cells
+                .map(|(w, threads, _)| (threads, self.cpus(w, threads)))
+                .collect(),
+        }
+    }
+
+    fn conclude(&self, plan: &Plan<Self>, results: &mut [Entry<Self>]) {
+        flags::raise(results, plan);
+    }
+
+    fn warnings(&self, plan: &Plan<Self>, results: &[Entry<Self>]) -> Vec<String> {
+        flags::warnings(self, plan, results)
+    }
+
+    fn unavailable() -> Vec<Unavailable> {
+        let all = LockName::all().into_iter();
+        all.filter_map(|lock| {
+            let remedy = lock.unavailable()?;
+            Some(Unavailable {
+                lock: lock.name(),
+                remedy,
+            })
+        })
+        .collect()
+    }
+}
+
+/// What stands out about an entry.
+fn flags_of(entry: &Entry<Locks>) -> &[Flag] {
+    &entry.detail.flags
+}

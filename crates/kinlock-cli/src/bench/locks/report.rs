@@ -1,0 +1,227 @@
+//! What the suite knows about locks besides throughput, and how it is shown.
+
+use std::collections::BTreeMap;
+
+use comfy_table::{Attribute, Cell, Color};
+use serde::Serialize;
+
+use super::flags::{Flag, is_ours};
+use super::round::Watched;
+use super::{Locks, flags_of, plot};
+use crate::bench::harness::report::{Entry, Ratio, Report, Shown};
+use crate::bench::harness::slice::Sample;
+use crate::report::plot::{Area, Drawn};
+use crate::report::table::Columns;
+use crate::report::units::time;
+use crate::stats::Summary;
+
+/// What all rounds of a lock say.
+#[derive(Serialize)]
+pub struct Detail {
+    /// From asking for the lock to having it, over all rounds.
+    pub acquire_ns: Acquire,
+    /// The 99.9 % quantile of a round's acquisition times over the baseline's in the same round. Both
+    /// are known within 1 %; of fewer than a thousand acquisitions they are the longest.
+    acquire_p999_ratio: Ratio,
+    /// How the lock travelled in the instrumented slices, over all rounds.
+    handoffs: HandoffCounts,
+    /// What our locks counted on their slow paths while the instrumented slices warmed up
+    /// (`warm_up_seconds` each), over all rounds; none for others' locks. Compare them with each
+    /// other, as with `slow_path`: `handoffs` are of other spans.
+    events: BTreeMap<&'static str, u64>,
+    /// What stands out.
+    pub flags: Vec<Flag>,
+}
+
+/// Quantiles of acquisition times in ns, from the instrumented slices; upper bounds within 1 %.
+#[derive(Serialize)]
+pub struct Acquire {
+    p50: u64,
+    p99: u64,
+    /// 99.9 %.
+    pub p999: u64,
+    max: u64,
+}
+
+/// Hand-offs, from the instrumented slices.
+#[derive(Serialize)]
+struct HandoffCounts {
+    /// To another thread of the same locality domain.
+    local: u64,
+    /// To a thread of another locality domain.
+    remote: u64,
+    /// Acquisitions by the thread that held the lock last: no hand-off.
+    retaken: u64,
+    /// The longest acquisition that took the lock over from another domain.
+    longest_remote_wait_ns: u64,
+    /// The longest time that the lock stayed in one domain before it went to another.
+    longest_local_run_ns: u64,
+}
+
+/// What a round says, from its instrumented slice.
+#[derive(Serialize)]
+pub struct RoundDetail {
+    /// 99.9 % quantile of the acquisition times.
+    acquire_p999_ns: u64,
+    /// Over the baseline's in this round.
+    acquire_p999_ratio: f64,
+    /// Longest acquisition.
+    acquire_max_ns: u64,
+}
+
+impl RoundDetail {
+    /// Of a sample and the baseline's.
+    pub fn new(own: &Sample<Watched>, baseline: &Sample<Watched>) -> Self {
+        Self {
+            acquire_p999_ns: p999(own),
+            acquire_p999_ratio: tail_ratio(own, baseline),
+            acquire_max_ns: own.extra.acquire.max(),
+        }
+    }
+}
+
+fn p999(sample: &Sample<Watched>) -> u64 {
+    sample.extra.acquire.value_at_quantile(0.999)
+}
+
+fn tail_ratio(own: &Sample<Watched>, baseline: &Sample<Watched>) -> f64 {
+    p999(own).max(1) as f64 / p999(baseline).max(1) as f64
+}
+
+impl Detail {
+    /// Of at least one round.
+    pub fn new(own: &[&Sample<Watched>], baseline: &[&Sample<Watched>], to: &str) -> Self {
+        let mut sum = Watched::default();
+        own.iter().for_each(|sample| sum.add(&sample.extra));
+        let ratios = own
+            .iter()
+            .zip(baseline)
+            .map(|(own, other)| tail_ratio(own, other));
+        let mut events = BTreeMap::new();
+        for &(name, count) in own.iter().flat_map(|sample| &sample.extra.events) {
+            *events.entry(name).or_default() += count;
+        }
+        Self {
+            acquire_ns: Acquire {
+                p50: sum.acquire.value_at_quantile(0.5),
+                p99: sum.acquire.value_at_quantile(0.99),
+                p999: sum.acquire.value_at_quantile(0.999),
+                max: sum.acquire.max(),
+            },
+            acquire_p999_ratio: Ratio {
+                to: to.to_owned(),
+                over_rounds: Summary::of(ratios),
+            },
+            handoffs: HandoffCounts {
+                local: sum.handoffs.local,
+                remote: sum.handoffs.remote,
+                retaken: sum.handoffs.retaken,
+                longest_remote_wait_ns: sum.longest_remote_wait,
+                longest_local_run_ns: sum.handoffs.longest_local_run,
+            },
+            events,
+            flags: Vec::new(),
+        }
+    }
+
+    /// The share of hand-offs within a locality domain, if there were any.
+    fn local_share(&self) -> String {
+        match self.handoffs.local + self.handoffs.remote {
+            0 => "-".to_owned(),
+            all => format!("{:.0}%", 100.0 * self.handoffs.local as f64 / all as f64),
+        }
+    }
+}
+
+/// The heading of the column of remarks.
+const REMARKS: &str = "remarks";
+
+impl Shown for Locks {
+    const SUBJECTS: &'static str = "lock";
+    const OURS: &'static [&'static str] = &[
+        "kinlock-mutex",
+        "kinlock-spin",
+        "kinlock-spin-cna",
+        "kinlock-spin-fifo",
+    ];
+    const PLOT: &'static str =
+        "Draw throughput over threads, and tail over throughput; the name ends in .svg or .png";
+
+    fn columns(report: &Report<Self>, entry: &Entry<Self>) -> Columns<Entry<Self>> {
+        let mut columns = Columns::<Entry<Self>>::new()
+            .speed()
+            .ratio(format!("x {}", entry.ratio.to))
+            .spread("spread", |usual| usual.ratio);
+        if entry.threads > 1 {
+            columns = columns
+                .jain()
+                .min_over_mean()
+                .add("wait p50", |e| time(e.detail.acquire_ns.p50 as f64))
+                .add("p99", |e| time(e.detail.acquire_ns.p99 as f64))
+                .add("p99.9", |e| time(e.detail.acquire_ns.p999 as f64))
+                .number("tail x", 2, |e| {
+                    e.detail.acquire_p999_ratio.over_rounds.median
+                })
+                .add("max", |e| time(e.detail.acquire_ns.max as f64));
+            if report.machine.domains > 1 {
+                columns = columns.add("local", |e| e.detail.local_share());
+            }
+        }
+        columns
+            .add("cpu/op", |e| time(e.cpu_ns_per_op.median))
+            .add(REMARKS, |e| Self::remarks(e).join(", "))
+    }
+
+    fn csv_columns() -> Columns<Entry<Self>> {
+        Columns::<Entry<Self>>::new()
+            .csv_key()
+            .csv_ops("ops_per_s", ["min", "max"], 1)
+            .csv_ns_per_op()
+            .csv_ratio()
+            .csv_min_over_mean()
+            .add("acquire_p50_ns", |e| e.detail.acquire_ns.p50)
+            .add("acquire_p99_ns", |e| e.detail.acquire_ns.p99)
+            .add("acquire_p999_ns", |e| e.detail.acquire_ns.p999)
+            .add("acquire_max_ns", |e| e.detail.acquire_ns.max)
+            .add("handoffs_local", |e| e.detail.handoffs.local)
+            .add("handoffs_remote", |e| e.detail.handoffs.remote)
+            .add("handoffs_retaken", |e| e.detail.handoffs.retaken)
+            .add("longest_remote_wait_ns", |e| {
+                e.detail.handoffs.longest_remote_wait_ns
+            })
+            .add("longest_local_run_ns", |e| {
+                e.detail.handoffs.longest_local_run_ns
+            })
+            .number("cpu_ns_per_op", 3, |e| e.cpu_ns_per_op.median)
+            .add("flags", |e| {
+                let flags = flags_of(e).iter().map(|flag| flag.name().replace(' ', "_"));
+                flags.collect::<Vec<_>>().join(" ")
+            })
+            .add("rounds", |e| e.rounds.len())
+            .band("acquire_p999_ratio", ["min", "max"], 6, |e| {
+                e.detail.acquire_p999_ratio.over_rounds.into()
+            })
+    }
+
+    fn remarks(entry: &Entry<Self>) -> Vec<&'static str> {
+        let flags = flags_of(entry).iter().filter(|&&flag| flag != Flag::Noisy);
+        flags.map(|flag| flag.name()).collect()
+    }
+
+    fn paint(heading: &str, text: &str) -> Cell {
+        match heading {
+            // An empty coloured cell would still leave its codes in the text.
+            REMARKS if !text.is_empty() => Cell::new(text).fg(Color::Red),
+            Self::SUBJECTS if is_ours(text) => Cell::new(text).add_attribute(Attribute::Bold),
+            _ => Cell::new(text),
+        }
+    }
+
+    fn plot_size(report: &Report<Self>) -> (u32, u32) {
+        plot::size(report)
+    }
+
+    fn draw(report: &Report<Self>, area: &Area) -> Drawn {
+        plot::draw(report, area)
+    }
+}

@@ -1,0 +1,67 @@
+//! A few nanoseconds under the lock, then about 100 ns of private work.
+
+use super::Workload;
+use crate::bench::harness::rng::Rng;
+use crate::bench::locks::work_loop;
+
+/// The workload `counter`.
+pub struct Counter {
+    think: ThinkTime,
+}
+
+impl Counter {
+    /// Calibrates the think time.
+    pub fn new() -> Self {
+        Self {
+            think: ThinkTime::of_ns(100.0),
+        }
+    }
+}
+
+impl Workload for Counter {
+    /// Four words: with the lock word they fill most of one cache line, as small structures do.
+    type Shared = [u64; 4];
+    type Local = Rng;
+
+    fn shared(&self) -> [u64; 4] {
+        [0; 4]
+    }
+
+    fn local(&self, rng: Rng) -> Rng {
+        rng
+    }
+
+    #[inline(always)]
+    fn think(&self, rng: &mut Rng) {
+        self.think.pass(rng);
+    }
+
+    #[inline(always)]
+    fn section(&self, words: &mut [u64; 4], _: &mut Rng) {
+        for word in words {
+            *word += 1;
+        }
+    }
+}
+
+/// Private work of random length, from half to one and a half times the mean: a fixed length would let the threads
+/// fall into step.
+pub struct ThinkTime {
+    mean: u64,
+}
+
+impl ThinkTime {
+    /// Work of `ns` nanoseconds on average.
+    pub fn of_ns(ns: f64) -> Self {
+        Self {
+            mean: work_loop::iterations(ns),
+        }
+    }
+
+    /// Works.
+    #[inline(always)]
+    pub fn pass(&self, rng: &mut Rng) {
+        let iterations = self.mean / 2 + rng.below(self.mean + 1);
+        work_loop::spin(iterations, rng);
+    }
+}

@@ -1,0 +1,75 @@
+//! An ordered map of a million keys: 80 % reads, 10 % insertions, 10 % removals, popular keys often.
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+
+use super::Workload;
+use super::zipf::Zipf;
+use crate::bench::harness::rng::Rng;
+
+const KEYS: u64 = 1_000_000;
+
+/// The workload `kv`.
+pub struct Kv {
+    keys: Zipf,
+}
+
+impl Kv {
+    /// Prepares the distribution of keys.
+    pub fn new() -> Self {
+        Self {
+            keys: Zipf::new(KEYS),
+        }
+    }
+}
+
+/// What a thread is about to do, decided before it takes the lock.
+pub struct Request {
+    rng: Rng,
+    key: u64,
+    kind: Kind,
+}
+
+enum Kind {
+    Read,
+    Insert,
+    Remove,
+}
+
+impl Workload for Kv {
+    type Shared = BTreeMap<u64, u64>;
+    type Local = Request;
+
+    /// All keys are there at first. What is removed comes back by an insertion of the same key, equally likely.
+    fn shared(&self) -> BTreeMap<u64, u64> {
+        (0..KEYS).map(|key| (key, key)).collect()
+    }
+
+    fn local(&self, rng: Rng) -> Request {
+        Request {
+            rng,
+            key: 0,
+            kind: Kind::Read,
+        }
+    }
+
+    #[inline(always)]
+    fn think(&self, request: &mut Request) {
+        request.key = self.keys.draw(&mut request.rng);
+        request.kind = match request.rng.below(10) {
+            0 => Kind::Insert,
+            1 => Kind::Remove,
+            _ => Kind::Read,
+        };
+    }
+
+    #[inline(always)]
+    fn section(&self, map: &mut BTreeMap<u64, u64>, request: &mut Request) {
+        let key = request.key;
+        black_box(match request.kind {
+            Kind::Read => map.get(&key).copied(),
+            Kind::Insert => map.insert(key, key),
+            Kind::Remove => map.remove(&key),
+        });
+    }
+}

@@ -1,0 +1,56 @@
+//! About a microsecond under the lock, then about 100 ns of private work, or nothing at all.
+
+use super::Workload;
+use super::counter::ThinkTime;
+use crate::bench::harness::rng::Rng;
+use crate::bench::locks::work_loop;
+
+/// The workloads `long` and `saturated`.
+pub struct Long {
+    section: u64,
+    think: Option<ThinkTime>,
+}
+
+impl Long {
+    /// Calibrates the section and the think time: `long`.
+    pub fn new() -> Self {
+        Self {
+            section: work_loop::iterations(1000.0),
+            think: Some(ThinkTime::of_ns(100.0)),
+        }
+    }
+
+    /// The same section and no think time, so that somebody holds the lock nearly always: `saturated`.
+    pub fn saturated() -> Self {
+        Self {
+            think: None,
+            ..Self::new()
+        }
+    }
+}
+
+impl Workload for Long {
+    type Shared = u64;
+    type Local = Rng;
+
+    fn shared(&self) -> u64 {
+        0
+    }
+
+    fn local(&self, rng: Rng) -> Rng {
+        rng
+    }
+
+    #[inline(always)]
+    fn think(&self, rng: &mut Rng) {
+        if let Some(think) = &self.think {
+            think.pass(rng);
+        }
+    }
+
+    #[inline(always)]
+    fn section(&self, count: &mut u64, rng: &mut Rng) {
+        work_loop::spin(self.section, rng);
+        *count += 1;
+    }
+}

@@ -1,0 +1,86 @@
+//! A cache that drops what was used least recently: even a hit writes, so that a reader-writer lock would not help.
+
+use std::hint::black_box;
+use std::num::NonZeroUsize;
+
+use ::lru::LruCache;
+
+use super::Workload;
+use super::zipf::Zipf;
+use crate::bench::harness::rng::Rng;
+
+/// Keys that are asked for.
+const KEYS: u64 = 1_000_000;
+/// Entries that the cache holds: about two requests of three hit.
+const CAPACITY: NonZeroUsize = NonZeroUsize::new(50_000).unwrap();
+
+/// The workload `lru`.
+pub struct Lru {
+    keys: Zipf,
+}
+
+impl Lru {
+    /// Prepares the distribution of keys.
+    pub fn new() -> Self {
+        Self {
+            keys: Zipf::new(KEYS),
+        }
+    }
+}
+
+/// The key that a thread is about to ask for, drawn before it takes the lock.
+pub struct Request {
+    rng: Rng,
+    key: u64,
+}
+
+impl Workload for Lru {
+    type Shared = LruCache<u64, u64>;
+    type Local = Request;
+
+    /// A full cache, in the state that requests leave it in.
+    fn shared(&self) -> LruCache<u64, u64> {
+        let mut cache = LruCache::new(CAPACITY);
+        let mut request = self.local(Rng::new(0, 0));
+        for _ in 0..10 * CAPACITY.get() {
+            self.think(&mut request);
+            self.section(&mut cache, &mut request);
+        }
+        cache
+    }
+
+    fn local(&self, rng: Rng) -> Request {
+        Request { rng, key: 0 }
+    }
+
+    #[inline(always)]
+    fn think(&self, request: &mut Request) {
+        request.key = self.keys.draw(&mut request.rng);
+    }
+
+    #[inline(always)]
+    fn section(&self, cache: &mut LruCache<u64, u64>, request: &mut Request) {
+        let key = request.key;
+        black_box(*cache.get_or_insert_mut(key, || key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn about_two_requests_of_three_hit() {
+        let work = Lru::new();
+        let cache = work.shared();
+        assert_eq!(cache.len(), CAPACITY.get());
+        let mut request = work.local(Rng::new(5, 5));
+        let hits = (0..20_000)
+            .filter(|_| {
+                work.think(&mut request);
+                cache.contains(&request.key)
+            })
+            .count();
+        assert!((12_000..16_000).contains(&hits), "{hits}");
+    }
+}

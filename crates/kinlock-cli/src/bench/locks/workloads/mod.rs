@@ -1,0 +1,94 @@
+//! What the threads do with the lock.
+
+mod broadcast;
+mod counter;
+mod kv;
+mod long;
+mod lru;
+mod pingpong;
+mod readrandom;
+mod zipf;
+
+use std::path::Path;
+
+use super::meeting::Meet;
+use super::round::{Measure, Prepared};
+use crate::args::names;
+use crate::bench::harness::rng::Rng;
+
+names! {
+    /// A workload of the suite `locks`, in the order in which they run.
+    WorkloadName, "workload":
+    Empty = "empty", "lock and unlock, nothing else";
+    Counter = "counter", "add to four words under the lock, then about 100 ns of private work";
+    Long = "long", "about 1 us of work under the lock, then about 100 ns of private work";
+    Saturated = "saturated", "about 1 us of work under the lock, nothing else";
+    Kv = "kv", "an ordered map of 1 M keys: 80 % reads, 10 % insertions, 10 % removals, keys by Zipf's law";
+    Lru = "lru", "an LRU cache of 50,000 entries asked for 1 M keys by Zipf's law; a miss inserts";
+    ReadRandom = "readrandom", "random keys of an on-disk LevelDB-format database (100,000 entries of 100 bytes, or --db)";
+    PingPong = "pingpong", "two threads alternate through a mutex and a condition variable; an operation is a round trip";
+    Broadcast = "broadcast", "one thread publishes to 16 that wait on a condition variable, and waits until all have reported";
+}
+
+/// The number of threads of a workload that does not leave it to the user. Such a workload needs a
+/// condition variable.
+pub fn own_threads(workload: WorkloadName) -> Option<usize> {
+    match workload {
+        WorkloadName::PingPong => Some(pingpong::THREADS),
+        WorkloadName::Broadcast => Some(broadcast::THREADS),
+        _ => None,
+    }
+}
+
+/// One kind of work: every thread repeats `think`, then `section` under the lock.
+pub trait Workload: Send + Sync + Sized + 'static {
+    /// What the lock guards.
+    type Shared: Send + 'static;
+    /// What a thread keeps to itself.
+    type Local: 'static;
+
+    /// Builds the guarded state.
+    fn shared(&self) -> Self::Shared;
+    /// Builds a thread's own state, on that thread.
+    fn local(&self, rng: Rng) -> Self::Local;
+    /// Work before the lock is taken.
+    fn think(&self, local: &mut Self::Local);
+    /// Work under the lock.
+    fn section(&self, shared: &mut Self::Shared, local: &mut Self::Local);
+}
+
+/// Makes a workload ready to be measured under any lock; `db` is a database for `readrandom`.
+///
+/// # Errors
+/// If the workload needs something that is not there.
+pub fn prepare(name: WorkloadName, db: Option<&Path>) -> anyhow::Result<Box<dyn Measure>> {
+    Ok(match name {
+        WorkloadName::Empty => Box::new(Prepared::new(Empty)),
+        WorkloadName::Counter => Box::new(Prepared::new(counter::Counter::new())),
+        WorkloadName::Long => Box::new(Prepared::new(long::Long::new())),
+        WorkloadName::Saturated => Box::new(Prepared::new(long::Long::saturated())),
+        WorkloadName::Kv => Box::new(Prepared::new(kv::Kv::new())),
+        WorkloadName::Lru => Box::new(Prepared::new(lru::Lru::new())),
+        WorkloadName::ReadRandom => Box::new(Prepared::new(readrandom::ReadRandom::open(db)?)),
+        WorkloadName::PingPong => Box::new(Meet(pingpong::PingPong)),
+        WorkloadName::Broadcast => Box::new(Meet(broadcast::Broadcast)),
+    })
+}
+
+/// Lock and unlock, nothing else: the price of the lock itself.
+struct Empty;
+
+impl Workload for Empty {
+    type Shared = ();
+    type Local = ();
+
+    fn shared(&self) {}
+
+    fn local(&self, _: Rng) {}
+
+    #[inline(always)]
+    fn think(&self, (): &mut ()) {}
+
+    #[inline(always)]
+    fn section(&self, (): &mut (), (): &mut ()) {}
+}

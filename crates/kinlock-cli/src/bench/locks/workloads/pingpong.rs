@@ -1,0 +1,54 @@
+//! Two threads that take turns, through one mutex and one condition variable.
+
+use crate::bench::locks::contenders::Monitor;
+use crate::bench::locks::meeting::Meeting;
+
+/// The workload `pingpong`.
+#[derive(Clone, Copy)]
+pub struct PingPong;
+
+/// The threads that play.
+pub const THREADS: usize = 2;
+
+/// What the two share.
+pub struct State {
+    /// Even: the leader's.
+    turn: u64,
+    over: bool,
+}
+
+impl Meeting for PingPong {
+    type State = State;
+
+    fn state(self, _: usize) -> State {
+        State {
+            turn: 0,
+            over: false,
+        }
+    }
+
+    fn lead<M: Monitor<State>>(self, monitor: &M, stop: bool) {
+        monitor.when(
+            0,
+            |state| state.turn % 2 == 0,
+            |state| {
+                state.turn += 1;
+                state.over = stop;
+            },
+        );
+        monitor.notify_one(0);
+    }
+
+    fn follow<M: Monitor<State>>(self, monitor: &M, _: u64) -> bool {
+        let over = monitor.when(
+            0,
+            |state| state.turn % 2 == 1,
+            |state| {
+                state.turn += 1;
+                state.over
+            },
+        );
+        monitor.notify_one(0);
+        !over
+    }
+}

@@ -1,0 +1,154 @@
+//! Random reads from an on-disk database in LevelDB's format, all through one lock.
+//!
+//! The database library is single-threaded, as an unmodified program's big lock would make it: block cache, table
+//! files, memory table and statistics are all behind the lock under test.
+
+mod overlay;
+mod store;
+
+use std::hint::black_box;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use anyhow::{Context, anyhow, bail};
+use rusty_leveldb::{DB, LdbIterator, Options};
+
+use self::overlay::Overlay;
+use super::Workload;
+use crate::bench::harness::rng::Rng;
+
+/// Keys that are kept to be asked for, at most.
+const SAMPLE: usize = 100_000;
+/// Entries among which they are chosen, at most: a big database must not take minutes to look through.
+const LOOKED_AT: u64 = 1_000_000;
+/// LevelDB's own default.
+const BLOCK_CACHE_BYTES: usize = 8 << 20;
+
+/// The workload `readrandom`.
+pub struct ReadRandom {
+    folder: PathBuf,
+    keys: Vec<Box<[u8]>>,
+}
+
+impl ReadRandom {
+    /// Opens the database in `folder`, or else the one that the command fills for itself, and chooses keys.
+    ///
+    /// # Errors
+    /// If there is no such database, it cannot be read, or it is empty. Nothing has been created in `folder` then.
+    pub fn open(folder: Option<&Path>) -> anyhow::Result<Self> {
+        match folder {
+            Some(folder) => Self::open_existing(folder),
+            None => Self::open_existing(&store::filled()?),
+        }
+    }
+
+    fn open_existing(folder: &Path) -> anyhow::Result<Self> {
+        check(folder)?;
+        let keys = quietly(|| sample_keys(folder))
+            .unwrap_or_else(|| Err(anyhow!("it is damaged")))
+            .with_context(|| format!("cannot read the database {}", folder.display()))?;
+        if keys.is_empty() {
+            bail!("the database {} is empty", folder.display());
+        }
+        Ok(Self {
+            folder: folder.to_owned(),
+            keys,
+        })
+    }
+}
+
+/// The key that a thread is about to read, chosen before it takes the lock.
+pub struct Request {
+    rng: Rng,
+    key: usize,
+}
+
+impl Workload for ReadRandom {
+    type Shared = DB;
+    type Local = Request;
+
+    fn shared(&self) -> DB {
+        open_unchanged(&self.folder).expect("it could be opened a moment ago")
+    }
+
+    fn local(&self, rng: Rng) -> Request {
+        Request { rng, key: 0 }
+    }
+
+    #[inline(always)]
+    fn think(&self, request: &mut Request) {
+        request.key = request.rng.below(self.keys.len() as u64) as usize;
+    }
+
+    #[inline(always)]
+    fn section(&self, db: &mut DB, request: &mut Request) {
+        let value = db.get(&self.keys[request.key]);
+        // The library turns read errors into "not found": how fast it fails is not what was asked.
+        assert!(
+            value.is_some(),
+            "a key of the database has vanished, or cannot be read any more"
+        );
+        black_box(value);
+    }
+}
+
+/// Whether `folder` looks like a database; the library itself would create one.
+fn check(folder: &Path) -> anyhow::Result<()> {
+    let nothing = |why: String| anyhow!("{} is no LevelDB database: {why}", folder.display());
+    let current = std::fs::read_to_string(folder.join("CURRENT"))
+        .map_err(|error| nothing(format!("CURRENT: {error}")))?;
+    let manifest = current.trim_end();
+    if !manifest.starts_with("MANIFEST-") || !current.ends_with('\n') {
+        return Err(nothing("CURRENT does not name a manifest".to_owned()));
+    }
+    if !folder.join(manifest).is_file() {
+        return Err(nothing(format!("{manifest} is missing")));
+    }
+    Ok(())
+}
+
+/// Opens the database for reading: whatever the library writes stays in memory.
+fn open_unchanged(folder: &Path) -> anyhow::Result<DB> {
+    let options = Options {
+        create_if_missing: false,
+        block_cache_capacity_bytes: BLOCK_CACHE_BYTES,
+        env: Rc::new(Box::new(Overlay::default())),
+        ..Options::default()
+    };
+    // The library makes the path absolute in some places only; the overlay needs one name per file.
+    Ok(DB::open(folder.canonicalize()?, options)?)
+}
+
+/// Chooses keys evenly from the first entries of the database.
+fn sample_keys(folder: &Path) -> anyhow::Result<Vec<Box<[u8]>>> {
+    let mut db = open_unchanged(folder)?;
+    let mut entries = db.new_iter()?;
+    let mut keys: Vec<Box<[u8]>> = Vec::new();
+    let mut rng = Rng::new(0, 0);
+    let mut seen = 0;
+    while seen < LOOKED_AT && entries.advance() {
+        let Some((key, _)) = entries.current() else {
+            break;
+        };
+        seen += 1;
+        if keys.len() < SAMPLE {
+            keys.push(key[..].into());
+        } else {
+            let place = rng.below(seen) as usize;
+            if let Some(chosen) = keys.get_mut(place) {
+                *chosen = key[..].into();
+            }
+        }
+    }
+    Ok(keys)
+}
+
+/// Runs `work`; `None` if it panicked, which the library does on some kinds of damage. The panic is not reported.
+fn quietly<T>(work: impl FnOnce() -> T) -> Option<T> {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| ()));
+    let result = catch_unwind(AssertUnwindSafe(work)).ok();
+    std::panic::set_hook(hook);
+    result
+}

@@ -1,0 +1,82 @@
+//! How a verb ended, and what it says on stderr.
+
+use std::io::Write;
+
+use serde::{Serialize, Serializer};
+
+/// How a verb that could do its work ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything asked for was done, and no check failed.
+    Done,
+    /// A check failed.
+    CheckFailed,
+    /// A check passed that had to fail.
+    Escaped,
+    /// A signal ended the run early; the complete rounds were reported.
+    Interrupted(Signal),
+}
+
+impl Outcome {
+    /// The exit status of the process.
+    pub fn exit_status(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::CheckFailed => 1,
+            Self::Escaped => 3,
+            Self::Interrupted(signal) => 128 + signal.number() as u8,
+        }
+    }
+}
+
+/// A signal that asks for an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGINT: Ctrl-C.
+    Interrupt,
+    /// SIGTERM: a supervisor, a time limit.
+    Terminate,
+}
+
+impl Signal {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Interrupt, Self::Terminate];
+
+    /// Its number.
+    pub fn number(self) -> i32 {
+        match self {
+            Self::Interrupt => libc::SIGINT,
+            Self::Terminate => libc::SIGTERM,
+        }
+    }
+
+    /// Its usual name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Interrupt => "SIGINT",
+            Self::Terminate => "SIGTERM",
+        }
+    }
+}
+
+impl Serialize for Signal {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// Writes a line to stderr. A closed stderr is no error.
+pub fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_are_those_of_shells() {
+        let statuses = Signal::ALL.map(|signal| Outcome::Interrupted(signal).exit_status());
+        assert_eq!(statuses, [130, 143]);
+    }
+}

@@ -1,0 +1,256 @@
+//! Reports in cells. A cell is a workload with a number of threads; it has an entry for everything that was compared in it.
+
+use std::io::Write;
+use std::ops::Range;
+
+use comfy_table::Cell;
+use serde::Serialize;
+
+use super::table::{Columns, Table, wrapped};
+use super::units::{rate, three_digits};
+use super::{Flags, Report};
+use crate::stats::{Fairness, Summary};
+
+/// A report in cells. What such reports have in common is [`Report`] for it.
+pub trait Cells: Serialize + Sized + 'static {
+    /// An entry.
+    type Entry: Compared;
+    /// What is said about its flags.
+    const FLAGS: Flags<Self>;
+    /// What stands over the names of what is compared.
+    const NAMES: &'static str = "lock";
+
+    /// All entries, cell by cell.
+    fn entries(&self) -> &[Self::Entry];
+
+    /// The columns for people of a cell to which `entry` belongs, without the names.
+    fn columns(&self, entry: &Self::Entry) -> Columns<Self::Entry>;
+
+    /// The columns for spreadsheets.
+    fn csv_columns() -> Columns<Self::Entry>;
+
+    /// What stands over all tables on stdout.
+    fn heading(&self) -> String;
+
+    /// What stands over all tables in Markdown.
+    fn markdown_heading(&self) -> String;
+
+    /// A sentence about a workload, to be shown over its tables.
+    fn about(&self, _workload: &str) -> Option<String> {
+        None
+    }
+
+    /// What stands over the table of a cell.
+    fn title(&self, entry: &Self::Entry) -> String {
+        entry.usual().cell()
+    }
+
+    /// The columns that are aligned at the right on stdout, of that many.
+    fn right(columns: usize) -> Range<usize> {
+        1..columns
+    }
+
+    /// A text as a cell on stdout.
+    fn paint(_heading: &str, text: &str) -> Cell {
+        Cell::new(text)
+    }
+
+    /// Whether stdout has a table of each cell.
+    fn shows_tables(&self) -> bool {
+        true
+    }
+
+    /// Writes what follows the tables on stdout.
+    ///
+    /// # Errors
+    /// As the writer has them.
+    fn overview(&self, _out: &mut dyn Write) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    /// What to keep in mind when reading the results.
+    fn warnings(&self) -> &[String] {
+        &[]
+    }
+
+    /// The entries cell by cell.
+    fn cells(&self) -> impl Iterator<Item = &[Self::Entry]> {
+        self.entries().chunk_by(|a, b| {
+            let (a, b) = (a.usual(), b.usual());
+            (a.workload, a.threads) == (b.workload, b.threads)
+        })
+    }
+
+    /// The entries workload by workload.
+    fn by_workload(&self) -> Vec<&[Self::Entry]> {
+        let entries = self.entries();
+        let workloads = entries.chunk_by(|a, b| a.usual().workload == b.usual().workload);
+        workloads.collect()
+    }
+}
+
+/// An entry of a cell.
+pub trait Compared: 'static {
+    /// What all kinds of entries have.
+    fn usual(&self) -> Usual<'_>;
+}
+
+/// What all kinds of entries have.
+#[derive(Clone, Copy, Debug)]
+pub struct Usual<'a> {
+    /// The suite.
+    pub suite: &'static str,
+    /// Name of the workload.
+    pub workload: &'a str,
+    /// Number of threads.
+    pub threads: usize,
+    /// What was compared.
+    pub lock: &'a str,
+    /// Throughput.
+    pub ops: Summary,
+    /// Nanoseconds from one operation to the next.
+    pub ns_per_op: Summary,
+    /// What it is compared with.
+    pub baseline: &'a str,
+    /// Throughput over the baseline's.
+    pub ratio: Summary,
+    /// Whether the ratio means nothing.
+    pub noisy: bool,
+    /// How evenly threads were served.
+    pub fairness: Fairness,
+}
+
+impl Usual<'_> {
+    /// The name of the cell: `counter, 8 threads`.
+    pub fn cell(&self) -> String {
+        let plural = if self.threads == 1 { "" } else { "s" };
+        format!("{}, {} thread{plural}", self.workload, self.threads)
+    }
+
+    /// The ratio, marked if it means nothing.
+    pub fn shown_ratio(&self) -> String {
+        let mark = if self.noisy { "~" } else { "" };
+        format!("{mark}{}", three_digits(self.ratio.median))
+    }
+}
+
+impl<E: Compared> Columns<E> {
+    /// For people: throughput, and time per operation.
+    pub fn speed(self) -> Self {
+        self.add("ops/s", |e| rate(e.usual().ops.median))
+            .add("ns/op", |e| three_digits(e.usual().ns_per_op.median))
+    }
+
+    /// For people: the ratio.
+    pub fn ratio(self, heading: impl Into<String>) -> Self {
+        self.add(heading, |e| e.usual().shown_ratio())
+    }
+
+    /// For people: from where to where something reached.
+    pub fn spread(self, heading: &str, value: impl Fn(Usual) -> Summary + 'static) -> Self {
+        self.add(heading, move |e| {
+            let Summary { min, max, .. } = value(e.usual());
+            format!("{}..{}", three_digits(min), three_digits(max))
+        })
+    }
+
+    /// For people: Jain's index.
+    pub fn jain(self) -> Self {
+        self.number("jain", 2, |e| e.usual().fairness.jain)
+    }
+
+    /// For people: the slowest thread.
+    pub fn min_over_mean(self) -> Self {
+        self.number("min/mean", 2, |e| e.usual().fairness.min_over_mean)
+    }
+
+    /// For spreadsheets: what was measured.
+    pub fn csv_key(self) -> Self {
+        self.add("suite", |e| e.usual().suite)
+            .add("workload", |e| e.usual().workload.to_owned())
+            .add("threads", |e| e.usual().threads)
+            .add("lock", |e| e.usual().lock.to_owned())
+    }
+
+    /// For spreadsheets: throughput.
+    pub fn csv_ops(self, name: &str, ends: [&str; 2], decimals: usize) -> Self {
+        self.band(name, ends, decimals, |e| e.usual().ops.into())
+    }
+
+    /// For spreadsheets: time per operation.
+    pub fn csv_ns_per_op(self) -> Self {
+        self.number("ns_per_op", 3, |e| e.usual().ns_per_op.median)
+    }
+
+    /// For spreadsheets: throughput compared, and Jain's index.
+    pub fn csv_ratio(self) -> Self {
+        self.add("ratio_to", |e| e.usual().baseline.to_owned())
+            .band("ratio", ["min", "max"], 6, |e| e.usual().ratio.into())
+            .number("jain", 4, |e| e.usual().fairness.jain)
+    }
+
+    /// For spreadsheets: the slowest thread.
+    pub fn csv_min_over_mean(self) -> Self {
+        self.number("min_over_mean", 4, |e| e.usual().fairness.min_over_mean)
+    }
+}
+
+/// The entries of a cell, the fastest first.
+pub fn best_first<E: Compared>(cell: &[E]) -> Vec<&E> {
+    let mut entries: Vec<&E> = cell.iter().collect();
+    entries.sort_by(|a, b| b.usual().ops.median.total_cmp(&a.usual().ops.median));
+    entries
+}
+
+/// The table of a cell, with its names.
+fn table<R: Cells>(report: &R, cell: &[R::Entry]) -> Table {
+    let entries = best_first(cell);
+    let mut table = report.columns(&cell[0]).of(entries.iter().copied());
+    table.headings.insert(0, R::NAMES.to_owned());
+    for (row, entry) in table.rows.iter_mut().zip(entries) {
+        row.insert(0, entry.usual().lock.to_owned());
+    }
+    table
+}
+
+impl<R: Cells> Report for R {
+    const FLAGS: Flags<Self> = <R as Cells>::FLAGS;
+
+    fn text(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        writeln!(out, "{}\n", self.heading())?;
+        let mut workload = "";
+        for cell in self.cells().filter(|_| self.shows_tables()) {
+            let name = cell[0].usual().workload;
+            let is_new = std::mem::replace(&mut workload, name) != name;
+            if let Some(about) = self.about(name).filter(|_| is_new) {
+                writeln!(out, "{name}: {about}\n")?;
+            }
+            let table = table(self, cell);
+            let table = table.painted(R::right(table.headings.len()), R::paint);
+            writeln!(out, "{}\n{table}\n", self.title(&cell[0]))?;
+        }
+        self.overview(out)?;
+        for warning in self.warnings() {
+            writeln!(out, "{}", wrapped(&format!("note: {warning}"), "      "))?;
+        }
+        Ok(())
+    }
+
+    fn markdown(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        writeln!(out, "{}\n", self.markdown_heading())?;
+        for cell in self.cells() {
+            let table = table(self, cell);
+            writeln!(out, "### {}\n", self.title(&cell[0]))?;
+            table.markdown(1..table.headings.len(), out)?;
+            writeln!(out)?;
+        }
+        for warning in self.warnings() {
+            writeln!(out, "- {warning}")?;
+        }
+        Ok(())
+    }
+
+    fn csv(&self) -> Table {
+        R::csv_columns().of(self.entries())
+    }
+}

@@ -1,0 +1,175 @@
+//! What the reports of all verbs have in common: forms, flags, files, tables, pictures, numbers.
+
+pub mod cells;
+pub mod plot;
+pub mod progress;
+pub mod table;
+pub mod units;
+pub mod write;
+
+use std::io::Write;
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgMatches, Command, value_parser};
+use serde::Serialize;
+
+use self::plot::{Area, Drawn, Format};
+use self::table::Table;
+use self::write::Outputs;
+
+/// Writes a report as JSON, indented, with a newline at the end.
+///
+/// # Errors
+/// As the writer has them.
+pub fn write_json(report: &impl Serialize, mut out: impl Write) -> anyhow::Result<()> {
+    serde_json::to_writer_pretty(&mut out, report)?;
+    writeln!(out)?;
+    Ok(())
+}
+
+/// What a verb found out; serialized, it is the report for programs.
+pub trait Report: Serialize + Sized + 'static {
+    /// What is said about its flags.
+    const FLAGS: Flags<Self>;
+
+    /// Writes what people read on stdout.
+    ///
+    /// # Errors
+    /// As the writer has them.
+    fn text(&self, out: &mut dyn Write) -> anyhow::Result<()>;
+
+    /// Writes the tables in Markdown, for reports and issues.
+    ///
+    /// # Errors
+    /// As the writer has them.
+    fn markdown(&self, out: &mut dyn Write) -> anyhow::Result<()>;
+
+    /// One row per number or group of numbers, for spreadsheets.
+    fn csv(&self) -> Table;
+}
+
+/// The help of the flags that are not the same for all reports.
+pub struct Flags<R> {
+    /// Of `--json`.
+    pub json: &'static str,
+    /// Of `--csv`.
+    pub csv: &'static str,
+    /// `--plot`, if there is something to draw.
+    pub plot: Option<Plot<R>>,
+}
+
+/// Pictures of a report.
+pub struct Plot<R> {
+    /// Help of the flag.
+    pub help: &'static str,
+    /// Width and height.
+    pub size: fn(&R) -> (u32, u32),
+    /// Draws the picture with that index.
+    pub draw: fn(&R, usize, &Area) -> Drawn,
+}
+
+/// The destinations of a report as given on the command line. `-` is stdout.
+pub struct Destinations<R> {
+    /// For the whole of it.
+    pub json: Option<PathBuf>,
+    /// For its numbers.
+    pub csv: Option<PathBuf>,
+    /// For its tables.
+    pub markdown: Option<PathBuf>,
+    /// For its pictures.
+    pub plot: Option<PathBuf>,
+    report: PhantomData<R>,
+}
+
+impl<R: Report> Destinations<R> {
+    /// Opens everything, before there is a report. Without a destination on stdout, the tables for people go there.
+    ///
+    /// # Errors
+    /// If a file cannot be written, or two destinations are the same.
+    pub fn open(&self) -> anyhow::Result<Outputs<R>> {
+        self.open_for(&["picture"])
+    }
+
+    /// The same for pictures of these names. Of several pictures, each one's name goes into the name of its file.
+    ///
+    /// # Errors
+    /// If a file cannot be written, or two destinations are the same.
+    pub fn open_for(&self, names: &[&str]) -> anyhow::Result<Outputs<R>> {
+        let mut outputs = Outputs::new();
+        outputs.add(self.json.as_deref(), |report, out| write_json(report, out))?;
+        outputs.add(self.csv.as_deref(), |report: &R, out| report.csv().csv(out))?;
+        outputs.add(self.markdown.as_deref(), R::markdown)?;
+        if let (Some(path), Some(flag)) = (&self.plot, R::FLAGS.plot) {
+            let format = Format::of(path)?;
+            let (size, draw) = (flag.size, flag.draw);
+            for (index, name) in names.iter().enumerate() {
+                let path = match names.len() {
+                    1 => path.clone(),
+                    _ => with_name(path, name),
+                };
+                outputs.add_picture(&path, move |report, out| {
+                    plot::write(format, size(report), out, |area| draw(report, index, area))
+                })?;
+            }
+        }
+        outputs.for_people(R::text);
+        Ok(outputs)
+    }
+}
+
+impl<R: Report> clap::Args for Destinations<R> {
+    fn augment_args(command: Command) -> Command {
+        let Flags { json, csv, plot } = R::FLAGS;
+        let markdown = "Write the tables as Markdown (- for stdout)";
+        let mut flags = vec![("json", json), ("csv", csv), ("markdown", markdown)];
+        flags.extend(plot.map(|plot| ("plot", plot.help)));
+        command.args(flags.into_iter().map(|(name, help)| {
+            Arg::new(name)
+                .long(name)
+                .value_name("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .help(help)
+        }))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<R: Report> clap::FromArgMatches for Destinations<R> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let path = |name| matches.get_one::<PathBuf>(name).cloned();
+        Ok(Self {
+            json: path("json"),
+            csv: path("csv"),
+            markdown: path("markdown"),
+            plot: R::FLAGS.plot.and_then(|_| path("plot")),
+            report: PhantomData,
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// `plots/all.svg` with `cna-lock2` is `plots/all-cna-lock2.svg`.
+fn with_name(path: &Path, name: &str) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let extension = path.extension().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!("{stem}-{name}.{extension}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_go_before_the_extension() {
+        let named = with_name(Path::new("plots/all.x.svg"), "lock2");
+        assert_eq!(named, Path::new("plots/all.x-lock2.svg"));
+    }
+}

@@ -1,0 +1,161 @@
+//! Tables, in every form: with aligned columns for stdout, in Markdown, as CSV.
+
+use std::fmt::Display;
+use std::io::Write;
+use std::ops::Range;
+
+use comfy_table::{Cell, CellAlignment, TableComponent, presets};
+
+/// Headings and rows of texts.
+pub struct Table {
+    /// The headings; with a line break in them, they have two lines where there is room.
+    pub headings: Vec<String>,
+    /// The rows.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// For stdout: a rule under the headings, nothing else drawn. The columns `right` are aligned at the right.
+    pub fn text(&self, right: Range<usize>) -> comfy_table::Table {
+        self.painted(right, |_, text| Cell::new(text))
+    }
+
+    /// The same; `paint` makes a cell of a heading and a text below it.
+    pub fn painted(
+        &self,
+        right: Range<usize>,
+        paint: impl Fn(&str, &str) -> Cell,
+    ) -> comfy_table::Table {
+        let mut table = comfy_table::Table::new();
+        table.load_preset(presets::NOTHING);
+        table.set_style(TableComponent::HeaderLines, '─');
+        table.set_style(TableComponent::MiddleHeaderIntersections, '─');
+        table.set_header(&self.headings);
+        for row in &self.rows {
+            let cells = self.headings.iter().zip(row);
+            table.add_row(cells.map(|(heading, text)| paint(heading, text)));
+        }
+        for column in table.column_iter_mut().take(right.end).skip(right.start) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        table
+    }
+
+    /// Writes it in Markdown. The columns `right` are aligned at the right.
+    ///
+    /// # Errors
+    /// As the writer has them.
+    pub fn markdown(&self, right: Range<usize>, out: &mut dyn Write) -> anyhow::Result<()> {
+        let headings = self.headings.iter().enumerate();
+        let headings = headings.map(|(index, heading)| match &**heading {
+            "" if index == 0 => " ".to_owned(),
+            lines if lines.contains('\n') => lines.replace('\n', " "),
+            line => format!(" {line} "),
+        });
+        writeln!(out, "|{}|", headings.collect::<Vec<_>>().join("|"))?;
+        let columns = 0..self.headings.len();
+        let rules = columns.map(|index| match right.contains(&index) {
+            true => " ---: |",
+            false => " --- |",
+        });
+        writeln!(out, "|{}", rules.collect::<String>())?;
+        for row in &self.rows {
+            writeln!(out, "| {} |", row.join(" | "))?;
+        }
+        Ok(())
+    }
+
+    /// Writes it as CSV. No field needs quoting: names are words without commas, the rest are numbers.
+    ///
+    /// # Errors
+    /// As the writer has them.
+    pub fn csv(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        writeln!(out, "{}", self.headings.join(","))?;
+        for row in &self.rows {
+            writeln!(out, "{}", row.join(","))?;
+        }
+        Ok(())
+    }
+}
+
+/// Columns of text for people.
+const WIDTH: usize = 110;
+
+/// `text` in lines of at most [`WIDTH`] columns, all but the first after `indent`.
+pub fn wrapped(text: &str, indent: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let last = lines
+            .last_mut()
+            .expect("there is a line from the beginning");
+        if last.chars().count() + 1 + word.chars().count() > WIDTH {
+            lines.push(format!("{indent}{word}"));
+        } else {
+            *last += if last.is_empty() { "" } else { " " };
+            *last += word;
+        }
+    }
+    lines.join("\n")
+}
+
+/// Columns of a table that has a row for each `E`.
+pub struct Columns<E>(Vec<(String, Text<E>)>);
+
+type Text<E> = Box<dyn Fn(&E) -> String>;
+
+impl<E> Columns<E> {
+    /// None yet.
+    pub fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// One more.
+    pub fn add<D: Display>(
+        mut self,
+        heading: impl Into<String>,
+        value: impl Fn(&E) -> D + 'static,
+    ) -> Self {
+        let text: Text<E> = Box::new(move |entry| value(entry).to_string());
+        self.0.push((heading.into(), text));
+        self
+    }
+
+    /// One more, of numbers with so many decimals.
+    pub fn number(
+        self,
+        heading: impl Into<String>,
+        decimals: usize,
+        value: impl Fn(&E) -> f64 + 'static,
+    ) -> Self {
+        self.add(heading, move |entry| format!("{:.decimals$}", value(entry)))
+    }
+
+    /// Three more: a median called `name`, and the extremes called that with the `ends`.
+    pub fn band(
+        self,
+        name: &str,
+        ends: [&str; 2],
+        decimals: usize,
+        value: impl Fn(&E) -> [f64; 3] + Copy + 'static,
+    ) -> Self {
+        self.number(name, decimals, move |entry| value(entry)[0])
+            .number(format!("{name}_{}", ends[0]), decimals, move |entry| {
+                value(entry)[1]
+            })
+            .number(format!("{name}_{}", ends[1]), decimals, move |entry| {
+                value(entry)[2]
+            })
+    }
+
+    /// The table.
+    pub fn of<'a>(&self, entries: impl IntoIterator<Item = &'a E>) -> Table
+    where
+        E: 'a,
+    {
+        let row = |entry: &'a E| self.0.iter().map(|(_, text)| text(entry)).collect();
+        Table {
+            headings: self.0.iter().map(|(heading, _)| heading.clone()).collect(),
+            rows: entries.into_iter().map(row).collect(),
+        }
+    }
+}

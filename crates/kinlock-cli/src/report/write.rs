@@ -1,0 +1,370 @@
+//! Where reports go. A path that cannot be written fails before any work is done.
+//!
+//! Each form of a report is made and written by itself: a failure of one does not affect the others. A
+//! file is written beside its destination and renamed, so that no reader sees half a report and an
+//! earlier report stays until there is a new one.
+//!
+//! # Invariants cited by `SAFETY` comments
+//!
+//! 1. A descriptor is only borrowed to duplicate it, which fails if it is not open.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+/// The destinations of a report.
+pub struct Outputs<R> {
+    outputs: Vec<Output<R>>,
+}
+
+/// Writes a report in one form.
+pub type Render<R> = Box<dyn Fn(&R, &mut dyn Write) -> anyhow::Result<()>>;
+
+struct Output<R> {
+    to: Destination,
+    render: Render<R>,
+    is_picture: bool,
+}
+
+enum Destination {
+    /// A regular file, without symbolic links.
+    File(PathBuf),
+    /// A pipe, a terminal, a file that is open already: it is written, never replaced.
+    Stream(PathBuf, File),
+    Stdout,
+}
+
+impl<R> Outputs<R> {
+    /// None yet.
+    pub fn new() -> Self {
+        let outputs = Vec::new();
+        Self { outputs }
+    }
+
+    /// Adds `path`, if there is one; `-` is stdout.
+    ///
+    /// # Errors
+    /// If the file cannot be written, or another output goes there.
+    pub fn add(
+        &mut self,
+        path: Option<&Path>,
+        render: impl Fn(&R, &mut dyn Write) -> anyhow::Result<()> + 'static,
+    ) -> anyhow::Result<()> {
+        match path {
+            Some(path) => self.add_form(path, Box::new(render), false),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds a file for a picture. Pictures are drawn after all else has been written.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add) has them.
+    pub fn add_picture(
+        &mut self,
+        path: &Path,
+        render: impl Fn(&R, &mut dyn Write) -> anyhow::Result<()> + 'static,
+    ) -> anyhow::Result<()> {
+        self.add_form(path, Box::new(render), true)
+    }
+
+    fn add_form(&mut self, path: &Path, render: Render<R>, is_picture: bool) -> anyhow::Result<()> {
+        let to = open(path).with_context(|| format!("cannot write {}", path.display()))?;
+        if matches!(to, Destination::Stdout) && self.uses_stdout() {
+            bail!("only one kind of output can go to stdout");
+        }
+        // Two outputs to one terminal or to /dev/null do no harm.
+        let is_same = |other: &Output<R>| match (&other.to, &to) {
+            (Destination::File(a), Destination::File(b)) => a == b,
+            _ => false,
+        };
+        if self.outputs.iter().any(is_same) {
+            bail!("{} is given for two kinds of output", path.display());
+        }
+        self.outputs.push(Output {
+            to,
+            render,
+            is_picture,
+        });
+        Ok(())
+    }
+
+    /// Sends this form, for people, to stdout unless another output goes there.
+    pub fn for_people(
+        &mut self,
+        render: impl Fn(&R, &mut dyn Write) -> anyhow::Result<()> + 'static,
+    ) {
+        if !self.uses_stdout() {
+            self.outputs.push(Output {
+                to: Destination::Stdout,
+                render: Box::new(render),
+                is_picture: false,
+            });
+        }
+    }
+
+    /// Writes to stdout at once, for people, unless an output for programs goes there.
+    ///
+    /// # Errors
+    /// If stdout cannot be written.
+    pub fn say(&self, text: &str) -> anyhow::Result<()> {
+        if !self.uses_stdout() {
+            let said = Destination::Stdout.write(text.as_bytes());
+            said.context("cannot write to stdout")?;
+        }
+        Ok(())
+    }
+
+    /// Writes the report everywhere: files before stdout, pictures last. A closed pipe is no error.
+    ///
+    /// # Errors
+    /// The first one. The other forms have been written nevertheless.
+    pub fn write(mut self, report: &R) -> anyhow::Result<()> {
+        self.outputs
+            .sort_by_key(|output| (output.is_picture, output.to.rank()));
+        let results = self.outputs.into_iter().map(|output| output.write(report));
+        // All of them before the first error is looked at.
+        let results: Vec<_> = results.collect();
+        results.into_iter().collect()
+    }
+
+    fn uses_stdout(&self) -> bool {
+        let mut outputs = self.outputs.iter();
+        outputs.any(|output| matches!(output.to, Destination::Stdout))
+    }
+}
+
+impl<R> Output<R> {
+    fn write(self, report: &R) -> anyhow::Result<()> {
+        let cannot = match &self.to {
+            Destination::Stdout => "cannot write to stdout".to_owned(),
+            Destination::File(path) | Destination::Stream(path, _) => {
+                format!("cannot write {}", path.display())
+            }
+        };
+        let mut text = Vec::new();
+        let rendered = (self.render)(report, &mut text);
+        rendered.with_context(|| cannot.clone())?;
+        match self.to.write(&text) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            result => result.context(cannot),
+        }
+    }
+}
+
+/// Finds out whether `path` can be written, and leaves everything as it was.
+fn open(path: &Path) -> io::Result<Destination> {
+    match descriptor(path) {
+        Some(1) => return Ok(Destination::Stdout),
+        Some(number) => {
+            return Ok(Destination::Stream(path.to_owned(), duplicate(number)?));
+        }
+        None => {}
+    }
+    let is_new = !path.exists();
+    let file = OpenOptions::new().append(true).create(true).open(path)?;
+    let target = path.canonicalize()?;
+    if is_new {
+        fs::remove_file(&target)?;
+    }
+    Ok(match file.metadata()?.is_file() {
+        true => Destination::File(target),
+        // Kept open: a reader of a named pipe would take closing it for the end.
+        false => Destination::Stream(target, file),
+    })
+}
+
+/// The number of an open file that `path` names by its words: `-`, `/dev/stderr`, `/dev/fd/3`.
+fn descriptor(path: &Path) -> Option<i32> {
+    match path.to_str()? {
+        "-" | "/dev/stdout" => Some(1),
+        "/dev/stderr" => Some(2),
+        name => {
+            let number = name.strip_prefix("/dev/fd/");
+            number
+                .or_else(|| name.strip_prefix("/proc/self/fd/"))?
+                .parse()
+                .ok()
+        }
+    }
+}
+
+/// The same open file, with the same place in it.
+fn duplicate(number: i32) -> io::Result<File> {
+    if number < 0 {
+        return Err(ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: invariant 1.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    Ok(borrowed.try_clone_to_owned()?.into())
+}
+
+impl Destination {
+    /// Its place in the order of writing: a pipe may block, a file does not.
+    fn rank(&self) -> u8 {
+        match self {
+            Self::File(_) => 0,
+            Self::Stream(..) => 1,
+            Self::Stdout => 2,
+        }
+    }
+
+    fn write(&self, text: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Stdout => {
+                let mut out = io::stdout().lock();
+                out.write_all(text)?;
+                out.flush()
+            }
+            Self::Stream(_, file) => (&*file).write_all(text),
+            // A file that may be written in a folder that may not is written as it stands.
+            Self::File(path) => replace(path, text).or_else(|_| fs::write(path, text)),
+        }
+    }
+}
+
+/// Replaces a file by a complete one, with the permissions of the old one.
+fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    let old = fs::metadata(path).map(|data| data.permissions());
+    // For a new file the usual ones, subject to the user's mask.
+    let new = tempfile::Builder::new()
+        .prefix(".kinlock-")
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(path.parent().unwrap_or(Path::new("/")))?;
+    new.as_file().write_all(text)?;
+    if let Ok(permissions) = old {
+        new.as_file().set_permissions(permissions)?;
+    }
+    new.persist(path)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    type Text = Outputs<String>;
+
+    fn text(report: &String, out: &mut dyn Write) -> anyhow::Result<()> {
+        Ok(write!(out, "{report}")?)
+    }
+
+    fn write(paths: &[&Path], report: &str) -> anyhow::Result<()> {
+        let mut outputs = Text::new();
+        for path in paths {
+            outputs.add(Some(path), text)?;
+        }
+        outputs.write(&report.to_owned())
+    }
+
+    fn files(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn an_output_that_is_not_written_leaves_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let new = folder.path().join("new");
+        let mut outputs = Text::new();
+        outputs.add(Some(&new), text).unwrap();
+        assert!(files(folder.path()).is_empty());
+        let again = folder.path().join(".").join("new");
+        let error = outputs.add(Some(&again), text).unwrap_err();
+        assert!(error.to_string().contains("two kinds of output"));
+    }
+
+    #[test]
+    fn files_are_replaced_where_links_lead_and_keep_their_permissions() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("old"), "longer than what comes").unwrap();
+        fs::set_permissions(path("old"), Permissions::from_mode(0o604)).unwrap();
+        for (link, target) in [("link", "old"), ("dangling", "later")] {
+            std::os::unix::fs::symlink(target, path(link)).unwrap();
+        }
+        let before = File::open(path("old")).unwrap();
+        assert!(write(&[&path("link"), &path("old")], "").is_err());
+        write(&[&path("link"), &path("new"), &path("dangling")], "short").unwrap();
+        let all = ["dangling", "later", "link", "new", "old"];
+        assert_eq!(files(folder.path()), all);
+        for name in all {
+            assert_eq!(fs::read_to_string(path(name)).unwrap(), "short");
+        }
+        assert!(path("link").is_symlink() && path("dangling").is_symlink());
+        let mode = fs::metadata(path("old")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o604);
+        // A reader that has the old one open still reads it whole.
+        let old = io::read_to_string(before).unwrap();
+        assert_eq!(old, "longer than what comes");
+    }
+
+    #[test]
+    fn a_failing_form_does_not_affect_the_others_and_pictures_come_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let mut outputs = Text::new();
+        let failing = |_: &String, _: &mut dyn Write| bail!("cannot draw");
+        outputs.add_picture(&path("picture"), failing).unwrap();
+        outputs.add(Some(&path("bad")), failing).unwrap();
+        outputs.add(Some(&path("good")), text).unwrap();
+        let data = path("good");
+        let copy = move |_: &String, out: &mut dyn Write| Ok(out.write_all(&fs::read(&data)?)?);
+        outputs.add_picture(&path("another"), copy).unwrap();
+        let error = outputs.write(&"here".to_owned()).unwrap_err();
+        // The first error, and data come before pictures.
+        let error = format!("{error:#}");
+        assert!(error.contains("bad: cannot draw"), "{error}");
+        assert_eq!(files(folder.path()), ["another", "good"]);
+        for name in ["another", "good"] {
+            assert_eq!(fs::read_to_string(path(name)).unwrap(), "here");
+        }
+    }
+
+    #[test]
+    fn a_closed_pipe_is_no_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let (reader, writer) = io::pipe().unwrap();
+        let pipe = format!("/dev/fd/{}", writer.as_raw_fd());
+        drop(reader);
+        let other = folder.path().join("other");
+        write(&[Path::new(&pipe), &other], "here").unwrap();
+        assert_eq!(fs::read_to_string(other).unwrap(), "here");
+        drop(writer);
+        assert!(write(&[Path::new("/dev/fd/999999")], "here").is_err());
+    }
+
+    #[test]
+    fn a_file_that_is_open_already_is_written_where_it_stands() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let mut log = File::create(&path).unwrap();
+        log.write_all(b"before, ").unwrap();
+        for folder in ["/dev/fd", "/proc/self/fd"] {
+            let name = format!("{folder}/{}", log.as_raw_fd());
+            write(&[Path::new(&name)], "in between, ").unwrap();
+        }
+        log.write_all(b"after").unwrap();
+        let all = "before, in between, in between, after";
+        assert_eq!(fs::read_to_string(&path).unwrap(), all);
+    }
+
+    #[test]
+    fn stdout_has_several_names() {
+        for name in ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
+            let mut outputs = Text::new();
+            outputs.add(Some(Path::new(name)), text).unwrap();
+            assert!(outputs.uses_stdout(), "{name}");
+            assert!(outputs.add(Some(Path::new("-")), text).is_err());
+        }
+    }
+}

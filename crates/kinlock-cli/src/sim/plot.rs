@@ -1,0 +1,71 @@
+//! A picture: for each workload throughput over threads, with a curve and a band for each lock.
+
+use kinlock_sim::locks;
+use plotters::prelude::*;
+
+use super::results::{Entry, Report};
+use crate::report::cells::Cells;
+use crate::report::plot::curves::{self, Curve, Point};
+use crate::report::plot::{Area, COLOURS, Drawn, quiet_text, text};
+use crate::simulation::sampling::bands;
+
+const WIDTH: u32 = 900;
+const TITLE_HEIGHT: u32 = 62;
+const PANEL_HEIGHT: u32 = 440;
+
+/// How large the picture is.
+pub fn size(report: &Report) -> (u32, u32) {
+    (
+        WIDTH,
+        TITLE_HEIGHT + PANEL_HEIGHT * report.by_workload().len() as u32,
+    )
+}
+
+pub fn draw(report: &Report, _index: usize, area: &Area) -> Drawn {
+    let panels = report.by_workload();
+    let (title, rest) = area.split_vertically(TITLE_HEIGHT);
+    let setup = &report.setup;
+    let about = format!("simulated: {}", setup.machine.about);
+    title.draw(&Text::new(about, (14, 12), text(18)))?;
+    let bands = bands(&setup.parameters.variants);
+    title.draw(&Text::new(bands, (14, 38), quiet_text(14)))?;
+
+    for (panel, area) in panels.iter().zip(rest.split_evenly((panels.len(), 1))) {
+        let (heading, chart) = area.split_vertically(28);
+        let name = &panel[0].workload;
+        let about = report.about(name).unwrap_or_default();
+        heading.draw(&Text::new(format!("{name}: {about}"), (14, 8), text(15)))?;
+        let names = setup.parameters.locks.iter();
+        let curves: Vec<_> = names.map(|lock| curve(&lock.name, panel)).collect();
+        curves::draw(&chart, &curves, "operations per microsecond")?;
+    }
+    Ok(())
+}
+
+fn curve(lock: &str, panel: &[Entry]) -> Curve {
+    let mut points: Vec<_> = panel
+        .iter()
+        .filter(|entry| entry.lock == lock)
+        .map(|entry| Point {
+            threads: entry.threads,
+            median: entry.ops_per_us.median,
+            low: entry.ops_per_us.low,
+            high: entry.ops_per_us.high,
+        })
+        .collect();
+    points.sort_by_key(|point| point.threads);
+    Curve {
+        name: lock.to_owned(),
+        colour: colour(lock),
+        thick: true,
+        points,
+        compared: Vec::new(),
+    }
+}
+
+/// The colour of a lock: the same in every picture.
+fn colour(lock: &str) -> RGBColor {
+    let mut all = locks::ALL.iter().chain(locks::invalidation::ALL);
+    let place = all.position(|kind| kind.name == lock);
+    COLOURS[place.unwrap_or(0) % COLOURS.len()]
+}

@@ -1,0 +1,128 @@
+//! The flags that several primitives share, and how specimens are named.
+
+use std::path::PathBuf;
+
+use kinlock_verify::{LEVELS, Preemption};
+
+use crate::args::{ThreadCounts, keep_first};
+use crate::checks::{BUSTED, one_of};
+use crate::parameters::Parameters;
+
+/// A day; a longer time is a mistaken unit.
+const LONGEST: f64 = 86_400.0;
+
+/// Something that can be tortured.
+pub trait Named: Copy + 'static {
+    /// What one of them is called.
+    const KIND: &'static str;
+    /// All of them.
+    const ALL: &'static [Self];
+
+    /// Its name on the command line and in reports.
+    fn name(&self) -> &'static str;
+
+    /// Whether it is broken on purpose.
+    fn is_broken(&self) -> bool;
+}
+
+/// The flags of all primitives.
+#[derive(clap::Args)]
+pub struct Common {
+    /// Seconds for each of them, divided among the scenarios
+    #[arg(long, value_name = "S", default_value_t = 3.0, value_parser = seconds, allow_negative_numbers = true)]
+    pub seconds: f64,
+    /// Start of all random numbers
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// How often threads are made to yield or sleep at bad moments
+    #[arg(long, value_name = "LEVEL", value_parser = LEVELS.map(|(name, _)| name), default_value = "light")]
+    preemption: String,
+    /// Torture in this process, not in one for each of them; for debuggers
+    #[arg(long)]
+    pub in_process: bool,
+    /// Write the report as JSON (- for stdout)
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// No progress
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+/// The flags of primitives whose threads wait for each other.
+#[derive(clap::Args)]
+pub struct Waiting {
+    /// Numbers of threads, as 1,2,8 or 1..16; the first is used where only one is needed
+    #[arg(long, value_name = "LIST", default_value = "4,16,64")]
+    pub threads: ThreadCounts,
+    /// Seconds after which a wait is taken to be endless
+    #[arg(long, value_name = "S", default_value_t = 5.0, value_parser = seconds, allow_negative_numbers = true)]
+    pub hang: f64,
+    /// Refuse the system call membarrier, as some sandboxes do; sleeping waiters then have to wake
+    /// up now and then by themselves
+    #[arg(long)]
+    pub without_membarrier: bool,
+}
+
+impl Common {
+    /// The level.
+    pub fn preemption(&self) -> Preemption {
+        let level = LEVELS.iter().find(|(name, _)| *name == self.preemption);
+        level.map_or(Preemption::Light, |(_, level)| *level)
+    }
+
+    /// Adds what decides a run.
+    pub fn parameters(&self, so_far: Parameters) -> Parameters {
+        so_far
+            .add("seconds", self.seconds)
+            .add("seed", self.seed)
+            .add("preemption", &self.preemption)
+    }
+}
+
+impl Waiting {
+    /// Adds what decides a run.
+    pub fn parameters(&self, so_far: Parameters) -> Parameters {
+        so_far
+            .add("threads", &self.threads.0)
+            .add("hang", self.hang)
+            .add("without-membarrier", self.without_membarrier)
+    }
+}
+
+/// Parses a name of one of them, or of all that are broken on purpose.
+pub fn name<S: Named>(text: &str) -> Result<String, String> {
+    one_of(S::KIND, text, S::ALL.iter().map(S::name).chain([BUSTED]))
+}
+
+/// Those with these names, each once.
+pub fn by_names<S: Named>(names: &[String]) -> Vec<S> {
+    let wanted = |one: &&S, name: &str| one.name() == name || name == BUSTED && one.is_broken();
+    let of_name = |name| S::ALL.iter().filter(move |one| wanted(one, name));
+    let mut found: Vec<S> = names
+        .iter()
+        .flat_map(|name| of_name(name))
+        .copied()
+        .collect();
+    keep_first(&mut found, S::name);
+    found
+}
+
+/// All that are meant to work.
+pub fn sound<S: Named>() -> Vec<S> {
+    let all = S::ALL.iter().copied();
+    all.filter(|one| !one.is_broken()).collect()
+}
+
+/// The scenarios asked for, or all.
+pub fn or_all(asked: &[String], all: impl Iterator<Item = &'static str>) -> Vec<String> {
+    match asked {
+        [] => all.map(str::to_owned).collect(),
+        asked => asked.to_vec(),
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok();
+    let possible = seconds.filter(|&seconds| seconds > 0.0 && seconds <= LONGEST);
+    possible.ok_or(format!("it has to be more than 0 and at most {LONGEST}"))
+}

@@ -1,0 +1,80 @@
+//! `kinlock torture invalidation`: delayed invalidation.
+
+use std::time::Duration;
+
+use kinlock_verify::invalidation::torture::{self, Settings};
+use kinlock_verify::invalidation::{ALL, Specimen};
+use kinlock_verify::report::Report;
+
+use super::Torture;
+use super::args::{Common, Named, Waiting, by_names, name, sound};
+use crate::checks::HELP;
+use crate::parameters::Parameters;
+
+/// Test that delayed invalidation is correct under stress
+///
+/// Threads delay invalidation and end that as fast as they can, and reuse pages of a real mapping
+/// that others give back in batches; a stamp in each page shows a page that was reused too early.
+/// Threads are delayed at bad moments and interrupted by signals. What is broken in `--backends
+/// busted`: no waiting, a donated generation that is lost, sleepers that are not woken.
+///
+/// Example: kinlock torture invalidation --backends packed --threads 4,64 --seconds 60
+#[derive(clap::Args)]
+#[command(after_long_help = HELP)]
+pub struct Args {
+    /// Backends, separated by commas [default: all of ours; `busted`: all that are broken on
+    /// purpose]
+    #[arg(long, visible_alias = "locks", value_name = "A,B", value_delimiter = ',', value_parser = name::<Specimen>)]
+    backends: Vec<String>,
+    #[command(flatten)]
+    waiting: Waiting,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Named for Specimen {
+    const KIND: &'static str = "backend";
+    const ALL: &'static [Self] = ALL;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn is_broken(&self) -> bool {
+        self.defect.is_some()
+    }
+}
+
+impl Torture for Args {
+    type Specimen = Specimen;
+    const PRIMITIVE: &'static str = "invalidation";
+    const FLAG: &'static str = "backends";
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn specimens(&self) -> anyhow::Result<Vec<Specimen>> {
+        let chosen = by_names(&self.backends);
+        Ok(if chosen.is_empty() { sound() } else { chosen })
+    }
+
+    fn parameters(&self, names: Parameters) -> Parameters {
+        self.common.parameters(self.waiting.parameters(names))
+    }
+
+    fn waiting(&self) -> Option<&Waiting> {
+        Some(&self.waiting)
+    }
+
+    fn here(&self, specimen: Specimen, progress: &mut dyn FnMut(&str)) -> Report {
+        let settings = Settings {
+            threads: self.waiting.threads.0.clone(),
+            duration: Duration::from_secs_f64(self.common.seconds),
+            seed: self.common.seed,
+            preemption: self.common.preemption(),
+            hang: Duration::from_secs_f64(self.waiting.hang),
+        };
+        torture::run(specimen, &settings, progress)
+    }
+}

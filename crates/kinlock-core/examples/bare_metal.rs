@@ -1,0 +1,98 @@
+//! A kernel's own platform: the queued spinlock without `std`, on CPUs that this file invents.
+//!
+//! `cargo build -p kinlock-core --no-default-features --example bare_metal --target x86_64-unknown-none`
+//!
+//! A platform needs four atomic types and a table of waiter slots of the size it wants: here two CPUs,
+//! each of which may be interrupted while it waits. All else has defaults. This one also says in
+//! which NUMA node a CPU is, so that the lock can prefer local waiters.
+//!
+//! On an operating system the same file is a small program that checks itself.
+
+#![cfg_attr(target_os = "none", no_std, no_main)]
+
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+use kinlock_core::atomic::Atomics;
+use kinlock_core::platform::Platform;
+use kinlock_core::raw::qspinlock::{Config, QueuedSpinLock};
+use kinlock_core::slots::{Table, Waiters};
+use kinlock_core::tuning::Tuning;
+
+/// The machine.
+#[derive(Clone, Copy, Debug)]
+struct Kernel;
+
+impl Atomics for Kernel {
+    type AtomicU8 = AtomicU8;
+    type AtomicU16 = AtomicU16;
+    type AtomicU32 = AtomicU32;
+    type AtomicU64 = AtomicU64;
+}
+
+/// Four slots of 384 bytes: a CPU that waits for two locks at a time, in an interrupt, needs two.
+static TABLE: Table<Kernel, 4, 1> = Table::FREE;
+static WAITERS: Waiters<Kernel> = TABLE.waiters();
+
+impl Platform for Kernel {
+    fn waiters() -> &'static Waiters<Self> {
+        &WAITERS
+    }
+
+    fn domain() -> u16 {
+        // A kernel reads this from its per-CPU data.
+        0
+    }
+}
+
+/// The lock's knobs, fixed at compile time.
+#[derive(Clone, Copy, Debug)]
+struct NumaAware;
+
+impl Config for NumaAware {
+    fn tuning() -> Tuning {
+        let mut tuning = Tuning::DEFAULT;
+        tuning.reorder = true;
+        tuning
+    }
+}
+
+static LOCK: QueuedSpinLock<Kernel, NumaAware> = QueuedSpinLock::UNLOCKED;
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// What each CPU does.
+fn work() {
+    use core::sync::atomic::Ordering::Relaxed;
+    for _ in 0..1000 {
+        LOCK.lock();
+        COUNT.store(COUNT.load(Relaxed) + 1, Relaxed);
+        // SAFETY: this CPU has taken the lock just above.
+        unsafe { LOCK.unlock() };
+    }
+}
+
+#[cfg(target_os = "none")]
+#[unsafe(no_mangle)]
+extern "C" fn _start() -> ! {
+    work();
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
+#[cfg(target_os = "none")]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
+#[cfg(not(target_os = "none"))]
+fn main() {
+    use core::sync::atomic::Ordering::Relaxed;
+    std::thread::scope(|scope| {
+        scope.spawn(work);
+        scope.spawn(work);
+    });
+    assert_eq!(COUNT.load(Relaxed), 2000);
+    println!("two CPUs took the lock {} times", COUNT.load(Relaxed));
+}

@@ -1,0 +1,191 @@
+//! All knobs in one word.
+
+use crate::tuning::{LocalLimit, Numa, Quantum, Scan, Tuning};
+
+/// The knobs packed into 32 bits.
+///
+/// | bits | hold |
+/// | --- | --- |
+/// | 0..2 | [`Numa`]: 0 auto, 1 on, 2 off |
+/// | 2 | [`Scan::Incremental`] |
+/// | 3..10 | the number in [`LocalLimit`] |
+/// | 10 | the limit is a count |
+/// | 12 | reorder, if resolved |
+/// | 13 | stealing |
+/// | 14 | the quantum is set by a function |
+/// | 16..19, 20 | set by a function: numa, scan, limit, stealing |
+/// | 21..31 | the quantum in microseconds |
+/// | 31 | resolved: the environment has been read and `auto` decided |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Word(pub(super) u32);
+
+impl Word {
+    const NUMA: u32 = 3;
+    const INCREMENTAL: u32 = 1 << 2;
+    const LIMIT_SHIFT: u32 = 3;
+    const LIMIT: u32 = 0x7F << Self::LIMIT_SHIFT;
+    const LIMIT_IS_COUNT: u32 = 1 << 10;
+    const REORDER: u32 = 1 << 12;
+    const STEALING: u32 = 1 << 13;
+    const QUANTUM_SHIFT: u32 = 21;
+    const QUANTUM: u32 = 0x3FF << Self::QUANTUM_SHIFT;
+    pub(super) const QUANTUM_SET: u32 = 1 << 14;
+    pub(super) const NUMA_SET: u32 = 1 << 16;
+    pub(super) const SCAN_SET: u32 = 1 << 17;
+    pub(super) const LIMIT_SET: u32 = 1 << 18;
+    pub(super) const STEALING_SET: u32 = 1 << 20;
+    pub(super) const RESOLVED: u32 = 1 << 31;
+
+    pub(super) const fn new(tuning: Tuning) -> Self {
+        Word(0)
+            .with_scan(tuning.scan)
+            .with_limit(tuning.limit)
+            .with_reorder(tuning.reorder)
+            .with_stealing(tuning.stealing)
+            .with_quantum(tuning.quantum)
+    }
+
+    #[inline]
+    pub(super) const fn tuning(self) -> Tuning {
+        let number = ((self.0 & Self::LIMIT) >> Self::LIMIT_SHIFT) as u8;
+        Tuning {
+            reorder: self.has(Self::REORDER),
+            scan: if self.has(Self::INCREMENTAL) {
+                Scan::Incremental
+            } else {
+                Scan::Full
+            },
+            limit: if self.has(Self::LIMIT_IS_COUNT) {
+                LocalLimit::Count { log2: number }
+            } else {
+                LocalLimit::Time { ms: number }
+            },
+            stealing: self.has(Self::STEALING),
+            quantum: Quantum::packed(((self.0 & Self::QUANTUM) >> Self::QUANTUM_SHIFT) as u16),
+        }
+    }
+
+    pub(super) const fn numa(self) -> Numa {
+        match self.0 & Self::NUMA {
+            1 => Numa::On,
+            2 => Numa::Off,
+            _ => Numa::Auto,
+        }
+    }
+
+    pub(super) const fn with_numa(self, numa: Numa) -> Self {
+        let bits = match numa {
+            Numa::Auto => 0,
+            Numa::On => 1,
+            Numa::Off => 2,
+        };
+        self.without(Self::NUMA).with(bits)
+    }
+
+    pub(super) const fn with_scan(self, scan: Scan) -> Self {
+        self.switch(Self::INCREMENTAL, matches!(scan, Scan::Incremental))
+    }
+
+    pub(super) const fn with_limit(self, limit: LocalLimit) -> Self {
+        let (number, is_count) = match limit {
+            LocalLimit::Time { ms } => (ms, false),
+            LocalLimit::Count { log2 } => (log2, true),
+        };
+        let bits = (number as u32) << Self::LIMIT_SHIFT & Self::LIMIT;
+        self.without(Self::LIMIT)
+            .with(bits)
+            .switch(Self::LIMIT_IS_COUNT, is_count)
+    }
+
+    pub(super) const fn with_reorder(self, on: bool) -> Self {
+        self.switch(Self::REORDER, on)
+    }
+
+    pub(super) const fn with_stealing(self, on: bool) -> Self {
+        self.switch(Self::STEALING, on)
+    }
+
+    pub(super) const fn with_quantum(self, quantum: Quantum) -> Self {
+        let bits = (quantum.micros() as u32) << Self::QUANTUM_SHIFT & Self::QUANTUM;
+        self.without(Self::QUANTUM).with(bits)
+    }
+
+    const fn switch(self, bit: u32, on: bool) -> Self {
+        if on {
+            self.with(bit)
+        } else {
+            self.without(bit)
+        }
+    }
+
+    #[inline]
+    pub(super) const fn has(self, bit: u32) -> bool {
+        self.0 & bit != 0
+    }
+
+    pub(super) const fn with(self, bits: u32) -> Self {
+        Word(self.0 | bits)
+    }
+
+    pub(super) const fn without(self, bits: u32) -> Self {
+        Word(self.0 & !bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all_limits() -> impl Iterator<Item = LocalLimit> {
+        let times = (1..=100).map(|ms| LocalLimit::time(ms).unwrap());
+        times.chain((0..=31).map(|log2| LocalLimit::count(log2).unwrap()))
+    }
+
+    #[test]
+    fn every_tuning_survives_packing() {
+        for limit in all_limits() {
+            for bits in 0..8 {
+                let scan = if bits & 1 == 0 {
+                    Scan::Full
+                } else {
+                    Scan::Incremental
+                };
+                let tuning = Tuning {
+                    reorder: bits & 2 != 0,
+                    scan,
+                    limit,
+                    stealing: bits & 4 != 0,
+                    quantum: Quantum::from_micros(bits as u16 * 132).unwrap(),
+                };
+                assert_eq!(Word::new(tuning).tuning(), tuning);
+            }
+        }
+    }
+
+    #[test]
+    fn fields_do_not_disturb_each_other() {
+        for limit in all_limits() {
+            for numa in [Numa::On, Numa::Off, Numa::Auto] {
+                let word = Word(u32::MAX)
+                    .with_limit(limit)
+                    .with_numa(numa)
+                    .with_scan(Scan::Full)
+                    .with_quantum(Quantum::FAIR)
+                    .with_stealing(false);
+                assert_eq!(word.numa(), numa);
+                let tuning = word.with_numa(Numa::Auto).tuning();
+                assert_eq!(
+                    tuning,
+                    Tuning {
+                        reorder: true,
+                        scan: Scan::Full,
+                        limit,
+                        stealing: false,
+                        quantum: Quantum::FAIR,
+                    }
+                );
+                assert!(word.has(Word::RESOLVED) && word.has(Word::STEALING_SET));
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The algorithms with the knobs in force.
+
+use crate::config;
+use crate::raw::mutex::{MutexConfig, Queue};
+use crate::raw::osq::PredecessorCpu;
+use crate::raw::qspinlock::Config;
+use crate::tuning::Tuning;
+use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+/// As the environment and the functions of [`config`] say: what the crate `kinlock` uses.
+#[derive(Clone, Copy, Debug)]
+pub struct AsConfigured;
+
+impl Config for AsConfigured {
+    fn tuning() -> Tuning {
+        config::tuning()
+    }
+}
+
+impl MutexConfig for AsConfigured {
+    fn tuning() -> Tuning {
+        config::tuning()
+    }
+
+    fn queue() -> Queue {
+        match QUEUE.load(Relaxed) {
+            FIFO => Queue::Osq(PredecessorCpu::Cached),
+            KIN_FIRST => Queue::Cna,
+            _ => choose_queue(),
+        }
+    }
+}
+
+/// As [`AsConfigured`], but first in first out whatever the configuration says.
+#[derive(Clone, Copy, Debug)]
+pub struct Fifo;
+
+impl Config for Fifo {
+    fn tuning() -> Tuning {
+        Tuning {
+            reorder: false,
+            ..config::tuning()
+        }
+    }
+}
+
+/// As [`AsConfigured`], but NUMA-aware whatever the configuration says.
+#[derive(Clone, Copy, Debug)]
+pub struct NumaAware;
+
+impl Config for NumaAware {
+    fn tuning() -> Tuning {
+        Tuning {
+            reorder: true,
+            ..config::tuning()
+        }
+    }
+}
+
+/// How waiters of all mutexes stand in line, decided once: the two kinds of queue must not mix in one lock.
+static QUEUE: AtomicU8 = AtomicU8::new(UNDECIDED);
+const UNDECIDED: u8 = 0;
+const FIFO: u8 = 1;
+const KIN_FIRST: u8 = 2;
+
+#[cold]
+fn choose_queue() -> Queue {
+    let choice = if !config::is_decided() {
+        // The locality domains are being determined: wait without a queue meanwhile.
+        return Queue::Unqueued;
+    } else if config::tuning().reorder {
+        KIN_FIRST
+    } else {
+        FIFO
+    };
+    let _ = QUEUE.compare_exchange(UNDECIDED, choice, Relaxed, Relaxed);
+    AsConfigured::queue()
+}

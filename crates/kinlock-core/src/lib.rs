@@ -1,0 +1,60 @@
+//! What kinlock's crates share: the [`Platform`](platform::Platform) that algorithms run on, and the lock
+//! algorithms themselves, written once and generic over it.
+//!
+//! Users of locks want the crate `kinlock`. This crate is for people who run the algorithms on another
+//! platform, such as a simulator, a model checker or a kernel, or who study them. It makes no semver
+//! promise.
+//!
+//! # Modules, from the bottom up
+//!
+//! Each module uses only those above it in this table.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | [`atomic`], [`tuning`], [`events`] | atomics of a platform; values of the knobs; named counters |
+//! | `sys`, `rseq`, `fork` | system calls without allocation; the thread's CPU; what happens in a forked child |
+//! | `environment` | reading the `KINLOCK_*` variables |
+//! | `topology` | CPUs and locality domains |
+//! | [`config`] | the knobs in force |
+//! | [`slots`] | where threads wait: slots and nodes |
+//! | [`platform`] | what an algorithm may ask of the machine |
+//! | [`native`], `loom` | the answers of hardware and of the model checker |
+//! | [`raw`] | the algorithms |
+//! | [`configured`] | the algorithms with the knobs in force |
+//!
+//! # Features
+//!
+//! * `std` (default): parking, clocks, topology, thread-locals; Linux only. Without it the crate is
+//!   `no_std`, and waiters only spin.
+//! * `events`: counters of what slow paths do; see [`events`].
+
+#![cfg_attr(not(feature = "std"), no_std)]
+
+#[cfg(all(feature = "std", not(target_os = "linux")))]
+compile_error!(
+    "the feature `std` of kinlock needs Linux: futexes, membarrier, restartable sequences"
+);
+
+pub mod atomic;
+pub mod config;
+pub mod configured;
+#[cfg(feature = "std")]
+mod environment;
+pub mod events;
+#[cfg(feature = "std")]
+pub mod fork;
+#[cfg(loom)]
+pub mod loom;
+pub mod native;
+pub mod platform;
+pub mod raw;
+#[cfg(feature = "std")]
+pub mod rseq;
+pub mod slots;
+#[cfg(feature = "std")]
+pub mod sys;
+#[cfg(feature = "std")]
+pub mod topology;
+pub mod tuning;
+
+pub use native::Native;

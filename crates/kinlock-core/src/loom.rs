@@ -1,0 +1,317 @@
+//! The loom model checker as a platform (`RUSTFLAGS="--cfg loom"`).
+//!
+//! A thread's time is 0 at first and moves on by [`LATE`] whenever it has waited in vain. Waiters give up spinning at once (so that parking is explored wherever it can happen), and a
+//! thread belongs to the locality domain that it [chose](set_domain). Every thread believes in a crowd unless it [says otherwise](set_crowded). Slots are claimed anew for each slow path, so that claiming and recycling are explored too.
+//!
+//! # Invariants cited by `SAFETY` comments
+//!
+//! 1. The table's boxes are never replaced, and live until the execution that made them is over: loom drops its
+//!    statics after all threads of the execution have ended.
+
+use crate::events::Event;
+use crate::platform::{ANYBODY, Atomic, Atomics, NEVER, NO_CPU, Ordering, Parked, Platform};
+use crate::slots::{Slot, Waiters};
+use loom::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, fence};
+use loom::sync::{Arc, Condvar, Mutex};
+use std::cell::Cell;
+
+/// The model.
+#[derive(Clone, Copy, Debug)]
+pub struct Loom;
+
+/// How long waiting in vain takes: longer than every limit.
+pub const LATE: u64 = 1 << 40;
+
+fn wait_in_vain() {
+    NOW.with(|n| n.set(n.get() + LATE));
+}
+
+/// As many threads as loom can run, and one more.
+const SLOTS: usize = 4;
+
+loom::thread_local! {
+    static DOMAIN: Cell<u16> = Cell::new(0);
+    static NOW: Cell<u64> = Cell::new(0);
+    static CROWDED: Cell<bool> = Cell::new(true);
+}
+
+loom::lazy_static! {
+    static ref TABLE: Table = Table::new();
+    static ref SLEEPERS: Mutex<Sleepers> = Mutex::new(Sleepers { next: 0, asleep: Vec::new() });
+}
+
+/// Puts the calling model thread into a locality domain.
+pub fn set_domain(domain: u16) {
+    DOMAIN.with(|d| d.set(domain));
+}
+
+/// Whether the calling model thread is told that more threads wait than there are CPUs.
+pub fn set_crowded(crowded: bool) {
+    CROWDED.with(|c| c.set(crowded));
+}
+
+struct Table {
+    waiters: Waiters<Loom>,
+    _slots: Box<[Slot<Loom>]>,
+    _claimed: Box<[AtomicU32]>,
+    _in_use: Box<AtomicU32>,
+}
+
+impl Table {
+    fn new() -> Self {
+        let slots: Box<[Slot<Loom>]> = (0..SLOTS).map(|_| Slot::new()).collect();
+        let claimed: Box<[AtomicU32]> = Box::new([Atomic::new(0)]);
+        let in_use = Box::new(AtomicU32::new(0));
+        let (s, c, n): (*const [Slot<Loom>], *const [AtomicU32], *const AtomicU32) =
+            (&*slots, &*claimed, &*in_use);
+        // SAFETY: invariant 1.
+        let waiters = unsafe { Waiters::new(&*s, &*c, &*n) };
+        Table {
+            waiters,
+            _slots: slots,
+            _claimed: claimed,
+            _in_use: in_use,
+        }
+    }
+}
+
+/// Who sleeps where: what a kernel keeps in its futex hash table.
+struct Sleepers {
+    next: usize,
+    asleep: Vec<Sleeper>,
+}
+
+struct Sleeper {
+    key: usize,
+    me: usize,
+    sets: u32,
+    wake: Arc<Condvar>,
+}
+
+impl Sleepers {
+    fn wake(&mut self, key: usize, n: u32, sets: u32) -> u32 {
+        let mut woken = 0;
+        self.asleep.retain(|s| {
+            let leave = s.key == key && s.sets & sets != 0 && woken < n;
+            if leave {
+                woken += 1;
+                s.wake.notify_one();
+            }
+            !leave
+        });
+        woken
+    }
+}
+
+impl Atomics for Loom {
+    type AtomicU8 = AtomicU8;
+    type AtomicU16 = AtomicU16;
+    type AtomicU32 = AtomicU32;
+    type AtomicU64 = AtomicU64;
+}
+
+impl Platform for Loom {
+    fn wait<A: Atomic>(
+        word: &A,
+        order: Ordering,
+        mut done: impl FnMut(A::Value) -> bool,
+    ) -> A::Value {
+        loop {
+            let value = word.load(order);
+            if done(value) {
+                return value;
+            }
+            loom::thread::yield_now();
+        }
+    }
+
+    fn wait_for<A: Atomic>(
+        word: &A,
+        order: Ordering,
+        nanos: u64,
+        mut done: impl FnMut(A::Value) -> bool,
+    ) -> Result<A::Value, A::Value> {
+        if nanos == NEVER {
+            return Ok(Self::wait(word, order, done));
+        }
+        let value = word.load(order);
+        if done(value) {
+            return Ok(value);
+        }
+        wait_in_vain();
+        Err(value)
+    }
+
+    fn relax() {
+        loom::thread::yield_now();
+    }
+
+    fn crowded() -> bool {
+        CROWDED.with(|c| c.get())
+    }
+
+    const CAN_PARK: bool = true;
+
+    fn park_in(
+        key: *const u32,
+        expected: u32,
+        until: u64,
+        sets: u32,
+        current: impl Fn() -> u32,
+    ) -> Parked {
+        let mut sleepers = SLEEPERS.lock().unwrap();
+        if current() != expected {
+            return Parked::Differed;
+        }
+        let me = sleepers.next;
+        sleepers.next += 1;
+        let wake = Arc::new(Condvar::new());
+        sleepers.asleep.push(Sleeper {
+            key: key as usize,
+            me,
+            sets,
+            wake: wake.clone(),
+        });
+        if until != NEVER {
+            // Its time is always up; somebody else may run first, and wake it.
+            drop(sleepers);
+            wait_in_vain();
+            loom::thread::yield_now();
+            sleepers = SLEEPERS.lock().unwrap();
+            let woken = sleepers.asleep.iter().all(|s| s.me != me);
+            sleepers.asleep.retain(|s| s.me != me);
+            return if woken {
+                Parked::Woken
+            } else {
+                Parked::Unwoken
+            };
+        }
+        while sleepers.asleep.iter().any(|s| s.me == me) {
+            sleepers = wake.wait(sleepers).unwrap();
+        }
+        Parked::Woken
+    }
+
+    fn unpark_in(key: *const u32, n: u32, sets: u32) -> u32 {
+        SLEEPERS.lock().unwrap().wake(key as usize, n, sets)
+    }
+
+    fn unpark_some(key: *const u32, n: u32) -> bool {
+        let mut sleepers = SLEEPERS.lock().unwrap();
+        sleepers.wake(key as usize, n, ANYBODY);
+        sleepers.asleep.iter().any(|s| s.key == key as usize)
+    }
+
+    fn requeue_but(
+        woken: u32,
+        from: *const u32,
+        expected: u32,
+        to: *const u32,
+        current: impl Fn() -> u32,
+    ) {
+        let mut sleepers = SLEEPERS.lock().unwrap();
+        if current() == expected {
+            sleepers.wake(from as usize, woken, ANYBODY);
+            for sleeper in sleepers.asleep.iter_mut() {
+                if sleeper.key == from as usize {
+                    sleeper.key = to as usize;
+                }
+            }
+        } else {
+            sleepers.wake(from as usize, u32::MAX, ANYBODY);
+        }
+    }
+
+    fn back_off(_: u64) {
+        wait_in_vain();
+        loom::thread::yield_now();
+    }
+
+    fn light_fence() {
+        fence(Ordering::SeqCst);
+    }
+
+    fn heavy_fence() -> bool {
+        fence(Ordering::SeqCst);
+        true
+    }
+
+    fn domain() -> u16 {
+        DOMAIN.with(|d| d.get())
+    }
+
+    fn cpu() -> u16 {
+        NO_CPU
+    }
+
+    fn is_priority() -> bool {
+        false
+    }
+
+    fn now() -> u64 {
+        NOW.with(|n| n.get())
+    }
+
+    fn random() -> u32 {
+        0
+    }
+
+    fn waiters() -> &'static Waiters<Self> {
+        &TABLE.waiters
+    }
+
+    fn kept_slot() -> u16 {
+        0
+    }
+
+    fn keep_slot(_: u16) -> bool {
+        false
+    }
+
+    fn count(_: Event) {}
+}
+
+macro_rules! model_atomic {
+    ($($atomic:ty: $value:ty),*) => {$(
+        impl Atomic for $atomic {
+            type Value = $value;
+
+            fn new(value: $value) -> Self {
+                <$atomic>::new(value)
+            }
+            fn load(&self, order: Ordering) -> $value {
+                self.load(order)
+            }
+            fn store(&self, value: $value, order: Ordering) {
+                self.store(value, order)
+            }
+            fn overwrite(&self, value: $value, order: Ordering) {
+                // loom lets a store fall between the two halves of another thread's read-modify-write.
+                self.swap(value, order);
+            }
+            fn swap(&self, value: $value, order: Ordering) -> $value {
+                self.swap(value, order)
+            }
+            fn compare_exchange(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                self.compare_exchange(current, new, success, failure)
+            }
+            fn fetch_add(&self, value: $value, order: Ordering) -> $value {
+                self.fetch_add(value, order)
+            }
+            fn fetch_or(&self, value: $value, order: Ordering) -> $value {
+                self.fetch_or(value, order)
+            }
+            fn fetch_and(&self, value: $value, order: Ordering) -> $value {
+                self.fetch_and(value, order)
+            }
+        }
+    )*};
+}
+
+model_atomic!(AtomicU8: u8, AtomicU16: u16, AtomicU32: u32, AtomicU64: u64);

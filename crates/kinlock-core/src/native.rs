@@ -1,0 +1,232 @@
+//! The hardware: core atomics, futex, membarrier, rseq.
+//!
+//! # Invariant cited by `SAFETY` comments
+//!
+//! 1. A prefetch neither accesses memory, as far as a program can tell, nor faults, and changes no flags.
+
+#[cfg(feature = "std")]
+mod account;
+mod atomic;
+#[cfg(feature = "std")]
+pub mod futex;
+#[cfg(feature = "std")]
+mod thread;
+
+#[cfg(feature = "std")]
+pub use thread::{keep_no_slot, keeps_slots, set_priority};
+
+use crate::events::{self, Event};
+use crate::platform::{Atomic, Atomics, Ordering, Platform};
+#[cfg(feature = "std")]
+use crate::platform::{NEVER, NO_CPU, Parked};
+use crate::slots::{Table, Waiters};
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+
+/// The machine we run on.
+///
+/// With the `std` feature threads park on futexes and the machine's locality domains are known. Without it waiters
+/// only spin, in first-in-first-out order.
+#[derive(Clone, Copy, Debug)]
+pub struct Native;
+
+/// How many threads may wait at a time, or keep a slot.
+#[cfg(feature = "std")]
+const SLOTS: usize = crate::slots::MAX_SLOTS;
+/// Without an operating system a waiter occupies a CPU.
+#[cfg(not(feature = "std"))]
+const SLOTS: usize = 1024;
+
+/// All zeros, so it occupies address space, and memory only for slots in use.
+static TABLE: Table<Native, SLOTS, { SLOTS.div_ceil(32) }> = Table::FREE;
+static WAITERS: Waiters<Native> = TABLE.waiters();
+
+/// The moment, on the clock of [`Platform::now`], at which `timeout` has passed. A timeout beyond the end of time is none.
+#[cfg(feature = "std")]
+pub fn deadline(timeout: std::time::Duration) -> u64 {
+    let nanos = u64::try_from(timeout.as_nanos()).unwrap_or(NEVER);
+    Native::now().saturating_add(nanos)
+}
+
+impl Atomics for Native {
+    type AtomicU8 = AtomicU8;
+    type AtomicU16 = AtomicU16;
+    type AtomicU32 = AtomicU32;
+    type AtomicU64 = AtomicU64;
+}
+
+impl Platform for Native {
+    #[cfg(feature = "std")]
+    fn wait_yielding<A: Atomic>(
+        word: &A,
+        order: Ordering,
+        nanos: u64,
+        mut done: impl FnMut(A::Value) -> bool,
+    ) -> Result<A::Value, A::Value> {
+        let mut now = Self::now();
+        let until = now.saturating_add(nanos);
+        loop {
+            let value = word.load(order);
+            if done(value) {
+                return Ok(value);
+            }
+            if now >= until || !thread::yield_briefly(&mut now) {
+                return Err(value);
+            }
+        }
+    }
+
+    #[inline]
+    fn prefetch_for_writing<A: Atomic>(word: &A) {
+        // SAFETY: invariant 1.
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        unsafe {
+            core::arch::asm!("prefetchw [{}]", in(reg) word, options(readonly, nostack, preserves_flags));
+        }
+        // SAFETY: invariant 1.
+        #[cfg(all(target_arch = "aarch64", not(miri)))]
+        unsafe {
+            core::arch::asm!("prfm pstl1keep, [{}]", in(reg) word, options(readonly, nostack, preserves_flags));
+        }
+        #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+        let _ = word;
+    }
+
+    #[inline]
+    fn light_fence() {
+        // Miri has no membarrier, and loads that see old values.
+        #[cfg(miri)]
+        core::sync::atomic::fence(Ordering::SeqCst);
+        core::sync::atomic::compiler_fence(Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn waiters() -> &'static Waiters<Self> {
+        &WAITERS
+    }
+
+    #[cfg(feature = "std")]
+    fn yield_now() {
+        std::thread::yield_now();
+    }
+
+    #[cfg(feature = "std")]
+    const CAN_PARK: bool = true;
+
+    #[cfg(feature = "std")]
+    fn crowded() -> bool {
+        thread::crowded(WAITERS.in_use())
+    }
+
+    #[cfg(feature = "std")]
+    fn park_in(
+        key: *const u32,
+        expected: u32,
+        until: u64,
+        sets: u32,
+        current: impl Fn() -> u32,
+    ) -> Parked {
+        let timeout = if until == NEVER {
+            None
+        } else {
+            match until.saturating_sub(Self::now()) {
+                0 => return Parked::Unwoken,
+                nanos => Some(nanos),
+            }
+        };
+        futex::wait(key, expected, timeout, sets, current)
+    }
+
+    #[cfg(feature = "std")]
+    fn unpark_in(key: *const u32, n: u32, sets: u32) -> u32 {
+        futex::wake(key, n, sets)
+    }
+
+    #[cfg(feature = "std")]
+    fn unpark_some(key: *const u32, n: u32) -> bool {
+        futex::wake_some(key, n)
+    }
+
+    #[cfg(feature = "std")]
+    fn requeue_but(
+        woken: u32,
+        from: *const u32,
+        expected: u32,
+        to: *const u32,
+        current: impl Fn() -> u32,
+    ) {
+        let moved = futex::requeue_but(woken, from, expected, to, current);
+        events::count(Event::Requeue, moved, || thread::kept_slot() as u32);
+    }
+
+    #[cfg(feature = "std")]
+    fn back_off(nanos: u64) {
+        let until = Self::now().saturating_add(nanos);
+        while Self::now() < until {
+            core::hint::spin_loop();
+        }
+    }
+
+    #[cfg(feature = "std")]
+    fn heavy_fence() -> bool {
+        futex::membarrier()
+    }
+
+    #[cfg(feature = "std")]
+    fn domain() -> u16 {
+        crate::topology::current_domain()
+    }
+
+    #[cfg(feature = "std")]
+    fn cpu() -> u16 {
+        crate::rseq::current_cpu().map_or(NO_CPU, |cpu| (cpu % NO_CPU as u32) as u16)
+    }
+
+    #[cfg(feature = "std")]
+    fn forked() -> bool {
+        thread::FORKED.load(core::sync::atomic::Ordering::Relaxed)
+    }
+
+    #[cfg(feature = "std")]
+    fn is_priority() -> bool {
+        thread::is_priority()
+    }
+
+    #[cfg(feature = "std")]
+    fn now() -> u64 {
+        thread::now()
+    }
+
+    #[cfg(feature = "std")]
+    fn random() -> u32 {
+        thread::random()
+    }
+
+    #[cfg(feature = "std")]
+    #[inline]
+    fn kept_slot() -> u16 {
+        thread::kept_slot()
+    }
+
+    #[cfg(feature = "std")]
+    fn keep_slot(slot: u16) -> bool {
+        thread::keep_slot(slot)
+    }
+
+    #[cfg(feature = "std")]
+    #[inline]
+    fn count(event: Event) {
+        events::count(event, 1, || thread::kept_slot() as u32);
+    }
+
+    // Not the defaults, which are fences: nobody sleeps, so that none is needed.
+    #[cfg(not(feature = "std"))]
+    fn heavy_fence() -> bool {
+        false
+    }
+
+    #[cfg(not(feature = "std"))]
+    #[inline]
+    fn count(event: Event) {
+        events::count(event, 1, || 0);
+    }
+}

@@ -1,0 +1,298 @@
+//! Sleeping on four bytes, and a fence that only the rare side pays for.
+//!
+//! # Invariants cited by `SAFETY` comments
+//!
+//! 1. The kernel only compares and hashes a futex key. If the key is not mapped the call fails with EFAULT, which is
+//!    treated like being woken. So no validity is required of keys.
+//! 2. `membarrier` takes numbers only.
+//! 3. `__errno_location` returns the address of the calling thread's errno, valid while it runs.
+
+#[cfg(not(miri))]
+pub(super) use kernel::{membarrier, requeue_but, wait, wake, wake_some};
+#[cfg(not(miri))]
+pub use kernel::{prepare_to_restart_sequences, restart_sequences};
+#[cfg(miri)]
+pub(super) use table::{membarrier, requeue_but, wait, wake, wake_some};
+#[cfg(miri)]
+pub use table::{prepare_to_restart_sequences, restart_sequences};
+
+#[cfg(not(miri))]
+mod kernel {
+    use crate::platform::{ANYBODY, Parked};
+    use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+    /// Sleeps while the bytes at `key` equal `expected`, for `timeout` nanoseconds at most, as a member of `sets`.
+    pub(in crate::native) fn wait(
+        key: *const u32,
+        expected: u32,
+        timeout: Option<u64>,
+        sets: u32,
+        _: impl Fn() -> u32,
+    ) -> Parked {
+        // This operation takes a moment on the monotonic clock, not a span.
+        let until = timeout.map(|nanos| crate::native::thread::now().saturating_add(nanos));
+        let until = until.map(|nanos| libc::timespec {
+            tv_sec: (nanos / 1_000_000_000) as libc::time_t,
+            tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
+        });
+        let until = until
+            .as_ref()
+            .map_or(core::ptr::null(), |t| t as *const libc::timespec);
+        let mut how = Parked::Woken;
+        // SAFETY: invariants 1 and 3; `until` is null or points to a live timespec.
+        keep_errno(|| unsafe {
+            let result = libc::syscall(
+                libc::SYS_futex,
+                key,
+                libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG,
+                expected,
+                until,
+                core::ptr::null::<u32>(),
+                sets,
+            );
+            if result != 0 {
+                how = match *libc::__errno_location() {
+                    libc::ETIMEDOUT | libc::EINTR => Parked::Unwoken,
+                    _ => Parked::Differed,
+                };
+            }
+        });
+        how
+    }
+
+    /// Wakes up to `n` threads that sleep at `key` in one of `sets`, and says how many.
+    pub(in crate::native) fn wake(key: *const u32, n: u32, sets: u32) -> u32 {
+        let mut woken = 0;
+        // SAFETY: invariant 1.
+        keep_errno(|| unsafe {
+            woken = libc::syscall(
+                libc::SYS_futex,
+                key,
+                libc::FUTEX_WAKE_BITSET | libc::FUTEX_PRIVATE_FLAG,
+                // The kernel's number is signed.
+                n.min(i32::MAX as u32),
+                core::ptr::null::<libc::timespec>(),
+                core::ptr::null::<u32>(),
+                sets,
+            );
+        });
+        u32::try_from(woken).unwrap_or(0)
+    }
+
+    /// Wakes up to `n` threads that sleep at `key`, and says whether others do still.
+    pub(in crate::native) fn wake_some(key: *const u32, n: u32) -> bool {
+        let operation = libc::FUTEX_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
+        let mut reached = -1;
+        // One more is moved to where it sleeps already, so that it is counted.
+        // SAFETY: invariant 1.
+        keep_errno(|| unsafe {
+            reached = libc::syscall(libc::SYS_futex, key, operation, n as usize, 1_usize, key);
+        });
+        match u32::try_from(reached) {
+            Ok(reached) => reached > n,
+            // A sandbox knows no requeueing.
+            Err(_) => wake(key, n, ANYBODY) == n,
+        }
+    }
+
+    /// Wakes `woken` of the sleepers at `from` and moves the others to `to` if the bytes at `from` equal `expected`. Returns how many it has moved.
+    pub(in crate::native) fn requeue_but(
+        woken: u32,
+        from: *const u32,
+        expected: u32,
+        to: *const u32,
+        _: impl Fn() -> u32,
+    ) -> u32 {
+        const MOVE_ALL: usize = i32::MAX as usize;
+        let operation = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
+        let mut reached = -1;
+        // SAFETY: invariant 1.
+        keep_errno(|| unsafe {
+            reached = libc::syscall(
+                libc::SYS_futex,
+                from,
+                operation,
+                woken as usize,
+                MOVE_ALL,
+                to,
+                expected,
+            );
+        });
+        // The kernel counts those that it woke and those that it moved.
+        let Ok(reached) = u32::try_from(reached) else {
+            // The bytes differ; or a sandbox knows no requeueing, and they must not sleep on.
+            wake(from, u32::MAX, ANYBODY);
+            return 0;
+        };
+        reached.saturating_sub(woken)
+    }
+
+    /// Makes every running thread of the process execute a full fence. `false` if the kernel will not.
+    pub(in crate::native) fn membarrier() -> bool {
+        const UNKNOWN: u8 = 0;
+        const REGISTERED: u8 = 1;
+        const REFUSED: u8 = 2;
+        static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
+
+        let mut state = STATE.load(Relaxed);
+        if state == UNKNOWN {
+            let registered = call(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+            state = if registered { REGISTERED } else { REFUSED };
+            STATE.store(state, Relaxed);
+        }
+        if state == REGISTERED && call(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) {
+            return true;
+        }
+        core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+        false
+    }
+
+    /// The numbers of the two commands, which the C library's bindings lack on some targets.
+    const PRIVATE_EXPEDITED_RSEQ: libc::c_int = 1 << 7;
+    const REGISTER_PRIVATE_EXPEDITED_RSEQ: libc::c_int = 1 << 8;
+
+    /// Prepares the process for [`restart_sequences`]. False where the kernel refuses.
+    pub fn prepare_to_restart_sequences() -> bool {
+        call(REGISTER_PRIVATE_EXPEDITED_RSEQ)
+    }
+
+    /// Every thread of the process that is inside a restartable sequence restarts it, and every other one executes a full barrier. False if the kernel refuses,
+    /// which it does not after [`prepare_to_restart_sequences`] has worked, unless a filter came meanwhile.
+    pub fn restart_sequences() -> bool {
+        call(PRIVATE_EXPEDITED_RSEQ)
+    }
+
+    fn call(command: libc::c_int) -> bool {
+        let mut result = -1;
+        // SAFETY: invariant 2.
+        keep_errno(|| result = unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) });
+        result == 0
+    }
+
+    /// A lock may be taken between a failing call and the look at its errno, by a signal handler for instance.
+    fn keep_errno(call: impl FnOnce()) {
+        // SAFETY: invariant 3: the address of the thread's errno is valid for as long as the thread runs.
+        unsafe {
+            let errno = libc::__errno_location();
+            let before = *errno;
+            call();
+            *errno = before;
+        }
+    }
+}
+
+/// Miri knows futexes, but not requeueing, nor that the kernel reads the lock word as a whole. A table of sleepers
+/// behind a std mutex does the same.
+#[cfg(miri)]
+mod table {
+    use crate::platform::{ANYBODY, Parked};
+    use std::sync::{Condvar, Mutex};
+    use std::time::Duration;
+
+    static SLEEPERS: Mutex<Sleepers> = Mutex::new(Sleepers {
+        next: 0,
+        asleep: Vec::new(),
+    });
+    static CHANGED: Condvar = Condvar::new();
+
+    struct Sleepers {
+        next: u64,
+        asleep: Vec<Sleeper>,
+    }
+
+    struct Sleeper {
+        key: usize,
+        me: u64,
+        sets: u32,
+    }
+
+    impl Sleepers {
+        fn wake(&mut self, key: *const u32, n: u32, sets: u32) -> u32 {
+            let mut woken = 0;
+            self.asleep.retain(|s| {
+                let leave = s.key == key as usize && s.sets & sets != 0 && woken < n;
+                woken += leave as u32;
+                !leave
+            });
+            CHANGED.notify_all();
+            woken
+        }
+    }
+
+    pub(in crate::native) fn wait(
+        key: *const u32,
+        expected: u32,
+        timeout: Option<u64>,
+        sets: u32,
+        current: impl Fn() -> u32,
+    ) -> Parked {
+        let mut table = SLEEPERS.lock().unwrap();
+        if current() != expected {
+            return Parked::Differed;
+        }
+        table.next += 1;
+        let me = table.next;
+        table.asleep.push(Sleeper {
+            key: key as usize,
+            me,
+            sets,
+        });
+        let nanos = Duration::from_nanos(timeout.unwrap_or(u64::MAX / 4));
+        let asleep = |t: &mut Sleepers| t.asleep.iter().any(|s| s.me == me);
+        let (mut table, _) = CHANGED.wait_timeout_while(table, nanos, asleep).unwrap();
+        let woken = !asleep(&mut table);
+        table.asleep.retain(|s| s.me != me);
+        if woken {
+            Parked::Woken
+        } else {
+            Parked::Unwoken
+        }
+    }
+
+    pub(in crate::native) fn wake(key: *const u32, n: u32, sets: u32) -> u32 {
+        SLEEPERS.lock().unwrap().wake(key, n, sets)
+    }
+
+    pub(in crate::native) fn wake_some(key: *const u32, n: u32) -> bool {
+        let mut table = SLEEPERS.lock().unwrap();
+        table.wake(key, n, ANYBODY);
+        table.asleep.iter().any(|s| s.key == key as usize)
+    }
+
+    pub(in crate::native) fn requeue_but(
+        woken: u32,
+        from: *const u32,
+        expected: u32,
+        to: *const u32,
+        current: impl Fn() -> u32,
+    ) -> u32 {
+        let mut table = SLEEPERS.lock().unwrap();
+        if current() != expected {
+            table.wake(from, u32::MAX, ANYBODY);
+            return 0;
+        }
+        table.wake(from, woken, ANYBODY);
+        let mut moved = 0;
+        for sleeper in table.asleep.iter_mut().filter(|s| s.key == from as usize) {
+            sleeper.key = to as usize;
+            moved += 1;
+        }
+        moved
+    }
+
+    /// There are no restartable sequences under Miri.
+    pub fn prepare_to_restart_sequences() -> bool {
+        false
+    }
+
+    /// As above.
+    pub fn restart_sequences() -> bool {
+        false
+    }
+
+    pub(in crate::native) fn membarrier() -> bool {
+        // The light fence is a full one under Miri.
+        core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+        true
+    }
+}

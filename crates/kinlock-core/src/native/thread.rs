@@ -1,0 +1,222 @@
+//! What a thread remembers, and how its waiter slot is given back when it ends.
+//!
+//! The slot is freed by the destructor of a `pthread` key, which runs after the destructors of thread-locals: these can
+//! still use locks. The key is made before `main`, so that it is one of the first, whose values are stored without
+//! allocation. A thread that locks before that, after its destructor has run, or in its last destructors, uses a slot for one slow path at a time.
+//!
+//! Everything here may run in a signal handler: the slot is installed by a compare-and-swap, so that a handler which
+//! needs one at the same moment is noticed.
+//!
+//! # Invariants cited by `SAFETY` comments
+//!
+//! 1. `pthread_key_create` writes to a local; `pthread_setspecific` gets a key that was created and never deleted.
+//! 2. Functions registered with the C library are `extern "C"`, do not unwind, and live as long as the program.
+//! 3. The out-pointer refers to a live local of the type and size that the kernel writes.
+
+use super::WAITERS;
+use super::account::Account;
+use crate::fork::Part;
+use core::cell::Cell;
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::*};
+
+thread_local! {
+    // No destructors: plain memory of the thread, accessible for as long as it runs.
+    static SLOT: AtomicU16 = const { AtomicU16::new(0) };
+    static RANDOM: Cell<u32> = const { Cell::new(0) };
+    static PRIORITY: Cell<Priority> = const { Cell::new(Priority::Unknown) };
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Priority {
+    Unknown,
+    Ordinary,
+    RealTime,
+}
+
+/// `waiting`: how many threads wait for locks now and then.
+pub(super) fn crowded(waiting: u32) -> bool {
+    waiting > cpus()
+}
+
+/// Lets others run on this CPU, unless those who compute all the time have had too much of such time (`false`). `time` is when, before and after it.
+///
+/// A scheduler lets one of those have its whole slice then, which is milliseconds. Whoever yields again and again beside them waits for nothing else.
+pub(super) fn yield_briefly(time: &mut u64) -> bool {
+    static ACCOUNT: Account = Account::new();
+
+    if !ACCOUNT.covers(*time) {
+        return false;
+    }
+    std::thread::yield_now();
+    let taken = now().saturating_sub(*time);
+    *time += taken;
+    ACCOUNT.charge(*time, taken);
+    true
+}
+
+/// CPUs that the process may run on, asked for once.
+fn cpus() -> u32 {
+    static CPUS: AtomicU32 = AtomicU32::new(0);
+    match CPUS.load(Relaxed) {
+        0 => {
+            let cpus = crate::topology::CpuSet::of_process().count().max(1) as u32;
+            CPUS.store(cpus, Relaxed);
+            cpus
+        }
+        cpus => cpus,
+    }
+}
+
+pub(super) fn now() -> u64 {
+    let mut t = MaybeUninit::<libc::timespec>::uninit();
+    // SAFETY: invariant 3; the monotonic clock always exists, so `t` is written.
+    let t = unsafe {
+        libc::clock_gettime(libc::CLOCK_MONOTONIC, t.as_mut_ptr());
+        t.assume_init()
+    };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// Marsaglia's xorshift, seeded by where the thread's memory lies.
+pub(super) fn random() -> u32 {
+    RANDOM.with(|state| {
+        let mut x = state.get();
+        if x == 0 {
+            x = (state as *const _ as usize >> 4) as u32 | 1;
+        }
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        state.set(x);
+        x
+    })
+}
+
+/// Asked of the kernel once per thread.
+pub(super) fn is_priority() -> bool {
+    PRIORITY.with(|cached| {
+        if cached.get() == Priority::Unknown {
+            // Miri has no scheduling policies.
+            #[cfg(miri)]
+            let policy = libc::SCHED_OTHER;
+            // SAFETY: takes and returns numbers only.
+            #[cfg(not(miri))]
+            let policy = unsafe { libc::sched_getscheduler(0) };
+            let real_time = matches!(
+                policy & !libc::SCHED_RESET_ON_FORK,
+                libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE
+            );
+            cached.set(if real_time {
+                Priority::RealTime
+            } else {
+                Priority::Ordinary
+            });
+        }
+        cached.get() == Priority::RealTime
+    })
+}
+
+/// See [`crate::native::set_priority`].
+pub fn set_priority(on: Option<bool>) {
+    PRIORITY.set(match on {
+        None => Priority::Unknown,
+        Some(false) => Priority::Ordinary,
+        Some(true) => Priority::RealTime,
+    });
+}
+
+#[inline]
+pub(super) fn kept_slot() -> u16 {
+    match SLOT.with(|s| s.load(Relaxed)) {
+        ENDED => 0,
+        slot => slot,
+    }
+}
+
+pub(super) fn keep_slot(slot: u16) -> bool {
+    let key = KEY.load(Relaxed);
+    if key == 0
+        || SLOT
+            .with(|s| s.compare_exchange(0, slot, Relaxed, Relaxed))
+            .is_err()
+    {
+        return false;
+    }
+    // SAFETY: invariant 1.
+    if unsafe {
+        libc::pthread_setspecific(
+            (key - 1) as libc::pthread_key_t,
+            core::ptr::without_provenance(slot as usize),
+        )
+    } != 0
+    {
+        SLOT.with(|s| s.store(0, Relaxed));
+        return false;
+    }
+    true
+}
+
+/// The calling thread runs its last destructors: a slot that it kept from now on would not be given back. One that it has is, as before.
+#[cold]
+pub fn keep_no_slot() {
+    SLOT.with(|s| {
+        let _ = s.compare_exchange(0, ENDED, Relaxed, Relaxed);
+    });
+}
+
+/// Whether the calling thread may keep a slot, or has one.
+pub fn keeps_slots() -> bool {
+    SLOT.with(|s| s.load(Relaxed)) != ENDED
+}
+
+/// The C library allocates to store values of keys from this one on.
+const FIRST_KEY_THAT_ALLOCATES: libc::pthread_key_t = 32;
+
+/// [`SLOT`] of a thread whose destructor has run, or is not to: it gets slots for one slow path at a time.
+const ENDED: u16 = u16::MAX;
+
+/// The key + 1; 0 = none.
+static KEY: AtomicU64 = AtomicU64::new(0);
+
+/// Runs before `main`, or when the library is loaded.
+extern "C" fn prepare() {
+    let mut key = 0;
+    // SAFETY: invariants 1 and 2.
+    if unsafe { libc::pthread_key_create(&mut key, Some(release_slot)) } == 0 {
+        if key < FIRST_KEY_THAT_ALLOCATES {
+            KEY.store(key as u64 + 1, Relaxed);
+        } else {
+            // SAFETY: the key was just created, and no thread has a value for it.
+            unsafe { libc::pthread_key_delete(key) };
+        }
+    }
+    crate::fork::register(0, &SLOTS);
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static PREPARE: extern "C" fn() = prepare;
+
+extern "C" fn release_slot(slot: *mut c_void) {
+    SLOT.with(|s| s.store(ENDED, Relaxed));
+    WAITERS.release(slot as usize as u16);
+}
+
+/// The waiter slots of threads that do not exist in the child of a fork are free there. Slots have no
+/// locks. Rank 0: all other parts use them.
+static SLOTS: Part = Part {
+    lock: || {},
+    unlock: || {},
+    reset_in_child,
+};
+
+/// Whether this process is the child of a fork.
+pub(super) static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// In the child of a fork, whose only thread calls it: the slots of all others are free. No signal handler may run meanwhile: it could claim one that is then said to be free.
+fn reset_in_child() {
+    FORKED.store(true, Relaxed);
+    WAITERS.reset_in_child(kept_slot());
+}

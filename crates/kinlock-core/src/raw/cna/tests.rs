@@ -1,0 +1,195 @@
+//! Hand-offs on queues built by hand.
+
+mod leaving;
+mod limits;
+mod linger;
+mod order;
+
+use super::*;
+use crate::Native;
+use crate::raw::waiter::{ABANDONED, Slot, WAITING};
+use crate::tuning::{LocalLimit, Scan};
+use core::sync::atomic::{AtomicU16, AtomicU32};
+
+#[derive(Clone, Copy, Debug)]
+struct Sound;
+impl Config for Sound {
+    fn tuning() -> Tuning {
+        unreachable!("tests pass their tuning to the head")
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Published;
+impl Config for Published {
+    const AS_PUBLISHED: bool = true;
+    fn tuning() -> Tuning {
+        Sound::tuning()
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lossy;
+impl Config for Lossy {
+    const FAULT: Fault = Fault::LostSplice;
+    fn tuning() -> Tuning {
+        Sound::tuning()
+    }
+}
+
+const FULL: Tuning = Tuning {
+    reorder: true,
+    scan: Scan::Full,
+    limit: LocalLimit::Count { log2: 16 },
+    ..Tuning::DEFAULT
+};
+const INCREMENTAL: Tuning = Tuning {
+    scan: Scan::Incremental,
+    ..FULL
+};
+const FIFO: Tuning = Tuning {
+    reorder: false,
+    ..FULL
+};
+const ALWAYS_FLUSH: Tuning = Tuning {
+    limit: LocalLimit::Count { log2: 0 },
+    ..FULL
+};
+
+/// Every other waiter is guarded, and stays so however it is moved.
+fn is_guarded(waiter: usize) -> bool {
+    waiter % 2 == 1
+}
+
+/// A queue of waiters, each in the domain given; the first is the head.
+struct Queue {
+    table: &'static Waiters<Native>,
+    ids: Vec<Id>,
+    tail: AtomicU16,
+}
+
+impl Queue {
+    fn new(domains: &[u16]) -> Self {
+        let slots = (0..64).map(|_| Slot::new()).collect::<Vec<_>>().leak();
+        let claimed = vec![AtomicU32::new(0), AtomicU32::new(0)].leak();
+        let table: &'static Waiters<Native> = Box::leak(Box::new(Waiters::new(
+            slots,
+            claimed,
+            Box::leak(Box::new(AtomicU32::new(0))),
+        )));
+        let mut queue = Queue {
+            table,
+            ids: Vec::new(),
+            tail: AtomicU16::new(0),
+        };
+        for &domain in domains {
+            queue.arrive(domain);
+        }
+        queue
+    }
+
+    /// A newcomer queues.
+    fn arrive(&mut self, domain: u16) -> usize {
+        // One node of a slot each: an odd slot number, so that ids are not in step with positions.
+        let id = Id::decode(((self.ids.len() as u16 + 1) * 2 + 1) << 2).unwrap();
+        self.table.node(id).prepare(domain, false);
+        let previous = self.tail.swap(id.encode(), SeqCst);
+        if let Some(previous) = Id::decode(previous) {
+            let link = Link::new(id, is_guarded(self.ids.len()), domain);
+            self.table.node(previous).next.store(link.encode(), Release);
+        }
+        self.ids.push(id);
+        self.ids.len() - 1
+    }
+
+    fn head<C: Config>(
+        &self,
+        waiter: usize,
+        state: u32,
+        domain: u16,
+        tuning: Tuning,
+    ) -> Head<Native, C> {
+        Head::new(self.table, self.ids[waiter], state, tuning, domain)
+    }
+
+    fn position(&self, node: &Node<Native>) -> usize {
+        self.ids
+            .iter()
+            .position(|&id| core::ptr::eq(self.table.node(id), node))
+            .unwrap()
+    }
+
+    /// Passes headship as a lock would, and returns who got it (if anybody) and with which state.
+    fn pass<C: Config>(&self, mut head: Head<Native, C>) -> Option<(usize, u32)> {
+        let mut granted = None;
+        head.pass(&self.tail, |node, go, look| {
+            assert_eq!(
+                look,
+                is_guarded(self.position(node)),
+                "a link lost or gained its guard"
+            );
+            let there = node.state.swap(go, AcqRel) != ABANDONED;
+            if there {
+                assert!(granted.is_none(), "headship was passed twice");
+                granted = Some((self.position(node), go));
+            }
+            there
+        });
+        granted
+    }
+
+    fn index(&self, id: Id) -> usize {
+        self.ids.iter().position(|&i| i == id).unwrap()
+    }
+
+    /// The primary queue from `waiter` on.
+    fn primary_from(&self, waiter: usize) -> Vec<usize> {
+        let mut found = vec![waiter];
+        let mut id = self.ids[waiter];
+        while let Some(next) = Link::decode(self.table.node(id).next.load(Acquire)) {
+            let next = next.id();
+            found.push(self.index(next));
+            assert!(
+                found.len() <= self.ids.len(),
+                "the primary queue is a circle: {found:?}"
+            );
+            id = next;
+        }
+        found
+    }
+
+    /// The secondary queue that this state names, from its head on.
+    fn secondary_of(&self, state: u32) -> Vec<usize> {
+        let Some(last) = secondary_in(state) else {
+            return vec![];
+        };
+        let mut found = Vec::new();
+        let mut id = last;
+        loop {
+            id = Link::decode(self.table.node(id).next.load(Acquire))
+                .expect("the secondary queue is open")
+                .id();
+            found.push(self.index(id));
+            if id == last {
+                return found;
+            }
+            assert!(
+                found.len() <= self.ids.len(),
+                "the secondary queue does not close: {found:?}"
+            );
+        }
+    }
+
+    /// One turn of `waiter` at the head: look for kin, then pass.
+    fn turn<C: Config>(
+        &self,
+        waiter: usize,
+        state: u32,
+        domain: u16,
+        tuning: Tuning,
+    ) -> Option<(usize, u32)> {
+        let mut head = self.head::<C>(waiter, state, domain, tuning);
+        head.look_for_kin();
+        self.pass(head)
+    }
+}

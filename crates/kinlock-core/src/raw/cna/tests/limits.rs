@@ -1,0 +1,72 @@
+//! What else decides: priority, the limits on local hand-offs, the incremental scan.
+
+use super::*;
+
+#[test]
+fn a_scan_stops_at_a_priority_waiter() {
+    let q = Queue::new(&[0, 1, PRIORITY, 0]);
+    let (heir, state) = q.turn::<Sound>(0, GO, 0, FULL).unwrap();
+    assert_eq!((heir, q.secondary_of(state)), (2, vec![1]));
+    assert_eq!(q.primary_from(2), [2, 3]);
+}
+
+#[test]
+fn a_priority_waiter_that_is_next_gets_the_lock_from_another_domain() {
+    for tuning in [FULL, INCREMENTAL] {
+        let q = Queue::new(&[0, PRIORITY, 0]);
+        assert_eq!(q.turn::<Sound>(0, GO, 0, tuning), Some((1, GO)));
+    }
+}
+
+#[test]
+fn the_count_limit_flushes_the_secondary_queue() {
+    let q = Queue::new(&[0, 1, 0, 0, 0]);
+    let (heir, state) = q.turn::<Sound>(0, GO, 0, ALWAYS_FLUSH).unwrap();
+    assert_eq!((heir, q.secondary_of(state)), (2, vec![1]));
+    // One local hand-off has been made: 2^0.
+    assert_eq!(q.turn::<Sound>(2, state, 0, ALWAYS_FLUSH), Some((1, GO)));
+    assert_eq!(q.primary_from(1), [1, 3, 4]);
+}
+
+#[test]
+fn the_count_limit_counts_hand_offs_since_the_first_was_set_aside() {
+    let limit = Tuning {
+        limit: LocalLimit::Count { log2: 1 },
+        ..FULL
+    };
+    let q = Queue::new(&[0, 1, 0, 0, 0, 0]);
+    let mut order = vec![];
+    let (mut waiter, mut state) = (0, GO);
+    while let Some((next, s)) = q.turn::<Sound>(waiter, state, 0, limit) {
+        order.push(next);
+        (waiter, state) = (next, s);
+    }
+    assert_eq!(order, [2, 3, 1, 4, 5]);
+}
+
+#[test]
+fn the_time_limit_flushes_the_secondary_queue() {
+    let limit = Tuning {
+        limit: LocalLimit::Time { ms: 1 },
+        ..FULL
+    };
+    let q = Queue::new(&[0, 1, 0, 0]);
+    let (heir, state) = q.turn::<Sound>(0, GO, 0, limit).unwrap();
+    assert_eq!((heir, q.secondary_of(state)), (2, vec![1]));
+    std::thread::sleep(std::time::Duration::from_millis(2));
+    assert_eq!(q.turn::<Sound>(2, state, 0, limit), Some((1, GO)));
+}
+
+#[test]
+fn the_incremental_scan_sets_one_aside_and_hands_the_preference_on() {
+    let q = Queue::new(&[0, 1, 2, 1, 0, 1]);
+    let (heir, state) = q.turn::<Sound>(0, GO, 0, INCREMENTAL).unwrap();
+    // Waiter 2 is foreign too, and inherits the preference for domain 0.
+    assert_eq!((heir, q.secondary_of(state)), (2, vec![1]));
+    let (heir, state) = q.turn::<Sound>(2, state, 2, INCREMENTAL).unwrap();
+    assert_eq!((heir, q.secondary_of(state)), (4, vec![1, 3]));
+    // Only waiter 5 is left: it cannot be set aside, and the secondary queue waits for the limit.
+    let (heir, state) = q.turn::<Sound>(4, state, 0, INCREMENTAL).unwrap();
+    assert_eq!((heir, q.secondary_of(state)), (5, vec![1, 3]));
+    assert_eq!(q.turn::<Sound>(5, state, 1, INCREMENTAL), Some((1, GO)));
+}

@@ -1,0 +1,15 @@
+//! The lock algorithms, generic over [`Platform`](crate::platform::Platform).
+//!
+//! Nothing in here names `std`, `core::sync` or `libc`, so that the same source runs on hardware, in
+//! the simulator and under the model checker.
+
+pub(crate) mod cna;
+pub mod condvar;
+pub mod mutex;
+pub mod osq;
+pub mod qspinlock;
+pub mod waiter;
+
+pub use condvar::QueuedCondvar;
+pub use mutex::{MutexConfig, QueuedMutex};
+pub use qspinlock::{Config, Fault, QueuedSpinLock};

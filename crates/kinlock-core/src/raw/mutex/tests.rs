@@ -1,0 +1,154 @@
+//! On words and waits prepared for it.
+
+mod crowd;
+mod looks;
+mod sleep;
+mod turns;
+mod word;
+
+use super::note::Habit;
+use super::sleep::UNNOTICED_SLEEP;
+use super::wait::Wait;
+use super::*;
+use crate::Native;
+use crate::tuning::Quantum;
+
+#[derive(Clone, Copy, Debug)]
+struct Sound;
+
+impl MutexConfig for Sound {
+    fn tuning() -> Tuning {
+        Tuning::DEFAULT
+    }
+}
+
+/// Spinners of a kernel, who look all the time.
+#[derive(Clone, Copy, Debug)]
+struct Polling;
+
+impl MutexConfig for Polling {
+    const POLLS: bool = true;
+    fn tuning() -> Tuning {
+        Tuning::DEFAULT
+    }
+}
+
+/// Each time the lock is free it may go to whoever waits.
+#[derive(Clone, Copy, Debug)]
+struct Fair;
+
+impl MutexConfig for Fair {
+    fn tuning() -> Tuning {
+        Tuning {
+            quantum: Quantum::FAIR,
+            ..Tuning::DEFAULT
+        }
+    }
+}
+
+/// Turns are taken from the beginning.
+#[derive(Clone, Copy, Debug)]
+struct Turns;
+
+impl MutexConfig for Turns {
+    fn tuning() -> Tuning {
+        Tuning::DEFAULT
+    }
+    fn turns_at_first() -> Option<u16> {
+        Some(5)
+    }
+}
+
+macro_rules! broken {
+    ($name:ident) => {
+        #[derive(Clone, Copy, Debug)]
+        struct $name;
+
+        impl MutexConfig for $name {
+            const FAULT: MutexFault = MutexFault::$name;
+            fn tuning() -> Tuning {
+                Tuning::DEFAULT
+            }
+        }
+    };
+}
+
+broken!(LeakyCancel);
+broken!(DoubleHandOff);
+broken!(QueuedClaim);
+broken!(SilentRequeue);
+
+type Mutex<C = Sound> = QueuedMutex<Native, C>;
+
+fn with<C: MutexConfig>(locked: u8, flags: u8) -> Mutex<C> {
+    let mutex = Mutex::new();
+    mutex.locked.store(locked, Relaxed);
+    mutex.flags.store(flags, Relaxed);
+    mutex
+}
+
+fn state<C: MutexConfig>(mutex: &Mutex<C>) -> (u8, u8) {
+    (mutex.locked.load(Relaxed), mutex.flags.load(Relaxed))
+}
+
+/// A wait that has come to the front.
+fn at_front() -> Wait {
+    Wait {
+        deadline: NEVER,
+        tuning: Tuning::DEFAULT,
+        quantum: 0,
+        crowded: false,
+        habit: Habit::default(),
+        tried_at_once: false,
+        since: 0,
+        paused: 0,
+        held_at_first: None,
+        looks: 0,
+        hesitates: false,
+        busy: false,
+        room: false,
+        enters: false,
+        queued: false,
+        goes: false,
+        slept: false,
+        woken_in_vain: 0,
+        claimed: false,
+        in_vain: 0,
+        unnoticed_sleep: UNNOTICED_SLEEP,
+    }
+}
+
+fn claimant() -> Wait {
+    Wait {
+        claimed: true,
+        ..at_front()
+    }
+}
+
+fn unlock<C: MutexConfig>(mutex: &Mutex<C>) {
+    // SAFETY: every caller has prepared a word that says that the lock is held, and nobody else uses it.
+    unsafe { mutex.unlock() }
+}
+
+/// Somebody who takes turns, so many times.
+fn in_turns(turns: u16, crowded: bool) -> Wait {
+    Wait {
+        habit: Habit::turns(turns),
+        crowded,
+        since: Native::now(),
+        quantum: 50_000_000,
+        ..at_front()
+    }
+}
+
+/// Does something while somebody stands in the queue.
+fn behind_another<C: MutexConfig>(mutex: &Mutex<C>, work: impl FnOnce()) {
+    let place = Native::waiters().enter().expect("a slot is free");
+    let watch = Watch {
+        layout: PredecessorCpu::Cached,
+        every: 1_000,
+    };
+    assert!(mutex.spinners.join(&place, watch, 0, NEVER));
+    work();
+    mutex.spinners.leave(&place);
+}

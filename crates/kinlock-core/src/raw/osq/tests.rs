@@ -1,0 +1,208 @@
+//! Queues built by hand: leaving from each place, in each order, and what a spinner watches.
+
+use super::*;
+use crate::Native;
+use crate::raw::waiter::Slot;
+use core::sync::atomic::{AtomicU16, AtomicU32};
+
+/// A queue of its own with nodes of its own: one for each of so many threads that do not run.
+struct Bench {
+    tail: &'static AtomicU16,
+    table: &'static Waiters<Native>,
+    ids: Vec<Id>,
+}
+
+impl Bench {
+    fn new(threads: u16) -> Self {
+        let slots = (0..threads).map(|_| Slot::new()).collect::<Vec<_>>().leak();
+        let claimed = vec![AtomicU32::new(0)].leak();
+        let in_use = Box::leak(Box::new(AtomicU32::new(0)));
+        Bench {
+            tail: Box::leak(Box::new(AtomicU16::new(0))),
+            table: Box::leak(Box::new(Waiters::new(slots, claimed, in_use))),
+            ids: (1..=threads)
+                .map(|slot| Id::decode(slot << 2).unwrap())
+                .collect(),
+        }
+    }
+
+    fn links(&self, layout: PredecessorCpu) -> Links<'_, Native> {
+        Links {
+            tail: self.tail,
+            table: self.table,
+            layout,
+        }
+    }
+
+    /// All threads queue, in order.
+    fn full(threads: u16) -> Self {
+        let bench = Self::new(threads);
+        for (i, &id) in bench.ids.iter().enumerate() {
+            assert_eq!(bench.links(PredecessorCpu::Cached).append(id), i == 0);
+        }
+        bench
+    }
+
+    /// The queue from its head on, by following `next`; checks every other link.
+    fn queue(&self) -> Vec<Id> {
+        let links = self.links(PredecessorCpu::Cached);
+        let last = Id::decode(self.tail.load(Relaxed));
+        let head = self.ids.iter().copied().find(|&id| self.is_head(id));
+        let mut queue: Vec<Id> = head.into_iter().collect();
+        while let Some(next) = queue
+            .last()
+            .and_then(|&id| Link::decode(links.node(id).next.load(Relaxed)))
+            .map(Link::id)
+        {
+            assert_eq!(
+                Id::decode(links.node(next).previous.load(Relaxed)),
+                queue.last().copied()
+            );
+            queue.push(next);
+        }
+        assert_eq!(queue.last().copied(), last, "the tail names the last");
+        queue
+    }
+
+    /// The first of those who are still there: tests keep `gone` out of `ids`.
+    fn is_head(&self, id: Id) -> bool {
+        self.ids.first() == Some(&id)
+    }
+
+    fn leave(&mut self, i: usize) {
+        let id = self.ids.remove(i);
+        assert!(self.links(PredecessorCpu::Cached).unqueue(id));
+        assert_eq!(self.queue(), self.ids);
+    }
+
+    fn hand_on(&mut self) {
+        let id = self.ids.remove(0);
+        self.links(PredecessorCpu::Cached).hand_on(id);
+        assert_eq!(self.queue(), self.ids);
+        if let Some(&head) = self.ids.first() {
+            assert_eq!(self.table.node(head).state.load(Relaxed), GO);
+        }
+    }
+}
+
+#[test]
+fn headship_goes_round_in_order() {
+    let mut bench = Bench::full(4);
+    for _ in 0..4 {
+        bench.hand_on();
+    }
+    assert_eq!(bench.tail.load(Relaxed), 0);
+}
+
+#[test]
+fn anybody_but_the_head_may_leave_in_any_order() {
+    for order in [[1, 1, 1], [3, 2, 1], [2, 1, 1], [1, 2, 1]] {
+        let mut bench = Bench::full(4);
+        for place in order {
+            bench.leave(place);
+        }
+        bench.hand_on();
+        assert_eq!(bench.tail.load(Relaxed), 0);
+    }
+}
+
+#[test]
+fn the_queue_goes_on_after_its_last_has_left() {
+    let mut bench = Bench::full(3);
+    let last = bench.ids[2];
+    bench.leave(2);
+    // The same node queues again, behind another predecessor.
+    assert!(!bench.links(PredecessorCpu::Cached).append(last));
+    bench.ids.push(last);
+    assert_eq!(bench.queue(), bench.ids);
+    bench.leave(1);
+    bench.hand_on();
+}
+
+#[test]
+fn headship_that_has_come_wins_over_leaving() {
+    let bench = Bench::full(3);
+    let links = bench.links(PredecessorCpu::Cached);
+    links.hand_on(bench.ids[0]);
+    assert!(!links.unqueue(bench.ids[1]), "it is the head now");
+    assert!(links.unqueue(bench.ids[2]));
+    links.hand_on(bench.ids[1]);
+    assert_eq!(bench.tail.load(Relaxed), 0);
+}
+
+#[test]
+fn a_sleeping_successor_is_made_head_too() {
+    let bench = Bench::full(2);
+    let links = bench.links(PredecessorCpu::Cached);
+    links.node(bench.ids[1]).state.store(PARKED, Relaxed);
+    links.hand_on(bench.ids[0]);
+    assert_eq!(links.node(bench.ids[1]).state.load(Relaxed), GO);
+}
+
+#[test]
+fn every_layout_knows_the_predecessors_cpu_also_after_others_have_left() {
+    for layout in [
+        PredecessorCpu::SharedLine,
+        PredecessorCpu::OwnLine,
+        PredecessorCpu::Cached,
+    ] {
+        let bench = Bench::new(3);
+        let links = bench.links(layout);
+        for &id in &bench.ids {
+            links.append(id);
+        }
+        let [a, b, c] = bench.ids[..] else {
+            unreachable!()
+        };
+        // Whatever the truth is, the first is far away and the second where nobody runs.
+        let far = NO_CPU - 1;
+        for (id, cpu) in [(a, far), (b, far)] {
+            links.node(id).cpu.store(cpu, Relaxed);
+            bench.table.set_slot_cpu(id, cpu);
+        }
+        links.set_previous(b, a);
+        links.set_previous(c, b);
+        assert!(!links.predecessor_is_off(c), "{layout:?}");
+        assert!(links.unqueue(b));
+        let here = Native::cpu();
+        links.node(a).cpu.store(here, Relaxed);
+        bench.table.set_slot_cpu(a, here);
+        links.set_previous(c, a);
+        // The test itself may have moved meanwhile.
+        assert!(
+            links.predecessor_is_off(c) || Native::cpu() != here,
+            "{layout:?}"
+        );
+    }
+}
+
+/// Real threads, most of which give up at once.
+#[test]
+fn leaving_and_handing_on_at_the_same_time() {
+    static QUEUE: Osq<Native> = Osq::EMPTY;
+    const WATCH: Watch = Watch {
+        layout: PredecessorCpu::Cached,
+        every: LOOK_AROUND,
+    };
+    static HEADS: AtomicU32 = AtomicU32::new(0);
+    let rounds = if cfg!(miri) { 20 } else { 5_000 };
+    std::thread::scope(|s| {
+        for thread in 0..4 {
+            s.spawn(move || {
+                for round in 0..rounds {
+                    let place = Native::waiters().enter().unwrap();
+                    let until = match (thread + round) % 3 {
+                        0 => NEVER,
+                        _ => Native::now() + 500 * (round % 7),
+                    };
+                    if QUEUE.join(&place, WATCH, 1_000, until) {
+                        assert_eq!(HEADS.fetch_add(1, AcqRel), 0, "two heads");
+                        HEADS.fetch_sub(1, AcqRel);
+                        QUEUE.leave(&place);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(QUEUE.last(), 0);
+}

@@ -1,0 +1,141 @@
+//! Slots and nodes: claiming, nesting, recycling, and what locks do when there are none left.
+
+use super::*;
+use crate::Native;
+use crate::raw::qspinlock::{Config, QueuedSpinLock};
+use crate::tuning::Tuning;
+use core::sync::atomic::{AtomicBool, AtomicU32};
+
+/// Queues at once: a pending waiter would need no node.
+#[derive(Clone, Copy, Debug)]
+struct Queueing;
+impl Config for Queueing {
+    const PENDING_BIT: bool = false;
+    fn tuning() -> Tuning {
+        Tuning::DEFAULT
+    }
+}
+
+fn table(slots: usize) -> &'static Waiters<Native> {
+    let slots = (0..slots).map(|_| Slot::new()).collect::<Vec<_>>().leak();
+    let claimed = (0..slots.len().div_ceil(32)).map(|_| AtomicU32::new(0));
+    let claimed = claimed.collect::<Vec<_>>().leak();
+    let in_use = Box::leak(Box::new(AtomicU32::new(0)));
+    Box::leak(Box::new(Waiters::new(slots, claimed, in_use)))
+}
+
+#[test]
+fn slots_are_dense_and_reused() {
+    let table = table(40);
+    let slots: Vec<_> = (0..40).map(|_| table.claim().unwrap()).collect();
+    assert_eq!(slots, (1..=40).collect::<Vec<_>>());
+    assert_eq!((table.claim(), table.in_use()), (None, 40));
+    table.release(7);
+    table.release(33);
+    assert_eq!(
+        (table.claim(), table.claim(), table.claim()),
+        (Some(7), Some(33), None)
+    );
+}
+
+#[test]
+fn a_slot_has_four_nodes() {
+    let table = table(1);
+    let slot = table.claim().unwrap();
+    let ids: Vec<_> = (0..NESTING)
+        .map(|_| table.free_node(slot).unwrap())
+        .collect();
+    assert_eq!(
+        ids.iter().map(|id| id.encode()).collect::<Vec<_>>(),
+        [4, 5, 6, 7]
+    );
+    assert!(table.free_node(slot).is_none());
+    table.free(ids[2]);
+    assert_eq!(table.free_node(slot), Some(ids[2]));
+}
+
+#[test]
+fn an_abandoned_node_keeps_its_slot_claimed_until_it_is_reaped() {
+    let table = table(2);
+    let slot = table.claim().unwrap();
+    let id = table.free_node(slot).unwrap();
+    let waiter = Waiter {
+        id,
+        table,
+        transient: true,
+    };
+    waiter.node().prepare(0, true);
+    waiter.abandon(WAITING).unwrap();
+    assert_eq!(table.in_use(), 1, "the owner is gone, its node is not");
+    assert_eq!(table.claim(), Some(2));
+    table.reap(id);
+    assert_eq!(table.claim(), Some(1));
+}
+
+#[test]
+fn a_waiter_that_was_granted_headship_cannot_abandon() {
+    let table = table(1);
+    let id = table.free_node(table.claim().unwrap()).unwrap();
+    let waiter = Waiter {
+        id,
+        table,
+        transient: true,
+    };
+    waiter.node().prepare(0, true);
+    waiter.node().state.store(GO, Relaxed);
+    let waiter = waiter.abandon(WAITING).unwrap_err();
+    drop(waiter);
+    assert_eq!(table.in_use(), 0);
+}
+
+#[test]
+fn a_forked_child_frees_slots_of_other_threads_unless_a_queue_may_name_them() {
+    let table = table(70);
+    for _ in 0..70 {
+        table.claim().unwrap();
+    }
+    assert!(
+        table.free_node(3).is_some(),
+        "another thread stands in a queue"
+    );
+    let own = table.free_node(40).unwrap();
+    table.reset_in_child(40);
+    assert_eq!(table.in_use(), 2);
+    assert_ne!(
+        table.free_node(40),
+        Some(own),
+        "its own nodes stay as they were"
+    );
+    let claimed: Vec<_> = core::iter::from_fn(|| table.claim()).collect();
+    assert_eq!(claimed.len(), 68);
+    assert!(!claimed.contains(&3) && !claimed.contains(&40));
+}
+
+/// Nested four deep, a fifth acquisition has no node: it must still get the lock.
+#[test]
+fn a_lock_without_a_free_node_is_slower_not_wrong() {
+    let lock = QueuedSpinLock::<Native, Queueing>::new();
+    let waiting = AtomicBool::new(false);
+    lock.lock();
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            let nested: Vec<_> = core::iter::from_fn(|| Native::waiters().enter())
+                .take(NESTING)
+                .collect();
+            assert!(Native::kept_slot() == 0 || Native::waiters().enter().is_none());
+            assert!(!lock.lock_until(Native::now() + 1_000_000), "it is held");
+            waiting.store(true, Release);
+            lock.lock();
+            // SAFETY: taken above.
+            unsafe { lock.unlock() };
+            drop(nested);
+        });
+        while !waiting.load(Acquire) {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        // SAFETY: taken above.
+        unsafe { lock.unlock() };
+    });
+    assert!(!lock.is_locked());
+}

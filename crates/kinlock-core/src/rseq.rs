@@ -1,0 +1,321 @@
+//! Which CPU the calling thread runs on, from the area that the kernel keeps up to date for it.
+//!
+//! The C library registers a *restartable sequences* area for every thread (glibc from 2.35) and
+//! publishes where it lies: `__rseq_offset` bytes from the thread pointer. The kernel writes the
+//! CPU number there whenever the thread moves, so reading it costs two loads. Without such an area
+//! (older C library, musl, the tunable `glibc.pthread.rseq=0`, a kernel without rseq)
+//! [`current_cpu`] asks `getcpu`, which the kernel maps into the process.
+//!
+//! The two symbols are referenced *weakly*, from inline assembly, through the global offset table:
+//! where the C library lacks them the entry is null. So nothing is looked up at run time and
+//! nothing fails to link. The `.weak` directive stands in every assembly block, because a block may
+//! be inlined into another object file.
+//!
+//! # Invariants
+//!
+//! 1. A non-null address of `__rseq_offset` or `__rseq_size` is that of the C library's constant of
+//!    type `isize` or `u32`, initialised before any code of this crate runs and never changed.
+//! 2. Where `__rseq_size` is not 0, every thread has at least 32 readable, 32-byte aligned bytes at
+//!    its thread pointer plus `__rseq_offset`, for as long as it lives.
+//! 3. The assembly reads two entries of the global offset table, which the linker makes because
+//!    they are referenced and the loader fills before any code of this crate runs. They never
+//!    change after that: hence `pure` and `nomem`.
+//! 4. `getauxval` and `sched_getcpu` have no preconditions.
+//! 5. A CPU mask handed to the kernel is as long as the size passed with it.
+//! 6. `tpidr_el0` is the thread pointer; on x86-64 the word that `fs` points at holds its own address (the System V ABI's TLS, variant II).
+
+/// The CPU on which the calling thread ran a moment ago, by the cheapest way there is; `None` if
+/// nothing tells.
+#[inline]
+pub fn current_cpu() -> Option<u32> {
+    match registered_cpu() {
+        Some(cpu) => Some(cpu),
+        None => ask_kernel(),
+    }
+}
+
+/// As [`current_cpu`], from the registered area only.
+#[inline]
+pub fn registered_cpu() -> Option<u32> {
+    // The kernel's marks for "not registered" are negative numbers.
+    area::cpu_id().filter(|&cpu| cpu <= i32::MAX as u32)
+}
+
+/// The kernel's number of the NUMA node on which the calling thread ran a moment ago, if the kernel
+/// keeps it.
+pub fn registered_node() -> Option<u32> {
+    registered_cpu()
+        .filter(|_| feature_size() >= area::NODE_ID_END)
+        .and_then(|_| area::node_id())
+}
+
+/// The kernel's cache-local concurrency ID of the calling thread, if the kernel keeps it.
+pub fn registered_mm_cid() -> Option<u32> {
+    registered_cpu()
+        .filter(|_| feature_size() >= area::MM_CID_END)
+        .and_then(|_| area::mm_cid())
+}
+
+/// Where the area lies that the C library has registered for the calling thread; `None` if there is none, or the kernel did not take it.
+///
+/// It stays there for as long as the thread lives.
+pub fn registered_area() -> Option<core::ptr::NonNull<u8>> {
+    registered_cpu().and_then(|_| area::address())
+}
+
+/// How many bytes of the area the running kernel maintains (`AT_RSEQ_FEATURE_SIZE`); 0 before Linux
+/// 6.3.
+///
+/// This and not `__rseq_size` tells whether a field is live: the C library registers 32 bytes, says
+/// 20, and the kernel writes as many as it knows.
+pub fn feature_size() -> usize {
+    const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
+    if cfg!(miri) {
+        return 0;
+    }
+    // SAFETY: invariant 4. The answer is 0 where the kernel does not know the type.
+    let size = unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) };
+    usize::try_from(size).unwrap_or(0)
+}
+
+#[cold]
+fn ask_kernel() -> Option<u32> {
+    if cfg!(miri) {
+        return Some(0);
+    }
+    // SAFETY: invariant 4.
+    let cpu = unsafe { libc::sched_getcpu() };
+    u32::try_from(cpu).ok()
+}
+
+/// The registered area, where the architecture's way to it is known.
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
+mod area {
+    use core::arch::asm;
+
+    const CPU_ID: usize = 4;
+    const NODE_ID: usize = 20;
+    const MM_CID: usize = 24;
+    pub(super) const NODE_ID_END: usize = NODE_ID + 4;
+    pub(super) const MM_CID_END: usize = MM_CID + 4;
+
+    #[inline]
+    pub(super) fn cpu_id() -> Option<u32> {
+        field::<CPU_ID>()
+    }
+
+    pub(super) fn node_id() -> Option<u32> {
+        field::<NODE_ID>()
+    }
+
+    pub(super) fn mm_cid() -> Option<u32> {
+        field::<MM_CID>()
+    }
+
+    #[inline]
+    fn field<const AT: usize>() -> Option<u32> {
+        let offset = offset()?;
+        // SAFETY: by invariant 2 the area lies there, and AT + 4 <= 28.
+        Some(unsafe { load::<AT>(offset) })
+    }
+
+    /// The area's distance from the thread pointer, if the C library has registered one.
+    #[inline]
+    fn offset() -> Option<isize> {
+        let (offset, size) = symbols();
+        // SAFETY: by invariant 1, a non-null pointer is valid for reads.
+        let (offset, size) = unsafe { (offset.as_ref()?, size.as_ref()?) };
+        (*size != 0).then_some(*offset)
+    }
+
+    pub(super) fn address() -> Option<core::ptr::NonNull<u8>> {
+        let offset = offset()?;
+        core::ptr::NonNull::new(thread_pointer().wrapping_offset(offset))
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn thread_pointer() -> *mut u8 {
+        let pointer;
+        // SAFETY: invariant 6.
+        unsafe {
+            asm!(
+                "mov {pointer}, qword ptr fs:[0]",
+                pointer = lateout(reg) pointer,
+                options(readonly, nostack, preserves_flags),
+            );
+        }
+        pointer
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    fn thread_pointer() -> *mut u8 {
+        let pointer;
+        // SAFETY: invariant 6.
+        unsafe {
+            asm!(
+                "mrs {pointer}, tpidr_el0",
+                pointer = lateout(reg) pointer,
+                options(nomem, nostack, preserves_flags),
+            );
+        }
+        pointer
+    }
+
+    /// The addresses of `__rseq_offset` and `__rseq_size`; null where the C library has none.
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    fn symbols() -> (*const isize, *const u32) {
+        let (offset, size);
+        // SAFETY: invariant 3.
+        unsafe {
+            asm!(
+                ".weak __rseq_offset",
+                ".weak __rseq_size",
+                "mov {offset}, qword ptr [rip + __rseq_offset@GOTPCREL]",
+                "mov {size}, qword ptr [rip + __rseq_size@GOTPCREL]",
+                offset = out(reg) offset,
+                size = out(reg) size,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        (offset, size)
+    }
+
+    /// The addresses of `__rseq_offset` and `__rseq_size`; null where the C library has none.
+    #[cfg(target_arch = "aarch64")]
+    #[inline]
+    fn symbols() -> (*const isize, *const u32) {
+        let (offset, size);
+        // SAFETY: invariant 3.
+        unsafe {
+            asm!(
+                ".weak __rseq_offset",
+                ".weak __rseq_size",
+                "adrp {offset}, :got:__rseq_offset",
+                "ldr {offset}, [{offset}, :got_lo12:__rseq_offset]",
+                "adrp {size}, :got:__rseq_size",
+                "ldr {size}, [{size}, :got_lo12:__rseq_size]",
+                offset = out(reg) offset,
+                size = out(reg) size,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        (offset, size)
+    }
+
+    /// Loads the four bytes at thread pointer + `offset` + `AT`. Neither `pure` nor `nomem`: the
+    /// kernel changes them.
+    ///
+    /// # Safety
+    ///
+    /// These bytes must be readable.
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    unsafe fn load<const AT: usize>(offset: isize) -> u32 {
+        let value;
+        // SAFETY: the caller vouches for the bytes (invariant 2); `fs` holds the thread pointer.
+        // The kernel writes them only while this thread does not run, so a plain load cannot tear.
+        unsafe {
+            asm!(
+                "mov {value:e}, dword ptr fs:[{offset} + {at}]",
+                value = lateout(reg) value,
+                offset = in(reg) offset,
+                at = const AT,
+                options(readonly, nostack, preserves_flags),
+            );
+        }
+        value
+    }
+
+    /// Loads the four bytes at thread pointer + `offset` + `AT`. Neither `pure` nor `nomem`: the
+    /// kernel changes them.
+    ///
+    /// # Safety
+    ///
+    /// These bytes must be readable.
+    #[cfg(target_arch = "aarch64")]
+    #[inline]
+    unsafe fn load<const AT: usize>(offset: isize) -> u32 {
+        let value;
+        // SAFETY: the caller vouches for the bytes (invariant 2); `tpidr_el0` holds the thread
+        // pointer. The kernel writes them only while this thread does not run, so a plain load
+        // cannot tear.
+        unsafe {
+            asm!(
+                "mrs {base}, tpidr_el0",
+                "add {base}, {base}, {offset}",
+                "ldr {value:w}, [{base}, #{at}]",
+                base = out(reg) _,
+                value = lateout(reg) value,
+                offset = in(reg) offset,
+                at = const AT,
+                options(readonly, nostack, preserves_flags),
+            );
+        }
+        value
+    }
+}
+
+/// Nothing is known of the area on other architectures, and Miri has no thread pointer.
+#[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
+mod area {
+    pub(super) const NODE_ID_END: usize = usize::MAX;
+    pub(super) const MM_CID_END: usize = usize::MAX;
+
+    #[inline]
+    pub(super) fn cpu_id() -> Option<u32> {
+        None
+    }
+
+    pub(super) fn node_id() -> Option<u32> {
+        None
+    }
+
+    pub(super) fn mm_cid() -> Option<u32> {
+        None
+    }
+
+    pub(super) fn address() -> Option<core::ptr::NonNull<u8>> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pins the calling thread to `cpu`; false if it may not run there.
+    fn pin(cpu: u32) -> bool {
+        let mut set = [0u64; 128];
+        set[cpu as usize / 64] = 1 << (cpu % 64);
+        // SAFETY: invariant 5.
+        unsafe { libc::sched_setaffinity(0, size_of_val(&set), set.as_ptr().cast()) == 0 }
+    }
+
+    #[test]
+    fn both_ways_name_the_cpu_the_thread_is_pinned_to() {
+        let mut seen = 0;
+        for cpu in 0..64 {
+            if cfg!(miri) || !pin(cpu) {
+                continue;
+            }
+            seen += 1;
+            assert_eq!(current_cpu(), Some(cpu));
+            assert_eq!(ask_kernel(), Some(cpu));
+            assert!(registered_cpu().is_none_or(|registered| registered == cpu));
+        }
+        assert!(seen > 0 || cfg!(miri), "no CPU below 64 could be pinned to");
+    }
+
+    #[test]
+    fn fields_are_reported_only_where_the_kernel_maintains_them() {
+        assert_eq!(
+            registered_node().is_some(),
+            registered_cpu().is_some() && feature_size() >= 24
+        );
+        assert_eq!(
+            registered_mm_cid().is_some(),
+            registered_cpu().is_some() && feature_size() >= 28
+        );
+    }
+}

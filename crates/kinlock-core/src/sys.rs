@@ -1,0 +1,289 @@
+//! Plain system calls for code that may run on a lock's slow path or in a signal handler.
+//!
+//! None of it allocates, takes a lock or panics; callers hold a [`KeepErrno`]. The calls go through
+//! `syscall`, not through the C library's `open` and `read`: those are points where
+//! `pthread_cancel` may end the thread, and a program may have put its own versions in their place.
+//!
+//! # Invariants
+//!
+//! 1. Buffers handed to the kernel live across the call and are as long as the length passed
+//!    with them.
+//! 2. A [`RawFile`] owns its descriptor: no one else closes it.
+//! 3. `__errno_location` returns a pointer to the calling thread's `errno`, valid while the thread
+//!    lives.
+
+use core::fmt;
+
+/// Text in a fixed buffer. What does not fit is cut off and reported by [`Text::is_cut`].
+pub struct Text<const N: usize> {
+    bytes: [u8; N],
+    len: usize,
+    cut: bool,
+}
+
+impl<const N: usize> Text<N> {
+    /// An empty text.
+    pub fn empty() -> Self {
+        Text {
+            bytes: [0; N],
+            len: 0,
+            cut: false,
+        }
+    }
+
+    /// What has been written so far.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or(&[])
+    }
+
+    /// Whether something did not fit.
+    pub fn is_cut(&self) -> bool {
+        self.cut
+    }
+
+    /// Appends a byte, if there is room.
+    pub fn push(&mut self, byte: u8) {
+        match self.bytes.get_mut(self.len) {
+            Some(place) => {
+                *place = byte;
+                self.len += 1;
+            }
+            None => self.cut = true,
+        }
+    }
+}
+
+impl<const N: usize> fmt::Write for Text<N> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        text.bytes().for_each(|byte| self.push(byte));
+        Ok(())
+    }
+}
+
+/// Writes `text` to standard error in one piece. Failure is ignored: there is nobody to tell.
+pub fn write_stderr(text: &[u8]) {
+    // SAFETY: invariant 1.
+    unsafe {
+        libc::syscall(
+            libc::SYS_write,
+            libc::STDERR_FILENO,
+            text.as_ptr(),
+            text.len(),
+        )
+    };
+}
+
+/// Restores `errno` to what it was when dropped: locking must not disturb the caller's.
+pub struct KeepErrno(libc::c_int);
+
+impl KeepErrno {
+    /// Remembers `errno`.
+    pub fn hold() -> Self {
+        KeepErrno(system_call_error())
+    }
+}
+
+impl Drop for KeepErrno {
+    fn drop(&mut self) {
+        // SAFETY: invariant 3.
+        unsafe { *libc::__errno_location() = self.0 };
+    }
+}
+
+/// Why the last system call of this thread failed.
+pub fn system_call_error() -> libc::c_int {
+    // SAFETY: invariant 3.
+    unsafe { *libc::__errno_location() }
+}
+
+/// A file that is read byte by byte through a small buffer. A read error looks like the end of the
+/// file.
+pub struct RawFile {
+    descriptor: libc::c_int,
+    buffer: [u8; 256],
+    at: usize,
+    filled: usize,
+}
+
+impl RawFile {
+    /// Opens the file at `path`; `None` if that fails or the path is absurdly long.
+    pub fn open(path: fmt::Arguments<'_>) -> Option<Self> {
+        let descriptor = open(path, libc::O_RDONLY)?;
+        Some(RawFile {
+            descriptor,
+            buffer: [0; 256],
+            at: 0,
+            filled: 0,
+        })
+    }
+}
+
+impl Iterator for RawFile {
+    type Item = u8;
+
+    fn next(&mut self) -> Option<u8> {
+        if self.at == self.filled {
+            self.at = 0;
+            self.filled = transfer(libc::SYS_read, self.descriptor, &mut self.buffer);
+        }
+        let byte = *self.buffer.get(..self.filled)?.get(self.at)?;
+        self.at += 1;
+        Some(byte)
+    }
+}
+
+impl Drop for RawFile {
+    fn drop(&mut self) {
+        close(self.descriptor);
+    }
+}
+
+/// Calls `action` with the name of everything in the folder at `path`, until it returns `false`.
+pub fn for_each_name(path: fmt::Arguments<'_>, mut action: impl FnMut(&[u8]) -> bool) {
+    let Some(descriptor) = open(path, libc::O_RDONLY | libc::O_DIRECTORY) else {
+        return;
+    };
+    let mut buffer = [0; 512];
+    let mut wanted = true;
+    while wanted {
+        let filled = transfer(libc::SYS_getdents64, descriptor, &mut buffer);
+        let mut entries = buffer.get(..filled).unwrap_or(&[]);
+        wanted = !entries.is_empty();
+        while let Some((name, rest)) = split_entry(entries).filter(|_| wanted) {
+            wanted = action(name);
+            entries = rest;
+        }
+    }
+    close(descriptor);
+}
+
+/// The name in the first of some directory entries, and the other entries.
+///
+/// An entry begins with the inode (8 bytes), a cookie (8), the entry's length (2) and type (1); the
+/// name follows, ended by a zero byte.
+fn split_entry(entries: &[u8]) -> Option<(&[u8], &[u8])> {
+    const LENGTH: usize = 16;
+    const NAME: usize = 19;
+    let length = u16::from_ne_bytes([*entries.get(LENGTH)?, *entries.get(LENGTH + 1)?]);
+    let name = entries.get(NAME..usize::from(length))?;
+    let end = name.iter().position(|&byte| byte == 0)?;
+    Some((name.get(..end)?, entries.get(usize::from(length)..)?))
+}
+
+fn open(path: fmt::Arguments<'_>, flags: libc::c_int) -> Option<libc::c_int> {
+    let mut text = Text::<192>::empty();
+    fmt::write(&mut text, path).ok()?;
+    text.push(0);
+    if text.is_cut() {
+        return None;
+    }
+    // SAFETY: invariant 1; the path ends with a zero byte.
+    let descriptor = unsafe {
+        libc::syscall(
+            libc::SYS_openat,
+            libc::AT_FDCWD,
+            text.as_bytes().as_ptr(),
+            flags | libc::O_CLOEXEC,
+            0,
+        )
+    };
+    libc::c_int::try_from(descriptor)
+        .ok()
+        .filter(|&descriptor| descriptor >= 0)
+}
+
+/// Makes a system call that fills a buffer from a descriptor. Returns how many bytes it filled; 0
+/// at the end and after an error.
+fn transfer(call: libc::c_long, descriptor: libc::c_int, buffer: &mut [u8]) -> usize {
+    loop {
+        // SAFETY: invariant 1; the calls that come here have these three parameters.
+        let filled = unsafe { libc::syscall(call, descriptor, buffer.as_mut_ptr(), buffer.len()) };
+        match usize::try_from(filled) {
+            Ok(filled) => return filled.min(buffer.len()),
+            Err(_) if system_call_error() == libc::EINTR => {}
+            Err(_) => return 0,
+        }
+    }
+}
+
+fn close(descriptor: libc::c_int) {
+    // SAFETY: invariant 2.
+    unsafe { libc::syscall(libc::SYS_close, descriptor) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::fmt::Write;
+
+    #[test]
+    fn text_is_cut_where_the_buffer_ends() {
+        let mut text = Text::<4>::empty();
+        write!(text, "abc").unwrap();
+        assert_eq!((text.as_bytes(), text.is_cut()), (&b"abc"[..], false));
+        write!(text, "de").unwrap();
+        assert_eq!((text.as_bytes(), text.is_cut()), (&b"abcd"[..], true));
+    }
+
+    #[test]
+    fn malformed_directory_entries_end_the_listing() {
+        let mut entry = [0; 24];
+        entry[16] = 24;
+        entry[19..22].copy_from_slice(b"abc");
+        assert_eq!(split_entry(&entry), Some((&b"abc"[..], &[][..])));
+        for length in [0, 18, 19, 25, 255] {
+            entry[16] = length;
+            assert_eq!(split_entry(&entry), None);
+        }
+        assert_eq!(split_entry(&entry[..17]), None);
+        assert_eq!(split_entry(&[]), None);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "makes system calls that Miri lacks")]
+    fn reads_the_files_and_folders_that_std_reads() {
+        let folder = std::env::temp_dir().join(format!("kinlock-syscalls-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let mut expected = BTreeSet::new();
+        for number in 0..100 {
+            let name = format!("a-rather-long-name-to-need-several-buffers-{number}");
+            let contents: Vec<u8> = (0..number * 7).map(|byte| byte as u8).collect();
+            std::fs::write(folder.join(&name), &contents).unwrap();
+            let path = folder.join(&name);
+            let file = RawFile::open(format_args!("{}", path.display())).unwrap();
+            assert!(file.eq(contents));
+            expected.insert(name);
+        }
+        let mut found = BTreeSet::new();
+        for_each_name(format_args!("{}", folder.display()), |name| {
+            found.insert(String::from_utf8(name.to_vec()).unwrap());
+            true
+        });
+        assert!(found.remove(".") && found.remove(".."));
+        assert_eq!(found, expected);
+
+        let mut calls = 0;
+        for_each_name(format_args!("{}", folder.display()), |_| {
+            calls += 1;
+            calls < 5
+        });
+        assert_eq!(calls, 5);
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(RawFile::open(format_args!("{}/gone", folder.display())).is_none());
+        assert!(RawFile::open(format_args!("{:300}", "too long")).is_none());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "makes system calls that Miri lacks")]
+    fn errno_survives() {
+        // SAFETY: invariant 3.
+        unsafe { *libc::__errno_location() = libc::EXDEV };
+        {
+            let _errno = KeepErrno::hold();
+            assert!(RawFile::open(format_args!("/nonexistent")).is_none());
+            assert_eq!(system_call_error(), libc::ENOENT);
+        }
+        assert_eq!(system_call_error(), libc::EXDEV);
+    }
+}

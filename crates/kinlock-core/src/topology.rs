@@ -1,0 +1,86 @@
+//! CPUs and locality domains.
+
+mod affinity;
+mod choice;
+mod cpulist;
+mod features;
+mod hypervisor;
+mod machine;
+mod map;
+mod pretended;
+// Nothing in there is unsafe, and Miri would take minutes for the large tables.
+#[cfg(all(test, not(miri)))]
+mod tests;
+mod walk;
+
+use core::fmt;
+use core::str::FromStr;
+
+pub use affinity::CpuSet;
+pub use cpulist::{CpuList, CpuListError};
+pub use features::Features;
+pub use machine::{Cpu, Node, Topology};
+pub(crate) use map::choose_kind;
+pub use map::{
+    automatic_decision, current_domain, domain_count, domain_kind_in_use, domain_of_cpu,
+};
+
+use crate::tuning::ParseError;
+use walk::{Files, Groups};
+
+/// CPUs from this number on count as unknown. No kernel is built for more.
+pub const MAX_CPUS: usize = 8192;
+
+/// What makes CPUs kin: that they share a NUMA node, a last-level cache or a socket.
+///
+/// Spelt `node`, `llc` and `socket`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum DomainKind {
+    /// A NUMA node: CPUs at the same distance from the same memory.
+    #[default]
+    Node,
+    /// The CPUs that share the highest-level cache; an EPYC has 12 such clusters per socket.
+    LastLevelCache,
+    /// A socket (physical package).
+    Socket,
+}
+
+impl DomainKind {
+    /// All kinds.
+    pub const ALL: [DomainKind; 3] = [
+        DomainKind::Node,
+        DomainKind::LastLevelCache,
+        DomainKind::Socket,
+    ];
+
+    fn walk(self, files: &impl Files, groups: &mut impl Groups) {
+        match self {
+            DomainKind::Node => walk::nodes(files, groups),
+            DomainKind::LastLevelCache => walk::last_level_caches(files, groups),
+            DomainKind::Socket => walk::sockets(files, groups),
+        }
+    }
+}
+
+impl fmt::Display for DomainKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            DomainKind::Node => "node",
+            DomainKind::LastLevelCache => "llc",
+            DomainKind::Socket => "socket",
+        })
+    }
+}
+
+impl FromStr for DomainKind {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        match text {
+            "node" => Ok(DomainKind::Node),
+            "llc" => Ok(DomainKind::LastLevelCache),
+            "socket" => Ok(DomainKind::Socket),
+            _ => Err(ParseError::new("node, llc or socket")),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What the running kernel and C library offer to locks.
+//!
+//! # Invariants
+//!
+//! 1. The system calls made here touch at most the word that is passed to them, and that one only
+//!    to compare it.
+
+use core::ptr;
+
+use crate::rseq;
+use crate::sys::{KeepErrno, system_call_error};
+
+/// What the running kernel and C library offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Features {
+    /// The C library has registered this thread for restartable sequences: its CPU is read without
+    /// a system call.
+    pub rseq: bool,
+    /// How many bytes of the registered area the kernel maintains; 0 before Linux 6.3.
+    pub rseq_feature_size: usize,
+    /// The kernel keeps the NUMA node of the thread in that area.
+    pub node_id: bool,
+    /// The kernel keeps a cache-local concurrency ID of the thread in that area.
+    pub mm_cid: bool,
+    /// `membarrier` can interrupt just the CPUs that run this process.
+    pub membarrier_private_expedited: bool,
+    /// A thread can sleep until a word changes.
+    pub futex: bool,
+    /// A thread can sleep on several words at once (Linux 5.16).
+    pub futex_waitv: bool,
+    /// The newer family of calls, with per-node hash tables among others (Linux 6.7).
+    pub futex2: bool,
+}
+
+impl Features {
+    /// Asks the kernel and the C library.
+    pub fn detect() -> Self {
+        let _errno = KeepErrno::hold();
+        Features {
+            rseq: rseq::registered_cpu().is_some(),
+            rseq_feature_size: rseq::feature_size(),
+            node_id: rseq::registered_node().is_some(),
+            mm_cid: rseq::registered_mm_cid().is_some(),
+            membarrier_private_expedited: has_membarrier(),
+            futex: has_futex(),
+            futex_waitv: exists(SYS_FUTEX_WAITV),
+            futex2: exists(SYS_FUTEX_WAKE),
+        }
+    }
+}
+
+/// The numbers are the same on all architectures.
+const SYS_FUTEX_WAITV: libc::c_long = 449;
+const SYS_FUTEX_WAKE: libc::c_long = 454;
+
+fn has_membarrier() -> bool {
+    const QUERY: libc::c_int = 0;
+    const PRIVATE_EXPEDITED: libc::c_long = 1 << 3;
+    if cfg!(miri) {
+        return false;
+    }
+    // SAFETY: invariant 1.
+    let commands = unsafe { libc::syscall(libc::SYS_membarrier, QUERY, 0, 0) };
+    commands > 0 && commands & PRIVATE_EXPEDITED != 0
+}
+
+/// Wakes whoever sleeps on a word on this stack: nobody.
+fn has_futex() -> bool {
+    let word = 0u32;
+    // SAFETY: invariant 1.
+    let woken = unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            &raw const word,
+            libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+            1,
+        )
+    };
+    woken == 0
+}
+
+/// Whether the kernel knows a system call, which is made with arguments that it refuses.
+fn exists(number: libc::c_long) -> bool {
+    if cfg!(miri) {
+        return false;
+    }
+    let nothing = ptr::null::<u32>();
+    // As a count it is too great, as flags it has bits that mean nothing.
+    let absurd = libc::c_long::from(u32::MAX);
+    // SAFETY: invariant 1.
+    let result = unsafe { libc::syscall(number, nothing, absurd, absurd, absurd, 0, 0) };
+    result >= 0 || system_call_error() != libc::ENOSYS
+}

@@ -1,0 +1,322 @@
+//! A full account of a machine's CPUs, for people and tools. Locks use the domain map instead.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::affinity::CpuSet;
+use super::choice::{Facts, Spread, choice, choose};
+use super::cpulist::CpuListError;
+use super::walk::{self, Files, Groups};
+use super::{DomainKind, hypervisor};
+use crate::tuning::Decision;
+
+/// The CPUs of a machine and how they belong together.
+///
+/// ```
+/// use kinlock_core::topology::{DomainKind, Topology};
+///
+/// let topology = Topology::current();
+/// for (number, cpus) in topology.domains(DomainKind::Node).iter().enumerate() {
+///     println!("domain {number}: {cpus:?}");
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topology {
+    cpus: Vec<Cpu>,
+    nodes: Vec<Node>,
+    is_virtual: bool,
+}
+
+/// One hardware thread. What the kernel does not tell is `None`; of a CPU that is offline it tells
+/// almost nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Cpu {
+    /// The kernel's number of it. Numbers may have holes.
+    pub number: usize,
+    /// Whether it is in use.
+    pub online: bool,
+    /// Whether this process may run on it.
+    pub allowed: bool,
+    /// The kernel's number of the NUMA node.
+    pub node: Option<usize>,
+    /// The kernel's number of the socket.
+    pub socket: Option<usize>,
+    /// The lowest CPU among those that share the last-level cache.
+    pub last_level_cache: Option<usize>,
+    /// The lowest CPU among the hardware threads of the core.
+    pub core: Option<usize>,
+    /// Which hardware thread of its core this is, from 0.
+    pub thread: Option<usize>,
+    /// The lowest CPU in the socket.
+    socket_group: Option<usize>,
+}
+
+/// One NUMA node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Node {
+    /// The kernel's number of it. Numbers may have holes.
+    pub number: usize,
+    /// Its CPUs that are online; none if it consists of memory only.
+    pub cpus: Vec<usize>,
+    /// Whether it has memory; `None` if the kernel does not say.
+    pub has_memory: Option<bool>,
+    /// How far it is from every node, in the order of [`Topology::nodes`]. By convention a node is
+    /// 10 from itself.
+    pub distances: Vec<usize>,
+}
+
+impl Topology {
+    /// This machine, as this process may use it.
+    ///
+    /// Where sysfs is missing the CPUs that the process may run on are known, and nothing about
+    /// them.
+    pub fn current() -> Self {
+        let files = Folder::new(Path::new("/sys"));
+        let allowed = CpuSet::of_process();
+        let is_virtual = hypervisor::this_machine_is_virtual(&files);
+        Topology::read(&files, |cpu| allowed.contains(cpu), &allowed, is_virtual)
+    }
+
+    /// The machine whose sysfs is, or has been copied to, the folder `root`.
+    ///
+    /// All its CPUs that are online count as allowed.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if `root` does not say which CPUs are online, `InvalidData` if a file is not as
+    /// the kernel writes it, and whatever else reading a file leads to.
+    pub fn from_sysfs(root: &Path) -> io::Result<Self> {
+        let files = Folder::new(root);
+        let is_virtual = hypervisor::firmware_is_virtual(&files);
+        let topology = Topology::read(&files, |_| true, &CpuSet::empty(), is_virtual);
+        if let Some(error) = files.error.into_inner() {
+            return Err(error);
+        }
+        if topology.cpus.is_empty() {
+            let problem = format!("{}: no list of CPUs that are online", root.display());
+            return Err(io::Error::new(io::ErrorKind::NotFound, problem));
+        }
+        Ok(topology)
+    }
+
+    /// All CPUs that are plugged in, in ascending order.
+    pub fn cpus(&self) -> &[Cpu] {
+        &self.cpus
+    }
+
+    /// All NUMA nodes, in ascending order; none if the kernel knows none.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The CPUs that are online, by locality domain, in the order of their first CPUs; at least one
+    /// domain.
+    ///
+    /// These are the domains that locks use, unless `KINLOCK_TOPOLOGY` defines others. CPUs of
+    /// which nothing is known belong to domain 0.
+    pub fn domains(&self, kind: DomainKind) -> Vec<Vec<usize>> {
+        let mut domains: Vec<Vec<usize>> = Vec::new();
+        let mut strangers = Vec::new();
+        let mut number_of = BTreeMap::new();
+        for cpu in self.cpus.iter().filter(|cpu| cpu.online) {
+            let Some(group) = cpu.group(kind) else {
+                strangers.push(cpu.number);
+                continue;
+            };
+            let number = *number_of.entry(group).or_insert(domains.len());
+            if number == domains.len() {
+                domains.push(Vec::new());
+            }
+            domains[number].push(cpu.number);
+        }
+        if domains.is_empty() {
+            domains.push(Vec::new());
+        }
+        domains[0].append(&mut strangers);
+        domains[0].sort_unstable();
+        domains
+    }
+
+    /// Whether the machine is a virtual one, as far as it can be told.
+    pub fn is_virtual(&self) -> bool {
+        self.is_virtual
+    }
+
+    /// Whether some node's distances say that another node is farther away than itself.
+    pub fn remote_is_farther(&self) -> bool {
+        self.nodes.iter().zip(0..).any(|(node, own_column)| {
+            walk::row_says_farther(node.distances.iter().copied(), own_column)
+        })
+    }
+
+    /// What `auto` means on this machine with domains of this kind.
+    pub fn automatic_decision(&self, kind: DomainKind) -> Decision {
+        let allowed: Vec<usize> = self
+            .cpus
+            .iter()
+            .filter(|cpu| cpu.allowed)
+            .map(|cpu| cpu.number)
+            .collect();
+        let domains = self.domains(kind);
+        let domains_of_allowed = domains.iter().enumerate().flat_map(|(number, cpus)| {
+            let allowed = &allowed;
+            cpus.iter()
+                .filter(|cpu| allowed.binary_search(cpu).is_ok())
+                .map(move |_| number)
+        });
+        choice(choose(Facts {
+            spread: Spread::of(domains_of_allowed),
+            pretended: false,
+            is_virtual: self.is_virtual,
+            remote_is_farther: self.remote_is_farther(),
+        }))
+    }
+
+    /// Reads everything. The CPUs in `at_least` exist even where no file says so.
+    pub(super) fn read(
+        files: &impl Files,
+        allowed: impl Fn(usize) -> bool,
+        at_least: &CpuSet,
+        is_virtual: bool,
+    ) -> Self {
+        let mut online = BTreeMap::new();
+        walk::for_each_present_cpu(files, |cpu| {
+            online.insert(cpu, false);
+        });
+        let mut none_online = true;
+        walk::for_each_online_cpu(files, |cpu| {
+            online.insert(cpu, true);
+            none_online = false;
+        });
+        if none_online {
+            online = at_least.iter().map(|cpu| (cpu, true)).collect();
+        }
+        let nodes = grouped(|groups| walk::nodes(files, groups));
+        let caches = grouped(|groups| walk::last_level_caches(files, groups));
+        let sockets = grouped(|groups| walk::sockets(files, groups));
+        let cores = grouped(|groups| walk::cores(files, groups));
+        let thread_of = |cpu: usize| {
+            let core = cores.get(&cpu)?;
+            Some(
+                cores
+                    .range(..cpu)
+                    .filter(|(_, other)| *other == core)
+                    .count(),
+            )
+        };
+        let cpus = online.into_iter().map(|(number, online)| Cpu {
+            number,
+            online,
+            allowed: online && allowed(number),
+            node: nodes.get(&number).copied(),
+            socket: walk::socket_of(files, number),
+            last_level_cache: caches.get(&number).copied(),
+            core: cores.get(&number).copied(),
+            thread: thread_of(number),
+            socket_group: sockets.get(&number).copied(),
+        });
+        let cpus = cpus.collect();
+        Topology {
+            cpus,
+            nodes: read_nodes(files, &nodes),
+            is_virtual,
+        }
+    }
+}
+
+impl Cpu {
+    fn group(&self, kind: DomainKind) -> Option<usize> {
+        match kind {
+            DomainKind::Node => self.node,
+            DomainKind::LastLevelCache => self.last_level_cache,
+            DomainKind::Socket => self.socket_group,
+        }
+    }
+}
+
+fn read_nodes(files: &impl Files, node_of_cpu: &BTreeMap<usize, usize>) -> Vec<Node> {
+    let mut with_memory = Vec::new();
+    walk::for_each_node_with_memory(files, |node| with_memory.push(node));
+    let mut nodes = Vec::new();
+    walk::for_each_node(files, |number| {
+        let cpus = node_of_cpu
+            .iter()
+            .filter(|(_, node)| **node == number)
+            .map(|(cpu, _)| *cpu);
+        nodes.push(Node {
+            number,
+            cpus: cpus.collect(),
+            has_memory: (!with_memory.is_empty()).then(|| with_memory.contains(&number)),
+            distances: walk::distances(files, number).collect(),
+        });
+    });
+    nodes
+}
+
+/// CPU -> group, as one of the walks finds it.
+fn grouped(walk: impl FnOnce(&mut BTreeMap<usize, usize>)) -> BTreeMap<usize, usize> {
+    let mut groups = BTreeMap::new();
+    walk(&mut groups);
+    groups
+}
+
+impl Groups for BTreeMap<usize, usize> {
+    fn has(&self, cpu: usize) -> bool {
+        self.contains_key(&cpu)
+    }
+
+    fn put(&mut self, cpu: usize, group: usize) {
+        self.insert(cpu, group);
+    }
+}
+
+/// A sysfs in any folder, read file by file.
+struct Folder<'a> {
+    root: &'a Path,
+    /// The first thing that went wrong.
+    error: RefCell<Option<io::Error>>,
+}
+
+impl<'a> Folder<'a> {
+    fn new(root: &'a Path) -> Self {
+        Folder {
+            root,
+            error: RefCell::new(None),
+        }
+    }
+
+    fn path(&self, path: fmt::Arguments<'_>) -> PathBuf {
+        self.root.join(path.to_string())
+    }
+
+    fn note(&self, path: &Path, kind: io::ErrorKind, problem: &dyn fmt::Display) {
+        let error = io::Error::new(kind, format!("{}: {problem}", path.display()));
+        self.error.borrow_mut().get_or_insert(error);
+    }
+}
+
+impl Files for Folder<'_> {
+    type Bytes = std::vec::IntoIter<u8>;
+
+    fn open(&self, path: fmt::Arguments<'_>) -> Option<Self::Bytes> {
+        let path = self.path(path);
+        match std::fs::read(&path) {
+            Ok(bytes) => Some(bytes.into_iter()),
+            Err(error) => {
+                if error.kind() != io::ErrorKind::NotFound {
+                    self.note(&path, error.kind(), &error);
+                }
+                None
+            }
+        }
+    }
+
+    fn malformed(&self, path: fmt::Arguments<'_>, error: CpuListError) {
+        self.note(&self.path(path), io::ErrorKind::InvalidData, &error);
+    }
+}

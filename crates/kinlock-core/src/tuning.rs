@@ -1,0 +1,342 @@
+//! The values of the knobs, and how they are spelt.
+
+use core::fmt;
+use core::str::FromStr;
+
+/// Whether queues are reordered by locality domain. Spelt `auto`, `on` and `off`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Numa {
+    /// On where the process may run in more than one locality domain and the machine's account of
+    /// them can be trusted.
+    #[default]
+    Auto,
+    /// Always.
+    On,
+    /// Never: strictly first in, first out.
+    Off,
+}
+
+/// How a NUMA-aware lock looks for a waiter of its own locality domain. Spelt `full` and
+/// `incremental`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Scan {
+    /// Walks the queue until one is found: best locality, a hand-off takes time in proportion to
+    /// the queue at worst.
+    #[default]
+    Full,
+    /// Looks at one waiter per hand-off: constant time.
+    Incremental,
+}
+
+/// How long hand-offs may stay in one locality domain while others wait. Spelt `10ms` or `2^16`.
+///
+/// Made by [`time`](Self::time), [`count`](Self::count) or parsing, so that the numbers are always
+/// in range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LocalLimit {
+    /// For so many milliseconds.
+    #[non_exhaustive]
+    Time {
+        /// 1 to 100.
+        ms: u8,
+    },
+    /// For about so many hand-offs.
+    #[non_exhaustive]
+    Count {
+        /// The binary logarithm of their number, 0 to 31.
+        log2: u8,
+    },
+}
+
+/// How long a mutex stays with those who keep taking it while another thread waits at the front: from [`FAIR`](Self::FAIR) to
+/// [`THROUGHPUT`](Self::THROUGHPUT). Spelt `250us`, `fair` and `throughput`.
+///
+/// Taking a lock again on the CPU whose cache has it is ten times faster than passing it on, so short turns cost throughput, and long ones make waits
+/// rare but long. Each waiter before one adds a quantum; while more threads wait than there are CPUs it is
+/// [eight times as long](crate::raw::mutex::QUANTUM_WHEN_CROWDED), since a hand-over then costs wake-ups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Quantum(u16);
+
+/// Everything that a lock's slow path wants to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tuning {
+    /// Whether queues are reordered by locality domain.
+    pub reorder: bool,
+    /// How a local waiter is looked for.
+    pub scan: Scan,
+    /// How long hand-offs may stay local.
+    pub limit: LocalLimit,
+    /// Whether a running thread may take a free lock before a front waiter that does not run.
+    pub stealing: bool,
+    /// How long a mutex stays with those who keep taking it.
+    pub quantum: Quantum,
+}
+
+/// Whether queues are reordered, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Whether queues are reordered by locality domain.
+    pub reorder: bool,
+    /// Why, in one clause.
+    pub reason: &'static str,
+}
+
+impl LocalLimit {
+    /// A limit of `ms` milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// [`ParseError`] unless `ms` is 1 to 100.
+    pub const fn time(ms: u8) -> Result<Self, ParseError> {
+        match ms {
+            1..=100 => Ok(LocalLimit::Time { ms }),
+            _ => Err(ParseError::new("1ms to 100ms")),
+        }
+    }
+
+    /// A limit of 2 to the power of `log2` hand-offs.
+    ///
+    /// # Errors
+    ///
+    /// [`ParseError`] unless `log2` is 0 to 31.
+    pub const fn count(log2: u8) -> Result<Self, ParseError> {
+        match log2 {
+            0..=31 => Ok(LocalLimit::Count { log2 }),
+            _ => Err(ParseError::new("2^0 to 2^31")),
+        }
+    }
+}
+
+impl Quantum {
+    /// None: a waiter at the front gets the lock next.
+    pub const FAIR: Self = Quantum(0);
+    /// A millisecond: passing the lock on costs nothing to speak of.
+    pub const THROUGHPUT: Self = Quantum(1000);
+
+    /// A quantum of so many microseconds.
+    ///
+    /// # Errors
+    ///
+    /// [`ParseError`] if there are more than 1000.
+    pub const fn from_micros(micros: u16) -> Result<Self, ParseError> {
+        match micros {
+            0..=1000 => Ok(Quantum(micros)),
+            _ => Err(ParseError::new("0us to 1000us")),
+        }
+    }
+
+    /// Its length in microseconds.
+    pub const fn micros(self) -> u16 {
+        self.0
+    }
+
+    /// From ten bits that were once [`micros`](Self::micros).
+    pub(crate) const fn packed(micros: u16) -> Self {
+        Quantum(micros)
+    }
+}
+
+impl Default for Quantum {
+    fn default() -> Self {
+        Tuning::DEFAULT.quantum
+    }
+}
+
+impl FromStr for Quantum {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        const EXPECTED: ParseError = ParseError::new("0us to 1000us, fair or throughput");
+        let micros = match text {
+            "fair" => return Ok(Self::FAIR),
+            "throughput" => return Ok(Self::THROUGHPUT),
+            _ => text.strip_suffix("us").ok_or(EXPECTED)?,
+        };
+        let number = micros.bytes().all(|byte| byte.is_ascii_digit());
+        match micros.parse() {
+            Ok(micros) if number => Self::from_micros(micros).map_err(|_| EXPECTED),
+            _ => Err(EXPECTED),
+        }
+    }
+}
+
+impl fmt::Display for Quantum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}us", self.0)
+    }
+}
+
+impl Default for LocalLimit {
+    fn default() -> Self {
+        Tuning::DEFAULT.limit
+    }
+}
+
+impl Tuning {
+    /// What holds when nobody asks for anything else: nothing is reordered, sleepers are overtaken.
+    pub const DEFAULT: Tuning = Tuning {
+        reorder: false,
+        scan: Scan::Full,
+        limit: LocalLimit::Time { ms: 10 },
+        stealing: true,
+        quantum: Quantum(250),
+    };
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Tuning::DEFAULT
+    }
+}
+
+impl FromStr for Numa {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        match text {
+            "auto" => Ok(Numa::Auto),
+            "on" => Ok(Numa::On),
+            "off" => Ok(Numa::Off),
+            _ => Err(ParseError::new("auto, on or off")),
+        }
+    }
+}
+
+impl FromStr for Scan {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        match text {
+            "full" => Ok(Scan::Full),
+            "incremental" => Ok(Scan::Incremental),
+            _ => Err(ParseError::new("full or incremental")),
+        }
+    }
+}
+
+impl FromStr for LocalLimit {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        const EXPECTED: ParseError =
+            ParseError::new("a time from 1ms to 100ms or a count from 2^0 to 2^31");
+        let number = |digits: &str| match digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => digits.parse().map_err(|_| EXPECTED),
+            false => Err(EXPECTED),
+        };
+        if let Some(ms) = text.strip_suffix("ms") {
+            return LocalLimit::time(number(ms)?);
+        }
+        match text.strip_prefix("2^") {
+            Some(log2) => LocalLimit::count(number(log2)?),
+            None => Err(EXPECTED),
+        }
+    }
+}
+
+impl fmt::Display for Numa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Numa::Auto => "auto",
+            Numa::On => "on",
+            Numa::Off => "off",
+        })
+    }
+}
+
+impl fmt::Display for Scan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Scan::Full => "full",
+            Scan::Incremental => "incremental",
+        })
+    }
+}
+
+impl fmt::Display for LocalLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LocalLimit::Time { ms } => write!(f, "{ms}ms"),
+            LocalLimit::Count { log2 } => write!(f, "2^{log2}"),
+        }
+    }
+}
+
+/// A value of a knob could not be understood. Its text says what was expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParseError {
+    expected: &'static str,
+}
+
+impl ParseError {
+    pub(crate) const fn new(expected: &'static str) -> Self {
+        ParseError { expected }
+    }
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "expected {}", self.expected)
+    }
+}
+
+impl core::error::Error for ParseError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spelt<T: FromStr<Err = ParseError> + fmt::Display + PartialEq + fmt::Debug>(
+        values: &[(&str, T)],
+    ) {
+        for (text, value) in values {
+            assert_eq!(text.parse::<T>().as_ref(), Ok(value));
+            assert_eq!(value.to_string(), *text);
+        }
+    }
+
+    #[test]
+    fn values_are_spelt_as_documented() {
+        spelt(&[("auto", Numa::Auto), ("on", Numa::On), ("off", Numa::Off)]);
+        spelt(&[("full", Scan::Full), ("incremental", Scan::Incremental)]);
+        for ms in 1..=100 {
+            spelt(&[(&*format!("{ms}ms"), LocalLimit::Time { ms })]);
+        }
+        for micros in [0, 1, 100, 1000] {
+            spelt(&[(&*format!("{micros}us"), Quantum(micros))]);
+        }
+        assert_eq!("fair".parse(), Ok(Quantum::FAIR));
+        assert_eq!("throughput".parse(), Ok(Quantum::THROUGHPUT));
+        for log2 in 0..=31 {
+            spelt(&[(&*format!("2^{log2}"), LocalLimit::Count { log2 })]);
+        }
+    }
+
+    #[test]
+    fn other_spellings_are_refused() {
+        for text in ["", "On", "auto ", "1", "yes"] {
+            assert!(text.parse::<Numa>().is_err(), "{text}");
+            assert!(text.parse::<Scan>().is_err(), "{text}");
+        }
+        for text in [
+            "", "us", "1", "1ms", "-1us", "+1us", "1001us", "65536us", "Fair",
+        ] {
+            assert!(text.parse::<Quantum>().is_err(), "{text}");
+        }
+        for text in [
+            "", "ms", "0ms", "101ms", "256ms", "-1ms", "+1ms", "1 ms", "10", "1s", "2^", "2^32",
+            "2^256", "2^-1", "2^+1", "3^2",
+        ] {
+            assert!(text.parse::<LocalLimit>().is_err(), "{text}");
+        }
+        assert_eq!(
+            LocalLimit::time(0).unwrap_err().to_string(),
+            "expected 1ms to 100ms"
+        );
+        assert_eq!(
+            LocalLimit::count(32).unwrap_err().to_string(),
+            "expected 2^0 to 2^31"
+        );
+    }
+}

@@ -1,0 +1,365 @@
+//! The condition variable in every interleaving (with a bounded number of preemptions) of small scenarios.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock --test loom_condvar -- --nocapture`. A lost wake-up is a deadlock, which loom reports.
+//! Models of broken condition variables must fail: that shows that the scenario can see the defect.
+#![cfg(loom)]
+
+mod model;
+
+use kinlock_core::config::Tuning;
+use kinlock_core::loom::{Loom, set_crowded};
+use kinlock_core::raw::condvar::{CondvarConfig, CondvarFault};
+use kinlock_core::raw::mutex::FreeLooks;
+use kinlock_core::raw::{MutexConfig, QueuedCondvar, QueuedMutex};
+use loom::cell::UnsafeCell;
+
+#[derive(Clone, Copy, Debug)]
+struct Plain;
+
+impl MutexConfig for Plain {
+    // Looks are pauses, in which a model lets the holder go on.
+    const FREE_LOOKS: Option<FreeLooks> = None;
+
+    fn tuning() -> Tuning {
+        Tuning::DEFAULT
+    }
+}
+
+macro_rules! config {
+    ($($name:ident: $fault:ident),*) => {$(
+        #[derive(Clone, Copy, Debug)]
+        struct $name;
+        impl CondvarConfig for $name {
+            const FAULT: CondvarFault = CondvarFault::$fault;
+            const AT_ONCE: u32 = 0;
+        }
+    )*};
+}
+
+config!(Correct: None, Blind: BlindSleep, Late: LateCount, Careless: CarelessClear, Chainless: BrokenChain, Swallowing: SwallowedWake, Lingering: LingeringSpinner);
+
+/// Two are enough for one to be woken at once and the other to be moved.
+#[derive(Clone, Copy, Debug)]
+struct OneAtOnce;
+
+impl CondvarConfig for OneAtOnce {
+    const AT_ONCE: u32 = 1;
+}
+
+/// Later than the first moment: the time of a thread that has slept in vain is up.
+const SOON: u64 = 1;
+
+/// Tokens under a mutex.
+struct Shared<C: CondvarConfig> {
+    mutex: QueuedMutex<Loom, Plain>,
+    condvar: QueuedCondvar<Loom, C>,
+    tokens: UnsafeCell<u32>,
+}
+
+impl<C: CondvarConfig> Shared<C> {
+    /// Adds tokens under the mutex, then notifies without it.
+    fn give(&self, tokens: u32, notify: impl Fn(&QueuedCondvar<Loom, C>)) {
+        self.mutex.lock();
+        // SAFETY: under the mutex; if that is broken, loom reports the access before it happens.
+        self.tokens.with_mut(|t| unsafe { *t += tokens });
+        // SAFETY: taken above.
+        unsafe { self.mutex.unlock() };
+        notify(&self.condvar);
+    }
+
+    /// Waits for a token and takes it. Returns how many it took.
+    fn take(&self) -> u32 {
+        self.mutex.lock();
+        while self.available() == 0 {
+            // SAFETY: held.
+            unsafe { self.condvar.wait(&self.mutex) };
+        }
+        self.take_one()
+    }
+
+    /// The same, until its time is up. Then it does not look for a token any more.
+    fn take_soon(&self) -> u32 {
+        self.mutex.lock();
+        while self.available() == 0 {
+            // SAFETY: held.
+            if !unsafe { self.condvar.wait_until(&self.mutex, SOON) } {
+                // SAFETY: held.
+                unsafe { self.mutex.unlock() };
+                return 0;
+            }
+        }
+        self.take_one()
+    }
+
+    fn available(&self) -> u32 {
+        // SAFETY: as in `give`.
+        self.tokens.with(|t| unsafe { *t })
+    }
+
+    fn take_one(&self) -> u32 {
+        // SAFETY: as in `give`.
+        self.tokens.with_mut(|t| unsafe { *t -= 1 });
+        // SAFETY: taken by the caller.
+        unsafe { self.mutex.unlock() };
+        1
+    }
+}
+
+/// Runs `threads` threads (one of them the model's first) through all interleavings with at most `preemptions` preemptions. `body` returns how many of the tokens `given` its thread
+/// took for good.
+fn explore<C: CondvarConfig>(
+    name: &str,
+    preemptions: usize,
+    threads: usize,
+    given: u32,
+    body: fn(&Shared<C>, usize) -> u32,
+) {
+    let make = || Shared::<C> {
+        mutex: QueuedMutex::new(),
+        condvar: QueuedCondvar::new(),
+        tokens: UnsafeCell::new(0),
+    };
+    let check = move |shared: &Shared<C>, taken: Vec<u32>| {
+        let taken: u32 = taken.iter().sum();
+        assert_eq!(given, taken + shared.available(), "a token was lost");
+        assert!(!shared.mutex.is_locked(), "the mutex was left locked");
+        assert!(shared.mutex.try_lock(), "a flag was left behind");
+    };
+    model::explore(name, preemptions, threads, make, body, check);
+}
+
+fn one_for_one<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
+    if i == 0 {
+        shared.give(1, QueuedCondvar::notify_one);
+        return 0;
+    }
+    shared.take()
+}
+
+/// The first thread notifies after it has given each token.
+fn two_ones<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
+    if i == 0 {
+        shared.give(1, QueuedCondvar::notify_one);
+        shared.give(1, QueuedCondvar::notify_one);
+        return 0;
+    }
+    shared.take()
+}
+
+fn one_for_all<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
+    if i == 0 {
+        shared.give(2, QueuedCondvar::notify_all);
+        return 0;
+    }
+    shared.take()
+}
+
+/// Two notifications of which one may find nobody, and a waiter that comes again.
+fn twice<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
+    if i == 0 {
+        shared.give(1, QueuedCondvar::notify_one);
+        shared.give(1, QueuedCondvar::notify_one);
+        return 0;
+    }
+    shared.take() + shared.take()
+}
+
+/// One waiter's time is up as soon as it has slept; the other one must get the token if that one does not.
+fn one_gives_up<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
+    match i {
+        0 => {
+            shared.give(1, QueuedCondvar::notify_one);
+            0
+        }
+        1 => {
+            // The other waiter needs it, and has perhaps not been notified.
+            if shared.take_soon() == 1 {
+                shared.give(1, QueuedCondvar::notify_one);
+            }
+            0
+        }
+        _ => shared.take(),
+    }
+}
+
+/// A broadcast, and one waiter's time is up as soon as it has slept, perhaps on the mutex.
+fn all_while_one_gives_up<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
+    match i {
+        0 => {
+            shared.give(2, QueuedCondvar::notify_all);
+            0
+        }
+        1 => shared.take_soon(),
+        _ => shared.take(),
+    }
+}
+
+/// A body whose threads have CPUs to spin on.
+macro_rules! spinning {
+    ($body:ident) => {
+        |shared, i| {
+            set_crowded(false);
+            $body(shared, i)
+        }
+    };
+}
+
+#[test]
+fn notify_one_reaches_the_spinner() {
+    explore::<Correct>("1 spinner, notify_one", 3, 2, 1, spinning!(one_for_one));
+}
+
+#[test]
+fn a_spinner_may_come_again() {
+    explore::<Correct>(
+        "1 spinner twice, notify_one twice",
+        2,
+        2,
+        2,
+        spinning!(twice),
+    );
+}
+
+#[test]
+fn notify_one_twice_reaches_spinner_and_sleeper() {
+    explore::<Correct>(
+        "2 waiters, 1 spins, notify_one twice",
+        2,
+        3,
+        2,
+        spinning!(two_ones),
+    );
+}
+
+#[test]
+fn notify_all_reaches_spinner_and_sleeper() {
+    explore::<Correct>(
+        "2 waiters, 1 spins, notify_all",
+        2,
+        3,
+        2,
+        spinning!(one_for_all),
+    );
+}
+
+#[test]
+fn a_time_limit_loses_no_notification_of_a_spinner() {
+    explore::<Correct>(
+        "2 waiters, 1 spins, 1 with a limit, notify_one",
+        2,
+        3,
+        1,
+        spinning!(one_gives_up),
+    );
+}
+
+#[test]
+fn notify_one_reaches_the_waiter() {
+    explore::<Correct>("1 waiter, notify_one", 3, 2, 1, one_for_one);
+}
+
+#[test]
+fn the_waiter_may_come_again() {
+    explore::<Correct>("1 waiter twice, notify_one twice", 3, 2, 2, twice);
+}
+
+#[test]
+fn notify_one_twice_reaches_two() {
+    explore::<Correct>("2 waiters, notify_one twice", 2, 3, 2, two_ones);
+}
+
+#[test]
+fn notify_all_reaches_two() {
+    explore::<Correct>("2 waiters, notify_all", 2, 3, 2, one_for_all);
+}
+
+#[test]
+fn notify_all_reaches_who_is_woken_and_who_is_moved() {
+    explore::<OneAtOnce>("2 waiters, notify_all, one at once", 2, 3, 2, one_for_all);
+}
+
+#[test]
+fn notify_all_reaches_three() {
+    explore::<Correct>("3 waiters, notify_all", 1, 4, 3, |shared, i| {
+        if i == 0 {
+            shared.give(3, QueuedCondvar::notify_all);
+            return 0;
+        }
+        shared.take()
+    });
+}
+
+#[test]
+fn a_time_limit_loses_no_notification() {
+    explore::<Correct>(
+        "2 waiters, 1 with a limit, notify_one",
+        2,
+        3,
+        1,
+        one_gives_up,
+    );
+}
+
+#[test]
+fn a_time_limit_loses_nobody_in_a_broadcast() {
+    explore::<Correct>(
+        "2 waiters, 1 with a limit, notify_all",
+        2,
+        3,
+        2,
+        all_while_one_gives_up,
+    );
+}
+
+/// Models of broken condition variables, each run in a process of its own, since loom may abort when it finds a deadlock.
+mod broken {
+    use super::*;
+
+    #[test]
+    #[ignore = "must fail; run by are_caught"]
+    fn blind_sleep() {
+        explore::<Blind>("", 2, 2, 1, one_for_one);
+    }
+
+    #[test]
+    #[ignore = "must fail; run by are_caught"]
+    fn late_count() {
+        explore::<Late>("", 2, 2, 1, one_for_one);
+    }
+
+    #[test]
+    #[ignore = "must fail; run by are_caught"]
+    fn careless_clear() {
+        explore::<Careless>("", 3, 2, 2, twice);
+    }
+
+    #[test]
+    #[ignore = "must fail; run by are_caught"]
+    fn broken_chain() {
+        explore::<Chainless>("", 2, 3, 2, one_for_all);
+    }
+
+    #[test]
+    #[ignore = "must fail; run by are_caught"]
+    fn swallowed_wake() {
+        explore::<Swallowing>("", 2, 3, 1, one_gives_up);
+    }
+
+    #[test]
+    #[ignore = "must fail; run by are_caught"]
+    fn lingering_spinner() {
+        explore::<Lingering>("", 2, 2, 1, spinning!(one_for_one));
+    }
+
+    #[test]
+    fn are_caught() {
+        super::model::catches(&[
+            ("broken::blind_sleep", "deadlock"),
+            ("broken::late_count", "deadlock"),
+            ("broken::careless_clear", "deadlock"),
+            ("broken::broken_chain", "deadlock"),
+            ("broken::swallowed_wake", "deadlock"),
+            ("broken::lingering_spinner", "deadlock"),
+        ]);
+    }
+}

@@ -1,0 +1,485 @@
+//! The mutex and its spinner queue in every interleaving (with a bounded number of preemptions) of small scenarios.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock --test loom_mutex -- --nocapture`. Each model prints how many executions it
+//! explored. Models of broken mutexes must fail: that shows that the scenario can see the defect.
+//!
+//! Waiters give up spinning at once and every quantum is over at once, so that claims, grants and sleep are explored wherever they can happen.
+#![cfg(loom)]
+
+mod model;
+
+use kinlock_core::config::{LocalLimit, Tuning};
+use kinlock_core::loom::{Loom, set_crowded, set_domain};
+use kinlock_core::platform::Platform;
+use kinlock_core::raw::mutex::{FreeLooks, MutexConfig, MutexFault, Passing, Queue, QueuedMutex};
+use kinlock_core::raw::osq::{Osq, PredecessorCpu, Watch};
+use loom::cell::UnsafeCell;
+use model::explore;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+macro_rules! optional {
+    () => {
+        None
+    };
+    ($value:expr) => {
+        Some($value)
+    };
+}
+
+macro_rules! config {
+    ($name:ident: queue $queue:expr, fault $fault:ident $(, turns $turns:expr)? $(, goes $goes:expr)?) => {
+        #[derive(Clone, Copy, Debug)]
+        struct $name;
+        impl MutexConfig for $name {
+            const FAULT: MutexFault = MutexFault::$fault;
+            const PASSING: Passing = Passing {
+                tries: 1,
+                pauses: 1,
+                rounds: 1,
+            };
+            // Looks are pauses, in which a model lets the holder go on: with them nobody would ever sleep.
+            const FREE_LOOKS: Option<FreeLooks> = optional!($($goes)?);
+            $(
+                fn turns_at_first() -> Option<u16> {
+                    $turns
+                }
+            )?
+            fn tuning() -> Tuning {
+                let mut tuning = Tuning::DEFAULT;
+                tuning.reorder = true;
+                tuning.limit = LocalLimit::count(0).unwrap();
+                tuning
+            }
+            fn queue() -> Queue {
+                $queue
+            }
+        }
+    };
+}
+
+const WATCH: Watch = Watch {
+    layout: PredecessorCpu::Cached,
+    every: 1,
+};
+const OSQ: Queue = Queue::Osq(PredecessorCpu::Cached);
+
+config!(Queued: queue OSQ, fault None);
+config!(KinFirst: queue Queue::Cna, fault None);
+config!(Unqueued: queue Queue::Unqueued, fault None);
+config!(RelaxedUnlock: queue OSQ, fault RelaxedUnlock);
+config!(MissingWake: queue OSQ, fault MissingWake);
+config!(LostWakeup: queue OSQ, fault LostWakeup);
+config!(DoubleHandOff: queue OSQ, fault DoubleHandOff);
+config!(LeakyCancel: queue OSQ, fault LeakyCancel);
+config!(InTurns: queue OSQ, fault None, turns TURNS.with(Cell::get));
+config!(KinInTurns: queue Queue::Cna, fault None, turns TURNS.with(Cell::get));
+config!(Going: queue OSQ, fault None, goes ONE_LOOK);
+config!(KinGoing: queue Queue::Cna, fault None, goes ONE_LOOK);
+config!(QueuedClaim: queue OSQ, fault QueuedClaim, turns TURNS.with(Cell::get));
+
+const ONE_LOOK: FreeLooks = FreeLooks {
+    enough: 1,
+    per_taken: 0,
+    too_often: 1,
+};
+
+loom::thread_local! {
+    static TURNS: Cell<Option<u16>> = Cell::new(None);
+}
+
+/// How long a critical section is: as often as a waiter pauses before it sleeps. Without that the model would have to preempt
+/// the holder that often.
+const SECTION: usize = 3;
+
+/// A mutex and what it guards; loom reports unsynchronised access to the cell.
+struct Shared<C: MutexConfig> {
+    lock: QueuedMutex<Loom, C>,
+    /// Critical sections begun and ended: both counted under the lock, the expected number of them apart from it.
+    value: UnsafeCell<usize>,
+    expected: AtomicUsize,
+}
+
+impl<C: MutexConfig> Shared<C> {
+    fn new() -> Self {
+        Shared {
+            lock: QueuedMutex::new(),
+            value: UnsafeCell::new(0),
+            expected: AtomicUsize::new(0),
+        }
+    }
+
+    fn section(&self) {
+        // A model's yield lets the others run until they block or yield as often: by then they are asleep.
+        for _ in 0..SECTION {
+            loom::thread::yield_now();
+        }
+        self.expected.fetch_add(1, Relaxed);
+        // SAFETY: under the lock; if the lock is broken, loom reports the access before it happens.
+        self.value.with_mut(|v| unsafe { *v += 1 });
+        // SAFETY: taken by the caller.
+        unsafe { self.lock.unlock() };
+    }
+
+    fn check(&self) {
+        // SAFETY: all other threads have ended.
+        let value = self.value.with(|v| unsafe { *v });
+        assert_eq!(value, self.expected.load(Relaxed), "an update was lost");
+        assert!(!self.lock.is_locked(), "the lock is still held");
+        assert!(self.lock.try_lock(), "it cannot be taken");
+    }
+}
+
+/// Thread i runs in domain i % 2.
+fn once<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    set_domain(i as u16 % 2);
+    shared.lock.lock();
+    shared.section();
+}
+
+fn twice<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    once(shared, i);
+    once(shared, i);
+}
+
+/// This thread believes that turns are taken, and has so many of them left; with more threads than CPUs that is a seat.
+fn believes_in_turns(left: u16, crowded: bool) {
+    TURNS.with(|turns| turns.set(Some(left)));
+    set_crowded(crowded);
+}
+
+/// As where there are CPUs enough: whoever comes takes the lock in turn if nobody queues, and claims it beside the queue.
+fn takes_turns<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    believes_in_turns(1, false);
+    once(shared, i);
+}
+
+/// The same where the turns are used up: whoever comes looks beside the queue first how the lock is taken.
+fn looks_in_passing<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    believes_in_turns(0, false);
+    once(shared, i);
+}
+
+fn looks_in_passing_or_gives_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    believes_in_turns(0, false);
+    all_give_up(shared, i);
+}
+
+fn takes_turns_or_gives_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    believes_in_turns(1, false);
+    all_give_up(shared, i);
+}
+
+/// With more threads than CPUs: has a seat for one turn more, past those who queue.
+fn has_a_seat<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    believes_in_turns(1, true);
+    once(shared, i);
+}
+
+/// The same where the last seat is used up: looks if nobody queues, and queues else.
+fn has_had_a_seat<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    believes_in_turns(0, true);
+    once(shared, i);
+}
+
+/// One has a seat, one had one, and one gives up.
+fn seats_differ<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    match i {
+        0 => has_a_seat(shared, i),
+        1 => has_had_a_seat(shared, i),
+        _ if shared.lock.lock_until(1) => shared.section(),
+        _ => {}
+    }
+}
+
+/// The first thread holds the lock from the beginning; the second has a seat and the third queues.
+fn second_has_a_seat<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    match i {
+        0 => shared.section(),
+        1 => has_a_seat(shared, i),
+        _ => has_had_a_seat(shared, i),
+    }
+}
+
+/// The first thread holds the lock from the beginning; the second takes it in turn, beside the queue; the third queues.
+fn second_in_turn<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    match i {
+        0 => shared.section(),
+        1 => takes_turns(shared, i),
+        _ => once(shared, i),
+    }
+}
+
+fn beside_the_queue<C: MutexConfig>(name: &str, preemptions: usize, body: fn(&Shared<C>, usize)) {
+    let held = || {
+        let shared = Shared::<C>::new();
+        assert!(shared.lock.try_lock());
+        shared
+    };
+    explore(name, preemptions, 3, held, body, |shared, _| shared.check());
+}
+
+/// The last thread's time is up as soon as it has to wait.
+fn last_gives_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    set_domain(i as u16 % 2);
+    if i < 2 {
+        once(shared, i);
+    } else if shared.lock.lock_until(1) {
+        shared.section();
+    }
+}
+
+/// All but the first thread give up.
+fn all_give_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    if i == 0 {
+        once(shared, i);
+    } else if shared.lock.lock_until(1) {
+        shared.section();
+    }
+}
+
+fn mutex<C: MutexConfig>(
+    name: &str,
+    preemptions: usize,
+    threads: usize,
+    body: fn(&Shared<C>, usize),
+) {
+    explore(
+        name,
+        preemptions,
+        threads,
+        Shared::new,
+        body,
+        |shared, _| shared.check(),
+    );
+}
+
+#[test]
+fn two_threads() {
+    mutex::<Queued>("mutex, 2 threads", 6, 2, once);
+    mutex::<Queued>("mutex, 2 threads twice", 4, 2, twice);
+}
+
+#[test]
+fn three_threads() {
+    mutex::<Queued>("mutex, 3 threads", 3, 3, once);
+}
+
+#[test]
+fn kin_first() {
+    mutex::<KinFirst>("mutex, kin first, 3 threads", 2, 3, once);
+    mutex::<KinFirst>(
+        "mutex, kin first, 3 threads, one gives up",
+        2,
+        3,
+        last_gives_up,
+    );
+}
+
+#[test]
+fn in_turns() {
+    beside_the_queue::<InTurns>(
+        "held mutex, one takes its turn, one queues",
+        1,
+        second_in_turn,
+    );
+    beside_the_queue::<KinInTurns>(
+        "held mutex, kin first, one takes its turn, one queues",
+        1,
+        second_in_turn,
+    );
+    mutex::<InTurns>("mutex taken in turns, 2 threads", 4, 2, takes_turns);
+    mutex::<InTurns>("mutex taken in turns, 3 threads", 2, 3, takes_turns);
+    mutex::<InTurns>(
+        "mutex taken in turns, 2 threads, one gives up",
+        4,
+        2,
+        takes_turns_or_gives_up,
+    );
+    mutex::<InTurns>(
+        "mutex looked at beside the queue, 2 threads",
+        4,
+        2,
+        looks_in_passing,
+    );
+    mutex::<InTurns>(
+        "mutex looked at beside the queue, 3 threads",
+        1,
+        3,
+        looks_in_passing,
+    );
+    mutex::<InTurns>(
+        "mutex looked at beside the queue, 2 threads, one gives up",
+        4,
+        2,
+        looks_in_passing_or_gives_up,
+    );
+}
+
+#[test]
+fn in_a_crowd() {
+    beside_the_queue::<InTurns>(
+        "held mutex, one has a seat, one queues",
+        1,
+        second_has_a_seat,
+    );
+    mutex::<InTurns>("mutex with seats, 2 threads", 3, 2, has_a_seat);
+    mutex::<InTurns>("mutex with seats, 3 threads", 2, 3, has_a_seat);
+    mutex::<InTurns>(
+        "mutex with no seats any more, 2 threads",
+        3,
+        2,
+        has_had_a_seat,
+    );
+    mutex::<InTurns>(
+        "mutex with one seat, 3 threads, one gives up",
+        2,
+        3,
+        seats_differ,
+    );
+}
+
+#[test]
+fn who_finds_it_free_goes() {
+    mutex::<Going>("mutex, heads go if it is free, 2 threads", 4, 2, once);
+    mutex::<Going>("mutex, heads go if it is free, 3 threads", 2, 3, once);
+    mutex::<Going>(
+        "mutex, heads go if it is free, 3 threads, two give up",
+        2,
+        3,
+        all_give_up,
+    );
+    mutex::<KinGoing>(
+        "mutex, kin first, heads go if it is free, 3 threads",
+        2,
+        3,
+        once,
+    );
+}
+
+#[test]
+fn unqueued() {
+    mutex::<Unqueued>("mutex without queue, 2 threads twice", 3, 2, twice);
+    mutex::<Unqueued>("mutex without queue, 3 threads", 2, 3, once);
+}
+
+#[test]
+fn time_limits() {
+    mutex::<Queued>("mutex, 2 threads, one gives up", 6, 2, all_give_up);
+    mutex::<Queued>("mutex, 3 threads, one gives up", 2, 3, last_gives_up);
+    mutex::<Queued>("mutex, 3 threads, two give up", 2, 3, all_give_up);
+}
+
+/// The queue alone: whoever is its head uses the cell.
+struct Line {
+    queue: Osq<Loom>,
+    head: UnsafeCell<u32>,
+}
+
+impl Line {
+    fn new() -> Self {
+        Line {
+            queue: Osq::new(),
+            head: UnsafeCell::new(0),
+        }
+    }
+
+    fn stand(&self, patience: u64, until: u64) {
+        let place = Loom::waiters().enter().unwrap();
+        if self.queue.join(&place, WATCH, patience, until) {
+            // SAFETY: there is one head at a time; if not, loom reports the access before it happens.
+            self.head.with_mut(|h| unsafe { *h += 1 });
+            self.queue.leave(&place);
+        }
+    }
+
+    fn check(&self) {
+        assert_eq!(self.queue.last(), 0, "somebody is left in the queue");
+    }
+}
+
+const NEVER: u64 = kinlock_core::platform::NEVER;
+
+/// One stays, by spinning or by sleeping; the others leave as soon as they have to wait.
+fn others_leave(line: &Line, i: usize) {
+    match i {
+        0 => line.stand(NEVER, NEVER),
+        1 => line.stand(0, NEVER),
+        _ => line.stand(0, 1),
+    }
+}
+
+fn all_stay(line: &Line, i: usize) {
+    line.stand(if i == 0 { 0 } else { NEVER }, NEVER);
+}
+
+fn two_leave(line: &Line, i: usize) {
+    line.stand(0, if i == 0 { NEVER } else { 1 });
+}
+
+fn osq(name: &str, preemptions: usize, threads: usize, body: fn(&Line, usize)) {
+    explore(name, preemptions, threads, Line::new, body, |line, _| {
+        line.check()
+    });
+}
+
+#[test]
+fn spinner_queue() {
+    osq("spinner queue, 3 threads", 3, 3, all_stay);
+    osq("spinner queue, 3 threads, one leaves", 3, 3, others_leave);
+    osq("spinner queue, 3 threads, two leave", 3, 3, two_leave);
+    osq("spinner queue, 4 threads, two leave", 2, 4, others_leave);
+}
+
+/// Models of broken mutexes, each run in a process of its own, since loom may abort when it finds a deadlock.
+mod broken {
+    use super::*;
+
+    #[test]
+    #[ignore = "must fail; run by are_caught"]
+    fn relaxed_unlock() {
+        mutex::<RelaxedUnlock>("", 4, 2, once);
+    }
+
+    #[test]
+    #[ignore = "must fail; run by are_caught"]
+    fn missing_wake() {
+        mutex::<MissingWake>("", 5, 2, once);
+    }
+
+    #[test]
+    #[ignore = "must fail; run by are_caught"]
+    fn lost_wakeup() {
+        mutex::<LostWakeup>("", 5, 2, once);
+    }
+
+    #[test]
+    #[ignore = "must fail; run by are_caught"]
+    fn double_hand_off() {
+        mutex::<DoubleHandOff>("", 2, 3, once);
+    }
+
+    #[test]
+    #[ignore = "must fail; run by are_caught"]
+    fn leaky_cancel() {
+        mutex::<LeakyCancel>("", 5, 2, all_give_up);
+    }
+
+    #[test]
+    #[ignore = "must fail; run by are_caught"]
+    fn queued_claim() {
+        beside_the_queue::<QueuedClaim>("", 1, second_in_turn);
+    }
+
+    #[test]
+    fn are_caught() {
+        super::model::catches(&[
+            ("broken::relaxed_unlock", "Causality violation"),
+            ("broken::missing_wake", "deadlock"),
+            ("broken::lost_wakeup", "deadlock"),
+            ("broken::double_hand_off", "Causality violation"),
+            ("broken::leaky_cancel", "the lock is still held"),
+            ("broken::queued_claim", "deadlock"),
+        ]);
+    }
+}

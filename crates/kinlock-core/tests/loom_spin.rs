@@ -1,0 +1,305 @@
+//! Every interleaving (with a bounded number of preemptions) of small scenarios, and every value that a weakly ordered load may return.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock --test loom -- --nocapture`. Each model prints how many executions it
+//! explored. Models of broken locks must fail: that shows that the scenario can see the defect.
+#![cfg(loom)]
+
+mod model;
+
+use kinlock_core::config::{LocalLimit, Scan, Tuning};
+use kinlock_core::loom::{Loom, set_crowded, set_domain};
+use kinlock_core::raw::{Config, Fault, QueuedSpinLock};
+use loom::cell::UnsafeCell;
+
+macro_rules! config {
+    ($name:ident: pending $pending:literal, park $park:literal, reorder $reorder:literal, scan $scan:ident, steal $steal:literal, fault $fault:ident) => {
+        #[derive(Clone, Copy, Debug)]
+        struct $name;
+        impl Config for $name {
+            const PENDING_BIT: bool = $pending;
+            const PARK: bool = $park;
+            const FAULT: Fault = Fault::$fault;
+            fn tuning() -> Tuning {
+                let mut tuning = Tuning::DEFAULT;
+                tuning.reorder = $reorder;
+                tuning.scan = Scan::$scan;
+                tuning.stealing = $steal;
+                tuning.limit = LocalLimit::count(0).unwrap();
+                tuning
+            }
+        }
+    };
+}
+
+config!(SpinPending: pending true, park false, reorder false, scan Full, steal true, fault None);
+config!(SpinQueue: pending false, park false, reorder false, scan Full, steal true, fault None);
+config!(SpinCna: pending false, park false, reorder true, scan Full, steal true, fault None);
+config!(SpinCnaIncremental: pending false, park false, reorder true, scan Incremental, steal true, fault None);
+config!(ParkPending: pending true, park true, reorder false, scan Full, steal true, fault None);
+config!(ParkQueue: pending false, park true, reorder false, scan Full, steal true, fault None);
+config!(ParkCna: pending false, park true, reorder true, scan Full, steal true, fault None);
+config!(StrictPending: pending true, park true, reorder false, scan Full, steal false, fault None);
+config!(StrictCna: pending false, park true, reorder true, scan Full, steal false, fault None);
+config!(Meddling: pending false, park true, reorder false, scan Full, steal true, fault Meddler);
+config!(BrokenOrder: pending true, park false, reorder false, scan Full, steal true, fault RelaxedUnlock);
+config!(BrokenExclusion: pending false, park false, reorder false, scan Full, steal true, fault NoExclusion);
+config!(BrokenSleep: pending false, park true, reorder false, scan Full, steal true, fault SilentSleeper);
+config!(BrokenWake: pending true, park true, reorder false, scan Full, steal true, fault LostWakeup);
+
+/// A lock and what it guards; loom reports unsynchronised access to the cell.
+struct Shared<C: Config> {
+    lock: QueuedSpinLock<Loom, C>,
+    value: UnsafeCell<u32>,
+}
+
+impl<C: Config> Shared<C> {
+    fn add(&self) {
+        self.lock.lock();
+        self.locked_add();
+    }
+
+    fn locked_add(&self) {
+        // SAFETY: under the lock; if the lock is broken, loom reports the access before it happens.
+        self.value.with_mut(|v| unsafe { *v += 1 });
+        // SAFETY: taken by the caller.
+        unsafe { self.lock.unlock() };
+    }
+}
+
+/// Runs `threads` threads (one of them the model's first) with the lock of configuration `C` through all interleavings
+/// with at most `preemptions` preemptions.
+fn explore<C: Config>(
+    name: &str,
+    preemptions: usize,
+    threads: usize,
+    body: fn(&Shared<C>, usize) -> u32,
+) {
+    let make = || Shared::<C> {
+        lock: QueuedSpinLock::new(),
+        value: UnsafeCell::new(0),
+    };
+    let check = |shared: &Shared<C>, added: Vec<u32>| {
+        // SAFETY: all other threads have ended.
+        let value = shared.value.with(|v| unsafe { *v });
+        let expected: u32 = added.iter().sum();
+        assert_eq!(value, expected, "an update was lost");
+        assert!(
+            !shared.lock.is_locked() && !shared.lock.is_contended(),
+            "the word is not clean"
+        );
+        assert!(shared.lock.try_lock(), "a flag was left behind");
+    };
+    model::explore(name, preemptions, threads, make, body, check);
+}
+
+/// Thread i runs in domain i % 2.
+fn once<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
+    set_domain(i as u16 % 2);
+    shared.add();
+    1
+}
+
+fn twice<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
+    once(shared, i) + once(shared, i)
+}
+
+/// In a machine with a CPU for everybody: waiters in the queue are granted headship by a store, and announce that they sleep.
+fn uncrowded<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
+    set_crowded(false);
+    once(shared, i)
+}
+
+fn uncrowded_twice<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
+    uncrowded(shared, i) + uncrowded(shared, i)
+}
+
+/// The first thread comes back, and may stand behind a head that has slept.
+fn first_comes_back<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
+    let again = if i == 0 { uncrowded(shared, i) } else { 0 };
+    again + uncrowded(shared, i)
+}
+
+/// The first thread is in a crowd: granted by compare-and-swap, and asleep without announcement.
+fn mixed<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
+    set_crowded(i == 0);
+    once(shared, i)
+}
+
+/// The last thread's time is up as soon as it has to wait: it gets the lock at once, or abandons whatever place it had.
+fn last_gives_up<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
+    set_domain(i as u16 % 2);
+    if i == 2 {
+        let taken = shared.lock.lock_until(1);
+        if taken {
+            shared.locked_add();
+        }
+        return taken as u32;
+    }
+    once(shared, i)
+}
+
+#[test]
+fn pending_two_threads() {
+    explore::<SpinPending>("pending, 2 threads twice", 3, 2, twice);
+}
+
+#[test]
+fn pending_and_queue_three_threads() {
+    explore::<SpinPending>("pending and queue, 3 threads", 3, 3, once);
+}
+
+#[test]
+fn queue_two_threads() {
+    explore::<SpinQueue>("queue, 2 threads twice", 3, 2, twice);
+}
+
+#[test]
+fn queue_three_threads() {
+    explore::<SpinQueue>("queue, 3 threads", 3, 3, once);
+}
+
+#[test]
+fn cna_three_threads() {
+    explore::<SpinCna>("CNA, full scan, 3 threads", 3, 3, once);
+}
+
+#[test]
+fn cna_incremental_three_threads() {
+    explore::<SpinCnaIncremental>("CNA, incremental scan, 3 threads", 2, 3, once);
+}
+
+#[test]
+fn cna_four_threads() {
+    explore::<SpinCna>("CNA, full scan, 4 threads", 1, 4, once);
+}
+
+#[test]
+fn park_pending_two_threads() {
+    explore::<ParkPending>("parking pending waiter, 2 threads", 3, 2, once);
+}
+
+#[test]
+fn park_pending_three_threads() {
+    explore::<ParkPending>("parking pending waiter and head, 3 threads", 2, 3, once);
+}
+
+#[test]
+fn park_queue_three_threads() {
+    explore::<ParkQueue>("parking queue, 3 threads", 2, 3, once);
+}
+
+#[test]
+fn park_cna_three_threads() {
+    explore::<ParkCna>("parking CNA, 3 threads", 2, 3, once);
+}
+
+#[test]
+fn announced_sleep_two_threads() {
+    explore::<ParkQueue>("announced sleep, 2 threads twice", 2, 2, uncrowded_twice);
+}
+
+#[test]
+fn announced_sleep_three_threads() {
+    explore::<ParkQueue>("announced sleep, 3 threads", 2, 3, uncrowded);
+}
+
+#[test]
+fn woken_ahead_three_threads() {
+    explore::<ParkQueue>("woken ahead, 3 threads, one twice", 1, 3, first_comes_back);
+}
+
+#[test]
+fn roused_three_threads() {
+    explore::<Meddling>("roused, 3 threads, one twice", 1, 3, first_comes_back);
+}
+
+#[test]
+fn roused_cna_four_threads() {
+    explore::<ParkCna>("roused ahead, CNA, 4 threads", 1, 4, uncrowded);
+}
+
+#[test]
+fn announced_sleep_cna_three_threads() {
+    explore::<ParkCna>("announced sleep, CNA, 3 threads", 2, 3, uncrowded);
+}
+
+#[test]
+fn announced_and_guarded_sleep_three_threads() {
+    explore::<ParkQueue>("announced and guarded sleep, 3 threads", 2, 3, mixed);
+}
+
+#[test]
+fn strict_pending_three_threads() {
+    explore::<StrictPending>(
+        "parking without stealing, pending waiter and head, 3 threads",
+        2,
+        3,
+        once,
+    );
+}
+
+#[test]
+fn strict_cna_three_threads() {
+    explore::<StrictCna>("parking without stealing, CNA, 3 threads", 2, 3, once);
+}
+
+#[test]
+fn strict_abandonment() {
+    explore::<StrictPending>(
+        "abandonment without stealing, 3 threads",
+        2,
+        3,
+        last_gives_up,
+    );
+}
+
+#[test]
+fn abandonment() {
+    explore::<SpinQueue>("abandonment, 3 threads", 2, 3, last_gives_up);
+    explore::<ParkQueue>(
+        "abandonment while others park, 3 threads",
+        1,
+        3,
+        last_gives_up,
+    );
+    explore::<SpinPending>("abandonment of pending, 3 threads", 2, 3, last_gives_up);
+}
+
+/// Models of broken locks, each run in a process of its own, since loom may abort when it finds a deadlock.
+mod broken {
+    use super::*;
+
+    #[test]
+    #[ignore = "must fail; run by are_caught"]
+    fn relaxed_unlock() {
+        explore::<BrokenOrder>("", 2, 2, once);
+    }
+
+    #[test]
+    #[ignore = "must fail; run by are_caught"]
+    fn no_exclusion() {
+        explore::<BrokenExclusion>("", 2, 2, once);
+    }
+
+    #[test]
+    #[ignore = "must fail; run by are_caught"]
+    fn lost_wakeup() {
+        explore::<BrokenWake>("", 2, 2, once);
+    }
+
+    #[test]
+    #[ignore = "must fail; run by are_caught"]
+    fn silent_sleeper() {
+        explore::<BrokenSleep>("", 2, 3, uncrowded);
+    }
+
+    #[test]
+    fn are_caught() {
+        super::model::catches(&[
+            ("broken::relaxed_unlock", "Causality violation"),
+            ("broken::no_exclusion", "Causality violation"),
+            ("broken::lost_wakeup", "deadlock"),
+            ("broken::silent_sleeper", "deadlock"),
+        ]);
+    }
+}

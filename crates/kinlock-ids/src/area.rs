@@ -1,0 +1,230 @@
+//! The area that the kernel and one thread share for restartable sequences (`struct rseq`). Through
+//! it the kernel tells the thread its CPU and its concurrency ID, and the thread tells the kernel
+//! which sequence it is in.
+//!
+//! The C library registers an area for every thread (glibc from 2.35). Where it does not (older
+//! versions, other C libraries, the tunable `glibc.pthread.rseq=0`), each thread registers an area
+//! of its own, in a thread-local, at its first use of a restartable sequence. It unregisters the
+//! area when it ends. A thread can have only one area: if other code has registered one that this
+//! library cannot find, the kernel refuses ours.
+//!
+//! A thread whose first use is in the last round of the C library's destructors registers an area
+//! that nothing unregisters. The kernel writes to the area until the thread is gone, so its memory
+//! must last that long. It does with glibc, and on the main thread. A C library that unmaps the
+//! stack of a detached thread before the thread has left it (musl) may let the write fault. Hence
+//! the rule: no first use that late.
+//!
+//! A thread without an area uses the part of a per-ID structure that all such threads share. Two
+//! kinds of threads have none: threads whose registration was refused, and, where areas are our
+//! own, threads that already run the destructors of their `pthread` keys.
+//!
+//! # The states of a thread
+//!
+//! | `AREA` | means | next |
+//! | --- | --- | --- |
+//! | null | not asked for yet | an address, or `NONE` |
+//! | an address | registered, by the C library or by us | `NONE` if ours, at thread exit |
+//! | `NONE` | refused, or unregistered again | |
+//!
+//! A signal handler between two of these steps performs them itself, with the same result: the
+//! kernel answers `EBUSY` to a second registration of the same area.
+//!
+//! # Invariants
+//!
+//! 1. An address in `AREA` is that of an area registered for the calling thread: 32 bytes, aligned
+//!    to 32, mapped for as long as the thread runs its own code.
+//! 2. `OWN` is memory of the thread. It is registered only if a destructor will unregister it: on
+//!    this thread, when the thread ends, before that memory goes. The exception is a first use in
+//!    the last round of destructors; see above.
+//! 3. The system call `rseq` is given the address of `OWN` of the calling thread, and touches
+//!    nothing else.
+
+use core::cell::Cell;
+use core::ptr::{self, NonNull};
+
+use super::thread;
+use kinlock_core::rseq;
+
+/// Offsets in the area, as the kernel defines them.
+#[cfg_attr(
+    not(any(target_arch = "x86_64", target_arch = "aarch64")),
+    allow(dead_code)
+)]
+pub(super) mod at {
+    /// The CPU on which the thread runs. Negative: not registered.
+    pub(in super::super) const CPU_ID: usize = 4;
+    /// The address of the descriptor of the thread's current sequence.
+    pub(in super::super) const SEQUENCE: usize = 8;
+    /// The concurrency ID.
+    pub(in super::super) const MM_CID: usize = 24;
+}
+
+/// The least size of the area, in bytes, at which the kernel maintains a concurrency ID in it.
+const WITH_MM_CID: usize = at::MM_CID + 4;
+
+/// The kernel lets a thread go on at an abort address only if the four bytes before it equal this.
+#[cfg(target_arch = "x86_64")]
+pub(super) const SIGNATURE: u32 = 0x5305_3053;
+/// As above: the encoding of `brk #0x45e0`.
+#[cfg(target_arch = "aarch64")]
+pub(super) const SIGNATURE: u32 = 0xd428_bc00;
+
+/// An area of the original size, which every kernel with restartable sequences accepts.
+#[repr(C, align(32))]
+struct Own(Cell<[u32; 8]>);
+
+/// What the kernel expects to find: `cpu_id_start` 0, `cpu_id` "not registered" (-1), the rest 0.
+const UNREGISTERED: [u32; 8] = [0, u32::MAX, 0, 0, 0, 0, 0, 0];
+
+/// `AREA` of a thread without an area. It is not aligned, so it is never the address of one.
+const NONE: *mut u8 = ptr::without_provenance_mut(1);
+
+thread_local! {
+    // No destructors: plain memory of the thread, accessible for as long as it runs.
+    static AREA: Cell<*mut u8> = const { Cell::new(ptr::null_mut()) };
+    static OWN: Own = const { Own(Cell::new(UNREGISTERED)) };
+}
+
+/// The calling thread's area; `None` if it has none. The kernel keeps a concurrency ID in it if
+/// [`available`] has returned `Ok`.
+#[inline]
+pub(super) fn current() -> Option<NonNull<u8>> {
+    let area = AREA.with(Cell::get);
+    // One comparison covers null and `NONE`: the address of an area is greater than both.
+    if area.addr() > NONE.addr() {
+        return NonNull::new(area);
+    }
+    if area.is_null() { first_use() } else { None }
+}
+
+/// The CPU on which the calling thread ran a moment ago.
+#[inline]
+pub(super) fn cpu() -> Option<u32> {
+    let cpu = current().and_then(|area| {
+        // SAFETY: invariant 1. The kernel writes it only while this thread does not run.
+        let cpu = unsafe { area.as_ptr().add(at::CPU_ID).cast::<i32>().read_volatile() };
+        u32::try_from(cpu).ok()
+    });
+    cpu.or_else(rseq::current_cpu)
+}
+
+/// Why restartable sequences with a concurrency ID are not available.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[non_exhaustive]
+pub enum Unavailable {
+    /// The kernel refuses to register threads or cannot, or other code has registered them.
+    Registration,
+    /// The kernel keeps no concurrency IDs (Linux before 6.3).
+    ConcurrencyId,
+    /// The kernel refuses the `membarrier` command that restarts sequences (Linux before 5.10, some
+    /// sandboxes).
+    Membarrier,
+    /// The architecture is neither x86-64 nor aarch64; no sequences are written for it.
+    Architecture,
+}
+
+impl core::fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Unavailable::Registration => {
+                "restartable sequences are not available: the kernel does not register this thread for them"
+            }
+            Unavailable::ConcurrencyId => {
+                "restartable sequences have no concurrency ID: the kernel is older than Linux 6.3"
+            }
+            Unavailable::Membarrier => {
+                "restartable sequences cannot be restarted from outside: the kernel refuses membarrier"
+            }
+            Unavailable::Architecture => {
+                "restartable sequences are written for x86-64 and aarch64 only"
+            }
+        })
+    }
+}
+
+impl core::error::Error for Unavailable {}
+
+/// Whether restartable sequences are written for this architecture.
+const WRITTEN: bool = cfg!(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(miri)
+));
+
+/// Whether the calling thread can use restartable sequences with a concurrency ID. Registers the
+/// thread if need be.
+pub(super) fn available() -> Result<(), Unavailable> {
+    if !WRITTEN {
+        return Err(Unavailable::Architecture);
+    }
+    let area = current().ok_or(Unavailable::Registration)?;
+    // The kernel's own figure decides, not the C library's: glibc registers 32 bytes and reports
+    // 20.
+    if rseq::feature_size() < WITH_MM_CID {
+        return Err(Unavailable::ConcurrencyId);
+    }
+    // SAFETY: invariant 1.
+    let cpu = unsafe { area.as_ptr().add(at::CPU_ID).cast::<i32>().read_volatile() };
+    if cpu < 0 {
+        return Err(Unavailable::Registration);
+    }
+    if !kinlock_core::native::futex::prepare_to_restart_sequences() {
+        return Err(Unavailable::Membarrier);
+    }
+    Ok(())
+}
+
+#[cold]
+#[inline(never)]
+fn first_use() -> Option<NonNull<u8>> {
+    let area = rseq::registered_area().or_else(register_own);
+    AREA.with(|own| own.set(area.map_or(NONE, NonNull::as_ptr)));
+    area
+}
+
+fn register_own() -> Option<NonNull<u8>> {
+    OWN.with(|own| {
+        let address = ptr::from_ref(own).cast_mut().cast::<u8>();
+        // The promise to unregister comes before the registration.
+        let registered =
+            thread::will_end() && matches!(rseq_call(address, 0), Ok(()) | Err(libc::EBUSY));
+        registered.then(|| NonNull::new(address)).flatten()
+    })
+}
+
+/// Unregisters the calling thread's area if it is our own. Called when the thread ends.
+pub(super) fn unregister_own() {
+    const UNREGISTER: i32 = 1;
+    let own = OWN.with(|own| ptr::from_ref(own).cast_mut().cast::<u8>());
+    if AREA.with(Cell::get) == own {
+        // Before the system call: a signal handler must not start a sequence on an area about to
+        // go.
+        AREA.with(|area| area.set(NONE));
+        let _ = rseq_call(own, UNREGISTER);
+    }
+}
+
+/// The system call `rseq`. Returns the error number if it fails; `errno` stays as it was.
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
+fn rseq_call(area: *mut u8, flags: i32) -> Result<(), i32> {
+    let _errno = kinlock_core::sys::KeepErrno::hold();
+    // SAFETY: invariants 2 and 3.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_rseq,
+            area,
+            size_of::<Own>() as u32,
+            flags,
+            SIGNATURE,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(kinlock_core::sys::system_call_error())
+    }
+}
+
+#[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
+fn rseq_call(_: *mut u8, _: i32) -> Result<(), i32> {
+    Err(libc::ENOSYS)
+}

@@ -1,0 +1,504 @@
+//! The IDs of a domain with leases: their holders, the member threads, and the allowed CPUs.
+//!
+//! The allocation policy is in [`raw`](crate::raw). This file supplies what a real process has: CPU
+//! numbers, mapped to indices; threads that start and end; affinities that change; forks.
+//!
+//! # Members
+//!
+//! A thread becomes a member at its first acquisition, and leaves when it ends. A thread remembers
+//! up to [`MEMBERSHIPS`] domains in a table of its own. It can use more domains, but those do not
+//! count it as a member. A global list of all domains with leases serves ending threads and forks.
+//!
+//! # Holdings
+//!
+//! Each ID has a [`Holding`]: the holder's token, and the value that [`IdAllocator::release`]
+//! takes. With it an ending thread releases its forgotten leases ([when](super::thread)), and the
+//! child of a fork frees all IDs but those of the forking thread.
+//!
+//! # Invariants
+//!
+//! 1. The holding of an ID is written by the ID's holder only, between acquisition and release. In
+//!    the child of a fork the forking thread, which is the only one, first clears the holdings of
+//!    all others. A holding whose token is not 0 contains a [`Held`].
+//! 2. A domain is in [`LIST`] from when it is complete until it is dropped. The list is accessed
+//!    only under its lock. In the child of a fork the forking thread has had the lock since before
+//!    the fork.
+//! 3. A token in a holding is that of a live thread. Exceptions: a thread that ended without
+//!    cleaning up, and, in the child of a fork, a thread that the child does not have.
+//! 4. `fork` calls the functions of [`PART`] on one thread, which has locked the list and the
+//!    tables with the first of them. In the child it is the only thread.
+
+mod membership;
+
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+
+use super::arena::{self, Arena, NoMemory};
+use super::error::{BuildError, EnterError};
+use super::sequence::Slots;
+use super::{area, thread};
+use crate::raw::{BLOCK, Block, Held, IdAllocator, NO_MEMBER, Policy, Record, Storage};
+use kinlock_core::fork::Part;
+use kinlock_core::topology::CpuSet;
+use {kinlock::SpinLock, kinlock_core::Native};
+
+/// How many domains a thread can be a member of.
+const MEMBERSHIPS: usize = 8;
+
+/// The IDs of a domain.
+#[derive(Debug)]
+pub(super) struct Leased {
+    /// Names the domain in the threads' tables. Never 0, never reused.
+    serial: u32,
+    ids: IdAllocator<Native, Owned>,
+    cpus: Cpus,
+    /// A bit for each member index, set if in use.
+    members: Box<[AtomicU64]>,
+    /// A [`Holding`] for each ID.
+    holdings: Slots,
+}
+
+/// The holder of an ID.
+#[repr(C)]
+struct Holding {
+    /// The holder's [`thread::token`]; 0 = none.
+    token: AtomicUsize,
+    held: UnsafeCell<MaybeUninit<Held>>,
+}
+
+#[derive(Debug)]
+struct Owned {
+    records: Box<[Record<Native>]>,
+    blocks: Box<[Block<Native>]>,
+}
+
+impl Storage<Native> for Owned {
+    #[inline]
+    fn records(&self) -> &[Record<Native>] {
+        &self.records
+    }
+    #[inline]
+    fn blocks(&self) -> &[Block<Native>] {
+        &self.blocks
+    }
+}
+
+impl Leased {
+    /// Allocates the IDs that `arena` has memory for, whose number [`capacity`] has rounded up.
+    pub(super) fn new(policy: Policy, arena: &Arena) -> Result<Self, BuildError> {
+        static SERIAL: AtomicU32 = AtomicU32::new(1);
+        let max_ids = arena.ids();
+        let cpus = Cpus::possible();
+        let members = if policy == Policy::TaskOwned {
+            max_ids
+        } else {
+            0
+        };
+        let records = cpus.count + members;
+        let storage = Owned {
+            records: boxed(records, Record::new)?,
+            blocks: boxed(max_ids / BLOCK, Block::new)?,
+        };
+        let holdings = arena.allocate(size_of::<Holding>())?;
+        let ids = IdAllocator::new(storage, cpus.count, policy).map_err(|_| NoMemory)?;
+        let members = boxed(max_ids.div_ceil(64), || AtomicU64::new(0))?;
+        let leased = Leased {
+            serial: next_serial(&SERIAL)?,
+            ids,
+            cpus,
+            members,
+            holdings,
+        };
+        leased.refresh();
+        Ok(leased)
+    }
+
+    /// Makes the domain known to forks and ending threads. From now on it must not move, and
+    /// [`retire`](Self::retire) must be called before it is dropped.
+    pub(super) fn enlist(&self) {
+        LIST.lock().push(Listed(self));
+    }
+
+    /// The opposite of [`enlist`](Self::enlist).
+    pub(super) fn retire(&self) {
+        LIST.lock().retain(|listed| !core::ptr::eq(listed.0, self));
+    }
+
+    pub(super) fn policy(&self) -> Policy {
+        self.ids.policy()
+    }
+
+    pub(super) fn limit(&self) -> u32 {
+        self.ids.limit()
+    }
+
+    pub(super) fn members(&self) -> u32 {
+        self.ids.members()
+    }
+
+    pub(super) fn cpus_allowed(&self) -> u32 {
+        self.ids.cpus_allowed()
+    }
+
+    /// Acquires an ID. Async-signal-safe, with the exception that [`thread::will_end`] states.
+    #[inline]
+    pub(super) fn acquire(&self) -> Result<u32, EnterError> {
+        let member = membership::of(self).ok_or(EnterError::ThreadEnded)?;
+        let held = match self.ids.acquire_as(self.cpu(), member) {
+            Ok(held) => held,
+            Err(_) => return Err(EnterError::Exhausted),
+        };
+        let id = held.id();
+        let holding = self.holding(id);
+        // SAFETY: invariant 1: the ID has just become ours.
+        unsafe { (*holding.held.get()).write(held) };
+        // Release: a fork copies this memory. A copy that has the token also has the `Held`.
+        holding.token.store(thread::token(), Release);
+        Ok(id)
+    }
+
+    /// Releases an ID.
+    ///
+    /// # Safety
+    ///
+    /// [`acquire`](Self::acquire) has returned it to the calling thread, which has not released it
+    /// since.
+    #[inline]
+    pub(super) unsafe fn release(&self, id: u32) {
+        let holding = self.holding(id);
+        // A very late destructor may release an ID that `leave_all` has already released. The
+        // thread has got no ID since then (see `thread`), so the token there is not its own.
+        if holding.token.load(Relaxed) == thread::token() {
+            // SAFETY: invariant 1: the holding is ours.
+            unsafe { self.release_held(holding) };
+        }
+    }
+
+    /// Releases the ID of a holding.
+    ///
+    /// # Safety
+    ///
+    /// The calling thread holds that ID.
+    #[inline]
+    unsafe fn release_held(&self, holding: &Holding) {
+        holding.token.store(0, Relaxed);
+        // SAFETY: invariant 1: the ID is ours until the next line, and `acquire` has written this.
+        // The value is read once per acquisition, to be released.
+        let held = unsafe { (*holding.held.get()).assume_init_read() };
+        self.ids.release(self.cpu(), held);
+    }
+
+    /// The holdings of the calling thread.
+    fn own_holdings(&self) -> impl Iterator<Item = &Holding> {
+        let token = thread::token();
+        let holdings = self.ids.ids_in_use().map(|id| self.holding(id));
+        holdings.filter(move |holding| holding.token.load(Relaxed) == token)
+    }
+
+    /// Releases what the calling thread has forgotten. It has ended.
+    fn release_forgotten(&self) {
+        for holding in self.own_holdings() {
+            // SAFETY: invariants 1 and 3.
+            unsafe { self.release_held(holding) };
+        }
+    }
+
+    /// In the child of a fork: releases all IDs but those of the calling thread.
+    fn reset_in_child(&self) {
+        let token = thread::token();
+        for id in self.ids.ids_in_use() {
+            let holding = self.holding(id);
+            if holding.token.load(Relaxed) != token {
+                holding.token.store(0, Relaxed);
+            }
+        }
+        self.ids.reset(|id| {
+            let holding = self.holding(id);
+            let mine = holding.token.load(Relaxed) == token;
+            // SAFETY: invariant 1: it is there, and no other thread exists.
+            mine.then(|| unsafe { (*holding.held.get()).assume_init_ref() })
+        });
+    }
+
+    /// Asks the kernel again which CPUs the threads of the process may run on.
+    pub(super) fn refresh(&self) {
+        let allowed = CpuSet::of_process();
+        for (cpu, entry) in self.cpus.entries.iter().enumerate() {
+            if allowed.contains(cpu) {
+                entry.fetch_and(!UNSEEN, Relaxed);
+            } else {
+                entry.fetch_or(UNSEEN, Relaxed);
+            }
+        }
+        self.count_allowed();
+    }
+
+    fn count_allowed(&self) {
+        let count = || {
+            let entries = self.cpus.entries.iter();
+            let allowed = entries.filter(|entry| entry.load(Relaxed) & UNSEEN == 0);
+            (allowed.count() as u32).max(1)
+        };
+        // Several threads may count at the same time. Publishing acquires what earlier publishers
+        // saw. So the second count of the last publisher covers everything, and a difference makes
+        // it publish again.
+        loop {
+            let allowed = count();
+            self.ids.set_cpus_allowed(allowed);
+            if count() == allowed {
+                break;
+            }
+        }
+    }
+
+    /// The index of the current CPU.
+    #[inline]
+    fn cpu(&self) -> u32 {
+        let cpu = area::cpu().unwrap_or(u32::MAX);
+        let Some(entry) = self.cpus.entries.get(cpu as usize) else {
+            return u32::MAX;
+        };
+        match entry.load(Relaxed) {
+            index if index & UNSEEN == 0 => index,
+            _ => self.saw(entry),
+        }
+    }
+
+    /// The current CPU was not allowed when the kernel was last asked. Notes that it is.
+    #[cold]
+    #[inline(never)]
+    fn saw(&self, entry: &AtomicU32) -> u32 {
+        let index = entry.fetch_and(!UNSEEN, Relaxed) & !UNSEEN;
+        if index == NO_INDEX {
+            entry.store(u32::MAX, Relaxed);
+            return u32::MAX;
+        }
+        self.count_allowed();
+        index
+    }
+
+    #[inline]
+    fn holding(&self, id: u32) -> &Holding {
+        // SAFETY: the arena has reserved a zeroed holding for each ID below its count, and all IDs
+        // are below it. All zeros is a holding without holder.
+        unsafe { self.holdings.of(id).cast::<Holding>().as_ref() }
+    }
+
+    fn claim_member(&self) -> u32 {
+        for (index, word) in self.members.iter().enumerate() {
+            let mut seen = word.load(Relaxed);
+            while seen != u64::MAX {
+                let bit = (!seen).trailing_zeros();
+                match word.compare_exchange(seen, seen | 1 << bit, Relaxed, Relaxed) {
+                    Ok(_) => return index as u32 * 64 + bit,
+                    Err(now) => seen = now,
+                }
+            }
+        }
+        NO_MEMBER
+    }
+
+    /// Ends the calling thread's membership. `member` is what [`membership::take`] has returned.
+    fn leave(&self, member: Option<u32>) {
+        let Some(member) = member else {
+            return;
+        };
+        if let Some(word) = self.members.get(member as usize / 64) {
+            self.ids.leave_as(member);
+            word.fetch_and(!(1 << (member % 64)), Relaxed);
+        } else {
+            self.ids.leave();
+        }
+    }
+}
+
+/// `max_ids`, rounded up to what the allocator supports.
+pub(super) fn capacity(policy: Policy, max_ids: u32) -> u32 {
+    let least = if policy == Policy::PerCpu {
+        Cpus::possible().count
+    } else {
+        1
+    };
+    max_ids.max(least).next_multiple_of(BLOCK)
+}
+
+/// Maps CPU numbers, which may be large and have gaps, to indices.
+#[derive(Debug)]
+struct Cpus {
+    /// By CPU number: the index, plus [`UNSEEN`] if no thread is known to be allowed there.
+    entries: Box<[AtomicU32]>,
+    count: u32,
+}
+
+const UNSEEN: u32 = 1 << 31;
+/// The entry of a number that no possible CPU has.
+const NO_INDEX: u32 = UNSEEN - 1;
+
+impl Cpus {
+    fn possible() -> Self {
+        let possible = possible_cpus();
+        let numbers = possible.last().map_or(0, |last| last + 1);
+        let entries: Box<[_]> = (0..numbers)
+            .map(|_| AtomicU32::new(UNSEEN | NO_INDEX))
+            .collect();
+        for (index, &cpu) in possible.iter().enumerate() {
+            entries[cpu].store(UNSEEN | index as u32, Relaxed);
+        }
+        Cpus {
+            entries,
+            count: possible.len() as u32,
+        }
+    }
+}
+
+/// The numbers of all CPUs that this kernel can ever have, in ascending order.
+pub(super) fn possible_cpus() -> Vec<usize> {
+    let text = std::fs::read("/sys/devices/system/cpu/possible").unwrap_or_default();
+    let ranges: Result<Vec<_>, _> = kinlock_core::topology::CpuList::new(text).collect();
+    let mut cpus: Vec<usize> = ranges.unwrap_or_default().into_iter().flatten().collect();
+    if cpus.is_empty() {
+        // No sysfs: assume the configured CPUs, and those that the process may run on.
+        let configured = std::thread::available_parallelism().map_or(1, |n| n.get());
+        cpus = (0..configured).chain(CpuSet::of_process().iter()).collect();
+    }
+    cpus.retain(|&cpu| cpu < kinlock_core::topology::MAX_CPUS);
+    cpus.sort_unstable();
+    cpus.dedup();
+    cpus
+}
+
+/// All domains with leases.
+static LIST: SpinLock<Vec<Listed>> = SpinLock::new(Vec::new());
+
+struct Listed(*const Leased);
+
+// SAFETY: a shared reference as a pointer, to something that can be shared.
+unsafe impl Send for Listed {}
+
+// SAFETY: holdings are accessed by the holders of their IDs (invariant 1); all else is atomic.
+unsafe impl Send for Leased {}
+// SAFETY: as above.
+unsafe impl Sync for Leased {}
+
+/// First step of a thread's end: it leaves the domains in which it holds nothing. Returns whether
+/// it holds nothing anywhere.
+pub(super) fn leave_where_nothing_is_held() -> bool {
+    let mut nothing = true;
+    for listed in LIST.lock().iter() {
+        // SAFETY: invariant 2.
+        let leased = unsafe { &*listed.0 };
+        if leased.own_holdings().next().is_some() {
+            nothing = false;
+        } else {
+            leased.leave(membership::take(leased.serial));
+        }
+    }
+    nothing
+}
+
+/// Last step of a thread's end: it releases what it still holds, and leaves all domains.
+pub(super) fn leave_all() {
+    for listed in LIST.lock().iter() {
+        // SAFETY: invariant 2.
+        let leased = unsafe { &*listed.0 };
+        // The membership goes first. Members are not asked whether they have ended, so a signal
+        // handler that comes later would otherwise get one of the released IDs.
+        let member = membership::take(leased.serial);
+        leased.release_forgotten();
+        leased.leave(member);
+    }
+}
+
+/// The list of domains and the tables of memory, as a part of the fork protocol. Rank 1.
+pub(super) static PART: Part = Part {
+    lock: lock_before_fork,
+    unlock: unlock_after_fork,
+    reset_in_child,
+};
+
+/// Locks the list and the tables until one of the next two functions runs on this thread.
+fn lock_before_fork() {
+    // No other code holds both locks, so their order does not matter.
+    core::mem::forget(LIST.lock());
+    core::mem::forget(arena::TABLES.lock());
+}
+
+/// Called by the thread that has called [`lock_before_fork`].
+fn unlock_after_fork() {
+    // SAFETY: invariant 4.
+    unsafe {
+        arena::TABLES.force_unlock();
+        LIST.force_unlock();
+    }
+}
+
+/// In the child of a fork: keeps the calling thread's memberships and leases, and drops all others.
+/// The calling thread has called [`lock_before_fork`], and is the only one. No signal handler may
+/// run meanwhile: an ID that it acquired or released would end up both free and kept.
+fn reset_in_child() {
+    // SAFETY: invariant 4.
+    for listed in unsafe { &*LIST.data_ptr() } {
+        // SAFETY: invariant 2.
+        let leased = unsafe { &*listed.0 };
+        leased.reset_in_child();
+        let mine = membership::remembered(leased.serial);
+        leased.ids.set_members(u32::from(mine.is_some()));
+        // Another thread may have noted a CPU and not published the count.
+        leased.count_allowed();
+        for word in &leased.members {
+            word.store(0, Relaxed);
+        }
+        if let Some(word) =
+            mine.and_then(|mine| leased.members.get(mine as usize / 64).zip(Some(mine)))
+        {
+            word.0.store(1 << (word.1 % 64), Relaxed);
+        }
+    }
+    // Reset, not just unlocked: the words may have waiters that do not exist here.
+    // SAFETY: invariant 4.
+    unsafe {
+        arena::TABLES.raw().reset_in_child();
+        LIST.raw().reset_in_child();
+    }
+}
+
+/// `count` values made by `new`, if there is memory.
+fn boxed<T>(count: u32, new: impl FnMut() -> T) -> Result<Box<[T]>, NoMemory> {
+    let mut all = Vec::new();
+    all.try_reserve_exact(count as usize)
+        .map_err(|_| NoMemory)?;
+    all.resize_with(count as usize, new);
+    Ok(all.into_boxed_slice())
+}
+
+/// The next serial. Serials are never reused: a thread that remembers an old one would count as a
+/// member of the new domain.
+fn next_serial(serial: &AtomicU32) -> Result<u32, BuildError> {
+    let next = serial.fetch_update(Relaxed, Relaxed, |serial| serial.checked_add(1));
+    next.map_err(|_| BuildError::TooManyDomains)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// A signal handler makes the thread a member just before the thread does so itself.
+    #[test]
+    fn a_thread_is_a_member_once() {
+        let domain = crate::Domain::builder().max_ids(32).build().unwrap();
+        let leased = domain.leased().unwrap();
+        let handlers = membership::join(leased);
+        assert_eq!(membership::join(leased), handlers);
+        assert_eq!(leased.members(), 1);
+    }
+
+    #[test]
+    fn serials_are_not_used_again() {
+        let serial = AtomicU32::new(u32::MAX - 1);
+        assert_eq!(next_serial(&serial), Ok(u32::MAX - 1));
+        for _ in 0..2 {
+            assert_eq!(next_serial(&serial), Err(BuildError::TooManyDomains));
+        }
+    }
+}

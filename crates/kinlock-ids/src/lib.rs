@@ -1,0 +1,90 @@
+//! Concurrency IDs: per-CPU data sized by the CPUs that a program uses.
+//!
+//! A *concurrency ID* is a small integer that no other thread has at the same moment. IDs are
+//! dense: a process with four threads on a machine with 384 CPUs uses IDs 0 to 3. An ID indexes
+//! data that need neither locks nor locked instructions:
+//!
+//! * [`Counter`]: adds without a contended word.
+//! * [`Stack`]: pushes and pops without a contended head; an empty list steals from others.
+//! * [`Pool`]: objects of one size, allocated and freed locally.
+//! * [`PerId`]: any value per ID.
+//!
+//! ```
+//! use kinlock_ids::{Counter, Domain};
+//!
+//! let domain = Domain::auto();
+//! let hits = Counter::new(&domain)?;
+//! hits.add(1);
+//! assert_eq!(hits.sum(), 1);
+//! # Ok::<(), kinlock_ids::BuildError>(())
+//! ```
+//!
+//! # Two backends
+//!
+//! | | [`Backend::Restartable`] | [`Backend::Lease`] |
+//! | --- | --- | --- |
+//! | an ID is held | never: a [restartable sequence](sequence) reads it | while a [`Lease`] lives |
+//! | unique among | running threads | holders |
+//! | dense | below min(threads, allowed CPUs) | below that, or below peak holders |
+//! | allocated by | Linux 6.3 or later, x86-64 and aarch64 | this library: everywhere |
+//! | domains | one per process | any number, each with a [`Policy`] |
+//! | a counter's `add` | 1 to 3 ns | 10 to 15 ns; 1 to 3 ns under a longer lease |
+//!
+//! A [`Domain`] has one of the two, [says which](Domain::backend), and never switches to the other.
+//! A restartable sequence starts again if the thread is preempted, migrated or signalled. A lease
+//! runs from [`Domain::enter`] until its drop.
+//!
+//! # Threads, signals and fork
+//!
+//! * *Signals.* A handler may use a [`Counter`] and [`Domain::enter`], even if it interrupts the
+//!   same call. The handler gets another ID, or makes the interrupted sequence restart.
+//! * *Thread exit.* The thread stops being a member. Its leases are released, forgotten ones
+//!   included. Its destructors may go on using this module; see [`Lease`] for very late ones.
+//! * *Fork.* The child has the forking thread's leases and no others. Its copies of the data are
+//!   half changed where another thread was writing at that moment. A [`Stack`] or [`Pool`] that
+//!   another thread was using must not be used in the child. A signal handler that has interrupted
+//!   this module must not fork.
+//! * *Changes of affinity.* Nothing to do: IDs follow. See [`Domain::refresh`].
+//! * *No registration.* If a sandbox or other code prevents the registration for restartable
+//!   sequences, the thread uses data that all such threads share, with locked instructions or under
+//!   a lock. Results stay right.
+//!
+//! Some C libraries do not register threads for restartable sequences: older ones, musl, and glibc
+//! under `GLIBC_TUNABLES=glibc.pthread.rseq=0`. There each thread registers itself at its first
+//! use. A library that uses this module must not be unloaded (`dlclose`) while threads that have
+//! used it live: the kernel may still read the descriptor of their last sequence.
+//!
+//! # Memory
+//!
+//! Each used ID costs pages of its own in each domain, shared by all structures of the domain. An
+//! unused ID costs address space.
+//!
+//! # Source
+//!
+//! Linux's concurrency IDs of restartable sequences (`mm_cid`): Desnoyers, 2022 and 2024; Gleixner,
+//! 2025. `Backend::Lease` carries their policies over to IDs that user space allocates.
+
+mod area;
+mod arena;
+mod counter;
+mod domain;
+mod ending;
+mod error;
+mod leased;
+mod lists;
+mod per_id;
+mod pool;
+#[doc(hidden)]
+pub mod raw;
+pub mod sequence;
+mod stack;
+mod thread;
+
+pub use crate::raw::Policy;
+pub use area::Unavailable;
+pub use counter::Counter;
+pub use domain::{Backend, Builder, Domain, Lease, UnknownBackend, UnknownPolicy};
+pub use error::{BuildError, EnterError};
+pub use per_id::PerId;
+pub use pool::{Full, Pool, Pooled};
+pub use stack::Stack;

@@ -1,0 +1,373 @@
+//! A list of nodes per ID, and a shared one behind a lock. [`Stack`](super::Stack) and
+//! [`Pool`](super::Pool) are built on it.
+//!
+//! ```text
+//!   slot of an ID:   gate | head -> node -> node -> ...   accessed with that ID
+//!   shared:          chains, behind a mutex               overflow; leftovers; threads without ID
+//! ```
+//!
+//! # Access to a slot
+//!
+//! | gate | restartable | lease |
+//! | --- | --- | --- |
+//! | 0 | sequences with the ID may run | free |
+//! | 1 | a thief accesses it: sequences do nothing | the ID's holder or a thief accesses it |
+//!
+//! With restartable sequences only thieves close the gate, and they hold the mutex of the shared
+//! list: one thief at a time. After closing the gate a thief makes the kernel restart all sequences
+//! (`membarrier`, some microseconds). From then on the thief alone accesses the list. It reopens
+//! the gate by a `Release` store, which pairs with the acquiring load of the gate in each sequence:
+//! a sequence that sees the gate open sees the head that the thief has left.
+//!
+//! With leases the gate is a lock that is nearly always free: acquired by a swap (`Acquire`),
+//! released by a store (`Release`). A thread that finds it locked does not wait, but uses the
+//! shared list.
+//!
+//! # Stealing
+//!
+//! A thief takes the whole list of one victim and keeps one node. The others become the thief's own
+//! list, or go to the shared list if its own is not empty any more. So a consumer whose producer
+//! runs with another ID steals once per batch.
+//!
+//! # Invariants
+//!
+//! 1. Nodes in lists are live, and in one list only. A node that was popped or is not pushed yet
+//!    belongs to the caller.
+//! 2. The slots were allocated for these lists: zeroed, a [`Slot`] for each ID.
+//! 3. A slot's head is accessed as the table says. Other threads may only check whether it is null.
+
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
+
+use super::area;
+use super::arena::NoMemory;
+use super::domain::Domain;
+use super::sequence::{self, GATE, HEAD, Node, Popped, Probe, Pushed, Slots};
+use kinlock::Mutex;
+use kinlock_core::native::futex;
+
+/// The layout that sequences access by the offsets [`GATE`] and [`HEAD`].
+#[repr(C)]
+struct Slot {
+    gate: AtomicU64,
+    head: AtomicPtr<Node>,
+}
+
+const _: () =
+    assert!(core::mem::offset_of!(Slot, gate) == GATE && core::mem::offset_of!(Slot, head) == HEAD);
+
+const OPEN: u64 = 0;
+const CLOSED: u64 = 1;
+const SIZE: usize = size_of::<Slot>();
+
+#[derive(Debug)]
+pub(super) struct Lists<P: Probe> {
+    slots: Slots,
+    domain: Domain,
+    restartable: bool,
+    shared: Shared,
+    /// How many lists were stolen.
+    steals: AtomicUsize,
+    probe: core::marker::PhantomData<P>,
+}
+
+/// The shared list, in cache lines of its own.
+#[repr(align(128))]
+#[derive(Debug)]
+struct Shared(Mutex<Vec<Chain>>);
+
+/// Nodes linked to each other; the last link is null.
+#[derive(Debug)]
+struct Chain(NonNull<Node>);
+
+// SAFETY: the nodes of a chain belong to the chain's owner (invariant 1). The values in them are
+// `Send`, as the types of their users require.
+unsafe impl Send for Chain {}
+
+// SAFETY: slots are accessed as invariant 3 says, by any thread.
+unsafe impl<P: Probe> Send for Lists<P> {}
+// SAFETY: as above.
+unsafe impl<P: Probe> Sync for Lists<P> {}
+
+impl<P: Probe> Lists<P> {
+    pub(super) fn new(domain: &Domain) -> Result<Self, NoMemory> {
+        Ok(Lists {
+            slots: domain.allocate(SIZE)?,
+            restartable: domain.leased().is_none(),
+            domain: domain.clone(),
+            shared: Shared(Mutex::new(Vec::new())),
+            steals: AtomicUsize::new(0),
+            probe: core::marker::PhantomData,
+        })
+    }
+
+    pub(super) fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    /// How many lists were stolen so far.
+    pub(super) fn steals(&self) -> usize {
+        self.steals.load(Relaxed)
+    }
+
+    /// Pushes on the calling thread's list. If it fails, the result is `Full` if that list has
+    /// `most` nodes, and another one if there is no ID or the gate is closed.
+    ///
+    /// # Safety
+    ///
+    /// Invariant 1.
+    #[inline]
+    pub(super) unsafe fn push(&self, node: NonNull<Node>, most: usize) -> Pushed {
+        if self.restartable {
+            return match area::current() {
+                // SAFETY: invariants 1 and 2, and those of `sequence`.
+                Some(area) => unsafe { sequence::push::<P>(area, &self.slots, node, most) },
+                None => Pushed::OutOfRange,
+            };
+        }
+        self.at_own(|slot| {
+            let below = slot.head.load(Relaxed);
+            // SAFETY: invariants 1 and 3: the list is ours to access, and `node` is the caller's.
+            unsafe {
+                let depth = below.as_ref().map_or(0, |below| below.depth) + 1;
+                if depth > most {
+                    return Pushed::Full;
+                }
+                node.write(Node { next: below, depth });
+            }
+            // Release pairs with the Acquire in `steal`, which reads the head without the gate.
+            slot.head.store(node.as_ptr(), Release);
+            Pushed::Done
+        })
+        .unwrap_or(Pushed::Closed)
+    }
+
+    /// Pops from the calling thread's list.
+    #[inline]
+    pub(super) fn pop(&self) -> Popped {
+        if self.restartable {
+            return match area::current() {
+                // SAFETY: invariants 1 and 2, and those of `sequence`.
+                Some(area) => unsafe { sequence::pop::<P>(area, &self.slots) },
+                None => Popped::OutOfRange,
+            };
+        }
+        self.at_own(|slot| {
+            let Some(node) = NonNull::new(slot.head.load(Relaxed)) else {
+                return Popped::Empty;
+            };
+            // SAFETY: invariants 1 and 3.
+            slot.head.store(unsafe { node.as_ref() }.next, Relaxed);
+            Popped::Node(node)
+        })
+        .unwrap_or(Popped::Closed)
+    }
+
+    /// Pushes on the shared list.
+    ///
+    /// # Safety
+    ///
+    /// Invariant 1.
+    #[cold]
+    #[inline(never)]
+    pub(super) unsafe fn push_shared(&self, node: NonNull<Node>) {
+        // SAFETY: invariant 1: the node is the caller's.
+        unsafe {
+            node.write(Node {
+                next: ptr::null_mut(),
+                depth: 1,
+            });
+        }
+        self.shared.0.lock().push(Chain(node));
+    }
+
+    /// Moves up to `count` nodes from the calling thread's list to the shared one, as one chain.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn flush(&self, count: usize) {
+        let mut chain: *mut Node = ptr::null_mut();
+        for depth in 1..=count {
+            let Popped::Node(node) = self.pop() else {
+                break;
+            };
+            // SAFETY: invariant 1: it was popped.
+            unsafe { node.write(Node { next: chain, depth }) };
+            chain = node.as_ptr();
+        }
+        if let Some(chain) = NonNull::new(chain) {
+            self.shared.0.lock().push(Chain(chain));
+        }
+    }
+
+    /// Pops a node of the shared list. The rest of its chain becomes the calling thread's list.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn pop_shared(&self) -> Option<NonNull<Node>> {
+        let chain = self.shared.0.lock().pop()?;
+        Some(self.keep_all_but_one(chain))
+    }
+
+    /// Takes over `nodes`, linked and with depths as in a list. Returns the first of them; the
+    /// others become the calling thread's list.
+    ///
+    /// # Safety
+    ///
+    /// Invariant 1.
+    pub(super) unsafe fn adopt(&self, nodes: NonNull<Node>) -> NonNull<Node> {
+        self.keep_all_but_one(Chain(nodes))
+    }
+
+    /// Takes over the list of another ID, and returns a node of it. `None` if each list was, at
+    /// some moment during the call, empty or in use by another thread.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn steal(&self) -> Option<NonNull<Node>> {
+        let start = self.domain.momentary_id().unwrap_or(0);
+        for step in 0..self.slots.limit {
+            let victim = (start + step) % self.slots.limit;
+            let slot = self.slot(victim);
+            if slot.head.load(Acquire).is_null() {
+                continue;
+            }
+            let chain = if self.restartable {
+                self.take_restartable(slot)
+            } else {
+                self.take_leased(slot)
+            };
+            if let Some(chain) = chain {
+                self.steals.fetch_add(1, Relaxed);
+                return Some(self.keep_all_but_one(Chain(chain)));
+            }
+        }
+        None
+    }
+
+    fn take_restartable(&self, slot: &Slot) -> Option<NonNull<Node>> {
+        // One thief at a time.
+        let _thief = self.shared.0.lock();
+        slot.gate.store(CLOSED, Relaxed);
+        // A full barrier for all threads. Sequences that start later see the gate closed; sequences
+        // under way start again, and see it.
+        let alone = futex::restart_sequences();
+        let chain = if alone {
+            let chain = slot.head.load(Relaxed);
+            slot.head.store(ptr::null_mut(), Relaxed);
+            chain
+        } else {
+            ptr::null_mut()
+        };
+        // Pairs with the acquiring load of the gate in each sequence.
+        slot.gate.store(OPEN, Release);
+        NonNull::new(chain)
+    }
+
+    fn take_leased(&self, slot: &Slot) -> Option<NonNull<Node>> {
+        at(slot, |slot| {
+            let chain = slot.head.load(Relaxed);
+            slot.head.store(ptr::null_mut(), Relaxed);
+            NonNull::new(chain)
+        })
+        .flatten()
+    }
+
+    /// Keeps the first node. The others become the calling thread's list if that is empty, else
+    /// they go to the shared one.
+    fn keep_all_but_one(&self, chain: Chain) -> NonNull<Node> {
+        let first = chain.0;
+        // SAFETY: invariant 1: the chain is ours.
+        let others = unsafe { first.as_ref() }.next;
+        if let Some(others) = NonNull::new(others) {
+            if !self.set_own(others) {
+                self.shared.0.lock().push(Chain(others));
+            }
+        }
+        first
+    }
+
+    /// Makes these nodes the calling thread's list, if that is empty. Returns whether it was.
+    fn set_own(&self, nodes: NonNull<Node>) -> bool {
+        if self.restartable {
+            const GATED: usize = 1;
+            let Some(area) = area::current() else {
+                return false;
+            };
+            let new = nodes.as_ptr().expose_provenance() as u64;
+            // SAFETY: invariants 1 and 2, and those of `sequence`; the offset is that of a word of
+            // the slot.
+            let found =
+                unsafe { sequence::compare_store::<P, GATED>(area, &self.slots, HEAD, 0, new) };
+            return found == Ok(0);
+        }
+        self.at_own(|slot| {
+            let empty = slot.head.load(Relaxed).is_null();
+            if empty {
+                slot.head.store(nodes.as_ptr(), Release);
+            }
+            empty
+        })
+        .unwrap_or(false)
+    }
+
+    /// With leases: acquires an ID, and accesses its list. `None`: no ID, or the list is in use.
+    #[inline]
+    fn at_own<R>(&self, action: impl FnOnce(&Slot) -> R) -> Option<R> {
+        let lease = self.domain.enter().ok()?;
+        at(self.slot(lease.id()), action)
+    }
+
+    #[inline]
+    fn slot(&self, id: u32) -> &Slot {
+        // SAFETY: invariant 2; all zeros is a slot with an open gate and an empty list.
+        unsafe { self.slots.of(id).cast::<Slot>().as_ref() }
+    }
+
+    /// Hands all nodes of all lists to `each`. Must be called before these lists are dropped.
+    pub(super) fn drain(&mut self, mut each: impl FnMut(NonNull<Node>)) {
+        let mut chains: Vec<_> = self
+            .shared
+            .0
+            .get_mut()
+            .drain(..)
+            .map(|chain| chain.0.as_ptr())
+            .collect();
+        for id in 0..self.slots.limit {
+            let head = self.slot(id).head.load(Acquire);
+            // In the child of a fork the thread that closed it may not exist. The next user of this
+            // memory expects zeros.
+            if self.slot(id).gate.load(Relaxed) != OPEN {
+                self.slot(id).gate.store(OPEN, Relaxed);
+            }
+            // A page that was only read has no memory, and must not get any here.
+            if !head.is_null() {
+                self.slot(id).head.store(ptr::null_mut(), Relaxed);
+                chains.push(head);
+            }
+        }
+        for mut node in chains {
+            while let Some(this) = NonNull::new(node) {
+                // SAFETY: invariant 1, and exclusive access (`&mut self`). The link is read before
+                // the node goes to `each`.
+                node = unsafe { this.as_ref() }.next;
+                each(this);
+            }
+        }
+    }
+}
+
+/// With leases: accesses a slot under its gate. `None` if another thread does.
+#[inline]
+fn at<R>(slot: &Slot, action: impl FnOnce(&Slot) -> R) -> Option<R> {
+    if slot.gate.swap(CLOSED, Acquire) != OPEN {
+        return None;
+    }
+    let result = action(slot);
+    slot.gate.store(OPEN, Release);
+    Some(result)
+}
+
+impl<P: Probe> Drop for Lists<P> {
+    fn drop(&mut self) {
+        // The lists were drained: all heads are null, and all gates are open.
+        self.domain.free(self.slots, SIZE);
+    }
+}

@@ -1,0 +1,284 @@
+//! A pool of objects of one size, with free lists per ID.
+
+use core::fmt;
+use core::mem::{MaybeUninit, align_of, size_of};
+use core::ops::{Deref, DerefMut};
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicUsize, Ordering::*};
+use std::alloc::{Layout, alloc, dealloc};
+
+use super::domain::Domain;
+use super::error::BuildError;
+use super::lists::Lists;
+use super::sequence::{Node, Popped, Probe, Pushed, Sound};
+
+/// How many free objects move at a time between an ID's list and the shared one.
+const BATCH: usize = 32;
+/// How many free objects an ID's list keeps: two batches. A thread that alternately allocates and
+/// frees near a full batch then moves nothing.
+const MOST: usize = 2 * BATCH;
+
+/// Memory for a fixed number of objects, allocated and freed mostly per CPU.
+///
+/// Free places are in lists per ID, of up to 64. Excess places go to a shared list in batches of
+/// 32, and come back in batches. Places that were never used are also allocated in batches, so an
+/// object's memory is first written by its first user and lies on that thread's NUMA node. When all
+/// that is exhausted, a thread takes over another ID's list ([stealing](super::Stack)).
+///
+/// | backend | allocate, free |
+/// | --- | --- |
+/// | restartable | one restartable sequence |
+/// | lease | enter, a swap and a store on a line of the ID's own, leave |
+///
+/// An object may be freed by any thread. Not for signal handlers: moving batches takes a lock. Not
+/// for the child of a fork if another thread was using the pool at that moment: a list may be half
+/// changed, and the shared list's lock may be held by a thread that the child does not have.
+///
+/// ```
+/// use kinlock_ids::{Domain, Pool};
+///
+/// let pool = Pool::new(&Domain::auto(), 1000)?;
+/// let mut object = pool.insert([0u8; 256]).map_err(|full| full.to_string())?;
+/// object[0] = 1;
+/// drop(object); // Its place is free again.
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Invariants
+///
+/// 1. The memory holds `capacity` places of type `Place<T>`; those from `fresh` on were never used.
+/// 2. A place below `fresh` is in `lists`, or has an object that one [`Pooled`] owns, or belongs to
+///    a thread that is moving it between these states.
+#[derive(Debug)]
+pub struct Pool<T, P: Probe = Sound> {
+    lists: Lists<P>,
+    memory: NonNull<Place<T>>,
+    capacity: usize,
+    fresh: Fresh,
+}
+
+/// The number of places that were used so far, in cache lines of its own.
+#[repr(align(128))]
+#[derive(Debug)]
+struct Fresh(AtomicUsize);
+
+/// A place: free, or with an object.
+#[repr(C)]
+union Place<T> {
+    free: core::mem::ManuallyDrop<Node>,
+    object: core::mem::ManuallyDrop<MaybeUninit<T>>,
+}
+
+// SAFETY: objects are moved in by one thread and out by another; free places have no owner.
+unsafe impl<T: Send, P: Probe> Send for Pool<T, P> {}
+// SAFETY: as above. A shared pool gives no references to objects; their owners do.
+unsafe impl<T: Send, P: Probe> Sync for Pool<T, P> {}
+
+impl<T> Pool<T> {
+    /// A pool for `capacity` objects.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::Memory`] if there is no memory or address space.
+    pub fn new(domain: &Domain, capacity: usize) -> Result<Self, BuildError> {
+        Self::probed(domain, capacity)
+    }
+}
+
+impl<T, P: Probe> Pool<T, P> {
+    /// As [`new`](Pool::new), for tests.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::Memory`].
+    pub fn probed(domain: &Domain, capacity: usize) -> Result<Self, BuildError> {
+        let lists = Lists::new(domain)?;
+        let layout = Self::layout(capacity).ok_or(BuildError::Memory)?;
+        // SAFETY: the size is not 0, since a place is not smaller than a node.
+        let memory = NonNull::new(unsafe { alloc(layout) }).ok_or(BuildError::Memory)?;
+        Ok(Pool {
+            lists,
+            memory: memory.cast(),
+            capacity,
+            fresh: Fresh(AtomicUsize::new(0)),
+        })
+    }
+
+    fn layout(capacity: usize) -> Option<Layout> {
+        Layout::array::<Place<T>>(capacity.max(1)).ok()
+    }
+
+    /// Puts an object into the pool. O(1), but for stealing, which is O([`Domain::max_ids`]).
+    ///
+    /// # Errors
+    ///
+    /// [`Full`], with the object, if no free place was available at some moment of the call. Places
+    /// in a list that another thread is accessing count as taken.
+    #[inline]
+    pub fn insert(&self, object: T) -> Result<Pooled<'_, T, P>, Full<T>> {
+        let place = match self.lists.pop() {
+            Popped::Node(node) => Some(node),
+            _ => self.refill(),
+        };
+        let Some(place) = place else {
+            return Err(Full(object));
+        };
+        let place = place.cast::<T>();
+        // SAFETY: invariant 2: the place is ours now, and large enough and aligned for a `T`.
+        unsafe { place.write(object) };
+        Ok(Pooled { pool: self, place })
+    }
+
+    /// How many objects the pool can hold.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// How many lists were stolen so far.
+    pub fn steals(&self) -> usize {
+        self.lists.steals()
+    }
+
+    /// The domain that the pool was made for.
+    pub fn domain(&self) -> &Domain {
+        self.lists.domain()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refill(&self) -> Option<NonNull<Node>> {
+        let shared = self.lists.pop_shared();
+        shared
+            .or_else(|| self.take_fresh())
+            .or_else(|| self.lists.steal())
+    }
+
+    /// A place that was never used. The rest of a batch becomes the calling thread's list.
+    fn take_fresh(&self) -> Option<NonNull<Node>> {
+        let mut from = self.fresh.0.load(Relaxed);
+        let to = loop {
+            let to = (from + BATCH).min(self.capacity);
+            if from == to {
+                return None;
+            }
+            match self
+                .fresh
+                .0
+                .compare_exchange_weak(from, to, Relaxed, Relaxed)
+            {
+                Ok(_) => break to,
+                Err(now) => from = now,
+            }
+        };
+        let mut chain: *mut Node = ptr::null_mut();
+        for index in (from..to).rev() {
+            // SAFETY: invariants 1 and 2: the places from `from` to `to` are ours.
+            unsafe {
+                let node = self.memory.add(index).cast::<Node>();
+                node.write(Node {
+                    next: chain,
+                    depth: to - index,
+                });
+                chain = node.as_ptr();
+            }
+        }
+        // SAFETY: invariant 2: the chain is ours.
+        NonNull::new(chain).map(|chain| unsafe { self.lists.adopt(chain) })
+    }
+
+    #[inline]
+    fn give_back(&self, place: NonNull<Node>) {
+        // SAFETY: invariant 2: the owner of the place gives it up.
+        let pushed = unsafe { self.lists.push(place, MOST) };
+        if pushed != Pushed::Done {
+            self.give_back_slowly(place, pushed);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn give_back_slowly(&self, place: NonNull<Node>, pushed: Pushed) {
+        if pushed == Pushed::Full {
+            self.lists.flush(BATCH);
+            // SAFETY: as above. The thread may run with another ID by now, whose list may be full,
+            // too; then the node goes to the shared list.
+            if unsafe { self.lists.push(place, MOST) } == Pushed::Done {
+                return;
+            }
+        }
+        // SAFETY: as above.
+        unsafe { self.lists.push_shared(place) };
+    }
+}
+
+impl<T, P: Probe> Drop for Pool<T, P> {
+    fn drop(&mut self) {
+        // Owners of objects borrow the pool. A leaked object stays undropped.
+        self.lists.drain(|_| ());
+        if let Some(layout) = Self::layout(self.capacity) {
+            // SAFETY: allocated with this layout.
+            unsafe { dealloc(self.memory.cast().as_ptr(), layout) };
+        }
+    }
+}
+
+/// An object in a [`Pool`]. Dropping this drops the object and frees its place.
+#[derive(Debug)]
+pub struct Pooled<'p, T, P: Probe = Sound> {
+    pool: &'p Pool<T, P>,
+    /// Has an object (invariant 2 of the pool).
+    place: NonNull<T>,
+}
+
+// SAFETY: it owns the object.
+unsafe impl<T: Send, P: Probe> Send for Pooled<'_, T, P> {}
+// SAFETY: a shared reference gives shared references only.
+unsafe impl<T: Sync, P: Probe> Sync for Pooled<'_, T, P> {}
+
+impl<T, P: Probe> Deref for Pooled<'_, T, P> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: invariant 2 of the pool.
+        unsafe { self.place.as_ref() }
+    }
+}
+
+impl<T, P: Probe> DerefMut for Pooled<'_, T, P> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: invariant 2 of the pool.
+        unsafe { self.place.as_mut() }
+    }
+}
+
+impl<T, P: Probe> Drop for Pooled<'_, T, P> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: invariant 2 of the pool: the object is there, and its owner ends here.
+        unsafe { self.place.drop_in_place() };
+        self.pool.give_back(self.place.cast());
+    }
+}
+
+/// The pool has no free place. The object comes back.
+pub struct Full<T>(pub T);
+
+impl<T> fmt::Debug for Full<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Full(..)")
+    }
+}
+
+impl<T> fmt::Display for Full<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the pool has no free place")
+    }
+}
+
+impl<T> core::error::Error for Full<T> {}
+
+/// A place has room for a node and for a `T`.
+const _: () = assert!(
+    size_of::<Place<u8>>() == size_of::<Node>() && align_of::<Place<u8>>() == align_of::<Node>()
+);

@@ -1,0 +1,364 @@
+//! Allocation of concurrency IDs: small integers with one holder each at a time, dense, and kept by
+//! the CPUs whose caches have their data.
+//!
+//! Source: the per-memory-map concurrency IDs of Linux's restartable sequences (Desnoyers, 2022:
+//! lowest free first; 2024: kept by CPUs, recent IDs, spreading; Gleixner, 2025: owned by tasks).
+//! Here an ID is *leased*: user space cannot give it up when it is preempted.
+//!
+//! # Where an ID is
+//!
+//! An ID is in exactly one of these places. The thread that moves it to another place has it in
+//! between:
+//!
+//! | place | how it shows |
+//! | --- | --- |
+//! | free | its bit is clear |
+//! | held by a lease | its bit is set, and no record keeps it; a [`Held`] names it |
+//! | kept by a record | its bit is set, and the record's word says [kept or marked](record) |
+//!
+//! There is a record for each CPU (and for each member, under [`Policy::TaskOwned`]). Releasing is
+//! lazy: the record keeps the ID for the next acquisition on that CPU. [`record`] has the table of
+//! its states.
+//!
+//! # Bounds
+//!
+//! * *limit* = min(allowed CPUs, members, capacity). IDs spread up to the limit for locality's
+//!   sake: fresh IDs are handed out up to there although older ones may lie idle on other CPUs.
+//! * An ID at or above the limit is handed out for the first time only if at one instant every
+//!   lower one was held (not just kept). So `id < max(limit, h)`, where `h` is the peak number of
+//!   concurrent holders. Threads that are acquiring, releasing, reclaiming or changing the limit
+//!   count as holders. A released ID above the limit is free again. It goes to an acquisition that
+//!   finds all IDs below the limit held. A record that lent such an ID while the limit was higher
+//!   may keep it.
+//! * If the limit changes during an acquisition, any value that it had in between may apply. So may
+//!   any value that the limit has had since the start of a change that is still under way. Once the
+//!   limit has come down and all calls that changed it have returned, it binds all acquisitions
+//!   that begin afterwards. IDs acquired before stay held.
+//! * [`IdError::Exhausted`] means that at one instant all IDs of the storage were held.
+//!
+//! # Progress
+//!
+//! Lock-free: if all other threads stop, an acquisition ends. It takes any ID below `grown` that is
+//! free or kept. If there is none, the proof that all are held succeeds. A round fails only for one
+//! of two reasons. Either another operation has made progress, or a fresh ID turns out to have been
+//! held since before the limit came down. The latter happens at most once per ID. After
+//! [`PATIENCE`](IdConfig::PATIENCE) failed rounds a thread closes the fast path, and other
+//! acquisitions let it go first. They wait for a limited time only: the waiter may be a signal
+//! handler that has interrupted exactly that thread.
+//!
+//! # Example
+//!
+//! ```
+//! use kinlock_core::Native;
+//! use kinlock_ids::raw::{Block, IdAllocator, Policy, Record};
+//!
+//! // Two CPUs, at most 32 IDs, two threads.
+//! let records: Vec<Record<Native>> = (0..2).map(|_| Record::new()).collect();
+//! let blocks = vec![Block::<Native>::new()];
+//! let storage = (&records[..], &blocks[..]);
+//! let ids: IdAllocator<Native, _> = IdAllocator::new(storage, 2, Policy::RecentFirst).unwrap();
+//! ids.join();
+//! ids.join();
+//!
+//! let a = ids.acquire(0).unwrap();
+//! let b = ids.acquire(1).unwrap();
+//! assert_eq!((a.id(), b.id()), (0, 1));
+//! ids.release(0, a);
+//! ids.release(1, b);
+//! // Each CPU has kept its ID.
+//! let b = ids.acquire(1).unwrap();
+//! assert_eq!(b.id(), 1);
+//! ids.release(1, b);
+//! ```
+
+mod blocks;
+mod give;
+mod proof;
+pub mod record;
+mod shape;
+mod take;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+pub use blocks::{BLOCK, Block};
+pub use record::Record;
+
+use core::marker::PhantomData;
+use kinlock_core::platform::{Atomic, Ordering, Ordering::*, Platform};
+use record::Word;
+use shape::Shape;
+
+/// In nanoseconds. A kept ID that was unused for this long counts as old: acquisitions take it
+/// first, and [`reclaim`](IdAllocator::reclaim) frees it.
+pub const AGE: u64 = 100_000_000;
+
+/// The member index of a thread that is no member; see [`acquire`](IdAllocator::acquire).
+pub const NO_MEMBER: u32 = u32::MAX;
+
+/// The largest number of IDs that an allocator can hand out.
+pub const MAX_IDS: u32 = 1 << 24;
+
+/// Which ID a thread gets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Policy {
+    /// The ID that the CPU has kept; else its recent one; else a fresh one below the limit; else
+    /// the lowest free one; else one that another CPU keeps, old ones first.
+    #[default]
+    RecentFirst,
+    /// The CPU's index. A second holder on that CPU gets an ID at or above the number of CPUs.
+    PerCpu,
+    /// The ID that the CPU has kept; else the lowest free one. Linux's policy from 6.3 to 6.12:
+    /// once an idle ID is [reclaimed](IdAllocator::reclaim), the next thread that needs one gets
+    /// its data.
+    LowestFree,
+    /// While there are at most as many members as allowed CPUs, each member has an ID of its own,
+    /// on whichever CPU it runs; else CPUs keep the IDs.
+    TaskOwned,
+}
+
+impl Policy {
+    /// All policies, the default first.
+    pub const ALL: [Policy; 4] = [
+        Policy::RecentFirst,
+        Policy::PerCpu,
+        Policy::LowestFree,
+        Policy::TaskOwned,
+    ];
+
+    /// The name in tables and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Policy::RecentFirst => "recent-first",
+            Policy::PerCpu => "per-cpu",
+            Policy::LowestFree => "lowest-free",
+            Policy::TaskOwned => "task-owned",
+        }
+    }
+}
+
+/// Why there is no ID, or no allocator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IdError {
+    /// At one instant all IDs were held. Under [`Policy::PerCpu`]: the CPU's own ID, and all those
+    /// at or above the number of CPUs.
+    Exhausted,
+    /// The storage has no blocks, more than [`MAX_IDS`] IDs, fewer records than CPUs, or (for
+    /// [`Policy::PerCpu`]) fewer IDs than CPUs.
+    Storage,
+}
+
+impl core::fmt::Display for IdError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            IdError::Exhausted => "all concurrency IDs are held",
+            IdError::Storage => "the storage does not fit the CPUs and IDs asked for",
+        })
+    }
+}
+
+impl core::error::Error for IdError {}
+
+/// The memory that an allocator keeps its state in. The allocator allocates no memory itself.
+///
+/// Both slices must be the same at each call, new or zeroed at first, and used by one allocator
+/// only. Otherwise an ID may have two holders.
+pub trait Storage<P: Platform> {
+    /// A record for each CPU, by index. Then one for each member, by index, if members are to have
+    /// records (see [`Policy::TaskOwned`]).
+    fn records(&self) -> &[Record<P>];
+    /// [`BLOCK`] IDs each.
+    fn blocks(&self) -> &[Block<P>];
+}
+
+impl<P: Platform> Storage<P> for (&[Record<P>], &[Block<P>]) {
+    fn records(&self) -> &[Record<P>] {
+        self.0
+    }
+    fn blocks(&self) -> &[Block<P>] {
+        self.1
+    }
+}
+
+/// The compile-time configuration of an allocator.
+pub trait IdConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
+    /// After so many failed rounds an acquisition closes the fast path for the others.
+    const PATIENCE: u32 = 16;
+    /// A deliberate defect, to show that a check can fail.
+    #[doc(hidden)]
+    const FAULT: IdFault = IdFault::None;
+}
+
+/// The default configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct Usual;
+
+impl IdConfig for Usual {}
+
+/// Deliberate defects, each to be caught by the check meant for it.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IdFault {
+    /// A correct allocator.
+    None,
+    /// Taking a kept ID away does not check whether its owner has just taken it back: the ID is
+    /// shared.
+    Shared,
+    /// A release that finds its record occupied forgets the ID: it is leaked.
+    Leaked,
+    /// A fresh ID is handed out although lower ones are kept, not held: it is above the bound.
+    AboveBound,
+    /// A recent ID is acquired again although the limit has shrunk below it: it is above the bound.
+    StaleRecent,
+    /// Fresh IDs are handed out by the limit that the acquisition read at first, which may have
+    /// come down since.
+    LateGrowth,
+    /// No acquisition takes what a record keeps above the limit: acquisitions that need it search
+    /// for ever.
+    Stranded,
+    /// A release does not publish what the holder did to the ID's data.
+    RelaxedRelease,
+}
+
+/// A held ID. It must be [released](IdAllocator::release): if this is dropped, the ID is lost.
+#[must_use = "an ID that is not released is lost"]
+#[derive(PartialEq, Eq, Debug)]
+pub struct Held {
+    /// The record that lent the ID and gets it back; [`NOWHERE`] if none did.
+    at: u32,
+    /// The word of that record meanwhile. Without a record, just the ID.
+    word: u64,
+}
+
+impl Held {
+    /// The ID.
+    #[inline]
+    pub fn id(&self) -> u32 {
+        Word(self.word).id()
+    }
+}
+
+/// The index of no record.
+const NOWHERE: u32 = u32::MAX;
+
+/// Hands out the IDs of one domain.
+///
+/// CPUs are named by index: the caller maps CPU numbers, however large and sparse, to `0..cpus`. An
+/// index out of range is allowed (a CPU that came later); such a CPU keeps no ID. All operations
+/// may be called from any thread at any time, signal handlers included.
+#[derive(Debug)]
+pub struct IdAllocator<P: Platform, S: Storage<P>, C: IdConfig = Usual> {
+    shape: Shape<P>,
+    storage: S,
+    cpus: u32,
+    policy: Policy,
+    config: PhantomData<C>,
+}
+
+impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
+    /// An allocator for `cpus` CPUs, all of them allowed, without members. The limit is 0 until
+    /// threads [`join`](Self::join).
+    ///
+    /// # Errors
+    ///
+    /// [`IdError::Storage`].
+    pub fn new(storage: S, cpus: u32, policy: Policy) -> Result<Self, IdError> {
+        let capacity = storage.blocks().len() * BLOCK as usize;
+        let fits = (1..=MAX_IDS as usize).contains(&capacity)
+            && storage.records().len() >= cpus as usize
+            && storage.records().len() < NOWHERE as usize
+            && (policy != Policy::PerCpu || capacity >= cpus as usize);
+        if !fits {
+            return Err(IdError::Storage);
+        }
+        let first = if policy == Policy::PerCpu { cpus } else { 0 };
+        Ok(IdAllocator {
+            shape: Shape::new(cpus, first),
+            storage,
+            cpus,
+            policy,
+            config: PhantomData,
+        })
+    }
+
+    /// Acquires an ID for a thread that runs on the CPU with index `cpu`. The holder sees what the
+    /// ID's last holder did before the release.
+    ///
+    /// If the CPU's record keeps an ID: one read-modify-write of that record, and no read of the
+    /// clock. Else a few on shared lines. The thread may have migrated by the time this returns;
+    /// the ID is exclusive all the same.
+    ///
+    /// # Errors
+    ///
+    /// [`IdError::Exhausted`].
+    ///
+    /// # Panics
+    ///
+    /// Never.
+    #[inline]
+    pub fn acquire(&self, cpu: u32) -> Result<Held, IdError> {
+        self.acquire_as(cpu, NO_MEMBER)
+    }
+
+    /// As [`acquire`](Self::acquire), for the member with index `member`. The index matters under
+    /// [`Policy::TaskOwned`] only. The caller assigns indices, and may reuse one after
+    /// [`leave_as`](Self::leave_as). A member without a record, or [`NO_MEMBER`], uses the CPU's.
+    ///
+    /// # Errors
+    ///
+    /// [`IdError::Exhausted`].
+    #[inline]
+    pub fn acquire_as(&self, cpu: u32, member: u32) -> Result<Held, IdError> {
+        let control = self.shape.control();
+        let at = self.place(control.by_member(), cpu, member);
+        if let Some(record) = self.storage.records().get(at as usize) {
+            let word = Word(record.word.load(Relaxed));
+            if word.keeps() && control.allows(word.id()) {
+                let lent = word.lent();
+                // Acquire pairs with the Release of the thread that made the record keep it.
+                if record
+                    .word
+                    .compare_exchange(word.0, lent.0, Acquire, Relaxed)
+                    .is_ok()
+                {
+                    return Ok(Held { at, word: lent.0 });
+                }
+            }
+        }
+        self.acquire_slow(cpu, member)
+    }
+
+    /// Releases an ID. `cpu` is the index of the CPU on which the thread runs now, or ran when it
+    /// acquired the ID if the current one is not known. That CPU keeps the ID if it has none; else
+    /// the CPU of the acquisition keeps it, or it becomes free.
+    ///
+    /// A plain store to the CPU's own record, if that lent the ID. Else a few read-modify-writes.
+    #[inline]
+    pub fn release(&self, cpu: u32, held: Held) {
+        let stays = held.at == cpu || held.at >= self.cpus;
+        match self.storage.records().get(held.at as usize) {
+            // Even if the limit has shrunk below the ID: the next acquisition or reclaim finds it.
+            Some(record) if stays => record
+                .word
+                .overwrite(Word(held.word).kept().0, Self::RELEASE),
+            _ => self.release_slow(cpu, held),
+        }
+    }
+
+    /// Pairs with the Acquire of the next thread that takes the ID.
+    const RELEASE: Ordering = match C::FAULT {
+        IdFault::RelaxedRelease => Relaxed,
+        _ => Release,
+    };
+
+    /// The record to ask first.
+    #[inline]
+    fn place(&self, by_member: bool, cpu: u32, member: u32) -> u32 {
+        if by_member && member != NO_MEMBER {
+            let at = self.cpus.saturating_add(member);
+            if (at as usize) < self.storage.records().len() {
+                return at;
+            }
+        }
+        if cpu < self.cpus { cpu } else { NOWHERE }
+    }
+}

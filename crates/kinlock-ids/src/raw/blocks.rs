@@ -1,0 +1,111 @@
+//! The bitmap of IDs in use, and the record that last kept each ID.
+
+use super::{IdAllocator, IdConfig, Storage};
+use kinlock_core::platform::{Atomic, Ordering::*, Platform};
+
+/// The number of IDs in a [`Block`].
+pub const BLOCK: u32 = 32;
+
+/// The state of [`BLOCK`] IDs. All zeros: free.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Block<P: Platform> {
+    /// Bits 0 to 31: the ID is held or kept. From 32 on: how many times an ID was freed, modulo
+    /// 2^32. See [`proof`](super::proof).
+    pub(super) used: Used<P>,
+    /// The index of the record that keeps the ID, if any. Written by the ID's holder only.
+    pub(super) keepers: [P::AtomicU32; BLOCK as usize],
+}
+
+/// In a cache line of its own: a thread that frees an ID should not disturb one that looks up a
+/// keeper.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub(super) struct Used<P: Platform>(pub(super) P::AtomicU64);
+
+/// One freed ID, in the count of [`Block::used`].
+const FREED: u64 = 1 << 32;
+
+impl<P: Platform> Default for Block<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: Platform> Block<P> {
+    /// A block whose IDs are all free.
+    pub fn new() -> Self {
+        Block {
+            used: Used(Atomic::new(0)),
+            keepers: core::array::from_fn(|_| Atomic::new(0)),
+        }
+    }
+}
+
+impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
+    /// The number of IDs that are held or kept. O(capacity / 32); not one instant.
+    pub fn in_use(&self) -> u32 {
+        let count = |block: &Block<P>| (block.used.0.load(Relaxed) as u32).count_ones();
+        self.storage.blocks().iter().map(count).sum()
+    }
+
+    /// The IDs that are held or kept. O(capacity / 32). Not one instant, but a thread finds the IDs
+    /// that it holds itself.
+    pub fn ids_in_use(&self) -> impl Iterator<Item = u32> {
+        let blocks = self
+            .storage
+            .blocks()
+            .iter()
+            .zip((0..).step_by(BLOCK as usize));
+        blocks.flat_map(|(block, first)| {
+            let used = block.used.0.load(Relaxed) as u32;
+            (0..BLOCK)
+                .filter(move |bit| used >> bit & 1 != 0)
+                .map(move |bit| first + bit)
+        })
+    }
+
+    pub(super) fn used(&self, id: u32) -> &P::AtomicU64 {
+        &self.storage.blocks()[(id / BLOCK) as usize].used.0
+    }
+
+    pub(super) fn keeper(&self, id: u32) -> &P::AtomicU32 {
+        &self.storage.blocks()[(id / BLOCK) as usize].keepers[(id % BLOCK) as usize]
+    }
+
+    /// Takes `id`, if it is free.
+    pub(super) fn claim(&self, id: u32) -> bool {
+        let bit = 1 << (id % BLOCK);
+        let used = self.used(id);
+        // A load first, since the ID is usually in use. Acquire pairs with the Release in `free`.
+        // Claiming makes no ID available, so there is nothing to count.
+        used.load(Relaxed) & bit == 0 && used.fetch_or(bit, Acquire) & bit == 0
+    }
+
+    /// Takes the lowest free ID in the range.
+    pub(super) fn claim_lowest(&self, from: u32, to: u32) -> Option<u32> {
+        let mut id = from;
+        while id < to {
+            let taken = self.used(id).load(Relaxed) as u32;
+            let free = !taken & (u32::MAX << (id % BLOCK));
+            let lowest = id / BLOCK * BLOCK + free.trailing_zeros();
+            if free == 0 {
+                id = (id / BLOCK + 1) * BLOCK;
+            } else if lowest >= to {
+                return None;
+            } else if self.claim(lowest) {
+                return Some(lowest);
+            }
+            // If another thread was faster, look at the same bits again.
+        }
+        None
+    }
+
+    /// Frees `id`, which the caller holds.
+    pub(super) fn free(&self, id: u32) {
+        let bit = 1 << (id % BLOCK);
+        // The bit is set, so nothing is borrowed from the count. Release pairs with the Acquire in
+        // `claim`.
+        self.used(id).fetch_add(FREED - bit, Release);
+    }
+}

@@ -1,0 +1,191 @@
+//! Releases that the fast path cannot handle: on another CPU, or of an ID above the limit. Also the
+//! reclamation of idle IDs.
+
+use super::record::{Record, Word};
+use super::take::{idle_since, mark};
+use super::{AGE, BLOCK, Held, IdAllocator, IdConfig, IdFault, NO_MEMBER, Policy, Storage};
+use kinlock_core::platform::{Atomic, Ordering::*, Platform};
+
+impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
+    #[cold]
+    #[inline(never)]
+    pub(super) fn release_slow(&self, cpu: u32, held: Held) {
+        let (id, from) = (held.id(), held.at);
+        let to = match self.policy {
+            Policy::PerCpu => id,
+            _ => self.place(false, cpu, NO_MEMBER),
+        };
+        let allowed = self.shape.control().allows(id);
+        let moves = allowed && !self.stays_behind(from, to) && self.keep(to, id);
+        if let Some(record) = self.storage.records().get(from as usize) {
+            // The word is ours, so a store suffices.
+            let word = Word(held.word);
+            let stays = allowed && !moves;
+            if stays {
+                // `keep` may have written another record's index here.
+                self.keeper(id).store(from, Relaxed);
+            }
+            let new = if stays { word.kept() } else { word.given_up() };
+            record.word.overwrite(new.0, Self::RELEASE);
+            if stays {
+                return;
+            }
+        }
+        if !moves && !matches!(C::FAULT, IdFault::Leaked) {
+            self.free(id);
+        }
+    }
+
+    /// Whether an ID that the record `from` lent stays there although its thread has moved to `to`.
+    fn stays_behind(&self, from: u32, to: u32) -> bool {
+        let at = |at: u32| self.storage.records().get(at as usize);
+        match (at(from), at(to)) {
+            (Some(_), Some(record)) if from != to => {
+                let word = Word(record.word.load(Relaxed));
+                word.keeps() || word.is_lent() || !word.is_nothing() && self.shape.is_full()
+            }
+            _ => false,
+        }
+    }
+
+    /// Makes the record keep `id`, which the caller holds. `false`: it keeps or lends another.
+    pub(super) fn keep(&self, at: u32, id: u32) -> bool {
+        self.occupy(at, id, |word| word.keeping(id)).is_some()
+    }
+
+    /// Tells that a thread without an ID has moved from one CPU to another, both by index. The ID
+    /// that the thread left behind may move along.
+    ///
+    /// For schedulers and simulators. In user space a thread learns of its migration too late, and
+    /// [`release`](Self::release) moves IDs anyway.
+    ///
+    /// If the destination has an ID or a recent one, and there are no fewer members than allowed
+    /// CPUs, nothing happens. Else the source's ID moves, unless it is in use there. If the
+    /// destination keeps one already, the source's is freed.
+    pub fn migrate(&self, from: u32, to: u32) {
+        if self.policy == Policy::PerCpu || from >= self.cpus || to >= self.cpus || from == to {
+            return;
+        }
+        let records = self.storage.records();
+        let there = Word(records[to as usize].word.load(Relaxed));
+        if !there.is_nothing() && self.shape.is_full() {
+            return;
+        }
+        let moved = self.empty(&records[from as usize]);
+        if let Some(id) =
+            moved.filter(|&id| !(self.shape.control().allows(id) && self.keep(to, id)))
+        {
+            self.free(id);
+        }
+    }
+
+    /// Tells that the CPU with index `cpu` has gone on without its ID at time `now`.
+    /// [`reclaim`](Self::reclaim) then frees the ID once it has been unused for [`AGE`], without
+    /// having to see it idle twice.
+    ///
+    /// For schedulers and simulators, which know when a thread stops and what time it is. Otherwise
+    /// each lease would have to read the clock.
+    pub fn mark_idle(&self, cpu: u32, now: u64) {
+        let at = self.place(false, cpu, NO_MEMBER);
+        if let Some(record) = self.storage.records().get(at as usize) {
+            // Relaxed: the ID's data are not touched here.
+            let word = Word(record.word.load(Relaxed));
+            if word.keeps() && !word.is_marked() {
+                mark(record, word, now);
+            }
+        }
+    }
+
+    /// Frees the kept IDs that have been idle for at least [`AGE`], and those at or above the
+    /// limit. Marks the other idle ones. `now` is [`Platform::now`]. Returns how many were freed.
+    /// O(capacity).
+    ///
+    /// Calling this is optional: an acquisition that needs an ID takes an idle one. It serves
+    /// callers that want few IDs in use. Under [`Policy::PerCpu`] and [`Policy::TaskOwned`] IDs do
+    /// not age: they have owners.
+    pub fn reclaim(&self, now: u64) -> u32 {
+        let control = self.shape.control();
+        let age = match self.policy {
+            Policy::RecentFirst | Policy::LowestFree => true,
+            Policy::PerCpu | Policy::TaskOwned => false,
+        };
+        let mut freed = 0;
+        for id in 0..self.capacity() {
+            if id % BLOCK == 0 && self.used(id).load(Relaxed) as u32 == 0 {
+                continue;
+            }
+            let Some((record, word)) = self.kept(id) else {
+                continue;
+            };
+            match idle_since(record, word, now) {
+                _ if id >= control.limit() => {}
+                _ if !age => continue,
+                Some(idle) if idle >= AGE => {}
+                Some(_) => continue,
+                None => {
+                    mark(record, word, now);
+                    continue;
+                }
+            }
+            if let Some(id) = self.take_from_keeper(id) {
+                self.free(id);
+                freed += 1;
+            }
+        }
+        freed
+    }
+
+    /// Frees the ID that the record keeps, if any.
+    pub(super) fn clear_out(&self, record: &Record<P>) {
+        if let Some(id) = self.empty(record) {
+            self.free(id);
+        }
+    }
+
+    /// Takes the ID that the record keeps, and leaves the record in state nothing.
+    fn empty(&self, record: &Record<P>) -> Option<u32> {
+        let mut word = Word(record.word.load(Relaxed));
+        while word.keeps() {
+            // Acquire pairs with the Release of the thread that made the record keep it.
+            match record
+                .word
+                .compare_exchange(word.0, word.emptied().0, Acquire, Relaxed)
+            {
+                Ok(_) => return Some(word.id()),
+                Err(seen) => word = Word(seen),
+            }
+        }
+        None
+    }
+
+    /// Starts anew in the child of a fork, where only the calling thread exists. All IDs but the
+    /// `held` ones become free; none is kept. Members and allowed CPUs stay; set them afterwards.
+    ///
+    /// No other thread may use the allocator meanwhile. `held` maps the IDs that the calling thread
+    /// has held since before the fork to what it will release. It may release those as usual. IDs
+    /// that other threads held must not be released.
+    pub fn reset<'h>(&self, held: impl Fn(u32) -> Option<&'h Held>) {
+        for (record, at) in self.storage.records().iter().zip(0..) {
+            let word = Word(record.word.load(Relaxed));
+            // A lent ID that the calling thread will bring back stays lent, by the record that lent
+            // it. Another record may claim to lend the same ID: its thread, which does not exist
+            // here, had moved the ID on and had not yet updated its record.
+            let lender = |held: &Held| held.at == at;
+            if !(word.is_lent() && held(word.id()).is_some_and(lender)) {
+                record.word.store(word.emptied().0, Relaxed);
+            }
+        }
+        for (block, first) in self
+            .storage
+            .blocks()
+            .iter()
+            .zip((0..).step_by(BLOCK as usize))
+        {
+            let used = block.used.0.load(Relaxed);
+            let stays = |bit: &u32| used >> bit & 1 != 0 && held(first + bit).is_some();
+            let stay = (0..BLOCK).filter(stays).map(|bit| 1 << bit).sum();
+            block.used.0.store(stay, Relaxed);
+        }
+        self.shape.open();
+    }
+}

@@ -1,0 +1,370 @@
+//! How far IDs may spread: members, allowed CPUs, the limit, and how far they have spread.
+//!
+//! # When the limit comes down
+//!
+//! An acquisition reads the limit once, and the limit may come down before it finishes. Taking an
+//! ID below the old limit is harmless: it could have been taken before. But handing out a *fresh*
+//! ID by the old limit would leave `grown` too high for later acquisitions, which take free IDs
+//! below `grown` without a proof. So [`Spread`] has limit and `grown` in one word. One exchange
+//! brings both down, and no exchange that expects the old limit can succeed after it.
+//!
+//! A thread that changes the counts publishes their consequences: first the control word, then the
+//! spread word. It exchanges both even if they stay the same. Each exchange acquires what the
+//! previous one has released. If several threads publish at the same time, the last one therefore
+//! sees the newest counts when it reads them again.
+
+use super::{IdAllocator, IdConfig, NO_MEMBER, Policy, Storage};
+use kinlock_core::platform::{Atomic, Ordering, Ordering::*, Platform};
+
+/// The state that all acquisitions read and few operations write.
+#[derive(Debug)]
+pub(super) struct Shape<P: Platform> {
+    /// See [`Control`].
+    control: ReadMostly<P>,
+    changing: Changing<P>,
+}
+
+#[repr(align(128))]
+#[derive(Debug)]
+struct ReadMostly<P: Platform>(P::AtomicU32);
+
+#[repr(align(128))]
+#[derive(Debug)]
+struct Changing<P: Platform> {
+    /// Upper half: members. Lower half: allowed CPUs.
+    counts: P::AtomicU64,
+    /// See [`Spread`].
+    spread: P::AtomicU64,
+    /// Where the next search for an idle ID starts.
+    hand: P::AtomicU32,
+}
+
+/// Bit 0: members' records are used, not CPUs'. Bits 1 to 30: the limit of what is kept. Bit 31:
+/// the fast path is closed, because a thread needs an ID urgently.
+///
+/// This layout lets one signed comparison tell whether the fast path may take an ID.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Control(u32);
+
+const BY_MEMBER: u32 = 1;
+const CLOSED: u32 = 1 << 31;
+
+impl Control {
+    #[inline]
+    pub(super) fn allows(self, id: u32) -> bool {
+        (self.0 as i32) >> 1 > id as i32
+    }
+
+    #[inline]
+    pub(super) fn by_member(self) -> bool {
+        self.0 & BY_MEMBER != 0
+    }
+
+    pub(super) fn is_closed(self) -> bool {
+        self.0 & CLOSED != 0
+    }
+
+    /// Records keep IDs below this limit only.
+    pub(super) fn limit(self) -> u32 {
+        (self.0 & !CLOSED) >> 1
+    }
+}
+
+/// The numbers of members and of allowed CPUs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Counts(u64);
+
+impl Counts {
+    fn members(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    fn allowed(self) -> u32 {
+        self.0 as u32
+    }
+
+    fn bound(self) -> u32 {
+        self.members().min(self.allowed())
+    }
+}
+
+/// Upper half: the limit. Lower half: `grown`, how far IDs have been handed out. IDs in use are
+/// below `grown`. Exceptions: IDs that were in use when `grown` came down and that leases still
+/// hold, that their records keep, or that their records take again once the limit allows it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Spread(u64);
+
+impl Spread {
+    fn new(limit: u32, grown: u32) -> Self {
+        Spread((limit as u64) << 32 | grown as u64)
+    }
+
+    pub(super) fn limit(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    pub(super) fn grown(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// With another limit. `grown` is cut down to it.
+    fn within(self, limit: u32) -> Self {
+        Self::new(limit, self.grown().min(limit))
+    }
+}
+
+impl<P: Platform> Shape<P> {
+    pub(super) fn new(cpus: u32, grown: u32) -> Self {
+        Shape {
+            control: ReadMostly(Atomic::new(0)),
+            changing: Changing {
+                counts: Atomic::new(cpus as u64),
+                spread: Atomic::new(Spread::new(0, grown).0),
+                hand: Atomic::new(0),
+            },
+        }
+    }
+
+    /// Relaxed: a concurrent change of limit or mode may be seen late.
+    #[inline]
+    pub(super) fn control(&self) -> Control {
+        Control(self.control.0.load(Relaxed))
+    }
+
+    fn spread(&self) -> Spread {
+        Spread(self.changing.spread.load(Relaxed))
+    }
+
+    pub(super) fn grown(&self) -> u32 {
+        self.spread().grown()
+    }
+
+    /// Makes `grown` larger by one, as long as `may` agrees to the current value. Returns the old
+    /// `grown`.
+    pub(super) fn grow(&self, may: impl Fn(Spread) -> bool) -> Option<u32> {
+        let mut seen = self.spread();
+        while may(seen) {
+            let more = Spread::new(seen.limit(), seen.grown() + 1);
+            // Relaxed: it publishes nothing but itself. Being a read-modify-write, it does not
+            // break the release sequence between two threads that publish limits.
+            match self.exchange_spread(seen, more, Relaxed) {
+                Ok(()) => return Some(seen.grown()),
+                Err(now) => seen = now,
+            }
+        }
+        None
+    }
+
+    /// Sets the limit and cuts `grown` down to it. Returns the old `grown`.
+    fn spread_within(&self, limit: u32) -> u32 {
+        let mut seen = self.spread();
+        loop {
+            // Acquire and release: see the top.
+            match self.exchange_spread(seen, seen.within(limit), AcqRel) {
+                Ok(()) => return seen.grown(),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    fn exchange_spread(&self, old: Spread, new: Spread, order: Ordering) -> Result<(), Spread> {
+        let word = &self.changing.spread;
+        match word.compare_exchange(old.0, new.0, order, Relaxed) {
+            Ok(_) => Ok(()),
+            Err(now) => Err(Spread(now)),
+        }
+    }
+
+    pub(super) fn next_victim(&self) -> u32 {
+        self.changing.hand.fetch_add(1, Relaxed)
+    }
+
+    /// Whether there are at least as many members as allowed CPUs.
+    pub(super) fn is_full(&self) -> bool {
+        let counts = self.counts();
+        counts.members() >= counts.allowed()
+    }
+
+    /// Closes the fast path. `false`: another thread already has.
+    pub(super) fn close(&self) -> bool {
+        self.control.0.fetch_or(CLOSED, Relaxed) & CLOSED == 0
+    }
+
+    pub(super) fn open(&self) {
+        self.control.0.fetch_and(!CLOSED, Relaxed);
+    }
+
+    /// Waits until the fast path is open, for at most `nanos` nanoseconds.
+    pub(super) fn wait_until_open(&self, nanos: u64) {
+        let _ = P::wait_for(&self.control.0, Relaxed, nanos, |c| c & CLOSED == 0);
+    }
+
+    fn counts(&self) -> Counts {
+        Counts(self.changing.counts.load(Relaxed))
+    }
+
+    /// Changes the counts. Returns the old ones.
+    fn change(&self, change: impl Fn(Counts) -> u64) -> Counts {
+        let mut counts = self.counts();
+        loop {
+            let new = change(counts);
+            match self
+                .changing
+                .counts
+                .compare_exchange(counts.0, new, AcqRel, Relaxed)
+            {
+                Ok(_) => return counts,
+                Err(seen) => counts = Counts(seen),
+            }
+        }
+    }
+}
+
+impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
+    /// The policy.
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// How many CPUs have records.
+    pub fn cpus(&self) -> u32 {
+        self.cpus
+    }
+
+    /// How many IDs the storage has.
+    pub fn capacity(&self) -> u32 {
+        self.storage.blocks().len() as u32 * super::BLOCK
+    }
+
+    /// The number of threads that have [joined](Self::join) and not left.
+    pub fn members(&self) -> u32 {
+        self.shape.counts().members()
+    }
+
+    /// The number of CPUs that members may run on, as [set](Self::set_cpus_allowed).
+    pub fn cpus_allowed(&self) -> u32 {
+        self.shape.counts().allowed()
+    }
+
+    /// min(allowed CPUs, members, capacity): see the [bounds](super). Under [`Policy::PerCpu`]: the
+    /// number of CPUs.
+    pub fn limit(&self) -> u32 {
+        match self.policy {
+            Policy::PerCpu => self.cpus,
+            _ => self.shape.counts().bound().min(self.capacity()),
+        }
+    }
+
+    /// The largest ID handed out, plus one. Less, once the limit has shrunk.
+    ///
+    /// IDs in use at or above it have been in use since before the limit shrank: leases still hold
+    /// them, or records have kept or remembered them until the limit allowed them again.
+    pub fn grown(&self) -> u32 {
+        self.shape.grown()
+    }
+
+    /// Tells that a thread has joined: IDs may spread by one more. O(1).
+    pub fn join(&self) {
+        self.shape.change(|c| c.0.saturating_add(1 << 32));
+        self.limit_changed();
+    }
+
+    /// Tells that a thread has left, having released its IDs. O(IDs given up), usually 1.
+    ///
+    /// # Panics
+    ///
+    /// In debug builds, if no thread had joined.
+    pub fn leave(&self) {
+        self.leave_as(NO_MEMBER);
+    }
+
+    /// As [`leave`](Self::leave), for the member with that index. The ID that it owned under
+    /// [`Policy::TaskOwned`] becomes free.
+    pub fn leave_as(&self, member: u32) {
+        if let Some(record) = self
+            .storage
+            .records()
+            .get(self.place(true, self.cpus, member) as usize)
+        {
+            self.clear_out(record);
+        }
+        let old = self
+            .shape
+            .change(|c| c.0.saturating_sub((c.members() > 0) as u64 * (1 << 32)));
+        debug_assert!(old.members() > 0, "a thread left that had not joined");
+        self.limit_changed();
+    }
+
+    /// Sets the number of CPUs on which at least one member may run. O(IDs given up).
+    pub fn set_cpus_allowed(&self, cpus: u32) {
+        self.shape.change(|c| c.0 >> 32 << 32 | cpus as u64);
+        self.limit_changed();
+    }
+
+    /// Sets the number of members, for callers that count for themselves. O(IDs given up).
+    pub fn set_members(&self, members: u32) {
+        self.shape
+            .change(|c| (members as u64) << 32 | c.allowed() as u64);
+        self.limit_changed();
+    }
+
+    /// Publishes the consequences of the counts, and frees what idle records keep above the limit.
+    fn limit_changed(&self) {
+        let mut top = 0;
+        let limit = loop {
+            let counts = self.shape.counts();
+            let old = self.shape.control();
+            let new = self.control_for(counts, old);
+            let word = &self.shape.control.0;
+            // Acquire and release: see the top. An ID that is kept above a limit not seen yet is
+            // found by the next acquisition or reclaim.
+            if word
+                .compare_exchange(old.0, new.0, AcqRel, Relaxed)
+                .is_err()
+            {
+                continue;
+            }
+            if self.policy == Policy::PerCpu {
+                // The limit never changes.
+                return;
+            }
+            let limit = self.limit_of(counts);
+            top = top.max(self.shape.spread_within(limit));
+            // Our counts may be outdated: a newer change may have been published first.
+            if self.shape.counts() == counts {
+                break limit;
+            }
+        };
+        for id in limit..top {
+            if let Some(id) = self.take_from_keeper(id) {
+                self.free(id);
+            }
+        }
+    }
+
+    fn control_for(&self, counts: Counts, old: Control) -> Control {
+        let (kept, by_member) = match self.policy {
+            Policy::TaskOwned => (self.limit_of(counts), members_own(counts, old)),
+            Policy::RecentFirst | Policy::LowestFree => (self.limit_of(counts), false),
+            Policy::PerCpu => (self.cpus, false),
+        };
+        Control(old.0 & CLOSED | kept << 1 | by_member as u32)
+    }
+
+    fn limit_of(&self, counts: Counts) -> u32 {
+        counts.bound().min(self.capacity())
+    }
+}
+
+/// Whether members own the IDs: while there are enough CPUs. Once CPUs own them, members get them
+/// back only when a quarter of the CPUs have no member. Without this gap each thread that comes or
+/// goes would move all IDs.
+fn members_own(counts: Counts, old: Control) -> bool {
+    let (members, allowed) = (counts.members(), counts.allowed());
+    let first = old.limit() == 0;
+    if old.by_member() || first {
+        members <= allowed
+    } else {
+        members <= allowed - allowed / 4
+    }
+}

@@ -1,0 +1,263 @@
+//! Acquisitions for which the fast path finds no ID.
+
+use super::record::{Record, Word};
+use super::{AGE, Held, IdAllocator, IdConfig, IdError, IdFault, NOWHERE, Policy, Storage};
+use kinlock_core::platform::{Atomic, Ordering::*, Platform};
+
+/// How long an acquisition lets an urgent one go first, in nanoseconds, in each round.
+const COURTESY: u64 = 20_000;
+
+/// How many kept IDs an acquisition compares to find an old one.
+const CANDIDATES: u32 = 8;
+
+const ROUNDS_WITH_A_DEFECT: u32 = 100_000;
+
+impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
+    #[cold]
+    #[inline(never)]
+    pub(super) fn acquire_slow(&self, cpu: u32, member: u32) -> Result<Held, IdError> {
+        let mut urgent = false;
+        let mut rounds = 0;
+        let result = loop {
+            if !urgent && self.shape.control().is_closed() {
+                self.shape.wait_until_open(COURTESY);
+            }
+            if let Some(result) = self.try_once(cpu, member).transpose() {
+                break result;
+            }
+            rounds += 1;
+            // With a defect the state may be inconsistent for ever: no ID is free, and the proof
+            // that all are held fails.
+            if !matches!(C::FAULT, IdFault::None) && rounds == ROUNDS_WITH_A_DEFECT {
+                break Err(IdError::Exhausted);
+            }
+            if rounds >= C::PATIENCE && !urgent {
+                urgent = self.shape.close();
+            }
+            P::relax();
+        };
+        if urgent {
+            self.shape.open();
+        }
+        result
+    }
+
+    /// One round. `None`: another thread was faster, try again.
+    fn try_once(&self, cpu: u32, member: u32) -> Result<Option<Held>, IdError> {
+        let control = self.shape.control();
+        let limit = control.limit();
+        let (at, first) = match self.policy {
+            Policy::PerCpu => (self.place(false, cpu, member), self.cpus),
+            _ => (self.place(control.by_member(), cpu, member), 0),
+        };
+        if let Some(record) = self.storage.records().get(at as usize) {
+            let word = Word(record.word.load(Relaxed));
+            if word.keeps() && word.id() < limit {
+                return Ok(exchange(record, word, word.lent()).then(|| Held {
+                    at,
+                    word: word.lent().0,
+                }));
+            }
+            let old = match self.policy {
+                Policy::PerCpu => Some(at),
+                Policy::LowestFree => None,
+                _ => word
+                    .recent()
+                    .filter(|&id| id < limit || matches!(C::FAULT, IdFault::StaleRecent)),
+            };
+            if let Some(id) = old.filter(|&id| self.claim(id)) {
+                return Ok(Some(self.settle(at, id)));
+            }
+        }
+        if let Some(id) = self.find_below(limit) {
+            return Ok(Some(self.settle(at, id)));
+        }
+        self.find_above(first.max(limit), first)
+            .map(|found| found.map(Held::nowhere))
+    }
+
+    /// An ID below the limit that is fresh, free, or kept by another record.
+    pub(super) fn find_below(&self, limit: u32) -> Option<u32> {
+        // A free ID at or above `grown` is fresh, and is handed out only by making `grown` larger.
+        let lowest = || self.claim_lowest(0, limit.min(self.shape.grown()));
+        match self.policy {
+            Policy::PerCpu => return None,
+            Policy::RecentFirst => self.spread(limit).or_else(lowest),
+            Policy::LowestFree | Policy::TaskOwned => lowest().or_else(|| self.spread(limit)),
+        }
+        .or_else(|| self.take_idle(limit))
+    }
+
+    /// A fresh ID below the limit: below the current one, not the one that the caller has seen.
+    fn spread(&self, seen: u32) -> Option<u32> {
+        let fresh = self.shape.grow(|spread| match C::FAULT {
+            IdFault::LateGrowth => spread.grown() < seen,
+            _ => spread.grown() < spread.limit(),
+        });
+        fresh.and_then(|id| self.take_fresh(id))
+    }
+
+    /// An ID at or above `from`, the limit: one that was handed out before, or a fresh one if all
+    /// IDs from `first` on are held.
+    pub(super) fn find_above(&self, from: u32, first: u32) -> Result<Option<u32>, IdError> {
+        let grown = self.shape.grown();
+        if let Some(id) = self.claim_lowest(from, grown) {
+            return Ok(Some(id));
+        }
+        // The fast path of a release keeps an ID without comparing it with the limit. No other
+        // acquisition might ever take it: its CPU may never run a thread again. And as long as it
+        // is kept, the proof that all IDs are held fails.
+        if !matches!(C::FAULT, IdFault::Stranded) {
+            if let Some(id) = (from..grown).find_map(|id| self.take_from_keeper(id)) {
+                return Ok(Some(id));
+            }
+        }
+        if !self.all_held(first, grown) {
+            return Ok(None);
+        }
+        if grown >= self.capacity() {
+            return Err(IdError::Exhausted);
+        }
+        // The proof stays valid, even if another thread changes `grown` now.
+        self.shape.grow(|spread| spread.grown() == grown);
+        Ok(self.take_fresh(grown))
+    }
+
+    /// Takes an ID that has not been handed out. `None`: another thread was faster, or the ID has
+    /// been held since before the limit came down.
+    fn take_fresh(&self, id: u32) -> Option<u32> {
+        if self.claim(id) {
+            return Some(id);
+        }
+        self.take_from_keeper(id)
+    }
+
+    /// Takes an ID below the limit that a record keeps: the first old one, or of the first few the
+    /// one that has been marked for longest.
+    ///
+    /// Marks the unmarked IDs that it passes: the first step of the hand-shake with their owners.
+    fn take_idle(&self, limit: u32) -> Option<u32> {
+        if limit == 0 || matches!(C::FAULT, IdFault::AboveBound) {
+            return None;
+        }
+        let start = self.shape.next_victim() % limit;
+        let now = P::now();
+        let mut best = None;
+        let mut candidates = 0;
+        for id in (start..limit).chain(0..start) {
+            let Some((record, word)) = self.kept(id) else {
+                continue;
+            };
+            let idle = idle_since(record, word, now);
+            if idle.is_some_and(|idle| idle >= AGE) {
+                best = Some((idle, id));
+                break;
+            }
+            if idle.is_none() {
+                mark(record, word, now);
+            }
+            if best.is_none_or(|(most, _)| idle > most) {
+                best = Some((idle, id));
+            }
+            candidates += 1;
+            if candidates == CANDIDATES {
+                break;
+            }
+        }
+        best.and_then(|(_, id)| self.take_from_keeper(id))
+    }
+
+    /// The record that keeps `id`, and its word.
+    pub(super) fn kept(&self, id: u32) -> Option<(&Record<P>, Word)> {
+        // Acquire pairs with the Release of the thread that made the record keep the ID, after
+        // naming the record here. A stale name is harmless: the record's word decides.
+        let at = self.keeper(id).load(Acquire);
+        let record = self.storage.records().get(at as usize)?;
+        let word = Word(record.word.load(Acquire));
+        word.keeps_id(id).then_some((record, word))
+    }
+
+    /// The second step of the hand-shake: takes `id` away from the record that keeps it, unless its
+    /// owner has taken it back.
+    pub(super) fn take_from_keeper(&self, id: u32) -> Option<u32> {
+        let (record, word) = self.kept(id)?;
+        if matches!(C::FAULT, IdFault::Shared) {
+            record.word.overwrite(word.given_up().0, Release);
+            return Some(id);
+        }
+        exchange(record, word, word.given_up()).then_some(id)
+    }
+
+    /// Makes the record lend `id`, which the caller has just got from elsewhere, unless the record
+    /// is occupied.
+    fn settle(&self, at: u32, id: u32) -> Held {
+        match self.occupy(at, id, |word| word.lending(id)) {
+            Some(word) => Held { at, word: word.0 },
+            None => Held::nowhere(id),
+        }
+    }
+
+    /// Puts `id`, which the caller holds, into the record; `new` computes the record's word.
+    /// `None`: the record keeps or lends another.
+    pub(super) fn occupy(&self, at: u32, id: u32, new: impl Fn(Word) -> Word) -> Option<Word> {
+        let record = self.storage.records().get(at as usize)?;
+        // Written before the word, whose Release publishes it. Only the ID's holder writes it.
+        self.keeper(id).store(at, Relaxed);
+        let mut word = Word(record.word.load(Relaxed));
+        loop {
+            if word.is_lent() || word.keeps() && self.shape.control().allows(word.id()) {
+                return None;
+            }
+            let new = new(word);
+            // Release pairs with the Acquire of the thread that takes the ID later. Acquire pairs
+            // with the Release of the thread that left an ID above the limit here.
+            match record.word.compare_exchange(word.0, new.0, AcqRel, Relaxed) {
+                Ok(_) => {
+                    if word.keeps() {
+                        self.free(word.id());
+                    }
+                    return Some(new);
+                }
+                Err(seen) => word = Word(seen),
+            }
+        }
+    }
+}
+
+impl Held {
+    /// An ID that no record lent.
+    pub(super) fn nowhere(id: u32) -> Self {
+        Held {
+            at: NOWHERE,
+            word: id as u64,
+        }
+    }
+}
+
+/// Takes the ID that the record keeps, if its word is still `old`.
+fn exchange<P: Platform>(record: &Record<P>, old: Word, new: Word) -> bool {
+    // Acquire pairs with the Release of the thread that made the record keep it. Release: the
+    // second scan of a proof that sees this word must see what came before it.
+    record
+        .word
+        .compare_exchange(old.0, new.0, AcqRel, Relaxed)
+        .is_ok()
+}
+
+/// For how long the record has been marked; `None` if it is not. Relaxed: the time of one marking
+/// thread may be seen with the mark of another, or a late thread may write a time before the last
+/// use. So an ID may seem older or younger than it is. Ownership does not depend on it.
+pub(super) fn idle_since<P: Platform>(record: &Record<P>, word: Word, now: u64) -> Option<u64> {
+    word.is_marked()
+        .then(|| now.saturating_sub(record.marked_at.load(Relaxed)))
+}
+
+/// The first step of the hand-shake, unless the owner was faster.
+pub(super) fn mark<P: Platform>(record: &Record<P>, word: Word, now: u64) {
+    record.marked_at.store(now, Relaxed);
+    // Release: a thread that sees the mark sees its time. The Release of the thread that made the
+    // record keep the ID stays visible, since a read-modify-write continues its release sequence.
+    let _ = record
+        .word
+        .compare_exchange(word.0, word.marked().0, AcqRel, Relaxed);
+}

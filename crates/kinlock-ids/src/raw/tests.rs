@@ -1,0 +1,564 @@
+//! Single steps, on records, bitmaps and limits built by hand.
+
+use super::*;
+use kinlock_core::Native;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU32, AtomicUsize};
+
+type Parts = (&'static [Record<Native>], &'static [Block<Native>]);
+type Ids<C = Usual> = IdAllocator<Native, Parts, C>;
+
+fn make<C: IdConfig>(policy: Policy, cpus: u32, members: u32, blocks: usize) -> Ids<C> {
+    // A record for each CPU and for each member.
+    let records: Vec<Record<Native>> = (0..cpus + members).map(|_| Record::new()).collect();
+    let blocks: Vec<Block<Native>> = (0..blocks).map(|_| Block::new()).collect();
+    let parts: Parts = (records.leak(), blocks.leak());
+    let ids = IdAllocator::new(parts, cpus, policy).unwrap();
+    ids.set_members(members);
+    ids
+}
+
+fn recent_first(cpus: u32, members: u32) -> Ids {
+    make(Policy::RecentFirst, cpus, members, 1)
+}
+
+/// Acquires and releases on `cpu`; returns the ID.
+fn visit<C: IdConfig>(ids: &Ids<C>, cpu: u32) -> u32 {
+    let held = ids.acquire(cpu).unwrap();
+    let id = held.id();
+    ids.release(cpu, held);
+    id
+}
+
+/// The ID that the record keeps.
+fn kept<C: IdConfig>(ids: &Ids<C>, at: u32) -> Option<u32> {
+    let word = Word(ids.storage.records()[at as usize].word.load(Relaxed));
+    word.keeps().then_some(word.id())
+}
+
+/// Every ID is free, kept once, or one of `held`.
+fn audit<C: IdConfig>(ids: &Ids<C>, held: &[u32]) {
+    let mut places: Vec<u32> = held.to_vec();
+    places.extend((0..ids.storage.records().len() as u32).filter_map(|at| kept(ids, at)));
+    let unique: HashSet<_> = places.iter().collect();
+    assert_eq!(unique.len(), places.len(), "an ID is in two places");
+    let used: HashSet<u32> = (0..ids.capacity())
+        .filter(|&id| ids.used(id).load(Relaxed) >> (id % BLOCK) & 1 != 0)
+        .collect();
+    assert_eq!(used, places.into_iter().collect(), "an ID is lost");
+    for at in 0..ids.storage.records().len() as u32 {
+        if let Some(id) = kept(ids, at) {
+            assert_eq!(ids.keeper(id).load(Relaxed), at);
+        }
+    }
+}
+
+#[test]
+fn a_cpu_keeps_its_id() {
+    let ids = recent_first(4, 4);
+    for round in 0..3 {
+        for cpu in [2, 0, 3, 1] {
+            let place = [2, 0, 3, 1].iter().position(|&c| c == cpu).unwrap();
+            assert_eq!(visit(&ids, cpu), place as u32, "round {round}");
+        }
+    }
+    audit(&ids, &[]);
+}
+
+#[test]
+fn ids_spread_up_to_the_limit_and_no_further() {
+    let ids = recent_first(8, 3);
+    let seen: HashSet<u32> = (0..8).map(|cpu| visit(&ids, cpu)).collect();
+    assert_eq!(seen, HashSet::from([0, 1, 2]));
+    ids.set_cpus_allowed(2);
+    assert_eq!((ids.limit(), ids.grown()), (2, 2));
+    let seen: HashSet<u32> = (0..8).map(|cpu| visit(&ids, cpu)).collect();
+    assert_eq!(seen, HashSet::from([0, 1]));
+    audit(&ids, &[]);
+}
+
+#[test]
+fn a_recent_id_is_taken_again_if_nobody_has_it() {
+    let ids = recent_first(4, 4);
+    (0..4).for_each(|cpu| assert_eq!(visit(&ids, cpu), cpu));
+    // The first call marks all, the second frees them.
+    assert_eq!(ids.reclaim(1000), 0);
+    assert_eq!(ids.reclaim(1000 + AGE), 4);
+    assert_eq!(ids.in_use(), 0);
+    for cpu in [3, 1, 2, 0] {
+        assert_eq!(visit(&ids, cpu), cpu);
+    }
+    audit(&ids, &[]);
+}
+
+#[test]
+fn lowest_free_forgets() {
+    let ids: Ids = make(Policy::LowestFree, 4, 4, 1);
+    (0..4).for_each(|cpu| assert_eq!(visit(&ids, cpu), cpu));
+    assert_eq!((visit(&ids, 3), ids.in_use()), (3, 4));
+    ids.reclaim(0);
+    ids.reclaim(AGE);
+    assert_eq!(visit(&ids, 3), 0);
+    audit(&ids, &[]);
+}
+
+#[test]
+fn what_was_marked_when_it_stopped_is_freed_in_one_step() {
+    let ids = recent_first(2, 2);
+    (0..2).for_each(|cpu| assert_eq!(visit(&ids, cpu), cpu));
+    ids.mark_idle(0, 1000);
+    // A second mark does not replace the first.
+    ids.mark_idle(0, 2000);
+    assert_eq!(ids.reclaim(AGE), 0);
+    assert_eq!(ids.reclaim(1000 + AGE), 1);
+    assert_eq!((kept(&ids, 0), kept(&ids, 1)), (None, Some(1)));
+    audit(&ids, &[]);
+}
+
+#[test]
+fn no_cpu_marks_what_a_member_keeps() {
+    let ids: Ids = make(Policy::TaskOwned, 4, 2, 2);
+    let held = ids.acquire_as(0, 0).unwrap();
+    ids.release(0, held);
+    let owner = (0..6).find(|&at| kept(&ids, at).is_some()).unwrap();
+    for cpu in 0..8 {
+        ids.mark_idle(cpu, 0);
+    }
+    let word = Word(ids.storage.records()[owner as usize].word.load(Relaxed));
+    assert_eq!((owner, word.is_marked()), (4, false));
+}
+
+#[test]
+fn an_owner_takes_a_marked_id_back() {
+    let ids = recent_first(2, 2);
+    visit(&ids, 0);
+    ids.reclaim(0);
+    // Used in between: the mark is gone, and the next reclaim only marks.
+    visit(&ids, 0);
+    assert_eq!(ids.reclaim(AGE), 0);
+    assert_eq!(kept(&ids, 0), Some(0));
+    assert_eq!(ids.reclaim(2 * AGE), 1);
+    audit(&ids, &[]);
+}
+
+#[test]
+fn the_second_step_fails_if_the_owner_was_faster() {
+    let ids = recent_first(2, 2);
+    visit(&ids, 0);
+    let (record, word) = ids.kept(0).unwrap();
+    let held = ids.acquire(0).unwrap();
+    // The word that the slow thread saw is outdated.
+    assert!(
+        record
+            .word
+            .compare_exchange(word.0, word.lent().0, Relaxed, Relaxed)
+            .is_err()
+    );
+    assert_eq!(ids.take_from_keeper(0), None);
+    ids.release(0, held);
+    // It stays outdated if the owner has acquired and released in between.
+    assert!(
+        record
+            .word
+            .compare_exchange(word.0, word.lent().0, Relaxed, Relaxed)
+            .is_err()
+    );
+    audit(&ids, &[]);
+}
+
+#[test]
+fn two_threads_of_a_cpu_hold_two_ids() {
+    let ids = recent_first(1, 2);
+    let a = ids.acquire(0).unwrap();
+    let b = ids.acquire(0).unwrap();
+    // The limit is one: the second is there because the first is held.
+    assert_eq!((a.id(), b.id(), ids.limit()), (0, 1, 1));
+    audit(&ids, &[0, 1]);
+    ids.release(0, b);
+    ids.release(0, a);
+    assert_eq!((kept(&ids, 0), ids.in_use()), (Some(0), 1));
+    audit(&ids, &[]);
+}
+
+#[test]
+fn an_idle_id_goes_to_the_next_acquisition() {
+    let ids = recent_first(3, 1);
+    assert_eq!(visit(&ids, 0), 0);
+    assert_eq!(visit(&ids, 1), 0);
+    assert_eq!((kept(&ids, 0), kept(&ids, 1)), (None, Some(0)));
+    audit(&ids, &[]);
+}
+
+#[test]
+fn the_oldest_idle_id_goes_first() {
+    let ids = recent_first(4, 3);
+    (0..3).for_each(|cpu| assert_eq!(visit(&ids, cpu), cpu));
+    // Only the ID of CPU 1 is old.
+    let record = &ids.storage.records()[1];
+    let word = Word(record.word.load(Relaxed));
+    record.word.store(word.marked().0, Relaxed);
+    record.marked_at.store(0, Relaxed);
+    let before = <Native as kinlock_core::platform::Platform>::now();
+    if before >= AGE {
+        assert_eq!(visit(&ids, 3), 1);
+    }
+    audit(&ids, &[]);
+}
+
+#[test]
+fn a_moved_lease_takes_its_id_along() {
+    // More CPUs than members: the destination keeps it.
+    let ids = recent_first(4, 2);
+    let held = ids.acquire(0).unwrap();
+    ids.release(1, held);
+    assert_eq!((kept(&ids, 0), kept(&ids, 1)), (None, Some(0)));
+    // As many members as CPUs: the ID goes home, because the destination has a recent one.
+    let ids = recent_first(2, 2);
+    let there = ids.acquire(1).unwrap();
+    let held = ids.acquire(0).unwrap();
+    ids.release(1, held);
+    assert_eq!((kept(&ids, 0), kept(&ids, 1)), (Some(1), None));
+    ids.release(1, there);
+    assert_eq!(kept(&ids, 1), Some(0));
+    audit(&ids, &[]);
+}
+
+#[test]
+fn migration_moves_what_lies_idle() {
+    let ids = recent_first(4, 2);
+    visit(&ids, 0);
+    ids.migrate(0, 1);
+    assert_eq!((kept(&ids, 0), kept(&ids, 1)), (None, Some(0)));
+    // The ID is in use: it stays.
+    let held = ids.acquire(1).unwrap();
+    ids.migrate(1, 2);
+    assert_eq!(kept(&ids, 2), None);
+    ids.release(1, held);
+    // The destination keeps one: the source's is freed.
+    visit(&ids, 3);
+    ids.migrate(1, 3);
+    assert_eq!((kept(&ids, 1), ids.in_use()), (None, 1));
+    // As many members as CPUs: nothing happens.
+    ids.set_members(4);
+    visit(&ids, 0);
+    ids.migrate(0, 3);
+    assert!(kept(&ids, 0).is_some());
+    audit(&ids, &[]);
+}
+
+#[test]
+fn what_lies_above_the_limit_is_given_up() {
+    let ids = recent_first(4, 4);
+    (0..3).for_each(|cpu| assert_eq!(visit(&ids, cpu), cpu));
+    let held = ids.acquire(3).unwrap();
+    assert_eq!(held.id(), 3);
+    ids.set_members(2);
+    assert_eq!((ids.limit(), ids.grown(), kept(&ids, 2)), (2, 2, None));
+    audit(&ids, &[3]);
+    // Recent, but above the limit.
+    assert!(visit(&ids, 2) < 2);
+    // It was held: the fast path keeps it, and the next acquisition there gives it up.
+    ids.release(3, held);
+    assert!(visit(&ids, 3) < 2);
+    audit(&ids, &[]);
+    ids.join();
+    assert!(ids.limit() == 3 && (0..4).all(|cpu| visit(&ids, cpu) < 3));
+    audit(&ids, &[]);
+}
+
+#[test]
+fn growth_takes_what_was_left_above_the_limit() {
+    let ids = recent_first(4, 4);
+    (0..3).for_each(|cpu| assert_eq!(visit(&ids, cpu), cpu));
+    let held = ids.acquire(3).unwrap();
+    ids.set_members(3);
+    ids.release(3, held);
+    assert_eq!(kept(&ids, 3), Some(3));
+    ids.set_members(4);
+    let others: Vec<Held> = (0..3).map(|cpu| ids.acquire(cpu).unwrap()).collect();
+    // CPU 2's own ID is held; this is a second one there.
+    let held = ids.acquire(2).unwrap();
+    assert_eq!((held.id(), kept(&ids, 3)), (3, None));
+    ids.release(2, held);
+    others.into_iter().for_each(|held| ids.release(0, held));
+    audit(&ids, &[]);
+}
+
+/// A release on the CPU that lent it keeps an ID above the limit, and a proof has moved `grown`
+/// past it.
+#[test]
+fn what_is_kept_above_the_limit_is_taken_when_all_below_are_held() {
+    for policy in [Policy::RecentFirst, Policy::LowestFree, Policy::TaskOwned] {
+        let ids: Ids = make(policy, 4, 4, 1);
+        let mut held: Vec<Held> = (0..4).map(|cpu| ids.acquire(cpu).unwrap()).collect();
+        ids.set_members(2);
+        held.push(ids.acquire(0).unwrap());
+        assert_eq!((held[4].id(), ids.grown()), (4, 5));
+        ids.release(3, held.remove(3));
+        assert_eq!(kept(&ids, 3), Some(3));
+        // Not by `acquire` at first, which would loop for ever if this failed.
+        let found = ids.find_above(2, 0);
+        assert_eq!(found, Ok(Some(3)), "{policy:?}");
+        assert_eq!(kept(&ids, 3), None);
+        ids.free(3);
+        held.push(ids.acquire(0).unwrap());
+        assert_eq!((held[4].id(), ids.grown()), (3, 5));
+        audit(&ids, &held.iter().map(Held::id).collect::<Vec<_>>());
+    }
+}
+
+/// A smaller limit is half published: `grown` has not come down yet. A signal handler that
+/// interrupts the publisher gets the IDs that are kept above the limit.
+#[test]
+fn an_interruption_of_a_smaller_limit_takes_what_is_kept_above_it() {
+    let ids = recent_first(4, 4);
+    (0..4).for_each(|cpu| assert_eq!(visit(&ids, cpu), cpu));
+    let held: Vec<Held> = (0..2).map(|cpu| ids.acquire(cpu).unwrap()).collect();
+    assert_eq!(ids.grown(), 4);
+    assert_eq!(ids.find_above(2, 0), Ok(Some(2)));
+    assert_eq!(ids.find_above(2, 0), Ok(Some(3)));
+    audit(&ids, &[0, 1, 2, 3]);
+    assert_eq!(held.len(), 2);
+}
+
+/// An acquisition that has read a limit which is not published in full, or has come down again.
+#[test]
+fn what_is_free_above_grown_is_not_handed_out_unasked() {
+    for policy in [Policy::RecentFirst, Policy::LowestFree, Policy::TaskOwned] {
+        let ids: Ids = make(policy, 4, 2, 1);
+        let held: Vec<Held> = (0..2).map(|cpu| ids.acquire(cpu).unwrap()).collect();
+        assert_eq!((ids.grown(), ids.find_below(4)), (2, None), "{policy:?}");
+        assert_eq!(held.len(), 2);
+    }
+}
+
+/// An acquisition that has read the limit before it came down, and goes on afterwards.
+#[test]
+fn a_late_acquisition_does_not_grow_beyond_a_limit_that_came_down() {
+    for policy in [Policy::RecentFirst, Policy::LowestFree, Policy::TaskOwned] {
+        let ids: Ids = make(policy, 4, 4, 1);
+        let held: Vec<Held> = (0..2).map(|cpu| ids.acquire(cpu).unwrap()).collect();
+        let seen = ids.shape.control().limit();
+        ids.set_members(2);
+        assert_eq!((seen, ids.limit(), ids.grown()), (4, 2, 2));
+        // It may get an ID as if it had come before, but must not make `grown` larger.
+        let late = ids.find_below(seen);
+        assert_eq!(ids.grown(), 2, "{policy:?}");
+        late.into_iter().for_each(|id| ids.free(id));
+        held.into_iter().for_each(|held| ids.release(0, held));
+        // A later acquisition whose search fails by bad luck: not all lower IDs are held.
+        assert_eq!(ids.find_above(2, 0), Ok(None), "{policy:?}");
+        assert!((0..4).all(|cpu| visit(&ids, cpu) < 2));
+        audit(&ids, &[]);
+    }
+}
+
+#[test]
+fn ids_are_exhausted_when_all_are_held() {
+    for policy in Policy::ALL {
+        let ids: Ids = make(policy, 2, 2, 1);
+        let mut held: Vec<Held> = (0..32).map(|i| ids.acquire(i % 2).unwrap()).collect();
+        assert_eq!(held.iter().map(Held::id).collect::<HashSet<_>>().len(), 32);
+        assert_eq!(ids.acquire(0), Err(IdError::Exhausted), "{policy:?}");
+        let last = held.pop().unwrap();
+        ids.release(1, last);
+        held.push(ids.acquire(0).unwrap());
+        held.into_iter().for_each(|held| ids.release(1, held));
+        audit(&ids, &[]);
+    }
+}
+
+#[test]
+fn holders_set_the_bound_where_there_are_no_members() {
+    for blocks in [1, 3] {
+        let ids: Ids = make(Policy::RecentFirst, 4, 0, blocks);
+        for holders in [1, 2, 5, 3, 30] {
+            let held: Vec<Held> = (0..holders).map(|i| ids.acquire(i % 4).unwrap()).collect();
+            assert!(held.iter().all(|held| held.id() < holders.max(5)));
+            held.into_iter().for_each(|held| ids.release(0, held));
+            // Nothing is kept above the limit.
+            assert_eq!(ids.in_use(), 0);
+        }
+    }
+}
+
+#[test]
+fn per_cpu_is_the_index_of_the_cpu() {
+    let ids: Ids = make(Policy::PerCpu, 40, 2, 3);
+    for cpu in [39, 0, 17, 39] {
+        assert_eq!(visit(&ids, cpu), cpu);
+    }
+    let own = ids.acquire(17).unwrap();
+    let second = ids.acquire(17).unwrap();
+    assert_eq!((own.id(), second.id()), (17, 40));
+    // Released elsewhere, it goes home.
+    ids.release(3, own);
+    ids.release(17, second);
+    assert_eq!((kept(&ids, 17), kept(&ids, 3)), (Some(17), None));
+    audit(&ids, &[]);
+}
+
+#[test]
+fn tasks_own_ids_while_there_are_enough_cpus() {
+    let ids: Ids = make(Policy::TaskOwned, 4, 3, 1);
+    let visit = |cpu, member| {
+        let held = ids.acquire_as(cpu, member).unwrap();
+        let id = held.id();
+        ids.release(cpu, held);
+        id
+    };
+    // On any CPU.
+    for cpu in 0..4 {
+        assert_eq!([visit(cpu, 0), visit(3 - cpu, 1), visit(cpu, 2)], [0, 1, 2]);
+    }
+    // One more member than CPUs: CPUs take over what members left behind.
+    ids.set_members(5);
+    let owned: Vec<u32> = (0..4).map(|cpu| visit(cpu, 0)).collect();
+    assert_eq!(owned.iter().collect::<HashSet<_>>().len(), 4);
+    assert_eq!((0..4).map(|cpu| visit(cpu, 1)).collect::<Vec<_>>(), owned);
+    audit(&ids, &[]);
+    // Four members on four CPUs are too many to switch back; three are not.
+    ids.leave();
+    assert_eq!(visit(2, 0), owned[2]);
+    ids.leave();
+    let own = visit(0, 0);
+    assert!((0..4).all(|cpu| visit(cpu, 0) == own));
+    ids.leave_as(0);
+    audit(&ids, &[]);
+}
+
+#[test]
+fn cpus_without_record_keep_nothing() {
+    let ids = recent_first(2, 2);
+    let held = ids.acquire(5000).unwrap();
+    ids.release(u32::MAX, held);
+    assert_eq!(ids.in_use(), 0);
+    audit(&ids, &[]);
+}
+
+#[test]
+fn a_closed_fast_path_delays_the_others() {
+    let ids = recent_first(2, 2);
+    visit(&ids, 0);
+    assert!(ids.shape.close() && !ids.shape.close());
+    // Served late. Nothing is kept meanwhile unless it was before.
+    assert_eq!(visit(&ids, 0), 0);
+    ids.shape.open();
+    assert!(!ids.shape.control().is_closed());
+    audit(&ids, &[]);
+}
+
+#[test]
+fn a_child_starts_anew() {
+    let ids = recent_first(2, 2);
+    let held = ids.acquire(0).unwrap();
+    visit(&ids, 1);
+    ids.shape.close();
+    ids.reset(|id| (id == held.id()).then_some(&held));
+    audit(&ids, &[0]);
+    assert_eq!(visit(&ids, 1), 1);
+    ids.release(0, held);
+    audit(&ids, &[]);
+}
+
+#[test]
+fn in_a_child_only_the_record_that_lent_what_is_held_stays_lent() {
+    let ids = recent_first(2, 2);
+    // A thread releases its ID on another CPU, and has got as far as leaving it there.
+    let other = ids.acquire(0).unwrap();
+    assert!(ids.keep(1, other.id()));
+    // The thread that will fork acquires it.
+    let held = ids.acquire(1).unwrap();
+    assert_eq!(held.id(), other.id());
+    let lent = |at: usize| Word(ids.storage.records()[at].word.load(Relaxed)).is_lent();
+    assert!(lent(0) && lent(1));
+    ids.reset(|id| (id == held.id()).then_some(&held));
+    assert!(!lent(0) && lent(1));
+    // So both CPUs can keep an ID again.
+    let id = visit(&ids, 0);
+    assert_eq!(kept(&ids, 0), Some(id));
+    ids.release(1, held);
+    assert_eq!(kept(&ids, 1), Some(0));
+    audit(&ids, &[]);
+}
+
+#[test]
+fn storage_has_to_fit() {
+    let new = |cpus, blocks: &'static [Block<Native>], policy| {
+        let records: Parts = (vec![Record::new()].leak(), blocks);
+        IdAllocator::<Native, _>::new(records, cpus, policy).err()
+    };
+    let one: &'static [Block<Native>] = vec![Block::new()].leak();
+    assert_eq!(new(1, one, Policy::RecentFirst), None);
+    assert_eq!(new(2, one, Policy::RecentFirst), Some(IdError::Storage));
+    assert_eq!(new(1, &[], Policy::RecentFirst), Some(IdError::Storage));
+}
+
+#[test]
+fn all_zeros_are_an_empty_storage() {
+    assert_eq!(Word(Record::<Native>::new().word.load(Relaxed)), Word(0));
+    assert!(Word(0).is_nothing() && !Word(0).keeps());
+    assert_eq!(
+        (size_of::<Record<Native>>(), size_of::<Block<Native>>()),
+        (128, 192)
+    );
+}
+
+#[test]
+fn a_proof_may_cover_part_of_the_blocks() {
+    let ids: Ids = make(Policy::RecentFirst, 1, 0, 2);
+    assert!(ids.all_held(0, 0) && !ids.all_held(0, 1));
+    (0..40).for_each(|id| assert!(ids.claim(id)));
+    assert!(ids.all_held(0, 40) && ids.all_held(31, 33) && !ids.all_held(0, 41));
+    ids.free(35);
+    assert!(ids.all_held(0, 35) && !ids.all_held(0, 36) && ids.all_held(36, 40));
+    assert!(ids.keep(0, 3));
+    assert!(!ids.all_held(0, 4) && ids.all_held(0, 3));
+}
+
+/// Real threads on records of random CPUs: unique holders, the bound, nothing lost.
+#[test]
+fn threads_share_nothing() {
+    for policy in Policy::ALL {
+        let ids: Ids = make(policy, 3, 4, 1);
+        let holders: Vec<AtomicU32> = (0..32).map(|_| AtomicU32::new(0)).collect();
+        let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let rounds = if cfg!(miri) { 60 } else { 20_000 };
+        std::thread::scope(|scope| {
+            for thread in 0..4u32 {
+                let (ids, holders, now, most) = (&ids, &holders, &now, &most);
+                scope.spawn(move || {
+                    let mut random = thread + 1;
+                    for _ in 0..rounds {
+                        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                        let n = now.fetch_add(1, SeqCst) + 1;
+                        most.fetch_max(n, SeqCst);
+                        let held = ids.acquire_as(random >> 8 & 3, thread).unwrap();
+                        let id = held.id() as usize;
+                        assert_eq!(
+                            holders[id].swap(1, Relaxed),
+                            0,
+                            "{policy:?}: {id} is shared"
+                        );
+                        let bound = match policy {
+                            Policy::PerCpu => 3 + most.load(SeqCst),
+                            _ => most.load(SeqCst).max(3),
+                        };
+                        assert!(id < bound, "{policy:?}: {id} of {bound}");
+                        if random >> 20 & 7 == 0 {
+                            std::thread::yield_now();
+                        }
+                        holders[id].store(0, Relaxed);
+                        ids.release(random >> 10 & 3, held);
+                        if random >> 24 & 31 == 0 {
+                            ids.reclaim(random as u64 * AGE);
+                        }
+                        // A thread that reclaims holds IDs for a moment, too.
+                        now.fetch_sub(1, SeqCst);
+                    }
+                });
+            }
+        });
+        audit(&ids, &[]);
+    }
+}

@@ -1,0 +1,260 @@
+//! Restartable sequences on per-ID memory: a few instructions that the kernel restarts if the
+//! thread is disturbed before the last one.
+//!
+//! # How a sequence works
+//!
+//! ```text
+//!           area.sequence := descriptor    { begin, length, where to go on after an abort }
+//!   begin:  id := area.mm_cid              loaded inside: after an abort the ID may be another
+//!           slot := base + id * stride     the memory of this ID, unless id >= limit
+//!           ...                            loads, and stores to memory that no other thread reads
+//!           store to slot                  the commit: one instruction, and the last one
+//!   end:
+//! ```
+//!
+//! If the thread is preempted, migrated or signalled between begin and end, the kernel makes it go
+//! on at the abort handler. The handler jumps back to where the descriptor is stored. No other
+//! thread runs with this ID while this one does, so the values loaded from the slot are still
+//! current at the commit. The commit is one instruction, so it is never half done. Hence a *plain*
+//! store suffices. A list has no ABA problem: a thread that pops the same node in between has
+//! preempted this one, and this one restarts.
+//!
+//! The next thread with the same ID sees everything done with it before: a context switch is a full
+//! barrier. Threads with other IDs see only what [`Relaxed`](core::sync::atomic::Ordering::Relaxed)
+//! stores guarantee.
+//!
+//! # Access to a list from outside
+//!
+//! A thread with another ID may take the head of a list (stealing). It closes the list's *gate*,
+//! then executes a `membarrier` that restarts all sequences of the process. Every sequence on a
+//! list reads the gate first. Sequences that start later see it closed and do nothing, and no
+//! sequence that saw it open is still under way.
+//!
+//! # Requirements, and what ensures them
+//!
+//! * The commit is the last instruction before the end. Each sequence is one block of assembly, so
+//!   the compiler cannot move anything into it or out of it.
+//! * The inputs are unchanged when an abort restarts the sequence: they are `in` operands, and all
+//!   results go to other registers.
+//! * There is no system call and no other call inside.
+//! * The descriptor's memory stays mapped, since the kernel may read it after the end. A library
+//!   with sequences must not be unloaded while threads that used it live.
+//! * Inlining and link-time optimisation may copy a block. All labels are local numbers, and the
+//!   descriptor is copied along in the section `__rseq_cs`. A linker that drops unused sections
+//!   drops both or none, since the code refers to the descriptor.
+//! * The abort handler is preceded by the signature, in a section of its own, so no code falls into
+//!   it.
+//!
+//! # Labels in the assembly
+//!
+//! | label | where |
+//! | --- | --- |
+//! | 77 | the descriptor: version 0, no flags (newer kernels refuse any), begin, length, abort |
+//! | 55 | the start, to which the abort handler returns |
+//! | 22 | the begin |
+//! | 33 | the end; a sequence without anything to commit jumps here |
+//! | 44 | the abort handler |
+//!
+//! # Invariants
+//!
+//! 1. `area` is what `area::current` has returned to the calling thread.
+//! 2. For every `id` below `limit`, `stride` bytes at `base + id * stride` are mapped, writable and
+//!    live, and `base` is aligned to 8. They hold words that are accessed by sequences on this
+//!    thread's own ID, and atomically by all other code.
+//! 3. Every node in a list is live memory of `Node`'s layout. Only the thread that has popped it,
+//!    or is about to push it, writes it.
+
+#[cfg(all(target_arch = "aarch64", target_endian = "little", not(miri)))]
+mod aarch64;
+#[cfg(not(all(
+    any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_endian = "little")
+    ),
+    not(miri)
+)))]
+mod none;
+#[cfg(all(test, not(miri)))]
+mod tests;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod x86_64;
+
+#[cfg(all(target_arch = "aarch64", target_endian = "little", not(miri)))]
+pub(super) use aarch64::*;
+#[cfg(not(all(
+    any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_endian = "little")
+    ),
+    not(miri)
+)))]
+pub(super) use none::*;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(super) use x86_64::*;
+
+use core::ptr::NonNull;
+
+/// Changes that tests make to sequences. Programs use [`Sound`].
+///
+/// # Safety
+///
+/// A probe with a [`FAULT`](Self::FAULT) may be used by [`Counter`](super::Counter)s only, which
+/// then count wrong. A list would have nodes twice.
+pub unsafe trait Probe: Copy + core::fmt::Debug + Send + Sync + 'static {
+    /// Iterations of an empty loop right before the commit, so that disturbances hit it; at most
+    /// 65,535.
+    const DELAY: u32 = 0;
+    /// A deliberate defect.
+    const FAULT: Option<Fault> = None;
+}
+
+/// Correct sequences.
+#[derive(Clone, Copy, Debug)]
+pub struct Sound;
+
+// SAFETY: no fault.
+unsafe impl Probe for Sound {}
+
+/// A defect that tests must find.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The kernel is not told of the sequence, so a disturbed one goes on instead of restarting.
+    NoRestart,
+}
+
+/// The constants that the assembly takes from a [`Probe`].
+pub(super) struct Knobs<P>(core::marker::PhantomData<P>);
+
+impl<P: Probe> Knobs<P> {
+    /// Whether the kernel is told of the sequence.
+    pub(super) const RESTART: usize = !matches!(P::FAULT, Some(Fault::NoRestart)) as usize;
+    /// [`Probe::DELAY`], checked to fit into an instruction.
+    pub(super) const DELAY: usize = {
+        assert!(P::DELAY <= u16::MAX as u32);
+        P::DELAY as usize
+    };
+}
+
+/// The memory of all IDs: one slot of `stride` bytes each.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slots {
+    /// The slot of ID 0.
+    pub(super) base: NonNull<u8>,
+    /// The distance between the slots of two neighbouring IDs.
+    pub(super) stride: usize,
+    /// How many slots there are.
+    pub(super) limit: u32,
+}
+
+impl Slots {
+    /// Whether a sequence that ran with this ID did anything.
+    #[inline]
+    fn check(&self, id: u64) -> Result<(), OutOfRange> {
+        if (id as u32) < self.limit {
+            Ok(())
+        } else {
+            Err(OutOfRange)
+        }
+    }
+}
+
+/// The sequence ran with an ID at or above `limit`, and did nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct OutOfRange;
+
+/// The ID with which the calling thread ran a moment ago.
+///
+/// # Safety
+///
+/// Invariant 1.
+#[inline]
+pub(super) unsafe fn id(area: NonNull<u8>) -> u32 {
+    // SAFETY: invariant 1. The kernel writes it only while this thread does not run.
+    unsafe {
+        area.as_ptr()
+            .add(super::area::at::MM_CID)
+            .cast::<u32>()
+            .read_volatile()
+    }
+}
+
+/// A node of a list: the first two words of each element.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct Node {
+    /// The node below, or null.
+    pub(super) next: *mut Node,
+    /// How many nodes the list has from here on downwards.
+    pub(super) depth: usize,
+}
+
+/// The offset of the gate in a slot; 0 = open.
+pub(super) const GATE: usize = 0;
+/// The offset of the head in a slot.
+pub(super) const HEAD: usize = 8;
+/// The offset of the link in a node.
+pub(super) const NEXT: usize = 0;
+/// The offset of the depth in a node.
+pub(super) const DEPTH: usize = 8;
+
+const _: () = assert!(
+    core::mem::offset_of!(Node, next) == NEXT && core::mem::offset_of!(Node, depth) == DEPTH
+);
+
+/// What the assembly reports instead of a head when the gate is closed. Never the address of a
+/// node.
+pub(super) const CLOSED: usize = 1;
+
+/// The result of a push.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Pushed {
+    /// The node is in the list of the ID.
+    Done,
+    /// The list has as many nodes as allowed.
+    Full,
+    /// The gate is closed.
+    Closed,
+    /// As [`OutOfRange`].
+    OutOfRange,
+}
+
+impl Pushed {
+    /// From what the assembly reports: the head that it found, and the depth that the list would
+    /// get.
+    #[inline]
+    fn of(ran: Result<(), OutOfRange>, found: usize, depth: usize, most: usize) -> Self {
+        match ran {
+            Err(OutOfRange) => Self::OutOfRange,
+            Ok(()) if found == CLOSED => Self::Closed,
+            Ok(()) if depth > most => Self::Full,
+            Ok(()) => Self::Done,
+        }
+    }
+}
+
+/// The result of a pop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Popped {
+    /// The popped node. It belongs to the caller.
+    Node(NonNull<Node>),
+    /// The list is empty.
+    Empty,
+    /// The gate is closed.
+    Closed,
+    /// As [`OutOfRange`].
+    OutOfRange,
+}
+
+impl Popped {
+    /// From what the assembly reports: the head that it found.
+    #[inline]
+    fn of(ran: Result<(), OutOfRange>, found: *mut Node) -> Self {
+        match (ran, NonNull::new(found)) {
+            (Err(OutOfRange), _) => Self::OutOfRange,
+            (Ok(()), None) => Self::Empty,
+            (Ok(()), Some(node)) if node.addr().get() == CLOSED => Self::Closed,
+            (Ok(()), Some(node)) => Self::Node(node),
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The sequences in aarch64 assembly. The parent module documents the sequences, the labels and the
+//! invariants.
+//!
+//! The commit is always one store. The code before it only reads, or writes to a node that no other
+//! thread sees yet.
+
+use core::arch::asm;
+use core::ptr::NonNull;
+
+use super::{
+    CLOSED, DEPTH, GATE, HEAD, Knobs, NEXT, Node, OutOfRange, Popped, Probe, Pushed, Slots,
+};
+use crate::area::{SIGNATURE, at};
+
+/// A sequence: `$before` and `$commit` between begin and end, with the operands below and its own.
+/// The delay of a [`Probe`] comes between `$before` and `$commit`.
+///
+/// `slot` is the address of the slot when `$before` starts. If `$before` has run, `id` is below the
+/// limit.
+macro_rules! sequence {
+    (
+        $probe:ty, $area:expr, $slots:expr,
+        [$($before:literal),* $(,)?], [$($commit:literal),* $(,)?],
+        $id:ident, $($operands:tt)*
+    ) => {
+        asm!(
+            ".if {restart}",
+            ".pushsection __rseq_cs, \"aw\", %progbits",
+            ".balign 32",
+            "77:",
+            ".word 0, 0",
+            ".quad 22f, 33f - 22f, 44f",
+            ".popsection",
+            "55:",
+            "adrp {slot}, 77b",
+            "add {slot}, {slot}, :lo12:77b",
+            "str {slot}, [{area}, #{at_sequence}]",
+            ".endif",
+            "22:",
+            "ldr {id:w}, [{area}, #{at_mm_cid}]",
+            "cmp {id:w}, {limit:w}",
+            "b.hs 33f",
+            // The 32-bit load has cleared the upper half of `id`.
+            "madd {slot}, {id}, {stride}, {base}",
+            $($before,)*
+            ".if {delay}",
+            "mov {spin:w}, #{delay}",
+            "88:",
+            "subs {spin:w}, {spin:w}, #1",
+            "b.ne 88b",
+            ".endif",
+            $($commit,)*
+            "33:",
+            ".if {restart}",
+            ".pushsection __rseq_failure, \"ax\", %progbits",
+            ".balign 4",
+            // An instruction that traps, so that disassemblers stay in step.
+            ".inst {signature}",
+            "44:",
+            "b 55b",
+            ".popsection",
+            ".endif",
+            restart = const Knobs::<$probe>::RESTART,
+            signature = const SIGNATURE,
+            at_sequence = const at::SEQUENCE,
+            at_mm_cid = const at::MM_CID,
+            area = in(reg) $area.as_ptr(),
+            base = in(reg) $slots.base.as_ptr(),
+            stride = in(reg) $slots.stride,
+            limit = in(reg) $slots.limit,
+            slot = out(reg) _,
+            id = out(reg) $id,
+            delay = const Knobs::<$probe>::DELAY,
+            spin = out(reg) _,
+            $($operands)*
+            // Without `preserves_flags`: the block changes flags. It accesses memory, uses no
+            // stack, and returns.
+            options(nostack),
+        )
+    };
+}
+
+/// Adds `value` to the first word of the slot, wrapping.
+///
+/// # Safety
+///
+/// Invariants 1 and 2.
+#[inline]
+pub(in super::super) unsafe fn add<P: Probe>(
+    area: NonNull<u8>,
+    slots: &Slots,
+    value: u64,
+) -> Result<(), OutOfRange> {
+    let id: u64;
+    // SAFETY: invariants 1 and 2, by the caller.
+    unsafe {
+        sequence!(P, area, slots, [], [
+            "ldr {sum}, [{slot}]",
+            ".ifeq {restart}",
+            // The defect loses updates. This widens the window for it.
+            "yield",
+            ".endif",
+            "add {sum}, {sum}, {value}",
+            "str {sum}, [{slot}]",
+        ], id,
+            value = in(reg) value,
+            sum = out(reg) _,
+        );
+    }
+    slots.check(id)
+}
+
+// The gate is read by `ldar`, which takes no offset. An acquiring load, so that the head is read
+// after it; it pairs with the thief's release.
+const _: () = assert!(GATE == 0);
+
+/// Stores `new` in the word at `offset` of the slot if that holds `expected` and, with `GATED` = 1,
+/// the gate is open. Returns the word's old value, or [`CLOSED`].
+///
+/// # Safety
+///
+/// Invariants 1 and 2; `offset` is a multiple of 8 and `offset + 8 <= stride`.
+#[inline]
+pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
+    area: NonNull<u8>,
+    slots: &Slots,
+    offset: usize,
+    expected: u64,
+    new: u64,
+) -> Result<u64, OutOfRange> {
+    let id: u64;
+    let found: u64;
+    // SAFETY: invariants 1 and 2, by the caller.
+    unsafe {
+        sequence!(P, area, slots, [
+            ".if {gated}",
+            "mov {found}, #{closed}",
+            "ldar {spin}, [{slot}]",
+            "cbnz {spin}, 33f",
+            ".endif",
+            "ldr {found}, [{slot}, {offset}]",
+            "cmp {found}, {expected}",
+            "b.ne 33f",
+        ], [
+            "str {new}, [{slot}, {offset}]",
+        ], id,
+            gated = const GATED,
+            closed = const CLOSED,
+            offset = in(reg) offset,
+            expected = in(reg) expected,
+            new = in(reg) new,
+            found = out(reg) found,
+        );
+    }
+    slots.check(id).map(|()| found)
+}
+
+/// Pushes `node` on the list of the slot, unless that has `most` nodes already.
+///
+/// # Safety
+///
+/// Invariants 1, 2 and 3; no other thread accesses `node`.
+#[inline]
+pub(in super::super) unsafe fn push<P: Probe>(
+    area: NonNull<u8>,
+    slots: &Slots,
+    node: NonNull<Node>,
+    most: usize,
+) -> Pushed {
+    let id: u64;
+    let found: usize;
+    let depth: usize;
+    // SAFETY: invariants 1, 2 and 3, by the caller. The node is written before the commit, and
+    // until then no other thread sees it.
+    unsafe {
+        sequence!(P, area, slots, [
+            "mov {found}, #{closed}",
+            "ldar {spin}, [{slot}]",
+            "cbnz {spin}, 33f",
+            "ldr {found}, [{slot}, #{head}]",
+            "mov {depth}, xzr",
+            "cbz {found}, 66f",
+            "ldr {depth}, [{found}, #{at_depth}]",
+            "66:",
+            "add {depth}, {depth}, #1",
+            "cmp {depth}, {most}",
+            "b.hi 33f",
+            "str {found}, [{node}, #{next}]",
+            "str {depth}, [{node}, #{at_depth}]",
+        ], [
+            "str {node}, [{slot}, #{head}]",
+        ], id,
+            head = const HEAD,
+            next = const NEXT,
+            at_depth = const DEPTH,
+            closed = const CLOSED,
+            node = in(reg) node.as_ptr(),
+            most = in(reg) most,
+            found = out(reg) found,
+            depth = out(reg) depth,
+        );
+    }
+    Pushed::of(slots.check(id), found, depth, most)
+}
+
+/// Pops the head of the list of the slot.
+///
+/// # Safety
+///
+/// Invariants 1, 2 and 3.
+#[inline]
+pub(in super::super) unsafe fn pop<P: Probe>(area: NonNull<u8>, slots: &Slots) -> Popped {
+    let id: u64;
+    let found: *mut Node;
+    // SAFETY: invariants 1, 2 and 3, by the caller. The head is a live node while no other thread
+    // runs with this ID.
+    unsafe {
+        sequence!(P, area, slots, [
+            "mov {found}, #{closed}",
+            "ldar {spin}, [{slot}]",
+            "cbnz {spin}, 33f",
+            "ldr {found}, [{slot}, #{head}]",
+            "cbz {found}, 33f",
+            "ldr {below}, [{found}, #{next}]",
+        ], [
+            "str {below}, [{slot}, #{head}]",
+        ], id,
+            head = const HEAD,
+            next = const NEXT,
+            closed = const CLOSED,
+            found = out(reg) found,
+            below = out(reg) _,
+        );
+    }
+    Popped::of(slots.check(id), found)
+}

@@ -1,0 +1,37 @@
+//! Other architectures, and Miri. These functions are never called:
+//! [`available`](super::super::area::available) reports that there are no sequences.
+
+use core::ptr::NonNull;
+
+use super::{Node, OutOfRange, Popped, Probe, Pushed, Slots};
+
+pub(in super::super) unsafe fn add<P: Probe>(
+    _: NonNull<u8>,
+    _: &Slots,
+    _: u64,
+) -> Result<(), OutOfRange> {
+    Err(OutOfRange)
+}
+
+pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
+    _: NonNull<u8>,
+    _: &Slots,
+    _: usize,
+    _: u64,
+    _: u64,
+) -> Result<u64, OutOfRange> {
+    Err(OutOfRange)
+}
+
+pub(in super::super) unsafe fn push<P: Probe>(
+    _: NonNull<u8>,
+    _: &Slots,
+    _: NonNull<Node>,
+    _: usize,
+) -> Pushed {
+    Pushed::OutOfRange
+}
+
+pub(in super::super) unsafe fn pop<P: Probe>(_: NonNull<u8>, _: &Slots) -> Popped {
+    Popped::OutOfRange
+}

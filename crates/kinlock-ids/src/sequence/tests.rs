@@ -1,0 +1,195 @@
+//! Each sequence alone, on an area and memory made by hand. The kernel does not take part.
+
+use core::ptr::NonNull;
+
+use super::*;
+use crate::area::at;
+
+/// An area with an ID that the test chooses.
+#[repr(C, align(32))]
+struct FakeArea([u32; 8]);
+
+impl FakeArea {
+    fn with_id(id: u32) -> Self {
+        let mut words = [0; 8];
+        words[at::MM_CID / 4] = id;
+        FakeArea(words)
+    }
+
+    fn pointer(&mut self) -> NonNull<u8> {
+        NonNull::from(&mut self.0).cast()
+    }
+
+    /// The descriptor that the kernel would read.
+    fn descriptor(&self) -> *const Descriptor {
+        let word = at::SEQUENCE / 4;
+        let address = u64::from(self.0[word]) | u64::from(self.0[word + 1]) << 32;
+        core::ptr::with_exposed_provenance(address as usize)
+    }
+}
+
+/// The kernel's layout of a descriptor.
+#[repr(C)]
+struct Descriptor {
+    version: u32,
+    flags: u32,
+    begin: usize,
+    length: usize,
+    abort: usize,
+}
+
+#[repr(C, align(128))]
+struct Memory([[u64; 16]; 4]);
+
+impl Memory {
+    fn new() -> Self {
+        Memory([[0; 16]; 4])
+    }
+
+    fn slots(&mut self) -> Slots {
+        Slots {
+            base: NonNull::from(&mut self.0).cast(),
+            stride: 128,
+            limit: 4,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slow;
+
+// SAFETY: no fault.
+unsafe impl Probe for Slow {
+    const DELAY: u32 = 100;
+}
+
+fn adds<P: Probe>() {
+    let (mut area, mut memory) = (FakeArea::with_id(2), Memory::new());
+    let slots = memory.slots();
+    for value in [5, u64::MAX, 1] {
+        // SAFETY: memory and area made for this.
+        assert_eq!(unsafe { add::<P>(area.pointer(), &slots, value) }, Ok(()));
+    }
+    assert_eq!(memory.0.map(|slot| slot[0]), [0, 0, 5, 0]);
+}
+
+#[test]
+fn add_adds_to_the_slot_of_the_id() {
+    adds::<Sound>();
+    adds::<Slow>();
+}
+
+#[test]
+fn an_id_beyond_the_limit_touches_nothing() {
+    let (mut area, mut memory) = (FakeArea::with_id(4), Memory::new());
+    let slots = memory.slots();
+    let mut node = Node {
+        next: core::ptr::null_mut(),
+        depth: 7,
+    };
+    // SAFETY: memory and area made for this.
+    unsafe {
+        assert_eq!(add::<Sound>(area.pointer(), &slots, 1), Err(OutOfRange));
+        assert_eq!(
+            compare_store::<Sound, 0>(area.pointer(), &slots, 0, 0, 1),
+            Err(OutOfRange)
+        );
+        assert_eq!(pop::<Sound>(area.pointer(), &slots), Popped::OutOfRange);
+        let pushed = push::<Sound>(area.pointer(), &slots, NonNull::from(&mut node), 9);
+        assert_eq!(pushed, Pushed::OutOfRange);
+    }
+    assert!(memory.0.iter().flatten().all(|&word| word == 0));
+    assert_eq!(node.depth, 7);
+}
+
+#[test]
+fn compare_store_stores_what_is_expected_only() {
+    let (mut area, mut memory) = (FakeArea::with_id(1), Memory::new());
+    let slots = memory.slots();
+    // SAFETY: memory and area made for this.
+    unsafe {
+        assert_eq!(
+            compare_store::<Sound, 0>(area.pointer(), &slots, 24, 0, 9),
+            Ok(0)
+        );
+        assert_eq!(
+            compare_store::<Slow, 0>(area.pointer(), &slots, 24, 0, 8),
+            Ok(9)
+        );
+        assert_eq!(
+            compare_store::<Slow, 0>(area.pointer(), &slots, 24, 9, 7),
+            Ok(9)
+        );
+    }
+    assert_eq!(memory.0[1][3], 7);
+    memory.0[1][0] = 1;
+    let slots = memory.slots();
+    // SAFETY: as above. The gate is closed.
+    unsafe {
+        assert_eq!(
+            compare_store::<Sound, 1>(area.pointer(), &slots, 8, 0, 9),
+            Ok(CLOSED as u64)
+        );
+    }
+    assert_eq!(memory.0[1][1], 0);
+}
+
+fn push_and_pop<P: Probe>() {
+    let (mut area, mut memory) = (FakeArea::with_id(3), Memory::new());
+    let slots = memory.slots();
+    let mut nodes: [Node; 3] = core::array::from_fn(|_| Node {
+        next: core::ptr::null_mut(),
+        depth: 0,
+    });
+    let nodes: [NonNull<Node>; 3] = nodes.each_mut().map(NonNull::from);
+    let area = area.pointer();
+    // SAFETY: memory, area and nodes made for this.
+    unsafe {
+        assert_eq!(pop::<P>(area, &slots), Popped::Empty);
+        assert_eq!(push::<P>(area, &slots, nodes[0], 2), Pushed::Done);
+        assert_eq!(push::<P>(area, &slots, nodes[1], 2), Pushed::Done);
+        assert_eq!(push::<P>(area, &slots, nodes[2], 2), Pushed::Full);
+        assert_eq!((nodes[0].as_ref().depth, nodes[1].as_ref().depth), (1, 2));
+        slots.of(3).cast::<u64>().write(1);
+        assert_eq!(pop::<P>(area, &slots), Popped::Closed);
+        assert_eq!(push::<P>(area, &slots, nodes[2], 9), Pushed::Closed);
+        slots.of(3).cast::<u64>().write(0);
+        assert_eq!(pop::<P>(area, &slots), Popped::Node(nodes[1]));
+        assert_eq!(push::<P>(area, &slots, nodes[2], 2), Pushed::Done);
+        assert_eq!(pop::<P>(area, &slots), Popped::Node(nodes[2]));
+        assert_eq!(pop::<P>(area, &slots), Popped::Node(nodes[0]));
+        assert_eq!(pop::<P>(area, &slots), Popped::Empty);
+    }
+}
+
+#[test]
+fn a_list_is_last_in_first_out_bounded_and_gated() {
+    push_and_pop::<Sound>();
+    push_and_pop::<Slow>();
+}
+
+#[test]
+fn the_kernel_is_told_what_it_accepts() {
+    let (mut area, mut memory) = (FakeArea::with_id(0), Memory::new());
+    let slots = memory.slots();
+    // SAFETY: memory and area made for this.
+    unsafe { add::<Slow>(area.pointer(), &slots, 1) }.unwrap();
+    let descriptor = area.descriptor();
+    assert_eq!(descriptor.addr() % 32, 0);
+    // SAFETY: a sequence has left its descriptor's address there, which is valid for as long as the
+    // program runs.
+    let (descriptor, signature) = unsafe {
+        let descriptor = &*descriptor;
+        let before_abort = core::ptr::with_exposed_provenance::<u32>(descriptor.abort - 4);
+        (descriptor, before_abort.read_unaligned())
+    };
+    assert_eq!((descriptor.version, descriptor.flags), (0, 0));
+    assert_eq!(signature, crate::area::SIGNATURE);
+    assert!(
+        (8..200).contains(&descriptor.length),
+        "{}",
+        descriptor.length
+    );
+    let inside = descriptor.begin..descriptor.begin + descriptor.length;
+    assert!(!inside.contains(&descriptor.abort));
+}

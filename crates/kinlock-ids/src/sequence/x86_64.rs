@@ -1,0 +1,240 @@
+//! The sequences in x86-64 assembly. The parent module documents the sequences, the labels and the
+//! invariants.
+//!
+//! An x86-64 processor takes interrupts between instructions only. So `add [slot], value` without a
+//! lock prefix is a read-modify-write that no other thread of this CPU can divide, and serves as a
+//! commit.
+
+use core::arch::asm;
+use core::ptr::NonNull;
+
+use super::{
+    CLOSED, DEPTH, GATE, HEAD, Knobs, NEXT, Node, OutOfRange, Popped, Probe, Pushed, Slots,
+};
+use crate::area::{SIGNATURE, at};
+
+/// A sequence: `$before` and `$commit` between begin and end, with the operands below and its own.
+/// The delay of a [`Probe`] comes between `$before` and `$commit`.
+///
+/// `slot` is the address of the slot when `$before` starts. If `$before` has run, `id` is below the
+/// limit.
+macro_rules! sequence {
+    (
+        $probe:ty, $area:expr, $slots:expr,
+        [$($before:literal),* $(,)?], [$($commit:literal),* $(,)?],
+        $id:ident, $($operands:tt)*
+    ) => {
+        asm!(
+            ".if {restart}",
+            ".pushsection __rseq_cs, \"aw\", @progbits",
+            ".balign 32",
+            "77:",
+            ".long 0, 0",
+            ".quad 22f, 33f - 22f, 44f",
+            ".popsection",
+            "55:",
+            "lea {slot}, [rip + 77b]",
+            "mov qword ptr [{area} + {at_sequence}], {slot}",
+            ".endif",
+            "22:",
+            "mov {id:e}, dword ptr [{area} + {at_mm_cid}]",
+            "cmp {id:e}, {limit:e}",
+            "jae 33f",
+            "mov {slot}, {stride}",
+            "imul {slot}, {id}",
+            "add {slot}, {base}",
+            $($before,)*
+            ".if {delay}",
+            "mov {spin:e}, {delay}",
+            "88:",
+            "dec {spin:e}",
+            "jnz 88b",
+            ".endif",
+            $($commit,)*
+            "33:",
+            ".if {restart}",
+            ".pushsection __rseq_failure, \"ax\", @progbits",
+            // The signature as the operand of an undefined instruction, so that disassemblers stay
+            // in step.
+            ".byte 0x0f, 0xb9, 0x3d",
+            ".long {signature}",
+            "44:",
+            "jmp 55b",
+            ".popsection",
+            ".endif",
+            restart = const Knobs::<$probe>::RESTART,
+            signature = const SIGNATURE,
+            at_sequence = const at::SEQUENCE,
+            at_mm_cid = const at::MM_CID,
+            area = in(reg) $area.as_ptr(),
+            base = in(reg) $slots.base.as_ptr(),
+            stride = in(reg) $slots.stride,
+            limit = in(reg) $slots.limit,
+            slot = out(reg) _,
+            id = out(reg) $id,
+            delay = const Knobs::<$probe>::DELAY,
+            spin = out(reg) _,
+            $($operands)*
+            // Without `preserves_flags`: the block changes flags. It accesses memory, uses no
+            // stack, and returns.
+            options(nostack),
+        )
+    };
+}
+
+/// Adds `value` to the first word of the slot, wrapping.
+///
+/// # Safety
+///
+/// Invariants 1 and 2.
+#[inline]
+pub(in super::super) unsafe fn add<P: Probe>(
+    area: NonNull<u8>,
+    slots: &Slots,
+    value: u64,
+) -> Result<(), OutOfRange> {
+    let id: u64;
+    // SAFETY: invariants 1 and 2, by the caller.
+    unsafe {
+        sequence!(P, area, slots, [], [
+            ".if {restart}",
+            "add qword ptr [{slot}], {value}",
+            ".else",
+            // The defect loses updates, so the addition must take more than one instruction.
+            "mov {spin}, qword ptr [{slot}]",
+            "pause",
+            "add {spin}, {value}",
+            "mov qword ptr [{slot}], {spin}",
+            ".endif",
+        ], id,
+            value = in(reg) value,
+        );
+    }
+    slots.check(id)
+}
+
+/// Stores `new` in the word at `offset` of the slot if that holds `expected` and, with `GATED` = 1,
+/// the gate is open. Returns the word's old value, or [`CLOSED`].
+///
+/// # Safety
+///
+/// Invariants 1 and 2; `offset` is a multiple of 8 and `offset + 8 <= stride`.
+#[inline]
+pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
+    area: NonNull<u8>,
+    slots: &Slots,
+    offset: usize,
+    expected: u64,
+    new: u64,
+) -> Result<u64, OutOfRange> {
+    let id: u64;
+    let found: u64;
+    // SAFETY: invariants 1 and 2, by the caller.
+    unsafe {
+        sequence!(P, area, slots, [
+            ".if {gated}",
+            "mov {found:e}, {closed}",
+            "cmp qword ptr [{slot} + {gate}], 0",
+            "jne 33f",
+            ".endif",
+            "mov {found}, qword ptr [{slot} + {offset}]",
+            "cmp {found}, {expected}",
+            "jne 33f",
+        ], [
+            "mov qword ptr [{slot} + {offset}], {new}",
+        ], id,
+            gated = const GATED,
+            gate = const GATE,
+            closed = const CLOSED,
+            offset = in(reg) offset,
+            expected = in(reg) expected,
+            new = in(reg) new,
+            found = out(reg) found,
+        );
+    }
+    slots.check(id).map(|()| found)
+}
+
+/// Pushes `node` on the list of the slot, unless that has `most` nodes already.
+///
+/// # Safety
+///
+/// Invariants 1, 2 and 3; no other thread accesses `node`.
+#[inline]
+pub(in super::super) unsafe fn push<P: Probe>(
+    area: NonNull<u8>,
+    slots: &Slots,
+    node: NonNull<Node>,
+    most: usize,
+) -> Pushed {
+    let id: u64;
+    let found: usize;
+    let depth: usize;
+    // SAFETY: invariants 1, 2 and 3, by the caller. The node is written before the commit, and
+    // until then no other thread sees it.
+    unsafe {
+        sequence!(P, area, slots, [
+            "mov {found:e}, {closed}",
+            "cmp qword ptr [{slot} + {gate}], 0",
+            "jne 33f",
+            "mov {found}, qword ptr [{slot} + {head}]",
+            "xor {depth:e}, {depth:e}",
+            "test {found}, {found}",
+            "jz 66f",
+            "mov {depth}, qword ptr [{found} + {at_depth}]",
+            "66:",
+            "inc {depth}",
+            "cmp {depth}, {most}",
+            "ja 33f",
+            "mov qword ptr [{node} + {next}], {found}",
+            "mov qword ptr [{node} + {at_depth}], {depth}",
+        ], [
+            "mov qword ptr [{slot} + {head}], {node}",
+        ], id,
+            gate = const GATE,
+            head = const HEAD,
+            next = const NEXT,
+            at_depth = const DEPTH,
+            closed = const CLOSED,
+            node = in(reg) node.as_ptr(),
+            most = in(reg) most,
+            found = out(reg) found,
+            depth = out(reg) depth,
+        );
+    }
+    Pushed::of(slots.check(id), found, depth, most)
+}
+
+/// Pops the head of the list of the slot.
+///
+/// # Safety
+///
+/// Invariants 1, 2 and 3.
+#[inline]
+pub(in super::super) unsafe fn pop<P: Probe>(area: NonNull<u8>, slots: &Slots) -> Popped {
+    let id: u64;
+    let found: *mut Node;
+    // SAFETY: invariants 1, 2 and 3, by the caller. The head is a live node while no other thread
+    // runs with this ID.
+    unsafe {
+        sequence!(P, area, slots, [
+            "mov {found:e}, {closed}",
+            "cmp qword ptr [{slot} + {gate}], 0",
+            "jne 33f",
+            "mov {found}, qword ptr [{slot} + {head}]",
+            "test {found}, {found}",
+            "jz 33f",
+            "mov {below}, qword ptr [{found} + {next}]",
+        ], [
+            "mov qword ptr [{slot} + {head}], {below}",
+        ], id,
+            gate = const GATE,
+            head = const HEAD,
+            next = const NEXT,
+            closed = const CLOSED,
+            found = out(reg) found,
+            below = out(reg) _,
+        );
+    }
+    Popped::of(slots.check(id), found)
+}

@@ -1,0 +1,459 @@
+//! Concurrency IDs through the public API, with both backends. Tests that need a process of their
+//! own (sandboxes, other C libraries) are in `kinlock-verify/tests/ids.rs`.
+//!
+//! # Invariants
+//!
+//! 1. The child of a fork only checks, and ends by `_exit`.
+//! 2. System calls get a live local.
+//! 3. The key is a live local's, and never deleted. Its value is a box that was made into a
+//!    pointer, once.
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Barrier, Mutex, OnceLock};
+
+use kinlock_ids::{
+    Backend, BuildError, Counter, Domain, EnterError, Lease, PerId, Policy, Pool, Stack,
+};
+
+const THREADS: usize = 8;
+
+/// A domain of each kind that this machine supports.
+fn domains() -> Vec<Domain> {
+    let leased = Policy::ALL.into_iter().map(|policy| {
+        let builder = Domain::builder().policy(policy).max_ids(64);
+        builder.build().unwrap()
+    });
+    let restartable = Backend::Restartable.available().ok().map(|()| {
+        let builder = Domain::builder().backend(Backend::Restartable);
+        builder.build().unwrap()
+    });
+    leased.chain(restartable).collect()
+}
+
+fn leases(max_ids: u32) -> Domain {
+    Domain::builder().max_ids(max_ids).build().unwrap()
+}
+
+fn crew(work: impl Fn(usize) + Sync) {
+    std::thread::scope(|scope| {
+        for me in 0..THREADS {
+            let work = &work;
+            scope.spawn(move || work(me));
+        }
+    });
+}
+
+/// Whether `condition` becomes true within some seconds.
+fn soon(mut condition: impl FnMut() -> bool) -> bool {
+    (0..5_000).any(|_| {
+        condition() || {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            false
+        }
+    })
+}
+
+#[test]
+fn no_addition_is_lost() {
+    for domain in domains() {
+        let counter = Counter::new(&domain).unwrap();
+        crew(|me| (0..20_000).for_each(|_| counter.add(me as u64)));
+        assert_eq!(counter.sum(), 28 * 20_000, "{domain:?}");
+        counter.add(u64::MAX);
+        assert_eq!(counter.sum(), 28 * 20_000 - 1);
+    }
+}
+
+#[test]
+fn a_lease_of_another_domain_adds_all_the_same() {
+    let (domain, other) = (leases(32), leases(32));
+    let counter = Counter::new(&domain).unwrap();
+    let (own, foreign) = (domain.enter().unwrap(), other.enter().unwrap());
+    counter.add_with(&own, 1);
+    counter.add_with(&foreign, 10);
+    assert_eq!(counter.sum(), 11);
+    assert!(own.is_of(&domain) && !own.is_of(&other));
+}
+
+#[test]
+fn what_is_pushed_is_popped_once() {
+    for domain in domains() {
+        let stack = Stack::new(&domain).unwrap();
+        let popped = Mutex::new(Vec::new());
+        crew(|me| {
+            let mut mine = Vec::new();
+            for i in 0..5_000 {
+                stack.push(Box::new(me * 1_000_000 + i));
+                if i % 3 != 0 {
+                    mine.extend(stack.pop());
+                }
+            }
+            popped.lock().unwrap().append(&mut mine);
+        });
+        let mut all = popped.into_inner().unwrap();
+        all.extend(std::iter::from_fn(|| stack.pop()));
+        let distinct: HashSet<_> = all.iter().map(|value| **value).collect();
+        assert_eq!(
+            (all.len(), distinct.len()),
+            (THREADS * 5_000, THREADS * 5_000),
+            "{domain:?}"
+        );
+    }
+}
+
+#[test]
+fn a_stack_drops_what_is_left() {
+    struct Counted<'a>(&'a AtomicU64);
+    impl Drop for Counted<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+    for domain in domains() {
+        let dropped = AtomicU64::new(0);
+        let stack = Stack::new(&domain).unwrap();
+        (0..100).for_each(|_| stack.push(Counted(&dropped)));
+        drop(stack.pop());
+        drop(stack);
+        assert_eq!(dropped.into_inner(), 100);
+    }
+}
+
+#[test]
+fn a_thread_pops_what_another_has_pushed() {
+    for domain in domains() {
+        let stack = Stack::new(&domain).unwrap();
+        // The producer keeps its ID meanwhile, so with leases stealing is the only way.
+        let all_there = Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                (0..100).for_each(|i| stack.push(i));
+                all_there.wait();
+            });
+            all_there.wait();
+            let popped: HashSet<i32> = std::iter::from_fn(|| stack.pop()).collect();
+            assert_eq!(popped.len(), 100, "{domain:?}");
+        });
+    }
+}
+
+#[test]
+fn a_pool_holds_as_many_as_it_says_and_says_when_it_is_full() {
+    for domain in domains() {
+        let pool = Pool::new(&domain, 100).unwrap();
+        for _ in 0..3 {
+            let mut objects: Vec<_> = (0..100).map(|i| pool.insert(i).unwrap()).collect();
+            assert_eq!(pool.insert(100).unwrap_err().0, 100);
+            objects.iter_mut().for_each(|object| **object += 1);
+            assert!(objects.iter().map(|object| **object).eq(1..101));
+            let places: HashSet<_> = objects.iter().map(|object| &raw const **object).collect();
+            assert_eq!(places.len(), 100);
+        }
+    }
+}
+
+#[test]
+fn objects_may_be_freed_by_other_threads() {
+    for domain in domains() {
+        let pool = Pool::new(&domain, 4_000).unwrap();
+        let exchange = Mutex::new(Vec::new());
+        let failed = AtomicU64::new(0);
+        crew(|me| {
+            for i in 0..10_000usize {
+                match pool.insert([me, i]) {
+                    Ok(object) => exchange.lock().unwrap().push(object),
+                    Err(_) => drop(failed.fetch_add(1, Relaxed)),
+                }
+                if i % 100 > 50 {
+                    let other = exchange.lock().unwrap().pop();
+                    assert!(other.is_none_or(|other| other[0] < THREADS && other[1] < 10_000));
+                } else if i % 1000 == 0 {
+                    exchange.lock().unwrap().clear();
+                }
+            }
+        });
+        drop(exchange);
+        let objects: Vec<_> = (0..4_000).map_while(|i| pool.insert([i, i]).ok()).collect();
+        assert_eq!(objects.len(), 4_000, "places were lost: {domain:?}");
+    }
+}
+
+#[test]
+fn an_id_has_one_holder_at_a_time() {
+    for domain in domains()
+        .into_iter()
+        .filter(|domain| domain.backend() == Backend::Lease)
+    {
+        let taken: Vec<_> = (0..domain.max_ids())
+            .map(|_| AtomicBool::new(false))
+            .collect();
+        crew(|me| {
+            for i in 0..5_000 {
+                let lease = domain.enter().unwrap();
+                let mine = &taken[lease.id() as usize];
+                assert!(!mine.swap(true, Relaxed), "{} has two holders", lease.id());
+                if (i + me) % 64 == 0 {
+                    std::thread::yield_now();
+                }
+                mine.store(false, Relaxed);
+            }
+        });
+        // A scope does not wait for the destructors of keys.
+        assert!(
+            soon(|| domain.members() == Some(0)),
+            "threads leave when they end"
+        );
+    }
+}
+
+#[test]
+fn when_all_ids_are_held_that_is_an_error() {
+    let domain = leases(32);
+    let mut held: Vec<_> = (0..domain.max_ids())
+        .map(|_| domain.enter().unwrap())
+        .collect();
+    assert_eq!(domain.enter().unwrap_err(), EnterError::Exhausted);
+    let counter = Counter::new(&domain).unwrap();
+    counter.add(3);
+    assert_eq!(counter.sum(), 3, "it adds without an ID");
+    let free = held.pop().map(|lease| lease.id());
+    assert_eq!(domain.enter().ok().map(|lease| lease.id()), free);
+}
+
+#[test]
+fn a_restartable_domain_has_nothing_to_hold_nor_to_choose() {
+    if Backend::Restartable.available().is_err() {
+        return;
+    }
+    let builder = || Domain::builder().backend(Backend::Restartable);
+    let domain = builder().build().unwrap();
+    assert_eq!(domain.enter().unwrap_err(), EnterError::NothingToHold);
+    assert_eq!(PerId::new(&domain, || 0).unwrap_err(), BuildError::Unleased);
+    assert!(domain.momentary_id().unwrap() < domain.max_ids());
+    assert_eq!((domain.policy(), domain.limit()), (None, None));
+    let refused = builder().policy(Policy::RecentFirst).build();
+    assert_eq!(refused.unwrap_err(), BuildError::KernelDecides);
+    assert_eq!(Domain::auto().backend(), Backend::Restartable);
+}
+
+#[test]
+fn impossible_numbers_of_ids_are_refused() {
+    for max_ids in [0, u32::MAX] {
+        let refused = Domain::builder().max_ids(max_ids).build();
+        assert_eq!(refused.unwrap_err(), BuildError::MaxIds(max_ids));
+    }
+}
+
+#[test]
+fn every_id_has_its_own_value_that_outlives_its_holders() {
+    let domain = leases(64);
+    let made = AtomicU64::new(0);
+    let made: &'static AtomicU64 = Box::leak(Box::new(made));
+    let values = PerId::new(&domain, || {
+        made.fetch_add(1, Relaxed);
+        Cell::new(0u64)
+    });
+    let mut values = values.unwrap();
+    crew(|_| {
+        for _ in 0..1_000 {
+            let lease = domain.enter().unwrap();
+            let value = values.get(&lease);
+            value.set(value.get() + 1);
+        }
+    });
+    let sum: u64 = values.values_mut().map(|value| value.get()).sum();
+    assert_eq!(sum, THREADS as u64 * 1_000);
+    assert_eq!(values.values_mut().count() as u64, made.load(Relaxed));
+    assert_eq!(values.into_values().count() as u64, made.load(Relaxed));
+}
+
+#[test]
+#[should_panic(expected = "a lease of another domain")]
+fn a_value_is_not_had_with_another_domains_lease() {
+    let (domain, other) = (leases(32), leases(32));
+    let values = PerId::new(&domain, || 0).unwrap();
+    values.get(&other.enter().unwrap());
+}
+
+#[test]
+fn what_a_thread_forgets_comes_back_when_it_ends() {
+    let domain = leases(32);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            (0..domain.max_ids()).for_each(|_| std::mem::forget(domain.enter().unwrap()));
+            assert_eq!(domain.enter().unwrap_err(), EnterError::Exhausted);
+        });
+    });
+    assert!(soon(|| domain.enter().is_ok()));
+}
+
+/// glibc runs destructors of keys in the order in which the keys were made. So this one runs after
+/// the library's, which releases forgotten leases.
+#[test]
+#[cfg(not(miri))]
+fn the_destructor_of_a_key_may_use_a_lease() {
+    static DOMAIN: OnceLock<Domain> = OnceLock::new();
+    static STEPS: Barrier = Barrier::new(2);
+    static ID: AtomicU64 = AtomicU64::new(0);
+    extern "C" fn use_it(lease: *mut core::ffi::c_void) {
+        // SAFETY: invariant 3.
+        let lease = unsafe { Box::from_raw(lease.cast::<Lease<'static>>()) };
+        ID.store(u64::from(lease.id()), Relaxed);
+        STEPS.wait();
+        STEPS.wait();
+        drop(lease);
+    }
+    let domain = DOMAIN.get_or_init(|| leases(32));
+    let mut key = 0;
+    // SAFETY: invariant 3.
+    let made = unsafe { libc::pthread_key_create(&mut key, Some(use_it)) };
+    assert_eq!(made, 0);
+    let thread = std::thread::spawn(move || {
+        let lease = Box::new(domain.enter().unwrap());
+        // SAFETY: invariant 3.
+        let set = unsafe { libc::pthread_setspecific(key, Box::into_raw(lease).cast()) };
+        assert_eq!(set, 0);
+    });
+    STEPS.wait();
+    let others: Vec<_> = std::iter::from_fn(|| domain.enter().ok()).collect();
+    let shared = others
+        .iter()
+        .any(|other| u64::from(other.id()) == ID.load(Relaxed));
+    STEPS.wait();
+    thread.join().unwrap();
+    assert!(!shared && others.len() == 31);
+    // The thread has left, and its ID is free.
+    assert_eq!(domain.members(), Some(1));
+    assert!(domain.enter().is_ok());
+}
+
+#[test]
+#[cfg(not(miri))]
+fn a_child_has_the_leases_of_the_thread_that_forked_and_no_others() {
+    let domain = leases(32);
+    let counter = Counter::new(&domain).unwrap();
+    counter.add(5);
+    let mine = domain.enter().unwrap();
+    let (taken, done) = (Barrier::new(2), Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let others: Vec<_> = (1..domain.max_ids())
+                .map(|_| domain.enter().unwrap())
+                .collect();
+            taken.wait();
+            done.wait();
+            drop(others);
+        });
+        taken.wait();
+        assert_eq!(domain.enter().unwrap_err(), EnterError::Exhausted);
+        let right = in_a_child(|| {
+            let free: Vec<_> = std::iter::from_fn(|| domain.enter().ok()).collect();
+            let distinct = free.iter().all(|lease| lease.id() != mine.id());
+            counter.add(1);
+            free.len() == domain.max_ids() as usize - 1
+                && distinct
+                && counter.sum() == 6
+                && domain.members() == Some(1)
+        });
+        assert!(right, "the child found something else");
+        done.wait();
+    });
+    assert_eq!(counter.sum(), 5);
+}
+
+/// Runs `body` in a forked child, for at most ten seconds. Returns whether `body` returned true.
+#[cfg(not(miri))]
+fn in_a_child(body: impl FnOnce() -> bool) -> bool {
+    // SAFETY: invariant 1.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: invariant 1. If it hangs, the default action of the signal ends it.
+        unsafe { libc::alarm(10) };
+        let code = if body() { 0 } else { 1 };
+        // SAFETY: invariant 1.
+        unsafe { libc::_exit(code) };
+    }
+    let mut status = 0;
+    // SAFETY: invariant 2.
+    let waited = unsafe { libc::waitpid(child, &mut status, 0) };
+    waited == child && status == 0
+}
+
+#[test]
+#[cfg(not(miri))]
+fn structures_come_and_go_in_a_child_that_was_forked_while_others_made_some() {
+    for domain in [leases(32), Domain::auto()] {
+        let inherited: Vec<_> = (0..200).map(|_| Counter::new(&domain).unwrap()).collect();
+        let done = AtomicBool::new(false);
+        let failed = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    drop(Counter::new(&domain).unwrap());
+                }
+            });
+            let failed = inherited.into_iter().position(|counter| {
+                !in_a_child(|| {
+                    let made = Counter::new(&domain).unwrap();
+                    made.add(2);
+                    drop(counter);
+                    made.sum() == 2
+                })
+            });
+            done.store(true, Relaxed);
+            failed
+        });
+        assert_eq!(failed, None, "{domain:?}");
+    }
+}
+
+#[test]
+#[cfg(not(miri))]
+fn a_domain_without_memory_is_an_error() {
+    let right = in_a_child(|| {
+        // The first number is the size in pages. The limit leaves less than the records of so many
+        // members need.
+        let sizes = std::fs::read_to_string("/proc/self/statm").unwrap();
+        let pages: u64 = sizes.split(' ').next().unwrap().parse().unwrap();
+        let most = pages * 4096 + (256 << 20);
+        let limit = libc::rlimit {
+            rlim_cur: most,
+            rlim_max: most,
+        };
+        // SAFETY: invariant 2, of a limit.
+        let limited = unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) } == 0;
+        let many = Domain::builder().policy(Policy::TaskOwned).max_ids(1 << 23);
+        limited && matches!(many.build(), Err(BuildError::Memory))
+    });
+    assert!(right);
+}
+
+#[test]
+fn structures_come_and_go() {
+    for domain in domains() {
+        for round in 0..50 {
+            let counters: Vec<_> = (0..20).map(|_| Counter::new(&domain).unwrap()).collect();
+            crew(|me| {
+                counters
+                    .iter()
+                    .for_each(|counter| counter.add(me as u64 + round))
+            });
+            let expected = 28 + round * THREADS as u64;
+            assert!(counters.iter().all(|counter| counter.sum() == expected));
+        }
+    }
+}
+
+#[test]
+fn names_are_read_as_they_are_written() {
+    for policy in Policy::ALL {
+        assert_eq!(policy.name().parse(), Ok(policy));
+    }
+    for backend in Backend::ALL {
+        assert_eq!(backend.to_string().parse(), Ok(backend));
+    }
+    let unknown = "fifo".parse::<Policy>().unwrap_err().to_string();
+    assert!(unknown.contains("recent-first"), "{unknown}");
+    assert!("fifo".parse::<Backend>().is_err());
+}

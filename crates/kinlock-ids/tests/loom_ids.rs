@@ -1,0 +1,373 @@
+//! Concurrency IDs in every interleaving (with a bounded number of preemptions) of small scenarios.
+//!
+//! ```sh
+//! RUSTFLAGS="--cfg loom" cargo test --release -p kinlock-ids --test loom_ids -- --nocapture
+//! ```
+//!
+//! Each model prints how many executions it explored. Models of broken allocators must fail, which
+//! shows that the scenario can detect the defect.
+//!
+//! | property | how it is checked |
+//! | --- | --- |
+//! | unique holders, and visibility between them | a cell per ID: loom reports data races |
+//! | nothing lost | at the end all IDs can be reclaimed |
+//! | the bound | IDs, and `grown` at the end, are below max(limit, peak of active threads) |
+#![cfg(loom)]
+
+#[path = "../../kinlock-core/tests/model/mod.rs"]
+mod model;
+
+use kinlock_core::loom::Loom;
+use kinlock_ids::raw::{
+    AGE, Block, Held, IdAllocator, IdConfig, IdError, IdFault, Policy, Record, Storage,
+};
+use loom::cell::UnsafeCell;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+macro_rules! config {
+    ($name:ident: fault $fault:ident) => {
+        #[derive(Clone, Copy, Debug)]
+        struct $name;
+        impl IdConfig for $name {
+            const FAULT: IdFault = IdFault::$fault;
+            /// Low, so that the fast path is closed in some executions.
+            const PATIENCE: u32 = 1;
+        }
+    };
+}
+
+config!(Sound: fault None);
+config!(Shared: fault Shared);
+config!(Leaked: fault Leaked);
+config!(AboveBound: fault AboveBound);
+config!(StaleRecent: fault StaleRecent);
+config!(LateGrowth: fault LateGrowth);
+config!(RelaxedRelease: fault RelaxedRelease);
+
+/// Runs `body` in `threads` threads (one of them the model's first) through all interleavings with
+/// at most `preemptions` preemptions. Then checks that no ID is lost.
+fn explore<C: IdConfig>(
+    name: &str,
+    preemptions: usize,
+    threads: usize,
+    make: fn() -> Model<C>,
+    body: fn(&Model<C>, usize),
+) {
+    let check = |shared: &Model<C>, _| shared.check();
+    model::explore(name, preemptions, threads, make, body, check);
+}
+
+#[derive(Debug)]
+struct Own {
+    records: Vec<Record<Loom>>,
+    blocks: Vec<Block<Loom>>,
+}
+
+impl Storage<Loom> for Own {
+    fn records(&self) -> &[Record<Loom>] {
+        &self.records
+    }
+    fn blocks(&self) -> &[Block<Loom>] {
+        &self.blocks
+    }
+}
+
+struct Model<C: IdConfig> {
+    ids: IdAllocator<Loom, Own, C>,
+    /// The data of each ID's holder.
+    data: Vec<UnsafeCell<u32>>,
+    /// The current and the peak number of active threads; not modelled.
+    now: AtomicUsize,
+    most: AtomicUsize,
+    /// The largest limit so far.
+    limit: AtomicUsize,
+    /// The number of IDs that the first thread holds all the time.
+    held: usize,
+}
+
+const CAPACITY: usize = 32;
+
+impl<C: IdConfig> Model<C> {
+    fn new(policy: Policy, cpus: u32, members: u32) -> Self {
+        let own = Own {
+            records: (0..cpus).map(|_| Record::new()).collect(),
+            blocks: vec![Block::new()],
+        };
+        let ids = IdAllocator::new(own, cpus, policy).unwrap();
+        ids.set_members(members);
+        Model {
+            data: (0..CAPACITY).map(|_| UnsafeCell::new(0)).collect(),
+            now: AtomicUsize::new(0),
+            most: AtomicUsize::new(0),
+            limit: AtomicUsize::new(ids.limit() as usize),
+            held: 0,
+            ids,
+        }
+    }
+
+    fn enters(&self) {
+        let now = self.now.fetch_add(1, Relaxed) + 1;
+        self.most.fetch_max(now, Relaxed);
+    }
+
+    fn acquire(&self, cpu: u32) -> Result<Held, IdError> {
+        self.enters();
+        let held = self.ids.acquire(cpu)?;
+        let bound = self
+            .limit
+            .load(Relaxed)
+            .max(self.held + self.most.load(Relaxed));
+        assert!((held.id() as usize) < bound, "ID above the bound");
+        self.touch(&held);
+        Ok(held)
+    }
+
+    /// An upper bound of the peak number of concurrent holders.
+    fn most_held(&self) -> u32 {
+        (self.held + self.most.load(Relaxed)) as u32
+    }
+
+    fn touch(&self, held: &Held) {
+        // SAFETY: the ID has one holder; if not, loom reports the access before it happens.
+        self.data[held.id() as usize].with_mut(|data| unsafe { *data += 1 });
+    }
+
+    fn release(&self, cpu: u32, held: Held) {
+        self.touch(&held);
+        self.ids.release(cpu, held);
+        self.now.fetch_sub(1, Relaxed);
+    }
+
+    fn visit(&self, cpu: u32) {
+        let held = self.acquire(cpu).unwrap();
+        loom::thread::yield_now();
+        self.release(cpu, held);
+    }
+
+    /// Marks the idle IDs, then frees them.
+    fn reclaim(&self) {
+        self.enters();
+        self.ids.reclaim(0);
+        self.ids.reclaim(AGE);
+        self.now.fetch_sub(1, Relaxed);
+    }
+
+    fn check(&self) {
+        if self.ids.policy() != Policy::PerCpu {
+            let bound = self.ids.limit().max(self.most_held());
+            assert!(self.ids.grown() <= bound, "grown above the bound");
+        }
+        self.ids.reclaim(1 << 50);
+        self.ids.reclaim(1 << 51);
+        // Two policies keep idle IDs for good: one for each of two CPUs or threads. A leak shows as
+        // one ID more.
+        let kept = match self.ids.policy() {
+            Policy::PerCpu | Policy::TaskOwned => 2,
+            _ => 0,
+        };
+        let lost = (self.ids.in_use() as usize).saturating_sub(kept);
+        assert!(
+            lost == self.held || kept != 0 && lost < self.held,
+            "an ID is lost"
+        );
+    }
+}
+
+/// Thread i runs on CPU i; there are as many members as threads.
+fn a_cpu_each<C: IdConfig>() -> Model<C> {
+    Model::new(Policy::RecentFirst, 3, 3)
+}
+
+fn one_cpu<C: IdConfig>() -> Model<C> {
+    Model::new(Policy::RecentFirst, 1, 3)
+}
+
+/// Locality asks for one ID only; all others are bounded by the number of holders.
+fn one_member<C: IdConfig>() -> Model<C> {
+    Model::new(Policy::RecentFirst, 3, 1)
+}
+
+fn once<C: IdConfig>(model: &Model<C>, i: usize) {
+    model.visit(i as u32);
+}
+
+fn twice<C: IdConfig>(model: &Model<C>, i: usize) {
+    model.visit(i as u32);
+    model.visit(i as u32);
+}
+
+/// Without a yield: the threads may run one after the other, so that few are active at any instant.
+fn briefly<C: IdConfig>(model: &Model<C>, i: usize) {
+    let held = model.acquire(i as u32).unwrap();
+    model.release(i as u32, held);
+}
+
+fn same_cpu<C: IdConfig>(model: &Model<C>, _: usize) {
+    model.visit(0);
+}
+
+/// The first thread's CPU keeps an ID and takes it back, while the second thread ages that ID and
+/// needs one.
+fn take_back<C: IdConfig>(model: &Model<C>, i: usize) {
+    if i == 0 {
+        twice(model, 0);
+    } else {
+        model.reclaim();
+        model.visit(1);
+    }
+}
+
+/// Threads migrate while they hold an ID.
+fn moving<C: IdConfig>(model: &Model<C>, i: usize) {
+    let held = model.acquire(i as u32).unwrap();
+    model.release((i as u32 + 1) % 3, held);
+}
+
+#[test]
+fn unique_holders() {
+    explore::<Sound>("ids, 2 threads twice", 4, 2, a_cpu_each, twice);
+    explore::<Sound>("ids, 3 threads", 2, 3, a_cpu_each, once);
+    explore::<Sound>("ids, 3 threads on one CPU", 2, 3, one_cpu, same_cpu);
+    explore::<Sound>("ids, 2 threads, moving", 4, 2, a_cpu_each, moving);
+}
+
+#[test]
+fn bound() {
+    explore::<Sound>("ids, 2 threads twice, one member", 2, 2, one_member, twice);
+    explore::<Sound>("ids, 3 threads, one member", 2, 3, one_member, briefly);
+}
+
+#[test]
+fn aging() {
+    explore::<Sound>("ids, take-back against aging", 3, 2, one_member, take_back);
+    explore::<Sound>("ids, take-back, spreading", 3, 2, a_cpu_each, take_back);
+}
+
+#[test]
+fn other_policies() {
+    let lowest = || Model::new(Policy::LowestFree, 2, 2);
+    explore::<Sound>("lowest free, 2 threads twice", 3, 2, lowest, twice);
+    let tasks = || Model::new(Policy::TaskOwned, 2, 3);
+    explore::<Sound>("task-owned, 2 threads twice", 3, 2, tasks, twice);
+    let per_cpu = || {
+        let model = Model::new(Policy::PerCpu, 2, 3);
+        // Two threads on one CPU: the second one's ID is at or above the number of CPUs.
+        model.limit.store(5, Relaxed);
+        model
+    };
+    explore::<Sound>("per CPU, 2 threads on one CPU", 3, 2, per_cpu, same_cpu);
+}
+
+/// The limit comes down to one after CPU 1 has had ID 1.
+fn shrinking<C: IdConfig>() -> Model<C> {
+    let model = Model::new(Policy::RecentFirst, 2, 2);
+    model.visit(0);
+    model.visit(1);
+    model.reclaim();
+    model.ids.set_members(1);
+    model.limit.store(1, Relaxed);
+    model.most.store(0, Relaxed);
+    model
+}
+
+fn second_cpu<C: IdConfig>(model: &Model<C>, i: usize) {
+    if i == 1 {
+        model.visit(1);
+    }
+}
+
+/// The limit comes down during both visits. A late thread may exceed it, but nothing may be lost.
+fn shrink_meanwhile<C: IdConfig>(model: &Model<C>, i: usize) {
+    model.visit(i as u32);
+    if i == 0 {
+        model.ids.set_members(1);
+    }
+}
+
+/// Two IDs are handed out, and the limit is three.
+fn with_room<C: IdConfig>() -> Model<C> {
+    let model = a_cpu_each();
+    model.visit(0);
+    model.visit(1);
+    model.most.store(0, Relaxed);
+    model
+}
+
+/// The limit comes down to two while a thread is about to acquire a third ID.
+fn shrink_under_one<C: IdConfig>(model: &Model<C>, i: usize) {
+    if i == 0 {
+        model.ids.set_members(2);
+    } else {
+        model.visit(2);
+    }
+}
+
+#[test]
+fn limits() {
+    explore::<Sound>("ids, limit has shrunk", 3, 2, shrinking, second_cpu);
+    explore::<Sound>("ids, limit shrinks", 3, 2, a_cpu_each, shrink_meanwhile);
+    explore::<Sound>("ids, no more room", 3, 2, with_room, shrink_under_one);
+}
+
+/// All but one of the IDs are held all the time.
+fn nearly_exhausted<C: IdConfig>() -> Model<C> {
+    let mut model = Model::new(Policy::RecentFirst, 1, 1);
+    model.held = CAPACITY - 1;
+    for _ in 0..model.held {
+        // Dropped without a release: it stays held.
+        let _held = model.ids.acquire(7).unwrap();
+    }
+    model
+}
+
+fn last_one<C: IdConfig>(model: &Model<C>, _: usize) {
+    match model.acquire(0) {
+        Ok(held) => model.release(0, held),
+        Err(error) => {
+            assert_eq!(error, IdError::Exhausted);
+            assert!(model.most.load(Relaxed) > 1, "one was free all the time");
+            model.now.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+#[test]
+fn exhaustion() {
+    explore::<Sound>("ids, the last one", 3, 2, nearly_exhausted, last_one);
+}
+
+#[test]
+#[should_panic]
+fn a_shared_id_is_caught() {
+    explore::<Shared>("taken away without a look", 3, 2, one_member, take_back);
+}
+
+#[test]
+#[should_panic(expected = "an ID is lost")]
+fn a_leaked_id_is_caught() {
+    explore::<Leaked>("forgotten", 3, 2, one_cpu, same_cpu);
+}
+
+#[test]
+#[should_panic(expected = "ID above the bound")]
+fn an_id_above_the_bound_is_caught() {
+    explore::<AboveBound>("grows unasked", 3, 2, one_member, briefly);
+}
+
+#[test]
+#[should_panic(expected = "ID above the bound")]
+fn a_stale_recent_id_is_caught() {
+    explore::<StaleRecent>("recent, but above the limit", 3, 2, shrinking, second_cpu);
+}
+
+#[test]
+#[should_panic(expected = "grown above the bound")]
+fn growth_by_an_old_limit_is_caught() {
+    explore::<LateGrowth>("grows late", 3, 2, with_room, shrink_under_one);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_relaxed_release_is_caught() {
+    explore::<RelaxedRelease>("relaxed release", 3, 2, one_member, once);
+}

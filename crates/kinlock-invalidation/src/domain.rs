@@ -1,0 +1,298 @@
+//! A domain, its statistics, and its open sections.
+
+use super::backend::{Backend, Unsupported};
+use super::error::{BeginError, WaitError};
+use super::inner::{Inner, coarse_now, each};
+use super::section::Section;
+use super::tag::Tag;
+use super::{fork, registry, thread};
+use core::fmt;
+use kinlock_core::native::deadline;
+use kinlock_core::platform::NEVER;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A group of related sections: those that invalidate the same kind of thing.
+///
+/// The [module](super) describes its purpose and its guarantees.
+///
+/// In a `static` it takes a [`LazyLock`](std::sync::LazyLock):
+///
+/// ```
+/// use kinlock_invalidation::Domain;
+/// use std::sync::LazyLock;
+///
+/// static PAGES: LazyLock<Domain> = LazyLock::new(Domain::new);
+///
+/// drop(PAGES.begin());
+/// ```
+#[derive(Debug)]
+pub struct Domain {
+    inner: Arc<Inner>,
+}
+
+impl Default for Domain {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Domain {
+    /// A domain without open sections, with the default [`Backend`].
+    pub fn new() -> Self {
+        let supported = "the default backend needs nothing special";
+        Builder::default().build().expect(supported)
+    }
+
+    /// A builder with the default options.
+    ///
+    /// ```
+    /// use kinlock_invalidation::{Backend, Domain};
+    ///
+    /// let domain = Domain::builder().backend(Backend::Slots).build()?;
+    /// assert_eq!(domain.backend(), Backend::Slots);
+    /// # Ok::<(), kinlock_invalidation::Unsupported>(())
+    /// ```
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// The chosen backend.
+    pub fn backend(&self) -> Backend {
+        self.inner.backend()
+    }
+
+    /// Opens a section. If the calling thread has one open here, opens that once more.
+    ///
+    /// # Panics
+    /// If [`try_begin`](Self::try_begin) returns an error. A program with a few thousand threads
+    /// never sees one in its first years.
+    #[inline]
+    pub fn begin(&self) -> Section<'_> {
+        match self.try_begin() {
+            Ok(section) => section,
+            Err(error) => refuse(error),
+        }
+    }
+
+    /// As [`begin`](Self::begin), without panics.
+    ///
+    /// # Errors
+    /// [`BeginError`] if the section cannot begin. Then nothing has changed.
+    #[inline]
+    pub fn try_begin(&self) -> Result<Section<'_>, BeginError> {
+        let place = thread::place()?;
+        let generation = self.inner.begin(place)?;
+        Ok(Section::new(&self.inner, place, generation))
+    }
+
+    /// Whether all sections that `tag` refers to have ended. Once true it stays true until the tag
+    /// is stamped again.
+    ///
+    /// One load besides the tag's. With the backend `slots`, a scan of all slots if the answer is
+    /// not known yet. Acquires what those sections did.
+    #[inline]
+    pub fn passed(&self, tag: &Tag) -> bool {
+        let generation = tag.generation();
+        each!(&*self.inner, domain => domain.passed(generation))
+    }
+
+    /// Waits until `tag` has [passed](Self::passed). Sections that begin meanwhile do not prolong
+    /// the wait.
+    ///
+    /// # Errors
+    /// * [`WaitError::InsideSection`] if the calling thread has a section of this domain open,
+    ///   whether the tag has passed or not.
+    /// * [`WaitError::ForeignTag`] if no section of this domain can have stamped the tag.
+    ///
+    /// ```
+    /// use kinlock_invalidation::{Domain, Tag, WaitError};
+    ///
+    /// let (domain, tag) = (Domain::new(), Tag::new());
+    /// let section = domain.begin();
+    /// section.tag(&tag);
+    /// assert_eq!(domain.wait(&tag), Err(WaitError::InsideSection));
+    /// drop(section);
+    /// assert_eq!(domain.wait(&tag), Ok(()));
+    /// ```
+    #[inline]
+    pub fn wait(&self, tag: &Tag) -> Result<(), WaitError> {
+        self.wait_until(tag, NEVER)
+    }
+
+    /// As [`wait`](Self::wait), for at most `timeout`. A zero timeout checks once.
+    ///
+    /// # Errors
+    /// [`WaitError::TimedOut`], and those of [`wait`](Self::wait).
+    pub fn wait_timeout(&self, tag: &Tag, timeout: Duration) -> Result<(), WaitError> {
+        self.wait_until(tag, deadline(timeout))
+    }
+
+    #[inline]
+    fn wait_until(&self, tag: &Tag, until: u64) -> Result<(), WaitError> {
+        if thread::kept().is_some_and(|place| self.inner.depth(place) != 0) {
+            return Err(WaitError::InsideSection);
+        }
+        let generation = tag.generation();
+        if each!(&*self.inner, domain => domain.passed(generation)) {
+            Ok(())
+        } else {
+            self.wait_slow(generation, until)
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_slow(&self, generation: u64, until: u64) -> Result<(), WaitError> {
+        if each!(&*self.inner, domain => domain.is_foreign(generation)) {
+            return Err(WaitError::ForeignTag);
+        }
+        if each!(&*self.inner, domain => domain.wait(generation, until)) {
+            Ok(())
+        } else {
+            Err(WaitError::TimedOut)
+        }
+    }
+
+    /// A tag that passes when all sections that are open now have ended.
+    ///
+    /// "Now" covers every section whose begin happens before this call. Useful after things were
+    /// removed without a section, or to be kept and checked later.
+    pub fn snapshot(&self) -> Tag {
+        Tag::from(each!(&*self.inner, domain => domain.newest()))
+    }
+
+    /// Waits until all sections that are open now have ended: [`wait`](Self::wait) for a
+    /// [`snapshot`](Self::snapshot).
+    ///
+    /// # Errors
+    /// Those of [`wait`](Self::wait).
+    pub fn wait_all(&self) -> Result<(), WaitError> {
+        self.wait(&self.snapshot())
+    }
+
+    /// The statistics so far.
+    pub fn stats(&self) -> Stats {
+        let tally = each!(&*self.inner, domain => domain.tally());
+        Stats {
+            backend: self.backend(),
+            begin_restarts: tally.begin_restarts,
+            end_restarts: tally.end_restarts,
+            waits: tally.waits,
+            slow_waits: tally.slow_waits,
+            longest_queue: tally.longest_queue,
+        }
+    }
+
+    /// The sections that are open now, the oldest first. Not one instant: sections may begin and
+    /// end meanwhile.
+    ///
+    /// ```
+    /// let domain = kinlock_invalidation::Domain::new();
+    /// let section = domain.begin();
+    /// for open in domain.dump() {
+    ///     println!("{open}"); // generation 1, open for 0ns, thread 4711
+    /// }
+    /// # assert_eq!(domain.dump().len(), 1);
+    /// ```
+    pub fn dump(&self) -> Vec<OpenSection> {
+        let now = coarse_now();
+        let mut open: Vec<_> = self
+            .inner
+            .sections()
+            .into_iter()
+            .map(|open| OpenSection {
+                generation: open.generation,
+                age: Duration::from_nanos(now.saturating_sub(open.since)),
+                thread: thread::id_of(open.place),
+            })
+            .collect();
+        open.sort_by_key(|open| open.generation);
+        open
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn refuse(error: BeginError) -> ! {
+    panic!("a section cannot begin: {error}")
+}
+
+/// The options of a new [`Domain`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Builder {
+    backend: Backend,
+    generation: u64,
+}
+
+impl Builder {
+    /// Uses this backend [default: [`Backend::Packed`]].
+    #[must_use]
+    pub fn backend(mut self, backend: Backend) -> Self {
+        self.backend = backend;
+        self
+    }
+
+    /// Sets the newest generation that has passed [default: 0]. For tests: it brings the end of
+    /// generations near.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn generation(mut self, generation: u64) -> Self {
+        self.generation = generation;
+        self
+    }
+
+    /// Makes the domain. Reserves about a megabyte of address space for all places; only used
+    /// places get memory.
+    ///
+    /// # Errors
+    /// [`Unsupported`] if the CPU cannot do what the backend needs. There is no fallback to another
+    /// backend.
+    pub fn build(self) -> Result<Domain, Unsupported> {
+        let inner = Arc::new(Inner::new(self.backend, self.generation)?);
+        fork::prepare();
+        registry::add(Arc::downgrade(&inner));
+        Ok(Domain { inner })
+    }
+}
+
+/// The statistics of a domain. Not one instant: threads may count meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Stats {
+    /// The chosen backend.
+    pub backend: Backend,
+    /// How many times a begin started over (lists without a lock only).
+    pub begin_restarts: u64,
+    /// How many times an end started over (lists without a lock only).
+    pub end_restarts: u64,
+    /// How many waits were for a tag that had not passed.
+    pub waits: u64,
+    /// How many of those slept.
+    pub slow_waits: u64,
+    /// The peak number of open sections that was observed. With the backend `slots`, only waiters
+    /// about to sleep observe.
+    pub longest_queue: u64,
+}
+
+/// An open section.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct OpenSection {
+    /// The generation with which the section began.
+    pub generation: u64,
+    /// For how long the section has been open; accurate to some milliseconds.
+    pub age: Duration,
+    /// The kernel's ID of the section's thread.
+    pub thread: u32,
+}
+
+impl fmt::Display for OpenSection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "generation {}, open for {:?}, thread {}",
+            self.generation, self.age, self.thread
+        )
+    }
+}

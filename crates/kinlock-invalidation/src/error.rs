@@ -1,0 +1,72 @@
+//! The errors of delayed invalidation.
+
+use crate::raw::{MAX_PLACES, NearWrap};
+use core::fmt;
+
+/// Why a section cannot begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum BeginError {
+    /// 8191 other living threads have begun sections, in any domain.
+    TooManyThreads,
+    /// The domain's generations are used up. Tags can still be waited for; use another domain for
+    /// new sections.
+    NearWrap,
+    /// The thread is ending, and its destructors of thread-locals are past the library's own.
+    ThreadEnding,
+}
+
+impl fmt::Display for BeginError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BeginError::TooManyThreads => {
+                write!(
+                    f,
+                    "more than {MAX_PLACES} threads have sections of delayed invalidation"
+                )
+            }
+            BeginError::NearWrap => {
+                f.write_str("the domain's generations of delayed invalidation are used up")
+            }
+            BeginError::ThreadEnding => f.write_str("the thread is ending"),
+        }
+    }
+}
+
+impl core::error::Error for BeginError {}
+
+impl From<NearWrap> for BeginError {
+    fn from(_: NearWrap) -> Self {
+        BeginError::NearWrap
+    }
+}
+
+/// Why a wait did not end with the tag passed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// The calling thread has a section of the domain open: it might wait for itself.
+    InsideSection,
+    /// The time was up first.
+    TimedOut,
+    /// The tag's generation is above all that this domain has given out: sections of another domain
+    /// have stamped it. Not detected if the foreign generation is lower, nor, with a list, while
+    /// sections begin and end so fast that its end cannot be found.
+    ForeignTag,
+}
+
+impl fmt::Display for WaitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            WaitError::InsideSection => {
+                "waiting for delayed invalidation within one's own section would never end"
+            }
+            WaitError::ForeignTag => {
+                "the tag is that of another domain of delayed invalidation: its generation was never given out here"
+            }
+            WaitError::TimedOut => "delayed invalidation did not end in time",
+        })
+    }
+}
+
+impl core::error::Error for WaitError {}

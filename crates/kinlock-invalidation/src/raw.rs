@@ -1,0 +1,443 @@
+//! Delayed invalidation: things are removed now and invalidated later in batches. A thread that
+//! wants to reuse a removed thing waits for the batches that may cover it.
+//!
+//! Source: Konstantin Belousov's delayed-invalidation blocks of FreeBSD's page tables (2018), whose
+//! list without a lock goes back to T. L. Harris, "A pragmatic implementation of non-blocking
+//! linked lists" (DISC 2001).
+//!
+//! # Terms
+//!
+//! A thread opens a **section** before it removes things, and ends it once they are invalidated.
+//! Each section gets a **generation**, one above the newest open one. A generation has *passed*
+//! when all sections with it or an older one have ended. A removed thing is tagged with the
+//! generation of its section; a thread that reuses it waits until that has passed. Sections that
+//! begin later have newer generations and never prolong the wait.
+//!
+//! # Backends
+//!
+//! One contract, [`Backend`], with four implementations. [`Domain`] adds what they share: nested
+//! sections, waiting, counters.
+//!
+//! | backend | begin and end | passed | where |
+//! | --- | --- | --- | --- |
+//! | [`Packed`] | lock-free list, 8-byte compare-and-swaps | one load | everywhere; up to 2^50 |
+//! | [`Wide`] | the same with 16 bytes | one load | `cmpxchg16b`, or aarch64 |
+//! | [`Locked`] | the same list under a mutex | one load | everywhere; the reference |
+//! | [`Slots`] | a store, a ticket, a store; no list | one load, else all slots | everywhere |
+//!
+//! [`Slots`] answers by one load for a generation that is already known to have passed, and reads
+//! all slots otherwise.
+//!
+//! # Places
+//!
+//! A thread opens its section in a **place**: a number from 1 on, which is its own until the
+//! section has ended. The memory of places lives as long as the domain and has no other use, so a
+//! thread that walks along the list may read an element that has left it.
+
+mod gate;
+mod list;
+mod locked;
+mod packed;
+mod slots;
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(miri),
+    not(loom)
+))]
+mod wide;
+
+pub use gate::Gate;
+pub use list::{List, Pair, Seen};
+pub use locked::{Exclusion, Locked, Member};
+pub use packed::PackedPair;
+pub use slots::Slots;
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(miri),
+    not(loom)
+))]
+pub use wide::WidePair;
+
+use core::ops::Deref;
+use kinlock_core::platform::{Atomic, Ordering::*, Platform};
+use kinlock_core::raw::mutex::MutexConfig;
+
+/// The list with pairs of eight bytes.
+pub type Packed<P, C> = List<P, PackedPair<P>, C>;
+/// The list with pairs of sixteen bytes.
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(miri),
+    not(loom)
+))]
+pub type Wide<C> = List<kinlock_core::Native, WidePair, C>;
+
+/// The largest number of places of a domain: what a packed pair can name.
+pub const MAX_PLACES: usize = (1 << 13) - 1;
+
+/// The compile-time configuration of a domain.
+pub trait Config: Copy + core::fmt::Debug + Send + Sync + 'static {
+    /// The configuration of the mutexes inside: the list's starter lock, and the mutex of
+    /// [`Locked`].
+    type Mutex: MutexConfig;
+    /// How many times a begin starts over before it queues for the starter lock.
+    const PATIENCE: u32 = 64;
+    /// How many times a waiter checks before it sleeps, with a pause between.
+    const LOOKS: u32 = 64;
+    /// A deliberate defect, to show that a check can fail.
+    #[doc(hidden)]
+    const FAULT: Fault = Fault::None;
+}
+
+/// Deliberate defects, each to be caught by the check meant for it.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// A correct domain.
+    None,
+    /// An end marks its own element before it searches for its predecessor. Correct, but every
+    /// concurrent begin starts over.
+    MarkedEarly,
+    /// An end reads its generation before it marks its element, and loses what a successor donates
+    /// in between.
+    GenerationReadBeforeMark,
+    /// An end does not wake waiters.
+    WakeLost,
+}
+
+/// The domain's generations are used up, so no section can begin. The domain is unchanged; tags can
+/// still be waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NearWrap;
+
+/// A section that has begun.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Begun {
+    /// The section's generation.
+    pub generation: u64,
+    /// Whether another section's generation may count as passed now that did not while this section
+    /// was about to begin.
+    pub lets_pass: bool,
+}
+
+/// A way to keep track of open sections.
+pub trait Backend<P: Platform>: Send + Sync + 'static {
+    /// Its name on the command line and in reports.
+    const NAME: &'static str;
+    /// What the backend keeps in a place. All zeros is a place that was never used.
+    type Link: Send + Sync + 'static;
+
+    /// Opens a section in the place `me`, where none is open.
+    ///
+    /// # Errors
+    /// [`NearWrap`]. Then no section is open.
+    fn begin(
+        &self,
+        places: &[Place<P, Self::Link>],
+        counts: &Counts<P>,
+        me: u16,
+    ) -> Result<Begun, NearWrap>;
+
+    /// Ends the section in the place `me`. Returns whether a generation that may have waiters has
+    /// passed thereby. Releases what the thread did before, to threads that see the generation
+    /// passed.
+    fn end(&self, places: &[Place<P, Self::Link>], counts: &Counts<P>, me: u16) -> bool;
+
+    /// Whether all sections with this generation or an older one have ended. Once true it stays
+    /// true. Acquires what those sections released.
+    fn passed(&self, places: &[Place<P, Self::Link>], generation: u64) -> bool;
+
+    /// As [`newest`](Self::newest), or `None` if the answer is not available without waiting.
+    fn newest_at_once(&self, places: &[Place<P, Self::Link>]) -> Option<u64> {
+        Some(self.newest(places))
+    }
+
+    /// About how many sections are open, if begins do not count them; else 0. For the statistic of
+    /// the longest queue.
+    fn count_open(&self, _: &[Place<P, Self::Link>]) -> u64 {
+        0
+    }
+
+    /// The newest generation that a section has got.
+    fn newest(&self, places: &[Place<P, Self::Link>]) -> u64;
+
+    /// In a forked child: ends all sections but that of `survivor`. The threads of the others do
+    /// not exist, and may have stopped at any point. No other thread may use the domain meanwhile.
+    /// `survivor` is a place and the generation with which its section began.
+    fn keep_only(&self, places: &[Place<P, Self::Link>], survivor: Option<(u16, u64)>);
+}
+
+/// A place: the backend's part and the owner's part. Two places never share a pair of cache lines,
+/// which some CPUs fetch together.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct Place<P: Platform, L> {
+    pub(super) link: L,
+    owner: Owner<P>,
+}
+
+/// Written by the owner of the place only.
+#[derive(Debug)]
+struct Owner<P: Platform> {
+    /// The generation with which the open section began.
+    begun: P::AtomicU64,
+    /// When the section began, as its owner said.
+    since: P::AtomicU64,
+    /// How many times the section was begun and not ended yet.
+    depth: P::AtomicU32,
+}
+
+impl<P: Platform, L> Place<P, L> {
+    /// A place that was never used, for platforms that cannot use zeroed memory instead.
+    pub fn new(link: L) -> Self {
+        Place {
+            link,
+            owner: Owner {
+                begun: Atomic::new(0),
+                since: Atomic::new(0),
+                depth: Atomic::new(0),
+            },
+        }
+    }
+}
+
+/// An open section, as reported by [`Domain::sections`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Open {
+    /// The place in which it is open.
+    pub place: u16,
+    /// The generation with which the section began.
+    pub generation: u64,
+    /// When the section began, as its owner said.
+    pub since: u64,
+}
+
+/// The statistics of a domain.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Tally {
+    /// How many times a begin started over.
+    pub begin_restarts: u64,
+    /// How many times an end started over.
+    pub end_restarts: u64,
+    /// How many waits were for a generation that had not passed.
+    pub waits: u64,
+    /// How many of those slept.
+    pub slow_waits: u64,
+    /// The peak number of open sections that was observed: by begins in the lists, by waiters in
+    /// the slots.
+    pub longest_queue: u64,
+}
+
+/// Counters of rare events, in cache lines of their own.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct Counts<P: Platform> {
+    begin_restarts: P::AtomicU64,
+    end_restarts: P::AtomicU64,
+    waits: P::AtomicU64,
+    slow_waits: P::AtomicU64,
+    longest_queue: P::AtomicU64,
+}
+
+impl<P: Platform> Counts<P> {
+    fn new() -> Self {
+        Counts {
+            begin_restarts: Atomic::new(0),
+            end_restarts: Atomic::new(0),
+            waits: Atomic::new(0),
+            slow_waits: Atomic::new(0),
+            longest_queue: Atomic::new(0),
+        }
+    }
+
+    fn read(&self) -> Tally {
+        Tally {
+            begin_restarts: self.begin_restarts.load(Relaxed),
+            end_restarts: self.end_restarts.load(Relaxed),
+            waits: self.waits.load(Relaxed),
+            slow_waits: self.slow_waits.load(Relaxed),
+            longest_queue: self.longest_queue.load(Relaxed),
+        }
+    }
+
+    /// Notes the length of a queue. A concurrent longer one may be lost: it is a statistic.
+    #[inline]
+    fn saw_queue(&self, length: u64) {
+        if self.longest_queue.load(Relaxed) < length {
+            self.longest_queue.store(length, Relaxed);
+        }
+    }
+}
+
+/// A backend, its places, and what all backends share.
+///
+/// `S` is the container of the places.
+// The backend's head, its lock and the gate come first, side by side: an end has that line in its
+// cache anyway when it checks for sleepers.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct Domain<P: Platform, C: Config, B, S> {
+    backend: B,
+    gate: Gate<P, C>,
+    counts: Counts<P>,
+    places: S,
+}
+
+impl<P, C, B, S> Domain<P, C, B, S>
+where
+    P: Platform,
+    C: Config,
+    B: Backend<P>,
+    S: Deref<Target = [Place<P, B::Link>]>,
+{
+    /// A domain without open sections. Place `n` is `places[n - 1]`.
+    ///
+    /// # Panics
+    /// If there are more than [`MAX_PLACES`] places.
+    pub fn new(backend: B, places: S) -> Self {
+        assert!(places.len() <= MAX_PLACES);
+        Domain {
+            backend,
+            gate: Gate::new(),
+            counts: Counts::new(),
+            places,
+        }
+    }
+
+    /// The number of places.
+    pub fn places(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Opens a section in the place `me`, or opens the open one once more. Returns the generation
+    /// with which it began. `since` is the time that [`sections`](Self::sections) reports.
+    ///
+    /// # Errors
+    /// [`NearWrap`]. Then nothing has changed.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    #[inline]
+    pub fn begin(&self, me: u16, since: impl FnOnce() -> u64) -> Result<u64, NearWrap> {
+        // Relaxed throughout: these words are the owner's; other threads read them for reports
+        // only.
+        let owner = &self.places[me as usize - 1].owner;
+        let depth = owner.depth.load(Relaxed);
+        if depth != 0 {
+            let deeper = depth.checked_add(1);
+            let deeper =
+                deeper.expect("sections are nested in each other, or forgotten, 2^32 times");
+            owner.depth.store(deeper, Relaxed);
+            return Ok(owner.begun.load(Relaxed));
+        }
+        let begun = self.backend.begin(&self.places, &self.counts, me)?;
+        owner.begun.store(begun.generation, Relaxed);
+        owner.since.store(since(), Relaxed);
+        owner.depth.store(1, Relaxed);
+        if begun.lets_pass {
+            self.gate.wake();
+        }
+        Ok(begun.generation)
+    }
+
+    /// Ends what [`begin`](Self::begin) began, unless it was begun more often than ended.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    #[inline]
+    pub fn end(&self, me: u16) {
+        let owner = &self.places[me as usize - 1].owner;
+        let depth = owner.depth.load(Relaxed);
+        debug_assert!(depth != 0, "no section is open here");
+        owner.depth.store(depth - 1, Relaxed);
+        if depth == 1 && self.backend.end(&self.places, &self.counts, me) {
+            self.gate.wake();
+        }
+    }
+
+    /// How many times the section in the place `me` was begun and not ended yet. For the owner of
+    /// the place only.
+    #[inline]
+    pub fn depth(&self, me: u16) -> u32 {
+        self.places[me as usize - 1].owner.depth.load(Relaxed)
+    }
+
+    /// See [`Backend::passed`].
+    #[inline]
+    pub fn passed(&self, generation: u64) -> bool {
+        self.backend.passed(&self.places, generation)
+    }
+
+    /// See [`Backend::newest`]. When this generation has passed, all sections that are open now
+    /// have ended.
+    pub fn newest(&self) -> u64 {
+        self.backend.newest(&self.places)
+    }
+
+    /// Whether no section of this domain can have had the generation yet. `false` may be wrong
+    /// while many sections begin and end.
+    #[cold]
+    pub fn is_foreign(&self, generation: u64) -> bool {
+        // A thread that has seen the tag of a section also sees that its generation was given out.
+        let newest = self.backend.newest_at_once(&self.places);
+        newest.is_some_and(|newest| generation > newest)
+    }
+
+    /// Waits until the generation has [passed](Self::passed) (`true`), or until the time `until`
+    /// (`false`). The calling thread must not have a section open here.
+    #[inline]
+    pub fn wait(&self, generation: u64, until: u64) -> bool {
+        self.passed(generation) || self.wait_slow(generation, until)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_slow(&self, generation: u64, until: u64) -> bool {
+        self.counts.waits.fetch_add(1, Relaxed);
+        let slow = || {
+            self.counts.slow_waits.fetch_add(1, Relaxed);
+            self.counts.saw_queue(self.backend.count_open(&self.places));
+        };
+        self.gate.wait(until, slow, || self.passed(generation))
+    }
+
+    /// The statistics so far. Not one instant: threads may count meanwhile.
+    pub fn tally(&self) -> Tally {
+        self.counts.read()
+    }
+
+    /// The open sections. Not one instant: sections may begin and end meanwhile.
+    pub fn sections(&self) -> impl Iterator<Item = Open> {
+        self.places.iter().enumerate().filter_map(|(i, place)| {
+            let owner = &place.owner;
+            (owner.depth.load(Relaxed) != 0).then(|| Open {
+                place: i as u16 + 1,
+                generation: owner.begun.load(Relaxed),
+                since: owner.since.load(Relaxed),
+            })
+        })
+    }
+
+    /// In a forked child: ends all sections but that of the place `survivor`, whose threads do not
+    /// exist here. No other thread may use the domain meanwhile.
+    pub fn reset_in_child(&self, survivor: Option<u16>) {
+        let mut kept = None;
+        for (i, place) in self.places.iter().enumerate() {
+            let number = i as u16 + 1;
+            // Written only where needed: a place that was never used has no memory, and must not
+            // get any here.
+            if place.owner.depth.load(Relaxed) != 0 {
+                if survivor == Some(number) {
+                    kept = Some((number, place.owner.begun.load(Relaxed)));
+                } else {
+                    place.owner.depth.store(0, Relaxed);
+                }
+            }
+        }
+        self.backend.keep_only(&self.places, kept);
+        self.gate.reset_in_child();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

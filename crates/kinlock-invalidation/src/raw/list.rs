@@ -1,0 +1,379 @@
+//! Open sections in a singly linked list, in order of generation, without a lock.
+//!
+//! # Shape
+//!
+//! ```text
+//!   head            a               b            last = newest
+//!   {7, a} ------> {9, b} -------> {12, none}
+//!    7 has passed   donated: was 8
+//! ```
+//!
+//! An element is a place's pair {generation, next}. The head is an element of its own that never
+//! leaves; its generation is the newest that has passed. Generations strictly increase along the
+//! list. A mark in a pair freezes it: the compare-and-swap by which another thread would change it
+//! expects an unmarked pair, and fails.
+//!
+//! # States of an element
+//!
+//! | state | pair | the owner's next step |
+//! | --- | --- | --- |
+//! | away | marked, or zero if never used | begin: stores {g, none, marked}, links it last |
+//! | joining | {g, none, marked}, linked | stores {g, none} |
+//! | open | {g, next}, linked | end: finds the predecessor, marks its own pair |
+//! | leaving | {g, next, marked}, linked | predecessor := {g, next}; or unmarks |
+//!
+//! Other threads change the pair of an open element only:
+//!
+//! * A newcomer, if the element is the last: {g, none} becomes {g, newcomer}.
+//! * The successor, if that ends: {g, successor} becomes {successor's generation, its next}. This
+//!   is the *donation* of the successor's generation.
+//!
+//! # Correctness
+//!
+//! 1. *An unmarked element is in the list*: an element is marked whenever it is away. (Elements
+//!    that were never used are never reached.)
+//! 2. *A pair {g, none} that was replaced by {g, newcomer} does not come back with the same g*,
+//!    since a newcomer's generation is above all in the list. So the compare-and-swap of a newcomer
+//!    succeeds only on the last element of the list.
+//! 3. *An end unlinks its own element and no other.* Two operations can change which element is the
+//!    predecessor: the element's own end, and the end of the predecessor. The latter marks the
+//!    predecessor first. So if the compare-and-swap of an end succeeds, the pair was unmarked and
+//!    unchanged, and its element was still the predecessor.
+//! 4. *The generation is read after the mark is set.* An earlier donation is in it; a later one
+//!    fails.
+//! 5. *A walk may miss its target.* While a walk reads an element, that element may leave the list
+//!    and join it again at the end. The walk goes on from there, misses its target, and starts
+//!    over. It never cycles, since generations increase along it. It stops after as many steps as
+//!    there are places.
+//!
+//! # Progress
+//!
+//! The window between mark and unmark is a few instructions long. A thread that is preempted in it
+//! makes all threads that pass start over; a kernel would forbid preemption there. Here a thread
+//! that starts over first pauses, then yields its CPU, then uses timed sleeps, so that a preempted
+//! thread of lower priority can also finish.
+//!
+//! A begin that has started over often enough queues for the *starter lock*, and from then on all
+//! begins do. So the number of threads that overtake a begin is bounded: begins that had checked
+//! the starter lock before, and ends. Of all ends, that of the oldest section cannot fail: its
+//! predecessor is the head, which is never marked.
+
+// Invariants cited by `SAFETY` comments:
+// 1. The starter lock is released once, by the thread that acquired it.
+
+use super::{Backend, Begun, Config, Counts, Fault, NearWrap, Place};
+use core::marker::PhantomData;
+use kinlock_core::platform::{Atomic, Ordering::*, Platform};
+use kinlock_core::raw::mutex::QueuedMutex;
+
+/// The value of a pair, as it was read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Seen {
+    /// The generation.
+    pub generation: u64,
+    /// The next element's place; 0 = none.
+    pub next: u16,
+    /// Whether the element is marked.
+    pub marked: bool,
+}
+
+/// A pair {generation, next} with a mark, changed in one step.
+pub trait Pair: Send + Sync + 'static {
+    /// The name of the list with such pairs.
+    const NAME: &'static str;
+    /// The largest generation that it can hold.
+    const NEWEST: u64;
+
+    /// An element that was never used, or a head.
+    fn new(generation: u64) -> Self;
+    /// Reads the pair. If it is unmarked, the parts belong to one moment. Acquires.
+    fn load(&self) -> Seen;
+    /// Reads the generation alone. Acquires.
+    fn generation(&self) -> u64;
+    /// Replaces `current`, which is unmarked, by `new`. Returns whether the pair was `current`.
+    /// Acquires and releases.
+    fn exchange(&self, current: Seen, new: Seen) -> bool;
+    /// Marks the pair, which is unmarked, and returns its value at that moment. Acquires. For the
+    /// owner only.
+    fn mark(&self) -> Seen;
+    /// Writes the pair while it is marked, or unmarks it. Releases.
+    fn publish(&self, new: Seen);
+}
+
+/// The list of open sections.
+// `repr(C)`: the head first, so that it shares its line with the starter lock and the gate.
+#[repr(C)]
+#[derive(Debug)]
+pub struct List<P: Platform, Q, C: Config> {
+    head: Q,
+    pub(super) starter: QueuedMutex<P, C::Mutex>,
+    config: PhantomData<C>,
+}
+
+impl<P: Platform, Q: Pair, C: Config> List<P, Q, C> {
+    /// An empty list in which this generation and all before have passed.
+    pub fn new(generation: u64) -> Self {
+        List {
+            head: Q::new(generation),
+            starter: QueuedMutex::new(),
+            config: PhantomData,
+        }
+    }
+
+    #[inline]
+    fn element<'a>(&'a self, places: &'a [Place<P, Q>], next: u16) -> &'a Q {
+        &places[next as usize - 1].link
+    }
+
+    /// The last element, its value, and the number of elements before it. `None`: an element is
+    /// marked.
+    #[inline]
+    fn last<'a>(&'a self, places: &'a [Place<P, Q>]) -> Option<(&'a Q, Seen, usize)> {
+        let mut at = &self.head;
+        for steps in 0..=places.len() {
+            let seen = at.load();
+            match seen {
+                Seen { marked: true, .. } => return None,
+                Seen { next: 0, .. } => return Some((at, seen, steps)),
+                Seen { next, .. } => at = self.element(places, next),
+            }
+        }
+        None
+    }
+
+    /// The element before `me`, and its value. `None`: an element is marked, or the walk missed it.
+    #[inline]
+    pub(super) fn predecessor<'a>(
+        &'a self,
+        places: &'a [Place<P, Q>],
+        me: u16,
+    ) -> Option<(&'a Q, Seen)> {
+        let mut at = &self.head;
+        for _ in 0..=places.len() {
+            let seen = at.load();
+            match seen {
+                Seen { marked: true, .. } | Seen { next: 0, .. } => return None,
+                Seen { next, .. } if next == me => return Some((at, seen)),
+                Seen { next, .. } => at = self.element(places, next),
+            }
+        }
+        None
+    }
+
+    /// Tries to begin. Returns the generation, or `None`: start over.
+    #[inline]
+    fn try_begin(
+        &self,
+        places: &[Place<P, Q>],
+        counts: &Counts<P>,
+        me: u16,
+    ) -> Result<Option<u64>, NearWrap> {
+        let Some((last, seen, open)) = self.last(places) else {
+            return Ok(None);
+        };
+        if seen.generation >= Q::NEWEST {
+            return Err(NearWrap);
+        }
+        let own = self.element(places, me);
+        let generation = seen.generation + 1;
+        let mine = |marked| Seen {
+            generation,
+            next: 0,
+            marked,
+        };
+        own.publish(mine(true));
+        if !last.exchange(seen, Seen { next: me, ..seen }) {
+            return Ok(None);
+        }
+        own.publish(mine(false));
+        counts.saw_queue(open as u64 + 1);
+        Ok(Some(generation))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_slow(
+        &self,
+        places: &[Place<P, Q>],
+        counts: &Counts<P>,
+        me: u16,
+    ) -> Result<u64, NearWrap> {
+        let mut restarts = 0;
+        let mut queued = false;
+        let begun = loop {
+            if !queued && (restarts >= C::PATIENCE || self.starter.is_locked()) {
+                self.starter.lock();
+                queued = true;
+            }
+            pause::<P>(restarts);
+            match self.try_begin(places, counts, me) {
+                Ok(None) => restarts += 1,
+                Ok(Some(generation)) => break Ok(generation),
+                Err(error) => break Err(error),
+            }
+        };
+        if queued {
+            // SAFETY: invariant 1: acquired above, by this thread.
+            unsafe { self.starter.unlock() };
+        }
+        // Plus the failed attempt before this function.
+        counts
+            .begin_restarts
+            .fetch_add(restarts as u64 + 1, Relaxed);
+        begun
+    }
+
+    /// Tries to end. Returns whether the head has advanced, or `None`: start over.
+    #[inline]
+    fn try_end(&self, places: &[Place<P, Q>], me: u16) -> Option<bool> {
+        let own = self.element(places, me);
+        let marks_early = matches!(C::FAULT, Fault::MarkedEarly);
+        let early = match C::FAULT {
+            Fault::None | Fault::WakeLost => None,
+            Fault::MarkedEarly => Some(own.mark()),
+            Fault::GenerationReadBeforeMark => Some(own.load()),
+        };
+        let Some((before, seen)) = self.predecessor(places, me) else {
+            if let Some(own_seen) = early.filter(|_| marks_early) {
+                own.publish(own_seen);
+            }
+            return None;
+        };
+        let (mine, generation) = match early {
+            Some(marked) if marks_early => (marked, marked.generation),
+            Some(stale) => (own.mark(), stale.generation),
+            None => {
+                let marked = own.mark();
+                (marked, marked.generation)
+            }
+        };
+        if before.exchange(seen, Seen { generation, ..mine }) {
+            return Some(core::ptr::eq(before, &self.head));
+        }
+        own.publish(mine);
+        None
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_slow(&self, places: &[Place<P, Q>], counts: &Counts<P>, me: u16) -> bool {
+        let mut restarts = 1;
+        loop {
+            pause::<P>(restarts);
+            if let Some(advanced) = self.try_end(places, me) {
+                counts.end_restarts.fetch_add(restarts as u64, Relaxed);
+                return advanced;
+            }
+            restarts += 1;
+        }
+    }
+}
+
+impl<P: Platform, Q: Pair, C: Config> Backend<P> for List<P, Q, C> {
+    const NAME: &'static str = Q::NAME;
+    type Link = Q;
+
+    #[inline]
+    fn begin(
+        &self,
+        places: &[Place<P, Q>],
+        counts: &Counts<P>,
+        me: u16,
+    ) -> Result<Begun, NearWrap> {
+        let mut generation = None;
+        if !self.starter.is_locked() {
+            generation = self.try_begin(places, counts, me)?;
+        }
+        let generation = match generation {
+            Some(generation) => generation,
+            None => self.begin_slow(places, counts, me)?,
+        };
+        Ok(Begun {
+            generation,
+            lets_pass: false,
+        })
+    }
+
+    #[inline]
+    fn end(&self, places: &[Place<P, Q>], counts: &Counts<P>, me: u16) -> bool {
+        match self.try_end(places, me) {
+            Some(advanced) => advanced,
+            None => self.end_slow(places, counts, me),
+        }
+    }
+
+    #[inline]
+    fn passed(&self, _: &[Place<P, Q>], generation: u64) -> bool {
+        generation <= self.head.generation()
+    }
+
+    fn newest(&self, places: &[Place<P, Q>]) -> u64 {
+        let mut restarts = 0;
+        loop {
+            if let Some((_, seen, _)) = self.last(places) {
+                return seen.generation;
+            }
+            pause::<P>(restarts);
+            restarts += 1;
+        }
+    }
+
+    fn newest_at_once(&self, places: &[Place<P, Q>]) -> Option<u64> {
+        let mut walks = (0..WALKS_FOR_NEWEST).map(|_| self.last(places));
+        walks.find_map(|last| last.map(|(_, seen, _)| seen.generation))
+    }
+
+    fn keep_only(&self, places: &[Place<P, Q>], survivor: Option<(u16, u64)>) {
+        let mut newest = self.head.generation();
+        for place in places {
+            let seen = place.link.load();
+            if seen.generation != 0 {
+                newest = newest.max(seen.generation);
+                place.link.publish(Seen {
+                    marked: true,
+                    ..seen
+                });
+            }
+        }
+        let head = |generation, next| Seen {
+            generation,
+            next,
+            marked: false,
+        };
+        // A tag of an ended section has passed if it is older than the survivor, else it passes
+        // with the survivor.
+        match survivor {
+            None => self.head.publish(head(newest, 0)),
+            Some((place, begun)) => {
+                self.element(places, place).publish(head(newest, 0));
+                self.head.publish(head(begun - 1, place));
+            }
+        }
+        self.starter.reset_in_child();
+    }
+}
+
+/// How many times to walk the list for its newest generation where the answer is optional.
+const WALKS_FOR_NEWEST: u32 = 16;
+
+/// Restarts up to this number pause, the next ones up to `YIELDS` yield, and later ones sleep.
+const PAUSES: u32 = 16;
+const YIELDS: u32 = 1000;
+/// The length of a timed sleep in nanoseconds: about what falling asleep and waking up cost.
+const TIMED_SLEEP: u64 = 50_000;
+
+/// Waits before an operation starts over. The obstacle lasts a few instructions, unless its thread
+/// is not running.
+fn pause<P: Platform>(restarts: u32) {
+    if restarts < PAUSES {
+        for _ in 0..1 << (restarts / 4) {
+            P::relax();
+        }
+    } else if restarts < YIELDS || !P::CAN_PARK {
+        P::yield_now();
+    } else {
+        // A sleep, since a yield of a real-time thread lets only threads of the same priority run.
+        let never_woken = 0;
+        P::park(&raw const never_woken, 0, P::now() + TIMED_SLEEP, || 0);
+    }
+}

@@ -1,0 +1,217 @@
+//! The list of open sections under a mutex: [`QueuedMutex`], or any other.
+//!
+//! It needs nothing but the platform, and is simple enough to be the reference for the other
+//! backends. A thread that is preempted while it holds the mutex delays the others, which sleep.
+//!
+//! # Invariants cited by `SAFETY` comments
+//!
+//! 1. The mutex is released once, by the thread that acquired it.
+
+use super::{Backend, Begun, Config, Counts, NearWrap, Place};
+use core::marker::PhantomData;
+use kinlock_core::platform::{Atomic, Ordering::*, Platform};
+use kinlock_core::raw::mutex::{MutexConfig, QueuedMutex};
+
+/// The mutex that protects the list.
+pub trait Exclusion: Send + Sync + 'static {
+    /// An unlocked mutex.
+    fn new() -> Self;
+    /// Locks it. Acquires.
+    fn lock(&self);
+    /// Unlocks it. Releases.
+    ///
+    /// # Safety
+    /// The calling thread has locked it, and has not unlocked it since.
+    unsafe fn unlock(&self);
+    /// In a forked child: unlocks it and drops its waiters.
+    fn reset_in_child(&self);
+}
+
+impl<P: Platform, C: MutexConfig> Exclusion for QueuedMutex<P, C> {
+    fn new() -> Self {
+        QueuedMutex::new()
+    }
+
+    #[inline]
+    fn lock(&self) {
+        self.lock();
+    }
+
+    #[inline]
+    unsafe fn unlock(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.unlock() }
+    }
+
+    fn reset_in_child(&self) {
+        self.reset_in_child();
+    }
+}
+
+/// The list of open sections.
+// `repr(C)`: the word that is read most comes first.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Locked<P: Platform, C: Config, M = QueuedMutex<P, <C as Config>::Mutex>> {
+    /// The newest generation that has passed. Written under the mutex, read by any thread.
+    done: P::AtomicU64,
+    /// The newest generation given out. This and the following fields belong to the holder of the
+    /// mutex.
+    newest: P::AtomicU64,
+    mutex: M,
+    first: P::AtomicU16,
+    last: P::AtomicU16,
+    open: P::AtomicU32,
+    config: PhantomData<C>,
+}
+
+/// An element of the list. Belongs to the holder of the mutex.
+#[derive(Debug)]
+pub struct Member<P: Platform> {
+    generation: P::AtomicU64,
+    previous: P::AtomicU16,
+    next: P::AtomicU16,
+}
+
+impl<P: Platform> Member<P> {
+    /// An element that was never used.
+    pub fn new() -> Self {
+        Member {
+            generation: Atomic::new(0),
+            previous: Atomic::new(0),
+            next: Atomic::new(0),
+        }
+    }
+}
+
+impl<P: Platform> Default for Member<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: Platform, C: Config, M: Exclusion> Locked<P, C, M> {
+    /// An empty list in which this generation and all before have passed.
+    pub fn new(generation: u64) -> Self {
+        Locked {
+            done: Atomic::new(generation),
+            newest: Atomic::new(generation),
+            mutex: M::new(),
+            first: Atomic::new(0),
+            last: Atomic::new(0),
+            open: Atomic::new(0),
+            config: PhantomData,
+        }
+    }
+
+    /// Runs `critical` under the mutex, which orders the relaxed accesses in it.
+    #[inline]
+    fn locked<R>(&self, critical: impl FnOnce() -> R) -> R {
+        self.mutex.lock();
+        let result = critical();
+        // SAFETY: invariant 1: acquired above, by this thread.
+        unsafe { self.mutex.unlock() };
+        result
+    }
+}
+
+impl<P: Platform, C: Config, M: Exclusion> Backend<P> for Locked<P, C, M> {
+    const NAME: &'static str = "locked";
+    type Link = Member<P>;
+
+    #[inline]
+    fn begin(
+        &self,
+        places: &[Place<P, Member<P>>],
+        counts: &Counts<P>,
+        me: u16,
+    ) -> Result<Begun, NearWrap> {
+        let own = &places[me as usize - 1].link;
+        self.locked(|| {
+            let newest = self.newest.load(Relaxed);
+            if newest == u64::MAX {
+                return Err(NearWrap);
+            }
+            let last = self.last.load(Relaxed);
+            self.newest.store(newest + 1, Relaxed);
+            own.generation.store(newest + 1, Relaxed);
+            own.previous.store(last, Relaxed);
+            own.next.store(0, Relaxed);
+            match last {
+                0 => self.first.store(me, Relaxed),
+                last => places[last as usize - 1].link.next.store(me, Relaxed),
+            }
+            self.last.store(me, Relaxed);
+            let open = self.open.load(Relaxed) + 1;
+            self.open.store(open, Relaxed);
+            counts.saw_queue(open as u64);
+            Ok(Begun {
+                generation: newest + 1,
+                lets_pass: false,
+            })
+        })
+    }
+
+    #[inline]
+    fn end(&self, places: &[Place<P, Member<P>>], _: &Counts<P>, me: u16) -> bool {
+        let own = &places[me as usize - 1].link;
+        self.locked(|| {
+            let generation = own.generation.load(Relaxed);
+            let (previous, next) = (own.previous.load(Relaxed), own.next.load(Relaxed));
+            match previous {
+                // Release pairs with the Acquire in `passed`: it publishes what the sections that
+                // end hereby did. Sections that ended before have donated under the mutex.
+                0 => {
+                    self.first.store(next, Relaxed);
+                    self.done.store(generation, Release);
+                }
+                previous => {
+                    let previous = &places[previous as usize - 1].link;
+                    previous.generation.store(generation, Relaxed);
+                    previous.next.store(next, Relaxed);
+                }
+            }
+            match next {
+                0 => self.last.store(previous, Relaxed),
+                next => places[next as usize - 1]
+                    .link
+                    .previous
+                    .store(previous, Relaxed),
+            }
+            self.open.store(self.open.load(Relaxed) - 1, Relaxed);
+            previous == 0
+        })
+    }
+
+    #[inline]
+    fn passed(&self, _: &[Place<P, Member<P>>], generation: u64) -> bool {
+        generation <= self.done.load(Acquire)
+    }
+
+    fn newest(&self, _: &[Place<P, Member<P>>]) -> u64 {
+        self.locked(|| self.newest.load(Relaxed))
+    }
+
+    fn newest_at_once(&self, _: &[Place<P, Member<P>>]) -> Option<u64> {
+        Some(self.newest.load(Relaxed))
+    }
+
+    fn keep_only(&self, places: &[Place<P, Member<P>>], survivor: Option<(u16, u64)>) {
+        self.mutex.reset_in_child();
+        let newest = self.newest.load(Relaxed);
+        let place = survivor.map_or(0, |(place, _)| place);
+        self.first.store(place, Relaxed);
+        self.last.store(place, Relaxed);
+        self.open.store(survivor.is_some() as u32, Relaxed);
+        match survivor {
+            None => self.done.store(newest, Relaxed),
+            Some((place, begun)) => {
+                let own = &places[place as usize - 1].link;
+                own.generation.store(newest, Relaxed);
+                own.previous.store(0, Relaxed);
+                own.next.store(0, Relaxed);
+                self.done.store(begun - 1, Relaxed);
+            }
+        }
+    }
+}

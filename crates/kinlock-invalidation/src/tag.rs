@@ -1,0 +1,49 @@
+//! The tag of a thing that a batch may cover.
+
+use core::sync::atomic::{AtomicU64, Ordering::*};
+
+/// Records which sections must end before a thing may be reused: eight bytes beside the thing.
+///
+/// All-zero memory is a tag that has passed. A tag belongs to the domain whose sections stamp it.
+/// Another domain cannot answer for it: there the tag may never pass, and a wait for it either
+/// waits for unrelated sections or returns [`WaitError::ForeignTag`](super::WaitError::ForeignTag).
+#[repr(transparent)]
+#[derive(Debug, Default)]
+pub struct Tag(AtomicU64);
+
+const _: () = assert!(size_of::<Tag>() == 8);
+
+impl Tag {
+    /// A tag that has passed in every domain.
+    pub const fn new() -> Self {
+        Tag(AtomicU64::new(0))
+    }
+
+    /// The generation that must pass; 0 = none. Acquires.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        // Pairs with the Release in `raise`.
+        self.0.load(Acquire)
+    }
+
+    /// Raises the generation to `generation`, unless it is newer.
+    #[inline]
+    pub(super) fn raise(&self, generation: u64) {
+        let mut seen = self.0.load(Relaxed);
+        while seen < generation {
+            match self
+                .0
+                .compare_exchange_weak(seen, generation, Release, Relaxed)
+            {
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
+    }
+}
+
+impl From<u64> for Tag {
+    fn from(generation: u64) -> Self {
+        Tag(AtomicU64::new(generation))
+    }
+}

@@ -1,0 +1,129 @@
+//! The place of each thread: a number from 1 on, the same in all domains. A thread gets it with its
+//! first section and gives it back when it ends.
+
+use super::error::BeginError;
+use super::places::PLACES;
+use super::registry;
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU32, Ordering::*};
+
+/// One bit for each place in use.
+static IN_USE: [AtomicU32; PLACES.div_ceil(32)] =
+    [const { AtomicU32::new(0) }; PLACES.div_ceil(32)];
+
+/// The kernel's thread IDs of the threads that have places, as of when the place was claimed.
+static THREADS: [AtomicU32; PLACES] = [const { AtomicU32::new(0) }; PLACES];
+
+const NONE: u16 = 0;
+/// The thread has given its place back.
+const ENDED: u16 = u16::MAX;
+
+thread_local! {
+    // No destructor: plain memory of the thread, so that reading it costs a load.
+    static PLACE: Cell<u16> = const { Cell::new(NONE) };
+    static GUARD: Guard = const { Guard };
+}
+
+/// Gives the place back when the thread ends.
+struct Guard;
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let place = PLACE.replace(ENDED);
+        // Its claim failed: there were too many threads.
+        if place == NONE {
+            return;
+        }
+        if let Some(open) = registry::open_in(place) {
+            eprintln!(
+                "kinlock: a thread ended within a section of delayed invalidation (generation {}, backend {}): a wait for it would never end",
+                open.generation, open.backend
+            );
+            std::process::abort();
+        }
+        release(place);
+    }
+}
+
+/// The calling thread's place.
+#[inline]
+pub(super) fn place() -> Result<u16, BeginError> {
+    match PLACE.get() {
+        NONE | ENDED => claim(),
+        place => Ok(place),
+    }
+}
+
+/// The calling thread's place, if it has one.
+#[inline]
+pub(super) fn kept() -> Option<u16> {
+    match PLACE.get() {
+        NONE | ENDED => None,
+        place => Some(place),
+    }
+}
+
+/// The kernel's ID of the thread that has the place, or had it last.
+pub(super) fn id_of(place: u16) -> u32 {
+    THREADS[place as usize - 1].load(Relaxed)
+}
+
+#[cold]
+#[inline(never)]
+fn claim() -> Result<u16, BeginError> {
+    if PLACE.get() == ENDED || GUARD.try_with(|_| ()).is_err() {
+        return Err(BeginError::ThreadEnding);
+    }
+    let place = claim_lowest().ok_or(BeginError::TooManyThreads)?;
+    THREADS[place as usize - 1].store(own_id(), Relaxed);
+    PLACE.set(place);
+    Ok(place)
+}
+
+fn claim_lowest() -> Option<u16> {
+    for (w, word) in IN_USE.iter().enumerate() {
+        let mut seen = word.load(Relaxed);
+        while seen != u32::MAX {
+            let bit = (!seen).trailing_zeros();
+            let place = w * 32 + bit as usize + 1;
+            if place > PLACES {
+                return None;
+            }
+            // Acquire pairs with the Release in `release`: the last owner no longer uses the place.
+            seen = word.fetch_or(1 << bit, Acquire);
+            if seen & (1 << bit) == 0 {
+                return Some(place as u16);
+            }
+        }
+    }
+    None
+}
+
+fn release(place: u16) {
+    let i = place as usize - 1;
+    IN_USE[i / 32].fetch_and(!(1 << (i % 32)), Release);
+}
+
+/// In a forked child: the calling thread is the only one.
+pub(super) fn reset_in_child() {
+    let kept = kept();
+    for (w, word) in IN_USE.iter().enumerate() {
+        let own = kept.map_or(0, |place| {
+            let i = place as usize - 1;
+            if i / 32 == w { 1 << (i % 32) } else { 0 }
+        });
+        word.store(own, Relaxed);
+    }
+    if let Some(place) = kept {
+        THREADS[place as usize - 1].store(own_id(), Relaxed);
+    }
+}
+
+fn own_id() -> u32 {
+    // SAFETY: takes nothing and returns a number.
+    #[cfg(not(miri))]
+    let id = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+    #[cfg(miri)]
+    let id = 0;
+    id
+}

@@ -1,0 +1,96 @@
+//! Forked children, and the abort of a process.
+
+use super::{Holder, stamped};
+use kinlock_invalidation::Domain;
+use std::thread;
+
+/// Runs `child` in a forked child, and returns its exit status. The child must not panic: other
+/// threads of the test harness do not exist there.
+fn in_child(child: impl FnOnce() -> bool) -> i32 {
+    // SAFETY: the child calls nothing that needs other threads, and leaves by `_exit`.
+    unsafe {
+        match libc::fork() {
+            -1 => panic!("cannot fork"),
+            0 => libc::_exit(if child() { 0 } else { 1 }),
+            pid => {
+                let mut status = 0;
+                assert_eq!(libc::waitpid(pid, &mut status, 0), pid);
+                status
+            }
+        }
+    }
+}
+
+pub fn a_child_has_its_own_invalidations_only(domain: Domain) {
+    thread::scope(|s| {
+        let older = Holder::start(s, &domain);
+        let section = domain.begin();
+        let own = stamped(&section);
+        let younger = Holder::start(s, &domain);
+        let (before, after) = (older.tag, younger.tag);
+        let status = in_child(|| {
+            let mut right = domain.dump().len() == 1;
+            right &= domain.passed(before) && !domain.passed(&own) && !domain.passed(after);
+            drop(section);
+            right &= domain.passed(&own) && domain.passed(after) && domain.dump().is_empty();
+            let next = domain.begin();
+            right &= next.generation() > after.generation();
+            drop(next);
+            right && domain.wait_all().is_ok()
+        });
+        assert_eq!(status, 0);
+        // Nothing has changed for the parent.
+        assert!(!domain.passed(before));
+        older.end();
+        assert!(domain.passed(before) && !domain.passed(after));
+        younger.end();
+        // The section was moved into the child's closure. The parent drops the closure, and with it
+        // the section.
+        assert!(domain.passed(after));
+    });
+}
+
+pub fn a_child_without_invalidations_has_none(domain: Domain) {
+    thread::scope(|s| {
+        let holder = Holder::start(s, &domain);
+        let tag = holder.tag;
+        let status = in_child(|| {
+            let mut right = domain.dump().is_empty() && domain.passed(tag);
+            let section = domain.begin();
+            let own = stamped(&section);
+            right &= !domain.passed(&own) && own.generation() > tag.generation();
+            drop(section);
+            right && domain.passed(&own)
+        });
+        assert_eq!(status, 0);
+        holder.end();
+    });
+}
+
+/// In a process of its own, which it aborts.
+pub fn a_thread_must_not_end_within_an_invalidation(domain: Domain) {
+    const CHILD: &str = "KINLOCK_TEST_ENDS_WITHIN";
+    let name = format!(
+        "{}::a_thread_must_not_end_within_an_invalidation",
+        domain.backend()
+    );
+    if std::env::var_os(CHILD).is_some() {
+        thread::scope(|s| {
+            let thread = s.spawn(|| std::mem::forget(domain.begin()));
+            // A scope does not wait for destructors of thread-locals; `join` does.
+            let _ = thread.join();
+        });
+        return;
+    }
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", &name, "--nocapture"])
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(
+        stderr.contains("ended within a section") && stderr.contains(domain.backend().name()),
+        "{stderr}"
+    );
+}

@@ -1,0 +1,123 @@
+//! Delayed invalidation, for the workload `invalidation`. No locks, but a section is begun and
+//! ended where a lock is taken and released.
+
+use super::{Kind, Lock};
+use crate::platform::{Sim, SimU32, SimU64};
+use crate::world::{compute, with};
+use kinlock_core::config::Tuning;
+use kinlock_core::platform::{Atomic, Ordering::*, Platform};
+use kinlock_core::raw::mutex::{MutexConfig, QueuedMutex};
+use kinlock_invalidation::raw::{
+    Backend, Config, Domain, Exclusion, Locked, Member, Packed, PackedPair, Pair, Place, Slots,
+};
+
+/// All of them.
+pub const ALL: &[Kind] = &[
+    Kind::new(
+        "invalidation-locked",
+        place_locked::<QueuedMutex<Sim, Ours>>,
+        "our backend `locked`: open sections in a list under a global mutex, ours as configured",
+    ),
+    Kind::new(
+        "invalidation-mutex",
+        place_locked::<Adaptive<true>>,
+        "the same list under a mutex as FreeBSD's: spinners poll with pauses that double, nobody parks",
+    ),
+    Kind::new(
+        "invalidation-mutex-polled",
+        place_locked::<Adaptive<false>>,
+        "the same list, and every spinner polls the word all the time",
+    ),
+    Kind::new(
+        "invalidation-packed",
+        |threads| place(threads, Packed::<Sim, Ours>::new(0), || PackedPair::new(0)),
+        "our backend `packed`: the list without a lock",
+    ),
+    Kind::new(
+        "invalidation-slots",
+        |threads| place(threads, Slots::<Sim, Ours>::new(0), || SimU64::new(0)),
+        "our backend `slots`: a slot per thread and a ticket",
+    ),
+];
+
+fn place_locked<M: Exclusion>(threads: usize) -> &'static dyn Lock {
+    place(threads, Locked::<Sim, Ours, M>::new(0), Member::new)
+}
+
+fn place<B: Backend<Sim>>(threads: usize, backend: B, link: fn() -> B::Link) -> &'static dyn Lock {
+    let places: Places<B::Link> = crate::place_slice(threads, |_| Place::new(link()));
+    crate::place(Sections::<B>(Domain::new(backend, places)))
+}
+
+type Places<L> = &'static [Place<Sim, L>];
+
+struct Sections<B: Backend<Sim>>(Domain<Sim, Ours, B, Places<B::Link>>);
+
+impl<B: Backend<Sim>> Lock for Sections<B> {
+    fn lock(&self, me: usize) {
+        let begun = self.0.begin(me as u16 + 1, || 0);
+        begun.expect("a run is shorter than that");
+    }
+
+    fn unlock(&self, me: usize) {
+        self.0.end(me as u16 + 1);
+    }
+}
+
+/// Our mutex as configured.
+#[derive(Clone, Copy, Debug)]
+struct Ours;
+
+impl MutexConfig for Ours {
+    fn tuning() -> Tuning {
+        with(|w| w.tuning)
+    }
+}
+
+impl Config for Ours {
+    type Mutex = Self;
+}
+
+/// The lock that the published list replaced: FreeBSD's adaptive mutex. A compare-and-swap takes it
+/// and another one releases it. A waiter polls the word, with pauses that double. No waiter sleeps
+/// while the holder runs.
+///
+/// Without back-off, for comparison: waiters poll all the time.
+struct Adaptive<const BACKS_OFF: bool>(SimU32);
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+
+impl<const BACKS_OFF: bool> Exclusion for Adaptive<BACKS_OFF> {
+    fn new() -> Self {
+        Adaptive(SimU32::new(FREE))
+    }
+
+    fn lock(&self) {
+        // Its `lock_delay` since 2018, in iterations of a pausing loop: from 2 to 256 times the
+        // next power of two above the number of CPUs, 32,678 at most.
+        let (pause, cpus) = with(|w| (w.costs().pause, w.machine().shape.cpus() as u64));
+        let most = (256 * (cpus + 1).next_power_of_two()).min(32_678);
+        let mut pauses = 2;
+        while self
+            .0
+            .compare_exchange(FREE, HELD, Acquire, Relaxed)
+            .is_err()
+        {
+            if !BACKS_OFF {
+                Sim::wait(&self.0, Relaxed, |word| word == FREE);
+                continue;
+            }
+            while self.0.load(Relaxed) != FREE {
+                compute(pauses * pause);
+                pauses = (2 * pauses).min(most);
+            }
+        }
+    }
+
+    unsafe fn unlock(&self) {
+        let _ = self.0.compare_exchange(HELD, FREE, Release, Relaxed);
+    }
+
+    fn reset_in_child(&self) {}
+}

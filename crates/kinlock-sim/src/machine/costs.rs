@@ -1,0 +1,114 @@
+//! What everything on a machine costs.
+
+/// How far away something is from a core: an index into the tables of [`Costs`].
+///
+/// 0: the same last-level cache. 1: another one in the same socket. 2: one hop between sockets. 3:
+/// two hops.
+pub type Distance = usize;
+
+/// The number of distances.
+pub const DISTANCES: usize = 4;
+
+/// Costs, in cycles.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Costs {
+    /// Cycles per second, in MHz.
+    pub clock_mhz: u64,
+    /// A load or store that hits the core's own caches.
+    pub own_cache: u64,
+    /// A load that hits the last-level cache of the core, clean.
+    pub last_level: u64,
+    /// A load or store of a line that another core has modified.
+    pub modified: [u64; DISTANCES],
+    /// What it costs more if the line's home is the reader's socket, and the owner's is another
+    /// one: the home's copy is asked first.
+    pub modified_homed_at_reader: u64,
+    /// What any transfer between sockets costs more if the line's home is a third one, which has to
+    /// be asked.
+    pub third_party_home: u64,
+    /// A load of a line that is clean in another last-level cache.
+    pub shared: [u64; DISTANCES],
+    /// Taking ownership of a line that others share; by the distance of the farthest.
+    pub invalidate: [u64; DISTANCES],
+    /// A load from memory: at home, and elsewhere.
+    pub memory: [u64; 2],
+    /// How long a read of a clean line keeps the next reader waiting.
+    pub read_occupancy: u64,
+    /// What a locked read-modify-write costs beyond the access.
+    pub rmw: u64,
+    /// One iteration of a spin loop.
+    pub pause: u64,
+    /// What leaving a spin loop costs: the mispredicted branch and the pause in flight.
+    pub spin_exit: u64,
+    /// Computing while the sibling hardware thread computes, in percent of computing alone.
+    pub sibling_computes_pct: u64,
+    /// Computing while the sibling hardware thread spins, in percent of computing alone.
+    pub sibling_spins_pct: u64,
+    /// How long a thread may run while others wait for its CPU.
+    pub time_slice: u64,
+    /// Putting another thread on a CPU.
+    pub context_switch: u64,
+    /// Going to sleep in the kernel.
+    pub park: u64,
+    /// Waking: what the waker pays.
+    pub unpark: u64,
+    /// Waking: from the call until the thread runs on an idle CPU.
+    pub wake_latency: u64,
+    /// The heavy fence.
+    pub membarrier: u64,
+}
+
+impl Costs {
+    /// Cycles in so many nanoseconds, rounded to the nearest.
+    pub fn cycles(&self, nanos: f64) -> u64 {
+        let exact = nanos * self.clock_mhz as f64 / 1000.0;
+        // As `round`, without a call of the system's library.
+        let whole = exact as u64;
+        whole.saturating_add((exact - whole as f64 >= 0.5) as u64)
+    }
+
+    /// Nanoseconds in so many cycles.
+    pub fn nanos(&self, cycles: u64) -> f64 {
+        cycles as f64 * 1000.0 / self.clock_mhz as f64
+    }
+
+    /// The cost that a number of a machine file sets.
+    pub(super) fn named(&mut self, name: &str) -> Option<&mut u64> {
+        let by_distance = |name: &str| match name.split_once('_') {
+            None => Some(0),
+            Some((_, "other_cache")) => Some(1),
+            Some((_, "1_hop")) => Some(2),
+            Some((_, "2_hops")) => Some(3),
+            _ => None,
+        };
+        Some(match name {
+            "own_cache" => &mut self.own_cache,
+            "last_level" => &mut self.last_level,
+            "modified_homed_at_reader" => &mut self.modified_homed_at_reader,
+            "third_party_home" => &mut self.third_party_home,
+            "memory" => &mut self.memory[0],
+            "memory_remote" => &mut self.memory[1],
+            "read_occupancy" => &mut self.read_occupancy,
+            "rmw" => &mut self.rmw,
+            "pause" => &mut self.pause,
+            "spin_exit" => &mut self.spin_exit,
+            "sibling_computes" => &mut self.sibling_computes_pct,
+            "sibling_spins" => &mut self.sibling_spins_pct,
+            "time_slice" => &mut self.time_slice,
+            "context_switch" => &mut self.context_switch,
+            "park" => &mut self.park,
+            "unpark" => &mut self.unpark,
+            "wake_latency" => &mut self.wake_latency,
+            "membarrier" => &mut self.membarrier,
+            _ if name.starts_with("modified") => &mut self.modified[by_distance(name)?],
+            _ if name.starts_with("shared") => &mut self.shared[by_distance(name)?],
+            _ if name.starts_with("invalidate") => &mut self.invalidate[by_distance(name)?],
+            _ => return None,
+        })
+    }
+
+    /// Whether the cost of that name is a percentage, and not a time.
+    pub(super) fn is_percentage(name: &str) -> bool {
+        name.starts_with("sibling_")
+    }
+}

@@ -1,0 +1,273 @@
+//! Requests in flight, the store buffer, and spinners that the scheduler checks.
+//!
+//! All on `haswell-ex-4s`, one thread per core: the first eighteen on socket 0, the next on socket
+//! 1.
+
+use crate::machine::{Costs, Machine};
+use crate::platform::{Sim, SimU64, place};
+use crate::world::{Placement, Setup, run, with};
+use kinlock_core::config::Tuning;
+use kinlock_core::platform::{Atomic, Ordering::Relaxed, Platform};
+use kinlock_core::topology::DomainKind;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+const MACHINE: &str = "haswell-ex-4s";
+/// The first thread of socket 1.
+const NEXT_SOCKET: usize = 18;
+/// Long after all threads have begun.
+const LATER: u64 = 100_000;
+
+/// Three lines, and what the threads report.
+#[derive(Clone)]
+struct Shared {
+    a: &'static SimU64,
+    b: &'static SimU64,
+    c: &'static SimU64,
+    said: Rc<RefCell<Vec<(usize, u64)>>>,
+}
+
+impl Shared {
+    fn say(&self, thread: usize, what: u64) {
+        self.said.borrow_mut().push((thread, what));
+    }
+}
+
+fn costs() -> Costs {
+    Machine::load(MACHINE).expect("it is built in").costs
+}
+
+/// Lets 20 threads run, and returns what they said, in order.
+fn play(body: impl Fn(&Shared, usize) + Copy + 'static) -> Vec<(usize, u64)> {
+    let setup = Setup {
+        machine: Machine::load(MACHINE).expect("it is built in"),
+        threads: NEXT_SOCKET + 2,
+        placement: Placement::Compact,
+        tuning: Tuning::DEFAULT,
+        domain: DomainKind::Node,
+        seed: 1,
+        end: 0,
+        limit: u64::MAX,
+        max_accesses: u64::MAX,
+        disturbance: None,
+    };
+    let line = || place(SimU64::new(0));
+    let prepare = || Shared {
+        a: line(),
+        b: line(),
+        c: line(),
+        said: Rc::default(),
+    };
+    let (_, end, said) = run(&setup, prepare, body, |shared, _| shared.said.take());
+    assert_eq!(end, Ok(()));
+    said
+}
+
+fn now() -> u64 {
+    with(|w| w.now())
+}
+
+/// The current thread does nothing before that time.
+fn wait_until(time: u64) {
+    with(|w| {
+        assert!(w.now() < time);
+        w.current().now = time;
+    });
+}
+
+/// How long something takes the current thread.
+fn time(doing: impl FnOnce()) -> u64 {
+    let start = now();
+    doing();
+    now() - start
+}
+
+#[test]
+fn travelling_is_a_part_of_the_latency() {
+    let said = play(|shared, thread| match thread {
+        0 => {
+            shared.a.store(1, Relaxed);
+            shared.b.store(1, Relaxed);
+        }
+        NEXT_SOCKET => {
+            wait_until(LATER);
+            let loading = time(|| assert_eq!(shared.a.load(Relaxed), 1));
+            shared.say(thread, loading);
+            let swapping = time(|| assert_eq!(shared.b.swap(2, Relaxed), 1));
+            shared.say(thread, swapping);
+        }
+        _ => {}
+    });
+    let costs = costs();
+    let latency = costs.modified[2];
+    let expected = [(NEXT_SOCKET, latency), (NEXT_SOCKET, latency + costs.rmw)];
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn of_two_requests_at_a_time_the_one_from_nearby_comes_first() {
+    for owner in [1, NEXT_SOCKET + 1] {
+        let owns = move |thread| thread == owner;
+        let said = play(move |shared, thread| {
+            if owns(thread) {
+                shared.a.store(7, Relaxed);
+            } else if thread == 0 || thread == NEXT_SOCKET {
+                wait_until(LATER);
+                let before = shared.a.fetch_add(1, Relaxed);
+                shared.say(thread, before);
+            }
+        });
+        let nearby = if owner == 1 { 0 } else { NEXT_SOCKET };
+        assert!(said.contains(&(nearby, 7)), "{said:?}");
+        assert!(said.contains(&(NEXT_SOCKET - nearby, 8)), "{said:?}");
+    }
+}
+
+#[test]
+fn stores_do_not_stall_and_become_visible_in_order() {
+    let said = play(|shared, thread| match thread {
+        NEXT_SOCKET => shared.a.store(1, Relaxed),
+        0 => {
+            shared.b.store(1, Relaxed);
+            shared.c.store(1, Relaxed);
+            wait_until(LATER);
+            let stores = || {
+                // The first is far away; the second hits, and waits for it.
+                shared.a.store(2, Relaxed);
+                shared.b.store(2, Relaxed);
+            };
+            shared.say(thread, time(stores));
+            // A locked operation waits until both are done.
+            shared.c.fetch_add(1, Relaxed);
+            shared.say(thread, now() - LATER);
+        }
+        1 => {
+            wait_until(LATER + 10);
+            let seen = shared.b.load(Relaxed);
+            shared.say(thread, now() - LATER);
+            assert_eq!(seen, 2);
+        }
+        _ => {}
+    });
+    let costs = costs();
+    let visible = costs.modified[2];
+    let nearby = costs.modified[0];
+    let mut expected = [
+        (0, 2),
+        (0, visible + costs.own_cache + costs.rmw),
+        // Its request arrived long before.
+        (1, visible + nearby - nearby / 2),
+    ];
+    let mut said = said;
+    said.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn a_store_that_is_done_early_is_visible_after_those_before() {
+    let said = play(|shared, thread| match thread {
+        NEXT_SOCKET => shared.a.store(1, Relaxed),
+        2 => shared.b.store(1, Relaxed),
+        0 => {
+            wait_until(LATER);
+            // From far away, then from nearby.
+            shared.a.store(2, Relaxed);
+            shared.b.store(2, Relaxed);
+        }
+        1 => {
+            wait_until(LATER + 10);
+            let seen = shared.b.load(Relaxed);
+            shared.say(thread, now() - LATER);
+            assert_eq!(seen, 2);
+        }
+        _ => {}
+    });
+    let costs = costs();
+    let nearby = costs.modified[0];
+    let expected = costs.modified[2] + nearby - nearby / 2;
+    assert_eq!(said, [(1, expected)]);
+}
+
+#[test]
+fn a_spinner_checks_again_after_each_write() {
+    let said = play(|shared, thread| match thread {
+        0 => {
+            let checks = Cell::new(0);
+            let seen = Sim::wait(shared.a, Relaxed, |value| {
+                checks.set(checks.get() + 1);
+                value == 3
+            });
+            shared.say(thread, seen);
+            shared.say(thread, checks.get());
+        }
+        1 => {
+            for i in 1..=4 {
+                wait_until(i * LATER);
+                shared.a.store(i, Relaxed);
+            }
+            shared.say(thread, with(|w| w.traffic.own_cache));
+        }
+        _ => {}
+    });
+    // One check at first, one after each of three writes. Each reads the line once: no read hits.
+    assert_eq!(said, [(0, 3), (0, 4), (1, 0)]);
+}
+
+#[test]
+fn a_spinner_gives_up_after_its_time_limit() {
+    let said = play(|shared, thread| match thread {
+        0 => {
+            let start = now();
+            let nanos = with(|w| w.costs().nanos(3 * LATER)) as u64;
+            let seen = Sim::wait_for(shared.a, Relaxed, nanos, |value| value == 7);
+            shared.say(thread, seen.expect_err("nobody writes that"));
+            assert!((3 * LATER - 10..4 * LATER).contains(&(now() - start)));
+        }
+        1 => {
+            wait_until(LATER);
+            shared.a.store(1, Relaxed);
+        }
+        _ => {}
+    });
+    assert_eq!(said, [(0, 1)]);
+}
+
+#[test]
+fn a_spinner_may_read_other_words_too() {
+    let said = play(|shared, thread| match thread {
+        0 => {
+            // The second word is far away. The scheduler, which checks, must not be suspended for
+            // it.
+            let both = |a| a == 1 && shared.b.load(Relaxed) == 0;
+            shared.say(thread, Sim::wait(shared.a, Relaxed, both));
+        }
+        NEXT_SOCKET => {
+            shared.b.store(0, Relaxed);
+            wait_until(LATER);
+            shared.a.store(1, Relaxed);
+            wait_until(10 * LATER);
+            shared.a.store(2, Relaxed);
+        }
+        _ => {}
+    });
+    assert_eq!(said, [(0, 1)]);
+}
+
+#[test]
+#[should_panic(expected = "nobody may wait while others may not run")]
+fn a_spinner_must_not_wait_while_it_checks() {
+    play(|shared, thread| match thread {
+        0 => {
+            let waits = |a| a == 1 && Sim::wait(shared.b, Relaxed, |b| b == 1) == 1;
+            Sim::wait(shared.a, Relaxed, waits);
+        }
+        1 => {
+            wait_until(LATER);
+            shared.a.store(1, Relaxed);
+            wait_until(2 * LATER);
+            shared.b.store(1, Relaxed);
+        }
+        _ => {}
+    });
+}

@@ -1,0 +1,199 @@
+//! What is measured while a simulation runs. Measuring takes no simulated time.
+
+use crate::coherence::Traffic;
+use crate::locks::Lock;
+use crate::platform::Sim;
+use crate::world::{COUNTED, with};
+use hdrhistogram::Histogram;
+use kinlock_core::platform::Platform;
+use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// The meter of a run.
+pub type SharedMeter = Rc<RefCell<Meter>>;
+
+/// The lock under test, with a meter on it.
+#[derive(Clone)]
+pub struct Metered {
+    lock: &'static dyn Lock,
+    meter: SharedMeter,
+}
+
+impl Metered {
+    pub(crate) fn new(lock: &'static dyn Lock, meter: SharedMeter) -> Self {
+        Metered { lock, meter }
+    }
+
+    /// Takes the lock.
+    pub fn lock(&self, me: usize) {
+        let since = with(|w| w.now());
+        self.lock.lock(me);
+        self.meter.borrow_mut().acquired(me, since);
+    }
+
+    /// Releases it.
+    pub fn unlock(&self, me: usize) {
+        self.lock.unlock(me);
+    }
+}
+
+/// The counters of a run.
+#[derive(Debug)]
+pub struct Meter {
+    pub(crate) per_thread: Vec<u64>,
+    pub(crate) waits: Histogram<u64>,
+    pub(crate) handoffs: Handoffs,
+    pub(crate) acquisitions: u64,
+    pub(crate) bursts: Vec<Bursts>,
+    /// The thread that took the lock last, and its locality domain.
+    last: Option<(usize, u16)>,
+    /// What the world had counted when the warm-up was over.
+    warm_up: Option<(Traffic, [u64; COUNTED])>,
+    start: u64,
+    end: u64,
+}
+
+/// Acquisitions by the holder before.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Handoffs {
+    /// After another thread of the same locality domain.
+    pub local: u64,
+    /// After a thread of another one.
+    pub remote: u64,
+    /// After the same thread.
+    pub retaken: u64,
+}
+
+impl Meter {
+    pub(crate) fn new(threads: usize, start: u64, end: u64) -> Self {
+        Meter {
+            per_thread: vec![0; threads],
+            waits: Histogram::new(3).expect("three digits are allowed"),
+            handoffs: Handoffs::default(),
+            acquisitions: 0,
+            bursts: Vec::new(),
+            last: None,
+            warm_up: None,
+            start,
+            end,
+        }
+    }
+
+    pub(crate) fn add(&mut self, me: usize, ops: u64) {
+        let now = with(|w| w.now());
+        if now > self.start {
+            self.end_warm_up();
+            if now <= self.end {
+                self.per_thread[me] += ops;
+            }
+        }
+    }
+
+    /// Remembers what the world had counted in the warm-up, at the first call.
+    pub(super) fn end_warm_up(&mut self) {
+        self.warm_up
+            .get_or_insert_with(|| with(|w| (w.traffic, w.counted)));
+    }
+
+    /// What the world had counted when the warm-up was over.
+    pub(crate) fn warm_up(&self) -> (Traffic, [u64; COUNTED]) {
+        self.warm_up.unwrap_or((Traffic::default(), [0; COUNTED]))
+    }
+
+    /// Whether something that began at `since` and has just ended lies between the warm-up and the
+    /// end.
+    pub(super) fn covers(&self, since: u64) -> bool {
+        since >= self.start && with(|w| w.now()) <= self.end
+    }
+
+    /// Counts a burst of work under a concurrency ID that has just ended, in a phase of the
+    /// workload.
+    pub(super) fn burst(&mut self, me: usize, phase: usize, burst: Burst) {
+        let now = with(|w| w.now());
+        self.per_thread[me] += 1;
+        if self.bursts.len() <= phase {
+            self.bursts.resize(phase + 1, Bursts::default());
+        }
+        let sum = &mut self.bursts[phase];
+        *sum = sum.and(&Bursts {
+            count: 1,
+            nanos: with(|w| w.costs().nanos(now - burst.since)),
+            ids: burst.id as u64,
+            largest: burst.id,
+            waited_nanos: with(|w| w.costs().nanos(burst.waited)),
+            foreign_lines: burst.foreign_lines,
+        });
+    }
+
+    fn acquired(&mut self, me: usize, since: u64) {
+        let (now, nanos) = with(|w| (w.now(), w.costs().nanos(w.now() - since)));
+        let domain = Sim::domain();
+        let last = self.last.replace((me, domain));
+        if now <= self.start {
+            return;
+        }
+        // A wait that outlasts the run counts: it may be the longest.
+        self.waits
+            .record(nanos as u64)
+            .expect("the histogram grows");
+        if now > self.end {
+            return;
+        }
+        self.acquisitions += 1;
+        match last {
+            Some((thread, _)) if thread == me => self.handoffs.retaken += 1,
+            Some((_, from)) if from == domain => self.handoffs.local += 1,
+            _ => self.handoffs.remote += 1,
+        }
+    }
+}
+
+/// Bursts of work under concurrency IDs, summed up.
+#[derive(Clone, Copy, Default, PartialEq, Debug)]
+pub struct Bursts {
+    /// How many bursts.
+    pub count: u64,
+    /// How long they took together, in nanoseconds.
+    pub nanos: f64,
+    /// The sum of their IDs.
+    pub ids: u64,
+    /// The largest ID.
+    pub largest: u32,
+    /// How long their threads waited for their IDs together, in nanoseconds; not in `nanos`.
+    pub waited_nanos: f64,
+    /// How many lines came from elsewhere than the core's own caches.
+    pub foreign_lines: u64,
+}
+
+impl Bursts {
+    /// Both.
+    #[must_use]
+    pub fn and(self, other: &Bursts) -> Bursts {
+        Bursts {
+            count: self.count + other.count,
+            nanos: self.nanos + other.nanos,
+            ids: self.ids + other.ids,
+            largest: self.largest.max(other.largest),
+            waited_nanos: self.waited_nanos + other.waited_nanos,
+            foreign_lines: self.foreign_lines + other.foreign_lines,
+        }
+    }
+
+    /// The mean of a sum over bursts; 0 if there were none.
+    pub fn mean(&self, sum: f64) -> f64 {
+        sum / (self.count as f64).max(1.0)
+    }
+}
+
+/// One burst.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Burst {
+    pub(super) id: u32,
+    /// When it began.
+    pub(super) since: u64,
+    /// How many lines came from elsewhere than the core's own caches.
+    pub(super) foreign_lines: u64,
+    /// How long its thread waited for the ID, in cycles.
+    pub(super) waited: u64,
+}

@@ -1,0 +1,192 @@
+//! What a thread does besides accessing memory: compute, spin, sleep and wake others.
+
+use super::access::Pending;
+use super::coroutine::{suspend, wait_for_turn};
+use super::{State, World, with};
+use kinlock_core::platform::{ANYBODY, Parked};
+
+/// The current thread computes for `cycles`, slower while the sibling hardware thread is busy.
+pub(crate) fn compute(cycles: u64) {
+    let mut left = cycles;
+    loop {
+        // In pieces, so that a time slice can end between them.
+        let piece = left.min(with(|w| w.fabric.costs.time_slice));
+        with(|w| w.compute(piece));
+        left -= piece;
+        if left == 0 {
+            return;
+        }
+        wait_for_turn();
+    }
+}
+
+/// Spins on the line at `address` until `check` is satisfied, or until the clock reaches `until`.
+/// Returns whether it was satisfied. The caller has just found that it is not.
+///
+/// `check` reads a word of the line first of all. It is called whenever the line may have changed,
+/// by the scheduler on another stack where possible, since a switch to the thread's stack would
+/// cost more. So it must not wait.
+#[inline(always)]
+pub(crate) fn spin_on<F: FnMut() -> bool>(address: usize, until: u64, mut check: F) -> bool {
+    while with(|w| w.now()) < until {
+        let disturbed = with(|w| w.disturbance.is_some());
+        if disturbed {
+            with(|w| w.spin(address, until));
+        } else {
+            with(|w| w.spin_rechecked(Recheck::new(address, until, &mut check)));
+        }
+        suspend();
+        // A disturbance runs on the thread's own stack.
+        if disturbed && check() || with(|w| std::mem::take(&mut w.current().satisfied)) {
+            return true;
+        }
+    }
+    false
+}
+
+/// What the scheduler needs to check the condition of a spinner.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Recheck {
+    address: usize,
+    until: u64,
+    closure: *mut (),
+    call: unsafe fn(*mut ()) -> bool,
+}
+
+impl Recheck {
+    fn new<F: FnMut() -> bool>(address: usize, until: u64, check: &mut F) -> Self {
+        Recheck {
+            address,
+            until,
+            closure: (&raw mut *check).cast(),
+            // SAFETY: invariant 3 of `world`; `closure` was made from an `F`.
+            call: |closure| unsafe { (*closure.cast::<F>())() },
+        }
+    }
+}
+
+/// Whether the current thread, which is due, goes on. If it spins, and has just read the line, its
+/// condition decides.
+#[inline]
+pub(super) fn spin_is_over() -> bool {
+    match with(|w| w.current().recheck.take()) {
+        None => true,
+        Some(recheck) => check_again(recheck),
+    }
+}
+
+fn check_again(recheck: Recheck) -> bool {
+    with(|w| w.read_already = true);
+    // SAFETY: invariant 3 of `world`: the thread is suspended in `spin_on`, which has the closure.
+    let satisfied = in_one_step(|| unsafe { (recheck.call)(recheck.closure) });
+    with(|w| {
+        let goes_on = satisfied || w.now() >= recheck.until;
+        if goes_on {
+            w.current().satisfied = satisfied;
+        } else {
+            w.spin_rechecked(recheck);
+        }
+        goes_on
+    })
+}
+
+/// Sleeps at `key`, as a member of `sets`, until unparked or until the clock reaches `until`, if
+/// `still` holds.
+pub(crate) fn park(key: usize, until: u64, sets: u32, still: impl FnOnce() -> bool) -> Parked {
+    with(|w| w.compute_alone(w.fabric.costs.park));
+    wait_for_turn();
+    if in_one_step(still) {
+        let until = with(|w| w.sleep_until(until));
+        with(|w| w.park(key, until, sets));
+        suspend();
+        return match with(|w| w.threads[w.current].overslept) {
+            true => Parked::Unwoken,
+            false => Parked::Woken,
+        };
+    }
+    Parked::Differed
+}
+
+/// Wakes up to `n` threads that sleep at `key` in one of `sets`, first come first served, and
+/// returns how many.
+pub(crate) fn unpark(key: usize, n: usize, sets: u32) -> usize {
+    with(|w| w.compute_alone(w.fabric.costs.unpark));
+    wait_for_turn();
+    with(|w| w.unpark(key, n, sets))
+}
+
+/// Wakes up to `n` threads that sleep at `key`, first come first served, and returns whether others
+/// still do.
+pub(crate) fn unpark_some(key: usize, n: usize) -> bool {
+    with(|w| w.compute_alone(w.fabric.costs.unpark));
+    wait_for_turn();
+    with(|w| {
+        w.unpark(key, n, ANYBODY);
+        w.has_sleeper(key)
+    })
+}
+
+/// Wakes `woken` of the threads that sleep at `from` and moves the others to `to`, if `still`
+/// holds; else wakes them all.
+pub(crate) fn requeue_but(woken: usize, from: usize, to: usize, still: impl FnOnce() -> bool) {
+    with(|w| w.compute_alone(w.fabric.costs.unpark));
+    wait_for_turn();
+    let still = in_one_step(still);
+    with(|w| {
+        if !still || w.by_chance(|d| d.spurious_one_in) {
+            w.unpark(from, usize::MAX, ANYBODY);
+        } else {
+            w.unpark(from, woken, ANYBODY);
+            w.requeue(from, to);
+        }
+    });
+}
+
+/// Runs `f` with no other thread in between.
+fn in_one_step<R>(f: impl FnOnce() -> R) -> R {
+    with(|w| w.in_one_step = true);
+    let result = f();
+    with(|w| w.in_one_step = false);
+    result
+}
+
+impl World {
+    fn spin_rechecked(&mut self, recheck: Recheck) {
+        let thread = &mut self.threads[self.current];
+        thread.recheck = Some(recheck);
+        // The check begins by reading the line.
+        thread.pending = Pending::load(recheck.address);
+        self.spin(recheck.address, recheck.until);
+    }
+
+    fn compute(&mut self, cycles: u64) {
+        let percent = self.sibling_percent();
+        self.threads[self.current].now += cycles * percent / 100;
+    }
+
+    fn compute_alone(&mut self, cycles: u64) {
+        self.threads[self.current].now += cycles;
+    }
+
+    /// How long computing takes, in percent of computing alone on the core.
+    fn sibling_percent(&self) -> u64 {
+        let per_core = self.machine.shape.threads_per_core;
+        if per_core == 1 {
+            return 100;
+        }
+        let thread = &self.threads[self.current];
+        let (mine, first) = (thread.cpu, thread.first_sibling);
+        let costs = &self.fabric.costs;
+        let mut percent = 100;
+        for cpu in (first..first + per_core).filter(|&cpu| cpu != mine) {
+            percent = percent.max(
+                match self.cpus[cpu].running.map(|t| self.threads[t].state) {
+                    Some(State::Running) => costs.sibling_computes_pct,
+                    Some(State::Spinning) => costs.sibling_spins_pct,
+                    _ => 100,
+                },
+            );
+        }
+        percent
+    }
+}

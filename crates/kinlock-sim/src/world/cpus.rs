@@ -1,0 +1,341 @@
+//! Which thread runs where: placement, time slices, migration, parking.
+//!
+//! A CPU runs one thread. Other threads assigned to it wait in its queue, first come first served,
+//! for a time slice each. A pinned thread stays on its CPU. An unpinned thread that wakes or has to
+//! leave its CPU goes to an idle CPU if there is one: its last one, else the nearest to that.
+
+use super::access::Pending;
+use super::{COUNTED, Noted, Setup, Sleeper, State, Thread, What, World};
+use crate::coherence::Place;
+use crate::machine::{CpuId, Shape};
+use crate::random::Random;
+use kinlock_core::platform::NEVER;
+
+/// Where threads run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Placement {
+    /// Pinned, one per core, socket by socket; then the sibling hardware threads.
+    #[default]
+    Compact,
+    /// Pinned, one per core, sockets and last-level caches in turn; then the siblings.
+    Spread,
+    /// Pinned to random cores, one thread per core before siblings.
+    Random,
+    /// Starts as `Spread`, in random order; not pinned: threads migrate.
+    Scheduled,
+}
+
+impl Placement {
+    /// All, by name.
+    pub const ALL: &'static [(&'static str, Placement)] = &[
+        ("compact", Placement::Compact),
+        ("spread", Placement::Spread),
+        ("random", Placement::Random),
+        ("scheduled", Placement::Scheduled),
+    ];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        Self::ALL
+            .iter()
+            .find(|(_, p)| *p == self)
+            .map_or("", |(name, _)| name)
+    }
+
+    /// The CPUs in the order in which they are given to threads.
+    pub(crate) fn order(self, shape: &Shape, seed: u64) -> Vec<CpuId> {
+        let cores = shape.cores();
+        let mut order: Vec<usize> = (0..cores).collect();
+        match self {
+            Placement::Compact => {}
+            Placement::Spread | Placement::Scheduled => {
+                // Sorted by position within the cache, then by cache within the socket, then by
+                // socket.
+                order.sort_by_key(|&core| {
+                    let cache = shape.cache(core);
+                    (
+                        core % shape.cores_per_cache,
+                        cache % shape.caches_per_socket,
+                        cache,
+                    )
+                });
+            }
+            Placement::Random => {
+                Random::new(seed ^ 0x5bd1_e995).shuffle(&mut order);
+            }
+        }
+        let sibling = |s: usize| {
+            order
+                .iter()
+                .map(move |&core| core * shape.threads_per_core + s)
+        };
+        (0..shape.threads_per_core).flat_map(sibling).collect()
+    }
+}
+
+impl World {
+    pub(super) fn start(&mut self, setup: &Setup) {
+        let shape = setup.machine.shape.clone();
+        let order = setup.placement.order(&shape, setup.seed);
+        let mut seeds = Random::new(setup.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        // Neighbours in a workload's tables are neighbours on the machine only if threads are
+        // pinned.
+        let mut spot: Vec<usize> = (0..setup.threads).collect();
+        if setup.placement == Placement::Scheduled {
+            seeds.shuffle(&mut spot);
+        }
+        for spot in spot {
+            let cpu = order[spot % order.len()];
+            self.threads.push(Thread {
+                // Threads do not start in lock-step.
+                now: seeds.below(1000),
+                epoch: 0,
+                state: State::Queued,
+                cpu,
+                first_sibling: cpu - cpu % shape.threads_per_core,
+                place: Place::default(),
+                drained: 0,
+                preempt_at: NEVER,
+                pinned: setup.placement != Placement::Scheduled,
+                overslept: false,
+                yielder: std::ptr::null(),
+                random: Random::new(seeds.next() | 1),
+                slot: 0,
+                accesses: 0,
+                in_line: false,
+                in_line_since: None,
+                pending: Pending::NONE,
+                recheck: None,
+                satisfied: false,
+                interrupted: false,
+            });
+        }
+        for thread in 0..setup.threads {
+            let now = self.threads[thread].now;
+            self.enqueue(thread, self.threads[thread].cpu, now);
+        }
+        debug_assert_eq!(self.counted.len(), COUNTED);
+    }
+
+    /// The current thread gives way to earlier events, or its time slice is over.
+    #[inline]
+    pub(super) fn leave_for_now(&mut self) {
+        let thread = &self.threads[self.current];
+        if thread.now < thread.preempt_at {
+            self.plan(thread.now, self.current, What::Step);
+        } else {
+            let now = thread.now;
+            self.end_slice(self.current, now);
+        }
+    }
+
+    /// The time slice of a thread is over.
+    fn end_slice(&mut self, id: usize, at: u64) {
+        self.threads[id].enter(State::Queued);
+        self.vacate(self.threads[id].cpu, at);
+        self.make_ready(id, at, 0);
+    }
+
+    /// Handles an event that is not void. Returns whether its thread goes on.
+    #[inline]
+    pub(super) fn due(&mut self, id: usize, time: u64, what: What) -> bool {
+        let thread = &mut self.threads[id];
+        if what == What::Step {
+            thread.now = thread.now.max(time);
+            return true;
+        }
+        self.due_while_waiting(id, time, what)
+    }
+
+    #[cold]
+    fn due_while_waiting(&mut self, id: usize, time: u64, what: What) -> bool {
+        let thread = &mut self.threads[id];
+        match (what, thread.state) {
+            (What::TimeLimit, State::Spinning) => {
+                thread.enter(State::Running);
+                thread.now = thread.now.max(time);
+                true
+            }
+            (What::TimeLimit, State::Parked) => {
+                thread.overslept = true;
+                self.parked.retain(|sleeper| sleeper.id != id);
+                self.wake(id, time);
+                false
+            }
+            (What::SliceEnd, State::Spinning) => {
+                self.end_slice(id, time);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn end_current(&mut self) {
+        let id = self.current;
+        let thread = &mut self.threads[id];
+        thread.enter(State::Ended);
+        let (cpu, now) = (thread.cpu, thread.now);
+        self.ended += 1;
+        self.vacate(cpu, now);
+    }
+
+    pub(super) fn park(&mut self, key: usize, until: u64, sets: u32) {
+        let id = self.current;
+        let thread = &mut self.threads[id];
+        thread.enter(State::Parked);
+        thread.overslept = false;
+        let (cpu, now) = (thread.cpu, thread.now);
+        self.stand_in_line();
+        self.note(Noted::Parks);
+        self.parked.push(Sleeper { key, id, sets });
+        if until != NEVER {
+            self.plan(until.max(now), id, What::TimeLimit);
+        }
+        self.vacate(cpu, now);
+    }
+
+    pub(super) fn unpark(&mut self, key: usize, n: usize, sets: u32) -> usize {
+        let at = self.now();
+        for woken in 0..n {
+            let Some(i) = self.next_sleeper(key, sets) else {
+                return woken;
+            };
+            let sleeper = self.parked.remove(i);
+            self.wake(sleeper.id, at);
+        }
+        n
+    }
+
+    pub(super) fn has_sleeper(&self, key: usize) -> bool {
+        self.parked.iter().any(|sleeper| sleeper.key == key)
+    }
+
+    pub(super) fn requeue(&mut self, from: usize, to: usize) {
+        for sleeper in &mut self.parked {
+            if sleeper.key == from {
+                sleeper.key = to;
+            }
+        }
+    }
+
+    fn wake(&mut self, id: usize, at: u64) {
+        self.threads[id].enter(State::Queued);
+        self.make_ready(id, at, self.fabric.costs.wake_latency);
+    }
+
+    /// Finds a CPU for a thread that is to run. On an idle CPU it runs after `latency`.
+    fn make_ready(&mut self, id: usize, at: u64, latency: u64) {
+        let thread = &mut self.threads[id];
+        thread.now = thread.now.max(at);
+        let cpu = if thread.pinned {
+            thread.cpu
+        } else {
+            self.nearest_idle(id)
+        };
+        let idle = self.cpus[cpu].running.is_none();
+        self.enqueue(id, cpu, at + if idle { latency } else { 0 });
+    }
+
+    /// The thread's last CPU if it is idle, else the idle CPU nearest to that, else the last one
+    /// all the same.
+    fn nearest_idle(&self, id: usize) -> CpuId {
+        let last = self.threads[id].cpu;
+        let shape = &self.machine.shape;
+        let home = shape.cache(shape.core(last));
+        let idle =
+            |cpu: &CpuId| self.cpus[*cpu].running.is_none() && self.cpus[*cpu].queue.is_empty();
+        if idle(&last) {
+            return last;
+        }
+        (0..self.cpus.len())
+            .filter(idle)
+            .min_by_key(|&cpu| {
+                let core = shape.core(cpu);
+                let first = core * shape.threads_per_core;
+                let sibling_busy = (first..first + shape.threads_per_core).any(|c| !idle(&c));
+                (shape.distance(home, shape.cache(core)), sibling_busy, cpu)
+            })
+            .unwrap_or(last)
+    }
+
+    /// Assigns a thread to a CPU, on which it runs at once if that is idle.
+    fn enqueue(&mut self, id: usize, cpu: CpuId, at: u64) {
+        self.cpus[cpu].queue.push_back(id);
+        self.movable += !self.threads[id].pinned as usize;
+        match self.cpus[cpu].running {
+            None => self.dispatch(cpu, at, 0),
+            Some(runner) => self.bound_slice(runner, at),
+        }
+    }
+
+    /// Another thread waits for the CPU of `runner`, so its time slice has an end now.
+    fn bound_slice(&mut self, runner: usize, now: u64) {
+        if self.threads[runner].preempt_at != NEVER {
+            return;
+        }
+        let end = self.cpus[self.threads[runner].cpu].slice_end.max(now);
+        self.threads[runner].preempt_at = end;
+        if self.threads[runner].state == State::Spinning {
+            self.plan(end, runner, What::SliceEnd);
+        }
+    }
+
+    /// The thread that ran on `cpu` has left it.
+    fn vacate(&mut self, cpu: CpuId, at: u64) {
+        if let Some(left) = self.cpus[cpu].running.take() {
+            self.threads[left].preempt_at = NEVER;
+        }
+        if self.cpus[cpu].queue.is_empty() && self.movable != 0 {
+            self.pull(cpu);
+        }
+        if !self.cpus[cpu].queue.is_empty() {
+            self.dispatch(cpu, at, self.fabric.costs.context_switch);
+        }
+    }
+
+    /// An idle CPU takes a thread that waits for another CPU, from the longest queue.
+    fn pull(&mut self, cpu: CpuId) {
+        let movable = |c: &CpuId| self.cpus[*c].queue.iter().any(|&t| !self.threads[t].pinned);
+        let busiest = (0..self.cpus.len())
+            .filter(movable)
+            .max_by_key(|&c| (self.cpus[c].queue.len(), c));
+        let Some(from) = busiest else {
+            return;
+        };
+        let queue = &mut self.cpus[from].queue;
+        if let Some(i) = queue.iter().position(|&t| !self.threads[t].pinned) {
+            let thread = queue.remove(i);
+            self.cpus[cpu].queue.extend(thread);
+        }
+    }
+
+    fn dispatch(&mut self, cpu: CpuId, at: u64, switch: u64) {
+        let Some(id) = self.cpus[cpu].queue.pop_front() else {
+            return;
+        };
+        self.movable -= !self.threads[id].pinned as usize;
+        let slice = self.fabric.costs.time_slice;
+        let shape = &self.machine.shape;
+        let core = shape.core(cpu);
+        let thread = &mut self.threads[id];
+        thread.now = thread.now.max(at) + switch;
+        thread.drained = thread.drained.min(thread.now);
+        thread.cpu = cpu;
+        thread.first_sibling = core * shape.threads_per_core;
+        thread.place = Place {
+            core: core as u16,
+            cache: shape.cache(core) as u16,
+        };
+        thread.enter(State::Running);
+        let now = thread.now;
+        let processor = &mut self.cpus[cpu];
+        processor.running = Some(id);
+        processor.slice_end = now + slice;
+        thread.preempt_at = if processor.queue.is_empty() {
+            NEVER
+        } else {
+            now + slice
+        };
+        self.plan(now, id, What::Step);
+    }
+}

@@ -1,0 +1,353 @@
+//! Random schedules for delayed invalidation: the library's backends on the simulated machine,
+//! disturbed wherever the contracts allow it.
+//!
+//! | property | what is demanded |
+//! | --- | --- |
+//! | exclusion | when a wait for a tag ends, all sections up to its generation have ended |
+//! | contract | a generation is above those of all sections that had begun before |
+//! | | a generation that has passed stays passed |
+//! | | in the end no section is open and everything has passed |
+//! | completion | every thread comes to an end: so no wait is for a section that began later |
+//! | progress | without preemption, beginning a section seldom starts over (all schedules) |
+//! | reach | a thread slept, and three sections were open at a time |
+
+use super::violation::{Failure, Violation};
+use super::{Outcome, Replay, Subject, draw};
+use crate::report::Property;
+use crate::specimen::{fault, named};
+use kinlock_core::config::Tuning;
+use kinlock_core::platform::{Atomic, NEVER, Platform};
+use kinlock_core::raw::mutex::{MutexConfig, Queue};
+use kinlock_core::raw::osq::PredecessorCpu;
+use kinlock_invalidation::raw::{
+    Backend, Config, Domain, Fault, Locked, Member, Packed, PackedPair, Pair, Place, Slots,
+};
+use kinlock_sim::platform::SimU64;
+use kinlock_sim::random::Random;
+use kinlock_sim::schedule::say;
+use kinlock_sim::{Placement, Schedule, Sim, Stuck};
+use std::cell::{Cell, RefCell};
+
+/// A backend that is explored.
+#[derive(Clone, Copy, Debug)]
+pub struct Specimen {
+    /// Its name in reports.
+    pub name: &'static str,
+    /// What its defect violates, if it is broken on purpose.
+    pub defect: Option<Property>,
+    play: fn(&Replay<Specimen>, trace: bool) -> Outcome<Tally>,
+}
+
+/// All of them.
+pub const ALL: &[Specimen] = &[
+    packed::<0>("packed", None),
+    Specimen {
+        name: "locked",
+        defect: None,
+        play: |replay, trace| {
+            play::<Kind<0>, Locked<Sim, Kind<0>>>(replay, trace, || Locked::new(0), Member::new)
+        },
+    },
+    Specimen {
+        name: "slots",
+        defect: None,
+        play: |replay, trace| {
+            play::<Kind<0>, Slots<Sim, Kind<0>>>(replay, trace, || Slots::new(0), || SimU64::new(0))
+        },
+    },
+    packed::<{ Fault::GenerationReadBeforeMark as u8 }>(
+        "busted-donation",
+        Some(Property::Contract),
+    ),
+    packed::<{ Fault::WakeLost as u8 }>("busted-wakeup", Some(Property::Completion)),
+    packed::<{ Fault::MarkedEarly as u8 }>("busted-mark", Some(Property::Progress)),
+];
+
+named!(Specimen, ALL);
+
+const fn packed<const FAULT: u8>(name: &'static str, defect: Option<Property>) -> Specimen {
+    Specimen {
+        name,
+        defect,
+        play: |replay, trace| {
+            let link = || PackedPair::new(0);
+            play::<Kind<FAULT>, Packed<Sim, Kind<FAULT>>>(replay, trace, || Packed::new(0), link)
+        },
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Kind<const FAULT: u8>;
+
+impl<const FAULT: u8> MutexConfig for Kind<FAULT> {
+    fn tuning() -> Tuning {
+        Tuning::DEFAULT
+    }
+
+    fn queue() -> Queue {
+        Queue::Osq(PredecessorCpu::Cached)
+    }
+}
+
+impl<const FAULT: u8> Config for Kind<FAULT> {
+    type Mutex = Self;
+    const PATIENCE: u32 = 8;
+    const LOOKS: u32 = 4;
+    const FAULT: Fault = fault!(FAULT, Fault: GenerationReadBeforeMark, WakeLost, MarkedEarly);
+}
+
+/// After so many accesses a schedule counts as endless.
+const MAX_ACCESSES: u64 = 5_000_000;
+/// How many restarts of beginnings there may be per section without preemption. In the default
+/// schedules a sound list has 1.38, [`Fault::MarkedEarly`] 1.62.
+pub const MOST_RESTARTS: f64 = 1.5;
+
+/// Counted in schedules.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    sections: u64,
+    slow_waits: u64,
+    longest_queue: u64,
+    /// Without preemption: sections, and how often beginning one started over.
+    calm_sections: u64,
+    calm_restarts: u64,
+}
+
+impl super::Tally for Tally {
+    fn merge(&mut self, other: &Self) {
+        self.sections += other.sections;
+        self.slow_waits += other.slow_waits;
+        self.longest_queue = self.longest_queue.max(other.longest_queue);
+        self.calm_sections += other.calm_sections;
+        self.calm_restarts += other.calm_restarts;
+    }
+}
+
+impl Subject for Specimen {
+    type Tally = Tally;
+    const KIND: &'static str = "backend";
+
+    fn play(replay: &Replay<Self>, trace: bool) -> Outcome<Tally> {
+        (replay.subject.play)(replay, trace)
+    }
+
+    fn judge(&self, tally: &Tally) -> Vec<(Property, bool, String)> {
+        let restarts = tally.calm_restarts as f64 / tally.calm_sections as f64;
+        let progress = (
+            Property::Progress,
+            restarts <= MOST_RESTARTS,
+            format!("{restarts:.3} restarts per section, at most {MOST_RESTARTS}"),
+        );
+        let reach = (
+            Property::Reach,
+            tally.slow_waits > 0 && tally.longest_queue > 2,
+            format!(
+                "{} sections, {} waits that slept, up to {} open",
+                tally.sections, tally.slow_waits, tally.longest_queue
+            ),
+        );
+        if tally.calm_sections == 0 {
+            vec![reach]
+        } else {
+            vec![progress, reach]
+        }
+    }
+}
+
+fn play<C: Config, B: Backend<Sim>>(
+    replay: &Replay<Specimen>,
+    trace: bool,
+    backend: fn() -> B,
+    link: fn() -> B::Link,
+) -> Outcome<Tally> {
+    let mut random = Random::stream(replay.seed, 3);
+    let drawn = 2 + random.below(7) as usize;
+    let threads = replay.threads.unwrap_or(drawn);
+    // With more threads than CPUs now and then: a thread that is preempted between mark and unmark
+    // keeps the others waiting.
+    let oversubscribed = random.one_in(4);
+    let calm = !oversubscribed && random.one_in(3);
+    let machine = draw::machine(&mut random, threads, oversubscribed);
+    let clock_mhz = machine.costs.clock_mhz;
+    let mut disturbance = draw::plain_disturbance(&mut random, &machine.costs);
+    if calm {
+        disturbance.one_in = 0;
+    }
+    let mut schedule = Schedule::new(machine, threads, disturbance);
+    replay.apply(&mut schedule, trace);
+    schedule.max_accesses = MAX_ACCESSES;
+    if oversubscribed {
+        schedule.placement = Placement::Scheduled;
+    }
+    let rounds = 4 + random.below(8) as u32;
+    let work = 1 << random.below(12);
+    let (played, (mut tally, failure)) = schedule.play(
+        move || {
+            let backend = backend();
+            let places = kinlock_sim::place_slice(threads, |_| Place::new(link()));
+            let domain = kinlock_sim::place(Domain::new(backend, places));
+            Shared::<C, B>::new(domain, rounds, work)
+        },
+        Shared::body,
+        |_, _| {},
+        Shared::judge,
+    );
+    // The bound is for the usual numbers of threads.
+    if !calm || replay.threads.is_some() {
+        (tally.calm_sections, tally.calm_restarts) = (0, 0);
+    }
+    Outcome {
+        played: Some(played),
+        clock_mhz,
+        tally,
+        failure,
+    }
+}
+
+type Places<B> = &'static [Place<Sim, <B as Backend<Sim>>::Link>];
+
+/// What the threads of a schedule share. Watching takes no simulated time.
+struct Shared<C: Config, B: Backend<Sim> + 'static> {
+    domain: &'static Domain<Sim, C, B, Places<B>>,
+    rounds: u32,
+    work: u64,
+    /// Generations of sections that have begun, and have not ended.
+    open: RefCell<Vec<u64>>,
+    /// The newest generation of a section that has begun, and the newest one that was seen passed.
+    begun: Cell<u64>,
+    passed: Cell<u64>,
+    count: Cell<u64>,
+    /// The newest generation with which something was tagged.
+    tag: Cell<u64>,
+    violation: Violation,
+}
+
+impl<C: Config, B: Backend<Sim>> Shared<C, B> {
+    fn new(domain: &'static Domain<Sim, C, B, Places<B>>, rounds: u32, work: u64) -> Self {
+        Shared {
+            domain,
+            rounds,
+            work,
+            open: RefCell::default(),
+            begun: Cell::new(0),
+            passed: Cell::new(0),
+            count: Cell::new(0),
+            tag: Cell::new(0),
+            violation: Violation::default(),
+        }
+    }
+
+    fn body(&self, me: usize) {
+        let place = me as u16 + 1;
+        for _ in 0..self.rounds {
+            if self.violation.is_some() {
+                return;
+            }
+            self.work();
+            match Sim::random() % 8 {
+                0 => self.wait(self.tag.get(), NEVER),
+                1 => self.wait(self.tag.get(), Sim::now() + (1 << (Sim::random() % 20))),
+                2 => self.snapshot(),
+                _ => self.section(place),
+            }
+        }
+    }
+
+    fn section(&self, place: u16) {
+        let before = self.begun.get();
+        say("begins a section");
+        let generation = self.domain.begin(place, || 0);
+        let generation = generation.expect("generations are left");
+        say("has begun it");
+        self.contract(generation > before, || {
+            format!("generation {generation} after {before}")
+        });
+        self.begun.set(self.begun.get().max(generation));
+        self.open.borrow_mut().push(generation);
+        self.count.set(self.count.get() + 1);
+        self.tag.set(generation);
+        self.work();
+        let passed = self.domain.passed(generation);
+        self.violation.demand(Property::Exclusion, !passed, || {
+            format!("generation {generation} has passed while its section is open")
+        });
+        // From here on it may end at any moment.
+        let mut open = self.open.borrow_mut();
+        let at = open.iter().position(|&one| one == generation);
+        open.swap_remove(at.expect("it was put there"));
+        drop(open);
+        say("ends its section");
+        self.domain.end(place);
+        say("has ended it");
+    }
+
+    fn wait(&self, generation: u64, until: u64) {
+        say("waits for a tag");
+        if !self.domain.wait(generation, until) {
+            self.contract(Sim::now() >= until, || {
+                "a wait ended before its time".to_owned()
+            });
+            return;
+        }
+        say("has waited");
+        self.has_passed(generation);
+    }
+
+    fn snapshot(&self) {
+        say("takes a snapshot");
+        let before = self.begun.get();
+        let newest = self.domain.newest();
+        self.contract(newest >= before, || {
+            format!("a snapshot of {newest} does not cover {before}")
+        });
+        self.wait(newest, NEVER);
+    }
+
+    fn has_passed(&self, generation: u64) {
+        let open = self.open.borrow().iter().copied().min();
+        let ended = open.is_none_or(|oldest| oldest > generation);
+        self.violation.demand(Property::Exclusion, ended, || {
+            format!("generation {generation} has passed, but {open:?} is open")
+        });
+        self.passed.set(self.passed.get().max(generation));
+        let oldest = self.passed.get();
+        let still = self.domain.passed(oldest);
+        self.contract(still, || format!("generation {oldest} has passed no more"));
+    }
+
+    fn judge(&self, end: &Result<(), Stuck>) -> (Tally, Option<Failure>) {
+        let begun = self.begun.get();
+        let demand = |property, holds, what: String| {
+            self.violation.demand_at_end(property, holds, || what);
+        };
+        if let Err(stuck) = end {
+            demand(Property::Completion, false, stuck.to_string());
+        } else {
+            let what = "all threads have ended, but a section is open".to_owned();
+            demand(
+                Property::Contract,
+                self.domain.sections().count() == 0,
+                what,
+            );
+            let what = format!("no section is open, but generation {begun} has not passed");
+            demand(Property::Contract, self.domain.passed(begun), what);
+        }
+        let counted = self.domain.tally();
+        let tally = Tally {
+            sections: self.count.get(),
+            slow_waits: counted.slow_waits,
+            longest_queue: counted.longest_queue,
+            calm_sections: self.count.get(),
+            calm_restarts: counted.begin_restarts,
+        };
+        (tally, self.violation.get())
+    }
+
+    fn work(&self) {
+        kinlock_sim::compute((Sim::random() as u64 % self.work) as f64);
+    }
+
+    fn contract(&self, holds: bool, what: impl FnOnce() -> String) {
+        self.violation.demand(Property::Contract, holds, what);
+    }
+}

@@ -1,0 +1,188 @@
+//! Domains of delayed invalidation for the torture: the library's by every backend, and broken
+//! ones.
+
+pub mod torture;
+
+use crate::pages::Protection;
+use crate::report::Property;
+use crate::specimen::{self, fault, named};
+use kinlock_core::Native;
+use kinlock_core::configured::AsConfigured;
+use kinlock_core::platform::NEVER;
+use kinlock_invalidation::raw::{Config, Domain, Fault, Packed, PackedPair, Pair, Place};
+use kinlock_invalidation::{self as invalidation, Backend, Section, Tag};
+use std::sync::Mutex;
+use std::thread::ThreadId;
+
+/// The library's domain as a protection.
+pub struct Ours(
+    /// The domain.
+    pub invalidation::Domain,
+);
+
+impl Ours {
+    /// With this backend.
+    ///
+    /// # Errors
+    /// If the CPU cannot do it.
+    pub fn new(backend: Backend) -> Result<Self, invalidation::Unsupported> {
+        let builder = invalidation::Domain::builder();
+        builder.backend(backend).build().map(Ours)
+    }
+}
+
+impl Protection for Ours {
+    type Mark = Tag;
+    type Section<'a> = Section<'a>;
+
+    fn begin(&self) -> Section<'_> {
+        self.0.begin()
+    }
+
+    fn mark(&self, section: &Section<'_>, tag: &Tag) {
+        section.tag(tag);
+    }
+
+    fn end<'a>(&self, section: Section<'_>, _: impl Iterator<Item = &'a Tag>) {
+        drop(section);
+    }
+
+    fn wait(&self, tag: &Tag) {
+        self.0.wait(tag).expect("no section is open here");
+    }
+
+    fn generation(&self, section: &Section<'_>) -> Option<u64> {
+        Some(section.generation())
+    }
+}
+
+/// No thread waits: the defect that the oracle of [`pages`](crate::pages) is there to catch.
+#[derive(Debug, Default)]
+pub struct NoWait;
+
+impl Protection for NoWait {
+    type Mark = ();
+    type Section<'a> = ();
+
+    fn begin(&self) {}
+    fn mark(&self, (): &(), (): &()) {}
+    fn end<'a>(&self, (): (), _: impl Iterator<Item = &'a ()>) {}
+    fn wait(&self, (): &()) {}
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Faulty<const FAULT: u8>;
+
+impl<const FAULT: u8> Config for Faulty<FAULT> {
+    type Mutex = AsConfigured;
+    const FAULT: Fault = fault!(FAULT, Fault: GenerationReadBeforeMark, WakeLost);
+}
+
+type Places = Box<[Place<Native, PackedPair<Native>>]>;
+
+/// The list with the [`Fault`] of this number.
+pub struct Broken<const FAULT: u8> {
+    domain: Domain<Native, Faulty<FAULT>, Packed<Native, Faulty<FAULT>>, Places>,
+    /// The thread that has each place.
+    places: Mutex<Vec<ThreadId>>,
+}
+
+impl<const FAULT: u8> Broken<FAULT> {
+    /// For so many threads.
+    pub fn new(threads: usize) -> Self {
+        let place = |_| Place::new(PackedPair::new(0));
+        Broken {
+            domain: Domain::new(Packed::new(0), (0..threads).map(place).collect()),
+            places: Mutex::new(Vec::new()),
+        }
+    }
+
+    fn place(&self) -> u16 {
+        let me = std::thread::current().id();
+        let mut places = self.places.lock().expect("nobody panics");
+        let known = places.iter().position(|&thread| thread == me);
+        let place = known.unwrap_or_else(|| {
+            places.push(me);
+            places.len() - 1
+        });
+        place as u16 + 1
+    }
+}
+
+impl<const FAULT: u8> Protection for Broken<FAULT> {
+    type Mark = std::sync::atomic::AtomicU64;
+    type Section<'a> = (u16, u64);
+
+    fn begin(&self) -> (u16, u64) {
+        let place = self.place();
+        let generation = self.domain.begin(place, || 0);
+        (place, generation.expect("generations are left"))
+    }
+
+    fn mark(&self, &(_, generation): &(u16, u64), mark: &Self::Mark) {
+        mark.fetch_max(generation, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn end<'a>(&self, (place, _): (u16, u64), _: impl Iterator<Item = &'a Self::Mark>) {
+        self.domain.end(place);
+    }
+
+    fn wait(&self, mark: &Self::Mark) {
+        let generation = mark.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(self.domain.wait(generation, NEVER));
+    }
+
+    fn generation(&self, &(_, generation): &(u16, u64)) -> Option<u64> {
+        Some(generation)
+    }
+}
+
+/// A domain that is tortured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Specimen {
+    /// Its name on the command line and in reports.
+    pub name: &'static str,
+    /// Its protection.
+    pub kind: Kind,
+    /// What its defect violates, if it is broken on purpose.
+    pub defect: Option<Property>,
+}
+
+/// The protection of a [`Specimen`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// The library's domain.
+    Sound(Backend),
+    /// [`NoWait`].
+    NoWait,
+    /// [`Broken`], with [`Fault::GenerationReadBeforeMark`].
+    Generation,
+    /// [`Broken`], with [`Fault::WakeLost`].
+    Wake,
+}
+
+/// All of them.
+pub const ALL: &[Specimen] = &[
+    specimen("packed", Kind::Sound(Backend::Packed), None),
+    specimen("wide", Kind::Sound(Backend::Wide), None),
+    specimen("locked", Kind::Sound(Backend::Locked), None),
+    specimen("slots", Kind::Sound(Backend::Slots), None),
+    specimen("busted-wait", Kind::NoWait, Some(Property::Exclusion)),
+    specimen(
+        "busted-donation",
+        Kind::Generation,
+        Some(Property::Contract),
+    ),
+    specimen("busted-wakeup", Kind::Wake, Some(Property::Completion)),
+];
+
+named!(Specimen, ALL);
+
+const fn specimen(name: &'static str, kind: Kind, defect: Option<Property>) -> Specimen {
+    Specimen { name, kind, defect }
+}
+
+/// The specimens meant by `name`: one, or all broken ones. Empty if there is no such one.
+pub fn by_name(name: &str) -> Vec<Specimen> {
+    specimen::by_name(name)
+}

@@ -1,0 +1,104 @@
+//! Threads that believe different things of a lock meet at one lock after the other.
+//!
+//! What a waiter does depends on what it believes: that barging pays, that the machine is
+//! oversubscribed. A waiter normally finds that out, and how depends on the speed of the machine.
+//! Threads with different beliefs seldom meet at a lock that is used all the time. So here the
+//! beliefs are drawn, for another lock in each round, so that threads remember little of the lock.
+//! Waiters are held up between a look and what follows from it, so that they meet on a single CPU,
+//! too.
+
+use super::{Context, Events, blocking};
+use crate::crew::{self, Worker};
+use crate::injector::Injector;
+use crate::oracle::SharedState;
+use crate::pretend;
+use crate::report::Findings;
+use crate::test_lock::TestLock;
+use kinlock_core::events::Event;
+use kinlock_sim::random::Random;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::time::Duration;
+
+/// A thread remembers only the lock that it has waited for last.
+const LOCKS: usize = 2;
+/// In how many waits a thread barges that believes in it.
+const WAITS: [u16; 3] = [1, 7, 100];
+/// The longest time limit, in nanoseconds: some waits end while others are held up.
+const LIMIT: u64 = 300_000;
+
+struct Meeting {
+    locks: [Box<dyn TestLock>; LOCKS],
+    /// What each of the locks protects. No thread begins a round, with the next lock, before all
+    /// have ended the last one.
+    state: SharedState,
+    /// How many threads have ended a round, all rounds together.
+    ended: AtomicU64,
+    threads: u64,
+    seed: u64,
+}
+
+pub(super) fn run(context: &Context) -> Findings {
+    let events = Events::start();
+    let meeting = Arc::new(Meeting {
+        locks: std::array::from_fn(|_| (context.specimen.new_pretended)()),
+        state: SharedState::new(),
+        ended: AtomicU64::new(0),
+        threads: context.orders.threads as u64,
+        seed: context.orders.seed,
+    });
+    let contended = || events.get(Event::SlowPath) > 0 || meeting.threads == 1;
+    let (of_crew, level) = (Arc::clone(&meeting), context.preemption);
+    let body = move |worker: &mut Worker| {
+        let mut inside = Injector::inside(level, worker.random.branch());
+        pretend::hold_up(inside.branch());
+        let mut round = 0;
+        while worker.running() {
+            of_crew.meet(worker, &mut inside, round);
+            round += 1;
+        }
+    };
+    let outcome = crew::run(&context.orders, body, |_| contended());
+    let detail = format!(
+        "{} rounds, {}",
+        meeting.ended.load(Relaxed) / meeting.threads,
+        events.list(&[
+            Event::SlowPath,
+            Event::Queued,
+            Event::Turn,
+            Event::Claim,
+            Event::Grant,
+            Event::Park,
+            Event::Timeout,
+        ]),
+    );
+    outcome
+        .findings(&meeting.state, 0)
+        .with_reach(contended(), detail)
+}
+
+impl Meeting {
+    fn meet(&self, worker: &mut Worker, inside: &mut Injector, round: u64) {
+        // The same for all.
+        pretend::set_oversubscribed(Random::stream(self.seed, round).one_in(2));
+        let known = worker.random.below(1 + WAITS.len() as u64) as usize;
+        pretend::set_barging_at_first(WAITS.get(known).copied());
+        let limit = Duration::from_nanos(match worker.random.one_in(4) {
+            true => worker.random.below(LIMIT),
+            false => 0,
+        });
+        let acquire = |lock: &dyn TestLock| match limit {
+            Duration::ZERO => blocking(lock),
+            _ => lock.try_lock_for(limit),
+        };
+        for _ in 0..1 + worker.random.below(2) {
+            worker.with_lock(&*self.locks[round as usize % LOCKS], acquire, |worker| {
+                self.state.section(worker.name(), || inside.point());
+            });
+        }
+        self.ended.fetch_add(1, AcqRel);
+        while self.ended.load(Acquire) < (round + 1) * self.threads && worker.running() {
+            std::thread::yield_now();
+        }
+    }
+}

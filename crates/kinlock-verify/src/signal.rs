@@ -1,0 +1,82 @@
+//! Real-time signals to threads of this process, and their handlers.
+//!
+//! | numbers | used by |
+//! | --- | --- |
+//! | 0 to 3 | the scenario `signals`, one per level of nesting |
+//! | 6 | the torture of IDs and of delayed invalidation |
+//! | 8 | the scenarios of condition variables |
+//!
+//! # Invariants
+//!
+//! 1. Pointers given to the kernel refer to live locals; zero is a valid `sigaction`.
+//! 2. `tgkill` takes numbers only, and reaches no other process. A thread that has just ended is a
+//!    harmless error.
+//! 3. A thread's own `errno` is always there.
+
+use std::mem::MaybeUninit;
+use std::ptr::null_mut;
+
+/// The signal with this number, counted from the first real-time signal.
+pub(crate) fn real_time(number: i32) -> i32 {
+    libc::SIGRTMIN() + number
+}
+
+/// What was installed before.
+pub(crate) struct Previous(i32, libc::sigaction);
+
+/// Installs `handler` for `signal`; the signals in `masked` are blocked while it runs.
+///
+/// # Safety
+///
+/// The handler must be async-signal-safe for as long as it is installed.
+pub(crate) unsafe fn install(
+    signal: i32,
+    handler: extern "C" fn(i32),
+    flags: i32,
+    masked: impl IntoIterator<Item = i32>,
+) -> Previous {
+    let mut previous = MaybeUninit::uninit();
+    // SAFETY: invariant 1; `previous` is written on success, which is asserted.
+    let previous = unsafe {
+        let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
+        action.sa_sigaction = handler as usize;
+        action.sa_flags = flags;
+        libc::sigemptyset(&mut action.sa_mask);
+        for other in masked {
+            libc::sigaddset(&mut action.sa_mask, other);
+        }
+        let result = libc::sigaction(signal, &action, previous.as_mut_ptr());
+        assert_eq!(result, 0, "a real-time signal can have a handler");
+        previous.assume_init()
+    };
+    Previous(signal, previous)
+}
+
+impl Previous {
+    /// Installs it again. No thread may be left that the other handler is still to serve.
+    pub(crate) fn restore(&self) {
+        // SAFETY: invariant 1.
+        unsafe { libc::sigaction(self.0, &self.1, null_mut()) };
+    }
+}
+
+/// The kernel's name of the calling thread.
+pub(crate) fn own_tid() -> i32 {
+    // SAFETY: `gettid` has no preconditions and cannot fail.
+    unsafe { libc::gettid() }
+}
+
+/// Sends a signal to a thread of this process. Returns whether that worked.
+pub(crate) fn send(tid: i32, signal: i32) -> bool {
+    // SAFETY: invariant 2.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, signal) == 0 }
+}
+
+/// Runs a handler's `work` and leaves `errno` as it was.
+pub(crate) fn keeping_errno(work: impl FnOnce()) {
+    // SAFETY: invariant 3.
+    let errno = unsafe { *libc::__errno_location() };
+    work();
+    // SAFETY: invariant 3.
+    unsafe { *libc::__errno_location() = errno };
+}

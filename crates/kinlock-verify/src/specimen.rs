@@ -1,0 +1,54 @@
+//! Things that are checked have names, and some are broken on purpose.
+
+use crate::report::Property;
+
+/// The name that stands for all that are broken on purpose.
+pub const BUSTED: &str = "busted";
+
+/// Something that is checked, of one kind.
+pub trait Named: Copy + 'static {
+    /// All of this kind.
+    const ALL: &'static [Self];
+
+    /// Its name on the command line and in reports.
+    fn name(&self) -> &'static str;
+
+    /// What its defect violates, if it is broken on purpose.
+    fn defect(&self) -> Option<Property>;
+}
+
+/// Those meant by `name`: one, or all that are broken on purpose. Empty if there is none.
+pub fn by_name<S: Named>(name: &str) -> Vec<S> {
+    let wanted = |one: &&S| one.name() == name || name == BUSTED && one.defect().is_some();
+    S::ALL.iter().filter(wanted).copied().collect()
+}
+
+/// For a type with the fields `name` and `defect`.
+macro_rules! named {
+    ($specimen:ty, $all:expr) => {
+        impl $crate::specimen::Named for $specimen {
+            const ALL: &'static [Self] = $all;
+
+            fn name(&self) -> &'static str {
+                self.name
+            }
+
+            fn defect(&self) -> Option<Property> {
+                self.defect
+            }
+        }
+    };
+}
+pub(crate) use named;
+
+/// The library's fault with this number: a constant parameter can be a number, but not an
+/// enumeration.
+macro_rules! fault {
+    ($number:ident, $faults:ident: $($name:ident),*) => {
+        match $number {
+            $(n if n == $faults::$name as u8 => $faults::$name,)*
+            _ => $faults::None,
+        }
+    };
+}
+pub(crate) use fault;

@@ -1,0 +1,158 @@
+//! Children of fork that are struck by a signal at any moment of their first microseconds.
+//!
+//! # Invariants
+//!
+//! 1. The child of a fork ends by `_exit`. Until it has been waited for, its number names no other
+//!    process. Out-pointers are to live locals.
+
+use kinlock::Mutex;
+use kinlock_core::Native;
+use kinlock_core::platform::Platform;
+use kinlock_ids::{Counter, Domain};
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::sync::{Barrier, OnceLock};
+use std::time::Duration;
+
+/// Runs `body` in a child, for at most ten seconds; whether it says that all is well.
+fn in_a_child(body: impl FnOnce() -> bool) -> bool {
+    // SAFETY: invariant 1.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: no preconditions. If the child hangs, the default action of the signal ends it.
+        unsafe { libc::alarm(10) };
+        let code = if body() { 0 } else { 1 };
+        // SAFETY: invariant 1.
+        unsafe { libc::_exit(code) };
+    }
+    let mut status = 0;
+    // SAFETY: invariant 1.
+    let waited = unsafe { libc::waitpid(child, &mut status, 0) };
+    waited == child && status == 0
+}
+
+fn on_signal(signal: c_int, handler: extern "C" fn(c_int)) {
+    // SAFETY: zero is a valid `sigaction`; the handlers of this file are async-signal-safe.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as extern "C" fn(c_int) as usize;
+        action.sa_flags = libc::SA_RESTART;
+        assert_eq!(libc::sigaction(signal, &action, ptr::null_mut()), 0);
+    }
+}
+
+/// What handlers of [`struck`] use.
+struct Used {
+    mutex: Mutex<()>,
+    domain: Domain,
+    counter: Counter,
+}
+
+static USED: OnceLock<Used> = OnceLock::new();
+static STRIKES: AtomicU32 = AtomicU32::new(0);
+/// In a child of [`struck`], so many nanoseconds after its first handler; 0 elsewhere.
+static STRIKE_AFTER: AtomicU32 = AtomicU32::new(0);
+
+/// Runs before the library registers its handlers, so that the handler runs in a child before ours.
+extern "C" fn first_of_all() {
+    // SAFETY: the function is `extern "C"` and does not unwind.
+    unsafe { libc::pthread_atfork(None, None, Some(strike_soon)) };
+}
+
+#[used]
+#[unsafe(link_section = ".init_array.00101")]
+static FIRST_OF_ALL: extern "C" fn() = first_of_all;
+
+extern "C" fn strike_soon() {
+    let after = STRIKE_AFTER.load(Relaxed);
+    if after == 0 {
+        return;
+    }
+    // SAFETY: zero is a valid `sigevent` and `itimerspec`; pointers are to live locals.
+    unsafe {
+        let mut event: libc::sigevent = std::mem::zeroed();
+        event.sigev_notify = libc::SIGEV_SIGNAL;
+        event.sigev_signo = libc::SIGUSR2;
+        let mut timer = MaybeUninit::uninit();
+        if libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, timer.as_mut_ptr()) == 0 {
+            let mut when: libc::itimerspec = std::mem::zeroed();
+            when.it_value.tv_nsec = after.into();
+            libc::timer_settime(timer.assume_init(), 0, &when, ptr::null_mut());
+        }
+    }
+}
+
+/// What a signal handler may use at any time: a lock that it waits for, a counter, an ID.
+extern "C" fn strike(_: c_int) {
+    let Some(used) = USED.get() else { return };
+    STRIKES.fetch_add(1, Relaxed);
+    drop(used.mutex.try_lock_for(Duration::from_micros(2)));
+    used.counter.add(0);
+    drop(used.domain.enter());
+}
+
+const THREADS: usize = 100;
+const FORKS: u32 = 400;
+
+/// In a process of its own: children of other tests are not to be struck.
+#[test]
+fn children_are_forked_amid_signals() {
+    const CHILD: &str = "KINLOCK_TEST_FORKS";
+    if std::env::var_os(CHILD).is_some() {
+        return struck();
+    }
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "children_are_forked_amid_signals"])
+        .arg("--nocapture")
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+}
+
+/// Children that are struck by a signal at any moment of their first microseconds.
+fn struck() {
+    let domain = Domain::builder().max_ids(32).build().unwrap();
+    let counter = Counter::new(&domain).unwrap();
+    let used = USED.get_or_init(|| Used {
+        mutex: Mutex::new(()),
+        domain,
+        counter,
+    });
+    let sections = kinlock_invalidation::Domain::new();
+    on_signal(libc::SIGUSR2, strike);
+    // Never free, so that whoever tries comes to wait, with a slot.
+    let _held = used.mutex.lock();
+    let (waited, done) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
+    std::thread::scope(|scope| {
+        // Many slots, so that to free them takes a while.
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                drop(used.mutex.try_lock_for(Duration::from_micros(200)));
+                waited.wait();
+                done.wait();
+            });
+        }
+        waited.wait();
+        let wrong = (0..FORKS).find(|&n| {
+            STRIKE_AFTER.store(1 + n * 7_919 % 60_000, Relaxed);
+            // A thread without a slot.
+            let forker = scope.spawn(|| {
+                drop(used.domain.enter());
+                in_a_child(|| {
+                    while STRIKES.load(Relaxed) == 0 {}
+                    let all: Vec<_> = std::iter::from_fn(|| used.domain.enter().ok()).collect();
+                    Native::waiters().is_consistent(Native::kept_slot())
+                        && sections.dump().is_empty()
+                        && all.len() == 32
+                })
+            });
+            !forker.join().unwrap()
+        });
+        done.wait();
+        assert_eq!(wrong, None, "the child with that number");
+    });
+}
