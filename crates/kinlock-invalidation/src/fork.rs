@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //!
-//! 1. `fork` of the core calls the functions of a part on one thread, which has locked the list with
-//!    the first of them. In the child it is the only thread.
+//! 1. `fork` of the core calls the functions of a part on one thread, which has locked the list
+//!    with the first of them. In the child it is the only thread.
 
 use super::registry::DOMAINS;
 use super::thread;
