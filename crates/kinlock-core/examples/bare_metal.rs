@@ -1,10 +1,11 @@
-//! A kernel's own platform: the queued spinlock without `std`, on CPUs that this file invents.
+//! The queued spinlock on a platform of one's own, without `std`: a kernel with two CPUs.
 //!
-//! `cargo build -p kinlock-core --no-default-features --example bare_metal --target x86_64-unknown-none`
+//! `cargo build -p kinlock-core --no-default-features --example bare_metal --target
+//! x86_64-unknown-none`
 //!
-//! A platform needs four atomic types and a table of waiter slots of the size it wants: here two CPUs,
-//! each of which may be interrupted while it waits. All else has defaults. This one also says in
-//! which NUMA node a CPU is, so that the lock can prefer local waiters.
+//! A platform needs four atomic types and a table of waiter slots of the size it chooses. Here
+//! there are two CPUs, and each may be interrupted while it waits. Everything else has defaults.
+//! This platform also tells the NUMA node of a CPU, so that the lock can prefer local waiters.
 //!
 //! On an operating system the same file is a small program that checks itself.
 
@@ -28,7 +29,8 @@ impl Atomics for Kernel {
     type AtomicU64 = AtomicU64;
 }
 
-/// Four slots of 384 bytes: a CPU that waits for two locks at a time, in an interrupt, needs two.
+/// Four slots of 384 bytes. A CPU that waits for two locks at a time, one of them in an interrupt,
+/// needs two slots.
 static TABLE: Table<Kernel, 4, 1> = Table::FREE;
 static WAITERS: Waiters<Kernel> = TABLE.waiters();
 
@@ -58,7 +60,7 @@ impl Config for NumaAware {
 static LOCK: QueuedSpinLock<Kernel, NumaAware> = QueuedSpinLock::UNLOCKED;
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// What each CPU does.
+/// The work of each CPU.
 fn work() {
     use core::sync::atomic::Ordering::Relaxed;
     for _ in 0..1000 {

@@ -1,11 +1,11 @@
-//! Atomics of a platform: what `core::sync::atomic` is to a program, by trait.
+//! The atomics of a platform, as traits. Algorithms use them in place of `core::sync::atomic`.
 
 pub use core::sync::atomic::Ordering;
 
 /// An atomic integer of one platform.
 ///
-/// The orderings mean what they mean in `core::sync::atomic`. A simulated platform may be stronger (sequentially
-/// consistent), never weaker.
+/// The orderings have the meaning of `core::sync::atomic`. A simulated platform may be stronger
+/// (sequentially consistent), never weaker.
 pub trait Atomic: Sized + Send + Sync + core::fmt::Debug + 'static {
     /// The plain integer inside.
     type Value: Copy + Eq + core::fmt::Debug;
@@ -14,23 +14,28 @@ pub trait Atomic: Sized + Send + Sync + core::fmt::Debug + 'static {
     fn new(value: Self::Value) -> Self;
     /// Reads the value.
     fn load(&self, order: Ordering) -> Self::Value;
-    /// As [`load`](Self::load), where nothing but a branch that nearly always goes the same way depends on the value. A processor
-    /// goes on before the value is there; a simulator, which waits for each load, may do so too.
+    /// As [`load`](Self::load), for a value on which only a well-predicted branch depends.
+    ///
+    /// A processor speculates past such a load. A simulator, which waits for each load, may do so
+    /// too.
     #[inline]
     fn glance(&self, order: Ordering) -> Self::Value {
         self.load(order)
     }
-    /// Writes the value. On hardware this is a plain store: no read-modify-write.
+    /// Writes the value. On hardware this is a plain store, not a read-modify-write.
     fn store(&self, value: Self::Value, order: Ordering);
-    /// As [`store`](Self::store), where another thread may be about to exchange the value: a plain store all the same. Apart from
-    /// `store` because a model checker may know no order between such a store and an exchange, of which the language has one.
+    /// As [`store`](Self::store), where it may race with another thread's read-modify-write.
+    ///
+    /// Hardware uses a plain store here too. A model checker may need another operation: loom does
+    /// not keep such a store out of the middle of a read-modify-write, as the language does.
     #[inline]
     fn overwrite(&self, value: Self::Value, order: Ordering) {
         self.store(value, order);
     }
-    /// Writes the value and returns the one it replaced. Never emulated by a compare-and-swap loop, which may starve.
+    /// Writes the value and returns the one it replaced. Never a compare-and-swap loop, which may
+    /// starve.
     fn swap(&self, value: Self::Value, order: Ordering) -> Self::Value;
-    /// Replaces `current` by `new`; returns the value seen, as `Err` if it was another.
+    /// Replaces `current` by `new`. Returns the value found, as `Err` if it was not `current`.
     fn compare_exchange(
         &self,
         current: Self::Value,
@@ -45,7 +50,7 @@ pub trait Atomic: Sized + Send + Sync + core::fmt::Debug + 'static {
     /// Keeps only the bits of `value`; returns the previous value.
     fn fetch_and(&self, value: Self::Value, order: Ordering) -> Self::Value;
 
-    /// Pauses for a moment, or until hardware notices that the word no longer holds `seen`.
+    /// Pauses for a moment, or until the hardware notices that the word no longer holds `seen`.
     #[inline]
     fn pause_while(&self, seen: Self::Value) {
         let _ = seen;
@@ -53,21 +58,21 @@ pub trait Atomic: Sized + Send + Sync + core::fmt::Debug + 'static {
     }
 }
 
-/// An atomic that can be built in a constant: hardware's can, a model checker's cannot.
+/// An atomic that a constant can hold: those of hardware, not those of a model checker.
 ///
-/// Zero is the only constant needed: zeroed memory is an unlocked lock.
+/// Zero is the only constant needed, because zeroed memory is an unlocked lock.
 pub trait ConstAtomic: Atomic {
     /// The atomic holding zero.
     const ZERO: Self;
 }
 
-/// The atomics that a platform has, by width.
+/// The atomics of a platform, by width.
 pub trait Atomics: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// One byte.
     type AtomicU8: Atomic<Value = u8>;
     /// Two bytes.
     type AtomicU16: Atomic<Value = u16>;
-    /// Four bytes; the width that can be slept on.
+    /// Four bytes: the width that threads can sleep on.
     type AtomicU32: Atomic<Value = u32>;
     /// Eight bytes.
     type AtomicU64: Atomic<Value = u64>;

@@ -7,7 +7,7 @@ use crate::raw::qspinlock::Config;
 use crate::tuning::Tuning;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// As the environment and the functions of [`config`] say: what the crate `kinlock` uses.
+/// The knobs of [`config`]: what the crate `kinlock` uses.
 #[derive(Clone, Copy, Debug)]
 pub struct AsConfigured;
 
@@ -25,13 +25,13 @@ impl MutexConfig for AsConfigured {
     fn queue() -> Queue {
         match QUEUE.load(Relaxed) {
             FIFO => Queue::Osq(PredecessorCpu::Cached),
-            KIN_FIRST => Queue::Cna,
+            LOCAL_FIRST => Queue::Cna,
             _ => choose_queue(),
         }
     }
 }
 
-/// As [`AsConfigured`], but first in first out whatever the configuration says.
+/// As [`AsConfigured`], but always first in, first out.
 #[derive(Clone, Copy, Debug)]
 pub struct Fifo;
 
@@ -44,7 +44,7 @@ impl Config for Fifo {
     }
 }
 
-/// As [`AsConfigured`], but NUMA-aware whatever the configuration says.
+/// As [`AsConfigured`], but always NUMA-aware.
 #[derive(Clone, Copy, Debug)]
 pub struct NumaAware;
 
@@ -57,19 +57,19 @@ impl Config for NumaAware {
     }
 }
 
-/// How waiters of all mutexes stand in line, decided once: the two kinds of queue must not mix in one lock.
+/// The kind of queue of all mutexes, decided once: one lock must not mix two kinds.
 static QUEUE: AtomicU8 = AtomicU8::new(UNDECIDED);
 const UNDECIDED: u8 = 0;
 const FIFO: u8 = 1;
-const KIN_FIRST: u8 = 2;
+const LOCAL_FIRST: u8 = 2;
 
 #[cold]
 fn choose_queue() -> Queue {
     let choice = if !config::is_decided() {
-        // The locality domains are being determined: wait without a queue meanwhile.
+        // Another thread is determining the locality domains. Waiters use no queue meanwhile.
         return Queue::Unqueued;
     } else if config::tuning().reorder {
-        KIN_FIRST
+        LOCAL_FIRST
     } else {
         FIFO
     };

@@ -1,12 +1,11 @@
-//! Reads the `KINLOCK_*` variables, and says once what is wrong with one.
+//! Reads the `KINLOCK_*` variables and reports each bad value once.
 //!
-//! May run on a lock's slow path: nothing here allocates, locks or panics.
+//! It may run on a lock's slow path: nothing here allocates, locks or panics.
 //!
 //! # Invariants
 //!
-//! 1. `getenv` returns null or a zero-terminated string that stays as it is until the environment
-//!    is next changed, which must not happen while other threads run (this is the C library's rule,
-//!    for all its users).
+//! 1. `getenv` returns null, or a zero-terminated string that is valid until the environment
+//!    changes. A program must not change it while other threads run; that is the C library's rule.
 //! 2. The names of the variables are zero-terminated.
 
 use core::ffi::CStr;
@@ -47,6 +46,7 @@ impl Variable {
     }
 }
 
+/// Whether `variable` is `on` or `off`; `None` if it is unset, empty or bad.
 pub(crate) fn read_on_off(variable: Variable) -> Option<bool> {
     read(variable, |text| match text {
         b"on" => Ok(true),
@@ -67,14 +67,14 @@ pub(crate) fn read_switch(variable: Variable) -> bool {
 
 /// The value of `variable` as `T`; `None` if it is unset, empty or bad.
 pub(crate) fn read_from_str<T: FromStr<Err = ParseError>>(variable: Variable) -> Option<T> {
-    // What is not UTF-8 is no value of any variable; the parser shall say what is.
+    // Bytes that are not UTF-8 are a bad value; the parser then reports what it expected.
     read(variable, |text| {
         core::str::from_utf8(text).unwrap_or("\u{FFFD}").parse()
     })
 }
 
-/// The value of `variable` as `parse` understands it; `None` if it is unset or empty, or if `parse`
-/// does not, which is reported on standard error the first time.
+/// The value of `variable`, read by `parse`; `None` if it is unset, empty or bad. A bad value is
+/// reported on standard error the first time.
 pub(crate) fn read<T>(
     variable: Variable,
     parse: impl FnOnce(&[u8]) -> Result<T, ParseError>,

@@ -1,7 +1,8 @@
-//! Named counters of what the slow paths did.
+//! Counters of what slow paths did.
 //!
-//! Compiled in with the `events` feature and counted only while switched on. Without the feature there is no code at
-//! all; with it, switched off, one relaxed load on slow paths; fast paths never count.
+//! They exist with the feature `events` and count only while switched on. With the feature but
+//! switched off, a slow path pays one relaxed load per event. Fast paths never count. Without the
+//! feature no code is generated.
 //!
 //! ```
 //! use kinlock_core::events::{self, Event};
@@ -18,7 +19,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 macro_rules! events {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
-        /// What is counted.
+        /// A kind of event.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(usize)]
         pub enum Event {
@@ -40,61 +41,61 @@ macro_rules! events {
 events! {
     /// An acquisition that left the fast path.
     SlowPath = "slow_path",
-    /// A newcomer took a free lock before a front waiter that was not running.
+    /// A running newcomer took a free lock ahead of a front waiter that was not running.
     Steal = "steal",
-    /// A waiter waited without a node.
+    /// A waiter used the pending bit and needed no node.
     Pending = "pending",
-    /// A waiter queued.
+    /// A waiter joined a queue.
     Queued = "queued",
     /// Headship went to a waiter of the preferred locality domain.
     HandoffLocal = "handoff_local",
     /// Headship went to a waiter of another locality domain, or to a priority waiter.
     HandoffRemote = "handoff_remote",
-    /// A head looked for kin.
+    /// A head searched the queue for a local waiter.
     Scan = "scan",
-    /// A waiter was looked at by a scan.
+    /// A scan examined a waiter.
     ScanStep = "scan_step",
-    /// A spinner left the spinner queue before it was its head.
+    /// A waiter left the spinner queue before it became its head.
     Unqueue = "unqueue",
-    /// A newcomer took a lock that is taken in turns without queueing.
+    /// A newcomer barged: it took the lock without queueing.
     Turn = "turn",
-    /// A waiter claimed the lock: the next unlock hands it over.
+    /// A waiter requested a hand-off: the next unlock hands the lock over.
     Claim = "claim",
-    /// An unlock handed the lock to the waiter that had claimed it.
+    /// An unlock handed the lock to the waiter that had requested it.
     Grant = "grant",
     /// A scan moved waiters to the secondary queue.
     SetAside = "set_aside",
-    /// The secondary queue was put back in front of the primary queue, or became it.
+    /// The secondary queue was spliced in front of the primary queue, or became it.
     Splice = "splice",
     /// The limit on local hand-offs was reached.
     FlushByLimit = "flush_by_limit",
-    /// A head that knew no kin, but had had some, waited for more.
+    /// A head without local waiters, but with some before, waited for more.
     Linger = "linger",
-    /// A head tried to take the lock without a look at it.
+    /// A head tried to take the lock without reading it first.
     TakeUnseen = "take_unseen",
-    /// ... and it was held.
+    /// A head tried to take the lock without reading it first, and it was held.
     TakeUnseenFailed = "take_unseen_failed",
     /// A waiter went to sleep.
     Park = "park",
     /// An unlock woke sleepers.
     Wake = "wake",
-    /// A waiter of a condition variable was woken, wherever it slept then.
+    /// A waiter of a condition variable was woken, there or on the mutex.
     Notified = "notified",
     /// A waiter of a condition variable saw the notification while it spun.
     NotifiedSpinning = "notified_spinning",
     /// A broadcast moved a sleeper to the mutex.
     Requeue = "requeue",
-    /// A head woke a sleeper before its turn.
+    /// A sleeper was roused in advance, before the hand-off reached it.
     WakeEarly = "wake_early",
-    /// A waiter ran out of time.
+    /// A waiter's time limit passed.
     Timeout = "timeout",
-    /// A node whose waiter had run out of time was passed over.
+    /// A hand-off passed over the node of a waiter that had timed out.
     Reap = "reap",
-    /// No waiter slot or node was free: try-lock and back-off.
+    /// No waiter slot or node was free: the thread tried and backed off.
     SlotFallback = "slot_fallback",
 }
 
-/// The counters at one moment.
+/// The values of all counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Snapshot([u64; Event::ALL.len()]);
 
@@ -115,14 +116,15 @@ impl Snapshot {
 /// Whether the `events` feature is compiled in. Without it all counts stay 0.
 pub const COMPILED_IN: bool = cfg!(feature = "events");
 
-/// Starts or stops counting, for all locks and threads of the process. No effect without the `events` feature.
+/// Starts or stops counting, for all locks and threads of the process. No effect without the
+/// `events` feature.
 pub fn set_enabled(on: bool) {
     #[cfg(feature = "events")]
     ENABLED.store(on, Relaxed);
     let _ = on;
 }
 
-/// The sum of all counters so far. Not one instant: threads may count while it adds up.
+/// The counters so far. Not one instant: other threads may count while it sums.
 pub fn snapshot() -> Snapshot {
     #[cfg(feature = "events")]
     return Snapshot(core::array::from_fn(|i| {
@@ -132,7 +134,7 @@ pub fn snapshot() -> Snapshot {
     Snapshot([0; Event::ALL.len()])
 }
 
-/// Counts `event` as having happened `times`; `shard` is any number that spreads threads.
+/// Adds `times` to the counter of `event`. `shard` is any number that differs between threads.
 #[inline]
 pub(crate) fn count(event: Event, times: u32, shard: impl FnOnce() -> u32) {
     #[cfg(feature = "events")]
@@ -147,7 +149,7 @@ pub(crate) fn count(event: Event, times: u32, shard: impl FnOnce() -> u32) {
 #[cfg(feature = "events")]
 static ENABLED: AtomicBool = AtomicBool::new(false);
 
-/// Counters of threads that share a shard may share a line; different shards never do.
+/// Aligned so that different shards never share a cache line.
 #[cfg(feature = "events")]
 #[repr(align(128))]
 struct Shard([AtomicU64; Event::ALL.len()]);

@@ -1,31 +1,31 @@
-//! What kinlock's crates share: the [`Platform`](platform::Platform) that algorithms run on, and the lock
-//! algorithms themselves, written once and generic over it.
+//! What kinlock's crates share: the [`Platform`](platform::Platform) that algorithms run on, and the
+//! lock algorithms, written once and generic over it.
 //!
-//! Users of locks want the crate `kinlock`. This crate is for people who run the algorithms on another
-//! platform, such as a simulator, a model checker or a kernel, or who study them. It makes no semver
-//! promise.
+//! Users of locks want the crate `kinlock`. This crate is for readers of the algorithms, and for
+//! those who run them on another platform, such as a simulator, a model checker or a kernel. It makes
+//! no semver promise.
 //!
-//! # Modules, from the bottom up
+//! # Modules
 //!
-//! Each module uses only those above it in this table.
+//! From the bottom up: each module uses only those above it in this table.
 //!
-//! | module | what |
+//! | module | contents |
 //! | --- | --- |
-//! | [`atomic`], [`tuning`], [`events`] | atomics of a platform; values of the knobs; named counters |
-//! | `sys`, `rseq`, `fork` | system calls without allocation; the thread's CPU; what happens in a forked child |
+//! | [`atomic`], [`tuning`], [`events`] | a platform's atomics; the values of the knobs; counters |
+//! | `sys`, `rseq`, `fork` | system calls; the thread's CPU; resetting in a forked child |
 //! | `environment` | reading the `KINLOCK_*` variables |
 //! | `topology` | CPUs and locality domains |
 //! | [`config`] | the knobs in force |
 //! | [`slots`] | where threads wait: slots and nodes |
 //! | [`platform`] | what an algorithm may ask of the machine |
-//! | [`native`], `loom` | the answers of hardware and of the model checker |
+//! | [`native`], `loom` | the platforms of the hardware and of the model checker |
 //! | [`raw`] | the algorithms |
 //! | [`configured`] | the algorithms with the knobs in force |
 //!
 //! # Features
 //!
-//! * `std` (default): parking, clocks, topology, thread-locals; Linux only. Without it the crate is
-//!   `no_std`, and waiters only spin.
+//! * `std` (default): parking, clocks, topology, thread-locals. Linux only. Without it the crate is
+//!   `no_std` and waiters only spin.
 //! * `events`: counters of what slow paths do; see [`events`].
 
 #![cfg_attr(not(feature = "std"), no_std)]

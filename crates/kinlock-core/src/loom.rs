@@ -1,12 +1,15 @@
 //! The loom model checker as a platform (`RUSTFLAGS="--cfg loom"`).
 //!
-//! A thread's time is 0 at first and moves on by [`LATE`] whenever it has waited in vain. Waiters give up spinning at once (so that parking is explored wherever it can happen), and a
-//! thread belongs to the locality domain that it [chose](set_domain). Every thread believes in a crowd unless it [says otherwise](set_crowded). Slots are claimed anew for each slow path, so that claiming and recycling are explored too.
+//! * A thread's clock starts at 0 and advances by [`LATE`] whenever it has waited in vain.
+//! * Waiters give up spinning at once, so that parking is explored wherever it can happen.
+//! * A thread belongs to the locality domain that it [chose](set_domain).
+//! * Every thread takes the machine for oversubscribed unless it [chose otherwise](set_crowded).
+//! * Each slow path claims a slot anew, so that claiming and recycling are explored too.
 //!
-//! # Invariants cited by `SAFETY` comments
+//! # Invariant cited by `SAFETY` comments
 //!
-//! 1. The table's boxes are never replaced, and live until the execution that made them is over: loom drops its
-//!    statics after all threads of the execution have ended.
+//! 1. The table's boxes are never replaced, and live until the end of the execution that made them:
+//!    loom drops its statics after all threads of the execution have ended.
 
 use crate::events::Event;
 use crate::platform::{ANYBODY, Atomic, Atomics, NEVER, NO_CPU, Ordering, Parked, Platform};
@@ -15,24 +18,24 @@ use loom::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, fence};
 use loom::sync::{Arc, Condvar, Mutex};
 use std::cell::Cell;
 
-/// The model.
+/// The model checker.
 #[derive(Clone, Copy, Debug)]
 pub struct Loom;
 
-/// How long waiting in vain takes: longer than every limit.
+/// How far a wait in vain advances the clock: beyond every time limit.
 pub const LATE: u64 = 1 << 40;
 
 fn wait_in_vain() {
     NOW.with(|n| n.set(n.get() + LATE));
 }
 
-/// As many threads as loom can run, and one more.
+/// One for each thread of the largest model.
 const SLOTS: usize = 4;
 
 loom::thread_local! {
     static DOMAIN: Cell<u16> = Cell::new(0);
     static NOW: Cell<u64> = Cell::new(0);
-    static CROWDED: Cell<bool> = Cell::new(true);
+    static OVERSUBSCRIBED: Cell<bool> = Cell::new(true);
 }
 
 loom::lazy_static! {
@@ -45,9 +48,9 @@ pub fn set_domain(domain: u16) {
     DOMAIN.with(|d| d.set(domain));
 }
 
-/// Whether the calling model thread is told that more threads wait than there are CPUs.
-pub fn set_crowded(crowded: bool) {
-    CROWDED.with(|c| c.set(crowded));
+/// Sets whether the calling model thread takes the machine for oversubscribed.
+pub fn set_crowded(oversubscribed: bool) {
+    OVERSUBSCRIBED.with(|c| c.set(oversubscribed));
 }
 
 struct Table {
@@ -75,7 +78,7 @@ impl Table {
     }
 }
 
-/// Who sleeps where: what a kernel keeps in its futex hash table.
+/// The sleepers and their keys: what a kernel keeps in its futex hash table.
 struct Sleepers {
     next: usize,
     asleep: Vec<Sleeper>,
@@ -147,7 +150,7 @@ impl Platform for Loom {
     }
 
     fn crowded() -> bool {
-        CROWDED.with(|c| c.get())
+        OVERSUBSCRIBED.with(|c| c.get())
     }
 
     const CAN_PARK: bool = true;
@@ -173,7 +176,7 @@ impl Platform for Loom {
             wake: wake.clone(),
         });
         if until != NEVER {
-            // Its time is always up; somebody else may run first, and wake it.
+            // Its time limit always passes. Another thread may run first, and wake it.
             drop(sleepers);
             wait_in_vain();
             loom::thread::yield_now();
@@ -286,7 +289,7 @@ macro_rules! model_atomic {
                 self.store(value, order)
             }
             fn overwrite(&self, value: $value, order: Ordering) {
-                // loom lets a store fall between the two halves of another thread's read-modify-write.
+                // loom allows a store between the two halves of another thread's read-modify-write.
                 self.swap(value, order);
             }
             fn swap(&self, value: $value, order: Ordering) -> $value {

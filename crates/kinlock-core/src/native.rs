@@ -1,8 +1,8 @@
-//! The hardware: core atomics, futex, membarrier, rseq.
+//! The hardware as a platform: core's atomics, futexes, membarrier, restartable sequences.
 //!
 //! # Invariant cited by `SAFETY` comments
 //!
-//! 1. A prefetch neither accesses memory, as far as a program can tell, nor faults, and changes no flags.
+//! 1. A prefetch has no effect that a program can observe: it neither faults nor changes flags.
 
 #[cfg(feature = "std")]
 mod account;
@@ -22,25 +22,26 @@ use crate::platform::{NEVER, NO_CPU, Parked};
 use crate::slots::{Table, Waiters};
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
-/// The machine we run on.
+/// The hardware that the program runs on.
 ///
-/// With the `std` feature threads park on futexes and the machine's locality domains are known. Without it waiters
-/// only spin, in first-in-first-out order.
+/// With the feature `std`, threads park on futexes and the machine's locality domains are known.
+/// Without it, waiters only spin, first in, first out.
 #[derive(Clone, Copy, Debug)]
 pub struct Native;
 
-/// How many threads may wait at a time, or keep a slot.
+/// How many threads may have a waiter slot at a time.
 #[cfg(feature = "std")]
 const SLOTS: usize = crate::slots::MAX_SLOTS;
-/// Without an operating system a waiter occupies a CPU.
+/// Without an operating system each waiter occupies a CPU, so fewer slots are enough.
 #[cfg(not(feature = "std"))]
 const SLOTS: usize = 1024;
 
-/// All zeros, so it occupies address space, and memory only for slots in use.
+/// All zeros: it takes address space, but memory only for slots that have been used.
 static TABLE: Table<Native, SLOTS, { SLOTS.div_ceil(32) }> = Table::FREE;
 static WAITERS: Waiters<Native> = TABLE.waiters();
 
-/// The moment, on the clock of [`Platform::now`], at which `timeout` has passed. A timeout beyond the end of time is none.
+/// The moment on the clock of [`Platform::now`] at which `timeout` has passed. A timeout too long
+/// for that clock means [`NEVER`].
 #[cfg(feature = "std")]
 pub fn deadline(timeout: std::time::Duration) -> u64 {
     let nanos = u64::try_from(timeout.as_nanos()).unwrap_or(NEVER);
@@ -93,7 +94,7 @@ impl Platform for Native {
 
     #[inline]
     fn light_fence() {
-        // Miri has no membarrier, and loads that see old values.
+        // Miri has no membarrier, but has loads that return old values.
         #[cfg(miri)]
         core::sync::atomic::fence(Ordering::SeqCst);
         core::sync::atomic::compiler_fence(Ordering::SeqCst);
@@ -114,7 +115,7 @@ impl Platform for Native {
 
     #[cfg(feature = "std")]
     fn crowded() -> bool {
-        thread::crowded(WAITERS.in_use())
+        thread::oversubscribed(WAITERS.in_use())
     }
 
     #[cfg(feature = "std")]
@@ -218,7 +219,7 @@ impl Platform for Native {
         events::count(event, 1, || thread::kept_slot() as u32);
     }
 
-    // Not the defaults, which are fences: nobody sleeps, so that none is needed.
+    // Without sleepers no fence is needed.
     #[cfg(not(feature = "std"))]
     fn heavy_fence() -> bool {
         false

@@ -1,19 +1,25 @@
 //! What an algorithm may ask of the machine, and nothing else.
 //!
-//! Every algorithm in [`raw`](crate::raw) is written once, generic over [`Platform`]. The same source then runs on
-//! hardware ([`Native`](crate::Native)), under the loom model checker (`cfg(loom)`), and on a simulated
-//! machine, whose platform lives in another crate.
-//!
-//! A platform answers with monomorphised, inlined functions: no lock path dispatches dynamically.
+//! Every algorithm in [`raw`](crate::raw) is written once, generic over [`Platform`]. The same
+//! source runs on hardware ([`Native`](crate::Native)), under the loom model checker (`cfg(loom)`)
+//! and on a simulated machine, whose platform is in another crate. A platform is a type, so calls
+//! are monomorphised and inlined: no lock path dispatches dynamically.
 //!
 //! # A platform of one's own
 //!
-//! An embedder without an operating system implements [`Atomics`] (four types) and of [`Platform`]
-//! [`waiters`](Platform::waiters), with a [`Table`](crate::slots::Table) of the size that it needs. All
-//! else has a default: waiters spin in order and never sleep. A kernel adds [`now`](Platform::now) for
-//! time limits, [`kept_slot`](Platform::kept_slot) and [`keep_slot`](Platform::keep_slot) if threads are
-//! to keep their slots between waits, and [`domain`](Platform::domain) for NUMA-aware order. The example
-//! `bare_metal` of this crate is a complete one.
+//! An embedder without an operating system implements [`Atomics`] (four types) and, of
+//! [`Platform`], only [`waiters`](Platform::waiters), with a [`Table`](crate::slots::Table) of the
+//! size it needs. Everything else has a default: waiters spin, first in, first out, and never
+//! sleep.
+//!
+//! A kernel may add three things:
+//!
+//! * [`now`](Platform::now), for time limits;
+//! * [`kept_slot`](Platform::kept_slot) and [`keep_slot`](Platform::keep_slot), so that a thread
+//!   keeps its waiter slot between waits;
+//! * [`domain`](Platform::domain), for NUMA-aware order.
+//!
+//! The example `bare_metal` of this crate is a complete platform.
 //!
 //! # Example
 //!
@@ -41,36 +47,38 @@ pub trait ConstPlatform: Platform + ConstAtomics {}
 
 impl<P: Platform + ConstAtomics> ConstPlatform for P {}
 
-/// A point in [`Platform::now`]'s time that never comes: wait without a time limit.
+/// A moment of [`Platform::now`] that never comes: wait without a time limit.
 pub const NEVER: u64 = u64::MAX;
 
-/// All sets of sleepers; see [`Platform::park_in`].
+/// Every set of sleepers; see [`Platform::park_in`].
 pub const ANYBODY: u32 = u32::MAX;
 
-/// A CPU of which [`Platform::cpu`] knows nothing.
+/// The answer of [`Platform::cpu`] where the CPU is unknown.
 pub const NO_CPU: u16 = u16::MAX;
 
 /// How a sleep ended; see [`Platform::park_in`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Parked {
-    /// By a wake-up.
+    /// A wake-up ended it.
     Woken,
-    /// It did not begin: the bytes were others.
+    /// It did not begin: the bytes differed from the expected ones.
     Differed,
-    /// By the clock, or for no reason.
+    /// The time limit ended it, or nothing did: a spurious return.
     Unwoken,
 }
 
 /// The machine an algorithm runs on.
 ///
-/// All functions are associated, not methods: a platform is a type, chosen at compile time.
+/// All functions are associated, not methods: a platform is a type that is chosen at compile time.
 pub trait Platform: Atomics {
-    // ---- waiting -------------------------------------------------------------------------------------------
+    // ---- waiting
+    // -------------------------------------------------------------------------------------------
 
     /// Spins until `done(value)` holds for a value read from `word`, and returns that value.
     ///
-    /// One call, so that hardware can pause or monitor the line, a simulator can block the CPU on the line, and a
-    /// model checker can switch threads. `order` is the ordering of every load.
+    /// This is one call so that hardware can pause or monitor the cache line, a simulator can block
+    /// the CPU on the line, and a model checker can switch threads. `order` is the ordering of
+    /// every load.
     #[inline]
     fn wait<A: Atomic>(
         word: &A,
@@ -86,9 +94,11 @@ pub trait Platform: Atomics {
         }
     }
 
-    /// As [`wait`](Self::wait), but gives up after about `nanos` nanoseconds, with the last value seen as `Err`. Reads
-    /// `word` at least once, and the clock only if that was not enough. [`NEVER`] means not to give up; a model checker
-    /// gives up at once otherwise.
+    /// As [`wait`](Self::wait), for about `nanos` nanoseconds; then returns the last value as
+    /// `Err`.
+    ///
+    /// Reads `word` at least once, and reads the clock only if more reads are needed. [`NEVER`]
+    /// means no limit. With any other limit a model checker gives up after one read.
     #[inline]
     fn wait_for<A: Atomic>(
         word: &A,
@@ -96,7 +106,7 @@ pub trait Platform: Atomics {
         nanos: u64,
         mut done: impl FnMut(A::Value) -> bool,
     ) -> Result<A::Value, A::Value> {
-        /// Pauses between two looks at the clock.
+        /// Pauses between two reads of the clock.
         const PAUSES: u32 = 32;
 
         if nanos == NEVER {
@@ -112,7 +122,7 @@ pub trait Platform: Atomics {
                 if nanos == 0 {
                     return Err(value);
                 }
-                // Not `pause_while`: a monitored pause may last longer than the whole limit.
+                // Not `pause_while`: a monitored pause may outlast the limit.
                 Self::relax();
                 value = word.load(order);
             }
@@ -123,8 +133,10 @@ pub trait Platform: Atomics {
         }
     }
 
-    /// As [`wait_for`](Self::wait_for), in a [crowd](Self::crowded): lets others run between two looks. May give up
-    /// at any time, as it does where they keep the CPU for long.
+    /// As [`wait_for`](Self::wait_for), but yields the CPU between two reads: for an
+    /// [oversubscribed](Self::crowded) machine.
+    ///
+    /// May give up early, as it does when other threads keep the CPU for long.
     fn wait_yielding<A: Atomic>(
         word: &A,
         order: Ordering,
@@ -134,7 +146,8 @@ pub trait Platform: Atomics {
         Self::wait_for(word, order, nanos, done)
     }
 
-    /// Asks the CPU to fetch the cache line of `word` for writing, and does not wait for it. Changes nothing.
+    /// Asks the CPU to fetch the cache line of `word` for writing. Does not wait, and changes
+    /// nothing.
     fn prefetch_for_writing<A: Atomic>(_word: &A) {}
 
     /// Tells the CPU that this is a spin loop. One call takes some nanoseconds.
@@ -143,33 +156,42 @@ pub trait Platform: Atomics {
         core::hint::spin_loop();
     }
 
-    /// Lets another thread run on this CPU, if one wants to: for waiting for somebody who may have been preempted.
+    /// Lets another runnable thread use this CPU: for waiting for a thread that may be preempted.
     fn yield_now() {
         Self::relax();
     }
 
-    /// Whether more threads wait for locks now and then than there are CPUs for them: the user-space stand-in for "should
-    /// I stop spinning?". Spinning then keeps a CPU from whoever is waited for. Asked on slow paths only.
+    /// Whether the machine is oversubscribed: more threads have waited for locks lately than there
+    /// are CPUs for the process.
+    ///
+    /// It answers "should I stop spinning?" in user space. On an oversubscribed machine a spinner
+    /// may occupy the CPU that the lock's holder needs. Only slow paths ask.
     fn crowded() -> bool {
         false
     }
 
-    // ---- parking -------------------------------------------------------------------------------------------
+    // ---- parking
+    // -------------------------------------------------------------------------------------------
 
-    /// Whether threads can sleep here. If not, [`park`](Self::park) is never called and waiters only spin.
+    /// Whether threads can sleep. If not, waiters only spin, and [`park`](Self::park) is never
+    /// called.
     const CAN_PARK: bool = false;
 
-    /// As [`park_in`](Self::park_in), to be woken by any [`unpark`](Self::unpark).
+    /// As [`park_in`](Self::park_in), as a member of every set.
     fn park(key: *const u32, expected: u32, until: u64, current: impl Fn() -> u32) -> Parked {
         Self::park_in(key, expected, until, ANYBODY, current)
     }
 
-    /// Puts the thread to sleep on the four bytes at `key` while they equal `expected`, as a member of the `sets` (one per bit).
+    /// Puts the thread to sleep on the four bytes at `key` while they equal `expected`, as a member
+    /// of `sets` (one per bit).
     ///
-    /// The comparison and falling asleep are one step with respect to [`unpark_in`](Self::unpark_in): a wake-up issued
-    /// after the bytes changed is not lost. `current` reads the four bytes the way the algorithm does; platforms
-    /// without a kernel use it to compare. Ends at `until` at the latest, and may end for no reason. A thread that
-    /// [`unpark_in`](Self::unpark_in) counts as woken is told so, however late it is, and no other is.
+    /// * The comparison and falling asleep are one step with respect to
+    ///   [`unpark_in`](Self::unpark_in): a wake-up sent after the bytes changed is not lost.
+    /// * `current` reads the four bytes as the algorithm does. Platforms without a kernel compare
+    ///   with it.
+    /// * The sleep ends at `until` at the latest, and may end spuriously.
+    /// * The result is [`Parked::Woken`] exactly for the threads that
+    ///   [`unpark_in`](Self::unpark_in) counts as woken, even if they run much later.
     fn park_in(
         key: *const u32,
         expected: u32,
@@ -181,31 +203,35 @@ pub trait Platform: Atomics {
         Parked::Unwoken
     }
 
-    /// As [`unpark_in`](Self::unpark_in), whichever sets they are in.
+    /// As [`unpark_in`](Self::unpark_in), for threads of every set.
     fn unpark(key: *const u32, n: u32) {
         Self::unpark_in(key, n, ANYBODY);
     }
 
-    /// Wakes up to `n` threads parked at `key` in one of the `sets` at least, those first who have slept longest. Returns how many. The
-    /// memory behind `key` is not accessed.
+    /// Wakes up to `n` threads that are parked at `key` and belong to any of `sets`, the longest
+    /// sleepers first.
+    ///
+    /// Returns how many it woke. Does not access the memory at `key`.
     fn unpark_in(key: *const u32, n: u32, sets: u32) -> u32 {
         let _ = (key, n, sets);
         0
     }
 
-    /// As [`unpark`](Self::unpark); says whether others stay asleep. In doubt they do.
+    /// As [`unpark`](Self::unpark). Returns whether others may still be asleep.
     fn unpark_some(key: *const u32, n: u32) -> bool {
         let _ = (key, n);
         false
     }
 
-    /// As [`requeue_but`](Self::requeue_but), waking nobody.
+    /// As [`requeue_but`](Self::requeue_but), without waking a thread.
     fn requeue(from: *const u32, expected: u32, to: *const u32, current: impl Fn() -> u32) {
         Self::requeue_but(0, from, expected, to, current);
     }
 
-    /// Wakes `woken` of the threads parked at `from` and moves the others to `to`, provided that the bytes at `from` equal
-    /// `expected` (read with `current` where there is no kernel). May wake them all instead: they look again.
+    /// Wakes `woken` of the threads parked at `from` and moves the others to `to`, if the bytes at
+    /// `from` equal `expected`.
+    ///
+    /// May wake all of them instead. Platforms without a kernel read the bytes with `current`.
     fn requeue_but(
         woken: u32,
         from: *const u32,
@@ -216,55 +242,64 @@ pub trait Platform: Atomics {
         let _ = (woken, from, expected, to, current);
     }
 
-    /// Spends about so many nanoseconds without touching memory that others use.
+    /// Spends about `nanos` nanoseconds without touching shared memory.
     fn back_off(nanos: u64) {
-        // Without a clock: a pause takes some ten nanoseconds.
+        // There is no clock by default; a pause takes about ten nanoseconds.
         for _ in 0..nanos / 16 + 1 {
             Self::relax();
         }
     }
 
-    /// The cheap half of an asymmetric pair of fences; the frequent side calls it.
+    /// The cheap half of an asymmetric pair of fences, for the frequent side.
     ///
-    /// If a thread executes `store a; light_fence(); load b` and another `store b; heavy_fence(); load a`, then at
-    /// least one of them sees the other's store. On hardware it only stops the compiler.
+    /// One thread executes `store a; light_fence(); load b`, another `store b; heavy_fence(); load
+    /// a`. At least one of them sees the other's store. On hardware the light fence only stops the
+    /// compiler.
     #[inline]
     fn light_fence() {
         core::sync::atomic::fence(Ordering::SeqCst);
     }
 
-    /// The dear half: `membarrier` on hardware. Returns whether it really was a barrier for every thread of the
-    /// process; if not, the caller must not rely on being noticed and has to look again by itself after a while.
+    /// The expensive half, for the rare side: `membarrier` on hardware.
+    ///
+    /// Returns whether it was a barrier for every thread of the process. If not, the caller's store
+    /// may go unnoticed, and the caller has to check again after a while.
     fn heavy_fence() -> bool {
         core::sync::atomic::fence(Ordering::SeqCst);
         true
     }
 
-    // ---- who and when --------------------------------------------------------------------------------------
+    // ---- place and time
+    // --------------------------------------------------------------------------------------
 
-    /// The locality domain of the CPU that the thread runs on, below [`PRIORITY`](crate::slots::PRIORITY).
-    /// May be stale the moment it is returned: that costs speed, never correctness.
+    /// The locality domain of the CPU that the thread runs on, below
+    /// [`PRIORITY`](crate::slots::PRIORITY).
+    ///
+    /// May be stale when it returns: that costs speed, never correctness.
     fn domain() -> u16 {
         0
     }
 
-    /// The number of the CPU that the thread runs on, modulo [`NO_CPU`]; that one if nothing tells. May be stale the moment it is
-    /// returned.
+    /// The number of the CPU that the thread runs on, modulo [`NO_CPU`]; [`NO_CPU`] if it is
+    /// unknown.
+    ///
+    /// May be stale when it returns.
     fn cpu() -> u16 {
         NO_CPU
     }
 
-    /// Whether there may be traces of threads that do not exist: in the child of a fork.
+    /// Whether this process is the child of a fork: lock words may name threads that do not exist.
     fn forked() -> bool {
         false
     }
 
-    /// Whether the calling thread must not be set aside by a NUMA-aware lock (by default: threads under a real-time policy).
+    /// Whether NUMA-aware locks must not set the calling thread aside. On hardware this holds by
+    /// default for threads under a real-time policy.
     fn is_priority() -> bool {
         false
     }
 
-    /// Monotonic time in nanoseconds since some fixed point.
+    /// Monotonic time in nanoseconds since a fixed moment.
     fn now() -> u64 {
         0
     }
@@ -274,28 +309,33 @@ pub trait Platform: Atomics {
         0
     }
 
-    // ---- waiter slots --------------------------------------------------------------------------------------
+    // ---- waiter slots
+    // --------------------------------------------------------------------------------------
 
-    /// The table of waiter slots shared by all locks of this platform.
+    /// The table of waiter slots, shared by all locks of this platform.
     fn waiters() -> &'static Waiters<Self>;
 
-    /// The slot this thread holds for good, as kept by [`keep_slot`](Self::keep_slot); 0 if none.
+    /// The slot that this thread keeps between waits, as set by [`keep_slot`](Self::keep_slot); 0
+    /// if none.
     #[inline]
     fn kept_slot() -> u16 {
         0
     }
 
-    /// Asks the platform to keep `slot` (never 0) for this thread and to hand it to
-    /// [`Waiters::release`](crate::slots::Waiters::release) when the thread ends. `false` if it cannot: the thread
-    /// is ending, a signal handler was faster, or there are no thread-locals. The slot is then released after use.
+    /// Asks the platform to keep `slot` (never 0) for this thread, and to call
+    /// [`Waiters::release`](crate::slots::Waiters::release) with it when the thread ends.
+    ///
+    /// Returns `false` if that is impossible: the thread is ending, a signal handler has set a slot
+    /// meanwhile, or there are no thread-locals. The caller then releases the slot after use.
     fn keep_slot(slot: u16) -> bool {
         let _ = slot;
         false
     }
 
-    // ---- observation ---------------------------------------------------------------------------------------
+    // ---- observation
+    // ---------------------------------------------------------------------------------------
 
-    /// Counts `event`. Compiles to nothing unless events are compiled in and switched on.
+    /// Counts `event`. Compiles to nothing unless events are compiled in.
     #[inline]
     fn count(event: Event) {
         let _ = event;

@@ -1,31 +1,33 @@
-//! Which CPU the calling thread runs on, from the area that the kernel keeps up to date for it.
+//! Which CPU the calling thread runs on, read from memory that the kernel updates.
 //!
-//! The C library registers a *restartable sequences* area for every thread (glibc from 2.35) and
-//! publishes where it lies: `__rseq_offset` bytes from the thread pointer. The kernel writes the
-//! CPU number there whenever the thread moves, so reading it costs two loads. Without such an area
-//! (older C library, musl, the tunable `glibc.pthread.rseq=0`, a kernel without rseq)
-//! [`current_cpu`] asks `getcpu`, which the kernel maps into the process.
+//! The C library registers a *restartable sequences* area for every thread (glibc from 2.35 on),
+//! and publishes its place: `__rseq_offset` bytes from the thread pointer. The kernel writes the
+//! CPU number there whenever the thread moves, so reading it costs two loads. Where there is no
+//! such area, [`current_cpu`] calls `getcpu`, which the kernel maps into the process. An older C
+//! library, musl, the tunable `glibc.pthread.rseq=0` and a kernel without rseq are such cases.
 //!
-//! The two symbols are referenced *weakly*, from inline assembly, through the global offset table:
-//! where the C library lacks them the entry is null. So nothing is looked up at run time and
-//! nothing fails to link. The `.weak` directive stands in every assembly block, because a block may
-//! be inlined into another object file.
+//! The two symbols are referenced *weakly*, from inline assembly, through the global offset table.
+//! Where the C library lacks them the entry is null. So nothing is looked up at run time, and
+//! linking never fails. Each assembly block has its own `.weak` directive, because a block may be
+//! inlined into another object file.
 //!
-//! # Invariants
+//! # Invariants cited by `SAFETY` comments
 //!
 //! 1. A non-null address of `__rseq_offset` or `__rseq_size` is that of the C library's constant of
 //!    type `isize` or `u32`, initialised before any code of this crate runs and never changed.
 //! 2. Where `__rseq_size` is not 0, every thread has at least 32 readable, 32-byte aligned bytes at
 //!    its thread pointer plus `__rseq_offset`, for as long as it lives.
-//! 3. The assembly reads two entries of the global offset table, which the linker makes because
-//!    they are referenced and the loader fills before any code of this crate runs. They never
+//! 3. The assembly reads two entries of the global offset table. The linker makes them because they
+//!    are referenced, and the loader fills them before any code of this crate runs. They never
 //!    change after that: hence `pure` and `nomem`.
 //! 4. `getauxval` and `sched_getcpu` have no preconditions.
 //! 5. A CPU mask handed to the kernel is as long as the size passed with it.
-//! 6. `tpidr_el0` is the thread pointer; on x86-64 the word that `fs` points at holds its own address (the System V ABI's TLS, variant II).
+//! 6. `tpidr_el0` is the thread pointer. On x86-64 the word that `fs` points at holds its own
+//!    address (the System V ABI's TLS, variant II).
 
-/// The CPU on which the calling thread ran a moment ago, by the cheapest way there is; `None` if
-/// nothing tells.
+/// The CPU on which the calling thread ran a moment ago; `None` if it is unknown.
+///
+/// Costs two loads where there is a registered area, and a call without a system call elsewhere.
 #[inline]
 pub fn current_cpu() -> Option<u32> {
     match registered_cpu() {
@@ -36,29 +38,29 @@ pub fn current_cpu() -> Option<u32> {
 
 /// As [`current_cpu`], from the registered area only.
 #[inline]
-pub fn registered_cpu() -> Option<u32> {
-    // The kernel's marks for "not registered" are negative numbers.
+pub(crate) fn registered_cpu() -> Option<u32> {
+    // Negative numbers mean that the area is not registered.
     area::cpu_id().filter(|&cpu| cpu <= i32::MAX as u32)
 }
 
 /// The kernel's number of the NUMA node on which the calling thread ran a moment ago, if the kernel
-/// keeps it.
-pub fn registered_node() -> Option<u32> {
+/// provides it.
+pub(crate) fn registered_node() -> Option<u32> {
     registered_cpu()
         .filter(|_| feature_size() >= area::NODE_ID_END)
         .and_then(|_| area::node_id())
 }
 
-/// The kernel's cache-local concurrency ID of the calling thread, if the kernel keeps it.
-pub fn registered_mm_cid() -> Option<u32> {
+/// The kernel's cache-local concurrency ID of the calling thread, if the kernel provides it.
+pub(crate) fn registered_mm_cid() -> Option<u32> {
     registered_cpu()
         .filter(|_| feature_size() >= area::MM_CID_END)
         .and_then(|_| area::mm_cid())
 }
 
-/// Where the area lies that the C library has registered for the calling thread; `None` if there is none, or the kernel did not take it.
+/// The address of the area that is registered for the calling thread, if there is one.
 ///
-/// It stays there for as long as the thread lives.
+/// It does not change while the thread lives.
 pub fn registered_area() -> Option<core::ptr::NonNull<u8>> {
     registered_cpu().and_then(|_| area::address())
 }
@@ -66,14 +68,14 @@ pub fn registered_area() -> Option<core::ptr::NonNull<u8>> {
 /// How many bytes of the area the running kernel maintains (`AT_RSEQ_FEATURE_SIZE`); 0 before Linux
 /// 6.3.
 ///
-/// This and not `__rseq_size` tells whether a field is live: the C library registers 32 bytes, says
+/// This tells whether a field is live, not `__rseq_size`: the C library registers 32 bytes, reports
 /// 20, and the kernel writes as many as it knows.
 pub fn feature_size() -> usize {
     const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
     if cfg!(miri) {
         return 0;
     }
-    // SAFETY: invariant 4. The answer is 0 where the kernel does not know the type.
+    // SAFETY: invariant 4. The result is 0 where the kernel does not know the type.
     let size = unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) };
     usize::try_from(size).unwrap_or(0)
 }
@@ -88,7 +90,7 @@ fn ask_kernel() -> Option<u32> {
     u32::try_from(cpu).ok()
 }
 
-/// The registered area, where the architecture's way to it is known.
+/// Access to the registered area, on the architectures where it is implemented.
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
 mod area {
     use core::arch::asm;
@@ -203,8 +205,8 @@ mod area {
         (offset, size)
     }
 
-    /// Loads the four bytes at thread pointer + `offset` + `AT`. Neither `pure` nor `nomem`: the
-    /// kernel changes them.
+    /// Loads the four bytes at thread pointer + `offset` + `AT`. The block is neither `pure` nor
+    /// `nomem`, because the kernel changes them.
     ///
     /// # Safety
     ///
@@ -213,7 +215,7 @@ mod area {
     #[inline]
     unsafe fn load<const AT: usize>(offset: isize) -> u32 {
         let value;
-        // SAFETY: the caller vouches for the bytes (invariant 2); `fs` holds the thread pointer.
+        // SAFETY: the caller guarantees the bytes (invariant 2); `fs` holds the thread pointer.
         // The kernel writes them only while this thread does not run, so a plain load cannot tear.
         unsafe {
             asm!(
@@ -227,8 +229,8 @@ mod area {
         value
     }
 
-    /// Loads the four bytes at thread pointer + `offset` + `AT`. Neither `pure` nor `nomem`: the
-    /// kernel changes them.
+    /// Loads the four bytes at thread pointer + `offset` + `AT`. The block is neither `pure` nor
+    /// `nomem`, because the kernel changes them.
     ///
     /// # Safety
     ///
@@ -237,7 +239,7 @@ mod area {
     #[inline]
     unsafe fn load<const AT: usize>(offset: isize) -> u32 {
         let value;
-        // SAFETY: the caller vouches for the bytes (invariant 2); `tpidr_el0` holds the thread
+        // SAFETY: the caller guarantees the bytes (invariant 2); `tpidr_el0` holds the thread
         // pointer. The kernel writes them only while this thread does not run, so a plain load
         // cannot tear.
         unsafe {
@@ -256,7 +258,7 @@ mod area {
     }
 }
 
-/// Nothing is known of the area on other architectures, and Miri has no thread pointer.
+/// No access to the area: on other architectures, and under Miri, which has no thread pointer.
 #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
 mod area {
     pub(super) const NODE_ID_END: usize = usize::MAX;
@@ -284,7 +286,7 @@ mod area {
 mod tests {
     use super::*;
 
-    /// Pins the calling thread to `cpu`; false if it may not run there.
+    /// Pins the calling thread to `cpu`; `false` if it may not run there.
     fn pin(cpu: u32) -> bool {
         let mut set = [0u64; 128];
         set[cpu as usize / 64] = 1 << (cpu % 64);

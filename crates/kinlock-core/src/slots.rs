@@ -1,51 +1,67 @@
 //! Waiter slots: where a thread waits.
 //!
-//! A kernel keeps queue nodes per CPU, because a CPU that queues cannot be preempted. Threads can, so each thread
-//! gets a **slot** the first time it queues: a dense index, kept until the thread ends and then recycled. A slot
-//! holds [`NESTING`] **nodes**, because a signal handler may queue for another lock while its thread is queued, and
-//! because a waiter that timed out leaves its node behind in the queue for a while.
+//! A kernel keeps queue nodes per CPU, because a CPU that queues cannot be preempted. A thread can
+//! be preempted, so each thread gets a **slot** when it first queues: a dense index that it keeps
+//! until it ends, and that is then recycled. A slot holds four **nodes**, for two reasons: a signal
+//! handler may queue for another lock while its thread is queued, and a waiter that timed out
+//! leaves its node behind in the queue for a while.
 //!
-//! Nodes are named by a 16-bit [`Id`], not by a pointer: that is what fits into the lock word, it needs no `unsafe`,
-//! and it survives `fork`.
+//! A node is named by a 16-bit [`Id`], not by a pointer. An id fits into the lock word, needs no
+//! `unsafe`, and stays valid across `fork`.
 //!
 //! ```text
 //!   Id   15 ........... 2   1 0
-//!        slot number >= 1   node within the slot       0 = nobody
+//!        slot number >= 1   node within the slot       0 = none
 //! ```
 //!
-//! # States of a node's `state` word
+//! # States of a node: its `state` word
 //!
-//! | value | name | set by | meaning |
+//! | value | name | meaning |
+//! | --- | --- | --- |
+//! | 0 | `WAITING` | the owner spins on this word |
+//! | 1 | `GO` | the owner is the head; there is no secondary queue |
+//! | 2 | `PARKED` | the owner sleeps on this word |
+//! | 3 | `ABANDONED` | the owner timed out and has left; skip the node |
+//! | >= 4 | an [`Id`] | the owner is the head; this is the tail of the secondary queue |
+//!
+//! `GO` and an id may be combined with bits from 16 on. These tell the new head how to approach the
+//! lock first; only the lock that set them reads them.
+//!
+//! | from | to | by | how |
 //! | --- | --- | --- | --- |
-//! | 0 | [`WAITING`] | owner, before it queues; by compare-and-swap from `PARKED` the head, to wake it ahead of its turn, or the owner, roused | spinning on this word |
-//! | 1 | [`GO`] | the previous head, by a store, or by compare-and-swap or swap if the waiter is guarded | headship is yours; there is no secondary queue |
-//! | 2 | [`PARKED`] | owner, by compare-and-swap from `WAITING` | asleep on this word |
-//! | 3 | [`ABANDONED`] | owner, by compare-and-swap from `WAITING` or `PARKED` | timed out and gone; skip me |
-//! | >= 4 | an [`Id`] | as `GO` | headship is yours; this is the tail of the secondary queue |
-//! | one of the two, more from bit 16 on | | as `GO` | the same, and how to try to get the lock first: the lock's own business |
+//! | any | `WAITING` | the owner, before it queues | store |
+//! | `WAITING` | `PARKED` | the owner | compare-and-swap |
+//! | `PARKED` | `WAITING` | the owner, roused | compare-and-swap |
+//! | `WAITING`, `PARKED` | `ABANDONED` | the owner | compare-and-swap |
+//! | `WAITING`, `PARKED` | `GO` or an id | the previous head | store; read-modify-write if guarded |
 //!
-//! # Guarded and drowsy
+//! # Guarded and drowsy waiters
 //!
-//! Headship is handed over by a plain store, which may overwrite `PARKED` or `ABANDONED`. Two bits say when that must not
-//! happen, or has to be looked after:
+//! Headship is handed over by a plain store, which may overwrite `PARKED` or `ABANDONED`. Two marks
+//! make that safe:
 //!
-//! * A waiter is **guarded** if it may leave, or is likely to sleep soon. It says so in the link by which its predecessor
-//!   names it, which whoever grants has read anyway. Headship is then handed over with a look at `state`.
-//! * Any other waiter is **drowsy** from before it falls asleep on `state` until it is awake again. It says so in its node. Whoever has
-//!   stored headship there looks, and wakes. A drowsy waiter can be **roused** by anybody, to be awake when its turn comes:
+//! * A waiter is **guarded** if it may leave, or is likely to sleep soon. The link by which its
+//!   predecessor names it says so, and the previous head has read that link anyway. Headship then
+//!   passes by a read-modify-write that checks `state`.
+//! * A waiter is **drowsy** from before it falls asleep on `state` until it is awake again. Its node
+//!   says so. If the waiter is not guarded, the previous head checks this after its store, and wakes
+//!   it. Any thread may **rouse** a drowsy waiter, so that it is awake when headship arrives:
 //!
 //! | `drowsy` | name | set by | meaning |
 //! | --- | --- | --- | --- |
-//! | 0 | `AWAKE` | owner | not about to sleep, or guarded, or nobody waits here |
-//! | 1 | `DROWSY` | owner, before it falls asleep | may be asleep on `state` |
-//! | 2 | `ROUSED` | anybody, by compare-and-swap from `DROWSY`, who then unparks | shall wake up, rouse its kin, and spin again |
+//! | 0 | `AWAKE` | owner | not about to sleep, or the node is free |
+//! | 1 | `DROWSY` | owner | may be asleep on `state` |
+//! | 2 | `ROUSED` | any thread | has to wake up, rouse its local waiters, and spin again |
 //!
-//! # Life of a slot
+//! A thread rouses by a compare-and-swap from `DROWSY`, and then unparks the owner.
+//!
+//! # States of a slot
 //!
 //! ```text
 //!   free --claim--> in use: 1 reference for the owner (a thread, or one slow path)
-//!    ^                      + 1 for each abandoned node still in some queue
-//!    +------ last reference dropped: by the ending thread, or by whoever reaps the last abandoned node
+//!    ^                      + 1 for each abandoned node still in a queue
+//!    +------ last reference dropped: by the ending thread, or by the thread that reaps the last
+//!            abandoned node
 //! ```
 //!
 //! Claiming is lock-free and takes O(slots / 32) steps, once per thread.
@@ -53,44 +69,39 @@
 use crate::atomic::{Atomic, Atomics, ConstAtomics, Ordering::*};
 
 /// Nodes per slot.
-pub const NESTING: usize = 4;
-/// The most slots that an [`Id`] can name. Threads beyond that lock by bounded try-lock and back-off.
+pub(crate) const NESTING: usize = 4;
+/// The most slots that an [`Id`] can name. A thread without a slot tries to lock and backs off.
 pub const MAX_SLOTS: usize = (1 << 14) - 1;
-/// The domain of a waiter that must not be set aside, in its [`Node`] and in links to it. Those of CPUs are below.
+/// The domain of a priority waiter, which must not be set aside. Domains of CPUs are below it.
 pub const PRIORITY: u16 = u16::MAX >> 1;
-/// [`Node`] preference: none inherited, the new head prefers its own domain.
+/// A [`Node`] preference: none is inherited, and the new head prefers its own domain.
 pub(crate) const NO_PREFERENCE: u16 = u16::MAX;
 
-/// Spinning on the node.
-pub const WAITING: u32 = 0;
-/// Headship is handed over and there is no secondary queue.
-pub const GO: u32 = 1;
-/// Asleep on the node.
-pub const PARKED: u32 = 2;
-/// The waiter timed out; its node is passed over.
-pub const ABANDONED: u32 = 3;
-/// From this bit on a word by which headship is passed says something to the heir that is the lock's own business.
+// Values of `state`; see the table at the top.
+pub(crate) const WAITING: u32 = 0;
+pub(crate) const GO: u32 = 1;
+pub(crate) const PARKED: u32 = 2;
+pub(crate) const ABANDONED: u32 = 3;
+/// The first of the bits of `state` that tell a new head how to approach the lock.
 pub(crate) const APPROACH: u32 = 16;
 
-/// Not about to sleep.
+// Values of `drowsy`; see the table at the top.
 pub(crate) const AWAKE: u8 = 0;
-/// May be asleep on `state`.
 pub(crate) const DROWSY: u8 = 1;
-/// Shall wake up and rouse its kin, since their turn is near.
 pub(crate) const ROUSED: u8 = 2;
 
-/// Names a node: never 0, so that 0 can mean "nobody".
+/// The name of a node. Never 0, so that 0 can mean "none".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Id(u16);
 
 impl Id {
-    /// Decodes a tail or next field; 0 is nobody.
+    /// Decodes a tail or next field; 0 is none.
     #[inline]
     pub fn decode(raw: u16) -> Option<Id> {
         (raw != 0).then_some(Id(raw))
     }
 
-    /// The encoding, never 0 to 3.
+    /// The encoding; at least 4.
     #[inline]
     pub fn encode(self) -> u16 {
         self.0
@@ -101,8 +112,9 @@ impl Id {
     }
 }
 
-/// A waiter as its predecessor's `next` names it: who it is, where it runs, and how headship is to be handed to it. So its node,
-/// which it spins on, need not be read to choose it.
+/// A waiter as its predecessor's `next` names it: its node, its domain, and whether it is guarded.
+///
+/// A head can thus choose the next head without reading the nodes on which waiters spin.
 ///
 /// ```text
 ///   31 .......... 17   16        15 ....... 0
@@ -115,14 +127,14 @@ impl Link {
     const GUARDED: u32 = 1 << 16;
     const DOMAIN: u32 = 17;
 
-    /// `domain`: that of the waiter's CPU, or [`PRIORITY`].
+    /// `domain` is that of the waiter's CPU, or [`PRIORITY`].
     pub(crate) fn new(id: Id, guarded: bool, domain: u16) -> Self {
         debug_assert!(domain <= PRIORITY);
         let guarded = if guarded { Self::GUARDED } else { 0 };
         Link(id.0 as u32 | guarded | (domain as u32) << Self::DOMAIN)
     }
 
-    /// Decodes a `next` field; 0 is nobody.
+    /// Decodes a `next` field; 0 is none.
     #[inline]
     pub(crate) fn decode(raw: u32) -> Option<Link> {
         (raw != 0).then_some(Link(raw))
@@ -143,14 +155,14 @@ impl Link {
         (self.0 >> Self::DOMAIN) as u16
     }
 
-    /// See "Guarded and drowsy".
+    /// See "Guarded and drowsy waiters".
     #[inline]
     pub(crate) fn is_guarded(self) -> bool {
         self.0 & Self::GUARDED != 0
     }
 }
 
-/// The tail of a secondary queue as carried by a node's `state` word.
+/// The tail of the secondary queue that a node's `state` word carries.
 #[inline]
 pub(crate) fn secondary_in(state: u32) -> Option<Id> {
     let name = state as u16;
@@ -165,13 +177,14 @@ pub(crate) fn secondary_in(state: u32) -> Option<Id> {
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Node<P: Atomics> {
-    /// See the table above. Written by the owner while it is `WAITING` or `PARKED`, once by the previous head.
+    /// See the tables at the top.
     pub(crate) state: P::AtomicU32,
-    /// When the secondary queue became non-empty; passed from head to head.
+    /// When the secondary queue became non-empty. Passed from head to head.
     pub(crate) since: P::AtomicU32,
-    /// Hand-offs since then, and whether the first of the secondary queue has been roused; passed from head to head.
+    /// Hand-offs since then, and whether the first waiter of the secondary queue has been roused.
+    /// Passed from head to head.
     pub(crate) run: P::AtomicU32,
-    /// A [`Link`] to the next waiter of the primary or secondary queue, 0 = none yet.
+    /// A [`Link`] to the next waiter of the primary or secondary queue; 0 = none yet.
     pub(crate) next: P::AtomicU32,
     /// The waiter's locality domain, or [`PRIORITY`].
     pub(crate) domain: P::AtomicU16,
@@ -179,15 +192,15 @@ pub struct Node<P: Atomics> {
     pub(crate) preference: P::AtomicU16,
     /// The waiter before this one, in a queue that waiters can leave; 0 = none.
     pub(crate) previous: P::AtomicU16,
-    /// Where the waiter ran when it queued.
+    /// The CPU on which the waiter ran when it queued.
     pub(crate) cpu: P::AtomicU16,
     /// A copy of the predecessor's `cpu`.
     pub(crate) predecessor_cpu: P::AtomicU16,
     /// Whether this waiter may time out.
     pub(crate) timed: P::AtomicU8,
-    /// See the second table above.
+    /// See the last table at the top.
     pub(crate) drowsy: P::AtomicU8,
-    /// Whether the node is in use: by its owner, or abandoned in a queue.
+    /// Whether the node is in use: by its owner, or because it is abandoned in a queue.
     busy: P::AtomicU8,
 }
 
@@ -219,21 +232,21 @@ impl<P: Atomics> Node<P> {
     }
 }
 
-/// A thread's nodes. Two slots never share a pair of cache lines, which some CPUs fetch together.
+/// A thread's nodes. Aligned to a pair of cache lines, which some CPUs fetch together.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Slot<P: Atomics> {
     nodes: [Node<P>; NESTING],
-    /// See "Life of a slot".
+    /// See "States of a slot".
     references: P::AtomicU8,
-    /// Where the thread ran when it last queued: as a node's `cpu`, in a line that is seldom written.
+    /// As a node's `cpu`, for the thread's last wait; in a cache line that is seldom written.
     cpu: P::AtomicU16,
-    /// A note of the thread for itself, until it waits the next time.
+    /// What a mutex predicts for the thread's next wait.
     note: P::AtomicU32,
 }
 
 impl<P: Atomics> Slot<P> {
-    /// A free slot, where the platform cannot build one in a constant.
+    /// A free slot, for platforms whose atomics no constant can hold.
     pub fn new() -> Self {
         Slot {
             nodes: core::array::from_fn(|_| Node::new()),
@@ -293,7 +306,7 @@ impl<P: Atomics> Waiters<P> {
     ///
     /// # Panics
     ///
-    /// If there are more than [`MAX_SLOTS`] slots, or not one bit of `claimed` for each.
+    /// If there are more than [`MAX_SLOTS`] slots, or fewer bits in `claimed` than slots.
     pub const fn new(
         slots: &'static [Slot<P>],
         claimed: &'static [P::AtomicU32],
@@ -313,7 +326,7 @@ impl<P: Atomics> Waiters<P> {
         &self.slots[id.slot() as usize - 1].nodes[(id.0 & 3) as usize]
     }
 
-    /// Where the owner of the node ran when it last said so; in the slot, not in the node.
+    /// The CPU that the owner of the node last recorded in its slot.
     pub(crate) fn slot_cpu(&self, id: Id) -> u16 {
         self.slots[id.slot() as usize - 1].cpu.load(Relaxed)
     }
@@ -325,44 +338,46 @@ impl<P: Atomics> Waiters<P> {
         }
     }
 
-    /// The note that the thread which holds `slot` (never 0) leaves itself between waits.
+    /// What a mutex predicts for the next wait of the thread that holds `slot` (never 0).
     #[inline]
     pub(crate) fn note(&self, slot: u16) -> &'static P::AtomicU32 {
         &self.slots[slot as usize - 1].note
     }
 
-    /// Counts one more reason why `slot` must not be claimed anew.
+    /// Adds a reference to `slot`, so that it is not claimed anew.
     pub(crate) fn add_reference(&self, slot: u16) {
         self.slots[slot as usize - 1]
             .references
             .fetch_add(1, Relaxed);
     }
 
-    /// Takes back a reference that was added, when another is known to remain.
+    /// Removes a reference that was added, where another is known to remain.
     pub(crate) fn take_back_reference(&self, slot: u16) {
         self.slots[slot as usize - 1]
             .references
             .fetch_add(u8::MAX, Relaxed);
     }
 
-    /// How many slots are claimed now: about how many threads have waited lately.
+    /// How many slots are claimed: roughly how many threads have waited lately.
     pub fn in_use(&self) -> u32 {
         self.in_use.glance(Relaxed)
     }
 
-    /// Gives `slot` back. Called by the platform when the thread that kept it ends.
+    /// Gives `slot` back. The platform calls this when the thread that kept it ends.
     pub fn release(&self, slot: u16) {
         self.drop_reference(slot);
     }
 
-    /// Frees a node that its owner abandoned, after it has been passed over and has left every queue.
+    /// Frees a node that its owner abandoned, once it is in no queue.
     pub(crate) fn reap(&self, id: Id) {
         self.free(id);
         self.drop_reference(id.slot());
     }
 
-    /// Frees the slots of threads that do not exist in a forked child: all but `kept` (0 = none), and but those that a
-    /// queue may still name. To be called by the platform in the child, before it starts threads.
+    /// Frees the slots of threads that do not exist in the child of a fork.
+    ///
+    /// The exceptions are `kept` (0 = none) and slots that a queue may still name. The platform
+    /// calls this in the child, before the child starts threads.
     pub fn reset_in_child(&self, kept: u16) {
         let mut left = 0;
         for (w, word) in self.claimed.iter().enumerate() {
@@ -371,8 +386,9 @@ impl<P: Atomics> Waiters<P> {
                 let slot = w * 32 + bits.trailing_zeros() as usize + 1;
                 bits &= bits - 1;
                 let s = &self.slots[slot - 1];
-                // A queue of a lock that the child inherits may still name a busy node; such a queue does not move any more,
-                // but newcomers with a time limit link themselves to it. So what may be linked is never used again.
+                // The queue of an inherited lock may name a busy node. Such a queue never advances,
+                // but newcomers with a time limit link themselves to it. So a busy node is never
+                // reused.
                 let may_be_linked = s.nodes.iter().any(|n| n.busy.load(Relaxed) != 0);
                 if slot == kept as usize || may_be_linked {
                     left += 1;
@@ -385,7 +401,7 @@ impl<P: Atomics> Waiters<P> {
     }
 
     /// Whether as many slots are claimed as [`in_use`](Self::in_use) says, and `kept` (0 = none) is
-    /// one of them. Only for a process that has one thread, and no queues, at the moment.
+    /// one of them. Only for a process with a single thread and no queues.
     pub fn is_consistent(&self, kept: u16) -> bool {
         let claimed = |word: &P::AtomicU32| word.load(Relaxed);
         let count: u32 = self
@@ -410,7 +426,8 @@ impl<P: Atomics> Waiters<P> {
                 if slot > self.slots.len() {
                     break;
                 }
-                // Acquire pairs with the release in `drop_reference`: the last user is done with the nodes.
+                // Acquire pairs with the release in `drop_reference`: the last user has finished
+                // with the nodes.
                 let was = word.fetch_or(1 << bit, Acquire);
                 if was & (1 << bit) == 0 {
                     self.slots[slot - 1].references.store(1, Relaxed);
@@ -423,10 +440,11 @@ impl<P: Atomics> Waiters<P> {
         None
     }
 
-    /// Marks a free node of `slot` as busy. Not by a load and a store, since a signal handler may come between.
+    /// Marks a free node of `slot` as busy, by compare-and-swap because a signal handler may
+    /// intervene.
     pub(crate) fn free_node(&self, slot: u16) -> Option<Id> {
         let nodes = &self.slots[slot as usize - 1].nodes;
-        // Acquire pairs with the release in `free`: whoever reaped the node is done with it.
+        // Acquire pairs with the release in `free`: the thread that reaped the node has finished.
         let free = nodes.iter().position(|n| {
             n.busy.load(Relaxed) == 0 && n.busy.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
         })?;
@@ -439,7 +457,7 @@ impl<P: Atomics> Waiters<P> {
 
     fn drop_reference(&self, slot: u16) {
         let i = slot as usize - 1;
-        // AcqRel: what every former user did to the nodes happens before the slot is claimed again.
+        // AcqRel: all accesses of former users happen before the slot is claimed again.
         if self.slots[i].references.fetch_add(u8::MAX, AcqRel) == 1 {
             self.in_use.fetch_add(u32::MAX, Relaxed);
             self.claimed[i / 32].fetch_and(!(1 << (i % 32)), Release);
@@ -447,10 +465,10 @@ impl<P: Atomics> Waiters<P> {
     }
 }
 
-/// The storage of a table of `SLOTS` slots; `WORDS` is at least a thirty-second of that.
+/// Storage for `SLOTS` slots. `WORDS` is at least `SLOTS / 32`, rounded up.
 ///
-/// All zeros, so that a static one occupies memory only for the slots that are used:
-/// `SLOTS` times 384 bytes at most.
+/// A free table is all zeros. A static one takes up to 384 bytes per slot, and an operating system
+/// allocates them only for slots that have been used.
 ///
 /// ```
 /// use kinlock_core::Native;
@@ -480,7 +498,7 @@ impl<P: ConstAtomics, const SLOTS: usize, const WORDS: usize> Table<P, SLOTS, WO
 }
 
 impl<P: Atomics, const SLOTS: usize, const WORDS: usize> Table<P, SLOTS, WORDS> {
-    /// The slots.
+    /// The table that locks use.
     pub const fn waiters(&'static self) -> Waiters<P> {
         Waiters::new(&self.slots, &self.claimed, &self.in_use)
     }

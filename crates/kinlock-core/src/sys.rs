@@ -1,21 +1,21 @@
-//! Plain system calls for code that may run on a lock's slow path or in a signal handler.
+//! System calls for code that may run on a lock's slow path or in a signal handler.
 //!
-//! None of it allocates, takes a lock or panics; callers hold a [`KeepErrno`]. The calls go through
-//! `syscall`, not through the C library's `open` and `read`: those are points where
-//! `pthread_cancel` may end the thread, and a program may have put its own versions in their place.
+//! Nothing here allocates, takes a lock or panics. Callers hold a [`KeepErrno`]. The calls go
+//! through `syscall`, not through the C library's `open` and `read`, for two reasons:
+//! `pthread_cancel` may end the thread in those, and a program may have replaced them by its own.
 //!
 //! # Invariants
 //!
 //! 1. Buffers handed to the kernel live across the call and are as long as the length passed
 //!    with them.
-//! 2. A [`RawFile`] owns its descriptor: no one else closes it.
+//! 2. A descriptor is closed once, by the function or `RawFile` that opened it.
 //! 3. `__errno_location` returns a pointer to the calling thread's `errno`, valid while the thread
 //!    lives.
 
 use core::fmt;
 
-/// Text in a fixed buffer. What does not fit is cut off and reported by [`Text::is_cut`].
-pub struct Text<const N: usize> {
+/// Text in a fixed buffer. Excess text is cut off; [`Text::is_cut`] tells.
+pub(crate) struct Text<const N: usize> {
     bytes: [u8; N],
     len: usize,
     cut: bool,
@@ -23,7 +23,7 @@ pub struct Text<const N: usize> {
 
 impl<const N: usize> Text<N> {
     /// An empty text.
-    pub fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         Text {
             bytes: [0; N],
             len: 0,
@@ -31,18 +31,18 @@ impl<const N: usize> Text<N> {
         }
     }
 
-    /// What has been written so far.
-    pub fn as_bytes(&self) -> &[u8] {
+    /// The text so far.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or(&[])
     }
 
-    /// Whether something did not fit.
-    pub fn is_cut(&self) -> bool {
+    /// Whether text was cut off.
+    pub(crate) fn is_cut(&self) -> bool {
         self.cut
     }
 
     /// Appends a byte, if there is room.
-    pub fn push(&mut self, byte: u8) {
+    pub(crate) fn push(&mut self, byte: u8) {
         match self.bytes.get_mut(self.len) {
             Some(place) => {
                 *place = byte;
@@ -60,8 +60,8 @@ impl<const N: usize> fmt::Write for Text<N> {
     }
 }
 
-/// Writes `text` to standard error in one piece. Failure is ignored: there is nobody to tell.
-pub fn write_stderr(text: &[u8]) {
+/// Writes `text` to standard error in one call. Ignores failure, which it could report nowhere.
+pub(crate) fn write_stderr(text: &[u8]) {
     // SAFETY: invariant 1.
     unsafe {
         libc::syscall(
@@ -73,7 +73,8 @@ pub fn write_stderr(text: &[u8]) {
     };
 }
 
-/// Restores `errno` to what it was when dropped: locking must not disturb the caller's.
+/// Restores `errno` when dropped: locking must not disturb the caller's.
+#[derive(Debug)]
 pub struct KeepErrno(libc::c_int);
 
 impl KeepErrno {
@@ -90,15 +91,14 @@ impl Drop for KeepErrno {
     }
 }
 
-/// Why the last system call of this thread failed.
+/// The `errno` of this thread: why its last failed system call failed.
 pub fn system_call_error() -> libc::c_int {
     // SAFETY: invariant 3.
     unsafe { *libc::__errno_location() }
 }
 
-/// A file that is read byte by byte through a small buffer. A read error looks like the end of the
-/// file.
-pub struct RawFile {
+/// A file, read byte by byte through a small buffer. A read error looks like the end of the file.
+pub(crate) struct RawFile {
     descriptor: libc::c_int,
     buffer: [u8; 256],
     at: usize,
@@ -106,8 +106,8 @@ pub struct RawFile {
 }
 
 impl RawFile {
-    /// Opens the file at `path`; `None` if that fails or the path is absurdly long.
-    pub fn open(path: fmt::Arguments<'_>) -> Option<Self> {
+    /// Opens the file at `path`; `None` if that fails or the path has 192 bytes or more.
+    pub(crate) fn open(path: fmt::Arguments<'_>) -> Option<Self> {
         let descriptor = open(path, libc::O_RDONLY)?;
         Some(RawFile {
             descriptor,
@@ -138,8 +138,8 @@ impl Drop for RawFile {
     }
 }
 
-/// Calls `action` with the name of everything in the folder at `path`, until it returns `false`.
-pub fn for_each_name(path: fmt::Arguments<'_>, mut action: impl FnMut(&[u8]) -> bool) {
+/// Calls `action` with the name of each entry of the folder at `path`, until it returns `false`.
+pub(crate) fn for_each_name(path: fmt::Arguments<'_>, mut action: impl FnMut(&[u8]) -> bool) {
     let Some(descriptor) = open(path, libc::O_RDONLY | libc::O_DIRECTORY) else {
         return;
     };
@@ -157,10 +157,10 @@ pub fn for_each_name(path: fmt::Arguments<'_>, mut action: impl FnMut(&[u8]) -> 
     close(descriptor);
 }
 
-/// The name in the first of some directory entries, and the other entries.
+/// Splits directory entries into the name of the first and the other entries.
 ///
-/// An entry begins with the inode (8 bytes), a cookie (8), the entry's length (2) and type (1); the
-/// name follows, ended by a zero byte.
+/// An entry consists of the inode (8 bytes), a cookie (8), its length (2), its type (1), and the
+/// name, which ends with a zero byte.
 fn split_entry(entries: &[u8]) -> Option<(&[u8], &[u8])> {
     const LENGTH: usize = 16;
     const NAME: usize = 19;
@@ -192,11 +192,11 @@ fn open(path: fmt::Arguments<'_>, flags: libc::c_int) -> Option<libc::c_int> {
         .filter(|&descriptor| descriptor >= 0)
 }
 
-/// Makes a system call that fills a buffer from a descriptor. Returns how many bytes it filled; 0
-/// at the end and after an error.
+/// Makes a system call that fills `buffer` from a descriptor. Returns the number of bytes; 0 at the
+/// end and after an error.
 fn transfer(call: libc::c_long, descriptor: libc::c_int, buffer: &mut [u8]) -> usize {
     loop {
-        // SAFETY: invariant 1; the calls that come here have these three parameters.
+        // SAFETY: invariant 1; callers pass calls that have these three parameters.
         let filled = unsafe { libc::syscall(call, descriptor, buffer.as_mut_ptr(), buffer.len()) };
         match usize::try_from(filled) {
             Ok(filled) => return filled.min(buffer.len()),

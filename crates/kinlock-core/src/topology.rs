@@ -1,4 +1,7 @@
 //! CPUs and locality domains.
+//!
+//! Two readers of the same files: locks use a table from CPU to domain that is made without
+//! allocation, people and tools use [`Topology`].
 
 mod affinity;
 mod choice;
@@ -8,7 +11,7 @@ mod hypervisor;
 mod machine;
 mod map;
 mod pretended;
-// Nothing in there is unsafe, and Miri would take minutes for the large tables.
+// No unsafe code, and Miri would need minutes for the large tables.
 #[cfg(all(test, not(miri)))]
 mod tests;
 mod walk;
@@ -31,7 +34,7 @@ use walk::{Files, Groups};
 /// CPUs from this number on count as unknown. No kernel is built for more.
 pub const MAX_CPUS: usize = 8192;
 
-/// What makes CPUs kin: that they share a NUMA node, a last-level cache or a socket.
+/// What the CPUs of a locality domain share: a NUMA node, a last-level cache or a socket.
 ///
 /// Spelt `node`, `llc` and `socket`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -39,7 +42,7 @@ pub enum DomainKind {
     /// A NUMA node: CPUs at the same distance from the same memory.
     #[default]
     Node,
-    /// The CPUs that share the highest-level cache; an EPYC has 12 such clusters per socket.
+    /// The CPUs that share the highest-level cache; an EPYC 9654 has 12 such groups per socket.
     LastLevelCache,
     /// A socket (physical package).
     Socket,

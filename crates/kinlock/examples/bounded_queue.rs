@@ -5,7 +5,8 @@
 use kinlock::{Condvar, Mutex};
 use std::collections::VecDeque;
 
-/// One mutex, and a condition variable for each of the two things that threads wait for, so that a notification never reaches the wrong kind.
+/// One mutex, and a condition variable for each of the two conditions, so that a notification never
+/// reaches a waiter of the other kind.
 struct BoundedQueue<T> {
     items: Mutex<VecDeque<T>>,
     capacity: usize,
@@ -28,7 +29,7 @@ impl<T> BoundedQueue<T> {
         self.not_full
             .wait_while(&mut items, |items| items.len() == self.capacity);
         items.push_back(item);
-        // Whoever is woken need not wait for us.
+        // The woken thread then finds the mutex free.
         drop(items);
         self.not_empty.notify_one();
     }
@@ -54,7 +55,7 @@ fn main() {
     std::thread::scope(|s| {
         for _ in 0..CONSUMERS {
             s.spawn(|| {
-                // `None` says that there is no more.
+                // `None` marks the end.
                 let own: u64 = std::iter::from_fn(|| queue.pop()).sum();
                 *sum.lock() += own;
             });

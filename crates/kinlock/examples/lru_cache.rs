@@ -1,4 +1,4 @@
-//! A cache that several threads share: the most recent answers stay, the least recently used one goes.
+//! A cache that several threads share. It keeps recent answers and evicts the least recently used.
 //!
 //! `cargo run --example lru_cache`
 
@@ -7,7 +7,7 @@ use lru::LruCache;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A look-up moves an entry to the front, so that even readers write: a mutex, not a read-write lock.
+/// A look-up moves its entry to the front, so even readers write: a mutex, not a read-write lock.
 struct Cache {
     entries: Mutex<LruCache<u64, u64>>,
     hits: AtomicU64,
@@ -29,7 +29,8 @@ impl Cache {
             return value;
         }
         self.misses.fetch_add(1, Relaxed);
-        // Without the lock: others need not wait for this. Two threads may compute the same, which does no harm.
+        // Computed without the lock, so that other threads need not wait. Two threads may compute
+        // the same value, which does no harm.
         let value = collatz_steps(key);
         self.entries.lock().put(key, value);
         value
@@ -58,7 +59,7 @@ fn main() {
             s.spawn(move || {
                 let mut random = thread + 1;
                 for _ in 0..LOOKUPS {
-                    // Small numbers are asked for more often than large ones.
+                    // Small keys are more frequent than large ones.
                     random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
                     let key = 1 + (random >> 33) % (1 + (random >> 43) % 600);
                     assert_eq!(cache.get(key), collatz_steps(key));
@@ -70,6 +71,6 @@ fn main() {
     let (hits, misses) = (cache.hits.into_inner(), cache.misses.into_inner());
     assert_eq!(hits + misses, THREADS * LOOKUPS);
     assert_eq!(cache.entries.lock().len(), capacity.get());
-    assert!(hits > misses, "a cache that is not worth it");
+    assert!(hits > misses, "most look-ups must hit");
     println!("{hits} hits, {misses} misses");
 }

@@ -1,4 +1,6 @@
-//! Takes and releases a lock that nobody else wants: `uncontended LOCK PAIRS`. Made to have its instructions counted; see `ci/instructions.sh`.
+//! Locks and unlocks an uncontended lock: `uncontended LOCK PAIRS`.
+//!
+//! `ci/instructions.sh` counts the instructions of this program.
 
 use kinlock::lock_api::RawMutex as Raw;
 use kinlock::{RawMutex, RawSpinLock};
@@ -38,7 +40,7 @@ fn raw<R: Raw>(pairs: u64) {
 fn repeat(pairs: u64, mut pair: impl FnMut()) {
     for _ in 0..pairs {
         pair();
-        // Not unrolled, not left out.
+        // Keeps the compiler from unrolling or removing the loop.
         black_box(());
     }
 }

@@ -1,26 +1,59 @@
-//! The condition variable for users: [`Condvar`], which goes with [`Mutex`](crate::Mutex).
+//! The condition variable: [`Condvar`], for use with [`Mutex`](crate::Mutex).
 //!
-//! # Semantics
+//! # Guarantees
 //!
-//! * **Waiting** releases the mutex and falls asleep in one step as far as notifiers can tell: whoever changes the condition under the mutex and notifies, before or after releasing it, reaches all who waited
-//!   for it then. The mutex is held again when a wait returns, whatever its result.
-//! * **Spurious wake-ups** happen: a wait may return without a notification, so look at the condition again, or use [`wait_while`](Condvar::wait_while) and its relatives, which do.
-//! * **`notify_one`** wakes at least one of those who wait, if anybody does: roughly the one that has waited longest. It is not lost if that one's time is just up: a waiter that took the wake-up reports a notification, one
-//!   that reports a timeout took none. A waiter that has just come and still spins is preferred to those asleep.
-//! * **`notify_all`** wakes all who wait, without a stampede: 16 are woken, the others are moved to the mutex, where they wake up one after the other.
-//! * **One mutex at a time.** Using two with the same condition variable at the same time is a mistake. Debug builds panic if they notice; release builds stay correct. A second mutex *after* the first is fine. Once there has been
-//!   a second one, or if the mutex is 8 GiB away or more, `notify_all` wakes everybody at once.
-//! * **Time limits** are on the monotonic clock, those of the `_system` functions on the time of day. A zero timeout or a moment that has passed releases the mutex, takes it again and reports a timeout. The
-//!   limit is on the wait for a notification: the mutex is waited for afterwards for as long as it takes. A waiter that a `notify_all` reaches but whose time is up before it has the mutex may report either.
-//! * **Memory order**: what happened before a notification is seen by the waiter that it wakes. Rely on the mutex.
-//! * **Cost**: notifying costs one load while nobody waits, else a system call, unless a waiter spins, which takes a notification from a cache line. A notification too many costs one system call more, not one each. One waiter
-//!   at a time spins, for 50 us, before it sleeps; while more threads wait for locks than there are CPUs it yields between looks, unless others keep the CPU for long then; and once it was in vain only one in sixteen spins, until it is worth while again. So two threads that take turns quickly do so
-//!   without the kernel.
-//! * **Memory**: eight bytes; all-zero memory is a fresh one. Nothing is allocated.
-//! * **Poisoning**, **reentrancy**, **fork**: as of the [mutex](crate::mutex). Threads that do not exist in a forked child do not wait there.
-//! * **Wrap-around**: a waiter that loses its CPU just before it falls asleep misses its wake-up if the count comes round meanwhile: exactly 2^28 notifications, where a `notify_all` that finds more than 16 asleep counts as 65. One that
-//!   sleeps through nearly so many (2^28 less 64) and is then moved to the mutex by a broadcast may fail to wake the next one.
-//! * **Sleepers and spinners**: a sleeper gets every 64th `notify_one` at least, in order of arrival, however quickly others take turns. Waits on the time of day look at the clock every 100 ms and queue anew then.
+//! * **Waiting** releases the mutex and goes to sleep in one step, as far as notifiers can tell. A
+//!   notification reaches the waiters of every wait that began before the notifier changed the
+//!   condition under the mutex. It may be sent with or without the mutex held. When a wait returns,
+//!   whatever its result, the thread holds the mutex again.
+//! * **Spurious wake-ups** happen: a wait may return without a notification. Check the condition
+//!   again, or use [`wait_while`](Condvar::wait_while) and its relatives.
+//! * **`notify_one`** wakes at least one waiter if there is any: roughly the one that has waited
+//!   longest, but a waiter that still spins is preferred to those that sleep. Even then every 64th
+//!   `notify_one` also wakes a sleeper, in order of arrival.
+//! * **`notify_all`** wakes all waiters without a stampede: it wakes 16 at once and moves the
+//!   others to the mutex, whose unlocks wake them one by one.
+//! * **Time limits** are on the monotonic clock, those of the `_system` functions on the time of
+//!   day. A zero timeout, or a deadline in the past, releases the mutex, takes it again and reports
+//!   a timeout. The limit covers the wait for a notification, not the wait for the mutex after it.
+//! * **Timeouts lose no notification**: a wait that took one reports it, and a wait that reports a
+//!   timeout took none. One case may report either: `notify_all` has reached the waiter, and its
+//!   time ends before it has the mutex.
+//! * **Memory order**: a woken waiter sees what happened before the notification. It takes the
+//!   mutex anyway, and programs should rely on that.
+//!
+//! # Costs
+//!
+//! * **Notifying** costs one load while no thread waits. Otherwise it costs a system call, or a
+//!   transfer of a cache line if the waiter still spins. Notifications in excess of the waiters
+//!   cost one system call in total.
+//! * **Waiting** spins for 50 us before it sleeps, one waiter at a time, so threads that alternate
+//!   quickly need no system call. While more threads wait for locks than there are CPUs, the
+//!   spinner yields its CPU between checks. After a spin in vain only one wait in sixteen spins,
+//!   until one succeeds.
+//! * **Memory**: eight bytes. All-zero memory is a condition variable without waiters. Nothing is
+//!   ever allocated.
+//!
+//! # Misuse and limits
+//!
+//! * **One mutex at a time.** Waiting with two mutexes at the same time is a mistake: debug builds
+//!   panic when they notice, release builds stay correct. Using a second mutex after the first is
+//!   fine. From then on, or with a mutex 8 GiB away or more, `notify_all` wakes all waiters at
+//!   once.
+//! * **Lifetime**: it must outlive the calls that notify it. A waiter may free it once it has the
+//!   mutex again, if every notifier holds that mutex while it notifies.
+//! * **Wrap-around**: notifications are counted modulo 2^28; a `notify_all` with more than 16
+//!   sleepers counts as 65. A waiter that loses its CPU just before it sleeps, for exactly 2^28
+//!   counts, misses its wake-up. A waiter that sleeps through 2^28 - 64 counts, and is then moved
+//!   to the mutex, may fail to wake the next one.
+//! * **Relocking, poisoning, fork**: as for the [mutex](crate::mutex). In the child of a fork the
+//!   waiters of other threads no longer exist.
+//!
+//! # Algorithm
+//!
+//! Sleeping on a count of notifications and moving sleepers to the mutex are known techniques
+//! (Drepper, "Futexes are tricky", 2011; Denis-Courmont, 2020). `docs/guide/condvar.md` explains
+//! what is new here.
 //!
 //! # Example
 //!
@@ -40,6 +73,12 @@
 //!     assert!(*ready);
 //! });
 //! ```
+//!
+//! # Invariants cited by `SAFETY` comments
+//!
+//! 1. A guard shows that its mutex is held by this thread, since guards cannot be sent.
+//! 2. A wait returns with the mutex held, as it was found. The guard is borrowed mutably meanwhile,
+//!    so no code of this thread reaches the data through it.
 
 use crate::mutex::MutexGuard;
 use kinlock_core::Native;
@@ -48,7 +87,7 @@ use kinlock_core::platform::{NEVER, Platform};
 use kinlock_core::raw::condvar::QueuedCondvar;
 use std::time::{Duration, Instant, SystemTime};
 
-/// The longest wait between two looks at a clock that jumps.
+/// The longest wait between two reads of a clock that may jump.
 const SLICE: Duration = Duration::from_millis(100);
 
 /// A condition variable of eight bytes. See the [module](self) for semantics.
@@ -63,42 +102,47 @@ const _: () = assert!(size_of::<Condvar>() == 8 && align_of::<Condvar>() == 4);
 pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
-    /// Whether the time was up. If so, this waiter took no notification from another.
+    /// Whether the wait ended because of its time limit. If so, it took no notification.
     pub fn timed_out(&self) -> bool {
         self.0
     }
 }
 
 impl Condvar {
-    /// A fresh condition variable.
+    /// A condition variable without waiters. All-zero memory is one too.
     pub const fn new() -> Self {
         Condvar(QueuedCondvar::FRESH)
     }
 
-    /// Wakes at least one of those who wait, if anybody does. The mutex need not be held.
+    /// Wakes at least one waiter, if there is any. The mutex need not be held.
     #[inline]
     pub fn notify_one(&self) {
         self.0.notify_one();
     }
 
-    /// Wakes all who wait, one after the other: each as soon as the one before it has released the mutex. It need not be held.
+    /// Wakes all waiters: 16 at once, each other one when one before it releases the mutex.
+    ///
+    /// The mutex need not be held.
     #[inline]
     pub fn notify_all(&self) {
         self.0.notify_all();
     }
 
-    /// Releases the mutex, waits for a notification, and takes the mutex again. May return without a notification.
+    /// Releases the mutex, waits for a notification, and takes the mutex again.
+    ///
+    /// May return without a notification.
     ///
     /// # Panics
     ///
-    /// With `debug_assertions`, as all functions that wait: if somebody is found waiting here with another mutex.
+    /// With `debug_assertions`, this and every other function that waits panics if it notices that
+    /// another thread waits here with another mutex. The guard stays valid.
     pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
-        self.wait_as_told(guard, || Some(NEVER));
+        self.wait_by(guard, || Some(NEVER));
     }
 
-    /// Waits while `condition` holds. Looks at it first, and after each wake-up.
+    /// Waits while `condition` returns `true`. Evaluates it first, and after each wake-up.
     ///
-    /// If `condition` panics, the mutex is held as it was.
+    /// If `condition` panics, the thread still holds the mutex.
     pub fn wait_while<T: ?Sized>(
         &self,
         guard: &mut MutexGuard<'_, T>,
@@ -124,7 +168,7 @@ impl Condvar {
         guard: &mut MutexGuard<'_, T>,
         timeout: Duration,
     ) -> WaitTimeoutResult {
-        self.wait_as_told(guard, until(timeout))
+        self.wait_by(guard, until(timeout))
     }
 
     /// As [`wait`](Self::wait), until `deadline` at the latest.
@@ -136,18 +180,22 @@ impl Condvar {
         self.wait_for(guard, deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// As [`wait`](Self::wait), until the clock of the time of day shows `deadline` or later.
+    /// As [`wait`](Self::wait), until the time of day is `deadline` or later.
     ///
-    /// That clock may be set while we wait. It is read every 100 ms, so that a jump is noticed after so long at the latest: a jump forward past `deadline` ends the wait, a jump backward prolongs it.
+    /// That clock may be set during the wait. It is read at least every 100 ms, and each time the
+    /// waiter queues anew. A jump forward past `deadline` ends the wait, a jump backward prolongs
+    /// it.
     pub fn wait_until_system<T: ?Sized>(
         &self,
         guard: &mut MutexGuard<'_, T>,
         deadline: SystemTime,
     ) -> WaitTimeoutResult {
-        self.wait_as_told(guard, until_system(deadline, SystemTime::now))
+        self.wait_by(guard, until_system(deadline, SystemTime::now))
     }
 
-    /// Waits while `condition` holds, for at most `timeout` altogether. A timeout is reported if `condition` holds at the end.
+    /// Waits while `condition` returns `true`, for at most `timeout` in total.
+    ///
+    /// Reports a timeout if `condition` still returns `true` at the end.
     pub fn wait_while_for<T: ?Sized>(
         &self,
         guard: &mut MutexGuard<'_, T>,
@@ -155,10 +203,12 @@ impl Condvar {
         timeout: Duration,
     ) -> WaitTimeoutResult {
         let mut until = until(timeout);
-        self.wait_while_as_told(guard, condition, &mut until)
+        self.wait_while_by(guard, condition, &mut until)
     }
 
-    /// Waits while `condition` holds, until `deadline` at the latest. A timeout is reported if `condition` holds at the end.
+    /// Waits while `condition` returns `true`, until `deadline` at the latest.
+    ///
+    /// Reports a timeout if `condition` still returns `true` at the end.
     pub fn wait_while_until<T: ?Sized>(
         &self,
         guard: &mut MutexGuard<'_, T>,
@@ -169,7 +219,10 @@ impl Condvar {
         self.wait_while_for(guard, condition, timeout)
     }
 
-    /// Waits while `condition` holds, until the clock of the time of day shows `deadline`; see [`wait_until_system`](Self::wait_until_system). A timeout is reported if `condition` holds at the end.
+    /// Waits while `condition` returns `true`, until the time of day is `deadline` or later; see
+    /// [`wait_until_system`](Self::wait_until_system).
+    ///
+    /// Reports a timeout if `condition` still returns `true` at the end.
     pub fn wait_while_until_system<T: ?Sized>(
         &self,
         guard: &mut MutexGuard<'_, T>,
@@ -177,43 +230,43 @@ impl Condvar {
         deadline: SystemTime,
     ) -> WaitTimeoutResult {
         let mut until = until_system(deadline, SystemTime::now);
-        self.wait_while_as_told(guard, condition, &mut until)
+        self.wait_while_by(guard, condition, &mut until)
     }
 
-    fn wait_while_as_told<T: ?Sized>(
+    fn wait_while_by<T: ?Sized>(
         &self,
         guard: &mut MutexGuard<'_, T>,
         mut condition: impl FnMut(&mut T) -> bool,
         until: &mut impl FnMut() -> Option<u64>,
     ) -> WaitTimeoutResult {
         while condition(guard) {
-            if self.wait_as_told(guard, &mut *until).timed_out() {
+            if self.wait_by(guard, &mut *until).timed_out() {
                 return WaitTimeoutResult(condition(guard));
             }
         }
         WaitTimeoutResult(false)
     }
 
-    fn wait_as_told<T: ?Sized>(
+    fn wait_by<T: ?Sized>(
         &self,
         guard: &mut MutexGuard<'_, T>,
         until: impl FnMut() -> Option<u64>,
     ) -> WaitTimeoutResult {
-        // SAFETY: the raw mutex is only handed to the wait below, which leaves it as it is: held.
+        // SAFETY: invariant 2: only the wait below uses the raw mutex.
         let mutex = unsafe { MutexGuard::mutex(guard).raw() };
-        // SAFETY: the guard shows that the mutex is held, by this thread, since guards cannot be sent; and nobody looks at the data through it before the wait is over.
+        // SAFETY: invariants 1 and 2.
         let notified = unsafe { self.0.wait_as_told(&mutex.0, until) };
         WaitTimeoutResult(!notified)
     }
 }
 
-/// Up to when to wait for `timeout` from now on; `None` when that has passed.
+/// The end of a wait of `timeout` from now; `None` once it has passed.
 fn until(timeout: Duration) -> impl FnMut() -> Option<u64> {
     let deadline = deadline(timeout);
     move || (deadline == NEVER || Native::now() < deadline).then_some(deadline)
 }
 
-/// Up to when to wait until `clock` is asked again; `None` when it shows `deadline`.
+/// When a waiter has to read `clock` again; `None` once it shows `deadline`.
 fn until_system(
     deadline: SystemTime,
     clock: impl Fn() -> SystemTime,

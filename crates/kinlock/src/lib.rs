@@ -1,10 +1,10 @@
 //! Locks that stay fast on big machines.
 //!
-//! | type | what it is for |
+//! | type | use it for |
 //! | --- | --- |
 //! | [`Mutex`] | most purposes: four bytes, waiters spin for a moment and then sleep |
-//! | `Condvar` | waiting for a condition under a [`Mutex`]: eight bytes, time limits on every clock |
-//! | [`SpinLock`] | very short critical sections, in order; a NUMA-aware slow path |
+//! | `Condvar` | waiting for a condition under a [`Mutex`]: eight bytes, every kind of time limit |
+//! | [`SpinLock`] | very short critical sections: four bytes, queued, NUMA-aware |
 //! | [`RawMutex`], [`RawSpinLock`] | the same without data, for any user of [`lock_api`] 0.4 |
 //!
 //! ```
@@ -20,31 +20,34 @@
 //! assert_eq!(*HITS.lock(), 4);
 //! ```
 //!
-//! Concurrency IDs and delayed invalidation are crates of their own: `kinlock-ids` and
-//! `kinlock-invalidation`. The algorithms are in `kinlock-core`, written once: the source that runs on
-//! hardware is the source that a model checker explores and that a simulated machine runs.
+//! Concurrency IDs and delayed invalidation have crates of their own: `kinlock-ids` and
+//! `kinlock-invalidation`. The algorithms are in `kinlock-core`, each written once: the source that
+//! runs on hardware also runs under a model checker and on a simulated NUMA machine.
 //!
 //! # Features
 //!
-//! * `std` (default): parking, clocks, topology, thread-locals; Linux only. Without it the crate is
-//!   `no_std`, and its locks only spin.
+//! * `std` (default): parking, clocks, topology, thread-locals. Linux only. Without it the crate is
+//!   `no_std` and waiters only spin.
 //! * `events`: counters of what slow paths do; see [`events`].
 //!
-//! # Environment
+//! # Configuration
 //!
-//! With `std`, knobs are read from the environment on first contention: `KINLOCK_NUMA`,
-//! `KINLOCK_LOCAL_LIMIT`, `KINLOCK_DOMAIN`, `KINLOCK_TOPOLOGY` and more; see [`config`].
+//! The defaults suit most programs. With `std`, locks read `KINLOCK_*` environment variables when
+//! one is first contended. [`config`] lists them, and functions that do the same.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 
 #[cfg(feature = "std")]
 pub mod condvar;
+pub mod config;
+pub mod events;
 pub mod mutex;
 pub mod spin;
+#[cfg(feature = "std")]
+pub mod topology;
 
 #[cfg(feature = "std")]
 pub use condvar::{Condvar, WaitTimeoutResult};
-pub use kinlock_core::{config, events};
 pub use lock_api;
 pub use mutex::{MappedMutexGuard, Mutex, MutexGuard, RawMutex};
 pub use spin::{

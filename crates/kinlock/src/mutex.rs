@@ -1,30 +1,65 @@
-//! The mutex for users: [`Mutex`] with guards, and [`RawMutex`] for [`lock_api`].
+//! The mutex: [`Mutex`] with guards, and [`RawMutex`] for users of [`lock_api`].
 //!
 //! # When to use it
 //!
-//! This is the lock for most purposes: threads that wait spin for a moment and then sleep, a lock that one thread keeps taking stays on that
-//! thread's CPU for a while, and nobody starves. Where four bytes and strict order matter more than the speed of sleeping, see [`SpinLock`](crate::SpinLock).
+//! This is the lock for most purposes. Waiters spin for a moment and then sleep. A lock that one
+//! thread takes again and again stays on that thread's CPU for a while, and no waiter starves. For
+//! critical sections of a few instructions that are taken in order, see
+//! [`SpinLock`](crate::SpinLock).
 //!
-//! # Semantics
+//! # Guarantees
 //!
-//! * **Memory order**: taking the lock acquires what the previous holder's release published.
-//! * **Fairness**: whoever runs may take a free lock. Waiters stand in a queue, first in, first out; the one at its head gets the lock handed over after
-//!   a [quantum](kinlock_core::tuning::Quantum) (250 us unless [set](kinlock_core::config::set_quantum)) if the others are quick with it, and after 8 us if they are not; after eight
-//!   quanta while there are more waiting threads than CPUs. While nobody queues, threads that take turns do so without queueing: whoever waits takes the lock when it is free, or has it handed
-//!   over after about a microsecond. So a waiter with `n` before it waits for `n + 1` turns at most, as long as the scheduler runs the holder, and whoever has come to the head;
-//!   see [`raw::mutex`](kinlock_core::raw::mutex).
-//! * **NUMA**: where locks are [NUMA-aware](kinlock_core::config::set_numa), waiters of the holder's locality domain come first for at most the local limit, as with
-//!   [`SpinLock`](crate::SpinLock). Whether they are is decided once for all mutexes, when the first waits.
-//! * **Cost**: one read-modify-write to take, none to release, while nobody waits. Waiting costs a queue node and a cache line of the thread's own.
-//! * **Memory**: four bytes per mutex; all-zero memory is an unlocked one. Waiting uses one node of the thread's waiter slot, in a static table; nothing is ever allocated.
-//! * **Poisoning**: none. A panic in a critical section releases the lock.
-//! * **Reentrancy**: none. Relocking in one thread waits for ever; with `debug_assertions` it panics, unless more locks are held at a time than a small table remembers. With a time limit it times out.
-//! * **Unlocking** what one does not hold is impossible through guards, which cannot be sent to other threads. Through `unsafe` functions it is undefined what is protected then; with
-//!   `debug_assertions` unlocking a mutex that nobody holds panics.
-//! * **Signals**: a handler may take any lock that the code it interrupts neither holds nor is acquiring.
-//! * **fork**: in the child, locks held or waited for by other threads stay as they are; all others work.
-//! * **Leaking** a guard with `mem::forget` locks that lock for ever and harms no other.
-//! * **Time limits** are on the monotonic clock, so that setting the time of day changes nothing. A zero timeout or a moment that has passed tries once.
+//! * **Exclusion and memory order**: one thread at a time holds the lock. Taking it acquires what
+//!   the previous holder's release published.
+//! * **Fairness**: a running thread may take a free lock ahead of waiters (*barging*). Waiters
+//!   stand in a first-in, first-out queue, and the waiter at its head has the lock handed over
+//!   after a bounded time:
+//!
+//!   | situation | time at the head |
+//!   | --- | --- |
+//!   | the lock is released and taken quickly | one [quantum](crate::config::Quantum): 250 us |
+//!   | it is held longer at a time | 8 us |
+//!   | more threads wait than there are CPUs | eight quanta |
+//!   | no thread queues | about 1 us, and the waiter needs no queue |
+//!
+//!   [`set_quantum`](crate::config::set_quantum) changes the quantum.
+//! * **Bound**: a waiter with `n` waiters before it gets the lock after at most `n + 1` such times
+//!   and critical sections, as long as the scheduler runs the holder and each head waiter.
+//! * **NUMA**: with [reordering](crate::config::set_numa) on, waiters of the holder's locality
+//!   domain go first, for at most the [local limit](crate::config::set_local_limit). The first
+//!   contended mutex decides this for all mutexes of the process.
+//! * **Time limits** are on the monotonic clock, so setting the time of day changes nothing. A zero
+//!   timeout, or a deadline in the past, tries once.
+//! * **Panics** in a critical section release the lock. There is no poisoning.
+//!
+//! # Costs
+//!
+//! * **Time**: without waiters one atomic read-modify-write to lock and none to unlock. A contended
+//!   hand-off costs O(1) transfers of cache lines. A waiter that sleeps costs one system call to
+//!   sleep and one to wake it.
+//! * **Memory**: four bytes per mutex. All-zero memory is an unlocked mutex. A waiting thread uses
+//!   one node of its slot in a static table. Nothing is ever allocated.
+//!
+//! # Misuse and special cases
+//!
+//! * **Relocking** in one thread waits for ever, or until the time limit. With `debug_assertions`,
+//!   locking without a time limit panics instead, for as many locks as a small table remembers.
+//! * **Unlocking** a mutex that the thread does not hold is impossible through guards: they cannot
+//!   be sent to another thread. Through `unsafe` functions it ends the exclusion. With
+//!   `debug_assertions`, unlocking a free mutex panics.
+//! * **Leaking** a guard with `mem::forget` leaves that mutex locked and affects no other.
+//! * **Signals**: a handler may take any lock that the interrupted code neither holds nor is
+//!   acquiring.
+//! * **fork**: in the child, a lock that another thread held or waited for stays as it was. All
+//!   other locks work.
+//!
+//! # Algorithm
+//!
+//! The queue of spinning waiters is that of the Linux kernel's mutex (optimistic spinning: Waiman
+//! Long, 2013; its cancellable queue: Peter Zijlstra, 2014). NUMA-aware order is CNA (Dice and
+//! Kogan, EuroSys 2019). With more threads than CPUs a few threads share the lock and the others
+//! sleep, as in "Malthusian locks" (Dice, EuroSys 2017). `docs/guide/mutex.md` explains how they
+//! work together.
 //!
 //! # Example
 //!
@@ -35,9 +70,14 @@
 //! static NAMES: Mutex<Vec<&str>> = Mutex::new(Vec::new());
 //!
 //! NAMES.lock().push("first");
-//! let names = NAMES.try_lock_for(Duration::from_millis(10)).expect("nobody holds it");
+//! let names = NAMES.try_lock_for(Duration::from_millis(10)).expect("no other thread holds it");
 //! assert_eq!(*names, ["first"]);
 //! ```
+//!
+//! # Invariant cited by `SAFETY` comments
+//!
+//! 1. `QueuedMutex` excludes: its `locked` byte is set by a compare-and-swap from 0. An unlock
+//!    clears it, or leaves it set for the one waiter that requested a hand-off.
 
 mod held;
 
@@ -48,17 +88,18 @@ use lock_api::GuardNoSend;
 
 /// A mutex of four bytes plus the data.
 ///
-/// The whole surface is [`lock_api::Mutex`]'s: `lock`, `try_lock`, `try_lock_for`, `try_lock_until`, `get_mut`,
-/// `into_inner`, `const new`, guards that can be mapped and cannot be sent. See the [module](self) for semantics.
+/// Its methods are those of [`lock_api::Mutex`]: `new` (`const`), `lock`, `try_lock`,
+/// `try_lock_for`, `try_lock_until`, `get_mut`, `into_inner`. Guards can be mapped, and cannot be
+/// sent to other threads. The [module](self) states guarantees, costs and misuse.
 pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
 
-/// Holds a [`Mutex`]; dropping it releases the lock.
+/// Holds a [`Mutex`]. Dropping it unlocks the mutex.
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
 
-/// Holds a [`Mutex`] and refers to a part of its data.
+/// Holds a [`Mutex`] and refers to a part of its data. Dropping it unlocks the mutex.
 pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawMutex, T>;
 
-/// The lock of [`Mutex`], without data, for any user of [`lock_api`] 0.4.
+/// The lock of [`Mutex`] without data, for any user of [`lock_api`] 0.4.
 ///
 /// ```
 /// use kinlock::{RawMutex, lock_api};
@@ -72,7 +113,7 @@ pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawMutex, T>;
 pub struct RawMutex(pub(crate) QueuedMutex<Native, AsConfigured>);
 
 impl RawMutex {
-    /// For the child of a fork: makes it an unlocked lock, whatever its word says.
+    /// Makes this an unlocked lock in the child of a fork, whatever its word says.
     #[doc(hidden)]
     pub fn reset_in_child(&self) {
         self.0.reset_in_child();
@@ -92,9 +133,9 @@ impl Default for RawMutex {
 
 const _: () = assert!(size_of::<RawMutex>() == 4 && align_of::<RawMutex>() == 4);
 
-// SAFETY: `QueuedMutex` excludes: its `locked` byte is taken by a compare-and-swap from 0, and passes to one claimant or is cleared by `unlock` only.
+// SAFETY: invariant 1.
 unsafe impl lock_api::RawMutex for RawMutex {
-    // Each use is meant to be a new lock.
+    // Each use makes a new lock.
     #[allow(clippy::declare_interior_mutable_const)]
     const INIT: Self = RawMutex(QueuedMutex::UNLOCKED);
     type GuardMarker = GuardNoSend;
@@ -104,14 +145,14 @@ unsafe impl lock_api::RawMutex for RawMutex {
     fn lock(&self) {
         held::forbid_relock(self);
         self.0.lock();
-        held::note(self);
+        held::remember(self);
     }
 
     #[inline]
     fn try_lock(&self) -> bool {
         let taken = self.0.try_lock();
         if taken {
-            held::note(self);
+            held::remember(self);
         }
         taken
     }
@@ -130,7 +171,7 @@ unsafe impl lock_api::RawMutex for RawMutex {
     }
 }
 
-// SAFETY: as above; `true` is returned only if the lock was taken.
+// SAFETY: invariant 1; `true` is returned only if the lock was taken.
 #[cfg(feature = "std")]
 unsafe impl lock_api::RawMutexTimed for RawMutex {
     type Duration = std::time::Duration;
@@ -140,12 +181,12 @@ unsafe impl lock_api::RawMutexTimed for RawMutex {
     fn try_lock_for(&self, timeout: Self::Duration) -> bool {
         let taken = self.0.lock_until(kinlock_core::native::deadline(timeout));
         if taken {
-            held::note(self);
+            held::remember(self);
         }
         taken
     }
 
-    /// Gives up at `timeout`. A moment that has passed tries once.
+    /// Gives up at the moment `timeout`. A moment in the past tries once.
     fn try_lock_until(&self, timeout: Self::Instant) -> bool {
         self.try_lock_for(timeout.saturating_duration_since(Self::Instant::now()))
     }

@@ -1,29 +1,55 @@
-//! The queued spinlock for users: [`SpinLock`] with guards, and raw locks for [`lock_api`].
+//! The queued spinlock: [`SpinLock`] with guards, and raw locks for users of [`lock_api`].
 //!
 //! # When to use it
 //!
-//! For short critical sections that many threads fight for, where four bytes per lock matter, or where first-in-first-out order within a locality
-//! domain matters. Waiters spin for a short while and then sleep, so more threads than CPUs are
-//! fine. For sections that block or run long, use a mutex: its waiters know sooner that spinning is pointless.
+//! For short critical sections that many threads contend for, where order within a locality domain
+//! matters. Waiters spin for a short while and then sleep, so more threads than CPUs do no harm.
+//! For critical sections that block or run long use [`Mutex`](crate::Mutex): its waiters notice
+//! sooner that spinning is pointless.
 //!
-//! # Semantics
+//! # Guarantees
 //!
-//! * **Memory order**: taking the lock acquires what the previous holder's release published.
-//! * **Fairness**: first in first out within a locality domain (with the incremental scan: roughly). Across domains, local waiters go first
-//!   for at most the local limit (default 10 ms; see [`config`](kinlock_core::config)) per domain that waits before. A waiter that sleeps at the front can be overtaken by running
-//!   threads until it runs again, and not any more once it has been at the front for
-//!   [`STEAL_LIMIT`](kinlock_core::raw::qspinlock::STEAL_LIMIT). [`set_stealing`](kinlock_core::config::set_stealing) forbids even that, at the price of a wake-up per
-//!   hand-off to a sleeper.
-//! * **Cost**: one read-modify-write to take, none to release, while uncontended. Contended: O(1) remote cache misses
-//!   per hand-off; with the full scan, O(waiters) work off the critical path.
-//! * **Memory**: four bytes per lock. Waiting uses one node of the thread's waiter slot, in a static table; nothing is ever allocated.
-//! * **Poisoning**: none. A panic in a critical section releases the lock.
-//! * **Reentrancy**: none. Relocking in one thread waits for ever.
-//! * **Signals**: a handler may take any lock that the code it interrupts neither holds nor is acquiring.
-//! * **fork**: in the child, locks held or waited for by other threads stay as they are; all others work.
-//! * **Leaking** a guard with `mem::forget` locks that lock for ever and harms no other.
+//! * **Exclusion and memory order**: one thread at a time holds the lock. Taking it acquires what
+//!   the previous holder's release published.
+//! * **Fairness within a locality domain**: first in, first out; with the
+//!   [incremental scan](crate::config::Scan), roughly so.
+//! * **Fairness across domains**: local waiters go first for at most the
+//!   [local limit](crate::config::set_local_limit) (10 ms by default) per domain that waits before.
+//!   A priority waiter is never set aside for the sake of locality.
+//! * **Barging**: a running thread may overtake a front waiter that sleeps, during the first 10 ms
+//!   that the waiter spends at the front. [`set_stealing`](crate::config::set_stealing) turns this
+//!   off; each hand-off to a sleeper then takes as long as waking it.
+//! * **Time limits** are on the monotonic clock. A zero timeout, or a deadline in the past, tries
+//!   once.
+//! * **Panics** in a critical section release the lock. There is no poisoning.
 //!
-//! # Example: any `lock_api` user
+//! # Costs
+//!
+//! * **Time**: without waiters one atomic read-modify-write to lock and none to unlock. A contended
+//!   hand-off costs O(1) remote cache misses. The full scan also takes O(waiters) work, off the
+//!   critical path.
+//! * **Memory**: four bytes per lock. All-zero memory is an unlocked lock. A waiting thread uses
+//!   one node of its slot in a static table. Nothing is ever allocated.
+//!
+//! # Misuse and special cases
+//!
+//! * **Relocking** in one thread waits for ever, or until the time limit.
+//! * **Leaking** a guard with `mem::forget` leaves that lock locked and affects no other.
+//! * **Signals**: a handler may take any lock that the interrupted code neither holds nor is
+//!   acquiring.
+//! * **fork**: in the child, a lock that another thread held or waited for stays as it was. All
+//!   other locks work.
+//!
+//! # Algorithm
+//!
+//! The lock word and its slow path have the shape of the Linux kernel's queued spinlock (Zijlstra,
+//! Long and others, 2014-2015). NUMA-aware order is CNA (Dice and Kogan, "Compact NUMA-aware
+//! locks", EuroSys 2019) with the local limit and the priority waiters of its Linux patches.
+//! `docs/guide/spin.md` explains what differs for threads, which can be preempted.
+//!
+//! # Example
+//!
+//! Any user of `lock_api` can take the raw lock:
 //!
 //! ```
 //! use kinlock::lock_api::Mutex;
@@ -33,6 +59,11 @@
 //! shared.lock().push(7);
 //! assert_eq!(shared.into_inner(), [7]);
 //! ```
+//!
+//! # Invariant cited by `SAFETY` comments
+//!
+//! 1. `QueuedSpinLock` excludes: its `locked` byte is set by a compare-and-swap from 0, and only an
+//!    unlock clears it.
 
 use kinlock_core::Native;
 use kinlock_core::configured::{AsConfigured, Fifo, NumaAware};
@@ -41,8 +72,9 @@ use lock_api::{GuardNoSend, RawMutex};
 
 /// A spinlock of four bytes plus the data, NUMA-aware as configured (`auto` by default).
 ///
-/// The whole surface is [`lock_api::Mutex`]'s: `lock`, `try_lock`, `try_lock_for`, `try_lock_until`, `get_mut`,
-/// `into_inner`, `const new`, guards that can be mapped and cannot be sent. See the [module](self) for semantics.
+/// Its methods are those of [`lock_api::Mutex`]: `new` (`const`), `lock`, `try_lock`,
+/// `try_lock_for`, `try_lock_until`, `get_mut`, `into_inner`. Guards can be mapped, and cannot be
+/// sent to other threads. The [module](self) states guarantees, costs and misuse.
 ///
 /// ```
 /// use kinlock::SpinLock;
@@ -54,10 +86,10 @@ use lock_api::{GuardNoSend, RawMutex};
 /// ```
 pub type SpinLock<T> = lock_api::Mutex<RawSpinLock, T>;
 
-/// Holds a [`SpinLock`]; dropping it releases the lock.
+/// Holds a [`SpinLock`]. Dropping it unlocks the lock.
 pub type SpinLockGuard<'a, T> = lock_api::MutexGuard<'a, RawSpinLock, T>;
 
-/// Holds a [`SpinLock`] and refers to a part of its data.
+/// Holds a [`SpinLock`] and refers to a part of its data. Dropping it unlocks the lock.
 pub type MappedSpinLockGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawSpinLock, T>;
 
 macro_rules! raw_spin_lock {
@@ -67,7 +99,7 @@ macro_rules! raw_spin_lock {
         #[derive(Debug)]
         pub struct $name(QueuedSpinLock<Native, $config>);
 
-        // SAFETY: `QueuedSpinLock` excludes: its `locked` byte is taken by a compare-and-swap from 0, and only `unlock` clears it.
+        // SAFETY: invariant 1.
         unsafe impl RawMutex for $name {
             const INIT: Self = $name(QueuedSpinLock::UNLOCKED);
             type GuardMarker = GuardNoSend;
@@ -94,7 +126,7 @@ macro_rules! raw_spin_lock {
             }
         }
 
-        // SAFETY: as above; `true` is returned only if the lock was taken.
+        // SAFETY: invariant 1; `true` is returned only if the lock was taken.
         #[cfg(feature = "std")]
         unsafe impl lock_api::RawMutexTimed for $name {
             type Duration = std::time::Duration;
@@ -105,7 +137,7 @@ macro_rules! raw_spin_lock {
                 self.0.lock_until(kinlock_core::native::deadline(timeout))
             }
 
-            /// Gives up at `timeout`. A moment that has passed tries once.
+            /// Gives up at the moment `timeout`. A moment in the past tries once.
             fn try_lock_until(&self, timeout: Self::Instant) -> bool {
                 self.try_lock_for(timeout.saturating_duration_since(Self::Instant::now()))
             }
@@ -129,23 +161,30 @@ macro_rules! raw_spin_lock {
 }
 
 raw_spin_lock! {
-    /// The lock of [`SpinLock`], without data: NUMA-aware or not, as [configured](kinlock_core::config).
+    /// The lock of [`SpinLock`] without data, NUMA-aware as [configured](crate::config).
     RawSpinLock, AsConfigured
 }
 
 raw_spin_lock! {
-    /// As [`RawSpinLock`], but first in first out whatever the configuration says.
+    /// As [`RawSpinLock`], but always first in, first out. The other knobs apply.
     RawFifoSpinLock, Fifo
 }
 
 raw_spin_lock! {
-    /// As [`RawSpinLock`], but NUMA-aware whatever the configuration says. The other knobs apply.
+    /// As [`RawSpinLock`], but always NUMA-aware. The other knobs apply.
     RawCnaSpinLock, NumaAware
 }
 
-/// Says whether the calling thread is a priority waiter: one that NUMA-aware locks never set aside for the sake of
-/// locality, so that nobody who queued behind it overtakes it. `None` returns to the default: threads under a
-/// real-time scheduling policy (looked up once per thread, when it first queues).
+/// Makes the calling thread a priority waiter, or an ordinary one.
+///
+/// NUMA-aware locks never set a priority waiter aside for the sake of locality: no thread that
+/// queued behind it overtakes it. `None` restores the default, by which a thread under a real-time
+/// scheduling policy is a priority waiter. The policy is read once per thread, when it first
+/// queues.
+///
+/// ```
+/// kinlock::spin::set_priority_waiter(Some(true));
+/// ```
 #[cfg(feature = "std")]
 pub fn set_priority_waiter(on: Option<bool>) {
     kinlock_core::native::set_priority(on);
@@ -153,7 +192,7 @@ pub fn set_priority_waiter(on: Option<bool>) {
 
 #[cfg(feature = "std")]
 impl RawSpinLock {
-    /// For the child of a fork: makes it an unlocked lock, whatever its word says.
+    /// Makes this an unlocked lock in the child of a fork, whatever its word says.
     #[doc(hidden)]
     pub fn reset_in_child(&self) {
         self.0.reset_in_child();

@@ -1,4 +1,4 @@
-//! The condition variable as its users see it.
+//! The condition variable: notifications, time limits, broadcasts, several mutexes.
 #![cfg(not(loom))]
 
 use kinlock::{Condvar, Mutex};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 const ROUNDS: u32 = if cfg!(miri) { 10 } else { 5_000 };
 const MANY: usize = if cfg!(miri) { 4 } else { 16 };
 const MOMENT: Duration = Duration::from_millis(20);
-/// Longer than any test may take.
+/// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(600);
 
 #[derive(Default)]
@@ -25,9 +25,9 @@ fn ping_pong() {
     let ball = Pair::<u32>::default();
     let play = |mine: u32| {
         for _ in 0..ROUNDS {
-            let mut turn = ball.mutex.lock();
-            ball.condvar.wait_while(&mut turn, |turn| *turn % 2 != mine);
-            *turn += 1;
+            let mut hits = ball.mutex.lock();
+            ball.condvar.wait_while(&mut hits, |hits| *hits % 2 != mine);
+            *hits += 1;
             ball.condvar.notify_one();
         }
     };
@@ -38,7 +38,8 @@ fn ping_pong() {
     assert_eq!(ball.mutex.into_inner(), 2 * ROUNDS);
 }
 
-/// Rounds in which one thread starts all others, and waits for them; with the mutex held or not while it notifies.
+/// In each round one thread starts all others and waits for them. It notifies with the mutex held
+/// in every second round.
 fn broadcasts<'a>(mutex: &'a Mutex<(u32, usize)>, start: &'a Condvar, done: &'a Condvar) {
     let rounds = ROUNDS.div_ceil(10);
     std::thread::scope(|s| {
@@ -70,20 +71,21 @@ fn broadcasts<'a>(mutex: &'a Mutex<(u32, usize)>, start: &'a Condvar, done: &'a 
 }
 
 #[test]
-fn a_broadcast_reaches_all() {
+fn a_broadcast_reaches_all_waiters() {
     let shared = (Mutex::default(), Condvar::new(), Condvar::new());
     broadcasts(&shared.0, &shared.1, &shared.2);
 }
 
 #[test]
-fn a_broadcast_reaches_all_who_use_a_distant_mutex() {
-    // Statics and heap are further apart than a distance can tell, or stack and statics are: either way the result is the same.
+fn a_broadcast_reaches_all_waiters_with_a_distant_mutex() {
+    // Heap and statics may be too far apart for the condition variable to store the distance. The
+    // result is the same if not.
     static START: Condvar = Condvar::new();
     let (mutex, done) = (Box::default(), Box::new(Condvar::new()));
     broadcasts(&mutex, &START, &done);
 }
 
-/// Everybody waits in turn with and without a time limit, and tokens come one by one and in pairs.
+/// Each thread waits with and without a time limit. Tokens arrive one by one and in pairs.
 #[test]
 fn no_token_is_left_with_more_threads_than_cpus() {
     let tokens = Pair::<u32>::default();
@@ -154,7 +156,7 @@ fn a_limit_that_has_passed_gives_the_mutex_away_for_a_moment() {
 }
 
 #[test]
-fn conditions_are_looked_at_first_and_last() {
+fn conditions_are_evaluated_first_and_last() {
     let pair = Pair::<u32>::default();
     let mut value = pair.mutex.lock();
     pair.condvar.wait_while(&mut value, |v| *v != 0);
@@ -162,10 +164,10 @@ fn conditions_are_looked_at_first_and_last() {
     assert!(!result.timed_out(), "nothing to wait for");
     let result = pair.condvar.wait_while_for(&mut value, |v| *v == 0, MOMENT);
     assert!(result.timed_out());
-    let mut looks = 0;
+    let mut calls = 0;
     let becomes_true = |_: &mut u32| {
-        looks += 1;
-        looks < 3
+        calls += 1;
+        calls < 3
     };
     let until = Instant::now() + LONG;
     let stop = AtomicBool::new(false);
@@ -182,7 +184,7 @@ fn conditions_are_looked_at_first_and_last() {
         stop.store(true, Relaxed);
         assert!(!result.timed_out());
     });
-    assert_eq!(looks, 3);
+    assert_eq!(calls, 3);
 }
 
 #[test]
@@ -190,7 +192,7 @@ fn conditions_are_looked_at_first_and_last() {
 fn the_time_of_day_limits_a_wait() {
     let pair = Pair::<bool>::default();
     let mut done = pair.mutex.lock();
-    // More than one slice.
+    // Longer than the 100 ms between two reads of the clock.
     let until = SystemTime::now() + Duration::from_millis(150);
     let result = pair
         .condvar
@@ -226,7 +228,7 @@ fn statics_need_no_initialisation() {
 }
 
 #[test]
-fn zeroed_memory_is_a_fresh_one() {
+fn zeroed_memory_is_a_condition_variable() {
     #[repr(C)]
     union Memory {
         bytes: [u32; 2],
@@ -241,9 +243,9 @@ fn zeroed_memory_is_a_fresh_one() {
     assert!(result.timed_out());
 }
 
-/// Notifications without a waiter are not kept.
+/// A notification without a waiter has no effect on later waits.
 #[test]
-fn a_notification_is_for_those_who_wait() {
+fn a_notification_without_a_waiter_is_not_kept() {
     let pair = Pair::<()>::default();
     pair.condvar.notify_one();
     pair.condvar.notify_all();
@@ -251,13 +253,13 @@ fn a_notification_is_for_those_who_wait() {
     for _ in 0..2 {
         let short = Duration::from_millis(2);
         assert!(pair.condvar.wait_for(&mut guard, short).timed_out());
-        // Somebody has waited meanwhile, so this one does something.
+        // A thread has waited since the last notification, so this one changes the count.
         pair.condvar.notify_one();
     }
     assert!(pair.condvar.wait_for(&mut guard, MOMENT).timed_out());
 }
 
-/// Starts a thread that waits with `mutex`, and returns when it sleeps, or is about to.
+/// Starts a thread that waits with `mutex`. Returns when it sleeps, or is about to.
 fn wait_elsewhere<'s>(
     s: &'s std::thread::Scope<'s, '_>,
     condvar: &'s Condvar,
@@ -272,7 +274,7 @@ fn wait_elsewhere<'s>(
     });
     barrier.wait();
     drop(mutex.lock());
-    // It has released the mutex. Give it time to fall asleep.
+    // It has released the mutex. The pause lets it fall asleep.
     std::thread::sleep(MOMENT);
 }
 
@@ -318,7 +320,8 @@ fn two_mutexes_at_the_same_time_are_noticed_or_harmless() {
     });
 }
 
-/// A broadcast's waiters sleep on the mutex's word for as long as somebody holds it. Their time limits hold there, too.
+/// A broadcast moves waiters to the mutex, where they sleep while it is held. Their time limits
+/// apply there, too.
 #[test]
 fn a_requeued_waiter_may_run_out_of_time() {
     let pair = Pair::<usize>::default();
@@ -347,7 +350,8 @@ fn a_requeued_waiter_may_run_out_of_time() {
     assert_eq!(raw.as_deref(), Some(&MANY));
 }
 
-/// Two time limits race with as many notifications as there are tokens: whoever reports a timeout must have taken no notification, or the other would sleep for ever.
+/// A time limit races with a notification. A wait that reports a timeout must not have taken the
+/// notification: otherwise the other waiter sleeps for ever.
 #[test]
 fn a_timeout_takes_no_notification_with_it() {
     let rounds = if cfg!(miri) { 5 } else { 2_000 };
@@ -358,7 +362,7 @@ fn a_timeout_takes_no_notification_with_it() {
             s.spawn(move || {
                 let mut tokens = pair.mutex.lock();
                 let limit = Duration::from_micros(20 + round % 60);
-                // On purpose: does not look for the token if its time was up.
+                // On purpose: after a timeout it does not check for a token.
                 if *tokens == 0 && pair.condvar.wait_for(&mut tokens, limit).timed_out() {
                     return;
                 }

@@ -1,12 +1,12 @@
-//! What debug builds say about a mutex that is used wrongly, and what they say nothing about.
+//! Which wrong uses of a mutex make debug builds panic, and that correct uses never do.
 #![cfg(not(loom))]
 
 use kinlock::{Mutex, MutexGuard};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-/// What the panic in `misuse` says; `None` if there is none.
-fn complaint(misuse: impl FnOnce()) -> Option<String> {
+/// The message of the panic in `misuse`; `None` if it does not panic.
+fn panic_message(misuse: impl FnOnce()) -> Option<String> {
     let panic = catch_unwind(AssertUnwindSafe(misuse)).err()?;
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned())
@@ -17,41 +17,42 @@ fn complaint(misuse: impl FnOnce()) -> Option<String> {
 fn relocking_in_one_thread_panics() {
     let mutex = Mutex::new(1);
     let guard = mutex.lock();
-    let text = complaint(|| drop(mutex.lock())).expect("it would wait for ever");
+    let text = panic_message(|| drop(mutex.lock())).expect("it would wait for ever");
     assert!(text.contains("holds already"), "{text}");
     drop(guard);
-    // The mutex is none the worse for it.
+    // The mutex still works.
     assert_eq!(*mutex.lock(), 1);
 
     let tried = mutex.try_lock().expect("it is free");
-    assert!(complaint(|| drop(mutex.lock())).is_some());
+    assert!(panic_message(|| drop(mutex.lock())).is_some());
     drop(tried);
     let timed = mutex.try_lock_for(Duration::ZERO).expect("it is free");
-    assert!(complaint(|| drop(mutex.lock())).is_some());
+    assert!(panic_message(|| drop(mutex.lock())).is_some());
     drop(timed);
 }
 
 #[test]
 #[cfg(debug_assertions)]
-fn unlocking_what_nobody_holds_panics() {
+fn unlocking_a_free_mutex_panics() {
     let mutex = Mutex::new(());
-    // SAFETY: wrong on purpose: debug builds notice before they release anything.
-    let text = complaint(|| unsafe { mutex.force_unlock() }).expect("nobody holds it");
+    // SAFETY: wrong on purpose: debug builds panic before they release anything.
+    let text = panic_message(|| unsafe { mutex.force_unlock() }).expect("nobody holds it");
     assert!(text.contains("nobody holds"), "{text}");
     assert!(mutex.try_lock().is_some());
 }
 
 #[test]
-fn trying_what_one_holds_fails_without_a_panic() {
+fn trying_a_mutex_that_the_thread_holds_fails_without_a_panic() {
     let mutex = Mutex::new(());
     let _guard = mutex.lock();
     assert!(mutex.try_lock().is_none());
     assert!(mutex.try_lock_for(Duration::from_millis(2)).is_none());
 }
 
-/// Many at a time, in any order of release, and a guard that is forgotten in memory that is used again.
+/// Many mutexes at a time, released in another order, and a leaked guard in memory that is used
+/// again.
 #[test]
-fn proper_use_is_never_complained_about() {
+fn correct_use_never_panics() {
     let mutexes: Vec<Mutex<u32>> = (0..10_000).map(Mutex::new).collect();
     for _ in 0..3 {
         let mut guards: Vec<MutexGuard<'_, u32>> = mutexes.iter().map(Mutex::lock).collect();

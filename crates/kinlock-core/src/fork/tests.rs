@@ -1,21 +1,26 @@
-//! Invariant 3: the child of a fork ends by `_exit`; until it has been waited for, its number names no other process; out-pointers are to live locals.
+//! The handlers of `fork`: signals in the child, and registration.
+//!
+//! # Invariant cited by `SAFETY` comments
+//!
+//! 1. The child of a fork ends by `_exit`. Until it has been waited for, its number names no other
+//!    process. Out-pointers refer to live locals.
 
 use super::*;
 use core::cell::Cell;
 
-/// Runs `body` in a child, for at most ten seconds; whether it says that all is well.
+/// Runs `body` in a child, for at most ten seconds. Returns whether `body` returned `true`.
 fn in_a_child(body: impl FnOnce() -> bool) -> bool {
-    // SAFETY: invariant 3.
+    // SAFETY: invariant 1.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        // SAFETY: no preconditions. If the child hangs, the default action of the signal ends it.
+        // SAFETY: no preconditions. If the child hangs, the signal's default action ends it.
         unsafe { libc::alarm(10) };
         let code = if body() { 0 } else { 1 };
-        // SAFETY: invariant 3.
+        // SAFETY: invariant 1.
         unsafe { libc::_exit(code) };
     }
     let mut status = 0;
-    // SAFETY: invariant 3.
+    // SAFETY: invariant 1.
     let waited = unsafe { libc::waitpid(child, &mut status, 0) };
     waited == child && status == 0
 }
@@ -31,7 +36,7 @@ fn on_signal(signal: c_int, handler: extern "C" fn(c_int)) {
 }
 
 #[test]
-fn no_handler_runs_while_it_is_undisturbed() {
+fn no_handler_runs_while_signals_are_blocked() {
     let blocked = || {
         let mut now = MaybeUninit::uninit();
         // SAFETY: the current set is written, and asked for a valid signal.
@@ -43,16 +48,16 @@ fn no_handler_runs_while_it_is_undisturbed() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             assert!(!blocked());
-            let undisturbed = SignalsBlocked::new();
+            let guard = SignalsBlocked::new();
             assert!(blocked());
-            drop(undisturbed);
+            drop(guard);
             assert!(!blocked());
         });
     });
 }
 
 #[test]
-fn what_was_refused_is_tried_again_and_what_was_done_is_not() {
+fn an_attempt_is_repeated_until_it_succeeds() {
     let (done, tried) = (AtomicBool::new(false), Cell::new(0));
     let attempt = |answer| {
         once(&done, || {
@@ -69,7 +74,7 @@ fn what_was_refused_is_tried_again_and_what_was_done_is_not() {
 
 thread_local! {
     static RAISES: Cell<bool> = const { Cell::new(false) };
-    static TIDYING: Cell<bool> = const { Cell::new(false) };
+    static RESETTING: Cell<bool> = const { Cell::new(false) };
     static HANDLED: Cell<u32> = const { Cell::new(0) };
     static DISTURBED: Cell<bool> = const { Cell::new(false) };
 }
@@ -77,21 +82,21 @@ thread_local! {
 /// Called after each part that the child resets.
 pub(super) fn between_two_parts() {
     if RAISES.get() {
-        TIDYING.set(true);
+        RESETTING.set(true);
         // SAFETY: `on_signal` has been called.
         unsafe { libc::raise(libc::SIGUSR1) };
-        TIDYING.set(false);
+        RESETTING.set(false);
     }
 }
 
-extern "C" fn note(_: c_int) {
+extern "C" fn count_signal(_: c_int) {
     HANDLED.set(HANDLED.get() + 1);
-    DISTURBED.set(DISTURBED.get() || TIDYING.get());
+    DISTURBED.set(DISTURBED.get() || RESETTING.get());
 }
 
 #[test]
-fn a_signal_between_two_parts_of_tidying_up_is_handled_afterwards() {
-    on_signal(libc::SIGUSR1, note);
+fn a_signal_between_two_parts_is_handled_after_the_reset() {
+    on_signal(libc::SIGUSR1, count_signal);
     RAISES.set(true);
     let right = in_a_child(|| HANDLED.get() == 1 && !DISTURBED.get());
     RAISES.set(false);

@@ -1,19 +1,23 @@
-//! What a process may spend on yields that take long.
+//! A budget for yields that take long.
+//!
+//! A yield beside a thread that computes all the time costs a whole scheduler slice. A process may
+//! spend one part in 32 of its time on such yields.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Longer than a hundred threads need that wake up, do something short, and sleep again; shorter than the slice that a scheduler gives to one that computes.
+/// Yields longer than this are charged, in nanoseconds. A hundred threads that wake, work briefly
+/// and sleep again take less; a scheduler's slice takes more.
 const LONG: u64 = 500_000;
-/// One part in so many of the time may be spent on yields that are longer, ...
+/// One part in `PART` of the time may be spent on long yields.
 const PART: u64 = 32;
-/// ... and so many nanoseconds at once: a few of them are chance, or a host that had other things to do.
+/// How many nanoseconds may be spent at once: a few long yields are chance, or a busy host.
 const AT_ONCE: u64 = 6_000_000;
-/// None counts for more: the whole process may have been stopped.
+/// The most that one yield is charged: the whole process may have been stopped.
 const LONGEST: u64 = 20_000_000;
 
-/// An account of long yields. Times are nanoseconds of one clock.
+/// The budget of long yields. Times are nanoseconds of one clock.
 pub(super) struct Account {
-    /// Until when all that may be spent has been.
+    /// The moment up to which the budget is spent.
     spent: AtomicU64,
 }
 
@@ -29,7 +33,8 @@ impl Account {
         self.spent.load(Relaxed) <= now + AT_ONCE * PART
     }
 
-    /// Counts a yield that has ended at `now` and taken so long. Of two at a time one may be forgotten.
+    /// Charges a yield that ended at `now` and took `taken`. Of two charged at once one may be
+    /// lost.
     pub(super) fn charge(&self, now: u64, taken: u64) {
         if taken > LONG {
             let from = self.spent.load(Relaxed).max(now);
@@ -58,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn two_slices_at_once_and_then_one_part_in_thirty_two() {
+    fn a_burst_is_covered_and_then_one_part_in_thirty_two() {
         let account = Account::new();
         let (mut now, mut yielded) = (START, 0);
         while now < START + 10_000 * MS {
@@ -76,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_few_are_let_pass() {
+    fn the_first_few_long_yields_are_covered() {
         let account = Account::new();
         let passed = (0..10)
             .map(|slice| START + slice * 3 * MS)
@@ -97,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_been_spent_is_not_saved_up() {
+    fn unspent_budget_does_not_accumulate() {
         let account = Account::new();
         account.charge(START, 3 * MS);
         let later = START + 3_600_000 * MS;

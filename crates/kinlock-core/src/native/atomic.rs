@@ -1,4 +1,10 @@
 //! Core's atomics as a platform's atomics.
+//!
+//! # Invariants cited by `SAFETY` comments
+//!
+//! 1. A load-exclusive reads the atomic at its own size and nothing else. Its result only decides
+//!    how to pause.
+//! 2. WFE and CLREX do not touch memory. At worst they end a pause early or late.
 
 use crate::platform::{Atomic, ConstAtomic, Ordering};
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
@@ -47,8 +53,8 @@ macro_rules! hardware_atomic {
                 self.fetch_and(value, order)
             }
 
-            /// Sleeps in WFE with the exclusive monitor on the word: a write to its line ends the sleep, and so does the
-            /// kernel's event stream (some ten kHz), should the write have come before.
+            /// Sleeps in WFE with the exclusive monitor on the word. A write to its line ends the
+            /// sleep. The kernel's event stream (some ten kHz) ends it if the write came before.
             #[cfg(all(target_arch = "aarch64", not(miri)))]
             #[inline]
             fn pause_while(&self, seen: $value) {
@@ -77,10 +83,6 @@ macro_rules! hardware_atomic {
         }
     };
 }
-
-// Invariants cited by `SAFETY` comments above:
-// 1. A load-exclusive reads the atomic at its own size and nothing else; its result only decides how to pause.
-// 2. WFE and CLREX touch no memory; at worst they end a pause early or late.
 
 hardware_atomic!(AtomicU8, u8, "ldxrb {now:w}");
 hardware_atomic!(AtomicU16, u16, "ldxrh {now:w}");

@@ -1,9 +1,9 @@
-//! Sleeping on four bytes, and a fence that only the rare side pays for.
+//! Sleeping on four bytes (futex), and a fence for which only the rare side pays (membarrier).
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
-//! 1. The kernel only compares and hashes a futex key. If the key is not mapped the call fails with EFAULT, which is
-//!    treated like being woken. So no validity is required of keys.
+//! 1. The kernel only compares and hashes a futex key. If the key is not mapped, the call fails
+//!    with EFAULT, and the caller checks its condition again. So keys need not be valid.
 //! 2. `membarrier` takes numbers only.
 //! 3. `__errno_location` returns the address of the calling thread's errno, valid while it runs.
 
@@ -21,7 +21,8 @@ mod kernel {
     use crate::platform::{ANYBODY, Parked};
     use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-    /// Sleeps while the bytes at `key` equal `expected`, for `timeout` nanoseconds at most, as a member of `sets`.
+    /// Sleeps while the bytes at `key` equal `expected`, for at most `timeout` nanoseconds, as a
+    /// member of `sets`.
     pub(in crate::native) fn wait(
         key: *const u32,
         expected: u32,
@@ -29,7 +30,7 @@ mod kernel {
         sets: u32,
         _: impl Fn() -> u32,
     ) -> Parked {
-        // This operation takes a moment on the monotonic clock, not a span.
+        // This operation takes a moment on the monotonic clock, not a duration.
         let until = timeout.map(|nanos| crate::native::thread::now().saturating_add(nanos));
         let until = until.map(|nanos| libc::timespec {
             tv_sec: (nanos / 1_000_000_000) as libc::time_t,
@@ -60,7 +61,7 @@ mod kernel {
         how
     }
 
-    /// Wakes up to `n` threads that sleep at `key` in one of `sets`, and says how many.
+    /// Wakes up to `n` threads that sleep at `key` in any of `sets`. Returns how many it woke.
     pub(in crate::native) fn wake(key: *const u32, n: u32, sets: u32) -> u32 {
         let mut woken = 0;
         // SAFETY: invariant 1.
@@ -79,23 +80,24 @@ mod kernel {
         u32::try_from(woken).unwrap_or(0)
     }
 
-    /// Wakes up to `n` threads that sleep at `key`, and says whether others do still.
+    /// Wakes up to `n` threads that sleep at `key`. Returns whether others are still asleep.
     pub(in crate::native) fn wake_some(key: *const u32, n: u32) -> bool {
         let operation = libc::FUTEX_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
         let mut reached = -1;
-        // One more is moved to where it sleeps already, so that it is counted.
+        // Requeueing one more sleeper to the same key has no effect but is counted.
         // SAFETY: invariant 1.
         keep_errno(|| unsafe {
             reached = libc::syscall(libc::SYS_futex, key, operation, n as usize, 1_usize, key);
         });
         match u32::try_from(reached) {
             Ok(reached) => reached > n,
-            // A sandbox knows no requeueing.
+            // A sandbox refuses to requeue.
             Err(_) => wake(key, n, ANYBODY) == n,
         }
     }
 
-    /// Wakes `woken` of the sleepers at `from` and moves the others to `to` if the bytes at `from` equal `expected`. Returns how many it has moved.
+    /// Wakes `woken` of the sleepers at `from` and moves the others to `to`, if the bytes at `from`
+    /// equal `expected`; otherwise wakes all. Returns how many it moved.
     pub(in crate::native) fn requeue_but(
         woken: u32,
         from: *const u32,
@@ -118,16 +120,17 @@ mod kernel {
                 expected,
             );
         });
-        // The kernel counts those that it woke and those that it moved.
+        // The kernel returns the number of threads woken and moved.
         let Ok(reached) = u32::try_from(reached) else {
-            // The bytes differ; or a sandbox knows no requeueing, and they must not sleep on.
+            // The bytes differ, or a sandbox refuses to requeue. No sleeper may be left behind.
             wake(from, u32::MAX, ANYBODY);
             return 0;
         };
         reached.saturating_sub(woken)
     }
 
-    /// Makes every running thread of the process execute a full fence. `false` if the kernel will not.
+    /// Makes every running thread of the process execute a full fence; `false` if the kernel
+    /// refuses.
     pub(in crate::native) fn membarrier() -> bool {
         const UNKNOWN: u8 = 0;
         const REGISTERED: u8 = 1;
@@ -147,17 +150,20 @@ mod kernel {
         false
     }
 
-    /// The numbers of the two commands, which the C library's bindings lack on some targets.
+    // The bindings of the C library lack these two commands on some targets.
     const PRIVATE_EXPEDITED_RSEQ: libc::c_int = 1 << 7;
     const REGISTER_PRIVATE_EXPEDITED_RSEQ: libc::c_int = 1 << 8;
 
-    /// Prepares the process for [`restart_sequences`]. False where the kernel refuses.
+    /// Prepares the process for [`restart_sequences`]. Returns `false` where the kernel refuses.
     pub fn prepare_to_restart_sequences() -> bool {
         call(REGISTER_PRIVATE_EXPEDITED_RSEQ)
     }
 
-    /// Every thread of the process that is inside a restartable sequence restarts it, and every other one executes a full barrier. False if the kernel refuses,
-    /// which it does not after [`prepare_to_restart_sequences`] has worked, unless a filter came meanwhile.
+    /// Makes every thread of the process restart the restartable sequence that it is in, or execute
+    /// a full barrier if it is in none.
+    ///
+    /// Returns `false` if the kernel refuses. After [`prepare_to_restart_sequences`] has succeeded
+    /// that happens only if a filter of system calls was installed meanwhile.
     pub fn restart_sequences() -> bool {
         call(PRIVATE_EXPEDITED_RSEQ)
     }
@@ -169,9 +175,10 @@ mod kernel {
         result == 0
     }
 
-    /// A lock may be taken between a failing call and the look at its errno, by a signal handler for instance.
+    /// Restores errno after `call`: a program may take a lock, for instance in a signal handler,
+    /// between a failing call and its reading of errno.
     fn keep_errno(call: impl FnOnce()) {
-        // SAFETY: invariant 3: the address of the thread's errno is valid for as long as the thread runs.
+        // SAFETY: invariant 3.
         unsafe {
             let errno = libc::__errno_location();
             let before = *errno;
@@ -181,8 +188,8 @@ mod kernel {
     }
 }
 
-/// Miri knows futexes, but not requeueing, nor that the kernel reads the lock word as a whole. A table of sleepers
-/// behind a std mutex does the same.
+/// A table of sleepers behind a std mutex, for Miri. Miri's futexes cannot requeue, and Miri would
+/// report the kernel's read of a whole lock word as a mixed-size access.
 #[cfg(miri)]
 mod table {
     use crate::platform::{ANYBODY, Parked};
@@ -285,7 +292,7 @@ mod table {
         false
     }
 
-    /// As above.
+    /// There are no restartable sequences under Miri.
     pub fn restart_sequences() -> bool {
         false
     }

@@ -1,17 +1,22 @@
-//! What a thread remembers, and how its waiter slot is given back when it ends.
+//! The state of a thread: its waiter slot, which is given back when it ends, and cached answers.
 //!
-//! The slot is freed by the destructor of a `pthread` key, which runs after the destructors of thread-locals: these can
-//! still use locks. The key is made before `main`, so that it is one of the first, whose values are stored without
-//! allocation. A thread that locks before that, after its destructor has run, or in its last destructors, uses a slot for one slow path at a time.
+//! The destructor of a `pthread` key frees the slot. It runs after the destructors of
+//! thread-locals, so these can still use locks. The key is created before `main`, so that it is one
+//! of the first keys, whose values are stored without allocation. A thread claims a slot for each
+//! single slow path if it locks before the key exists, after its destructor has run, or in its last
+//! destructors.
 //!
-//! Everything here may run in a signal handler: the slot is installed by a compare-and-swap, so that a handler which
-//! needs one at the same moment is noticed.
+//! Everything here may run in a signal handler. The slot is installed by a compare-and-swap, so
+//! that a handler which installs one at the same moment is noticed.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
-//! 1. `pthread_key_create` writes to a local; `pthread_setspecific` gets a key that was created and never deleted.
-//! 2. Functions registered with the C library are `extern "C"`, do not unwind, and live as long as the program.
+//! 1. `pthread_key_create` writes to a local. `pthread_setspecific` gets a key that was created and
+//!    never deleted.
+//! 2. Functions registered with the C library are `extern "C"`, do not unwind, and live as long as
+//!    the program.
 //! 3. The out-pointer refers to a live local of the type and size that the kernel writes.
+//! 4. `sched_getscheduler` takes and returns numbers only.
 
 use super::WAITERS;
 use super::account::Account;
@@ -22,7 +27,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::*};
 
 thread_local! {
-    // No destructors: plain memory of the thread, accessible for as long as it runs.
+    // Without destructors, so that they are accessible for as long as the thread runs.
     static SLOT: AtomicU16 = const { AtomicU16::new(0) };
     static RANDOM: Cell<u32> = const { Cell::new(0) };
     static PRIORITY: Cell<Priority> = const { Cell::new(Priority::Unknown) };
@@ -35,14 +40,15 @@ enum Priority {
     RealTime,
 }
 
-/// `waiting`: how many threads wait for locks now and then.
-pub(super) fn crowded(waiting: u32) -> bool {
+/// Whether `waiting` threads, all that have waited for locks lately, are more than there are CPUs.
+pub(super) fn oversubscribed(waiting: u32) -> bool {
     waiting > cpus()
 }
 
-/// Lets others run on this CPU, unless those who compute all the time have had too much of such time (`false`). `time` is when, before and after it.
+/// Yields the CPU, unless the process has spent its budget for long yields: then returns `false`.
 ///
-/// A scheduler lets one of those have its whole slice then, which is milliseconds. Whoever yields again and again beside them waits for nothing else.
+/// `time` is the time of the call, and is advanced by the yield. Beside a thread that computes all
+/// the time a yield lasts a whole scheduler slice, which is milliseconds; the budget limits those.
 pub(super) fn yield_briefly(time: &mut u64) -> bool {
     static ACCOUNT: Account = Account::new();
 
@@ -56,7 +62,7 @@ pub(super) fn yield_briefly(time: &mut u64) -> bool {
     true
 }
 
-/// CPUs that the process may run on, asked for once.
+/// The number of CPUs that the process may run on, determined once.
 fn cpus() -> u32 {
     static CPUS: AtomicU32 = AtomicU32::new(0);
     match CPUS.load(Relaxed) {
@@ -79,7 +85,7 @@ pub(super) fn now() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// Marsaglia's xorshift, seeded by where the thread's memory lies.
+/// Marsaglia's xorshift, seeded by the address of the thread's memory.
 pub(super) fn random() -> u32 {
     RANDOM.with(|state| {
         let mut x = state.get();
@@ -94,14 +100,14 @@ pub(super) fn random() -> u32 {
     })
 }
 
-/// Asked of the kernel once per thread.
+/// Whether the thread is a priority waiter. Asks the kernel once per thread.
 pub(super) fn is_priority() -> bool {
     PRIORITY.with(|cached| {
         if cached.get() == Priority::Unknown {
             // Miri has no scheduling policies.
             #[cfg(miri)]
             let policy = libc::SCHED_OTHER;
-            // SAFETY: takes and returns numbers only.
+            // SAFETY: invariant 4.
             #[cfg(not(miri))]
             let policy = unsafe { libc::sched_getscheduler(0) };
             let real_time = matches!(
@@ -118,7 +124,8 @@ pub(super) fn is_priority() -> bool {
     })
 }
 
-/// See [`crate::native::set_priority`].
+/// Makes the calling thread a priority waiter or an ordinary one. `None` restores the default: its
+/// scheduling policy decides.
 pub fn set_priority(on: Option<bool>) {
     PRIORITY.set(match on {
         None => Priority::Unknown,
@@ -158,7 +165,8 @@ pub(super) fn keep_slot(slot: u16) -> bool {
     true
 }
 
-/// The calling thread runs its last destructors: a slot that it kept from now on would not be given back. One that it has is, as before.
+/// Tells that the calling thread runs its last destructors. A slot that it installed from now on
+/// would not be given back; one that it already has will be.
 #[cold]
 pub fn keep_no_slot() {
     SLOT.with(|s| {
@@ -166,18 +174,18 @@ pub fn keep_no_slot() {
     });
 }
 
-/// Whether the calling thread may keep a slot, or has one.
+/// Whether the calling thread has a slot or may keep one.
 pub fn keeps_slots() -> bool {
     SLOT.with(|s| s.load(Relaxed)) != ENDED
 }
 
-/// The C library allocates to store values of keys from this one on.
+/// From this key on, the C library allocates memory to store a value.
 const FIRST_KEY_THAT_ALLOCATES: libc::pthread_key_t = 32;
 
-/// [`SLOT`] of a thread whose destructor has run, or is not to: it gets slots for one slow path at a time.
+/// The value of [`SLOT`] in a thread that can no longer keep a slot.
 const ENDED: u16 = u16::MAX;
 
-/// The key + 1; 0 = none.
+/// The key plus 1; 0 = none.
 static KEY: AtomicU64 = AtomicU64::new(0);
 
 /// Runs before `main`, or when the library is loaded.
@@ -188,7 +196,7 @@ extern "C" fn prepare() {
         if key < FIRST_KEY_THAT_ALLOCATES {
             KEY.store(key as u64 + 1, Relaxed);
         } else {
-            // SAFETY: the key was just created, and no thread has a value for it.
+            // SAFETY: invariant 1: it was just created, and no thread has a value for it.
             unsafe { libc::pthread_key_delete(key) };
         }
     }
@@ -204,8 +212,7 @@ extern "C" fn release_slot(slot: *mut c_void) {
     WAITERS.release(slot as usize as u16);
 }
 
-/// The waiter slots of threads that do not exist in the child of a fork are free there. Slots have no
-/// locks. Rank 0: all other parts use them.
+/// Rank 0, since all other parts use waiter slots. Slots have no locks.
 static SLOTS: Part = Part {
     lock: || {},
     unlock: || {},
@@ -215,7 +222,8 @@ static SLOTS: Part = Part {
 /// Whether this process is the child of a fork.
 pub(super) static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// In the child of a fork, whose only thread calls it: the slots of all others are free. No signal handler may run meanwhile: it could claim one that is then said to be free.
+/// Frees the slots of threads that do not exist in the child of a fork. Signals are blocked
+/// meanwhile: a handler could claim a slot that is then declared free.
 fn reset_in_child() {
     FORKED.store(true, Relaxed);
     WAITERS.reset_in_child(kept_slot());

@@ -8,7 +8,7 @@
 use super::MAX_CPUS;
 use crate::sys::{KeepErrno, for_each_name};
 
-/// A set of CPUs below [`MAX_CPUS`], laid out as the kernel wants it.
+/// A set of CPUs below [`MAX_CPUS`], in the kernel's layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuSet {
     words: [u64; WORDS],
@@ -24,10 +24,11 @@ impl CpuSet {
 
     /// The CPUs on which any of the process's threads may run. Empty if the kernel does not answer.
     ///
-    /// Affinity belongs to threads, not to processes, and a thread that has pinned itself says
-    /// little about the others. So all are asked, or `MOST_THREADS` where there are more. Threads
-    /// that start later are not known yet: they inherit their parent's affinity, if they do not
-    /// change it.
+    /// Affinity belongs to threads, not to processes: a thread may have pinned itself. So this asks
+    /// about every thread, up to 1024. Threads that start later inherit their parent's affinity, so
+    /// the result holds for them unless they change it.
+    ///
+    /// Does not allocate. Costs a system call per thread.
     pub fn of_process() -> Self {
         let mut set = CpuSet::empty();
         if cfg!(miri) {
@@ -69,7 +70,7 @@ impl CpuSet {
             .is_some_and(|word| word >> (cpu % 64) & 1 == 1)
     }
 
-    /// Adds `cpu`; `false` if it was there already or is not below [`MAX_CPUS`].
+    /// Adds `cpu`. Returns `false` if it was in the set, or is not below [`MAX_CPUS`].
     pub fn insert(&mut self, cpu: usize) -> bool {
         let Some(word) = self.words.get_mut(cpu / 64) else {
             return false;
@@ -101,7 +102,7 @@ impl CpuSet {
     }
 }
 
-/// More threads than this are not asked for their affinity: it is done while a lock is contended.
+/// The most threads to ask about: this runs while a lock is contended.
 const MOST_THREADS: usize = 1024;
 
 const CALLING_THREAD: libc::pid_t = 0;
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_holds_what_was_put_in() {
+    fn a_set_contains_what_was_inserted() {
         let mut set = CpuSet::empty();
         assert_eq!(set.count(), 0);
         for cpu in [0, 63, 64, 1024, MAX_CPUS - 1] {

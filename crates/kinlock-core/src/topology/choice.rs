@@ -1,9 +1,9 @@
-//! Whether locks should reorder their queues on a machine, and why.
+//! Whether locks should reorder their queues on a machine, and why: what `auto` means.
 
 use super::affinity::CpuSet;
 use crate::tuning::Decision;
 
-/// What [`choose`] looks at.
+/// What [`choose`] depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     /// How the CPUs that the process may run on are spread over domains.
@@ -12,7 +12,7 @@ pub(crate) struct Facts {
     pub(crate) pretended: bool,
     /// The machine is a virtual one.
     pub(crate) is_virtual: bool,
-    /// The firmware's distances say that some node is farther from another than from itself.
+    /// According to the firmware, some node is farther from another than from itself.
     pub(crate) remote_is_farther: bool,
 }
 
@@ -21,9 +21,9 @@ pub(crate) struct Facts {
 pub(crate) enum Spread {
     /// All in one domain.
     Together,
-    /// In several domains, no two of them in the same.
+    /// In several domains, with no two of them in the same.
     Alone,
-    /// In several domains, some of them together.
+    /// In several domains, with some of them in the same.
     Groups,
 }
 
@@ -46,7 +46,7 @@ impl Spread {
     }
 }
 
-/// One row per outcome, so that an outcome is named by a small number.
+/// One row per outcome, so that a small number names an outcome.
 const CHOICES: [Decision; 6] = [
     Decision {
         reorder: true,
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn spread_tells_kin_from_strangers() {
+    fn spread_tells_whether_cpus_share_domains() {
         assert_eq!(spread(&[]), Spread::Together);
         assert_eq!(spread(&[3]), Spread::Together);
         assert_eq!(spread(&[3, 3, 3]), Spread::Together);
@@ -132,9 +132,9 @@ mod tests {
         assert_eq!(spread(&[0, 1, 0]), Spread::Groups);
     }
 
-    /// Every combination of facts: reordering where there is something to gain, and only there.
+    /// Every combination of facts: `auto` reorders exactly where reordering can gain something.
     #[test]
-    fn auto_trusts_hardware_and_explicit_domains() {
+    fn auto_reorders_on_real_and_on_explicit_domains() {
         let booleans = [false, true];
         for spread in [Spread::Together, Spread::Alone, Spread::Groups] {
             for pretended in booleans {

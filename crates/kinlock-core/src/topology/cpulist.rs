@@ -1,19 +1,18 @@
-//! The kernel's way of writing a set of CPUs: `0-3,8,10-11`.
+//! The kernel's text form of a set of CPUs: `0-3,8,10-11`.
 
 use core::fmt;
 use core::ops::RangeInclusive;
 
-/// One more than the greatest CPU number that is accepted: far beyond what any kernel can be built
-/// for, and small enough to count to.
+/// CPU numbers from this one on are errors. It is far beyond what any kernel supports, and small
+/// enough to enumerate.
 const NUMBER_LIMIT: usize = 1 << 20;
 
-/// Reads a list of CPUs, range by range, from bytes that come one after the other; allocates
-/// nothing.
+/// Reads a list of CPUs from a sequence of bytes, range by range, without allocation.
 ///
-/// A list is a sequence of numbers and ascending ranges, separated by commas; white space around
-/// them is skipped and an empty list is fine. Ranges may overlap and come in any order. The
-/// kernel's strided form `0-31:2/4`, which it reads but never writes, is not accepted. After an
-/// error the iterator ends.
+/// A list consists of numbers and ascending ranges, separated by commas. White space around them is
+/// skipped, and a list may be empty. Ranges may overlap and come in any order. The strided form
+/// `0-31:2/4`, which the kernel reads but never writes, is an error. The iterator ends after an
+/// error.
 ///
 /// ```
 /// use kinlock_core::topology::CpuList;
@@ -24,7 +23,7 @@ const NUMBER_LIMIT: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct CpuList<I> {
     bytes: I,
-    /// The byte under examination.
+    /// The next byte to read.
     next: Option<u8>,
     at: usize,
     state: State,
@@ -38,7 +37,7 @@ enum State {
 }
 
 impl<I: Iterator<Item = u8>> CpuList<I> {
-    /// A reader of the list that `bytes` spell.
+    /// A reader of the list in `bytes`.
     pub fn new(bytes: impl IntoIterator<IntoIter = I>) -> Self {
         let mut bytes = bytes.into_iter();
         let next = bytes.next();
@@ -126,7 +125,7 @@ pub struct CpuListError {
 }
 
 impl CpuListError {
-    /// How many bytes of the list come before the offending one.
+    /// How many bytes of the list precede the offending one.
     pub fn position(&self) -> usize {
         self.at
     }
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_the_kernel_writes() {
+    fn reads_the_lists_that_the_kernel_writes() {
         assert_eq!(parse(""), Ok(vec![]));
         assert_eq!(parse("\n"), Ok(vec![]));
         assert_eq!(parse("0\n"), Ok(vec![0..=0]));
@@ -187,7 +186,7 @@ mod tests {
         assert_eq!(list.next(), None);
     }
 
-    /// Any bytes at all: no panic, no endless loop, and what is accepted is well formed.
+    /// Random bytes cause no panic and no endless loop, and accepted lists are well formed.
     #[test]
     fn survives_random_bytes() {
         const ALPHABET: &[u8] = b"0123456789,,,--- \n;x:/\xff";

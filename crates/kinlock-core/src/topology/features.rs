@@ -2,8 +2,7 @@
 //!
 //! # Invariants
 //!
-//! 1. The system calls made here touch at most the word that is passed to them, and that one only
-//!    to compare it.
+//! 1. The system calls made here access at most the word that is passed to them, and only read it.
 
 use core::ptr;
 
@@ -14,22 +13,22 @@ use crate::sys::{KeepErrno, system_call_error};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Features {
-    /// The C library has registered this thread for restartable sequences: its CPU is read without
-    /// a system call.
+    /// The C library has registered this thread for restartable sequences, so that two loads tell
+    /// its CPU.
     pub rseq: bool,
     /// How many bytes of the registered area the kernel maintains; 0 before Linux 6.3.
     pub rseq_feature_size: usize,
-    /// The kernel keeps the NUMA node of the thread in that area.
+    /// The kernel provides the thread's NUMA node in that area.
     pub node_id: bool,
-    /// The kernel keeps a cache-local concurrency ID of the thread in that area.
+    /// The kernel provides a cache-local concurrency ID of the thread in that area.
     pub mm_cid: bool,
-    /// `membarrier` can interrupt just the CPUs that run this process.
+    /// `membarrier` can interrupt only the CPUs that run this process.
     pub membarrier_private_expedited: bool,
     /// A thread can sleep until a word changes.
     pub futex: bool,
     /// A thread can sleep on several words at once (Linux 5.16).
     pub futex_waitv: bool,
-    /// The newer family of calls, with per-node hash tables among others (Linux 6.7).
+    /// The newer family of futex calls (Linux 6.7).
     pub futex2: bool,
 }
 
@@ -50,7 +49,7 @@ impl Features {
     }
 }
 
-/// The numbers are the same on all architectures.
+// The numbers are the same on all architectures.
 const SYS_FUTEX_WAITV: libc::c_long = 449;
 const SYS_FUTEX_WAKE: libc::c_long = 454;
 
@@ -65,7 +64,7 @@ fn has_membarrier() -> bool {
     commands > 0 && commands & PRIVATE_EXPEDITED != 0
 }
 
-/// Wakes whoever sleeps on a word on this stack: nobody.
+/// Wakes the sleepers on a word on this stack, of which there are none.
 fn has_futex() -> bool {
     let word = 0u32;
     // SAFETY: invariant 1.
@@ -80,13 +79,13 @@ fn has_futex() -> bool {
     woken == 0
 }
 
-/// Whether the kernel knows a system call, which is made with arguments that it refuses.
+/// Whether the kernel has a system call. Makes it with arguments that the kernel refuses.
 fn exists(number: libc::c_long) -> bool {
     if cfg!(miri) {
         return false;
     }
     let nothing = ptr::null::<u32>();
-    // As a count it is too great, as flags it has bits that mean nothing.
+    // Too great as a count, and with undefined bits as flags.
     let absurd = libc::c_long::from(u32::MAX);
     // SAFETY: invariant 1.
     let result = unsafe { libc::syscall(number, nothing, absurd, absurd, absurd, 0, 0) };

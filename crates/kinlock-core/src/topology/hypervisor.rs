@@ -1,4 +1,4 @@
-//! Whether a machine is a virtual one.
+//! Whether a machine is virtual.
 //!
 //! # Invariants
 //!
@@ -6,9 +6,9 @@
 
 use super::walk::Files;
 
-/// Whether this machine is virtual, as far as it can be told.
+/// Whether this machine is virtual, as far as that can be detected.
 ///
-/// On x86_64 the processor says so; elsewhere the firmware's tables do, read through `files`.
+/// On x86_64 the processor tells; elsewhere the firmware's tables do, read through `files`.
 pub(crate) fn this_machine_is_virtual(files: &impl Files) -> bool {
     if cfg!(target_arch = "x86_64") {
         processor_is_virtual()
@@ -49,7 +49,7 @@ fn starts_with(files: &impl Files, path: &str, beginning: &str) -> bool {
         .all(|expected| bytes.next() == Some(expected))
 }
 
-/// Amazon's machines without a hypervisor have names like `m7g.metal` or `m7g.metal-48xl`.
+/// Amazon's instances without a hypervisor have names like `m7g.metal` or `m7g.metal-48xl`.
 fn is_bare_metal_instance(files: &impl Files) -> bool {
     let Some(mut name) = files.open(format_args!("class/dmi/id/product_name")) else {
         return false;
@@ -60,11 +60,11 @@ fn is_bare_metal_instance(files: &impl Files) -> bool {
             .all(|&expected| name.next() == Some(expected))
 }
 
-/// The bit that hypervisors set in the processor's feature flags and hardware never does.
+/// Reads the bit of the processor's feature flags that hypervisors set and hardware never does.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn processor_is_virtual() -> bool {
     const HYPERVISOR: u32 = 1 << 31;
-    // Safe in newer compilers, not yet in the oldest supported one.
+    // Safe in newer compilers, but not yet in the oldest supported one.
     #[allow(unused_unsafe)]
     // SAFETY: invariant 1.
     let flags = unsafe { core::arch::x86_64::__cpuid(1) };

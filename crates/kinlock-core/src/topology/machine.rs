@@ -1,4 +1,4 @@
-//! A full account of a machine's CPUs, for people and tools. Locks use the domain map instead.
+//! A machine's CPUs in full, for people and tools. Locks use the domain map instead.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use super::walk::{self, Files, Groups};
 use super::{DomainKind, hypervisor};
 use crate::tuning::Decision;
 
-/// The CPUs of a machine and how they belong together.
+/// The CPUs of a machine and how they are grouped.
 ///
 /// ```
 /// use kinlock_core::topology::{DomainKind, Topology};
@@ -30,12 +30,12 @@ pub struct Topology {
     is_virtual: bool,
 }
 
-/// One hardware thread. What the kernel does not tell is `None`; of a CPU that is offline it tells
-/// almost nothing.
+/// One hardware thread. A fact that the kernel does not provide is `None`; for an offline CPU that
+/// holds for almost all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cpu {
-    /// The kernel's number of it. Numbers may have holes.
+    /// The kernel's number. Numbers may have gaps.
     pub number: usize,
     /// Whether it is in use.
     pub online: bool,
@@ -59,22 +59,22 @@ pub struct Cpu {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Node {
-    /// The kernel's number of it. Numbers may have holes.
+    /// The kernel's number. Numbers may have gaps.
     pub number: usize,
     /// Its CPUs that are online; none if it consists of memory only.
     pub cpus: Vec<usize>,
-    /// Whether it has memory; `None` if the kernel does not say.
+    /// Whether it has memory; `None` if unknown.
     pub has_memory: Option<bool>,
-    /// How far it is from every node, in the order of [`Topology::nodes`]. By convention a node is
-    /// 10 from itself.
+    /// Its distance from every node, in the order of [`Topology::nodes`]. By convention the
+    /// distance from itself is 10.
     pub distances: Vec<usize>,
 }
 
 impl Topology {
     /// This machine, as this process may use it.
     ///
-    /// Where sysfs is missing the CPUs that the process may run on are known, and nothing about
-    /// them.
+    /// Reads sysfs. Where sysfs is missing, the result has the CPUs on which the process may run,
+    /// and nothing more about them.
     pub fn current() -> Self {
         let files = Folder::new(Path::new("/sys"));
         let allowed = CpuSet::of_process();
@@ -82,14 +82,14 @@ impl Topology {
         Topology::read(&files, |cpu| allowed.contains(cpu), &allowed, is_virtual)
     }
 
-    /// The machine whose sysfs is, or has been copied to, the folder `root`.
+    /// The machine whose sysfs, or a copy of it, is the folder `root`.
     ///
-    /// All its CPUs that are online count as allowed.
+    /// All CPUs that are online count as allowed.
     ///
     /// # Errors
     ///
-    /// `NotFound` if `root` does not say which CPUs are online, `InvalidData` if a file is not as
-    /// the kernel writes it, and whatever else reading a file leads to.
+    /// `NotFound` if `root` has no list of CPUs that are online, `InvalidData` if a file is
+    /// malformed, and any error of reading a file.
     pub fn from_sysfs(root: &Path) -> io::Result<Self> {
         let files = Folder::new(root);
         let is_virtual = hypervisor::firmware_is_virtual(&files);
@@ -109,23 +109,22 @@ impl Topology {
         &self.cpus
     }
 
-    /// All NUMA nodes, in ascending order; none if the kernel knows none.
+    /// All NUMA nodes, in ascending order; none if the kernel has no NUMA support.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// The CPUs that are online, by locality domain, in the order of their first CPUs; at least one
-    /// domain.
+    /// The CPUs that are online, grouped by locality domain. There is at least one domain.
     ///
-    /// These are the domains that locks use, unless `KINLOCK_TOPOLOGY` defines others. CPUs of
-    /// which nothing is known belong to domain 0.
+    /// Domains are in the order of their first CPUs. Locks use these domains, unless
+    /// `KINLOCK_TOPOLOGY` defines others. A CPU whose group is unknown belongs to domain 0.
     pub fn domains(&self, kind: DomainKind) -> Vec<Vec<usize>> {
         let mut domains: Vec<Vec<usize>> = Vec::new();
-        let mut strangers = Vec::new();
+        let mut unknown = Vec::new();
         let mut number_of = BTreeMap::new();
         for cpu in self.cpus.iter().filter(|cpu| cpu.online) {
             let Some(group) = cpu.group(kind) else {
-                strangers.push(cpu.number);
+                unknown.push(cpu.number);
                 continue;
             };
             let number = *number_of.entry(group).or_insert(domains.len());
@@ -137,24 +136,24 @@ impl Topology {
         if domains.is_empty() {
             domains.push(Vec::new());
         }
-        domains[0].append(&mut strangers);
+        domains[0].append(&mut unknown);
         domains[0].sort_unstable();
         domains
     }
 
-    /// Whether the machine is a virtual one, as far as it can be told.
+    /// Whether the machine is virtual, as far as that can be detected.
     pub fn is_virtual(&self) -> bool {
         self.is_virtual
     }
 
-    /// Whether some node's distances say that another node is farther away than itself.
+    /// Whether some node is farther from another node than from itself.
     pub fn remote_is_farther(&self) -> bool {
         self.nodes.iter().zip(0..).any(|(node, own_column)| {
             walk::row_says_farther(node.distances.iter().copied(), own_column)
         })
     }
 
-    /// What `auto` means on this machine with domains of this kind.
+    /// What `KINLOCK_NUMA=auto` means on this machine with domains of this kind.
     pub fn automatic_decision(&self, kind: DomainKind) -> Decision {
         let allowed: Vec<usize> = self
             .cpus
@@ -177,7 +176,7 @@ impl Topology {
         }))
     }
 
-    /// Reads everything. The CPUs in `at_least` exist even where no file says so.
+    /// Reads all files. If they name no CPU that is online, the CPUs in `at_least` are.
     pub(super) fn read(
         files: &impl Files,
         allowed: impl Fn(usize) -> bool,
@@ -258,7 +257,7 @@ fn read_nodes(files: &impl Files, node_of_cpu: &BTreeMap<usize, usize>) -> Vec<N
     nodes
 }
 
-/// CPU -> group, as one of the walks finds it.
+/// The groups that one of the walks finds, by CPU.
 fn grouped(walk: impl FnOnce(&mut BTreeMap<usize, usize>)) -> BTreeMap<usize, usize> {
     let mut groups = BTreeMap::new();
     walk(&mut groups);
@@ -275,10 +274,10 @@ impl Groups for BTreeMap<usize, usize> {
     }
 }
 
-/// A sysfs in any folder, read file by file.
+/// A sysfs, or a copy of it, in any folder.
 struct Folder<'a> {
     root: &'a Path,
-    /// The first thing that went wrong.
+    /// The first error.
     error: RefCell<Option<io::Error>>,
 }
 
@@ -294,7 +293,7 @@ impl<'a> Folder<'a> {
         self.root.join(path.to_string())
     }
 
-    fn note(&self, path: &Path, kind: io::ErrorKind, problem: &dyn fmt::Display) {
+    fn record(&self, path: &Path, kind: io::ErrorKind, problem: &dyn fmt::Display) {
         let error = io::Error::new(kind, format!("{}: {problem}", path.display()));
         self.error.borrow_mut().get_or_insert(error);
     }
@@ -309,7 +308,7 @@ impl Files for Folder<'_> {
             Ok(bytes) => Some(bytes.into_iter()),
             Err(error) => {
                 if error.kind() != io::ErrorKind::NotFound {
-                    self.note(&path, error.kind(), &error);
+                    self.record(&path, error.kind(), &error);
                 }
                 None
             }
@@ -317,6 +316,6 @@ impl Files for Folder<'_> {
     }
 
     fn malformed(&self, path: fmt::Arguments<'_>, error: CpuListError) {
-        self.note(&self.path(path), io::ErrorKind::InvalidData, &error);
+        self.record(&self.path(path), io::ErrorKind::InvalidData, &error);
     }
 }

@@ -1,18 +1,18 @@
-//! The table CPU -> locality domain that locks look into.
+//! The table from CPU to locality domain that locks use.
 //!
-//! Filled by whoever first meets contention, without allocation or locks: it may be a thread on a
-//! lock's slow path or even a signal handler there. Nobody waits for it: while one thread fills the
-//! table all others, and a signal handler that interrupts that thread, act as if there were a
-//! single domain, which costs them some speed for a moment. (In the child of a `fork` in that very
-//! moment it stays so.)
+//! The first contended lock fills it, without allocation or locks: its thread is on a lock's slow
+//! path, perhaps in a signal handler. No thread waits for the table. While one thread fills it, all
+//! others act as if there were a single domain, and so does a signal handler that interrupts that
+//! thread. This costs them some speed for a moment. In the child of a `fork` at that moment it
+//! stays so.
 //!
 //! # States
 //!
 //! | state | low 16 bits | means |
 //! | --- | --- | --- |
-//! | untouched | 0 | nobody has asked yet; the domain kind may have been chosen |
+//! | untouched | 0 | not needed yet; the domain kind may have been chosen |
 //! | filling | 0, and the filling bit | one thread is filling the table |
-//! | ready | number of domains, >= 1 | the table is complete and never changes again |
+//! | ready | number of domains, >= 1 | the table is complete, and never changes again |
 
 use core::fmt;
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
@@ -31,8 +31,7 @@ static MAP: Map = Map::new();
 
 /// The locality domain of the CPU that the calling thread runs on; below [`domain_count`].
 ///
-/// May be stale the moment it is returned. Does not look at the CPU at all where there is a single
-/// domain.
+/// May be stale when it returns. Does not read the CPU's number where there is a single domain.
 #[inline]
 pub fn current_domain() -> u16 {
     match MAP.count() {
@@ -44,32 +43,32 @@ pub fn current_domain() -> u16 {
 
 /// The locality domain of `cpu`; below [`domain_count`].
 ///
-/// A CPU that is unknown, because it was offline when the map was made or because
-/// `KINLOCK_TOPOLOGY` does not name it, belongs to domain 0.
+/// An unknown CPU belongs to domain 0: one that was offline when the table was filled, or that
+/// `KINLOCK_TOPOLOGY` does not name.
 pub fn domain_of_cpu(cpu: usize) -> u16 {
     ready_map().map_or(0, |map| map.domain_of(cpu))
 }
 
 /// How many locality domains this machine has; at least 1.
 ///
-/// Also counts domains in which this process may not run.
+/// Includes domains in which this process may not run.
 pub fn domain_count() -> usize {
     ready_map().map_or(1, |map| usize::from(map.count()))
 }
 
-/// The kind of domain in use; `None` where `KINLOCK_TOPOLOGY` defines them, or while another
-/// thread is finding out.
+/// The kind of domain in use. `None` where `KINLOCK_TOPOLOGY` defines the domains, or while another
+/// thread is filling the table.
 pub fn domain_kind_in_use() -> Option<DomainKind> {
     kind_from_bits(ready_map()?.state.load(Ordering::Relaxed))
 }
 
-/// What `auto` means for this process; `None` while another thread is finding out.
+/// What `auto` means for this process; `None` while another thread is filling the table.
 pub fn automatic_decision() -> Option<Decision> {
     let state = ready_map()?.state.load(Ordering::Relaxed);
     Some(choice((state >> CHOICE_SHIFT) as u8))
 }
 
-/// Chooses the kind of domain, unless the map has been made already: then `false`.
+/// Chooses the kind of domain. Returns `false` if the table has been filled already.
 pub(crate) fn choose_kind(kind: DomainKind) -> bool {
     MAP.state
         .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| {
@@ -95,7 +94,7 @@ fn first_current_domain() -> u16 {
     }
 }
 
-/// The map, filled if nobody has done so; `None` while someone else is filling it.
+/// The map, which is filled first if necessary; `None` while another thread is filling it.
 fn ready_map() -> Option<&'static Map> {
     if MAP.count() == 0 {
         MAP.fill_once();
@@ -105,11 +104,11 @@ fn ready_map() -> Option<&'static Map> {
 
 pub(super) struct Map {
     state: AtomicU32,
-    /// The domain of every CPU. While the map is being filled: 0, or a group with [`GROUP`] set.
+    /// The domain of each CPU. While the map is being filled: 0, or a group with [`GROUP`] set.
     domains: [AtomicU16; MAX_CPUS],
 }
 
-/// Marks an entry that is a group number of the walk, not a domain yet.
+/// Marks an entry that is still a group number of the walk, not a domain.
 const GROUP: u16 = 1 << 15;
 
 impl Map {
@@ -163,7 +162,7 @@ impl Map {
             }
         };
         let spread = match kind {
-            // All, even where the process may not run: somebody wants to see them at work.
+            // All domains, even where the process may not run: they were asked for explicitly.
             None => Spread::of(0..usize::from(count)),
             Some(_) => {
                 let cpus = CpuSet::of_process();
@@ -185,7 +184,7 @@ impl Map {
         self.number_densely()
     }
 
-    /// Turns groups into domains 0, 1, .. in the order of their first CPUs; returns how many.
+    /// Turns groups into domains 0, 1, .. in the order of their first CPUs. Returns their number.
     fn number_densely(&self) -> u16 {
         let mut count = 0;
         for (cpu, first) in self.domains.iter().enumerate() {
@@ -236,7 +235,7 @@ impl Files for Sysfs {
         RawFile::open(format_args!("/sys/{path}"))
     }
 
-    /// What the list would have told is unknown; there is nobody to tell.
+    /// The content of the list counts as unknown. There is no way to report the error.
     fn malformed(&self, _path: fmt::Arguments<'_>, _error: CpuListError) {}
 }
 

@@ -1,7 +1,8 @@
-//! `KINLOCK_TOPOLOGY`: domains that somebody made up.
+//! `KINLOCK_TOPOLOGY`: domains that the user defines.
 //!
-//! Lists of CPUs separated by semicolons, as in `0-3;4-7`; the first list is domain 0 and so on.
-//! The CPUs need not exist. CPUs that are not named belong to domain 0, like all that are unknown.
+//! Its value is a sequence of lists of CPUs, separated by semicolons, as in `0-3;4-7`. The first
+//! list is domain 0, and so on. The CPUs need not exist. CPUs that it does not name belong to
+//! domain 0.
 
 use core::ops::RangeInclusive;
 
@@ -14,7 +15,7 @@ use crate::tuning::ParseError;
 ///
 /// # Errors
 ///
-/// Says what is wrong with `text`; then `put` has not been called.
+/// [`ParseError`] if `text` is malformed. Then `put` has not been called.
 pub(crate) fn read(text: &[u8], put: impl Fn(usize, u16)) -> Result<u16, ParseError> {
     let count = check(text)?;
     for (list, domain) in lists(text).zip(0..) {

@@ -1,4 +1,4 @@
-//! The table that locks use and the account for people, made from the same files, must agree.
+//! The table that locks use and `Topology` agree when they are made from the same files.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ impl Files for Tree {
     }
 }
 
-/// Both accounts must name the same domains for every CPU that is online.
+/// Checks that both name the same domain for every CPU that is online.
 fn assert_agreement(tree: &Tree, kind: DomainKind) {
     let domains = tree.topology().domains(kind);
     let (map, count) = tree.map(kind);
@@ -64,7 +64,7 @@ fn assert_agreement(tree: &Tree, kind: DomainKind) {
     assert!(firsts.is_sorted(), "{kind}: {domains:?}");
 }
 
-/// A small generator, so that a failure can be repeated from its seed.
+/// A small generator of random numbers: a failure can be repeated from its seed.
 struct Random(u64);
 
 impl Random {
@@ -84,8 +84,8 @@ fn list(cpus: &[usize]) -> String {
         .join(",")
 }
 
-/// Some CPUs with holes in their numbering, thrown into nodes, caches and sockets at random; some
-/// of the files are missing.
+/// CPUs with gaps in their numbers, grouped into nodes, caches and sockets at random. Some of the
+/// files are missing.
 fn random_tree(random: &mut Random) -> Tree {
     let mut tree = Tree::default();
     let online: Vec<usize> = (0..200).filter(|_| random.below(3) > 0).collect();
@@ -145,7 +145,7 @@ fn random_tree(random: &mut Random) -> Tree {
 }
 
 #[test]
-fn both_accounts_agree_on_random_machines() {
+fn table_and_topology_agree_on_random_machines() {
     let mut several = 0;
     for seed in 0..500 {
         let tree = random_tree(&mut Random(seed));
@@ -174,7 +174,7 @@ fn cpus_beyond_the_table_are_in_domain_0() {
 }
 
 #[test]
-fn malformed_lists_are_noted_and_used_up_to_the_error() {
+fn malformed_lists_are_reported_and_used_up_to_the_error() {
     let mut tree = Tree::default();
     tree.add("devices/system/cpu/online", "0-7");
     tree.add("devices/system/node/online", "0-1");
@@ -198,7 +198,7 @@ fn distances_are_compared_with_the_own_node() {
     assert!(!walk::remote_is_farther(&tree));
     tree.add("devices/system/node/online", "0,2");
     assert!(!walk::remote_is_farther(&tree));
-    // Memory that is nearer than the node itself is not farther.
+    // Another node may be nearer than the node itself; that does not count as farther.
     tree.add("devices/system/node/node0/distance", "10 10");
     tree.add("devices/system/node/node2/distance", "8 10");
     assert!(!walk::remote_is_farther(&tree));
@@ -214,7 +214,7 @@ fn the_last_level_is_the_highest_that_holds_data() {
     tree.add("devices/system/cpu/online", "0-3");
     for cpu in 0..4 {
         let (pair, all) = (if cpu < 2 { "0-1" } else { "2-3" }, "0-3");
-        // The order of the indices says nothing; the highest level here holds instructions only.
+        // The order of the indices has no meaning. The highest level holds instructions only.
         for (index, level, kind, shared) in [
             (0, 2, "Unified", pair),
             (1, 1, "Data", all),

@@ -1,16 +1,16 @@
-//! Reads from sysfs which CPUs belong together; written once for both readers.
+//! Reads from sysfs how CPUs are grouped; written once for both readers.
 //!
-//! The domain map that locks use may not allocate and reads with plain system calls;
-//! [`Topology`](super::Topology) reads whole files below any folder. Both are [`Files`] here, and
-//! both collect what is found in [`Groups`].
+//! The domain map that locks use must not allocate, and reads with plain system calls.
+//! [`Topology`](super::Topology) reads whole files below any folder. Both implement [`Files`], and
+//! both collect the result in [`Groups`].
 //!
-//! Missing files mean that nothing is known. A malformed list is used up to the error.
+//! A missing file means that the fact is unknown. A malformed list is used up to the error.
 
 use core::fmt;
 
 use super::cpulist::{CpuList, CpuListError};
 
-/// Where the files are.
+/// A sysfs.
 pub(crate) trait Files {
     /// The bytes of one file.
     type Bytes: Iterator<Item = u8>;
@@ -18,12 +18,11 @@ pub(crate) trait Files {
     /// Opens the file at `path`, which is relative to sysfs; `None` if there is none.
     fn open(&self, path: fmt::Arguments<'_>) -> Option<Self::Bytes>;
 
-    /// Takes note that the list at `path` is not one.
+    /// Reports that the list at `path` is malformed.
     fn malformed(&self, path: fmt::Arguments<'_>, error: CpuListError);
 }
 
-/// Where the walk leaves which CPU is in which group. Group numbers say "the same" or "another",
-/// nothing else.
+/// The result of a walk: the group of each CPU. Group numbers can only be compared for equality.
 pub(crate) trait Groups {
     /// Whether `cpu` has been put in a group.
     fn has(&self, cpu: usize) -> bool;
@@ -32,9 +31,9 @@ pub(crate) trait Groups {
     fn put(&mut self, cpu: usize, group: usize);
 }
 
-/// The CPUs of every NUMA node; groups are the kernel's node numbers. Without NUMA: nothing.
+/// Groups CPUs by NUMA node; a group is the kernel's node number. Without NUMA there are no groups.
 ///
-/// Nodes without CPUs leave no trace; node numbers may have holes.
+/// Nodes without CPUs make no group. Node numbers may have gaps.
 pub(crate) fn nodes(files: &impl Files, groups: &mut impl Groups) {
     for_each_node(files, |node| {
         for_each(files, format_args!("{NODES}/node{node}/cpulist"), |cpu| {
@@ -43,8 +42,8 @@ pub(crate) fn nodes(files: &impl Files, groups: &mut impl Groups) {
     });
 }
 
-/// The CPUs that share each last-level cache; groups are the lowest CPUs of each. CPUs whose
-/// caches are unknown are left out.
+/// Groups CPUs by last-level cache; a group is the lowest CPU in it. CPUs whose caches are unknown
+/// are in no group.
 pub(crate) fn last_level_caches(files: &impl Files, groups: &mut impl Groups) {
     for_each_online_cpu(files, |cpu| {
         if groups.has(cpu) {
@@ -60,12 +59,12 @@ pub(crate) fn last_level_caches(files: &impl Files, groups: &mut impl Groups) {
     });
 }
 
-/// The CPUs in each socket; groups are the lowest CPUs of each. CPUs whose socket is unknown,
-/// which the kernel writes as -1, are left out.
+/// Groups CPUs by socket; a group is the lowest CPU in it. CPUs whose socket is unknown, which the
+/// kernel writes as -1, are in no group.
 pub(crate) fn sockets(files: &impl Files, groups: &mut impl Groups) {
     for_each_online_cpu(files, |cpu| {
         if !groups.has(cpu) && socket_of(files, cpu).is_some() {
-            // The second is the name that the list had before Linux 5.3.
+            // The second is the name of the list before Linux 5.3.
             put_siblings(
                 files,
                 groups,
@@ -76,7 +75,7 @@ pub(crate) fn sockets(files: &impl Files, groups: &mut impl Groups) {
     });
 }
 
-/// The hardware threads of each core; groups are the lowest CPUs of each.
+/// Groups hardware threads by core; a group is the lowest CPU in it.
 pub(crate) fn cores(files: &impl Files, groups: &mut impl Groups) {
     for_each_online_cpu(files, |cpu| {
         put_siblings(
@@ -98,12 +97,12 @@ pub(crate) fn for_each_online_cpu(files: &impl Files, action: impl FnMut(usize))
     for_each(files, format_args!("{CPUS}/online"), action);
 }
 
-/// Calls `action` for every CPU that is plugged in, online or not.
+/// Calls `action` for every CPU that is present, online or not.
 pub(crate) fn for_each_present_cpu(files: &impl Files, action: impl FnMut(usize)) {
     for_each(files, format_args!("{CPUS}/present"), action);
 }
 
-/// Calls `action` for every NUMA node, be it one of CPUs or of memory only.
+/// Calls `action` for every NUMA node, with or without CPUs.
 pub(crate) fn for_each_node(files: &impl Files, action: impl FnMut(usize)) {
     for_each(files, format_args!("{NODES}/online"), action);
 }
@@ -113,14 +112,14 @@ pub(crate) fn for_each_node_with_memory(files: &impl Files, action: impl FnMut(u
     for_each(files, format_args!("{NODES}/has_memory"), action);
 }
 
-/// How far `node` is from every node, in the order of [`for_each_node`]. By convention a node is
-/// 10 from itself.
+/// The distance of `node` from every node, in the order of [`for_each_node`]. By convention the
+/// distance from itself is 10.
 pub(crate) fn distances(files: &impl Files, node: usize) -> impl Iterator<Item = usize> {
     let row = files.open(format_args!("{NODES}/node{node}/distance"));
     numbers(row.into_iter().flatten())
 }
 
-/// Whether the distances of some node say that another node is farther away than itself.
+/// Whether some node is farther from another node than from itself.
 pub(crate) fn remote_is_farther(files: &impl Files) -> bool {
     let mut farther = false;
     let mut rank = 0;
@@ -131,7 +130,7 @@ pub(crate) fn remote_is_farther(files: &impl Files) -> bool {
     farther
 }
 
-/// Whether one node's `row` of distances has a greater number than the one in its own column.
+/// Whether a node's `row` of distances has a greater number than the one in its own column.
 pub(crate) fn row_says_farther(row: impl Iterator<Item = usize>, own_column: usize) -> bool {
     let mut greatest = 0;
     let mut own = usize::MAX;
@@ -147,8 +146,7 @@ pub(crate) fn row_says_farther(row: impl Iterator<Item = usize>, own_column: usi
 const CPUS: &str = "devices/system/cpu";
 const NODES: &str = "devices/system/node";
 
-/// Puts the CPUs that belong together with `cpu`, by the first of the `lists` that there is, in
-/// one group.
+/// Puts `cpu` and its siblings into one group, by the first of `lists` that exists.
 fn put_siblings(files: &impl Files, groups: &mut impl Groups, cpu: usize, lists: [&str; 2]) {
     for list in lists {
         if !groups.has(cpu) {
@@ -179,7 +177,7 @@ fn last_level_cache_of(files: &impl Files, cpu: usize) -> Option<usize> {
     last.map(|(_, index)| index)
 }
 
-/// Calls `action` for every number in the list at `path`; not at all if there is no such file.
+/// Calls `action` for every number in the list at `path`, if that file exists.
 fn for_each(files: &impl Files, path: fmt::Arguments<'_>, mut action: impl FnMut(usize)) {
     let Some(bytes) = files.open(path) else {
         return;
@@ -192,7 +190,7 @@ fn for_each(files: &impl Files, path: fmt::Arguments<'_>, mut action: impl FnMut
     }
 }
 
-/// The number that a file consists of; `None` if it is negative or something else.
+/// The number that a file contains; `None` if it is negative or malformed.
 fn number(bytes: impl Iterator<Item = u8>) -> Option<usize> {
     let mut bytes = bytes.peekable();
     bytes
@@ -201,7 +199,7 @@ fn number(bytes: impl Iterator<Item = u8>) -> Option<usize> {
         .then(|| numbers(bytes).next())?
 }
 
-/// The numbers between any other bytes.
+/// The numbers in `bytes`, separated by any other bytes.
 fn numbers(mut bytes: impl Iterator<Item = u8>) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {
         let mut number: Option<usize> = None;

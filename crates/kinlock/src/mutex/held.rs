@@ -1,16 +1,23 @@
-//! Who holds which mutex, as far as debug builds remember. Without `debug_assertions` there is nothing here.
+//! Which thread holds which mutex, as far as debug builds remember. Release builds have nothing
+//! here.
 //!
-//! A fixed table of words, each a mix of a mutex's address and its holder's number. Whoever takes a mutex writes the mix where the address falls;
-//! whoever finds its own mix there when it locks holds the mutex already. Two mutexes may fall on the same place: then the later holder is remembered, and relocking the other is
-//! not noticed. A mutex that was taken over behind our back, by a condition variable or in memory that was used again, is not taken for held: its new holder has overwritten the word, or it is free.
+//! A fixed table of words. Each word mixes a mutex's address with its holder's number. Taking a
+//! mutex stores the mix at the place that the address selects. Locking compares: a thread that
+//! finds its own mix there holds the mutex already.
 //!
-//! All accesses are relaxed, so that the table orders nothing and hides no race from a tool that looks for races. It allocates nothing, waits for
-//! nothing and may be used in signal handlers. In a child of fork the forking thread keeps its number, and what it holds.
+//! Two mutexes may select the same place. The table then remembers the later holder, and relocking
+//! the other mutex goes unnoticed. The reverse error cannot happen: a mutex that changed hands by
+//! other means (a condition variable, memory that is used again) is free, or its new holder has
+//! overwritten the word.
+//!
+//! All accesses are relaxed: the table orders nothing and hides no data race from a race detector.
+//! It neither allocates nor waits, and may be used in signal handlers. In the child of a fork the
+//! forking thread keeps its number and the mutexes it holds.
 
 #[cfg(not(all(debug_assertions, feature = "std")))]
-pub(super) use nothing::{forbid_relock, forget, note};
+pub(super) use nothing::{forbid_relock, forget, remember};
 #[cfg(all(debug_assertions, feature = "std"))]
-pub(super) use table::{forbid_relock, forget, note};
+pub(super) use table::{forbid_relock, forget, remember};
 
 #[cfg(all(debug_assertions, feature = "std"))]
 mod table {
@@ -20,7 +27,7 @@ mod table {
 
     const PLACES: usize = 4096;
 
-    /// 0: nobody.
+    /// 0: not held.
     static HELD: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
 
     /// Panics if the calling thread holds `mutex`.
@@ -35,12 +42,12 @@ mod table {
     }
 
     /// The calling thread has taken `mutex`.
-    pub(in super::super) fn note(mutex: &RawMutex) {
+    pub(in super::super) fn remember(mutex: &RawMutex) {
         let (place, mix) = entry(mutex);
         place.store(mix, Relaxed);
     }
 
-    /// `mutex` is about to be released. Panics if nobody holds it.
+    /// The calling thread is about to release `mutex`. Panics if it is free.
     #[track_caller]
     pub(in super::super) fn forget(mutex: &RawMutex) {
         assert!(
@@ -48,7 +55,7 @@ mod table {
             "a kinlock mutex is unlocked that nobody holds"
         );
         let (place, mix) = entry(mutex);
-        // What another thread writes in between is forgotten: no harm.
+        // The store may overwrite another thread's entry. That entry is then not checked: no harm.
         if place.load(Relaxed) == mix {
             place.store(0, Relaxed);
         }
@@ -58,7 +65,7 @@ mod table {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         let address = ((mutex as *const RawMutex).addr() as u64).wrapping_mul(ODD);
         let mix = address ^ thread().wrapping_mul(ODD).rotate_left(32);
-        // Never the word that means nobody.
+        // Never 0, which means not held.
         (&HELD[(address >> 52) as usize % PLACES], mix | 1)
     }
 
@@ -72,7 +79,8 @@ mod table {
         NUMBER.with(|number| {
             if number.get() == 0 {
                 let fresh = LAST.fetch_add(1, Relaxed) + 1;
-                // A signal handler may have been first, and has noted its locks and forgotten them.
+                // A signal handler may have set a number in between. Its locks are released again,
+                // so that number may be lost.
                 number.set(fresh);
             }
             number.get()
@@ -88,7 +96,7 @@ mod nothing {
     pub(in super::super) fn forbid_relock(_: &RawMutex) {}
 
     #[inline(always)]
-    pub(in super::super) fn note(_: &RawMutex) {}
+    pub(in super::super) fn remember(_: &RawMutex) {}
 
     #[inline(always)]
     #[cfg_attr(debug_assertions, track_caller)]

@@ -1,0 +1,39 @@
+//! How locks behave: defaults, environment variables, and functions that override both.
+//!
+//! | knob | environment | function | default |
+//! | --- | --- | --- | --- |
+//! | reorder queues by locality domain | `KINLOCK_NUMA=auto\|on\|off` | [`set_numa`] | `auto` |
+//! | search for local waiters | `KINLOCK_SCAN=full\|incremental` | [`set_scan`] | `full` |
+//! | limit of local hand-offs | `KINLOCK_LOCAL_LIMIT=10ms\|2^16` | [`set_local_limit`] | `10ms` |
+//! | overtaking of sleeping waiters | `KINLOCK_STEALING=on\|off` | [`set_stealing`] | `on` |
+//! | a mutex's quantum | `KINLOCK_QUANTUM=fair\|250us\|throughput` | [`set_quantum`] | `250us` |
+//! | kind of locality domain | `KINLOCK_DOMAIN=node\|llc\|socket` | `set_domain_kind` | `node` |
+//! | locality domains made up for tests | `KINLOCK_TOPOLOGY=0-3;4-7` | | |
+//! | report the decision on standard error | `KINLOCK_VERBOSE=0\|1` | | `0` |
+//! | print statistics at exit, in programs that can | `KINLOCK_SHOW_STATS=0\|1` | | `0` |
+//!
+//! The knobs hold for all locks of the process. The environment is read once, when a lock is first
+//! contended; reading it does not allocate. A function overrides the environment, whether it is
+//! called before or after that. A bad value in the environment is reported once on standard error
+//! and then ignored. An empty value counts as unset.
+//!
+//! Without the feature `std` there is no environment, `auto` means off, and `set_domain_kind` does
+//! not exist.
+//!
+//! ```
+//! use kinlock::config::{self, Numa};
+//!
+//! config::set_numa(Numa::On);
+//! config::set_local_limit("2^16".parse()?);
+//! assert!(config::decision().reorder);
+//! # Ok::<(), kinlock::config::ParseError>(())
+//! ```
+
+#[doc(inline)]
+pub use kinlock_core::config::{
+    Decision, LocalLimit, Numa, ParseError, Quantum, Scan, decision, set_local_limit, set_numa,
+    set_quantum, set_scan, set_stealing,
+};
+#[cfg(feature = "std")]
+#[doc(inline)]
+pub use kinlock_core::config::{TooLate, set_domain_kind, show_stats};
