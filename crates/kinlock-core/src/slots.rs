@@ -77,11 +77,14 @@ pub const PRIORITY: u16 = u16::MAX >> 1;
 /// A [`Node`] preference: none is inherited, and the new head prefers its own domain.
 pub(crate) const NO_PREFERENCE: u16 = u16::MAX;
 
-// Values of `state`; see the table at the top.
-pub(crate) const WAITING: u32 = 0;
-pub(crate) const GO: u32 = 1;
-pub(crate) const PARKED: u32 = 2;
-pub(crate) const ABANDONED: u32 = 3;
+/// A value of a node's `state`: the owner spins.
+pub const WAITING: u32 = 0;
+/// A value of a node's `state`: the owner is the head.
+pub const GO: u32 = 1;
+/// A value of a node's `state`: the owner sleeps.
+pub const PARKED: u32 = 2;
+/// A value of a node's `state`: the owner has left.
+pub const ABANDONED: u32 = 3;
 /// The first of the bits of `state` that tell a new head how to approach the lock.
 pub(crate) const APPROACH: u32 = 16;
 
