@@ -1,7 +1,9 @@
-//! Compiles the shims around rivals that are C libraries, where they are installed, and notes the commit.
+//! Compiles the shims around rivals that are C libraries, where they are installed, and notes the
+//! commit.
 //!
-//! For Concurrency Kit's MCS lock the header is all that is needed: it is made of inline functions. Without it the command builds all the
-//! same, and `ck-mcs` is listed as unavailable; and so it is with the others.
+//! For Concurrency Kit's MCS lock the header is all that is needed: it is made of inline functions.
+//! Without it the command builds all the same, and `ck-mcs` is listed as unavailable; and so it is
+//! with the others.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -30,7 +32,8 @@ fn main() {
     note_commit();
 }
 
-/// A rival of the suite `invalidation` that is a C library: its shim, if header and library are installed.
+/// A rival of the suite `invalidation` that is a C library: its shim, if header and library are
+/// installed.
 fn rival(name: &str, header: &str, library: &str) {
     let source = format!("src/bench/invalidation/{name}.c");
     println!("cargo::rustc-check-cfg=cfg(have_{name})");
@@ -50,7 +53,8 @@ fn watch_header(header: &str) {
     }
 }
 
-/// Has a change of `file` build the command again. Not if it is missing: cargo takes that for a change, every time.
+/// Has a change of `file` build the command again. Not if it is missing: cargo takes that for a
+/// change, every time.
 fn watch(file: &Path) {
     if file.exists() {
         println!("cargo::rerun-if-changed={}", file.display());
@@ -69,7 +73,8 @@ fn note_commit() {
     }
 }
 
-/// Whether the compiler finds the header: asked first, because a failed compilation would fill the screen.
+/// Whether the compiler finds the header: asked first, because a failed compilation would fill the
+/// screen.
 fn header_found(shim: &cc::Build, header: &str) -> bool {
     let Ok(compiler) = shim.try_get_compiler() else {
         return false;

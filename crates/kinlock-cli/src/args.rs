@@ -2,19 +2,21 @@
 
 use std::str::FromStr;
 
-/// The most threads one run may have. Each costs a kernel thread and a histogram; no machine is served by more.
+/// The most threads one run may have. Each costs a kernel thread and a histogram; no machine is
+/// served by more.
 pub const MAX_THREADS: usize = 4096;
 
 /// What `sweep` stands for: from a thread alone to far more than CPUs.
 const SWEEP: [usize; 6] = [1, 2, 4, 16, 64, 256];
 
-/// Thread counts in the order given, without repetitions: a list of numbers and inclusive ranges, or
-/// `sweep`.
+/// Thread counts in the order given, without repetitions: a list of numbers and inclusive ranges,
+/// or `sweep`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadCounts(pub Vec<usize>);
 
 impl ThreadCounts {
-    /// What is measured unless asked otherwise: alone, a pair, a full machine, and four times too many.
+    /// What is measured unless asked otherwise: alone, a pair, a full machine, and four times too
+    /// many.
     pub fn for_cpus(cpus: usize) -> Self {
         let mut counts = vec![1, 2, cpus.min(MAX_THREADS), (4 * cpus).min(MAX_THREADS)];
         counts.sort_unstable();

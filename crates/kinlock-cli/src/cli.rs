@@ -9,9 +9,13 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::outcome::tell;
 use crate::{bench, explore, reproduce, sim, topology, torture};
 
-/// Locks that stay fast on big machines: measure them, torture them, see what your machine looks like to them.
+/// Locks that stay fast on big machines: measure them, torture them, see what they see of your
+/// machine.
 ///
-/// Exit status: 0 done, 1 a check failed, 2 bad input (with one line on stderr that says what is wrong), 3 something broken on purpose was not caught by the check meant for it (`torture`, `explore`), 130 and 143 `bench` was interrupted by SIGINT (Ctrl-C) or SIGTERM, and has reported the rounds that were complete.
+/// Exit status: 0 done, 1 a check failed, 2 bad input (with one line on stderr that says what is
+/// wrong), 3 something broken on purpose was not caught by the check meant for it (`torture`,
+/// `explore`), 130 and 143 `bench` was interrupted by SIGINT (Ctrl-C) or SIGTERM, and has reported
+/// the rounds that were complete.
 #[derive(Parser)]
 #[command(name = "kinlock", version, arg_required_else_help = true)]
 struct Cli {

@@ -1,7 +1,8 @@
-//! What this machine is, for whoever reads the results later.
+//! What this machine is, for later readers of the results.
 //!
 //! Invariants:
-//! 1. The C library writes only through the pointers it is given, and they point to locals of the type it expects.
+//! 1. The C library writes only through the pointers it is given, and they point to locals of the
+//!    type it expects.
 //! 2. `gnu_get_libc_version` returns a constant string.
 
 use std::fs;
@@ -103,7 +104,7 @@ fn cpu_model() -> String {
             (name.trim() == key).then(|| value.trim().to_owned())
         })
     };
-    // ARM kernels do not name the model, only who made it and which part it is.
+    // ARM kernels name the maker and the part, not the model.
     value("model name")
         .or_else(|| {
             Some(format!(

@@ -44,7 +44,8 @@ fn middle_half(values: impl IntoIterator<Item = f64>) -> RangeInclusive<f64> {
     sorted[n / 4]..=sorted[n - 1 - n / 4]
 }
 
-/// Whether rounds disagree on what is faster: the middle half of their ratios includes 1 and spans more than 10 %.
+/// Whether rounds disagree on what is faster: the middle half of their ratios includes 1 and spans
+/// more than 10 %.
 pub fn is_noisy(ratios: impl IntoIterator<Item = f64>) -> bool {
     let usual = middle_half(ratios);
     usual.contains(&1.0) && *usual.end() > 1.1 * usual.start()
@@ -72,7 +73,7 @@ impl Fairness {
         Self::of(&sums)
     }
 
-    /// Of operations per thread; perfect if nobody did anything.
+    /// Of operations per thread; perfect if no thread did anything.
     pub fn of(ops: &[u64]) -> Self {
         let sum: f64 = ops.iter().map(|&n| n as f64).sum();
         let squares: f64 = ops.iter().map(|&n| (n as f64).powi(2)).sum();

@@ -1,12 +1,11 @@
 //! `kinlock topology`: what this machine looks like to the locks.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use comfy_table::{Cell, ContentArrangement, Table, TableComponent, presets};
-use kinlock_core::config::{self, Decision};
+use kinlock_core::config::{self, Decision, Tuning};
 use kinlock_core::topology::{self, Cpu, DomainKind, Features, Node, Topology};
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::outcome::Outcome;
 use crate::report::write::Outputs;
@@ -23,279 +22,211 @@ pub struct Args {
 }
 
 /// Runs the verb.
-///
-/// # Errors
-/// If the output cannot be written.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let mut outputs = Outputs::new();
-    outputs.add(args.json.as_deref(), |report, out| write_json(report, out))?;
-    outputs.for_people(write_text);
-    outputs.write(&Report::new(&Topology::current()))?;
+    outputs.add(args.json.as_deref(), |found: &Found, out| {
+        write_json(&found.json(), out)
+    })?;
+    outputs.for_people(|found, out| Ok(out.write_all(found.text().as_bytes())?));
+    outputs.write(&Found::new())?;
     Ok(Outcome::Done)
 }
 
-/// What is shown. The field names are a contract: add, don't rename.
-#[derive(Serialize)]
-struct Report {
-    cpus: Vec<CpuEntry>,
-    nodes: Vec<NodeEntry>,
-    #[serde(rename = "virtual")]
-    is_virtual: bool,
-    kinds: Vec<KindEntry>,
+/// What was found.
+struct Found {
+    topology: Topology,
+    /// The domains of each kind, and what `auto` makes of them.
+    kinds: Vec<(DomainKind, Vec<Vec<usize>>, Decision)>,
     in_use: InUse,
-    features: FeaturesEntry,
+    features: Features,
 }
 
-#[derive(Serialize)]
-struct CpuEntry {
-    cpu: usize,
-    online: bool,
-    allowed: bool,
-    node: Option<usize>,
-    socket: Option<usize>,
-    llc: Option<usize>,
-    core: Option<usize>,
-    thread: Option<usize>,
-}
-
-#[derive(Serialize)]
-struct NodeEntry {
-    node: usize,
-    cpus: Vec<usize>,
-    has_memory: Option<bool>,
-    distances: Vec<usize>,
-}
-
-/// The domains of one kind, and what `auto` would choose with them.
-#[derive(Serialize)]
-struct KindEntry {
-    kind: String,
-    domains: Vec<Vec<usize>>,
-    auto: DecisionEntry,
-}
-
-/// What the locks of this process use, after the environment has been heeded.
-#[derive(Serialize)]
+/// What the locks of this process use, with the environment taken into account.
 struct InUse {
     /// `node`, `llc`, `socket`, or `KINLOCK_TOPOLOGY`.
     domains_by: String,
     domain_count: usize,
     /// What `auto` means with these domains.
-    auto: Option<DecisionEntry>,
+    auto: Option<Decision>,
     /// What was decided: differs from `auto` if something else was asked for.
-    decision: DecisionEntry,
-    scan: String,
-    local_limit: String,
-    stealing: bool,
-    quantum: String,
+    decision: Decision,
+    tuning: Tuning,
 }
 
-#[derive(Serialize)]
-struct DecisionEntry {
-    reorder: bool,
-    reason: &'static str,
-}
-
-#[derive(Serialize)]
-struct FeaturesEntry {
-    rseq: bool,
-    rseq_feature_size: usize,
-    node_id: bool,
-    mm_cid: bool,
-    membarrier_private_expedited: bool,
-    futex: bool,
-    futex_waitv: bool,
-    futex2: bool,
-}
-
-impl Report {
-    fn new(topology: &Topology) -> Self {
-        let kinds = DomainKind::ALL.map(|kind| KindEntry {
-            kind: kind.to_string(),
-            domains: topology.domains(kind),
-            auto: topology.automatic_decision(kind).into(),
+impl Found {
+    fn new() -> Self {
+        let topology = Topology::current();
+        let kinds = DomainKind::ALL.map(|kind| {
+            (
+                kind,
+                topology.domains(kind),
+                topology.automatic_decision(kind),
+            )
         });
-        Report {
-            cpus: topology.cpus().iter().map(CpuEntry::from).collect(),
-            nodes: topology.nodes().iter().map(NodeEntry::from).collect(),
-            is_virtual: topology.is_virtual(),
+        let kind = topology::domain_kind_in_use();
+        Found {
             kinds: kinds.into(),
-            in_use: InUse::new(),
-            features: Features::detect().into(),
+            in_use: InUse {
+                domains_by: kind.map_or_else(|| "KINLOCK_TOPOLOGY".into(), |kind| kind.to_string()),
+                domain_count: topology::domain_count(),
+                auto: topology::automatic_decision(),
+                decision: config::decision(),
+                tuning: config::tuning(),
+            },
+            features: Features::detect(),
+            topology,
         }
+    }
+
+    /// For programs. The field names are a contract: add, never rename.
+    fn json(&self) -> Value {
+        let cpu = |cpu: &Cpu| {
+            json!({
+                "cpu": cpu.number, "online": cpu.online, "allowed": cpu.allowed,
+                "node": cpu.node, "socket": cpu.socket, "llc": cpu.last_level_cache,
+                "core": cpu.core, "thread": cpu.thread,
+            })
+        };
+        let node = |node: &Node| {
+            json!({
+                "node": node.number, "cpus": node.cpus,
+                "has_memory": node.has_memory, "distances": node.distances,
+            })
+        };
+        let decision =
+            |decision: &Decision| json!({ "reorder": decision.reorder, "reason": decision.reason });
+        let kinds = self.kinds.iter().map(|(kind, domains, auto)| {
+            json!({ "kind": kind.to_string(), "domains": domains, "auto": decision(auto) })
+        });
+        let (in_use, tuning, features) = (&self.in_use, &self.in_use.tuning, &self.features);
+        json!({
+            "cpus": self.topology.cpus().iter().map(cpu).collect::<Vec<_>>(),
+            "nodes": self.topology.nodes().iter().map(node).collect::<Vec<_>>(),
+            "virtual": self.topology.is_virtual(),
+            "kinds": kinds.collect::<Vec<_>>(),
+            "in_use": {
+                "domains_by": in_use.domains_by,
+                "domain_count": in_use.domain_count,
+                "auto": in_use.auto.as_ref().map(decision),
+                "decision": decision(&in_use.decision),
+                "scan": tuning.scan.to_string(),
+                "local_limit": tuning.limit.to_string(),
+                "stealing": tuning.stealing,
+                "quantum": tuning.quantum.to_string(),
+            },
+            "features": {
+                "rseq": features.rseq,
+                "rseq_feature_size": features.rseq_feature_size,
+                "node_id": features.node_id,
+                "mm_cid": features.mm_cid,
+                "membarrier_private_expedited": features.membarrier_private_expedited,
+                "futex": features.futex,
+                "futex_waitv": features.futex_waitv,
+                "futex2": features.futex2,
+            },
+        })
+    }
+
+    /// For people. In one piece, so that a reader of the beginning only does not break it off.
+    fn text(&self) -> String {
+        let mut parts = vec![self.summary(), self.domains()];
+        if self.topology.nodes().len() > 1 {
+            parts.push(distances(self.topology.nodes()));
+        }
+        parts.extend([self.in_use.table(), features(&self.features)]);
+        parts.join("\n\n") + "\n"
+    }
+
+    fn summary(&self) -> String {
+        let cpus = self.topology.cpus();
+        let count = |wanted: fn(&&Cpu) -> bool| cpus.iter().filter(wanted).count();
+        let is_virtual = if self.topology.is_virtual() {
+            "virtual "
+        } else {
+            ""
+        };
+        format!(
+            "{is_virtual}machine with {} CPUs: {} online, {} allowed to this process",
+            cpus.len(),
+            count(|cpu| cpu.online),
+            count(|cpu| cpu.allowed),
+        )
+    }
+
+    /// The domains of every kind, and what `auto` would make of them.
+    fn domains(&self) -> String {
+        let mut table = table(["kind", "domain", "CPUs", "auto"]);
+        for (kind, domains, auto) in &self.kinds {
+            for (number, cpus) in domains.iter().enumerate() {
+                let (kind, auto) = match number {
+                    0 => (kind.to_string(), shown(auto)),
+                    _ => (String::new(), String::new()),
+                };
+                table.add_row([kind, number.to_string(), cpu_list(cpus), auto]);
+            }
+        }
+        table.to_string()
     }
 }
 
 impl InUse {
-    fn new() -> Self {
-        let tuning = config::tuning();
-        let kind = topology::domain_kind_in_use();
-        InUse {
-            domains_by: kind.map_or_else(|| "KINLOCK_TOPOLOGY".into(), |kind| kind.to_string()),
-            domain_count: topology::domain_count(),
-            auto: topology::automatic_decision().map(DecisionEntry::from),
-            decision: config::decision().into(),
-            scan: tuning.scan.to_string(),
-            local_limit: tuning.limit.to_string(),
-            stealing: tuning.stealing,
-            quantum: tuning.quantum.to_string(),
+    fn table(&self) -> String {
+        let tuning = &self.tuning;
+        let mut table = table(["in use by locks", ""]);
+        table.add_row([
+            "domains",
+            &format!("{} (by {})", self.domain_count, self.domains_by),
+        ]);
+        if let Some(auto) = &self.auto {
+            table.add_row(["auto means", &shown(auto)]);
         }
+        table.add_row(["reordering", &shown(&self.decision)]);
+        table.add_row(["scan", &tuning.scan.to_string()]);
+        table.add_row(["local limit", &tuning.limit.to_string()]);
+        table.add_row(["stealing", on_off(tuning.stealing)]);
+        table.add_row(["quantum", &tuning.quantum.to_string()]);
+        table.to_string()
     }
 }
 
-impl From<&Cpu> for CpuEntry {
-    fn from(cpu: &Cpu) -> Self {
-        CpuEntry {
-            cpu: cpu.number,
-            online: cpu.online,
-            allowed: cpu.allowed,
-            node: cpu.node,
-            socket: cpu.socket,
-            llc: cpu.last_level_cache,
-            core: cpu.core,
-            thread: cpu.thread,
-        }
-    }
-}
-
-impl From<&Node> for NodeEntry {
-    fn from(node: &Node) -> Self {
-        NodeEntry {
-            node: node.number,
-            cpus: node.cpus.clone(),
-            has_memory: node.has_memory,
-            distances: node.distances.clone(),
-        }
-    }
-}
-
-impl From<Decision> for DecisionEntry {
-    fn from(Decision { reorder, reason }: Decision) -> Self {
-        DecisionEntry { reorder, reason }
-    }
-}
-
-impl From<Features> for FeaturesEntry {
-    fn from(features: Features) -> Self {
-        FeaturesEntry {
-            rseq: features.rseq,
-            rseq_feature_size: features.rseq_feature_size,
-            node_id: features.node_id,
-            mm_cid: features.mm_cid,
-            membarrier_private_expedited: features.membarrier_private_expedited,
-            futex: features.futex,
-            futex_waitv: features.futex_waitv,
-            futex2: features.futex2,
-        }
-    }
-}
-
-/// Writes all in one piece, so that nobody who reads only the beginning breaks it off.
-fn write_text(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
-    let mut parts = vec![summary(report), domains(report).to_string()];
-    if report.nodes.len() > 1 {
-        parts.push(distances(&report.nodes).to_string());
-    }
-    parts.push(in_use(&report.in_use).to_string());
-    parts.push(features(&report.features).to_string());
-    let text = parts.join("\n\n") + "\n";
-    Ok(out.write_all(text.as_bytes())?)
-}
-
-fn summary(report: &Report) -> String {
-    let count =
-        |wanted: fn(&CpuEntry) -> bool| report.cpus.iter().filter(|cpu| wanted(cpu)).count();
-    let machine = if report.is_virtual {
-        "virtual machine"
-    } else {
-        "machine"
-    };
-    format!(
-        "{machine} with {} CPUs: {} online, {} allowed to this process",
-        report.cpus.len(),
-        count(|cpu| cpu.online),
-        count(|cpu| cpu.allowed),
-    )
-}
-
-/// The domains of every kind, and what `auto` would make of them.
-fn domains(report: &Report) -> Table {
-    let mut table = table(["kind", "domain", "CPUs", "auto"]);
-    for entry in &report.kinds {
-        for (number, cpus) in entry.domains.iter().enumerate() {
-            let (kind, auto) = match number {
-                0 => (entry.kind.clone(), shown(&entry.auto)),
-                _ => (String::new(), String::new()),
-            };
-            table.add_row([kind, number.to_string(), cpu_list(cpus), auto]);
-        }
-    }
-    table
-}
-
-fn distances(nodes: &[NodeEntry]) -> Table {
-    let numbers = nodes.iter().map(|node| node.node.to_string());
-    let mut table = table(["distance".to_owned()].into_iter().chain(numbers));
+fn distances(nodes: &[Node]) -> String {
+    let numbers = nodes.iter().map(|node| node.number.to_string());
+    let mut table = table(std::iter::once("distance".to_owned()).chain(numbers));
     for node in nodes {
         let row = node.distances.iter().map(usize::to_string);
-        table.add_row([format!("node {}", node.node)].into_iter().chain(row));
+        table.add_row(std::iter::once(format!("node {}", node.number)).chain(row));
     }
-    table
+    table.to_string()
 }
 
-fn in_use(in_use: &InUse) -> Table {
-    let mut table = table(["in use by locks", ""]);
-    let domains = format!("{} (by {})", in_use.domain_count, in_use.domains_by);
-    table.add_row(["domains", &domains]);
-    if let Some(auto) = &in_use.auto {
-        table.add_row(["auto means", &shown(auto)]);
-    }
-    table.add_row(["reordering", &shown(&in_use.decision)]);
-    table.add_row(["scan", &in_use.scan]);
-    table.add_row(["local limit", &in_use.local_limit]);
-    table.add_row(["stealing", on_off(in_use.stealing)]);
-    table.add_row(["quantum", &in_use.quantum]);
-    table
-}
-
-fn features(features: &FeaturesEntry) -> Table {
+fn features(found: &Features) -> String {
+    let size = found.rseq_feature_size;
+    let size = format!("the CPU number without a call; {size} bytes are live");
+    let membarrier = match found.membarrier_private_expedited {
+        true => "fences for all threads of the process",
+        false => "refused: a sleeping waiter looks up from time to time instead",
+    };
     let mut table = table(["feature", "found", "what for"]);
-    let size = format!(
-        "the CPU number without a call; {} bytes are live",
-        features.rseq_feature_size
-    );
     for (name, found, purpose) in [
-        ("rseq", features.rseq, &*size),
+        ("rseq", found.rseq, &*size),
         (
             "rseq node_id",
-            features.node_id,
+            found.node_id,
             "the NUMA node without a call",
         ),
-        (
-            "rseq mm_cid",
-            features.mm_cid,
-            "cache-local concurrency IDs",
-        ),
-        (
-            "membarrier",
-            features.membarrier_private_expedited,
-            if features.membarrier_private_expedited {
-                "fences for all threads of the process"
-            } else {
-                "refused: who falls asleep looks up after a while, in case nobody has noticed"
-            },
-        ),
-        ("futex", features.futex, "parking of waiters"),
+        ("rseq mm_cid", found.mm_cid, "cache-local concurrency IDs"),
+        ("membarrier", found.membarrier_private_expedited, membarrier),
+        ("futex", found.futex, "parking of waiters"),
         (
             "futex_waitv",
-            features.futex_waitv,
+            found.futex_waitv,
             "sleeping on several words",
         ),
-        ("futex2", features.futex2, "the newer futex calls"),
+        ("futex2", found.futex2, "the newer futex calls"),
     ] {
         table.add_row([name, if found { "yes" } else { "no" }, purpose]);
     }
-    table
+    table.to_string()
 }
 
 fn table<T: Into<Cell>>(header: impl IntoIterator<Item = T>) -> Table {
@@ -308,7 +239,7 @@ fn table<T: Into<Cell>>(header: impl IntoIterator<Item = T>) -> Table {
     table
 }
 
-fn shown(decision: &DecisionEntry) -> String {
+fn shown(decision: &Decision) -> String {
     format!("{}: {}", on_off(decision.reorder), decision.reason)
 }
 

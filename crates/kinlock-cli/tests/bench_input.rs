@@ -1,76 +1,79 @@
 //! What `kinlock bench` refuses, and what it leaves alone.
 
-mod bench_support;
+mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use bench_support::{bench, json};
+use support::{json, run};
 use tempfile::TempDir;
 
-/// Asserts that the input is refused with one line that says `expected`.
-fn refused(arguments: &[&str], expected: &str) {
-    let output = bench(arguments);
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
-    assert!(output.stdout.is_empty(), "{arguments:?}");
-    assert_eq!(message.lines().count(), 1, "{arguments:?}: {message}");
-    assert!(message.contains(expected), "{arguments:?}: {message}");
+fn refused(line: &str, expected: &str) {
+    support::refused(&format!("bench {line}"), expected);
 }
 
 #[test]
 fn bad_input_is_one_line() {
-    refused(&["mutexes"], "known: invalidation, locks, ids");
-    refused(&["frobs"], "frobs");
-    refused(
-        &["--workload", "pingpong", "--baseline", "tas"],
-        "condition variable",
-    );
-    refused(&["--locks", "foo"], "kinlock-spin, ");
-    refused(&["--locks", "tas,"], "no such lock");
-    refused(&["--baseline", "foo"], "std-mutex");
-    refused(&["--workload", "foo"], "readrandom");
-    for threads in ["0", "100000", "1,0", "x", "4..2", "", "1..100000"] {
-        refused(&["--threads", threads], "--threads");
+    for (line, expected) in [
+        ("mutexes", "known: invalidation, locks, ids"),
+        ("frobs", "frobs"),
+        ("--workload pingpong --baseline tas", "condition variable"),
+        ("--locks foo", "kinlock-spin, "),
+        ("--locks tas,", "no such lock"),
+        ("--baseline foo", "std-mutex"),
+        ("--workload foo", "readrandom"),
+        ("--threads 100000", "4096"),
+        ("--threads=", "--threads"),
+        ("--rounds 0", "--rounds"),
+        ("--seed=-1", "--seed"),
+        ("--pin foo", "compact"),
+        ("--plot x.gif", ".svg or .png"),
+        ("--plot -", ".svg or .png"),
+        ("--frob", "--frob"),
+    ] {
+        refused(line, expected);
     }
-    refused(&["--threads", "100000"], "4096");
+    for threads in ["0", "1,0", "x", "4..2", "1..100000"] {
+        refused(&format!("--threads {threads}"), "--threads");
+    }
     for seconds in ["0", "-1", "nan", "inf", "1e9", "x"] {
-        refused(&[&format!("--seconds={seconds}")], "--seconds");
+        refused(&format!("--seconds={seconds}"), "--seconds");
     }
-    refused(&["--rounds", "0"], "--rounds");
-    refused(&["--seed=-1"], "--seed");
-    refused(&["--pin", "foo"], "compact");
-    refused(&["--plot", "x.gif"], ".svg or .png");
-    refused(&["--plot", "-"], ".svg or .png");
-    refused(&["--frob"], "--frob");
 }
 
 #[test]
 fn unwritable_outputs_are_refused_before_the_run() {
     let folder = TempDir::new().unwrap();
-    let missing = folder.path().join("missing/x");
-    let missing = missing.to_str().unwrap();
+    let folder = folder.path().display();
     for output in ["--json", "--csv", "--markdown"] {
-        refused(&[output, missing], "cannot write");
+        refused(&format!("{output} {folder}/missing/x"), "cannot write");
     }
-    refused(&["--plot", &format!("{missing}.svg")], "cannot write");
-    refused(&["--json", folder.path().to_str().unwrap()], "cannot write");
-    refused(&["--json", ""], "--json");
+    refused(&format!("--plot {folder}/missing/x.svg"), "cannot write");
+    refused(&format!("--json {folder}"), "cannot write");
+    refused("--json=", "--json");
+    // What cannot be written after all is an error, too.
+    let full = "--workload empty --threads 1 --locks tas --seconds 0.002 --rounds 1 --quiet --json /dev/full";
+    let output = run(&format!("bench {full}"));
+    assert_eq!(output.status.code(), Some(2));
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("cannot write /dev/full"), "{message}");
+    assert!(
+        !output.stdout.is_empty(),
+        "other forms are written nevertheless"
+    );
 }
 
 #[test]
 fn one_file_cannot_take_two_outputs() {
     let folder = TempDir::new().unwrap();
-    let file = folder.path().join("out");
-    let other_name = folder.path().join(".").join("out");
-    let (file, other_name) = (file.to_str().unwrap(), other_name.to_str().unwrap());
+    let path = folder.path().display();
     refused(
-        &["--json", file, "--csv", other_name],
+        &format!("--json {path}/out --csv {path}/./out"),
         "two kinds of output",
     );
-    refused(&["--json", "-", "--markdown", "-"], "stdout");
-    // What was opened for nothing is gone again.
+    refused("--json - --markdown -", "stdout");
+    // Files that were made to see whether they can be are gone again.
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
@@ -80,55 +83,46 @@ fn a_refused_run_leaves_old_results_alone() {
     let file = folder.path().join("old.json");
     fs::write(&file, "old").unwrap();
     refused(
-        &["--json", file.to_str().unwrap(), "--csv", "/nonexistent/x"],
+        &format!("--json {} --csv /nonexistent/x", file.display()),
         "cannot write",
     );
     assert_eq!(fs::read_to_string(&file).unwrap(), "old");
 }
 
 #[test]
-fn no_database_is_refused_and_stays_none() {
+fn a_folder_without_a_database_is_refused_and_left_alone() {
     let folder = TempDir::new().unwrap();
-    let missing = folder.path().join("missing");
-    refused(&["--db", missing.to_str().unwrap()], "no LevelDB database");
-    assert!(!missing.exists());
+    let path = |name: &str| folder.path().join(name);
+    let refuse =
+        |name: &str, expected| refused(&format!("--db {}", path(name).display()), expected);
+    refuse("missing", "no LevelDB database");
+    assert!(!path("missing").exists());
 
-    let empty = folder.path().join("empty");
-    fs::create_dir(&empty).unwrap();
-    refused(&["--db", empty.to_str().unwrap()], "no LevelDB database");
-    assert_eq!(fs::read_dir(&empty).unwrap().count(), 0);
+    fs::create_dir(path("empty")).unwrap();
+    refuse("empty", "no LevelDB database");
+    assert!(contents(&path("empty")).is_empty());
 
-    let broken = folder.path().join("broken");
-    fs::create_dir(&broken).unwrap();
+    fs::create_dir(path("broken")).unwrap();
     for current in ["junk", "MANIFEST-000001\n"] {
-        fs::write(broken.join("CURRENT"), current).unwrap();
-        refused(&["--db", broken.to_str().unwrap()], "no LevelDB database");
+        fs::write(path("broken/CURRENT"), current).unwrap();
+        refuse("broken", "no LevelDB database");
     }
-    fs::write(broken.join("MANIFEST-000001"), "junk").unwrap();
-    let before = contents(&broken);
-    refused(
-        &["--db", broken.to_str().unwrap()],
-        "cannot read the database",
-    );
-    assert_eq!(contents(&broken), before);
+    fs::write(path("broken/MANIFEST-000001"), "junk").unwrap();
+    let before = contents(&path("broken"));
+    refuse("broken", "cannot read the database");
+    assert_eq!(contents(&path("broken")), before);
 
     refused(
-        &["--db", empty.to_str().unwrap(), "--workload", "empty"],
+        &format!("--db {} --workload empty", path("empty").display()),
         "--db is for",
     );
 }
 
 #[test]
 fn a_database_is_read_and_not_changed() {
-    // The command's own database is as good as anybody's.
-    json(&[
-        "--workload",
-        "readrandom",
-        "--threads",
-        "1",
-        "--locks",
-        "std-mutex",
-    ]);
+    let line = "bench --seconds 0.002 --rounds 2 --workload readrandom";
+    // The command's own database is as good as any.
+    json(&format!("{line} --threads 1 --locks std-mutex"));
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kinlock");
     let own = fs::read_dir(cache)
         .unwrap()
@@ -139,23 +133,27 @@ fn a_database_is_read_and_not_changed() {
         .unwrap();
 
     let before = contents(&own);
-    let report = json(&[
-        "--db",
-        own.to_str().unwrap(),
-        "--workload",
-        "readrandom",
-        "--threads",
-        "2",
-        "--locks",
-        "kinlock-spin",
-    ]);
-    assert!(
-        report["results"][0]["ops_per_s"]["median"]
-            .as_f64()
-            .unwrap()
-            > 0.0
-    );
-    assert_eq!(contents(&own), before);
+    // Tables under their old name are found, too.
+    let old = TempDir::new().unwrap();
+    for path in before.keys() {
+        let name = Path::new(path.file_name().unwrap());
+        let is_table = name.extension().is_some_and(|extension| extension == "ldb");
+        let name = if is_table {
+            name.with_extension("sst")
+        } else {
+            name.to_owned()
+        };
+        fs::copy(path, old.path().join(name)).unwrap();
+    }
+    for folder in [&own, old.path()] {
+        let before = contents(folder);
+        let db = folder.display();
+        let report = json(&format!(
+            "{line} --db {db} --threads 2 --locks kinlock-spin"
+        ));
+        assert!(report["results"][0]["ops_per_s"]["median"].as_f64() > Some(0.0));
+        assert_eq!(contents(folder), before);
+    }
 }
 
 /// Every file of a folder with its contents and its time of change.
@@ -163,10 +161,10 @@ fn contents(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, std::time::SystemTime)
     let entries = fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path());
-    entries
-        .map(|path| {
-            let changed = fs::metadata(&path).unwrap().modified().unwrap();
-            (path.clone(), (fs::read(&path).unwrap(), changed))
-        })
-        .collect()
+    let file = |path: PathBuf| {
+        let changed = fs::metadata(&path).unwrap().modified().unwrap();
+        let text = fs::read(&path).unwrap();
+        (path, (text, changed))
+    };
+    entries.map(file).collect()
 }

@@ -1,9 +1,11 @@
-//! What `kinlock bench` leaves when it is told to end. Nothing here depends on how fast anything is: the tests read the progress bar to know how far a run is.
+//! What `kinlock bench` leaves when it is told to end. Nothing here depends on how fast anything
+//! is: the tests read the progress bar to know how far a run is.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
-//! 1. The C library writes only through the pointers it is given, which point to live locals; those that may be null are.
-//! 2. The descriptors are open and nobody else's.
+//! 1. The C library writes only through the pointers it is given, which point to live locals; those
+//!    that may be null are.
+//! 2. The descriptors are open and used by nothing else.
 //! 3. Between fork and exec only `signal` is called, which POSIX allows there.
 //! 4. The child has not been waited for, so that the number is still its own.
 
@@ -47,7 +49,7 @@ impl Drop for Killed {
 struct Start<'a> {
     /// A signal that is ignored from the start.
     ignores: Option<i32>,
-    /// Its output goes to a pipe that nobody reads.
+    /// Its output goes to a pipe without a reader.
     pipe: Pipe,
     /// The folder for what is made once.
     cache: Option<&'a Path>,
@@ -77,8 +79,6 @@ struct Left {
 
 /// Of the most that there may be: without a signal a run would take minutes.
 const ROUNDS: usize = 10_000;
-/// A slice that does not end while anybody waits.
-const FOR_EVER: &str = "3600";
 /// After so long without a sign of life it hangs, in milliseconds.
 const PATIENCE: i32 = 120_000;
 /// So often something is tried that a busy machine may spoil.
@@ -87,20 +87,17 @@ const ATTEMPTS: usize = 10;
 const NOTICE: &str = ": ending within about a second; again: at once";
 
 impl Bench {
-    /// Starts `kinlock bench` with `arguments`; all reports go to a folder of its own.
-    fn start(arguments: &[&str]) -> Self {
-        Self::start_as(arguments, Start::default())
+    /// Starts `kinlock bench` with the words of `line`; all reports go to a folder of its own.
+    fn start(line: &str) -> Self {
+        Self::start_as(line, Start::default())
     }
 
-    fn start_as(arguments: &[&str], start: Start) -> Self {
+    fn start_as(line: &str, start: Start) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (mut leader, mut follower) = (0, 0);
-        let size = libc::winsize {
-            ws_row: 24,
-            ws_col: 120,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
+        // SAFETY: all zeros is a valid value.
+        let mut size: libc::winsize = unsafe { std::mem::zeroed() };
+        (size.ws_row, size.ws_col) = (24, 120);
         // SAFETY: invariants 1 and 2.
         let (terminal, stderr) = unsafe {
             let opened = libc::openpty(&mut leader, &mut follower, null_mut(), null_mut(), &size);
@@ -118,9 +115,8 @@ impl Bench {
         let mut command = kinlock();
         command
             .arg("bench")
-            .args(arguments)
-            .args(["--json", "r.json", "--csv", "r.csv"])
-            .args(["--markdown", "r.md", "--plot", "r.svg"])
+            .args(line.split_whitespace())
+            .args("--json r.json --csv r.csv --markdown r.md --plot r.svg --details".split(' '))
             .current_dir(folder.path())
             .stdin(Stdio::null())
             .stdout(stdout)
@@ -129,18 +125,20 @@ impl Bench {
             command.env("XDG_CACHE_HOME", cache);
         }
         let ignores = start.ignores;
-        // Whoever runs the tests may ignore them, as scripts do in the background.
+        // The environment of the tests may ignore them, as scripts do in the background.
         // SAFETY: invariant 3.
         unsafe {
             command.pre_exec(move || {
                 for signal in [SIGINT, SIGTERM] {
                     let ignored = ignores == Some(signal);
-                    let how = if ignored {
-                        libc::SIG_IGN
-                    } else {
-                        libc::SIG_DFL
-                    };
-                    libc::signal(signal, how);
+                    libc::signal(
+                        signal,
+                        if ignored {
+                            libc::SIG_IGN
+                        } else {
+                            libc::SIG_DFL
+                        },
+                    );
                 }
                 Ok(())
             });
@@ -173,7 +171,8 @@ impl Bench {
         count > 0
     }
 
-    /// Waits until more slices have begun than a number of rounds has, `rounds` of `of`, in a run of one cell.
+    /// Waits until more slices have begun than a number of rounds has, `rounds` of `of`, in a run
+    /// of one cell.
     fn wait_for(&mut self, rounds: usize, of: usize) {
         loop {
             let progress = progress(&self.seen);
@@ -278,24 +277,24 @@ fn files(folder: &Path) -> Vec<String> {
     names
 }
 
-const LOCKS: [&str; 5] = ["locks", "--locks", "kinlock-spin", "--workload", "counter"];
-const IDS: [&str; 5] = ["ids", "--backend", "lease", "--workload", "counter"];
-const SECTIONS: [&str; 5] = ["invalidation", "--backends", "slots", "--workload", "pages"];
-
-fn many(suite: &[&'static str]) -> Vec<&'static str> {
-    let many = ["--threads", "2", "--seconds", "0.01", "--rounds", "10000"];
-    [suite, &many].concat()
-}
+const LOCKS: &str = "locks --locks kinlock-spin --workload counter --threads 2";
+const IDS: &str = "ids --backend lease --workload counter --threads 2";
+const INVALIDATION: &str = "invalidation --backends slots --workload pages --threads 2";
+/// Rounds that complete quickly, more of them than there is patience for.
+const MANY: &str = "--seconds 0.01 --rounds 10000";
+/// Rounds that never complete.
+const LONG: &str = "--seconds 3600 --rounds 2";
+const ALL_FILES: [&str; 5] = ["r.csv", "r.json", "r.md", "r.svg", "stdout"];
 
 #[test]
 fn complete_rounds_are_reported() {
     let runs = [
         (LOCKS, SIGINT, "SIGINT", 130),
         (IDS, SIGTERM, "SIGTERM", 143),
-        (SECTIONS, SIGINT, "SIGINT", 130),
+        (INVALIDATION, SIGINT, "SIGINT", 130),
     ];
     for (suite, signal, name, status) in runs {
-        let mut bench = Bench::start(&many(&suite));
+        let mut bench = Bench::start(&format!("{suite} {MANY}"));
         bench.wait_for(1, ROUNDS);
         bench.signal(signal);
         let left = bench.end();
@@ -315,13 +314,13 @@ fn complete_rounds_are_reported() {
             assert!(
                 rounds
                     .iter()
-                    .all(|round| round["ratio"].as_f64().unwrap() > 0.0)
+                    .all(|round| round["ratio"].as_f64() > Some(0.0))
             );
         }
 
         let told = format!("interrupted by {name} after {done} of {ROUNDS} rounds");
         left.told(name, &told);
-        assert_eq!(left.files(), ["r.csv", "r.json", "r.md", "r.svg", "stdout"]);
+        assert_eq!(left.files(), ALL_FILES);
         let csv = fs::read_to_string(left.path("r.csv")).unwrap();
         let mut lines = csv.lines();
         let columns: Vec<_> = lines.next().unwrap().split(',').collect();
@@ -344,9 +343,8 @@ fn complete_rounds_are_reported() {
 
 #[test]
 fn without_a_complete_round_there_is_a_line_and_nothing_else() {
-    let long = ["--threads", "2", "--seconds", FOR_EVER, "--rounds", "2"];
-    for suite in [LOCKS, IDS, SECTIONS] {
-        let mut bench = Bench::start(&[&suite[..], &long].concat());
+    for suite in [LOCKS, IDS, INVALIDATION] {
+        let mut bench = Bench::start(&format!("{suite} {LONG}"));
         bench.wait_for(0, 2);
         bench.signal(SIGTERM);
         let left = bench.end();
@@ -360,9 +358,8 @@ fn without_a_complete_round_there_is_a_line_and_nothing_else() {
 
 #[test]
 fn a_later_signal_ends_it_at_once() {
-    let long = ["--threads", "2", "--seconds", FOR_EVER, "--rounds", "2"];
     for _ in 0..ATTEMPTS {
-        let mut bench = Bench::start(&[&LOCKS[..], &long].concat());
+        let mut bench = Bench::start(&format!("{LOCKS} {LONG}"));
         bench.wait_for(0, 2);
         bench.signal(SIGTERM);
         bench.wait_for_notice();
@@ -386,7 +383,7 @@ fn a_later_signal_ends_it_at_once() {
 #[test]
 fn two_signals_at_once_are_one() {
     for _ in 0..ATTEMPTS {
-        let mut bench = Bench::start(&many(&LOCKS));
+        let mut bench = Bench::start(&format!("{LOCKS} {MANY}"));
         bench.wait_for(1, ROUNDS);
         // Both are there before it can do anything.
         bench.stop();
@@ -406,19 +403,19 @@ fn two_signals_at_once_are_one() {
         let lines = left.lines();
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(lines[1].contains(&format!("interrupted by {name} after ")));
-        assert_eq!(left.files(), ["r.csv", "r.json", "r.md", "r.svg", "stdout"]);
+        assert_eq!(left.files(), ALL_FILES);
         return;
     }
     panic!("it never ended with a report");
 }
 
 #[test]
-fn who_reads_stdout_may_end_first() {
+fn the_reader_of_stdout_may_end_first() {
     let start = Start {
         pipe: Pipe::Stdout,
         ..Start::default()
     };
-    let mut bench = Bench::start_as(&many(&LOCKS), start);
+    let mut bench = Bench::start_as(&format!("{LOCKS} {MANY}"), start);
     bench.wait_for(1, ROUNDS);
     bench.signal(SIGINT);
     let left = bench.end();
@@ -426,16 +423,16 @@ fn who_reads_stdout_may_end_first() {
     let done = &left.json()["extent"]["rounds_done"];
     let told = format!("interrupted by SIGINT after {done} of {ROUNDS} rounds");
     left.told("SIGINT", &told);
-    assert_eq!(left.files(), ["r.csv", "r.json", "r.md", "r.svg", "stdout"]);
+    assert_eq!(left.files(), ALL_FILES);
 }
 
 #[test]
-fn nobody_need_read_stderr() {
+fn stderr_need_not_be_read() {
     let start = Start {
         pipe: Pipe::Both,
         ..Start::default()
     };
-    let mut bench = Bench::start_as(&many(&LOCKS), start);
+    let mut bench = Bench::start_as(&format!("{LOCKS} {MANY}"), start);
     bench.wait_until_it_listens();
     bench.signal(SIGINT);
     let left = bench.end();
@@ -449,15 +446,8 @@ fn a_signal_during_preparation_leaves_nothing_unfinished() {
         cache: Some(cache.path()),
         ..Start::default()
     };
-    let arguments = [
-        "locks",
-        "--locks",
-        "kinlock-spin",
-        "--workload",
-        "readrandom",
-    ];
-    let long = ["--threads", "2", "--seconds", FOR_EVER, "--rounds", "2"];
-    let mut bench = Bench::start_as(&[&arguments[..], &long].concat(), start);
+    let line = LOCKS.replace("counter", "readrandom");
+    let mut bench = Bench::start_as(&format!("{line} {LONG}"), start);
     bench.wait_until_it_listens();
     bench.signal(SIGINT);
     let left = bench.end();
@@ -472,9 +462,9 @@ fn a_signal_during_preparation_leaves_nothing_unfinished() {
         vec![]
     };
     // One that was finished in time is there for the next run.
-    assert!(databases.len() <= 1, "{databases:?}");
+    let is_finished = |name: &String| !name.contains('.');
     assert!(
-        databases.iter().all(|name| !name.contains('.')),
+        databases.len() <= 1 && databases.iter().all(is_finished),
         "{databases:?}"
     );
 }
@@ -485,7 +475,7 @@ fn a_signal_that_is_ignored_stays_so() {
         ignores: Some(SIGINT),
         ..Start::default()
     };
-    let mut bench = Bench::start_as(&many(&LOCKS), start);
+    let mut bench = Bench::start_as(&format!("{LOCKS} {MANY}"), start);
     bench.wait_for(1, ROUNDS);
     bench.signal(SIGINT);
     bench.signal(SIGTERM);
@@ -496,8 +486,7 @@ fn a_signal_that_is_ignored_stays_so() {
 
 #[test]
 fn a_run_to_the_end_says_so() {
-    let short = ["--threads", "1", "--seconds", "0.002", "--rounds", "3"];
-    let left = Bench::start(&[&LOCKS[..], &short].concat()).end();
+    let left = Bench::start(&format!("{LOCKS} --seconds 0.002 --rounds 3")).end();
     assert_eq!(left.status.code(), Some(0), "{}", left.seen);
     let extent = &left.json()["extent"];
     assert_eq!(

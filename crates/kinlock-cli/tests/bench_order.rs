@@ -1,12 +1,14 @@
-//! `kinlock bench` shows what the order of the queue does to locality. Nothing here depends on how fast anything is.
+//! `kinlock bench` shows what the order of the queue does to locality. Nothing here depends on how
+//! fast anything is.
 
 mod support;
 
 use serde_json::Value;
 use support::kinlock;
 
-/// Two CPUs pretend to be two domains, with many threads each, so that kin wait nearly always, however the kernel runs them. Stealing has no order, and
-/// serves most acquisitions where threads outnumber CPUs: so it is off.
+/// Two CPUs pretend to be two domains, with many threads each, so that local waiters are there
+/// nearly always, however the kernel runs them. Stealing has no order, and serves most acquisitions
+/// where threads outnumber CPUs: so it is off.
 #[test]
 fn without_stealing_the_numa_aware_order_keeps_the_lock_in_a_domain() {
     let cpus = kinlock_verify::allowed_cpus();
@@ -15,8 +17,9 @@ fn without_stealing_the_numa_aware_order_keeps_the_lock_in_a_domain() {
         return;
     };
     let topology = format!("{first};{second}");
-    // In order of arrival about every second hand-off leaves the domain, unless the threads happened to arrive domain by
-    // domain: that order lasts, and then the two locks look alike. So it is tried again with other threads.
+    // In order of arrival about every second hand-off leaves the domain, unless the threads
+    // happened to arrive domain by domain: that order lasts, and then the two locks look alike. So
+    // it is tried again with other threads.
     let mut seen = Vec::new();
     for _ in 0..ATTEMPTS {
         let [fifo, cna] =
@@ -52,7 +55,8 @@ impl Seen {
     }
 }
 
-/// Sixteen threads for each domain under `lock`, on the first CPU of each domain of `topology` in turn.
+/// Sixteen threads for each domain under `lock`, on the first CPU of each domain of `topology`,
+/// alternately.
 fn run(topology: &str, lock: &str) -> Seen {
     let mut command = kinlock();
     command.env("KINLOCK_TOPOLOGY", topology);

@@ -1,10 +1,10 @@
 //! Policies for concurrency IDs in `kinlock sim` and `kinlock reproduce`.
 
-mod sim_support;
+mod support;
 
 use kinlock_sim::workloads::PHASES;
 use serde_json::Value;
-use sim_support::{done, json, refused, without_host};
+use support::{done, json, refused, without_host};
 
 const SIM: &str =
     "sim --workload cid-intermittent --machine epyc-9654-2s --threads 8 --seeds 1 --band 0";

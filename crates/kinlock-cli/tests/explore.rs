@@ -1,9 +1,9 @@
 //! `kinlock explore` as people and programs see it.
 
-mod sim_support;
+mod support;
 
 use serde_json::Value;
-use sim_support::{done, ends, kinlock, refused};
+use support::{done, ends, refused, run};
 
 #[test]
 fn sound_ones_pass() {
@@ -79,7 +79,7 @@ fn broken_ones_are_caught(what: &str, flag: &str, count: usize) {
 #[test]
 fn what_is_broken_is_hunted_for_longer_than_asked_for() {
     // Two in its critical section are not what the first schedule shows.
-    let first = kinlock("explore --replay busted-exclusion:plain:*:1:*");
+    let first = run("explore --replay busted-exclusion:plain:*:1:*");
     let first = String::from_utf8(first.stdout).unwrap();
     assert!(!first.contains("exclusion: "), "{first}");
     let text = ends(1, "explore --locks busted-exclusion --schedules 1");

@@ -1,10 +1,10 @@
 //! What `kinlock reproduce` shows, and what it refuses.
 
-mod sim_support;
+mod support;
 
 use std::fs;
 
-use sim_support::{done, ends, json, refused, without_host};
+use support::{done, ends, json, refused, without_host};
 use tempfile::TempDir;
 
 /// Two rows in a moment.

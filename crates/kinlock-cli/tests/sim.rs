@@ -1,11 +1,11 @@
 //! What `kinlock sim` reports, and what it refuses.
 
-mod sim_support;
+mod support;
 
 use std::fs;
 
 use serde_json::Value;
-use sim_support::{done, ends, json, refused, refused_words, without_host};
+use support::{done, ends, json, refused, refused_words, without_host};
 use tempfile::TempDir;
 
 /// A run that takes a moment.

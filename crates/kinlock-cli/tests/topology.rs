@@ -2,18 +2,15 @@
 
 mod support;
 
-use std::process::Output;
+use std::process::{Command, Output};
 
 use serde_json::Value;
-use support::kinlock;
+use support::{kinlock, list, refused};
 
 fn topology(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
-    kinlock()
-        .arg("topology")
-        .args(arguments)
-        .envs(variables.iter().copied())
-        .output()
-        .unwrap()
+    let mut command = kinlock();
+    let command = command.arg("topology").args(arguments);
+    command.envs(variables.iter().copied()).output().unwrap()
 }
 
 fn json(variables: &[(&str, &str)]) -> Value {
@@ -29,16 +26,7 @@ fn people_get_tables() {
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stderr.is_empty());
     let text = String::from_utf8(output.stdout).unwrap();
-    for expected in [
-        "CPUs",
-        "node",
-        "llc",
-        "socket",
-        "auto",
-        "rseq",
-        "membarrier",
-        "futex",
-    ] {
+    for expected in "CPUs node llc socket auto rseq membarrier futex".split(' ') {
         assert!(text.contains(expected), "no {expected} in {text}");
     }
 }
@@ -46,27 +34,46 @@ fn people_get_tables() {
 #[test]
 fn every_cpu_that_is_online_is_in_one_domain_of_each_kind() {
     let report = json(&[]);
-    let online: Vec<u64> = report["cpus"]
-        .as_array()
-        .unwrap()
+    let online = list(&report["cpus"])
         .iter()
-        .filter(|cpu| cpu["online"] == true)
-        .map(|cpu| cpu["cpu"].as_u64().unwrap())
-        .collect();
+        .filter(|cpu| cpu["online"] == true);
+    let online: Vec<u64> = online.map(|cpu| cpu["cpu"].as_u64().unwrap()).collect();
     assert!(!online.is_empty());
-    let kinds = report["kinds"].as_array().unwrap();
+    let kinds = list(&report["kinds"]);
     let names: Vec<_> = kinds
         .iter()
         .map(|kind| kind["kind"].as_str().unwrap())
         .collect();
     assert_eq!(names, ["node", "llc", "socket"]);
     for kind in kinds {
-        let domains = kind["domains"].as_array().unwrap();
-        let cpus = domains.iter().flat_map(|cpus| cpus.as_array().unwrap());
+        let cpus = list(&kind["domains"]).iter().flat_map(list);
         let mut cpus: Vec<u64> = cpus.map(|cpu| cpu.as_u64().unwrap()).collect();
         cpus.sort_unstable();
         assert_eq!(cpus, online);
     }
+}
+
+#[test]
+fn json_has_the_promised_fields() {
+    let report = json(&[]);
+    let has = |value: &Value, fields: &str| {
+        for field in fields.split(' ') {
+            assert!(value.get(field).is_some(), "{field}: {value}");
+        }
+    };
+    has(&report, "cpus nodes virtual kinds in_use features");
+    has(
+        &report["cpus"][0],
+        "cpu online allowed node socket llc core thread",
+    );
+    has(&report["nodes"][0], "node cpus has_memory distances");
+    has(&report["kinds"][0]["auto"], "reorder reason");
+    has(&report["in_use"], "auto local_limit");
+    let features = &report["features"];
+    has(
+        features,
+        "rseq rseq_feature_size node_id mm_cid futex_waitv futex2",
+    );
 }
 
 #[test]
@@ -93,12 +100,8 @@ fn the_environment_is_heeded_and_explained() {
 #[test]
 fn refused_membarrier_is_said() {
     use std::os::unix::process::CommandExt;
-    let run = |json: bool| {
-        let mut command = kinlock();
-        command
-            .arg("topology")
-            .args(json.then_some(["--json", "-"]).into_iter().flatten());
-        // SAFETY: what runs between fork and exec is async-signal-safe unless it fails, which fails the test.
+    let run = |command: &mut Command| {
+        // SAFETY: only async-signal-safe calls run between fork and exec, unless one fails.
         unsafe {
             command.pre_exec(|| {
                 kinlock_verify::sandbox::refuse_membarrier().map_err(std::io::Error::other)
@@ -106,10 +109,11 @@ fn refused_membarrier_is_said() {
         }
         String::from_utf8(command.output().unwrap().stdout).unwrap()
     };
-    let report: serde_json::Value = serde_json::from_str(&run(true)).unwrap();
+    let report = run(kinlock().args(["topology", "--json", "-"]));
+    let report: Value = serde_json::from_str(&report).unwrap();
     assert_eq!(report["features"]["membarrier_private_expedited"], false);
     assert_eq!(report["features"]["futex"], true);
-    let text = run(false);
+    let text = run(kinlock().arg("topology"));
     let line = text
         .lines()
         .find(|line| line.contains("membarrier"))
@@ -121,26 +125,13 @@ fn refused_membarrier_is_said() {
 fn a_bad_variable_is_a_note() {
     let output = topology(&["--json", "-"], &[("KINLOCK_TOPOLOGY", "0;0")]);
     assert_eq!(output.status.code(), Some(0));
-    assert_eq!(
-        String::from_utf8(output.stderr).unwrap(),
-        "kinlock: ignoring KINLOCK_TOPOLOGY='0;0': expected every CPU in one domain only\n"
-    );
+    let note = "kinlock: ignoring KINLOCK_TOPOLOGY='0;0': expected every CPU in one domain only\n";
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), note);
 }
 
 #[test]
 fn bad_input_is_one_line_and_status_2() {
-    for arguments in [
-        &["--json", "/nonexistent/folder/file"][..],
-        &["--bogus"],
-        &["extra"],
-    ] {
-        let output = topology(arguments, &[]);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(output.stdout.is_empty(), "{arguments:?}");
-        let note = String::from_utf8(output.stderr).unwrap();
-        assert!(
-            note.starts_with("kinlock: ") && note.lines().count() == 1,
-            "{note}"
-        );
+    for line in ["--json /nonexistent/folder/file", "--bogus", "extra"] {
+        refused(&format!("topology {line}"), "kinlock: ");
     }
 }

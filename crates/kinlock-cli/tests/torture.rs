@@ -1,11 +1,11 @@
 //! `kinlock torture` as people and programs see it.
 
-mod sim_support;
+mod support;
 
 use serde_json::Value;
-use sim_support::{command, done, ends, json, refused};
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
+use support::{done, ends, json, kinlock, refused};
 
 #[test]
 fn a_sound_lock_passes() {
@@ -126,7 +126,7 @@ fn a_run_that_is_killed_leaves_the_last_report() {
     let file = directory.path().join("report.json");
     std::fs::write(&file, "the last one").unwrap();
     for primitive in ["locks", "invalidation"] {
-        let mut child = command()
+        let mut child = kinlock()
             .args(["torture", primitive, "--seconds", "60", "--in-process"])
             .arg("--json")
             .arg(&file)

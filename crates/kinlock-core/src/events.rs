@@ -85,7 +85,7 @@ events! {
     NotifiedSpinning = "notified_spinning",
     /// A broadcast moved a sleeper to the mutex.
     Requeue = "requeue",
-    /// A head woke a sleeper in advance, before the hand-off reached it.
+    /// A sleeper was roused in advance, before the hand-off reached it.
     WakeEarly = "wake_early",
     /// A waiter's time limit passed.
     Timeout = "timeout",

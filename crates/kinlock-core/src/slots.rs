@@ -31,7 +31,7 @@
 //! | --- | --- | --- | --- |
 //! | any | `WAITING` | the owner, before it queues | store |
 //! | `WAITING` | `PARKED` | the owner | compare-and-swap |
-//! | `PARKED` | `WAITING` | the owner, roused; the head, in advance | compare-and-swap |
+//! | `PARKED` | `WAITING` | the owner, roused | compare-and-swap |
 //! | `WAITING`, `PARKED` | `ABANDONED` | the owner | compare-and-swap |
 //! | `WAITING`, `PARKED` | `GO` or an id | the previous head | store, or exchange if guarded |
 //!
@@ -43,13 +43,13 @@
 //! * A waiter is **guarded** if it may leave, or is likely to sleep soon. The link by which its
 //!   predecessor names it says so, and the previous head has read that link anyway. Headship then
 //!   passes by a read-modify-write that checks `state`.
-//! * Any other waiter is **drowsy** from before it falls asleep on `state` until it is awake again.
-//!   Its node says so. The previous head checks this after its store, and wakes the waiter. Any
-//!   thread may **rouse** a drowsy waiter, so that it is awake when headship arrives:
+//! * A waiter is **drowsy** from before it falls asleep on `state` until it is awake again. Its
+//!   node says so. If the waiter is not guarded, the previous head checks this after its store, and
+//!   wakes it. Any thread may **rouse** a drowsy waiter, so that it is awake when headship arrives:
 //!
 //! | `drowsy` | name | set by | meaning |
 //! | --- | --- | --- | --- |
-//! | 0 | `AWAKE` | owner | guarded, or not about to sleep, or the node is free |
+//! | 0 | `AWAKE` | owner | not about to sleep, or the node is free |
 //! | 1 | `DROWSY` | owner | may be asleep on `state` |
 //! | 2 | `ROUSED` | any thread | has to wake up, rouse its local waiters, and spin again |
 //!

@@ -214,8 +214,8 @@ fn announced_sleep_three_threads() {
 }
 
 #[test]
-fn woken_ahead_three_threads() {
-    explore::<ParkQueue>("woken ahead, 3 threads, one twice", 1, 3, first_locks_twice);
+fn roused_next_three_threads() {
+    explore::<ParkQueue>("roused next, 3 threads, one twice", 1, 3, first_locks_twice);
 }
 
 #[test]

@@ -144,13 +144,18 @@ impl core::fmt::Display for Unavailable {
 
 impl core::error::Error for Unavailable {}
 
+/// Whether restartable sequences are written for this architecture.
+const WRITTEN: bool = cfg!(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(miri)
+));
+
 /// Whether the calling thread can use restartable sequences with a concurrency ID. Registers the
 /// thread if need be.
 pub(super) fn available() -> Result<(), Unavailable> {
-    if !super::sequence::WRITTEN {
+    if !WRITTEN {
         return Err(Unavailable::Architecture);
     }
-    thread::prepare();
     let area = current().ok_or(Unavailable::Registration)?;
     // The kernel's own figure decides, not the C library's: glibc registers 32 bytes and reports
     // 20.

@@ -3,7 +3,8 @@
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
 use super::area;
-use super::domain::{BuildError, Domain, Lease};
+use super::domain::{Domain, Lease};
+use super::error::BuildError;
 use super::sequence::{self, Probe, Slots, Sound};
 
 /// A counter for many writers and few readers: one word per ID, changed without a locked

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use super::area::{self, Unavailable};
 use super::arena::{Arena, NoMemory};
+use super::ending;
+use super::error::{BuildError, EnterError};
 use super::leased::{self, Leased};
 use super::sequence::{self, Slots};
 use crate::raw::{MAX_IDS, Policy};
@@ -42,7 +44,10 @@ impl Backend {
     /// The reason if they do not. Leases are always available.
     pub fn available(self) -> Result<(), Unavailable> {
         match self {
-            Backend::Restartable => area::available(),
+            Backend::Restartable => {
+                ending::prepare();
+                area::available()
+            }
             Backend::Lease => Ok(()),
         }
     }
@@ -173,6 +178,7 @@ impl Builder {
     /// * [`BuildError::MaxIds`], [`BuildError::Memory`] and [`BuildError::TooManyDomains`] as they
     ///   say.
     pub fn build(self) -> Result<Domain, BuildError> {
+        ending::prepare();
         let wants_leases = self.policy.is_some() || self.max_ids.is_some();
         match self.backend {
             Some(Backend::Lease) => self.leases(),
@@ -203,60 +209,6 @@ impl Builder {
         });
         inner.leased.iter().for_each(Leased::enlist);
         Ok(Domain { inner })
-    }
-}
-
-/// Why a domain, or a structure in one, cannot be made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum BuildError {
-    /// Restartable sequences were asked for and are not available.
-    Unavailable(Unavailable),
-    /// A policy or a number of IDs was asked for together with restartable sequences, where the
-    /// kernel decides both.
-    KernelDecides,
-    /// This number of IDs is out of range.
-    MaxIds(u32),
-    /// There is no memory for the domain's state, or no address space for the IDs' memory.
-    Memory,
-    /// The process has made 4294967294 domains with leases, as many as serial numbers can tell
-    /// apart.
-    TooManyDomains,
-    /// The structure needs an ID that is held, and in a restartable domain none is.
-    Unleased,
-}
-
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BuildError::Unavailable(why) => why.fmt(f),
-            BuildError::KernelDecides => f.write_str(
-                "with restartable sequences the kernel decides on policy and number of IDs",
-            ),
-            BuildError::MaxIds(max_ids) => {
-                write!(f, "{max_ids} IDs; it has to be 1 to {}", MAX_IDS / 2)
-            }
-            BuildError::Memory => f.write_str("no memory or address space for so many IDs"),
-            BuildError::TooManyDomains => {
-                f.write_str("the process has made as many domains as it can tell apart")
-            }
-            BuildError::Unleased => f.write_str("this needs leases, and the domain is restartable"),
-        }
-    }
-}
-
-impl core::error::Error for BuildError {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        match self {
-            BuildError::Unavailable(why) => Some(why),
-            _ => None,
-        }
-    }
-}
-
-impl From<NoMemory> for BuildError {
-    fn from(_: NoMemory) -> Self {
-        BuildError::Memory
     }
 }
 
@@ -453,27 +405,3 @@ impl Drop for Lease<'_> {
         unsafe { self.leased.release(self.id) };
     }
 }
-
-/// Why a thread gets no lease.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum EnterError {
-    /// All [`Domain::max_ids`] IDs are held.
-    Exhausted,
-    /// The domain is restartable: its IDs are not held.
-    NothingToHold,
-    /// The thread is in one of its last destructors; its leases have been taken away.
-    ThreadEnded,
-}
-
-impl fmt::Display for EnterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            EnterError::Exhausted => "all concurrency IDs of the domain are held",
-            EnterError::NothingToHold => "IDs of a restartable domain are not held",
-            EnterError::ThreadEnded => "the thread has ended but for its last destructors",
-        })
-    }
-}
-
-impl core::error::Error for EnterError {}

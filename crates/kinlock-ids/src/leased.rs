@@ -35,7 +35,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 use super::arena::{self, Arena, NoMemory};
-use super::domain::{BuildError, EnterError};
+use super::error::{BuildError, EnterError};
 use super::sequence::Slots;
 use super::{area, thread};
 use crate::raw::{BLOCK, Block, Held, IdAllocator, NO_MEMBER, Policy, Record, Storage};
@@ -87,7 +87,6 @@ impl Storage<Native> for Owned {
 impl Leased {
     /// Allocates the IDs that `arena` has memory for, whose number [`capacity`] has rounded up.
     pub(super) fn new(policy: Policy, arena: &Arena) -> Result<Self, BuildError> {
-        thread::prepare();
         static SERIAL: AtomicU32 = AtomicU32::new(1);
         let max_ids = arena.ids();
         let cpus = Cpus::possible();

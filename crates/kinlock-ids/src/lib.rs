@@ -68,6 +68,8 @@ mod area;
 mod arena;
 mod counter;
 mod domain;
+mod ending;
+mod error;
 mod leased;
 mod lists;
 mod per_id;
@@ -81,9 +83,8 @@ mod thread;
 pub use crate::raw::Policy;
 pub use area::Unavailable;
 pub use counter::Counter;
-pub use domain::{
-    Backend, BuildError, Builder, Domain, EnterError, Lease, UnknownBackend, UnknownPolicy,
-};
+pub use domain::{Backend, Builder, Domain, Lease, UnknownBackend, UnknownPolicy};
+pub use error::{BuildError, EnterError};
 pub use per_id::PerId;
 pub use pool::{Full, Pool, Pooled};
 pub use stack::Stack;

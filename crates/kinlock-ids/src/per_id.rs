@@ -5,7 +5,8 @@ use core::fmt;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
-use super::domain::{BuildError, Domain, Lease};
+use super::domain::{Domain, Lease};
+use super::error::BuildError;
 use super::sequence::Slots;
 
 /// A `T` for every ID of a domain with leases, made at the first use of the ID with this structure.

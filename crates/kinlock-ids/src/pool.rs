@@ -7,7 +7,8 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 use std::alloc::{Layout, alloc, dealloc};
 
-use super::domain::{BuildError, Domain};
+use super::domain::Domain;
+use super::error::BuildError;
 use super::lists::Lists;
 use super::sequence::{Node, Popped, Probe, Pushed, Sound};
 

@@ -3,7 +3,8 @@
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-use super::domain::{BuildError, Domain};
+use super::domain::Domain;
+use super::error::BuildError;
 use super::lists::Lists;
 use super::sequence::{Node, Popped, Probe, Pushed, Sound};
 

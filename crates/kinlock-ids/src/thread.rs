@@ -46,9 +46,6 @@ use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::Once;
 
-use super::{area, leased};
-use kinlock_core::native;
-
 /// The key + 1; 0 = none.
 static KEY: AtomicU64 = AtomicU64::new(0);
 
@@ -68,10 +65,11 @@ enum State {
 }
 
 /// The least number of rounds: `_POSIX_THREAD_DESTRUCTOR_ITERATIONS`.
-const ROUNDS: usize = 4;
+pub(super) const ROUNDS: usize = 4;
 
-/// Makes the key. Must be called before any thread needs [`will_end`]. Not for signal handlers.
-pub(super) fn prepare() {
+/// Makes the key whose destructor is `end`, once. Must be called before any thread needs
+/// [`will_end`]. Not for signal handlers.
+pub(super) fn prepare(end: extern "C" fn(*mut c_void)) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let mut key = 0;
@@ -80,7 +78,6 @@ pub(super) fn prepare() {
             KEY.store(u64::from(key) + 1, Release);
         }
     });
-    kinlock_core::fork::register(1, &leased::PART);
 }
 
 /// Ensures that the calling thread cleans up when it ends. False if that cannot be promised, or if
@@ -116,8 +113,8 @@ pub(super) fn has_ended() -> bool {
     STATE.with(Cell::get) == State::Ended
 }
 
-/// Makes the C library call [`end`] once more, as round `round`.
-fn will_end_in(round: usize) -> bool {
+/// Makes the C library call the destructor once more, as round `round`.
+pub(super) fn will_end_in(round: usize) -> bool {
     let Some(key) = KEY.load(Acquire).checked_sub(1) else {
         return false;
     };
@@ -127,26 +124,15 @@ fn will_end_in(round: usize) -> bool {
     unsafe { libc::pthread_setspecific(key as libc::pthread_key_t, value) == 0 }
 }
 
-extern "C" fn end(round: *mut c_void) {
-    let round = round.addr();
+/// The calling thread's destructor begins this round: it gets no more promises.
+pub(super) fn begins(round: usize) {
     ROUND.with(|last| last.set(round));
     STATE.with(|state| state.set(State::Ending));
-    // In the first round already: the memory goes whether there is another round or not.
-    area::unregister_own();
-    if round >= ROUNDS {
-        // Waiter slots kept from now on might never be returned, and the list that is locked below
-        // has waiters.
-        native::keep_no_slot();
-    }
-    if leased::leave_where_nothing_is_held() {
-        return;
-    }
-    if round < ROUNDS && will_end_in(round + 1) {
-        return;
-    }
-    // Before the leases are released: the thread must not become a member again.
+}
+
+/// From now on the calling thread gets no more IDs.
+pub(super) fn ends() {
     STATE.with(|state| state.set(State::Ended));
-    leased::leave_all();
 }
 
 /// A number that no other living thread has: the address of a thread-local. Never 0.
@@ -154,6 +140,3 @@ extern "C" fn end(round: *mut c_void) {
 pub(super) fn token() -> usize {
     STATE.with(|state| ptr::from_ref(state).addr())
 }
-
-#[cfg(all(test, not(loom)))]
-mod tests;

@@ -1,6 +1,5 @@
 //! The choice of a backend.
 
-use super::error::UnknownBackend;
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
 use crate::raw::WidePair;
 use core::fmt;
@@ -82,3 +81,38 @@ impl FromStr for Backend {
             .ok_or(UnknownBackend)
     }
 }
+
+/// The CPU cannot do what the backend needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unsupported(
+    /// The backend.
+    pub Backend,
+);
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "this CPU cannot exchange sixteen bytes, which the backend {} needs",
+            self.0
+        )
+    }
+}
+
+impl core::error::Error for Unsupported {}
+
+/// There is no backend of that name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnknownBackend;
+
+impl fmt::Display for UnknownBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("known backends: ")?;
+        for (i, backend) in Backend::ALL.iter().enumerate() {
+            write!(f, "{}{backend}", if i == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
+impl core::error::Error for UnknownBackend {}

@@ -1,128 +1,16 @@
 //! A domain, its statistics, and its open sections.
 
-use super::error::{BeginError, Unsupported, WaitError};
-use super::places::Places;
-use super::{Backend, Section, Tag, registry, thread};
-use crate::raw::{self as raw, Config, Locked, NearWrap, Packed, PackedPair, Slots};
+use super::backend::{Backend, Unsupported};
+use super::error::{BeginError, WaitError};
+use super::inner::{Inner, coarse_now, each};
+use super::section::Section;
+use super::tag::Tag;
+use super::{fork, registry, thread};
 use core::fmt;
-use kinlock_core::Native;
-use kinlock_core::configured::AsConfigured as ConfiguredMutex;
 use kinlock_core::native::deadline;
-use kinlock_core::platform::{Atomics, NEVER};
+use kinlock_core::platform::NEVER;
 use std::sync::Arc;
 use std::time::Duration;
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Configured;
-
-impl Config for Configured {
-    type Mutex = ConfiguredMutex;
-}
-
-type Of<B, L> = raw::Domain<Native, Configured, B, Places<L>>;
-
-/// A domain with the chosen backend.
-// There is one per domain, behind an `Arc`: no need to box the larger variants.
-#[derive(Debug)]
-pub(super) enum Inner {
-    Packed(Of<Packed<Native, Configured>, PackedPair<Native>>),
-    #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
-    Wide(Of<raw::Wide<Configured>, raw::WidePair>),
-    Locked(Of<Locked<Native, Configured>, raw::Member<Native>>),
-    Slots(Of<Slots<Native, Configured>, <Native as Atomics>::AtomicU64>),
-}
-
-/// Evaluates an expression for the domain of any backend.
-macro_rules! each {
-    ($inner:expr, $domain:ident => $what:expr) => {
-        match $inner {
-            Inner::Packed($domain) => $what,
-            #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
-            Inner::Wide($domain) => $what,
-            Inner::Locked($domain) => $what,
-            Inner::Slots($domain) => $what,
-        }
-    };
-}
-
-impl Inner {
-    fn new(backend: Backend, generation: u64) -> Result<Self, Unsupported> {
-        if !backend.is_supported() {
-            return Err(Unsupported(backend));
-        }
-        Ok(match backend {
-            Backend::Packed => {
-                Inner::Packed(raw::Domain::new(Packed::new(generation), Places::new()))
-            }
-            #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
-            Backend::Wide => {
-                Inner::Wide(raw::Domain::new(raw::Wide::new(generation), Places::new()))
-            }
-            #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
-            Backend::Wide => return Err(Unsupported(backend)),
-            Backend::Locked => {
-                Inner::Locked(raw::Domain::new(Locked::new(generation), Places::new()))
-            }
-            Backend::Slots => Inner::Slots(raw::Domain::new(Slots::new(generation), Places::new())),
-        })
-    }
-
-    pub(super) fn backend(&self) -> Backend {
-        match self {
-            Inner::Packed(_) => Backend::Packed,
-            #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
-            Inner::Wide(_) => Backend::Wide,
-            Inner::Locked(_) => Backend::Locked,
-            Inner::Slots(_) => Backend::Slots,
-        }
-    }
-
-    // The default backend is inlined at its uses; the others cost a call.
-
-    #[inline]
-    fn begin(&self, place: u16) -> Result<u64, NearWrap> {
-        match self {
-            Inner::Packed(domain) => domain.begin(place, coarse_now),
-            other => other.begin_in_any(place),
-        }
-    }
-
-    #[inline(never)]
-    fn begin_in_any(&self, place: u16) -> Result<u64, NearWrap> {
-        each!(self, domain => domain.begin(place, coarse_now))
-    }
-
-    #[inline]
-    pub(super) fn end(&self, place: u16) {
-        match self {
-            Inner::Packed(domain) => domain.end(place),
-            other => other.end_in_any(place),
-        }
-    }
-
-    #[inline(never)]
-    fn end_in_any(&self, place: u16) {
-        each!(self, domain => domain.end(place));
-    }
-
-    #[inline]
-    pub(super) fn depth(&self, place: u16) -> u32 {
-        each!(self, domain => domain.depth(place))
-    }
-
-    pub(super) fn begun_in(&self, place: u16) -> u64 {
-        let open = self.sections().into_iter().find(|open| open.place == place);
-        open.map_or(0, |open| open.generation)
-    }
-
-    fn sections(&self) -> Vec<raw::Open> {
-        each!(self, domain => domain.sections().collect())
-    }
-
-    pub(super) fn reset_in_child(&self, survivor: Option<u16>) {
-        each!(self, domain => domain.reset_in_child(survivor));
-    }
-}
 
 /// A group of related sections: those that invalidate the same kind of thing.
 ///
@@ -362,6 +250,7 @@ impl Builder {
     /// backend.
     pub fn build(self) -> Result<Domain, Unsupported> {
         let inner = Arc::new(Inner::new(self.backend, self.generation)?);
+        fork::prepare();
         registry::add(Arc::downgrade(&inner));
         Ok(Domain { inner })
     }
@@ -406,22 +295,4 @@ impl fmt::Display for OpenSection {
             self.generation, self.age, self.thread
         )
     }
-}
-
-/// Monotonic time in nanoseconds, accurate to some milliseconds. It takes a few loads; the exact
-/// time would take as long as a whole section.
-#[inline]
-fn coarse_now() -> u64 {
-    #[cfg(not(miri))]
-    {
-        let mut t = core::mem::MaybeUninit::<libc::timespec>::uninit();
-        // SAFETY: the clock always exists, so that `t` is written.
-        let t = unsafe {
-            libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, t.as_mut_ptr());
-            t.assume_init()
-        };
-        t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
-    }
-    #[cfg(miri)]
-    Native::now()
 }

@@ -1,6 +1,5 @@
 //! The errors of delayed invalidation.
 
-use super::Backend;
 use crate::raw::{MAX_PLACES, NearWrap};
 use core::fmt;
 
@@ -71,38 +70,3 @@ impl fmt::Display for WaitError {
 }
 
 impl core::error::Error for WaitError {}
-
-/// The CPU cannot do what the backend needs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Unsupported(
-    /// The backend.
-    pub Backend,
-);
-
-impl fmt::Display for Unsupported {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "this CPU cannot exchange sixteen bytes, which the backend {} needs",
-            self.0
-        )
-    }
-}
-
-impl core::error::Error for Unsupported {}
-
-/// There is no backend of that name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct UnknownBackend;
-
-impl fmt::Display for UnknownBackend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("known backends: ")?;
-        for (i, backend) in Backend::ALL.iter().enumerate() {
-            write!(f, "{}{backend}", if i == 0 { "" } else { ", " })?;
-        }
-        Ok(())
-    }
-}
-
-impl core::error::Error for UnknownBackend {}

@@ -96,6 +96,10 @@ mod domain;
 #[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]
+mod fork;
+#[cfg(not(loom))]
+mod inner;
+#[cfg(not(loom))]
 mod places;
 #[cfg(not(loom))]
 mod registry;
@@ -107,11 +111,11 @@ mod tag;
 mod thread;
 
 #[cfg(not(loom))]
-pub use backend::Backend;
+pub use backend::{Backend, UnknownBackend, Unsupported};
 #[cfg(not(loom))]
 pub use domain::{Builder, Domain, OpenSection, Stats};
 #[cfg(not(loom))]
-pub use error::{BeginError, UnknownBackend, Unsupported, WaitError};
+pub use error::{BeginError, WaitError};
 #[cfg(not(loom))]
 pub use section::Section;
 #[cfg(not(loom))]

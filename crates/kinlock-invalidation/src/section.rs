@@ -1,7 +1,7 @@
 //! An open section.
 
-use super::Tag;
-use super::domain::Inner;
+use super::inner::Inner;
+use super::tag::Tag;
 use core::marker::PhantomData;
 
 /// An open section. It ends when this is dropped, by the thread that began it.

@@ -1,8 +1,9 @@
 //! The place of each thread: a number from 1 on, the same in all domains. A thread gets it with its
 //! first section and gives it back when it ends.
 
+use super::error::BeginError;
 use super::places::PLACES;
-use super::{BeginError, registry};
+use super::registry;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 

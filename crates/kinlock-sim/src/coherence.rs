@@ -9,7 +9,7 @@
 //! | access | the line is | cost | afterwards |
 //! | --- | --- | --- | --- |
 //! | read | in the core's own caches | `own_cache` | |
-//! | read | modified by another core | `modified[distance]`, + `modified_homed_at_reader` | clean, shared by both |
+//! | read | modified by another core | `modified[distance]` (1) | clean, shared by both |
 //! | read | clean in the core's last-level cache | `last_level` | one more sharer |
 //! | read | clean in another one | `shared[distance of the nearest]` | one more sharer |
 //! | read | nowhere | `memory[is the home remote?]` | one sharer |
@@ -18,6 +18,8 @@
 //! | write | clean somewhere | `invalidate[distance of the farthest]`, at least as a read | owned |
 //! | write | nowhere | `memory[..]` | owned |
 //! | either | transferred between sockets, home is a third one | + `third_party_home` | |
+//!
+//! (1) and `modified_homed_at_reader`, if the home is the reader's socket and not the owner's.
 //!
 //! Capacity is not modelled: a line stays in a core's caches until another core writes to it.
 
@@ -253,14 +255,14 @@ impl Fabric {
         }
         let (latency, service, exclusive);
         if line.owner != NOBODY {
-            (latency, service) = self.from_owner(line, at.cache, here);
+            (latency, service) = self.take_from_owner(line, at.cache, here);
             exclusive = true;
         } else if line.caches == 0 {
             latency = self.costs.memory[(line.home != here) as usize];
             service = Service::Memory;
             exclusive = true;
         } else {
-            (latency, service) = self.from_sharers(line, kind, at, here);
+            (latency, service) = self.ask_sharers(line, kind, at, here);
             exclusive = kind == Kind::Write;
         }
         let start = from.max(line.busy);
@@ -285,7 +287,7 @@ impl Fabric {
 
     /// Latency and service of a line that another core has modified. The line becomes clean.
     #[inline(always)]
-    fn from_owner(&self, line: &mut Line, cache: u16, here: u16) -> (u64, Service) {
+    fn take_from_owner(&self, line: &mut Line, cache: u16, here: u16) -> (u64, Service) {
         let owner = self.cache_of_core[line.owner as usize];
         let distance = self.distance(owner, cache);
         let more = match distance {
@@ -302,7 +304,7 @@ impl Fabric {
 
     /// Latency and service of a line that is clean in some cache.
     #[inline(always)]
-    fn from_sharers(&self, line: &Line, kind: Kind, at: Place, here: u16) -> (u64, Service) {
+    fn ask_sharers(&self, line: &Line, kind: Kind, at: Place, here: u16) -> (u64, Service) {
         let costs = &self.costs;
         let span = self.span(line.caches, at.cache, line.home);
         let third_party = |there: bool| match line.home == here || there {

@@ -1,14 +1,14 @@
 //! A deterministic, simulated cache-coherent NUMA machine that runs kinlock's own lock source.
 //!
 //! Few people own a machine with four sockets and 144 hardware threads, and most want to know
-//! before they deploy. This crate implements [`kinlock_core::platform::Platform`] on a simulated machine
-//! ([`Sim`]). The library's locks run on it, not a model of them: each virtual thread is a
+//! before they deploy. This crate implements [`kinlock_core::platform::Platform`] on a simulated
+//! machine ([`Sim`]). The library's locks run on it, not a model of them: each virtual thread is a
 //! coroutine, and each atomic access takes the time that follows from the state of its cache line
 //! and the distance. The same seed gives the same result on every host.
 //!
 //! The simulator says nothing about memory ordering: values are sequentially consistent. Ordering
-//! is the model checker's job. `docs/guide/simulator.md` of the repository describes the cost model, and
-//! how far to trust it.
+//! is the model checker's job. `docs/guide/simulator.md` of the repository describes the cost
+//! model, and how far to trust it.
 //!
 //! ```
 //! use kinlock_sim::{Machine, Run, locks, workloads};
@@ -29,16 +29,16 @@
 //! | module | what | uses |
 //! | --- | --- | --- |
 //! | [`random`] | the random generator | |
-//! | [`machine`] | machines as text files: shape, costs, and where each number comes from | `random` |
+//! | [`machine`] | machines as text files: shape, costs, origin of each number | `random` |
 //! | `coherence` | cache lines and the cost of an access | `machine` |
 //! | `memory` | the arena that shared data lives in, and its lines | `coherence` |
 //! | `world` | a simulation under way: threads, CPUs, the order of events | all above |
 //! | [`platform`] | the machine as an algorithm sees it | `world` |
-//! | [`locks`] | the locks that can run, one small file each | `platform`, `world` |
-//! | [`workloads`] | the loads that locks are put under, one file each | `locks`, `platform`, `world` |
+//! | [`locks`] | the locks that can run, one small file each | `platform` and above |
+//! | [`workloads`] | the loads that locks are put under, one file each | `locks` and above |
 //! | [`run`] | one simulation of a lock under a workload, and its outcome | `workloads` and above |
-//! | [`schedule`] | any bodies on the machine, disturbed wherever the contracts allow it | `platform` and above |
-//! | [`published`] | measurements that others published, and how to simulate them | `workloads` and above |
+//! | [`schedule`] | any bodies on the machine, with disturbances | `platform` and above |
+//! | [`published`] | published measurements, and how to simulate them | `world` and above |
 
 mod coherence;
 pub mod locks;

@@ -55,6 +55,12 @@ impl Random {
         self.next() as f64 / (1u64 << 48) as f64
     }
 
+    /// Makes all later numbers depend on `x`, too.
+    #[inline]
+    pub fn stir(&mut self, x: u64) {
+        self.0 ^= x;
+    }
+
     /// An unrelated generator, for another purpose.
     pub fn branch(&mut self) -> Self {
         Random::stream(self.next(), 0)

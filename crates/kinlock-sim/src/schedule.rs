@@ -5,7 +5,8 @@
 //! use kinlock_core::platform::{Atomic, Ordering::Relaxed};
 //! use kinlock_sim::{Disturbance, Machine, Schedule, platform::SimU32, place};
 //!
-//! let schedule = Schedule::new(Machine::load("haswell-ex-4s")?, 4, Disturbance::preemptions(7, 8, 1000));
+//! let machine = Machine::load("haswell-ex-4s")?;
+//! let schedule = Schedule::new(machine, 4, Disturbance::preemptions(7, 8, 1000));
 //! let (played, sum) = schedule.play(
 //!     || place(SimU32::new(0)),
 //!     |counter, _thread| { counter.fetch_add(1, Relaxed); },

@@ -19,7 +19,7 @@
 //! | state | has a CPU | leaves it by |
 //! | --- | --- | --- |
 //! | `Running` | yes | spinning, parking, ending, or the end of its time slice |
-//! | `Spinning` on a line | yes | a write to the line, its time limit, or the end of its time slice |
+//! | `Spinning` on a line | yes | a write to the line, its time limit, or the end of its slice |
 //! | `Queued` | no | its CPU becoming free |
 //! | `Parked` at a key | no | unpark, or its time limit |
 //! | `Ended` | no | |

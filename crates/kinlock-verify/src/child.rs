@@ -13,15 +13,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 /// The exit status of a child that found nothing wrong.
-pub(crate) const FINE: i32 = 0;
+pub const FINE: i32 = 0;
 /// The exit status of a child that panicked.
 const PANICKED: i32 = 99;
 
 /// A child that has not been waited for.
-pub(crate) struct Child(libc::pid_t);
+#[derive(Debug)]
+pub struct Child(libc::pid_t);
 
 /// Forks; the child does `work` and exits with the status that this returns. `None`: no fork.
-pub(crate) fn fork(work: impl FnOnce() -> i32) -> Option<Child> {
+pub fn fork(work: impl FnOnce() -> i32) -> Option<Child> {
     // SAFETY: see the head of the file for what the child may do; invariant 1.
     match unsafe { libc::fork() } {
         -1 => None,
@@ -35,12 +36,12 @@ pub(crate) fn fork(work: impl FnOnce() -> i32) -> Option<Child> {
 }
 
 impl Child {
-    /// Waits for the end, and calls `meanwhile` between looks. `Ok`: the exit status.
-    pub(crate) fn wait(
-        self,
-        patience: Duration,
-        mut meanwhile: impl FnMut(&Self),
-    ) -> Result<i32, String> {
+    /// Waits for the end, and calls `meanwhile` between looks. Returns the exit status.
+    ///
+    /// # Errors
+    ///
+    /// If the child panics, is ended by a signal, or takes longer than `patience`.
+    pub fn wait(self, patience: Duration, mut meanwhile: impl FnMut(&Self)) -> Result<i32, String> {
         let give_up = Instant::now() + patience;
         let mut status = 0;
         // SAFETY: invariant 2.
@@ -61,7 +62,7 @@ impl Child {
     }
 
     /// Sends it a signal.
-    pub(crate) fn signal(&self, signal: i32) {
+    pub fn signal(&self, signal: i32) {
         // SAFETY: invariant 2.
         unsafe { libc::kill(self.0, signal) };
     }

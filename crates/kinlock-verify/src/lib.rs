@@ -27,7 +27,7 @@
 //!
 //! | modules | content |
 //! | --- | --- |
-//! | `affinity`, `signal`, `child`, [`sandbox`] | system calls |
+//! | `affinity`, [`signal`], [`child`], [`sandbox`] | system calls |
 //! | [`report`], `specimen`, `steps` | checks, names, runs of many steps |
 //! | `injector`, `oracle` | delays at bad moments, the state behind a lock |
 //! | [`pages`] | the demonstration of delayed invalidation |
@@ -39,7 +39,7 @@
 //! | [`explore`] | random schedules |
 
 mod affinity;
-mod child;
+pub mod child;
 mod configs;
 mod crew;
 pub mod explore;
@@ -55,7 +55,7 @@ mod pretend;
 pub mod report;
 pub mod sandbox;
 pub mod scenarios;
-mod signal;
+pub mod signal;
 mod specimen;
 mod steps;
 pub mod test_lock;

@@ -84,6 +84,26 @@ impl Atomics for Pretend {
     type AtomicU64 = AtomicU64;
 }
 
+/// Functions that are [`Native`]'s, with no point, one before, or one before and one after.
+macro_rules! native {
+    ($($points:ident $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {$(
+        fn $name($($argument: $type),*) $(-> $result)? {
+            native!(@$points Native::$name($($argument),*))
+        }
+    )*};
+    (@plain $call:expr) => { $call };
+    (@before $call:expr) => {{
+        point();
+        $call
+    }};
+    (@around $call:expr) => {{
+        point();
+        let result = $call;
+        point();
+        result
+    }};
+}
+
 impl Platform for Pretend {
     const CAN_PARK: bool = true;
 
@@ -116,11 +136,6 @@ impl Platform for Pretend {
         Native::wait_for(word, order, nanos, done)
     }
 
-    fn relax() {
-        point();
-        Native::relax();
-    }
-
     fn wait_yielding<A: Atomic>(
         word: &A,
         order: Ordering,
@@ -129,10 +144,6 @@ impl Platform for Pretend {
     ) -> Result<A::Value, A::Value> {
         point();
         Native::wait_yielding(word, order, nanos, done)
-    }
-
-    fn yield_now() {
-        Native::yield_now();
     }
 
     fn crowded() -> bool {
@@ -153,20 +164,6 @@ impl Platform for Pretend {
         parked
     }
 
-    fn unpark_in(key: *const u32, n: u32, sets: u32) -> u32 {
-        point();
-        let woken = Native::unpark_in(key, n, sets);
-        point();
-        woken
-    }
-
-    fn unpark_some(key: *const u32, n: u32) -> bool {
-        point();
-        let others = Native::unpark_some(key, n);
-        point();
-        others
-    }
-
     fn requeue_but(
         woken: u32,
         from: *const u32,
@@ -178,38 +175,18 @@ impl Platform for Pretend {
         Native::requeue_but(woken, from, expected, to, current);
     }
 
-    fn back_off(nanos: u64) {
-        point();
-        Native::back_off(nanos);
-    }
-
-    fn cpu() -> u16 {
-        Native::cpu()
-    }
-
-    fn light_fence() {
-        Native::light_fence();
-    }
-
-    fn heavy_fence() -> bool {
-        point();
-        Native::heavy_fence()
-    }
-
-    fn is_priority() -> bool {
-        Native::is_priority()
-    }
-
-    fn now() -> u64 {
-        Native::now()
-    }
-
-    fn random() -> u32 {
-        Native::random()
-    }
-
-    fn count(event: Event) {
-        point();
-        Native::count(event);
+    native! {
+        plain yield_now();
+        plain cpu() -> u16;
+        plain light_fence();
+        plain is_priority() -> bool;
+        plain now() -> u64;
+        plain random() -> u32;
+        before relax();
+        before heavy_fence() -> bool;
+        before back_off(nanos: u64);
+        before count(event: Event);
+        around unpark_in(key: *const u32, n: u32, sets: u32) -> u32;
+        around unpark_some(key: *const u32, n: u32) -> bool;
     }
 }

@@ -17,19 +17,23 @@ use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
 /// The signal with this number, counted from the first real-time signal.
-pub(crate) fn real_time(number: i32) -> i32 {
+pub fn real_time(number: i32) -> i32 {
     libc::SIGRTMIN() + number
 }
 
-/// What was installed before.
-pub(crate) struct Previous(i32, libc::sigaction);
+/// The handler that was installed before.
+pub struct Previous(i32, libc::sigaction);
 
 /// Installs `handler` for `signal`; the signals in `masked` are blocked while it runs.
+///
+/// # Panics
+///
+/// If the system refuses.
 ///
 /// # Safety
 ///
 /// The handler must be async-signal-safe for as long as it is installed.
-pub(crate) unsafe fn install(
+pub unsafe fn install(
     signal: i32,
     handler: extern "C" fn(i32),
     flags: i32,
@@ -54,26 +58,26 @@ pub(crate) unsafe fn install(
 
 impl Previous {
     /// Installs it again. No thread may be left that the other handler is still to serve.
-    pub(crate) fn restore(&self) {
+    pub fn restore(&self) {
         // SAFETY: invariant 1.
         unsafe { libc::sigaction(self.0, &self.1, null_mut()) };
     }
 }
 
 /// The kernel's name of the calling thread.
-pub(crate) fn own_tid() -> i32 {
+pub fn own_tid() -> i32 {
     // SAFETY: `gettid` has no preconditions and cannot fail.
     unsafe { libc::gettid() }
 }
 
 /// Sends a signal to a thread of this process. Returns whether that worked.
-pub(crate) fn send(tid: i32, signal: i32) -> bool {
+pub fn send(tid: i32, signal: i32) -> bool {
     // SAFETY: invariant 2.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, signal) == 0 }
 }
 
 /// Runs a handler's `work` and leaves `errno` as it was.
-pub(crate) fn keeping_errno(work: impl FnOnce()) {
+pub fn keeping_errno(work: impl FnOnce()) {
     // SAFETY: invariant 3.
     let errno = unsafe { *libc::__errno_location() };
     work();

@@ -2,13 +2,15 @@
 //!
 //! # Invariants
 //!
-//! 1. The child of a fork ends by `_exit`. Until it has been waited for, its number names no other
-//!    process. Out-pointers are to live locals.
+//! 1. The handlers of this file are async-signal-safe and stay installed.
+//! 2. Zero is a valid `sigevent` and `itimerspec`; pointers are to live locals.
+//! 3. Handlers of forks are `extern "C"` and do not unwind.
 
 use kinlock::Mutex;
 use kinlock_core::Native;
 use kinlock_core::platform::Platform;
 use kinlock_ids::{Counter, Domain};
+use kinlock_verify::{child, signal};
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -16,31 +18,12 @@ use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::sync::{Barrier, OnceLock};
 use std::time::Duration;
 
-/// Runs `body` in a child, for at most ten seconds; whether it says that all is well.
+/// Runs `body` in a child, for at most ten seconds. Returns what it returned.
 fn in_a_child(body: impl FnOnce() -> bool) -> bool {
-    // SAFETY: invariant 1.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        // SAFETY: no preconditions. If the child hangs, the default action of the signal ends it.
-        unsafe { libc::alarm(10) };
-        let code = if body() { 0 } else { 1 };
-        // SAFETY: invariant 1.
-        unsafe { libc::_exit(code) };
-    }
-    let mut status = 0;
-    // SAFETY: invariant 1.
-    let waited = unsafe { libc::waitpid(child, &mut status, 0) };
-    waited == child && status == 0
-}
-
-fn on_signal(signal: c_int, handler: extern "C" fn(c_int)) {
-    // SAFETY: zero is a valid `sigaction`; the handlers of this file are async-signal-safe.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = handler as extern "C" fn(c_int) as usize;
-        action.sa_flags = libc::SA_RESTART;
-        assert_eq!(libc::sigaction(signal, &action, ptr::null_mut()), 0);
-    }
+    let child = child::fork(|| if body() { child::FINE } else { 1 });
+    let pause = |_: &_| std::thread::sleep(Duration::from_micros(100));
+    let child = child.expect("a child can be forked");
+    child.wait(Duration::from_secs(10), pause) == Ok(child::FINE)
 }
 
 /// What handlers of [`struck`] use.
@@ -57,7 +40,7 @@ static STRIKE_AFTER: AtomicU32 = AtomicU32::new(0);
 
 /// Runs before the library registers its handlers, so that the handler runs in a child before ours.
 extern "C" fn first_of_all() {
-    // SAFETY: the function is `extern "C"` and does not unwind.
+    // SAFETY: invariant 3.
     unsafe { libc::pthread_atfork(None, None, Some(strike_soon)) };
 }
 
@@ -70,7 +53,7 @@ extern "C" fn strike_soon() {
     if after == 0 {
         return;
     }
-    // SAFETY: zero is a valid `sigevent` and `itimerspec`; pointers are to live locals.
+    // SAFETY: invariant 2.
     unsafe {
         let mut event: libc::sigevent = std::mem::zeroed();
         event.sigev_notify = libc::SIGEV_SIGNAL;
@@ -123,12 +106,13 @@ fn struck() {
         counter,
     });
     let sections = kinlock_invalidation::Domain::new();
-    on_signal(libc::SIGUSR2, strike);
-    // Never free, so that whoever tries comes to wait, with a slot.
+    // SAFETY: invariant 1.
+    unsafe { signal::install(libc::SIGUSR2, strike, libc::SA_RESTART, []) };
+    // Never free, so that each thread that tries waits, with a slot.
     let _held = used.mutex.lock();
     let (waited, done) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
     std::thread::scope(|scope| {
-        // Many slots, so that to free them takes a while.
+        // Many slots, so that freeing them takes a while.
         for _ in 0..THREADS {
             scope.spawn(|| {
                 drop(used.mutex.try_lock_for(Duration::from_micros(200)));

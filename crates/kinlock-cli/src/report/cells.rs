@@ -1,4 +1,5 @@
-//! Reports in cells. A cell is a workload with a number of threads; it has an entry for everything that was compared in it.
+//! Reports in cells. A cell is a workload with a number of threads; it has an entry for everything
+//! that was compared in it.
 
 use std::io::Write;
 use std::ops::Range;
@@ -61,9 +62,6 @@ pub trait Cells: Serialize + Sized + 'static {
     }
 
     /// Writes what follows the tables on stdout.
-    ///
-    /// # Errors
-    /// As the writer has them.
     fn overview(&self, _out: &mut dyn Write) -> anyhow::Result<()> {
         Ok(())
     }

@@ -19,9 +19,6 @@ use self::table::Table;
 use self::write::Outputs;
 
 /// Writes a report as JSON, indented, with a newline at the end.
-///
-/// # Errors
-/// As the writer has them.
 pub fn write_json(report: &impl Serialize, mut out: impl Write) -> anyhow::Result<()> {
     serde_json::to_writer_pretty(&mut out, report)?;
     writeln!(out)?;
@@ -34,15 +31,9 @@ pub trait Report: Serialize + Sized + 'static {
     const FLAGS: Flags<Self>;
 
     /// Writes what people read on stdout.
-    ///
-    /// # Errors
-    /// As the writer has them.
     fn text(&self, out: &mut dyn Write) -> anyhow::Result<()>;
 
     /// Writes the tables in Markdown, for reports and issues.
-    ///
-    /// # Errors
-    /// As the writer has them.
     fn markdown(&self, out: &mut dyn Write) -> anyhow::Result<()>;
 
     /// One row per number or group of numbers, for spreadsheets.
@@ -83,7 +74,8 @@ pub struct Destinations<R> {
 }
 
 impl<R: Report> Destinations<R> {
-    /// Opens everything, before there is a report. Without a destination on stdout, the tables for people go there.
+    /// Opens everything, before there is a report. Without a destination on stdout, the tables for
+    /// people go there.
     ///
     /// # Errors
     /// If a file cannot be written, or two destinations are the same.
@@ -91,7 +83,8 @@ impl<R: Report> Destinations<R> {
         self.open_for(&["picture"])
     }
 
-    /// The same for pictures of these names. Of several pictures, each one's name goes into the name of its file.
+    /// The same for pictures of these names. Of several pictures, each one's name goes into the
+    /// name of its file.
     ///
     /// # Errors
     /// If a file cannot be written, or two destinations are the same.

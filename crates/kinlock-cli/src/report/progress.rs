@@ -1,11 +1,11 @@
-//! Progress on stderr, where somebody looks at it.
+//! Progress on stderr, if it is a terminal.
 
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A bar of so many steps, after `announce` has said what is to come; hidden, and nothing said, if that is not wanted or stderr is no
-/// terminal.
+/// A bar of so many steps, after `announce` has said what is to come. If stderr is no terminal, or
+/// with `quiet`, nothing is shown or said.
 pub fn bar(quiet: bool, steps: usize, announce: impl FnOnce()) -> ProgressBar {
     if quiet || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -15,7 +15,22 @@ pub struct Table {
 }
 
 impl Table {
-    /// For stdout: a rule under the headings, nothing else drawn. The columns `right` are aligned at the right.
+    /// How many columns of text it takes on stdout, with one between its columns.
+    pub fn width(&self) -> usize {
+        let lines = |text: &String| text.lines().map(|line| line.chars().count()).max();
+        let columns = (0..self.headings.len()).map(|column| {
+            let cells = self.rows.iter().map(|row| &row[column]);
+            cells
+                .chain([&self.headings[column]])
+                .filter_map(lines)
+                .max()
+                .unwrap_or(0)
+        });
+        columns.map(|width| width + 1).sum::<usize>() - 1
+    }
+
+    /// For stdout: a rule under the headings, nothing else drawn. The columns `right` are aligned
+    /// at the right.
     pub fn text(&self, right: Range<usize>) -> comfy_table::Table {
         self.painted(right, |_, text| Cell::new(text))
     }
@@ -42,9 +57,6 @@ impl Table {
     }
 
     /// Writes it in Markdown. The columns `right` are aligned at the right.
-    ///
-    /// # Errors
-    /// As the writer has them.
     pub fn markdown(&self, right: Range<usize>, out: &mut dyn Write) -> anyhow::Result<()> {
         let headings = self.headings.iter().enumerate();
         let headings = headings.map(|(index, heading)| match &**heading {
@@ -65,10 +77,8 @@ impl Table {
         Ok(())
     }
 
-    /// Writes it as CSV. No field needs quoting: names are words without commas, the rest are numbers.
-    ///
-    /// # Errors
-    /// As the writer has them.
+    /// Writes it as CSV. No field needs quoting: names are words without commas, the rest are
+    /// numbers.
     pub fn csv(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         writeln!(out, "{}", self.headings.join(","))?;
         for row in &self.rows {
@@ -79,7 +89,7 @@ impl Table {
 }
 
 /// Columns of text for people.
-const WIDTH: usize = 110;
+pub const WIDTH: usize = 110;
 
 /// `text` in lines of at most [`WIDTH`] columns, all but the first after `indent`.
 pub fn wrapped(text: &str, indent: &str) -> String {

@@ -1,8 +1,8 @@
 //! Where reports go. A path that cannot be written fails before any work is done.
 //!
-//! Each form of a report is made and written by itself: a failure of one does not affect the others. A
-//! file is written beside its destination and renamed, so that no reader sees half a report and an
-//! earlier report stays until there is a new one.
+//! Each form of a report is made and written by itself: a failure of one does not affect the
+//! others. A file is written beside its destination and renamed, so that no reader sees half a
+//! report and an earlier report stays until there is a new one.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
@@ -61,9 +61,6 @@ impl<R> Outputs<R> {
     }
 
     /// Adds a file for a picture. Pictures are drawn after all else has been written.
-    ///
-    /// # Errors
-    /// As [`add`](Self::add) has them.
     pub fn add_picture(
         &mut self,
         path: &Path,
@@ -108,9 +105,6 @@ impl<R> Outputs<R> {
     }
 
     /// Writes to stdout at once, for people, unless an output for programs goes there.
-    ///
-    /// # Errors
-    /// If stdout cannot be written.
     pub fn say(&self, text: &str) -> anyhow::Result<()> {
         if !self.uses_stdout() {
             let said = Destination::Stdout.write(text.as_bytes());

@@ -1,9 +1,11 @@
-//! The command as tests call it: whatever the environment of the tests says, it does not reach it.
+//! The command as tests call it: no variable of the tests' environment that it reads reaches it.
 
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
-use std::process::Command;
+use std::process::{Command, Output};
+
+use serde_json::Value;
 
 /// The command, without arguments.
 pub fn kinlock() -> Command {
@@ -18,4 +20,98 @@ pub fn without_knobs(mut command: Command) -> Command {
         }
     }
     command
+}
+
+/// Runs the command with the words of `line`.
+pub fn run(line: &str) -> Output {
+    let mut command = kinlock();
+    // The database of readrandom is filled once for all tests.
+    command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
+    command.args(line.split_whitespace()).output().unwrap()
+}
+
+/// Runs it; it has to end with this status. What it wrote to stdout.
+pub fn ends(status: i32, line: &str) -> String {
+    let output = run(line);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        output.status.code(),
+        Some(status),
+        "{line}: {message}\n{text}"
+    );
+    text
+}
+
+/// Runs it; it has to succeed and to write nothing to stderr. What it wrote to stdout.
+pub fn done(line: &str) -> String {
+    let output = run(line);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{line}: {message}");
+    assert!(message.is_empty(), "{line}: {message}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Runs it with `--json -`; it has to succeed, and nothing else may be on stdout.
+pub fn json(line: &str) -> Value {
+    serde_json::from_str(&done(&format!("{line} --json -"))).expect("stdout is JSON")
+}
+
+/// The same with an exit status.
+pub fn json_with(line: &str, status: i32) -> Value {
+    serde_json::from_str(&ends(status, &format!("{line} --json -"))).expect("stdout is JSON")
+}
+
+/// Asserts that the input is refused with one line that says `expected`.
+pub fn refused(line: &str, expected: &str) {
+    refused_words(&line.split_whitespace().collect::<Vec<_>>(), expected);
+}
+
+/// The same with words, one of which may be empty.
+pub fn refused_words(words: &[&str], expected: &str) {
+    let output = kinlock().args(words).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{words:?}: {message}");
+    assert!(output.stdout.is_empty(), "{words:?}");
+    assert_eq!(message.lines().count(), 1, "{words:?}: {message}");
+    assert!(message.contains(expected), "{words:?}: {message}");
+}
+
+/// A report without what depends on the machine that simulates.
+pub fn without_host(mut value: Value) -> Value {
+    fn strip(value: &mut Value) {
+        match value {
+            Value::Object(fields) => {
+                fields.retain(|name, _| !name.contains("host"));
+                fields.values_mut().for_each(strip);
+            }
+            Value::Array(items) => items.iter_mut().for_each(strip),
+            _ => {}
+        }
+    }
+    strip(&mut value);
+    value
+}
+
+/// The elements of an array.
+pub fn list(value: &Value) -> &[Value] {
+    value
+        .as_array()
+        .unwrap_or_else(|| panic!("no array: {value}"))
+}
+
+/// A string of each result.
+pub fn names<'a>(report: &'a Value, field: &str) -> Vec<&'a str> {
+    let results = list(&report["results"]).iter();
+    results
+        .map(|result| result[field].as_str().unwrap())
+        .collect()
+}
+
+/// Asserts that `value` has numbers, or things that are not null, at these dotted paths.
+pub fn has_numbers(value: &Value, paths: &str) {
+    for path in paths.split_whitespace() {
+        let found = path.split('.').fold(value, |value, field| &value[field]);
+        assert!(found.is_number(), "{path}: {value}");
+    }
 }

@@ -47,11 +47,9 @@ use crate::events::Event;
 use crate::platform::{Atomic, Ordering::*, Platform};
 use crate::tuning::{LocalLimit, Scan, Tuning};
 
-/// How many sleepers a head wakes before it is their turn, if the lock has to wait for that. Waking one takes about as long as a few hand-offs, so that more
-/// would keep the lock waiting, and far fewer than what one sleeper takes to wake up.
-pub(crate) const WAKE_AHEAD: usize = 8;
-/// The same while others may steal the lock. About as many as a domain has CPUs; their wake-ups delay the head, not the lock.
-pub(crate) const WAKE_ALL: usize = 64;
+/// How many sleepers a head rouses before it is their turn. Waking one takes about as long as a few
+/// hand-offs, and the lock may have to wait for it. Those who are roused rouse the others.
+pub(crate) const ROUSE_AHEAD: usize = 8;
 
 /// How long before the limit on local hand-offs the first of the secondary queue is roused, in units of [`clock`]: longer than a CPU takes to come
 /// out of a deep sleep, and to wake those of a whole domain one after the other. What is left of their patience has to last until they had their turn.
@@ -200,10 +198,29 @@ impl<P: Platform, C: Config> Head<P, C> {
         }
     }
 
-    /// Calls `wake` for each of the next `most` kin that sleeps, if the very next one does: they wake up side by side then, instead of one
-    /// after the other, each when it is its turn. Who is no kin stays asleep: it is about to be set aside, or stands behind many hand-offs.
-    /// To be called after [`look_for_kin`](Self::look_for_kin).
-    pub(crate) fn wake_ahead(&mut self, most: usize, wake: impl Fn(&Node<P>)) {
+    /// Calls `rouse` for waiters that sleep and whose turn is near: the next `most` local waiters, and
+    /// the first of the secondary queue. They wake up side by side then, instead of one after the
+    /// other, each when it is its turn. Call it after [`look_for_kin`](Self::look_for_kin).
+    pub(crate) fn rouse_ahead(&mut self, most: usize, rouse: impl Fn(&Node<P>)) {
+        self.rouse_set_aside(&rouse);
+        self.rouse_next(most, &rouse);
+    }
+
+    /// Rouses the first of the secondary queue, once, when the limit is near: a waiter that was set
+    /// aside for long is asleep by then, with all its local waiters.
+    fn rouse_set_aside(&mut self, rouse: &impl Fn(&Node<P>)) {
+        if self.limit != Limit::Near || self.run & ROUSED_BEFORE != 0 {
+            return;
+        }
+        if let Some(first) = self.secondary.and_then(|last| self.next(last)) {
+            self.run |= ROUSED_BEFORE;
+            rouse(self.node(first.id()));
+        }
+    }
+
+    /// Rouses those of the next `most` local waiters that sleep, if the very next one does. Other
+    /// waiters stay asleep: they are about to be set aside, or stand behind many hand-offs.
+    fn rouse_next(&mut self, most: usize, rouse: &impl Fn(&Node<P>)) {
         let mut last = self.place;
         for _ in 0..most {
             let Some(link) = self.next(last) else {
@@ -220,21 +237,9 @@ impl<P: Platform, C: Config> Head<P, C> {
                 return;
             }
             if sleeps {
-                wake(node);
+                rouse(node);
             }
             last = next;
-        }
-    }
-
-    /// Calls `rouse` for the first of the secondary queue, once, when it is soon going to be head: whoever was set aside for long is asleep by then, with all its kin.
-    /// To be called after [`look_for_kin`](Self::look_for_kin).
-    pub(crate) fn rouse_ahead(&mut self, rouse: impl FnOnce(&Node<P>)) {
-        if self.limit != Limit::Near || self.run & ROUSED_BEFORE != 0 {
-            return;
-        }
-        if let Some(first) = self.secondary.and_then(|last| self.next(last)) {
-            self.run |= ROUSED_BEFORE;
-            rouse(self.node(first.id()));
         }
     }
 

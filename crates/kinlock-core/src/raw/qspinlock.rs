@@ -67,9 +67,7 @@
 //!    it, still waits for this lock: nobody else's sleep can be moved. Nothing but a grant ends the wait of such an heir, and only heads write its state besides
 //!    itself, so the plain store overwrites nothing else. An heir that wakes up lowers `drowsy` and announces each later sleep anew. Seen too long, it costs a system call.
 //!    Where the heavy fence is unavailable the sleeper wakes up by itself now and then, and finds the grant.
-//! 6. *Woken ahead of one's turn*: only the head does that, so the grant comes later, from the same thread or a later head. It turns `PARKED` into `WAITING` and then wakes; who
-//!    falls asleep again does so by another compare-and-swap, and is found as in 5.
-//! 7. *Roused*: anybody may do that to anybody, since it decides nothing. It changes `drowsy` from one value to another that a granter takes for the same, and
+//! 6. *Roused*, ahead of one's turn: anybody may do that to anybody, since it decides nothing. It changes `drowsy` from one value to another that a granter takes for the same, and
 //!    unparks; the sleeper then turns `PARKED` into `WAITING` itself, unless headship has come. If it is missed the sleeper is found as in 5.
 //!
 //! No wake-up rests on `STEAL`: it only lets others try. A waiter that `STEAL` would let try, and that must not for want of
@@ -150,7 +148,7 @@ pub enum Fault {
     SilentSleeper,
     /// Whoever queues rouses the waiter before it. No defect, only more of what is allowed: nothing may come of it.
     Meddler,
-    /// A sleeper whose time is up goes away without a word although it was woken, or made head, meanwhile.
+    /// A sleeper whose time is up goes away without a word although it was made head meanwhile.
     RousedLeaves,
     /// A head tells its heir to take the lock without a look although a pending waiter is to come before it.
     Pushy,

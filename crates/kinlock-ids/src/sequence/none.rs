@@ -5,8 +5,6 @@ use core::ptr::NonNull;
 
 use super::{Node, OutOfRange, Popped, Probe, Pushed, Slots};
 
-pub(in super::super) const WRITTEN: bool = false;
-
 pub(in super::super) unsafe fn add<P: Probe>(
     _: NonNull<u8>,
     _: &Slots,

@@ -13,9 +13,6 @@ use super::{
 };
 use crate::area::{SIGNATURE, at};
 
-/// Whether there are sequences for this architecture.
-pub(in super::super) const WRITTEN: bool = true;
-
 /// A sequence: `$before` and `$commit` between begin and end, with the operands below and its own.
 /// The delay of a [`Probe`] comes between `$before` and `$commit`.
 ///

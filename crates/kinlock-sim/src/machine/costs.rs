@@ -20,11 +20,11 @@ pub struct Costs {
     pub last_level: u64,
     /// A load or store of a line that another core has modified.
     pub modified: [u64; DISTANCES],
-    /// What it costs more if the line's home is the reader's socket, and the owner's is another
-    /// one: the home's copy is asked first.
+    /// What that costs more if the line's home is the reader's socket and not the owner's: the home
+    /// is asked first.
     pub modified_homed_at_reader: u64,
-    /// What any transfer between sockets costs more if the line's home is a third one, which has to
-    /// be asked.
+    /// What any transfer between sockets costs more if the line's home is a third one, which is
+    /// asked too.
     pub third_party_home: u64,
     /// A load of a line that is clean in another last-level cache.
     pub shared: [u64; DISTANCES],

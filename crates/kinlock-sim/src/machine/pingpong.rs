@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// A line travels between two CPUs: how long one way takes, in ns; the median of several series.
+///
 /// Each side takes the line with a compare-and-swap and waits with compare-and-swaps. So one way is
 /// one transfer of a modified line plus the extra cost of a locked operation.
 ///

@@ -78,8 +78,8 @@ impl World {
         let shape = setup.machine.shape.clone();
         let order = setup.placement.order(&shape, setup.seed);
         let mut seeds = Random::new(setup.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        // Neighbours in a workload's tables are neighbours on the machine only if threads are
-        // pinned.
+        // Only pinned threads that are neighbours in a workload's tables are neighbours on the
+        // machine, too.
         let mut spot: Vec<usize> = (0..setup.threads).collect();
         if setup.placement == Placement::Scheduled {
             seeds.shuffle(&mut spot);

@@ -10,7 +10,8 @@ use crate::random::mix;
 use kinlock_core::events::Event;
 use std::rc::Rc;
 
-/// What goes wrong. The contract of [`Platform`](kinlock_core::platform::Platform) allows all of it.
+/// What goes wrong. The contract of [`Platform`](kinlock_core::platform::Platform) allows all of
+/// it.
 #[derive(Clone, Debug)]
 pub struct Disturbance {
     /// Start of the random numbers.

@@ -1,5 +1,5 @@
-//! SIGINT and SIGTERM end a run early. The round under way has [`GRACE`] to complete and is given up
-//! after that. A later signal ends the process at once, unless it follows the first within
+//! SIGINT and SIGTERM end a run early. The round under way has [`GRACE`] to complete and is given
+//! up after that. A later signal ends the process at once, unless it follows the first within
 //! [`TOGETHER`]: `timeout` sends its signal to the process and then to its group.
 //!
 //! # Invariants cited by `SAFETY` comments
@@ -42,7 +42,8 @@ static NOTED: AtomicI32 = AtomicI32::new(0);
 /// When it came, in nanoseconds of the monotonic clock; 0: none yet.
 static CAME: AtomicU64 = AtomicU64::new(0);
 
-/// Installs the handlers. A signal that is ignored, as SIGINT is in background jobs of scripts, stays so.
+/// Installs the handlers. A signal that is ignored, as SIGINT is in background jobs of scripts,
+/// stays so.
 pub fn listen() {
     for signal in Signal::ALL {
         // SAFETY: invariants 1 and 2.

@@ -1,44 +1,45 @@
-//! The results on one screen: a row per cell, a column per subject, and what they mean in sentences.
+//! The results on one screen: a row per cell, a column per subject, and what they mean in
+//! sentences.
 
 use std::io::Write;
 
 use comfy_table::{Attribute, Cell, Color};
 
 use super::report::{Entry, Report, Shown};
-use crate::report::cells::{Cells, Compared, best_first};
-use crate::report::table::{Table, wrapped};
+use crate::args::keep_first;
+use crate::report::cells::{Cells, best_first};
+use crate::report::table::{Table, WIDTH, wrapped};
 use crate::report::units::{rate, three_digits, time};
 
-/// More rows than this do not fit on a screen: then each workload shows its lowest, its highest and a
-/// middle number of threads.
+/// More rows than this do not fit on a screen: then each workload shows its lowest, its highest and
+/// a middle number of threads.
 const MOST_ROWS: usize = 24;
-/// More subjects than this do not fit side by side: then there is a column for the fastest of the rest.
+/// More subjects than this do not fit side by side: then there is a column for the fastest of the
+/// rest.
 const MOST_COLUMNS: usize = 12;
-/// Whoever has this share of the best throughput counts as fast.
+/// A subject with this share of the best throughput counts as fast.
 const FAST: f64 = 0.95;
 
 /// Writes it.
-///
-/// # Errors
-/// As the writer has them.
 pub fn write<S: Shown>(report: &Report<S>, out: &mut dyn Write) -> anyhow::Result<()> {
     let rounds = report.extent.rounds_per_cell(report.parameters.rounds);
     writeln!(
         out,
-        "Operations per second, median of {rounds} (* fastest, ~ noisy, ! see --details)"
+        "Operations per second, median of {rounds} (* fastest, ~ noisy, ! unfair or long waits)"
     )?;
-    let rows = rows(report);
-    let table = table(report, &rows);
+    let table = fitting(report);
     let columns = table.headings.len();
+    // Two spaces between columns where there is room.
+    let padding = u16::from(table.width() + columns <= WIDTH);
     let mut table = table.painted(1..columns, |_, text| match text {
         _ if text.contains('!') => Cell::new(text).fg(Color::Red),
         _ if text.contains('*') => Cell::new(text).add_attribute(Attribute::Bold),
         _ => Cell::new(text),
     });
     for column in table.column_iter_mut() {
-        column.set_padding((0, 1));
+        column.set_padding((0, padding));
     }
-    writeln!(out, "{table}\n")?;
+    writeln!(out, "{}\n", table.trim_fmt())?;
     for sentence in sentences(report) {
         writeln!(out, "{}", wrapped(&sentence, ""))?;
     }
@@ -60,17 +61,26 @@ fn rows<S: Shown>(report: &Report<S>) -> Vec<&[Entry<S>]> {
     chosen.collect()
 }
 
-fn table<S: Shown>(report: &Report<S>, rows: &[&[Entry<S>]]) -> Table {
-    let mut names: Vec<&str> = Vec::new();
-    for entry in &report.results {
-        if !names.contains(&&*entry.lock) {
-            names.push(&entry.lock);
-        }
-    }
+/// The table, without the last of the others' columns if all of them are too wide for a screen.
+fn fitting<S: Shown>(report: &Report<S>) -> Table {
+    let rows = rows(report);
+    let mut names: Vec<&str> = report.results.iter().map(|entry| &*entry.lock).collect();
+    keep_first(&mut names, |name| *name);
     let has_all = names.len() <= MOST_COLUMNS;
     if !has_all {
         names.retain(|name| S::OURS.contains(name));
     }
+    loop {
+        let table = table(&rows, &names, has_all);
+        let other = names.iter().rposition(|name| !S::OURS.contains(name));
+        match other {
+            Some(other) if table.width() > WIDTH => names.remove(other),
+            _ => return table,
+        };
+    }
+}
+
+fn table<S: Shown>(rows: &[&[Entry<S>]], names: &[&str], has_all: bool) -> Table {
     let mut headings = vec!["workload\nand threads".to_owned()];
     headings.extend(names.iter().map(|name| name.replace('-', "\n")));
     if !has_all {
@@ -79,7 +89,7 @@ fn table<S: Shown>(report: &Report<S>, rows: &[&[Entry<S>]]) -> Table {
     let rows = rows.iter().map(|cell| {
         let of = |name: &str| cell.iter().find(|entry| entry.lock == name);
         let shown = |name: &&str| of(name).map_or("-".to_owned(), |entry| value(entry, cell));
-        let mut row = vec![format!("{:<10} {:>3}", cell[0].workload, cell[0].threads)];
+        let mut row = vec![format!("{:<10} {:>2}", cell[0].workload, cell[0].threads)];
         row.extend(names.iter().map(shown));
         if !has_all {
             let baseline = of(&cell[0].ratio.to);
@@ -164,6 +174,11 @@ impl<'a, S: Shown> Standing<'a, S> {
         }
     }
 
+    /// The row, as it is called in the table.
+    fn place(&self) -> String {
+        format!("{} {}", self.own.workload, self.own.threads)
+    }
+
     /// Of the best throughput.
     fn share(&self) -> f64 {
         self.own.ops_per_s.median / self.best.ops_per_s.median
@@ -175,24 +190,20 @@ fn compared<S: Shown>(ours: &str, rows: &[Standing<S>]) -> Option<String> {
     let to = match (same, rows[0].is_baseline) {
         (true, _) => &rows[0].other.lock,
         (_, true) => "the baseline",
-        (_, false) => "the fastest other way",
+        (_, false) => "the fastest rival",
     };
-    let times = |row: &Standing<S>| three_digits(row.ratio());
     let by_ratio = |a: &&Standing<S>, b: &&Standing<S>| a.ratio().total_cmp(&b.ratio());
     let (least, most) = (rows.iter().min_by(by_ratio)?, rows.iter().max_by(by_ratio)?);
     let mean = (rows.iter().map(|row| row.ratio().ln()).sum::<f64>() / rows.len() as f64).exp();
     let mean = three_digits(mean);
-    let has = format!("On this machine {ours} is {mean} times as fast as {to}");
-    Some(match rows.len() {
-        1 => format!("{has} in {}.", most.own.usual().cell()),
-        n => format!(
-            "{has} over {n} rows (geometric mean): from {} in {} to {} in {}.",
-            times(least),
-            least.own.usual().cell(),
-            times(most),
-            most.own.usual().cell()
-        ),
-    })
+    let shown = |row: &Standing<S>| format!("{} ({})", three_digits(row.ratio()), row.place());
+    let range = match rows.len() {
+        1 => format!("in {}.", most.place()),
+        _ => format!("(geometric mean): {} to {}.", shown(least), shown(most)),
+    };
+    Some(format!(
+        "On this machine {ours} is {mean} times as fast as {to} {range}"
+    ))
 }
 
 fn placed<S: Shown>(rows: &[Standing<S>]) -> Option<String> {
@@ -201,28 +212,29 @@ fn placed<S: Shown>(rows: &[Standing<S>]) -> Option<String> {
     let all = rows.len();
     let behind = match worst.share() < FAST {
         true => format!(
-            "; it is furthest behind in {}: {:.0} % of what {} does",
-            worst.own.usual().cell(),
+            "; furthest behind in {}, with {:.0} % of {}",
+            worst.place(),
             100.0 * worst.share(),
             worst.best.lock
         ),
         false => String::new(),
     };
     Some(format!(
-        "It is the fastest, or within 5 % of that, in {fast} of {all} rows{behind}."
+        "It is the fastest, or within 5 % of that, in {fast} of {all} cases{behind}."
     ))
 }
 
 fn alone<S: Shown>(ours: &str, rows: &[Standing<S>]) -> Option<String> {
     let row = rows.iter().find(|row| row.own.threads == 1)?;
     let takes = |entry: &Entry<S>| time(entry.ns_per_op.median);
-    let best = match row.best.lock == ours || row.best.lock == row.other.lock {
-        true => String::new(),
-        false => format!(", {} of {}, the fastest", takes(row.best), row.best.lock),
-    };
-    let (cell, own) = (row.own.usual().cell(), takes(row.own));
-    let other = format!("{} of {}", takes(row.other), row.other.lock);
-    Some(format!(
-        "Alone ({cell}) an operation with {ours} takes {own}, against {other}{best}."
-    ))
+    let mut text = format!(
+        "Alone ({}) it takes {} per operation",
+        row.place(),
+        takes(row.own)
+    );
+    text += &format!(", {} takes {}", row.other.lock, takes(row.other));
+    if row.best.lock != ours && row.best.lock != row.other.lock {
+        text += &format!(", and {}, the fastest, {}", row.best.lock, takes(row.best));
+    }
+    Some(text + ".")
 }

@@ -17,8 +17,8 @@ pub enum Pin {
 }
 
 impl Pin {
-    /// The usual choice: spread while every thread has a CPU of its own, else none. Binding more threads than CPUs
-    /// would keep the kernel from balancing them.
+    /// The usual choice: spread while every thread has a CPU of its own, else none. Binding more
+    /// threads than CPUs would keep the kernel from balancing them.
     pub fn usual(threads: usize, cpus: usize) -> Self {
         if threads <= cpus {
             Self::Spread
@@ -38,7 +38,8 @@ struct Cpu {
     thread: usize,
 }
 
-/// The CPU of each of `threads` threads; empty if they are not bound. More threads than CPUs begin again from the first.
+/// The CPU of each of `threads` threads; empty if they are not bound. More threads than CPUs begin
+/// again from the first.
 pub fn assign(pin: Pin, threads: usize) -> Vec<usize> {
     let order = order(pin, usable_cpus());
     order.into_iter().cycle().take(threads).collect()
@@ -95,7 +96,8 @@ fn order(pin: Pin, mut cpus: Vec<Cpu>) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    /// Two domains of two cores of two hardware threads, numbered as Linux usually does: second threads last.
+    /// Two domains of two cores of two hardware threads, numbered as Linux usually does: second
+    /// threads last.
     fn machine() -> Vec<Cpu> {
         (0..8)
             .map(|number| Cpu {

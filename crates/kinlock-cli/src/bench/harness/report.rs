@@ -6,11 +6,12 @@ use std::ops::Range;
 
 use comfy_table::Cell;
 use serde::Serialize;
+use serde_json::Value;
 
-use super::overview;
 use super::rounds::{Extent, Placed, if_fewer};
 use super::slice::Sample;
 use super::suite::{Plan, Suite};
+use super::{overview, plot};
 use crate::args::Named;
 use crate::machine::Machine;
 use crate::report::cells::{Cells, Compared, Usual};
@@ -40,13 +41,16 @@ pub trait Shown: Suite {
     fn paint(_heading: &str, text: &str) -> Cell {
         Cell::new(text)
     }
+    /// Whether the picture has curves over numbers of threads.
+    const CURVES: bool = true;
     /// The size of the picture.
-    fn plot_size(report: &Report<Self>) -> (u32, u32);
+    fn plot_size(report: &Report<Self>) -> (u32, u32) {
+        plot::size(report)
+    }
     /// Draws the picture.
-    ///
-    /// # Errors
-    /// As the area has them.
-    fn draw(report: &Report<Self>, area: &Area) -> Drawn;
+    fn draw(report: &Report<Self>, area: &Area) -> Drawn {
+        plot::draw(report, area)
+    }
 }
 
 /// One run of a suite.
@@ -63,7 +67,7 @@ pub struct Report<S: Suite> {
     /// The command line.
     pub command: Vec<String>,
     /// What the command line left open.
-    pub parameters: Parameters<S>,
+    pub parameters: Parameters,
     /// How far the run has come.
     pub extent: Extent,
     /// What to keep in mind when reading the results.
@@ -79,8 +83,7 @@ pub struct Report<S: Suite> {
 
 /// How things were measured.
 #[derive(Serialize)]
-#[serde(bound = "")]
-pub struct Parameters<S: Suite> {
+pub struct Parameters {
     /// Length of a timed slice.
     pub seconds: f64,
     /// Rounds per cell.
@@ -88,7 +91,7 @@ pub struct Parameters<S: Suite> {
     /// Start of all random numbers.
     pub seed: u64,
     #[serde(flatten)]
-    more: S::Parameters,
+    more: Value,
 }
 
 /// A subject that could not be measured.
@@ -128,7 +131,7 @@ pub struct Entry<S: Suite> {
     #[serde(flatten)]
     pub detail: S::Detail,
     /// Raw values, one per round.
-    pub rounds: Vec<Round<S>>,
+    pub rounds: Vec<Round>,
 }
 
 /// Compared with the baseline, round by round.
@@ -143,8 +146,7 @@ pub struct Ratio {
 
 /// One round of one subject.
 #[derive(Serialize)]
-#[serde(bound = "")]
-pub struct Round<S: Suite> {
+pub struct Round {
     /// Its place in the order of the round, from 0.
     pub place: usize,
     /// Length of the slice.
@@ -159,7 +161,7 @@ pub struct Round<S: Suite> {
     pub cpu_ns_per_op: f64,
     /// What only this suite knows.
     #[serde(flatten)]
-    pub detail: S::RoundDetail,
+    detail: Value,
 }
 
 /// A subject with the samples of its rounds.
@@ -204,8 +206,8 @@ impl<S: Suite> Entry<S> {
             cpu_ns_per_op: own.cpu.as_nanos() as f64 / own.total_ops(),
             detail: S::round_detail(own, other),
         });
-        let rounds: Vec<Round<S>> = rounds.collect();
-        let over = |value: fn(&Round<S>) -> f64| Summary::of(rounds.iter().map(value));
+        let rounds: Vec<Round> = rounds.collect();
+        let over = |value: fn(&Round) -> f64| Summary::of(rounds.iter().map(value));
         let own: Vec<_> = own.iter().map(|(_, sample)| sample).collect();
         let others: Vec<_> = others.iter().map(|(_, sample)| sample).collect();
         Entry {

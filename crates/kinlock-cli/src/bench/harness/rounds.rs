@@ -2,10 +2,10 @@
 //!
 //! Only complete rounds count: a ratio needs both of its throughputs from the same round.
 
+use kinlock_sim::random::Random;
 use serde::Serialize;
 
 use super::interrupt::{self, State};
-use super::rng::Rng;
 use crate::outcome::Signal;
 
 /// The rounds of a run, over all its cells.
@@ -18,7 +18,7 @@ pub struct Rounds {
 
 /// A measurement that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct Slot {
     /// The subject, by number.
     pub subject: usize,
     /// The round of the cell, from 0.
@@ -46,15 +46,12 @@ impl Rounds {
 
     /// Runs the rounds of a cell, and returns the samples of each of its subjects, in the order of
     /// rounds. After a signal they are fewer than asked for, or none.
-    ///
-    /// # Errors
-    /// As `sample` has them.
     pub fn run<S>(
         &mut self,
         rounds: usize,
         subjects: usize,
-        order_rng: &mut Rng,
-        mut sample: impl FnMut(Turn) -> anyhow::Result<S>,
+        order_rng: &mut Random,
+        mut sample: impl FnMut(Slot) -> anyhow::Result<S>,
     ) -> anyhow::Result<Vec<Vec<Placed<S>>>> {
         let mut samples: Vec<_> = (0..subjects).map(|_| Vec::new()).collect();
         let mut order: Vec<usize> = (0..subjects).collect();
@@ -66,7 +63,7 @@ impl Rounds {
             order_rng.shuffle(&mut order);
             let mut under_way = Vec::with_capacity(subjects);
             for &subject in &order {
-                let sample = sample(Turn { subject, round })?;
+                let sample = sample(Slot { subject, round })?;
                 // It may have been cut short, so that it does not count either.
                 if (self.state)() == State::Over {
                     return Ok(samples);
@@ -148,8 +145,8 @@ mod tests {
         static STATE: Cell<State> = const { Cell::new(State::Going) };
     }
 
-    /// Three subjects, four rounds. `states` has the states that begin with a measurement, counted from 1.
-    /// Returns what was measured, and how many rounds are done.
+    /// Three subjects, four rounds. `states` has the states that begin with a measurement, counted
+    /// from 1. Returns what was measured, and how many rounds are done.
     fn run(states: &[(usize, State)]) -> (Vec<Vec<Placed<usize>>>, usize) {
         let mut rounds = Rounds {
             state: || STATE.get(),
@@ -157,13 +154,13 @@ mod tests {
         };
         STATE.set(State::Going);
         let mut count = 0;
-        let sample = |turn: Turn| {
+        let sample = |slot: Slot| {
             count += 1;
             let state = states.iter().find(|(at, _)| *at == count);
             state.iter().for_each(|(_, state)| STATE.set(*state));
-            Ok(turn.round)
+            Ok(slot.round)
         };
-        let samples = rounds.run(4, 3, &mut Rng::new(1, 2), sample).unwrap();
+        let samples = rounds.run(4, 3, &mut Random::stream(1, 2), sample).unwrap();
         (samples, rounds.done)
     }
 

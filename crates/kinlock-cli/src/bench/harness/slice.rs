@@ -49,7 +49,8 @@ impl Slice {
     /// Publishes how many operations a member has done since the start.
     #[inline(always)]
     pub fn count(&self, member: usize, done: u64) {
-        // Only this member writes the counter; release keeps it behind the operations that it counts.
+        // Only this member writes the counter; release keeps it behind the operations that it
+        // counts.
         self.ops[member].store(done, Release);
     }
 
@@ -96,8 +97,8 @@ impl<X> Sample<X> {
     }
 }
 
-/// Runs a slice: every member of the team does `work`, while `pause` lets the warm-up and the recorded
-/// part pass.
+/// Runs a slice: every member of the team does `work`, while `pause` lets the warm-up and the
+/// recorded part pass.
 pub fn run(
     team: &Team,
     warm_up: Duration,

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::builder::RangedU64ValueParser;
+use kinlock_sim::random::Random;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::interrupt;
 use super::placement::{self, Pin};
 use super::report::{Entry, Report, Shown, Unavailable};
-use super::rng::Rng;
-use super::rounds::{Rounds, Turn};
+use super::rounds::{Rounds, Slot};
 use super::slice::Sample;
 use super::team::Team;
 use crate::args::{Named, ThreadCounts, keep_first, named, seconds};
@@ -32,10 +33,6 @@ pub trait Suite: Sized + 'static {
     type Extra;
     /// What an entry of the report says besides throughput.
     type Detail: Serialize;
-    /// What a round of an entry says besides throughput.
-    type RoundDetail: Serialize;
-    /// What the report says about how it was measured, besides what all suites have.
-    type Parameters: Serialize;
 
     /// The subjects of a cell.
     fn subjects(&self, workload: Self::Workload, threads: usize) -> Vec<Self::Subject>;
@@ -44,9 +41,6 @@ pub trait Suite: Sized + 'static {
     /// What the subjects of a workload are compared with.
     fn baseline(&self, workload: Self::Workload) -> &'static str;
     /// The workloads to run, of those that were asked for, if any were.
-    ///
-    /// # Errors
-    /// If one cannot run.
     fn workloads(&self, asked: &[Self::Workload]) -> anyhow::Result<Vec<Self::Workload>> {
         Ok(match asked {
             [] => Self::Workload::all(),
@@ -70,20 +64,15 @@ pub trait Suite: Sized + 'static {
         1.1 * seconds + 0.005
     }
     /// What has to be there before the first measurement.
-    ///
-    /// # Errors
-    /// If it is missing.
     fn prepare(&mut self, _plan: &Plan<Self>) -> anyhow::Result<()> {
         Ok(())
     }
     /// Measures a subject once.
-    ///
-    /// # Errors
-    /// If memory or threads cannot be had.
     fn measure(&mut self, due: Due<'_, Self>) -> anyhow::Result<Sample<Self::Extra>>;
-    /// What a round says besides throughput.
-    fn round_detail(own: &Sample<Self::Extra>, baseline: &Sample<Self::Extra>)
-    -> Self::RoundDetail;
+    /// What a round says besides throughput: fields of its JSON.
+    fn round_detail(_own: &Sample<Self::Extra>, _baseline: &Sample<Self::Extra>) -> Value {
+        json!({})
+    }
     /// What all rounds of a subject say besides throughput.
     fn detail(
         &self,
@@ -91,9 +80,11 @@ pub trait Suite: Sized + 'static {
         own: &[&Sample<Self::Extra>],
         baseline: &[&Sample<Self::Extra>],
     ) -> Self::Detail;
-    /// How it was measured.
-    fn parameters(&self, plan: &Plan<Self>) -> Self::Parameters;
-    /// Looks at all results together.
+    /// How it was measured, besides what all suites say: fields of the report's JSON.
+    fn parameters(&self, _plan: &Plan<Self>) -> Value {
+        json!({})
+    }
+    /// Draws conclusions from all results together.
     fn conclude(&self, _plan: &Plan<Self>, _results: &mut [Entry<Self>]) {}
     /// What to keep in mind besides what all suites warn of.
     fn warnings(&self, _plan: &Plan<Self>, _results: &[Entry<Self>]) -> Vec<String> {
@@ -149,13 +140,13 @@ pub struct Common<S: Shown> {
     /// Workloads to run, separated by commas [default: all]
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = named::<S::Workload>)]
     pub workload: Vec<S::Workload>,
-    /// Numbers of threads, 1 to 4096: a list with inclusive ranges, as 1,2,8 or 1..16, or `sweep` for
-    /// 1,2,4,16,64,256; some workloads have their own [default: 1, 2, the number of CPUs, four times as
-    /// many; for invalidation 1,2,16,64]
+    /// Numbers of threads, 1 to 4096: a list with inclusive ranges, as 1,2,8 or 1..16, or `sweep`
+    /// for 1,2,4,16,64,256; some workloads have their own [default: 1, 2, the number of CPUs, four
+    /// times as many; for invalidation 1,2,16,64]
     #[arg(long, value_name = "LIST")]
     threads: Option<ThreadCounts>,
-    /// Length of a timed slice, of which each round has one per subject, in seconds [default: at most
-    /// 0.5, less if the run would take more than about a minute]
+    /// Length of a timed slice, of which each round has one per subject, in seconds [default: at
+    /// most 0.5, less if the run would take more than about a minute]
     #[arg(long, value_name = "S", value_parser = seconds)]
     seconds: Option<f64>,
     /// Rounds per cell
@@ -237,9 +228,6 @@ impl<S: Shown> Common<S> {
     }
 
     /// Measures everything, or as much as there is time for, and writes the report.
-    ///
-    /// # Errors
-    /// If the input is bad, something is missing, or the report cannot be written.
     pub fn run(&self, mut suite: S) -> anyhow::Result<Outcome> {
         let plan = self.plan(&suite)?;
         let outputs = self.destinations.open()?;
@@ -260,7 +248,7 @@ impl<S: Shown> Common<S> {
         if rounds.go_on() {
             prepared?;
         }
-        let mut order_rng = Rng::new(plan.seed, u64::MAX);
+        let mut order_rng = Random::stream(plan.seed, u64::MAX);
         let mut results = Vec::new();
         for (workload, threads, _) in cells {
             if !rounds.go_on() {
@@ -268,7 +256,7 @@ impl<S: Shown> Common<S> {
             }
             let team = Team::start(threads, suite.cpus(workload, threads))?;
             let subjects = suite.subjects(workload, threads);
-            let measure = |Turn { subject, round }| {
+            let measure = |Slot { subject, round }| {
                 let (subject, seed) = (&subjects[subject], plan.seed.wrapping_add(round as u64));
                 let (name, what) = (S::name(subject), workload.name());
                 bar.set_message(format!("{what}, {threads} threads, {name}"));

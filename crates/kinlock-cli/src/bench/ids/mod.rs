@@ -1,8 +1,7 @@
-//! The suite `ids`: what is built on concurrency IDs against locked additions, thread-locals and crates
-//! that do the same in other ways.
+//! The suite `ids`: what is built on concurrency IDs against locked additions, thread-locals and
+//! crates that do the same in other ways.
 
 mod intermittent;
-mod plot;
 mod subjects;
 
 use std::collections::BTreeMap;
@@ -11,6 +10,7 @@ use std::time::Duration;
 use anyhow::bail;
 use kinlock_ids::{Backend, Policy};
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use self::subjects::{Subject, Workload};
 use super::harness::interrupt::pause;
@@ -20,23 +20,22 @@ use super::harness::slice::{self, Sample};
 use super::harness::suite::{Common, Due, Plan, Suite, cpus};
 use crate::args::seconds;
 use crate::outcome::Outcome;
-use crate::report::plot::{Area, Drawn};
 use crate::report::table::Columns;
 use crate::report::units::time;
 
 /// Measure concurrency IDs and what is built on them on this machine.
 ///
 /// Counters, stacks and pools by restartable sequences and by leases, against locked additions,
-/// thread-locals and crates with the same purpose. All of them run in each round, in random order, on
-/// the same threads; throughput is compared with the baseline's in the same round.
+/// thread-locals and crates with the same purpose. All of them run in each round, in random order,
+/// on the same threads; throughput is compared with the baseline's in the same round.
 ///
-/// Workloads: counter (add 1), lease (take an ID and give it back), stack (push and pop), pool (allocate
-/// and free), intermittent (bursts over the 16 KiB of one's ID, one thread at a time, rarely, under each
-/// policy; it has one thread per CPU).
+/// Workloads: counter (add 1), lease (take an ID and give it back), stack (push and pop), pool
+/// (allocate and free), intermittent (bursts over the 16 KiB of one's ID, one thread at a time,
+/// rarely, under each policy; it has one thread per CPU).
 ///
-/// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way has
-/// a second to complete. A second signal ends the process at once, unless it comes within 0.3 s. Exit
-/// status: 0 done, 2 bad input, 130 SIGINT, 143 SIGTERM.
+/// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way
+/// has a second to complete. A second signal ends the process at once, unless it comes within 0.3
+/// s. Exit status: 0 done, 2 bad input, 130 SIGINT, 143 SIGTERM.
 ///
 /// Examples:
 ///   kinlock bench ids
@@ -48,7 +47,8 @@ pub struct Args {
     /// How IDs are held: auto (all ways that this machine has), rseq, lease
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = ["auto", "rseq", "lease"])]
     backend: String,
-    /// Policies of leases, separated by commas [default: recent-first; for lease and intermittent all]
+    /// Policies of leases, separated by commas [default: recent-first; for lease and intermittent
+    /// all]
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     policy: Vec<Policy>,
     /// Between two bursts of intermittent, in seconds
@@ -59,9 +59,6 @@ pub struct Args {
 }
 
 /// Runs it.
-///
-/// # Errors
-/// If the input is bad, the backend is not there, or the report cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let restartable = Backend::Restartable.available();
     let backends = match (args.backend.as_str(), restartable) {
@@ -97,25 +94,12 @@ pub struct Detail {
     policy: Option<&'static str>,
 }
 
-/// How IDs were measured, besides what all suites say.
-#[derive(Serialize)]
-pub struct Parameters {
-    /// Between two bursts of `intermittent`.
-    delay_seconds: f64,
-}
-
-/// Rounds say nothing more.
-#[derive(Serialize)]
-pub struct Nothing {}
-
 impl Suite for Ids {
     const NAME: &'static str = "ids";
     type Workload = Workload;
     type Subject = Subject;
     type Extra = ();
     type Detail = Detail;
-    type RoundDetail = Nothing;
-    type Parameters = Parameters;
 
     fn subjects(&self, workload: Workload, _: usize) -> Vec<Subject> {
         let usual = match workload {
@@ -181,20 +165,14 @@ impl Suite for Ids {
         ))
     }
 
-    fn round_detail(_: &Sample<()>, _: &Sample<()>) -> Nothing {
-        Nothing {}
-    }
-
     fn detail(&self, subject: &Subject, _: &[&Sample<()>], _: &[&Sample<()>]) -> Detail {
         Detail {
             policy: subject.policy.map(|policy| policy.name()),
         }
     }
 
-    fn parameters(&self, _: &Plan<Self>) -> Parameters {
-        Parameters {
-            delay_seconds: self.delay,
-        }
+    fn parameters(&self, _: &Plan<Self>) -> Value {
+        json!({ "delay_seconds": self.delay })
     }
 
     fn facts() -> BTreeMap<&'static str, String> {
@@ -207,6 +185,7 @@ impl Suite for Ids {
 impl Shown for Ids {
     const SUBJECTS: &'static str = "what";
     const OURS: &'static [&'static str] = &["kinlock-rseq", "kinlock-lease-recent-first"];
+    const CURVES: bool = false;
     const PLOT: &'static str = "Draw the time per operation; the name ends in .svg or .png";
 
     fn columns(_: &Report<Self>, _: &Entry<Self>) -> Columns<Entry<Self>> {
@@ -229,13 +208,5 @@ impl Shown for Ids {
             .csv_min_over_mean()
             .add("noisy", |e| e.noisy)
             .add("rounds", |e| e.rounds.len())
-    }
-
-    fn plot_size(report: &Report<Self>) -> (u32, u32) {
-        plot::size(report)
-    }
-
-    fn draw(report: &Report<Self>, area: &Area) -> Drawn {
-        plot::draw(report, area)
     }
 }

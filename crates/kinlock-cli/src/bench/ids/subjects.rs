@@ -19,7 +19,7 @@ names! {
     /// What threads do.
     Workload, "workload":
     Counter = "counter", "add 1 to a counter";
-    Lease = "lease", "take an ID and give it back; the baseline is a locked addition that nobody contends";
+    Lease = "lease", "take an ID and give it back; the baseline is a locked addition without contention";
     Stack = "stack", "push a number, then pop one";
     Pool = "pool", "allocate an object of 64 bytes, then free it";
     Intermittent = "intermittent", "increment the 16,384 bytes of one's ID; one thread at a time, rarely, each on its own CPU";
@@ -253,7 +253,7 @@ fn stacks(domains: &[Named]) -> Vec<Subject> {
             MUTEX,
             move || Mutex::new(vec()),
             |stack| {
-                let lock = || stack.lock().expect("nobody panics");
+                let lock = || stack.lock().expect("no member panics");
                 lock().push(1);
                 black_box(lock().pop());
             },
@@ -290,7 +290,7 @@ fn pools(domains: &[Named]) -> Vec<Subject> {
     let make = |domain: &Domain| Pool::<Object>::new(domain, OBJECTS).expect("memory for a pool");
     let mut all = vec![
         shared(MUTEX, boxes, |pool| {
-            let lock = || pool.lock().expect("nobody panics");
+            let lock = || pool.lock().expect("no member panics");
             let object = lock().pop();
             if let Some(object) = object {
                 lock().push(black_box(object));

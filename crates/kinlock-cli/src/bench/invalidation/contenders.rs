@@ -1,4 +1,5 @@
-//! Ways to keep a page from being reused before it has been given back: ours, a lock held meanwhile, a flag per slot.
+//! Ways to keep a page from being reused before it has been given back: ours, a lock held
+//! meanwhile, a flag per slot.
 
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -10,32 +11,28 @@ use kinlock_verify::invalidation::Ours;
 use kinlock_verify::pages::Protection;
 
 use super::Workload;
-use crate::args::Named;
+use crate::args::names;
 
-/// A way to protect pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ContenderName {
-    /// Ours.
-    Ours(Backend),
-    /// The lock is held meanwhile.
-    LockHeld,
-    /// A flag per slot.
-    BusyFlag,
-    /// `crossbeam-epoch`.
-    Crossbeam,
-    /// `seize`.
-    Seize,
-    /// Concurrency Kit's epochs.
-    CkEpoch,
-    /// liburcu.
-    Urcu,
+names! {
+    /// A way to protect pages.
+    ContenderName, "backend or rival":
+    Packed = "packed", "ours: a list without a lock, in pairs of eight bytes";
+    Wide = "wide", "ours: the same in pairs of sixteen bytes";
+    Locked = "locked", "ours: the list under our mutex";
+    Slots = "slots", "ours: slots instead of a list";
+    LockHeld = "lock-held", "the shard's lock is held until the pages have been given back";
+    BusyFlag = "busy-flag", "a flag in each slot";
+    Crossbeam = "crossbeam-epoch", "the crate crossbeam-epoch";
+    Seize = "seize", "the crate seize";
+    CkEpoch = "ck-epoch", "Concurrency Kit's epochs";
+    Urcu = "liburcu", "liburcu";
 }
 
 impl ContenderName {
     /// How to get it, if this build or machine lacks it.
     pub fn unavailable(self) -> Option<&'static str> {
         match self {
-            Self::Ours(backend) if !backend.is_supported() => {
+            Self::Wide if !Backend::Wide.is_supported() => {
                 Some("this CPU cannot exchange sixteen bytes")
             }
             #[cfg(not(have_ck_epoch))]
@@ -59,40 +56,6 @@ impl ContenderName {
             // Where the lock is held there is nothing to ask.
             Workload::Passed => self != Self::LockHeld,
         }
-    }
-}
-
-impl Named for ContenderName {
-    const WHAT: &'static str = "backend or rival";
-
-    fn all() -> Vec<Self> {
-        use Backend::{Locked, Packed, Slots, Wide};
-        let ours = [Packed, Wide, Locked, Slots].map(Self::Ours);
-        let rivals = [
-            Self::LockHeld,
-            Self::BusyFlag,
-            Self::Crossbeam,
-            Self::Seize,
-            Self::CkEpoch,
-            Self::Urcu,
-        ];
-        ours.into_iter().chain(rivals).collect()
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Ours(backend) => backend.name(),
-            Self::LockHeld => "lock-held",
-            Self::BusyFlag => "busy-flag",
-            Self::Crossbeam => "crossbeam-epoch",
-            Self::Seize => "seize",
-            Self::CkEpoch => "ck-epoch",
-            Self::Urcu => "liburcu",
-        }
-    }
-
-    fn summary(self) -> &'static str {
-        ""
     }
 }
 

@@ -1,13 +1,14 @@
-//! Epochs and RCU in the place of sections: giving pages back is a read section, and reusing them waits
-//! for a grace period.
+//! Epochs and RCU in the place of sections: giving pages back is a read section, and reusing them
+//! waits for a grace period.
 //!
-//! None of them has a tag that could be waited for. So grace periods are numbered, and a mark is the
-//! number of the next one: it has passed once a grace period has that began after it. A thread that
-//! waits makes one.
+//! None of them has a tag that could be waited for. So grace periods are numbered, and a mark is
+//! the number of the next one: it has passed once a grace period has that began after it. A thread
+//! that waits makes one.
 //!
 //! Invariants:
-//! 1. What is retired was just allocated, is retired once, and is reachable by nobody else.
-//! 2. A thread is registered with the C library before it calls anything else there, and until it ends.
+//! 1. What is retired was just allocated, is retired once, and is not reachable from anywhere else.
+//! 2. A thread is registered with the C library before it calls anything else there, and until it
+//!    ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -82,11 +83,11 @@ impl<E: Epochs> Contender for Numbered<E> {
 
 /// Waits for a flag that reclamation sets, as `help` makes it go on.
 fn wait_for(flag: &AtomicBool, help: impl Fn()) {
-    let mut looks = 0;
+    let mut tries = 0;
     while !flag.load(Acquire) {
         help();
-        looks += 1;
-        if looks > 16 {
+        tries += 1;
+        if tries > 16 {
             std::thread::yield_now();
         }
     }

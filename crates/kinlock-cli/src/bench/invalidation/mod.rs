@@ -2,7 +2,6 @@
 
 mod contenders;
 mod epochs;
-mod plot;
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -11,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use kinlock_invalidation::{Domain, Stats};
+use kinlock_invalidation::{Backend, Domain, Stats};
 use kinlock_verify::pages::{Pool, Worker};
 use serde::Serialize;
 
@@ -23,21 +22,22 @@ use super::harness::slice::{self, Part, Sample, Slice};
 use super::harness::suite::{Common, Due, Plan, Suite};
 use crate::args::{Named, ThreadCounts, keep_first, named, names};
 use crate::outcome::{Outcome, tell};
-use crate::report::plot::{Area, Drawn};
 use crate::report::table::Columns;
 
 /// Measure delayed invalidation against other ways to do the same on this machine.
 ///
-/// Every backend and every rival runs every workload with every number of threads. In each round all run
-/// once, in random order, on the same threads; throughput is compared with that of the baseline in the
-/// same round, so that drift of the machine cancels.
+/// Every backend and every rival runs every workload with every number of threads. In each round
+/// all run once, in random order, on the same threads; throughput is compared with that of the
+/// baseline in the same round, so that drift of the machine cancels.
 ///
-/// The workload `pages` is the demonstration: a real mapping, whose pages are given back by madvise in
-/// batches and reused, with a stamp in each that is verified. If a stamp is lost, the exit status is 1.
+/// The workload `pages` is the demonstration: a real mapping, whose pages are given back by madvise
+/// in batches and reused, with a stamp in each that is verified. If a stamp is lost, the exit
+/// status is 1.
 ///
-/// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way has
-/// a second to complete. A second signal ends the process at once, unless it comes within 0.3 s. Exit
-/// status: 0 done, 1 a stamp was lost (interrupted or not), 2 bad input, 130 SIGINT, 143 SIGTERM.
+/// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way
+/// has a second to complete. A second signal ends the process at once, unless it comes within 0.3
+/// s. Exit status: 0 done, 1 a stamp was lost (interrupted or not), 2 bad input, 130 SIGINT, 143
+/// SIGTERM.
 ///
 /// While it runs, SIGUSR1 shows the open sections on stderr: generation, age, thread.
 ///
@@ -56,9 +56,6 @@ pub struct Args {
 }
 
 /// Runs it.
-///
-/// # Errors
-/// If the input is bad or the report cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let mut contenders = args.backends.clone();
     if contenders.is_empty() {
@@ -132,18 +129,12 @@ struct Sections {
     longest_queue: u64,
 }
 
-/// Nothing more than what all suites have.
-#[derive(Serialize)]
-pub struct Nothing {}
-
 impl Suite for Invalidation {
     const NAME: &'static str = "invalidation";
     type Workload = Workload;
     type Subject = ContenderName;
     type Extra = Found;
     type Detail = Detail;
-    type RoundDetail = Nothing;
-    type Parameters = Nothing;
 
     fn subjects(&self, workload: Workload, _: usize) -> Vec<ContenderName> {
         let mut contenders = self.contenders.clone();
@@ -175,7 +166,10 @@ impl Suite for Invalidation {
     fn measure(&mut self, due: Due<'_, Self>) -> anyhow::Result<Sample<Found>> {
         let contender = *due.subject;
         let sample = match contender {
-            ContenderName::Ours(backend) => measure(ours(backend), &due),
+            ContenderName::Packed => measure(ours(Backend::Packed), &due),
+            ContenderName::Wide => measure(ours(Backend::Wide), &due),
+            ContenderName::Locked => measure(ours(Backend::Locked), &due),
+            ContenderName::Slots => measure(ours(Backend::Slots), &due),
             ContenderName::LockHeld => measure(LockHeld::default(), &due),
             ContenderName::BusyFlag => measure(BusyFlag, &due),
             ContenderName::Crossbeam => measure(Numbered::<Crossbeam>::new(), &due),
@@ -193,10 +187,6 @@ impl Suite for Invalidation {
         Ok(sample)
     }
 
-    fn round_detail(_: &Sample<Found>, _: &Sample<Found>) -> Nothing {
-        Nothing {}
-    }
-
     fn detail(&self, _: &ContenderName, own: &[&Sample<Found>], _: &[&Sample<Found>]) -> Detail {
         let mut sections = None;
         for stats in own.iter().filter_map(|sample| sample.extra.stats) {
@@ -212,10 +202,6 @@ impl Suite for Invalidation {
             lost: own.iter().map(|sample| sample.extra.lost).sum(),
             sections,
         }
-    }
-
-    fn parameters(&self, _: &Plan<Self>) -> Nothing {
-        Nothing {}
     }
 
     fn warnings(&self, _: &Plan<Self>, results: &[Entry<Self>]) -> Vec<String> {
@@ -297,14 +283,6 @@ impl Shown for Invalidation {
             .add("verified", |e| e.detail.verified)
             .add("lost", |e| e.detail.lost)
             .add("rounds", |e| e.rounds.len())
-    }
-
-    fn plot_size(report: &Report<Self>) -> (u32, u32) {
-        plot::size(report)
-    }
-
-    fn draw(report: &Report<Self>, area: &Area) -> Drawn {
-        plot::draw(report, area)
     }
 }
 

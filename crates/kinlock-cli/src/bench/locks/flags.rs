@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::contenders::LockName;
-use super::{Locks, flags_of, work_loop, workloads};
+use super::{Locks, work_loop, workloads};
 use crate::args::Named;
 use crate::bench::harness::report::Entry;
 use crate::bench::harness::suite::{Plan, cpus};
@@ -17,8 +17,8 @@ pub enum Flag {
     Unfair,
     /// The 99.9 % wait is more than ten times that of the middle lock of the cell.
     LongTail,
-    /// The rounds disagree on whether the lock is faster or slower than the baseline: the middle half
-    /// of their ratios includes 1 and spans more than 10 %.
+    /// The rounds disagree on whether the lock is faster or slower than the baseline: the middle
+    /// half of their ratios includes 1 and spans more than 10 %.
     Noisy,
 }
 
@@ -36,8 +36,8 @@ impl Flag {
 const UNFAIR: f64 = 0.25;
 const LONG_TAIL: f64 = 10.0;
 
-/// How long a cell has to run, in seconds per thread on each CPU, before starved threads can be told
-/// from threads that were not scheduled: some time slices.
+/// How long a cell has to run, in seconds per thread on each CPU, before starved threads can be
+/// told from threads that were not scheduled: some time slices.
 const SECONDS_PER_THREAD: f64 = 0.02;
 
 /// Marks what stands out.
@@ -68,7 +68,6 @@ pub fn warnings(suite: &Locks, plan: &Plan<Locks>, results: &[Entry<Locks>]) -> 
         strict_order(suite, plan),
         without_condvar(suite, plan),
         not_judged(plan, results),
-        marked(results),
     ];
     all.into_iter().flatten().collect()
 }
@@ -134,23 +133,9 @@ fn not_judged(plan: &Plan<Locks>, results: &[Entry<Locks>]) -> Option<String> {
     let threads: Vec<_> = threads.iter().map(usize::to_string).collect();
     (!threads.is_empty()).then(|| {
         format!(
-            "the run is too short to call a lock unfair at {} threads: not every thread gets a CPU in that time",
+            "the run is too short to judge how fair locks are at {} threads",
             threads.join(", ")
         )
-    })
-}
-
-/// What the mark `!` stands for, if there are any.
-fn marked(results: &[Entry<Locks>]) -> Option<String> {
-    let with = |flag| {
-        results
-            .iter()
-            .filter(move |entry| flags_of(entry).contains(&flag))
-            .count()
-    };
-    let (unfair, long) = (with(Flag::Unfair), with(Flag::LongTail));
-    (unfair + long > 0).then(|| {
-        format!("marked !: {unfair} unfair (the slowest thread below a quarter of the mean), {long} with a long tail of waits")
     })
 }
 

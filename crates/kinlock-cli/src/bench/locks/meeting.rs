@@ -1,7 +1,8 @@
-//! Threads that meet through one lock and its condition variables: each operation takes all of them.
+//! Threads that meet through one lock and its condition variables: each operation takes all of
+//! them.
 //!
-//! A round has two slices, as for other workloads. In the instrumented one the leader reads a clock at
-//! each meeting: a "wait" is then the time from one meeting to the next.
+//! A round has two slices, as for other workloads. In the instrumented one the leader reads a clock
+//! at each meeting: a "wait" is then the time from one meeting to the next.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;

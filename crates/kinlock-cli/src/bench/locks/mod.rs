@@ -1,6 +1,6 @@
 //! The suite `locks`: our locks against their peers.
 //!
-//! A lock's turn in a round has two [slices](round): a timed one, and an instrumented one for waits and
+//! A lock has in each round two [slices](round): a timed one, and an instrumented one for waits and
 //! hand-offs.
 
 mod contenders;
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::bail;
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use self::contenders::LockName;
 use self::flags::Flag;
@@ -34,31 +34,32 @@ use crate::outcome::Outcome;
 
 /// Measure our locks against their peers on this machine.
 ///
-/// Every lock runs every workload with every number of threads. In each round all locks run once, in
-/// random order, on the same threads. Throughput is compared with that of the baseline in the same
-/// round, so that drift of the machine cancels.
+/// Every lock runs every workload with every number of threads. In each round all locks run once,
+/// in random order, on the same threads. Throughput is compared with that of the baseline in the
+/// same round, so that drift of the machine cancels.
 ///
-/// A lock's turn in a round has two slices. In the timed slice threads only count their operations. In
+/// A lock has in each round two slices. In the timed slice threads only count their operations. In
 /// the instrumented slice, half as long, they read a clock around every acquisition and note which
 /// thread held the lock before: the acquisition times and the hand-offs come from there, the
 /// throughput does not.
 ///
-/// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way has
-/// a second to complete. A second signal ends the process at once, unless it comes within 0.3 s. Exit
-/// status: 0 done, 2 bad input, 130 SIGINT, 143 SIGTERM.
+/// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way
+/// has a second to complete. A second signal ends the process at once, unless it comes within 0.3
+/// s. Exit status: 0 done, 2 bad input, 130 SIGINT, 143 SIGTERM.
 ///
 /// Example: kinlock bench --locks kinlock-mutex,parking-lot --workload counter --threads 1..8
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct Args {
-    /// Locks to measure, separated by commas; the baseline is always measured too [default: all, but
-    /// those in strict order only up to 16 threads per CPU]
+    /// Locks to measure, separated by commas; the baseline is always measured too [default: all,
+    /// but those in strict order only up to 16 threads per CPU]
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = named::<LockName>)]
     locks: Vec<LockName>,
     /// The lock that the others are compared with
     #[arg(long, value_name = "NAME", default_value = "std-mutex", value_parser = named::<LockName>)]
     baseline: LockName,
-    /// How threads are bound to CPUs [default: spread while each thread has a CPU of its own, else none]
+    /// How threads are bound to CPUs [default: spread while each thread has a CPU of its own, else
+    /// none]
     #[arg(long, value_enum, value_name = "HOW")]
     pin: Option<Pin>,
     /// For readrandom: an existing LevelDB-format database, not in use meanwhile; it is not changed
@@ -73,9 +74,6 @@ pub struct Args {
 pub const AFTER_HELP: &str = include_str!("help.txt");
 
 /// Runs it.
-///
-/// # Errors
-/// If the input is bad or the report cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let mut locks = args.locks.clone();
     if locks.is_empty() {
@@ -114,8 +112,8 @@ pub struct Locks {
 }
 
 /// From how many threads per CPU locks in strict order are left out, unless they are asked for. A
-/// hand-off then takes milliseconds for every thread in the queue, and to stop, every thread has to get
-/// the lock once more.
+/// hand-off then takes milliseconds for every thread in the queue, and to stop, every thread has to
+/// get the lock once more.
 const TOO_MANY: usize = 16;
 
 impl Locks {
@@ -126,27 +124,12 @@ impl Locks {
     }
 }
 
-/// How locks were measured, besides what all suites say.
-#[derive(Serialize)]
-pub struct Parameters {
-    /// Length of an instrumented slice.
-    instrumented_seconds: f64,
-    /// What runs before each slice.
-    warm_up_seconds: f64,
-    /// What one iteration of the loop took that stands for work, in ns.
-    work_loop_ns: f64,
-    /// For each number of threads, the CPUs that they were bound to; none if they were not bound.
-    cpus_by_threads: BTreeMap<usize, Vec<usize>>,
-}
-
 impl Suite for Locks {
     const NAME: &'static str = "locks";
     type Workload = WorkloadName;
     type Subject = LockName;
     type Extra = Watched;
     type Detail = Detail;
-    type RoundDetail = report::RoundDetail;
-    type Parameters = Parameters;
 
     fn workloads(&self, asked: &[WorkloadName]) -> anyhow::Result<Vec<WorkloadName>> {
         let mut workloads = asked.to_vec();
@@ -225,8 +208,12 @@ impl Suite for Locks {
         Ok(work.round(*due.subject, due.team, due.seconds, due.seed))
     }
 
-    fn round_detail(own: &Sample<Watched>, baseline: &Sample<Watched>) -> report::RoundDetail {
-        report::RoundDetail::new(own, baseline)
+    fn round_detail(own: &Sample<Watched>, baseline: &Sample<Watched>) -> Value {
+        json!({
+            "acquire_p999_ns": report::p999(own),
+            "acquire_p999_ratio": report::tail_ratio(own, baseline),
+            "acquire_max_ns": own.extra.acquire.max(),
+        })
     }
 
     fn detail(
@@ -238,16 +225,17 @@ impl Suite for Locks {
         Detail::new(own, baseline, self.baseline.name())
     }
 
-    fn parameters(&self, plan: &Plan<Self>) -> Parameters {
+    fn parameters(&self, plan: &Plan<Self>) -> Value {
         let cells = plan.cells(self).into_iter();
-        Parameters {
-            instrumented_seconds: plan.seconds / 2.0,
-            warm_up_seconds: Plan::<Self>::warm_up(plan.seconds).as_secs_f64(),
-            work_loop_ns: work_loop::ns_per_iteration(),
-            cpus_by_threads: cells
-                .map(|(w, threads, _)| (threads, self.cpus(w, threads)))
-                .collect(),
-        }
+        // None where threads were not bound.
+        let cpus = cells.map(|(workload, threads, _)| (threads, self.cpus(workload, threads)));
+        json!({
+            "instrumented_seconds": plan.seconds / 2.0,
+            "warm_up_seconds": Plan::<Self>::warm_up(plan.seconds).as_secs_f64(),
+            // What one iteration of the loop took that stands for work.
+            "work_loop_ns": work_loop::ns_per_iteration(),
+            "cpus_by_threads": cpus.collect::<BTreeMap<_, _>>(),
+        })
     }
 
     fn conclude(&self, plan: &Plan<Self>, results: &mut [Entry<Self>]) {

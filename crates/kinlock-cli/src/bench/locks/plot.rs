@@ -1,5 +1,6 @@
-//! Pictures: one row per workload. At the left throughput over threads, with a band from the slowest to the fastest
-//! round; at the right the frontier of throughput and tail, which is what a lock is to be judged by.
+//! Pictures: one row per workload. At the left throughput over threads, with a band from the
+//! slowest to the fastest round; at the right the frontier of throughput and tail, which is what a
+//! lock is to be judged by.
 
 mod frontier;
 mod style;
@@ -30,8 +31,8 @@ pub fn size(report: &Report<Locks>) -> (u32, u32) {
     )
 }
 
-/// The least throughput that a row's charts show. Some locks collapse by a factor of a million: showing that would
-/// squeeze all others into one line, so they sit on the edge.
+/// The least throughput that a row's charts show. Some locks collapse by a factor of a million:
+/// showing that would squeeze all others into one line, so they sit on the edge.
 fn least_shown(row: &[Entry<Locks>]) -> f64 {
     let median = |entry: &Entry<Locks>| entry.ops_per_s.median;
     let lowest = row.iter().map(median).fold(f64::INFINITY, f64::min);

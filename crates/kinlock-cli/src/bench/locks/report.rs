@@ -20,8 +20,8 @@ use crate::stats::Summary;
 pub struct Detail {
     /// From asking for the lock to having it, over all rounds.
     pub acquire_ns: Acquire,
-    /// The 99.9 % quantile of a round's acquisition times over the baseline's in the same round. Both
-    /// are known within 1 %; of fewer than a thousand acquisitions they are the longest.
+    /// The 99.9 % quantile of a round's acquisition times over the baseline's in the same round.
+    /// Both are known within 1 %; of fewer than a thousand acquisitions they are the longest.
     acquire_p999_ratio: Ratio,
     /// How the lock travelled in the instrumented slices, over all rounds.
     handoffs: HandoffCounts,
@@ -58,33 +58,13 @@ struct HandoffCounts {
     longest_local_run_ns: u64,
 }
 
-/// What a round says, from its instrumented slice.
-#[derive(Serialize)]
-pub struct RoundDetail {
-    /// 99.9 % quantile of the acquisition times.
-    acquire_p999_ns: u64,
-    /// Over the baseline's in this round.
-    acquire_p999_ratio: f64,
-    /// Longest acquisition.
-    acquire_max_ns: u64,
-}
-
-impl RoundDetail {
-    /// Of a sample and the baseline's.
-    pub fn new(own: &Sample<Watched>, baseline: &Sample<Watched>) -> Self {
-        Self {
-            acquire_p999_ns: p999(own),
-            acquire_p999_ratio: tail_ratio(own, baseline),
-            acquire_max_ns: own.extra.acquire.max(),
-        }
-    }
-}
-
-fn p999(sample: &Sample<Watched>) -> u64 {
+/// The 99.9 % quantile of the acquisition times.
+pub fn p999(sample: &Sample<Watched>) -> u64 {
     sample.extra.acquire.value_at_quantile(0.999)
 }
 
-fn tail_ratio(own: &Sample<Watched>, baseline: &Sample<Watched>) -> f64 {
+/// That over the baseline's.
+pub fn tail_ratio(own: &Sample<Watched>, baseline: &Sample<Watched>) -> f64 {
     p999(own).max(1) as f64 / p999(baseline).max(1) as f64
 }
 

@@ -1,10 +1,10 @@
 //! One round of one lock: two slices on the same lock.
 //!
-//! In the *timed* slice the threads only count their operations. In the *instrumented* one they read a
-//! clock around every acquisition and note which thread held the lock before. So what the instruments
-//! cost never shows in the throughput. Our locks count what their slow paths do while the instrumented
-//! slice warms up: some ten nanoseconds an event, which others' locks do not pay, never show in an
-//! acquisition time.
+//! In the *timed* slice the threads only count their operations. In the *instrumented* one they
+//! read a clock around every acquisition and note which thread held the lock before. So what the
+//! instruments cost never shows in the throughput. Our locks count what their slow paths do while
+//! the instrumented slice warms up: some ten nanoseconds an event, which others' locks do not pay,
+//! never show in an acquisition time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,12 +13,12 @@ use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
 use kinlock_core::events::{self, Event};
 use kinlock_core::topology;
+use kinlock_sim::random::Random;
 
 use super::contenders::{Family, Lock, LockName, Visit};
 use super::trace::{Handoffs, Step, Trace};
 use super::workloads::Workload;
 use crate::bench::harness::interrupt::{self, State, pause};
-use crate::bench::harness::rng::Rng;
 use crate::bench::harness::slice::{self, Part, Sample, Slice};
 use crate::bench::harness::suite::Plan;
 use crate::bench::harness::team::Team;
@@ -39,7 +39,8 @@ pub struct Watched {
 impl Default for Watched {
     fn default() -> Self {
         Self {
-            // Two significant digits: a histogram per thread stays small, and waits vary more than that.
+            // Two significant digits: a histogram per thread stays small, and waits vary more than
+            // that.
             acquire: Histogram::new(2).expect("2 digits are supported"),
             handoffs: Handoffs::default(),
             longest_remote_wait: 0,
@@ -77,8 +78,8 @@ pub trait Measure {
     fn round(&mut self, lock: LockName, team: &Team, seconds: f64, seed: u64) -> Sample<Watched>;
 }
 
-/// A workload with its guarded state, which is built at first use and moves from lock to lock: all of
-/// them work on the same memory.
+/// A workload with its guarded state, which is built at first use and moves from lock to lock: all
+/// of them work on the same memory.
 pub struct Prepared<W: Workload> {
     work: Arc<W>,
     shared: Option<W::Shared>,
@@ -136,8 +137,8 @@ impl<W: Workload> Visit for Round<'_, W> {
             domains: (0..self.team.size()).map(domain).collect(),
         });
         let members = arena.clone();
-        // Alone, a thread may look rarely whether the slice is over. Among many, an operation can take
-        // milliseconds.
+        // Alone, a thread may look rarely whether the slice is over. Among many, an operation can
+        // take milliseconds.
         let timed = timed(self.team, self.seconds, move |slice, index| {
             match members.domains.len() {
                 1 => members.count_operations::<64>(slice, index),
@@ -210,8 +211,8 @@ fn pause_and_count(span: Duration) -> Vec<(&'static str, u64)> {
         .collect()
 }
 
-/// The value under the lock. The workload's part comes first: it shares the lock's cache line as far as
-/// it fits.
+/// The value under the lock. The workload's part comes first: it shares the lock's cache line as
+/// far as it fits.
 #[repr(C)]
 struct Guarded<S> {
     shared: S,
@@ -231,7 +232,7 @@ struct Arena<W: Workload, F: Family> {
 impl<W: Workload, F: Family> Arena<W, F> {
     /// The loop of the timed slice.
     fn count_operations<const BATCH: u64>(&self, slice: &Slice, index: usize) {
-        let mut local = self.work.local(Rng::new(self.seed, index as u64));
+        let mut local = self.work.local(Random::stream(self.seed, index as u64));
         let mut done = 0;
         slice.start();
         while !slice.is_in(Part::Over) {
@@ -247,7 +248,7 @@ impl<W: Workload, F: Family> Arena<W, F> {
 
     /// The loop of the instrumented slice.
     fn watch_operations(&self, slice: &Slice, index: usize) {
-        let mut local = self.work.local(Rng::new(self.seed, !(index as u64)));
+        let mut local = self.work.local(Random::stream(self.seed, !(index as u64)));
         let mut watched = Watched::default();
         let bound = self.domains[index];
         slice.start();

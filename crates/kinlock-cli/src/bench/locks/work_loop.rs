@@ -1,18 +1,19 @@
 //! A loop that keeps a CPU busy for a given time without looking at a clock.
 //!
-//! A clock costs tens of nanoseconds, more than a short critical section. So the loop is a chain of dependent
-//! multiplications, calibrated once per process.
+//! A clock costs tens of nanoseconds, more than a short critical section. So the loop is a chain of
+//! dependent multiplications, calibrated once per process.
 //!
-//! There is one copy of its code, and it stays in registers. Where it was inlined into the loop of each lock and passed its
-//! state through memory, the same work took 75 ns in one copy and 145 ns in another, which is more than locks differ by: it
-//! depends on whether the CPU renames that memory. And each call begins with what the one before has come to, or a CPU would
-//! begin the next private work while it still does the last.
+//! There is one copy of its code, and it stays in registers. Where it was inlined into the loop of
+//! each lock and passed its state through memory, the same work took 75 ns in one copy and 145 ns
+//! in another, which is more than locks differ by: it depends on whether the CPU renames that
+//! memory. Each call begins with the result of the one before; otherwise a CPU would begin the next
+//! private work while it still does the last.
 
 use std::hint::black_box;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use crate::bench::harness::rng::Rng;
+use kinlock_sim::random::Random;
 
 /// Iterations that take about `ns` nanoseconds on an otherwise idle CPU; at least 1.
 pub fn iterations(ns: f64) -> u64 {
@@ -39,8 +40,9 @@ pub fn measure_again() -> f64 {
         .max(0.01)
 }
 
-/// Works for `iterations`, after everything that has been drawn from `rng` and before anything that will be.
-pub fn spin(iterations: u64, rng: &mut Rng) {
+/// Works for `iterations`, after everything that has been drawn from `rng` and before anything that
+/// will be.
+pub fn spin(iterations: u64, rng: &mut Random) {
     let end = chain(iterations, rng.next());
     rng.stir(end);
 }

@@ -29,7 +29,8 @@ pub fn height(bars: usize) -> u32 {
     HEADING + BAR * bars as u32 + ROOM
 }
 
-/// Draws a group of bars under a heading, with so much room for their names. The longest bar takes the width there is.
+/// Draws a group of bars under a heading, with so much room for their names. The longest bar takes
+/// the width there is.
 pub fn draw(area: &Area, heading: &str, names: i32, bars: &[Bar]) -> Drawn {
     area.draw(&Text::new(heading.to_owned(), (14, 12), text(15)))?;
     let longest = bars.iter().map(|bar| bar.nanos.median).fold(0.0, f64::max);

@@ -1,5 +1,9 @@
-//! Curves over the number of threads, each with a band and, where there are any, points of others to compare with.
+//! Curves over the number of threads, each with a band and, where there are any, points of others
+//! to compare with.
 
+use std::ops::Range;
+
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
@@ -16,7 +20,7 @@ pub struct Curve {
     pub thick: bool,
     /// In the order of threads.
     pub points: Vec<Point>,
-    /// What somebody else found, by number of threads: drawn as rings.
+    /// Published values, by number of threads: drawn as rings.
     pub compared: Vec<(usize, f64)>,
 }
 
@@ -40,7 +44,8 @@ const BETWEEN_LABELS: i32 = 28;
 /// Beyond this ratio of thread counts their axis is logarithmic.
 const WIDE: usize = 8;
 
-/// Draws `curves` with a legend above them. `unit` stands beside the vertical axis, which starts at 0.
+/// Draws `curves` with a legend above them. `unit` stands beside the vertical axis, which starts at
+/// 0.
 pub fn draw(area: &Area, curves: &[Curve], unit: &str) -> Drawn {
     draw_over(area, curves, unit, "threads", |threads| threads.to_string())
 }
@@ -79,27 +84,7 @@ pub fn draw_over(
     });
     let top = values.fold(0.0, f64::max).max(f64::MIN_POSITIVE);
 
-    let mut chart = ChartBuilder::on(&area)
-        .margin_left(10)
-        .margin_right(20)
-        .margin_top(8)
-        .x_label_area_size(X_LABELS)
-        .y_label_area_size(64)
-        .build_cartesian_2d(range, 0.0..top * 1.06)?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .max_light_lines(2)
-        .light_line_style(RGBColor(245, 245, 245))
-        .bold_line_style(RGBColor(225, 225, 225))
-        .x_labels(0)
-        .y_labels(8)
-        .x_desc(axis)
-        .y_desc(unit)
-        .label_style(text(13))
-        .axis_desc_style(text(14))
-        .draw()?;
-
+    let mut chart = axes(&area, range, top, unit, axis)?;
     let (left, above) = area.get_base_pixel();
     let bottom = area.dim_in_pixel().1 as i32 - X_LABELS as i32;
     let places: Vec<_> = threads
@@ -135,6 +120,39 @@ pub fn draw_over(
         }
     }
     Ok(())
+}
+
+type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+
+/// Draws the axes, without labels at the horizontal one.
+fn axes<'a>(
+    area: &Area<'a>,
+    range: Range<f64>,
+    top: f64,
+    unit: &str,
+    axis: &str,
+) -> Result<Chart<'a>, Box<dyn std::error::Error>> {
+    let mut chart = ChartBuilder::on(area)
+        .margin_left(10)
+        .margin_right(20)
+        .margin_top(8)
+        .x_label_area_size(X_LABELS)
+        .y_label_area_size(64)
+        .build_cartesian_2d(range, 0.0..top * 1.06)?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .max_light_lines(2)
+        .light_line_style(RGBColor(245, 245, 245))
+        .bold_line_style(RGBColor(225, 225, 225))
+        .x_labels(0)
+        .y_labels(8)
+        .x_desc(axis)
+        .y_desc(unit)
+        .label_style(text(13))
+        .axis_desc_style(text(14))
+        .draw()?;
+    Ok(chart)
 }
 
 impl Curve {
@@ -173,7 +191,8 @@ fn ring(area: &Area, at: (i32, i32), colour: RGBColor) -> Drawn {
     Ok(())
 }
 
-/// Those of `places` that get a label: the last, the first, powers of two, and what else fits between.
+/// Those of `places` that get a label: the last, the first, powers of two, and what else fits
+/// between.
 fn labelled(places: &[(usize, i32)]) -> Vec<(usize, i32)> {
     let (Some(&first), Some(&last)) = (places.first(), places.last()) else {
         return Vec::new();
@@ -202,8 +221,8 @@ mod tests {
             numbers
         };
         assert_eq!(numbers(&[(1, 0), (2, 100)]), [1, 2]);
-        let crowded = [(3, 0), (7, 40), (8, 50), (9, 60), (10, 90), (11, 100)];
-        assert_eq!(numbers(&crowded), [3, 8, 11]);
+        let many = [(3, 0), (7, 40), (8, 50), (9, 60), (10, 90), (11, 100)];
+        assert_eq!(numbers(&many), [3, 8, 11]);
         assert_eq!(numbers(&[(7, 0)]), [7]);
         assert!(numbers(&[]).is_empty());
     }

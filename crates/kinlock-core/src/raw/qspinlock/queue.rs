@@ -6,7 +6,7 @@ use super::{Config, Fault, PARKED, PENDING, QueuedSpinLock, STEAL, Terms};
 use super::{key, left, passed, sleep_limit, spin_limit};
 use crate::events::Event;
 use crate::platform::{Atomic, NEVER, Ordering::*, Platform};
-use crate::raw::cna::{Head, WAKE_AHEAD, WAKE_ALL};
+use crate::raw::cna::{Head, ROUSE_AHEAD};
 use crate::raw::waiter::{
     ABANDONED, AWAKE, DROWSY, GO, Id, Link, Node, PARKED as NODE_PARKED, PRIORITY, ROUSED, WAITING,
     Waiter,
@@ -97,7 +97,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 }
                 continue;
             }
-            let noticed = guarded || Self::announce_sleep(node);
+            let noticed = Self::announce_sleep(node, guarded);
             // Relaxed: nothing is handed over. What was announced comes before because of the fence.
             if node
                 .state
@@ -111,6 +111,8 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                     let until = sleep_limit(noticed, deadline, P::now);
                     P::park(key, NODE_PARKED, until, || node.state.load(Relaxed));
                     if passed(deadline, P::now) {
+                        // The next wait with this node begins awake.
+                        node.drowsy.store(AWAKE, Relaxed);
                         match waiter.abandon(NODE_PARKED) {
                             Ok(()) => return Err(()),
                             Err(_) if matches!(C::FAULT, Fault::RousedLeaves) => return Err(()),
@@ -120,7 +122,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 }
             }
             // Awake: who reads something else all the same wakes us in vain.
-            if !guarded && node.drowsy.swap(AWAKE, Relaxed) == ROUSED {
+            if node.drowsy.swap(AWAKE, Relaxed) == ROUSED {
                 Self::rouse_kin(waiter.id());
             }
         }
@@ -173,14 +175,15 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         }
     }
 
-    /// Before a waiter that is not guarded falls asleep. Whether its granter is sure to notice.
+    /// Before a waiter falls asleep. Whether its granter is sure to notice.
     #[cold]
-    fn announce_sleep(node: &Node<P>) -> bool {
+    fn announce_sleep(node: &Node<P>, guarded: bool) -> bool {
         if !matches!(C::FAULT, Fault::SilentSleeper) {
             node.drowsy.store(DROWSY, Relaxed);
         }
-        // Pairs with the light fence in `grant`: either the grant comes before we fall asleep, or the granter sees that we are about to.
-        P::heavy_fence()
+        // The granter of a guarded waiter looks at its state: there `drowsy` only permits a rouse.
+        // Otherwise this pairs with the light fence in `grant`: either the grant comes before we fall asleep, or the granter sees that we are about to.
+        guarded || P::heavy_fence()
     }
 
     /// At the head of the queue: gets the lock, and passes headship on before its critical section.
@@ -190,16 +193,9 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         let mut head = Head::<P, C>::new(P::waiters(), waiter.id(), state, tuning, domain);
         head.look_for_kin();
         if P::CAN_PARK && C::PARK && !terms.crowded {
-            head.rouse_ahead(|first| Self::rouse(first));
-        }
-        // Sleepers come in runs: those who were set aside for long. Who has not slept need not look.
-        if headship.slept && !terms.crowded {
-            let most = if self.steal_permitted() {
-                WAKE_ALL
-            } else {
-                WAKE_AHEAD
-            };
-            head.wake_ahead(most, Self::wake_early);
+            // Sleepers come in runs: those who were set aside for long. Who has not slept need not look.
+            let most = if headship.slept { ROUSE_AHEAD } else { 0 };
+            head.rouse_ahead(most, |sleeper| Self::rouse(sleeper));
         }
         // Who has slept first forbids others to steal, and may find a thief's lock: that says nothing about sections.
         let told = if headship.slept {
@@ -257,20 +253,6 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             approach
         } else {
             Approach::Look
-        }
-    }
-
-    /// Has a sleeper spin again, who is not the head yet.
-    #[cold]
-    fn wake_early(node: &Node<P>) {
-        // Relaxed: nothing is handed over. If it fails the waiter runs already, or has given up.
-        if node
-            .state
-            .compare_exchange(NODE_PARKED, WAITING, Relaxed, Relaxed)
-            .is_ok()
-        {
-            P::count(Event::WakeEarly);
-            P::unpark(key::<P>(&node.state), 1);
         }
     }
 

@@ -36,7 +36,8 @@ pub struct CkLock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the queue is only accessed by the C library, atomically, and the value under the lock: invariant 3.
+// SAFETY: the queue is only accessed by the C library, atomically, and the value under the lock:
+// invariant 3.
 unsafe impl<T: Send> Send for CkLock<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for CkLock<T> {}

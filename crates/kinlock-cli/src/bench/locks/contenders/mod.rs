@@ -1,16 +1,14 @@
 //! Every lock the command knows, ours and the peers, behind one closure-style interface.
 //!
-//! A measured loop is generic over the lock: [`LockName::dispatch`] turns a name into a type once per run, and nothing
-//! inside the loop is called through a pointer.
+//! A measured loop is generic over the lock: [`LockName::dispatch`] turns a name into a type once
+//! per run, and nothing inside the loop is called through a pointer.
 
 #[cfg(have_ck)]
 mod ck_mcs;
-mod lock_api_locks;
 mod monitors;
 mod name;
 mod peers;
 mod posix;
-mod tas;
 
 pub use monitors::{CondvarFamily, Monitor};
 pub use name::{LockName, Visit, VisitCondvar};
@@ -21,7 +19,7 @@ pub trait Lock<T>: Send + Sync + Sized + 'static {
     fn new(value: T) -> Self;
     /// Takes the lock, runs `section` on the value, frees the lock.
     fn with<R>(&self, section: impl FnOnce(&mut T) -> R) -> R;
-    /// The value, once nobody uses the lock any more.
+    /// The value, once no thread uses the lock any more.
     fn into_inner(self) -> T;
 }
 

@@ -4,9 +4,10 @@ use std::sync::PoisonError;
 
 /// A value under a mutex, with condition variables numbered 0 and 1.
 pub trait Monitor<T>: Send + Sync + Sized + 'static {
-    /// With nobody inside.
+    /// Unlocked.
     fn new(value: T) -> Self;
-    /// Takes the lock, sleeps on the condition variable until `ready`, runs `section`, frees the lock.
+    /// Takes the lock, sleeps on the condition variable until `ready`, runs `section`, frees the
+    /// lock.
     fn when<R>(
         &self,
         condvar: usize,
@@ -25,8 +26,8 @@ pub trait CondvarFamily: 'static {
     type Of<T: Send + 'static>: Monitor<T>;
 }
 
-/// A family whose mutex has the module's `Mutex<T>` and `Condvar`; `$guard` and `$wait` are how a guard
-/// is had, and how it is slept with.
+/// A family whose mutex has the module's `Mutex<T>` and `Condvar`; `$guard` and `$wait` are how a
+/// guard is had, and how it is slept with.
 macro_rules! monitor {
     ($(#[$doc:meta])* $family:ident, $monitor:ident, $module:ident::$($path:ident)?,
      |$lock:ident| $guard:expr, |$condvar:ident, $held:ident| $wait:expr) => {

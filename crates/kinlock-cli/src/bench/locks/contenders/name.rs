@@ -1,7 +1,7 @@
 //! Names of locks, and the way from a name to a type.
 
-use super::{CondvarFamily, Family, lock_api_locks as api, monitors, peers};
-use crate::args::Named;
+use super::{CondvarFamily, Family, monitors, peers};
+use crate::args::names;
 
 #[cfg(have_ck)]
 use super::ck_mcs::CkMcs;
@@ -25,70 +25,48 @@ pub trait VisitCondvar {
     fn visit<F: CondvarFamily>(self) -> Self::Output;
 }
 
-macro_rules! lock_names {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal => $family:ty,)*) => {
-        /// A lock the command can measure.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum LockName {
-            $($(#[$doc])* $variant,)*
-        }
-
-        impl LockName {
-            /// Calls `visitor` with this lock's type.
-            pub fn dispatch<V: Visit>(self, visitor: V) -> V::Output {
-                match self { $(Self::$variant => visitor.visit::<$family>(),)* }
-            }
-        }
-
-        impl Named for LockName {
-            const WHAT: &'static str = "lock";
-            fn all() -> Vec<Self> {
-                vec![$(Self::$variant),*]
-            }
-            fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)* }
-            }
-            fn summary(self) -> &'static str {
-                ""
-            }
-        }
-    };
-}
-
-lock_names! {
-    /// Our queued spinlock as configured.
-    KinlockSpin = "kinlock-spin" => api::Api<kinlock::RawSpinLock>,
-    /// Our queued spinlock in arrival order, whatever the configuration.
-    KinlockSpinFifo = "kinlock-spin-fifo" => api::Api<kinlock::RawFifoSpinLock>,
-    /// Our queued spinlock with the NUMA-aware order, whatever the configuration.
-    KinlockSpinCna = "kinlock-spin-cna" => api::Api<kinlock::RawCnaSpinLock>,
-    /// Our mutex.
-    KinlockMutex = "kinlock-mutex" => api::Api<kinlock::RawMutex>,
-    /// The standard library's mutex.
-    StdMutex = "std-mutex" => peers::StdMutex,
-    /// The mutex of the crate `parking_lot`.
-    ParkingLot = "parking-lot" => api::Api<parking_lot::RawMutex>,
-    /// The C library's default mutex.
-    PthreadMutex = "pthread-mutex" => api::Api<super::posix::RawPthreadMutex>,
-    /// The C library's spinlock.
-    PthreadSpin = "pthread-spin" => super::posix::PthreadSpin,
-    /// The mutex of the crate `usync`.
-    Usync = "usync" => api::Api<usync::RawMutex>,
-    /// Bare test-and-set: the least that a lock can do.
-    Tas = "tas" => api::Api<super::tas::RawTas>,
-    /// The spinning MCS lock of the crate `mcslock`.
-    Mcslock = "mcslock" => peers::Mcslock,
-    /// The MCS lock of Concurrency Kit.
-    CkMcs = "ck-mcs" => CkMcs,
+names! {
+    /// A lock the command can measure, in the order in which they are listed.
+    LockName, "lock":
+    KinlockSpin = "kinlock-spin", "our queued spinlock as configured";
+    KinlockSpinFifo = "kinlock-spin-fifo", "our queued spinlock in arrival order, whatever the configuration";
+    KinlockSpinCna = "kinlock-spin-cna", "our queued spinlock with the NUMA-aware order, whatever the configuration";
+    KinlockMutex = "kinlock-mutex", "our mutex";
+    StdMutex = "std-mutex", "the standard library's mutex";
+    ParkingLot = "parking-lot", "the mutex of the crate `parking_lot`";
+    PthreadMutex = "pthread-mutex", "the C library's default mutex";
+    PthreadSpin = "pthread-spin", "the C library's spinlock";
+    Usync = "usync", "the mutex of the crate `usync`";
+    Tas = "tas", "bare test-and-set: the least that a lock can do";
+    Mcslock = "mcslock", "the spinning MCS lock of the crate `mcslock`";
+    CkMcs = "ck-mcs", "the MCS lock of Concurrency Kit";
 }
 
 impl LockName {
+    /// Calls `visitor` with this lock's type.
+    pub fn dispatch<V: Visit>(self, visitor: V) -> V::Output {
+        match self {
+            Self::KinlockSpin => visitor.visit::<peers::Api<kinlock::RawSpinLock>>(),
+            Self::KinlockSpinFifo => visitor.visit::<peers::Api<kinlock::RawFifoSpinLock>>(),
+            Self::KinlockSpinCna => visitor.visit::<peers::Api<kinlock::RawCnaSpinLock>>(),
+            Self::KinlockMutex => visitor.visit::<peers::Api<kinlock::RawMutex>>(),
+            Self::StdMutex => visitor.visit::<peers::StdMutex>(),
+            Self::ParkingLot => visitor.visit::<peers::Api<parking_lot::RawMutex>>(),
+            Self::PthreadMutex => visitor.visit::<peers::Api<super::posix::RawPthreadMutex>>(),
+            Self::PthreadSpin => visitor.visit::<super::posix::PthreadSpin>(),
+            Self::Usync => visitor.visit::<peers::Api<usync::RawMutex>>(),
+            Self::Tas => visitor.visit::<peers::Api<peers::RawTas>>(),
+            Self::Mcslock => visitor.visit::<peers::Mcslock>(),
+            Self::CkMcs => visitor.visit::<CkMcs>(),
+        }
+    }
+
     /// Why this build or machine lacks the lock and how to get it; `None` if it is there.
     pub fn unavailable(self) -> Option<&'static str> {
         match self {
-            Self::CkMcs if cfg!(not(have_ck)) => Some(
-                "install Concurrency Kit's headers (Debian: libck-dev, Fedora: ck-devel) and rebuild",
-            ),
+            Self::CkMcs if cfg!(not(have_ck)) => {
+                Some("install Concurrency Kit (Debian: libck-dev, Fedora: ck-devel) and rebuild")
+            }
             _ => None,
         }
     }
@@ -121,8 +99,8 @@ impl LockName {
         )
     }
 
-    /// Whether waiters spin in strict arrival order: throughput collapses with more threads than CPUs, because the
-    /// next in line is then often not running.
+    /// Whether waiters spin in strict arrival order: throughput collapses with more threads than
+    /// CPUs, because the next in line is then often not running.
     pub fn is_strict_fifo(self) -> bool {
         matches!(self, Self::Mcslock | Self::CkMcs)
     }

@@ -1,8 +1,50 @@
-//! Peers with an interface of their own: the standard library's mutex and the crate `mcslock`.
+//! Locks in Rust that need no C library: ours and most peers as `lock_api` raw mutexes, the
+//! standard library's mutex and the crate `mcslock` with interfaces of their own, and bare
+//! test-and-set.
 
+use std::hint::spin_loop;
+use std::marker::PhantomData;
 use std::sync::PoisonError;
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Release},
+};
+
+use lock_api::{GuardSend, RawMutex};
 
 use super::{Family, Lock};
+
+/// A [`Lock`] with a constructor and a destructor of the usual names.
+macro_rules! lock {
+    ([$($parameter:tt)*] $lock:ty, |$own:ident, $section:ident| $with:expr, |$inner:ident| $value:expr) => {
+        impl<$($parameter)* T: Send + 'static> Lock<T> for $lock {
+            #[inline(always)]
+            fn new(value: T) -> Self {
+                Self::new(value)
+            }
+
+            #[inline(always)]
+            fn with<U>(&self, $section: impl FnOnce(&mut T) -> U) -> U {
+                let $own = self;
+                $with
+            }
+
+            fn into_inner(self) -> T {
+                let $inner = self.into_inner();
+                $value
+            }
+        }
+    };
+}
+
+/// The family of `lock_api::Mutex<R, _>`.
+pub struct Api<R>(PhantomData<R>);
+
+impl<R: RawMutex + Send + Sync + 'static> Family for Api<R> {
+    type Of<T: Send + 'static> = lock_api::Mutex<R, T>;
+}
+
+lock!([R: RawMutex + Send + Sync + 'static,] lock_api::Mutex<R, T>, |own, section| section(&mut own.lock()), |value| value);
 
 /// The family of `std::sync::Mutex`.
 pub struct StdMutex;
@@ -11,41 +53,45 @@ impl Family for StdMutex {
     type Of<T: Send + 'static> = std::sync::Mutex<T>;
 }
 
-impl<T: Send + 'static> Lock<T> for std::sync::Mutex<T> {
-    #[inline(always)]
-    fn new(value: T) -> Self {
-        Self::new(value)
-    }
+lock!(
+    [] std::sync::Mutex<T>,
+    |own, section| section(&mut own.lock().unwrap_or_else(PoisonError::into_inner)),
+    |value| value.unwrap_or_else(PoisonError::into_inner)
+);
 
-    #[inline(always)]
-    fn with<R>(&self, section: impl FnOnce(&mut T) -> R) -> R {
-        section(&mut self.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn into_inner(self) -> T {
-        self.into_inner().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The family of `mcslock`'s spinning lock, with the queue node on the stack: its fastest interface.
+/// The family of `mcslock`'s spinning lock with the queue node on the stack: its fastest interface.
 pub struct Mcslock;
 
 impl Family for Mcslock {
     type Of<T: Send + 'static> = mcslock::raw::spins::Mutex<T>;
 }
 
-impl<T: Send + 'static> Lock<T> for mcslock::raw::spins::Mutex<T> {
+lock!([] mcslock::raw::spins::Mutex<T>, |own, section| own.lock_then(section), |value| value);
+
+/// Bare test-and-set: one exchange in, one store out, and nothing against contention. It shows what
+/// an uncontended lock costs at least, and how badly the simplest one behaves under contention.
+pub struct RawTas(AtomicBool);
+
+// SAFETY: only the thread that turned the flag from false to true returns from `lock`, until
+// `unlock` clears it. The acquire exchange pairs with the release store of `unlock`.
+unsafe impl RawMutex for RawTas {
+    const INIT: Self = Self(AtomicBool::new(false));
+    type GuardMarker = GuardSend;
+
     #[inline(always)]
-    fn new(value: T) -> Self {
-        Self::new(value)
+    fn lock(&self) {
+        while self.0.swap(true, Acquire) {
+            spin_loop();
+        }
     }
 
     #[inline(always)]
-    fn with<R>(&self, section: impl FnOnce(&mut T) -> R) -> R {
-        self.lock_then(section)
+    fn try_lock(&self) -> bool {
+        !self.0.swap(true, Acquire)
     }
 
-    fn into_inner(self) -> T {
-        self.into_inner()
+    #[inline(always)]
+    unsafe fn unlock(&self) {
+        self.0.store(false, Release);
     }
 }

@@ -1,8 +1,8 @@
 //! The C library's mutex and spinlock.
 //!
 //! Invariants:
-//! 1. An initialised lock may be moved until it is first taken: glibc and musl keep no address in it. The command does
-//!    not move a lock after that.
+//! 1. An initialised lock may be moved until it is first taken: glibc and musl keep no address in
+//!    it. The command does not move a lock after that.
 //! 2. Only the thread that holds a lock unlocks it.
 //! 3. Only the thread between lock and unlock touches the value.
 
@@ -20,7 +20,8 @@ unsafe impl Send for RawPthreadMutex {}
 // SAFETY: as above.
 unsafe impl Sync for RawPthreadMutex {}
 
-// SAFETY: POSIX promises mutual exclusion between lock and unlock of an initialised mutex (invariants 1 and 2).
+// SAFETY: POSIX promises mutual exclusion between lock and unlock of an initialised mutex
+// (invariants 1 and 2).
 unsafe impl RawMutex for RawPthreadMutex {
     const INIT: Self = Self(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
     type GuardMarker = GuardNoSend;
@@ -51,8 +52,9 @@ impl Family for PthreadSpin {
     type Of<T: Send + 'static> = PthreadSpinLock<T>;
 }
 
-/// `pthread_spinlock_t`, private to the process, beside the value it guards. Its unlocked value differs between
-/// machines and is known only to the C library: so it has no constant to start from.
+/// `pthread_spinlock_t`, private to the process, beside the value it guards. Its unlocked value
+/// differs between machines and is known only to the C library: so it has no constant to start
+/// from.
 pub struct PthreadSpinLock<T> {
     raw: UnsafeCell<libc::pthread_spinlock_t>,
     value: UnsafeCell<T>,

@@ -1,5 +1,5 @@
-//! Throughput against the 99.9 % wait. The best locks are at the lower right: the frontier joins those that no other
-//! lock beats in both.
+//! Throughput against the 99.9 % wait. The best locks are at the lower right: the frontier joins
+//! those that no other lock beats in both.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -14,11 +14,11 @@ use crate::report::units::{rate, time};
 
 /// Draws the entries of one workload: those with several threads, if there are any.
 pub fn draw(area: &DrawingArea<SVGBackend, Shift>, row: &[Entry<Locks>]) -> Drawn {
-    let crowds: Vec<&Entry<Locks>> = row.iter().filter(|entry| entry.threads > 1).collect();
-    let entries = if crowds.is_empty() {
+    let contended: Vec<&Entry<Locks>> = row.iter().filter(|entry| entry.threads > 1).collect();
+    let entries = if contended.is_empty() {
         row.iter().collect()
     } else {
-        crowds
+        contended
     };
     let least = least_shown(row);
     let throughput = |entry: &Entry<Locks>| entry.ops_per_s.median.max(least);
@@ -69,7 +69,7 @@ pub fn draw(area: &DrawingArea<SVGBackend, Shift>, row: &[Entry<Locks>]) -> Draw
         }
         for entry in cell {
             let (x, y) = chart.backend_coord(&(throughput(entry), wait(entry)));
-            // Larger crowds, larger marks.
+            // More threads, larger marks.
             let scale = 0.7 + 0.1 * (entry.threads as f64).log2();
             Style::of(&entry.lock).mark(area, (x - left, y - top), scale)?;
         }
@@ -77,7 +77,8 @@ pub fn draw(area: &DrawingArea<SVGBackend, Shift>, row: &[Entry<Locks>]) -> Draw
     Ok(())
 }
 
-/// The points that no other point beats in both throughput (more) and wait (less), by rising throughput.
+/// The points that no other point beats in both throughput (more) and wait (less), by rising
+/// throughput.
 fn pareto(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let beats = |a: &(f64, f64), b: &(f64, f64)| a.0 >= b.0 && a.1 <= b.1 && a != b;
     let mut frontier: Vec<_> = points
@@ -89,7 +90,8 @@ fn pareto(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     frontier
 }
 
-/// The frontier as stairs: more throughput than a point's is only to be had with the next point's wait.
+/// The frontier as stairs: more throughput than a point's is only to be had with the next point's
+/// wait.
 fn steps(frontier: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let Some(&first) = frontier.first() else {
         return Vec::new();

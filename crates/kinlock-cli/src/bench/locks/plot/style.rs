@@ -1,4 +1,5 @@
-//! How locks look: ours with thick lines and discs, peers with thin lines and squares, each in a colour of its own.
+//! The style of locks: ours with thick lines and discs, peers with thin lines and squares, each in
+//! a colour of its own.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;

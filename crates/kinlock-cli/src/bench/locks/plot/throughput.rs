@@ -20,7 +20,8 @@ pub fn draw(area: &DrawingArea<SVGBackend, Shift>, row: &[Entry<Locks>]) -> Draw
     let shown = |ops_per_s: f64| ops_per_s.max(least);
     let highest = row.iter().map(|e| e.ops_per_s.max).fold(0.0, f64::max);
 
-    // Positions are logarithms; the labels undo that. A single number of threads gets some room around it.
+    // Positions are logarithms; the labels undo that. A single number of threads gets some room
+    // around it.
     let first = (threads[0] as f64).log2() - 0.2;
     let last = (threads[threads.len() - 1] as f64).log2() + 0.2;
     let mut chart = ChartBuilder::on(area)

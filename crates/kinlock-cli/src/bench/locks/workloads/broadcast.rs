@@ -1,4 +1,5 @@
-//! One thread publishes a generation to sixteen that wait for it, and waits until all have reported back.
+//! One thread publishes a generation to sixteen that wait for it, and waits until all have reported
+//! back.
 
 use crate::bench::locks::contenders::Monitor;
 use crate::bench::locks::meeting::Meeting;
@@ -18,7 +19,7 @@ const REPORTED: usize = 1;
 /// What all share.
 pub struct State {
     generation: u64,
-    /// Who has not seen it yet.
+    /// How many have not seen it yet.
     missing: usize,
     followers: usize,
     over: bool,

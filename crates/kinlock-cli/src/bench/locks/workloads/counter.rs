@@ -1,7 +1,8 @@
 //! A few nanoseconds under the lock, then about 100 ns of private work.
 
+use kinlock_sim::random::Random;
+
 use super::Workload;
-use crate::bench::harness::rng::Rng;
 use crate::bench::locks::work_loop;
 
 /// The workload `counter`.
@@ -21,31 +22,31 @@ impl Counter {
 impl Workload for Counter {
     /// Four words: with the lock word they fill most of one cache line, as small structures do.
     type Shared = [u64; 4];
-    type Local = Rng;
+    type Local = Random;
 
     fn shared(&self) -> [u64; 4] {
         [0; 4]
     }
 
-    fn local(&self, rng: Rng) -> Rng {
+    fn local(&self, rng: Random) -> Random {
         rng
     }
 
     #[inline(always)]
-    fn think(&self, rng: &mut Rng) {
+    fn think(&self, rng: &mut Random) {
         self.think.pass(rng);
     }
 
     #[inline(always)]
-    fn section(&self, words: &mut [u64; 4], _: &mut Rng) {
+    fn section(&self, words: &mut [u64; 4], _: &mut Random) {
         for word in words {
             *word += 1;
         }
     }
 }
 
-/// Private work of random length, from half to one and a half times the mean: a fixed length would let the threads
-/// fall into step.
+/// Private work of random length, from half to one and a half times the mean: a fixed length would
+/// let the threads fall into step.
 pub struct ThinkTime {
     mean: u64,
 }
@@ -60,8 +61,9 @@ impl ThinkTime {
 
     /// Works.
     #[inline(always)]
-    pub fn pass(&self, rng: &mut Rng) {
-        let iterations = self.mean / 2 + rng.below(self.mean + 1);
+    pub fn pass(&self, rng: &mut Random) {
+        // Numbers have 48 bits. A division would take longer than a multiplication.
+        let iterations = self.mean / 2 + (rng.next() * (self.mean + 1) >> 48);
         work_loop::spin(iterations, rng);
     }
 }

@@ -1,11 +1,13 @@
-//! An ordered map of a million keys: 80 % reads, 10 % insertions, 10 % removals, popular keys often.
+//! An ordered map of a million keys: 80 % reads, 10 % insertions, 10 % removals, popular keys
+//! often.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
 
+use kinlock_sim::random::Random;
+
 use super::Workload;
 use super::zipf::Zipf;
-use crate::bench::harness::rng::Rng;
 
 const KEYS: u64 = 1_000_000;
 
@@ -25,7 +27,7 @@ impl Kv {
 
 /// What a thread is about to do, decided before it takes the lock.
 pub struct Request {
-    rng: Rng,
+    rng: Random,
     key: u64,
     kind: Kind,
 }
@@ -40,12 +42,13 @@ impl Workload for Kv {
     type Shared = BTreeMap<u64, u64>;
     type Local = Request;
 
-    /// All keys are there at first. What is removed comes back by an insertion of the same key, equally likely.
+    /// All keys are there at first. What is removed comes back by an insertion of the same key,
+    /// equally likely.
     fn shared(&self) -> BTreeMap<u64, u64> {
         (0..KEYS).map(|key| (key, key)).collect()
     }
 
-    fn local(&self, rng: Rng) -> Request {
+    fn local(&self, rng: Random) -> Request {
         Request {
             rng,
             key: 0,

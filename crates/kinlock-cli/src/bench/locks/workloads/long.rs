@@ -1,8 +1,9 @@
 //! About a microsecond under the lock, then about 100 ns of private work, or nothing at all.
 
+use kinlock_sim::random::Random;
+
 use super::Workload;
 use super::counter::ThinkTime;
-use crate::bench::harness::rng::Rng;
 use crate::bench::locks::work_loop;
 
 /// The workloads `long` and `saturated`.
@@ -20,7 +21,7 @@ impl Long {
         }
     }
 
-    /// The same section and no think time, so that somebody holds the lock nearly always: `saturated`.
+    /// The same section and no think time, so that the lock is nearly always held: `saturated`.
     pub fn saturated() -> Self {
         Self {
             think: None,
@@ -31,25 +32,25 @@ impl Long {
 
 impl Workload for Long {
     type Shared = u64;
-    type Local = Rng;
+    type Local = Random;
 
     fn shared(&self) -> u64 {
         0
     }
 
-    fn local(&self, rng: Rng) -> Rng {
+    fn local(&self, rng: Random) -> Random {
         rng
     }
 
     #[inline(always)]
-    fn think(&self, rng: &mut Rng) {
+    fn think(&self, rng: &mut Random) {
         if let Some(think) = &self.think {
             think.pass(rng);
         }
     }
 
     #[inline(always)]
-    fn section(&self, count: &mut u64, rng: &mut Rng) {
+    fn section(&self, count: &mut u64, rng: &mut Random) {
         work_loop::spin(self.section, rng);
         *count += 1;
     }

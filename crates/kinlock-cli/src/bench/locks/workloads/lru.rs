@@ -1,13 +1,15 @@
-//! A cache that drops what was used least recently: even a hit writes, so that a reader-writer lock would not help.
+//! A cache that drops what was used least recently: even a hit writes, so that a reader-writer lock
+//! would not help.
 
 use std::hint::black_box;
 use std::num::NonZeroUsize;
 
 use ::lru::LruCache;
 
+use kinlock_sim::random::Random;
+
 use super::Workload;
 use super::zipf::Zipf;
-use crate::bench::harness::rng::Rng;
 
 /// Keys that are asked for.
 const KEYS: u64 = 1_000_000;
@@ -30,7 +32,7 @@ impl Lru {
 
 /// The key that a thread is about to ask for, drawn before it takes the lock.
 pub struct Request {
-    rng: Rng,
+    rng: Random,
     key: u64,
 }
 
@@ -41,7 +43,7 @@ impl Workload for Lru {
     /// A full cache, in the state that requests leave it in.
     fn shared(&self) -> LruCache<u64, u64> {
         let mut cache = LruCache::new(CAPACITY);
-        let mut request = self.local(Rng::new(0, 0));
+        let mut request = self.local(Random::stream(0, 0));
         for _ in 0..10 * CAPACITY.get() {
             self.think(&mut request);
             self.section(&mut cache, &mut request);
@@ -49,7 +51,7 @@ impl Workload for Lru {
         cache
     }
 
-    fn local(&self, rng: Rng) -> Request {
+    fn local(&self, rng: Random) -> Request {
         Request { rng, key: 0 }
     }
 
@@ -74,7 +76,7 @@ mod tests {
         let work = Lru::new();
         let cache = work.shared();
         assert_eq!(cache.len(), CAPACITY.get());
-        let mut request = work.local(Rng::new(5, 5));
+        let mut request = work.local(Random::stream(5, 5));
         let hits = (0..20_000)
             .filter(|_| {
                 work.think(&mut request);

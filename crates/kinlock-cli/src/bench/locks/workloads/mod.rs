@@ -11,10 +11,11 @@ mod zipf;
 
 use std::path::Path;
 
+use kinlock_sim::random::Random;
+
 use super::meeting::Meet;
 use super::round::{Measure, Prepared};
 use crate::args::names;
-use crate::bench::harness::rng::Rng;
 
 names! {
     /// A workload of the suite `locks`, in the order in which they run.
@@ -50,7 +51,7 @@ pub trait Workload: Send + Sync + Sized + 'static {
     /// Builds the guarded state.
     fn shared(&self) -> Self::Shared;
     /// Builds a thread's own state, on that thread.
-    fn local(&self, rng: Rng) -> Self::Local;
+    fn local(&self, rng: Random) -> Self::Local;
     /// Work before the lock is taken.
     fn think(&self, local: &mut Self::Local);
     /// Work under the lock.
@@ -84,7 +85,7 @@ impl Workload for Empty {
 
     fn shared(&self) {}
 
-    fn local(&self, _: Rng) {}
+    fn local(&self, _: Random) {}
 
     #[inline(always)]
     fn think(&self, (): &mut ()) {}

@@ -1,4 +1,4 @@
-//! Two threads that take turns, through one mutex and one condition variable.
+//! Two threads that alternate, through one mutex and one condition variable.
 
 use crate::bench::locks::contenders::Monitor;
 use crate::bench::locks::meeting::Meeting;
@@ -12,8 +12,8 @@ pub const THREADS: usize = 2;
 
 /// What the two share.
 pub struct State {
-    /// Even: the leader's.
-    turn: u64,
+    /// Even: the leader is next.
+    count: u64,
     over: bool,
 }
 
@@ -22,7 +22,7 @@ impl Meeting for PingPong {
 
     fn state(self, _: usize) -> State {
         State {
-            turn: 0,
+            count: 0,
             over: false,
         }
     }
@@ -30,9 +30,9 @@ impl Meeting for PingPong {
     fn lead<M: Monitor<State>>(self, monitor: &M, stop: bool) {
         monitor.when(
             0,
-            |state| state.turn % 2 == 0,
+            |state| state.count % 2 == 0,
             |state| {
-                state.turn += 1;
+                state.count += 1;
                 state.over = stop;
             },
         );
@@ -42,9 +42,9 @@ impl Meeting for PingPong {
     fn follow<M: Monitor<State>>(self, monitor: &M, _: u64) -> bool {
         let over = monitor.when(
             0,
-            |state| state.turn % 2 == 1,
+            |state| state.count % 2 == 1,
             |state| {
-                state.turn += 1;
+                state.count += 1;
                 state.over
             },
         );

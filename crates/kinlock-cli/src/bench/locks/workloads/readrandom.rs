@@ -1,26 +1,25 @@
 //! Random reads from an on-disk database in LevelDB's format, all through one lock.
 //!
-//! The database library is single-threaded, as an unmodified program's big lock would make it: block cache, table
-//! files, memory table and statistics are all behind the lock under test.
+//! The database library is single-threaded, as an unmodified program's big lock would make it:
+//! block cache, table files, memory table and statistics are all behind the lock under test.
 
-mod overlay;
 mod store;
 
 use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 use anyhow::{Context, anyhow, bail};
+use kinlock_sim::random::Random;
 use rusty_leveldb::{DB, LdbIterator, Options};
+use tempfile::TempDir;
 
-use self::overlay::Overlay;
 use super::Workload;
-use crate::bench::harness::rng::Rng;
 
 /// Keys that are kept to be asked for, at most.
 const SAMPLE: usize = 100_000;
-/// Entries among which they are chosen, at most: a big database must not take minutes to look through.
+/// Entries among which they are chosen, at most: a big database must not take minutes to look
+/// through.
 const LOOKED_AT: u64 = 1_000_000;
 /// LevelDB's own default.
 const BLOCK_CACHE_BYTES: usize = 8 << 20;
@@ -32,10 +31,12 @@ pub struct ReadRandom {
 }
 
 impl ReadRandom {
-    /// Opens the database in `folder`, or else the one that the command fills for itself, and chooses keys.
+    /// Opens the database in `folder`, or else the one that the command fills for itself, and
+    /// chooses keys.
     ///
     /// # Errors
-    /// If there is no such database, it cannot be read, or it is empty. Nothing has been created in `folder` then.
+    /// If there is no such database, it cannot be read, or it is empty. Nothing has been created in
+    /// `folder` then.
     pub fn open(folder: Option<&Path>) -> anyhow::Result<Self> {
         match folder {
             Some(folder) => Self::open_existing(folder),
@@ -60,19 +61,19 @@ impl ReadRandom {
 
 /// The key that a thread is about to read, chosen before it takes the lock.
 pub struct Request {
-    rng: Rng,
+    rng: Random,
     key: usize,
 }
 
 impl Workload for ReadRandom {
-    type Shared = DB;
+    type Shared = Opened;
     type Local = Request;
 
-    fn shared(&self) -> DB {
+    fn shared(&self) -> Opened {
         open_unchanged(&self.folder).expect("it could be opened a moment ago")
     }
 
-    fn local(&self, rng: Rng) -> Request {
+    fn local(&self, rng: Random) -> Request {
         Request { rng, key: 0 }
     }
 
@@ -82,8 +83,8 @@ impl Workload for ReadRandom {
     }
 
     #[inline(always)]
-    fn section(&self, db: &mut DB, request: &mut Request) {
-        let value = db.get(&self.keys[request.key]);
+    fn section(&self, opened: &mut Opened, request: &mut Request) {
+        let value = opened.db.get(&self.keys[request.key]);
         // The library turns read errors into "not found": how fast it fails is not what was asked.
         assert!(
             value.is_some(),
@@ -108,24 +109,50 @@ fn check(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Opens the database for reading: whatever the library writes stays in memory.
-fn open_unchanged(folder: &Path) -> anyhow::Result<DB> {
+/// A database that is open, through links in a folder of its own.
+pub struct Opened {
+    db: DB,
+    /// Removed after the database has been closed.
+    _links: TempDir,
+}
+
+/// Opens the database without changing it. The library writes even when it only reads: it begins a
+/// new manifest and log, takes a lock file, and may compact. So it gets a folder with links to the
+/// tables, which are never written again, and copies of the small files.
+fn open_unchanged(folder: &Path) -> anyhow::Result<Opened> {
+    let links = tempfile::tempdir()?;
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = Path::new(path.file_name().unwrap_or_default());
+        match name.extension().and_then(|extension| extension.to_str()) {
+            // Tables were called .sst before LevelDB 1.14.
+            Some("ldb" | "sst") => {
+                let link = links.path().join(name.with_extension("ldb"));
+                std::os::unix::fs::symlink(path.canonicalize()?, link)?;
+            }
+            _ if name != Path::new("LOCK") && path.is_file() => {
+                std::fs::copy(&path, links.path().join(name))?;
+            }
+            _ => {}
+        }
+    }
     let options = Options {
         create_if_missing: false,
         block_cache_capacity_bytes: BLOCK_CACHE_BYTES,
-        env: Rc::new(Box::new(Overlay::default())),
         ..Options::default()
     };
-    // The library makes the path absolute in some places only; the overlay needs one name per file.
-    Ok(DB::open(folder.canonicalize()?, options)?)
+    Ok(Opened {
+        db: DB::open(links.path(), options)?,
+        _links: links,
+    })
 }
 
 /// Chooses keys evenly from the first entries of the database.
 fn sample_keys(folder: &Path) -> anyhow::Result<Vec<Box<[u8]>>> {
-    let mut db = open_unchanged(folder)?;
-    let mut entries = db.new_iter()?;
+    let mut opened = open_unchanged(folder)?;
+    let mut entries = opened.db.new_iter()?;
     let mut keys: Vec<Box<[u8]>> = Vec::new();
-    let mut rng = Rng::new(0, 0);
+    let mut rng = Random::stream(0, 0);
     let mut seen = 0;
     while seen < LOOKED_AT && entries.advance() {
         let Some((key, _)) = entries.current() else {
@@ -144,7 +171,8 @@ fn sample_keys(folder: &Path) -> anyhow::Result<Vec<Box<[u8]>>> {
     Ok(keys)
 }
 
-/// Runs `work`; `None` if it panicked, which the library does on some kinds of damage. The panic is not reported.
+/// Runs `work`; `None` if it panicked, which the library does on some kinds of damage. The panic is
+/// not reported.
 fn quietly<T>(work: impl FnOnce() -> T) -> Option<T> {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| ()));

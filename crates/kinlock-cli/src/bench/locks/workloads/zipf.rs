@@ -1,11 +1,13 @@
 //! Numbers as real programs ask for keys: few of them often, most of them seldom.
 //!
-//! Source: the rejection-free inversion of Gray, Sundaresan, Englert, Baclawski and Weinberger, "Quickly generating
-//! billion-record synthetic databases" (SIGMOD 1994), with the exponent that YCSB made usual.
+//! Source: the rejection-free inversion of Gray, Sundaresan, Englert, Baclawski and Weinberger,
+//! "Quickly generating billion-record synthetic databases" (SIGMOD 1994), with the exponent that
+//! YCSB made usual.
 
-use crate::bench::harness::rng::Rng;
+use kinlock_sim::random::Random;
 
-/// The usual skew: of a million keys the most popular one gets 6.5 % of all requests, the first hundred a third.
+/// The usual skew: of a million keys the most popular one gets 6.5 % of all requests, the first
+/// hundred a third.
 const EXPONENT: f64 = 0.99;
 
 /// Draws from `0..n`, popular numbers scattered over the range.
@@ -32,7 +34,7 @@ impl Zipf {
 
     /// Draws a number.
     #[inline]
-    pub fn draw(&self, rng: &mut Rng) -> u64 {
+    pub fn draw(&self, rng: &mut Random) -> u64 {
         self.scatter(self.rank(rng.unit()))
     }
 
@@ -49,7 +51,8 @@ impl Zipf {
         }
     }
 
-    /// Maps ranks to numbers one to one, neighbours far apart: a prime that does not divide `n` steps through them all.
+    /// Maps ranks to numbers one to one, neighbours far apart: a prime that does not divide `n`
+    /// steps through them all.
     fn scatter(&self, rank: u64) -> u64 {
         const PRIME: u64 = 2_654_435_761;
         rank * PRIME % self.n
@@ -63,7 +66,7 @@ mod tests {
     #[test]
     fn popular_ranks_are_as_popular_as_they_should_be() {
         let zipf = Zipf::new(1000);
-        let mut rng = Rng::new(1, 1);
+        let mut rng = Random::stream(1, 1);
         let mut drawn = vec![0u32; 1000];
         const DRAWS: u32 = 200_000;
         for _ in 0..DRAWS {

@@ -31,7 +31,7 @@ fn an_abandoned_waiter_of_the_secondary_queue_is_passed_over() {
 }
 
 #[test]
-fn only_sleeping_kin_are_woken_ahead_and_only_if_the_next_one_sleeps() {
+fn only_sleeping_kin_are_roused_ahead_and_only_if_the_next_one_sleeps() {
     let woken = |asleep: &[usize], most: usize| {
         let q = Queue::new(&[0, 0, 0, 0, 0, 1, 0]);
         for &i in asleep {
@@ -39,7 +39,7 @@ fn only_sleeping_kin_are_woken_ahead_and_only_if_the_next_one_sleeps() {
         }
         let woken = core::cell::RefCell::new(vec![]);
         q.head::<Sound>(0, GO, 0, FULL)
-            .wake_ahead(most, |node| woken.borrow_mut().push(q.position(node)));
+            .rouse_ahead(most, |node| woken.borrow_mut().push(q.position(node)));
         woken.into_inner()
     };
     assert_eq!(woken(&[1, 3, 4, 5, 6], 8), [1, 3, 4]);
@@ -56,16 +56,18 @@ fn the_first_of_those_set_aside_is_roused_once_when_the_limit_is_near() {
     };
     let q = Queue::new(&[0, 1, 2, 0, 0, 0, 0]);
     let (mut waiter, mut state) = (0, GO);
-    let mut roused = vec![];
+    let roused = core::cell::RefCell::new(vec![]);
     // The first head sets waiters 1 and 2 aside.
     while waiter != 1 {
         let mut head = q.head::<Sound>(waiter, state, 0, four);
         head.look_for_kin();
-        head.rouse_ahead(|node| roused.push((waiter, q.position(node))));
+        head.rouse_ahead(0, |node| {
+            roused.borrow_mut().push((waiter, q.position(node)))
+        });
         (waiter, state) = q.pass(head).unwrap();
     }
     // Waiter 5 is the last but one before the limit.
-    assert_eq!(roused, [(5, 1)]);
+    assert_eq!(roused.into_inner(), [(5, 1)]);
 }
 
 #[test]
@@ -75,7 +77,7 @@ fn an_heir_that_was_seen_drowsy_is_looked_at() {
         let heir = q.table.node(q.ids[2]);
         heir.drowsy.store(drowsy as u8, SeqCst);
         let mut head = q.head::<Sound>(1, GO, 0, FULL);
-        head.wake_ahead(8, |_| unreachable!("it does not sleep"));
+        head.rouse_ahead(8, |_| unreachable!("it does not sleep"));
         let mut looked = None;
         head.pass(&q.tail, |_, _, look| {
             looked = Some(look);

@@ -3,23 +3,25 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
+use kinlock_sim::random::Random;
 use rusty_leveldb::{DB, Options};
 
 use crate::bench::harness::interrupt;
-use crate::bench::harness::rng::Rng;
 
 /// Entries in it.
 pub const ENTRIES: u64 = 100_000;
 /// Bytes of a value; keys are 16 bytes.
 pub const VALUE_BYTES: usize = 100;
 
-/// Says what is inside, so that a version of the command that wants something else does not find this.
+/// Says what is inside, so that a version of the command that wants something else does not find
+/// this.
 const NAME: &str = "readrandom-100000x100-1";
 
 /// The folder of the database, filled now if it is not there yet.
 ///
 /// # Errors
-/// If it can be written neither to the cache folder nor to the folder for temporary files, or somebody asks for an end meanwhile.
+/// If it can be written neither to the cache folder nor to the folder for temporary files, or a
+/// signal comes meanwhile.
 pub fn filled() -> anyhow::Result<PathBuf> {
     let folders = [cache_folder(), Some(std::env::temp_dir().join("kinlock"))];
     let mut last_error = None;
@@ -64,7 +66,7 @@ fn filled_in(folder: &Path) -> anyhow::Result<PathBuf> {
     Ok(database)
 }
 
-/// Only the first signal is met with patience, and a second one would leave what is unfinished.
+/// A second signal would end the process and leave an unfinished folder.
 fn go_on() -> anyhow::Result<()> {
     ensure!(interrupt::noted().is_none(), "interrupted");
     Ok(())
@@ -72,7 +74,7 @@ fn go_on() -> anyhow::Result<()> {
 
 fn fill(folder: &Path) -> anyhow::Result<()> {
     let mut db = DB::open(folder, Options::default())?;
-    let mut rng = Rng::new(0, 1);
+    let mut rng = Random::stream(0, 1);
     let mut value = [0; VALUE_BYTES];
     for entry in 0..ENTRIES {
         go_on()?;
@@ -82,7 +84,8 @@ fn fill(folder: &Path) -> anyhow::Result<()> {
         db.put(&key(entry), &value)?;
     }
     go_on()?;
-    // One sorted level: what a read costs does not depend on the order of writing, and no read starts a compaction.
+    // One sorted level: what a read costs does not depend on the order of writing, and no read
+    // starts a compaction.
     db.compact_range(&key(0), &key(ENTRIES - 1))?;
     db.close()?;
     Ok(())

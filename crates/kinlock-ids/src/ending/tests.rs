@@ -2,15 +2,15 @@
 //! key's destructor themselves, early.
 
 use super::*;
+use crate::thread::ROUNDS;
 use crate::{Counter, Domain, EnterError, Lease, PerId};
+use core::ptr;
 use std::sync::mpsc::channel;
 
 /// Runs the destructor as round `round`.
 fn destructor(round: usize) {
     // The C library clears the value first, too.
-    let key = KEY.load(Relaxed) - 1;
-    // SAFETY: invariant 1 of the module.
-    unsafe { libc::pthread_setspecific(key as libc::pthread_key_t, ptr::null()) };
+    thread::will_end_in(0);
     end(ptr::without_provenance_mut(round));
 }
 

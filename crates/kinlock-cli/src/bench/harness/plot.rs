@@ -1,0 +1,135 @@
+//! A picture of a suite: one panel per workload. With several numbers of threads it has curves of
+//! throughput; otherwise, or if the suite has no [`CURVES`](Shown::CURVES), it has a group of bars
+//! of nanoseconds per operation for each cell, longer is slower.
+
+use plotters::prelude::*;
+
+use super::report::{Entry, Report, Shown};
+use crate::report::cells::{Cells, Compared, best_first};
+use crate::report::plot::bars::{self, Bar};
+use crate::report::plot::curves::{self, Curve, Point};
+use crate::report::plot::{Area, COLOURS, Drawn, quiet_text, text};
+
+const WIDTH: u32 = 1240;
+const TITLE_HEIGHT: u32 = 64;
+const HEADING_HEIGHT: u32 = 28;
+const CURVES_HEIGHT: u32 = 460;
+/// Below curves.
+const GAP: i32 = 20;
+/// Names of bars.
+const NAMES: i32 = 190;
+
+/// How large the picture is.
+pub fn size<S: Shown>(report: &Report<S>) -> (u32, u32) {
+    let heights = report.by_workload().into_iter().map(height);
+    (WIDTH, TITLE_HEIGHT + heights.sum::<u32>())
+}
+
+fn cells<S: Shown>(panel: &[Entry<S>]) -> impl Iterator<Item = &[Entry<S>]> {
+    panel.chunk_by(|a, b| a.threads == b.threads)
+}
+
+fn is_curves<S: Shown>(panel: &[Entry<S>]) -> bool {
+    S::CURVES && cells(panel).count() > 1
+}
+
+fn height<S: Shown>(panel: &[Entry<S>]) -> u32 {
+    let bars = cells(panel).map(|cell| bars::height(cell.len()));
+    match is_curves(panel) {
+        true => CURVES_HEIGHT,
+        false => HEADING_HEIGHT + bars.sum::<u32>(),
+    }
+}
+
+/// Draws it.
+pub fn draw<S: Shown>(report: &Report<S>, area: &Area) -> Drawn {
+    let (title, mut rest) = area.split_vertically(TITLE_HEIGHT);
+    let name = format!("kinlock bench {}", S::NAME);
+    title.draw(&Text::new(name, (14, 12), text(22)))?;
+    let summary = report.machine.summary();
+    title.draw(&Text::new(summary, (14, 40), quiet_text(14)))?;
+    for panel in report.by_workload() {
+        let (row, below) = rest.split_vertically(height(panel));
+        rest = below;
+        let (heading, row) = row.split_vertically(HEADING_HEIGHT);
+        let better = match is_curves(panel) {
+            true => "higher is better",
+            false => "time per operation, shorter is better",
+        };
+        let workload = panel[0].workload;
+        let about = report.about(workload).unwrap_or_default();
+        let told = format!("{workload}: {about}; {better}");
+        heading.draw(&Text::new(told, (14, 8), text(15)))?;
+        match is_curves(panel) {
+            true => draw_curves(report, panel, &row.margin(0, GAP, 0, 0))?,
+            false => draw_bars(report, panel, row)?,
+        }
+    }
+    Ok(())
+}
+
+fn draw_bars<S: Shown>(report: &Report<S>, panel: &[Entry<S>], mut rest: Area) -> Drawn {
+    for cell in cells(panel) {
+        let (group, below) = rest.split_vertically(bars::height(cell.len()));
+        rest = below;
+        let bars = best_first(cell).into_iter().map(|entry| Bar {
+            name: entry.lock.clone(),
+            colour: colour(report, &entry.lock),
+            nanos: entry.ns_per_op,
+        });
+        bars::draw(
+            &group,
+            &cell[0].usual().cell(),
+            NAMES,
+            &bars.collect::<Vec<_>>(),
+        )?;
+    }
+    Ok(())
+}
+
+fn draw_curves<S: Shown>(report: &Report<S>, panel: &[Entry<S>], area: &Area) -> Drawn {
+    let most = panel.iter().map(|entry| entry.ops_per_s.max);
+    let (unit, per_unit) = match most.fold(0.0, f64::max) {
+        most if most >= 2e6 => ("millions of operations per second", 1e6),
+        most if most >= 2e3 => ("thousands of operations per second", 1e3),
+        _ => ("operations per second", 1.0),
+    };
+    let curves = names(panel).into_iter().map(|name| {
+        let own = panel.iter().filter(|entry| entry.lock == name);
+        let mut points: Vec<_> = own
+            .map(|entry| Point {
+                threads: entry.threads,
+                median: entry.ops_per_s.median / per_unit,
+                low: entry.ops_per_s.min / per_unit,
+                high: entry.ops_per_s.max / per_unit,
+            })
+            .collect();
+        points.sort_by_key(|point| point.threads);
+        Curve {
+            name: name.to_owned(),
+            colour: colour(report, name),
+            thick: S::OURS.contains(&name),
+            points,
+            compared: Vec::new(),
+        }
+    });
+    curves::draw(area, &curves.collect::<Vec<_>>(), unit)
+}
+
+/// The names of all subjects, in the order in which they appear.
+fn names<S: Shown>(entries: &[Entry<S>]) -> Vec<&str> {
+    let mut names: Vec<&str> = entries.iter().map(|entry| &*entry.lock).collect();
+    crate::args::keep_first(&mut names, |name| *name);
+    names
+}
+
+/// The colour of a subject, the same in the whole picture; without curves it tells ours from
+/// others'.
+fn colour<S: Shown>(report: &Report<S>, name: &str) -> RGBColor {
+    let names = names(&report.results);
+    let place = names.iter().position(|other| *other == name).unwrap_or(0);
+    match S::CURVES {
+        true => COLOURS[place % COLOURS.len()],
+        false => COLOURS[usize::from(!name.starts_with("kinlock"))],
+    }
+}

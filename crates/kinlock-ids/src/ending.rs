@@ -1,0 +1,35 @@
+//! What happens when a thread ends: the destructor of the key in [`thread`].
+
+use super::{area, leased, thread};
+use core::ffi::c_void;
+use kinlock_core::{fork, native};
+
+/// Must be called before any thread uses a domain. Not for signal handlers.
+pub(super) fn prepare() {
+    thread::prepare(end);
+    fork::register(1, &leased::PART);
+}
+
+extern "C" fn end(round: *mut c_void) {
+    let round = round.addr();
+    thread::begins(round);
+    // In the first round already: the memory goes whether there is another round or not.
+    area::unregister_own();
+    if round >= thread::ROUNDS {
+        // Waiter slots kept from now on might never be returned, and the list that is locked below
+        // has waiters.
+        native::keep_no_slot();
+    }
+    if leased::leave_where_nothing_is_held() {
+        return;
+    }
+    if round < thread::ROUNDS && thread::will_end_in(round + 1) {
+        return;
+    }
+    // Before the leases are released: the thread must not become a member again.
+    thread::ends();
+    leased::leave_all();
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;
