@@ -7,10 +7,10 @@ miri() {
     shift
     MIRIFLAGS=$flags cargo +nightly miri test --target-dir target/miri "$@"
 }
-miri "" -p kinlock --test spin --test mutex --test condvar --no-run
+miri "" -p kinlock --test every_lock --test spin --test mutex --test condvar --no-run
 miri "" -p kinlock-invalidation --test invalidation --no-run
 miri "" -p kinlock-core -p kinlock-ids --lib --no-run
-miri "-Zmiri-many-seeds=0..2" -p kinlock --test spin
+miri "-Zmiri-many-seeds=0..2" -p kinlock --test every_lock --test spin
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 # These take minutes per seed.

@@ -4,5 +4,6 @@
 # for it, and it does not see inline assembly (`wide`).
 set -euo pipefail
 RUSTFLAGS="-Zsanitizer=thread" cargo +nightly test -p kinlock -p kinlock-invalidation \
-    --test spin --test mutex --test condvar --test invalidation --target-dir target/tsan \
+    --test every_lock --test spin --test mutex --test condvar --test invalidation \
+    --target-dir target/tsan \
     -Zbuild-std --target x86_64-unknown-linux-gnu -- --skip five_thousand --skip wide::

@@ -1,21 +1,12 @@
-//! How the locks behave: defaults, environment variables, and functions that override both.
+//! The knobs in force: defaults, environment variables, and functions that override both.
 //!
-//! | knob | environment | function | default |
-//! | --- | --- | --- | --- |
-//! | reorder queues by locality domain | `KINLOCK_NUMA=auto\|on\|off` | [`set_numa`] | `auto` |
-//! | search for local waiters | `KINLOCK_SCAN=full\|incremental` | [`set_scan`] | `full` |
-//! | longest run of local hand-offs | `KINLOCK_LOCAL_LIMIT=10ms\|2^16` | [`set_local_limit`] | `10ms` |
-//! | let running threads overtake sleeping ones | `KINLOCK_STEALING=on\|off` | [`set_stealing`] | `on` |
-//! | how long a mutex stays with those who keep taking it | `KINLOCK_QUANTUM=fair\|250us\|throughput` | [`set_quantum`] | `250us` |
-//! | kind of locality domain | `KINLOCK_DOMAIN=node\|llc\|socket` | `set_domain_kind` | `node` |
-//! | pretend these CPUs are domains | `KINLOCK_TOPOLOGY=0-3;4-7` | | |
-//! | say on standard error what was decided | `KINLOCK_VERBOSE=0\|1` | | `0` |
-//! | for programs that print statistics when they end: whether to, see [`show_stats`](https://docs.rs/kinlock/latest/kinlock/config/fn.show_stats.html) | `KINLOCK_SHOW_STATS=0\|1` | | `0` |
+//! The module `config` of the crate `kinlock` lists the knobs with their environment variables and
+//! defaults.
 //!
-//! The environment is read when a lock is first contended, without allocating. A function wins over
-//! the environment whether it is called before or after that. A bad value in the environment is
-//! reported once on standard error and otherwise ignored; an empty one counts as unset. Without the
-//! feature `std` there are the defaults and the functions, and `auto` means off.
+//! The environment is read once, when a lock is first contended, without allocation. A function
+//! overrides the environment, whether it is called before or after that. A bad value in the
+//! environment is reported once on standard error and then ignored. An empty value counts as unset.
+//! Without the feature `std` there is no environment, and `auto` means off.
 //!
 //! ```
 //! use kinlock_core::config::{self, LocalLimit, Numa};
@@ -40,7 +31,7 @@ pub use crate::tuning::{Decision, LocalLimit, Numa, ParseError, Quantum, Scan, T
 use settings::Settings;
 use word::Word;
 
-/// The knobs in force. One load once they have been resolved; the first call reads the environment.
+/// The knobs in force. The first call reads the environment; later calls cost one relaxed load.
 #[inline]
 pub fn tuning() -> Tuning {
     let word = Word(KNOBS.load(Ordering::Relaxed));
@@ -51,8 +42,9 @@ pub fn tuning() -> Tuning {
     }
 }
 
-/// Whether what `auto` means has been decided: it has, but for as long as another thread determines the locality domains.
-pub fn is_decided() -> bool {
+/// Whether the meaning of `auto` is decided. It is undecided only while another thread determines
+/// the locality domains.
+pub(crate) fn is_decided() -> bool {
     Word(KNOBS.load(Ordering::Relaxed)).has(Word::RESOLVED) || resolve().has(Word::RESOLVED)
 }
 
@@ -70,38 +62,38 @@ pub fn set_numa(numa: Numa) {
     update(|word| word.with_numa(numa).with(Word::NUMA_SET));
 }
 
-/// Sets how a NUMA-aware lock looks for a local waiter.
+/// Sets how a NUMA-aware lock searches for a local waiter.
 pub fn set_scan(scan: Scan) {
     update(|word| word.with_scan(scan).with(Word::SCAN_SET));
 }
 
-/// Sets how long hand-offs may stay in one locality domain while others wait.
+/// Sets how long hand-offs may stay in one locality domain while waiters of others exist.
 pub fn set_local_limit(limit: LocalLimit) {
     update(|word| word.with_limit(limit).with(Word::LIMIT_SET));
 }
 
 /// Sets whether a running thread may take a free lock before a front waiter that does not run.
 ///
-/// Without it locks go strictly in the order of their queue, and each hand-off to a sleeper takes as
-/// long as waking it does. Also then a thread takes a free lock that nobody waits for, and threads
-/// for whose wait there is no node take it whenever they find it free.
+/// Without it locks go strictly in the order of their queue, and each hand-off to a sleeper takes
+/// as long as waking it. Two exceptions remain: a free lock without waiters, and threads for which
+/// there is no waiter slot. The latter take the lock whenever they find it free.
 pub fn set_stealing(on: bool) {
     update(|word| word.with_stealing(on).with(Word::STEALING_SET));
 }
 
-/// Sets how long a mutex stays with those who keep taking it while another thread waits at the front.
+/// Sets how long running threads may take a mutex again while the head of its queue waits.
 pub fn set_quantum(quantum: Quantum) {
     update(|word| word.with_quantum(quantum).with(Word::QUANTUM_SET));
 }
 
-/// Chooses what a locality domain is.
+/// Sets the kind of locality domain.
 ///
-/// `KINLOCK_TOPOLOGY` still wins: it defines the domains themselves.
+/// It has no effect where `KINLOCK_TOPOLOGY` defines the domains.
 ///
 /// # Errors
 ///
-/// [`TooLate`] once the domains have been determined: by a contended lock, or by a question to
-/// [`topology`](crate::topology) or about the [`decision`].
+/// [`TooLate`] if the domains have been determined: by a contended lock, by [`decision`], or by a
+/// function of the module `topology`.
 #[cfg(feature = "std")]
 pub fn set_domain_kind(kind: crate::topology::DomainKind) -> Result<(), TooLate> {
     if crate::topology::choose_kind(kind) {
@@ -111,7 +103,7 @@ pub fn set_domain_kind(kind: crate::topology::DomainKind) -> Result<(), TooLate>
     }
 }
 
-/// Whether `KINLOCK_VERBOSE=1` asks for notes on standard error. Reads the environment.
+/// Whether `KINLOCK_VERBOSE=1` asks for a report on standard error. Reads the environment.
 #[cfg(feature = "std")]
 pub fn verbose() -> bool {
     environment::read_switch(environment::Variable::Verbose)
@@ -119,13 +111,14 @@ pub fn verbose() -> bool {
 
 /// Whether `KINLOCK_SHOW_STATS=1` asks for statistics when the program ends. Reads the environment.
 ///
-/// A library prints nothing by itself: a program that counts [`events`](crate::events) asks here whether to print them.
+/// The library prints none. A program that counts [`events`](crate::events) calls this to decide
+/// whether to print them.
 #[cfg(feature = "std")]
 pub fn show_stats() -> bool {
     environment::read_switch(environment::Variable::ShowStats)
 }
 
-/// The locality domains have been determined; their kind can no longer be chosen.
+/// The locality domains have been determined, so their kind can no longer be set.
 #[cfg(feature = "std")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLate;
@@ -140,7 +133,7 @@ impl core::fmt::Display for TooLate {
 #[cfg(feature = "std")]
 impl core::error::Error for TooLate {}
 
-/// All knobs in one word, so that a lock reads them at once and updates never mix.
+/// All knobs in one word, so that a lock reads all at once and concurrent updates do not mix.
 static KNOBS: AtomicU32 = AtomicU32::new(Word::new(Tuning::DEFAULT).0);
 
 const UNDECIDED: Decision = Decision {
@@ -162,15 +155,14 @@ fn decision_of(word: Word) -> Decision {
     }
 }
 
-/// Changes knobs and has them resolved anew.
+/// Changes knobs. The next use resolves them anew.
 fn update(change: impl Fn(Word) -> Word) {
     let _ = KNOBS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |word| {
         Some(change(Word(word)).without(Word::RESOLVED).0)
     });
 }
 
-/// Completes the knobs that no function has set from the environment, and decides what `auto`
-/// means.
+/// Sets the knobs that no function has set from the environment, and decides what `auto` means.
 #[cold]
 fn resolve() -> Word {
     let settings = Settings::from_environment();

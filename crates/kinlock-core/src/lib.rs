@@ -1,9 +1,9 @@
-//! What kinlock's crates share: the [`Platform`](platform::Platform) that algorithms run on, and the
-//! lock algorithms, written once and generic over it.
+//! What kinlock's crates share: the [`Platform`](platform::Platform) that algorithms run on, and
+//! the lock algorithms, written once and generic over it.
 //!
 //! Users of locks want the crate `kinlock`. This crate is for readers of the algorithms, and for
-//! those who run them on another platform, such as a simulator, a model checker or a kernel. It makes
-//! no semver promise.
+//! those who run them on another platform, such as a simulator, a model checker or a kernel. It
+//! makes no semver promise.
 //!
 //! # Modules
 //!

@@ -50,7 +50,7 @@ impl<P: Platform + ConstAtomics> ConstPlatform for P {}
 /// A moment of [`Platform::now`] that never comes: wait without a time limit.
 pub const NEVER: u64 = u64::MAX;
 
-/// Every set of sleepers; see [`Platform::park_in`].
+/// All sets of sleepers; see [`Platform::park_in`].
 pub const ANYBODY: u32 = u32::MAX;
 
 /// The answer of [`Platform::cpu`] where the CPU is unknown.
@@ -71,8 +71,7 @@ pub enum Parked {
 ///
 /// All functions are associated, not methods: a platform is a type that is chosen at compile time.
 pub trait Platform: Atomics {
-    // ---- waiting
-    // -------------------------------------------------------------------------------------------
+    // ---- waiting ----
 
     /// Spins until `done(value)` holds for a value read from `word`, and returns that value.
     ///
@@ -170,8 +169,7 @@ pub trait Platform: Atomics {
         false
     }
 
-    // ---- parking
-    // -------------------------------------------------------------------------------------------
+    // ---- parking ----
 
     /// Whether threads can sleep. If not, waiters only spin, and [`park`](Self::park) is never
     /// called.
@@ -189,7 +187,8 @@ pub trait Platform: Atomics {
     ///   [`unpark_in`](Self::unpark_in): a wake-up sent after the bytes changed is not lost.
     /// * `current` reads the four bytes as the algorithm does. Platforms without a kernel compare
     ///   with it.
-    /// * The sleep ends at `until` at the latest, and may end spuriously.
+    /// * The sleep ends at `until` at the latest, a moment of [`now`](Self::now) or [`NEVER`]. It
+    ///   may end spuriously.
     /// * The result is [`Parked::Woken`] exactly for the threads that
     ///   [`unpark_in`](Self::unpark_in) counts as woken, even if they run much later.
     fn park_in(
@@ -269,8 +268,7 @@ pub trait Platform: Atomics {
         true
     }
 
-    // ---- place and time
-    // --------------------------------------------------------------------------------------
+    // ---- place and time ----
 
     /// The locality domain of the CPU that the thread runs on, below
     /// [`PRIORITY`](crate::slots::PRIORITY).
@@ -309,8 +307,7 @@ pub trait Platform: Atomics {
         0
     }
 
-    // ---- waiter slots
-    // --------------------------------------------------------------------------------------
+    // ---- waiter slots ----
 
     /// The table of waiter slots, shared by all locks of this platform.
     fn waiters() -> &'static Waiters<Self>;
@@ -332,8 +329,7 @@ pub trait Platform: Atomics {
         false
     }
 
-    // ---- observation
-    // ---------------------------------------------------------------------------------------
+    // ---- observation ----
 
     /// Counts `event`. Compiles to nothing unless events are compiled in.
     #[inline]

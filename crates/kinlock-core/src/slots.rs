@@ -33,7 +33,7 @@
 //! | `WAITING` | `PARKED` | the owner | compare-and-swap |
 //! | `PARKED` | `WAITING` | the owner, roused | compare-and-swap |
 //! | `WAITING`, `PARKED` | `ABANDONED` | the owner | compare-and-swap |
-//! | `WAITING`, `PARKED` | `GO` or an id | the previous head | store; read-modify-write if guarded |
+//! | `WAITING`, `PARKED` | `GO` or an id | the previous head | store, or exchange if guarded |
 //!
 //! # Guarded and drowsy waiters
 //!
@@ -43,9 +43,9 @@
 //! * A waiter is **guarded** if it may leave, or is likely to sleep soon. The link by which its
 //!   predecessor names it says so, and the previous head has read that link anyway. Headship then
 //!   passes by a read-modify-write that checks `state`.
-//! * A waiter is **drowsy** from before it falls asleep on `state` until it is awake again. Its node
-//!   says so. If the waiter is not guarded, the previous head checks this after its store, and wakes
-//!   it. Any thread may **rouse** a drowsy waiter, so that it is awake when headship arrives:
+//! * A waiter is **drowsy** from before it falls asleep on `state` until it is awake again. Its
+//!   node says so. If the waiter is not guarded, the previous head checks this after its store, and
+//!   wakes it. Any thread may **rouse** a drowsy waiter, so that it is awake when headship arrives:
 //!
 //! | `drowsy` | name | set by | meaning |
 //! | --- | --- | --- | --- |
@@ -77,11 +77,14 @@ pub const PRIORITY: u16 = u16::MAX >> 1;
 /// A [`Node`] preference: none is inherited, and the new head prefers its own domain.
 pub(crate) const NO_PREFERENCE: u16 = u16::MAX;
 
-// Values of `state`; see the table at the top.
-pub(crate) const WAITING: u32 = 0;
-pub(crate) const GO: u32 = 1;
-pub(crate) const PARKED: u32 = 2;
-pub(crate) const ABANDONED: u32 = 3;
+/// A value of a node's `state`: the owner spins.
+pub const WAITING: u32 = 0;
+/// A value of a node's `state`: the owner is the head.
+pub const GO: u32 = 1;
+/// A value of a node's `state`: the owner sleeps.
+pub const PARKED: u32 = 2;
+/// A value of a node's `state`: the owner has left.
+pub const ABANDONED: u32 = 3;
 /// The first of the bits of `state` that tell a new head how to approach the lock.
 pub(crate) const APPROACH: u32 = 16;
 

@@ -1,4 +1,4 @@
-//! The values of the knobs, and how they are spelt.
+//! The values of the knobs, and their text forms.
 
 use core::fmt;
 use core::str::FromStr;
@@ -6,41 +6,43 @@ use core::str::FromStr;
 /// Whether queues are reordered by locality domain. Spelt `auto`, `on` and `off`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Numa {
-    /// On where the process may run in more than one locality domain and the machine's account of
-    /// them can be trusted.
+    /// On if the process may run in several locality domains, and what the machine reports about
+    /// them is credible.
+    ///
+    /// `Decision::reason` tells which of these decided.
     #[default]
     Auto,
     /// Always.
     On,
-    /// Never: strictly first in, first out.
+    /// Never: first in, first out.
     Off,
 }
 
-/// How a NUMA-aware lock looks for a waiter of its own locality domain. Spelt `full` and
+/// How a NUMA-aware lock searches for a waiter of its locality domain. Spelt `full` and
 /// `incremental`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Scan {
-    /// Walks the queue until one is found: best locality, a hand-off takes time in proportion to
-    /// the queue at worst.
+    /// Walks the queue until it finds one: best locality. At worst O(waiters) per hand-off.
     #[default]
     Full,
-    /// Looks at one waiter per hand-off: constant time.
+    /// Examines one waiter per hand-off: O(1).
     Incremental,
 }
 
-/// How long hand-offs may stay in one locality domain while others wait. Spelt `10ms` or `2^16`.
+/// How long hand-offs may stay in one locality domain while waiters of others exist. Spelt `10ms`
+/// or `2^16`.
 ///
-/// Made by [`time`](Self::time), [`count`](Self::count) or parsing, so that the numbers are always
-/// in range.
+/// Made by [`time`](Self::time), [`count`](Self::count) or parsing, so its number is always in
+/// range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LocalLimit {
-    /// For so many milliseconds.
+    /// A number of milliseconds.
     #[non_exhaustive]
     Time {
         /// 1 to 100.
         ms: u8,
     },
-    /// For about so many hand-offs.
+    /// A number of hand-offs, counted approximately.
     #[non_exhaustive]
     Count {
         /// The binary logarithm of their number, 0 to 31.
@@ -48,28 +50,31 @@ pub enum LocalLimit {
     },
 }
 
-/// How long a mutex stays with those who keep taking it while another thread waits at the front: from [`FAIR`](Self::FAIR) to
-/// [`THROUGHPUT`](Self::THROUGHPUT). Spelt `250us`, `fair` and `throughput`.
+/// How long running threads may take a mutex again while the head of its queue waits.
 ///
-/// Taking a lock again on the CPU whose cache has it is ten times faster than passing it on, so short turns cost throughput, and long ones make waits
-/// rare but long. Each waiter before one adds a quantum; while more threads wait than there are CPUs it is
-/// [eight times as long](crate::raw::mutex::QUANTUM_WHEN_CROWDED), since a hand-over then costs wake-ups.
+/// From [`FAIR`](Self::FAIR) to [`THROUGHPUT`](Self::THROUGHPUT). Spelt `fair`, `250us` and
+/// `throughput`.
+///
+/// Taking a lock again on the CPU whose cache holds it is about ten times faster than a hand-off.
+/// So a short quantum costs throughput, and a long one makes waits rare but long. Each waiter ahead
+/// of a thread adds one quantum to its wait. While more threads wait than there are CPUs a quantum
+/// is eight times as long, because a hand-off then costs wake-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantum(u16);
 
-/// Everything that a lock's slow path wants to know.
+/// All knobs that a lock's slow path reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tuning {
     /// Whether queues are reordered by locality domain.
     pub reorder: bool,
-    /// How a local waiter is looked for.
+    /// How a lock searches for a local waiter.
     pub scan: Scan,
     /// How long hand-offs may stay local.
     pub limit: LocalLimit,
     /// Whether a running thread may take a free lock before a front waiter that does not run.
     pub stealing: bool,
-    /// How long a mutex stays with those who keep taking it.
+    /// How long running threads may take a mutex again while the head of its queue waits.
     pub quantum: Quantum,
 }
 
@@ -109,16 +114,16 @@ impl LocalLimit {
 }
 
 impl Quantum {
-    /// None: a waiter at the front gets the lock next.
+    /// No time: the head of the queue gets the lock next.
     pub const FAIR: Self = Quantum(0);
-    /// A millisecond: passing the lock on costs nothing to speak of.
+    /// A millisecond: the cost of hand-offs becomes negligible.
     pub const THROUGHPUT: Self = Quantum(1000);
 
-    /// A quantum of so many microseconds.
+    /// A quantum of `micros` microseconds.
     ///
     /// # Errors
     ///
-    /// [`ParseError`] if there are more than 1000.
+    /// [`ParseError`] unless `micros` is 0 to 1000.
     pub const fn from_micros(micros: u16) -> Result<Self, ParseError> {
         match micros {
             0..=1000 => Ok(Quantum(micros)),
@@ -131,7 +136,7 @@ impl Quantum {
         self.0
     }
 
-    /// From ten bits that were once [`micros`](Self::micros).
+    /// From ten bits that came from [`micros`](Self::micros).
     pub(crate) const fn packed(micros: u16) -> Self {
         Quantum(micros)
     }
@@ -174,7 +179,7 @@ impl Default for LocalLimit {
 }
 
 impl Tuning {
-    /// What holds when nobody asks for anything else: nothing is reordered, sleepers are overtaken.
+    /// The defaults: queues are not reordered, and running threads overtake sleepers.
     pub const DEFAULT: Tuning = Tuning {
         reorder: false,
         scan: Scan::Full,
@@ -263,7 +268,7 @@ impl fmt::Display for LocalLimit {
     }
 }
 
-/// A value of a knob could not be understood. Its text says what was expected.
+/// The text is not a value of the knob. The message tells what was expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseError {
     expected: &'static str,

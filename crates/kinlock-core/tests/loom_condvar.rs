@@ -1,7 +1,14 @@
-//! The condition variable in every interleaving (with a bounded number of preemptions) of small scenarios.
+//! Loom models of the condition variable: small scenarios in every interleaving with a bounded
+//! number of preemptions.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock --test loom_condvar -- --nocapture`. A lost wake-up is a deadlock, which loom reports.
-//! Models of broken condition variables must fail: that shows that the scenario can see the defect.
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock-core --test loom_condvar -- --nocapture`
+//!
+//! A lost wake-up is a deadlock, which loom reports. Models of broken condition variables must
+//! fail, which shows that the scenario can see the defect.
+//!
+//! # Invariant cited by `SAFETY` comments
+//!
+//! 1. The mutex guards the cell. If it is broken, loom reports the access before it happens.
 #![cfg(loom)]
 
 mod model;
@@ -17,7 +24,7 @@ use loom::cell::UnsafeCell;
 struct Plain;
 
 impl MutexConfig for Plain {
-    // Looks are pauses, in which a model lets the holder go on.
+    // A head that checks the lock pauses, and in that pause a model lets the holder go on.
     const FREE_LOOKS: Option<FreeLooks> = None;
 
     fn tuning() -> Tuning {
@@ -38,7 +45,7 @@ macro_rules! config {
 
 config!(Correct: None, Blind: BlindSleep, Late: LateCount, Careless: CarelessClear, Chainless: BrokenChain, Swallowing: SwallowedWake, Lingering: LingeringSpinner);
 
-/// Two are enough for one to be woken at once and the other to be moved.
+/// A broadcast wakes one waiter at once and moves the others, so that two waiters suffice for both.
 #[derive(Clone, Copy, Debug)]
 struct OneAtOnce;
 
@@ -46,7 +53,7 @@ impl CondvarConfig for OneAtOnce {
     const AT_ONCE: u32 = 1;
 }
 
-/// Later than the first moment: the time of a thread that has slept in vain is up.
+/// A deadline just after the start: it passes when the thread has slept in vain.
 const SOON: u64 = 1;
 
 /// Tokens under a mutex.
@@ -60,14 +67,14 @@ impl<C: CondvarConfig> Shared<C> {
     /// Adds tokens under the mutex, then notifies without it.
     fn give(&self, tokens: u32, notify: impl Fn(&QueuedCondvar<Loom, C>)) {
         self.mutex.lock();
-        // SAFETY: under the mutex; if that is broken, loom reports the access before it happens.
+        // SAFETY: invariant 1.
         self.tokens.with_mut(|t| unsafe { *t += tokens });
         // SAFETY: taken above.
         unsafe { self.mutex.unlock() };
         notify(&self.condvar);
     }
 
-    /// Waits for a token and takes it. Returns how many it took.
+    /// Waits for a token and takes it. Returns the number of tokens taken.
     fn take(&self) -> u32 {
         self.mutex.lock();
         while self.available() == 0 {
@@ -77,7 +84,7 @@ impl<C: CondvarConfig> Shared<C> {
         self.take_one()
     }
 
-    /// The same, until its time is up. Then it does not look for a token any more.
+    /// The same with a time limit. After a timeout it does not check for a token.
     fn take_soon(&self) -> u32 {
         self.mutex.lock();
         while self.available() == 0 {
@@ -92,12 +99,12 @@ impl<C: CondvarConfig> Shared<C> {
     }
 
     fn available(&self) -> u32 {
-        // SAFETY: as in `give`.
+        // SAFETY: invariant 1.
         self.tokens.with(|t| unsafe { *t })
     }
 
     fn take_one(&self) -> u32 {
-        // SAFETY: as in `give`.
+        // SAFETY: invariant 1.
         self.tokens.with_mut(|t| unsafe { *t -= 1 });
         // SAFETY: taken by the caller.
         unsafe { self.mutex.unlock() };
@@ -105,8 +112,7 @@ impl<C: CondvarConfig> Shared<C> {
     }
 }
 
-/// Runs `threads` threads (one of them the model's first) through all interleavings with at most `preemptions` preemptions. `body` returns how many of the tokens `given` its thread
-/// took for good.
+/// Explores `body` in `threads` threads. It returns how many of the `given` tokens its thread kept.
 fn explore<C: CondvarConfig>(
     name: &str,
     preemptions: usize,
@@ -136,7 +142,7 @@ fn one_for_one<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
     shared.take()
 }
 
-/// The first thread notifies after it has given each token.
+/// The first thread notifies after each token.
 fn two_ones<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
     if i == 0 {
         shared.give(1, QueuedCondvar::notify_one);
@@ -154,7 +160,7 @@ fn one_for_all<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
     shared.take()
 }
 
-/// Two notifications of which one may find nobody, and a waiter that comes again.
+/// Two notifications, of which one may find no waiter, and a waiter that waits twice.
 fn twice<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
     if i == 0 {
         shared.give(1, QueuedCondvar::notify_one);
@@ -164,7 +170,7 @@ fn twice<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
     shared.take() + shared.take()
 }
 
-/// One waiter's time is up as soon as it has slept; the other one must get the token if that one does not.
+/// One waiter times out once it has slept. The other must get the token if the first does not.
 fn one_gives_up<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
     match i {
         0 => {
@@ -172,7 +178,7 @@ fn one_gives_up<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
             0
         }
         1 => {
-            // The other waiter needs it, and has perhaps not been notified.
+            // The other waiter needs the token, and may not have been notified.
             if shared.take_soon() == 1 {
                 shared.give(1, QueuedCondvar::notify_one);
             }
@@ -182,7 +188,7 @@ fn one_gives_up<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
     }
 }
 
-/// A broadcast, and one waiter's time is up as soon as it has slept, perhaps on the mutex.
+/// A broadcast, and one waiter that times out once it has slept, perhaps on the mutex.
 fn all_while_one_gives_up<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
     match i {
         0 => {
@@ -194,7 +200,7 @@ fn all_while_one_gives_up<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32
     }
 }
 
-/// A body whose threads have CPUs to spin on.
+/// A body whose threads have CPUs on which to spin.
 macro_rules! spinning {
     ($body:ident) => {
         |shared, i| {
@@ -210,7 +216,7 @@ fn notify_one_reaches_the_spinner() {
 }
 
 #[test]
-fn a_spinner_may_come_again() {
+fn a_spinner_may_wait_again() {
     explore::<Correct>(
         "1 spinner twice, notify_one twice",
         2,
@@ -259,7 +265,7 @@ fn notify_one_reaches_the_waiter() {
 }
 
 #[test]
-fn the_waiter_may_come_again() {
+fn a_waiter_may_wait_again() {
     explore::<Correct>("1 waiter twice, notify_one twice", 3, 2, 2, twice);
 }
 
@@ -274,7 +280,7 @@ fn notify_all_reaches_two() {
 }
 
 #[test]
-fn notify_all_reaches_who_is_woken_and_who_is_moved() {
+fn notify_all_reaches_the_woken_and_the_moved_waiter() {
     explore::<OneAtOnce>("2 waiters, notify_all, one at once", 2, 3, 2, one_for_all);
 }
 
@@ -301,7 +307,7 @@ fn a_time_limit_loses_no_notification() {
 }
 
 #[test]
-fn a_time_limit_loses_nobody_in_a_broadcast() {
+fn a_time_limit_loses_no_waiter_of_a_broadcast() {
     explore::<Correct>(
         "2 waiters, 1 with a limit, notify_all",
         2,
@@ -311,7 +317,7 @@ fn a_time_limit_loses_nobody_in_a_broadcast() {
     );
 }
 
-/// Models of broken condition variables, each run in a process of its own, since loom may abort when it finds a deadlock.
+/// Models of broken condition variables; see [`model::catches`].
 mod broken {
     use super::*;
 

@@ -1,9 +1,18 @@
-//! The mutex and its spinner queue in every interleaving (with a bounded number of preemptions) of small scenarios.
+//! Loom models of the mutex and its spinner queue: small scenarios in every interleaving with a
+//! bounded number of preemptions.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock --test loom_mutex -- --nocapture`. Each model prints how many executions it
-//! explored. Models of broken mutexes must fail: that shows that the scenario can see the defect.
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock-core --test loom_mutex -- --nocapture`
 //!
-//! Waiters give up spinning at once and every quantum is over at once, so that claims, grants and sleep are explored wherever they can happen.
+//! Each model prints how many executions it explored. Models of broken variants must fail, which
+//! shows that the scenario can see the defect.
+//!
+//! Waiters give up spinning at once and every quantum ends at once, so that hand-off requests,
+//! hand-offs and sleep are explored wherever they can happen.
+//!
+//! # Invariant cited by `SAFETY` comments
+//!
+//! 1. The lock, or headship of the queue, guards the cell. If it is broken, loom reports the access
+//!    before it happens.
 #![cfg(loom)]
 
 mod model;
@@ -28,7 +37,7 @@ macro_rules! optional {
 }
 
 macro_rules! config {
-    ($name:ident: queue $queue:expr, fault $fault:ident $(, turns $turns:expr)? $(, goes $goes:expr)?) => {
+    ($name:ident: queue $queue:expr, fault $fault:ident $(, barges $barges:expr)? $(, goes $goes:expr)?) => {
         #[derive(Clone, Copy, Debug)]
         struct $name;
         impl MutexConfig for $name {
@@ -38,11 +47,12 @@ macro_rules! config {
                 pauses: 1,
                 rounds: 1,
             };
-            // Looks are pauses, in which a model lets the holder go on: with them nobody would ever sleep.
+            // A head that checks the lock pauses, and in that pause a model lets the holder go on.
+            // With such checks no waiter would ever sleep.
             const FREE_LOOKS: Option<FreeLooks> = optional!($($goes)?);
             $(
                 fn turns_at_first() -> Option<u16> {
-                    $turns
+                    $barges
                 }
             )?
             fn tuning() -> Tuning {
@@ -65,18 +75,18 @@ const WATCH: Watch = Watch {
 const OSQ: Queue = Queue::Osq(PredecessorCpu::Cached);
 
 config!(Queued: queue OSQ, fault None);
-config!(KinFirst: queue Queue::Cna, fault None);
+config!(LocalFirst: queue Queue::Cna, fault None);
 config!(Unqueued: queue Queue::Unqueued, fault None);
 config!(RelaxedUnlock: queue OSQ, fault RelaxedUnlock);
 config!(MissingWake: queue OSQ, fault MissingWake);
 config!(LostWakeup: queue OSQ, fault LostWakeup);
 config!(DoubleHandOff: queue OSQ, fault DoubleHandOff);
 config!(LeakyCancel: queue OSQ, fault LeakyCancel);
-config!(InTurns: queue OSQ, fault None, turns TURNS.with(Cell::get));
-config!(KinInTurns: queue Queue::Cna, fault None, turns TURNS.with(Cell::get));
+config!(Barging: queue OSQ, fault None, barges BARGES.with(Cell::get));
+config!(LocalBarging: queue Queue::Cna, fault None, barges BARGES.with(Cell::get));
 config!(Going: queue OSQ, fault None, goes ONE_LOOK);
-config!(KinGoing: queue Queue::Cna, fault None, goes ONE_LOOK);
-config!(QueuedClaim: queue OSQ, fault QueuedClaim, turns TURNS.with(Cell::get));
+config!(LocalGoing: queue Queue::Cna, fault None, goes ONE_LOOK);
+config!(QueuedClaim: queue OSQ, fault QueuedClaim, barges BARGES.with(Cell::get));
 
 const ONE_LOOK: FreeLooks = FreeLooks {
     enough: 1,
@@ -85,17 +95,17 @@ const ONE_LOOK: FreeLooks = FreeLooks {
 };
 
 loom::thread_local! {
-    static TURNS: Cell<Option<u16>> = Cell::new(None);
+    static BARGES: Cell<Option<u16>> = Cell::new(None);
 }
 
-/// How long a critical section is: as often as a waiter pauses before it sleeps. Without that the model would have to preempt
-/// the holder that often.
+/// The length of a critical section in yields: as often as a waiter pauses before it sleeps.
+/// Otherwise the model would have to preempt the holder that often.
 const SECTION: usize = 3;
 
 /// A mutex and what it guards; loom reports unsynchronised access to the cell.
 struct Shared<C: MutexConfig> {
     lock: QueuedMutex<Loom, C>,
-    /// Critical sections begun and ended: both counted under the lock, the expected number of them apart from it.
+    /// Critical sections, counted under the lock and, in `expected`, by an atomic.
     value: UnsafeCell<usize>,
     expected: AtomicUsize,
 }
@@ -110,12 +120,13 @@ impl<C: MutexConfig> Shared<C> {
     }
 
     fn section(&self) {
-        // A model's yield lets the others run until they block or yield as often: by then they are asleep.
+        // A yield lets the others run until they block or have yielded as often: then they are
+        // asleep.
         for _ in 0..SECTION {
             loom::thread::yield_now();
         }
         self.expected.fetch_add(1, Relaxed);
-        // SAFETY: under the lock; if the lock is broken, loom reports the access before it happens.
+        // SAFETY: invariant 1.
         self.value.with_mut(|v| unsafe { *v += 1 });
         // SAFETY: taken by the caller.
         unsafe { self.lock.unlock() };
@@ -142,70 +153,74 @@ fn twice<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     once(shared, i);
 }
 
-/// This thread believes that turns are taken, and has so many of them left; with more threads than CPUs that is a seat.
-fn believes_in_turns(left: u16, crowded: bool) {
-    TURNS.with(|turns| turns.set(Some(left)));
-    set_crowded(crowded);
+/// This thread predicts that it may barge `left` times. On an oversubscribed machine that makes it
+/// a member of the active set.
+fn predicts_barging(left: u16, oversubscribed: bool) {
+    BARGES.with(|barges| barges.set(Some(left)));
+    set_crowded(oversubscribed);
 }
 
-/// As where there are CPUs enough: whoever comes takes the lock in turn if nobody queues, and claims it beside the queue.
-fn takes_turns<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    believes_in_turns(1, false);
+/// With enough CPUs: a newcomer barges if no thread queues, and requests a hand-off beside the
+/// queue.
+fn barges<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    predicts_barging(1, false);
     once(shared, i);
 }
 
-/// The same where the turns are used up: whoever comes looks beside the queue first how the lock is taken.
-fn looks_in_passing<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    believes_in_turns(0, false);
+/// The same once barging is used up: a newcomer first samples beside the queue how the lock is
+/// taken.
+fn samples<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    predicts_barging(0, false);
     once(shared, i);
 }
 
-fn looks_in_passing_or_gives_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    believes_in_turns(0, false);
+fn samples_or_gives_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    predicts_barging(0, false);
     all_give_up(shared, i);
 }
 
-fn takes_turns_or_gives_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    believes_in_turns(1, false);
+fn barges_or_gives_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    predicts_barging(1, false);
     all_give_up(shared, i);
 }
 
-/// With more threads than CPUs: has a seat for one turn more, past those who queue.
-fn has_a_seat<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    believes_in_turns(1, true);
+/// Oversubscribed: a member of the active set for one more acquisition, past the queue.
+fn is_active<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    predicts_barging(1, true);
     once(shared, i);
 }
 
-/// The same where the last seat is used up: looks if nobody queues, and queues else.
-fn has_had_a_seat<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    believes_in_turns(0, true);
+/// The same once the membership is used up: samples if no thread queues, and queues otherwise.
+fn was_active<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    predicts_barging(0, true);
     once(shared, i);
 }
 
-/// One has a seat, one had one, and one gives up.
-fn seats_differ<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+/// One is in the active set, one was, and one gives up.
+fn one_active_one_passive<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     match i {
-        0 => has_a_seat(shared, i),
-        1 => has_had_a_seat(shared, i),
+        0 => is_active(shared, i),
+        1 => was_active(shared, i),
         _ if shared.lock.lock_until(1) => shared.section(),
         _ => {}
     }
 }
 
-/// The first thread holds the lock from the beginning; the second has a seat and the third queues.
-fn second_has_a_seat<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+/// The first thread holds the lock from the start. The second is in the active set, the third
+/// queues.
+fn second_is_active<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     match i {
         0 => shared.section(),
-        1 => has_a_seat(shared, i),
-        _ => has_had_a_seat(shared, i),
+        1 => is_active(shared, i),
+        _ => was_active(shared, i),
     }
 }
 
-/// The first thread holds the lock from the beginning; the second takes it in turn, beside the queue; the third queues.
-fn second_in_turn<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+/// The first thread holds the lock from the start. The second barges, the third queues.
+fn second_barges<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     match i {
         0 => shared.section(),
-        1 => takes_turns(shared, i),
+        1 => barges(shared, i),
         _ => once(shared, i),
     }
 }
@@ -219,7 +234,7 @@ fn beside_the_queue<C: MutexConfig>(name: &str, preemptions: usize, body: fn(&Sh
     explore(name, preemptions, 3, held, body, |shared, _| shared.check());
 }
 
-/// The last thread's time is up as soon as it has to wait.
+/// The last thread times out as soon as it has to wait.
 fn last_gives_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     set_domain(i as u16 % 2);
     if i < 2 {
@@ -266,10 +281,10 @@ fn three_threads() {
 }
 
 #[test]
-fn kin_first() {
-    mutex::<KinFirst>("mutex, kin first, 3 threads", 2, 3, once);
-    mutex::<KinFirst>(
-        "mutex, kin first, 3 threads, one gives up",
+fn local_first() {
+    mutex::<LocalFirst>("mutex, local first, 3 threads", 2, 3, once);
+    mutex::<LocalFirst>(
+        "mutex, local first, 3 threads, one gives up",
         2,
         3,
         last_gives_up,
@@ -277,70 +292,47 @@ fn kin_first() {
 }
 
 #[test]
-fn in_turns() {
-    beside_the_queue::<InTurns>(
-        "held mutex, one takes its turn, one queues",
+fn barging() {
+    beside_the_queue::<Barging>("held mutex, one barges, one queues", 1, second_barges);
+    beside_the_queue::<LocalBarging>(
+        "held mutex, local first, one barges, one queues",
         1,
-        second_in_turn,
+        second_barges,
     );
-    beside_the_queue::<KinInTurns>(
-        "held mutex, kin first, one takes its turn, one queues",
-        1,
-        second_in_turn,
-    );
-    mutex::<InTurns>("mutex taken in turns, 2 threads", 4, 2, takes_turns);
-    mutex::<InTurns>("mutex taken in turns, 3 threads", 2, 3, takes_turns);
-    mutex::<InTurns>(
-        "mutex taken in turns, 2 threads, one gives up",
+    mutex::<Barging>("mutex with barging, 2 threads", 4, 2, barges);
+    mutex::<Barging>("mutex with barging, 3 threads", 2, 3, barges);
+    mutex::<Barging>(
+        "mutex with barging, 2 threads, one gives up",
         4,
         2,
-        takes_turns_or_gives_up,
+        barges_or_gives_up,
     );
-    mutex::<InTurns>(
-        "mutex looked at beside the queue, 2 threads",
+    mutex::<Barging>("mutex sampled beside the queue, 2 threads", 4, 2, samples);
+    mutex::<Barging>("mutex sampled beside the queue, 3 threads", 1, 3, samples);
+    mutex::<Barging>(
+        "mutex sampled beside the queue, 2 threads, one gives up",
         4,
         2,
-        looks_in_passing,
-    );
-    mutex::<InTurns>(
-        "mutex looked at beside the queue, 3 threads",
-        1,
-        3,
-        looks_in_passing,
-    );
-    mutex::<InTurns>(
-        "mutex looked at beside the queue, 2 threads, one gives up",
-        4,
-        2,
-        looks_in_passing_or_gives_up,
+        samples_or_gives_up,
     );
 }
 
 #[test]
-fn in_a_crowd() {
-    beside_the_queue::<InTurns>(
-        "held mutex, one has a seat, one queues",
-        1,
-        second_has_a_seat,
-    );
-    mutex::<InTurns>("mutex with seats, 2 threads", 3, 2, has_a_seat);
-    mutex::<InTurns>("mutex with seats, 3 threads", 2, 3, has_a_seat);
-    mutex::<InTurns>(
-        "mutex with no seats any more, 2 threads",
-        3,
-        2,
-        has_had_a_seat,
-    );
-    mutex::<InTurns>(
-        "mutex with one seat, 3 threads, one gives up",
+fn oversubscribed() {
+    beside_the_queue::<Barging>("held mutex, one active, one queues", 1, second_is_active);
+    mutex::<Barging>("mutex with an active set, 2 threads", 3, 2, is_active);
+    mutex::<Barging>("mutex with an active set, 3 threads", 2, 3, is_active);
+    mutex::<Barging>("mutex with a full active set, 2 threads", 3, 2, was_active);
+    mutex::<Barging>(
+        "mutex with one active, 3 threads, one gives up",
         2,
         3,
-        seats_differ,
+        one_active_one_passive,
     );
 }
 
 #[test]
-fn who_finds_it_free_goes() {
+fn heads_that_find_it_free_leave_the_queue() {
     mutex::<Going>("mutex, heads go if it is free, 2 threads", 4, 2, once);
     mutex::<Going>("mutex, heads go if it is free, 3 threads", 2, 3, once);
     mutex::<Going>(
@@ -349,8 +341,8 @@ fn who_finds_it_free_goes() {
         3,
         all_give_up,
     );
-    mutex::<KinGoing>(
-        "mutex, kin first, heads go if it is free, 3 threads",
+    mutex::<LocalGoing>(
+        "mutex, local first, heads go if it is free, 3 threads",
         2,
         3,
         once,
@@ -370,7 +362,7 @@ fn time_limits() {
     mutex::<Queued>("mutex, 3 threads, two give up", 2, 3, all_give_up);
 }
 
-/// The queue alone: whoever is its head uses the cell.
+/// The queue alone: its head uses the cell.
 struct Line {
     queue: Osq<Loom>,
     head: UnsafeCell<u32>,
@@ -387,20 +379,20 @@ impl Line {
     fn stand(&self, patience: u64, until: u64) {
         let place = Loom::waiters().enter().unwrap();
         if self.queue.join(&place, WATCH, patience, until) {
-            // SAFETY: there is one head at a time; if not, loom reports the access before it happens.
+            // SAFETY: invariant 1.
             self.head.with_mut(|h| unsafe { *h += 1 });
             self.queue.leave(&place);
         }
     }
 
     fn check(&self) {
-        assert_eq!(self.queue.last(), 0, "somebody is left in the queue");
+        assert_eq!(self.queue.last(), 0, "a thread is left in the queue");
     }
 }
 
 const NEVER: u64 = kinlock_core::platform::NEVER;
 
-/// One stays, by spinning or by sleeping; the others leave as soon as they have to wait.
+/// One spins and one sleeps; the others leave as soon as they have to wait.
 fn others_leave(line: &Line, i: usize) {
     match i {
         0 => line.stand(NEVER, NEVER),
@@ -431,7 +423,7 @@ fn spinner_queue() {
     osq("spinner queue, 4 threads, two leave", 2, 4, others_leave);
 }
 
-/// Models of broken mutexes, each run in a process of its own, since loom may abort when it finds a deadlock.
+/// Models of broken mutexes; see [`model::catches`].
 mod broken {
     use super::*;
 
@@ -467,8 +459,8 @@ mod broken {
 
     #[test]
     #[ignore = "must fail; run by are_caught"]
-    fn queued_claim() {
-        beside_the_queue::<QueuedClaim>("", 1, second_in_turn);
+    fn queued_handoff_request() {
+        beside_the_queue::<QueuedClaim>("", 1, second_barges);
     }
 
     #[test]
@@ -479,7 +471,7 @@ mod broken {
             ("broken::lost_wakeup", "deadlock"),
             ("broken::double_hand_off", "Causality violation"),
             ("broken::leaky_cancel", "the lock is still held"),
-            ("broken::queued_claim", "deadlock"),
+            ("broken::queued_handoff_request", "deadlock"),
         ]);
     }
 }

@@ -1,5 +1,4 @@
-//! Locality domains: machines described by made-up sysfs trees, and the real one under made-up
-//! environments.
+//! Locality domains of machines in made-up sysfs trees, and of this one under made-up environments.
 
 #![cfg(all(feature = "std", not(loom), not(miri)))]
 
@@ -26,10 +25,10 @@ fn cpu(topology: &Topology, number: usize) -> &Cpu {
 }
 
 #[test]
-fn four_nodes_with_holes_in_all_numbers() {
+fn four_nodes_with_gaps_in_all_numbers() {
     let sysfs = FakeSysfs::new();
     sysfs.cpus("0-3,8-11,16-19,100-103", "0-3,8-11,16-19,100-103");
-    // Node numbers neither dense nor in the order of their CPUs.
+    // Node numbers that are neither dense nor in the order of their CPUs.
     sysfs.nodes("0,2,5,9");
     sysfs.node(0, "100-103", "10 21 21 21");
     sysfs.node(2, "8-11", "21 10 21 21");
@@ -177,7 +176,7 @@ fn cpus_of_which_nothing_is_known_are_in_domain_0() {
 }
 
 #[test]
-fn caches_that_nobody_shares_make_no_kin() {
+fn caches_that_no_cpus_share_make_no_groups() {
     let sysfs = FakeSysfs::new();
     sysfs.cpus("0-3", "0-3");
     for cpu in 0..4 {
@@ -194,7 +193,7 @@ fn caches_that_nobody_shares_make_no_kin() {
 }
 
 #[test]
-fn a_virtual_machine_is_trusted_if_it_names_distances() {
+fn a_virtual_machine_is_credible_if_it_reports_distances() {
     let sysfs = FakeSysfs::new();
     sysfs.cpus("0-3", "0-3");
     sysfs.nodes("0-1");
@@ -219,7 +218,7 @@ fn a_virtual_machine_is_trusted_if_it_names_distances() {
 }
 
 #[test]
-fn virtual_machines_are_told_by_their_firmware() {
+fn virtual_machines_are_detected_by_their_firmware() {
     let machine = |files: &[(&str, &str)]| {
         let sysfs = FakeSysfs::new();
         sysfs.cpus("0", "0");
@@ -259,7 +258,7 @@ fn virtual_machines_are_told_by_their_firmware() {
 }
 
 #[test]
-fn a_tree_that_is_none_is_refused_and_the_file_named() {
+fn a_malformed_tree_is_an_error_that_names_the_file() {
     let missing = Topology::from_sysfs(Path::new("/nonexistent/sys")).unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NotFound);
     assert!(
@@ -281,7 +280,7 @@ fn a_tree_that_is_none_is_refused_and_the_file_named() {
 }
 
 #[test]
-fn the_account_of_this_machine_is_the_one_locks_use() {
+fn topology_reports_the_domains_that_locks_use() {
     if std::env::var_os("KINLOCK_TOPOLOGY").is_some() {
         return;
     }

@@ -36,8 +36,8 @@ fn relocking_in_one_thread_panics() {
 fn unlocking_a_free_mutex_panics() {
     let mutex = Mutex::new(());
     // SAFETY: wrong on purpose: debug builds panic before they release anything.
-    let text = panic_message(|| unsafe { mutex.force_unlock() }).expect("nobody holds it");
-    assert!(text.contains("nobody holds"), "{text}");
+    let text = panic_message(|| unsafe { mutex.force_unlock() }).expect("no thread holds it");
+    assert!(text.contains("no thread holds"), "{text}");
     assert!(mutex.try_lock().is_some());
 }
 

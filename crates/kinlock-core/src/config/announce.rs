@@ -1,4 +1,4 @@
-//! Says on standard error how locks behave, if `KINLOCK_VERBOSE=1` asks for it.
+//! Reports on standard error how locks behave, if `KINLOCK_VERBOSE=1` asks for it.
 
 use super::Word;
 use crate::sys::{KeepErrno, Text, write_stderr};
@@ -7,7 +7,7 @@ use crate::tuning::{Decision, Tuning};
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// Says on standard error, the first time and if `KINLOCK_VERBOSE=1` asks for it, how locks behave.
+/// Reports how locks behave, the first time that the knobs are resolved.
 pub(super) fn announce(word: Word) {
     static ANNOUNCED: AtomicBool = AtomicBool::new(false);
     if !word.has(Word::RESOLVED) || !super::verbose() || ANNOUNCED.swap(true, Ordering::Relaxed) {

@@ -1,11 +1,11 @@
-//! What the environment says about the knobs.
+//! The knobs that the environment sets.
 
 use super::Word;
 #[cfg(feature = "std")]
 use crate::environment::{Variable, read_from_str, read_on_off};
 use crate::tuning::{LocalLimit, Numa, Quantum, Scan};
 
-/// What the environment says about the knobs.
+/// The knobs that the environment sets.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Settings {
     numa: Option<Numa>,
@@ -34,7 +34,7 @@ impl Settings {
         Settings::default()
     }
 
-    /// Completes the knobs that no function has set, and decides what `auto` means.
+    /// Sets the knobs that no function has set, and decides what `auto` means.
     pub(super) fn complete(self, mut word: Word) -> Word {
         if let Some(numa) = self.numa.filter(|_| !word.has(Word::NUMA_SET)) {
             word = word.with_numa(numa);
@@ -54,8 +54,7 @@ impl Settings {
         match word.numa() {
             Numa::On => word.with_reorder(true).with(Word::RESOLVED),
             Numa::Off => word.with_reorder(false).with(Word::RESOLVED),
-            // Undecided only for as long as another thread determines the domains: ask again next
-            // time.
+            // `None` while another thread determines the domains: the next use asks again.
             Numa::Auto => match super::automatic_decision() {
                 Some(choice) => word.with_reorder(choice.reorder).with(Word::RESOLVED),
                 None => word.with_reorder(false),

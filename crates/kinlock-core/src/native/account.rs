@@ -1,6 +1,6 @@
 //! A budget for yields that take long.
 //!
-//! A yield beside a thread that computes all the time costs a whole scheduler slice. A process may
+//! On a CPU that another thread keeps busy, a yield lasts a whole scheduler slice. A process may
 //! spend one part in 32 of its time on such yields.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};

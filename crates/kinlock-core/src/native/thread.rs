@@ -40,15 +40,15 @@ enum Priority {
     RealTime,
 }
 
-/// Whether `waiting` threads, all that have waited for locks lately, are more than there are CPUs.
+/// Whether there are fewer CPUs than `waiting`, the number of threads that have waited lately.
 pub(super) fn oversubscribed(waiting: u32) -> bool {
     waiting > cpus()
 }
 
 /// Yields the CPU, unless the process has spent its budget for long yields: then returns `false`.
 ///
-/// `time` is the time of the call, and is advanced by the yield. Beside a thread that computes all
-/// the time a yield lasts a whole scheduler slice, which is milliseconds; the budget limits those.
+/// `time` is the time of the call; the yield advances it. On a CPU that another thread keeps busy,
+/// a yield lasts a whole scheduler slice, which is milliseconds. The budget limits such yields.
 pub(super) fn yield_briefly(time: &mut u64) -> bool {
     static ACCOUNT: Account = Account::new();
 

@@ -1,10 +1,10 @@
 //! The table from CPU to locality domain that locks use.
 //!
-//! The first contended lock fills it, without allocation or locks: its thread is on a lock's slow
-//! path, perhaps in a signal handler. No thread waits for the table. While one thread fills it, all
-//! others act as if there were a single domain, and so does a signal handler that interrupts that
-//! thread. This costs them some speed for a moment. In the child of a `fork` at that moment it
-//! stays so.
+//! A thread fills it when a lock is first contended. That thread is on a lock's slow path, perhaps
+//! in a signal handler, so filling the table neither allocates nor takes a lock. No other thread
+//! waits for it. Until the table is complete they all act as if there were a single domain, which
+//! costs them some speed. So does a signal handler that interrupts the filling thread, and for good
+//! the child of a `fork` at that moment.
 //!
 //! # States
 //!

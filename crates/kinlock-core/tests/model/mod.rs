@@ -1,14 +1,15 @@
-//! What all models share: an exploration that is bounded and says how far it went, and the proof that broken variants are caught.
+//! What all loom models share: a bounded exploration that reports its extent, and the check that
+//! broken variants are caught.
 
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Seconds after which a model is explored in part; what is printed says so.
+/// Seconds after which the exploration of a model stops. The report then says so.
 const TIME_LIMIT: u64 = 20;
 
-/// The same, as the environment has it: `KINLOCK_MODEL_SECONDS`.
+/// The time limit: `KINLOCK_MODEL_SECONDS`, or the default above.
 fn time_limit() -> Duration {
     let wanted = std::env::var("KINLOCK_MODEL_SECONDS").ok();
     let seconds = wanted.map(|text| {
@@ -18,8 +19,10 @@ fn time_limit() -> Duration {
     Duration::from_secs(seconds.unwrap_or(TIME_LIMIT))
 }
 
-/// Runs `body` in `threads` threads (one of them the model's first) on what `make` makes, in all interleavings with at most `preemptions`
-/// preemptions, and after each of these `check`, with what the threads returned.
+/// Explores all interleavings of `threads` threads with at most `preemptions` preemptions.
+///
+/// Each execution calls `make`, runs `body` on the result in every thread (the first of them is the
+/// model's own), and calls `check` with the results of `body`.
 pub fn explore<S: 'static, R: 'static>(
     name: &str,
     preemptions: usize,
@@ -49,7 +52,7 @@ fn run(name: &str, preemptions: usize, execution: impl Fn() + Send + Sync + 'sta
     model.preemption_bound = Some(preemptions);
     model.max_branches = 20_000;
     model.max_duration = Some(time_limit());
-    // The time limit is looked at this often.
+    // The number of executions between two checks of the time limit.
     model.checkpoint_interval = 100;
     let start = Instant::now();
     model.check(move || {
@@ -65,14 +68,15 @@ fn run(name: &str, preemptions: usize, execution: impl Fn() + Send + Sync + 'sta
     println!("loom: {name}: {executions} executions, at most {preemptions} preemptions, {extent}");
 }
 
-/// Runs each of these tests, which are ignored otherwise, in a process of its own, since loom may abort when it finds a deadlock. Each must fail, and say what.
+/// Checks that each of these ignored tests fails with its symptom in the output. Each runs in a
+/// process of its own, because loom may abort when it finds a deadlock.
 #[allow(dead_code)]
 pub fn catches(cases: &[(&str, &str)]) {
     for (name, symptom) in cases {
         let output = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "--nocapture", name])
             .env("RUST_BACKTRACE", "0")
-            // However few seconds the sound ones get.
+            // Independent of the time that the correct variants get.
             .env("KINLOCK_MODEL_SECONDS", "60")
             .output()
             .unwrap();

@@ -1,5 +1,5 @@
-//! What the environment does. Knobs are read once per process, so each check runs in a process of
-//! its own: this test program again, told to do one thing and to report it on standard output.
+//! The effect of the environment. It is read once per process, so each check runs this test program
+//! again: the child does one task and reports on standard output.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -8,7 +8,7 @@ use std::process::Command;
 use kinlock_core::config::{self, LocalLimit, Numa, Scan, TooLate};
 use kinlock_core::topology::{self, DomainKind};
 
-/// Which of the [`TASKS`] a child shall do.
+/// The variable that names the task of a child, one of [`TASKS`].
 const TASK: &str = "KINLOCK_TEST_TASK";
 
 const TASKS: [(&str, fn()); 4] = [
@@ -18,7 +18,7 @@ const TASKS: [(&str, fn()); 4] = [
     ("race", race),
 ];
 
-/// Not a check: what children run.
+/// Not a check of its own: what children run.
 #[test]
 fn child_task() {
     let Ok(name) = std::env::var(TASK) else {
@@ -31,8 +31,8 @@ fn child_task() {
     task();
 }
 
-/// Does a task in a child with the given variables and none of ours; returns what it said on
-/// standard output and standard error.
+/// Runs a task in a child with the given `KINLOCK_*` variables and no others. Returns its standard
+/// output and standard error.
 fn child(task: &str, variables: &[(&str, &str)]) -> (String, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([
@@ -54,7 +54,7 @@ fn child(task: &str, variables: &[(&str, &str)]) -> (String, String) {
     (stdout, stderr)
 }
 
-/// The rest of the line that begins with `name`.
+/// The value in the line of `report` that begins with `name`.
 fn field<'a>(report: &'a str, name: &str) -> &'a str {
     let mut lines = report
         .lines()
@@ -108,8 +108,8 @@ fn override_everything() {
     report();
 }
 
-/// The first question, on a thread that may not allocate, answers with one domain or the right one,
-/// leaves `errno` alone and no file open.
+/// The first use allocates nothing, leaves `errno` as it was and no file open. It finds a single
+/// domain or the right one.
 fn first_use() {
     let files = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     let files_before = files();
@@ -130,7 +130,7 @@ fn first_use() {
     assert_eq!(tuning.reorder, decision.reorder);
 }
 
-/// Many threads ask at once; all get an answer, and the right one once the map is there.
+/// Many threads use the knobs at once. All get an answer, and the right one once the map is filled.
 fn race() {
     let barrier = std::sync::Barrier::new(32);
     std::thread::scope(|scope| {
@@ -160,7 +160,7 @@ fn defaults() {
 }
 
 #[test]
-fn every_variable_is_heeded() {
+fn every_variable_has_its_effect() {
     let (report, notes) = child(
         "report",
         &[
@@ -240,7 +240,7 @@ fn pretended_domains_are_those_of_pinned_threads() {
 }
 
 #[test]
-fn pretended_domains_are_trusted_wherever_the_process_may_run() {
+fn pretended_domains_count_wherever_the_process_may_run() {
     let (report, _) = child("report", &[("KINLOCK_TOPOLOGY", "0-3;4-7")]);
     assert_eq!(field(&report, "domains"), "2");
     assert_eq!(field(&report, "reorder"), "true");
@@ -255,7 +255,7 @@ fn pretended_domains_are_trusted_wherever_the_process_may_run() {
 #[test]
 fn without_rseq_the_kernel_is_asked() {
     let cpus = allowed_cpus();
-    // CPU 8191 is there to make a second domain on a machine of one CPU.
+    // CPU 8191 makes a second domain on a machine with one CPU.
     let lists = cpus.iter().map(usize::to_string).chain(["8191".to_owned()]);
     let lists = lists.collect::<Vec<_>>().join(";");
     let variables = [
@@ -310,7 +310,7 @@ fn the_first_use_neither_allocates_nor_leaves_traces() {
 }
 
 #[test]
-fn threads_that_ask_at_once_all_get_an_answer() {
+fn threads_that_start_at_once_all_get_an_answer() {
     for _ in 0..5 {
         let (report, notes) = child(
             "race",

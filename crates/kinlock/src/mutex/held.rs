@@ -52,7 +52,7 @@ mod table {
     pub(in super::super) fn forget(mutex: &RawMutex) {
         assert!(
             mutex.0.is_locked(),
-            "a kinlock mutex is unlocked that nobody holds"
+            "unlock of a kinlock mutex that no thread holds"
         );
         let (place, mix) = entry(mutex);
         // The store may overwrite another thread's entry. That entry is then not checked: no harm.
@@ -103,7 +103,7 @@ mod nothing {
     pub(in super::super) fn forget(mutex: &RawMutex) {
         debug_assert!(
             mutex.0.is_locked(),
-            "a kinlock mutex is unlocked that nobody holds"
+            "unlock of a kinlock mutex that no thread holds"
         );
         let _ = mutex;
     }
