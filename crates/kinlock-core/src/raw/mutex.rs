@@ -18,9 +18,9 @@
 //! ```
 //!
 //! * `locked` decides who holds the lock, but for a grant: it is taken by a compare-and-swap from 0.
-//! * `CLAIMED`: one waiter, the claimant, has waited for its quantum, or in vain for its turn. The next unlock hands the lock to it: `locked` stays 1 and `GRANTED` replaces `CLAIMED`.
-//! * `SLEEPERS`: somebody sleeps on the word. Whoever unlocks, or is granted the lock, wakes one of them. `CLAIMANT_SLEEPS`: the claimant does.
-//! * `WATCHED`: the head, or a newcomer beside the queue, wants to know how fast the lock cycles: unlocks count themselves, up to 7.
+//! * `HANDOFF`: one waiter, the claimant, has waited for its quantum, or in vain for its turn. The next unlock hands the lock to it: `locked` stays 1 and `PICKUP` replaces `HANDOFF`.
+//! * `SLEEPERS`: somebody sleeps on the word. Whoever unlocks, or is granted the lock, wakes one of them. `HANDOFF_SLEEPS`: the claimant does.
+//! * `SAMPLING`: the head, or a newcomer beside the queue, wants to know how fast the lock cycles: unlocks count themselves, up to 7.
 //!
 //! # Transitions
 //!
@@ -30,8 +30,8 @@
 //! | --- | --- | --- | --- |
 //! | anybody who runs | (f, 0) | (f, 1) | compare-and-swap `locked` |
 //! | holder unlocks | (f, 1) | (f, 0) | store `locked`, light fence, read `flags` |
-//! | ... and `CLAIMED` was set | (CLAIMED, 1) | (GRANTED, 1) | compare-and-swap `flags` instead of the store; unpark the claimant if it sleeps |
-//! | ... and `WATCHED` was set | (WATCHED + n unlocks, 1) | (WATCHED + n + 1, 1), after 7 (7, 1) | compare-and-swap before the store, tried once |
+//! | ... and `HANDOFF` was set | (CLAIMED, 1) | (GRANTED, 1) | compare-and-swap `flags` instead of the store; unpark the claimant if it sleeps |
+//! | ... and `SAMPLING` was set | (WATCHED + n unlocks, 1) | (WATCHED + n + 1, 1), after 7 (7, 1) | compare-and-swap before the store, tried once |
 //! | ... and then somebody sleeps | (f + SLEEPERS, *) | (f, *) | fetch-and, unpark one |
 //! | head, or newcomer beside the queue, claims | (f, *) | (f + CLAIMED, *) | compare-and-swap, unless CLAIMED or GRANTED is set |
 //! | who has waited for a quantum in a crowd claims | (f, *) | (f + CLAIMED + a wish, *) | the same compare-and-swap, in place of what was counted; granted or not, 7 unlocks are left of a wish |
@@ -51,10 +51,10 @@
 //! 2. *A wake-up clears the flag for one sleeper.* That one gets the lock and sets the flag again; or sleeps again and sets it; or gives up or naps, sets it, and wakes another if the lock is free.
 //!    A waiter of a condition variable that was moved here wakes up behind the queue, not at its front: it passes the wake-up on while the lock is free, or takes the lock, or
 //!    sets the flag as in 1 *before* it queues, since the head whose wake-up it has taken may sleep in front of it.
-//! 3. *A claim is granted, withdrawn or used up, each by one compare-and-swap or by its claimant while it holds the lock.* There is one claimant at a time, and `GRANTED` is meant for it alone. A
-//!    waiter that has claimed looks for `GRANTED` whenever it looks at all, and before it withdraws.
-//! 4. *A grant to a claimant that falls asleep*: setting `CLAIMANT_SLEEPS` and granting change the same byte by read-modify-writes. Either the grant finds the flag and unparks, or the
-//!    claimant finds `GRANTED` in the word before it parks, since the kernel compares the word.
+//! 3. *A claim is granted, withdrawn or used up, each by one compare-and-swap or by its claimant while it holds the lock.* There is one claimant at a time, and `PICKUP` is meant for it alone. A
+//!    waiter that has claimed looks for `PICKUP` whenever it looks at all, and before it withdraws.
+//! 4. *A grant to a claimant that falls asleep*: setting `HANDOFF_SLEEPS` and granting change the same byte by read-modify-writes. Either the grant finds the flag and unparks, or the
+//!    claimant finds `PICKUP` in the word before it parks, since the kernel compares the word.
 //!
 //! # Bounds
 //!
@@ -69,18 +69,18 @@
 //! * Where the lock is mostly free then, heads leave one after the other. If it is held for long from just that moment on, there are as many of those to compete for claims as have left.
 //! * Where the holder sleeps or does not run a head counts a millisecond before it keeps its claim in its sleep.
 
-mod claim;
+mod barging;
+mod classifier;
+mod cna_queue;
 mod front;
-mod judge;
-mod kin;
-mod note;
+mod handoff;
+mod prediction;
 mod sleep;
-mod turns;
 mod wait;
 
 use core::marker::PhantomData;
 
-use self::note::Note;
+use self::prediction::StoredPrediction;
 use super::osq::{self, Osq, PredecessorCpu, Watch};
 use super::waiter::Waiter;
 use crate::events::Event;
@@ -90,32 +90,32 @@ use crate::tuning::Tuning;
 const FREE: u8 = 0;
 const HELD: u8 = 1;
 
-const CLAIMED: u8 = 1;
-const GRANTED: u8 = 2;
+const HANDOFF: u8 = 1;
+const PICKUP: u8 = 2;
 const SLEEPERS: u8 = 4;
-const CLAIMANT_SLEEPS: u8 = 8;
-const WATCHED: u8 = 16;
+const HANDOFF_SLEEPS: u8 = 8;
+const SAMPLING: u8 = 16;
 const UNLOCK: u8 = 32;
 const UNLOCKS: u8 = 7 * UNLOCK;
 
 /// All that a look at the lock changes: nothing yet, or *room*; a count; a count that is full, or has come to its end; or a wish.
-const LOOK: u8 = WATCHED | UNLOCKS;
+const SAMPLE: u8 = SAMPLING | UNLOCKS;
 /// What a claimant that comes out of a crowded queue wishes of the holder: to leave its seat among those who take turns, if that is contended; ...
-const ROOM: u8 = UNLOCK;
-/// ... and in any case. Nobody counts so few unlocks without `WATCHED`.
-const TO_BE_ALONE: u8 = 2 * UNLOCK;
+const SHARE: u8 = UNLOCK;
+/// ... and in any case. Nobody counts so few unlocks without `SAMPLING`.
+const EXCLUSIVE: u8 = 2 * UNLOCK;
 
 /// What the claimant wishes, or 0.
-fn wish(flags: u8) -> u8 {
-    match flags & LOOK {
-        wish @ (ROOM | TO_BE_ALONE) => wish,
+fn request_mode(flags: u8) -> u8 {
+    match flags & SAMPLE {
+        request_mode @ (SHARE | EXCLUSIVE) => request_mode,
         _ => 0,
     }
 }
 
 /// The flags when that has been heard, or is not wished any more.
-fn without_wish(flags: u8) -> u8 {
-    if wish(flags) == 0 {
+fn without_mode(flags: u8) -> u8 {
+    if request_mode(flags) == 0 {
         flags
     } else {
         flags | UNLOCKS
@@ -123,8 +123,8 @@ fn without_wish(flags: u8) -> u8 {
 }
 
 /// The set of sleepers of which the claimant is the only member, and that of all others.
-const CLAIMANT: u32 = 1 << 31;
-pub(super) const OTHERS: u32 = ANYBODY & !CLAIMANT;
+const REQUESTER: u32 = 1 << 31;
+pub(super) const OTHERS: u32 = ANYBODY & !REQUESTER;
 
 /// How long a waiter at the head waits for a lock that does not cycle fast before it claims it, in nanoseconds: some transfers of a cache line, so that what a
 /// hand-over costs is small beside it.
@@ -321,7 +321,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         // If others have tried meanwhile, the line is away. To look at the flags would fetch it, and to store would then fetch it again, for writing.
         P::prefetch_for_writing(&self.locked);
         // Relaxed: who claims or watches later is served by the next unlock.
-        if self.flags.glance(Relaxed) & (CLAIMED | WATCHED) != 0 && self.unlock_observed() {
+        if self.flags.glance(Relaxed) & (HANDOFF | SAMPLING) != 0 && self.unlock_observed() {
             return;
         }
         self.locked.store(
@@ -335,7 +335,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         if P::CAN_PARK && C::PARK {
             // Pairs with the heavy fence in `sleep_on_word`.
             P::light_fence();
-            if self.flags.glance(Relaxed) & (SLEEPERS | CLAIMANT_SLEEPS) != 0 {
+            if self.flags.glance(Relaxed) & (SLEEPERS | HANDOFF_SLEEPS) != 0 {
                 self.wake();
             }
         }
@@ -351,7 +351,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     #[inline]
     pub fn is_contended(&self) -> bool {
         self.spinners.last() != 0
-            || self.flags.load(Relaxed) & (SLEEPERS | CLAIMANT_SLEEPS | CLAIMED | GRANTED) != 0
+            || self.flags.load(Relaxed) & (SLEEPERS | HANDOFF_SLEEPS | HANDOFF | PICKUP) != 0
     }
 
     /// Makes it an unlocked mutex in a forked child, where whoever held it or waited for it does not exist. Nobody else may use it meanwhile.
@@ -381,24 +381,24 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     #[inline(never)]
     fn unlock_observed(&self) -> bool {
         let flags = self.flags.load(Relaxed);
-        if flags & WATCHED != 0 {
+        if flags & SAMPLING != 0 {
             // Nobody else counts while we hold the lock. If a waiter changes the flags meanwhile we do not count.
             let counted = match flags & UNLOCKS {
-                UNLOCKS => flags & !WATCHED,
+                UNLOCKS => flags & !SAMPLING,
                 _ => flags + UNLOCK,
             };
             let _ = self
                 .flags
                 .compare_exchange(flags, counted, Relaxed, Relaxed);
         }
-        flags & CLAIMED != 0 && self.hand_over()
+        flags & HANDOFF != 0 && self.hand_over()
     }
 
     /// `false`: the claimant has withdrawn.
     fn hand_over(&self) -> bool {
         let mut flags = self.flags.load(Relaxed);
-        while flags & CLAIMED != 0 {
-            let granted = without_wish(flags) & !(CLAIMED | CLAIMANT_SLEEPS) | GRANTED;
+        while flags & HANDOFF != 0 {
+            let granted = without_mode(flags) & !(HANDOFF | HANDOFF_SLEEPS) | PICKUP;
             // Release: what `locked` would publish goes through `flags` this time. Only waiters change it, each a few times: the loop ends.
             match self
                 .flags
@@ -406,12 +406,12 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             {
                 Ok(_) => {
                     P::count(Event::Grant);
-                    if flags & CLAIMANT_SLEEPS != 0 && C::FAULT != MutexFault::MissingWake {
-                        P::unpark_in(self.key(), 1, CLAIMANT);
+                    if flags & HANDOFF_SLEEPS != 0 && C::FAULT != MutexFault::MissingWake {
+                        P::unpark_in(self.key(), 1, REQUESTER);
                     }
-                    let wish = wish(flags);
-                    if C::PARK && P::CAN_PARK && wish != 0 {
-                        self.make_room(wish == TO_BE_ALONE);
+                    let request_mode = request_mode(flags);
+                    if C::PARK && P::CAN_PARK && request_mode != 0 {
+                        self.give_up_membership(request_mode == EXCLUSIVE);
                     }
                     return C::FAULT != MutexFault::DoubleHandOff;
                 }
@@ -422,16 +422,17 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     }
 
     /// In a crowd, has this thread queue at its next wait: somebody has come out of the queue who runs from now on.
-    fn make_room(&self, anyway: bool) {
-        let note = P::waiters().own_note().filter(|_| P::crowded());
-        let habit = note.and_then(|note| Note(note.load(Relaxed)).about(self.key()));
-        if let (Some(note), Some(mut habit)) = (note, habit) {
+    fn give_up_membership(&self, anyway: bool) {
+        let cell = P::waiters().own_note().filter(|_| P::crowded());
+        let prediction =
+            cell.and_then(|cell| StoredPrediction(cell.load(Relaxed)).for_lock(self.key()));
+        if let (Some(cell), Some(mut prediction)) = (cell, prediction) {
             if anyway {
-                habit.leave_seat();
+                prediction.leave_active_set();
             } else {
-                habit.make_room();
+                prediction.give_up_membership();
             }
-            note.store(Note::new(self.key(), habit).0, Relaxed);
+            cell.store(StoredPrediction::new(self.key(), prediction).0, Relaxed);
         }
     }
 
@@ -443,8 +444,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             return;
         }
         let flags = self.flags.load(Relaxed);
-        let (flag, set) = if flags & CLAIMANT_SLEEPS != 0 {
-            (CLAIMANT_SLEEPS, CLAIMANT)
+        let (flag, set) = if flags & HANDOFF_SLEEPS != 0 {
+            (HANDOFF_SLEEPS, REQUESTER)
         } else {
             (SLEEPERS, OTHERS)
         };

@@ -40,8 +40,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     pub(super) fn sleep_on_word(&self, wait: &mut Wait) {
         P::count(Event::Park);
         wait.slept = true;
-        let (flag, set) = if wait.claimed {
-            (CLAIMANT_SLEEPS, CLAIMANT)
+        let (flag, set) = if wait.requested {
+            (HANDOFF_SLEEPS, REQUESTER)
         } else {
             (SLEEPERS, OTHERS)
         };
@@ -57,11 +57,11 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         }
         loop {
             let (locked, flags, last) = self.word();
-            let ours = wait.claimed && flags & GRANTED != 0;
+            let ours = wait.requested && flags & PICKUP != 0;
             let can_act = locked == FREE && C::FAULT != MutexFault::LostWakeup || ours;
             let woken = flags & flag == 0;
             if woken && !can_act {
-                wait.woken_in_vain = wait.woken_in_vain.saturating_add(1);
+                wait.vain_wakeups = wait.vain_wakeups.saturating_add(1);
             }
             if can_act || woken || passed(until, P::now) {
                 return;
@@ -78,7 +78,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
 
     /// Pairs with the light fence in `unlock`: either we see the lock free from now on, or the holder sees the flag that we have set. `false`: perhaps neither.
     pub(super) fn makes_holder_notice(&self, wait: &Wait) -> bool {
-        let early = wait.crowded && P::now().saturating_sub(wait.since) < WITHOUT_FENCE;
+        let early = wait.oversubscribed && P::now().saturating_sub(wait.since) < WITHOUT_FENCE;
         !early && P::heavy_fence()
     }
 

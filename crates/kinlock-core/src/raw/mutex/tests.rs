@@ -1,12 +1,12 @@
 //! On words and waits prepared for it.
 
-mod crowd;
-mod looks;
+mod barging;
+mod classifier;
+mod oversubscribed;
 mod sleep;
-mod turns;
 mod word;
 
-use super::note::Habit;
+use super::prediction::Prediction;
 use super::sleep::UNNOTICED_SLEEP;
 use super::wait::Wait;
 use super::*;
@@ -97,30 +97,30 @@ fn at_front() -> Wait {
         deadline: NEVER,
         tuning: Tuning::DEFAULT,
         quantum: 0,
-        crowded: false,
-        habit: Habit::default(),
-        tried_at_once: false,
+        oversubscribed: false,
+        prediction: Prediction::default(),
+        tried_first: false,
         since: 0,
         paused: 0,
         held_at_first: None,
-        looks: 0,
-        hesitates: false,
+        samples: 0,
+        contradicted: false,
         busy: false,
-        room: false,
-        enters: false,
-        queued: false,
-        goes: false,
+        vacancy: false,
+        joins: false,
+        is_head: false,
+        departs: false,
         slept: false,
-        woken_in_vain: 0,
-        claimed: false,
-        in_vain: 0,
+        vain_wakeups: 0,
+        requested: false,
+        pickup_wait: 0,
         unnoticed_sleep: UNNOTICED_SLEEP,
     }
 }
 
-fn claimant() -> Wait {
+fn requester() -> Wait {
     Wait {
-        claimed: true,
+        requested: true,
         ..at_front()
     }
 }
@@ -131,10 +131,10 @@ fn unlock<C: MutexConfig>(mutex: &Mutex<C>) {
 }
 
 /// Somebody who takes turns, so many times.
-fn in_turns(turns: u16, crowded: bool) -> Wait {
+fn expecting(budget: u16, oversubscribed: bool) -> Wait {
     Wait {
-        habit: Habit::turns(turns),
-        crowded,
+        prediction: Prediction::barging(budget),
+        oversubscribed,
         since: Native::now(),
         quantum: 50_000_000,
         ..at_front()

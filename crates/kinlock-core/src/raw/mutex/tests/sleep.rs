@@ -25,11 +25,11 @@ fn a_requeued_waiter_takes_the_wake_up_of_the_head<C: MutexConfig>() -> Option<b
             let place = Native::waiters().enter().expect("a slot is free");
             assert!(mutex.wait_in_queue(place, C::queue(), &mut at_front()).0);
         });
-        while mutex.flags.load(Relaxed) & (SLEEPERS | CLAIMANT_SLEEPS) == 0 {
+        while mutex.flags.load(Relaxed) & (SLEEPERS | HANDOFF_SLEEPS) == 0 {
             std::thread::yield_now();
         }
         pause();
-        if mutex.flags.load(Relaxed) & CLAIMANT_SLEEPS != 0 {
+        if mutex.flags.load(Relaxed) & HANDOFF_SLEEPS != 0 {
             unlock(&mutex);
             return None;
         }
@@ -68,11 +68,11 @@ fn a_requeued_waiter_forgets_nobody_who_sleeps_in_front_of_it() {
 #[test]
 fn who_is_woken_in_vain_counts_that() {
     let mutex = with::<Sound>(HELD, 0);
-    let mut alone = in_turns(1, true);
+    let mut alone = expecting(1, true);
     mutex.sleep_on_word(&mut alone);
-    assert_eq!((alone.woken_in_vain, state(&mutex)), (0, (HELD, SLEEPERS)));
+    assert_eq!((alone.vain_wakeups, state(&mutex)), (0, (HELD, SLEEPERS)));
 
-    let mut woken = in_turns(1, false);
+    let mut woken = expecting(1, false);
     std::thread::scope(|s| {
         let sleeper = s.spawn(|| mutex.sleep_on_word(&mut woken));
         while !sleeper.is_finished() {
@@ -80,7 +80,7 @@ fn who_is_woken_in_vain_counts_that() {
             std::thread::yield_now();
         }
     });
-    assert_eq!((woken.woken_in_vain, state(&mutex)), (1, (HELD, 0)));
+    assert_eq!((woken.vain_wakeups, state(&mutex)), (1, (HELD, 0)));
 }
 
 /// Where no fence makes the holder notice a sleeper its sleep ends by itself, and is twice as long each time, in the end as long as can be told.
@@ -101,7 +101,7 @@ fn unnoticed_sleeps_end_and_double_until_they_cannot() {
             since: u64::MAX,
             deadline: start + longest,
             unnoticed_sleep: before,
-            ..in_turns(1, true)
+            ..expecting(1, true)
         };
         mutex.sleep_on_word(&mut wait);
         let slept = Native::now() - start;

@@ -5,9 +5,9 @@ use super::*;
 #[test]
 fn unlocking_hands_the_lock_to_the_claimant() {
     for (before, after) in [
-        (CLAIMED, GRANTED),
-        (CLAIMED | CLAIMANT_SLEEPS, GRANTED),
-        (CLAIMED | SLEEPERS, GRANTED | SLEEPERS),
+        (HANDOFF, PICKUP),
+        (HANDOFF | HANDOFF_SLEEPS, PICKUP),
+        (HANDOFF | SLEEPERS, PICKUP | SLEEPERS),
     ] {
         let mutex = with::<Sound>(HELD, before);
         unlock(&mutex);
@@ -19,19 +19,19 @@ fn unlocking_hands_the_lock_to_the_claimant() {
 /// What the model checker and the explorer look for, seen in the word.
 #[test]
 fn a_grant_that_releases_as_well_shows() {
-    let mutex = with::<DoubleHandOff>(HELD, CLAIMED);
+    let mutex = with::<DoubleHandOff>(HELD, HANDOFF);
     unlock(&mutex);
-    assert_eq!(state(&mutex), (FREE, GRANTED));
+    assert_eq!(state(&mutex), (FREE, PICKUP));
 }
 
 #[test]
 fn unlocks_count_themselves_up_to_seven_while_somebody_watches() {
     let mutex = with::<Sound>(FREE, 0);
-    mutex.watch();
+    mutex.start_sample();
     for unlocks in 1..=7 {
         assert!(mutex.try_lock());
         unlock(&mutex);
-        assert_eq!(state(&mutex), (FREE, WATCHED | (unlocks * UNLOCK)));
+        assert_eq!(state(&mutex), (FREE, SAMPLING | (unlocks * UNLOCK)));
         assert_eq!(mutex.cycles_fast(), unlocks >= 3);
     }
     // From here on they are as quick as ever.
@@ -40,47 +40,47 @@ fn unlocks_count_themselves_up_to_seven_while_somebody_watches() {
         unlock(&mutex);
         assert_eq!(state(&mutex), (FREE, UNLOCKS));
     }
-    mutex.watch();
-    assert_eq!(state(&mutex), (FREE, WATCHED));
+    mutex.start_sample();
+    assert_eq!(state(&mutex), (FREE, SAMPLING));
 }
 
 #[test]
 fn there_is_one_claimant() {
     let mutex = with::<Sound>(HELD, SLEEPERS);
     let (mut first, mut second) = (at_front(), at_front());
-    assert!(mutex.claim(&mut first, 0) && first.claimed);
-    assert!(!mutex.claim(&mut second, 0) && !second.claimed);
-    assert_eq!(state(&mutex), (HELD, CLAIMED | SLEEPERS));
+    assert!(mutex.request_handoff(&mut first, 0) && first.requested);
+    assert!(!mutex.request_handoff(&mut second, 0) && !second.requested);
+    assert_eq!(state(&mutex), (HELD, HANDOFF | SLEEPERS));
     unlock(&mutex);
     assert!(
-        !mutex.claim(&mut second, 0),
+        !mutex.request_handoff(&mut second, 0),
         "not while a grant is on its way"
     );
 }
 
 #[test]
 fn a_claim_that_is_withdrawn_leaves_nothing_behind() {
-    let mutex = with::<Sound>(HELD, CLAIMED | CLAIMANT_SLEEPS | SLEEPERS);
-    let mut wait = claimant();
+    let mutex = with::<Sound>(HELD, HANDOFF | HANDOFF_SLEEPS | SLEEPERS);
+    let mut wait = requester();
     assert!(!mutex.finish(&mut wait, false));
-    assert_eq!((state(&mutex), wait.claimed), ((HELD, SLEEPERS), false));
+    assert_eq!((state(&mutex), wait.requested), ((HELD, SLEEPERS), false));
 }
 
 #[test]
 fn who_withdraws_after_the_grant_has_the_lock() {
-    let mutex = with::<Sound>(HELD, GRANTED);
-    assert!(mutex.finish(&mut claimant(), false));
+    let mutex = with::<Sound>(HELD, PICKUP);
+    assert!(mutex.finish(&mut requester(), false));
     assert_eq!(state(&mutex), (HELD, 0));
-    let mutex = with::<LeakyCancel>(HELD, GRANTED);
-    assert!(!mutex.finish(&mut claimant(), false));
-    assert_eq!(state(&mutex), (HELD, GRANTED), "nobody will ever take it");
+    let mutex = with::<LeakyCancel>(HELD, PICKUP);
+    assert!(!mutex.finish(&mut requester(), false));
+    assert_eq!(state(&mutex), (HELD, PICKUP), "nobody will ever take it");
 }
 
 #[test]
 fn a_claimant_that_finds_the_lock_free_takes_its_claim_back() {
-    let mutex = with::<Sound>(FREE, CLAIMED);
-    let mut wait = claimant();
-    assert!(mutex.await_grant(&mut wait, 50_000));
+    let mutex = with::<Sound>(FREE, HANDOFF);
+    let mut wait = requester();
+    assert!(mutex.await_handoff(&mut wait, 50_000));
     assert!(mutex.finish(&mut wait, true));
     assert_eq!(state(&mutex), (HELD, 0));
 }
@@ -88,18 +88,18 @@ fn a_claimant_that_finds_the_lock_free_takes_its_claim_back() {
 /// Two that hand the lock to each other, each by a grant, must not forget those who sleep outside the queue.
 #[test]
 fn who_is_granted_the_lock_wakes_those_whom_the_grant_did_not() {
-    let mutex = with::<Sound>(HELD, GRANTED | SLEEPERS);
-    assert!(mutex.finish(&mut claimant(), true));
+    let mutex = with::<Sound>(HELD, PICKUP | SLEEPERS);
+    assert!(mutex.finish(&mut requester(), true));
     assert_eq!(state(&mutex), (HELD, 0), "woken, and the flag is cleared");
     // Not after an unlock that has woken somebody itself.
-    let mutex = with::<Sound>(HELD, CLAIMED | SLEEPERS);
-    assert!(mutex.finish(&mut claimant(), true));
+    let mutex = with::<Sound>(HELD, HANDOFF | SLEEPERS);
+    assert!(mutex.finish(&mut requester(), true));
     assert_eq!(state(&mutex), (HELD, SLEEPERS));
 }
 
 #[test]
 fn the_claimant_is_woken_before_the_others() {
-    let mutex = with::<Sound>(FREE, CLAIMANT_SLEEPS | SLEEPERS);
+    let mutex = with::<Sound>(FREE, HANDOFF_SLEEPS | SLEEPERS);
     mutex.wake();
     assert_eq!(state(&mutex), (FREE, SLEEPERS));
     mutex.wake();
@@ -128,15 +128,15 @@ fn who_has_slept_says_that_others_may() {
 #[test]
 fn a_wish_goes_with_the_claim() {
     let mutex = with::<Sound>(HELD, SLEEPERS);
-    for wish in [ROOM, TO_BE_ALONE] {
+    for request_mode in [SHARE, EXCLUSIVE] {
         let mut wait = at_front();
-        assert!(mutex.claim(&mut wait, wish));
-        assert_eq!(state(&mutex).1, CLAIMED | SLEEPERS | wish);
-        assert!(!mutex.watch(), "that would make it unheard");
-        assert!(!mutex.withdraw(&mut wait));
+        assert!(mutex.request_handoff(&mut wait, request_mode));
+        assert_eq!(state(&mutex).1, HANDOFF | SLEEPERS | request_mode);
+        assert!(!mutex.start_sample(), "that would make it unheard");
+        assert!(!mutex.withdraw_request(&mut wait));
         assert_eq!(state(&mutex).1, SLEEPERS | UNLOCKS);
         // Nor is it anybody's when the claimant has taken the lock by itself.
-        assert!(mutex.claim(&mut wait, wish));
+        assert!(mutex.request_handoff(&mut wait, request_mode));
         assert!(mutex.finish(&mut wait, true));
         assert_eq!(state(&mutex).1, SLEEPERS | UNLOCKS);
     }
