@@ -76,29 +76,39 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             P::count(Event::Turn);
             return true;
         }
-        // With more threads than CPUs it is likely that a holder does not run, and to queue means to sleep.
+        self.barge_or_request(wait)
+            .unwrap_or_else(|| self.pick_up_beside_queue(wait))
+    }
+
+    /// Barges again and again until the lock is taken (`Some(true)`), a hand-off is requested
+    /// (`None`), or neither has worked for long enough (`Some(false)`).
+    fn barge_or_request(&self, wait: &mut Wait) -> Option<bool> {
+        // While oversubscribed it is likely that the holder does not run, and to queue means to
+        // sleep.
         let patience = match wait.oversubscribed {
             true => STALLED,
             false => wait.quantum.min(SHORT_QUANTUM),
         };
         let (mut rounds, mut refused) = (0, None);
         loop {
-            // The first of these series may have been made.
+            // The first round may have been made before the wait was set up.
             if !mem::take(&mut wait.tried_first) && self.try_barge(wait.deadline) {
                 P::count(Event::Turn);
                 wait.prediction.spend();
                 self.announce_if_last(wait);
-                return true;
+                return Some(true);
             }
             if passed(wait.deadline, P::now) {
-                return false;
+                return Some(false);
             }
             if self.request_handoff(wait, 0) {
-                break;
+                return None;
             }
             rounds += 1;
-            // Who has been granted the lock and does not know yet has lost its CPU, mostly to an interrupt, and with two threads that is the other one. In the queue we would
-            // only look, and lose many a race against it when it is back. Where somebody else has claimed there are more of us.
+            // A request is refused while a pickup is due. A waiter that is slow to pick the lock up
+            // has mostly lost its CPU to an interrupt. With two threads it is the other one: from
+            // the queue this thread would lose many races to it once it is back. A request that is
+            // still waiting for its hand-off shows that there are more threads.
             let several = self.flags.load(Relaxed) & HANDOFF != 0 || self.others_queued(wait);
             let now = P::now();
             let late = now.saturating_sub(*refused.get_or_insert(now)) >= patience;
@@ -106,14 +116,19 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 if !several {
                     self.announce_vacancy(wait);
                 }
-                return false;
+                return Some(false);
             }
-            // Not for long, but as a step of time where time only passes in waits.
+            // Short, but a step of time on platforms where time passes only in waits.
             P::back_off(0);
         }
+    }
+
+    /// Waits for the requested hand-off. Returns whether the lock is taken.
+    fn pick_up_beside_queue(&self, wait: &mut Wait) -> bool {
         wait.prediction.spend();
         wait.since = P::now();
-        // Behind others in the queue nobody looks for a grant: no claim may be taken along.
+        // A waiter that is not the head does not look for its pickup, so no request may stand
+        // when the thread queues.
         let taken = C::FAULT != MutexFault::QueuedClaim
             && (self.await_handoff(wait, STALLED) || wait.requested && self.withdraw_request(wait));
         if taken {

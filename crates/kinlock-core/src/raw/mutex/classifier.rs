@@ -1,39 +1,48 @@
-//! What looks at the lock tell: how fast it cycles, and how it is best taken.
+//! The classifier: what samples of the lock say about how fast it cycles, and how it is best taken.
+//!
+//! A sample is a count of unlocks in a time, and whether the lock was free at the end of it.
 
 use super::prediction::Prediction;
 use super::wait::Wait;
 use super::*;
 
-/// A lock cycles fast if it is taken and released within so many nanoseconds, less than a cache line needs to get here and back; where it is held most of that time
-/// nobody else gets in between, so that it may take longer. Then thousands of critical sections fit into a quantum, and waiting for it is rarer than one in a thousand.
+/// A lock cycles fast if it is taken and released within so many nanoseconds: less than a cache
+/// line needs for a round trip to a waiter. If the lock is held most of that time, others rarely
+/// get in between, and a longer cycle still counts. Thousands of such critical sections fit into a
+/// quantum, so fewer than one in a thousand waits for a quantum.
 const FAST_CYCLE: u64 = 60;
 const FAST_CYCLE_WHEN_HELD: u64 = 110;
-/// How many unlocks in a row it takes to believe that.
+/// How many unlocks it takes to believe that.
 pub(super) const FAST_UNLOCKS: u64 = 3;
-/// What watching costs the holder at most before the first unlock that counts itself, in nanoseconds: the line is away.
+/// What a sample costs the holder at most before the first counted unlock, in nanoseconds: the
+/// cache line is away.
 const SAMPLING_COST: u64 = 100;
-/// A lock that cycles within so many nanoseconds, but not fast, and that was free at one of the first [`SAMPLES`], is taken in turns: a holder is done in a moment, and before it
-/// comes back the line can have been here.
+/// A lock is shared by barging if it cycles within so many nanoseconds, not fast, and one of the
+/// first [`SAMPLES`] found it free. A holder is then done soon, and the line can travel before the
+/// same thread takes the lock again.
 const BARGE_CYCLE: u64 = 400;
 
-/// There a lock that is taken again within so many nanoseconds is left alone.
+/// While oversubscribed, a lock that is taken again within so many nanoseconds is left alone.
 const BUSY_CYCLE: u64 = 200;
 
-/// How many looks at a lock that find it held say that it is held nearly always: where that is seven eighths of the time, two thirds of such series do.
+/// How many samples in a row must find the lock held to conclude that it nearly always is. If it is
+/// held seven eighths of the time, two thirds of such series come to that conclusion.
 pub(super) const SAMPLES: u8 = 3;
-/// How long a claim beside the queue looks in vain for its grant where a turn is one of the [long](Habit::long_turn) ones: longer than transfers take, and shorter than a section
-/// of a microsecond.
+/// A wait beside the queue for a hand-off is a [long pickup](Prediction::long_pickup) from so many
+/// nanoseconds on: longer than transfers take, shorter than a critical section of a microsecond.
 pub(super) const LONG_PICKUP: u64 = 700;
 
 /// Where unlocks stop counting themselves.
 pub(super) const MOST_UNLOCKS: u64 = (UNLOCKS / UNLOCK) as u64;
 
-/// A head of a crowd looks every so many nanoseconds whether the lock is free, until it is clear whether it [mostly is](FreeLooks).
+/// The pause between two samples of an oversubscribed head that decides whether the lock is [mostly
+/// free](FreeLooks).
 pub(super) const FREE_SAMPLE_PAUSE: u64 = 150;
-/// A lock that is unlocked so often in the first of these spans is kept by somebody, since its line cannot have travelled each time. It looks free half of the time, and is left alone.
+/// So many unlocks in the first of these pauses mean that one thread keeps the lock, since its line
+/// cannot have travelled each time. Such a lock looks free half of the time, and is left alone.
 const KEPT_UNLOCKS: u64 = 5;
 
-/// What looks at a lock have found.
+/// The samples that decide whether the lock is mostly free.
 #[derive(Default)]
 pub(super) struct FreeSamples {
     free: u32,
@@ -41,7 +50,8 @@ pub(super) struct FreeSamples {
 }
 
 impl FreeSamples {
-    /// One look more, and how many unlocks have been counted since before the first: whether the lock is mostly free. `None`: that does not decide it.
+    /// Adds a sample, with the number of unlocks since before the first one. Returns whether the
+    /// lock is mostly free, or `None` if that is not decided yet.
     pub(super) fn add(&mut self, free: bool, unlocks: u64, rule: FreeLooks) -> Option<bool> {
         let first = self.free + self.taken == 0;
         if first && unlocks >= KEPT_UNLOCKS {
@@ -57,14 +67,14 @@ impl FreeSamples {
 }
 
 impl Wait {
-    /// Learns from a look at the lock: so many unlocks in so many nanoseconds, and then it was free or not.
+    /// Learns from a sample: `unlocks` in `nanos`, and whether the lock was `free` at the end.
     pub(super) fn classify(&mut self, unlocks: u64, nanos: u64, free: bool) {
         if self.oversubscribed {
             return self.classify_oversubscribed(unlocks, nanos, free);
         }
         let first = self.held_at_first.is_none();
         if first && !free && unlocks == 0 && nanos < BARGE_CYCLE {
-            // Still the same critical section, and perhaps a short one.
+            // The same critical section goes on. It may still be a short one.
             return;
         }
         if self.classify_fast(unlocks, nanos, free) {
@@ -76,7 +86,8 @@ impl Wait {
             return;
         }
         (self.prediction.fast, self.contradicted) = (false, false);
-        // More looks would tell nothing about how much of the time it is held: one that finds it free is mostly the last.
+        // A sample that finds the lock free is mostly the last. More samples say nothing about how
+        // much of the time it is held.
         if self.samples == SAMPLES {
             return;
         }
@@ -93,13 +104,15 @@ impl Wait {
         }
     }
 
-    /// The same with more threads than CPUs. There any lock that its holders keep taking is left alone: nobody else who is needed runs.
+    /// The same while oversubscribed. Any lock that its holders keep taking is left alone: all the
+    /// threads that it needs already run.
     fn classify_oversubscribed(&mut self, unlocks: u64, nanos: u64, free: bool) {
         let busy = unlocks >= FAST_UNLOCKS || unlocks * BUSY_CYCLE >= nanos;
-        // Whoever wakes up to look may have taken the CPU of the holder, or of all who take it: one such look after others is chance.
+        // A thread that wakes up to take a sample may take the CPU of the holder. One idle sample
+        // after busy ones may be chance.
         self.contradicted = self.busy && !busy && !self.contradicted;
         self.busy = busy || self.contradicted;
-        // As many unlocks as are counted say nothing but that it is not slow.
+        // A full count only says that the lock is not slow.
         if self.classify_fast(unlocks, nanos, free) || unlocks == 0 || unlocks == MOST_UNLOCKS {
             return;
         }
@@ -116,7 +129,7 @@ impl Wait {
         }
     }
 
-    /// Whether a look shows that it cycles fast, which is learned from it then.
+    /// Whether a sample shows that the lock cycles fast. If so, the prediction is updated.
     fn classify_fast(&mut self, unlocks: u64, nanos: u64, free: bool) -> bool {
         let cycle = match *self.held_at_first.get_or_insert(!free) {
             true => FAST_CYCLE_WHEN_HELD,
@@ -125,7 +138,8 @@ impl Wait {
         let fast =
             unlocks >= FAST_UNLOCKS && unlocks * cycle >= nanos.saturating_sub(SAMPLING_COST);
         if fast {
-            // Between threads that take turns a few quick sections in a row are chance: one wait does not undo what many turns have shown.
+            // A few quick sections in a row can be chance between threads that barge. One wait does
+            // not undo what many have shown.
             if !self.prediction.expects_barging() {
                 self.prediction = Prediction::FAST;
             } else if self.samples < SAMPLES {
@@ -136,14 +150,16 @@ impl Wait {
         fast
     }
 
-    /// A turn was granted, after a wait that may tell how long the lock is held.
+    /// A hand-off beside the queue was picked up. A long wait for it tells that the lock is held
+    /// for long.
     pub(super) fn picked_up(&mut self) {
         if self.oversubscribed && self.pickup_wait >= LONG_PICKUP {
             self.prediction.long_pickup();
         }
     }
 
-    /// A turn was not to be had in time. If no look has told anything yet in this wait, this does: the lock is held for long.
+    /// Barging did not work in time. If no sample of this wait has told anything yet, this does:
+    /// the lock is held for long.
     pub(super) fn barging_failed(&mut self) {
         if self.samples < SAMPLES {
             self.samples = SAMPLES;
@@ -151,7 +167,8 @@ impl Wait {
         }
     }
 
-    /// Others have queued meanwhile: several run that take the lock. Whether it is held now says nothing about that.
+    /// Others have queued meanwhile: several threads run that take the lock. Whether the lock is
+    /// held now does not matter.
     pub(super) fn saw_newcomers(&mut self, free: bool) {
         self.prediction.expect_sharing();
         self.held_at_first.get_or_insert(!free);

@@ -1,17 +1,20 @@
-//! Claims: the next unlock hands the lock to whoever has claimed it.
+//! Hand-off requests: the next unlock hands the lock to the thread that has requested it.
 
 use super::front::SHORTEST_PAUSE;
 use super::wait::{Wait, passed};
 use super::*;
 
-/// How long a head has been there before it keeps its claim while it sleeps: the lock is then idle until it has woken up.
+/// How long after its arrival at the front a thread keeps its request while it sleeps. The lock
+/// then idles until the thread has woken up.
 const STARVING: u64 = 1_000_000;
 
 impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
-    /// Asks the next unlock to hand the lock to us, and perhaps its holder for [`SHARE`], or [`EXCLUSIVE`]. `false`: somebody else has claimed.
+    /// Asks the next unlock to hand the lock to this thread, and its holder for `mode`: 0,
+    /// [`SHARE`] or [`EXCLUSIVE`]. `false`: another request stands, or a pickup is due.
     pub(super) fn request_handoff(&self, wait: &mut Wait, request_mode: u8) -> bool {
         let mut flags = self.flags.load(Relaxed);
-        // Only waiters change the flags, each a few times, and unlocks that count themselves, up to seven: the loop ends.
+        // Only waiters change the flags, each a few times, and unlocks that count themselves, up to
+        // seven: the loop ends.
         while flags & (HANDOFF | PICKUP) == 0 {
             let look = if request_mode == 0 {
                 flags & SAMPLE
@@ -34,11 +37,12 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         wait.requested
     }
 
-    /// Spins until the lock is ours, granted or taken (`true`), or nothing has happened for so many nanoseconds.
+    /// Spins until the lock is handed over or taken (`true`), or nothing has happened for
+    /// `patience` nanoseconds.
     pub(super) fn await_handoff(&self, wait: &mut Wait, patience: u64) -> bool {
         let start = P::now();
         loop {
-            // Acquire pairs with the grant.
+            // Acquire pairs with `hand_over`.
             if self.flags.load(Acquire) & PICKUP != 0 || self.try_lock() {
                 return true;
             }
@@ -52,7 +56,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         }
     }
 
-    /// Takes the claim back. Returns whether the lock is ours, because it had been granted.
+    /// Withdraws the request. Returns whether the lock had already been handed over.
     pub(super) fn withdraw_request(&self, wait: &mut Wait) -> bool {
         let mut flags = self.flags.load(Relaxed);
         while flags & PICKUP == 0 || C::FAULT == MutexFault::LeakyCancel {
@@ -68,7 +72,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 Err(seen) => flags = seen,
             }
         }
-        // Acquire pairs with the grant.
+        // Acquire pairs with `hand_over`.
         self.flags.load(Acquire) & PICKUP != 0
     }
 }

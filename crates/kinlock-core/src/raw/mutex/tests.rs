@@ -7,7 +7,6 @@ mod sleep;
 mod word;
 
 use super::prediction::Prediction;
-use super::sleep::UNNOTICED_SLEEP;
 use super::wait::Wait;
 use super::*;
 use crate::Native;
@@ -94,27 +93,8 @@ fn state<C: MutexConfig>(mutex: &Mutex<C>) -> (u8, u8) {
 /// A wait that has come to the front.
 fn at_front() -> Wait {
     Wait {
-        deadline: NEVER,
-        tuning: Tuning::DEFAULT,
         quantum: 0,
-        oversubscribed: false,
-        prediction: Prediction::default(),
-        tried_first: false,
-        since: 0,
-        paused: 0,
-        held_at_first: None,
-        samples: 0,
-        contradicted: false,
-        busy: false,
-        vacancy: false,
-        joins: false,
-        is_head: false,
-        departs: false,
-        slept: false,
-        vain_wakeups: 0,
-        requested: false,
-        pickup_wait: 0,
-        unnoticed_sleep: UNNOTICED_SLEEP,
+        ..Wait::new(NEVER, Tuning::DEFAULT)
     }
 }
 

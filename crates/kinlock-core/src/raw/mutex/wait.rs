@@ -1,60 +1,94 @@
-//! One wait for the mutex: from where a thread queues to where it has cleaned up behind itself.
+//! One wait for the mutex, from the first contended try to the clean-up behind it.
 
 use super::front::FIRST_SAMPLE;
 use super::prediction::{Prediction, StoredPrediction};
 use super::sleep::UNNOTICED_SLEEP;
 use super::*;
 
-/// How long a waiter in the queue spins before it sleeps, in nanoseconds, and how long if there are more of them than CPUs.
+/// How long a waiter in the queue spins before it sleeps, in nanoseconds: with a CPU for every
+/// thread, and while oversubscribed.
 const SPIN: u64 = 1_000_000;
 const SPIN_OVERSUBSCRIBED: u64 = 2_000;
-/// How long a head, or a claimant, spins while nothing happens: about what it costs to sleep and wake up.
+/// How long a head, or a thread that has requested a hand-off, spins while nothing happens: about
+/// what it costs to sleep and wake up.
 pub(super) const STALLED: u64 = 50_000;
-/// The same while there are more waiters than CPUs: the holder may have lost its CPU to us.
+/// The same while oversubscribed: the holder may have lost its CPU to this thread.
 const STALLED_OVERSUBSCRIBED: u64 = 5_000;
 
 /// One wait, from its beginning to its end.
 pub(super) struct Wait {
     pub(super) deadline: u64,
     pub(super) tuning: Tuning,
-    /// The longest run of other holders that a waiter at the head puts up with.
+    /// How long the head leaves a fast lock to others, in nanoseconds.
     pub(super) quantum: u64,
     pub(super) oversubscribed: bool,
     /// How the lock is best taken, as far as this thread knows.
     pub(super) prediction: Prediction,
-    /// Whether the tries that a turn begins with were made before the wait was set up; until that has been allowed for.
+    /// Whether the first round of tries was made before the wait was set up. Cleared when that
+    /// round is accounted for.
     pub(super) tried_first: bool,
-    /// When the thread came to the front, or claimed beside the queue.
+    /// When the thread came to the front, or requested a hand-off beside the queue.
     pub(super) since: u64,
     /// How long it has paused there.
     pub(super) paused: u64,
-    /// Whether it was held when this thread looked first.
+    /// Whether the first sample found the lock held.
     pub(super) held_at_first: Option<bool>,
-    /// How many looks there have been that tell whether turns are taken.
+    /// How many samples have told whether barging pays.
     pub(super) samples: u8,
-    /// Whether the last look did not find it cycling fast, or in a crowd busy, though those before did.
+    /// Whether the last sample contradicted those before it: the lock did not cycle fast, or was
+    /// not busy while oversubscribed.
     pub(super) contradicted: bool,
-    /// Whether, in a crowd, the lock is taken again and again: then it is left alone.
+    /// While oversubscribed: whether the lock is taken again and again. The head then leaves it
+    /// alone.
     pub(super) busy: bool,
-    /// Whether, in a crowd, somebody has left a seat, ...
+    /// While oversubscribed: whether a place in the active set is vacant.
     pub(super) vacancy: bool,
-    /// ... and this thread has said that it takes it; or it needs nobody's, since the lock is mostly free.
+    /// While oversubscribed: whether this thread joins the active set without asking a member to
+    /// leave. It has filled a vacancy, or the lock is mostly free.
     pub(super) joins: bool,
     /// Whether this thread is the head of the queue.
     pub(super) is_head: bool,
-    /// Whether, in a crowd, a head has decided to take the lock, and leaves the queue for that.
+    /// While oversubscribed: whether the head has decided to take the lock. It *departs*: it leaves
+    /// the queue first.
     pub(super) departs: bool,
     pub(super) slept: bool,
     /// How often this thread was woken on the word and found the lock taken again.
     pub(super) vain_wakeups: u8,
     pub(super) requested: bool,
-    /// For how long it has last looked for a grant, and there was none.
+    /// How long the last wait for a hand-off has lasted, in nanoseconds.
     pub(super) pickup_wait: u64,
     pub(super) unnoticed_sleep: u64,
 }
 
 impl Wait {
-    /// Whether a head keeps off the lock for now.
+    /// The beginning of a wait by a thread that knows nothing of the lock and has a CPU.
+    pub(super) fn new(deadline: u64, tuning: Tuning) -> Self {
+        Wait {
+            deadline,
+            tuning,
+            quantum: tuning.quantum.micros() as u64 * 1000,
+            oversubscribed: false,
+            prediction: Prediction::default(),
+            tried_first: false,
+            since: 0,
+            paused: 0,
+            held_at_first: None,
+            samples: 0,
+            contradicted: false,
+            busy: false,
+            vacancy: false,
+            joins: false,
+            is_head: false,
+            departs: false,
+            slept: false,
+            vain_wakeups: 0,
+            requested: false,
+            pickup_wait: 0,
+            unnoticed_sleep: UNNOTICED_SLEEP,
+        }
+    }
+
+    /// Whether a head leaves the lock alone for now.
     pub(super) fn leaves_alone(&self) -> bool {
         if self.oversubscribed {
             self.busy
@@ -63,7 +97,8 @@ impl Wait {
         }
     }
 
-    /// Whether this thread may leave the queue to take the lock. Without a quantum nobody passes those who sleep.
+    /// Whether this thread may leave the queue to take the lock. Without a quantum nobody passes
+    /// the sleepers in the queue.
     pub(super) fn may_depart(&self) -> bool {
         self.oversubscribed && self.is_head && !self.departs && self.quantum > 0
     }
@@ -83,7 +118,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     #[cold]
     #[inline(never)]
     pub(super) fn lock_contended(&self) {
-        // The failed try has fetched the line, and the next unlock will fetch it back: this is the time to look.
+        // The failed try has fetched the cache line, and the next unlock takes it back: now a load
+        // is cheap.
         let queued = self.spinners.last() != 0;
         match self.barge_at_once(queued && !(C::PARK && P::crowded())) {
             Ok(()) => P::count(Event::Turn),
@@ -93,8 +129,10 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         }
     }
 
-    /// Waits for the lock in all the ways there are. `missed`: what the thread's note said before a [turn](Self::barge_at_once) that it has tried to take; the wait goes on where
-    /// those tries have ended.
+    /// Takes the lock in whichever way fits. Returns `false` if the deadline has passed.
+    ///
+    /// `missed` is the prediction that [`barge_at_once`](Self::barge_at_once) read before it tried
+    /// in vain. The wait continues from those tries.
     #[cold]
     #[inline(never)]
     pub(super) fn lock_slow(&self, deadline: u64, missed: Option<StoredPrediction>) -> bool {
@@ -102,18 +140,15 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             P::count(Event::SlowPath);
         }
         let waiters = P::waiters();
-        // Turns are taken without a node: whoever has a slot of its own enters it only to queue.
+        // Barging needs no node. A thread with a slot of its own enters it only to queue.
         let own = waiters.own_note();
         let mut place = None;
         if own.is_none() {
             place = waiters.enter();
         }
         let cell = own.or(place.as_ref().map(Waiter::note));
-        let tuning = C::tuning();
+        let fresh = Wait::new(deadline, C::tuning());
         let mut wait = Wait {
-            deadline,
-            tuning,
-            quantum: tuning.quantum.micros() as u64 * 1000,
             oversubscribed: P::CAN_PARK && C::PARK && P::crowded(),
             prediction: missed
                 .unwrap_or_else(|| StoredPrediction(cell.map_or(0, |cell| cell.load(Relaxed))))
@@ -121,27 +156,15 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 .or(C::turns_at_first().map(Prediction::barging))
                 .unwrap_or_default(),
             tried_first: missed.is_some(),
-            since: 0,
-            paused: 0,
-            held_at_first: None,
-            samples: 0,
-            contradicted: false,
-            busy: false,
-            vacancy: false,
-            joins: false,
-            is_head: false,
-            departs: false,
-            slept: false,
-            vain_wakeups: 0,
-            requested: false,
-            pickup_wait: 0,
-            unnoticed_sleep: UNNOTICED_SLEEP,
+            ..fresh
         };
-        // Mostly a turn is taken next. It is noted at once: while somebody else has the lock there is time, afterwards there is none.
+        // Most waits end by barging. The spent budget is stored now, while another thread holds the
+        // lock. Later the store would lengthen this thread's critical section.
         let mut stored = wait.prediction;
         if stored.budget > 0 {
             stored.spend();
-            // A turn that has been missed is noted already; and in a signal handler since then the thread may have been asked to leave its seat.
+            // A missed try has stored it already. A signal handler may since have taken this thread
+            // out of the active set.
             if missed.is_none() {
                 self.store_prediction(cell, stored);
             }
@@ -156,7 +179,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         if place.is_none() {
             P::count(Event::SlotFallback);
         }
-        // A slot of the thread's own stays its own when the node is gone.
+        // The thread keeps its own slot when the node is gone.
         let taken = match place {
             Some(place) => {
                 let (taken, place) = self.wait_in_queue(place, C::queue(), &mut wait);
@@ -173,21 +196,23 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         taken
     }
 
-    /// Leaves a note for the thread's next wait, if it has a place for it.
+    /// Stores the prediction for the thread's next wait, if the thread has a place for it.
     fn store_prediction(&self, place: Option<&P::AtomicU32>, prediction: Prediction) {
         if let Some(place) = place {
             place.store(StoredPrediction::new(self.key(), prediction).0, Relaxed);
         }
     }
 
-    /// Returns also the place, if it is still ours.
+    /// Queues and waits. Also returns the thread's place, unless the node was abandoned.
     pub(super) fn wait_in_queue(
         &self,
         place: Waiter<P>,
         queue: Queue,
         wait: &mut Wait,
     ) -> (bool, Option<Waiter<P>>) {
-        // To queue means to sleep then. A lock that does not cycle fast may be free again in a moment; but who has left its seat is not to come back past those who sleep.
+        // While oversubscribed, a thread that queues soon sleeps. A lock that does not cycle fast
+        // may be free again in a moment. A thread that has just left the active set must not pass
+        // the sleepers.
         if wait.oversubscribed
             && self.spinners.last() == 0
             && !self.cycles_fast()
@@ -229,7 +254,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         }
     }
 
-    /// As [`wait_at_front`](Self::wait_at_front), but a head that [goes](Wait::departs) returns without the lock, to leave the queue first.
+    /// As [`wait_at_front`](Self::wait_at_front), but a head that [departs](Wait::departs) returns
+    /// without the lock, to leave the queue first.
     fn wait_as_head(&self, wait: &mut Wait) -> bool {
         wait.is_head = true;
         let taken = self.wait_at_front(wait);
@@ -237,12 +263,12 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         taken
     }
 
-    /// Takes the lock, if that is what the former head has left the queue for.
+    /// Takes the lock after the head has departed for it.
     fn take_after_departure(&self, wait: &mut Wait) -> bool {
         wait.departs && self.wait_at_front(wait)
     }
 
-    /// Looks at the lock now and then for a short while.
+    /// Tries to take the lock a few times within [`SPIN_OVERSUBSCRIBED`].
     fn try_briefly(&self) -> bool {
         let (start, mut pause) = (P::now(), FIRST_SAMPLE);
         loop {
@@ -268,7 +294,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             } else if C::POLLS {
                 self.poll(wait)
             } else {
-                // Where it cycles fast, or would keep us all from running, its holder is left alone for a while.
+                // The holder of a fast lock is left alone for a while, and so is any holder while
+                // oversubscribed.
                 let leave_alone = wait.prediction.fast && !wait.contradicted || wait.oversubscribed;
                 !leave_alone && self.try_lock() || self.barge_at_front(wait) || self.observe(wait)
             };
@@ -287,7 +314,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         }
     }
 
-    /// Looks at the lock all the time until it is taken (`true`), or until that has taken long enough.
+    /// Polls the lock until it is taken (`true`), or until it is time to sleep.
     fn poll(&self, wait: &Wait) -> bool {
         let mut until = wait.deadline;
         if P::CAN_PARK && C::PARK {
@@ -310,22 +337,25 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         }
     }
 
-    /// Ends the wait: cleans up behind it, whether it has got the lock or not.
+    /// Ends the wait: cleans up behind it. Returns whether the thread has the lock.
     pub(super) fn finish(&self, wait: &mut Wait, mut taken: bool) -> bool {
         if wait.requested && !taken {
             taken = self.withdraw_request(wait);
         }
         if taken {
             if wait.requested {
-                // Taken and not granted: nobody has heard our wish. It must be gone before the next one can claim.
+                // The lock was taken and not handed over, so no holder has read the mode. It must
+                // be gone before the next request.
                 if request_mode(self.flags.load(Relaxed)) != 0 {
                     self.flags.fetch_or(UNLOCKS, Relaxed);
                 }
-                // Relaxed: we hold the lock, and whoever looks at these flags next does so in turn.
+                // Relaxed: this thread holds the lock, and the next reader of these flags does so
+                // as a later holder.
                 let flags = self
                     .flags
                     .fetch_and(!(HANDOFF | PICKUP | HANDOFF_SLEEPS), Relaxed);
-                // An unlock that grants wakes none of those who sleep outside the queue. If each did, they would sleep for ever.
+                // A hand-off wakes no sleeper outside the queue. Threads that hand the lock to each
+                // other would leave those asleep for ever.
                 if flags & PICKUP != 0 && flags & SLEEPERS != 0 {
                     self.wake();
                 }
@@ -339,12 +369,14 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         taken
     }
 
-    /// Who has slept may have been woken in vain, in somebody else's place. If it does not get the lock soon that one shall.
+    /// Passes on the wake-up of a waiter that has slept and does not get the lock soon. The wake-up
+    /// may have been meant for another sleeper.
     pub(super) fn pass_wake_up_on(&self, wait: &mut Wait) {
         if wait.slept {
             wait.slept = false;
             self.flags.fetch_or(SLEEPERS, SeqCst);
-            // Where no fence makes sure that the holder sees the flag, somebody is woken in vain perhaps.
+            // Without a fence the holder may miss the flag. Then a wake-up in vain is the lesser
+            // evil.
             if !self.makes_holder_notice(wait) || !self.is_locked() {
                 self.wake();
             }

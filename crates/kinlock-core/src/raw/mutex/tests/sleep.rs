@@ -1,5 +1,6 @@
 //! A sleeper whose wake-up somebody else takes.
 
+use super::super::sleep::UNNOTICED_SLEEP;
 use super::*;
 use std::sync::mpsc;
 use std::time::Duration;
