@@ -1,4 +1,5 @@
-//! Beside the queue: threads that run take turns; with more threads than CPUs those who have a *seat* do, while the others sleep in the queue.
+//! Barging: taking the lock beside the queue. While oversubscribed, the members of the *active set*
+//! barge and the other threads sleep in the queue.
 
 use super::classifier::SAMPLES;
 use super::front::FIRST_SAMPLE;
@@ -8,11 +9,14 @@ use super::*;
 use core::mem;
 
 impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
-    /// The first tries of [`barge`](Self::barge), for a thread whose note says that turns are taken, and that this one is not the last. `others_queued`: others
-    /// queue, and run. `Err(None)`: nothing has been tried. `Err(Some(_))`: the lock was not free; with what the note said, which counts the turn as used now.
+    /// The first round of [`barge`](Self::barge), for a thread whose stored prediction says that
+    /// barging pays and has budget left after this wait. `others_queued`: threads that run stand in
+    /// the queue. `Err(None)`: nothing was tried. `Err(Some(_))`: the lock was not free. The stored
+    /// prediction was the one returned, and now has one barge less.
     ///
-    /// Between threads that take turns it counts when the first try is made: while the unlock of the holder waits for the line, so that the line comes here next. What a wait that may
-    /// end anywhere needs to know takes longer to set up than their critical sections last.
+    /// The time of the first try matters: it should come while the holder's unlock waits for the
+    /// line, so that the line comes here next. To set up a whole wait takes longer than short
+    /// critical sections last.
     #[inline]
     pub(super) fn barge_at_once(
         &self,
@@ -35,7 +39,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         }
     }
 
-    /// Tries to take the lock (`true`): so many exchanges, some pauses apart, or fewer if the time is up.
+    /// Tries to take the lock (`true`): a round of exchanges with pauses in between, or fewer if
+    /// the time is up.
     #[inline]
     fn try_barge(&self, deadline: u64) -> bool {
         for _ in 0..C::PASSING.tries {
@@ -52,15 +57,19 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         false
     }
 
-    /// Where turns are taken, and nobody queues or those who do sleep: takes the lock without queueing (`true`), or claims it and waits for that; unless that takes far longer than turns do.
+    /// Takes the lock without queueing (`true`), where barging pays and either nobody queues or the
+    /// threads in the queue sleep. Requests a hand-off if the first tries fail. Gives up if that
+    /// takes far longer than barging does.
     ///
-    /// For two threads that run the queue costs more than the wait: its end stands beside the lock, and whoever joins or leaves takes the line away from the holder.
+    /// For two running threads the queue costs more than the wait: its tail shares a line with the
+    /// lock, and a thread that joins or leaves the queue takes that line from the holder.
     ///
-    /// A try is an exchange: who looks first finds the lock free, mostly, and loses the race for it, mostly, and each time the line has travelled twice.
-    /// Longest are the waits of those who lose often. The claim ends all races.
+    /// Each try is an exchange. A thread that loads first finds the lock free, loses the race for
+    /// it, and makes the line travel twice. The threads that lose often have the longest waits, and
+    /// a hand-off ends all races.
     pub(super) fn barge(&self, wait: &mut Wait) -> bool {
         let permitted = wait.prediction.expects_barging() && wait.quantum > 0 && !C::POLLS;
-        // Without a clock there would be no end to the wait for a grant.
+        // Without a clock the wait for a hand-off would have no end.
         if !permitted || !P::CAN_PARK || self.others_queued(wait) {
             return false;
         }
@@ -69,7 +78,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             && self.spinners.last() != 0
             && !self.keeps_membership(wait)
         {
-            // Its seat is for one of those who sleep.
+            // The vacancy is for a sleeper.
             return false;
         }
         if wait.prediction.budget == 0 && self.sample_beside_queue(wait) {
@@ -143,12 +152,14 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         taken
     }
 
-    /// In a crowd, when a seat is used up: lets others run on this CPU, and if the seat is vacant all the same it is kept (`true`).
+    /// When the budget of a member is spent while oversubscribed: yields the CPU once. If nobody
+    /// has filled the vacancy by then, the thread stays a member (`true`).
     ///
-    /// The head has been woken on some CPU, and a scheduler leaves it there for milliseconds even if another one idles. Whoever slept without a successor on its own CPU would
-    /// leave that CPU idle. So the seat goes to a head that is where it can run: here, or anywhere as soon as it does.
+    /// The scheduler may leave a woken head on one CPU for milliseconds even if another CPU idles.
+    /// If the former member went to sleep, its own CPU might then idle. So a head takes the vacancy
+    /// only once it runs: on this CPU, or on any other.
     fn keeps_membership(&self, wait: &mut Wait) -> bool {
-        // To yield may take as long as all the others need.
+        // A yield may take as long as all other threads need, so a timed wait does without.
         if !self.has_vacancy(wait) || wait.deadline != NEVER {
             return false;
         }
@@ -160,16 +171,19 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         kept
     }
 
-    /// Whether others queue, and run: there are too many then to take turns beside the queue. In a crowd the queue is where threads sleep, so that as many as there are CPUs can.
+    /// Whether threads that run stand in the queue: then there are too many to barge. While
+    /// oversubscribed the queue is where threads sleep, so that no more run than there are CPUs.
     fn others_queued(&self, wait: &Wait) -> bool {
         !wait.oversubscribed && self.spinners.last() != 0
     }
 
-    /// Where turns have been taken for as many waits as that was believed: watches the lock until a look at it tells something, and takes it if it is free then (`true`).
+    /// When the budget is spent: samples the lock until a sample tells something. Takes the lock if
+    /// it is free then (`true`).
     ///
-    /// A head does the same, but it has joined the queue before and leaves it afterwards: the one wait in thousands that is for learning was then among the longest.
+    /// A head could sample instead. But it would have to join and leave the queue, and this wait,
+    /// one in thousands, would be among the longest.
     pub(super) fn sample_beside_queue(&self, wait: &mut Wait) -> bool {
-        // If others change the flags all the time, a later wait will look.
+        // If others change the flags all the time, a later wait takes the sample.
         if !(0..3).any(|_| self.start_sample()) {
             return false;
         }
@@ -177,7 +191,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         loop {
             P::back_off(FIRST_SAMPLE);
             paused += FIRST_SAMPLE;
-            // An exchange: who looks first, and so seldom, loses the race.
+            // An exchange: a thread that loads first, and so seldom, loses the race.
             let taken = self.take();
             let unlocks = (self.flags.load(Relaxed) / UNLOCK) as u64;
             let now = P::now();
@@ -186,7 +200,9 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             } else {
                 wait.classify(unlocks, now.saturating_sub(start).max(paused), taken);
             }
-            // Three looks decide, after those in the first `BARGE_CYCLE` that tell nothing; in a crowd more may tell nothing, and the holder may not run.
+            // Three samples decide, after those within the first `BARGE_CYCLE`, which may tell
+            // nothing. While oversubscribed more of them may tell nothing, since the holder may not
+            // run.
             let stalled = wait.oversubscribed && now.saturating_sub(start) >= wait.stalled();
             if taken || wait.samples == SAMPLES || stalled || passed(wait.deadline, || now) {
                 return taken;
@@ -194,15 +210,16 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         }
     }
 
-    /// After a turn: if it was the last, somebody else can have the seat.
+    /// Announces a vacancy after the last barge of the budget.
     fn announce_if_last(&self, wait: &Wait) {
         if wait.prediction.budget == 0 {
             self.announce_vacancy(wait);
         }
     }
 
-    /// Tells the head of a crowded queue that a seat is free: nobody watches, and nothing has been counted. If others change the flags just now the head finds out when its
-    /// quantum is over.
+    /// Tells the head of an oversubscribed queue that a place in the active set is vacant: there is
+    /// no sample, and nothing is counted. If others change the flags just now, the head goes on
+    /// until the end of its quantum.
     fn announce_vacancy(&self, wait: &Wait) {
         let flags = self.flags.load(Relaxed);
         if wait.oversubscribed && self.spinners.last() != 0 && request_mode(flags) == 0 {
@@ -213,15 +230,15 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         }
     }
 
-    /// Whether that has been announced, or nobody has watched yet.
+    /// Whether a vacancy is announced, or no sample has been taken yet.
     pub(super) fn has_vacancy(&self, wait: &Wait) -> bool {
         wait.oversubscribed && self.flags.load(Relaxed) & SAMPLE == 0
     }
 
-    /// Says that a vacant seat is somebody's from now on. `false`: it is already, as far as can be seen.
+    /// Fills the vacancy, visibly for others. `false`: none can be seen any more.
     pub(super) fn fill_vacancy(&self) -> bool {
         let mut flags = self.flags.load(Relaxed);
-        // Only waiters change the flags while nobody watches, each a few times: the loop ends.
+        // Only waiters change the flags while there is no sample, each a few times: the loop ends.
         while flags & SAMPLE == 0 {
             let occupied = flags | UNLOCKS;
             match self

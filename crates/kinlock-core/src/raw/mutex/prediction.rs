@@ -1,51 +1,62 @@
-//! What a thread knows about the lock that it waits for, and what it remembers of it for its next wait: how the lock is best taken.
+//! Predictions: what a thread has learned about a lock, and stores for its next wait for it.
+//!
+//! A prediction is raised when samples confirm it and lowered when they contradict it. Nothing here
+//! touches the lock.
 
-/// Where several threads run that take the lock: for how many waits it is taken in turns.
+/// The barging budget where several running threads take the lock.
 pub(super) const SHARED_BUDGET: u16 = 7;
-/// The most waits in which turns are taken before the lock is watched again: one wait in sixteen thousand is longer for it, which no 99.9th percentile notices. And a lock
-/// that has begun to cycle fast is known as such after some milliseconds, and some more looks.
+/// The largest budget: barges between two samples. One wait in sixteen thousand is then longer,
+/// which no 99.9th percentile shows. A lock that has begun to cycle fast is recognised after some
+/// milliseconds and a few more samples.
 pub(super) const MAX_BUDGET: u16 = 16383;
 
-/// In a crowd: for how many waits a thread that has come out of the queue is one of those who take turns. Between two of them that is a millisecond or less, so that each of
-/// hundreds of threads has its share of a second; and a seat ends once in two thousand waits, which a 99.9th percentile does not notice.
+/// While oversubscribed: how many waits a thread stays in the active set after it has left the
+/// queue. Two members need a millisecond or less for that, so each of hundreds of threads has its
+/// share of a second. A membership ends once in two thousand waits, which no 99.9th percentile
+/// shows.
 pub(super) const ACTIVE_WAITS: u16 = 2047;
 
-/// How many long turns end a seat that is not trusted more than that.
+/// How many long pickups end a membership whose confidence is at most [`LOW_CONFIDENCE`].
 const LONG_PICKUPS: u16 = 32;
 const LOW_CONFIDENCE: u16 = 3;
 
 /// How a lock is best taken.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Prediction {
-    /// Its holder takes it again within less than a cache line needs to get here: it is left alone for a quantum.
+    /// The lock cycles fast: its holder takes it again before the cache line can get here. It is
+    /// left alone for a quantum.
     pub(super) fast: bool,
-    /// Threads that run take it in *turns*: as soon as it is free, without learning anything, in so many more waits.
+    /// The *barging budget*: in how many more waits the thread barges, without learning anything.
     pub(super) budget: u16,
-    /// How many waits a verdict that turns are taken held for last.
+    /// The budget that the last samples were good for; 0 if barging is not expected to pay.
     confidence: u16,
 }
 
 impl Prediction {
-    /// Whether turns are taken, as far as has been seen, be it that it is time for another look.
+    /// Whether barging is expected to pay, even if it is time for another sample.
     pub(super) fn expects_barging(&self) -> bool {
         self.budget > 0 || self.confidence > 0
     }
 
-    /// A turn has been taken; in the wait of a [look](Self::renew) none needs to be left.
+    /// A barge has taken the lock. In a wait that [samples](Self::renew) the budget may already be
+    /// spent.
     pub(super) fn spend(&mut self) {
         self.budget = self.budget.saturating_sub(1);
     }
 
-    /// In a crowd: has come out of the queue to be one of those who run and take turns.
+    /// While oversubscribed: the thread has left the queue and joins the active set.
     pub(super) fn join_active_set(&mut self) {
         if self.confidence > 0 {
             (self.fast, self.budget) = (false, ACTIVE_WAITS);
         }
     }
 
-    /// In a crowd: has looked for long until the lock was granted. Where turns have hardly been more than [presumed](Self::presume_barging) a few such waits end the seat:
-    /// perhaps the lock is held nearly always, and then one thread that runs is as good as two. That there are turns is then not presumed any more, or whoever comes out of the
-    /// queue next would only ask for [room](super::SHARE), run beside the one that has been there for long, and as likely be the one whose seat ends first.
+    /// While oversubscribed: the thread has spun for long until it was handed the lock.
+    ///
+    /// At low confidence a few such waits end the membership: the lock may be held nearly always,
+    /// and then one running thread achieves as much as two. Barging is then not expected either.
+    /// Otherwise the next head would request only [`SHARE`](super::SHARE) and run beside the older
+    /// member, and each of the two would be as likely to be the one that leaves.
     pub(super) fn long_pickup(&mut self) {
         if self.confidence <= LOW_CONFIDENCE {
             self.budget = self.budget.saturating_sub(ACTIVE_WAITS / LONG_PICKUPS);
@@ -55,60 +66,66 @@ impl Prediction {
         }
     }
 
-    /// In a crowd: makes room for one who has slept, if it has waited since it took its seat: then somebody else runs, too. That turns are taken is not in doubt.
-    pub(super) fn give_up_membership(&mut self) {
+    /// While oversubscribed: gives up the membership for a thread that has slept, if this thread
+    /// has waited since it joined. Other members exist then. Barging is still expected.
+    pub(super) fn give_up_if_contended(&mut self) {
         if self.budget != ACTIVE_WAITS {
             self.leave_active_set();
         }
     }
 
-    /// In a crowd: queues the next time.
+    /// While oversubscribed: queues at the next wait.
     pub(super) fn leave_active_set(&mut self) {
         self.budget = 0;
     }
 
-    /// In a crowd: the lock was free when it was looked at, and that is all that is known.
+    /// While oversubscribed: a sample found the lock free, and nothing else is known.
     pub(super) fn presume_barging(&mut self) {
         if !self.expects_barging() {
             (self.fast, self.confidence) = (false, 1);
         }
     }
 
-    /// It has been seen that turns are taken: that is believed for four times as many waits as the last time, and three. One such look weighs as much as two that
-    /// [doubt](Self::doubt), since turns are worth it where a lock is held for up to two thirds of the time.
+    /// A sample has shown that barging pays. The budget becomes four times the last one, plus
+    /// three. One such sample outweighs two that [doubt](Self::doubt), since barging pays where a
+    /// lock is held for up to two thirds of the time.
     pub(super) fn confirm(&mut self) {
         self.confidence = (self.confidence * 4 + 3).min(MAX_BUDGET);
         (self.fast, self.budget) = (false, self.confidence);
     }
 
-    /// The lock was free and nothing happened: what has been seen before goes on.
+    /// The lock was free and nothing happened: the last confidence holds.
     pub(super) fn renew(&mut self) {
         self.budget = self.confidence;
     }
 
-    /// It has been seen that the lock is held most of the time, or for long: then turns cost more than they bring. But one wait may be chance.
+    /// Samples have shown that the lock is held most of the time, or for long, where barging costs
+    /// more than it brings. One wait may be chance.
     pub(super) fn doubt(&mut self) {
         (self.budget, self.confidence) = (0, self.confidence / 2);
     }
 
-    /// It cycles fast, though turns have been taken. If so each turn is a waste, so that this weighs more.
+    /// The lock cycles fast although barging was expected. Each barge would be a waste, so this
+    /// weighs more than [`doubt`](Self::doubt).
     pub(super) fn doubt_more(&mut self) {
         (self.budget, self.confidence) = (0, self.confidence / 16);
     }
 
-    /// Several threads run that take the lock. Its line travels anyway, and nothing is gained by keeping off.
+    /// Several running threads take the lock. Its line travels anyway, so nothing is gained by
+    /// leaving it alone.
     pub(super) fn expect_sharing(&mut self) {
         (self.fast, self.budget) = (false, SHARED_BUDGET);
     }
 
-    /// That of a lock that cycles fast.
+    /// The prediction for a lock that cycles fast.
     pub(super) const FAST: Self = Prediction {
         fast: true,
         budget: 0,
         confidence: 0,
     };
 
-    /// That of a lock of which nothing is known, but that it shall be taken in so many turns, and then looked at.
+    /// The prediction for an unknown lock that is to be taken by barging so many times before the
+    /// first sample.
     pub(super) const fn barging(budget: u16) -> Self {
         Prediction {
             fast: false,
@@ -118,13 +135,15 @@ impl Prediction {
     }
 }
 
-/// A habit, and which lock has it, in one word; in zero there is nothing to be believed of any lock.
+/// A prediction and the lock it is about, in one word. Zero predicts nothing for any lock.
 ///
-/// Two locks may look the same, or one stand where another stood. Then it is taken as the other would be, for as many waits as the note says.
+/// Two locks may have the same name, or one may stand where another stood. The second one is then
+/// treated as the first, until the budget is spent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoredPrediction(pub(super) u32);
 
-/// From the lowest bit: fourteen for `budget`, four for the length of `confidence` in bits, fourteen that name the lock. [`FAST`] is a length that no trust has.
+/// From the lowest bit: fourteen for the budget, four for the length of the confidence in bits,
+/// fourteen for the name of the lock. [`FAST`] is a length that no confidence has.
 const BUDGET_BITS: u32 = 14;
 const PREDICTION_BITS: u32 = 18;
 const FAST: u32 = 15;
@@ -150,16 +169,17 @@ impl StoredPrediction {
         )
     }
 
-    /// What it is after one more turn at this lock; `None` if that is the last one, or none is left, or the note is about another lock.
+    /// The word after one more barge for this lock. `None` if that spends the budget, if it is
+    /// spent already, or if the word is about another lock.
     #[inline]
     pub(super) fn after_barge(self, lock: *const u32) -> Option<Self> {
-        // They are the lowest bits: one less is one turn less.
+        // The budget is in the lowest bits, so one less is one barge less.
         let budget = self.0 & MAX_BUDGET as u32;
         (budget > 1 && self.0 >> PREDICTION_BITS == name(lock))
             .then(|| StoredPrediction(self.0 - 1))
     }
 
-    /// What it says about this lock.
+    /// The prediction for this lock, if it is about this lock.
     pub(super) fn for_lock(self, lock: *const u32) -> Option<Prediction> {
         let length = self.0 >> BUDGET_BITS & 15;
         if self.0 == 0 || self.0 >> PREDICTION_BITS != name(lock) {
@@ -176,7 +196,8 @@ impl StoredPrediction {
     }
 }
 
-/// Fourteen bits. Locks stand four bytes apart at least, and often at powers of two: the multiplier is 2^32 over the golden ratio.
+/// Fourteen bits. Locks are at least four bytes apart, and often powers of two: the multiplier is
+/// 2^32 over the golden ratio.
 #[inline]
 fn name(lock: *const u32) -> u32 {
     ((lock.addr() >> 2) as u32).wrapping_mul(0x9E37_79B9) >> PREDICTION_BITS
@@ -224,7 +245,7 @@ mod tests {
             assert_eq!(after, left.map(|left| Some(Prediction::barging(left))));
             assert!(cell.after_barge(LOCK.wrapping_add(1)).is_none());
         }
-        // Of a lock that would have the same name as none at all.
+        // For a lock with the same name as none at all.
         assert!(StoredPrediction(0).after_barge(LOCK).is_none());
         assert!(StoredPrediction(0).after_barge(core::ptr::null()).is_none());
         assert!(
@@ -234,7 +255,7 @@ mod tests {
         );
     }
 
-    /// Fields of arrays, pages, huge pages: what one of them has learned is not for all.
+    /// Fields of arrays, pages, huge pages: a prediction for one lock must not serve all.
     #[test]
     fn locks_at_powers_of_two_apart_are_told_apart() {
         for bits in 2..32 {
@@ -255,10 +276,10 @@ mod tests {
         prediction.presume_barging();
         prediction.join_active_set();
         assert_eq!(prediction.budget, ACTIVE_WAITS);
-        prediction.give_up_membership();
+        prediction.give_up_if_contended();
         assert_eq!(prediction.budget, ACTIVE_WAITS, "nobody else runs");
         prediction.spend();
-        prediction.give_up_membership();
+        prediction.give_up_if_contended();
         assert_eq!(prediction.budget, 0);
         assert!(prediction.expects_barging());
         prediction.join_active_set();

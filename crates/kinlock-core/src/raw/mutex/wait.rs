@@ -243,9 +243,9 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             Queue::Cna => {
                 let tail = self.spinners.tail();
                 match cna_queue::join(tail, place, wait.tuning, patience, deadline) {
-                    Some(turn) => {
+                    Some(headship) => {
                         let taken = self.wait_as_head(wait);
-                        let place = turn.pass(tail);
+                        let place = headship.pass(tail);
                         (taken || self.take_after_departure(wait), Some(place))
                     }
                     None => (self.finish(wait, false), None),
