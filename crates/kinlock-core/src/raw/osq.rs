@@ -24,7 +24,7 @@
 //! | step | what |
 //! | --- | --- |
 //! | A | unlink `m` from `p`: compare-and-swap `p.next` from `m` to 0 |
-//! | B | find `n` and keep it from leaving: swap `m.next` with 0; without `n`, move the tail to `p` |
+//! | B | find `n` and keep it from leaving: swap `m.next` with 0; without `n`, tail := `p` |
 //! | C | link `n` to `p`: `n.previous` := `p`, then `p.next` := `n` |
 //!
 //! | step | races with | and then |

@@ -133,7 +133,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 if self.departs_for_free_lock(wait) {
                     return false;
                 }
-                // The check for a free lock has restarted the count, unless others changed the flags.
+                // The check for a free lock restarts the count, unless others change the flags.
                 (front.began, front.counted) = (seen.now, 0);
                 seen.now = P::now();
             }

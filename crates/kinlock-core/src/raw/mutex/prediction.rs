@@ -210,7 +210,7 @@ mod tests {
     const LOCK: *const u32 = core::ptr::without_provenance(0x7f12_3456_7898);
 
     #[test]
-    fn a_note_says_what_was_noted() {
+    fn a_stored_prediction_reads_back() {
         let mut predictions = vec![Prediction::default(), Prediction::FAST];
         let mut budget = Prediction::default();
         for _ in 0..16 {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_is_counted_in_the_note_about_its_lock_unless_it_is_the_last() {
+    fn a_barge_is_counted_for_its_lock_unless_it_is_the_last() {
         for (budget, left) in [
             (0, None),
             (1, None),
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seat_is_for_so_many_waits_wherever_turns_are_taken() {
+    fn membership_lasts_for_so_many_waits_where_barging_is_expected() {
         let mut prediction = Prediction::default();
         prediction.join_active_set();
         assert_eq!(prediction, Prediction::default());
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn long_turns_end_a_seat_that_is_only_presumed() {
+    fn long_pickups_end_a_membership_of_low_confidence() {
         let mut presumed = Prediction::default();
         presumed.presume_barging();
         presumed.join_active_set();
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_believed_for_longer_each_time_and_then_for_less() {
+    fn confidence_grows_each_time_and_then_falls() {
         let mut prediction = Prediction::FAST;
         for believed in [3, 15, 63, 255, 1023, 4095, MAX_BUDGET, MAX_BUDGET] {
             prediction.confirm();

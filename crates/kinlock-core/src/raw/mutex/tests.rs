@@ -1,4 +1,4 @@
-//! On words and waits prepared for it.
+//! Tests on words and waits prepared for them.
 
 mod barging;
 mod classifier;
@@ -21,7 +21,7 @@ impl MutexConfig for Sound {
     }
 }
 
-/// Spinners of a kernel, who look all the time.
+/// Polls like a kernel's spinners.
 #[derive(Clone, Copy, Debug)]
 struct Polling;
 
@@ -32,7 +32,7 @@ impl MutexConfig for Polling {
     }
 }
 
-/// Each time the lock is free it may go to whoever waits.
+/// Without a quantum: the head may have the lock each time it is free.
 #[derive(Clone, Copy, Debug)]
 struct Fair;
 
@@ -45,7 +45,7 @@ impl MutexConfig for Fair {
     }
 }
 
-/// Turns are taken from the beginning.
+/// Barging is expected from the beginning.
 #[derive(Clone, Copy, Debug)]
 struct Turns;
 
@@ -106,11 +106,12 @@ fn requester() -> Wait {
 }
 
 fn unlock<C: MutexConfig>(mutex: &Mutex<C>) {
-    // SAFETY: every caller has prepared a word that says that the lock is held, and nobody else uses it.
+    // SAFETY: every caller has prepared a word that says that the lock is held. Nothing else uses
+    // it.
     unsafe { mutex.unlock() }
 }
 
-/// Somebody who takes turns, so many times.
+/// A wait that expects barging, with so large a budget.
 fn expecting(budget: u16, oversubscribed: bool) -> Wait {
     Wait {
         prediction: Prediction::barging(budget),
@@ -121,7 +122,7 @@ fn expecting(budget: u16, oversubscribed: bool) -> Wait {
     }
 }
 
-/// Does something while somebody stands in the queue.
+/// Runs `work` while another thread stands in the queue.
 fn behind_another<C: MutexConfig>(mutex: &Mutex<C>, work: impl FnOnce()) {
     let place = Native::waiters().enter().expect("a slot is free");
     let watch = Watch {

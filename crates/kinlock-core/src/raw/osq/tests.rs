@@ -5,7 +5,7 @@ use crate::Native;
 use crate::raw::waiter::Slot;
 use core::sync::atomic::{AtomicU16, AtomicU32};
 
-/// A queue of its own with nodes of its own: one for each of so many threads that do not run.
+/// A queue of its own, with a node for each of so many threads that do not run.
 struct Bench {
     tail: &'static AtomicU16,
     table: &'static Waiters<Native>,
@@ -64,7 +64,7 @@ impl Bench {
         queue
     }
 
-    /// The first of those who are still there: tests keep `gone` out of `ids`.
+    /// The first of the remaining ones: tests remove from `ids` what has left.
     fn is_head(&self, id: Id) -> bool {
         self.ids.first() == Some(&id)
     }
@@ -154,7 +154,7 @@ fn every_layout_knows_the_predecessors_cpu_also_after_others_have_left() {
         let [a, b, c] = bench.ids[..] else {
             unreachable!()
         };
-        // Whatever the truth is, the first is far away and the second where nobody runs.
+        // Whatever the truth is, both are on a CPU that does not exist.
         let far = NO_CPU - 1;
         for (id, cpu) in [(a, far), (b, far)] {
             links.node(id).cpu.store(cpu, Relaxed);

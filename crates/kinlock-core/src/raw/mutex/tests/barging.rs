@@ -1,4 +1,4 @@
-//! Turns, beside the queue and at its front.
+//! Barging, beside the queue and at its front.
 
 use super::super::classifier::SAMPLES;
 use super::super::prediction::{SHARED_BUDGET, StoredPrediction};
@@ -6,7 +6,7 @@ use super::*;
 use std::sync::atomic::AtomicBool;
 
 #[test]
-fn whose_turn_it_is_takes_the_lock_when_it_is_free() {
+fn barging_takes_a_free_lock() {
     for take in [Mutex::<Sound>::barge_at_front, Mutex::barge] {
         let mutex = with::<Sound>(FREE, 0);
         let mut wait = expecting(SHARED_BUDGET, false);
@@ -23,13 +23,13 @@ fn whose_turn_it_is_takes_the_lock_when_it_is_free() {
         assert!(!take(&mutex, &mut other));
         assert_eq!(state(&mutex), (FREE, 0));
     }
-    // A head in a crowd does not run all the time.
+    // An oversubscribed head does not run all the time.
     let mutex = with::<Sound>(FREE, 0);
     assert!(!mutex.barge_at_front(&mut expecting(SHARED_BUDGET, true)));
 }
 
 #[test]
-fn a_fair_mutex_and_one_that_polls_are_not_taken_in_passing() {
+fn nobody_barges_for_a_fair_mutex_or_one_that_polls() {
     let mutex = with::<Sound>(FREE, 0);
     let mut fair = Wait {
         quantum: 0,
@@ -42,7 +42,7 @@ fn a_fair_mutex_and_one_that_polls_are_not_taken_in_passing() {
 }
 
 #[test]
-fn who_passes_claims_nothing_when_its_time_is_up_or_somebody_else_has() {
+fn barging_requests_nothing_after_the_deadline_or_beside_another_request() {
     for (deadline, flags) in [(1, 0), (NEVER, HANDOFF), (NEVER, PICKUP)] {
         let mutex = with::<Sound>(HELD, flags);
         let mut wait = Wait {
@@ -54,7 +54,7 @@ fn who_passes_claims_nothing_when_its_time_is_up_or_somebody_else_has() {
     }
 }
 
-/// What comes of a turn at once, and how many are left then.
+/// What a barge at once returns, and the budget left.
 fn barged_at_once<C: MutexConfig>(
     locked: u8,
     budget: u16,
@@ -73,11 +73,11 @@ fn barged_at_once<C: MutexConfig>(
 }
 
 #[test]
-fn a_turn_is_taken_at_once_where_the_note_says_so_unless_it_is_the_last() {
+fn a_thread_barges_at_once_if_its_prediction_says_so_unless_it_is_the_last_barge() {
     let (taken, missed, not_tried) = (Ok(()), Err(true), Err(false));
     assert_eq!(barged_at_once::<Sound>(FREE, 2, false), (taken, 1));
     assert_eq!(barged_at_once::<Sound>(HELD, 2, false), (missed, 1));
-    // To leave a seat takes more than that.
+    // Leaving the active set takes more than that.
     assert_eq!(barged_at_once::<Sound>(FREE, 1, false), (not_tried, 1));
     assert_eq!(barged_at_once::<Sound>(FREE, 2, true), (not_tried, 2));
     assert_eq!(barged_at_once::<Fair>(FREE, 2, false), (not_tried, 2));
@@ -85,7 +85,7 @@ fn a_turn_is_taken_at_once_where_the_note_says_so_unless_it_is_the_last() {
 }
 
 #[test]
-fn what_a_note_says_of_another_lock_is_not_tried_at_this_one() {
+fn a_prediction_for_another_lock_is_not_used() {
     let [mutex, other] = [FREE; 2].map(|locked| with::<Sound>(locked, 0));
     drop(Native::waiters().enter().expect("a slot is free"));
     let place = Native::waiters().own_note().expect("it is kept");
@@ -97,9 +97,9 @@ fn what_a_note_says_of_another_lock_is_not_tried_at_this_one() {
     assert_eq!(state(&mutex), (FREE, 0));
 }
 
-/// As where a thread has only used the spinlock before.
+/// As after waits for a spinlock only.
 #[test]
-fn a_slot_that_is_kept_may_have_no_note() {
+fn a_kept_slot_may_store_no_prediction() {
     let mutex = with::<Sound>(FREE, 0);
     drop(Native::waiters().enter().expect("a slot is free"));
     let place = Native::waiters().own_note().expect("it is kept");
@@ -108,9 +108,10 @@ fn a_slot_that_is_kept_may_have_no_note() {
     assert_eq!((state(&mutex), place.load(Relaxed)), ((FREE, 0), 0));
 }
 
-/// Its first series of tries has been made: it claims next. A grant is on its way, so that the lock cannot be claimed: it tries again.
+/// The first round of tries has been made, so it requests next. A pickup is due, so the request is
+/// refused, and it tries again.
 #[test]
-fn who_has_tried_at_once_claims_or_tries_again_where_it_cannot() {
+fn after_barging_at_once_it_requests_or_tries_again() {
     for (flags, requested) in [(0, true), (PICKUP, false)] {
         let mutex = with::<Sound>(FREE, flags);
         let mut wait = Wait {
@@ -123,9 +124,9 @@ fn who_has_tried_at_once_claims_or_tries_again_where_it_cannot() {
     }
 }
 
-/// It goes on with the same turn, and what a signal handler has noted since then stays.
+/// The wait continues with the same barge. What a signal handler has stored since then stays.
 #[test]
-fn a_turn_that_is_missed_is_used_up_once() {
+fn a_missed_barge_is_spent_once() {
     let mutex = with::<Sound>(FREE, 0);
     drop(Native::waiters().enter().expect("a slot is free"));
     let place = Native::waiters().own_note().expect("it is kept");
@@ -139,14 +140,15 @@ fn a_turn_that_is_missed_is_used_up_once() {
     }
 }
 
-/// Where several run that take the lock nobody keeps off: its line travels anyway.
+/// Where several running threads take the lock, its line travels anyway.
 #[test]
-fn who_sees_newcomers_takes_turns() {
-    // A grant that never comes to its end: nobody else can claim, and the head looks for as long as it may.
+fn a_head_that_sees_newcomers_barges() {
+    // A pickup that never comes: no request is accepted, and the head observes for as long as it
+    // may.
     let mutex = with::<Sound>(HELD, PICKUP);
     let over = AtomicBool::new(false);
     std::thread::scope(|s| {
-        // The end of a queue to which somebody joins all the time.
+        // The tail of a queue that threads join all the time.
         s.spawn(|| {
             for last in (1..4).cycle() {
                 mutex.spinners.tail().store(last, Relaxed);
@@ -156,7 +158,7 @@ fn who_sees_newcomers_takes_turns() {
             }
         });
         let mut wait = at_front();
-        // On one CPU the other one runs when this one has lost it.
+        // On one CPU the other thread runs when this one has lost it.
         let samples = (0..1_000_000).take_while(|_| {
             wait = at_front();
             mutex.observe(&mut wait);
@@ -172,9 +174,9 @@ fn who_sees_newcomers_takes_turns() {
     });
 }
 
-/// Each lock is free when it is waited for, and nobody queues.
+/// The lock is free at each wait, and nobody queues.
 #[test]
-fn what_a_wait_has_learned_is_remembered_for_the_next() {
+fn what_a_wait_has_learned_is_stored_for_the_next() {
     let mutex = with::<Turns>(FREE, 0);
     for (before, after) in [(None, [4, 5]), (Some(2), [1, 2])] {
         let cell = || {
@@ -194,7 +196,7 @@ fn what_a_wait_has_learned_is_remembered_for_the_next() {
 }
 
 #[test]
-fn a_turn_at_the_front_that_takes_too_long_ends() {
+fn barging_at_the_front_ends_if_it_takes_too_long() {
     let mutex = with::<Sound>(HELD, 0);
     let mut wait = expecting(SHARED_BUDGET, false);
     assert!(!mutex.barge_at_front(&mut wait));
@@ -202,7 +204,7 @@ fn a_turn_at_the_front_that_takes_too_long_ends() {
 }
 
 #[test]
-fn who_passes_goes_behind_those_who_queue() {
+fn barging_yields_to_threads_that_queue() {
     let mutex = with::<Sound>(FREE, 0);
     let mut wait = expecting(1, false);
     behind_another(&mutex, || assert!(!mutex.barge(&mut wait)));
@@ -210,8 +212,9 @@ fn who_passes_goes_behind_those_who_queue() {
     assert_eq!(state(&mutex), (HELD, 0));
 }
 
-/// A lock that is not released: whoever passes claims it beside the queue, and must not keep its claim when it goes there.
-fn claims_in_passing<C: MutexConfig>() -> (Wait, (u8, u8)) {
+/// A lock that is not released: the thread requests a hand-off beside the queue, and must withdraw
+/// the request before it queues.
+fn requests_beside_the_queue<C: MutexConfig>() -> (Wait, (u8, u8)) {
     let mutex = with::<C>(HELD, SLEEPERS);
     let mut wait = expecting(1, false);
     assert!(!mutex.barge(&mut wait));
@@ -220,21 +223,21 @@ fn claims_in_passing<C: MutexConfig>() -> (Wait, (u8, u8)) {
 }
 
 #[test]
-fn who_passes_in_vain_takes_no_claim_into_the_queue() {
-    let (wait, state) = claims_in_passing::<Sound>();
+fn no_request_is_taken_into_the_queue() {
+    let (wait, state) = requests_beside_the_queue::<Sound>();
     assert_eq!((wait.requested, state), (false, (HELD, SLEEPERS)));
-    let (wait, state) = claims_in_passing::<QueuedClaim>();
+    let (wait, state) = requests_beside_the_queue::<QueuedClaim>();
     assert_eq!((wait.requested, state), (true, (HELD, HANDOFF | SLEEPERS)));
 }
 
 #[test]
-fn who_passes_is_handed_the_lock_that_it_has_claimed() {
+fn a_barging_thread_is_handed_the_lock_that_it_has_requested() {
     let mutex = Mutex::<Sound>::new();
     mutex.lock();
     std::thread::scope(|s| {
         let passing = s.spawn(|| {
             let mut wait = expecting(1, false);
-            // The claim is withdrawn now and then: whoever else waits would try again from the queue.
+            // The request is withdrawn now and then. Another waiter would try again from the queue.
             while !mutex.barge(&mut wait) {
                 wait.prediction = Prediction::barging(1);
             }
@@ -248,8 +251,8 @@ fn who_passes_is_handed_the_lock_that_it_has_claimed() {
 }
 
 #[test]
-fn where_turns_are_used_up_a_look_beside_the_queue_tells_whether_there_are_more() {
-    // Nothing has happened, and it is free: as before.
+fn a_spent_budget_is_renewed_by_sampling_beside_the_queue() {
+    // Nothing has happened, and the lock is free: as before.
     let mutex = with::<Sound>(FREE, 0);
     let mut wait = expecting(0, false);
     assert!(mutex.sample_beside_queue(&mut wait));
@@ -257,7 +260,7 @@ fn where_turns_are_used_up_a_look_beside_the_queue_tells_whether_there_are_more(
         (wait.prediction, state(&mutex)),
         (Prediction::barging(1), (HELD, SAMPLING))
     );
-    // Held for longer than turns take.
+    // Held for longer than barging takes.
     let mutex = with::<Sound>(HELD, 0);
     let (mut before, mut doubted) = (Prediction::default(), Prediction::default());
     for prediction in [&mut before, &mut doubted] {
@@ -278,12 +281,12 @@ fn where_turns_are_used_up_a_look_beside_the_queue_tells_whether_there_are_more(
 }
 
 #[test]
-fn who_looks_beside_the_queue_goes_on_with_what_it_has_learned() {
-    // Free at once, whatever is believed then.
+fn a_wait_goes_on_with_what_sampling_beside_the_queue_has_shown() {
+    // Free at once, whatever is predicted then.
     let mutex = with::<Sound>(FREE, 0);
     assert!(mutex.barge(&mut expecting(0, false)));
     assert_eq!(state(&mutex), (HELD, SAMPLING));
-    // Others have come meanwhile: turns are shared.
+    // Others have queued meanwhile: the budget is the shared one.
     let mutex = with::<Sound>(HELD, 0);
     mutex.spinners.tail().store(1, Relaxed);
     let mut wait = expecting(0, false);
@@ -292,7 +295,7 @@ fn who_looks_beside_the_queue_goes_on_with_what_it_has_learned() {
         (wait.prediction.budget, wait.held_at_first),
         (SHARED_BUDGET, Some(true))
     );
-    // No longer than its time: one look, which tells something only if it comes late.
+    // Until its deadline: one sample, which tells something only if it comes late.
     let mutex = with::<Sound>(HELD, 0);
     let mut wait = Wait {
         deadline: 1,

@@ -1,9 +1,9 @@
-//! What looks at the lock tell where every thread has a CPU.
+//! What samples tell where every thread has a CPU.
 
 use super::*;
 
 #[test]
-fn looks_tell_how_a_lock_is_best_taken() {
+fn samples_tell_how_a_lock_is_best_taken() {
     let judged = |before, samples: &[(u64, u64, bool)]| {
         let mut wait = Wait {
             prediction: before,
@@ -25,19 +25,19 @@ fn looks_tell_how_a_lock_is_best_taken() {
         (&[(7, 500, true)], Prediction::FAST),
         (&[(2, 250, true)], confirmed),
         (&[(5, 500, true)], confirmed),
-        // Held: it may cycle more slowly and is fast, or else nobody takes turns.
+        // Held: a slower cycle counts as fast, or else barging does not pay.
         (&[(4, 500, false)], Prediction::FAST),
         (&[(2, 250, false)], nothing),
-        // Nothing has happened, or it is not known how often.
+        // Nothing has happened, or the count is full.
         (&[(0, 250, true)], nothing),
         (&[(7, 900, true)], nothing),
         (&[(1, 500, true)], nothing),
-        // Free at one look of three.
+        // Free at one sample of three.
         (
             &[(1, 250, false), (0, 400, false), (2, 500, true)],
             confirmed,
         ),
-        // Later looks say whether it is fast, no more.
+        // Later samples only tell whether the lock is fast.
         (
             &[
                 (1, 250, false),
@@ -67,10 +67,10 @@ fn looks_tell_how_a_lock_is_best_taken() {
         doubted,
         "once in a wait"
     );
-    // Still the same critical section: that says something when it has become a long one.
+    // The same critical section: that tells something once it is a long one.
     assert_eq!(judged(confirmed, &[(0, 250, false); 9]), confirmed);
     assert_eq!(judged(confirmed, &[(0, 400, false); 3]), doubted);
-    // Fast, but turns have been taken.
+    // Fast, although barging was expected.
     let mut gone = confirmed;
     gone.doubt_more();
     assert_eq!(judged(confirmed, &[(7, 300, true)]), gone);
@@ -100,7 +100,7 @@ fn looks_tell_how_a_lock_is_best_taken() {
 }
 
 #[test]
-fn one_look_of_many_does_not_tell_that_a_lock_is_not_fast_any_more() {
+fn one_slow_sample_of_many_does_not_end_a_fast_prediction() {
     let mut wait = at_front();
     let (fast, slow) = (4, 1);
     for (unlocks, still) in [

@@ -1,4 +1,4 @@
-//! With more threads than CPUs: looks, seats, and who makes room for whom.
+//! More threads than CPUs: samples, the active set, and the modes of hand-off requests.
 
 use super::super::classifier::{FreeSamples, LONG_PICKUP, MOST_UNLOCKS, SAMPLES};
 use super::super::front::FIRST_TIMED_SLEEP;
@@ -7,7 +7,7 @@ use super::*;
 use std::sync::atomic::AtomicBool;
 
 #[test]
-fn in_a_crowd_who_has_a_seat_passes_those_who_sleep_and_keeps_it_while_none_of_them_comes() {
+fn a_member_passes_sleepers_and_stays_while_none_of_them_comes() {
     let counted = SAMPLING | (3 * UNLOCK);
     let mutex = with::<Sound>(FREE, SLEEPERS | counted);
     let mut wait = expecting(2, true);
@@ -25,9 +25,9 @@ fn in_a_crowd_who_has_a_seat_passes_those_who_sleep_and_keeps_it_while_none_of_t
     });
 }
 
-/// Or never had one.
+/// Or never was a member.
 #[test]
-fn who_has_left_its_seat_to_a_head_that_has_come_queues() {
+fn a_former_member_queues_once_its_vacancy_is_filled() {
     for taken in [UNLOCKS, SAMPLING, HANDOFF | SHARE] {
         let mutex = with::<Sound>(FREE, taken);
         let mut wait = expecting(0, true);
@@ -37,7 +37,7 @@ fn who_has_left_its_seat_to_a_head_that_has_come_queues() {
 }
 
 #[test]
-fn room_is_not_announced_where_nobody_queues() {
+fn a_vacancy_is_not_announced_where_nobody_queues() {
     let mutex = with::<Sound>(FREE, UNLOCKS);
     let mut wait = expecting(1, true);
     assert!(mutex.barge(&mut wait));
@@ -47,9 +47,10 @@ fn room_is_not_announced_where_nobody_queues() {
     );
 }
 
-/// A claim that is not served, or a grant that does not come to its end; and a claim of somebody else, after which there is one more who runs.
+/// A request that is not served, a pickup that never comes, and a request of another thread, which
+/// shows that one more thread runs.
 #[test]
-fn who_waits_in_vain_leaves_its_seat_to_the_head() {
+fn a_member_that_waits_in_vain_leaves_its_place_to_the_head() {
     for (flags, after) in [
         (UNLOCKS, 0),
         (PICKUP | UNLOCKS, PICKUP),
@@ -62,7 +63,7 @@ fn who_waits_in_vain_leaves_its_seat_to_the_head() {
 }
 
 #[test]
-fn room_is_not_announced_over_a_wish() {
+fn a_vacancy_is_not_announced_over_a_mode() {
     let watched = HANDOFF | SAMPLING | UNLOCK;
     for (flags, after) in [
         (HANDOFF | SHARE, HANDOFF | SHARE),
@@ -77,7 +78,7 @@ fn room_is_not_announced_over_a_wish() {
 
 /// The holder does not run, or keeps taking the lock.
 #[test]
-fn a_look_beside_the_queue_ends_in_a_crowd_too() {
+fn sampling_beside_the_queue_ends_while_oversubscribed() {
     for flags in [0, UNLOCKS] {
         let mutex = with::<Sound>(HELD, flags);
         let mut wait = expecting(0, true);
@@ -86,9 +87,10 @@ fn a_look_beside_the_queue_ends_in_a_crowd_too() {
     }
 }
 
-/// A lock that is held for long: a head that has found room claims it at once, and keeps its seat until it gets it.
+/// A lock that is held for long. A head that has found a vacancy requests the lock at once, and has
+/// joined even before it gets it.
 #[test]
-fn a_head_takes_the_seat_that_is_left_for_it_and_says_so() {
+fn a_head_fills_a_vacancy_visibly() {
     for (budget, vacancy, joins) in [(1, true, true), (1, false, false), (0, true, false)] {
         let mutex = with::<Sound>(HELD, if vacancy { 0 } else { UNLOCKS });
         let mut wait = expecting(1, true);
@@ -102,9 +104,9 @@ fn a_head_takes_the_seat_that_is_left_for_it_and_says_so() {
     }
 }
 
-/// What a claimant leaves of the holder's note.
-fn granted_with(request_mode: u8, budget: u16) -> u16 {
-    // Somebody watches: that is not to be taken for a wish.
+/// The budget that a hand-off with this mode leaves the holder.
+fn budget_after_hand_off(request_mode: u8, budget: u16) -> u16 {
+    // A sample, whose count must not be taken for a mode.
     let mutex = with::<Sound>(HELD, SAMPLING | UNLOCK);
     let mut wait = Wait {
         oversubscribed: true,
@@ -127,7 +129,8 @@ fn granted_with(request_mode: u8, budget: u16) -> u16 {
     left.expect("it is about this lock").budget
 }
 
-/// Does something while threads keep slots, more than there are CPUs: a crowd, here and for tests beside this one.
+/// Runs `work` while more threads than CPUs keep slots: oversubscribed, also for tests that run at
+/// the same time.
 fn oversubscribed<T>(work: impl FnOnce() -> T) -> T {
     let threads = crate::topology::CpuSet::of_process().count() + 1;
     let (ready, go) = (
@@ -150,17 +153,18 @@ fn oversubscribed<T>(work: impl FnOnce() -> T) -> T {
 }
 
 #[test]
-fn a_grant_out_of_a_crowded_queue_ends_a_seat_that_is_contended_or_any() {
+fn a_share_request_ends_a_contended_membership_and_an_exclusive_one_any() {
     let left = oversubscribed(|| {
-        [0, SHARE, EXCLUSIVE]
-            .map(|request_mode| [ACTIVE_WAITS, 7].map(|budget| granted_with(request_mode, budget)))
+        [0, SHARE, EXCLUSIVE].map(|request_mode| {
+            [ACTIVE_WAITS, 7].map(|budget| budget_after_hand_off(request_mode, budget))
+        })
     });
     assert_eq!(left, [[ACTIVE_WAITS, 7], [ACTIVE_WAITS, 0], [0, 0]]);
 }
 
 #[test]
-fn who_comes_out_of_a_crowded_queue_has_a_seat() {
-    // Known to cycle fast, so that a newcomer does not even glance at it, and free when its head looks.
+fn a_head_that_leaves_an_oversubscribed_queue_joins_the_active_set() {
+    // Known to cycle fast, so a newcomer does not try it first, and free when its head samples it.
     let mutex = with::<Sound>(FREE, UNLOCKS);
     let cell = oversubscribed(|| {
         assert!(mutex.lock_slow(NEVER, None));
@@ -177,7 +181,7 @@ fn who_comes_out_of_a_crowded_queue_has_a_seat() {
 }
 
 #[test]
-fn in_a_crowd_who_has_no_seat_stays_behind_those_who_queue() {
+fn a_thread_outside_the_active_set_stays_behind_the_queue() {
     let mutex = with::<Sound>(FREE, 0);
     let soon = Native::now() + 1_000_000;
     let taken = oversubscribed(|| {
@@ -189,10 +193,10 @@ fn in_a_crowd_who_has_no_seat_stays_behind_those_who_queue() {
     assert_eq!(mutex.locked.load(Relaxed), FREE);
 }
 
-/// To wake the next one while the lock is held keeps it from everybody.
+/// Waking the next head while the lock is held would delay all waiters.
 #[test]
-fn in_a_crowd_a_head_leaves_the_queue_before_it_takes_the_lock() {
-    // It has found room, or has waited long enough.
+fn an_oversubscribed_head_departs_before_it_takes_the_lock() {
+    // It has found a vacancy, or has waited long enough.
     for (vacancy, quantum) in [(true, u64::MAX >> 4), (false, 1_000)] {
         let mutex = with::<Sound>(FREE, if vacancy { 0 } else { UNLOCKS });
         let mut wait = Wait {
@@ -210,9 +214,9 @@ fn in_a_crowd_a_head_leaves_the_queue_before_it_takes_the_lock() {
     }
 }
 
-/// Whatever it is said to be: those who run hardly need it.
+/// Whatever the prediction: the running threads hardly need the lock.
 #[test]
-fn in_a_crowd_a_head_goes_at_once_if_the_lock_is_mostly_free_unless_nobody_may_pass() {
+fn an_oversubscribed_head_departs_at_once_for_a_mostly_free_lock_if_there_is_a_quantum() {
     for (locked, quantum, departs) in [(FREE, 1, true), (FREE, 0, false), (HELD, 1, false)] {
         let mutex = with::<Sound>(locked, UNLOCKS);
         let mut wait = Wait {
@@ -238,7 +242,7 @@ fn in_a_crowd_a_head_goes_at_once_if_the_lock_is_mostly_free_unless_nobody_may_p
 }
 
 #[test]
-fn a_head_that_goes_for_a_free_lock_asks_nobody_for_a_seat_and_overlooks_none() {
+fn a_head_that_departs_for_a_free_lock_asks_nobody_to_leave_and_sees_a_vacancy() {
     let mutex = with::<Sound>(FREE, 0);
     let mut wait = Wait {
         is_head: true,
@@ -252,7 +256,7 @@ fn a_head_that_goes_for_a_free_lock_asks_nobody_for_a_seat_and_overlooks_none() 
     mutex.locked.store(FREE, Relaxed);
     wait.vacancy = false;
     assert!(mutex.departs_for_free_lock(&mut wait));
-    // Now somebody has it all the same.
+    // The lock is taken again after all.
     mutex.locked.store(HELD, Relaxed);
     wait.is_head = false;
     let wishes = std::thread::scope(|scope| {
@@ -264,7 +268,7 @@ fn a_head_that_goes_for_a_free_lock_asks_nobody_for_a_seat_and_overlooks_none() 
             }
             request_mode(flags)
         });
-        // It takes its claim back whenever nothing happens for long.
+        // The request is withdrawn whenever nothing happens for long.
         while !holder.is_finished() {
             assert!(!mutex.observe(&mut wait));
         }
@@ -273,9 +277,10 @@ fn a_head_that_goes_for_a_free_lock_asks_nobody_for_a_seat_and_overlooks_none() 
     assert_eq!(wishes, 0);
 }
 
-/// And not at each step after it: where somebody else's wish stands nothing is counted, and it would never find that nothing happens.
+/// Not at each later step: while another's request has a mode nothing is counted, and the head
+/// would never find that nothing happens.
 #[test]
-fn a_head_looks_once_after_a_nap_whether_the_lock_is_mostly_free() {
+fn a_head_checks_once_after_a_timed_sleep_whether_the_lock_is_mostly_free() {
     let mutex = with::<Sound>(HELD, HANDOFF | SHARE);
     let mut wait = Wait {
         is_head: true,
@@ -284,15 +289,15 @@ fn a_head_looks_once_after_a_nap_whether_the_lock_is_mostly_free() {
         deadline: Native::now() + 2_000_000_000,
         ..expecting(1, true)
     };
-    // Turns are believed in more than a few looks can undo: it naps.
+    // More confidence than a few samples can undo, so the head starts a timed sleep.
     (0..3).for_each(|_| wait.prediction.confirm());
     assert!(!mutex.observe(&mut wait));
-    // A few times as long as nothing is to happen for. By a clock it would be longer where others have the CPU.
+    // A few times the stall limit. A clock would say more where others have the CPU.
     assert!(wait.paused < 50_000, "{} ns", wait.paused);
 }
 
 #[test]
-fn a_lock_is_mostly_free_if_four_looks_say_so_and_three_more_for_each_that_does_not() {
+fn a_lock_is_mostly_free_after_four_free_samples_and_three_more_for_each_taken_one() {
     let verdict = |samples: &str| {
         let mut found = FreeSamples::default();
         let mut verdicts = samples
@@ -319,9 +324,10 @@ fn a_lock_is_mostly_free_if_four_looks_say_so_and_three_more_for_each_that_does_
     }
 }
 
-/// Half of the looks at such a lock find it free. Later ones have had time for as many unlocks by those who take turns.
+/// Half of the samples find such a lock free. Later samples leave time for as many unlocks by
+/// threads that barge.
 #[test]
-fn a_lock_that_somebody_keeps_is_not_mostly_free() {
+fn a_lock_that_one_thread_keeps_is_not_mostly_free() {
     for (first, then, mostly_free) in [(4, MOST_UNLOCKS, true), (5, 5, false)] {
         let mut found = FreeSamples::default();
         let verdict = [first, then, then, then]
@@ -331,9 +337,9 @@ fn a_lock_that_somebody_keeps_is_not_mostly_free() {
     }
 }
 
-/// What is looked at is the count in the word.
+/// The count in the word is what matters.
 #[test]
-fn unlocks_between_looks_tell_a_head_that_somebody_keeps_the_lock() {
+fn unlocks_between_samples_tell_a_head_that_one_thread_keeps_the_lock() {
     // On one CPU the other thread comes in between a few times in a hundred milliseconds.
     const TRIES: usize = 2_000_000;
     const COUNTED: u8 = SAMPLING | (6 * UNLOCK);
@@ -347,9 +353,9 @@ fn unlocks_between_looks_tell_a_head_that_somebody_keeps_the_lock() {
                     .compare_exchange(SAMPLING, COUNTED, Relaxed, Relaxed);
             }
         });
-        // Which of its looks is the first to find the count depends on who runs.
+        // It depends on the scheduler which sample is the first to find the count.
         let kept = (0..TRIES).any(|_| {
-            // Not watched: the other one does not come in between, and the watch begins.
+            // No sample: the other thread does not come in between, and the sample begins.
             mutex.flags.store(0, Relaxed);
             !mutex.is_mostly_free() && state(&mutex).1 == COUNTED
         });
@@ -359,9 +365,9 @@ fn unlocks_between_looks_tell_a_head_that_somebody_keeps_the_lock() {
     assert!(kept, "it was free at every look, and that was believed");
 }
 
-/// It is claimed from within the queue: whoever hands it over may have to do so for long.
+/// The request is made from within the queue: it may be long before it is served.
 #[test]
-fn in_a_crowd_a_head_that_claims_stays_in_the_queue() {
+fn an_oversubscribed_head_that_requests_stays_in_the_queue() {
     let mutex = with::<Sound>(HELD, UNLOCKS);
     let mut wait = Wait {
         is_head: true,
@@ -373,9 +379,10 @@ fn in_a_crowd_a_head_that_claims_stays_in_the_queue() {
     assert!(wait.requested && !wait.departs);
 }
 
-/// At least so long: a holder that has lost its CPU gets it back. Who knows of no turns sleeps at once.
+/// For at least so long, since a preempted holder gets its CPU back. A head that expects no barging
+/// sleeps on the word at once.
 #[test]
-fn in_a_crowd_a_head_steps_back_before_it_sleeps_where_turns_are_taken() {
+fn an_oversubscribed_head_steps_back_before_it_sleeps_where_barging_is_expected() {
     let mutex = with::<Sound>(HELD, UNLOCKS);
     let start = Native::now();
     assert!(!mutex.observe(&mut expecting(1, true)));
@@ -383,9 +390,9 @@ fn in_a_crowd_a_head_steps_back_before_it_sleeps_where_turns_are_taken() {
     assert_eq!(state(&mutex), (HELD, SAMPLING));
 }
 
-/// The lock is held for some microseconds at a time: to be woken by each unlock would cost as much.
+/// The lock is held for some microseconds at a time. A wake-up per unlock would cost as much.
 #[test]
-fn in_a_crowd_a_head_that_is_woken_in_vain_twice_naps() {
+fn an_oversubscribed_head_woken_in_vain_twice_starts_a_timed_sleep() {
     for (vain_wakeups, sleeps_timed) in [(1, false), (2, true)] {
         let mutex = with::<Sound>(HELD, UNLOCKS);
         let mut wait = Wait {
@@ -395,14 +402,14 @@ fn in_a_crowd_a_head_that_is_woken_in_vain_twice_naps() {
             ..expecting(0, true)
         };
         assert!(!mutex.observe(&mut wait));
-        // Before a nap it passes the wake-up on, and has not slept since.
+        // Before a timed sleep the head passes the wake-up on, and counts as not having slept.
         assert_eq!(wait.slept, !sleeps_timed);
     }
 }
 
-/// Beside the queue, where turns are only presumed.
+/// Beside the queue, where barging is only presumed.
 #[test]
-fn in_a_crowd_a_long_wait_for_a_grant_counts_for_many() {
+fn a_long_pickup_counts_for_many_waits() {
     for (pickup_wait, oversubscribed, long) in [
         (LONG_PICKUP - 1, true, false),
         (LONG_PICKUP, true, true),
@@ -421,9 +428,9 @@ fn in_a_crowd_a_long_wait_for_a_grant_counts_for_many() {
     assert!(wait.pickup_wait >= LONG_PICKUP);
 }
 
-/// The count that it has set is not to be taken for unlocks.
+/// The head's own mark must not be taken for unlocks.
 #[test]
-fn a_head_that_takes_a_seat_learns_nothing_of_its_own_mark() {
+fn a_head_that_joins_learns_nothing_from_its_own_mark() {
     let mutex = with::<Sound>(HELD, 0);
     let mut wait = expecting(1, true);
     for _ in 0..2 {
@@ -432,20 +439,20 @@ fn a_head_that_takes_a_seat_learns_nothing_of_its_own_mark() {
     }
 }
 
-/// What a head wishes that has waited for its quantum.
+/// The mode that a head requests after its quantum.
 #[test]
-fn a_head_of_a_crowd_wishes_for_a_seat_or_to_be_alone() {
+fn an_oversubscribed_head_requests_share_or_exclusive() {
     for (prediction, flags, left) in [
         (Prediction::barging(1), UNLOCKS, SHARE),
         (Prediction::default(), UNLOCKS, EXCLUSIVE),
-        // There is room: nobody needs to make any.
+        // There is a vacancy, so no member need leave.
         (Prediction::barging(1), 0, UNLOCKS),
     ] {
         let mutex = with::<Sound>(HELD, flags);
         let mut wait = Wait {
             quantum: 1_000,
             prediction,
-            // For so long that it keeps its claim.
+            // For so long that the request stays.
             since: 0,
             ..expecting(0, true)
         };
@@ -454,9 +461,10 @@ fn a_head_of_a_crowd_wishes_for_a_seat_or_to_be_alone() {
     }
 }
 
-/// Somebody else has claimed the lock, which is taken again and again. The head is to sleep where it is woken, and not to nap on.
+/// Another request stands, and the lock is taken again and again. The head must sleep where it is
+/// woken, and start no more timed sleeps.
 #[test]
-fn a_head_whose_quantum_is_over_does_not_nap() {
+fn a_head_whose_quantum_is_over_starts_no_timed_sleep() {
     let busy = HANDOFF | UNLOCKS;
     let mutex = with::<Sound>(HELD, HANDOFF);
     let over = AtomicBool::new(false);
@@ -483,7 +491,7 @@ fn a_head_whose_quantum_is_over_does_not_nap() {
 }
 
 #[test]
-fn a_free_lock_is_left_alone_for_one_look_and_by_a_woken_head_for_none() {
+fn a_free_lock_is_left_alone_for_one_sample_and_by_a_woken_head_for_none() {
     let paused = [true, false].map(|slept| {
         let mutex = with::<Sound>(FREE, UNLOCKS);
         let mut wait = Wait {
@@ -501,9 +509,9 @@ fn a_free_lock_is_left_alone_for_one_look_and_by_a_woken_head_for_none() {
     assert_eq!(paused[1], 2 * paused[0]);
 }
 
-/// With more threads than CPUs nobody else who is needed runs.
+/// All the threads that the lock needs already run.
 #[test]
-fn in_a_crowd_a_lock_that_is_taken_again_and_again_is_left_alone_until_two_looks_say_otherwise() {
+fn a_busy_lock_is_left_alone_until_two_samples_contradict() {
     let (busy, idle) = ((2, 400), (0, 400));
     let mut wait = expecting(0, true);
     for ((unlocks, nanos), left_alone) in [
@@ -522,7 +530,7 @@ fn in_a_crowd_a_lock_that_is_taken_again_and_again_is_left_alone_until_two_looks
 }
 
 #[test]
-fn looks_in_a_crowd_tell_whether_turns_are_taken() {
+fn oversubscribed_samples_tell_whether_barging_pays() {
     let none = Prediction::default();
     let seen = |samples: &[(u64, u64, bool)]| {
         let mut wait = Wait {
@@ -534,15 +542,15 @@ fn looks_in_a_crowd_tell_whether_turns_are_taken() {
         }
         (wait.prediction.budget, wait.samples)
     };
-    // Free and often taken: turns. Free and seldom taken: no turns.
+    // Free and often taken: barging pays. Free and seldom taken: it does not.
     assert_eq!(seen(&[(1, 400, true)]), (3, SAMPLES));
     assert_eq!(seen(&[(1, 401, true)]), (0, SAMPLES));
-    // No unlock, or as many as are counted, tell nothing.
+    // No unlock, or a full count, tells nothing.
     assert_eq!(
         seen(&[(0, 400, true), (7, 50_000, true), (0, 9_000, false)]),
         (0, 0)
     );
-    // Held, and held again, and then free: as beside the queue.
+    // Held, held again, and then free: as beside the queue.
     assert_eq!(
         seen(&[(1, 400, false), (1, 400, false), (1, 400, true)]),
         (3, SAMPLES)
