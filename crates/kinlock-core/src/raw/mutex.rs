@@ -159,7 +159,7 @@ const EXCLUSIVE: u8 = 2 * UNLOCK;
 /// The mode of the hand-off request, or 0.
 fn request_mode(flags: u8) -> u8 {
     match flags & SAMPLE {
-        request_mode @ (SHARE | EXCLUSIVE) => request_mode,
+        mode @ (SHARE | EXCLUSIVE) => mode,
         _ => 0,
     }
 }
@@ -466,21 +466,21 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     fn hand_over(&self) -> bool {
         let mut flags = self.flags.load(Relaxed);
         while flags & HANDOFF != 0 {
-            let granted = without_mode(flags) & !(HANDOFF | HANDOFF_SLEEPS) | PICKUP;
+            let handed_over = without_mode(flags) & !(HANDOFF | HANDOFF_SLEEPS) | PICKUP;
             // Release: `flags` publishes the critical section here instead of `locked`. Only
             // waiters change it, each a few times: the loop ends.
             match self
                 .flags
-                .compare_exchange(flags, granted, Release, Relaxed)
+                .compare_exchange(flags, handed_over, Release, Relaxed)
             {
                 Ok(_) => {
                     P::count(Event::Grant);
                     if flags & HANDOFF_SLEEPS != 0 && C::FAULT != MutexFault::MissingWake {
                         P::unpark_in(self.key(), 1, REQUESTER);
                     }
-                    let request_mode = request_mode(flags);
-                    if C::PARK && P::CAN_PARK && request_mode != 0 {
-                        self.give_up_membership(request_mode == EXCLUSIVE);
+                    let mode = request_mode(flags);
+                    if C::PARK && P::CAN_PARK && mode != 0 {
+                        self.give_up_membership(mode == EXCLUSIVE);
                     }
                     return C::FAULT != MutexFault::DoubleHandOff;
                 }
@@ -491,12 +491,12 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     }
 
     /// While oversubscribed: takes this thread out of the active set, since the requester joins it.
-    fn give_up_membership(&self, anyway: bool) {
+    fn give_up_membership(&self, exclusive: bool) {
         let cell = P::waiters().own_note().filter(|_| P::crowded());
         let prediction =
             cell.and_then(|cell| StoredPrediction(cell.load(Relaxed)).for_lock(self.key()));
         if let (Some(cell), Some(mut prediction)) = (cell, prediction) {
-            if anyway {
+            if exclusive {
                 prediction.leave_active_set();
             } else {
                 prediction.give_up_if_contended();

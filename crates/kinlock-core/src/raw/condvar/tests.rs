@@ -96,9 +96,9 @@ fn a_broadcast_that_may_requeue_is_told_from_the_other_kind() {
     let few: QueuedCondvar<Native, TwoAtOnce> = QueuedCondvar::new();
     with_sleepers(&few, 2, |_| few.notify_all());
     assert_eq!(few.since(0), ONE);
-    let crowd: QueuedCondvar<Native, TwoAtOnce> = QueuedCondvar::new();
-    with_sleepers(&crowd, 4, |_| crowd.notify_all());
-    assert_eq!(crowd.since(0), ONE + ALL);
+    let many: QueuedCondvar<Native, TwoAtOnce> = QueuedCondvar::new();
+    with_sleepers(&many, 4, |_| many.notify_all());
+    assert_eq!(many.since(0), ONE + ALL);
 }
 
 /// A waiter that registers after the announcement has to change the word, so that the requeueing

@@ -11,17 +11,13 @@ const STARVING: u64 = 1_000_000;
 impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     /// Asks the next unlock to hand the lock to this thread, and its holder for `mode`: 0,
     /// [`SHARE`] or [`EXCLUSIVE`]. `false`: another request stands, or a pickup is due.
-    pub(super) fn request_handoff(&self, wait: &mut Wait, request_mode: u8) -> bool {
+    pub(super) fn request_handoff(&self, wait: &mut Wait, mode: u8) -> bool {
         let mut flags = self.flags.load(Relaxed);
         // Only waiters change the flags, each a few times, and unlocks that count themselves, up to
         // seven: the loop ends.
         while flags & (HANDOFF | PICKUP) == 0 {
-            let look = if request_mode == 0 {
-                flags & SAMPLE
-            } else {
-                request_mode
-            };
-            let requested = flags & !SAMPLE | look | HANDOFF;
+            let sample = if mode == 0 { flags & SAMPLE } else { mode };
+            let requested = flags & !SAMPLE | sample | HANDOFF;
             match self
                 .flags
                 .compare_exchange(flags, requested, Relaxed, Relaxed)

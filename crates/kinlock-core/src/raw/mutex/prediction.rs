@@ -287,9 +287,9 @@ mod tests {
         assert_eq!(prediction.budget, 0);
         let mut known = Prediction::default();
         known.confirm();
-        let trusted = known;
+        let confident = known;
         known.presume_barging();
-        assert_eq!(known, trusted);
+        assert_eq!(known, confident);
     }
 
     #[test]
@@ -325,7 +325,7 @@ mod tests {
             assert_eq!(prediction.budget, 0, "watched in the next wait");
         }
         prediction.confirm();
-        assert_eq!(prediction.budget, MAX_BUDGET, "one look makes up for two");
+        assert_eq!(prediction.budget, MAX_BUDGET, "one sample makes up for two");
         for _ in 0..14 {
             prediction.doubt();
         }

@@ -47,9 +47,9 @@ impl MutexConfig for Fair {
 
 /// Barging is expected from the beginning.
 #[derive(Clone, Copy, Debug)]
-struct Turns;
+struct Barging;
 
-impl MutexConfig for Turns {
+impl MutexConfig for Barging {
     fn tuning() -> Tuning {
         Tuning::DEFAULT
     }

@@ -95,7 +95,7 @@ fn headship_goes_round_in_order() {
 }
 
 #[test]
-fn anybody_but_the_head_may_leave_in_any_order() {
+fn all_but_the_head_may_leave_in_any_order() {
     for order in [[1, 1, 1], [3, 2, 1], [2, 1, 1], [1, 2, 1]] {
         let mut bench = Bench::full(4);
         for place in order {

@@ -177,7 +177,7 @@ fn a_head_that_sees_newcomers_barges() {
 /// The lock is free at each wait, and nobody queues.
 #[test]
 fn what_a_wait_has_learned_is_stored_for_the_next() {
-    let mutex = with::<Turns>(FREE, 0);
+    let mutex = with::<Barging>(FREE, 0);
     for (before, after) in [(None, [4, 5]), (Some(2), [1, 2])] {
         let cell = || {
             let place = Native::waiters().enter().expect("a slot is free");

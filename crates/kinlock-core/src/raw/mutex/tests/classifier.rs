@@ -75,14 +75,14 @@ fn samples_tell_how_a_lock_is_best_taken() {
     gone.doubt_more();
     assert_eq!(judged(confirmed, &[(7, 300, true)]), gone);
     assert_eq!(judged(gone, &[(7, 300, true)]), Prediction::FAST);
-    let mut trusted = confirmed;
+    let mut confident = confirmed;
     for _ in 0..6 {
-        trusted.confirm();
+        confident.confirm();
     }
-    let mut less = trusted;
+    let mut less = confident;
     less.doubt_more();
     assert_eq!(
-        judged(trusted, &[(7, 300, true); 6]),
+        judged(confident, &[(7, 300, true); 6]),
         less,
         "once in a wait"
     );

@@ -113,18 +113,18 @@ fn budget_after_hand_off(request_mode: u8, budget: u16) -> u16 {
         ..at_front()
     };
     let cell = Native::waiters().enter().expect("a slot is free").note();
-    let mut seat = Prediction::barging(1);
-    seat.join_active_set();
-    seat.budget = budget;
-    cell.store(StoredPrediction::new(mutex.key(), seat).0, Relaxed);
+    let mut member = Prediction::barging(1);
+    member.join_active_set();
+    member.budget = budget;
+    cell.store(StoredPrediction::new(mutex.key(), member).0, Relaxed);
     assert!(mutex.request_handoff(&mut wait, request_mode));
     unlock(&mutex);
-    let look = if request_mode == 0 {
+    let sample = if request_mode == 0 {
         SAMPLING | (2 * UNLOCK)
     } else {
         UNLOCKS
     };
-    assert_eq!(state(&mutex), (HELD, PICKUP | look));
+    assert_eq!(state(&mutex), (HELD, PICKUP | sample));
     let left = StoredPrediction(cell.load(Relaxed)).for_lock(mutex.key());
     left.expect("it is about this lock").budget
 }
@@ -259,7 +259,7 @@ fn a_head_that_departs_for_a_free_lock_asks_nobody_to_leave_and_sees_a_vacancy()
     // The lock is taken again after all.
     mutex.locked.store(HELD, Relaxed);
     wait.is_head = false;
-    let wishes = std::thread::scope(|scope| {
+    let modes = std::thread::scope(|scope| {
         let holder = scope.spawn(|| {
             let mut flags = 0;
             while flags & HANDOFF == 0 {
@@ -274,7 +274,7 @@ fn a_head_that_departs_for_a_free_lock_asks_nobody_to_leave_and_sees_a_vacancy()
         }
         holder.join().unwrap()
     });
-    assert_eq!(wishes, 0);
+    assert_eq!(modes, 0);
 }
 
 /// Not at each later step: while another's request has a mode nothing is counted, and the head
@@ -302,7 +302,7 @@ fn a_lock_is_mostly_free_after_four_free_samples_and_three_more_for_each_taken_o
         let mut found = FreeSamples::default();
         let mut verdicts = samples
             .chars()
-            .map(|look| found.add(look == 'f', 0, FreeLooks::DEFAULT));
+            .map(|sample| found.add(sample == 'f', 0, FreeLooks::DEFAULT));
         let last = verdicts.by_ref().find(Option::is_some).flatten();
         assert_eq!(verdicts.next(), None, "decided before the end of {samples}");
         last
@@ -362,7 +362,7 @@ fn unlocks_between_samples_tell_a_head_that_one_thread_keeps_the_lock() {
         over.store(true, Relaxed);
         kept
     });
-    assert!(kept, "it was free at every look, and that was believed");
+    assert!(kept, "it was free at every sample, and that was believed");
 }
 
 /// The request is made from within the queue: it may be long before it is served.

@@ -19,7 +19,7 @@ fn a_requeued_waiter_takes_the_wake_up_of_the_head<C: MutexConfig>() -> Option<b
             s.spawn(move || {
                 lock(mutex);
                 unlock(mutex);
-                done.send(()).expect("somebody listens");
+                done.send(()).expect("the test listens");
             });
         };
         let pause = || std::thread::sleep(Duration::from_millis(30));

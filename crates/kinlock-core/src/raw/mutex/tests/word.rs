@@ -16,7 +16,7 @@ fn unlocking_hands_the_lock_to_the_requester() {
     }
 }
 
-/// What the model checker and the explorer look for, seen in the word.
+/// What the model checker and the explorer search for, seen in the word.
 #[test]
 fn a_hand_off_that_releases_as_well_shows() {
     let mutex = with::<DoubleHandOff>(HELD, HANDOFF);
@@ -54,7 +54,7 @@ fn there_is_one_requester() {
     unlock(&mutex);
     assert!(
         !mutex.request_handoff(&mut second, 0),
-        "not while a grant is on its way"
+        "not while a pickup is due"
     );
 }
 
