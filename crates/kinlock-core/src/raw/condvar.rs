@@ -1,73 +1,108 @@
-//! The condition variable: eight bytes; waiters sleep on a count of notifications, one of them spins a little first, and a broadcast moves the sleepers to the mutex.
+//! The condition variable: eight bytes. Waiters sleep on a count of notifications; one of them
+//! spins first; a broadcast moves sleepers to the mutex.
 //!
-//! Sources: sleeping on a count with a futex and requeueing onto the mutex are common knowledge (Drepper, "Futexes Are Tricky", 2011; Denis-Courmont, 2020, for the plain
-//! count). What is new here: the count tells what kind of notification there was, so that only those who may have been requeued keep up the chain of wake-ups; the mutex is
-//! named by its distance, so that the whole needs no address; a wake-up that a latecomer catches is passed on; and one waiter at a time spins for as long as sleeping would
-//! cost, so that threads that take turns quickly do so without the kernel, or with more threads than CPUs without putting a CPU to sleep.
+//! Sources: sleeping on a count with a futex and requeueing onto the mutex are common knowledge
+//! (Drepper, "Futexes Are Tricky", 2011; Denis-Courmont, 2020, for the plain count). New here:
+//!
+//! * The count tells what kind of notification there was. Only waiters that may have been requeued
+//!   keep up the chain of wake-ups.
+//! * The mutex is named by its distance, so no address is stored.
+//! * A wake-up that a latecomer catches is passed on.
+//! * One waiter at a time spins for as long as sleeping would cost. Threads that alternate quickly
+//!   then do without the kernel, and while oversubscribed no CPU goes to sleep.
 //!
 //! # The two words
 //!
 //! ```text
 //!   sequence                                   mutex
-//!   bit 0      WAITERS    somebody waits       the distance from here to the mutex in units of four bytes,
-//!       1      NEWCOMERS  ... who registered   or NONE (0), FAR, SEVERAL
-//!                         after the last
+//!   bit 0      WAITERS    a thread waits       the distance from here to the mutex
+//!       1      NEWCOMERS  ... and registered   in units of four bytes,
+//!                         after the last       or NONE (0), FAR, SEVERAL
 //!                         notification
-//!       2      SPINNER    ... and looks at
+//!       2      SPINNER    ... and spins on
 //!                         the count
-//!       3      VAIN       the last one to do
-//!                         so did in vain
+//!       3      VAIN       the last spinner
+//!                         spun in vain
 //!       4..31  count: 1 for each notify_one,
 //!              1 or 65 for each notify_all
 //! ```
 //!
 //! # Transitions of `sequence`
 //!
-//! (count, SPINNER, NEWCOMERS, WAITERS); a waiter's *ticket* `t` is the count with which it registered. `VAIN` is a hint.
+//! (count, SPINNER, NEWCOMERS, WAITERS); a waiter's *ticket* `t` is the count with which it
+//! registered. `VAIN` is a hint.
 //!
 //! | who | from | to | how |
 //! | --- | --- | --- | --- |
-//! | waiter registers, holding the mutex | (c, s, *, *) | (t = c, s, 1, 1) | fetch-or, unless both are set |
-//! | ... and `mutex` is or becomes `SEVERAL` | (c, s, *, *) | (t = c, s, 1, 1) | fetch-or in any case |
-//! | waiter spins, having released the mutex | (t, 0, *, *) | (t, 1, *, *) | compare-and-swap; then it waits for another count |
+//! | waiter registers, holding the mutex | (c, s, *, *) | (t = c, s, 1, 1) | fetch-or (a) |
+//! | waiter spins, after releasing it | (t, 0, *, *) | (t, 1, *, *) | compare-and-swap (b) |
 //! | ... in vain | (t, 1, *, *) | (t, 0, *, *) | compare-and-swap, while the count is t |
-//! | waiter sleeps | (t, *, *, *) | | park while the word is what it was just seen to be |
-//! | `notify_one`, nobody waits | (c, 0, 0, 0) | | load |
+//! | waiter sleeps | (t, *, *, *) | | park while the word is what it last read |
+//! | `notify_one`, no waiter | (c, 0, 0, 0) | | load |
 //! | `notify_one` | (c, 0, *, 1) | (c + 1, 0, 0, 1) | compare-and-swap, then unpark one |
-//! | ... and nobody slept | (c + 1, 0, 0, 1) | (c + 1, 0, 0, 0) | compare-and-swap, tried once |
-//! | `notify_one`, somebody spins | (c, 1, *, 1) | (c + 1, 0, 0, 1) | compare-and-swap; if c + 1 is a multiple of 64, then unpark one, too |
+//! | ... and none slept | (c + 1, 0, 0, 1) | (c + 1, 0, 0, 0) | compare-and-swap, tried once |
+//! | `notify_one`, with a spinner | (c, 1, *, 1) | (c + 1, 0, 0, 1) | compare-and-swap (c) |
 //! | `notify_all` | (c, *, *, 1) | (c + 1, 0, 0, 0) | compare-and-swap, then wake up to 16 |
-//! | ... and others sleep | (c, *, *, *) | (c + 64, 0, 0, 0) | compare-and-swap, then wake one and requeue the others, if the word is still the same |
+//! | ... and more sleep | (c, *, *, *) | (c + 64, 0, 0, 0) | compare-and-swap, then requeue (d) |
+//!
+//! * (a) Not needed if both flags are set, unless `mutex` is or becomes `SEVERAL`.
+//! * (b) Then it waits for another count.
+//! * (c) If c + 1 is a multiple of 64, then also unpark one.
+//! * (d) Wakes one and requeues the others, if the word is still the same.
 //!
 //! # Why no notification is lost
 //!
-//! 1. *A waiter between registering and sleeping* is on neither list, but any notification changes the word, and the kernel compares it: such a waiter does not fall asleep.
-//! 2. *Whoever changes the condition under the mutex finds the waiter registered*, since that one registered while it held the mutex. So a relaxed load is enough to say that nobody waits.
-//! 3. *`WAITERS` is cleared only when nobody can be asleep*, or by a `notify_all`, which goes on until all are awake or sleep on the mutex. When a `notify_one` has woken nobody, those who had registered
-//!    before will not fall asleep (1), and whoever registers after sets `NEWCOMERS`, which makes the clearing compare-and-swap fail.
-//! 4. *The spinner takes a notification by seeing the count move on.* `SPINNER` is its own from the compare-and-swap that sets it to the one that changes the count or clears it. So a `notify_one` that clears it has a
-//!    taker: one that does not fall asleep before it has looked at the count by the compare-and-swap with which it gives up. Then nobody else need be woken.
-//! 5. *A wake-up caught by a latecomer.* A wake-up is sent after the count has changed; whoever registers in between, and is preferred by the scheduler, may catch it before one for whom it was meant. It
-//!    finds the count unchanged although it was woken, which happens in no other way but by chance, and then notifies all. If the count moves on meanwhile, by a notification that a spinner took, it keeps what it caught: that one had come while it waited, too.
-//! 6. *A wake-up caught by somebody whose time is up.* The platform tells whether a sleep was ended by a wake-up or by the clock. Woken counts as notified, however late it is. Who was not woken has taken
-//!    nothing from anybody.
+//! 1. *A waiter between registering and sleeping* is on neither list. But any notification changes
+//!    the word, and the kernel compares it: such a waiter does not fall asleep.
+//! 2. *A thread that changes the condition under the mutex finds the waiter registered*, since the
+//!    waiter registered while it held the mutex. So a relaxed load can tell that nobody waits.
+//! 3. *`WAITERS` is cleared only when nobody can be asleep*, or by a `notify_all`, which goes on
+//!    until all are awake or sleep on the mutex. Suppose a `notify_one` has woken nobody. Waiters
+//!    that registered before do not fall asleep, by 1. A waiter that registers after sets
+//!    `NEWCOMERS`, and the clearing compare-and-swap fails.
+//! 4. *The spinner takes a notification by seeing the count move on.* It owns `SPINNER` from the
+//!    compare-and-swap that sets it to the one that changes the count or clears it. So a
+//!    `notify_one` that clears it has a taker: the spinner does not sleep before its own
+//!    compare-and-swap has checked the count. Nobody else need be woken.
+//! 5. *A wake-up caught by a latecomer.* A wake-up is sent after the count has changed. A waiter
+//!    that registers in between may catch it in place of one for which it was meant. It was woken
+//!    and finds the count unchanged, which otherwise happens only by chance. It then notifies all.
+//!    If a spinner's notification moves the count on meanwhile, the latecomer keeps the wake-up:
+//!    that notification came while it waited, too.
+//! 6. *A wake-up caught by a waiter whose time is up.* The platform tells whether a sleep was ended
+//!    by a wake-up or by the clock. A woken waiter counts as notified, however late it is. A waiter
+//!    that was not woken has taken nothing from others.
 //!
 //! # Why no requeued waiter is forgotten
 //!
-//! Sleepers on the mutex's word are woken by unlocks that find its `SLEEPERS` flag; requeueing does not set that, since it must not touch a mutex that it does not hold. Instead somebody awake always owes the flag: the one that is woken by
-//! the requeueing sets it as soon as it has the mutex; its unlock clears the flag and wakes the next, which owes it in turn. A waiter whose time is up leaves and owes nothing, as it was not woken for it. A waiter
-//! that was woken can tell by the count whether there can have been a broadcast since it registered (64 or more); if not, it was not on the mutex's word, and owes nothing. So a `notify_one` costs its waiter no needless wake-up.
+//! Sleepers on the mutex's word are woken by unlocks that find its `SLEEPERS` flag. Requeueing does
+//! not set the flag, since it must not touch a mutex that it does not hold. Instead a thread that
+//! is awake always owes the flag. The waiter that the requeueing wakes sets the flag when it has
+//! the mutex. Its unlock clears the flag and wakes the next, which owes it in turn.
+//!
+//! A waiter whose time is up was not woken for it and owes nothing. A woken waiter compares the
+//! count with its ticket: only if it grew by 64 or more can there have been a requeueing broadcast.
+//! Otherwise the waiter was not on the mutex's word and owes nothing. So a `notify_one` costs no
+//! needless wake-up.
 //!
 //! # Why nobody is requeued onto a mutex that it does not use
 //!
-//! `mutex` goes from `NONE` to a distance or to `FAR`, and from a distance to `SEVERAL`, never back. A waiter sleeps as one of a distance only if it found that distance, and a broadcast that then finds an
-//! older value, `NONE`, wakes everybody. A waiter that has found or made it `SEVERAL` changes `sequence` after that by a read-modify-write, whatever its flags are. If that comes before the one by which a broadcast announces
-//! that it will requeue, the broadcast sees `SEVERAL` and wakes everybody; if it comes after, the word is not what the broadcast announced, since it cleared the flags, and the kernel refuses to requeue. The count stays as it is: whoever
-//! spins would take another one for a notification, and leave its flag behind.
+//! `mutex` goes from `NONE` to a distance or to `FAR`, and from a distance to `SEVERAL`, never
+//! back. A waiter sleeps as one of a distance only if it found that distance. A broadcast that then
+//! still finds `NONE` wakes all waiters.
+//!
+//! A waiter that finds or makes `mutex` `SEVERAL` changes `sequence` after that by a
+//! read-modify-write, whatever its flags are. Either this comes before the one by which a broadcast
+//! announces its requeueing. Then the broadcast sees `SEVERAL` and wakes all. Or it comes after.
+//! Then the word is not the announced one, whose flags were cleared, and the kernel refuses to
+//! requeue. The count does not change: a spinner would take another count for a notification, and
+//! leave its flag behind.
 //!
 //! # Memory
 //!
-//! Notifiers look at `sequence` again after they have woken somebody. So a condition variable must outlive the calls that notify it; a waiter may free it when it has the mutex, if everybody notifies while holding that.
+//! A notifier reads `sequence` again after it has woken a waiter. So a condition variable must
+//! outlive the calls that notify it. A waiter that has the mutex may free it if all notifiers hold
+//! the mutex.
 
 use core::marker::PhantomData;
 
@@ -81,16 +116,18 @@ const SPINNER: u32 = 4;
 const VAIN: u32 = 8;
 const REGISTERED: u32 = WAITERS | NEWCOMERS;
 const FLAGS: u32 = REGISTERED | SPINNER | VAIN;
-/// What a notification adds to the sequence. The count is the same again after 2^28 in all. It is large enough
-/// that those who sleep through as many notifications of one are few, and need not do what is for those who may have been requeued.
+/// What a notification adds to the sequence. The count repeats after 2^28 in all. `ALL` is large
+/// enough that few waiters sleep through as many notifications of one. The others need not do what
+/// is only for waiters that may have been requeued.
 const ONE: u32 = FLAGS + 1;
 const ALL: u32 = 64 * ONE;
-/// Sleepers get every so manieth notification even if there is always a spinner to take it.
-const TURN_OF_SLEEPERS: u32 = 64 * ONE;
+/// Sleepers get one notification in so many even if there is always a spinner to take it.
+const SLEEPERS_PERIOD: u32 = 64 * ONE;
 
-/// How long a waiter spins before it sleeps, in nanoseconds: about what sleeping and waking up cost two threads in system calls and switches.
+/// How long a waiter spins before it sleeps, in nanoseconds: about what sleeping and waking up cost
+/// two threads in system calls and switches.
 const SPIN: u64 = 50_000;
-/// After a spin in vain one waiter in so many finds out whether it would be worth while again.
+/// After a spin in vain, one waiter in so many tries whether spinning pays again.
 const RETRY: u32 = 16;
 
 /// No mutex yet.
@@ -105,8 +142,9 @@ pub trait CondvarConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// A deliberate defect, for showing that a check can fail.
     #[doc(hidden)]
     const FAULT: CondvarFault = CondvarFault::None;
-    /// How many a broadcast wakes at once, before it wakes one more and requeues the others: about as many short sections as fit into the time that a sleeper takes to
-    /// wake up. Fewer leave the mutex idle, more run into it and sleep again.
+    /// How many sleepers a broadcast wakes at once, before it wakes one more and requeues the
+    /// others: about as many short critical sections as fit into the time of a wake-up. Fewer would
+    /// leave the mutex idle, more would find it held and sleep again.
     const AT_ONCE: u32 = 16;
 }
 
@@ -116,7 +154,7 @@ pub struct Faultless;
 
 impl CondvarConfig for Faultless {}
 
-/// Deliberate defects, each to be caught by the check meant for it.
+/// Deliberate defects, each caught by the check meant for it.
 #[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CondvarFault {
@@ -126,15 +164,16 @@ pub enum CondvarFault {
     BlindSleep,
     /// A notification wakes before it counts.
     LateCount,
-    /// `notify_one` says that nobody waits without asking whether somebody has come.
+    /// `notify_one` clears `WAITERS` without checking for newcomers.
     CarelessClear,
-    /// A waiter that a broadcast has woken does not say that others sleep on the mutex.
+    /// A waiter that a broadcast has woken does not set the flag for the sleepers on the mutex.
     BrokenChain,
-    /// A waiter whose time is up says so although it was woken.
+    /// A waiter whose time is up reports that although it was woken.
     SwallowedWake,
-    /// A waiter that has spun in vain falls asleep and does not say that it spins no more.
+    /// A waiter that has spun in vain falls asleep without clearing `SPINNER`.
     LingeringSpinner,
-    /// A broadcast that requeues leaves flags behind, so that it does not notice who registers before it does so.
+    /// A broadcast that requeues leaves flags behind, so it does not notice waiters that register
+    /// before the requeueing.
     StaleFlags,
 }
 
@@ -151,7 +190,8 @@ enum End {
 
 /// The condition variable, generic over where it runs.
 ///
-/// All-zero memory is a fresh one. It owns nothing outside its eight bytes. It may be moved while nobody waits; broadcasts are then cheaper if the mutex moved with it.
+/// All-zero memory is a fresh one. It owns nothing outside its eight bytes. It may be moved while
+/// nobody waits. Broadcasts are then cheaper if the mutex moves with it.
 #[repr(C, align(4))]
 #[derive(Debug)]
 pub struct QueuedCondvar<P: Platform, C: CondvarConfig = Faultless> {
@@ -176,7 +216,8 @@ impl<P: Platform, C: CondvarConfig> Default for QueuedCondvar<P, C> {
 }
 
 impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
-    /// A fresh condition variable. Where the platform allows, [`FRESH`](Self::FRESH) is the same as a constant.
+    /// A fresh condition variable. Where the platform allows, [`FRESH`](Self::FRESH) is the same as
+    /// a constant.
     pub fn new() -> Self {
         QueuedCondvar {
             sequence: Atomic::new(0),
@@ -185,11 +226,13 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         }
     }
 
-    /// Releases `mutex`, waits for a notification, and takes `mutex` again. May return without a notification.
+    /// Releases `mutex`, waits for a notification, and takes `mutex` again. May return without a
+    /// notification.
     ///
     /// # Panics
     ///
-    /// With `debug_assertions`, if somebody is found asleep here who uses another mutex. The mutex is then still held.
+    /// With `debug_assertions`, if a thread that uses another mutex is found asleep here. The mutex
+    /// is then still held.
     ///
     /// # Safety
     ///
@@ -199,10 +242,11 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         unsafe { self.wait_as_told(mutex, || Some(NEVER)) };
     }
 
-    /// As [`wait`](Self::wait), but gives up and returns `false` once [`Platform::now`] has reached `deadline`.
+    /// As [`wait`](Self::wait), but gives up and returns `false` once [`Platform::now`] has reached
+    /// `deadline`.
     ///
-    /// `true` may mean that there was no notification, too; `false` means that this waiter has not taken one from another. If the
-    /// deadline has passed, the mutex is released and taken again.
+    /// `true` does not prove a notification. `false` means that this waiter has not taken one from
+    /// another. If the deadline has passed already, the mutex is released and taken again.
     ///
     /// # Safety
     ///
@@ -217,8 +261,9 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         unsafe { self.wait_as_told(mutex, until) }
     }
 
-    /// As [`wait_until`](Self::wait_until), for any clock: `until` says up to which moment of [`Platform::now`] to wait before it is asked again, or `None` if the time
-    /// is up. It is asked with the mutex held the first time and without it later.
+    /// As [`wait_until`](Self::wait_until), for any clock. `until` says up to which moment of
+    /// [`Platform::now`] to wait before it is called again, or `None` if the time is up. The first
+    /// call is made with the mutex held, later ones without it.
     ///
     /// # Safety
     ///
@@ -247,7 +292,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         end != End::TimeUp
     }
 
-    /// Wakes one of those who wait. Costs a load if nobody does, else a system call.
+    /// Wakes one waiter. Costs a load if nobody waits, else a system call.
     #[inline]
     pub fn notify_one(&self) {
         // Relaxed: see 2 at the top.
@@ -257,7 +302,8 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         }
     }
 
-    /// Wakes all who wait, one after the other: each as soon as the one before it releases the mutex. Costs a load if nobody waits, else a system call.
+    /// Wakes all waiters, one after the other: each as soon as the one before it releases the
+    /// mutex. Costs a load if nobody waits, else a system call.
     #[inline]
     pub fn notify_all(&self) {
         if self.sequence.load(Relaxed) & WAITERS != 0 {
@@ -265,7 +311,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         }
     }
 
-    // ---- notifying -----------------------------------------------------------------------------------------
+    // ---- notifying ----------------------------------------
 
     #[cold]
     #[inline(never)]
@@ -279,14 +325,14 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         let Some((seen, now)) = self.advance(seen, next) else {
             return;
         };
-        // See 4 at the top. A spinner that another process has takes nothing in this one.
-        let its_turn = now / ONE % (TURN_OF_SLEEPERS / ONE) == 0;
-        let taken = seen & SPINNER != 0 && !its_turn && !P::forked();
+        // See 4 at the top. A spinner of another process takes nothing in this one.
+        let for_sleepers = now / ONE % (SLEEPERS_PERIOD / ONE) == 0;
+        let taken = seen & SPINNER != 0 && !for_sleepers && !P::forked();
         if !taken && P::unpark_in(self.key(), 1, OTHERS) == 0 {
             if C::FAULT == CondvarFault::CarelessClear {
                 self.sequence.fetch_and(!REGISTERED, Relaxed);
             }
-            // Relaxed: nobody is told anything. See 3 at the top.
+            // Relaxed: this publishes nothing. See 3 at the top.
             let _ = self
                 .sequence
                 .compare_exchange(now, now & !WAITERS, Relaxed, Relaxed);
@@ -298,7 +344,8 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
     fn notify_all_slow(&self) {
         let seen = self.sequence.load(Relaxed);
         let changed = self.advance(seen, |s| (s & !FLAGS | s & VAIN).wrapping_add(ONE));
-        // Asked, since those who are woken next would all owe what nobody waits for if there were no more.
+        // Without more sleepers, nothing is announced: the woken waiters would all owe a flag that
+        // no sleeper needs.
         if changed.is_none() || !P::unpark_some(self.key(), C::AT_ONCE) {
             return;
         }
@@ -314,11 +361,13 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         }
     }
 
-    /// From here on the count says that somebody may sleep on the mutex; whoever the requeueing wakes sees that. Returns the word.
+    /// Announces by the count that waiters may sleep on the mutex from here on. A waiter that the
+    /// requeueing wakes sees that. Returns the word.
     fn announce_requeueing(&self) -> u32 {
         let mut seen = self.sequence.load(Relaxed);
         loop {
-            // Flags that somebody has set since we cleared them would hide from the requeueing who registers from here on.
+            // Flags that were set again since they were cleared would hide later registrations from
+            // the requeueing.
             let cleared = match C::FAULT {
                 CondvarFault::StaleFlags => seen,
                 _ => seen & !FLAGS | seen & VAIN,
@@ -332,10 +381,11 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         }
     }
 
-    /// Changes the sequence, unless nobody waits. Returns what it was and what it is then.
+    /// Changes the sequence, unless nobody waits. Returns the old and the new word.
     fn advance(&self, mut seen: u32, next: impl Fn(u32) -> u32) -> Option<(u32, u32)> {
         while seen & WAITERS != 0 {
-            // Release, for those who look at the word instead of sleeping; Acquire pairs with `register`, where the mutex has changed.
+            // Release, for waiters that read the word instead of sleeping. Acquire pairs with
+            // `register`, where the mutex has changed.
             match self
                 .sequence
                 .compare_exchange(seen, next(seen), AcqRel, Relaxed)
@@ -347,9 +397,10 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         None
     }
 
-    // ---- waiting -------------------------------------------------------------------------------------------
+    // ---- waiting ----------------------------------------
 
-    /// Makes notifiers know of us. Returns the ticket, and whether we may be moved to the mutex. The mutex must be held.
+    /// Makes this waiter known to notifiers. Returns the ticket, and whether the waiter may be
+    /// requeued onto the mutex. The mutex must be held.
     fn register(&self, distance: u32) -> (u32, bool) {
         let mut known = self.mutex.load(Relaxed);
         if known == NONE {
@@ -369,9 +420,11 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
             }
             known = SEVERAL;
         }
-        // Relaxed: releasing the mutex publishes it. A stale value is a ticket that is no longer valid, and the wait ends at once.
+        // Relaxed: releasing the mutex publishes it. A stale value is an outdated ticket, and the
+        // wait ends at once.
         let mut seen = self.sequence.load(Relaxed);
-        // Where there are several mutexes, Release pairs with `announce_requeueing`, in any case.
+        // Where there are several mutexes, this Release pairs with `announce_requeueing`, whatever
+        // the flags are.
         if known == SEVERAL || seen & REGISTERED != REGISTERED {
             seen = self.sequence.fetch_or(REGISTERED, Release);
         }
@@ -402,7 +455,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
                     }
                     return End::Woken;
                 }
-                // The count, or only a flag.
+                // Another count, or only another flag.
                 Parked::Differed => {}
                 Parked::Unwoken => match limit() {
                     Some(later) => until = later,
@@ -412,9 +465,11 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         }
     }
 
-    /// Looks at the count for a while, unless somebody else does, or it has lately been in vain. Returns whether it has moved on.
+    /// Spins on the count for a while, unless another waiter does, or spinning was lately in vain.
+    /// Returns whether the count has moved on.
     ///
-    /// In a crowd others go first. It is all the same worth it: a CPU on which nobody is left to run falls asleep itself, and takes longer to wake up than a thread does.
+    /// While oversubscribed the spinner yields its CPU to others. Spinning still pays: a CPU
+    /// without a runnable thread falls asleep, and takes longer to wake up than a thread does.
     fn spin(&self, ticket: u32, until: u64) -> bool {
         if !P::CAN_PARK {
             return false;
@@ -458,13 +513,13 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         }
     }
 
-    /// `false`: the count has moved on just now.
+    /// Clears `SPINNER`. `false`: the count has moved on just now.
     fn stop_spinning(&self, mut seen: u32, ticket: u32) -> bool {
         if C::FAULT == CondvarFault::LingeringSpinner {
             return true;
         }
         while seen & !FLAGS == ticket {
-            // The flag is ours as long as the count is the same: see 4 at the top.
+            // This waiter owns the flag as long as the count is the same: see 4 at the top.
             let without = seen & !SPINNER | VAIN;
             match self
                 .sequence
@@ -491,7 +546,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
             };
         }
         P::count(Event::Park);
-        // Never the mutex's claimant, should we sleep there in the end.
+        // Never as the mutex's requester, if the waiter is requeued onto the mutex.
         P::park_in(self.key(), seen, until, OTHERS, || {
             if C::FAULT == CondvarFault::BlindSleep {
                 seen
@@ -506,18 +561,18 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         (self.sequence.load(Relaxed) & !FLAGS).wrapping_sub(ticket)
     }
 
-    /// Where waiters sleep.
+    /// The address at which waiters sleep.
     fn key(&self) -> *const u32 {
         (self as *const Self).cast()
     }
 
-    /// How far away the mutex is.
+    /// The distance from here to the mutex, in units of four bytes.
     fn distance<M: MutexConfig>(&self, mutex: &QueuedMutex<P, M>) -> u32 {
         if !P::CAN_PARK || !M::PARK {
             return FAR;
         }
         let bytes = mutex.key().addr().wrapping_sub(self.key().addr()) as isize;
-        // Both are multiples of four bytes. Neither the mutex nor the condition variable is at distance 0 from the other.
+        // Both are multiples of four bytes, and the distance is never 0.
         match i32::try_from(bytes / 4) {
             Ok(distance) if distance as u32 != FAR && distance as u32 != SEVERAL => distance as u32,
             _ => FAR,

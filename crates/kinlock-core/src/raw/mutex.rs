@@ -1,86 +1,135 @@
-//! The blocking mutex: four bytes; whoever runs may take it, and whoever waits stands in a queue.
+//! The blocking mutex: four bytes. Running threads may barge; waiters stand in a queue.
 //!
-//! Sources: queued optimistic spinners are from the Linux kernel's mutex (Long, 2013), their cancellable queue from Zijlstra (2014). What is new here: waiters sleep in
-//! their place instead of starting over elsewhere; the head of the queue learns how fast the lock is cycling and leaves a fast one alone for a quantum, so that the lock
-//! and its data stay where they are; and then it *claims* the lock, which the next unlock hands over to it. Where threads had better take turns they do so beside the queue.
+//! Sources: queued optimistic spinners and hand-off are from the Linux kernel's mutex (Long, 2013),
+//! the cancellable queue from Zijlstra (2014), the active set from Dice's culling of waiters. New
+//! here:
+//!
+//! * Waiters sleep in their place in the queue.
+//! * The head of the queue learns how fast the lock cycles, and leaves a fast lock alone for a
+//!   quantum. The lock and its data then stay in one cache.
+//! * After its quantum the head requests a *hand-off*, and the next unlock hands the lock over to
+//!   it.
+//! * Where samples of the lock show that barging pays, threads barge beside the queue.
+//!
+//! # Terms
+//!
+//! * *Barging*: a running thread takes the lock past the queue.
+//! * *Sample*: a count of unlocks, and whether the lock is free at its end. Each thread keeps a
+//!   *prediction* per lock, learned from samples, with a budget of barges until the next sample.
+//! * *Oversubscribed*: there are more threads than CPUs. Then only the members of the *active set*
+//!   barge, and the others sleep in the queue. Membership ends after a number of waits. The member
+//!   then announces a *vacancy*, which the head of the queue fills.
+//! * *Hand-off request*: asks the next unlock to leave the lock held and pass it to the requester.
+//!   It has a *mode* when an oversubscribed head makes it. *Share*: the holder leaves the active
+//!   set if it has had to wait. *Exclusive*: the holder leaves it in any case.
+//! * *Depart*: an oversubscribed head leaves the queue before it takes the lock, so that it does
+//!   not wake its successor while it holds the lock.
 //!
 //! # The word
 //!
 //! ```text
 //!   byte  0          1                    2 3
 //!       locked     flags                spinners
-//!       0 or 1     CLAIMED          1   the tail of the queue
-//!                  GRANTED          2
+//!       0 or 1     HANDOFF          1   the tail of the queue
+//!                  PICKUP           2
 //!                  SLEEPERS         4
-//!                  CLAIMANT_SLEEPS  8
-//!                  WATCHED         16
-//!                  unlocks       0..7 times 32    1, 2 without WATCHED: a wish of the claimant
+//!                  HANDOFF_SLEEPS   8
+//!                  SAMPLING        16
+//!                  unlocks       0..7 times 32    1, 2 without SAMPLING: a mode
 //! ```
 //!
-//! * `locked` decides who holds the lock, but for a grant: it is taken by a compare-and-swap from 0.
-//! * `CLAIMED`: one waiter, the claimant, has waited for its quantum, or in vain for its turn. The next unlock hands the lock to it: `locked` stays 1 and `GRANTED` replaces `CLAIMED`.
-//! * `SLEEPERS`: somebody sleeps on the word. Whoever unlocks, or is granted the lock, wakes one of them. `CLAIMANT_SLEEPS`: the claimant does.
-//! * `WATCHED`: the head, or a newcomer beside the queue, wants to know how fast the lock cycles: unlocks count themselves, up to 7.
+//! * `locked`: the lock is held. Taken by a compare-and-swap from 0, or handed over.
+//! * `HANDOFF`: one waiter, the requester, has requested a hand-off. The next unlock leaves
+//!   `locked` at 1 and replaces `HANDOFF` by `PICKUP`.
+//! * `PICKUP`: the lock belongs to the requester, which has not noticed yet.
+//! * `SLEEPERS`: a thread sleeps on the word. An unlock, or a pickup, wakes one of them.
+//! * `HANDOFF_SLEEPS`: the requester sleeps on the word.
+//! * `SAMPLING`: unlocks count themselves, up to 7.
 //!
 //! # Transitions
 //!
-//! (flags, locked); `f` = any other flags.
+//! (flags, locked); `f` = any other flags; letters refer to the notes below.
 //!
 //! | who | from | to | how |
 //! | --- | --- | --- | --- |
-//! | anybody who runs | (f, 0) | (f, 1) | compare-and-swap `locked` |
+//! | running thread takes the lock | (f, 0) | (f, 1) | compare-and-swap `locked` |
 //! | holder unlocks | (f, 1) | (f, 0) | store `locked`, light fence, read `flags` |
-//! | ... and `CLAIMED` was set | (CLAIMED, 1) | (GRANTED, 1) | compare-and-swap `flags` instead of the store; unpark the claimant if it sleeps |
-//! | ... and `WATCHED` was set | (WATCHED + n unlocks, 1) | (WATCHED + n + 1, 1), after 7 (7, 1) | compare-and-swap before the store, tried once |
-//! | ... and then somebody sleeps | (f + SLEEPERS, *) | (f, *) | fetch-and, unpark one |
-//! | head, or newcomer beside the queue, claims | (f, *) | (f + CLAIMED, *) | compare-and-swap, unless CLAIMED or GRANTED is set |
-//! | who has waited for a quantum in a crowd claims | (f, *) | (f + CLAIMED + a wish, *) | the same compare-and-swap, in place of what was counted; granted or not, 7 unlocks are left of a wish |
-//! | who watches | (f, *) | (f + WATCHED + 0 unlocks, *) | compare-and-swap, unless there is a wish; tried once |
-//! | who leaves its seat for the head says so | (f, *) | (f without WATCHED and unlocks, *) | compare-and-swap, unless there is a wish; tried once |
-//! | head of a crowd takes that seat, or nobody does and its owner keeps it | (f, *) | (f + 7 unlocks, *) | fetch-or, and then it takes or claims the lock |
-//! | claimant withdraws | (f + CLAIMED, *) | (f, *) | compare-and-swap; if it finds GRANTED the lock is its own |
-//! | claimant gets the lock | (f + GRANTED, 1) or (f + CLAIMED, 1) | (f, 1) | fetch-and, after it has seen GRANTED or taken `locked`; if granted, and somebody sleeps, it wakes one as an unlock does |
-//! | head, or who was, falls asleep | (f, 1) | (f + SLEEPERS, 1) | fetch-or, heavy fence, look again, park |
-//! | who has been woken naps, or gives up | (f, *) | (f + SLEEPERS, *) | fetch-or, heavy fence, look again, and wake another if it is free |
-//! | who has slept gets the lock | (f, 1) | (f + SLEEPERS, 1) | fetch-or: there may be others, and its own unlock comes later |
+//! | ... with `HANDOFF` | (HANDOFF, 1) | (PICKUP, 1) | compare-and-swap instead (a) |
+//! | ... with `SAMPLING` | (SAMPLING + n, 1) | (SAMPLING + n + 1, 1) | compare-and-swap first (b) |
+//! | ... with sleepers, after the store | (f + SLEEPERS, *) | (f, *) | fetch-and, unpark one |
+//! | hand-off is requested | (f, *) | (f + HANDOFF, *) | compare-and-swap (c) |
+//! | ... with a mode | (f, *) | (f + HANDOFF + mode, *) | the same, in place of the count (d) |
+//! | sample is started | (f, *) | (f + SAMPLING + 0, *) | compare-and-swap (e) |
+//! | vacancy is announced | (f, *) | (f + 0, *) | compare-and-swap, no `SAMPLING` (e) |
+//! | vacancy is filled | (f + 0, *) | (f + 7, *) | compare-and-swap (f) |
+//! | request is withdrawn | (f + HANDOFF, *) | (f, *) | compare-and-swap (g) |
+//! | requester picks up | (f + PICKUP, 1) | (f, 1) | fetch-and, and wake a sleeper (h) |
+//! | requester takes the lock | (f + HANDOFF, 1) | (f, 1) | fetch-and |
+//! | waiter falls asleep | (f, 1) | (f + SLEEPERS, 1) | fetch-or, heavy fence, look again, park |
+//! | woken waiter gives up | (f, *) | (f + SLEEPERS, *) | fetch-or, heavy fence, look again (i) |
+//! | woken waiter has the lock | (f, 1) | (f + SLEEPERS, 1) | fetch-or (j) |
 //!
-//! # Why nobody is forgotten
+//! * (a) Unparks the requester if `HANDOFF_SLEEPS` is set.
+//! * (b) Tried once. After 7 unlocks `SAMPLING` is cleared and the count stays.
+//! * (c) Unless `HANDOFF` or `PICKUP` is set. By the head, or by a thread that barges.
+//! * (d) By an oversubscribed head. When the request ends, in any way, the mode becomes 7 unlocks.
+//! * (e) Unless there is a mode. Tried once.
+//! * (f) By the head, or by the member that announced it, which then stays a member.
+//! * (g) If the requester finds `PICKUP`, the lock is its own.
+//! * (h) The hand-off woke no sleeper. An unlock would have.
+//! * (i) Also before a timed sleep. Wakes another sleeper if the lock is free.
+//! * (j) There may be other sleepers, and this thread's unlock comes later.
 //!
-//! 1. *Falling asleep against unlocking*: the sleeper sets its flag, executes a heavy fence and looks at `locked`; the holder clears `locked` and then, after a light
-//!    fence, looks at the flags. One of the two sees the other. Without the fence, where it is refused and at first in a crowd, the sleep has an end: 200 us, twice as long each time.
-//! 2. *A wake-up clears the flag for one sleeper.* That one gets the lock and sets the flag again; or sleeps again and sets it; or gives up or naps, sets it, and wakes another if the lock is free.
-//!    A waiter of a condition variable that was moved here wakes up behind the queue, not at its front: it passes the wake-up on while the lock is free, or takes the lock, or
-//!    sets the flag as in 1 *before* it queues, since the head whose wake-up it has taken may sleep in front of it.
-//! 3. *A claim is granted, withdrawn or used up, each by one compare-and-swap or by its claimant while it holds the lock.* There is one claimant at a time, and `GRANTED` is meant for it alone. A
-//!    waiter that has claimed looks for `GRANTED` whenever it looks at all, and before it withdraws.
-//! 4. *A grant to a claimant that falls asleep*: setting `CLAIMANT_SLEEPS` and granting change the same byte by read-modify-writes. Either the grant finds the flag and unparks, or the
-//!    claimant finds `GRANTED` in the word before it parks, since the kernel compares the word.
+//! # Why no sleeper is forgotten
+//!
+//! 1. *Falling asleep against unlocking.* The sleeper sets its flag, executes a heavy fence and
+//!    reads `locked`. The holder clears `locked`, executes a light fence and reads the flags. One
+//!    of the two sees the other. Where the heavy fence is refused, and at first while
+//!    oversubscribed, the sleep has a time limit: 200 us, twice as long each time.
+//! 2. *A wake-up clears the flag for one sleeper.* If that one gets the lock, it sets the flag
+//!    again. If it sleeps again, it sets the flag. If it gives up or starts a timed sleep, it sets
+//!    the flag, and wakes another sleeper if the lock is free. A waiter that a condition variable
+//!    has requeued here wakes up behind the queue. It passes the wake-up on while the lock is free,
+//!    or takes the lock, or sets the flag as in 1 *before* it queues: the head in front of it may
+//!    still sleep.
+//! 3. *A request ends by one compare-and-swap of the holder or the requester, or by the requester
+//!    as holder.* There is one requester at a time, and `PICKUP` is meant for it alone. It looks
+//!    for `PICKUP` each time it looks at the word, and before it withdraws.
+//! 4. *A hand-off to a requester that falls asleep.* Setting `HANDOFF_SLEEPS` and handing over
+//!    change the same byte by read-modify-writes. Either the hand-off finds the flag and unparks,
+//!    or the requester finds `PICKUP` before it parks, since the kernel compares the word.
 //!
 //! # Bounds
 //!
-//! The head of the queue claims after its quantum; see [`QUANTUM_WHEN_CROWDED`] and [`SHORT_QUANTUM`]. Those behind it are served in the order of the queue. So a waiter with `n` before it
-//! when it joins the queue, in the queue or beside it, gets the lock after at most `n + 1` quanta and critical sections, and the time that `n + 1` threads take to wake up; as long as the
-//! scheduler runs the holder.
+//! The head of the queue requests a hand-off after its quantum, see [`QUANTUM_WHEN_CROWDED`] and
+//! [`SHORT_QUANTUM`]. The waiters behind it are served in order. So a waiter with `n` others before
+//! it, in the queue or beside it, gets the lock after at most `n + 1` quanta and critical sections,
+//! plus the time that `n + 1` threads take to wake up, as long as the scheduler runs the holder.
 //!
-//! * Before it joins the queue it may spend some microseconds beside it with looks and tries; 8 us, or 50 with more threads than CPUs, while others are granted the lock that came as it did; and
-//!   50 us with a claim that is not served.
-//! * With more threads than CPUs some pass the queue for a while, and may claim; and a head leaves the queue before it takes a free lock or a seat. There is one claim at a time and none has
-//!   preference: a head whose quantum is over, or that has left, may find somebody else's, and tries again each time that one is granted.
-//! * Where the lock is mostly free then, heads leave one after the other. If it is held for long from just that moment on, there are as many of those to compete for claims as have left.
-//! * Where the holder sleeps or does not run a head counts a millisecond before it keeps its claim in its sleep.
+//! * Before it queues, a waiter may spend some microseconds beside the queue: 8 us, or 50 us while
+//!   oversubscribed, as long as requests of other threads that barge are served; and 50 us with a
+//!   request that is not served.
+//! * While oversubscribed, some threads pass the queue for a while and may request hand-offs. A
+//!   head departs before it takes a free lock or fills a vacancy. There is one request at a time
+//!   and no preference. A head whose quantum is over may find another's request, and tries again
+//!   after each hand-off.
+//! * Where the lock is mostly free, heads depart one after the other. If the lock is then held for
+//!   long, all that have departed compete for requests.
+//! * Where the holder sleeps or does not run, a head waits a millisecond before it keeps its
+//!   request while it sleeps.
 
-mod claim;
+mod barging;
+mod classifier;
+mod cna_queue;
 mod front;
-mod judge;
-mod kin;
-mod note;
+mod handoff;
+mod prediction;
 mod sleep;
-mod turns;
 mod wait;
 
 use core::marker::PhantomData;
 
-use self::note::Note;
+use self::prediction::StoredPrediction;
 use super::osq::{self, Osq, PredecessorCpu, Watch};
 use super::waiter::Waiter;
 use crate::events::Event;
@@ -90,61 +139,67 @@ use crate::tuning::Tuning;
 const FREE: u8 = 0;
 const HELD: u8 = 1;
 
-const CLAIMED: u8 = 1;
-const GRANTED: u8 = 2;
+const HANDOFF: u8 = 1;
+const PICKUP: u8 = 2;
 const SLEEPERS: u8 = 4;
-const CLAIMANT_SLEEPS: u8 = 8;
-const WATCHED: u8 = 16;
+const HANDOFF_SLEEPS: u8 = 8;
+const SAMPLING: u8 = 16;
 const UNLOCK: u8 = 32;
 const UNLOCKS: u8 = 7 * UNLOCK;
 
-/// All that a look at the lock changes: nothing yet, or *room*; a count; a count that is full, or has come to its end; or a wish.
-const LOOK: u8 = WATCHED | UNLOCKS;
-/// What a claimant that comes out of a crowded queue wishes of the holder: to leave its seat among those who take turns, if that is contended; ...
-const ROOM: u8 = UNLOCK;
-/// ... and in any case. Nobody counts so few unlocks without `WATCHED`.
-const TO_BE_ALONE: u8 = 2 * UNLOCK;
+/// The bits of a sample: a vacancy (0), a count, or a mode. A full count also marks a filled
+/// vacancy or the end of a mode.
+const SAMPLE: u8 = SAMPLING | UNLOCKS;
+/// A mode: the holder leaves the active set if it has had to wait for the lock since it joined.
+const SHARE: u8 = UNLOCK;
+/// A mode: the holder leaves the active set in any case. No sample leaves so low a count without
+/// `SAMPLING`.
+const EXCLUSIVE: u8 = 2 * UNLOCK;
 
-/// What the claimant wishes, or 0.
-fn wish(flags: u8) -> u8 {
-    match flags & LOOK {
-        wish @ (ROOM | TO_BE_ALONE) => wish,
+/// The mode of the hand-off request, or 0.
+fn request_mode(flags: u8) -> u8 {
+    match flags & SAMPLE {
+        mode @ (SHARE | EXCLUSIVE) => mode,
         _ => 0,
     }
 }
 
-/// The flags when that has been heard, or is not wished any more.
-fn without_wish(flags: u8) -> u8 {
-    if wish(flags) == 0 {
+/// The flags after the mode has been read, or the request withdrawn.
+fn without_mode(flags: u8) -> u8 {
+    if request_mode(flags) == 0 {
         flags
     } else {
         flags | UNLOCKS
     }
 }
 
-/// The set of sleepers of which the claimant is the only member, and that of all others.
-const CLAIMANT: u32 = 1 << 31;
-pub(super) const OTHERS: u32 = ANYBODY & !CLAIMANT;
+/// The park set of the requester, and that of all other sleepers.
+const REQUESTER: u32 = 1 << 31;
+pub(super) const OTHERS: u32 = ANYBODY & !REQUESTER;
 
-/// How long a waiter at the head waits for a lock that does not cycle fast before it claims it, in nanoseconds: some transfers of a cache line, so that what a
-/// hand-over costs is small beside it.
+/// How long a head waits for a lock that does not cycle fast before it requests a hand-off, in
+/// nanoseconds. A hand-off costs some transfers of a cache line, which is little beside it.
 pub const SHORT_QUANTUM: u64 = 8_000;
-/// How many [quanta](Tuning::quantum) a waiter at the head waits while there are more waiters than CPUs. A hand-over then costs wake-ups of the threads behind.
+/// How many [quanta](Tuning::quantum) a head waits while oversubscribed. A hand-off then costs
+/// wake-ups of the threads behind.
 pub const QUANTUM_WHEN_CROWDED: u64 = 8;
 
 /// What is fixed about a mutex at compile time, and where it finds its knobs.
 pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// Whether waiters may sleep, where the platform can.
     const PARK: bool = true;
-    /// Whether whoever is at the front looks at the lock all the time and takes it whenever it is free, as spinners of a kernel do: without learning how fast it
-    /// cycles, without a quantum, without claims. For comparisons; no bound on waits holds then.
+    /// Whether the waiter at the front polls the lock and takes it as soon as it is free, as
+    /// spinners of a kernel do: no samples, no quantum, no hand-offs. For comparisons; waits are
+    /// not bounded.
     const POLLS: bool = false;
-    /// How long a spinner in the queue waits before it looks at its predecessor's CPU, in nanoseconds.
+    /// How long a spinner in the queue waits before it looks at its predecessor's CPU, in
+    /// nanoseconds.
     const LOOK_AROUND: u64 = osq::LOOK_AROUND;
-    /// How a newcomer takes its turn beside the queue. For checks, to which each try is a choice more.
+    /// How a thread barges. For checks, which explore each try as a choice.
     #[doc(hidden)]
     const PASSING: Passing = Passing::DEFAULT;
-    /// How a head of a crowd finds out that the lock is mostly free, and whoever waits may as well run; `None`: not at all. For checks, to which each look is a choice more.
+    /// How an oversubscribed head finds out that the lock is mostly free; `None`: not at all. For
+    /// checks, which explore each sample as a choice.
     #[doc(hidden)]
     const FREE_LOOKS: Option<FreeLooks> = Some(FreeLooks::DEFAULT);
     /// A deliberate defect, for showing that a check can fail.
@@ -154,34 +209,35 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// The run-time knobs. Called once or twice per slow path.
     fn tuning() -> Tuning;
 
-    /// In how many waits a lock of which nothing is known yet is taken in turns before it is looked at; `None`: turns are not taken before that has been learned. For checks,
-    /// which have no time for waiters to learn.
+    /// The barging budget for a lock of which nothing is known yet; `None`: none before a sample.
+    /// For checks, which are too short for learning.
     #[doc(hidden)]
     fn turns_at_first() -> Option<u16> {
         None
     }
 
-    /// How waiters stand in line. All waits for a lock must agree.
+    /// How waiters queue. All waits for a lock must agree.
     fn queue() -> Queue {
         Queue::Osq(PredecessorCpu::Cached)
     }
 }
 
-/// How a newcomer takes its turn beside the queue.
+/// How a thread barges.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Passing {
-    /// How often it tries before it claims the lock.
+    /// How many tries a round has. After a round the thread requests a hand-off.
     pub tries: u32,
-    /// How many pauses it makes after each try.
+    /// How many pauses follow each try.
     pub pauses: u32,
-    /// How often it makes those tries at most where it cannot claim the lock, since a grant is on its way: some microseconds, and no longer than until a head that learns
-    /// nothing would claim. With more threads than CPUs it goes on for 50 us, however often that is.
+    /// How many rounds there are at most where the request is refused because a pickup is due. The
+    /// rounds last some microseconds, less than a head waits before its request. While
+    /// oversubscribed they go on for 50 us instead.
     pub rounds: u32,
 }
 
 impl Passing {
-    /// As measured; docs/decisions.md tells what other numbers do.
+    /// As measured; docs/decisions tells what other numbers do.
     pub const DEFAULT: Self = Passing {
         tries: 10,
         pauses: 1,
@@ -189,21 +245,23 @@ impl Passing {
     };
 }
 
-/// When a lock that is looked at now and then is mostly free: after so many looks that find it free, and more for each that has found it taken, unless that is too often.
+/// When a lock counts as mostly free: after so many samples that find it free, and more for each
+/// that finds it taken, unless there are too many of those.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct FreeLooks {
-    /// How many looks are to find it free.
+    /// How many samples must find it free.
     pub enough: u32,
-    /// How many more for each look that has found it taken.
+    /// How many more for each sample that finds it taken.
     pub per_taken: u32,
-    /// How many looks that find it taken say that it is not.
+    /// How many samples that find it taken decide that it is not mostly free.
     pub too_often: u32,
 }
 
 impl FreeLooks {
-    /// If looks do not depend on each other: of a lock that is held for an eighth of the time seven in eight such series say yes, of one that is held for half of it one in twelve, of one that is held for seven
-    /// eighths of it one in four thousand.
+    /// With independent samples, the answer is yes for seven in eight series if the lock is held an
+    /// eighth of the time, for one in twelve at one half, for one in four thousand at seven
+    /// eighths.
     pub const DEFAULT: Self = FreeLooks {
         enough: 4,
         per_taken: 3,
@@ -211,18 +269,19 @@ impl FreeLooks {
     };
 }
 
-/// How waiters stand in line.
+/// How waiters queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Queue {
-    /// Not at all: everybody looks at the word.
+    /// Not at all: every waiter looks at the word.
     Unqueued,
-    /// First in, first out, and whoever gives up leaves; see [`osq`].
+    /// First in, first out, and waiters that give up leave; see [`osq`].
     Osq(PredecessorCpu),
-    /// Kin first as [tuned](Tuning::reorder), in the queue of the [spinlock](super::qspinlock).
+    /// Local waiters first as [tuned](Tuning::reorder), in the queue of the
+    /// [spinlock](super::qspinlock).
     Cna,
 }
 
-/// Deliberate defects, each to be caught by the check meant for it.
+/// Deliberate defects, each caught by the check meant for it.
 #[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MutexFault {
@@ -230,17 +289,18 @@ pub enum MutexFault {
     None,
     /// Unlocking does not wake.
     MissingWake,
-    /// A sleeper does not look again after it has said that it sleeps.
+    /// A sleeper does not look again after it has set its flag.
     LostWakeup,
-    /// An unlock that grants releases as well.
+    /// A hand-off releases the lock as well.
     DoubleHandOff,
-    /// A claimant that withdraws does not look whether the lock was granted meanwhile.
+    /// A requester that withdraws does not look for a pickup.
     LeakyCancel,
     /// Unlocking does not publish the critical section.
     RelaxedUnlock,
-    /// Who has claimed beside the queue takes the claim along into the queue.
+    /// A thread that has requested a hand-off beside the queue keeps the request when it queues.
     QueuedClaim,
-    /// A waiter that a broadcast has moved here queues without saying that somebody may sleep in front of it.
+    /// A waiter that a broadcast has requeued here queues without setting the flag for the sleepers
+    /// in front of it.
     SilentRequeue,
 }
 
@@ -248,8 +308,8 @@ pub enum MutexFault {
 ///
 /// All-zero memory is an unlocked mutex. It owns nothing outside its four bytes.
 ///
-/// It must stay where it is and stay valid until [`unlock`](Self::unlock) has returned, also if another thread has
-/// taken the lock in between.
+/// It must not move or be freed before [`unlock`](Self::unlock) has returned, even if another
+/// thread has taken the lock in between.
 #[repr(C, align(4))]
 #[derive(Debug)]
 pub struct QueuedMutex<P: Platform, C: MutexConfig> {
@@ -276,7 +336,8 @@ impl<P: Platform, C: MutexConfig> Default for QueuedMutex<P, C> {
 }
 
 impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
-    /// An unlocked mutex. Where the platform allows, [`UNLOCKED`](Self::UNLOCKED) is the same as a constant.
+    /// An unlocked mutex. Where the platform allows, [`UNLOCKED`](Self::UNLOCKED) is the same as a
+    /// constant.
     pub fn new() -> Self {
         QueuedMutex {
             locked: Atomic::new(FREE),
@@ -291,21 +352,24 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     /// Taking a lock that the thread already holds waits for ever.
     #[inline]
     pub fn lock(&self) {
-        // Without a look: between two threads the line is mostly away, and a look and then an exchange would be two transfers. Where the lock is held, a try or the queue's
-        // exchange on the same line would follow the look all the same.
+        // No load first. Between two threads the line is mostly away, and a load and an exchange
+        // would be two transfers. Where the lock is held, an exchange on the same line follows in
+        // any case.
         if !self.take() {
             self.lock_contended();
         }
     }
 
-    /// Takes the lock if nobody holds it, whoever may be waiting for it.
+    /// Takes the lock if it is free, past all waiters.
     #[inline]
     pub fn try_lock(&self) -> bool {
-        // Look first: who tries again and again would take the line away from the holder each time.
+        // Load first: a thread that tries again and again would take the line from the holder each
+        // time.
         self.locked.load(Relaxed) == FREE && self.take()
     }
 
-    /// Takes the lock, or gives up and returns `false` once [`Platform::now`] has reached `deadline`.
+    /// Takes the lock, or gives up and returns `false` once [`Platform::now`] has reached
+    /// `deadline`.
     #[inline]
     pub fn lock_until(&self, deadline: u64) -> bool {
         self.take() || self.lock_slow(deadline, None)
@@ -318,10 +382,11 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     /// The lock must be held, and the right to release it must be the caller's.
     #[inline]
     pub unsafe fn unlock(&self) {
-        // If others have tried meanwhile, the line is away. To look at the flags would fetch it, and to store would then fetch it again, for writing.
+        // If others have tried meanwhile, the line is away. Without this, the load of the flags
+        // would fetch it once and the store a second time, for writing.
         P::prefetch_for_writing(&self.locked);
-        // Relaxed: who claims or watches later is served by the next unlock.
-        if self.flags.glance(Relaxed) & (CLAIMED | WATCHED) != 0 && self.unlock_observed() {
+        // Relaxed: a later request or sample is served by the next unlock.
+        if self.flags.glance(Relaxed) & (HANDOFF | SAMPLING) != 0 && self.unlock_observed() {
             return;
         }
         self.locked.store(
@@ -335,38 +400,39 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         if P::CAN_PARK && C::PARK {
             // Pairs with the heavy fence in `sleep_on_word`.
             P::light_fence();
-            if self.flags.glance(Relaxed) & (SLEEPERS | CLAIMANT_SLEEPS) != 0 {
+            if self.flags.glance(Relaxed) & (SLEEPERS | HANDOFF_SLEEPS) != 0 {
                 self.wake();
             }
         }
     }
 
-    /// Whether somebody holds the lock at this moment.
+    /// Whether the lock is held at this moment.
     #[inline]
     pub fn is_locked(&self) -> bool {
         self.locked.load(Relaxed) != FREE
     }
 
-    /// Whether somebody stands in line or sleeps on the word at this moment.
+    /// Whether a thread queues, sleeps on the word or has requested a hand-off at this moment.
     #[inline]
     pub fn is_contended(&self) -> bool {
         self.spinners.last() != 0
-            || self.flags.load(Relaxed) & (SLEEPERS | CLAIMANT_SLEEPS | CLAIMED | GRANTED) != 0
+            || self.flags.load(Relaxed) & (SLEEPERS | HANDOFF_SLEEPS | HANDOFF | PICKUP) != 0
     }
 
-    /// Makes it an unlocked mutex in a forked child, where whoever held it or waited for it does not exist. Nobody else may use it meanwhile.
+    /// Makes it an unlocked mutex in a forked child, where its holder and waiters do not exist. No
+    /// other thread may use it meanwhile.
     pub fn reset_in_child(&self) {
         self.spinners.tail().store(0, Relaxed);
         self.flags.store(0, Relaxed);
         self.locked.store(FREE, Relaxed);
     }
 
-    /// Where threads sleep that wait for this mutex.
+    /// The address at which waiters sleep.
     pub(super) fn key(&self) -> *const u32 {
         (self as *const Self).cast()
     }
 
-    /// Takes the lock if it is free. A failing exchange takes the line away from the holder all the same.
+    /// Takes the lock if it is free. Even a failing exchange takes the line from the holder.
     #[inline]
     fn take(&self) -> bool {
         self.locked
@@ -374,44 +440,47 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             .is_ok()
     }
 
-    // ---- unlocking with somebody at the front --------------------------------------------------------------
+    // ---- unlocking with a waiter at the front ---------------------------------------------
 
-    /// Counts the unlock if that is wanted, and hands the lock to the claimant if there is one (`true`).
+    /// Counts the unlock if there is a sample, and hands the lock over if that is requested
+    /// (`true`).
     #[cold]
     #[inline(never)]
     fn unlock_observed(&self) -> bool {
         let flags = self.flags.load(Relaxed);
-        if flags & WATCHED != 0 {
-            // Nobody else counts while we hold the lock. If a waiter changes the flags meanwhile we do not count.
+        if flags & SAMPLING != 0 {
+            // Only the holder counts. If a waiter changes the flags meanwhile, the unlock is not
+            // counted.
             let counted = match flags & UNLOCKS {
-                UNLOCKS => flags & !WATCHED,
+                UNLOCKS => flags & !SAMPLING,
                 _ => flags + UNLOCK,
             };
             let _ = self
                 .flags
                 .compare_exchange(flags, counted, Relaxed, Relaxed);
         }
-        flags & CLAIMED != 0 && self.hand_over()
+        flags & HANDOFF != 0 && self.hand_over()
     }
 
-    /// `false`: the claimant has withdrawn.
+    /// Hands the lock to the requester. `false`: the request has been withdrawn.
     fn hand_over(&self) -> bool {
         let mut flags = self.flags.load(Relaxed);
-        while flags & CLAIMED != 0 {
-            let granted = without_wish(flags) & !(CLAIMED | CLAIMANT_SLEEPS) | GRANTED;
-            // Release: what `locked` would publish goes through `flags` this time. Only waiters change it, each a few times: the loop ends.
+        while flags & HANDOFF != 0 {
+            let handed_over = without_mode(flags) & !(HANDOFF | HANDOFF_SLEEPS) | PICKUP;
+            // Release: `flags` publishes the critical section here instead of `locked`. Only
+            // waiters change it, each a few times: the loop ends.
             match self
                 .flags
-                .compare_exchange(flags, granted, Release, Relaxed)
+                .compare_exchange(flags, handed_over, Release, Relaxed)
             {
                 Ok(_) => {
                     P::count(Event::Grant);
-                    if flags & CLAIMANT_SLEEPS != 0 && C::FAULT != MutexFault::MissingWake {
-                        P::unpark_in(self.key(), 1, CLAIMANT);
+                    if flags & HANDOFF_SLEEPS != 0 && C::FAULT != MutexFault::MissingWake {
+                        P::unpark_in(self.key(), 1, REQUESTER);
                     }
-                    let wish = wish(flags);
-                    if C::PARK && P::CAN_PARK && wish != 0 {
-                        self.make_room(wish == TO_BE_ALONE);
+                    let mode = request_mode(flags);
+                    if C::PARK && P::CAN_PARK && mode != 0 {
+                        self.give_up_membership(mode == EXCLUSIVE);
                     }
                     return C::FAULT != MutexFault::DoubleHandOff;
                 }
@@ -421,21 +490,22 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         false
     }
 
-    /// In a crowd, has this thread queue at its next wait: somebody has come out of the queue who runs from now on.
-    fn make_room(&self, anyway: bool) {
-        let note = P::waiters().own_note().filter(|_| P::crowded());
-        let habit = note.and_then(|note| Note(note.load(Relaxed)).about(self.key()));
-        if let (Some(note), Some(mut habit)) = (note, habit) {
-            if anyway {
-                habit.leave_seat();
+    /// While oversubscribed: takes this thread out of the active set, since the requester joins it.
+    fn give_up_membership(&self, exclusive: bool) {
+        let cell = P::waiters().own_note().filter(|_| P::crowded());
+        let prediction =
+            cell.and_then(|cell| StoredPrediction(cell.load(Relaxed)).for_lock(self.key()));
+        if let (Some(cell), Some(mut prediction)) = (cell, prediction) {
+            if exclusive {
+                prediction.leave_active_set();
             } else {
-                habit.make_room();
+                prediction.give_up_if_contended();
             }
-            note.store(Note::new(self.key(), habit).0, Relaxed);
+            cell.store(StoredPrediction::new(self.key(), prediction).0, Relaxed);
         }
     }
 
-    /// Wakes the claimant, or else one of the others who sleep on the word.
+    /// Wakes the requester, or else one of the other sleepers on the word.
     #[cold]
     #[inline(never)]
     fn wake(&self) {
@@ -443,8 +513,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             return;
         }
         let flags = self.flags.load(Relaxed);
-        let (flag, set) = if flags & CLAIMANT_SLEEPS != 0 {
-            (CLAIMANT_SLEEPS, CLAIMANT)
+        let (flag, set) = if flags & HANDOFF_SLEEPS != 0 {
+            (HANDOFF_SLEEPS, REQUESTER)
         } else {
             (SLEEPERS, OTHERS)
         };

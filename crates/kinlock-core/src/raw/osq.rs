@@ -1,7 +1,9 @@
-//! The cancellable spinner queue (OSQ): an MCS queue that a spinner can leave at any time, from any place.
+//! The cancellable spinner queue (OSQ): an MCS queue that a spinner can leave at any time, from any
+//! place.
 //!
-//! Source: the queue of optimistic spinners of the Linux kernel's mutex (Zijlstra and others, 2014), an MCS queue with unqueueing, and the
-//! cure of its false sharing (2023). Nodes are named by number here, and belong to threads, which can be preempted.
+//! Source: the queue of optimistic spinners of the Linux kernel's mutex (Zijlstra and others,
+//! 2014), an MCS queue with unqueueing, and the cure of its false sharing (2023). Here nodes are
+//! named by number, and belong to threads, which can be preempted.
 //!
 //! # Shape
 //!
@@ -12,38 +14,49 @@
 //!        --next------>   --next------>            next = 0
 //! ```
 //!
-//! Everybody but the head waits on the `state` of its own node. Whoever stops being the head makes the next one head: `state` := [`GO`].
+//! Every spinner but the head waits on the `state` of its own node. A head that leaves makes the
+//! next spinner head: `state` := [`GO`].
 //!
 //! # Leaving
 //!
-//! `p` is the predecessor, `m` the one who leaves, `n` the successor.
+//! `m` leaves, `p` is its predecessor, `n` its successor.
 //!
-//! | step | what | races with | and then |
-//! | --- | --- | --- | --- |
-//! | A | take `m` out of `p.next` (compare-and-swap `m` -> 0) | `p` hands headship to `m`: it takes `p.next` too | `m` is head: stay |
-//! |   |   | `p` leaves as well | `m.previous` becomes `p`'s predecessor: try again there |
-//! | B | find out who `n` is, and keep it from leaving: swap `m.next` -> 0; or, if there is none, move the tail back to `p` | a newcomer has swapped the tail and is about to link itself | wait for it |
-//! |   |   | `n` leaves (its step A is our swap's rival) | wait for its step C, or for the tail to come back |
-//! | C | `n.previous` := `p`, then `p.next` := `n` | nobody: neither can pass its step A or B without us | |
+//! | step | what |
+//! | --- | --- |
+//! | A | unlink `m` from `p`: compare-and-swap `p.next` from `m` to 0 |
+//! | B | find `n` and keep it from leaving: swap `m.next` with 0; without `n`, tail := `p` |
+//! | C | link `n` to `p`: `n.previous` := `p`, then `p.next` := `n` |
 //!
-//! Whoever takes a `next` away, by swap or compare-and-swap, owns the link; so a link is changed by one thread at a time.
+//! | step | races with | and then |
+//! | --- | --- | --- |
+//! | A | `p` hands headship to `m`, and takes `p.next` too | `m` is head: it stays |
+//! | A | `p` leaves as well | `m.previous` becomes `p`'s predecessor: try again there |
+//! | B | a newcomer has swapped the tail, and links itself next | wait for the link |
+//! | B | `n` leaves: its step A competes with this swap | wait for its step C, or for the tail |
+//! | C | nobody: `p` and `n` cannot pass their steps B and A | |
+//!
+//! A thread that takes a `next` away, by swap or compare-and-swap, owns the link. So one thread at
+//! a time changes a link.
 //!
 //! # What a spinner watches of its predecessor
 //!
-//! A spinner behind one that does not run waits in vain. A kernel asks whether the predecessor's CPU is preempted; we ask whether it is the
-//! CPU on which we run ourselves, since then the predecessor cannot run. For that the predecessor's CPU number is needed again and again, although it
-//! never changes: where it is read from decides about false sharing. See [`PredecessorCpu`].
+//! A spinner behind a preempted one waits in vain. A kernel asks whether the predecessor's CPU is
+//! preempted. Here a spinner asks whether it runs on the predecessor's CPU itself: then the
+//! predecessor cannot run. The predecessor's CPU number never changes but is read again and again.
+//! The place it is read from decides about false sharing, see [`PredecessorCpu`].
 //!
 //! # Progress
 //!
-//! Steps B wait for another thread's few instructions, and so does handing on headship. A kernel disables preemption meanwhile; here the other thread may be preempted just there, and
-//! for that long whoever leaves, and whoever has just been head, waits. With more threads than CPUs a mutex therefore looks out for a moment before it queues.
+//! Step B waits for a few instructions of another thread, and so does handing headship on. A kernel
+//! disables preemption meanwhile. Here the other thread may be preempted just there, and the thread
+//! that leaves waits for that long. An oversubscribed mutex therefore tries the lock for a moment
+//! before it queues.
 
 use super::waiter::{GO, Id, Link, Node, PARKED, WAITING, Waiter, Waiters};
 use crate::events::Event;
 use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, NO_CPU, Ordering::*, Platform};
 
-/// How long a spinner waits before it looks at its predecessor's CPU, in nanoseconds, unless it is told otherwise.
+/// How long a spinner waits by default before it looks at its predecessor's CPU, in nanoseconds.
 pub const LOOK_AROUND: u64 = 1_000;
 
 /// How a spinner watches its predecessor.
@@ -58,11 +71,12 @@ pub struct Watch {
 /// Where a spinner reads its predecessor's CPU number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PredecessorCpu {
-    /// In the predecessor's node, whose line changes whenever somebody queues behind it, hands on or leaves.
+    /// In the predecessor's node. That line changes whenever a thread queues behind it, and when it
+    /// hands headship on or leaves.
     SharedLine,
-    /// In a line of the predecessor's of its own: read remotely, but seldom written.
+    /// In a separate line of the predecessor: read remotely, but seldom written.
     OwnLine,
-    /// In the spinner's own node, where it was copied when the two were linked.
+    /// In the spinner's own node, copied when the two were linked.
     Cached,
 }
 
@@ -98,15 +112,17 @@ impl<P: Platform> Osq<P> {
         &self.tail
     }
 
-    /// The name of the last spinner, 0 = nobody.
+    /// The id of the last spinner, 0 = none.
     pub fn last(&self) -> u16 {
         self.tail.load(Relaxed)
     }
 
-    /// Queues, and waits until the thread is the head of the queue (`true`), or until `until` (`false`: it has left again).
+    /// Queues, and waits until the thread is the head of the queue (`true`), or until `until`
+    /// (`false`: it has left the queue).
     ///
-    /// Spins for at most `patience` nanoseconds, then sleeps in its place; at once if its predecessor cannot run. One remote cache miss to queue and
-    /// one to become head. A head must call [`leave`](Self::leave) with the same place.
+    /// Spins for at most `patience` nanoseconds, then sleeps in its place. It sleeps at once if its
+    /// predecessor cannot run. One remote cache miss to queue and one to become head. A head must
+    /// call [`leave`](Self::leave) with the same place.
     pub fn join(&self, place: &Waiter<P>, watch: Watch, patience: u64, until: u64) -> bool {
         let queue = self.links(watch.layout);
         let (me, node) = (place.id(), place.node());
@@ -133,7 +149,7 @@ impl<P: Platform> Osq<P> {
         node.state.load(Acquire) == GO || !queue.unqueue(me)
     }
 
-    /// Hands the head's place on to the next spinner, if any.
+    /// Hands headship on to the next spinner, if any.
     pub fn leave(&self, place: &Waiter<P>) {
         self.links(PredecessorCpu::Cached).hand_on(place.id());
     }
@@ -147,7 +163,7 @@ impl<P: Platform> Osq<P> {
     }
 }
 
-/// The queue's links, for as long as somebody works on them.
+/// The links of the queue, borrowed for one operation.
 struct Links<'a, P: Platform> {
     tail: &'a P::AtomicU16,
     table: &'static Waiters<P>,
@@ -176,14 +192,14 @@ impl<P: Platform> Links<'_, P> {
     fn hand_on(&self, me: Id) {
         if let Some(next) = self.detach_next(me, None) {
             let state = &self.node(next).state;
-            // AcqRel pairs with the successor's look at its state, and with its falling asleep.
+            // AcqRel pairs with the successor's load of its state, and with its falling asleep.
             if state.swap(GO, AcqRel) == PARKED {
                 P::unpark((&raw const *state).cast(), 1);
             }
         }
     }
 
-    /// Spins until headship comes (`true`), or there is a reason not to.
+    /// Spins until headship comes (`true`), or until it is time to sleep or leave.
     fn spin(&self, me: Id, every: u64, patience: u64, until: u64) -> bool {
         let state = &self.node(me).state;
         if patience == NEVER && until == NEVER {
@@ -227,19 +243,22 @@ impl<P: Platform> Links<'_, P> {
         let Some(after) = self.detach_next(me, Some(before)) else {
             return true;
         };
-        // Step C. The order matters: as soon as `before.next` is set, `before` may leave and change `after.previous` itself.
+        // Step C. The order matters: once `before.next` is set, `before` may leave and change
+        // `after.previous` itself.
         self.set_previous(after, before);
         self.link(before, after);
         true
     }
 
-    /// By a swap, though nobody needs what it replaces: so all changes of a link form one chain of read-modify-writes, and whoever waits for one
-    /// in a loop of them is sure to see it, in the model checker's memory too. Release: see `set_previous`.
+    /// A swap, although its result is not used: all changes of a link then form one chain of
+    /// read-modify-writes. A thread that loops on a link is sure to see the change, also in the
+    /// model checker's memory. Release: see `set_previous`.
     fn link(&self, before: Id, after: Id) {
         self.node(before).next.swap(link_to(after), AcqRel);
     }
 
-    /// Takes the successor's name out of our `next`, so that it cannot leave meanwhile. `None`: there is no successor, and the tail is `back` now.
+    /// Takes the successor's id out of `me.next`, so that the successor cannot leave meanwhile.
+    /// `None`: there is no successor, and the tail is `back` now.
     fn detach_next(&self, me: Id, back: Option<Id>) -> Option<Id> {
         let node = self.node(me);
         loop {
@@ -251,8 +270,9 @@ impl<P: Platform> Links<'_, P> {
             {
                 return None;
             }
-            // Without looking first: the successor has linked itself, and its line shall come once. If not, a newcomer does so at any
-            // moment, or a successor that leaves links its own successor.
+            // No load first: the successor has linked itself, and its line should come once. If
+            // `next` is 0, a newcomer is about to link itself, or a leaving successor is about to
+            // link its own.
             if let Some(next) = Link::decode(node.next.swap(0, AcqRel)) {
                 return Some(next.id());
             }
@@ -260,7 +280,7 @@ impl<P: Platform> Links<'_, P> {
         }
     }
 
-    /// Release pairs with the Acquire in step A: the predecessor's node is ready to be looked at.
+    /// Release pairs with the Acquire in step A: the predecessor's node is prepared.
     fn set_previous(&self, id: Id, before: Id) {
         if self.layout == PredecessorCpu::Cached {
             let cpu = self.node(before).cpu.load(Relaxed);
@@ -277,7 +297,7 @@ impl<P: Platform> Links<'_, P> {
         }
     }
 
-    /// Whether the predecessor surely does not run: we run where it ran. Relaxed: a hint.
+    /// Whether the predecessor cannot run, because this thread runs on its CPU. Relaxed: a hint.
     fn predecessor_is_off(&self, me: Id) -> bool {
         let node = self.node(me);
         let before = || Id::decode(node.previous.load(Relaxed));

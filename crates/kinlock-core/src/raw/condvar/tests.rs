@@ -76,7 +76,7 @@ fn a_notification_that_wakes_nobody_says_that_nobody_waits() {
     assert_eq!(word(&condvar), (7, REGISTERED));
     condvar.notify_one();
     assert_eq!(word(&condvar), (8, 0));
-    // The one that had registered does not fall asleep.
+    // The waiter that had registered does not fall asleep.
     let with_flags = ticket | REGISTERED;
     assert_eq!(condvar.sleep_once(with_flags, NEVER), Parked::Differed);
     assert!(condvar.sleep(ticket, NEVER, || None) == End::Awake);
@@ -89,19 +89,20 @@ fn a_broadcast_that_may_requeue_is_told_from_the_other_kind() {
     condvar.notify_one();
     condvar.register(5);
     condvar.notify_all();
-    // Nobody slept, so that nobody was moved to the mutex.
+    // Nobody slept, so nobody was requeued onto the mutex.
     assert!(condvar.since(ticket) < ALL);
     assert_eq!(word(&condvar), (9, 0));
     // As many slept as are woken at once.
     let few: QueuedCondvar<Native, TwoAtOnce> = QueuedCondvar::new();
     with_sleepers(&few, 2, |_| few.notify_all());
     assert_eq!(few.since(0), ONE);
-    let crowd: QueuedCondvar<Native, TwoAtOnce> = QueuedCondvar::new();
-    with_sleepers(&crowd, 4, |_| crowd.notify_all());
-    assert_eq!(crowd.since(0), ONE + ALL);
+    let many: QueuedCondvar<Native, TwoAtOnce> = QueuedCondvar::new();
+    with_sleepers(&many, 4, |_| many.notify_all());
+    assert_eq!(many.since(0), ONE + ALL);
 }
 
-/// Whoever registers after the announcement has to change the word, so that the requeueing fails.
+/// A waiter that registers after the announcement has to change the word, so that the requeueing
+/// fails.
 #[test]
 fn a_broadcast_that_requeues_notices_newcomers() {
     let condvar = at(7);
@@ -141,13 +142,13 @@ fn the_second_mutex_stays_known() {
         assert!(!condvar.register(distance).1, "nobody will be moved");
         assert_eq!(condvar.mutex.load(Relaxed), SEVERAL);
     }
-    // Who has a ticket keeps it: a spinner would leave its flag behind.
+    // Tickets stay valid: a spinner would leave its flag behind.
     assert_eq!(word(&condvar).0, 0);
 }
 
-/// Otherwise they would never be served while two threads take turns quickly.
+/// Otherwise they would never be served while two threads alternate quickly.
 #[test]
-fn sleepers_have_their_turn_although_somebody_spins() {
+fn sleepers_are_served_although_a_waiter_spins() {
     let condvar = at(62);
     with_sleepers(&condvar, 1, |returned| {
         let spin = || condvar.sequence.fetch_or(WAITERS | SPINNER, Relaxed);
@@ -189,14 +190,15 @@ fn the_spinner_takes_a_notification_without_a_wake_up() {
     condvar.notify_one();
     // Not the word of a notification that has found nobody: others may sleep.
     assert_eq!(word(&condvar), (8, WAITERS));
-    // Its time is up at that moment: it has been notified all the same, and leaves the flag to the next one.
+    // Its time is up at that moment. It has been notified all the same, and leaves the flag to the
+    // next spinner.
     condvar.sequence.fetch_or(SPINNER, Relaxed);
     assert!(!condvar.stop_spinning(ticket | SPINNER, ticket));
     assert_eq!(word(&condvar), (8, WAITERS | SPINNER));
 }
 
 #[test]
-fn who_spins_in_vain_says_so() {
+fn a_vain_spin_sets_the_hint() {
     let condvar = at(7);
     let (ticket, _) = condvar.register(5);
     assert!(!condvar.spin(ticket, NEVER));
@@ -224,7 +226,8 @@ fn one_spins_at_a_time() {
 fn a_spinner_that_does_not_exist_takes_nothing() {
     let condvar = at(0);
     condvar.sequence.store(REGISTERED | SPINNER, Relaxed);
-    // SAFETY: the child starts threads of its own and ends without unwinding; glibc allows that after a fork.
+    // SAFETY: the child starts threads of its own and ends without unwinding; glibc allows that
+    // after a fork.
     match unsafe { libc::fork() } {
         0 => {
             std::thread::spawn(|| {
@@ -245,7 +248,7 @@ fn a_spinner_that_does_not_exist_takes_nothing() {
     }
 }
 
-/// Starts `n` waiters without a condition, and lets `act` act on them once they are asleep.
+/// Starts `n` waiters without a condition, and runs `act` once they are asleep.
 fn with_sleepers<C: CondvarConfig>(
     condvar: &QueuedCondvar<Native, C>,
     n: usize,
@@ -272,7 +275,7 @@ fn with_sleepers<C: CondvarConfig>(
     assert_eq!(returned.into_inner(), n as u32);
 }
 
-/// If the latecomer kept the wake-up for itself, the others would sleep on, and the test would not end.
+/// If the latecomer kept the wake-up, the others would sleep on, and the test would not end.
 #[test]
 fn a_wake_up_that_a_latecomer_catches_is_passed_on() {
     let condvar = at(0);

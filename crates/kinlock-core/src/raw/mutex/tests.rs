@@ -1,13 +1,12 @@
-//! On words and waits prepared for it.
+//! Tests on words and waits prepared for them.
 
-mod crowd;
-mod looks;
+mod barging;
+mod classifier;
+mod oversubscribed;
 mod sleep;
-mod turns;
 mod word;
 
-use super::note::Habit;
-use super::sleep::UNNOTICED_SLEEP;
+use super::prediction::Prediction;
 use super::wait::Wait;
 use super::*;
 use crate::Native;
@@ -22,7 +21,7 @@ impl MutexConfig for Sound {
     }
 }
 
-/// Spinners of a kernel, who look all the time.
+/// Polls like a kernel's spinners.
 #[derive(Clone, Copy, Debug)]
 struct Polling;
 
@@ -33,7 +32,7 @@ impl MutexConfig for Polling {
     }
 }
 
-/// Each time the lock is free it may go to whoever waits.
+/// Without a quantum: the head may have the lock each time it is free.
 #[derive(Clone, Copy, Debug)]
 struct Fair;
 
@@ -46,11 +45,11 @@ impl MutexConfig for Fair {
     }
 }
 
-/// Turns are taken from the beginning.
+/// Barging is expected from the beginning.
 #[derive(Clone, Copy, Debug)]
-struct Turns;
+struct Barging;
 
-impl MutexConfig for Turns {
+impl MutexConfig for Barging {
     fn tuning() -> Tuning {
         Tuning::DEFAULT
     }
@@ -94,54 +93,36 @@ fn state<C: MutexConfig>(mutex: &Mutex<C>) -> (u8, u8) {
 /// A wait that has come to the front.
 fn at_front() -> Wait {
     Wait {
-        deadline: NEVER,
-        tuning: Tuning::DEFAULT,
         quantum: 0,
-        crowded: false,
-        habit: Habit::default(),
-        tried_at_once: false,
-        since: 0,
-        paused: 0,
-        held_at_first: None,
-        looks: 0,
-        hesitates: false,
-        busy: false,
-        room: false,
-        enters: false,
-        queued: false,
-        goes: false,
-        slept: false,
-        woken_in_vain: 0,
-        claimed: false,
-        in_vain: 0,
-        unnoticed_sleep: UNNOTICED_SLEEP,
+        ..Wait::new(NEVER, Tuning::DEFAULT)
     }
 }
 
-fn claimant() -> Wait {
+fn requester() -> Wait {
     Wait {
-        claimed: true,
+        requested: true,
         ..at_front()
     }
 }
 
 fn unlock<C: MutexConfig>(mutex: &Mutex<C>) {
-    // SAFETY: every caller has prepared a word that says that the lock is held, and nobody else uses it.
+    // SAFETY: every caller has prepared a word that says that the lock is held. Nothing else uses
+    // it.
     unsafe { mutex.unlock() }
 }
 
-/// Somebody who takes turns, so many times.
-fn in_turns(turns: u16, crowded: bool) -> Wait {
+/// A wait that expects barging, with so large a budget.
+fn expecting(budget: u16, oversubscribed: bool) -> Wait {
     Wait {
-        habit: Habit::turns(turns),
-        crowded,
+        prediction: Prediction::barging(budget),
+        oversubscribed,
         since: Native::now(),
         quantum: 50_000_000,
         ..at_front()
     }
 }
 
-/// Does something while somebody stands in the queue.
+/// Runs `work` while another thread stands in the queue.
 fn behind_another<C: MutexConfig>(mutex: &Mutex<C>, work: impl FnOnce()) {
     let place = Native::waiters().enter().expect("a slot is free");
     let watch = Watch {

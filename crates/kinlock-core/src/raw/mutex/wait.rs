@@ -1,77 +1,112 @@
-//! One wait for the mutex: from where a thread queues to where it has cleaned up behind itself.
+//! One wait for the mutex, from the first contended try to the clean-up behind it.
 
-use super::front::FIRST_LOOK;
-use super::note::{Habit, Note};
+use super::front::FIRST_SAMPLE;
+use super::prediction::{Prediction, StoredPrediction};
 use super::sleep::UNNOTICED_SLEEP;
 use super::*;
 
-/// How long a waiter in the queue spins before it sleeps, in nanoseconds, and how long if there are more of them than CPUs.
-const PATIENT: u64 = 1_000_000;
-const HURRIED: u64 = 2_000;
-/// How long a head, or a claimant, spins while nothing happens: about what it costs to sleep and wake up.
+/// How long a waiter in the queue spins before it sleeps, in nanoseconds: with a CPU for every
+/// thread, and while oversubscribed.
+const SPIN: u64 = 1_000_000;
+const SPIN_OVERSUBSCRIBED: u64 = 2_000;
+/// How long a head, or a thread that has requested a hand-off, spins while nothing happens: about
+/// what it costs to sleep and wake up.
 pub(super) const STALLED: u64 = 50_000;
-/// The same while there are more waiters than CPUs: the holder may have lost its CPU to us.
-const STALLED_WHEN_CROWDED: u64 = 5_000;
+/// The same while oversubscribed: the holder may have lost its CPU to this thread.
+const STALLED_OVERSUBSCRIBED: u64 = 5_000;
 
 /// One wait, from its beginning to its end.
 pub(super) struct Wait {
     pub(super) deadline: u64,
     pub(super) tuning: Tuning,
-    /// The longest run of other holders that a waiter at the head puts up with.
+    /// How long the head leaves a fast lock to others, in nanoseconds.
     pub(super) quantum: u64,
-    pub(super) crowded: bool,
+    pub(super) oversubscribed: bool,
     /// How the lock is best taken, as far as this thread knows.
-    pub(super) habit: Habit,
-    /// Whether the tries that a turn begins with were made before the wait was set up; until that has been allowed for.
-    pub(super) tried_at_once: bool,
-    /// When the thread came to the front, or claimed beside the queue.
+    pub(super) prediction: Prediction,
+    /// Whether the first round of tries was made before the wait was set up. Cleared when that
+    /// round is accounted for.
+    pub(super) tried_first: bool,
+    /// When the thread came to the front, or requested a hand-off beside the queue.
     pub(super) since: u64,
     /// How long it has paused there.
     pub(super) paused: u64,
-    /// Whether it was held when this thread looked first.
+    /// Whether the first sample found the lock held.
     pub(super) held_at_first: Option<bool>,
-    /// How many looks there have been that tell whether turns are taken.
-    pub(super) looks: u8,
-    /// Whether the last look did not find it cycling fast, or in a crowd busy, though those before did.
-    pub(super) hesitates: bool,
-    /// Whether, in a crowd, the lock is taken again and again: then it is left alone.
+    /// How many samples have told whether barging pays.
+    pub(super) samples: u8,
+    /// Whether the last sample contradicted those before it: the lock did not cycle fast, or was
+    /// not busy while oversubscribed.
+    pub(super) contradicted: bool,
+    /// While oversubscribed: whether the lock is taken again and again. The head then leaves it
+    /// alone.
     pub(super) busy: bool,
-    /// Whether, in a crowd, somebody has left a seat, ...
-    pub(super) room: bool,
-    /// ... and this thread has said that it takes it; or it needs nobody's, since the lock is mostly free.
-    pub(super) enters: bool,
+    /// While oversubscribed: whether a place in the active set is vacant.
+    pub(super) vacancy: bool,
+    /// While oversubscribed: whether this thread joins the active set without asking a member to
+    /// leave. It has filled a vacancy, or the lock is mostly free.
+    pub(super) joins: bool,
     /// Whether this thread is the head of the queue.
-    pub(super) queued: bool,
-    /// Whether, in a crowd, a head has decided to take the lock, and leaves the queue for that.
-    pub(super) goes: bool,
+    pub(super) is_head: bool,
+    /// While oversubscribed: whether the head has decided to take the lock. It *departs*: it leaves
+    /// the queue first.
+    pub(super) departs: bool,
     pub(super) slept: bool,
     /// How often this thread was woken on the word and found the lock taken again.
-    pub(super) woken_in_vain: u8,
-    pub(super) claimed: bool,
-    /// For how long it has last looked for a grant, and there was none.
-    pub(super) in_vain: u64,
+    pub(super) vain_wakeups: u8,
+    pub(super) requested: bool,
+    /// How long the last wait for a hand-off has lasted, in nanoseconds.
+    pub(super) pickup_wait: u64,
     pub(super) unnoticed_sleep: u64,
 }
 
 impl Wait {
-    /// Whether a head keeps off the lock for now.
-    pub(super) fn leaves_alone(&self) -> bool {
-        if self.crowded {
-            self.busy
-        } else {
-            self.habit.fast
+    /// The beginning of a wait by a thread that knows nothing of the lock and has a CPU.
+    pub(super) fn new(deadline: u64, tuning: Tuning) -> Self {
+        Wait {
+            deadline,
+            tuning,
+            quantum: tuning.quantum.micros() as u64 * 1000,
+            oversubscribed: false,
+            prediction: Prediction::default(),
+            tried_first: false,
+            since: 0,
+            paused: 0,
+            held_at_first: None,
+            samples: 0,
+            contradicted: false,
+            busy: false,
+            vacancy: false,
+            joins: false,
+            is_head: false,
+            departs: false,
+            slept: false,
+            vain_wakeups: 0,
+            requested: false,
+            pickup_wait: 0,
+            unnoticed_sleep: UNNOTICED_SLEEP,
         }
     }
 
-    /// Whether this thread may leave the queue to take the lock. Without a quantum nobody passes those who sleep.
-    pub(super) fn may_go(&self) -> bool {
-        self.crowded && self.queued && !self.goes && self.quantum > 0
+    /// Whether a head leaves the lock alone for now.
+    pub(super) fn leaves_alone(&self) -> bool {
+        if self.oversubscribed {
+            self.busy
+        } else {
+            self.prediction.fast
+        }
+    }
+
+    /// Whether this thread may leave the queue to take the lock. Without a quantum nobody passes
+    /// the sleepers in the queue.
+    pub(super) fn may_depart(&self) -> bool {
+        self.oversubscribed && self.is_head && !self.departs && self.quantum > 0
     }
 
     /// How long to spin while nothing happens.
     pub(super) fn stalled(&self) -> u64 {
-        if self.crowded {
-            STALLED_WHEN_CROWDED
+        if self.oversubscribed {
+            STALLED_OVERSUBSCRIBED
         } else {
             STALLED
         }
@@ -83,9 +118,10 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     #[cold]
     #[inline(never)]
     pub(super) fn lock_contended(&self) {
-        // The failed try has fetched the line, and the next unlock will fetch it back: this is the time to look.
+        // The failed try has fetched the cache line, and the next unlock takes it back: now a load
+        // is cheap.
         let queued = self.spinners.last() != 0;
-        match self.take_turn_at_once(queued && !(C::PARK && P::crowded())) {
+        match self.barge_at_once(queued && !(C::PARK && P::crowded())) {
             Ok(()) => P::count(Event::Turn),
             Err(missed) => {
                 self.lock_slow(NEVER, missed);
@@ -93,62 +129,49 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         }
     }
 
-    /// Waits for the lock in all the ways there are. `missed`: what the thread's note said before a [turn](Self::take_turn_at_once) that it has tried to take; the wait goes on where
-    /// those tries have ended.
+    /// Takes the lock in whichever way fits. Returns `false` if the deadline has passed.
+    ///
+    /// `missed` is the prediction that [`barge_at_once`](Self::barge_at_once) read before it tried
+    /// in vain. The wait continues from those tries.
     #[cold]
     #[inline(never)]
-    pub(super) fn lock_slow(&self, deadline: u64, missed: Option<Note>) -> bool {
+    pub(super) fn lock_slow(&self, deadline: u64, missed: Option<StoredPrediction>) -> bool {
         if missed.is_none() {
             P::count(Event::SlowPath);
         }
         let waiters = P::waiters();
-        // Turns are taken without a node: whoever has a slot of its own enters it only to queue.
+        // Barging needs no node. A thread with a slot of its own enters it only to queue.
         let own = waiters.own_note();
         let mut place = None;
         if own.is_none() {
             place = waiters.enter();
         }
-        let note = own.or(place.as_ref().map(Waiter::note));
-        let tuning = C::tuning();
+        let cell = own.or(place.as_ref().map(Waiter::note));
+        let fresh = Wait::new(deadline, C::tuning());
         let mut wait = Wait {
-            deadline,
-            tuning,
-            quantum: tuning.quantum.micros() as u64 * 1000,
-            crowded: P::CAN_PARK && C::PARK && P::crowded(),
-            habit: missed
-                .unwrap_or_else(|| Note(note.map_or(0, |note| note.load(Relaxed))))
-                .about(self.key())
-                .or(C::turns_at_first().map(Habit::turns))
+            oversubscribed: P::CAN_PARK && C::PARK && P::crowded(),
+            prediction: missed
+                .unwrap_or_else(|| StoredPrediction(cell.map_or(0, |cell| cell.load(Relaxed))))
+                .for_lock(self.key())
+                .or(C::turns_at_first().map(Prediction::barging))
                 .unwrap_or_default(),
-            tried_at_once: missed.is_some(),
-            since: 0,
-            paused: 0,
-            held_at_first: None,
-            looks: 0,
-            hesitates: false,
-            busy: false,
-            room: false,
-            enters: false,
-            queued: false,
-            goes: false,
-            slept: false,
-            woken_in_vain: 0,
-            claimed: false,
-            in_vain: 0,
-            unnoticed_sleep: UNNOTICED_SLEEP,
+            tried_first: missed.is_some(),
+            ..fresh
         };
-        // Mostly a turn is taken next. It is noted at once: while somebody else has the lock there is time, afterwards there is none.
-        let mut noted = wait.habit;
-        if noted.turns > 0 {
-            noted.use_turn();
-            // A turn that has been missed is noted already; and in a signal handler since then the thread may have been asked to leave its seat.
+        // Most waits end by barging. The spent budget is stored now, while another thread holds the
+        // lock. Later the store would lengthen this thread's critical section.
+        let mut stored = wait.prediction;
+        if stored.budget > 0 {
+            stored.spend();
+            // A missed try has stored it already. A signal handler may since have taken this thread
+            // out of the active set.
             if missed.is_none() {
-                self.note(note, noted);
+                self.store_prediction(cell, stored);
             }
         }
-        if self.take_in_passing(&mut wait) {
-            if wait.habit != noted {
-                self.note(note, wait.habit);
+        if self.barge(&mut wait) {
+            if wait.prediction != stored {
+                self.store_prediction(cell, wait.prediction);
             }
             return true;
         }
@@ -156,12 +179,12 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         if place.is_none() {
             P::count(Event::SlotFallback);
         }
-        // A slot of the thread's own stays its own when the node is gone.
+        // The thread keeps its own slot when the node is gone.
         let taken = match place {
             Some(place) => {
                 let (taken, place) = self.wait_in_queue(place, C::queue(), &mut wait);
                 if let Some(place) = place {
-                    self.note(Some(place.note()), wait.habit);
+                    self.store_prediction(Some(place.note()), wait.prediction);
                 }
                 taken
             }
@@ -173,28 +196,34 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         taken
     }
 
-    /// Leaves a note for the thread's next wait, if it has a place for it.
-    fn note(&self, place: Option<&P::AtomicU32>, habit: Habit) {
+    /// Stores the prediction for the thread's next wait, if the thread has a place for it.
+    fn store_prediction(&self, place: Option<&P::AtomicU32>, prediction: Prediction) {
         if let Some(place) = place {
-            place.store(Note::new(self.key(), habit).0, Relaxed);
+            place.store(StoredPrediction::new(self.key(), prediction).0, Relaxed);
         }
     }
 
-    /// Returns also the place, if it is still ours.
+    /// Queues and waits. Also returns the thread's place, unless the node was abandoned.
     pub(super) fn wait_in_queue(
         &self,
         place: Waiter<P>,
         queue: Queue,
         wait: &mut Wait,
     ) -> (bool, Option<Waiter<P>>) {
-        // To queue means to sleep then. A lock that does not cycle fast may be free again in a moment; but who has left its seat is not to come back past those who sleep.
-        if wait.crowded && self.spinners.last() == 0 && !self.cycles_fast() && self.glance() {
+        // While oversubscribed, a thread that queues soon sleeps. A lock that does not cycle fast
+        // may be free again in a moment. A thread that has just left the active set must not pass
+        // the sleepers.
+        if wait.oversubscribed
+            && self.spinners.last() == 0
+            && !self.cycles_fast()
+            && self.try_briefly()
+        {
             return (self.finish(wait, true), Some(place));
         }
-        let patience = match (P::CAN_PARK && C::PARK, wait.crowded) {
+        let patience = match (P::CAN_PARK && C::PARK, wait.oversubscribed) {
             (false, _) => NEVER,
-            (_, true) => HURRIED,
-            (_, false) => PATIENT,
+            (_, true) => SPIN_OVERSUBSCRIBED,
+            (_, false) => SPIN,
         };
         let deadline = wait.deadline;
         match queue {
@@ -209,15 +238,15 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 }
                 let taken = self.wait_as_head(wait);
                 self.spinners.leave(&place);
-                (taken || self.go(wait), Some(place))
+                (taken || self.take_after_departure(wait), Some(place))
             }
             Queue::Cna => {
                 let tail = self.spinners.tail();
-                match kin::join(tail, place, wait.tuning, patience, deadline) {
-                    Some(turn) => {
+                match cna_queue::join(tail, place, wait.tuning, patience, deadline) {
+                    Some(headship) => {
                         let taken = self.wait_as_head(wait);
-                        let place = turn.pass(tail);
-                        (taken || self.go(wait), Some(place))
+                        let place = headship.pass(tail);
+                        (taken || self.take_after_departure(wait), Some(place))
                     }
                     None => (self.finish(wait, false), None),
                 }
@@ -225,28 +254,29 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         }
     }
 
-    /// As [`wait_at_front`](Self::wait_at_front), but a head that [goes](Wait::goes) returns without the lock, to leave the queue first.
+    /// As [`wait_at_front`](Self::wait_at_front), but a head that [departs](Wait::departs) returns
+    /// without the lock, to leave the queue first.
     fn wait_as_head(&self, wait: &mut Wait) -> bool {
-        wait.queued = true;
+        wait.is_head = true;
         let taken = self.wait_at_front(wait);
-        wait.queued = false;
+        wait.is_head = false;
         taken
     }
 
-    /// Takes the lock, if that is what the former head has left the queue for.
-    fn go(&self, wait: &mut Wait) -> bool {
-        wait.goes && self.wait_at_front(wait)
+    /// Takes the lock after the head has departed for it.
+    fn take_after_departure(&self, wait: &mut Wait) -> bool {
+        wait.departs && self.wait_at_front(wait)
     }
 
-    /// Looks at the lock now and then for a short while.
-    fn glance(&self) -> bool {
-        let (start, mut pause) = (P::now(), FIRST_LOOK);
+    /// Tries to take the lock a few times within [`SPIN_OVERSUBSCRIBED`].
+    fn try_briefly(&self) -> bool {
+        let (start, mut pause) = (P::now(), FIRST_SAMPLE);
         loop {
             P::back_off(pause);
             if self.try_lock() {
                 return true;
             }
-            if P::now().saturating_sub(start) >= HURRIED {
+            if P::now().saturating_sub(start) >= SPIN_OVERSUBSCRIBED {
                 return false;
             }
             pause *= 2;
@@ -255,23 +285,24 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
 
     /// Waits until the lock is taken (`true`), or the time is up.
     fn wait_at_front(&self, wait: &mut Wait) -> bool {
-        if !wait.goes {
+        if !wait.departs {
             wait.since = P::now();
         }
         loop {
-            let taken = if wait.claimed {
-                self.await_grant(wait, wait.stalled())
+            let taken = if wait.requested {
+                self.await_handoff(wait, wait.stalled())
             } else if C::POLLS {
                 self.poll(wait)
             } else {
-                // Where it cycles fast, or would keep us all from running, its holder is left alone for a while.
-                let leave_alone = wait.habit.fast && !wait.hesitates || wait.crowded;
-                !leave_alone && self.try_lock() || self.take_turn(wait) || self.observe(wait)
+                // The holder of a fast lock is left alone for a while, and so is any holder while
+                // oversubscribed.
+                let leave_alone = wait.prediction.fast && !wait.contradicted || wait.oversubscribed;
+                !leave_alone && self.try_lock() || self.barge_at_front(wait) || self.observe(wait)
             };
-            if taken && wait.crowded {
-                wait.habit.take_seat();
+            if taken && wait.oversubscribed {
+                wait.prediction.join_active_set();
             }
-            if wait.goes && wait.queued {
+            if wait.departs && wait.is_head {
                 return false;
             }
             if taken || passed(wait.deadline, P::now) {
@@ -283,11 +314,11 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         }
     }
 
-    /// Looks at the lock all the time until it is taken (`true`), or until that has taken long enough.
+    /// Polls the lock until it is taken (`true`), or until it is time to sleep.
     fn poll(&self, wait: &Wait) -> bool {
         let mut until = wait.deadline;
         if P::CAN_PARK && C::PARK {
-            until = until.min(P::now().saturating_add(PATIENT));
+            until = until.min(P::now().saturating_add(SPIN));
         }
         loop {
             let free = |locked| locked == FREE;
@@ -306,23 +337,26 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         }
     }
 
-    /// Ends the wait: cleans up behind it, whether it has got the lock or not.
+    /// Ends the wait: cleans up behind it. Returns whether the thread has the lock.
     pub(super) fn finish(&self, wait: &mut Wait, mut taken: bool) -> bool {
-        if wait.claimed && !taken {
-            taken = self.withdraw(wait);
+        if wait.requested && !taken {
+            taken = self.withdraw_request(wait);
         }
         if taken {
-            if wait.claimed {
-                // Taken and not granted: nobody has heard our wish. It must be gone before the next one can claim.
-                if wish(self.flags.load(Relaxed)) != 0 {
+            if wait.requested {
+                // The lock was taken and not handed over, so no holder has read the mode. It must
+                // be gone before the next request.
+                if request_mode(self.flags.load(Relaxed)) != 0 {
                     self.flags.fetch_or(UNLOCKS, Relaxed);
                 }
-                // Relaxed: we hold the lock, and whoever looks at these flags next does so in turn.
+                // Relaxed: this thread holds the lock, and the next reader of these flags does so
+                // as a later holder.
                 let flags = self
                     .flags
-                    .fetch_and(!(CLAIMED | GRANTED | CLAIMANT_SLEEPS), Relaxed);
-                // An unlock that grants wakes none of those who sleep outside the queue. If each did, they would sleep for ever.
-                if flags & GRANTED != 0 && flags & SLEEPERS != 0 {
+                    .fetch_and(!(HANDOFF | PICKUP | HANDOFF_SLEEPS), Relaxed);
+                // A hand-off wakes no sleeper outside the queue. Threads that hand the lock to each
+                // other would leave those asleep for ever.
+                if flags & PICKUP != 0 && flags & SLEEPERS != 0 {
                     self.wake();
                 }
             }
@@ -335,12 +369,14 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         taken
     }
 
-    /// Who has slept may have been woken in vain, in somebody else's place. If it does not get the lock soon that one shall.
+    /// Passes on the wake-up of a waiter that has slept and does not get the lock soon. The wake-up
+    /// may have been meant for another sleeper.
     pub(super) fn pass_wake_up_on(&self, wait: &mut Wait) {
         if wait.slept {
             wait.slept = false;
             self.flags.fetch_or(SLEEPERS, SeqCst);
-            // Where no fence makes sure that the holder sees the flag, somebody is woken in vain perhaps.
+            // Without a fence the holder may miss the flag. Then a wake-up in vain is the lesser
+            // evil.
             if !self.makes_holder_notice(wait) || !self.is_locked() {
                 self.wake();
             }

@@ -5,7 +5,7 @@ use crate::Native;
 use crate::raw::waiter::Slot;
 use core::sync::atomic::{AtomicU16, AtomicU32};
 
-/// A queue of its own with nodes of its own: one for each of so many threads that do not run.
+/// A queue of its own, with a node for each of so many threads that do not run.
 struct Bench {
     tail: &'static AtomicU16,
     table: &'static Waiters<Native>,
@@ -64,7 +64,7 @@ impl Bench {
         queue
     }
 
-    /// The first of those who are still there: tests keep `gone` out of `ids`.
+    /// The first of the remaining ones: tests remove from `ids` what has left.
     fn is_head(&self, id: Id) -> bool {
         self.ids.first() == Some(&id)
     }
@@ -95,7 +95,7 @@ fn headship_goes_round_in_order() {
 }
 
 #[test]
-fn anybody_but_the_head_may_leave_in_any_order() {
+fn all_but_the_head_may_leave_in_any_order() {
     for order in [[1, 1, 1], [3, 2, 1], [2, 1, 1], [1, 2, 1]] {
         let mut bench = Bench::full(4);
         for place in order {
@@ -154,7 +154,7 @@ fn every_layout_knows_the_predecessors_cpu_also_after_others_have_left() {
         let [a, b, c] = bench.ids[..] else {
             unreachable!()
         };
-        // Whatever the truth is, the first is far away and the second where nobody runs.
+        // Whatever the truth is, both are on a CPU that does not exist.
         let far = NO_CPU - 1;
         for (id, cpu) in [(a, far), (b, far)] {
             links.node(id).cpu.store(cpu, Relaxed);

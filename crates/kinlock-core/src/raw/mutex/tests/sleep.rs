@@ -1,11 +1,14 @@
-//! A sleeper whose wake-up somebody else takes.
+//! Sleepers whose wake-up another waiter takes.
 
+use super::super::sleep::UNNOTICED_SLEEP;
 use super::*;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// A head sleeps on the word. The wake-up meant for it goes to a waiter that a broadcast has moved there, and before that one comes, somebody takes the lock. Returns
-/// whether both get it in the end; `None`: the head has lost its CPU when it had claimed, and sleeps as the claimant, which is not what this is about.
+/// A head sleeps on the word. The wake-up meant for it goes to a waiter that a broadcast has
+/// requeued there, and the lock is taken before that waiter comes. Returns whether both get the
+/// lock in the end. `None`: the head lost its CPU after its request and sleeps as the requester,
+/// another case.
 fn a_requeued_waiter_takes_the_wake_up_of_the_head<C: MutexConfig>() -> Option<bool> {
     let mutex = Mutex::<C>::new();
     let (done, finished) = mpsc::channel();
@@ -16,24 +19,24 @@ fn a_requeued_waiter_takes_the_wake_up_of_the_head<C: MutexConfig>() -> Option<b
             s.spawn(move || {
                 lock(mutex);
                 unlock(mutex);
-                done.send(()).expect("somebody listens");
+                done.send(()).expect("the test listens");
             });
         };
         let pause = || std::thread::sleep(Duration::from_millis(30));
-        // Whatever runs beside this test is no crowd to it: its sleep has no end.
+        // Not oversubscribed, whatever runs beside this test: the sleep has no time limit.
         enter(|mutex| {
             let place = Native::waiters().enter().expect("a slot is free");
             assert!(mutex.wait_in_queue(place, C::queue(), &mut at_front()).0);
         });
-        while mutex.flags.load(Relaxed) & (SLEEPERS | CLAIMANT_SLEEPS) == 0 {
+        while mutex.flags.load(Relaxed) & (SLEEPERS | HANDOFF_SLEEPS) == 0 {
             std::thread::yield_now();
         }
         pause();
-        if mutex.flags.load(Relaxed) & CLAIMANT_SLEEPS != 0 {
+        if mutex.flags.load(Relaxed) & HANDOFF_SLEEPS != 0 {
             unlock(&mutex);
             return None;
         }
-        // The unlock has cleared the flag, and woken the other one.
+        // As if an unlock had cleared the flag and woken the other waiter.
         mutex.flags.fetch_and(!SLEEPERS, Relaxed);
         let head = mutex.spinners.last();
         enter(Mutex::lock_after_sleep);
@@ -64,15 +67,15 @@ fn a_requeued_waiter_forgets_nobody_who_sleeps_in_front_of_it() {
     assert!((0..TRIES).any(caught), "the broken one was never caught");
 }
 
-/// To be woken and find the lock taken again counts; that the sleep has ended by itself does not.
+/// A wake-up that finds the lock taken counts. A sleep that ends by itself does not.
 #[test]
-fn who_is_woken_in_vain_counts_that() {
+fn vain_wake_ups_are_counted() {
     let mutex = with::<Sound>(HELD, 0);
-    let mut alone = in_turns(1, true);
+    let mut alone = expecting(1, true);
     mutex.sleep_on_word(&mut alone);
-    assert_eq!((alone.woken_in_vain, state(&mutex)), (0, (HELD, SLEEPERS)));
+    assert_eq!((alone.vain_wakeups, state(&mutex)), (0, (HELD, SLEEPERS)));
 
-    let mut woken = in_turns(1, false);
+    let mut woken = expecting(1, false);
     std::thread::scope(|s| {
         let sleeper = s.spawn(|| mutex.sleep_on_word(&mut woken));
         while !sleeper.is_finished() {
@@ -80,10 +83,11 @@ fn who_is_woken_in_vain_counts_that() {
             std::thread::yield_now();
         }
     });
-    assert_eq!((woken.woken_in_vain, state(&mutex)), (1, (HELD, 0)));
+    assert_eq!((woken.vain_wakeups, state(&mutex)), (1, (HELD, 0)));
 }
 
-/// Where no fence makes the holder notice a sleeper its sleep ends by itself, and is twice as long each time, in the end as long as can be told.
+/// Without a fence the sleep ends by itself. Each is twice as long as the one before, up to the
+/// longest that can be expressed.
 #[test]
 fn unnoticed_sleeps_end_and_double_until_they_cannot() {
     const MINUTE: u64 = 60_000_000_000;
@@ -91,17 +95,17 @@ fn unnoticed_sleeps_end_and_double_until_they_cannot() {
     for (flags, before, longest, sleeps, after) in [
         (SLEEPERS, 1_000, MINUTE, 1_000, 2_000),
         (SLEEPERS, u64::MAX, MILLISECOND, MILLISECOND, u64::MAX),
-        // Somebody has cleared the flag since, and may not have seen it this time: from the beginning.
+        // The flag was cleared since, and a holder may have missed it: from the beginning.
         (0, 1_000, MINUTE, UNNOTICED_SLEEP, 2 * UNNOTICED_SLEEP),
     ] {
         let mutex = with::<Sound>(HELD, flags);
         let start = Native::now();
         let mut wait = Wait {
-            // However long this test waits for its CPU, it has only just come.
+            // However long this test waits for its CPU, the thread has only just come.
             since: u64::MAX,
             deadline: start + longest,
             unnoticed_sleep: before,
-            ..in_turns(1, true)
+            ..expecting(1, true)
         };
         mutex.sleep_on_word(&mut wait);
         let slept = Native::now() - start;

@@ -3,11 +3,11 @@
 use super::*;
 
 #[test]
-fn unlocking_hands_the_lock_to_the_claimant() {
+fn unlocking_hands_the_lock_to_the_requester() {
     for (before, after) in [
-        (CLAIMED, GRANTED),
-        (CLAIMED | CLAIMANT_SLEEPS, GRANTED),
-        (CLAIMED | SLEEPERS, GRANTED | SLEEPERS),
+        (HANDOFF, PICKUP),
+        (HANDOFF | HANDOFF_SLEEPS, PICKUP),
+        (HANDOFF | SLEEPERS, PICKUP | SLEEPERS),
     ] {
         let mutex = with::<Sound>(HELD, before);
         unlock(&mutex);
@@ -16,90 +16,90 @@ fn unlocking_hands_the_lock_to_the_claimant() {
     }
 }
 
-/// What the model checker and the explorer look for, seen in the word.
+/// What the model checker and the explorer search for, seen in the word.
 #[test]
-fn a_grant_that_releases_as_well_shows() {
-    let mutex = with::<DoubleHandOff>(HELD, CLAIMED);
+fn a_hand_off_that_releases_as_well_shows() {
+    let mutex = with::<DoubleHandOff>(HELD, HANDOFF);
     unlock(&mutex);
-    assert_eq!(state(&mutex), (FREE, GRANTED));
+    assert_eq!(state(&mutex), (FREE, PICKUP));
 }
 
 #[test]
-fn unlocks_count_themselves_up_to_seven_while_somebody_watches() {
+fn unlocks_count_themselves_up_to_seven_in_a_sample() {
     let mutex = with::<Sound>(FREE, 0);
-    mutex.watch();
+    mutex.start_sample();
     for unlocks in 1..=7 {
         assert!(mutex.try_lock());
         unlock(&mutex);
-        assert_eq!(state(&mutex), (FREE, WATCHED | (unlocks * UNLOCK)));
+        assert_eq!(state(&mutex), (FREE, SAMPLING | (unlocks * UNLOCK)));
         assert_eq!(mutex.cycles_fast(), unlocks >= 3);
     }
-    // From here on they are as quick as ever.
+    // From here on unlocks are as quick as without a sample.
     for _ in 0..2 {
         assert!(mutex.try_lock());
         unlock(&mutex);
         assert_eq!(state(&mutex), (FREE, UNLOCKS));
     }
-    mutex.watch();
-    assert_eq!(state(&mutex), (FREE, WATCHED));
+    mutex.start_sample();
+    assert_eq!(state(&mutex), (FREE, SAMPLING));
 }
 
 #[test]
-fn there_is_one_claimant() {
+fn there_is_one_requester() {
     let mutex = with::<Sound>(HELD, SLEEPERS);
     let (mut first, mut second) = (at_front(), at_front());
-    assert!(mutex.claim(&mut first, 0) && first.claimed);
-    assert!(!mutex.claim(&mut second, 0) && !second.claimed);
-    assert_eq!(state(&mutex), (HELD, CLAIMED | SLEEPERS));
+    assert!(mutex.request_handoff(&mut first, 0) && first.requested);
+    assert!(!mutex.request_handoff(&mut second, 0) && !second.requested);
+    assert_eq!(state(&mutex), (HELD, HANDOFF | SLEEPERS));
     unlock(&mutex);
     assert!(
-        !mutex.claim(&mut second, 0),
-        "not while a grant is on its way"
+        !mutex.request_handoff(&mut second, 0),
+        "not while a pickup is due"
     );
 }
 
 #[test]
-fn a_claim_that_is_withdrawn_leaves_nothing_behind() {
-    let mutex = with::<Sound>(HELD, CLAIMED | CLAIMANT_SLEEPS | SLEEPERS);
-    let mut wait = claimant();
+fn a_withdrawn_request_leaves_nothing_behind() {
+    let mutex = with::<Sound>(HELD, HANDOFF | HANDOFF_SLEEPS | SLEEPERS);
+    let mut wait = requester();
     assert!(!mutex.finish(&mut wait, false));
-    assert_eq!((state(&mutex), wait.claimed), ((HELD, SLEEPERS), false));
+    assert_eq!((state(&mutex), wait.requested), ((HELD, SLEEPERS), false));
 }
 
 #[test]
-fn who_withdraws_after_the_grant_has_the_lock() {
-    let mutex = with::<Sound>(HELD, GRANTED);
-    assert!(mutex.finish(&mut claimant(), false));
+fn withdrawing_after_the_hand_off_yields_the_lock() {
+    let mutex = with::<Sound>(HELD, PICKUP);
+    assert!(mutex.finish(&mut requester(), false));
     assert_eq!(state(&mutex), (HELD, 0));
-    let mutex = with::<LeakyCancel>(HELD, GRANTED);
-    assert!(!mutex.finish(&mut claimant(), false));
-    assert_eq!(state(&mutex), (HELD, GRANTED), "nobody will ever take it");
+    let mutex = with::<LeakyCancel>(HELD, PICKUP);
+    assert!(!mutex.finish(&mut requester(), false));
+    assert_eq!(state(&mutex), (HELD, PICKUP), "nobody will ever take it");
 }
 
 #[test]
-fn a_claimant_that_finds_the_lock_free_takes_its_claim_back() {
-    let mutex = with::<Sound>(FREE, CLAIMED);
-    let mut wait = claimant();
-    assert!(mutex.await_grant(&mut wait, 50_000));
+fn a_requester_that_finds_the_lock_free_clears_its_request() {
+    let mutex = with::<Sound>(FREE, HANDOFF);
+    let mut wait = requester();
+    assert!(mutex.await_handoff(&mut wait, 50_000));
     assert!(mutex.finish(&mut wait, true));
     assert_eq!(state(&mutex), (HELD, 0));
 }
 
-/// Two that hand the lock to each other, each by a grant, must not forget those who sleep outside the queue.
+/// Two threads that hand the lock to each other must not forget the sleepers outside the queue.
 #[test]
-fn who_is_granted_the_lock_wakes_those_whom_the_grant_did_not() {
-    let mutex = with::<Sound>(HELD, GRANTED | SLEEPERS);
-    assert!(mutex.finish(&mut claimant(), true));
+fn a_pickup_wakes_the_sleeper_that_the_hand_off_did_not() {
+    let mutex = with::<Sound>(HELD, PICKUP | SLEEPERS);
+    assert!(mutex.finish(&mut requester(), true));
     assert_eq!(state(&mutex), (HELD, 0), "woken, and the flag is cleared");
-    // Not after an unlock that has woken somebody itself.
-    let mutex = with::<Sound>(HELD, CLAIMED | SLEEPERS);
-    assert!(mutex.finish(&mut claimant(), true));
+    // Not after an unlock that has woken a sleeper itself.
+    let mutex = with::<Sound>(HELD, HANDOFF | SLEEPERS);
+    assert!(mutex.finish(&mut requester(), true));
     assert_eq!(state(&mutex), (HELD, SLEEPERS));
 }
 
 #[test]
-fn the_claimant_is_woken_before_the_others() {
-    let mutex = with::<Sound>(FREE, CLAIMANT_SLEEPS | SLEEPERS);
+fn the_requester_is_woken_before_the_others() {
+    let mutex = with::<Sound>(FREE, HANDOFF_SLEEPS | SLEEPERS);
     mutex.wake();
     assert_eq!(state(&mutex), (FREE, SLEEPERS));
     mutex.wake();
@@ -107,7 +107,7 @@ fn the_claimant_is_woken_before_the_others() {
 }
 
 #[test]
-fn who_has_slept_says_that_others_may() {
+fn a_waiter_that_has_slept_sets_the_flag_for_others() {
     let slept = || Wait {
         slept: true,
         ..at_front()
@@ -115,28 +115,28 @@ fn who_has_slept_says_that_others_may() {
     let mutex = with::<Sound>(HELD, 0);
     assert!(mutex.finish(&mut slept(), true));
     assert_eq!(state(&mutex), (HELD, SLEEPERS));
-    // In vain, and the holder will see the flag, ...
+    // It does not get the lock, and the holder will see the flag.
     let mutex = with::<Sound>(HELD, 0);
     assert!(!mutex.finish(&mut slept(), false));
     assert_eq!(state(&mutex), (HELD, SLEEPERS));
-    // ... or there is no holder: then the next one is woken at once.
+    // There is no holder, so the next sleeper is woken at once.
     let mutex = with::<Sound>(FREE, 0);
     assert!(!mutex.finish(&mut slept(), false));
     assert_eq!(state(&mutex), (FREE, 0));
 }
 
 #[test]
-fn a_wish_goes_with_the_claim() {
+fn a_mode_goes_with_the_request() {
     let mutex = with::<Sound>(HELD, SLEEPERS);
-    for wish in [ROOM, TO_BE_ALONE] {
+    for request_mode in [SHARE, EXCLUSIVE] {
         let mut wait = at_front();
-        assert!(mutex.claim(&mut wait, wish));
-        assert_eq!(state(&mutex).1, CLAIMED | SLEEPERS | wish);
-        assert!(!mutex.watch(), "that would make it unheard");
-        assert!(!mutex.withdraw(&mut wait));
+        assert!(mutex.request_handoff(&mut wait, request_mode));
+        assert_eq!(state(&mutex).1, HANDOFF | SLEEPERS | request_mode);
+        assert!(!mutex.start_sample(), "that would make it unheard");
+        assert!(!mutex.withdraw_request(&mut wait));
         assert_eq!(state(&mutex).1, SLEEPERS | UNLOCKS);
-        // Nor is it anybody's when the claimant has taken the lock by itself.
-        assert!(mutex.claim(&mut wait, wish));
+        // The mode also ends when the requester takes the lock by itself.
+        assert!(mutex.request_handoff(&mut wait, request_mode));
         assert!(mutex.finish(&mut wait, true));
         assert_eq!(state(&mutex).1, SLEEPERS | UNLOCKS);
     }

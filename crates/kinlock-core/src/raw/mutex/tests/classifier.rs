@@ -1,43 +1,43 @@
-//! What looks at the lock tell where every thread has a CPU.
+//! What samples tell where every thread has a CPU.
 
 use super::*;
 
 #[test]
-fn looks_tell_how_a_lock_is_best_taken() {
-    let judged = |before, looks: &[(u64, u64, bool)]| {
+fn samples_tell_how_a_lock_is_best_taken() {
+    let judged = |before, samples: &[(u64, u64, bool)]| {
         let mut wait = Wait {
-            habit: before,
+            prediction: before,
             ..at_front()
         };
-        for &(unlocks, nanos, free) in looks {
-            wait.judge(unlocks, nanos, free);
+        for &(unlocks, nanos, free) in samples {
+            wait.classify(unlocks, nanos, free);
         }
-        wait.habit
+        wait.prediction
     };
-    let nothing = Habit::default();
+    let nothing = Prediction::default();
     let confirmed = {
-        let mut habit = nothing;
-        habit.confirm();
-        habit
+        let mut prediction = nothing;
+        prediction.confirm();
+        prediction
     };
-    for (looks, habit) in [
-        (&[(3, 250, true)][..], Habit::FAST),
-        (&[(7, 500, true)], Habit::FAST),
+    for (samples, prediction) in [
+        (&[(3, 250, true)][..], Prediction::FAST),
+        (&[(7, 500, true)], Prediction::FAST),
         (&[(2, 250, true)], confirmed),
         (&[(5, 500, true)], confirmed),
-        // Held: it may cycle more slowly and is fast, or else nobody takes turns.
-        (&[(4, 500, false)], Habit::FAST),
+        // Held: a slower cycle counts as fast, or else barging does not pay.
+        (&[(4, 500, false)], Prediction::FAST),
         (&[(2, 250, false)], nothing),
-        // Nothing has happened, or it is not known how often.
+        // Nothing has happened, or the count is full.
         (&[(0, 250, true)], nothing),
         (&[(7, 900, true)], nothing),
         (&[(1, 500, true)], nothing),
-        // Free at one look of three.
+        // Free at one sample of three.
         (
             &[(1, 250, false), (0, 400, false), (2, 500, true)],
             confirmed,
         ),
-        // Later looks say whether it is fast, no more.
+        // Later samples only tell whether the lock is fast.
         (
             &[
                 (1, 250, false),
@@ -48,13 +48,13 @@ fn looks_tell_how_a_lock_is_best_taken() {
             nothing,
         ),
         (&[(1, 500, true), (2, 500, true)], nothing),
-        (&[(1, 250, false), (4, 500, true)], Habit::FAST),
+        (&[(1, 250, false), (4, 500, true)], Prediction::FAST),
     ] {
-        assert_eq!(judged(nothing, looks), habit, "{looks:?}");
+        assert_eq!(judged(nothing, samples), prediction, "{samples:?}");
         assert_eq!(
-            judged(Habit::FAST, looks),
-            habit,
-            "{looks:?}, and it was fast"
+            judged(Prediction::FAST, samples),
+            prediction,
+            "{samples:?}, and it was fast"
         );
     }
     let mut doubted = confirmed;
@@ -67,36 +67,40 @@ fn looks_tell_how_a_lock_is_best_taken() {
         doubted,
         "once in a wait"
     );
-    // Still the same critical section: that says something when it has become a long one.
+    // The same critical section: that tells something once it is a long one.
     assert_eq!(judged(confirmed, &[(0, 250, false); 9]), confirmed);
     assert_eq!(judged(confirmed, &[(0, 400, false); 3]), doubted);
-    // Fast, but turns have been taken.
+    // Fast, although barging was expected.
     let mut gone = confirmed;
     gone.doubt_more();
     assert_eq!(judged(confirmed, &[(7, 300, true)]), gone);
-    assert_eq!(judged(gone, &[(7, 300, true)]), Habit::FAST);
-    let mut trusted = confirmed;
+    assert_eq!(judged(gone, &[(7, 300, true)]), Prediction::FAST);
+    let mut confident = confirmed;
     for _ in 0..6 {
-        trusted.confirm();
+        confident.confirm();
     }
-    let mut less = trusted;
+    let mut less = confident;
     less.doubt_more();
     assert_eq!(
-        judged(trusted, &[(7, 300, true); 6]),
+        judged(confident, &[(7, 300, true); 6]),
         less,
         "once in a wait"
     );
     // Nothing has happened: as before.
     let mut used_up = confirmed;
-    used_up.turns = 0;
-    assert!(used_up.trusts_turns() && !nothing.trusts_turns() && !Habit::FAST.trusts_turns());
+    used_up.budget = 0;
+    assert!(
+        used_up.expects_barging()
+            && !nothing.expects_barging()
+            && !Prediction::FAST.expects_barging()
+    );
     assert_eq!(judged(used_up, &[(0, 250, true)]), confirmed);
     assert_eq!(judged(used_up, &[(7, 900, true)]), used_up);
     assert_eq!(judged(used_up, &[(1, 500, true)]), used_up);
 }
 
 #[test]
-fn one_look_of_many_does_not_tell_that_a_lock_is_not_fast_any_more() {
+fn one_slow_sample_of_many_does_not_end_a_fast_prediction() {
     let mut wait = at_front();
     let (fast, slow) = (4, 1);
     for (unlocks, still) in [
@@ -107,7 +111,7 @@ fn one_look_of_many_does_not_tell_that_a_lock_is_not_fast_any_more() {
         (slow, false),
         (slow, false),
     ] {
-        wait.judge(unlocks, 300, true);
-        assert_eq!(wait.habit.fast, still);
+        wait.classify(unlocks, 300, true);
+        assert_eq!(wait.prediction.fast, still);
     }
 }

@@ -1,7 +1,8 @@
-//! Waiters of the mutex in the spinlock's NUMA-aware queue: kin first, see [`cna`](crate::raw::cna).
+//! Waiters of the mutex in the spinlock's NUMA-aware queue: local waiters first, see
+//! [`cna`](crate::raw::cna).
 //!
-//! Who gives up leaves its node behind, to be passed over by the head: a queue that heads reorder cannot be left from
-//! the middle.
+//! A waiter that gives up leaves its node behind, and a head skips it: in a queue that heads
+//! reorder, no waiter can unlink itself from the middle.
 
 use crate::events::Event;
 use crate::platform::{Atomic, NEVER, Ordering::*, Platform};
@@ -10,7 +11,7 @@ use crate::raw::qspinlock::Config;
 use crate::raw::waiter::{ABANDONED, GO, Id, Link, Node, PARKED, PRIORITY, WAITING, Waiter};
 use crate::tuning::Tuning;
 
-/// The queue has no defects of its own here.
+/// The configuration without a defect.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sound;
 
@@ -21,19 +22,20 @@ impl Config for Sound {
 }
 
 /// The head's place in the queue.
-pub(super) struct Turn<P: Platform> {
+pub(super) struct Headship<P: Platform> {
     head: Head<P, Sound>,
     place: Waiter<P>,
 }
 
-/// Queues, and waits until the thread is the head, or until `deadline` (`None`). Spins for at most `patience` nanoseconds, then sleeps in its place.
+/// Queues, and waits until the thread is the head, or until `deadline` (`None`). Spins for at most
+/// `patience` nanoseconds, then sleeps in its place.
 pub(super) fn join<P: Platform>(
     tail: &P::AtomicU16,
     place: Waiter<P>,
     tuning: Tuning,
     patience: u64,
     deadline: u64,
-) -> Option<Turn<P>> {
+) -> Option<Headship<P>> {
     let (node, id) = (place.node(), place.id());
     let domain = if tuning.reorder { P::domain() } else { 0 };
     let priority = tuning.reorder && P::is_priority();
@@ -43,7 +45,8 @@ pub(super) fn join<P: Platform>(
     let (place, state) = match Id::decode(tail.swap(id.encode(), AcqRel)) {
         None => (place, GO),
         Some(before) => {
-            // Guarded: we may leave, and we may be asleep. So headship comes by compare-and-swap.
+            // Guarded: this waiter may leave or sleep, so headship is handed over by
+            // compare-and-swap.
             let link = Link::new(id, true, named);
             P::waiters().node(before).next.store(link.encode(), Release);
             wait(place, patience, deadline)?
@@ -51,10 +54,10 @@ pub(super) fn join<P: Platform>(
     };
     let mut head = Head::new(P::waiters(), place.id(), state, tuning, domain);
     head.look_for_kin();
-    Some(Turn { head, place })
+    Some(Headship { head, place })
 }
 
-/// `None`: the time is up, and the node belongs to whoever passes it over.
+/// `None`: the time is up, and the node belongs to the head that skips it.
 fn wait<P: Platform>(
     mut place: Waiter<P>,
     patience: u64,
@@ -92,17 +95,18 @@ fn wait<P: Platform>(
     }
 }
 
-impl<P: Platform> Turn<P> {
+impl<P: Platform> Headship<P> {
     /// Passes headship on. Returns the place, which is in no queue then.
     pub(super) fn pass(mut self, tail: &P::AtomicU16) -> Waiter<P> {
-        self.head.pass(tail, |heir, go, _| grant(heir, go));
+        self.head.pass(tail, |heir, go, _| hand_over(heir, go));
         self.place
     }
 }
 
-/// `false`: the heir has given up.
-fn grant<P: Platform>(heir: &Node<P>, go: u32) -> bool {
-    // Acquire on failure pairs with `abandon`: the references counted before it are to be seen when the node is reaped.
+/// Makes `heir` the head, and wakes it if it sleeps. `false`: it has given up.
+fn hand_over<P: Platform>(heir: &Node<P>, go: u32) -> bool {
+    // Acquire on failure pairs with `abandon`: the references counted before it must be visible
+    // when the node is reaped.
     match heir.state.compare_exchange(WAITING, go, AcqRel, Acquire) {
         Ok(_) => true,
         Err(ABANDONED) => false,
