@@ -173,7 +173,11 @@ impl RowEntry {
             simulated,
             error_pct: published.map(|published| error_pct(published, simulated.median)),
             pass,
-            note: is_missed.then(|| row.note.clone()).unwrap_or_default(),
+            note: if is_missed {
+                row.note.clone()
+            } else {
+                Default::default()
+            },
             ids: None,
         }
     }

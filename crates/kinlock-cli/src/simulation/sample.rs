@@ -125,8 +125,11 @@ impl IdUse {
     }
 }
 
+/// One of the numbers of a [`Traffic`].
+type Count = fn(&Traffic) -> u64;
+
 /// The places that accesses are served from, by their names in reports.
-pub const SERVICES: [(&str, fn(&Traffic) -> u64); 5] = [
+pub const SERVICES: [(&str, Count); 5] = [
     ("own_cache", |traffic| traffic.own_cache),
     ("last_level", |traffic| traffic.last_level),
     ("local", |traffic| traffic.local),

@@ -63,7 +63,7 @@ impl ThinkTime {
     #[inline(always)]
     pub fn pass(&self, rng: &mut Random) {
         // Numbers have 48 bits. A division would take longer than a multiplication.
-        let iterations = self.mean / 2 + (rng.next() * (self.mean + 1) >> 48);
+        let iterations = self.mean / 2 + ((rng.next() * (self.mean + 1)) >> 48);
         work_loop::spin(iterations, rng);
     }
 }
