@@ -58,11 +58,11 @@ events! {
     /// A waiter left the spinner queue before it became its head.
     Unqueue = "unqueue",
     /// A newcomer barged: it took the lock without queueing.
-    Turn = "turn",
+    Barge = "barge",
     /// A waiter requested a hand-off: the next unlock hands the lock over.
-    Claim = "claim",
+    HandoffRequest = "handoff_request",
     /// An unlock handed the lock to the waiter that had requested it.
-    Grant = "grant",
+    Pickup = "pickup",
     /// A scan moved waiters to the secondary queue.
     SetAside = "set_aside",
     /// The secondary queue was spliced in front of the primary queue, or became it.
@@ -70,11 +70,11 @@ events! {
     /// The limit on local hand-offs was reached.
     FlushByLimit = "flush_by_limit",
     /// A head without local waiters, but with some before, waited for more.
-    Linger = "linger",
+    WaitForLocal = "wait_for_local",
     /// A head tried to take the lock without reading it first.
-    TakeUnseen = "take_unseen",
+    BlindTry = "blind_try",
     /// A head tried to take the lock without reading it first, and it was held.
-    TakeUnseenFailed = "take_unseen_failed",
+    BlindTryFailed = "blind_try_failed",
     /// A waiter went to sleep.
     Park = "park",
     /// An unlock woke sleepers.

@@ -3,7 +3,7 @@
 //! * A thread's clock starts at 0 and advances by [`LATE`] whenever it has waited in vain.
 //! * Waiters give up spinning at once, so that parking is explored wherever it can happen.
 //! * A thread belongs to the locality domain that it [chose](set_domain).
-//! * Every thread takes the machine for oversubscribed unless it [chose otherwise](set_crowded).
+//! * Every thread takes the machine for oversubscribed unless it [chose otherwise](set_oversubscribed).
 //! * Each slow path claims a slot anew, so that claiming and recycling are explored too.
 //!
 //! # Invariant cited by `SAFETY` comments
@@ -12,7 +12,7 @@
 //!    loom drops its statics after all threads of the execution have ended.
 
 use crate::events::Event;
-use crate::platform::{ANYBODY, Atomic, Atomics, NEVER, NO_CPU, Ordering, Parked, Platform};
+use crate::platform::{Atomic, Atomics, EVERY_SET, NEVER, NO_CPU, Ordering, Parked, Platform};
 use crate::slots::{Slot, Waiters};
 use loom::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, fence};
 use loom::sync::{Arc, Condvar, Mutex};
@@ -49,7 +49,7 @@ pub fn set_domain(domain: u16) {
 }
 
 /// Sets whether the calling model thread takes the machine for oversubscribed.
-pub fn set_crowded(oversubscribed: bool) {
+pub fn set_oversubscribed(oversubscribed: bool) {
     OVERSUBSCRIBED.with(|c| c.set(oversubscribed));
 }
 
@@ -149,7 +149,7 @@ impl Platform for Loom {
         loom::thread::yield_now();
     }
 
-    fn crowded() -> bool {
+    fn oversubscribed() -> bool {
         OVERSUBSCRIBED.with(|c| c.get())
     }
 
@@ -201,7 +201,7 @@ impl Platform for Loom {
 
     fn unpark_some(key: *const u32, n: u32) -> bool {
         let mut sleepers = SLEEPERS.lock().unwrap();
-        sleepers.wake(key as usize, n, ANYBODY);
+        sleepers.wake(key as usize, n, EVERY_SET);
         sleepers.asleep.iter().any(|s| s.key == key as usize)
     }
 
@@ -214,14 +214,14 @@ impl Platform for Loom {
     ) {
         let mut sleepers = SLEEPERS.lock().unwrap();
         if current() == expected {
-            sleepers.wake(from as usize, woken, ANYBODY);
+            sleepers.wake(from as usize, woken, EVERY_SET);
             for sleeper in sleepers.asleep.iter_mut() {
                 if sleeper.key == from as usize {
                     sleeper.key = to as usize;
                 }
             }
         } else {
-            sleepers.wake(from as usize, u32::MAX, ANYBODY);
+            sleepers.wake(from as usize, u32::MAX, EVERY_SET);
         }
     }
 

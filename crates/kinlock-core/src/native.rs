@@ -114,7 +114,7 @@ impl Platform for Native {
     const CAN_PARK: bool = true;
 
     #[cfg(feature = "std")]
-    fn crowded() -> bool {
+    fn oversubscribed() -> bool {
         thread::oversubscribed(WAITERS.in_use())
     }
 

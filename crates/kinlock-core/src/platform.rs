@@ -51,7 +51,7 @@ impl<P: Platform + ConstAtomics> ConstPlatform for P {}
 pub const NEVER: u64 = u64::MAX;
 
 /// All sets of sleepers; see [`Platform::park_in`].
-pub const ANYBODY: u32 = u32::MAX;
+pub const EVERY_SET: u32 = u32::MAX;
 
 /// The answer of [`Platform::cpu`] where the CPU is unknown.
 pub const NO_CPU: u16 = u16::MAX;
@@ -133,7 +133,7 @@ pub trait Platform: Atomics {
     }
 
     /// As [`wait_for`](Self::wait_for), but yields the CPU between two reads: for an
-    /// [oversubscribed](Self::crowded) machine.
+    /// [oversubscribed](Self::oversubscribed) machine.
     ///
     /// May give up early, as it does when other threads keep the CPU for long.
     fn wait_yielding<A: Atomic>(
@@ -165,7 +165,7 @@ pub trait Platform: Atomics {
     ///
     /// It answers "should I stop spinning?" in user space. On an oversubscribed machine a spinner
     /// may occupy the CPU that the lock's holder needs. Only slow paths ask.
-    fn crowded() -> bool {
+    fn oversubscribed() -> bool {
         false
     }
 
@@ -177,7 +177,7 @@ pub trait Platform: Atomics {
 
     /// As [`park_in`](Self::park_in), as a member of every set.
     fn park(key: *const u32, expected: u32, until: u64, current: impl Fn() -> u32) -> Parked {
-        Self::park_in(key, expected, until, ANYBODY, current)
+        Self::park_in(key, expected, until, EVERY_SET, current)
     }
 
     /// Puts the thread to sleep on the four bytes at `key` while they equal `expected`, as a member
@@ -204,7 +204,7 @@ pub trait Platform: Atomics {
 
     /// As [`unpark_in`](Self::unpark_in), for threads of every set.
     fn unpark(key: *const u32, n: u32) {
-        Self::unpark_in(key, n, ANYBODY);
+        Self::unpark_in(key, n, EVERY_SET);
     }
 
     /// Wakes up to `n` threads that are parked at `key` and belong to any of `sets`, the longest

@@ -14,9 +14,9 @@
 mod model;
 
 use kinlock_core::config::Tuning;
-use kinlock_core::loom::{Loom, set_crowded};
+use kinlock_core::loom::{Loom, set_oversubscribed};
 use kinlock_core::raw::condvar::{CondvarConfig, CondvarFault};
-use kinlock_core::raw::mutex::FreeLooks;
+use kinlock_core::raw::mutex::FreeRule;
 use kinlock_core::raw::{MutexConfig, QueuedCondvar, QueuedMutex};
 use loom::cell::UnsafeCell;
 
@@ -25,7 +25,7 @@ struct Plain;
 
 impl MutexConfig for Plain {
     // A head that checks the lock pauses, and in that pause a model lets the holder go on.
-    const FREE_LOOKS: Option<FreeLooks> = None;
+    const FREE_SAMPLES: Option<FreeRule> = None;
 
     fn tuning() -> Tuning {
         Tuning::DEFAULT
@@ -204,7 +204,7 @@ fn all_while_one_gives_up<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32
 macro_rules! spinning {
     ($body:ident) => {
         |shared, i| {
-            set_crowded(false);
+            set_oversubscribed(false);
             $body(shared, i)
         }
     };

@@ -18,9 +18,9 @@
 mod model;
 
 use kinlock_core::config::{LocalLimit, Tuning};
-use kinlock_core::loom::{Loom, set_crowded, set_domain};
+use kinlock_core::loom::{Loom, set_domain, set_oversubscribed};
 use kinlock_core::platform::Platform;
-use kinlock_core::raw::mutex::{FreeLooks, MutexConfig, MutexFault, Passing, Queue, QueuedMutex};
+use kinlock_core::raw::mutex::{Barging, FreeRule, MutexConfig, MutexFault, Queue, QueuedMutex};
 use kinlock_core::raw::osq::{Osq, PredecessorCpu, Watch};
 use loom::cell::UnsafeCell;
 use model::explore;
@@ -42,16 +42,16 @@ macro_rules! config {
         struct $name;
         impl MutexConfig for $name {
             const FAULT: MutexFault = MutexFault::$fault;
-            const PASSING: Passing = Passing {
+            const BARGING: Barging = Barging {
                 tries: 1,
                 pauses: 1,
                 rounds: 1,
             };
             // A head that checks the lock pauses, and in that pause a model lets the holder go on.
             // With such checks no waiter would ever sleep.
-            const FREE_LOOKS: Option<FreeLooks> = optional!($($goes)?);
+            const FREE_SAMPLES: Option<FreeRule> = optional!($($goes)?);
             $(
-                fn turns_at_first() -> Option<u16> {
+                fn initial_budget() -> Option<u16> {
                     $barges
                 }
             )?
@@ -86,9 +86,9 @@ config!(Barging: queue OSQ, fault None, barges BARGES.with(Cell::get));
 config!(LocalBarging: queue Queue::Cna, fault None, barges BARGES.with(Cell::get));
 config!(Going: queue OSQ, fault None, goes ONE_LOOK);
 config!(LocalGoing: queue Queue::Cna, fault None, goes ONE_LOOK);
-config!(QueuedClaim: queue OSQ, fault QueuedClaim, barges BARGES.with(Cell::get));
+config!(QueuedRequest: queue OSQ, fault QueuedRequest, barges BARGES.with(Cell::get));
 
-const ONE_LOOK: FreeLooks = FreeLooks {
+const ONE_LOOK: FreeRule = FreeRule {
     enough: 1,
     per_taken: 0,
     too_often: 1,
@@ -157,7 +157,7 @@ fn twice<C: MutexConfig>(shared: &Shared<C>, i: usize) {
 /// a member of the active set.
 fn predicts_barging(left: u16, oversubscribed: bool) {
     BARGES.with(|barges| barges.set(Some(left)));
-    set_crowded(oversubscribed);
+    set_oversubscribed(oversubscribed);
 }
 
 /// With enough CPUs: a newcomer barges if no thread queues, and requests a hand-off beside the
@@ -460,7 +460,7 @@ mod broken {
     #[test]
     #[ignore = "must fail; run by are_caught"]
     fn queued_handoff_request() {
-        beside_the_queue::<QueuedClaim>("", 1, second_barges);
+        beside_the_queue::<QueuedRequest>("", 1, second_barges);
     }
 
     #[test]

@@ -14,7 +14,7 @@
 mod model;
 
 use kinlock_core::config::{LocalLimit, Scan, Tuning};
-use kinlock_core::loom::{Loom, set_crowded, set_domain};
+use kinlock_core::loom::{Loom, set_domain, set_oversubscribed};
 use kinlock_core::raw::{Config, Fault, QueuedSpinLock};
 use loom::cell::UnsafeCell;
 
@@ -113,7 +113,7 @@ fn twice<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
 /// With a CPU for each thread: headship passes to queued waiters by a store, and they announce that
 /// they sleep.
 fn enough_cpus<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
-    set_crowded(false);
+    set_oversubscribed(false);
     once(shared, i)
 }
 
@@ -130,7 +130,7 @@ fn first_locks_twice<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
 /// The first thread takes the machine for oversubscribed: headship passes to it by
 /// compare-and-swap, and it sleeps unannounced.
 fn mixed<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
-    set_crowded(i == 0);
+    set_oversubscribed(i == 0);
     once(shared, i)
 }
 

@@ -83,7 +83,7 @@ pub trait Config: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// How many times a begin starts over before it queues for the starter lock.
     const PATIENCE: u32 = 64;
     /// How many times a waiter checks before it sleeps, with a pause between.
-    const LOOKS: u32 = 64;
+    const SPINS: u32 = 64;
     /// A deliberate defect, to show that a check can fail.
     #[doc(hidden)]
     const FAULT: Fault = Fault::None;

@@ -46,7 +46,7 @@ macro_rules! config {
             type Mutex = Unqueued;
             const PATIENCE: u32 = $patience;
             // A waiter sleeps without checking again.
-            const LOOKS: u32 = 0;
+            const SPINS: u32 = 0;
             const FAULT: Fault = Fault::$fault;
         }
     };

@@ -135,7 +135,7 @@ impl Platform for Sim {
         world::compute(with(|w| w.costs().pause));
     }
 
-    fn crowded() -> bool {
+    fn oversubscribed() -> bool {
         if let Some(answer) = with(World::oversubscribed_by_chance) {
             return answer;
         }

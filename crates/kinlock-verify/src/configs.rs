@@ -46,7 +46,7 @@ macro_rules! mutexes {
                 kinlock_core::config::tuning()
             }
 
-            fn turns_at_first() -> Option<u16> {
+            fn initial_budget() -> Option<u16> {
                 pretend::barging_at_first()
             }
         }
@@ -59,7 +59,7 @@ mutexes! {
     LostMutexWakeup: LostWakeup;
     DoubleHandOff: DoubleHandOff;
     LeakyCancel: LeakyCancel;
-    QueuedClaim: QueuedClaim;
+    QueuedRequest: QueuedRequest;
 }
 
 macro_rules! condvars {

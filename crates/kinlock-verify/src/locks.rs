@@ -82,7 +82,7 @@ pub const ALL: &[Specimen] = &[
     broken_mutex::<configs::LostMutexWakeup>("busted-mutex-sleep", Property::Completion),
     broken_mutex::<configs::DoubleHandOff>("busted-mutex-pickup", Property::Exclusion),
     broken_mutex::<configs::LeakyCancel>("busted-mutex-cancel", Property::Completion),
-    broken_mutex::<configs::QueuedClaim>("busted-mutex-handoff", Property::Completion),
+    broken_mutex::<configs::QueuedRequest>("busted-mutex-handoff", Property::Completion),
     broken_condvar::<configs::BlindSleep>("busted-condvar-sleep"),
     broken_condvar::<configs::CarelessClear>("busted-condvar-clear"),
     broken_condvar::<configs::BrokenChain>("busted-condvar-chain"),

@@ -115,7 +115,7 @@ impl<C: CondvarConfig> Monitor for OwnMonitor<C> {
 
     unsafe fn wait(&self, condvar: usize, limit: Limit) -> bool {
         // SAFETY: invariant 1.
-        unsafe { self.condvars[condvar].wait_as_told(&self.mutex.0, until(limit)) }
+        unsafe { self.condvars[condvar].wait_by(&self.mutex.0, until(limit)) }
     }
 
     fn notify_one(&self, condvar: usize) {

@@ -146,9 +146,9 @@ impl Platform for Pretend {
         Native::wait_yielding(word, order, nanos, done)
     }
 
-    fn crowded() -> bool {
+    fn oversubscribed() -> bool {
         point();
-        OVERSUBSCRIBED.get().unwrap_or_else(Native::crowded)
+        OVERSUBSCRIBED.get().unwrap_or_else(Native::oversubscribed)
     }
 
     fn park_in(

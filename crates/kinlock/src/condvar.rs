@@ -255,7 +255,7 @@ impl Condvar {
         // SAFETY: invariant 2: only the wait below uses the raw mutex.
         let mutex = unsafe { MutexGuard::mutex(guard).raw() };
         // SAFETY: invariants 1 and 2.
-        let notified = unsafe { self.0.wait_as_told(&mutex.0, until) };
+        let notified = unsafe { self.0.wait_by(&mutex.0, until) };
         WaitTimeoutResult(!notified)
     }
 }

@@ -18,7 +18,7 @@ pub use table::{prepare_to_restart_sequences, restart_sequences};
 
 #[cfg(not(miri))]
 mod kernel {
-    use crate::platform::{ANYBODY, Parked};
+    use crate::platform::{EVERY_SET, Parked};
     use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
     /// Sleeps while the bytes at `key` equal `expected`, for at most `timeout` nanoseconds, as a
@@ -92,7 +92,7 @@ mod kernel {
         match u32::try_from(reached) {
             Ok(reached) => reached > n,
             // A sandbox refuses to requeue.
-            Err(_) => wake(key, n, ANYBODY) == n,
+            Err(_) => wake(key, n, EVERY_SET) == n,
         }
     }
 
@@ -123,7 +123,7 @@ mod kernel {
         // The kernel returns the number of threads woken and moved.
         let Ok(reached) = u32::try_from(reached) else {
             // The bytes differ, or a sandbox refuses to requeue. No sleeper may be left behind.
-            wake(from, u32::MAX, ANYBODY);
+            wake(from, u32::MAX, EVERY_SET);
             return 0;
         };
         reached.saturating_sub(woken)
@@ -192,7 +192,7 @@ mod kernel {
 /// report the kernel's read of a whole lock word as a mixed-size access.
 #[cfg(miri)]
 mod table {
-    use crate::platform::{ANYBODY, Parked};
+    use crate::platform::{EVERY_SET, Parked};
     use std::sync::{Condvar, Mutex};
     use std::time::Duration;
 
@@ -262,7 +262,7 @@ mod table {
 
     pub(in crate::native) fn wake_some(key: *const u32, n: u32) -> bool {
         let mut table = SLEEPERS.lock().unwrap();
-        table.wake(key, n, ANYBODY);
+        table.wake(key, n, EVERY_SET);
         table.asleep.iter().any(|s| s.key == key as usize)
     }
 
@@ -275,10 +275,10 @@ mod table {
     ) -> u32 {
         let mut table = SLEEPERS.lock().unwrap();
         if current() != expected {
-            table.wake(from, u32::MAX, ANYBODY);
+            table.wake(from, u32::MAX, EVERY_SET);
             return 0;
         }
-        table.wake(from, woken, ANYBODY);
+        table.wake(from, woken, EVERY_SET);
         let mut moved = 0;
         for sleeper in table.asleep.iter_mut().filter(|s| s.key == from as usize) {
             sleeper.key = to as usize;

@@ -239,7 +239,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
     /// The caller must hold `mutex`.
     pub unsafe fn wait<M: MutexConfig>(&self, mutex: &QueuedMutex<P, M>) {
         // SAFETY: as this function demands.
-        unsafe { self.wait_as_told(mutex, || Some(NEVER)) };
+        unsafe { self.wait_by(mutex, || Some(NEVER)) };
     }
 
     /// As [`wait`](Self::wait), but gives up and returns `false` once [`Platform::now`] has reached
@@ -258,7 +258,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
     ) -> bool {
         let until = || (deadline == NEVER || P::now() < deadline).then_some(deadline);
         // SAFETY: as this function demands.
-        unsafe { self.wait_as_told(mutex, until) }
+        unsafe { self.wait_by(mutex, until) }
     }
 
     /// As [`wait_until`](Self::wait_until), for any clock. `until` says up to which moment of
@@ -268,7 +268,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
     /// # Safety
     ///
     /// The caller must hold `mutex`.
-    pub unsafe fn wait_as_told<M: MutexConfig>(
+    pub unsafe fn wait_by<M: MutexConfig>(
         &self,
         mutex: &QueuedMutex<P, M>,
         mut until: impl FnMut() -> Option<u64>,
@@ -497,7 +497,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
             until => until.saturating_sub(P::now()).min(SPIN),
         };
         let moved_on = |s: u32| s & !FLAGS != ticket;
-        let waited = match P::crowded() {
+        let waited = match P::oversubscribed() {
             true => P::wait_yielding(&self.sequence, Acquire, nanos, moved_on),
             false => P::wait_for(&self.sequence, Acquire, nanos, moved_on),
         };

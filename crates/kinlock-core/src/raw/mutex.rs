@@ -101,7 +101,7 @@
 //!
 //! # Bounds
 //!
-//! The head of the queue requests a hand-off after its quantum, see [`QUANTUM_WHEN_CROWDED`] and
+//! The head of the queue requests a hand-off after its quantum, see [`QUANTUM_WHEN_OVERSUBSCRIBED`] and
 //! [`SHORT_QUANTUM`]. The waiters behind it are served in order. So a waiter with `n` others before
 //! it, in the queue or beside it, gets the lock after at most `n + 1` quanta and critical sections,
 //! plus the time that `n + 1` threads take to wake up, as long as the scheduler runs the holder.
@@ -133,7 +133,9 @@ use self::prediction::StoredPrediction;
 use super::osq::{self, Osq, PredecessorCpu, Watch};
 use super::waiter::Waiter;
 use crate::events::Event;
-use crate::platform::{ANYBODY, Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Platform};
+use crate::platform::{
+    Atomic, ConstAtomic, ConstPlatform, EVERY_SET, NEVER, Ordering::*, Platform,
+};
 use crate::tuning::Tuning;
 
 const FREE: u8 = 0;
@@ -175,14 +177,14 @@ fn without_mode(flags: u8) -> u8 {
 
 /// The park set of the requester, and that of all other sleepers.
 const REQUESTER: u32 = 1 << 31;
-pub(super) const OTHERS: u32 = ANYBODY & !REQUESTER;
+pub(super) const OTHERS: u32 = EVERY_SET & !REQUESTER;
 
 /// How long a head waits for a lock that does not cycle fast before it requests a hand-off, in
 /// nanoseconds. A hand-off costs some transfers of a cache line, which is little beside it.
 pub const SHORT_QUANTUM: u64 = 8_000;
 /// How many [quanta](Tuning::quantum) a head waits while oversubscribed. A hand-off then costs
 /// wake-ups of the threads behind.
-pub const QUANTUM_WHEN_CROWDED: u64 = 8;
+pub const QUANTUM_WHEN_OVERSUBSCRIBED: u64 = 8;
 
 /// What is fixed about a mutex at compile time, and where it finds its knobs.
 pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
@@ -197,11 +199,11 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     const LOOK_AROUND: u64 = osq::LOOK_AROUND;
     /// How a thread barges. For checks, which explore each try as a choice.
     #[doc(hidden)]
-    const PASSING: Passing = Passing::DEFAULT;
+    const BARGING: Barging = Barging::DEFAULT;
     /// How an oversubscribed head finds out that the lock is mostly free; `None`: not at all. For
     /// checks, which explore each sample as a choice.
     #[doc(hidden)]
-    const FREE_LOOKS: Option<FreeLooks> = Some(FreeLooks::DEFAULT);
+    const FREE_SAMPLES: Option<FreeRule> = Some(FreeRule::DEFAULT);
     /// A deliberate defect, for showing that a check can fail.
     #[doc(hidden)]
     const FAULT: MutexFault = MutexFault::None;
@@ -212,7 +214,7 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// The barging budget for a lock of which nothing is known yet; `None`: none before a sample.
     /// For checks, which are too short for learning.
     #[doc(hidden)]
-    fn turns_at_first() -> Option<u16> {
+    fn initial_budget() -> Option<u16> {
         None
     }
 
@@ -225,7 +227,7 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
 /// How a thread barges.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub struct Passing {
+pub struct Barging {
     /// How many tries a round has. After a round the thread requests a hand-off.
     pub tries: u32,
     /// How many pauses follow each try.
@@ -236,9 +238,9 @@ pub struct Passing {
     pub rounds: u32,
 }
 
-impl Passing {
+impl Barging {
     /// As measured; docs/decisions tells what other numbers do.
-    pub const DEFAULT: Self = Passing {
+    pub const DEFAULT: Self = Barging {
         tries: 10,
         pauses: 1,
         rounds: 8,
@@ -249,7 +251,7 @@ impl Passing {
 /// that finds it taken, unless there are too many of those.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub struct FreeLooks {
+pub struct FreeRule {
     /// How many samples must find it free.
     pub enough: u32,
     /// How many more for each sample that finds it taken.
@@ -258,11 +260,11 @@ pub struct FreeLooks {
     pub too_often: u32,
 }
 
-impl FreeLooks {
+impl FreeRule {
     /// With independent samples, the answer is yes for seven in eight series if the lock is held an
     /// eighth of the time, for one in twelve at one half, for one in four thousand at seven
     /// eighths.
-    pub const DEFAULT: Self = FreeLooks {
+    pub const DEFAULT: Self = FreeRule {
         enough: 4,
         per_taken: 3,
         too_often: 3,
@@ -298,7 +300,7 @@ pub enum MutexFault {
     /// Unlocking does not publish the critical section.
     RelaxedUnlock,
     /// A thread that has requested a hand-off beside the queue keeps the request when it queues.
-    QueuedClaim,
+    QueuedRequest,
     /// A waiter that a broadcast has requeued here queues without setting the flag for the sleepers
     /// in front of it.
     SilentRequeue,
@@ -474,7 +476,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 .compare_exchange(flags, handed_over, Release, Relaxed)
             {
                 Ok(_) => {
-                    P::count(Event::Grant);
+                    P::count(Event::Pickup);
                     if flags & HANDOFF_SLEEPS != 0 && C::FAULT != MutexFault::MissingWake {
                         P::unpark_in(self.key(), 1, REQUESTER);
                     }
@@ -492,7 +494,9 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
 
     /// While oversubscribed: takes this thread out of the active set, since the requester joins it.
     fn give_up_membership(&self, exclusive: bool) {
-        let cell = P::waiters().own_note().filter(|_| P::crowded());
+        let cell = P::waiters()
+            .own_prediction_cell()
+            .filter(|_| P::oversubscribed());
         let prediction =
             cell.and_then(|cell| StoredPrediction(cell.load(Relaxed)).for_lock(self.key()));
         if let (Some(cell), Some(mut prediction)) = (cell, prediction) {

@@ -191,7 +191,7 @@ struct Terms {
     tuning: Tuning,
     deadline: u64,
     /// More threads wait than there are CPUs, so that some should sleep.
-    crowded: bool,
+    oversubscribed: bool,
 }
 
 impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
@@ -291,15 +291,15 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             return tuning.stealing && self.steal_permitted() && self.try_take();
         }
         // Asked once, here, since nobody waits for the answer yet.
-        let crowded = P::CAN_PARK && C::PARK && P::crowded();
-        if tuning.stealing && self.steal(crowded) {
+        let oversubscribed = P::CAN_PARK && C::PARK && P::oversubscribed();
+        if tuning.stealing && self.steal(oversubscribed) {
             P::count(Event::Steal);
             return true;
         }
         let terms = Terms {
             tuning,
             deadline,
-            crowded,
+            oversubscribed,
         };
         if C::PENDING_BIT && self.become_pending() {
             return self.wait_pending(terms);
@@ -312,10 +312,10 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
 
     /// Takes the lock before a front waiter that does not run. Tries for a moment: to queue behind sleepers means to
     /// sleep, and costs more than a few short critical sections.
-    fn steal(&self, crowded: bool) -> bool {
+    fn steal(&self, oversubscribed: bool) -> bool {
         for _ in 0..STEAL_ATTEMPTS {
             // The last look costs a cache line of somebody else's.
-            let hopeful = self.steal_permitted() || crowded && self.last_waiter_sleeps();
+            let hopeful = self.steal_permitted() || oversubscribed && self.last_waiter_sleeps();
             if !hopeful {
                 return false;
             }
@@ -400,8 +400,8 @@ fn key<P: Platform>(word: &P::AtomicU32) -> *const u32 {
 }
 
 /// How long to spin before parking; [`NEVER`] if nobody parks.
-fn spin_limit<P: Platform, C: Config>(crowded: bool) -> u64 {
-    match (P::CAN_PARK && C::PARK, crowded) {
+fn spin_limit<P: Platform, C: Config>(oversubscribed: bool) -> u64 {
+    match (P::CAN_PARK && C::PARK, oversubscribed) {
         (false, _) => NEVER,
         (_, true) => HURRIED,
         (_, false) => PATIENT,

@@ -37,7 +37,7 @@ impl<P: Platform> Waiters<P> {
 
     /// The note in the slot that the calling thread keeps, if it keeps one.
     #[inline]
-    pub(crate) fn own_note(&self) -> Option<&'static P::AtomicU32> {
+    pub(crate) fn own_prediction_cell(&self) -> Option<&'static P::AtomicU32> {
         match P::kept_slot() {
             0 => None,
             slot => Some(self.note(slot)),

@@ -63,7 +63,7 @@ impl<P: Platform, C: Config> Gate<P, C> {
         if until != NEVER && P::now() >= until {
             return false;
         }
-        for _ in 0..C::LOOKS {
+        for _ in 0..C::SPINS {
             P::relax();
             if passed() {
                 return true;

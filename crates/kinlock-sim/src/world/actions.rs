@@ -3,7 +3,7 @@
 use super::access::Pending;
 use super::coroutine::{suspend, wait_for_turn};
 use super::{State, World, with};
-use kinlock_core::platform::{ANYBODY, Parked};
+use kinlock_core::platform::{EVERY_SET, Parked};
 
 /// The current thread computes for `cycles`, slower while the sibling hardware thread is busy.
 pub(crate) fn compute(cycles: u64) {
@@ -121,7 +121,7 @@ pub(crate) fn unpark_some(key: usize, n: usize) -> bool {
     with(|w| w.compute_alone(w.fabric.costs.unpark));
     wait_for_turn();
     with(|w| {
-        w.unpark(key, n, ANYBODY);
+        w.unpark(key, n, EVERY_SET);
         w.has_sleeper(key)
     })
 }
@@ -134,9 +134,9 @@ pub(crate) fn requeue_but(woken: usize, from: usize, to: usize, still: impl FnOn
     let still = in_one_step(still);
     with(|w| {
         if !still || w.by_chance(|d| d.spurious_one_in) {
-            w.unpark(from, usize::MAX, ANYBODY);
+            w.unpark(from, usize::MAX, EVERY_SET);
         } else {
-            w.unpark(from, woken, ANYBODY);
+            w.unpark(from, woken, EVERY_SET);
             w.requeue(from, to);
         }
     });

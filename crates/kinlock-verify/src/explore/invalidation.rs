@@ -92,7 +92,7 @@ impl<const FAULT: u8> MutexConfig for Kind<FAULT> {
 impl<const FAULT: u8> Config for Kind<FAULT> {
     type Mutex = Self;
     const PATIENCE: u32 = 8;
-    const LOOKS: u32 = 4;
+    const SPINS: u32 = 4;
     const FAULT: Fault = fault!(FAULT, Fault: GenerationReadBeforeMark, WakeLost, MarkedEarly);
 }
 

@@ -48,8 +48,8 @@ const MAX_ACCESSES: u64 = 1_000_000;
 /// For a queued spinlock.
 const QUEUE: &[Event] = &[
     Event::Queued,
-    Event::TakeUnseen,
-    Event::TakeUnseenFailed,
+    Event::BlindTry,
+    Event::BlindTryFailed,
     Event::Steal,
     Event::Park,
     Event::Wake,
@@ -66,8 +66,8 @@ const REORDERED: &[Event] = &[
     Event::Timeout,
     Event::Reap,
     Event::SlotFallback,
-    Event::TakeUnseen,
-    Event::TakeUnseenFailed,
+    Event::BlindTry,
+    Event::BlindTryFailed,
     Event::SetAside,
     Event::Splice,
     Event::FlushByLimit,
@@ -75,9 +75,9 @@ const REORDERED: &[Event] = &[
 /// For one whose limit leaves time to run out of local waiters.
 const LINGERING: &[Event] = &[
     Event::Queued,
-    Event::TakeUnseen,
-    Event::TakeUnseenFailed,
-    Event::Linger,
+    Event::BlindTry,
+    Event::BlindTryFailed,
+    Event::WaitForLocal,
     Event::SetAside,
     Event::Splice,
     Event::FlushByLimit,

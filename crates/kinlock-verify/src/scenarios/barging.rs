@@ -65,9 +65,9 @@ pub(super) fn run(context: &Context) -> Findings {
         events.list(&[
             Event::SlowPath,
             Event::Queued,
-            Event::Turn,
-            Event::Claim,
-            Event::Grant,
+            Event::Barge,
+            Event::HandoffRequest,
+            Event::Pickup,
             Event::Park,
             Event::Timeout,
         ]),

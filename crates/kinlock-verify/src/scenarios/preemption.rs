@@ -17,8 +17,8 @@ pub(super) fn run(context: &Context) -> Findings {
         Event::Park,
         Event::Steal,
         Event::Wake,
-        Event::Claim,
-        Event::Grant,
+        Event::HandoffRequest,
+        Event::Pickup,
     ]);
     outcome
         .findings(&stage.state, 0)

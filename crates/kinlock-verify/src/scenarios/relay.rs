@@ -55,8 +55,8 @@ pub(super) fn run(context: &Context) -> Findings {
             Event::Park,
             Event::Wake,
             Event::Timeout,
-            Event::Claim,
-            Event::Grant
+            Event::HandoffRequest,
+            Event::Pickup
         ]),
     );
     outcome

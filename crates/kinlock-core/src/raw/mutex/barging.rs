@@ -25,7 +25,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         if others_queued || C::POLLS || !P::CAN_PARK {
             return Err(None);
         }
-        let place = P::waiters().own_note().ok_or(None)?;
+        let place = P::waiters().own_prediction_cell().ok_or(None)?;
         let cell = StoredPrediction(place.load(Relaxed));
         let after = cell.after_barge(self.key()).ok_or(None)?;
         if C::tuning().quantum.micros() == 0 {
@@ -43,11 +43,11 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     /// the time is up.
     #[inline]
     fn try_barge(&self, deadline: u64) -> bool {
-        for _ in 0..C::PASSING.tries {
+        for _ in 0..C::BARGING.tries {
             if self.take() {
                 return true;
             }
-            for _ in 0..C::PASSING.pauses {
+            for _ in 0..C::BARGING.pauses {
                 P::relax();
             }
             if passed(deadline, P::now) {
@@ -82,7 +82,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             return false;
         }
         if wait.prediction.budget == 0 && self.sample_beside_queue(wait) {
-            P::count(Event::Turn);
+            P::count(Event::Barge);
             return true;
         }
         self.barge_or_request(wait)
@@ -102,7 +102,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         loop {
             // The first round may have been made before the wait was set up.
             if !mem::take(&mut wait.tried_first) && self.try_barge(wait.deadline) {
-                P::count(Event::Turn);
+                P::count(Event::Barge);
                 wait.prediction.spend();
                 self.announce_if_last(wait);
                 return Some(true);
@@ -121,7 +121,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             let several = self.flags.load(Relaxed) & HANDOFF != 0 || self.others_queued(wait);
             let now = P::now();
             let late = now.saturating_sub(*refused.get_or_insert(now)) >= patience;
-            if several || late || !wait.oversubscribed && rounds == C::PASSING.rounds {
+            if several || late || !wait.oversubscribed && rounds == C::BARGING.rounds {
                 if !several {
                     self.announce_vacancy(wait);
                 }
@@ -138,10 +138,10 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         wait.since = P::now();
         // A waiter that is not the head does not look for its pickup, so no request may stand
         // when the thread queues.
-        let taken = C::FAULT != MutexFault::QueuedClaim
+        let taken = C::FAULT != MutexFault::QueuedRequest
             && (self.await_handoff(wait, STALLED) || wait.requested && self.withdraw_request(wait));
         if taken {
-            P::count(Event::Turn);
+            P::count(Event::Barge);
             wait.picked_up();
             self.finish(wait, true);
             self.announce_if_last(wait);

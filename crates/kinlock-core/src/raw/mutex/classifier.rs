@@ -36,7 +36,7 @@ pub(super) const LONG_PICKUP: u64 = 700;
 pub(super) const MOST_UNLOCKS: u64 = (UNLOCKS / UNLOCK) as u64;
 
 /// The pause between two samples of an oversubscribed head that decides whether the lock is [mostly
-/// free](FreeLooks).
+/// free](FreeRule).
 pub(super) const FREE_SAMPLE_PAUSE: u64 = 150;
 /// So many unlocks in the first of these pauses mean that one thread keeps the lock, since its line
 /// cannot have travelled each time. Such a lock looks free half of the time, and is left alone.
@@ -52,7 +52,7 @@ pub(super) struct FreeSamples {
 impl FreeSamples {
     /// Adds a sample, with the number of unlocks since before the first one. Returns whether the
     /// lock is mostly free, or `None` if that is not decided yet.
-    pub(super) fn add(&mut self, free: bool, unlocks: u64, rule: FreeLooks) -> Option<bool> {
+    pub(super) fn add(&mut self, free: bool, unlocks: u64, rule: FreeRule) -> Option<bool> {
         let first = self.free + self.taken == 0;
         if first && unlocks >= KEPT_UNLOCKS {
             Some(false)

@@ -73,7 +73,7 @@ impl Restraint {
         let waited = seen.now.saturating_sub(wait.since).max(wait.paused);
         let fast = wait.leaves_alone();
         let quantum = match (wait.oversubscribed, fast) {
-            (true, _) => wait.quantum * QUANTUM_WHEN_CROWDED,
+            (true, _) => wait.quantum * QUANTUM_WHEN_OVERSUBSCRIBED,
             (false, true) => wait.quantum,
             (false, false) => wait.quantum.min(SHORT_QUANTUM),
         };
@@ -343,7 +343,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     /// Samples the lock for a microsecond or two, to see whether it is mostly free.
     pub(super) fn is_mostly_free(&self) -> bool {
         // If others change the flags now, a later sample is as good.
-        let Some(rule) = C::FREE_LOOKS.filter(|_| self.start_sample()) else {
+        let Some(rule) = C::FREE_SAMPLES.filter(|_| self.start_sample()) else {
             return false;
         };
         let mut found = FreeSamples::default();

@@ -23,7 +23,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 .compare_exchange(flags, requested, Relaxed, Relaxed)
             {
                 Ok(_) => {
-                    P::count(Event::Claim);
+                    P::count(Event::HandoffRequest);
                     wait.requested = true;
                     break;
                 }

@@ -53,7 +53,7 @@ impl MutexConfig for Barging {
     fn tuning() -> Tuning {
         Tuning::DEFAULT
     }
-    fn turns_at_first() -> Option<u16> {
+    fn initial_budget() -> Option<u16> {
         Some(5)
     }
 }
@@ -74,7 +74,7 @@ macro_rules! broken {
 
 broken!(LeakyCancel);
 broken!(DoubleHandOff);
-broken!(QueuedClaim);
+broken!(QueuedRequest);
 broken!(SilentRequeue);
 
 type Mutex<C = Sound> = QueuedMutex<Native, C>;

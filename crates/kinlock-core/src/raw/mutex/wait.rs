@@ -121,8 +121,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         // The failed try has fetched the cache line, and the next unlock takes it back: now a load
         // is cheap.
         let queued = self.spinners.last() != 0;
-        match self.barge_at_once(queued && !(C::PARK && P::crowded())) {
-            Ok(()) => P::count(Event::Turn),
+        match self.barge_at_once(queued && !(C::PARK && P::oversubscribed())) {
+            Ok(()) => P::count(Event::Barge),
             Err(missed) => {
                 self.lock_slow(NEVER, missed);
             }
@@ -141,7 +141,7 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         }
         let waiters = P::waiters();
         // Barging needs no node. A thread with a slot of its own enters it only to queue.
-        let own = waiters.own_note();
+        let own = waiters.own_prediction_cell();
         let mut place = None;
         if own.is_none() {
             place = waiters.enter();
@@ -149,11 +149,11 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         let cell = own.or(place.as_ref().map(Waiter::note));
         let fresh = Wait::new(deadline, C::tuning());
         let mut wait = Wait {
-            oversubscribed: P::CAN_PARK && C::PARK && P::crowded(),
+            oversubscribed: P::CAN_PARK && C::PARK && P::oversubscribed(),
             prediction: missed
                 .unwrap_or_else(|| StoredPrediction(cell.map_or(0, |cell| cell.load(Relaxed))))
                 .for_lock(self.key())
-                .or(C::turns_at_first().map(Prediction::barging))
+                .or(C::initial_budget().map(Prediction::barging))
                 .unwrap_or_default(),
             tried_first: missed.is_some(),
             ..fresh

@@ -77,7 +77,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         loop {
             // We run: from here on nobody overtakes us, unless they looked before.
             let pending = self.forbid_stealing(front);
-            let limit = spin_limit::<P, C>(terms.crowded).min(left(deadline, P::now));
+            let limit = spin_limit::<P, C>(terms.oversubscribed).min(left(deadline, P::now));
             let mut my_turn = may_try(front, pending);
             if !my_turn {
                 when = Free::Later;

@@ -43,7 +43,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             Some(predecessor) => {
                 let predecessor = P::waiters().node(predecessor);
                 // In a crowd we shall probably sleep: a look at our state is cheaper than a heavy fence.
-                let guarded = terms.deadline != NEVER || terms.crowded;
+                let guarded = terms.deadline != NEVER || terms.oversubscribed;
                 let link = Link::new(id, guarded, named);
                 predecessor.next.store(link.encode(), Release);
                 if matches!(C::FAULT, Fault::Meddler) {
@@ -51,7 +51,8 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 }
                 // Behind a sleeper nothing is going to happen soon. Where everybody can have a CPU it pays to wait all the same:
                 // otherwise one sleeper makes sleepers of all who come later, and every hand-off has to wake somebody.
-                let hopeless = terms.crowded && predecessor.state.load(Relaxed) == NODE_PARKED;
+                let hopeless =
+                    terms.oversubscribed && predecessor.state.load(Relaxed) == NODE_PARKED;
                 match Self::wait_for_headship(waiter, guarded, hopeless, terms) {
                     Ok((waiter, headship)) => {
                         return self.lead(waiter, headship, domain, terms);
@@ -80,7 +81,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             let limit = if hopeless {
                 0
             } else {
-                spin_limit::<P, C>(terms.crowded)
+                spin_limit::<P, C>(terms.oversubscribed)
             };
             if let Ok(state) = P::wait_for(
                 &node.state,
@@ -192,7 +193,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         debug_assert!(state != NODE_PARKED && state != ABANDONED);
         let mut head = Head::<P, C>::new(P::waiters(), waiter.id(), state, tuning, domain);
         head.look_for_kin();
-        if P::CAN_PARK && C::PARK && !terms.crowded {
+        if P::CAN_PARK && C::PARK && !terms.oversubscribed {
             // Sleepers come in runs: those who were set aside for long. Who has not slept need not look.
             let most = if headship.slept { ROUSE_AHEAD } else { 0 };
             head.rouse_ahead(most, |sleeper| Self::rouse(sleeper));
@@ -227,13 +228,13 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             for _ in 0..pauses {
                 P::relax();
             }
-            P::count(Event::TakeUnseen);
+            P::count(Event::BlindTry);
             if self.take() {
                 // Whoever made us head may have set the bit.
                 self.forbid_stealing(Front::Head);
                 return (true, approach.after_success());
             }
-            P::count(Event::TakeUnseenFailed);
+            P::count(Event::BlindTryFailed);
         }
         let free = self.wait_at_front(Front::Head, terms);
         let next = match (approach, free) {

@@ -16,7 +16,7 @@ use kinlock_sim::Sim;
 pub(super) const SOUND: Specimen = Specimen {
     name: "condvar",
     place: place::<0>,
-    reach: &[Event::Park, Event::Wake, Event::Claim],
+    reach: &[Event::Park, Event::Wake, Event::HandoffRequest],
     meets: true,
     ..mutex::SOUND
 };

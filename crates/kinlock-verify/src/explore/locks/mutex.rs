@@ -20,9 +20,9 @@ pub(super) const SOUND: Specimen = Specimen {
         Event::SlowPath,
         Event::Queued,
         Event::Unqueue,
-        Event::Turn,
-        Event::Claim,
-        Event::Grant,
+        Event::Barge,
+        Event::HandoffRequest,
+        Event::Pickup,
         Event::Park,
         Event::Wake,
         Event::Timeout,
@@ -53,7 +53,7 @@ broken! {
     LOST_WAKEUP: LostWakeup, "busted-mutex-sleep", Completion;
     DOUBLE_HAND_OFF: DoubleHandOff, "busted-mutex-pickup", Exclusion;
     LEAKY_CANCEL: LeakyCancel, "busted-mutex-cancel", Completion;
-    QUEUED_CLAIM: QueuedClaim, "busted-mutex-handoff", Completion;
+    QUEUED_CLAIM: QueuedRequest, "busted-mutex-handoff", Completion;
 }
 
 pub(super) const USUAL_QUEUE: Queue = Queue::Osq(PredecessorCpu::Cached);
@@ -102,14 +102,14 @@ impl<const PARK: bool, const FAULT: u8> MutexConfig for Kind<PARK, FAULT> {
         LostWakeup,
         DoubleHandOff,
         LeakyCancel,
-        QueuedClaim
+        QueuedRequest
     );
 
     fn tuning() -> Tuning {
         KNOBS.get().now()
     }
 
-    fn turns_at_first() -> Option<u16> {
+    fn initial_budget() -> Option<u16> {
         KNOBS.get().barging
     }
 

@@ -62,7 +62,7 @@ fn barged_at_once<C: MutexConfig>(
 ) -> (Result<(), bool>, u16) {
     let mutex = with::<C>(locked, 0);
     drop(Native::waiters().enter().expect("a slot is free"));
-    let place = Native::waiters().own_note().expect("it is kept");
+    let place = Native::waiters().own_prediction_cell().expect("it is kept");
     let cell = StoredPrediction::new(mutex.key(), Prediction::barging(budget));
     place.store(cell.0, Relaxed);
     let taken = mutex.barge_at_once(others);
@@ -88,7 +88,7 @@ fn a_thread_barges_at_once_if_its_prediction_says_so_unless_it_is_the_last_barge
 fn a_prediction_for_another_lock_is_not_used() {
     let [mutex, other] = [FREE; 2].map(|locked| with::<Sound>(locked, 0));
     drop(Native::waiters().enter().expect("a slot is free"));
-    let place = Native::waiters().own_note().expect("it is kept");
+    let place = Native::waiters().own_prediction_cell().expect("it is kept");
     place.store(
         StoredPrediction::new(other.key(), Prediction::barging(2)).0,
         Relaxed,
@@ -102,7 +102,7 @@ fn a_prediction_for_another_lock_is_not_used() {
 fn a_kept_slot_may_store_no_prediction() {
     let mutex = with::<Sound>(FREE, 0);
     drop(Native::waiters().enter().expect("a slot is free"));
-    let place = Native::waiters().own_note().expect("it is kept");
+    let place = Native::waiters().own_prediction_cell().expect("it is kept");
     place.store(0, Relaxed);
     assert!(matches!(mutex.barge_at_once(false), Err(None)));
     assert_eq!((state(&mutex), place.load(Relaxed)), ((FREE, 0), 0));
@@ -129,7 +129,7 @@ fn after_barging_at_once_it_requests_or_tries_again() {
 fn a_missed_barge_is_spent_once() {
     let mutex = with::<Sound>(FREE, 0);
     drop(Native::waiters().enter().expect("a slot is free"));
-    let place = Native::waiters().own_note().expect("it is kept");
+    let place = Native::waiters().own_prediction_cell().expect("it is kept");
     let [missed, after, left] =
         [3, 2, 0].map(|budget| StoredPrediction::new(mutex.key(), Prediction::barging(budget)));
     for stored in [after, left] {
@@ -226,7 +226,7 @@ fn requests_beside_the_queue<C: MutexConfig>() -> (Wait, (u8, u8)) {
 fn no_request_is_taken_into_the_queue() {
     let (wait, state) = requests_beside_the_queue::<Sound>();
     assert_eq!((wait.requested, state), (false, (HELD, SLEEPERS)));
-    let (wait, state) = requests_beside_the_queue::<QueuedClaim>();
+    let (wait, state) = requests_beside_the_queue::<QueuedRequest>();
     assert_eq!((wait.requested, state), (true, (HELD, HANDOFF | SLEEPERS)));
 }
 

@@ -169,7 +169,7 @@ fn a_head_that_leaves_an_oversubscribed_queue_joins_the_active_set() {
     let cell = oversubscribed(|| {
         assert!(mutex.lock_slow(NEVER, None));
         Native::waiters()
-            .own_note()
+            .own_prediction_cell()
             .expect("it has queued")
             .load(Relaxed)
     });
@@ -302,7 +302,7 @@ fn a_lock_is_mostly_free_after_four_free_samples_and_three_more_for_each_taken_o
         let mut found = FreeSamples::default();
         let mut verdicts = samples
             .chars()
-            .map(|sample| found.add(sample == 'f', 0, FreeLooks::DEFAULT));
+            .map(|sample| found.add(sample == 'f', 0, FreeRule::DEFAULT));
         let last = verdicts.by_ref().find(Option::is_some).flatten();
         assert_eq!(verdicts.next(), None, "decided before the end of {samples}");
         last
@@ -332,7 +332,7 @@ fn a_lock_that_one_thread_keeps_is_not_mostly_free() {
         let mut found = FreeSamples::default();
         let verdict = [first, then, then, then]
             .into_iter()
-            .find_map(|unlocks| found.add(true, unlocks, FreeLooks::DEFAULT));
+            .find_map(|unlocks| found.add(true, unlocks, FreeRule::DEFAULT));
         assert_eq!(verdict, Some(mostly_free));
     }
 }
