@@ -50,7 +50,7 @@ pub(super) fn join<P: Platform>(
         }
     };
     let mut head = Head::new(P::waiters(), place.id(), state, tuning, domain);
-    head.look_for_kin();
+    head.pre_scan();
     Some(Turn { head, place })
 }
 

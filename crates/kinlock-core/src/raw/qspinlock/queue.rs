@@ -191,7 +191,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         let (tuning, state) = (terms.tuning, headship.state);
         debug_assert!(state != NODE_PARKED && state != ABANDONED);
         let mut head = Head::<P, C>::new(P::waiters(), waiter.id(), state, tuning, domain);
-        head.look_for_kin();
+        head.pre_scan();
         if P::CAN_PARK && C::PARK && !terms.crowded {
             // Sleepers come in runs: those who were set aside for long. Who has not slept need not look.
             let most = if headship.slept { ROUSE_AHEAD } else { 0 };
@@ -207,7 +207,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         // While the word's line is still here.
         let advice = self.advise(taken, approach).encode();
         if taken {
-            head.wait_for_kin();
+            head.wait_for_local();
         }
         let steal = if tuning.stealing { STEAL } else { 0 };
         head.pass(&self.tail, |heir, go, look| {
