@@ -4,13 +4,15 @@
 //! | --- | --- | --- | --- |
 //! | reorder queues by locality domain | `KINLOCK_NUMA=auto\|on\|off` | [`set_numa`] | `auto` |
 //! | search for local waiters | `KINLOCK_SCAN=full\|incremental` | [`set_scan`] | `full` |
-//! | longest run of local hand-offs | `KINLOCK_LOCAL_LIMIT=10ms\|2^16` | [`set_local_limit`] | `10ms` |
-//! | let running threads overtake sleeping ones | `KINLOCK_STEALING=on\|off` | [`set_stealing`] | `on` |
-//! | how long a mutex stays with those who keep taking it | `KINLOCK_QUANTUM=fair\|250us\|throughput` | [`set_quantum`] | `250us` |
+//! | limit on local hand-offs | `KINLOCK_LOCAL_LIMIT=10ms\|2^16` | [`set_local_limit`] | `10ms` |
+//! | running threads overtake sleeping ones | `KINLOCK_STEALING=on\|off` | [`set_stealing`] | `on` |
+//! | quantum of a mutex | `KINLOCK_QUANTUM=fair\|250us\|throughput` | [`set_quantum`] | `250us` |
 //! | kind of locality domain | `KINLOCK_DOMAIN=node\|llc\|socket` | `set_domain_kind` | `node` |
 //! | pretend these CPUs are domains | `KINLOCK_TOPOLOGY=0-3;4-7` | | |
 //! | say on standard error what was decided | `KINLOCK_VERBOSE=0\|1` | | `0` |
-//! | for programs that print statistics when they end: whether to, see [`show_stats`](https://docs.rs/kinlock/latest/kinlock/config/fn.show_stats.html) | `KINLOCK_SHOW_STATS=0\|1` | | `0` |
+//! | programs print statistics at their end, see `show_stats` | `KINLOCK_SHOW_STATS=0\|1` | | `0` |
+//!
+//! The quantum is how long a mutex stays with threads that keep taking it while others wait.
 //!
 //! The environment is read when a lock is first contended, without allocating. A function wins over
 //! the environment whether it is called before or after that. A bad value in the environment is
@@ -51,7 +53,8 @@ pub fn tuning() -> Tuning {
     }
 }
 
-/// Whether what `auto` means has been decided: it has, but for as long as another thread determines the locality domains.
+/// Whether the meaning of `auto` has been decided. It has not only while another thread determines
+/// the locality domains.
 pub fn is_decided() -> bool {
     Word(KNOBS.load(Ordering::Relaxed)).has(Word::RESOLVED) || resolve().has(Word::RESOLVED)
 }
@@ -82,14 +85,15 @@ pub fn set_local_limit(limit: LocalLimit) {
 
 /// Sets whether a running thread may take a free lock before a front waiter that does not run.
 ///
-/// Without it locks go strictly in the order of their queue, and each hand-off to a sleeper takes as
-/// long as waking it does. Also then a thread takes a free lock that nobody waits for, and threads
-/// for whose wait there is no node take it whenever they find it free.
+/// Without stealing, locks go strictly in the order of their queue, and each hand-off to a sleeper
+/// takes as long as waking it does. A thread still takes a free lock for which no thread waits.
+/// Threads that find no free node still take the lock whenever they find it free.
 pub fn set_stealing(on: bool) {
     update(|word| word.with_stealing(on).with(Word::STEALING_SET));
 }
 
-/// Sets how long a mutex stays with those who keep taking it while another thread waits at the front.
+/// Sets how long a mutex stays with threads that keep taking it while another one waits at the
+/// front.
 pub fn set_quantum(quantum: Quantum) {
     update(|word| word.with_quantum(quantum).with(Word::QUANTUM_SET));
 }
@@ -119,7 +123,8 @@ pub fn verbose() -> bool {
 
 /// Whether `KINLOCK_SHOW_STATS=1` asks for statistics when the program ends. Reads the environment.
 ///
-/// A library prints nothing by itself: a program that counts [`events`](crate::events) asks here whether to print them.
+/// A library prints nothing by itself. A program that counts [`events`](crate::events) asks here
+/// whether to print them.
 #[cfg(feature = "std")]
 pub fn show_stats() -> bool {
     environment::read_switch(environment::Variable::ShowStats)

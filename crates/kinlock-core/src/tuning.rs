@@ -48,12 +48,15 @@ pub enum LocalLimit {
     },
 }
 
-/// How long a mutex stays with those who keep taking it while another thread waits at the front: from [`FAIR`](Self::FAIR) to
-/// [`THROUGHPUT`](Self::THROUGHPUT). Spelt `250us`, `fair` and `throughput`.
+/// How long a mutex stays with threads that keep taking it while another one waits at the front.
 ///
-/// Taking a lock again on the CPU whose cache has it is ten times faster than passing it on, so short turns cost throughput, and long ones make waits
-/// rare but long. Each waiter before one adds a quantum; while more threads wait than there are CPUs it is
-/// [eight times as long](crate::raw::mutex::QUANTUM_WHEN_CROWDED), since a hand-over then costs wake-ups.
+/// From [`FAIR`](Self::FAIR) to [`THROUGHPUT`](Self::THROUGHPUT). Spelt `250us`, `fair` and
+/// `throughput`.
+///
+/// Taking a lock again on the same CPU is ten times faster than passing it on. A short quantum
+/// costs throughput; a long one makes waits rare but long. A waiter waits for one quantum per
+/// waiter before it. While oversubscribed the quantum is [eight times as
+/// long](crate::raw::mutex::QUANTUM_WHEN_CROWDED), since a hand-off then costs wake-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantum(u16);
 

@@ -1,7 +1,9 @@
-//! The condition variable in every interleaving (with a bounded number of preemptions) of small scenarios.
+//! The condition variable in every interleaving (with a bounded number of preemptions) of small
+//! scenarios.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock --test loom_condvar -- --nocapture`. A lost wake-up is a deadlock, which loom reports.
-//! Models of broken condition variables must fail: that shows that the scenario can see the defect.
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock-core --test loom_condvar --
+//! --nocapture`. A lost wake-up is a deadlock, which loom reports. Models of broken condition
+//! variables must fail: that shows that the scenario can see the defect.
 #![cfg(loom)]
 
 mod model;
@@ -17,7 +19,7 @@ use loom::cell::UnsafeCell;
 struct Plain;
 
 impl MutexConfig for Plain {
-    // Looks are pauses, in which a model lets the holder go on.
+    // Samples are pauses, in which a model lets the holder go on.
     const FREE_LOOKS: Option<FreeLooks> = None;
 
     fn tuning() -> Tuning {
@@ -36,7 +38,8 @@ macro_rules! config {
     )*};
 }
 
-config!(Correct: None, Blind: BlindSleep, Late: LateCount, Careless: CarelessClear, Chainless: BrokenChain, Swallowing: SwallowedWake, Lingering: LingeringSpinner);
+config!(Correct: None, Blind: BlindSleep, Late: LateCount, Careless: CarelessClear);
+config!(Chainless: BrokenChain, Swallowing: SwallowedWake, Lingering: LingeringSpinner);
 
 /// Two are enough for one to be woken at once and the other to be moved.
 #[derive(Clone, Copy, Debug)]
@@ -105,8 +108,9 @@ impl<C: CondvarConfig> Shared<C> {
     }
 }
 
-/// Runs `threads` threads (one of them the model's first) through all interleavings with at most `preemptions` preemptions. `body` returns how many of the tokens `given` its thread
-/// took for good.
+/// Runs `threads` threads (one of them the model's first) through all interleavings with at most
+/// `preemptions` preemptions. `body` returns how many of the `given` tokens its thread took for
+/// good.
 fn explore<C: CondvarConfig>(
     name: &str,
     preemptions: usize,
@@ -154,7 +158,7 @@ fn one_for_all<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
     shared.take()
 }
 
-/// Two notifications of which one may find nobody, and a waiter that comes again.
+/// Two notifications, of which one may find no waiter, and a waiter that comes again.
 fn twice<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
     if i == 0 {
         shared.give(1, QueuedCondvar::notify_one);
@@ -164,7 +168,7 @@ fn twice<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
     shared.take() + shared.take()
 }
 
-/// One waiter's time is up as soon as it has slept; the other one must get the token if that one does not.
+/// One waiter's time is up as soon as it has slept. If it gets no token, the other one must.
 fn one_gives_up<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
     match i {
         0 => {
@@ -274,7 +278,7 @@ fn notify_all_reaches_two() {
 }
 
 #[test]
-fn notify_all_reaches_who_is_woken_and_who_is_moved() {
+fn notify_all_reaches_woken_and_moved_waiters() {
     explore::<OneAtOnce>("2 waiters, notify_all, one at once", 2, 3, 2, one_for_all);
 }
 
@@ -301,7 +305,7 @@ fn a_time_limit_loses_no_notification() {
 }
 
 #[test]
-fn a_time_limit_loses_nobody_in_a_broadcast() {
+fn a_time_limit_loses_no_waiter_of_a_broadcast() {
     explore::<Correct>(
         "2 waiters, 1 with a limit, notify_all",
         2,
@@ -311,7 +315,8 @@ fn a_time_limit_loses_nobody_in_a_broadcast() {
     );
 }
 
-/// Models of broken condition variables, each run in a process of its own, since loom may abort when it finds a deadlock.
+/// Models of broken condition variables, each run in a process of its own, since loom may abort
+/// when it finds a deadlock.
 mod broken {
     use super::*;
 

@@ -1,9 +1,12 @@
-//! The mutex and its spinner queue in every interleaving (with a bounded number of preemptions) of small scenarios.
+//! The mutex and its spinner queue in every interleaving (with a bounded number of preemptions) of
+//! small scenarios.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock --test loom_mutex -- --nocapture`. Each model prints how many executions it
-//! explored. Models of broken mutexes must fail: that shows that the scenario can see the defect.
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock-core --test loom_mutex -- --nocapture`.
+//! Each model prints how many executions it explored. Models of broken mutexes must fail: that
+//! shows that the scenario can see the defect.
 //!
-//! Waiters give up spinning at once and every quantum is over at once, so that claims, grants and sleep are explored wherever they can happen.
+//! Waiters stop spinning at once and every quantum is over at once. So hand-off requests, pickups
+//! and sleep are explored wherever they can happen.
 #![cfg(loom)]
 
 mod model;
@@ -38,7 +41,8 @@ macro_rules! config {
                 pauses: 1,
                 rounds: 1,
             };
-            // Looks are pauses, in which a model lets the holder go on: with them nobody would ever sleep.
+            // Samples are pauses, in which a model lets the holder go on. With them no thread would
+            // ever sleep.
             const FREE_LOOKS: Option<FreeLooks> = optional!($($goes)?);
             $(
                 fn turns_at_first() -> Option<u16> {
@@ -65,17 +69,17 @@ const WATCH: Watch = Watch {
 const OSQ: Queue = Queue::Osq(PredecessorCpu::Cached);
 
 config!(Queued: queue OSQ, fault None);
-config!(KinFirst: queue Queue::Cna, fault None);
+config!(LocalFirst: queue Queue::Cna, fault None);
 config!(Unqueued: queue Queue::Unqueued, fault None);
 config!(RelaxedUnlock: queue OSQ, fault RelaxedUnlock);
 config!(MissingWake: queue OSQ, fault MissingWake);
 config!(LostWakeup: queue OSQ, fault LostWakeup);
 config!(DoubleHandOff: queue OSQ, fault DoubleHandOff);
 config!(LeakyCancel: queue OSQ, fault LeakyCancel);
-config!(InTurns: queue OSQ, fault None, turns TURNS.with(Cell::get));
-config!(KinInTurns: queue Queue::Cna, fault None, turns TURNS.with(Cell::get));
+config!(Barging: queue OSQ, fault None, turns TURNS.with(Cell::get));
+config!(LocalBarging: queue Queue::Cna, fault None, turns TURNS.with(Cell::get));
 config!(Going: queue OSQ, fault None, goes ONE_LOOK);
-config!(KinGoing: queue Queue::Cna, fault None, goes ONE_LOOK);
+config!(LocalGoing: queue Queue::Cna, fault None, goes ONE_LOOK);
 config!(QueuedClaim: queue OSQ, fault QueuedClaim, turns TURNS.with(Cell::get));
 
 const ONE_LOOK: FreeLooks = FreeLooks {
@@ -88,14 +92,14 @@ loom::thread_local! {
     static TURNS: Cell<Option<u16>> = Cell::new(None);
 }
 
-/// How long a critical section is: as often as a waiter pauses before it sleeps. Without that the model would have to preempt
-/// the holder that often.
+/// The length of a critical section: the number of pauses of a waiter before it sleeps. With a
+/// shorter one the model would have to preempt the holder that often.
 const SECTION: usize = 3;
 
 /// A mutex and what it guards; loom reports unsynchronised access to the cell.
 struct Shared<C: MutexConfig> {
     lock: QueuedMutex<Loom, C>,
-    /// Critical sections begun and ended: both counted under the lock, the expected number of them apart from it.
+    /// Critical sections, counted under the lock; the expected number is counted apart from it.
     value: UnsafeCell<usize>,
     expected: AtomicUsize,
 }
@@ -110,7 +114,7 @@ impl<C: MutexConfig> Shared<C> {
     }
 
     fn section(&self) {
-        // A model's yield lets the others run until they block or yield as often: by then they are asleep.
+        // A yield lets the others run until they block or yield as often. By then they are asleep.
         for _ in 0..SECTION {
             loom::thread::yield_now();
         }
@@ -142,70 +146,74 @@ fn twice<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     once(shared, i);
 }
 
-/// This thread believes that turns are taken, and has so many of them left; with more threads than CPUs that is a seat.
-fn believes_in_turns(left: u16, crowded: bool) {
+/// The thread predicts barging, and may barge so often. While oversubscribed it is in the active
+/// set.
+fn predicts_barging(left: u16, oversubscribed: bool) {
     TURNS.with(|turns| turns.set(Some(left)));
-    set_crowded(crowded);
+    set_crowded(oversubscribed);
 }
 
-/// As where there are CPUs enough: whoever comes takes the lock in turn if nobody queues, and claims it beside the queue.
-fn takes_turns<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    believes_in_turns(1, false);
+/// With enough CPUs: a newcomer barges if no thread queues, and requests a hand-off beside the
+/// queue.
+fn barges<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    predicts_barging(1, false);
     once(shared, i);
 }
 
-/// The same where the turns are used up: whoever comes looks beside the queue first how the lock is taken.
-fn looks_in_passing<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    believes_in_turns(0, false);
+/// The same without barges left: a newcomer first samples the lock beside the queue.
+fn samples_beside<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    predicts_barging(0, false);
     once(shared, i);
 }
 
-fn looks_in_passing_or_gives_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    believes_in_turns(0, false);
+fn samples_beside_or_gives_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    predicts_barging(0, false);
     all_give_up(shared, i);
 }
 
-fn takes_turns_or_gives_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    believes_in_turns(1, false);
+fn barges_or_gives_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    predicts_barging(1, false);
     all_give_up(shared, i);
 }
 
-/// With more threads than CPUs: has a seat for one turn more, past those who queue.
-fn has_a_seat<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    believes_in_turns(1, true);
+/// Oversubscribed: the thread is in the active set for one more barge, past the queue.
+fn is_active<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    predicts_barging(1, true);
     once(shared, i);
 }
 
-/// The same where the last seat is used up: looks if nobody queues, and queues else.
-fn has_had_a_seat<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    believes_in_turns(0, true);
+/// The same with no barge left: the thread samples the lock if no thread queues, and queues
+/// otherwise.
+fn was_active<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+    predicts_barging(0, true);
     once(shared, i);
 }
 
-/// One has a seat, one had one, and one gives up.
-fn seats_differ<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+/// One is in the active set, one was, and one gives up.
+fn activity_differs<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     match i {
-        0 => has_a_seat(shared, i),
-        1 => has_had_a_seat(shared, i),
+        0 => is_active(shared, i),
+        1 => was_active(shared, i),
         _ if shared.lock.lock_until(1) => shared.section(),
         _ => {}
     }
 }
 
-/// The first thread holds the lock from the beginning; the second has a seat and the third queues.
-fn second_has_a_seat<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+/// The first thread holds the lock from the beginning; the second is in the active set, the third
+/// queues.
+fn second_is_active<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     match i {
         0 => shared.section(),
-        1 => has_a_seat(shared, i),
-        _ => has_had_a_seat(shared, i),
+        1 => is_active(shared, i),
+        _ => was_active(shared, i),
     }
 }
 
-/// The first thread holds the lock from the beginning; the second takes it in turn, beside the queue; the third queues.
-fn second_in_turn<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+/// The first thread holds the lock from the beginning; the second barges, the third queues.
+fn second_barges<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     match i {
         0 => shared.section(),
-        1 => takes_turns(shared, i),
+        1 => barges(shared, i),
         _ => once(shared, i),
     }
 }
@@ -266,10 +274,10 @@ fn three_threads() {
 }
 
 #[test]
-fn kin_first() {
-    mutex::<KinFirst>("mutex, kin first, 3 threads", 2, 3, once);
-    mutex::<KinFirst>(
-        "mutex, kin first, 3 threads, one gives up",
+fn local_waiters_first() {
+    mutex::<LocalFirst>("mutex, local first, 3 threads", 2, 3, once);
+    mutex::<LocalFirst>(
+        "mutex, local first, 3 threads, one gives up",
         2,
         3,
         last_gives_up,
@@ -277,70 +285,62 @@ fn kin_first() {
 }
 
 #[test]
-fn in_turns() {
-    beside_the_queue::<InTurns>(
-        "held mutex, one takes its turn, one queues",
+fn barging() {
+    beside_the_queue::<Barging>("held mutex, one barges, one queues", 1, second_barges);
+    beside_the_queue::<LocalBarging>(
+        "held mutex, local first, one barges, one queues",
         1,
-        second_in_turn,
+        second_barges,
     );
-    beside_the_queue::<KinInTurns>(
-        "held mutex, kin first, one takes its turn, one queues",
-        1,
-        second_in_turn,
-    );
-    mutex::<InTurns>("mutex taken in turns, 2 threads", 4, 2, takes_turns);
-    mutex::<InTurns>("mutex taken in turns, 3 threads", 2, 3, takes_turns);
-    mutex::<InTurns>(
-        "mutex taken in turns, 2 threads, one gives up",
+    mutex::<Barging>("mutex with barging, 2 threads", 4, 2, barges);
+    mutex::<Barging>("mutex with barging, 3 threads", 2, 3, barges);
+    mutex::<Barging>(
+        "mutex with barging, 2 threads, one gives up",
         4,
         2,
-        takes_turns_or_gives_up,
+        barges_or_gives_up,
     );
-    mutex::<InTurns>(
-        "mutex looked at beside the queue, 2 threads",
+    mutex::<Barging>(
+        "mutex sampled beside the queue, 2 threads",
         4,
         2,
-        looks_in_passing,
+        samples_beside,
     );
-    mutex::<InTurns>(
-        "mutex looked at beside the queue, 3 threads",
+    mutex::<Barging>(
+        "mutex sampled beside the queue, 3 threads",
         1,
         3,
-        looks_in_passing,
+        samples_beside,
     );
-    mutex::<InTurns>(
-        "mutex looked at beside the queue, 2 threads, one gives up",
+    mutex::<Barging>(
+        "mutex sampled beside the queue, 2 threads, one gives up",
         4,
         2,
-        looks_in_passing_or_gives_up,
+        samples_beside_or_gives_up,
     );
 }
 
 #[test]
-fn in_a_crowd() {
-    beside_the_queue::<InTurns>(
-        "held mutex, one has a seat, one queues",
-        1,
-        second_has_a_seat,
-    );
-    mutex::<InTurns>("mutex with seats, 2 threads", 3, 2, has_a_seat);
-    mutex::<InTurns>("mutex with seats, 3 threads", 2, 3, has_a_seat);
-    mutex::<InTurns>(
-        "mutex with no seats any more, 2 threads",
+fn oversubscribed() {
+    beside_the_queue::<Barging>("held mutex, one is active, one queues", 1, second_is_active);
+    mutex::<Barging>("mutex with an active set, 2 threads", 3, 2, is_active);
+    mutex::<Barging>("mutex with an active set, 3 threads", 2, 3, is_active);
+    mutex::<Barging>(
+        "mutex with a used-up active set, 2 threads",
         3,
         2,
-        has_had_a_seat,
+        was_active,
     );
-    mutex::<InTurns>(
-        "mutex with one seat, 3 threads, one gives up",
+    mutex::<Barging>(
+        "mutex with one active thread, 3 threads, one gives up",
         2,
         3,
-        seats_differ,
+        activity_differs,
     );
 }
 
 #[test]
-fn who_finds_it_free_goes() {
+fn heads_go_if_it_is_free() {
     mutex::<Going>("mutex, heads go if it is free, 2 threads", 4, 2, once);
     mutex::<Going>("mutex, heads go if it is free, 3 threads", 2, 3, once);
     mutex::<Going>(
@@ -349,8 +349,8 @@ fn who_finds_it_free_goes() {
         3,
         all_give_up,
     );
-    mutex::<KinGoing>(
-        "mutex, kin first, heads go if it is free, 3 threads",
+    mutex::<LocalGoing>(
+        "mutex, local first, heads go if it is free, 3 threads",
         2,
         3,
         once,
@@ -370,7 +370,7 @@ fn time_limits() {
     mutex::<Queued>("mutex, 3 threads, two give up", 2, 3, all_give_up);
 }
 
-/// The queue alone: whoever is its head uses the cell.
+/// The queue alone: its head uses the cell.
 struct Line {
     queue: Osq<Loom>,
     head: UnsafeCell<u32>,
@@ -387,14 +387,15 @@ impl Line {
     fn stand(&self, patience: u64, until: u64) {
         let place = Loom::waiters().enter().unwrap();
         if self.queue.join(&place, WATCH, patience, until) {
-            // SAFETY: there is one head at a time; if not, loom reports the access before it happens.
+            // SAFETY: there is one head at a time; if not, loom reports the access before it
+            // happens.
             self.head.with_mut(|h| unsafe { *h += 1 });
             self.queue.leave(&place);
         }
     }
 
     fn check(&self) {
-        assert_eq!(self.queue.last(), 0, "somebody is left in the queue");
+        assert_eq!(self.queue.last(), 0, "a thread is left in the queue");
     }
 }
 
@@ -431,7 +432,8 @@ fn spinner_queue() {
     osq("spinner queue, 4 threads, two leave", 2, 4, others_leave);
 }
 
-/// Models of broken mutexes, each run in a process of its own, since loom may abort when it finds a deadlock.
+/// Models of broken mutexes, each run in a process of its own, since loom may abort when it finds a
+/// deadlock.
 mod broken {
     use super::*;
 
@@ -468,7 +470,7 @@ mod broken {
     #[test]
     #[ignore = "must fail; run by are_caught"]
     fn queued_claim() {
-        beside_the_queue::<QueuedClaim>("", 1, second_in_turn);
+        beside_the_queue::<QueuedClaim>("", 1, second_barges);
     }
 
     #[test]

@@ -1,7 +1,9 @@
-//! Every interleaving (with a bounded number of preemptions) of small scenarios, and every value that a weakly ordered load may return.
+//! The queued spinlock in every interleaving (with a bounded number of preemptions) of small
+//! scenarios, with every value that a weakly ordered load may return.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock --test loom -- --nocapture`. Each model prints how many executions it
-//! explored. Models of broken locks must fail: that shows that the scenario can see the defect.
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock-core --test loom_spin -- --nocapture`.
+//! Each model prints how many executions it explored. Models of broken locks must fail: that shows
+//! that the scenario can see the defect.
 #![cfg(loom)]
 
 mod model;
@@ -12,7 +14,11 @@ use kinlock_core::raw::{Config, Fault, QueuedSpinLock};
 use loom::cell::UnsafeCell;
 
 macro_rules! config {
-    ($name:ident: pending $pending:literal, park $park:literal, reorder $reorder:literal, scan $scan:ident, steal $steal:literal, fault $fault:ident) => {
+    (
+        $name:ident:
+        pending $pending:literal, park $park:literal, reorder $reorder:literal,
+        scan $scan:ident, steal $steal:literal, fault $fault:ident
+    ) => {
         #[derive(Clone, Copy, Debug)]
         struct $name;
         impl Config for $name {
@@ -66,8 +72,8 @@ impl<C: Config> Shared<C> {
     }
 }
 
-/// Runs `threads` threads (one of them the model's first) with the lock of configuration `C` through all interleavings
-/// with at most `preemptions` preemptions.
+/// Runs `threads` threads (one of them the model's first) with the lock of configuration `C`
+/// through all interleavings with at most `preemptions` preemptions.
 fn explore<C: Config>(
     name: &str,
     preemptions: usize,
@@ -103,29 +109,31 @@ fn twice<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
     once(shared, i) + once(shared, i)
 }
 
-/// In a machine with a CPU for everybody: waiters in the queue are granted headship by a store, and announce that they sleep.
-fn uncrowded<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
+/// With a CPU for each thread: waiters announce their sleep, and a store grants them headship.
+fn with_cpus<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
     set_crowded(false);
     once(shared, i)
 }
 
-fn uncrowded_twice<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
-    uncrowded(shared, i) + uncrowded(shared, i)
+fn with_cpus_twice<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
+    with_cpus(shared, i) + with_cpus(shared, i)
 }
 
 /// The first thread comes back, and may stand behind a head that has slept.
 fn first_comes_back<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
-    let again = if i == 0 { uncrowded(shared, i) } else { 0 };
-    again + uncrowded(shared, i)
+    let again = if i == 0 { with_cpus(shared, i) } else { 0 };
+    again + with_cpus(shared, i)
 }
 
-/// The first thread is in a crowd: granted by compare-and-swap, and asleep without announcement.
+/// The first thread is oversubscribed: a compare-and-swap grants it headship, and it does not
+/// announce its sleep.
 fn mixed<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
     set_crowded(i == 0);
     once(shared, i)
 }
 
-/// The last thread's time is up as soon as it has to wait: it gets the lock at once, or abandons whatever place it had.
+/// The last thread's time is up as soon as it has to wait: it gets the lock at once, or abandons
+/// its place.
 fn last_gives_up<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
     set_domain(i as u16 % 2);
     if i == 2 {
@@ -195,12 +203,12 @@ fn park_cna_three_threads() {
 
 #[test]
 fn announced_sleep_two_threads() {
-    explore::<ParkQueue>("announced sleep, 2 threads twice", 2, 2, uncrowded_twice);
+    explore::<ParkQueue>("announced sleep, 2 threads twice", 2, 2, with_cpus_twice);
 }
 
 #[test]
 fn announced_sleep_three_threads() {
-    explore::<ParkQueue>("announced sleep, 3 threads", 2, 3, uncrowded);
+    explore::<ParkQueue>("announced sleep, 3 threads", 2, 3, with_cpus);
 }
 
 #[test]
@@ -215,12 +223,12 @@ fn roused_three_threads() {
 
 #[test]
 fn roused_cna_four_threads() {
-    explore::<ParkCna>("roused ahead, CNA, 4 threads", 1, 4, uncrowded);
+    explore::<ParkCna>("roused ahead, CNA, 4 threads", 1, 4, with_cpus);
 }
 
 #[test]
 fn announced_sleep_cna_three_threads() {
-    explore::<ParkCna>("announced sleep, CNA, 3 threads", 2, 3, uncrowded);
+    explore::<ParkCna>("announced sleep, CNA, 3 threads", 2, 3, with_cpus);
 }
 
 #[test]
@@ -265,7 +273,8 @@ fn abandonment() {
     explore::<SpinPending>("abandonment of pending, 3 threads", 2, 3, last_gives_up);
 }
 
-/// Models of broken locks, each run in a process of its own, since loom may abort when it finds a deadlock.
+/// Models of broken locks, each run in a process of its own, since loom may abort when it finds a
+/// deadlock.
 mod broken {
     use super::*;
 
@@ -290,7 +299,7 @@ mod broken {
     #[test]
     #[ignore = "must fail; run by are_caught"]
     fn silent_sleeper() {
-        explore::<BrokenSleep>("", 2, 3, uncrowded);
+        explore::<BrokenSleep>("", 2, 3, with_cpus);
     }
 
     #[test]

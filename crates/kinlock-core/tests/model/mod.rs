@@ -1,14 +1,15 @@
-//! What all models share: an exploration that is bounded and says how far it went, and the proof that broken variants are caught.
+//! What all models share: a bounded exploration that reports its extent, and the check that broken
+//! variants are caught.
 
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Seconds after which a model is explored in part; what is printed says so.
+/// Seconds after which an exploration stops; its report says so.
 const TIME_LIMIT: u64 = 20;
 
-/// The same, as the environment has it: `KINLOCK_MODEL_SECONDS`.
+/// The time limit, or `KINLOCK_MODEL_SECONDS` if that is set.
 fn time_limit() -> Duration {
     let wanted = std::env::var("KINLOCK_MODEL_SECONDS").ok();
     let seconds = wanted.map(|text| {
@@ -18,8 +19,9 @@ fn time_limit() -> Duration {
     Duration::from_secs(seconds.unwrap_or(TIME_LIMIT))
 }
 
-/// Runs `body` in `threads` threads (one of them the model's first) on what `make` makes, in all interleavings with at most `preemptions`
-/// preemptions, and after each of these `check`, with what the threads returned.
+/// Runs `body` in `threads` threads (one of them the model's first) on the result of `make`, in all
+/// interleavings with at most `preemptions` preemptions. Then runs `check` with the results of the
+/// threads.
 pub fn explore<S: 'static, R: 'static>(
     name: &str,
     preemptions: usize,
@@ -49,7 +51,7 @@ fn run(name: &str, preemptions: usize, execution: impl Fn() + Send + Sync + 'sta
     model.preemption_bound = Some(preemptions);
     model.max_branches = 20_000;
     model.max_duration = Some(time_limit());
-    // The time limit is looked at this often.
+    // The time limit is checked this often.
     model.checkpoint_interval = 100;
     let start = Instant::now();
     model.check(move || {
@@ -65,14 +67,15 @@ fn run(name: &str, preemptions: usize, execution: impl Fn() + Send + Sync + 'sta
     println!("loom: {name}: {executions} executions, at most {preemptions} preemptions, {extent}");
 }
 
-/// Runs each of these tests, which are ignored otherwise, in a process of its own, since loom may abort when it finds a deadlock. Each must fail, and say what.
+/// Runs each of these otherwise ignored tests in a process of its own, since loom may abort when it
+/// finds a deadlock. Each test must fail and name its symptom.
 #[allow(dead_code)]
 pub fn catches(cases: &[(&str, &str)]) {
     for (name, symptom) in cases {
         let output = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "--nocapture", name])
             .env("RUST_BACKTRACE", "0")
-            // However few seconds the sound ones get.
+            // Independent of the time for models of correct locks.
             .env("KINLOCK_MODEL_SECONDS", "60")
             .output()
             .unwrap();
