@@ -33,7 +33,7 @@
 //! | `WAITING` | `PARKED` | the owner | compare-and-swap |
 //! | `PARKED` | `WAITING` | the owner, roused | compare-and-swap |
 //! | `WAITING`, `PARKED` | `ABANDONED` | the owner | compare-and-swap |
-//! | `WAITING`, `PARKED` | `GO` or an id | the previous head | store; read-modify-write if guarded |
+//! | `WAITING`, `PARKED` | `GO` or an id | the previous head | store, or swap if guarded |
 //!
 //! # Guarded and drowsy waiters
 //!
@@ -43,9 +43,9 @@
 //! * A waiter is **guarded** if it may leave, or is likely to sleep soon. The link by which its
 //!   predecessor names it says so, and the previous head has read that link anyway. Headship then
 //!   passes by a read-modify-write that checks `state`.
-//! * A waiter is **drowsy** from before it falls asleep on `state` until it is awake again. Its node
-//!   says so. If the waiter is not guarded, the previous head checks this after its store, and wakes
-//!   it. Any thread may **rouse** a drowsy waiter, so that it is awake when headship arrives:
+//! * A waiter is **drowsy** from before it falls asleep on `state` until it is awake again. Its
+//!   node says so. If the waiter is not guarded, the previous head checks this after its store, and
+//!   wakes it. Any thread may **rouse** a drowsy waiter, so that it is awake when headship arrives:
 //!
 //! | `drowsy` | name | set by | meaning |
 //! | --- | --- | --- | --- |
