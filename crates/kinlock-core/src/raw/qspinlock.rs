@@ -37,7 +37,7 @@
 //! | --- | --- | --- | --- |
 //! | fast path | (0, 0, 0) | (0, 0, 1) | read the other two; CAS `locked` |
 //! | newcomer steals | (n, STEAL, 0) | (n, STEAL, 1) | read `pending`; CAS `locked` |
-//! | newcomer becomes pending | (0, 0, 1) | (0, PENDING, 1) | CAS `pending`; undo if tail |
+//! | newcomer becomes pending | (0, 0, 1) | (0, PENDING, 1) | CAS `pending`; undo if tail != 0 |
 //! | pending waiter takes the lock | (n, PENDING, 0) | (n, 0, 1) | CAS `locked`; clear the bit |
 //! | newcomer queues | (n, p, *) | (me, p, *) | swap `tail`; if n != 0, link to n |
 //! | head takes the lock | (n, 0, 0) | (n, 0, 1) | see below |
@@ -49,9 +49,8 @@
 //! | holder unlocks | (n, p, 1) | (n, p, 0) | store `locked`, light fence, read `pending` |
 //! | the same, `PARKED` was set | (n, p + PARKED, *) | (n, p, *) | fetch-and `pending`, unpark |
 //!
-//! A head takes the lock by a CAS of `locked`, after it or the thread that granted it headship has
-//! read `pending`. It reads `locked` before, or takes the lock without that look: see
-//! `policy.rs`.
+//! A head takes the lock by a CAS of `locked`. Before that, it or the thread that granted it headship
+//! has read `pending`. Whether it first reads `locked`, too, is decided in `policy.rs`.
 //!
 //! With the knob [`stealing`](Tuning::stealing) off no thread sets `STEAL`, and none steals. The
 //! other transitions stay.
@@ -85,12 +84,13 @@
 //!    Either the grant comes first, and the compare-and-swap fails. Or the granter sees `drowsy`,
 //!    and moves the sleep as in 2; there may be none to move.
 //!
-//! * The granter holds the lock until then. The waiter cannot leave without having had the lock, so
-//! it still waits for this lock, and no other sleep is moved. * The plain store of the grant loses
-//! nothing: only a grant ends the wait of such a waiter, and only heads and the waiter itself write
-//! its state. * A waiter that wakes up clears `drowsy`, and announces each later sleep anew. A
-//! `drowsy` that is read late costs a system call and nothing else. * Without a heavy fence the
-//! sleeper wakes up by itself now and then, and finds the grant.
+//!    * The granter holds the lock until then. The waiter cannot leave without having had the lock,
+//!      so it still waits for this lock, and no other sleep is moved.
+//!    * The plain store of the grant loses nothing: only a grant ends the wait of such a waiter, and
+//!      only heads and the waiter itself write its state.
+//!    * A waiter that wakes up clears `drowsy`, and announces each later sleep anew. A `drowsy` that
+//!      is read late costs a system call and nothing else.
+//!    * Without a heavy fence the sleeper wakes up by itself now and then, and finds the grant.
 //! 6. *Rousing* wakes a waiter before its turn. Any thread may rouse any waiter, since it decides
 //!    nothing. It changes `drowsy` from `DROWSY` to `ROUSED`, which a granter treats alike, and
 //!    unparks. The sleeper itself changes `PARKED` to `WAITING`, unless headship has come. If the
