@@ -49,8 +49,8 @@
 //! | holder unlocks | (n, p, 1) | (n, p, 0) | store `locked`, light fence, read `pending` |
 //! | the same, `PARKED` was set | (n, p + PARKED, *) | (n, p, *) | fetch-and `pending`, unpark |
 //!
-//! A head takes the lock by a CAS of `locked`. Before that, it or the thread that granted it headship
-//! has read `pending`. Whether it first reads `locked`, too, is decided in `policy.rs`.
+//! A head takes the lock by a CAS of `locked`. Before that, it or the thread that granted it
+//! headship has read `pending`. Whether it first reads `locked`, too, is decided in `policy.rs`.
 //!
 //! With the knob [`stealing`](Tuning::stealing) off no thread sets `STEAL`, and none steals. The
 //! other transitions stay.
@@ -86,10 +86,10 @@
 //!
 //!    * The granter holds the lock until then. The waiter cannot leave without having had the lock,
 //!      so it still waits for this lock, and no other sleep is moved.
-//!    * The plain store of the grant loses nothing: only a grant ends the wait of such a waiter, and
-//!      only heads and the waiter itself write its state.
-//!    * A waiter that wakes up clears `drowsy`, and announces each later sleep anew. A `drowsy` that
-//!      is read late costs a system call and nothing else.
+//!    * The plain store of the grant loses nothing: only a grant ends the wait of such a waiter,
+//!      and only heads and the waiter itself write its state.
+//!    * A waiter that wakes up clears `drowsy`, and announces each later sleep anew. A `drowsy`
+//!      that is read late costs a system call and nothing else.
 //!    * Without a heavy fence the sleeper wakes up by itself now and then, and finds the grant.
 //! 6. *Rousing* wakes a waiter before its turn. Any thread may rouse any waiter, since it decides
 //!    nothing. It changes `drowsy` from `DROWSY` to `ROUSED`, which a granter treats alike, and

@@ -119,8 +119,8 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     fn sleep_on_word(&self, front: Front, steal: u8, deadline: u64) {
         P::count(Event::Park);
         self.pending.fetch_or(PARKED | steal, SeqCst);
-        // Pairs with the light fence in `unlock`: either this thread sees a free lock, or the holder
-        // sees PARKED.
+        // Pairs with the light fence in `unlock`: either this thread sees a free lock, or the
+        // holder sees PARKED.
         let until = sleep_limit(P::heavy_fence(), deadline, P::now);
         // The pending waiter may have fallen asleep on the PARKED set here, before the fence
         // covered it. Then no unlock wakes either of the two. PARKED stays: a thread that takes the
