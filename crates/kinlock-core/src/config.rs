@@ -1,7 +1,18 @@
 //! The knobs in force: defaults, environment variables, and functions that override both.
 //!
-//! The module `config` of the crate `kinlock` lists the knobs with their environment variables and
-//! defaults.
+//! | knob | environment | function | default |
+//! | --- | --- | --- | --- |
+//! | reorder queues by locality domain | `KINLOCK_NUMA=auto\|on\|off` | [`set_numa`] | `auto` |
+//! | search for local waiters | `KINLOCK_SCAN=full\|incremental` | [`set_scan`] | `full` |
+//! | limit on local hand-offs | `KINLOCK_LOCAL_LIMIT=10ms\|2^16` | [`set_local_limit`] | `10ms` |
+//! | running threads overtake sleepers | `KINLOCK_STEALING=on\|off` | [`set_stealing`] | `on` |
+//! | quantum of a mutex | `KINLOCK_QUANTUM=fair\|250us\|throughput` | [`set_quantum`] | `250us` |
+//! | kind of locality domain | `KINLOCK_DOMAIN=node\|llc\|socket` | `set_domain_kind` | `node` |
+//! | pretend these CPUs are domains | `KINLOCK_TOPOLOGY=0-3;4-7` | | |
+//! | say on standard error what was decided | `KINLOCK_VERBOSE=0\|1` | | `0` |
+//! | programs print statistics at their end, see `show_stats` | `KINLOCK_SHOW_STATS=0\|1` | | `0` |
+//!
+//! The quantum is how long a mutex stays with threads that keep taking it while others wait.
 //!
 //! The environment is read once, when a lock is first contended, without allocation. A function
 //! overrides the environment, whether it is called before or after that. A bad value in the
@@ -42,9 +53,9 @@ pub fn tuning() -> Tuning {
     }
 }
 
-/// Whether the meaning of `auto` is decided. It is undecided only while another thread determines
+/// Whether the meaning of `auto` has been decided. It has not only while another thread determines
 /// the locality domains.
-pub(crate) fn is_decided() -> bool {
+pub fn is_decided() -> bool {
     Word(KNOBS.load(Ordering::Relaxed)).has(Word::RESOLVED) || resolve().has(Word::RESOLVED)
 }
 
@@ -74,14 +85,15 @@ pub fn set_local_limit(limit: LocalLimit) {
 
 /// Sets whether a running thread may take a free lock before a front waiter that does not run.
 ///
-/// Without it locks go strictly in the order of their queue, and each hand-off to a sleeper takes
-/// as long as waking it. Two exceptions remain: a free lock without waiters, and threads for which
-/// there is no waiter slot. The latter take the lock whenever they find it free.
+/// Without stealing, locks go strictly in the order of their queue, and each hand-off to a sleeper
+/// takes as long as waking it does. A thread still takes a free lock for which no thread waits.
+/// Threads that find no free node still take the lock whenever they find it free.
 pub fn set_stealing(on: bool) {
     update(|word| word.with_stealing(on).with(Word::STEALING_SET));
 }
 
-/// Sets how long running threads may take a mutex again while the head of its queue waits.
+/// Sets how long a mutex stays with threads that keep taking it while another one waits at the
+/// front.
 pub fn set_quantum(quantum: Quantum) {
     update(|word| word.with_quantum(quantum).with(Word::QUANTUM_SET));
 }
@@ -111,7 +123,7 @@ pub fn verbose() -> bool {
 
 /// Whether `KINLOCK_SHOW_STATS=1` asks for statistics when the program ends. Reads the environment.
 ///
-/// The library prints none. A program that counts [`events`](crate::events) calls this to decide
+/// A library prints nothing by itself. A program that counts [`events`](crate::events) asks here
 /// whether to print them.
 #[cfg(feature = "std")]
 pub fn show_stats() -> bool {

@@ -33,7 +33,7 @@
 //! | `WAITING` | `PARKED` | the owner | compare-and-swap |
 //! | `PARKED` | `WAITING` | the owner, roused | compare-and-swap |
 //! | `WAITING`, `PARKED` | `ABANDONED` | the owner | compare-and-swap |
-//! | `WAITING`, `PARKED` | `GO` or an id | the previous head | store, or exchange if guarded |
+//! | `WAITING`, `PARKED` | `GO` or an id | the previous head | store, or swap if guarded |
 //!
 //! # Guarded and drowsy waiters
 //!

@@ -50,15 +50,15 @@ pub enum LocalLimit {
     },
 }
 
-/// How long running threads may take a mutex again while the head of its queue waits.
+/// How long a mutex stays with threads that keep taking it while another one waits at the front.
 ///
-/// From [`FAIR`](Self::FAIR) to [`THROUGHPUT`](Self::THROUGHPUT). Spelt `fair`, `250us` and
+/// From [`FAIR`](Self::FAIR) to [`THROUGHPUT`](Self::THROUGHPUT). Spelt `250us`, `fair` and
 /// `throughput`.
 ///
-/// Taking a lock again on the CPU whose cache holds it is about ten times faster than a hand-off.
-/// So a short quantum costs throughput, and a long one makes waits rare but long. Each waiter ahead
-/// of a thread adds one quantum to its wait. While more threads wait than there are CPUs a quantum
-/// is eight times as long, because a hand-off then costs wake-ups.
+/// Taking a lock again on the same CPU is ten times faster than passing it on. A short quantum
+/// costs throughput; a long one makes waits rare but long. A waiter waits for one quantum per
+/// waiter before it. While oversubscribed the quantum is [eight times as
+/// long](crate::raw::mutex::QUANTUM_WHEN_CROWDED), since a hand-off then costs wake-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantum(u16);
 

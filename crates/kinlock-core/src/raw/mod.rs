@@ -1,7 +1,7 @@
 //! The lock algorithms, generic over [`Platform`](crate::platform::Platform).
 //!
-//! Nothing in here names `std`, `core::sync` or `libc`, so that the same source runs on hardware, in
-//! the simulator and under the model checker.
+//! Nothing in here names `std`, `core::sync` or `libc`, so that the same source runs on hardware,
+//! in the simulator and under the model checker.
 
 pub(crate) mod cna;
 pub mod condvar;

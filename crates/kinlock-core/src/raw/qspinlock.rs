@@ -1,8 +1,11 @@
 //! The queued spinlock: four bytes, and a queue of waiters outside of them.
 //!
-//! Source: the shape of the word (locked, pending, tail) and its slow path are those of the Linux kernel's queued
-//! spinlock (Zijlstra, Long and others, 2014-2015); parking and stealing follow the idea of its paravirtual variant. This is
-//! an independent design for threads, which can be preempted anywhere, exit, fork, and give up waiting.
+//! Sources: the shape of the word (locked, pending, tail) and of the slow path are those of the
+//! Linux kernel's queued spinlock (Zijlstra, Long and others, 2014 to 2015). Parking and stealing
+//! follow the idea of its paravirtual variant. This is an independent design for threads, which can
+//! be preempted anywhere, exit, fork, and give up waiting. The order of the queue is told in
+//! [`cna`](super::cna), an introduction is in `docs/guide/spin.md`, measurements are in
+//! `docs/notebook/spin.md`.
 //!
 //! # The word
 //!
@@ -14,152 +17,129 @@
 //!                 STEAL    4
 //! ```
 //!
-//! Three separate atomics side by side: each is only ever accessed at its own size, so no access mixes sizes.
-//! (The kernel compares all four bytes when a waiter falls asleep on them; see [`Platform::park`].)
+//! Three separate atomics stand side by side. Each is only accessed at its own size, so no access
+//! mixes sizes. (The kernel compares all four bytes when a waiter falls asleep on them; see
+//! [`Platform::park`].)
 //!
-//! * `locked` alone decides who holds the lock: it is taken by a compare-and-swap from 0. Everything else is about who tries next.
+//! * `locked` alone decides which thread holds the lock. It is taken by a compare-and-swap from 0.
+//!   The other bytes only decide which thread tries next.
 //! * `PENDING`: one waiter waits without a node. It comes before the queue.
-//! * `PARKED`: somebody sleeps on the word: the pending waiter, the head waiter, or both. Whoever unlocks wakes them.
-//! * `STEAL`: the front waiter (the pending waiter; without one, the head waiter) is not running, so a running thread may take a free lock before it.
+//! * `PARKED`: the pending waiter, the head, or both sleep on the word. The next unlock wakes them.
+//! * `STEAL`: the front waiter does not run, so a running thread may take a free lock before it.
+//!   The front waiter is the pending waiter or, without one, the head.
 //!
 //! # Transitions
 //!
-//! (tail, pending, locked); `n` = any tail, `p` = any pending byte, `*` = anything. "0/1" means that both occur.
+//! A state is (tail, pending, locked). `n` = any tail, `p` = any pending byte, `*` = any value.
+//! CAS = compare-and-swap.
 //!
-//! | who | from | to | how |
+//! | event | from | to | how |
 //! | --- | --- | --- | --- |
-//! | newcomer, fast path | (0, 0, 0) | (0, 0, 1) | compare-and-swap `locked`, after reading the other two |
-//! | newcomer, steals | (n, STEAL, 0) | (n, STEAL, 1) | compare-and-swap `locked`, after reading `pending` |
-//! | newcomer, first waiter | (0, 0, 1) | (0, PENDING, 1) | compare-and-swap `pending`; undone if a tail has appeared |
-//! | pending waiter takes the lock | (n, PENDING, 0) | (n, 0, 1) | compare-and-swap `locked`, then clear the bit |
+//! | fast path | (0, 0, 0) | (0, 0, 1) | read the other two; CAS `locked` |
+//! | newcomer steals | (n, STEAL, 0) | (n, STEAL, 1) | read `pending`; CAS `locked` |
+//! | newcomer becomes pending | (0, 0, 1) | (0, PENDING, 1) | CAS `pending`; undo if tail != 0 |
+//! | pending waiter takes the lock | (n, PENDING, 0) | (n, 0, 1) | CAS `locked`; clear the bit |
 //! | newcomer queues | (n, p, *) | (me, p, *) | swap `tail`; if n != 0, link to n |
-//! | head takes the lock | (n, 0, 0) | (n, 0, 1) | compare-and-swap `locked`, after reading `pending`, or as its granter has; with or without a look at `locked` |
-//! | head, alone | (me, p, 1) | (0, p, 1) | compare-and-swap `tail` |
-//! | head, not alone | (n, p, 1) | (n, p, 1) | grant to the next; if that one may be asleep, move its sleep to the word and set `PARKED`, `STEAL` |
-//! | front waiter falls asleep | (n, p, 1) | (n, p + PARKED + STEAL, 1) | fetch-or `pending`, heavy fence, look again, park |
+//! | head takes the lock | (n, 0, 0) | (n, 0, 1) | see below |
+//! | head, alone | (me, p, 1) | (0, p, 1) | CAS `tail` |
+//! | head, not alone | (n, p, 1) | (n, p, 1) | grant headship to the next waiter |
+//! | the same, it may sleep | (n, p, 1) | (n, p + PARKED + STEAL, 1) | move its sleep, set bits |
+//! | front waiter sleeps | (n, p, 1) | (n, p + PARKED + STEAL, 1) | fetch-or, fence, look, park |
 //! | front waiter runs again | (n, p + STEAL, *) | (n, p, *) | fetch-and `pending` |
 //! | holder unlocks | (n, p, 1) | (n, p, 0) | store `locked`, light fence, read `pending` |
-//! | ... and `PARKED` was set | (n, p + PARKED, *) | (n, p, *) | fetch-and `pending`, unpark |
+//! | the same, `PARKED` was set | (n, p + PARKED, *) | (n, p, *) | fetch-and `pending`, unpark |
 //!
-//! With the knob [`stealing`](Tuning::stealing) off nobody sets `STEAL` and nobody steals; the other transitions stay.
+//! A head takes the lock by a CAS of `locked`. Before that, it or the thread that granted it
+//! headship has read `pending`. Whether it first reads `locked`, too, is decided in `policy.rs`.
 //!
-//! # Why nobody is forgotten
+//! With the knob [`stealing`](Tuning::stealing) off no thread sets `STEAL`, and none steals. The
+//! other transitions stay.
 //!
-//! 1. *Falling asleep against unlocking* is a store-load race on both sides: the sleeper writes `PARKED` then reads
-//!    `locked`; the holder writes `locked` then reads `PARKED`. The asymmetric fences let the frequent side, the unlock, go without a
-//!    barrier. Whoever sets `PARKED` therefore executes a heavy fence and looks again, or holds the lock. A waiter may have
-//!    fallen asleep on a `PARKED` that somebody else is about to cover by such a fence; so a head that finds the lock free
-//!    then, when it is the pending waiter's turn, wakes that one. Where the heavy fence is unavailable the sleeper wakes up by itself now and then.
-//! 2. *A head that passes headship to a parked waiter* sets `PARKED` itself, while it holds the lock, so its own unlock
-//!    comes later in program order and sees it. The heir's sleep is moved from its node to the word, so that the unlock need not know its name.
-//! 3. *Pending against queueing*: the first waiter sets `PENDING` then reads `tail`; a newcomer sets `tail` then reads
-//!    `PENDING`; all four are sequentially consistent, so at least one of the two sees the other, and the pending waiter is the one to step back.
-//!    A head that takes the lock without a look does not read `PENDING`. It has been granted headship by a holder that saw the bit clear, and nobody sets it for good while there is
-//!    a queue: the first head of each queue looks (nobody told it otherwise), and what it has seen each later one sees too, through the grants in between.
-//! 4. *A head asleep behind a pending waiter* waits for an unlock and for that waiter to go. The waiter goes with the lock, and then its own
-//!    unlock comes later and finds the head's `PARKED`; or without it, and then it wakes whom `PARKED` stands for (`leave_pending`).
+//! # Why no wake-up is lost
 //!
-//! 5. *Falling asleep in the queue against a grant* is another store-load race. Whoever is likely to sleep, or may leave, is
-//!    guarded: it says so in the link by which it queues, which a granter has read (Acquire), and is granted by compare-and-swap. Anybody else writes
-//!    `drowsy` in its node, executes a heavy fence, and then falls asleep by compare-and-swap from `WAITING`; its granter writes `state`, executes
-//!    a light fence, and then reads `drowsy`. So the grant comes before the compare-and-swap, which fails; or the granter, which may have overwritten
-//!    `PARKED`, knows and moves the sleep to the word as in 2, if there is one. It holds the lock all the while. So the heir, which cannot leave without having had
-//!    it, still waits for this lock: nobody else's sleep can be moved. Nothing but a grant ends the wait of such an heir, and only heads write its state besides
-//!    itself, so the plain store overwrites nothing else. An heir that wakes up lowers `drowsy` and announces each later sleep anew. Seen too long, it costs a system call.
-//!    Where the heavy fence is unavailable the sleeper wakes up by itself now and then, and finds the grant.
-//! 6. *Roused*, ahead of one's turn: anybody may do that to anybody, since it decides nothing. It changes `drowsy` from one value to another that a granter takes for the same, and
-//!    unparks; the sleeper then turns `PARKED` into `WAITING` itself, unless headship has come. If it is missed the sleeper is found as in 5.
+//! 1. *Falling asleep against unlocking* is a store-load race. The sleeper writes `PARKED`, then
+//!    reads `locked`; the holder writes `locked`, then reads `PARKED`. Asymmetric fences keep the
+//!    frequent side, the unlock, free of a barrier. So a thread that sets `PARKED` executes a heavy
+//!    fence and looks again, or it holds the lock. A second waiter may rely on a `PARKED` that
+//!    another one set and has not yet covered by its fence. Therefore a head that finds the lock
+//!    free after its fence, while a pending waiter is to go first, wakes that waiter. Without a
+//!    heavy fence a sleeper wakes up by itself after `UNNOTICED_SLEEP`.
+//! 2. *Granting headship to a parked waiter.* The head sets `PARKED` itself, while it holds the
+//!    lock. Its own unlock comes later in program order and sees the bit. The waiter's sleep is
+//!    moved from its node to the word, so the unlock need not know which waiter it is.
+//! 3. *Becoming pending against queueing.* The first waiter sets `PENDING`, then reads `tail`; a
+//!    newcomer sets `tail`, then reads `PENDING`. All four accesses are sequentially consistent, so
+//!    at least one side sees the other. The pending waiter steps back. A head that takes the lock
+//!    without a look does not read `PENDING`. It relies on the holder that granted it headship,
+//!    which saw the bit clear. No thread sets the bit for good while there is a queue: the first
+//!    head of each queue looks, and grants make what it saw visible to each later head.
+//! 4. *A head asleep behind a pending waiter* waits for an unlock, and for that waiter to go. If
+//!    the waiter goes with the lock, its own unlock comes later and finds the head's `PARKED`. If
+//!    it goes without the lock, it wakes the sleepers of `PARKED` (`leave_pending`).
+//! 5. *Falling asleep in the queue against a grant* is another store-load race, with two solutions.
+//!    A waiter that is likely to sleep, or may leave, is **guarded**. Its link says so, the granter
+//!    has read the link (Acquire), and grants by compare-and-swap. Any other waiter **announces**
+//!    its sleep: it writes `drowsy`, executes a heavy fence, and changes `WAITING` to `PARKED` by
+//!    compare-and-swap. Its granter writes `state`, executes a light fence, and reads `drowsy`.
+//!    Either the grant comes first, and the compare-and-swap fails. Or the granter sees `drowsy`,
+//!    and moves the sleep as in 2; there may be none to move.
 //!
-//! No wake-up rests on `STEAL`: it only lets others try. A waiter that `STEAL` would let try, and that must not for want of
-//! it, waits for one of the events above. So `STEAL` need never be set.
+//!    * The granter holds the lock until then. The waiter cannot leave without having had the lock,
+//!      so it still waits for this lock, and no other sleep is moved.
+//!    * The plain store of the grant loses nothing: only a grant ends the wait of such a waiter,
+//!      and only heads and the waiter itself write its state.
+//!    * A waiter that wakes up clears `drowsy`, and announces each later sleep anew. A `drowsy`
+//!      that is read late costs a system call and nothing else.
+//!    * Without a heavy fence the sleeper wakes up by itself now and then, and finds the grant.
+//! 6. *Rousing* wakes a waiter before its turn. Any thread may rouse any waiter, since it decides
+//!    nothing. It changes `drowsy` from `DROWSY` to `ROUSED`, which a granter treats alike, and
+//!    unparks. The sleeper itself changes `PARKED` to `WAITING`, unless headship has come. If the
+//!    rouse is missed, the sleeper is found as in 5.
+//!
+//! `STEAL` wakes no waiter: it only lets other threads try. A waiter that could try because of
+//! `STEAL` also waits for one of the events above. So the lock stays correct if `STEAL` is never
+//! set.
 //!
 //! # Bounds on overtaking
 //!
-//! * A thread that saw the word free of waiters may take the lock after somebody queued: once, since it then sees them.
-//! * Stealing lasts from when a front waiter sleeps until it runs again. It is woken by the next unlock, and once it
-//!   runs it forbids stealing, before it does anything else. If it has to sleep again, it permits stealing only during the first [`STEAL_LIMIT`] nanoseconds of its time at the front.
-//! * With the knob `stealing` off there is only the first of these, and threads that wait without a node.
+//! * A thread that saw no waiters in the word may take the lock after one has queued. It can do so
+//!   once, since it sees the waiter then.
+//! * Stealing lasts from when a front waiter falls asleep until it runs again. The next unlock
+//!   wakes it, and it forbids stealing before it does anything else. If it has to sleep again, it
+//!   permits stealing only during its first [`STEAL_LIMIT`] nanoseconds at the front.
+//! * With the knob `stealing` off, only the first of these remains, and threads that wait without a
+//!   node.
 
-mod approach;
+mod config;
 mod front;
+mod policy;
 mod queue;
+mod steal;
+mod timing;
 
 use core::marker::PhantomData;
 
-use super::waiter::{Id, PARKED as NODE_PARKED};
 use crate::events::Event;
 use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Platform};
 use crate::tuning::Tuning;
+use timing::passed;
+
+pub use config::{Config, Fault};
+pub use timing::STEAL_LIMIT;
 
 const PENDING: u8 = 1;
 const PARKED: u8 = 2;
 const STEAL: u8 = 4;
 
-/// How long after coming to the front a waiter that falls asleep still lets others steal, in nanoseconds.
-pub const STEAL_LIMIT: u64 = 10_000_000;
-
-/// How long a waiter spins before it parks while every waiting thread can have a CPU, in nanoseconds: longer than it takes to wake all
-/// waiters of a locality domain one after the other, or they all fall asleep again before their turn comes.
-const PATIENT: u64 = 1_000_000;
-/// The same while there are more of them than CPUs: a few hand-offs, or what falling asleep and waking costs.
-const HURRIED: u64 = 5_000;
-
-/// How long a newcomer waits for a chance to steal before it queues, in nanoseconds, and how often it tries.
-const STEAL_PATIENCE: u64 = 2_000;
-const STEAL_ATTEMPTS: u32 = 16;
-
-/// How long a waiter sleeps at most where no heavy fence guarantees that it is noticed, in nanoseconds.
-const UNNOTICED_SLEEP: u64 = 1_000_000;
-
-/// What is fixed about a lock at compile time, and where it finds its knobs.
-pub trait Config: Copy + core::fmt::Debug + Send + Sync + 'static {
-    /// Whether the first waiter waits without a node. Model checks switch it off to reach the queue with two threads.
-    const PENDING_BIT: bool = true;
-    /// Whether waiters may sleep, where the platform can.
-    const PARK: bool = true;
-    /// Whether the queue does no more than what is published: a head looks at the word before it tries to take it, reads a waiter's domain in that one's node, and hands headship to
-    /// another domain as soon as it knows no kin. For comparison.
-    const AS_PUBLISHED: bool = false;
-    /// A deliberate defect, for showing that a check can fail.
-    #[doc(hidden)]
-    const FAULT: Fault = Fault::None;
-
-    /// The run-time knobs. Called once per slow path.
-    fn tuning() -> Tuning;
-}
-
-/// Deliberate defects, each to be caught by the check meant for it.
-#[doc(hidden)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fault {
-    /// A correct lock.
-    None,
-    /// The head waiter takes the lock whether it is free or not.
-    NoExclusion,
-    /// Setting waiters aside forgets those who were there before.
-    LostSplice,
-    /// The limit on local hand-offs is ignored.
-    Starvation,
-    /// Unlocking does not wake.
-    LostWakeup,
-    /// Unlocking does not publish the critical section.
-    RelaxedUnlock,
-    /// Who falls asleep in the queue does not say so.
-    SilentSleeper,
-    /// Whoever queues rouses the waiter before it. No defect, only more of what is allowed: nothing may come of it.
-    Meddler,
-    /// A sleeper whose time is up goes away without a word although it was made head meanwhile.
-    RousedLeaves,
-    /// A head tells its heir to take the lock without a look although a pending waiter is to come before it.
-    Pushy,
-}
-
 /// The queued spinlock, generic over where it runs and how it is configured.
 ///
 /// All-zero memory is an unlocked lock. The lock owns nothing outside its four bytes.
 ///
-/// It must stay where it is and stay valid until [`unlock`](Self::unlock) has returned, also if another thread has
-/// taken the lock in between.
+/// It must not move while it is held or waited for. It must stay valid until
+/// [`unlock`](Self::unlock) has returned, also if another thread has taken the lock in between.
+///
+/// Uncontended, `lock` costs one compare-and-swap and `unlock` one store. Contended, waiters spin
+/// on cache lines of their own, and each hand-off moves a constant number of lines.
 #[repr(C, align(4))]
 #[derive(Debug)]
 pub struct QueuedSpinLock<P: Platform, C: Config> {
@@ -190,12 +170,13 @@ impl<P: Platform, C: Config> Default for QueuedSpinLock<P, C> {
 struct Terms {
     tuning: Tuning,
     deadline: u64,
-    /// More threads wait than there are CPUs, so that some should sleep.
+    /// More threads wait than there are CPUs, so some of them should sleep.
     oversubscribed: bool,
 }
 
 impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
-    /// An unlocked lock. Where the platform allows, [`UNLOCKED`](Self::UNLOCKED) is the same as a constant.
+    /// An unlocked lock. Where the platform allows, [`UNLOCKED`](Self::UNLOCKED) is the same as a
+    /// constant.
     pub fn new() -> Self {
         QueuedSpinLock {
             locked: Atomic::new(0),
@@ -205,9 +186,10 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         }
     }
 
-    /// Takes the lock, waiting for as long as it takes. Acquires what the previous holder released.
+    /// Takes the lock, and waits for as long as it takes. Acquires what the previous holder
+    /// released.
     ///
-    /// Taking a lock that the thread already holds waits for ever.
+    /// A thread that already holds the lock waits for ever.
     #[inline]
     pub fn lock(&self) {
         if !self.try_lock() {
@@ -215,23 +197,24 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         }
     }
 
-    /// Takes the lock if nobody holds it or waits for it.
+    /// Takes the lock if no thread holds it or waits for it. Acquires like [`lock`](Self::lock).
     #[inline]
     pub fn try_lock(&self) -> bool {
         self.pending.load(Relaxed) == 0 && self.tail.load(Relaxed) == 0 && self.try_take()
     }
 
-    /// Takes the lock, or gives up and returns `false` once [`Platform::now`] has reached `deadline`.
+    /// Takes the lock, or returns `false` once [`Platform::now`] has reached `deadline`. Acquires
+    /// like [`lock`](Self::lock).
     #[inline]
     pub fn lock_until(&self, deadline: u64) -> bool {
         self.try_lock() || self.lock_slow(deadline)
     }
 
-    /// Releases the lock.
+    /// Releases the lock: a later holder sees what the caller wrote before.
     ///
     /// # Safety
     ///
-    /// The lock must be held, and the right to release it must be the caller's.
+    /// The lock must be held, and the caller must have the right to release it.
     #[inline]
     pub unsafe fn unlock(&self) {
         self.locked.store(
@@ -243,7 +226,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             },
         );
         if P::CAN_PARK && C::PARK && !matches!(C::FAULT, Fault::LostWakeup) {
-            // Pairs with the heavy fence in `sleep_on_word`.
+            // Pairs with the heavy fence in `sleep_on_word`; see 1 above.
             P::light_fence();
             if self.pending.glance(Relaxed) & PARKED != 0 {
                 self.wake_sleepers();
@@ -251,32 +234,33 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         }
     }
 
-    /// Whether somebody holds the lock at this moment.
+    /// Whether a thread holds the lock at this moment.
     #[inline]
     pub fn is_locked(&self) -> bool {
         self.locked.load(Relaxed) != 0
     }
 
-    /// Whether somebody waits for the lock at this moment.
+    /// Whether a thread waits for the lock at this moment.
     #[inline]
     pub fn is_contended(&self) -> bool {
         self.tail.load(Relaxed) != 0 || self.pending.load(Relaxed) & PENDING != 0
     }
 
-    /// Makes it an unlocked lock in a forked child, where whoever held it or waited for it does not exist. Nobody else may use it meanwhile.
+    /// Unlocks the lock in a forked child, in which its holder and its waiters do not exist. No
+    /// other thread may use it meanwhile.
     pub fn reset_in_child(&self) {
         self.tail.store(0, Relaxed);
         self.pending.store(0, Relaxed);
         self.locked.store(0, Relaxed);
     }
 
-    /// For all but a head that was told otherwise: looks first, since even a failing exchange takes the line away from everybody.
+    /// Looks first, since even a failing exchange takes the line away from all other CPUs.
     #[inline]
     fn try_take(&self) -> bool {
         self.locked.load(Relaxed) == 0 && self.take()
     }
 
-    /// Takes the lock if it is free.
+    /// Takes the lock if it is free, without a look.
     #[inline]
     fn take(&self) -> bool {
         self.locked.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
@@ -290,8 +274,8 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         if passed(deadline, P::now) {
             return tuning.stealing && self.steal_permitted() && self.try_take();
         }
-        // Asked once, here, since nobody waits for the answer yet.
-        let oversubscribed = P::CAN_PARK && C::PARK && P::oversubscribed();
+        // Asked once, before the thread becomes one for which others wait.
+        let oversubscribed = P::CAN_PARK && C::PARK && P::crowded();
         if tuning.stealing && self.steal(oversubscribed) {
             P::count(Event::Steal);
             return true;
@@ -309,71 +293,6 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             None => self.lock_without_node(deadline),
         }
     }
-
-    /// Takes the lock before a front waiter that does not run. Tries for a moment: to queue behind sleepers means to
-    /// sleep, and costs more than a few short critical sections.
-    fn steal(&self, oversubscribed: bool) -> bool {
-        for _ in 0..STEAL_ATTEMPTS {
-            // The last look costs a cache line of somebody else's.
-            let hopeful = self.steal_permitted() || oversubscribed && self.last_waiter_sleeps();
-            if !hopeful {
-                return false;
-            }
-            // A front waiter that runs is about to take the lock and to make a sleeper head.
-            let permitted = P::wait_for(&self.pending, Relaxed, STEAL_PATIENCE, |p| p & STEAL != 0);
-            let free = P::wait_for(&self.locked, Relaxed, STEAL_PATIENCE, |l| l == 0);
-            if permitted.is_err() || free.is_err() {
-                return false;
-            }
-            if self.steal_permitted() && self.try_take() {
-                return true;
-            }
-        }
-        false
-    }
-
-    fn steal_permitted(&self) -> bool {
-        self.pending.load(Relaxed) & STEAL != 0
-    }
-
-    fn last_waiter_sleeps(&self) -> bool {
-        let last = Id::decode(self.tail.load(Relaxed));
-        last.is_some_and(|id| P::waiters().node(id).state.load(Relaxed) == NODE_PARKED)
-    }
-
-    // ---- without a node ------------------------------------------------------------------------------------
-
-    /// More nesting or more threads than there are nodes: tries again and again, with growing pauses, and takes the
-    /// lock whenever it is free. Slower, and unfair to both sides, but never wrong.
-    #[cold]
-    fn lock_without_node(&self, deadline: u64) -> bool {
-        P::count(Event::SlotFallback);
-        let mut pause = 1u32;
-        let asleep = P::AtomicU32::new(0);
-        loop {
-            if self.try_take() {
-                return true;
-            }
-            if passed(deadline, P::now) {
-                P::count(Event::Timeout);
-                return false;
-            }
-            if pause < 1 << 8 || !P::CAN_PARK {
-                for _ in 0..pause {
-                    P::relax();
-                }
-            } else {
-                // Nobody knows of us: sleep for a while on a word of our own.
-                let until = P::now() + (pause as u64) * 100;
-                P::park(key::<P>(&asleep), 0, until.min(deadline), || {
-                    asleep.load(Relaxed)
-                });
-            }
-            pause = (pause * 2).min(1 << 10);
-        }
-    }
-
-    // ---- the word as a whole -------------------------------------------------------------------------------
 
     fn word(&self) -> (u8, u8, u16) {
         (
@@ -394,38 +313,7 @@ fn compose((locked, pending, tail): (u8, u8, u16)) -> u32 {
     u32::from_ne_bytes([locked, pending, t0, t1])
 }
 
-/// Where a thread sleeps that waits for this word to change.
+/// The key under which a thread sleeps that waits for this word to change.
 fn key<P: Platform>(word: &P::AtomicU32) -> *const u32 {
     (word as *const P::AtomicU32).cast()
-}
-
-/// How long to spin before parking; [`NEVER`] if nobody parks.
-fn spin_limit<P: Platform, C: Config>(oversubscribed: bool) -> u64 {
-    match (P::CAN_PARK && C::PARK, oversubscribed) {
-        (false, _) => NEVER,
-        (_, true) => HURRIED,
-        (_, false) => PATIENT,
-    }
-}
-
-/// When a sleep ends by itself. `noticed`: whether a fence guarantees that it is ended before.
-fn sleep_limit(noticed: bool, deadline: u64, now: fn() -> u64) -> u64 {
-    if noticed {
-        deadline
-    } else {
-        deadline.min(now() + UNNOTICED_SLEEP)
-    }
-}
-
-/// Time left before `deadline`, without a look at the clock if there is none.
-fn left(deadline: u64, now: fn() -> u64) -> u64 {
-    if deadline == NEVER {
-        NEVER
-    } else {
-        deadline.saturating_sub(now())
-    }
-}
-
-fn passed(deadline: u64, now: fn() -> u64) -> bool {
-    deadline != NEVER && now() >= deadline
 }

@@ -1,13 +1,13 @@
 //! Waiting in a queue: the calling thread's hold on one of its [nodes](Node).
 //!
-//! What a slot and a node are, and what their words mean, is told in [`slots`](crate::slots).
+//! [`slots`](crate::slots) explains slots, nodes, and the states of their words.
 
 use crate::platform::{Atomic, Ordering::*, Platform};
 pub use crate::slots::*;
 
 impl<P: Platform> Waiters<P> {
-    /// A place to wait for the calling thread: one of its nodes, which nobody else uses until it is dropped or
-    /// abandoned. `None` if all nodes of the thread are in use, or all slots.
+    /// A place to wait for the calling thread: one of its nodes, for its use alone until the waiter
+    /// is dropped or abandoned. `None` if all nodes of the thread are in use, or all slots.
     pub fn enter(&'static self) -> Option<Waiter<P>> {
         let kept = P::kept_slot();
         if kept != 0 {
@@ -26,7 +26,7 @@ impl<P: Platform> Waiters<P> {
                 transient,
             }),
             None => {
-                // Only a signal handler between `keep_slot` and here can have used all nodes up, and only by abandoning them.
+                // A signal handler since `keep_slot` has used up all nodes, and abandoned them.
                 if transient {
                     self.release(slot);
                 }
@@ -35,7 +35,8 @@ impl<P: Platform> Waiters<P> {
         }
     }
 
-    /// The note in the slot that the calling thread keeps, if it keeps one.
+    /// What a mutex predicts for the next wait, in the slot that the calling thread keeps. `None`
+    /// if it keeps none.
     #[inline]
     pub(crate) fn own_prediction_cell(&self) -> Option<&'static P::AtomicU32> {
         match P::kept_slot() {
@@ -45,7 +46,8 @@ impl<P: Platform> Waiters<P> {
     }
 }
 
-/// A node held by the calling thread. Dropping it frees the node; giving up leaves it to whoever passes it over.
+/// A node held by the calling thread. Dropping it frees the node. Abandoning it leaves the node to
+/// the head that passes it over.
 #[derive(Debug)]
 pub struct Waiter<P: Platform> {
     id: Id,
@@ -64,14 +66,14 @@ impl<P: Platform> Waiter<P> {
         self.table.node(self.id)
     }
 
-    /// The note that the thread has left itself; 0 if none.
+    /// What a mutex predicts for the next wait of the thread; 0 if nothing.
     pub(crate) fn note(&self) -> &'static P::AtomicU32 {
         self.table.note(self.id.slot())
     }
 
-    /// Tries to leave the queue without headship: replaces `seen`, one of [`WAITING`] and [`PARKED`], by
-    /// [`ABANDONED`]. The node then belongs to whoever passes it over. `Err` gives the waiter back if its state had
-    /// changed: headship has arrived.
+    /// Tries to leave the queue without headship: replaces `seen`, [`WAITING`] or [`PARKED`], by
+    /// [`ABANDONED`]. The node then belongs to the head that passes it over. `Err` gives the waiter
+    /// back if its state was another one: headship has come.
     pub(crate) fn abandon(self, seen: u32) -> Result<(), Self> {
         let slot = self.id.slot();
         // Before the exchange: from then on the node may be reaped at any time.

@@ -1,15 +1,15 @@
-//! What all loom models share: a bounded exploration that reports its extent, and the check that
-//! broken variants are caught.
+//! What all models share: a bounded exploration that reports its extent, and the check that broken
+//! variants are caught.
 
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Seconds after which the exploration of a model stops. The report then says so.
+/// Seconds after which an exploration stops; its report says so.
 const TIME_LIMIT: u64 = 20;
 
-/// The time limit: `KINLOCK_MODEL_SECONDS`, or the default above.
+/// The time limit, or `KINLOCK_MODEL_SECONDS` if that is set.
 fn time_limit() -> Duration {
     let wanted = std::env::var("KINLOCK_MODEL_SECONDS").ok();
     let seconds = wanted.map(|text| {
@@ -19,10 +19,9 @@ fn time_limit() -> Duration {
     Duration::from_secs(seconds.unwrap_or(TIME_LIMIT))
 }
 
-/// Explores all interleavings of `threads` threads with at most `preemptions` preemptions.
-///
-/// Each execution calls `make`, runs `body` on the result in every thread (the first of them is the
-/// model's own), and calls `check` with the results of `body`.
+/// Runs `body` in `threads` threads (one of them the model's first) on the result of `make`, in all
+/// interleavings with at most `preemptions` preemptions. Then runs `check` with the results of the
+/// threads.
 pub fn explore<S: 'static, R: 'static>(
     name: &str,
     preemptions: usize,
@@ -52,7 +51,7 @@ fn run(name: &str, preemptions: usize, execution: impl Fn() + Send + Sync + 'sta
     model.preemption_bound = Some(preemptions);
     model.max_branches = 20_000;
     model.max_duration = Some(time_limit());
-    // The number of executions between two checks of the time limit.
+    // The time limit is checked this often.
     model.checkpoint_interval = 100;
     let start = Instant::now();
     model.check(move || {
@@ -68,15 +67,15 @@ fn run(name: &str, preemptions: usize, execution: impl Fn() + Send + Sync + 'sta
     println!("loom: {name}: {executions} executions, at most {preemptions} preemptions, {extent}");
 }
 
-/// Checks that each of these ignored tests fails with its symptom in the output. Each runs in a
-/// process of its own, because loom may abort when it finds a deadlock.
+/// Runs each of these otherwise ignored tests in a process of its own, since loom may abort when it
+/// finds a deadlock. Each test must fail and name its symptom.
 #[allow(dead_code)]
 pub fn catches(cases: &[(&str, &str)]) {
     for (name, symptom) in cases {
         let output = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "--nocapture", name])
             .env("RUST_BACKTRACE", "0")
-            // Independent of the time that the correct variants get.
+            // Independent of the time for models of correct locks.
             .env("KINLOCK_MODEL_SECONDS", "60")
             .output()
             .unwrap();

@@ -7,7 +7,7 @@ mod order;
 
 use super::*;
 use crate::Native;
-use crate::raw::waiter::{ABANDONED, Slot, WAITING};
+use crate::raw::waiter::{ABANDONED, PARKED, Slot, WAITING};
 use crate::tuning::{LocalLimit, Scan};
 use core::sync::atomic::{AtomicU16, AtomicU32};
 
@@ -180,7 +180,7 @@ impl Queue {
         }
     }
 
-    /// One turn of `waiter` at the head: look for kin, then pass.
+    /// The steps of `waiter` at the head: pre-scan, then pass.
     fn turn<C: Config>(
         &self,
         waiter: usize,
@@ -189,7 +189,7 @@ impl Queue {
         tuning: Tuning,
     ) -> Option<(usize, u32)> {
         let mut head = self.head::<C>(waiter, state, domain, tuning);
-        head.look_for_kin();
+        head.pre_scan();
         self.pass(head)
     }
 }

@@ -53,8 +53,8 @@ pub(super) fn join<P: Platform>(
         }
     };
     let mut head = Head::new(P::waiters(), place.id(), state, tuning, domain);
-    head.look_for_kin();
-    Some(Headship { head, place })
+    head.pre_scan();
+    Some(Turn { head, place })
 }
 
 /// `None`: the time is up, and the node belongs to the head that skips it.

@@ -1,14 +1,15 @@
-//! At the front of the queue: waiting for the lock itself, and sleeping on its word.
+//! The pending waiter and the head: waiting for the lock itself, and sleeping on its word.
 
+use super::compose;
+use super::timing::{left, passed, sleep_limit, spin_limit};
 use super::{Config, Fault, PARKED, PENDING, QueuedSpinLock, STEAL, STEAL_LIMIT, Terms};
-use super::{compose, left, passed, sleep_limit, spin_limit};
 use crate::events::Event;
 use crate::platform::{Atomic, Ordering::*, Platform};
 
-/// How many can sleep on the word: the pending waiter and the head waiter.
+/// How many threads can sleep on the word: the pending waiter and the head.
 const AT_FRONT: u32 = 2;
 
-/// Who comes first when the lock is released.
+/// The two waiters that wait for the lock itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Front {
     Pending,
@@ -24,8 +25,8 @@ pub(super) enum Free {
 }
 
 impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
-    // ---- the pending waiter --------------------------------------------------------------------------------
-
+    /// Tries to become the pending waiter. Invariant 3 above the lock needs SeqCst here and for
+    /// `tail`.
     pub(super) fn become_pending(&self) -> bool {
         if self.tail.load(Relaxed) != 0 || self.pending.load(Relaxed) != 0 {
             return false;
@@ -40,7 +41,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         if self.tail.load(SeqCst) == 0 {
             return true;
         }
-        // Somebody has queued: step back behind them.
+        // Another thread has queued: step back behind it.
         self.leave_pending();
         false
     }
@@ -49,7 +50,8 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         P::count(Event::Pending);
         let taken = self.wait_at_front(Front::Pending, terms).is_some();
         if taken {
-            // Release: a head that sees the bit gone also sees who has the lock, and does not fight for it in vain.
+            // Release: a head that sees the bit cleared also sees `locked` set, and does not try in
+            // vain.
             self.pending.fetch_and(!(PENDING | STEAL), Release);
         } else {
             self.leave_pending();
@@ -57,15 +59,16 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         taken
     }
 
-    /// Goes without having had the lock.
+    /// Leaves without having had the lock.
     fn leave_pending(&self) {
         if self.pending.fetch_and(!(PENDING | STEAL), Release) & PARKED != 0 {
-            // The head may sleep because of us while the lock is free, and then no unlock is going to wake it.
+            // The head may sleep behind this waiter while the lock is free. Then no unlock wakes
+            // it.
             self.wake_sleepers();
         }
     }
 
-    /// Waits until the lock is taken. `None`: the time is up.
+    /// Waits for the lock and takes it. `None`: the time is up.
     pub(super) fn wait_at_front(&self, front: Front, terms: Terms) -> Option<Free> {
         if front == Front::Head && matches!(C::FAULT, Fault::NoExclusion) {
             self.locked.store(1, Relaxed);
@@ -75,13 +78,13 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         let mut since = None;
         let mut when = Free::AtOnce;
         loop {
-            // We run: from here on nobody overtakes us, unless they looked before.
+            // This waiter runs: from here on only threads that have already looked can steal.
             let pending = self.forbid_stealing(front);
             let limit = spin_limit::<P, C>(terms.oversubscribed).min(left(deadline, P::now));
-            let mut my_turn = may_try(front, pending);
-            if !my_turn {
+            let mut may_take = may_try(front, pending);
+            if !may_take {
                 when = Free::Later;
-                my_turn = P::wait_for(&self.pending, SeqCst, limit, |p| may_try(front, p)).is_ok();
+                may_take = P::wait_for(&self.pending, SeqCst, limit, |p| may_try(front, p)).is_ok();
             }
             let mut is_free = |locked| {
                 if locked != 0 {
@@ -89,9 +92,9 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 }
                 locked == 0
             };
-            let free = my_turn && P::wait_for(&self.locked, Relaxed, limit, &mut is_free).is_ok();
+            let free = may_take && P::wait_for(&self.locked, Relaxed, limit, &mut is_free).is_ok();
             if free && self.take() {
-                // Whoever made us head may have set the bit after we began to run.
+                // The granter may have set the bit after this waiter began to run.
                 self.forbid_stealing(front);
                 return Some(when);
             }
@@ -101,24 +104,27 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             }
             when = Free::Later;
             if !free && P::CAN_PARK && C::PARK {
-                let mut patient = || {
+                let mut recent = || {
                     let now = P::now();
                     now.saturating_sub(*since.get_or_insert(now)) <= STEAL_LIMIT
                 };
-                let steal = tuning.stealing && patient() && self.is_front(front);
+                let steal = tuning.stealing && recent() && self.is_front(front);
                 self.sleep_on_word(front, if steal { STEAL } else { 0 }, deadline);
             }
         }
     }
 
-    /// Sleeps until an unlock, or until it is our turn to try. `steal`: what we permit meanwhile.
+    /// Sleeps until an unlock, or until this waiter may try. `steal`: [`STEAL`] to permit stealing
+    /// meanwhile, or 0.
     fn sleep_on_word(&self, front: Front, steal: u8, deadline: u64) {
         P::count(Event::Park);
         self.pending.fetch_or(PARKED | steal, SeqCst);
-        // Pairs with the light fence in `unlock`: either we see the lock free, or the holder sees PARKED.
+        // Pairs with the light fence in `unlock`: either this thread sees a free lock, or the
+        // holder sees PARKED.
         let until = sleep_limit(P::heavy_fence(), deadline, P::now);
-        // Whose turn it is may have fallen asleep on our PARKED, before our fence covered it: then no unlock is going to
-        // wake it, or us. PARKED stays, since only this one is covered: whoever takes the lock after this look sees it.
+        // The pending waiter may have fallen asleep on the PARKED set here, before the fence
+        // covered it. Then no unlock wakes either of the two. PARKED stays: a thread that takes the
+        // lock after this look sees it.
         if self.locked.load(Relaxed) == 0 && !may_try(front, self.pending.load(Relaxed)) {
             P::unpark(self.word_key(), AT_FRONT);
         }
@@ -137,7 +143,8 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         }
     }
 
-    /// Returns what it saw of `pending`. SeqCst: see become_pending.
+    /// Clears `STEAL` if it is for `front` to decide. Returns the pending byte that is left.
+    /// SeqCst: see [`become_pending`](Self::become_pending).
     pub(super) fn forbid_stealing(&self, front: Front) -> u8 {
         let pending = self.pending.load(SeqCst);
         if pending & STEAL == 0 || front == Front::Head && pending & PENDING != 0 {
@@ -160,8 +167,8 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     }
 }
 
-/// Whether a waiter may try to take a free lock: the front waiter always, the head behind a pending waiter if that
-/// one is not running, like any thread.
+/// Whether a waiter may try to take a free lock. The front waiter always may. A head behind a
+/// pending waiter may do so if that one does not run, like any other thread.
 fn may_try(front: Front, pending: u8) -> bool {
     front == Front::Pending || pending & PENDING == 0 || pending & STEAL != 0
 }

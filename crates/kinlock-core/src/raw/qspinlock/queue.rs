@@ -1,9 +1,10 @@
 //! In the queue: waiting for headship, and passing it on.
 
-use super::approach::Approach;
 use super::front::{Free, Front};
+use super::key;
+use super::policy::Approach;
+use super::timing::{left, passed, sleep_limit, spin_limit};
 use super::{Config, Fault, PARKED, PENDING, QueuedSpinLock, STEAL, Terms};
-use super::{key, left, passed, sleep_limit, spin_limit};
 use crate::events::Event;
 use crate::platform::{Atomic, NEVER, Ordering::*, Platform};
 use crate::raw::cna::{Head, ROUSE_AHEAD};
@@ -12,15 +13,15 @@ use crate::raw::waiter::{
     Waiter,
 };
 
-/// How far a waiter that was roused looks for kin: farther than a queue usually is long.
+/// How many waiters a roused waiter looks at: more than a queue usually has.
 const ROUSE_STEPS: u32 = 1024;
 
 /// How headship came.
 #[derive(Clone, Copy)]
 struct Headship {
-    /// What the node's state says then.
+    /// The word by which it came.
     state: u32,
-    /// Whether the waiter has slept meanwhile.
+    /// Whether the waiter has slept for it.
     slept: bool,
 }
 
@@ -34,7 +35,8 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         let named = if priority { PRIORITY } else { domain };
         node.prepare(named, terms.deadline != NEVER);
 
-        // Release publishes the node's preparation, Acquire sees our predecessor's; SeqCst: see become_pending.
+        // Release publishes the prepared node, Acquire sees the predecessor's; SeqCst: see
+        // `become_pending`.
         let headship = match Id::decode(self.tail.swap(id.encode(), SeqCst)) {
             None => Headship {
                 state: GO,
@@ -42,15 +44,17 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             },
             Some(predecessor) => {
                 let predecessor = P::waiters().node(predecessor);
-                // In a crowd we shall probably sleep: a look at our state is cheaper than a heavy fence.
+                // While oversubscribed this waiter probably sleeps. A checked grant is cheaper than
+                // a heavy fence then.
                 let guarded = terms.deadline != NEVER || terms.oversubscribed;
                 let link = Link::new(id, guarded, named);
                 predecessor.next.store(link.encode(), Release);
                 if matches!(C::FAULT, Fault::Meddler) {
                     Self::rouse(predecessor);
                 }
-                // Behind a sleeper nothing is going to happen soon. Where everybody can have a CPU it pays to wait all the same:
-                // otherwise one sleeper makes sleepers of all who come later, and every hand-off has to wake somebody.
+                // Behind a sleeper nothing happens soon, so spinning is in vain. Where each thread
+                // can have a CPU it still pays: otherwise one sleeper makes sleepers of all later
+                // waiters, and every hand-off has to wake one.
                 let hopeless =
                     terms.oversubscribed && predecessor.state.load(Relaxed) == NODE_PARKED;
                 match Self::wait_for_headship(waiter, guarded, hopeless, terms) {
@@ -67,7 +71,8 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         self.lead(waiter, headship, domain, terms)
     }
 
-    /// Waits on the thread's own cache line. `Err`: the time is up and the node is no longer ours.
+    /// Waits on the node. `Err`: the time is up, and the node belongs to the head that passes it
+    /// over.
     fn wait_for_headship(
         mut waiter: Waiter<P>,
         guarded: bool,
@@ -99,7 +104,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 continue;
             }
             let noticed = Self::announce_sleep(node, guarded);
-            // Relaxed: nothing is handed over. What was announced comes before because of the fence.
+            // Relaxed: nothing is handed over. The fence orders the announcement before this.
             if node
                 .state
                 .compare_exchange(WAITING, NODE_PARKED, Relaxed, Relaxed)
@@ -122,16 +127,16 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                     }
                 }
             }
-            // Awake: who reads something else all the same wakes us in vain.
+            // Awake. A thread that still reads the old value wakes this one in vain.
             if node.drowsy.swap(AWAKE, Relaxed) == ROUSED {
-                Self::rouse_kin(waiter.id());
+                Self::rouse_local(waiter.id());
             }
         }
     }
 
-    /// A sleeper that was roused spins again. Whether it does.
+    /// Has a roused sleeper spin again. Returns whether it was roused and headship has not come.
     fn rouse_oneself(node: &Node<P>) -> bool {
-        // Relaxed: nothing is handed over. If it fails headship has come.
+        // Relaxed: nothing is handed over. If the exchange fails, headship has come.
         node.drowsy.load(Relaxed) == ROUSED
             && node
                 .state
@@ -139,8 +144,8 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 .is_ok()
     }
 
-    /// Wakes a waiter that sleeps in the queue, so that it spins when its turn comes. No more than a hint: it changes nothing that a grant depends on, so anybody
-    /// may give it, and to anybody.
+    /// Wakes a waiter that sleeps in the queue, so that it spins when its turn comes. This is a
+    /// hint: it changes nothing that a grant depends on, so any thread may give it to any waiter.
     fn rouse(node: &Node<P>) {
         let drowsy = &node.drowsy;
         if drowsy.load(Relaxed) == DROWSY
@@ -153,15 +158,18 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         }
     }
 
-    /// Rouses those behind us who are of our domain, until headship comes. Heads relink the queue meanwhile, so we may get into other queues. There we wake somebody too early.
+    /// Rouses the waiters of the same domain behind `me`, until headship comes. Heads relink the
+    /// queue meanwhile, so the walk may stray into another queue. There it wakes a waiter too
+    /// early, which does no harm.
     #[cold]
     #[inline(never)]
-    fn rouse_kin(me: Id) {
+    fn rouse_local(me: Id) {
         let node = |id| P::waiters().node(id);
         let domain = node(me).domain.load(Relaxed);
         let mut last = me;
         for _ in 0..ROUSE_STEPS {
-            // Acquire pairs with the release by which a waiter linked itself: its node is ready to be read.
+            // Acquire pairs with the release by which a waiter linked itself: its node is
+            // initialised.
             let next = Link::decode(node(last).next.load(Acquire));
             let Some(next) = next.filter(|next| next.id() != me) else {
                 return;
@@ -176,44 +184,47 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         }
     }
 
-    /// Before a waiter falls asleep. Whether its granter is sure to notice.
+    /// Announces that the waiter is about to sleep. Returns whether its granter is sure to notice.
     #[cold]
     fn announce_sleep(node: &Node<P>, guarded: bool) -> bool {
         if !matches!(C::FAULT, Fault::SilentSleeper) {
             node.drowsy.store(DROWSY, Relaxed);
         }
-        // The granter of a guarded waiter looks at its state: there `drowsy` only permits a rouse.
-        // Otherwise this pairs with the light fence in `grant`: either the grant comes before we fall asleep, or the granter sees that we are about to.
+        // The granter of a guarded waiter checks `state`; `drowsy` only permits to rouse it. For
+        // others the fence pairs with the light fence in `grant`: the grant comes before the sleep,
+        // or the granter sees `drowsy`.
         guarded || P::heavy_fence()
     }
 
-    /// At the head of the queue: gets the lock, and passes headship on before its critical section.
+    /// The head: gets the lock, and passes headship on before its critical section.
     fn lead(&self, waiter: Waiter<P>, headship: Headship, domain: u16, terms: Terms) -> bool {
         let (tuning, state) = (terms.tuning, headship.state);
         debug_assert!(state != NODE_PARKED && state != ABANDONED);
         let mut head = Head::<P, C>::new(P::waiters(), waiter.id(), state, tuning, domain);
-        head.look_for_kin();
+        head.pre_scan();
         if P::CAN_PARK && C::PARK && !terms.oversubscribed {
-            // Sleepers come in runs: those who were set aside for long. Who has not slept need not look.
+            // Sleepers come in runs, of waiters that were set aside for long. A head that has not
+            // slept is in none.
             let most = if headship.slept { ROUSE_AHEAD } else { 0 };
             head.rouse_ahead(most, |sleeper| Self::rouse(sleeper));
         }
-        // Who has slept first forbids others to steal, and may find a thief's lock: that says nothing about sections.
+        // A head that has slept forbids stealing first, and may find that another thread has stolen
+        // the lock. That says nothing about the length of critical sections.
         let told = if headship.slept {
             Approach::Look
         } else {
             Approach::told_in(state)
         };
         let (taken, approach) = self.get(told, terms);
-        // While the word's line is still here.
+        // Now, while this CPU still has the cache line of the word.
         let advice = self.advise(taken, approach).encode();
         if taken {
-            head.wait_for_kin();
+            head.wait_for_local();
         }
         let steal = if tuning.stealing { STEAL } else { 0 };
-        head.pass(&self.tail, |heir, go, look| {
+        head.pass(&self.tail, |heir, go, check| {
             let go = go | advice;
-            if taken && !look {
+            if taken && !check {
                 self.grant(heir, go, steal);
                 return true;
             }
@@ -222,7 +233,8 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         taken
     }
 
-    /// Gets the lock as head of the queue: whether (the time may be up before), and how the next head had better try.
+    /// Gets the lock as the head. Returns whether it did before its time was up, and how the next
+    /// head should try.
     fn get(&self, approach: Approach, terms: Terms) -> (bool, Approach) {
         if let Approach::Take { pauses } = approach {
             for _ in 0..pauses {
@@ -230,7 +242,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             }
             P::count(Event::BlindTry);
             if self.take() {
-                // Whoever made us head may have set the bit.
+                // The granter may have set the bit.
                 self.forbid_stealing(Front::Head);
                 return (true, approach.after_success());
             }
@@ -244,23 +256,26 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         (free.is_some(), next)
     }
 
-    /// What a head that has learned `approach` tells its heir.
+    /// What a head that has learned `approach` tells the next one.
     ///
-    /// Who takes the lock without a look comes before a pending waiter. So nobody is told to while there is one, or without the lock: a newcomer that finds a
-    /// queue does not become pending, except for stepping back, and the next head looks again.
+    /// A head that takes the lock without a look goes before a pending waiter. So the advice is to
+    /// look if there is a pending waiter, or if the adviser does not hold the lock and cannot
+    /// exclude one. None can come later: a newcomer that finds a queue becomes pending only to step
+    /// back.
     pub(super) fn advise(&self, taken: bool, approach: Approach) -> Approach {
-        let nobody_pending = || self.pending.glance(Relaxed) & PENDING == 0;
-        if taken && !C::AS_PUBLISHED && (nobody_pending() || matches!(C::FAULT, Fault::Pushy)) {
+        let none_pending = || self.pending.glance(Relaxed) & PENDING == 0;
+        if taken && !C::AS_PUBLISHED && (none_pending() || matches!(C::FAULT, Fault::Pushy)) {
             approach
         } else {
             Approach::Look
         }
     }
 
-    /// Makes `heir`, which is not guarded, the head, by the holder of the lock. `steal`: what an heir that sleeps permits.
+    /// Makes `heir`, which is not guarded, the head. The caller holds the lock. `steal`: [`STEAL`]
+    /// if a sleeping heir permits stealing, or 0.
     #[inline]
     fn grant(&self, heir: &Node<P>, go: u32, steal: u8) {
-        // Nobody waits for this store: the line comes while the critical section runs.
+        // No thread waits for this store: the line comes while the critical section runs.
         heir.state.overwrite(go, Release);
         if P::CAN_PARK && C::PARK {
             // Pairs with the heavy fence in `announce_sleep`.
@@ -271,17 +286,19 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         }
     }
 
-    /// Makes `heir` the head, with a look at its state. `false`: it has given up, and nobody is head yet. `holding`: whether we hold the lock.
+    /// Makes `heir` the head, and checks its state. `false`: it has left, and no thread is head
+    /// yet. `holding`: whether the caller holds the lock.
     fn grant_guarded(&self, heir: &Node<P>, go: u32, holding: bool, steal: u8) -> bool {
-        // First of all, so that the line is fetched once and for writing.
-        // Acquire on failure pairs with `abandon`: the references counted before it are to be seen when the node is reaped.
+        // An exchange without a look before fetches the line once, for writing. Acquire on failure
+        // pairs with `abandon`: reaping the node has to see the references counted before.
         match heir.state.compare_exchange(WAITING, go, AcqRel, Acquire) {
             Ok(_) => return true,
             Err(ABANDONED) => return false,
             Err(_) => {}
         }
-        // It may sleep on: let running threads steal until our unlock wakes it. An heir that can time out might be gone
-        // and asleep elsewhere before we move it, and without the lock there is no unlock of ours to come.
+        // The heir sleeps on, and running threads may steal until the caller's unlock wakes it. Two
+        // cases need a wake-up now. An heir with a deadline might leave and sleep elsewhere before
+        // its sleep is moved. A caller without the lock has no unlock to come.
         let sleeps_on = holding && heir.timed.load(Relaxed) == 0;
         match heir.state.swap(go, AcqRel) {
             NODE_PARKED if sleeps_on => {
@@ -293,20 +310,20 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 true
             }
             ABANDONED => false,
-            // Roused, it spins again since our first look.
+            // It was roused, and spins again since the first look.
             _ => true,
         }
     }
 
-    /// Moves the sleep of `heir`, to which `go` was granted, to the word, where our unlock finds it. If it is awake nothing is
-    /// moved, and our unlock wakes nobody.
+    /// Moves the sleep of `heir`, to which `go` was granted, to the word, where the caller's unlock
+    /// finds it. If the heir is awake, nothing is moved, and the unlock wakes no thread.
     #[cold]
     fn move_sleep(&self, heir: &Node<P>, go: u32, steal: u8) {
         P::requeue(key::<P>(&heir.state), go, self.word_key(), || {
             heir.state.load(Relaxed)
         });
-        // Only now: an earlier holder may be about to clear PARKED and wake who sleeps on the word. It must
-        // either come before this, or find the heir there.
+        // Not earlier: a former holder may be about to clear PARKED and to wake the sleepers of the
+        // word. It has to come before this, or find the heir there.
         self.pending.fetch_or(PARKED | steal, Relaxed);
     }
 }

@@ -1,4 +1,4 @@
-//! Slots and nodes: claiming, nesting, recycling, and what locks do when there are none left.
+//! Slots and nodes: claiming, nesting, recycling, and locks that find none left.
 
 use super::*;
 use crate::Native;

@@ -1,4 +1,4 @@
-//! Waiters that have given up, sleep, or are about to; and all of it at random.
+//! Waiters that have left, sleep, or are about to; and random mixtures of these.
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn an_abandoned_waiter_of_the_secondary_queue_is_passed_over() {
 }
 
 #[test]
-fn only_sleeping_kin_are_roused_ahead_and_only_if_the_next_one_sleeps() {
+fn only_sleeping_local_waiters_are_roused_ahead_and_only_if_the_next_one_sleeps() {
     let woken = |asleep: &[usize], most: usize| {
         let q = Queue::new(&[0, 0, 0, 0, 0, 1, 0]);
         for &i in asleep {
@@ -60,7 +60,7 @@ fn the_first_of_those_set_aside_is_roused_once_when_the_limit_is_near() {
     // The first head sets waiters 1 and 2 aside.
     while waiter != 1 {
         let mut head = q.head::<Sound>(waiter, state, 0, four);
-        head.look_for_kin();
+        head.pre_scan();
         head.rouse_ahead(0, |node| {
             roused.borrow_mut().push((waiter, q.position(node)))
         });
@@ -71,7 +71,7 @@ fn the_first_of_those_set_aside_is_roused_once_when_the_limit_is_near() {
 }
 
 #[test]
-fn an_heir_that_was_seen_drowsy_is_looked_at() {
+fn an_heir_that_was_seen_drowsy_is_checked() {
     for drowsy in [false, true] {
         let q = Queue::new(&[0, 0, 0]);
         let heir = q.table.node(q.ids[2]);
@@ -87,7 +87,8 @@ fn an_heir_that_was_seen_drowsy_is_looked_at() {
     }
 }
 
-/// Any mixture of domains, priorities, newcomers and abandonment: everybody who stays gets headship exactly once.
+/// Any mixture of domains, priorities, newcomers and abandonment: each waiter that stays gets
+/// headship exactly once.
 #[test]
 fn nobody_is_lost_or_served_twice_in_random_queues() {
     let mut random = 0x2545_f491u32;
@@ -121,7 +122,7 @@ fn nobody_is_lost_or_served_twice_in_random_queues() {
         loop {
             let domain = q.table.node(q.ids[waiter]).domain.load(Relaxed) % 3;
             let mut head = q.head::<Sound>(waiter, state, domain, tuning);
-            head.look_for_kin();
+            head.pre_scan();
             if q.ids.len() < 24 && pick(3) == 0 {
                 q.arrive(domain_of(pick(10)));
             }

@@ -1,4 +1,4 @@
-//! What else decides: priority, the limits on local hand-offs, the incremental scan.
+//! Priority waiters, the limits on local hand-offs, and the incremental scan.
 
 use super::*;
 

@@ -1,41 +1,44 @@
-//! Waiting for kin where they have been, and what the published form does instead.
+//! Waiting for local waiters where there were some; what the published form does instead.
 
+use super::super::limit::ROUSED_BEFORE;
+use super::super::scan::LINGER_RUN;
 use super::*;
 
-/// A head of domain 0 with waiters of domain 1 set aside, after so many hand-offs within its own, that has looked for kin.
+/// A head of domain 0 after its pre-scan, with waiters of domain 1 set aside, `handoffs` hand-offs
+/// ago.
 fn dry<C: Config>(q: &Queue, handoffs: u32, tuning: Tuning) -> Head<Native, C> {
     let (heir, state) = q.turn::<C>(0, GO, 0, FULL).unwrap();
     q.table.node(q.ids[heir]).run.store(handoffs, Relaxed);
     let mut head = q.head::<C>(heir, state, 0, tuning);
-    head.look_for_kin();
+    head.pre_scan();
     head
 }
 
 #[test]
-fn a_holder_waits_for_kin_only_where_there_were_some() {
+fn a_holder_waits_for_local_waiters_only_where_there_were_some() {
     let domains = [0, 1, 0, 1];
-    let after = |handoffs| dry::<Sound>(&Queue::new(&domains), handoffs, FULL).wants_kin();
+    let after = |handoffs| dry::<Sound>(&Queue::new(&domains), handoffs, FULL).wants_local();
     assert!(!after(LINGER_RUN - 1));
     assert!(after(LINGER_RUN));
-    // That the first set aside has been roused is no number of hand-offs.
+    // The flag in `run` is no number of hand-offs.
     assert!(!after(ROUSED_BEFORE));
     assert!(after(ROUSED_BEFORE | LINGER_RUN));
-    let wants = |tuning| dry::<Sound>(&Queue::new(&domains), LINGER_RUN, tuning).wants_kin();
+    let wants = |tuning| dry::<Sound>(&Queue::new(&domains), LINGER_RUN, tuning).wants_local();
     assert!(!wants(INCREMENTAL));
     assert!(!wants(ALWAYS_FLUSH));
-    // The larger limit has hardly begun to run, a smaller one has.
+    // Less than a two-hundredth of the larger limit is used, and more of the smaller one.
     let limited = |log2| Tuning {
         limit: LocalLimit::Count { log2 },
         ..FULL
     };
     assert!(wants(limited(10)) && !wants(limited(9)));
-    // Nobody is set aside who would be next instead.
+    // No waiter is set aside, so none would be next instead.
     let q = Queue::new(&[0, 1]);
-    assert!(!q.head::<Sound>(0, GO, 0, FULL).wants_kin());
+    assert!(!q.head::<Sound>(0, GO, 0, FULL).wants_local());
 }
 
 #[test]
-fn kin_that_a_holder_waits_for_come_first() {
+fn local_waiters_that_a_holder_waits_for_come_first() {
     let mut q = Queue::new(&[0, 1, 0, 1]);
     let mut head = dry::<Sound>(&q, LINGER_RUN, FULL);
     let mut pauses = 0;
@@ -44,30 +47,30 @@ fn kin_that_a_holder_waits_for_come_first() {
         q.arrive((pauses < 3) as u16);
         true
     });
-    assert_eq!(pauses, 3, "the third newcomer is kin");
+    assert_eq!(pauses, 3, "the third newcomer is local");
     let (heir, state) = q.pass(head).unwrap();
     assert_eq!((heir, q.secondary_of(state)), (6, vec![1, 3, 4, 5]));
 }
 
 #[test]
-fn a_holder_that_waits_for_kin_in_vain_goes_to_another_domain() {
+fn a_holder_that_waits_for_local_waiters_in_vain_goes_to_another_domain() {
     let q = Queue::new(&[0, 1, 0, 1]);
     let mut head = dry::<Sound>(&q, LINGER_RUN, FULL);
-    head.wait_for_kin();
+    head.wait_for_local();
     assert_eq!(q.pass(head), Some((1, GO)));
     assert_eq!(q.primary_from(1), [1, 3]);
 }
 
 #[test]
-fn as_published_nobody_waits_for_kin() {
-    // Kin that have come are left to the hand-off.
+fn as_published_no_holder_waits_for_local_waiters() {
+    // Local waiters that have queued are left to the hand-off.
     let mut q = Queue::new(&[0, 1, 0, 1]);
     let mut head = dry::<Published>(&q, LINGER_RUN, FULL);
     q.arrive(0);
-    head.wait_for_kin();
+    head.wait_for_local();
     assert!(matches!(head.search, Search::UpTo(_)));
     let mut head = dry::<Sound>(&Queue::new(&[0, 1, 0, 1]), LINGER_RUN, FULL);
-    head.wait_for_kin();
+    head.wait_for_local();
     assert!(matches!(head.search, Search::UpTo(_)));
 }
 

@@ -1,4 +1,4 @@
-//! Who comes next, and what both queues look like afterwards.
+//! Which waiter is next, and what both queues look like afterwards.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn the_last_waiter_empties_the_queue() {
 }
 
 #[test]
-fn full_scan_sets_aside_everybody_before_the_first_kin() {
+fn full_scan_sets_aside_all_before_the_first_local_waiter() {
     let q = Queue::new(&[0, 1, 2, 0, 1]);
     let (heir, state) = q.turn::<Sound>(0, GO, 0, FULL).unwrap();
     assert_eq!(heir, 3);
@@ -48,7 +48,7 @@ fn a_broken_splice_loses_waiters_here() {
 }
 
 #[test]
-fn without_kin_the_secondary_queue_goes_in_front() {
+fn without_local_waiters_the_secondary_queue_goes_in_front() {
     let q = Queue::new(&[0, 1, 0, 2, 1]);
     let (heir, state) = q.turn::<Sound>(0, GO, 0, FULL).unwrap();
     assert_eq!((heir, q.secondary_of(state)), (2, vec![1]));
@@ -58,7 +58,7 @@ fn without_kin_the_secondary_queue_goes_in_front() {
 }
 
 #[test]
-fn no_kin_and_no_secondary_queue_is_plain_mcs() {
+fn no_local_waiters_and_no_secondary_queue_is_plain_mcs() {
     let q = Queue::new(&[0, 1, 2]);
     assert_eq!(q.turn::<Sound>(0, GO, 0, FULL), Some((1, GO)));
     assert_eq!(q.primary_from(1), [1, 2]);
@@ -82,8 +82,9 @@ fn a_newcomer_while_the_queue_is_emptied_is_not_lost() {
     let mut q = Queue::new(&[0, 1, 1, 0]);
     let (_, state) = q.turn::<Sound>(0, GO, 0, FULL).unwrap();
     let mut head = q.head::<Sound>(3, state, 0, FULL);
-    head.look_for_kin();
-    // The newcomer has swapped the tail, but not linked itself, when the head tries to make the secondary queue the primary one.
+    head.pre_scan();
+    // The newcomer has swapped the tail, but not linked itself, when the head wants to make the
+    // secondary queue the primary one.
     let late = q.ids.len();
     let id = Id::decode(63 << 2).unwrap();
     q.table.node(id).prepare(0, false);
@@ -98,16 +99,16 @@ fn a_newcomer_while_the_queue_is_emptied_is_not_lost() {
 }
 
 #[test]
-fn the_post_scan_finds_kin_that_came_after_the_pre_scan() {
+fn the_post_scan_finds_local_waiters_that_came_after_the_pre_scan() {
     let mut q = Queue::new(&[0, 1, 2]);
     let mut head = q.head::<Sound>(0, GO, 0, FULL);
-    head.look_for_kin();
+    head.pre_scan();
     assert_eq!(
         head.search,
         Search::UpTo(q.ids[2]),
         "it stopped at the last waiter"
     );
-    let kin = q.arrive(0);
+    let local = q.arrive(0);
     let (heir, state) = q.pass(head).unwrap();
-    assert_eq!((heir, q.secondary_of(state)), (kin, vec![1, 2]));
+    assert_eq!((heir, q.secondary_of(state)), (local, vec![1, 2]));
 }

@@ -1,31 +1,47 @@
-//! How a head first tries to get the lock: learned by the heads before it, and passed on with headship.
+//! How a head first tries to get the lock: learned by the heads before it, and passed on with
+//! headship.
 //!
-//! A look at the word before taking the lock costs a transfer of its cache line more than taking it blindly: the line comes
-//! as others may have it too, who have to be told before it is written to, and newcomers come in between. So where the last
-//! head found the lock free at its first try, the next one shall take it without a look.
+//! A look at the word before taking the lock costs one more transfer of its cache line. The line
+//! comes as shared; the write then has to invalidate the other copies, and newcomers may take the
+//! line in between. So after a head that found the lock free at its first try, the next one takes
+//! it without a look.
 //!
-//! If that comes too early it costs as much, since the holder has to fetch the line back for its release. So a head that failed has the next one pause first, for a bit longer than
-//! itself; each success makes the pause a bit shorter. That settles where at most about one try in five fails, however long sections
-//! are compared with hand-offs. If they are so long that pausing does not help, heads look first, as the waiters of any polite lock do.
+//! A try that comes too early costs as much, since the holder has to fetch the line back for its
+//! release. So after a failure the next head pauses first, for a bit longer than the failed one.
+//! Each success makes the pause a bit shorter. The pause settles where at most about one try in
+//! five fails, whatever the ratio of critical section to hand-off. If sections are so long that
+//! pauses do not help, heads look first.
+//!
+//! | this head | found the lock | the next head |
+//! | --- | --- | --- |
+//! | `Look` | free at its first look | `Take` after 0 pauses |
+//! | `Look` | held | `Look` |
+//! | `Take` after n pauses | free | `Take` after n - 1 pauses, at least 0 |
+//! | `Take` after n pauses | held | `Take` after n + [`STEP`] pauses, at most [`LONGEST`] |
+//! | `Take` after [`LONGEST`] pauses | held | `Look` |
+//!
+//! Decision 0018 has the measurements.
 
 use crate::raw::waiter::APPROACH;
 
-/// The longest pause worth making, in calls of [`Platform::relax`](crate::platform::Platform::relax): some transfers between caches.
+/// The longest pause, in calls of [`Platform::relax`](crate::platform::Platform::relax): as long as
+/// some transfers between caches.
 const LONGEST: u8 = 16;
-/// How much longer the next head pauses after a failure. Chosen in the simulator, where 2 to 8 differ by a few percent.
+/// How much longer the next head pauses after a failure. Chosen in the simulator, where 2 to 8
+/// differ by a few percent.
 const STEP: u8 = 4;
 
 /// How a head first tries to get the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Approach {
-    /// It looks whether the lock is free.
+    /// It first looks whether the lock is free.
     Look,
-    /// It takes it without a look, after so many pauses.
+    /// It takes the lock without a look, after so many pauses.
     Take { pauses: u8 },
 }
 
 impl Approach {
-    /// What the granter said, in the word by which headship came.
+    /// Decodes the word by which headship came.
     #[inline]
     pub(super) fn told_in(state: u32) -> Self {
         match state >> APPROACH {
@@ -36,7 +52,7 @@ impl Approach {
         }
     }
 
-    /// As said in that word.
+    /// The bits that go into that word.
     #[inline]
     pub(super) fn encode(self) -> u32 {
         match self {
@@ -45,7 +61,7 @@ impl Approach {
         }
     }
 
-    /// For the next head, if this way the lock was found free at the first try.
+    /// For the next head, if the lock was free at the first try.
     #[inline]
     pub(super) fn after_success(self) -> Self {
         Approach::Take {
@@ -56,7 +72,7 @@ impl Approach {
         }
     }
 
-    /// For the next head, if it was held.
+    /// For the next head, if the lock was held.
     #[inline]
     pub(super) fn after_failure(self) -> Self {
         match self {
@@ -92,11 +108,12 @@ mod tests {
         assert_eq!(Approach::told_in(GO), Approach::Look);
     }
 
-    /// Where the lock becomes free after so many pauses, the share of tries that fail once that has been learned, and whether heads still try blindly.
+    /// For a lock that becomes free after so many pauses: the share of tries that fail once that
+    /// has been learned, and whether heads still try without a look.
     fn settle(free_after: u8) -> (f64, bool) {
         let mut approach = Approach::Look.after_success();
         let mut failures = 0;
-        for turn in 0..2_000 {
+        for step in 0..2_000 {
             let fails = matches!(approach, Approach::Take { pauses } if pauses < free_after);
             approach = match approach {
                 // Heads that look first find a lock that is held.
@@ -104,7 +121,7 @@ mod tests {
                 _ if fails => approach.after_failure(),
                 _ => approach.after_success(),
             };
-            failures += (fails && turn >= 1_000) as u32;
+            failures += (fails && step >= 1_000) as u32;
         }
         (failures as f64 / 1_000.0, true)
     }
@@ -139,7 +156,7 @@ mod tests {
     configuration!(Pushy, FAULT: Fault = Fault::Pushy);
     configuration!(Published, AS_PUBLISHED: bool = true);
 
-    /// What a head advises that took the lock at its first try, with this in the word's second byte.
+    /// The advice of a head that took the lock at its first try, with this pending byte.
     fn advice<C: Config>(pending: u8) -> Approach {
         let lock = QueuedSpinLock::<Native, C>::new();
         lock.pending.store(pending, Relaxed);
@@ -148,7 +165,7 @@ mod tests {
     const BLINDLY: Approach = Approach::Take { pauses: 0 };
 
     #[test]
-    fn nobody_comes_before_a_pending_waiter_without_a_look() {
+    fn no_head_goes_before_a_pending_waiter_without_a_look() {
         for rest in [0, PARKED, STEAL, PARKED | STEAL] {
             assert_eq!(advice::<Sound>(rest), BLINDLY);
             assert_eq!(advice::<Sound>(PENDING | rest), Approach::Look);
@@ -159,7 +176,7 @@ mod tests {
         assert_eq!(
             lock.advise(false, BLINDLY),
             Approach::Look,
-            "it may have left before a pending waiter had its turn"
+            "without the lock it cannot exclude a pending waiter"
         );
     }
 

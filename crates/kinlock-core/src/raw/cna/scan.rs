@@ -1,0 +1,124 @@
+//! The search for a local waiter, and setting aside the remote ones before it.
+
+use super::limit::{Limit, clock};
+use super::{Config, Fault, Head, Search};
+use crate::events::Event;
+use crate::platform::Platform;
+use crate::raw::waiter::{Id, Link};
+use crate::tuning::Scan;
+
+/// How long a holder that knows no local waiter waits for one, in nanoseconds: one or two transfers
+/// of a cache line between sockets. A change of domains costs several transfers, so a wait in vain
+/// does not double its cost.
+const LINGER: u64 = 200;
+/// The same in pauses, for platforms whose clock stands still.
+const LINGER_PAUSES: u32 = 64;
+/// How many hand-offs since the first waiter was set aside make such a wait worthwhile. Where local
+/// waiters are rare the lock stays in a domain for fewer, and never waits.
+pub(super) const LINGER_RUN: u32 = 4;
+
+impl<P: Platform, C: Config> Head<P, C> {
+    /// The pre-scan: searches for a local waiter and reads the clock. Call it before waiting for
+    /// the lock, since the head has nothing better to do then.
+    pub(crate) fn pre_scan(&mut self) {
+        self.limit = self.limit_now();
+        if self.limit == Limit::Reached {
+            P::count(Event::FlushByLimit);
+        } else if self.tuning.reorder {
+            P::count(Event::Scan);
+            self.search = Search::UpTo(self.place);
+            self.scan();
+        }
+    }
+
+    /// Waits a moment for a local waiter to queue. It does so only if none is known, there were
+    /// several before, and otherwise a waiter of another domain would be next. Call it once, with
+    /// the lock held.
+    pub(crate) fn wait_for_local(&mut self) {
+        if !C::AS_PUBLISHED && self.wants_local() {
+            // The post-scan: some may have queued since the pre-scan.
+            self.scan();
+            if self.wants_local() {
+                self.linger();
+            }
+        }
+    }
+
+    pub(super) fn wants_local(&self) -> bool {
+        matches!(self.search, Search::UpTo(_))
+            && self.tuning.scan == Scan::Full
+            && self.secondary.is_some()
+            && self.limit == Limit::Distant
+            && self.handoffs() >= LINGER_RUN
+    }
+
+    #[cold]
+    fn linger(&mut self) {
+        P::count(Event::Linger);
+        let until = P::now() + LINGER;
+        let mut left = LINGER_PAUSES;
+        self.scan_while(|| {
+            P::relax();
+            left -= 1;
+            left != 0 && P::now() < until
+        });
+    }
+
+    pub(super) fn scan_while(&mut self, mut go_on: impl FnMut() -> bool) {
+        while self.search != Search::Found && go_on() {
+            self.scan();
+        }
+    }
+
+    /// Continues the search from where it stopped, and sets aside the waiters before the first
+    /// match.
+    pub(super) fn scan(&mut self) {
+        let Search::UpTo(mut last) = self.search else {
+            return;
+        };
+        while let Some(candidate) = self.next(last) {
+            P::count(Event::ScanStep);
+            let local = self.is_local(candidate);
+            // The incremental scan looks at one waiter only. If that is remote, the one behind it
+            // is next, whatever its domain.
+            let one_set_aside = self.tuning.scan == Scan::Incremental && last != self.place;
+            if local || one_set_aside {
+                if last != self.place {
+                    self.set_aside(last, candidate);
+                }
+                self.search = Search::Found;
+                return;
+            }
+            last = candidate.id();
+        }
+        // Incremental: starts afresh next time, since no waiter was moved.
+        self.search = Search::UpTo(if self.tuning.scan == Scan::Incremental {
+            self.place
+        } else {
+            last
+        });
+    }
+
+    /// Moves the head's successors up to `last` to the end of the secondary queue. `next` follows
+    /// the head then.
+    fn set_aside(&mut self, last: Id, next: Link) {
+        let Some(first) = self.next(self.place) else {
+            return;
+        };
+        match self.secondary {
+            Some(tail) if C::FAULT != Fault::LostSplice => {
+                let head = self.next(tail).unwrap_or(first);
+                self.link(tail, first);
+                self.link(last, head);
+            }
+            _ => {
+                self.link(last, first);
+                self.since = clock::<P>();
+                self.run = 0;
+            }
+        }
+        self.link(self.place, next);
+        self.secondary = Some(last);
+        P::count(Event::SetAside);
+    }
+}

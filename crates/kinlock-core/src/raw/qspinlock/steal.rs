@@ -1,0 +1,71 @@
+//! Taking the lock outside of the queue: before a front waiter that does not run, or without a
+//! node.
+
+use super::timing::{STEAL_ATTEMPTS, STEAL_PATIENCE};
+use super::{Config, QueuedSpinLock, STEAL, key, passed};
+use crate::events::Event;
+use crate::platform::{Atomic, Ordering::*, Platform};
+use crate::raw::waiter::{Id, PARKED as NODE_PARKED};
+
+impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
+    /// Takes the lock before a front waiter that does not run. Tries for a moment: queueing behind
+    /// sleepers means sleeping, which costs more than a few short critical sections.
+    pub(super) fn steal(&self, oversubscribed: bool) -> bool {
+        for _ in 0..STEAL_ATTEMPTS {
+            // The second look fetches a cache line of another thread.
+            let hopeful = self.steal_permitted() || oversubscribed && self.last_waiter_sleeps();
+            if !hopeful {
+                return false;
+            }
+            // A front waiter that runs takes the lock soon, and then makes a sleeper the head.
+            let permitted = P::wait_for(&self.pending, Relaxed, STEAL_PATIENCE, |p| p & STEAL != 0);
+            let free = P::wait_for(&self.locked, Relaxed, STEAL_PATIENCE, |l| l == 0);
+            if permitted.is_err() || free.is_err() {
+                return false;
+            }
+            if self.steal_permitted() && self.try_take() {
+                return true;
+            }
+        }
+        false
+    }
+
+    pub(super) fn steal_permitted(&self) -> bool {
+        self.pending.load(Relaxed) & STEAL != 0
+    }
+
+    fn last_waiter_sleeps(&self) -> bool {
+        let last = Id::decode(self.tail.load(Relaxed));
+        last.is_some_and(|id| P::waiters().node(id).state.load(Relaxed) == NODE_PARKED)
+    }
+
+    /// Takes the lock when there is no free node, because of deep nesting or many threads. It tries
+    /// again and again, with growing pauses. That is slower and not fair, but correct.
+    #[cold]
+    pub(super) fn lock_without_node(&self, deadline: u64) -> bool {
+        P::count(Event::SlotFallback);
+        let mut pause = 1u32;
+        let asleep = P::AtomicU32::new(0);
+        loop {
+            if self.try_take() {
+                return true;
+            }
+            if passed(deadline, P::now) {
+                P::count(Event::Timeout);
+                return false;
+            }
+            if pause < 1 << 8 || !P::CAN_PARK {
+                for _ in 0..pause {
+                    P::relax();
+                }
+            } else {
+                // No thread would wake this one: sleep for a while on a private word.
+                let until = P::now() + (pause as u64) * 100;
+                P::park(key::<P>(&asleep), 0, until.min(deadline), || {
+                    asleep.load(Relaxed)
+                });
+            }
+            pause = (pause * 2).min(1 << 10);
+        }
+    }
+}

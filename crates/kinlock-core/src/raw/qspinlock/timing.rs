@@ -1,0 +1,52 @@
+//! How long waiters of the spinlock spin, sleep and permit stealing. All times are in nanoseconds.
+
+use super::Config;
+use crate::platform::{NEVER, Platform};
+
+/// How long after coming to the front a waiter that falls asleep still permits stealing.
+pub const STEAL_LIMIT: u64 = 10_000_000;
+
+/// How long a waiter spins before it parks, unless oversubscribed. It is longer than waking all
+/// waiters of a locality domain one after the other takes: otherwise they fall asleep again before
+/// their turn.
+const PATIENT: u64 = 1_000_000;
+/// The same while oversubscribed: a few hand-offs, or what falling asleep and waking up costs.
+const HURRIED: u64 = 5_000;
+
+/// How long a newcomer waits for a chance to steal before it queues, and how often it tries.
+pub(super) const STEAL_PATIENCE: u64 = 2_000;
+pub(super) const STEAL_ATTEMPTS: u32 = 16;
+
+/// How long a waiter sleeps at most where no heavy fence guarantees that it is noticed.
+pub(super) const UNNOTICED_SLEEP: u64 = 1_000_000;
+
+/// How long to spin before parking; [`NEVER`] if no waiter parks.
+pub(super) fn spin_limit<P: Platform, C: Config>(oversubscribed: bool) -> u64 {
+    match (P::CAN_PARK && C::PARK, oversubscribed) {
+        (false, _) => NEVER,
+        (_, true) => HURRIED,
+        (_, false) => PATIENT,
+    }
+}
+
+/// When a sleep ends by itself. `noticed`: a fence guarantees that the sleep is ended before.
+pub(super) fn sleep_limit(noticed: bool, deadline: u64, now: fn() -> u64) -> u64 {
+    if noticed {
+        deadline
+    } else {
+        deadline.min(now() + UNNOTICED_SLEEP)
+    }
+}
+
+/// Time left before `deadline`. Reads no clock if there is none.
+pub(super) fn left(deadline: u64, now: fn() -> u64) -> u64 {
+    if deadline == NEVER {
+        NEVER
+    } else {
+        deadline.saturating_sub(now())
+    }
+}
+
+pub(super) fn passed(deadline: u64, now: fn() -> u64) -> bool {
+    deadline != NEVER && now() >= deadline
+}
