@@ -3,6 +3,7 @@
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -114,4 +115,13 @@ pub fn has_numbers(value: &Value, paths: &str) {
         let found = path.split('.').fold(value, |value, field| &value[field]);
         assert!(found.is_number(), "{path}: {value}");
     }
+}
+
+/// The names of what is in a folder, sorted.
+pub fn files(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.collect();
+    names.sort_unstable();
+    names
 }
