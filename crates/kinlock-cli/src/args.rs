@@ -44,8 +44,7 @@ impl FromStr for ThreadCounts {
             }
             counts.extend(first..=last);
         }
-        let mut seen = std::collections::HashSet::new();
-        counts.retain(|&count| seen.insert(count));
+        keep_first(&mut counts, |count| *count);
         Ok(Self(counts))
     }
 }

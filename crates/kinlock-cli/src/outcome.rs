@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 /// How a verb that could do its work ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,12 +30,15 @@ impl Outcome {
 }
 
 /// A signal that asks for an end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[repr(i32)]
 pub enum Signal {
-    /// SIGINT: Ctrl-C.
-    Interrupt,
-    /// SIGTERM: a supervisor, a time limit.
-    Terminate,
+    /// Ctrl-C.
+    #[serde(rename = "SIGINT")]
+    Interrupt = libc::SIGINT,
+    /// A supervisor, a time limit.
+    #[serde(rename = "SIGTERM")]
+    Terminate = libc::SIGTERM,
 }
 
 impl Signal {
@@ -44,10 +47,7 @@ impl Signal {
 
     /// Its number.
     pub fn number(self) -> i32 {
-        match self {
-            Self::Interrupt => libc::SIGINT,
-            Self::Terminate => libc::SIGTERM,
-        }
+        self as i32
     }
 
     /// Its usual name.
@@ -56,12 +56,6 @@ impl Signal {
             Self::Interrupt => "SIGINT",
             Self::Terminate => "SIGTERM",
         }
-    }
-}
-
-impl Serialize for Signal {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
     }
 }
 

@@ -30,8 +30,6 @@ pub struct Watched {
     pub acquire: Histogram<u64>,
     /// How the lock travelled.
     pub handoffs: Handoffs,
-    /// The longest acquisition that took the lock over from another domain, in ns.
-    pub longest_remote_wait: u64,
     /// What our locks counted on their slow paths, by name. Empty for others' locks.
     pub events: Vec<(&'static str, u64)>,
 }
@@ -43,7 +41,6 @@ impl Default for Watched {
             // that.
             acquire: Histogram::new(2).expect("2 digits are supported"),
             handoffs: Handoffs::default(),
-            longest_remote_wait: 0,
             events: Vec::new(),
         }
     }
@@ -56,10 +53,7 @@ impl Watched {
         self.acquire
             .record(ns)
             .expect("the histogram grows by itself");
-        self.handoffs.note(step);
-        if matches!(step, Step::Remote { .. }) {
-            self.longest_remote_wait = self.longest_remote_wait.max(ns);
-        }
+        self.handoffs.note(step, ns);
     }
 
     /// Adds what another thread or round saw, but for its events.
@@ -67,7 +61,6 @@ impl Watched {
         self.acquire
             .add(&other.acquire)
             .expect("the histogram grows by itself");
-        self.longest_remote_wait = self.longest_remote_wait.max(other.longest_remote_wait);
         self.handoffs.add(&other.handoffs);
     }
 }

@@ -8,8 +8,8 @@ use ::lru::LruCache;
 
 use kinlock_sim::random::Random;
 
-use super::Workload;
 use super::zipf::Zipf;
+use super::{Request, Workload};
 
 /// Keys that are asked for.
 const KEYS: u64 = 1_000_000;
@@ -30,12 +30,6 @@ impl Lru {
     }
 }
 
-/// The key that a thread is about to ask for, drawn before it takes the lock.
-pub struct Request {
-    rng: Random,
-    key: u64,
-}
-
 impl Workload for Lru {
     type Shared = LruCache<u64, u64>;
     type Local = Request;
@@ -52,7 +46,7 @@ impl Workload for Lru {
     }
 
     fn local(&self, rng: Random) -> Request {
-        Request { rng, key: 0 }
+        Request::new(rng)
     }
 
     #[inline(always)]
