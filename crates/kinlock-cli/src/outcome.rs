@@ -9,7 +9,6 @@ use serde::Serialize;
 pub enum Outcome {
     /// Everything asked for was done, and no check failed.
     Done,
-    /// A check failed.
     CheckFailed,
     /// A check passed that had to fail.
     Escaped,
@@ -18,7 +17,6 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The exit status of the process.
     pub fn exit_status(self) -> u8 {
         match self {
             Self::Done => 0,
@@ -45,7 +43,6 @@ impl Signal {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Interrupt, Self::Terminate];
 
-    /// Its number.
     pub fn number(self) -> i32 {
         self as i32
     }

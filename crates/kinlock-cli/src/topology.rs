@@ -21,7 +21,6 @@ pub struct Args {
     json: Option<PathBuf>,
 }
 
-/// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let mut outputs = Outputs::new();
     outputs.add(args.json.as_deref(), |found: &Found, out| {
@@ -32,7 +31,6 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// What was found.
 struct Found {
     topology: Topology,
     /// The domains of each kind, and what `auto` makes of them.

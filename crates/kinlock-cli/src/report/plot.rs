@@ -15,12 +15,9 @@ use plotters::prelude::*;
 use plotters::style::register_font;
 use resvg::{tiny_skia, usvg};
 
-/// Where to draw.
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-/// Whether that went well.
 pub type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// The font of all pictures.
 const FONT: &[u8] = epaint_default_fonts::UBUNTU_LIGHT;
 /// What the font calls itself.
 const FONT_FAMILY: &str = "Ubuntu";
@@ -43,12 +40,9 @@ pub const COLOURS: &[RGBColor] = &[
     RGBColor(110, 0, 70),
 ];
 
-/// A file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Lines and text.
     Svg,
-    /// Pixels.
     Png,
 }
 

@@ -11,7 +11,6 @@ use crate::report::plot::curves::{self, Curve, Look, Point};
 use crate::report::plot::{Area, COLOURS, Drawn, quiet_text, text};
 
 const WIDTH: u32 = 1240;
-/// The height of the title.
 pub const TITLE_HEIGHT: u32 = 64;
 const HEADING_HEIGHT: u32 = 28;
 const CURVES_HEIGHT: u32 = 460;
@@ -20,7 +19,6 @@ const GAP: i32 = 20;
 /// Names of bars.
 const NAMES: i32 = 190;
 
-/// How large the picture is.
 pub fn size<S: Shown>(report: &Report<S>) -> (u32, u32) {
     let heights = report.by_workload().into_iter().map(height);
     (WIDTH, TITLE_HEIGHT + heights.sum::<u32>())
@@ -55,7 +53,6 @@ pub fn title<'a, S: Shown>(
     Ok(rest)
 }
 
-/// Draws it.
 pub fn draw<S: Shown>(report: &Report<S>, area: &Area) -> Drawn {
     let mut rest = title(report, area)?;
     for panel in report.by_workload() {

@@ -20,7 +20,6 @@ const ROW_HEIGHT: u32 = 380;
 /// The largest ratio of throughputs that a chart shows.
 const MOST_SHOWN: f64 = 300.0;
 
-/// How large the picture is.
 pub fn size(report: &Report<Locks>) -> (u32, u32) {
     (
         WIDTH,
@@ -37,7 +36,6 @@ fn least_shown(row: &[Entry<Locks>]) -> f64 {
     lowest.max(highest / MOST_SHOWN)
 }
 
-/// Draws it.
 pub fn draw(report: &Report<Locks>, area: &Area) -> Drawn {
     let rows = report.by_workload();
     let rest = title(report, area)?;

@@ -30,7 +30,6 @@ pub struct Detail {
     /// (`warm_up_seconds` each), over all rounds; none for others' locks. Compare them with each
     /// other, as with `slow_path`: `handoffs` are of other spans.
     events: BTreeMap<&'static str, u64>,
-    /// What stands out.
     pub flags: Vec<Flag>,
 }
 
@@ -39,7 +38,6 @@ pub struct Detail {
 pub struct Acquire {
     p50: u64,
     p99: u64,
-    /// 99.9 %.
     pub p999: u64,
     max: u64,
 }

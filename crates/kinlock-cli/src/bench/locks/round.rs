@@ -28,7 +28,6 @@ use crate::bench::harness::team::Team;
 pub struct Watched {
     /// From asking for the lock to having it, in ns.
     pub acquire: Histogram<u64>,
-    /// How the lock travelled.
     pub handoffs: Handoffs,
     /// What our locks counted on their slow paths, by name. Empty for others' locks.
     pub events: Vec<(&'static str, u64)>,
@@ -47,7 +46,6 @@ impl Default for Watched {
 }
 
 impl Watched {
-    /// Notes an acquisition.
     #[inline]
     pub fn note(&mut self, ns: u64, step: Step) {
         self.acquire

@@ -40,13 +40,9 @@ pub struct Handoffs {
 /// What became of the lock at one acquisition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The first acquisition of all.
     First,
-    /// See [`Handoffs::retaken`].
     Retaken,
-    /// See [`Handoffs::local`].
     Local,
-    /// See [`Handoffs::remote`].
     Remote {
         /// For how long all holders before were from one domain, in ns.
         local_run: u64,

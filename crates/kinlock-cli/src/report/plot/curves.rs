@@ -8,7 +8,6 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::{Area, Drawn, styled, text};
 
-/// A curve.
 #[derive(Clone, Debug)]
 pub struct Curve {
     /// Its name in the legend.
@@ -24,18 +23,13 @@ pub struct Curve {
 /// A colour with thick lines and discs, or with thin lines and squares.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
-    /// The colour.
     pub colour: RGBColor,
-    /// Whether lines are thick.
     pub thick: bool,
 }
 
-/// A point of a curve.
 #[derive(Clone, Copy, Debug)]
 pub struct Point {
-    /// Number of threads.
     pub threads: usize,
-    /// The value.
     pub median: f64,
     /// The lower edge of the band.
     pub low: f64,
@@ -43,13 +37,10 @@ pub struct Point {
     pub high: f64,
 }
 
-/// The vertical axis.
 pub struct Vertical<'a, Y> {
-    /// From where to where.
     pub range: Y,
     /// Lower values are drawn here.
     pub least: f64,
-    /// Its name.
     pub unit: &'a str,
     /// How its numbers are written.
     pub number: fn(&f64) -> String,
@@ -181,7 +172,6 @@ where
 }
 
 impl Look {
-    /// For lines.
     pub fn line(self) -> ShapeStyle {
         self.colour.stroke_width(if self.thick { 3 } else { 1 })
     }

@@ -11,13 +11,11 @@ use super::{Request, Workload};
 
 const KEYS: u64 = 1_000_000;
 
-/// The workload `kv`.
 pub struct Kv {
     keys: Zipf,
 }
 
 impl Kv {
-    /// Prepares the distribution of keys.
     pub fn new() -> Self {
         Self {
             keys: Zipf::new(KEYS),

@@ -16,13 +16,11 @@ const KEYS: u64 = 1_000_000;
 /// Entries that the cache holds: about two requests of three hit.
 const CAPACITY: NonZeroUsize = NonZeroUsize::new(50_000).unwrap();
 
-/// The workload `lru`.
 pub struct Lru {
     keys: Zipf,
 }
 
 impl Lru {
-    /// Prepares the distribution of keys.
     pub fn new() -> Self {
         Self {
             keys: Zipf::new(KEYS),

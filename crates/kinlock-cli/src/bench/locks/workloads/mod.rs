@@ -48,7 +48,6 @@ pub struct Request {
 }
 
 impl Request {
-    /// None yet.
     fn new(rng: Random) -> Self {
         Self { rng, key: 0 }
     }
@@ -56,7 +55,6 @@ impl Request {
 
 /// One kind of work: every thread repeats `think`, then `section` under the lock.
 pub trait Workload: Send + Sync + Sized + 'static {
-    /// What the lock guards.
     type Shared: Send + 'static;
     /// What a thread keeps to itself.
     type Local: 'static;

@@ -24,7 +24,6 @@ const LOOKED_AT: u64 = 1_000_000;
 /// LevelDB's own default.
 const BLOCK_CACHE_BYTES: usize = 8 << 20;
 
-/// The workload `readrandom`.
 pub struct ReadRandom {
     folder: PathBuf,
     keys: Vec<Box<[u8]>>,
