@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use anyhow::bail;
+
 /// The most threads one run may have. Each costs a kernel thread and a histogram; no machine is
 /// served by more.
 pub const MAX_THREADS: usize = 4096;
@@ -44,8 +46,7 @@ impl FromStr for ThreadCounts {
             }
             counts.extend(first..=last);
         }
-        let mut seen = std::collections::HashSet::new();
-        counts.retain(|&count| seen.insert(count));
+        keep_first(&mut counts, |count| *count);
         Ok(Self(counts))
     }
 }
@@ -82,6 +83,32 @@ pub fn named<T: Named>(text: &str) -> Result<T, String> {
         let known: Vec<_> = T::all().into_iter().map(T::name).collect();
         format!("no such {}; known: {}", T::WHAT, known.join(", "))
     })
+}
+
+/// Something that a build or a machine may lack.
+pub trait Available: Named {
+    /// Why it is not there and how to get it; `None` if it is there.
+    fn unavailable(self) -> Option<&'static str>;
+}
+
+/// Those of `asked`, or all that are there if none were, and `baseline`.
+///
+/// # Errors
+/// If one of them is not there.
+pub fn with_baseline<T: Available>(asked: &[T], baseline: T) -> anyhow::Result<Vec<T>> {
+    let mut chosen = asked.to_vec();
+    if chosen.is_empty() {
+        chosen = T::all();
+        chosen.retain(|one| one.unavailable().is_none());
+    }
+    chosen.push(baseline);
+    keep_first(&mut chosen, |one| *one);
+    for one in &chosen {
+        if let Some(remedy) = one.unavailable() {
+            bail!("{} is not in this build: {remedy}", one.name());
+        }
+    }
+    Ok(chosen)
 }
 
 /// Defines an enum of names, each with a line about it.

@@ -18,15 +18,12 @@ use serde::Serialize;
 pub struct Machine {
     /// The processor as it names itself.
     pub cpu: String,
-    /// Instruction set.
     pub architecture: &'static str,
     /// CPUs online (hardware threads).
     pub cpus: usize,
     /// CPUs that this process may use.
     pub usable_cpus: usize,
-    /// Processor packages.
     pub sockets: usize,
-    /// NUMA nodes.
     pub nodes: usize,
     /// Locality domains as our locks see them.
     pub domains: usize,
@@ -45,7 +42,6 @@ pub struct Machine {
     pub timer_cost_ns: f64,
     /// Runnable threads of the last minute, before the run.
     pub load_average: f64,
-    /// Version of the command.
     pub version: &'static str,
     /// Commit that it was built from, if it was built in a checkout.
     pub commit: Option<&'static str>,

@@ -2,14 +2,13 @@
 
 use std::io::Write;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 /// How a verb that could do its work ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Everything asked for was done, and no check failed.
     Done,
-    /// A check failed.
     CheckFailed,
     /// A check passed that had to fail.
     Escaped,
@@ -18,7 +17,6 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The exit status of the process.
     pub fn exit_status(self) -> u8 {
         match self {
             Self::Done => 0,
@@ -30,24 +28,23 @@ impl Outcome {
 }
 
 /// A signal that asks for an end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[repr(i32)]
 pub enum Signal {
-    /// SIGINT: Ctrl-C.
-    Interrupt,
-    /// SIGTERM: a supervisor, a time limit.
-    Terminate,
+    /// Ctrl-C.
+    #[serde(rename = "SIGINT")]
+    Interrupt = libc::SIGINT,
+    /// A supervisor, a time limit.
+    #[serde(rename = "SIGTERM")]
+    Terminate = libc::SIGTERM,
 }
 
 impl Signal {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Interrupt, Self::Terminate];
 
-    /// Its number.
     pub fn number(self) -> i32 {
-        match self {
-            Self::Interrupt => libc::SIGINT,
-            Self::Terminate => libc::SIGTERM,
-        }
+        self as i32
     }
 
     /// Its usual name.
@@ -56,12 +53,6 @@ impl Signal {
             Self::Interrupt => "SIGINT",
             Self::Terminate => "SIGTERM",
         }
-    }
-}
-
-impl Serialize for Signal {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
     }
 }
 

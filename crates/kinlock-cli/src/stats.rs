@@ -9,9 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Summary {
     /// The middle value, or the mean of the two in the middle.
     pub median: f64,
-    /// The smallest value.
     pub min: f64,
-    /// The largest value.
     pub max: f64,
 }
 
@@ -30,7 +28,6 @@ impl Summary {
 }
 
 impl From<Summary> for [f64; 3] {
-    /// Median and extremes.
     fn from(summary: Summary) -> Self {
         [summary.median, summary.min, summary.max]
     }

@@ -21,7 +21,6 @@ pub struct Args {
     json: Option<PathBuf>,
 }
 
-/// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let mut outputs = Outputs::new();
     outputs.add(args.json.as_deref(), |found: &Found, out| {
@@ -32,47 +31,37 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// What was found.
 struct Found {
     topology: Topology,
     /// The domains of each kind, and what `auto` makes of them.
     kinds: Vec<(DomainKind, Vec<Vec<usize>>, Decision)>,
-    in_use: InUse,
-    features: Features,
-}
-
-/// What the locks of this process use, with the environment taken into account.
-struct InUse {
-    /// `node`, `llc`, `socket`, or `KINLOCK_TOPOLOGY`.
+    /// Where the domains that locks use come from: `node`, `llc`, `socket`, or `KINLOCK_TOPOLOGY`.
     domains_by: String,
-    domain_count: usize,
     /// What `auto` means with these domains.
     auto: Option<Decision>,
     /// What was decided: differs from `auto` if something else was asked for.
     decision: Decision,
     tuning: Tuning,
+    features: Features,
 }
 
 impl Found {
     fn new() -> Self {
         let topology = Topology::current();
-        let kinds = DomainKind::ALL.map(|kind| {
+        let of_kind = |kind| {
             (
                 kind,
                 topology.domains(kind),
                 topology.automatic_decision(kind),
             )
-        });
+        };
         let kind = topology::domain_kind_in_use();
         Found {
-            kinds: kinds.into(),
-            in_use: InUse {
-                domains_by: kind.map_or_else(|| "KINLOCK_TOPOLOGY".into(), |kind| kind.to_string()),
-                domain_count: topology::domain_count(),
-                auto: topology::automatic_decision(),
-                decision: config::decision(),
-                tuning: config::tuning(),
-            },
+            kinds: DomainKind::ALL.map(of_kind).into(),
+            domains_by: kind.map_or_else(|| "KINLOCK_TOPOLOGY".into(), |kind| kind.to_string()),
+            auto: topology::automatic_decision(),
+            decision: config::decision(),
+            tuning: config::tuning(),
             features: Features::detect(),
             topology,
         }
@@ -98,17 +87,17 @@ impl Found {
         let kinds = self.kinds.iter().map(|(kind, domains, auto)| {
             json!({ "kind": kind.to_string(), "domains": domains, "auto": decision(auto) })
         });
-        let (in_use, tuning, features) = (&self.in_use, &self.in_use.tuning, &self.features);
+        let (tuning, features) = (&self.tuning, &self.features);
         json!({
             "cpus": self.topology.cpus().iter().map(cpu).collect::<Vec<_>>(),
             "nodes": self.topology.nodes().iter().map(node).collect::<Vec<_>>(),
             "virtual": self.topology.is_virtual(),
             "kinds": kinds.collect::<Vec<_>>(),
             "in_use": {
-                "domains_by": in_use.domains_by,
-                "domain_count": in_use.domain_count,
-                "auto": in_use.auto.as_ref().map(decision),
-                "decision": decision(&in_use.decision),
+                "domains_by": self.domains_by,
+                "domain_count": topology::domain_count(),
+                "auto": self.auto.as_ref().map(decision),
+                "decision": decision(&self.decision),
                 "scan": tuning.scan.to_string(),
                 "local_limit": tuning.limit.to_string(),
                 "stealing": tuning.stealing,
@@ -133,20 +122,20 @@ impl Found {
         if self.topology.nodes().len() > 1 {
             parts.push(distances(self.topology.nodes()));
         }
-        parts.extend([self.in_use.table(), features(&self.features)]);
+        parts.extend([self.in_use(), features(&self.features)]);
         parts.join("\n\n") + "\n"
     }
 
     fn summary(&self) -> String {
         let cpus = self.topology.cpus();
         let count = |wanted: fn(&&Cpu) -> bool| cpus.iter().filter(wanted).count();
-        let is_virtual = if self.topology.is_virtual() {
+        let kind = if self.topology.is_virtual() {
             "virtual "
         } else {
             ""
         };
         format!(
-            "{is_virtual}machine with {} CPUs: {} online, {} allowed to this process",
+            "{kind}machine with {} CPUs: {} online, {} allowed to this process",
             cpus.len(),
             count(|cpu| cpu.online),
             count(|cpu| cpu.allowed),
@@ -167,16 +156,13 @@ impl Found {
         }
         table.to_string()
     }
-}
 
-impl InUse {
-    fn table(&self) -> String {
+    /// What the locks of this process use, with the environment taken into account.
+    fn in_use(&self) -> String {
         let tuning = &self.tuning;
+        let domains = format!("{} (by {})", topology::domain_count(), self.domains_by);
         let mut table = table(["in use by locks", ""]);
-        table.add_row([
-            "domains",
-            &format!("{} (by {})", self.domain_count, self.domains_by),
-        ]);
+        table.add_row(["domains", &domains]);
         if let Some(auto) = &self.auto {
             table.add_row(["auto means", &shown(auto)]);
         }
@@ -207,25 +193,24 @@ fn features(found: &Features) -> String {
         false => "refused: a sleeping waiter looks up from time to time instead",
     };
     let mut table = table(["feature", "found", "what for"]);
-    for (name, found, purpose) in [
-        ("rseq", found.rseq, &*size),
-        (
-            "rseq node_id",
-            found.node_id,
-            "the NUMA node without a call",
-        ),
-        ("rseq mm_cid", found.mm_cid, "cache-local concurrency IDs"),
-        ("membarrier", found.membarrier_private_expedited, membarrier),
-        ("futex", found.futex, "parking of waiters"),
-        (
-            "futex_waitv",
-            found.futex_waitv,
-            "sleeping on several words",
-        ),
-        ("futex2", found.futex2, "the newer futex calls"),
-    ] {
+    let mut add = |name, found, purpose: &str| {
         table.add_row([name, if found { "yes" } else { "no" }, purpose]);
-    }
+    };
+    add("rseq", found.rseq, &size);
+    add(
+        "rseq node_id",
+        found.node_id,
+        "the NUMA node without a call",
+    );
+    add("rseq mm_cid", found.mm_cid, "cache-local concurrency IDs");
+    add("membarrier", found.membarrier_private_expedited, membarrier);
+    add("futex", found.futex, "parking of waiters");
+    add(
+        "futex_waitv",
+        found.futex_waitv,
+        "sleeping on several words",
+    );
+    add("futex2", found.futex2, "the newer futex calls");
     table.to_string()
 }
 

@@ -5,7 +5,7 @@ mod support;
 use std::fs;
 
 use serde_json::Value;
-use support::{has_numbers, json, list, names, run};
+use support::{done, ends, has_numbers, json, list, names};
 use tempfile::TempDir;
 
 /// The shortest run of two rounds.
@@ -13,22 +13,11 @@ const SHORT: &str = "bench --seconds 0.002 --rounds 2";
 
 #[test]
 fn every_lock_does_every_workload() {
-    for workload in [
-        "empty",
-        "counter",
-        "long",
-        "saturated",
-        "kv",
-        "lru",
-        "readrandom",
-    ] {
+    for workload in "empty counter long saturated kv lru readrandom".split(' ') {
         let report = json(&format!("{SHORT} --workload {workload} --threads 1,3"));
         let results = list(&report["results"]);
-        assert_eq!(
-            results.len(),
-            2 * (12 - list(&report["unavailable"]).len()),
-            "{workload}"
-        );
+        let locks = 12 - list(&report["unavailable"]).len();
+        assert_eq!(results.len(), 2 * locks, "{workload}");
         for result in results {
             assert_eq!(result["workload"], workload);
             let ops = list(&result["rounds"][0]["ops_per_thread"]).len();
@@ -40,9 +29,8 @@ fn every_lock_does_every_workload() {
 
 #[test]
 fn json_has_the_promised_fields() {
-    let report = json(&format!(
-        "{SHORT} --workload counter --threads 2 --locks tas,kinlock-spin"
-    ));
+    let line = "--workload counter --threads 2 --locks tas,kinlock-spin";
+    let report = json(&format!("{SHORT} {line}"));
     assert_eq!(report["kind"], "measured");
     assert_eq!(report["command"][1], "bench");
     let machine = &report["machine"];
@@ -57,10 +45,8 @@ fn json_has_the_promised_fields() {
         &report["parameters"],
         "seconds rounds seed instrumented_seconds warm_up_seconds work_loop_ns",
     );
-    assert_eq!(
-        list(&report["parameters"]["cpus_by_threads"]["2"]).len() % 2,
-        0
-    );
+    let cpus = list(&report["parameters"]["cpus_by_threads"]["2"]);
+    assert_eq!(cpus.len() % 2, 0);
     // The baseline comes along.
     assert_eq!(names(&report, "lock"), ["tas", "kinlock-spin", "std-mutex"]);
     let results = list(&report["results"]);
@@ -105,8 +91,8 @@ fn json_has_the_promised_fields() {
     for round in 0..2 {
         let places = results
             .iter()
-            .map(|r| r["rounds"][round]["place"].as_u64().unwrap());
-        let mut places: Vec<_> = places.collect();
+            .map(|result| &result["rounds"][round]["place"]);
+        let mut places: Vec<_> = places.map(|place| place.as_u64().unwrap()).collect();
         places.sort_unstable();
         assert_eq!(places, [0, 1, 2]);
     }
@@ -132,17 +118,9 @@ fn pretended_domains_are_told_apart() {
 fn people_get_one_screen_or_all_tables() {
     let line = format!("{SHORT} --workload empty --threads 1,2 --locks tas,kinlock-mutex");
     let text = |line: &str| {
-        let output = run(line);
-        assert_eq!(output.status.code(), Some(0));
-        assert!(
-            output.stderr.is_empty(),
-            "notes hide when stderr is no terminal"
-        );
-        let text = String::from_utf8(output.stdout).unwrap();
-        assert!(
-            !text.contains('\u{1b}'),
-            "no colours where stdout is no terminal"
-        );
+        // No notes and no colours without a terminal.
+        let text = done(line);
+        assert!(!text.contains('\u{1b}'), "{text}");
         text
     };
     let has = |text: &str, words: &[&str]| {
@@ -150,34 +128,33 @@ fn people_get_one_screen_or_all_tables() {
         assert_eq!(missing.next(), None, "{text}");
     };
     let details = text(&format!("{line} --details"));
-    let tables = [
-        "empty, 1 thread ",
-        "empty, 2 threads ",
-        "x std-mutex",
-        "p99.9",
-        "tas",
-    ];
-    has(&details, &tables);
+    has(
+        &details,
+        &[
+            "empty, 1 thread ",
+            "empty, 2 threads ",
+            "x std-mutex",
+            "p99.9",
+            "tas",
+        ],
+    );
     let short = text(&line);
     assert!(details.contains("times as fast") && !short.contains("p99.9"));
-    let summary = [
-        "CPU",
-        "empty       1",
-        "On this machine kinlock-mutex is",
-        "fastest",
-        "Alone (empty 1)",
-    ];
-    has(&short, &summary);
+    has(
+        &short,
+        &["CPU", "empty       1", "On this machine kinlock-mutex is"],
+    );
+    has(&short, &["fastest", "Alone (empty 1)"]);
 }
 
 #[test]
 fn the_whole_report_fits_on_a_screen() {
     // All of it but what takes long to prepare; as many rows as are ever shown.
     let workloads = "empty,counter,long,saturated,pingpong,broadcast";
-    let output = run(&format!(
-        "{SHORT} --workload {workloads} --threads 1,2,3,4,5,6"
-    ));
-    let text = String::from_utf8(output.stdout).unwrap();
+    let text = ends(
+        0,
+        &format!("{SHORT} --workload {workloads} --threads 1,2,3,4,5,6"),
+    );
     assert!(text.lines().count() <= 40, "{text}");
     let widest = text.lines().map(|line| line.chars().count()).max();
     assert!(widest <= Some(110), "{text}");
@@ -191,16 +168,9 @@ fn files_of_all_kinds() {
     let [json, csv, markdown, png, svg] = ["f.json", "f.csv", "f.md", "f.png", "f.svg"].map(path);
     // An old, longer file must not shine through.
     fs::write(&csv, "x".repeat(100_000)).unwrap();
-    let output = run(&format!(
-        "{line} {png} --json {json} --csv {csv} --markdown {markdown}"
-    ));
-    assert_eq!(
-        output.status.code(),
-        Some(0),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    assert!(!output.stdout.is_empty(), "the table still goes to stdout");
+    let files = format!("{png} --json {json} --csv {csv} --markdown {markdown}");
+    let text = ends(0, &format!("{line} {files}"));
+    assert!(!text.is_empty(), "the table still goes to stdout");
 
     let report: Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
     assert_eq!(list(&report["results"]).len(), 8);
@@ -212,16 +182,15 @@ fn files_of_all_kinds() {
     assert_eq!(markdown.matches("| tas |").count(), 4);
     assert!(fs::read(png).unwrap().starts_with(b"\x89PNG"));
 
-    assert_eq!(run(&format!("{line} {svg}")).status.code(), Some(0));
+    ends(0, &format!("{line} {svg}"));
     let svg = fs::read_to_string(svg).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("counter") && svg.contains("std-mutex"));
 }
 
 #[test]
 fn more_threads_than_cpus_come_to_an_end() {
-    let report = json(&format!(
-        "{SHORT} --locks kinlock-spin,mcslock --workload counter --threads 24"
-    ));
+    let line = "--locks kinlock-spin,mcslock --workload counter --threads 24";
+    let report = json(&format!("{SHORT} {line}"));
     assert_eq!(list(&report["results"]).len(), 3);
 }
 
@@ -231,9 +200,8 @@ fn meetings_have_their_own_threads_and_need_a_condition_variable() {
     let line = "bench --workload pingpong,broadcast --threads 3 --seconds 0.1 --rounds 2";
     let report = json(line);
     for (workload, threads) in [("pingpong", 2), ("broadcast", 17)] {
-        let of_it = list(&report["results"])
-            .iter()
-            .filter(|r| r["workload"] == workload);
+        let of_it = list(&report["results"]).iter();
+        let of_it = of_it.filter(|result| result["workload"] == workload);
         for lock in ["std-mutex", "parking-lot", "kinlock-mutex"] {
             assert!(of_it.clone().any(|r| r["lock"] == lock), "{lock}");
         }

@@ -55,8 +55,8 @@ fn unwritable_outputs_are_refused_before_the_run() {
     // What cannot be written after all is an error, too.
     let full = "--workload empty --threads 1 --locks tas --seconds 0.002 --rounds 1 --quiet --json /dev/full";
     let output = run(&format!("bench {full}"));
-    assert_eq!(output.status.code(), Some(2));
     let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(message.contains("cannot write /dev/full"), "{message}");
     assert!(
         !output.stdout.is_empty(),
@@ -74,7 +74,7 @@ fn one_file_cannot_take_two_outputs() {
     );
     refused("--json - --markdown -", "stdout");
     // Files that were made to see whether they can be are gone again.
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert!(support::files(folder.path()).is_empty());
 }
 
 #[test]
@@ -82,10 +82,8 @@ fn a_refused_run_leaves_old_results_alone() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("old.json");
     fs::write(&file, "old").unwrap();
-    refused(
-        &format!("--json {} --csv /nonexistent/x", file.display()),
-        "cannot write",
-    );
+    let line = format!("--json {} --csv /nonexistent/x", file.display());
+    refused(&line, "cannot write");
     assert_eq!(fs::read_to_string(&file).unwrap(), "old");
 }
 
@@ -93,8 +91,8 @@ fn a_refused_run_leaves_old_results_alone() {
 fn a_folder_without_a_database_is_refused_and_left_alone() {
     let folder = TempDir::new().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let refuse =
-        |name: &str, expected| refused(&format!("--db {}", path(name).display()), expected);
+    let db = |name: &str| format!("--db {}", path(name).display());
+    let refuse = |name: &str, expected| refused(&db(name), expected);
     refuse("missing", "no LevelDB database");
     assert!(!path("missing").exists());
 
@@ -112,10 +110,7 @@ fn a_folder_without_a_database_is_refused_and_left_alone() {
     refuse("broken", "cannot read the database");
     assert_eq!(contents(&path("broken")), before);
 
-    refused(
-        &format!("--db {} --workload empty", path("empty").display()),
-        "--db is for",
-    );
+    refused(&format!("{} --workload empty", db("empty")), "--db is for");
 }
 
 #[test]
@@ -124,33 +119,28 @@ fn a_database_is_read_and_not_changed() {
     // The command's own database is as good as any.
     json(&format!("{line} --threads 1 --locks std-mutex"));
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kinlock");
-    let own = fs::read_dir(cache)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let own = own
-        .filter(|path| path.join("CURRENT").exists())
-        .last()
-        .unwrap();
+    let folders = support::files(&cache)
+        .into_iter()
+        .map(|name| cache.join(name));
+    let mut databases = folders.filter(|path| path.join("CURRENT").exists());
+    let own = databases.next_back().unwrap();
 
     let before = contents(&own);
     // Tables under their old name are found, too.
     let old = TempDir::new().unwrap();
     for path in before.keys() {
-        let name = Path::new(path.file_name().unwrap());
-        let is_table = name.extension().is_some_and(|extension| extension == "ldb");
-        let name = if is_table {
-            name.with_extension("sst")
-        } else {
-            name.to_owned()
-        };
+        let name = path
+            .file_name()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .replace(".ldb", ".sst");
         fs::copy(path, old.path().join(name)).unwrap();
     }
     for folder in [&own, old.path()] {
         let before = contents(folder);
-        let db = folder.display();
-        let report = json(&format!(
-            "{line} --db {db} --threads 2 --locks kinlock-spin"
-        ));
+        let more = format!("--db {} --threads 2 --locks kinlock-spin", folder.display());
+        let report = json(&format!("{line} {more}"));
         assert!(report["results"][0]["ops_per_s"]["median"].as_f64() > Some(0.0));
         assert_eq!(contents(folder), before);
     }
@@ -158,13 +148,11 @@ fn a_database_is_read_and_not_changed() {
 
 /// Every file of a folder with its contents and its time of change.
 fn contents(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, std::time::SystemTime)> {
-    let entries = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let file = |path: PathBuf| {
+    let file = |name: String| {
+        let path = folder.join(name);
         let changed = fs::metadata(&path).unwrap().modified().unwrap();
         let text = fs::read(&path).unwrap();
         (path, (text, changed))
     };
-    entries.map(file).collect()
+    support::files(folder).into_iter().map(file).collect()
 }

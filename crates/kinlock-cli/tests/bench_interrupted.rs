@@ -15,53 +15,32 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::ptr::null_mut;
 use std::time::Duration;
 
 use libc::{SIGCONT, SIGINT, SIGSTOP, SIGTERM};
 use serde_json::Value;
-use support::kinlock;
+use support::{files, kinlock, list};
 use tempfile::TempDir;
 
-/// A run with a terminal for its progress bar.
+/// A run with a terminal for its progress bar. It does not outlive a test that fails.
 struct Bench {
-    child: Killed,
+    child: Child,
     terminal: File,
     /// What has come to the terminal so far.
     seen: String,
     folder: TempDir,
+    /// Of a run that has ended.
+    status: ExitStatus,
+    stdout: String,
 }
 
-/// A process that does not outlive a test that fails.
-struct Killed(Child);
-
-impl Drop for Killed {
+impl Drop for Bench {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
-}
-
-/// How a run is started.
-#[derive(Default)]
-struct Start<'a> {
-    /// A signal that is ignored from the start.
-    ignores: Option<i32>,
-    /// Its output goes to a pipe without a reader.
-    pipe: Pipe,
-    /// The folder for what is made once.
-    cache: Option<&'a Path>,
-}
-
-#[derive(Default)]
-enum Pipe {
-    #[default]
-    None,
-    Stdout,
-    /// And the progress bar.
-    Both,
 }
 
 /// A pipe whose reader has ended, as `tee` has after Ctrl-C.
@@ -69,12 +48,17 @@ fn dead_pipe() -> Stdio {
     std::io::pipe().unwrap().1.into()
 }
 
-/// What is left of it.
-struct Left {
-    status: ExitStatus,
-    seen: String,
-    stdout: String,
-    folder: TempDir,
+/// Has the command start with these dispositions of signals.
+fn dispose(command: &mut Command, signals: &'static [i32], disposition: usize) {
+    let set = move || {
+        for &signal in signals {
+            // SAFETY: invariant 3.
+            unsafe { libc::signal(signal, disposition) };
+        }
+        Ok(())
+    };
+    // SAFETY: invariant 3.
+    unsafe { command.pre_exec(set) };
 }
 
 /// Of the most that there may be: without a signal a run would take minutes.
@@ -89,15 +73,19 @@ const NOTICE: &str = ": ending within about a second; again: at once";
 impl Bench {
     /// Starts `kinlock bench` with the words of `line`; all reports go to a folder of its own.
     fn start(line: &str) -> Self {
-        Self::start_as(line, Start::default())
+        Self::start_with(line, |_| {})
     }
 
-    fn start_as(line: &str, start: Start) -> Self {
+    /// The same after `change` has changed how it is started.
+    fn start_with(line: &str, change: impl FnOnce(&mut Command)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (mut leader, mut follower) = (0, 0);
-        // SAFETY: all zeros is a valid value.
-        let mut size: libc::winsize = unsafe { std::mem::zeroed() };
-        (size.ws_row, size.ws_col) = (24, 120);
+        let size = libc::winsize {
+            ws_row: 24,
+            ws_col: 120,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
         // SAFETY: invariants 1 and 2.
         let (terminal, stderr) = unsafe {
             let opened = libc::openpty(&mut leader, &mut follower, null_mut(), null_mut(), &size);
@@ -106,12 +94,6 @@ impl Bench {
             libc::fcntl(follower, libc::F_SETFD, libc::FD_CLOEXEC);
             (File::from_raw_fd(leader), OwnedFd::from_raw_fd(follower))
         };
-        let stdout = File::create(folder.path().join("stdout")).unwrap();
-        let (stdout, stderr): (Stdio, Stdio) = match start.pipe {
-            Pipe::None => (stdout.into(), stderr.into()),
-            Pipe::Stdout => (dead_pipe(), stderr.into()),
-            Pipe::Both => (dead_pipe(), dead_pipe()),
-        };
         let mut command = kinlock();
         command
             .arg("bench")
@@ -119,39 +101,30 @@ impl Bench {
             .args("--json r.json --csv r.csv --markdown r.md --plot r.svg --details".split(' '))
             .current_dir(folder.path())
             .stdin(Stdio::null())
-            .stdout(stdout)
+            .stdout(File::create(folder.path().join("stdout")).unwrap())
             .stderr(stderr);
-        if let Some(cache) = start.cache {
-            command.env("XDG_CACHE_HOME", cache);
-        }
-        let ignores = start.ignores;
         // The environment of the tests may ignore them, as scripts do in the background.
-        // SAFETY: invariant 3.
-        unsafe {
-            command.pre_exec(move || {
-                for signal in [SIGINT, SIGTERM] {
-                    let ignored = ignores == Some(signal);
-                    libc::signal(
-                        signal,
-                        if ignored {
-                            libc::SIG_IGN
-                        } else {
-                            libc::SIG_DFL
-                        },
-                    );
-                }
-                Ok(())
-            });
-        }
-        // The command has a copy of the terminal's end, which would keep the terminal open.
-        let child = Killed(command.spawn().unwrap());
-        drop(command);
+        dispose(&mut command, &[SIGINT, SIGTERM], libc::SIG_DFL);
+        change(&mut command);
         Bench {
-            child,
+            // The command, dropped here, has a copy of the terminal's end, which would keep the
+            // terminal open.
+            child: { command }.spawn().unwrap(),
             terminal,
             seen: String::new(),
             folder,
+            status: ExitStatus::default(),
+            stdout: String::new(),
         }
+    }
+
+    /// Starts a run, sends it `signal` when more than `rounds` of `of` have begun, and waits for
+    /// its end.
+    fn interrupted(line: &str, (rounds, of): (usize, usize), signal: i32) -> Self {
+        let mut bench = Self::start(line);
+        bench.wait_for(rounds, of);
+        bench.signal(signal);
+        bench.end()
     }
 
     /// Reads on; false at the end.
@@ -185,7 +158,7 @@ impl Bench {
 
     fn signal(&self, signal: i32) {
         // SAFETY: invariant 4.
-        assert_eq!(unsafe { libc::kill(self.child.0.id() as i32, signal) }, 0);
+        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
     }
 
     /// Stops it and waits until it stands still.
@@ -193,14 +166,13 @@ impl Bench {
         self.signal(SIGSTOP);
         let mut status = 0;
         // SAFETY: invariants 1 and 4. It is not ended, so that this does not reap it.
-        let waited =
-            unsafe { libc::waitpid(self.child.0.id() as i32, &mut status, libc::WUNTRACED) };
+        let waited = unsafe { libc::waitpid(self.child.id() as i32, &mut status, libc::WUNTRACED) };
         assert!(waited > 0 && libc::WIFSTOPPED(status));
     }
 
     /// Waits until it has a handler for SIGINT.
     fn wait_until_it_listens(&mut self) {
-        let status = format!("/proc/{}/status", self.child.0.id());
+        let status = format!("/proc/{}/status", self.child.id());
         loop {
             let status = fs::read_to_string(&status).unwrap();
             let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -208,7 +180,7 @@ impl Bench {
             if caught & (1 << (SIGINT - 1)) != 0 {
                 return;
             }
-            assert!(self.child.0.try_wait().unwrap().is_none(), "it ended");
+            assert!(self.child.try_wait().unwrap().is_none(), "it ended");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -220,14 +192,48 @@ impl Bench {
         }
     }
 
-    fn end(mut self) -> Left {
+    /// Waits for its end.
+    fn end(mut self) -> Self {
         while self.read() {}
-        Left {
-            status: self.child.0.wait().unwrap(),
-            seen: self.seen,
-            stdout: fs::read_to_string(self.folder.path().join("stdout")).unwrap(),
-            folder: self.folder,
-        }
+        self.status = self.child.wait().unwrap();
+        self.stdout = self.text("stdout");
+        self
+    }
+
+    /// Asserts that it has ended with this status.
+    fn ended(&self, status: i32) {
+        assert_eq!(
+            self.status.code(),
+            Some(status),
+            "{:?}: {}",
+            self.status,
+            self.seen
+        );
+    }
+
+    /// The lines of the command itself, without the progress bar.
+    fn lines(&self) -> Vec<&str> {
+        let lines = self.seen.split(['\r', '\n']);
+        let own = lines.filter_map(|line| line.find("kinlock: ").map(|at| &line[at..]));
+        own.collect()
+    }
+
+    /// Asserts that it has said that it noticed the signal, and this.
+    fn told(&self, signal: &str, told: &str) {
+        let notice = format!("kinlock: {signal}{NOTICE}");
+        assert_eq!(self.lines(), [notice, format!("kinlock: {told}")]);
+    }
+
+    fn files(&self) -> Vec<String> {
+        files(self.folder.path())
+    }
+
+    fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.folder.path().join(name)).unwrap()
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.text("r.json")).unwrap()
     }
 }
 
@@ -242,41 +248,6 @@ fn progress(seen: &str) -> Option<(usize, usize)> {
     pairs.next()
 }
 
-impl Left {
-    /// The lines of the command itself, without the progress bar.
-    fn lines(&self) -> Vec<&str> {
-        let lines = self.seen.split(['\r', '\n']);
-        let own = lines.filter_map(|line| line.find("kinlock: ").map(|at| &line[at..]));
-        own.collect()
-    }
-
-    /// Asserts that it has said that it noticed the signal, and this.
-    fn told(&self, signal: &str, told: &str) {
-        let notice = format!("kinlock: {signal}{NOTICE}");
-        assert_eq!(self.lines(), [notice, format!("kinlock: {told}")]);
-    }
-
-    fn path(&self, name: &str) -> std::path::PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn files(&self) -> Vec<String> {
-        files(self.folder.path())
-    }
-
-    fn json(&self) -> Value {
-        serde_json::from_str(&fs::read_to_string(self.path("r.json")).unwrap()).unwrap()
-    }
-}
-
-fn files(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).unwrap();
-    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let mut names: Vec<_> = names.collect();
-    names.sort_unstable();
-    names
-}
-
 const LOCKS: &str = "locks --locks kinlock-spin --workload counter --threads 2";
 const IDS: &str = "ids --backend lease --workload counter --threads 2";
 const INVALIDATION: &str = "invalidation --backends slots --workload pages --threads 2";
@@ -288,48 +259,39 @@ const ALL_FILES: [&str; 5] = ["r.csv", "r.json", "r.md", "r.svg", "stdout"];
 
 #[test]
 fn complete_rounds_are_reported() {
-    let runs = [
+    for (suite, signal, name, status) in [
         (LOCKS, SIGINT, "SIGINT", 130),
         (IDS, SIGTERM, "SIGTERM", 143),
         (INVALIDATION, SIGINT, "SIGINT", 130),
-    ];
-    for (suite, signal, name, status) in runs {
-        let mut bench = Bench::start(&format!("{suite} {MANY}"));
-        bench.wait_for(1, ROUNDS);
-        bench.signal(signal);
-        let left = bench.end();
-        assert_eq!(left.status.code(), Some(status), "{}", left.seen);
-
+    ] {
+        let left = Bench::interrupted(&format!("{suite} {MANY}"), (1, ROUNDS), signal);
+        left.ended(status);
         let report = left.json();
         let extent = &report["extent"];
         let done = extent["rounds_done"].as_u64().unwrap();
         assert!((1..ROUNDS as u64).contains(&done), "{extent}");
         assert_eq!(extent["rounds_asked"], ROUNDS);
         assert_eq!(extent["interrupted_by"], name);
-        let results = report["results"].as_array().unwrap();
+        let results = list(&report["results"]);
         assert!(results.len() > 1);
         for entry in results {
-            let rounds = entry["rounds"].as_array().unwrap();
+            let rounds = list(&entry["rounds"]);
             assert_eq!(rounds.len() as u64, done);
-            assert!(
-                rounds
-                    .iter()
-                    .all(|round| round["ratio"].as_f64() > Some(0.0))
-            );
+            let mut ratios = rounds.iter().map(|round| round["ratio"].as_f64());
+            assert!(ratios.all(|ratio| ratio > Some(0.0)));
         }
 
         let told = format!("interrupted by {name} after {done} of {ROUNDS} rounds");
         left.told(name, &told);
         assert_eq!(left.files(), ALL_FILES);
-        let csv = fs::read_to_string(left.path("r.csv")).unwrap();
+        let csv = left.text("r.csv");
         let mut lines = csv.lines();
-        let columns: Vec<_> = lines.next().unwrap().split(',').collect();
-        let rounds = columns.iter().position(|name| *name == "rounds").unwrap();
+        let mut columns = lines.next().unwrap().split(',');
+        let rounds = columns.position(|name| name == "rounds").unwrap();
         assert_eq!(lines.clone().count(), results.len());
         assert!(lines.all(|line| line.split(',').nth(rounds) == Some(&done.to_string())));
-        let markdown = fs::read_to_string(left.path("r.md")).unwrap();
+        let (markdown, svg) = (left.text("r.md"), left.text("r.svg"));
         assert!(markdown.contains(&told) && markdown.contains("up to 10000 rounds"));
-        let svg = fs::read_to_string(left.path("r.svg")).unwrap();
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
         assert!(
             left.stdout.contains(&format!("note: {told}")),
@@ -344,13 +306,12 @@ fn complete_rounds_are_reported() {
 #[test]
 fn without_a_complete_round_there_is_a_line_and_nothing_else() {
     for suite in [LOCKS, IDS, INVALIDATION] {
-        let mut bench = Bench::start(&format!("{suite} {LONG}"));
-        bench.wait_for(0, 2);
-        bench.signal(SIGTERM);
-        let left = bench.end();
-        assert_eq!(left.status.code(), Some(143), "{}", left.seen);
-        let told = "interrupted by SIGTERM after 0 of 2 rounds: nothing to report";
-        left.told("SIGTERM", told);
+        let left = Bench::interrupted(&format!("{suite} {LONG}"), (0, 2), SIGTERM);
+        left.ended(143);
+        left.told(
+            "SIGTERM",
+            "interrupted by SIGTERM after 0 of 2 rounds: nothing to report",
+        );
         assert_eq!(left.files(), ["stdout"]);
         assert_eq!(left.stdout, "");
     }
@@ -358,102 +319,105 @@ fn without_a_complete_round_there_is_a_line_and_nothing_else() {
 
 #[test]
 fn a_later_signal_ends_it_at_once() {
-    for _ in 0..ATTEMPTS {
+    let is_ended_at_once = |_| {
         let mut bench = Bench::start(&format!("{LOCKS} {LONG}"));
         bench.wait_for(0, 2);
         bench.signal(SIGTERM);
         bench.wait_for_notice();
-        while bench.child.0.try_wait().unwrap().is_none() {
+        while bench.child.try_wait().unwrap().is_none() {
             bench.signal(SIGINT);
             std::thread::sleep(Duration::from_millis(20));
         }
         let left = bench.end();
         // The round was over before another signal could come.
         if left.status.code() == Some(143) {
-            continue;
+            return false;
         }
         assert_eq!(left.status.signal(), Some(SIGINT), "{}", left.seen);
         assert_eq!(left.lines(), [format!("kinlock: SIGTERM{NOTICE}")]);
         assert_eq!(left.files(), ["stdout"]);
-        return;
-    }
-    panic!("it never ended before its time");
+        true
+    };
+    assert!(
+        (0..ATTEMPTS).any(is_ended_at_once),
+        "it never ended before its time"
+    );
 }
 
 #[test]
 fn two_signals_at_once_are_one() {
-    for _ in 0..ATTEMPTS {
+    let is_reported = |_| {
         let mut bench = Bench::start(&format!("{LOCKS} {MANY}"));
         bench.wait_for(1, ROUNDS);
         // Both are there before it can do anything.
         bench.stop();
-        bench.signal(SIGINT);
-        bench.signal(SIGTERM);
-        bench.signal(SIGCONT);
+        for signal in [SIGINT, SIGTERM, SIGCONT] {
+            bench.signal(signal);
+        }
         let left = bench.end();
         // One of the threads was held up between them.
         if left.status.signal().is_some() {
-            continue;
+            return false;
         }
         let (name, status) = match left.json()["extent"]["interrupted_by"].as_str() {
             Some("SIGINT") => ("SIGINT", 130),
             _ => ("SIGTERM", 143),
         };
-        assert_eq!(left.status.code(), Some(status), "{}", left.seen);
+        left.ended(status);
         let lines = left.lines();
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(lines[1].contains(&format!("interrupted by {name} after ")));
         assert_eq!(left.files(), ALL_FILES);
-        return;
-    }
-    panic!("it never ended with a report");
+        true
+    };
+    assert!(
+        (0..ATTEMPTS).any(is_reported),
+        "it never ended with a report"
+    );
 }
 
 #[test]
 fn the_reader_of_stdout_may_end_first() {
-    let start = Start {
-        pipe: Pipe::Stdout,
-        ..Start::default()
-    };
-    let mut bench = Bench::start_as(&format!("{LOCKS} {MANY}"), start);
+    let mut bench = Bench::start_with(&format!("{LOCKS} {MANY}"), |command| {
+        command.stdout(dead_pipe());
+    });
     bench.wait_for(1, ROUNDS);
     bench.signal(SIGINT);
     let left = bench.end();
-    assert_eq!(left.status.code(), Some(130), "{}", left.seen);
+    left.ended(130);
     let done = &left.json()["extent"]["rounds_done"];
-    let told = format!("interrupted by SIGINT after {done} of {ROUNDS} rounds");
-    left.told("SIGINT", &told);
+    left.told(
+        "SIGINT",
+        &format!("interrupted by SIGINT after {done} of {ROUNDS} rounds"),
+    );
     assert_eq!(left.files(), ALL_FILES);
 }
 
 #[test]
 fn stderr_need_not_be_read() {
-    let start = Start {
-        pipe: Pipe::Both,
-        ..Start::default()
-    };
-    let mut bench = Bench::start_as(&format!("{LOCKS} {MANY}"), start);
+    let mut bench = Bench::start_with(&format!("{LOCKS} {MANY}"), |command| {
+        command.stdout(dead_pipe()).stderr(dead_pipe());
+    });
     bench.wait_until_it_listens();
     bench.signal(SIGINT);
-    let left = bench.end();
-    assert_eq!(left.status.code(), Some(130), "{:?}", left.status);
+    bench.end().ended(130);
 }
 
 #[test]
 fn a_signal_during_preparation_leaves_nothing_unfinished() {
     let cache = tempfile::tempdir().unwrap();
-    let start = Start {
-        cache: Some(cache.path()),
-        ..Start::default()
-    };
-    let line = LOCKS.replace("counter", "readrandom");
-    let mut bench = Bench::start_as(&format!("{line} {LONG}"), start);
+    let line = format!("{} {LONG}", LOCKS.replace("counter", "readrandom"));
+    let mut bench = Bench::start_with(&line, |command| {
+        command.env("XDG_CACHE_HOME", cache.path());
+    });
     bench.wait_until_it_listens();
     bench.signal(SIGINT);
     let left = bench.end();
-    assert_eq!(left.status.code(), Some(130), "{}", left.seen);
-    let told = "interrupted by SIGINT after 0 of 2 rounds: nothing to report";
-    left.told("SIGINT", told);
+    left.ended(130);
+    left.told(
+        "SIGINT",
+        "interrupted by SIGINT after 0 of 2 rounds: nothing to report",
+    );
     assert_eq!(left.files(), ["stdout"]);
     let inside = cache.path().join("kinlock");
     let databases = if inside.exists() {
@@ -462,37 +426,29 @@ fn a_signal_during_preparation_leaves_nothing_unfinished() {
         vec![]
     };
     // One that was finished in time is there for the next run.
-    let is_finished = |name: &String| !name.contains('.');
-    assert!(
-        databases.len() <= 1 && databases.iter().all(is_finished),
-        "{databases:?}"
-    );
+    let are_finished = databases.iter().all(|name| !name.contains('.'));
+    assert!(databases.len() <= 1 && are_finished, "{databases:?}");
 }
 
 #[test]
 fn a_signal_that_is_ignored_stays_so() {
-    let start = Start {
-        ignores: Some(SIGINT),
-        ..Start::default()
-    };
-    let mut bench = Bench::start_as(&format!("{LOCKS} {MANY}"), start);
+    let mut bench = Bench::start_with(&format!("{LOCKS} {MANY}"), |command| {
+        dispose(command, &[SIGINT], libc::SIG_IGN);
+    });
     bench.wait_for(1, ROUNDS);
     bench.signal(SIGINT);
     bench.signal(SIGTERM);
     let left = bench.end();
-    assert_eq!(left.status.code(), Some(143), "{}", left.seen);
+    left.ended(143);
     assert_eq!(left.json()["extent"]["interrupted_by"], "SIGTERM");
 }
 
 #[test]
 fn a_run_to_the_end_says_so() {
     let left = Bench::start(&format!("{LOCKS} --seconds 0.002 --rounds 3")).end();
-    assert_eq!(left.status.code(), Some(0), "{}", left.seen);
+    left.ended(0);
     let extent = &left.json()["extent"];
-    assert_eq!(
-        (&extent["rounds_done"], &extent["rounds_asked"]),
-        (&3.into(), &3.into())
-    );
+    assert_eq!([&extent["rounds_done"], &extent["rounds_asked"]], [3, 3]);
     assert!(extent["interrupted_by"].is_null());
     assert!(left.lines().is_empty(), "{:?}", left.lines());
     assert!(!left.stdout.contains("interrupted"));

@@ -4,7 +4,7 @@
 mod support;
 
 use serde_json::Value;
-use support::kinlock;
+use support::{kinlock, list};
 
 /// Two CPUs pretend to be two domains, with many threads each, so that local waiters are there
 /// nearly always, however the kernel runs them. Stealing has no order, and serves most acquisitions
@@ -22,8 +22,7 @@ fn without_stealing_the_numa_aware_order_keeps_the_lock_in_a_domain() {
     // it is tried again with other threads.
     let mut seen = Vec::new();
     for _ in 0..ATTEMPTS {
-        let [fifo, cna] =
-            ["kinlock-spin-fifo", "kinlock-spin-cna"].map(|lock| run(&topology, lock));
+        let [fifo, cna] = ["fifo", "cna"].map(|order| run(&topology, order));
         for lock in [&fifo, &cna] {
             assert_eq!(lock.stolen, 0, "{lock:?}");
             assert!(lock.remote > 0, "both domains get the lock: {lock:?}");
@@ -35,9 +34,7 @@ fn without_stealing_the_numa_aware_order_keeps_the_lock_in_a_domain() {
         }
         seen.push((fifo, cna));
     }
-    panic!(
-        "the NUMA-aware order leaves the domain about as often as the order of arrival: {seen:?}"
-    );
+    panic!("the NUMA-aware order leaves the domain about as often as that of arrival: {seen:?}");
 }
 
 const ATTEMPTS: usize = 6;
@@ -55,9 +52,10 @@ impl Seen {
     }
 }
 
-/// Sixteen threads for each domain under `lock`, on the first CPU of each domain of `topology`,
+/// Sixteen threads for each domain under the spinlock with this order, on the first CPU of each domain of `topology`,
 /// alternately.
-fn run(topology: &str, lock: &str) -> Seen {
+fn run(topology: &str, order: &str) -> Seen {
+    let lock = &*format!("kinlock-spin-{order}");
     let mut command = kinlock();
     command.env("KINLOCK_TOPOLOGY", topology);
     command.env("KINLOCK_STEALING", "off");
@@ -68,9 +66,8 @@ fn run(topology: &str, lock: &str) -> Seen {
     let notes = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{notes}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let results = report["results"].as_array().unwrap();
-    let result = results.iter().find(|result| result["lock"] == lock);
-    let result = result.expect("the lock has been measured");
+    let mut results = list(&report["results"]).iter();
+    let result = results.find(|result| result["lock"] == lock).unwrap();
     let number = |value: &Value| value.as_u64().unwrap();
     Seen {
         local: number(&result["handoffs"]["local"]),

@@ -34,17 +34,13 @@ fn people_get_tables() {
 #[test]
 fn every_cpu_that_is_online_is_in_one_domain_of_each_kind() {
     let report = json(&[]);
-    let online = list(&report["cpus"])
-        .iter()
-        .filter(|cpu| cpu["online"] == true);
+    let cpus = list(&report["cpus"]).iter();
+    let online = cpus.filter(|cpu| cpu["online"] == true);
     let online: Vec<u64> = online.map(|cpu| cpu["cpu"].as_u64().unwrap()).collect();
     assert!(!online.is_empty());
     let kinds = list(&report["kinds"]);
-    let names: Vec<_> = kinds
-        .iter()
-        .map(|kind| kind["kind"].as_str().unwrap())
-        .collect();
-    assert_eq!(names, ["node", "llc", "socket"]);
+    let names = kinds.iter().map(|kind| kind["kind"].as_str().unwrap());
+    assert!(names.eq(["node", "llc", "socket"]));
     for kind in kinds {
         let cpus = list(&kind["domains"]).iter().flat_map(list);
         let mut cpus: Vec<u64> = cpus.map(|cpu| cpu.as_u64().unwrap()).collect();
@@ -62,10 +58,8 @@ fn json_has_the_promised_fields() {
         }
     };
     has(&report, "cpus nodes virtual kinds in_use features");
-    has(
-        &report["cpus"][0],
-        "cpu online allowed node socket llc core thread",
-    );
+    let cpu = &report["cpus"][0];
+    has(cpu, "cpu online allowed node socket llc core thread");
     has(&report["nodes"][0], "node cpus has_memory distances");
     has(&report["kinds"][0]["auto"], "reorder reason");
     has(&report["in_use"], "auto local_limit");
@@ -114,10 +108,8 @@ fn refused_membarrier_is_said() {
     assert_eq!(report["features"]["membarrier_private_expedited"], false);
     assert_eq!(report["features"]["futex"], true);
     let text = run(kinlock().arg("topology"));
-    let line = text
-        .lines()
-        .find(|line| line.contains("membarrier"))
-        .unwrap();
+    let mut lines = text.lines();
+    let line = lines.find(|line| line.contains("membarrier")).unwrap();
     assert!(line.contains("no") && line.contains("refused"), "{line}");
 }
 

@@ -30,7 +30,6 @@ pub struct Args {
     locks: locks::Args,
 }
 
-/// What can be measured.
 #[derive(clap::Subcommand)]
 enum What {
     Invalidation(invalidation::Args),
@@ -38,7 +37,6 @@ enum What {
     Ids(ids::Args),
 }
 
-/// Runs the verb.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     match &args.what {
         None => locks::run(&args.locks),

@@ -14,7 +14,6 @@ use crate::stats::{Fairness, Summary};
 
 /// A report in cells. What such reports have in common is [`Report`] for it.
 pub trait Cells: Serialize + Sized + 'static {
-    /// An entry.
     type Entry: Compared;
     /// What is said about its flags.
     const FLAGS: Flags<Self>;
@@ -27,7 +26,6 @@ pub trait Cells: Serialize + Sized + 'static {
     /// The columns for people of a cell to which `entry` belongs, without the names.
     fn columns(&self, entry: &Self::Entry) -> Columns<Self::Entry>;
 
-    /// The columns for spreadsheets.
     fn csv_columns() -> Columns<Self::Entry>;
 
     /// What stands over all tables on stdout.
@@ -71,7 +69,6 @@ pub trait Cells: Serialize + Sized + 'static {
         &[]
     }
 
-    /// The entries cell by cell.
     fn cells(&self) -> impl Iterator<Item = &[Self::Entry]> {
         self.entries().chunk_by(|a, b| {
             let (a, b) = (a.usual(), b.usual());
@@ -79,7 +76,6 @@ pub trait Cells: Serialize + Sized + 'static {
         })
     }
 
-    /// The entries workload by workload.
     fn by_workload(&self) -> Vec<&[Self::Entry]> {
         let entries = self.entries();
         let workloads = entries.chunk_by(|a, b| a.usual().workload == b.usual().workload);
@@ -96,15 +92,10 @@ pub trait Compared: 'static {
 /// What all kinds of entries have.
 #[derive(Clone, Copy, Debug)]
 pub struct Usual<'a> {
-    /// The suite.
     pub suite: &'static str,
-    /// Name of the workload.
     pub workload: &'a str,
-    /// Number of threads.
     pub threads: usize,
-    /// What was compared.
     pub lock: &'a str,
-    /// Throughput.
     pub ops: Summary,
     /// Nanoseconds from one operation to the next.
     pub ns_per_op: Summary,
@@ -139,7 +130,6 @@ impl<E: Compared> Columns<E> {
             .add("ns/op", |e| three_digits(e.usual().ns_per_op.median))
     }
 
-    /// For people: the ratio.
     pub fn ratio(self, heading: impl Into<String>) -> Self {
         self.add(heading, |e| e.usual().shown_ratio())
     }
@@ -170,12 +160,10 @@ impl<E: Compared> Columns<E> {
             .add("lock", |e| e.usual().lock.to_owned())
     }
 
-    /// For spreadsheets: throughput.
     pub fn csv_ops(self, name: &str, ends: [&str; 2], decimals: usize) -> Self {
         self.band(name, ends, decimals, |e| e.usual().ops.into())
     }
 
-    /// For spreadsheets: time per operation.
     pub fn csv_ns_per_op(self) -> Self {
         self.number("ns_per_op", 3, |e| e.usual().ns_per_op.median)
     }

@@ -42,9 +42,7 @@ pub trait Report: Serialize + Sized + 'static {
 
 /// The help of the flags that are not the same for all reports.
 pub struct Flags<R> {
-    /// Of `--json`.
     pub json: &'static str,
-    /// Of `--csv`.
     pub csv: &'static str,
     /// `--plot`, if there is something to draw.
     pub plot: Option<Plot<R>>,
@@ -52,9 +50,7 @@ pub struct Flags<R> {
 
 /// Pictures of a report.
 pub struct Plot<R> {
-    /// Help of the flag.
     pub help: &'static str,
-    /// Width and height.
     pub size: fn(&R) -> (u32, u32),
     /// Draws the picture with that index.
     pub draw: fn(&R, usize, &Area) -> Drawn,

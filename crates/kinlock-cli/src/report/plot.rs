@@ -8,17 +8,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
+use plotters::chart::MeshStyle;
 use plotters::coord::Shift;
+use plotters::coord::ranged1d::Ranged;
 use plotters::prelude::*;
 use plotters::style::register_font;
 use resvg::{tiny_skia, usvg};
 
-/// Where to draw.
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-/// Whether that went well.
 pub type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// The font of all pictures.
 const FONT: &[u8] = epaint_default_fonts::UBUNTU_LIGHT;
 /// What the font calls itself.
 const FONT_FAMILY: &str = "Ubuntu";
@@ -41,12 +40,9 @@ pub const COLOURS: &[RGBColor] = &[
     RGBColor(110, 0, 70),
 ];
 
-/// A file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Lines and text.
     Svg,
-    /// Pixels.
     Png,
 }
 
@@ -97,6 +93,16 @@ pub fn quiet_text(height: u32) -> TextStyle<'static> {
     ("sans-serif", height)
         .into_font()
         .color(&RGBColor(120, 120, 120))
+}
+
+/// The lines and texts of a chart's axes, the same in all charts.
+pub fn styled<'a, 'b, 'c, X: Ranged, Y: Ranged>(
+    mesh: &'c mut MeshStyle<'a, 'b, X, Y, SVGBackend<'a>>,
+) -> &'c mut MeshStyle<'a, 'b, X, Y, SVGBackend<'a>> {
+    mesh.light_line_style(RGBColor(245, 245, 245))
+        .bold_line_style(RGBColor(225, 225, 225))
+        .label_style(text(13))
+        .axis_desc_style(text(14))
 }
 
 fn svg(size: (u32, u32), draw: impl FnOnce(&Area) -> Drawn) -> anyhow::Result<String> {

@@ -10,7 +10,6 @@ use comfy_table::{Cell, CellAlignment, TableComponent, presets};
 pub struct Table {
     /// The headings; with a line break in them, they have two lines where there is room.
     pub headings: Vec<String>,
-    /// The rows.
     pub rows: Vec<Vec<String>>,
 }
 
@@ -114,12 +113,10 @@ pub struct Columns<E>(Vec<(String, Text<E>)>);
 type Text<E> = Box<dyn Fn(&E) -> String>;
 
 impl<E> Columns<E> {
-    /// None yet.
     pub fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// One more.
     pub fn add<D: Display>(
         mut self,
         heading: impl Into<String>,
@@ -157,7 +154,6 @@ impl<E> Columns<E> {
             })
     }
 
-    /// The table.
     pub fn of<'a>(&self, entries: impl IntoIterator<Item = &'a E>) -> Table
     where
         E: 'a,

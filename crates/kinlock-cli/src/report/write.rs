@@ -39,7 +39,6 @@ enum Destination {
 }
 
 impl<R> Outputs<R> {
-    /// None yet.
     pub fn new() -> Self {
         let outputs = Vec::new();
         Self { outputs }
@@ -54,10 +53,7 @@ impl<R> Outputs<R> {
         path: Option<&Path>,
         render: impl Fn(&R, &mut dyn Write) -> anyhow::Result<()> + 'static,
     ) -> anyhow::Result<()> {
-        match path {
-            Some(path) => self.add_form(path, Box::new(render), false),
-            None => Ok(()),
-        }
+        path.map_or(Ok(()), |path| self.add_form(path, Box::new(render), false))
     }
 
     /// Adds a file for a picture. Pictures are drawn after all else has been written.
@@ -71,16 +67,17 @@ impl<R> Outputs<R> {
 
     fn add_form(&mut self, path: &Path, render: Render<R>, is_picture: bool) -> anyhow::Result<()> {
         let to = open(path).with_context(|| format!("cannot write {}", path.display()))?;
-        if matches!(to, Destination::Stdout) && self.uses_stdout() {
-            bail!("only one kind of output can go to stdout");
-        }
-        // Two outputs to one terminal or to /dev/null do no harm.
-        let is_same = |other: &Output<R>| match (&other.to, &to) {
-            (Destination::File(a), Destination::File(b)) => a == b,
-            _ => false,
-        };
-        if self.outputs.iter().any(is_same) {
-            bail!("{} is given for two kinds of output", path.display());
+        for other in &self.outputs {
+            match (&other.to, &to) {
+                (Destination::Stdout, Destination::Stdout) => {
+                    bail!("only one kind of output can go to stdout")
+                }
+                (Destination::File(a), Destination::File(b)) if a == b => {
+                    bail!("{} is given for two kinds of output", path.display())
+                }
+                // Two outputs to one terminal or to /dev/null do no harm.
+                _ => {}
+            }
         }
         self.outputs.push(Output {
             to,
@@ -95,13 +92,8 @@ impl<R> Outputs<R> {
         &mut self,
         render: impl Fn(&R, &mut dyn Write) -> anyhow::Result<()> + 'static,
     ) {
-        if !self.uses_stdout() {
-            self.outputs.push(Output {
-                to: Destination::Stdout,
-                render: Box::new(render),
-                is_picture: false,
-            });
-        }
+        // The only error is that another output goes there.
+        let _ = self.add_form(Path::new("-"), Box::new(render), false);
     }
 
     /// Writes to stdout at once, for people, unless an output for programs goes there.
@@ -154,9 +146,7 @@ impl<R> Output<R> {
 fn open(path: &Path) -> io::Result<Destination> {
     match descriptor(path) {
         Some(1) => return Ok(Destination::Stdout),
-        Some(number) => {
-            return Ok(Destination::Stream(path.to_owned(), duplicate(number)?));
-        }
+        Some(number) => return Ok(Destination::Stream(path.to_owned(), duplicate(number)?)),
         None => {}
     }
     let is_new = !path.exists();
@@ -178,11 +168,9 @@ fn descriptor(path: &Path) -> Option<i32> {
         "-" | "/dev/stdout" => Some(1),
         "/dev/stderr" => Some(2),
         name => {
-            let number = name.strip_prefix("/dev/fd/");
-            number
-                .or_else(|| name.strip_prefix("/proc/self/fd/"))?
-                .parse()
-                .ok()
+            let folders = ["/dev/fd/", "/proc/self/fd/"];
+            let number = folders.iter().find_map(|folder| name.strip_prefix(folder));
+            number?.parse().ok()
         }
     }
 }
@@ -259,10 +247,12 @@ mod tests {
 
     fn files(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
-        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let mut names: Vec<_> = names.collect();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
         names.sort_unstable();
         names
+            .into_iter()
+            .map(|name| name.into_string().unwrap())
+            .collect()
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use plotters::prelude::*;
 
 use super::results::{Report, TableEntry};
-use crate::report::plot::curves::{self, Curve, Point};
+use crate::report::plot::curves::{self, Curve, Look, Point};
 use crate::report::plot::{Area, COLOURS, Drawn, quiet_text, text};
 use crate::simulation::sampling::bands;
 
@@ -86,8 +86,10 @@ fn curve(table: &TableEntry, index: usize, name: String) -> Curve {
     };
     Curve {
         name,
-        colour: COLOURS[index],
-        thick: true,
+        look: Look {
+            colour: COLOURS[index],
+            thick: true,
+        },
         points: rows().map(point).collect(),
         compared: rows()
             .filter_map(|(place, entry)| Some((place, entry.published?)))

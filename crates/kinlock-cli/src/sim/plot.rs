@@ -5,7 +5,7 @@ use plotters::prelude::*;
 
 use super::results::{Entry, Report};
 use crate::report::cells::Cells;
-use crate::report::plot::curves::{self, Curve, Point};
+use crate::report::plot::curves::{self, Curve, Look, Point};
 use crate::report::plot::{Area, COLOURS, Drawn, quiet_text, text};
 use crate::simulation::sampling::bands;
 
@@ -56,8 +56,10 @@ fn curve(lock: &str, panel: &[Entry]) -> Curve {
     points.sort_by_key(|point| point.threads);
     Curve {
         name: lock.to_owned(),
-        colour: colour(lock),
-        thick: true,
+        look: Look {
+            colour: colour(lock),
+            thick: true,
+        },
         points,
         compared: Vec::new(),
     }

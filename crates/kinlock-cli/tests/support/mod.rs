@@ -3,6 +3,7 @@
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -32,6 +33,10 @@ pub fn run(line: &str) -> Output {
 
 /// Runs it; it has to end with this status. What it wrote to stdout.
 pub fn ends(status: i32, line: &str) -> String {
+    checked(line, status, false)
+}
+
+fn checked(line: &str, status: i32, silent: bool) -> String {
     let output = run(line);
     let text = String::from_utf8(output.stdout).unwrap();
     let message = String::from_utf8_lossy(&output.stderr);
@@ -40,16 +45,13 @@ pub fn ends(status: i32, line: &str) -> String {
         Some(status),
         "{line}: {message}\n{text}"
     );
+    assert!(!silent || message.is_empty(), "{line}: {message}");
     text
 }
 
 /// Runs it; it has to succeed and to write nothing to stderr. What it wrote to stdout.
 pub fn done(line: &str) -> String {
-    let output = run(line);
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{line}: {message}");
-    assert!(message.is_empty(), "{line}: {message}");
-    String::from_utf8(output.stdout).unwrap()
+    checked(line, 0, true)
 }
 
 /// Runs it with `--json -`; it has to succeed, and nothing else may be on stdout.
@@ -95,17 +97,14 @@ pub fn without_host(mut value: Value) -> Value {
 
 /// The elements of an array.
 pub fn list(value: &Value) -> &[Value] {
-    value
-        .as_array()
-        .unwrap_or_else(|| panic!("no array: {value}"))
+    let array = value.as_array();
+    array.unwrap_or_else(|| panic!("no array: {value}"))
 }
 
 /// A string of each result.
 pub fn names<'a>(report: &'a Value, field: &str) -> Vec<&'a str> {
-    let results = list(&report["results"]).iter();
-    results
-        .map(|result| result[field].as_str().unwrap())
-        .collect()
+    let fields = list(&report["results"]).iter().map(|result| &result[field]);
+    fields.map(|name| name.as_str().unwrap()).collect()
 }
 
 /// Asserts that `value` has numbers, or things that are not null, at these dotted paths.
@@ -114,4 +113,13 @@ pub fn has_numbers(value: &Value, paths: &str) {
         let found = path.split('.').fold(value, |value, field| &value[field]);
         assert!(found.is_number(), "{path}: {value}");
     }
+}
+
+/// The names of what is in a folder, sorted.
+pub fn files(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.collect();
+    names.sort_unstable();
+    names
 }

@@ -20,7 +20,6 @@ const MOST_COLUMNS: usize = 12;
 /// A subject with this share of the best throughput counts as fast.
 const FAST: f64 = 0.95;
 
-/// Writes it.
 pub fn write<S: Shown>(report: &Report<S>, out: &mut dyn Write) -> anyhow::Result<()> {
     let rounds = report.extent.rounds_per_cell(report.parameters.rounds);
     writeln!(
@@ -46,7 +45,6 @@ pub fn write<S: Shown>(report: &Report<S>, out: &mut dyn Write) -> anyhow::Resul
     Ok(())
 }
 
-/// The cells that are shown.
 fn rows<S: Shown>(report: &Report<S>) -> Vec<&[Entry<S>]> {
     let all: Vec<_> = report.cells().collect();
     if all.len() <= MOST_ROWS {

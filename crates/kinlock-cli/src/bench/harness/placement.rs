@@ -78,15 +78,10 @@ fn order(pin: Pin, mut cpus: Vec<Cpu>) -> Vec<usize> {
         Pin::Spread => {
             cpus.sort_by_key(|cpu| (cpu.domain, cpu.thread, cpu.number));
             // The first of every domain, then the second of every domain, and so on.
-            let mut rank = 0;
-            let mut ranked = Vec::with_capacity(cpus.len());
-            for (index, cpu) in cpus.iter().enumerate() {
-                let same_domain = index > 0 && cpus[index - 1].domain == cpu.domain;
-                rank = if same_domain { rank + 1 } else { 0 };
-                ranked.push((rank, cpu.domain, *cpu));
-            }
-            ranked.sort_by_key(|&(rank, domain, _)| (rank, domain));
-            cpus = ranked.into_iter().map(|(_, _, cpu)| cpu).collect();
+            let domains = cpus.chunk_by(|a, b| a.domain == b.domain);
+            let mut ranked: Vec<_> = domains.flat_map(|cpus| (0..).zip(cpus.to_vec())).collect();
+            ranked.sort_by_key(|&(rank, cpu): &(usize, Cpu)| (rank, cpu.domain));
+            cpus = ranked.into_iter().map(|(_, cpu)| cpu).collect();
         }
     }
     cpus.into_iter().map(|cpu| cpu.number).collect()

@@ -7,11 +7,11 @@ use plotters::prelude::*;
 use super::report::{Entry, Report, Shown};
 use crate::report::cells::{Cells, Compared, best_first};
 use crate::report::plot::bars::{self, Bar};
-use crate::report::plot::curves::{self, Curve, Point};
+use crate::report::plot::curves::{self, Curve, Look, Point};
 use crate::report::plot::{Area, COLOURS, Drawn, quiet_text, text};
 
 const WIDTH: u32 = 1240;
-const TITLE_HEIGHT: u32 = 64;
+pub const TITLE_HEIGHT: u32 = 64;
 const HEADING_HEIGHT: u32 = 28;
 const CURVES_HEIGHT: u32 = 460;
 /// Below curves.
@@ -19,7 +19,6 @@ const GAP: i32 = 20;
 /// Names of bars.
 const NAMES: i32 = 190;
 
-/// How large the picture is.
 pub fn size<S: Shown>(report: &Report<S>) -> (u32, u32) {
     let heights = report.by_workload().into_iter().map(height);
     (WIDTH, TITLE_HEIGHT + heights.sum::<u32>())
@@ -41,13 +40,21 @@ fn height<S: Shown>(panel: &[Entry<S>]) -> u32 {
     }
 }
 
-/// Draws it.
-pub fn draw<S: Shown>(report: &Report<S>, area: &Area) -> Drawn {
-    let (title, mut rest) = area.split_vertically(TITLE_HEIGHT);
+/// Draws the name of the command and the machine, and returns the area below.
+pub fn title<'a, S: Shown>(
+    report: &Report<S>,
+    area: &Area<'a>,
+) -> Result<Area<'a>, Box<dyn std::error::Error>> {
+    let (title, rest) = area.split_vertically(TITLE_HEIGHT);
     let name = format!("kinlock bench {}", S::NAME);
     title.draw(&Text::new(name, (14, 12), text(22)))?;
     let summary = report.machine.summary();
     title.draw(&Text::new(summary, (14, 40), quiet_text(14)))?;
+    Ok(rest)
+}
+
+pub fn draw<S: Shown>(report: &Report<S>, area: &Area) -> Drawn {
+    let mut rest = title(report, area)?;
     for panel in report.by_workload() {
         let (row, below) = rest.split_vertically(height(panel));
         rest = below;
@@ -74,7 +81,7 @@ fn draw_bars<S: Shown>(report: &Report<S>, panel: &[Entry<S>], mut rest: Area) -
         rest = below;
         let bars = best_first(cell).into_iter().map(|entry| Bar {
             name: entry.lock.clone(),
-            colour: colour(report, &entry.lock),
+            colour: look(report, &entry.lock).colour,
             nanos: entry.ns_per_op,
         });
         bars::draw(
@@ -94,42 +101,52 @@ fn draw_curves<S: Shown>(report: &Report<S>, panel: &[Entry<S>], area: &Area) ->
         most if most >= 2e3 => ("thousands of operations per second", 1e3),
         _ => ("operations per second", 1.0),
     };
-    let curves = names(panel).into_iter().map(|name| {
+    curves::draw(area, &curves(report, panel, per_unit), unit)
+}
+
+/// A curve of throughput for each subject of a panel.
+pub fn curves<S: Shown>(report: &Report<S>, panel: &[Entry<S>], per_unit: f64) -> Vec<Curve> {
+    let curve = |name: &str| {
         let own = panel.iter().filter(|entry| entry.lock == name);
-        let mut points: Vec<_> = own
-            .map(|entry| Point {
+        let own = own.map(|entry| {
+            let [median, low, high] = <[f64; 3]>::from(entry.ops_per_s).map(|ops| ops / per_unit);
+            Point {
                 threads: entry.threads,
-                median: entry.ops_per_s.median / per_unit,
-                low: entry.ops_per_s.min / per_unit,
-                high: entry.ops_per_s.max / per_unit,
-            })
-            .collect();
+                median,
+                low,
+                high,
+            }
+        });
+        let mut points: Vec<_> = own.collect();
         points.sort_by_key(|point| point.threads);
         Curve {
             name: name.to_owned(),
-            colour: colour(report, name),
-            thick: S::OURS.contains(&name),
+            look: look(report, name),
             points,
             compared: Vec::new(),
         }
-    });
-    curves::draw(area, &curves.collect::<Vec<_>>(), unit)
+    };
+    names(panel).into_iter().map(curve).collect()
 }
 
 /// The names of all subjects, in the order in which they appear.
-fn names<S: Shown>(entries: &[Entry<S>]) -> Vec<&str> {
+pub fn names<S: Shown>(entries: &[Entry<S>]) -> Vec<&str> {
     let mut names: Vec<&str> = entries.iter().map(|entry| &*entry.lock).collect();
     crate::args::keep_first(&mut names, |name| *name);
     names
 }
 
-/// The colour of a subject, the same in the whole picture; without curves it tells ours from
+/// The look of a subject, the same in the whole picture; without curves its colour tells ours from
 /// others'.
-fn colour<S: Shown>(report: &Report<S>, name: &str) -> RGBColor {
+pub fn look<S: Shown>(report: &Report<S>, name: &str) -> Look {
     let names = names(&report.results);
     let place = names.iter().position(|other| *other == name).unwrap_or(0);
-    match S::CURVES {
+    let colour = match S::CURVES {
         true => COLOURS[place % COLOURS.len()],
         false => COLOURS[usize::from(!name.starts_with("kinlock"))],
+    };
+    Look {
+        colour,
+        thick: S::OURS.contains(&name),
     }
 }

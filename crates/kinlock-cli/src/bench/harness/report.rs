@@ -12,7 +12,7 @@ use super::rounds::{Extent, Placed, if_fewer};
 use super::slice::Sample;
 use super::suite::{Plan, Suite};
 use super::{overview, plot};
-use crate::args::Named;
+use crate::args::{Available, Named};
 use crate::machine::Machine;
 use crate::report::cells::{Cells, Compared, Usual};
 use crate::report::plot::{Area, Drawn};
@@ -31,7 +31,6 @@ pub trait Shown: Suite {
 
     /// The columns of a detailed table, to which `entry` belongs.
     fn columns(report: &Report<Self>, entry: &Entry<Self>) -> Columns<Entry<Self>>;
-    /// The columns for spreadsheets.
     fn csv_columns() -> Columns<Entry<Self>>;
     /// A subject's remarks on itself, as `unfair`.
     fn remarks(_entry: &Entry<Self>) -> Vec<&'static str> {
@@ -43,11 +42,9 @@ pub trait Shown: Suite {
     }
     /// Whether the picture has curves over numbers of threads.
     const CURVES: bool = true;
-    /// The size of the picture.
     fn plot_size(report: &Report<Self>) -> (u32, u32) {
         plot::size(report)
     }
-    /// Draws the picture.
     fn draw(report: &Report<Self>, area: &Area) -> Drawn {
         plot::draw(report, area)
     }
@@ -59,16 +56,13 @@ pub trait Shown: Suite {
 pub struct Report<S: Suite> {
     /// `measured`: on this machine, in this run.
     pub kind: &'static str,
-    /// Where.
     pub machine: Machine,
     /// More about the machine.
     #[serde(flatten)]
     pub facts: BTreeMap<&'static str, String>,
-    /// The command line.
     pub command: Vec<String>,
     /// What the command line left open.
     pub parameters: Parameters,
-    /// How far the run has come.
     pub extent: Extent,
     /// What to keep in mind when reading the results.
     pub warnings: Vec<String>,
@@ -86,9 +80,7 @@ pub struct Report<S: Suite> {
 pub struct Parameters {
     /// Length of a timed slice.
     pub seconds: f64,
-    /// Rounds per cell.
     pub rounds: usize,
-    /// Start of all random numbers.
     pub seed: u64,
     #[serde(flatten)]
     more: Value,
@@ -97,10 +89,19 @@ pub struct Parameters {
 /// A subject that could not be measured.
 #[derive(Serialize)]
 pub struct Unavailable {
-    /// Its name.
     pub lock: &'static str,
-    /// How to get it.
     pub remedy: &'static str,
+}
+
+impl Unavailable {
+    /// All that are not there.
+    pub fn all<T: Available>() -> Vec<Self> {
+        let missing = |one: T| Some((one.name(), one.unavailable()?));
+        let missing = T::all().into_iter().filter_map(missing);
+        missing
+            .map(|(lock, remedy)| Self { lock, remedy })
+            .collect()
+    }
 }
 
 /// One subject in one cell.
@@ -111,9 +112,7 @@ pub struct Entry<S: Suite> {
     pub suite: &'static str,
     /// Name of the subject, under the name that all suites use.
     pub lock: String,
-    /// Name of the workload.
     pub workload: &'static str,
-    /// Number of threads.
     pub threads: usize,
     /// Operations of all threads per second.
     pub ops_per_s: Summary,
@@ -137,9 +136,7 @@ pub struct Entry<S: Suite> {
 /// Compared with the baseline, round by round.
 #[derive(Serialize)]
 pub struct Ratio {
-    /// The baseline.
     pub to: String,
-    /// Over rounds.
     #[serde(flatten)]
     pub over_rounds: Summary,
 }
@@ -149,9 +146,7 @@ pub struct Ratio {
 pub struct Round {
     /// Its place in the order of the round, from 0.
     pub place: usize,
-    /// Length of the slice.
     pub seconds: f64,
-    /// Throughput.
     pub ops_per_s: f64,
     /// Over the baseline's throughput in this round.
     pub ratio: f64,

@@ -16,7 +16,6 @@ pub struct Rounds {
     noted: fn() -> Option<Signal>,
 }
 
-/// A measurement that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// The subject, by number.
@@ -78,7 +77,6 @@ impl Rounds {
         Ok(samples)
     }
 
-    /// How far the run has come.
     pub fn extent(&self) -> Extent {
         Extent {
             rounds_asked: self.asked,

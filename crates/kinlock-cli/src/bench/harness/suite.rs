@@ -25,7 +25,6 @@ use crate::report::{Destinations, progress};
 pub trait Suite: Sized + 'static {
     /// `locks`.
     const NAME: &'static str;
-    /// A workload.
     type Workload: Named;
     /// What is compared.
     type Subject;
@@ -104,37 +103,25 @@ pub trait Suite: Sized + 'static {
     }
 }
 
-/// A measurement that is due.
 pub struct Due<'a, S: Suite> {
-    /// Of what.
     pub subject: &'a S::Subject,
-    /// Doing what.
     pub workload: S::Workload,
-    /// By whom.
     pub team: &'a Team,
-    /// How long.
     pub seconds: f64,
     /// Start of its random numbers: the same for all subjects of a round.
     pub seed: u64,
 }
 
-/// What runs.
 #[derive(Clone, Debug)]
 pub struct Plan<S: Suite> {
-    /// The workloads.
     pub workloads: Vec<S::Workload>,
-    /// The thread counts.
     pub threads: Vec<usize>,
-    /// Length of a slice.
     pub seconds: f64,
-    /// Rounds per cell.
     pub rounds: usize,
-    /// Start of all random numbers.
     pub seed: u64,
     suite: PhantomData<S>,
 }
 
-/// The flags of all suites.
 #[derive(clap::Args)]
 pub struct Common<S: Shown> {
     /// Workloads to run, separated by commas [default: all]

@@ -13,7 +13,6 @@ use super::placement;
 /// What every member of a team does: called with the member's index.
 pub type Job = Arc<dyn Fn(usize) + Send + Sync>;
 
-/// A team of threads.
 pub struct Team {
     members: Vec<Member>,
     done: Receiver<()>,
@@ -65,7 +64,6 @@ impl Team {
         self.cpus.get(index).copied()
     }
 
-    /// How many threads there are.
     pub fn size(&self) -> usize {
         self.members.len()
     }

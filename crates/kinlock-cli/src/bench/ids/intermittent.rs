@@ -38,7 +38,6 @@ struct Area([AtomicU8; AREA]);
 const NONE: usize = usize::MAX;
 const THE_END: usize = usize::MAX - 1;
 
-/// Runs one slice.
 pub fn slice(subject: &Subject, team: &Team, delay: f64, seed: u64) -> Sample<()> {
     let domain = subject.domain.clone();
     let ids = domain

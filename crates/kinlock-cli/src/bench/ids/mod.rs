@@ -58,7 +58,6 @@ pub struct Args {
     common: Common<Ids>,
 }
 
-/// Runs it.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let restartable = Backend::Restartable.available();
     let backends = match (args.backend.as_str(), restartable) {
@@ -77,7 +76,6 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     })
 }
 
-/// The suite.
 pub struct Ids {
     /// How IDs are held, in the order of tables.
     backends: Vec<Backend>,

@@ -16,7 +16,6 @@ use crate::bench::harness::slice::{Part, Slice};
 use crate::bench::harness::suite::cpus;
 
 names! {
-    /// What threads do.
     Workload, "workload":
     Counter = "counter", "add 1 to a counter";
     Lease = "lease", "take an ID and give it back; the baseline is a locked addition without contention";
@@ -41,9 +40,7 @@ const INDEXED: &str = "cpu-index";
 
 /// Something to be measured.
 pub struct Subject {
-    /// Its name in tables.
     pub name: String,
-    /// Its policy, if it has one.
     pub policy: Option<Policy>,
     /// The domain, for the workload `intermittent`; none: by CPU number.
     pub domain: Option<Domain>,
@@ -280,9 +277,7 @@ fn stacks(domains: &[Named]) -> Vec<Subject> {
     all
 }
 
-/// 64 bytes.
 type Object = [u64; 8];
-/// How many objects pools have.
 const OBJECTS: usize = 4096;
 
 fn pools(domains: &[Named]) -> Vec<Subject> {

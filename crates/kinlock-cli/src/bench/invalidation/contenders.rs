@@ -11,7 +11,7 @@ use kinlock_verify::invalidation::Ours;
 use kinlock_verify::pages::Protection;
 
 use super::Workload;
-use crate::args::names;
+use crate::args::{Available, names};
 
 names! {
     /// A way to protect pages.
@@ -28,9 +28,8 @@ names! {
     Urcu = "liburcu", "liburcu";
 }
 
-impl ContenderName {
-    /// How to get it, if this build or machine lacks it.
-    pub fn unavailable(self) -> Option<&'static str> {
+impl Available for ContenderName {
+    fn unavailable(self) -> Option<&'static str> {
         match self {
             Self::Wide if !Backend::Wide.is_supported() => {
                 Some("this CPU cannot exchange sixteen bytes")
@@ -46,7 +45,9 @@ impl ContenderName {
             _ => None,
         }
     }
+}
 
+impl ContenderName {
     /// Whether it does the work of this workload at all.
     pub fn does(self, workload: Workload) -> bool {
         match workload {
@@ -77,7 +78,6 @@ pub trait Contender: Protection + Sized {
     }
 }
 
-/// Ours with this backend.
 pub fn ours(backend: Backend) -> Ours {
     Ours::new(backend).expect("the plan has asked")
 }

@@ -93,7 +93,6 @@ fn wait_for(flag: &AtomicBool, help: impl Fn()) {
     }
 }
 
-/// `crossbeam-epoch`.
 pub struct Crossbeam;
 
 impl Epochs for Crossbeam {
@@ -119,7 +118,6 @@ impl Epochs for Crossbeam {
     }
 }
 
-/// `seize`.
 pub struct Seize(seize::Collector);
 
 /// Says so when it is reclaimed.

@@ -20,7 +20,7 @@ use super::harness::interrupt::{self, State, pause};
 use super::harness::report::{Entry, Report, Shown, Unavailable};
 use super::harness::slice::{self, Part, Sample, Slice};
 use super::harness::suite::{Common, Due, Plan, Suite};
-use crate::args::{Named, ThreadCounts, keep_first, named, names};
+use crate::args::{Named, ThreadCounts, named, names, with_baseline};
 use crate::outcome::{Outcome, tell};
 use crate::report::table::Columns;
 
@@ -55,28 +55,14 @@ pub struct Args {
     common: Common<Invalidation>,
 }
 
-/// Runs it.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
-    let mut contenders = args.backends.clone();
-    if contenders.is_empty() {
-        contenders = ContenderName::all();
-        contenders.retain(|one| one.unavailable().is_none());
-    }
-    contenders.push(args.baseline);
-    keep_first(&mut contenders, |one| *one);
-    for one in &contenders {
-        if let Some(remedy) = one.unavailable() {
-            bail!("{} is not in this build: {remedy}", one.name());
-        }
-    }
     args.common.run(Invalidation {
-        contenders,
+        contenders: with_baseline(&args.backends, args.baseline)?,
         baseline: args.baseline,
         lost: BTreeMap::new(),
     })
 }
 
-/// The suite.
 pub struct Invalidation {
     /// The baseline among them.
     contenders: Vec<ContenderName>,
@@ -114,7 +100,6 @@ pub struct Detail {
     sections: Option<Sections>,
 }
 
-/// What a domain counted.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Sections {
     /// Beginnings that started over.
@@ -216,15 +201,7 @@ impl Suite for Invalidation {
     }
 
     fn unavailable() -> Vec<Unavailable> {
-        let all = ContenderName::all().into_iter();
-        all.filter_map(|one| {
-            let remedy = one.unavailable()?;
-            Some(Unavailable {
-                lock: one.name(),
-                remedy,
-            })
-        })
-        .collect()
+        Unavailable::all::<ContenderName>()
     }
 
     fn verdict(&self) -> Outcome {

@@ -23,7 +23,6 @@ pub enum Flag {
 }
 
 impl Flag {
-    /// In words.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unfair => "unfair",

@@ -15,10 +15,8 @@ use crate::bench::harness::team::Team;
 
 /// What the threads of a meeting do. Thread 0 leads.
 pub trait Meeting: Copy + Send + Sync + 'static {
-    /// What the lock guards.
     type State: Send + 'static;
 
-    /// Before the first meeting.
     fn state(self, threads: usize) -> Self::State;
     /// The leader's part of one meeting; with `stop` the last one, which sends the others home.
     fn lead<M: Monitor<Self::State>>(self, monitor: &M, stop: bool);

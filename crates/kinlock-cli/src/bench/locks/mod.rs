@@ -29,7 +29,7 @@ use super::harness::placement::{self, Pin};
 use super::harness::report::{Entry, Unavailable};
 use super::harness::slice::Sample;
 use super::harness::suite::{Common, Due, Plan, Suite, cpus};
-use crate::args::{Named, keep_first, named};
+use crate::args::{Named, named, with_baseline};
 use crate::outcome::Outcome;
 
 /// Measure our locks against their peers on this machine.
@@ -73,22 +73,9 @@ pub struct Args {
 /// What follows the options in `--help`.
 pub const AFTER_HELP: &str = include_str!("help.txt");
 
-/// Runs it.
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
-    let mut locks = args.locks.clone();
-    if locks.is_empty() {
-        locks = LockName::all();
-        locks.retain(|lock| lock.unavailable().is_none());
-    }
-    locks.push(args.baseline);
-    keep_first(&mut locks, |lock| *lock);
-    for lock in &locks {
-        if let Some(remedy) = lock.unavailable() {
-            bail!("{} is not in this build: {remedy}", lock.name());
-        }
-    }
     args.common.run(Locks {
-        locks,
+        locks: with_baseline(&args.locks, args.baseline)?,
         baseline: args.baseline,
         leaves_none_out: !args.locks.is_empty(),
         pin: args.pin,
@@ -97,7 +84,6 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     })
 }
 
-/// The suite.
 pub struct Locks {
     /// The baseline among them.
     locks: Vec<LockName>,
@@ -247,15 +233,7 @@ impl Suite for Locks {
     }
 
     fn unavailable() -> Vec<Unavailable> {
-        let all = LockName::all().into_iter();
-        all.filter_map(|lock| {
-            let remedy = lock.unavailable()?;
-            Some(Unavailable {
-                lock: lock.name(),
-                remedy,
-            })
-        })
-        .collect()
+        Unavailable::all::<LockName>()
     }
 }
 

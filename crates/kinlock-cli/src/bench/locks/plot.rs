@@ -3,27 +3,23 @@
 //! lock is to be judged by.
 
 mod frontier;
-mod style;
-mod throughput;
 
 use plotters::prelude::*;
 
-use self::style::Style;
 use super::Locks;
-use super::contenders::LockName;
-use crate::args::Named;
+use crate::bench::harness::plot::{TITLE_HEIGHT, curves, look, names, title};
 use crate::bench::harness::report::{Entry, Report};
 use crate::report::cells::Cells;
+use crate::report::plot::curves::{Vertical, chart};
 use crate::report::plot::{Area, Drawn, quiet_text, text};
+use crate::report::units::rate;
 
 const WIDTH: u32 = 1360;
 const LEGEND_WIDTH: u32 = 180;
-const TITLE_HEIGHT: u32 = 64;
 const ROW_HEIGHT: u32 = 380;
 /// The largest ratio of throughputs that a chart shows.
 const MOST_SHOWN: f64 = 300.0;
 
-/// How large the picture is.
 pub fn size(report: &Report<Locks>) -> (u32, u32) {
     (
         WIDTH,
@@ -40,14 +36,9 @@ fn least_shown(row: &[Entry<Locks>]) -> f64 {
     lowest.max(highest / MOST_SHOWN)
 }
 
-/// Draws it.
 pub fn draw(report: &Report<Locks>, area: &Area) -> Drawn {
     let rows = report.by_workload();
-    let (title, rest) = area.split_vertically(TITLE_HEIGHT);
-    let summary = report.machine.summary();
-    title.draw(&Text::new("kinlock bench locks", (14, 12), text(22)))?;
-    title.draw(&Text::new(summary, (14, 40), text(14)))?;
-
+    let rest = title(report, area)?;
     let (panels, legend) = rest.split_horizontally(WIDTH - LEGEND_WIDTH);
     for (row, area) in rows.iter().zip(panels.split_evenly((rows.len(), 1))) {
         let (heading, charts) = area.split_vertically(34);
@@ -58,27 +49,24 @@ pub fn draw(report: &Report<Locks>, area: &Area) -> Drawn {
         heading.draw(&Text::new(better, at, quiet_text(13)))?;
         heading.draw(&Text::new(format!("{name}: {summary}"), (14, 12), text(15)))?;
         let (left, right) = charts.split_horizontally((WIDTH - LEGEND_WIDTH) / 2);
-        throughput::draw(&left, row)?;
-        frontier::draw(&right, row)?;
+        draw_throughput(&left, report, row)?;
+        frontier::draw(&right, report, row)?;
     }
-    draw_legend(&legend, &locks_of(&report.results))
-}
-
-fn draw_legend(area: &Area, locks: &[&str]) -> Drawn {
-    for (index, lock) in locks.iter().enumerate() {
-        let style = Style::of(lock);
-        let y = 44 + 24 * index as i32;
-        area.draw(&PathElement::new(vec![(4, y), (32, y)], style.line()))?;
-        style.mark(area, (18, y), 1.0)?;
-        area.draw(&Text::new((*lock).to_owned(), (40, y - 7), text(15)))?;
+    for (index, lock) in names(&report.results).into_iter().enumerate() {
+        look(report, lock).explain(&legend, lock, (4, 44 + 24 * index as i32))?;
     }
     Ok(())
 }
 
-/// The locks that were measured, in the usual order.
-fn locks_of(entries: &[Entry<Locks>]) -> Vec<&'static str> {
-    let names = LockName::all().into_iter().map(LockName::name);
-    names
-        .filter(|name| entries.iter().any(|entry| entry.lock == *name))
-        .collect()
+fn draw_throughput(area: &Area, report: &Report<Locks>, row: &[Entry<Locks>]) -> Drawn {
+    let least = least_shown(row) * 0.7;
+    let highest = row.iter().map(|e| e.ops_per_s.max).fold(0.0, f64::max);
+    let vertical = Vertical {
+        range: (least..highest * 1.25).log_scale(),
+        least,
+        unit: "operations per second (at the bottom: or less)",
+        number: |value| rate(*value),
+    };
+    let label = |threads: usize| threads.to_string();
+    chart(area, &curves(report, row, 1.0), vertical, "threads", label)
 }

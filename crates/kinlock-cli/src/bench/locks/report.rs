@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::flags::{Flag, is_ours};
 use super::round::Watched;
+use super::trace::Handoffs;
 use super::{Locks, flags_of, plot};
 use crate::bench::harness::report::{Entry, Ratio, Report, Shown};
 use crate::bench::harness::slice::Sample;
@@ -24,12 +25,11 @@ pub struct Detail {
     /// Both are known within 1 %; of fewer than a thousand acquisitions they are the longest.
     acquire_p999_ratio: Ratio,
     /// How the lock travelled in the instrumented slices, over all rounds.
-    handoffs: HandoffCounts,
+    handoffs: Handoffs,
     /// What our locks counted on their slow paths while the instrumented slices warmed up
     /// (`warm_up_seconds` each), over all rounds; none for others' locks. Compare them with each
     /// other, as with `slow_path`: `handoffs` are of other spans.
     events: BTreeMap<&'static str, u64>,
-    /// What stands out.
     pub flags: Vec<Flag>,
 }
 
@@ -38,24 +38,8 @@ pub struct Detail {
 pub struct Acquire {
     p50: u64,
     p99: u64,
-    /// 99.9 %.
     pub p999: u64,
     max: u64,
-}
-
-/// Hand-offs, from the instrumented slices.
-#[derive(Serialize)]
-struct HandoffCounts {
-    /// To another thread of the same locality domain.
-    local: u64,
-    /// To a thread of another locality domain.
-    remote: u64,
-    /// Acquisitions by the thread that held the lock last: no hand-off.
-    retaken: u64,
-    /// The longest acquisition that took the lock over from another domain.
-    longest_remote_wait_ns: u64,
-    /// The longest time that the lock stayed in one domain before it went to another.
-    longest_local_run_ns: u64,
 }
 
 /// The 99.9 % quantile of the acquisition times.
@@ -92,13 +76,7 @@ impl Detail {
                 to: to.to_owned(),
                 over_rounds: Summary::of(ratios),
             },
-            handoffs: HandoffCounts {
-                local: sum.handoffs.local,
-                remote: sum.handoffs.remote,
-                retaken: sum.handoffs.retaken,
-                longest_remote_wait_ns: sum.longest_remote_wait,
-                longest_local_run_ns: sum.handoffs.longest_local_run,
-            },
+            handoffs: sum.handoffs,
             events,
             flags: Vec::new(),
         }

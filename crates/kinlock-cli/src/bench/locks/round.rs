@@ -28,10 +28,7 @@ use crate::bench::harness::team::Team;
 pub struct Watched {
     /// From asking for the lock to having it, in ns.
     pub acquire: Histogram<u64>,
-    /// How the lock travelled.
     pub handoffs: Handoffs,
-    /// The longest acquisition that took the lock over from another domain, in ns.
-    pub longest_remote_wait: u64,
     /// What our locks counted on their slow paths, by name. Empty for others' locks.
     pub events: Vec<(&'static str, u64)>,
 }
@@ -43,23 +40,18 @@ impl Default for Watched {
             // that.
             acquire: Histogram::new(2).expect("2 digits are supported"),
             handoffs: Handoffs::default(),
-            longest_remote_wait: 0,
             events: Vec::new(),
         }
     }
 }
 
 impl Watched {
-    /// Notes an acquisition.
     #[inline]
     pub fn note(&mut self, ns: u64, step: Step) {
         self.acquire
             .record(ns)
             .expect("the histogram grows by itself");
-        self.handoffs.note(step);
-        if matches!(step, Step::Remote { .. }) {
-            self.longest_remote_wait = self.longest_remote_wait.max(ns);
-        }
+        self.handoffs.note(step, ns);
     }
 
     /// Adds what another thread or round saw, but for its events.
@@ -67,7 +59,6 @@ impl Watched {
         self.acquire
             .add(&other.acquire)
             .expect("the histogram grows by itself");
-        self.longest_remote_wait = self.longest_remote_wait.max(other.longest_remote_wait);
         self.handoffs.add(&other.handoffs);
     }
 }

@@ -3,6 +3,8 @@
 
 use std::num::NonZeroU32;
 
+use serde::Serialize;
+
 /// Lives beside the guarded value; touched only in the instrumented slice. Two words, so that a
 /// small value, its lock and this share one cache line: a second line would follow the lock from
 /// CPU to CPU and double what a short critical section takes.
@@ -20,8 +22,8 @@ struct Holder {
     domain: u16,
 }
 
-/// How the lock travelled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How the lock travelled. Field names are those of the JSON report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Handoffs {
     /// The next holder was another thread of the same locality domain.
     pub local: u64,
@@ -29,21 +31,18 @@ pub struct Handoffs {
     pub remote: u64,
     /// The last holder took the lock again: no hand-off.
     pub retaken: u64,
-    /// The longest time, in ns, in which all holders were from one domain before one from another
-    /// came.
-    pub longest_local_run: u64,
+    /// The longest acquisition that took the lock over from another domain.
+    pub longest_remote_wait_ns: u64,
+    /// The longest time in which all holders were from one domain before one from another came.
+    pub longest_local_run_ns: u64,
 }
 
 /// What became of the lock at one acquisition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The first acquisition of all.
     First,
-    /// See [`Handoffs::retaken`].
     Retaken,
-    /// See [`Handoffs::local`].
     Local,
-    /// See [`Handoffs::remote`].
     Remote {
         /// For how long all holders before were from one domain, in ns.
         local_run: u64,
@@ -74,16 +73,17 @@ impl Trace {
 }
 
 impl Handoffs {
-    /// Counts one more.
+    /// Counts one more, after a wait of so many nanoseconds.
     #[inline]
-    pub fn note(&mut self, step: Step) {
+    pub fn note(&mut self, step: Step, ns: u64) {
         match step {
             Step::First => {}
             Step::Retaken => self.retaken += 1,
             Step::Local => self.local += 1,
             Step::Remote { local_run } => {
                 self.remote += 1;
-                self.longest_local_run = self.longest_local_run.max(local_run);
+                self.longest_remote_wait_ns = self.longest_remote_wait_ns.max(ns);
+                self.longest_local_run_ns = self.longest_local_run_ns.max(local_run);
             }
         }
     }
@@ -93,7 +93,10 @@ impl Handoffs {
         self.local += other.local;
         self.remote += other.remote;
         self.retaken += other.retaken;
-        self.longest_local_run = self.longest_local_run.max(other.longest_local_run);
+        self.longest_remote_wait_ns = self
+            .longest_remote_wait_ns
+            .max(other.longest_remote_wait_ns);
+        self.longest_local_run_ns = self.longest_local_run_ns.max(other.longest_local_run_ns);
     }
 }
 
@@ -107,7 +110,7 @@ mod tests {
         let mut counts = Handoffs::default();
         let mut acquired = |thread, domain, now| {
             let step = trace.acquired(thread, domain, now);
-            counts.note(step);
+            counts.note(step, now);
             step
         };
         assert_eq!(acquired(0, 0, 100), Step::First);
@@ -118,15 +121,18 @@ mod tests {
         // Moved to the other domain by the kernel: still no hand-off.
         assert_eq!(acquired(1, 1, 170), Step::Retaken);
         assert_eq!((counts.local, counts.remote, counts.retaken), (1, 2, 2));
-        assert_eq!(counts.longest_local_run, 50);
+        assert_eq!(
+            (counts.longest_local_run_ns, counts.longest_remote_wait_ns),
+            (50, 160)
+        );
         let mut sum = counts;
         sum.add(&Handoffs {
-            longest_local_run: 70,
+            longest_local_run_ns: 70,
             remote: 1,
             ..counts
         });
         assert_eq!((sum.local, sum.remote, sum.retaken), (2, 3, 4));
-        assert_eq!(sum.longest_local_run, 70);
+        assert_eq!(sum.longest_local_run_ns, 70);
     }
 
     #[test]

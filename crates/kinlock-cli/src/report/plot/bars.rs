@@ -6,12 +6,10 @@ use super::{Area, Drawn, text};
 use crate::report::units::time;
 use crate::stats::Summary;
 
-/// A bar.
 #[derive(Clone, Debug)]
 pub struct Bar {
     /// What stands at its left.
     pub name: String,
-    /// Its colour.
     pub colour: RGBColor,
     /// What it shows, in nanoseconds.
     pub nanos: Summary,

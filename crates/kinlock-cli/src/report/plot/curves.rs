@@ -1,40 +1,49 @@
 //! Curves over the number of threads, each with a band and, where there are any, points of others
 //! to compare with.
 
-use std::ops::Range;
-
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::{Area, Drawn, text};
+use super::{Area, Drawn, styled, text};
 
-/// A curve.
 #[derive(Clone, Debug)]
 pub struct Curve {
     /// Its name in the legend.
     pub name: String,
-    /// Its colour.
-    pub colour: RGBColor,
-    /// Whether it is drawn thick.
-    pub thick: bool,
+    /// What it looks like.
+    pub look: Look,
     /// In the order of threads.
     pub points: Vec<Point>,
     /// Published values, by number of threads: drawn as rings.
     pub compared: Vec<(usize, f64)>,
 }
 
-/// A point of a curve.
+/// A colour with thick lines and discs, or with thin lines and squares.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    pub colour: RGBColor,
+    pub thick: bool,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct Point {
-    /// Number of threads.
     pub threads: usize,
-    /// The value.
     pub median: f64,
     /// The lower edge of the band.
     pub low: f64,
     /// The upper edge of the band.
     pub high: f64,
+}
+
+pub struct Vertical<'a, Y> {
+    pub range: Y,
+    /// Lower values are drawn here.
+    pub least: f64,
+    pub unit: &'a str,
+    /// How its numbers are written.
+    pub number: fn(&f64) -> String,
 }
 
 const LEGEND_HEIGHT: u32 = 28;
@@ -60,11 +69,33 @@ pub fn draw_over(
 ) -> Drawn {
     let (legend, area) = area.split_vertically(LEGEND_HEIGHT);
     draw_legend(&legend, curves)?;
+    let values = curves.iter().flat_map(|curve| {
+        let own = curve.points.iter().map(|point| point.high);
+        own.chain(curve.compared.iter().map(|&(_, value)| value))
+    });
+    let top = values.fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+    let vertical = Vertical {
+        range: 0.0..top * 1.06,
+        least: 0.0,
+        unit,
+        number: RangedCoordf64::format,
+    };
+    chart(&area, curves, vertical, axis, label)
+}
 
-    let mut threads: Vec<usize> = curves
-        .iter()
-        .flat_map(|curve| curve.points.iter().map(|point| point.threads))
-        .collect();
+/// Draws `curves` without a legend.
+pub fn chart<Y: AsRangedCoord<Value = f64>>(
+    area: &Area,
+    curves: &[Curve],
+    vertical: Vertical<Y>,
+    axis: &str,
+    label: impl Fn(usize) -> String,
+) -> Drawn
+where
+    Y::CoordDescType: ValueFormatter<f64>,
+{
+    let points = curves.iter().flat_map(|curve| &curve.points);
+    let mut threads: Vec<usize> = points.map(|point| point.threads).collect();
     threads.sort_unstable();
     threads.dedup();
     let (Some(&first), Some(&last)) = (threads.first(), threads.last()) else {
@@ -78,109 +109,109 @@ pub fn draw_over(
     };
     let room = (0.04 * (position(last) - position(first))).max(0.1);
     let range = position(first) - room..position(last) + room;
-    let values = curves.iter().flat_map(|curve| {
-        let own = curve.points.iter().map(|point| point.high);
-        own.chain(curve.compared.iter().map(|&(_, value)| value))
-    });
-    let top = values.fold(0.0, f64::max).max(f64::MIN_POSITIVE);
 
-    let mut chart = axes(&area, range, top, unit, axis)?;
-    let (left, above) = area.get_base_pixel();
-    let bottom = area.dim_in_pixel().1 as i32 - X_LABELS as i32;
-    let places: Vec<_> = threads
-        .iter()
-        .map(|&threads| (threads, chart.backend_coord(&(position(threads), 0.0)).0))
-        .collect();
-    for (threads, x) in labelled(&places) {
-        let style = text(13).pos(Pos::new(HPos::Center, VPos::Top));
-        let at = (x - left, bottom + 6);
-        area.draw(&Text::new(label(threads), at, style))?;
-    }
-
-    // Bands first: no band hides another curve.
-    for curve in curves {
-        let at = |point: &Point, value: f64| (position(point.threads), value);
-        let upper = curve.points.iter().map(|point| at(point, point.high));
-        let lower = curve.points.iter().rev().map(|point| at(point, point.low));
-        let outline: Vec<_> = upper.chain(lower).collect();
-        let fill = curve.colour.mix(if curve.thick { 0.14 } else { 0.07 });
-        chart.draw_series(std::iter::once(Polygon::new(outline, fill.filled())))?;
-    }
-    for curve in curves {
-        let medians = curve.points.iter();
-        let medians = medians.map(|point| (position(point.threads), point.median));
-        chart.draw_series(LineSeries::new(medians.clone(), curve.line()))?;
-        for point in medians {
-            let (x, y) = chart.backend_coord(&point);
-            curve.mark(&area, (x - left, y - above))?;
-        }
-        for &(threads, value) in &curve.compared {
-            let (x, y) = chart.backend_coord(&(position(threads), value));
-            ring(&area, (x - left, y - above), curve.colour)?;
-        }
-    }
-    Ok(())
-}
-
-type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
-
-/// Draws the axes, without labels at the horizontal one.
-fn axes<'a>(
-    area: &Area<'a>,
-    range: Range<f64>,
-    top: f64,
-    unit: &str,
-    axis: &str,
-) -> Result<Chart<'a>, Box<dyn std::error::Error>> {
     let mut chart = ChartBuilder::on(area)
         .margin_left(10)
         .margin_right(20)
         .margin_top(8)
         .x_label_area_size(X_LABELS)
         .y_label_area_size(64)
-        .build_cartesian_2d(range, 0.0..top * 1.06)?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
+        .build_cartesian_2d(range, vertical.range)?;
+    let mut mesh = chart.configure_mesh();
+    mesh.disable_x_mesh()
         .max_light_lines(2)
-        .light_line_style(RGBColor(245, 245, 245))
-        .bold_line_style(RGBColor(225, 225, 225))
         .x_labels(0)
         .y_labels(8)
         .x_desc(axis)
-        .y_desc(unit)
-        .label_style(text(13))
-        .axis_desc_style(text(14))
-        .draw()?;
-    Ok(chart)
+        .y_desc(vertical.unit)
+        .y_label_formatter(&vertical.number);
+    styled(&mut mesh).draw()?;
+    let (left, above) = area.get_base_pixel();
+    let at = |threads, value: f64| (position(threads), value.max(vertical.least));
+    // Bands first: no band hides another curve.
+    for curve in curves {
+        let points = curve.points.iter();
+        let upper = points.clone().map(|point| at(point.threads, point.high));
+        let lower = points.rev().map(|point| at(point.threads, point.low));
+        let outline: Vec<_> = upper.chain(lower).collect();
+        let fill = curve
+            .look
+            .colour
+            .mix(if curve.look.thick { 0.14 } else { 0.06 });
+        chart.draw_series([Polygon::new(outline, fill.filled())])?;
+    }
+    for Curve {
+        look,
+        points,
+        compared,
+        ..
+    } in curves
+    {
+        let medians = points.iter().map(|point| at(point.threads, point.median));
+        chart.draw_series(LineSeries::new(medians.clone(), look.line()))?;
+        for point in medians {
+            let (x, y) = chart.backend_coord(&point);
+            look.mark(area, (x - left, y - above), 0.8)?;
+        }
+        for &(threads, value) in compared {
+            let (x, y) = chart.backend_coord(&at(threads, value));
+            ring(area, (x - left, y - above), look.colour)?;
+        }
+    }
+    let bottom = area.dim_in_pixel().1 as i32 - X_LABELS as i32;
+    let place = |threads| chart.backend_coord(&at(threads, 0.0)).0 - left;
+    let places: Vec<_> = threads
+        .into_iter()
+        .map(|threads| (threads, place(threads)))
+        .collect();
+    for (threads, x) in labelled(&places) {
+        let style = text(13).pos(Pos::new(HPos::Center, VPos::Top));
+        area.draw(&Text::new(label(threads), (x, bottom + 6), style))?;
+    }
+    Ok(())
 }
 
-impl Curve {
-    fn line(&self) -> ShapeStyle {
+impl Look {
+    pub fn line(self) -> ShapeStyle {
         self.colour.stroke_width(if self.thick { 3 } else { 1 })
     }
 
-    fn mark(&self, area: &Area, at: (i32, i32)) -> Drawn {
-        let radius = if self.thick { 4 } else { 3 };
-        area.draw(&Circle::new(at, radius, self.colour.filled()))?;
+    /// Marks a point given in pixels; `scale` enlarges the mark.
+    pub fn mark(self, area: &Area, at: (i32, i32), scale: f64) -> Drawn {
+        let style = self.colour.filled();
+        if self.thick {
+            area.draw(&Circle::new(at, (5.0 * scale).round() as i32, style))?;
+        } else {
+            let half = (3.5 * scale).round() as i32;
+            let corners = [(at.0 - half, at.1 - half), (at.0 + half, at.1 + half)];
+            area.draw(&Rectangle::new(corners, style))?;
+        }
         Ok(())
+    }
+
+    /// Draws an entry of a legend, and returns how wide it is.
+    pub fn explain(
+        self,
+        area: &Area,
+        name: &str,
+        (x, y): (i32, i32),
+    ) -> Result<i32, Box<dyn std::error::Error>> {
+        area.draw(&PathElement::new(vec![(x, y), (x + 26, y)], self.line()))?;
+        self.mark(area, (x + 13, y), 0.8)?;
+        area.draw(&Text::new(name.to_owned(), (x + 32, y - 7), text(14)))?;
+        Ok(32 + area.estimate_text_size(name, &text(14))?.0 as i32)
     }
 }
 
 fn draw_legend(area: &Area, curves: &[Curve]) -> Drawn {
     let mut x = 78;
     let y = LEGEND_HEIGHT as i32 / 2;
-    let label = |name: &str, x: i32| Text::new(name.to_owned(), (x, y - 7), text(14));
     for curve in curves {
-        area.draw(&PathElement::new(vec![(x, y), (x + 26, y)], curve.line()))?;
-        curve.mark(area, (x + 13, y))?;
-        area.draw(&label(&curve.name, x + 32))?;
-        let (width, _) = area.estimate_text_size(&curve.name, &text(14))?;
-        x += 32 + width as i32 + 20;
+        x += curve.look.explain(area, &curve.name, (x, y))? + 20;
     }
     if let Some(curve) = curves.iter().find(|curve| !curve.compared.is_empty()) {
-        ring(area, (x + 8, y), curve.colour)?;
-        area.draw(&label("published", x + 20))?;
+        ring(area, (x + 8, y), curve.look.colour)?;
+        area.draw(&Text::new("published", (x + 20, y - 7), text(14)))?;
     }
     Ok(())
 }

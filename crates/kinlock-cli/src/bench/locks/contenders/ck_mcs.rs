@@ -23,7 +23,6 @@ unsafe extern "C" {
     fn kinlock_ck_mcs_unlock(queue: *mut *mut c_void, node: *mut Node);
 }
 
-/// The family of [`CkLock`].
 pub struct CkMcs;
 
 impl Family for CkMcs {

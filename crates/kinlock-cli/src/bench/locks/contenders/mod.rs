@@ -25,6 +25,5 @@ pub trait Lock<T>: Send + Sync + Sized + 'static {
 
 /// The type constructor of one lock: gives the lock around any value.
 pub trait Family: 'static {
-    /// The lock around a `T`.
     type Of<T: Send + 'static>: Lock<T>;
 }

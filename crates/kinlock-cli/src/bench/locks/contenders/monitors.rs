@@ -4,7 +4,6 @@ use std::sync::PoisonError;
 
 /// A value under a mutex, with condition variables numbered 0 and 1.
 pub trait Monitor<T>: Send + Sync + Sized + 'static {
-    /// Unlocked.
     fn new(value: T) -> Self;
     /// Takes the lock, sleeps on the condition variable until `ready`, runs `section`, frees the
     /// lock.
@@ -14,15 +13,12 @@ pub trait Monitor<T>: Send + Sync + Sized + 'static {
         ready: impl FnMut(&mut T) -> bool,
         section: impl FnOnce(&mut T) -> R,
     ) -> R;
-    /// Wakes one of the sleepers.
     fn notify_one(&self, condvar: usize);
-    /// Wakes all sleepers.
     fn notify_all(&self, condvar: usize);
 }
 
 /// The type constructor of one lock with its condition variable.
 pub trait CondvarFamily: 'static {
-    /// The monitor around a `T`.
     type Of<T: Send + 'static>: Monitor<T>;
 }
 
@@ -34,7 +30,6 @@ macro_rules! monitor {
         $(#[$doc])*
         pub struct $family;
 
-        /// Its mutex and condition variables.
         pub struct $monitor<T>($module::$($path::)?Mutex<T>, [$module::$($path::)?Condvar; 2]);
 
         impl CondvarFamily for $family {

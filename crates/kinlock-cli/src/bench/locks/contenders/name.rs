@@ -1,7 +1,7 @@
 //! Names of locks, and the way from a name to a type.
 
 use super::{CondvarFamily, Family, monitors, peers};
-use crate::args::names;
+use crate::args::{Available, names};
 
 #[cfg(have_ck)]
 use super::ck_mcs::CkMcs;
@@ -11,7 +11,6 @@ use super::peers::StdMutex as CkMcs;
 
 /// Work to be done with a lock that is known only by name.
 pub trait Visit {
-    /// What the work yields.
     type Output;
     /// Does the work with the locks of `F`.
     fn visit<F: Family>(self) -> Self::Output;
@@ -19,7 +18,6 @@ pub trait Visit {
 
 /// Work to be done with a lock and its condition variable.
 pub trait VisitCondvar {
-    /// What the work yields.
     type Output;
     /// Does the work with the monitors of `F`.
     fn visit<F: CondvarFamily>(self) -> Self::Output;
@@ -42,6 +40,17 @@ names! {
     CkMcs = "ck-mcs", "the MCS lock of Concurrency Kit";
 }
 
+impl Available for LockName {
+    fn unavailable(self) -> Option<&'static str> {
+        match self {
+            Self::CkMcs if cfg!(not(have_ck)) => {
+                Some("install Concurrency Kit (Debian: libck-dev, Fedora: ck-devel) and rebuild")
+            }
+            _ => None,
+        }
+    }
+}
+
 impl LockName {
     /// Calls `visitor` with this lock's type.
     pub fn dispatch<V: Visit>(self, visitor: V) -> V::Output {
@@ -58,16 +67,6 @@ impl LockName {
             Self::Tas => visitor.visit::<peers::Api<peers::RawTas>>(),
             Self::Mcslock => visitor.visit::<peers::Mcslock>(),
             Self::CkMcs => visitor.visit::<CkMcs>(),
-        }
-    }
-
-    /// Why this build or machine lacks the lock and how to get it; `None` if it is there.
-    pub fn unavailable(self) -> Option<&'static str> {
-        match self {
-            Self::CkMcs if cfg!(not(have_ck)) => {
-                Some("install Concurrency Kit (Debian: libck-dev, Fedora: ck-devel) and rebuild")
-            }
-            _ => None,
         }
     }
 

@@ -45,7 +45,6 @@ unsafe impl RawMutex for RawPthreadMutex {
     }
 }
 
-/// The family of [`PthreadSpinLock`].
 pub struct PthreadSpin;
 
 impl Family for PthreadSpin {

@@ -1,34 +1,31 @@
 //! Throughput against the 99.9 % wait. The best locks are at the lower right: the frontier joins
 //! those that no other lock beats in both.
 
-use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::least_shown;
-use super::style::Style;
-use crate::bench::harness::report::Entry;
+use crate::bench::harness::plot::look;
+use crate::bench::harness::report::{Entry, Report};
 use crate::bench::locks::Locks;
-use crate::report::plot::{Drawn, quiet_text, text};
+use crate::report::plot::{Area, Drawn, quiet_text, styled};
 use crate::report::units::{rate, time};
 
 /// Draws the entries of one workload: those with several threads, if there are any.
-pub fn draw(area: &DrawingArea<SVGBackend, Shift>, row: &[Entry<Locks>]) -> Drawn {
-    let contended: Vec<&Entry<Locks>> = row.iter().filter(|entry| entry.threads > 1).collect();
-    let entries = if contended.is_empty() {
-        row.iter().collect()
-    } else {
-        contended
-    };
+pub fn draw(area: &Area, report: &Report<Locks>, row: &[Entry<Locks>]) -> Drawn {
+    let mut entries: Vec<&Entry<Locks>> = row.iter().collect();
+    if row.iter().any(|entry| entry.threads > 1) {
+        entries.retain(|entry| entry.threads > 1);
+    }
     let least = least_shown(row);
     let throughput = |entry: &Entry<Locks>| entry.ops_per_s.median.max(least);
     let wait = |entry: &Entry<Locks>| entry.detail.acquire_ns.p999.max(1) as f64;
     let range = |value: &dyn Fn(&Entry<Locks>) -> f64| {
-        let low = entries
-            .iter()
-            .map(|e| value(e))
-            .fold(f64::INFINITY, f64::min);
-        let high = entries.iter().map(|e| value(e)).fold(0.0, f64::max);
+        let values = entries.iter().map(|entry| value(entry));
+        let (low, high) = (
+            values.clone().fold(f64::INFINITY, f64::min),
+            values.fold(0.0, f64::max),
+        );
         (low * 0.6..high * 1.7).log_scale()
     };
 
@@ -37,18 +34,13 @@ pub fn draw(area: &DrawingArea<SVGBackend, Shift>, row: &[Entry<Locks>]) -> Draw
         .x_label_area_size(44)
         .y_label_area_size(74)
         .build_cartesian_2d(range(&throughput), range(&wait))?;
-    chart
-        .configure_mesh()
-        .light_line_style(RGBColor(245, 245, 245))
-        .bold_line_style(RGBColor(225, 225, 225))
-        .x_labels(6)
+    let mut mesh = chart.configure_mesh();
+    mesh.x_labels(6)
         .x_desc("operations per second (at the left: or less)")
         .y_desc("99.9 % wait")
         .x_label_formatter(&|value| rate(*value))
-        .y_label_formatter(&|value| time(*value))
-        .label_style(text(13))
-        .axis_desc_style(text(14))
-        .draw()?;
+        .y_label_formatter(&|value| time(*value));
+    styled(&mut mesh).draw()?;
 
     let (left, top) = area.get_base_pixel();
 
@@ -58,11 +50,9 @@ pub fn draw(area: &DrawingArea<SVGBackend, Shift>, row: &[Entry<Locks>]) -> Draw
         chart.draw_series(LineSeries::new(steps.clone(), RGBColor(170, 170, 170)))?;
         if let Some(&end) = steps.last() {
             let (x, y) = chart.backend_coord(&end);
-            let label = format!("{} threads", cell[0].threads);
-            let label = if cell[0].threads == 1 {
-                "1 thread".to_owned()
-            } else {
-                label
+            let label = match cell[0].threads {
+                1 => "1 thread".to_owned(),
+                threads => format!("{threads} threads"),
             };
             let above = quiet_text(13).pos(Pos::new(HPos::Right, VPos::Bottom));
             area.draw(&Text::new(label, (x - left + 12, y - top - 10), above))?;
@@ -71,7 +61,7 @@ pub fn draw(area: &DrawingArea<SVGBackend, Shift>, row: &[Entry<Locks>]) -> Draw
             let (x, y) = chart.backend_coord(&(throughput(entry), wait(entry)));
             // More threads, larger marks.
             let scale = 0.7 + 0.1 * (entry.threads as f64).log2();
-            Style::of(&entry.lock).mark(area, (x - left, y - top), scale)?;
+            look(report, &entry.lock).mark(area, (x - left, y - top), scale)?;
         }
     }
     Ok(())

@@ -4,7 +4,6 @@
 use crate::bench::locks::contenders::Monitor;
 use crate::bench::locks::meeting::Meeting;
 
-/// The workload `broadcast`.
 #[derive(Clone, Copy)]
 pub struct Broadcast;
 
@@ -16,7 +15,6 @@ const PUBLISHED: usize = 0;
 /// Where the leader waits for their reports.
 const REPORTED: usize = 1;
 
-/// What all share.
 pub struct State {
     generation: u64,
     /// How many have not seen it yet.

@@ -5,13 +5,11 @@ use kinlock_sim::random::Random;
 use super::Workload;
 use crate::bench::locks::work_loop;
 
-/// The workload `counter`.
 pub struct Counter {
     think: ThinkTime,
 }
 
 impl Counter {
-    /// Calibrates the think time.
     pub fn new() -> Self {
         Self {
             think: ThinkTime::of_ns(100.0),
@@ -59,7 +57,6 @@ impl ThinkTime {
         }
     }
 
-    /// Works.
     #[inline(always)]
     pub fn pass(&self, rng: &mut Random) {
         // Numbers have 48 bits. A division would take longer than a multiplication.

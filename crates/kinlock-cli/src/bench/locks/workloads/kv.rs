@@ -6,18 +6,16 @@ use std::hint::black_box;
 
 use kinlock_sim::random::Random;
 
-use super::Workload;
 use super::zipf::Zipf;
+use super::{Request, Workload};
 
 const KEYS: u64 = 1_000_000;
 
-/// The workload `kv`.
 pub struct Kv {
     keys: Zipf,
 }
 
 impl Kv {
-    /// Prepares the distribution of keys.
     pub fn new() -> Self {
         Self {
             keys: Zipf::new(KEYS),
@@ -25,14 +23,9 @@ impl Kv {
     }
 }
 
-/// What a thread is about to do, decided before it takes the lock.
-pub struct Request {
-    rng: Random,
-    key: u64,
-    kind: Kind,
-}
-
-enum Kind {
+/// What is done with a key.
+#[derive(Clone, Copy)]
+pub enum Kind {
     Read,
     Insert,
     Remove,
@@ -40,7 +33,7 @@ enum Kind {
 
 impl Workload for Kv {
     type Shared = BTreeMap<u64, u64>;
-    type Local = Request;
+    type Local = (Request, Kind);
 
     /// All keys are there at first. What is removed comes back by an insertion of the same key,
     /// equally likely.
@@ -48,18 +41,14 @@ impl Workload for Kv {
         (0..KEYS).map(|key| (key, key)).collect()
     }
 
-    fn local(&self, rng: Random) -> Request {
-        Request {
-            rng,
-            key: 0,
-            kind: Kind::Read,
-        }
+    fn local(&self, rng: Random) -> Self::Local {
+        (Request::new(rng), Kind::Read)
     }
 
     #[inline(always)]
-    fn think(&self, request: &mut Request) {
+    fn think(&self, (request, kind): &mut Self::Local) {
         request.key = self.keys.draw(&mut request.rng);
-        request.kind = match request.rng.below(10) {
+        *kind = match request.rng.below(10) {
             0 => Kind::Insert,
             1 => Kind::Remove,
             _ => Kind::Read,
@@ -67,9 +56,9 @@ impl Workload for Kv {
     }
 
     #[inline(always)]
-    fn section(&self, map: &mut BTreeMap<u64, u64>, request: &mut Request) {
+    fn section(&self, map: &mut BTreeMap<u64, u64>, (request, kind): &mut Self::Local) {
         let key = request.key;
-        black_box(match request.kind {
+        black_box(match kind {
             Kind::Read => map.get(&key).copied(),
             Kind::Insert => map.insert(key, key),
             Kind::Remove => map.remove(&key),

@@ -6,7 +6,6 @@ use super::Workload;
 use super::counter::ThinkTime;
 use crate::bench::locks::work_loop;
 
-/// The workloads `long` and `saturated`.
 pub struct Long {
     section: u64,
     think: Option<ThinkTime>,

@@ -8,32 +8,24 @@ use ::lru::LruCache;
 
 use kinlock_sim::random::Random;
 
-use super::Workload;
 use super::zipf::Zipf;
+use super::{Request, Workload};
 
 /// Keys that are asked for.
 const KEYS: u64 = 1_000_000;
 /// Entries that the cache holds: about two requests of three hit.
 const CAPACITY: NonZeroUsize = NonZeroUsize::new(50_000).unwrap();
 
-/// The workload `lru`.
 pub struct Lru {
     keys: Zipf,
 }
 
 impl Lru {
-    /// Prepares the distribution of keys.
     pub fn new() -> Self {
         Self {
             keys: Zipf::new(KEYS),
         }
     }
-}
-
-/// The key that a thread is about to ask for, drawn before it takes the lock.
-pub struct Request {
-    rng: Random,
-    key: u64,
 }
 
 impl Workload for Lru {
@@ -52,7 +44,7 @@ impl Workload for Lru {
     }
 
     fn local(&self, rng: Random) -> Request {
-        Request { rng, key: 0 }
+        Request::new(rng)
     }
 
     #[inline(always)]

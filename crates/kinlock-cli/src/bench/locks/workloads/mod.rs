@@ -41,9 +41,20 @@ pub fn own_threads(workload: WorkloadName) -> Option<usize> {
     }
 }
 
+/// What a thread is about to ask for, drawn before it takes the lock.
+pub struct Request {
+    rng: Random,
+    key: u64,
+}
+
+impl Request {
+    fn new(rng: Random) -> Self {
+        Self { rng, key: 0 }
+    }
+}
+
 /// One kind of work: every thread repeats `think`, then `section` under the lock.
 pub trait Workload: Send + Sync + Sized + 'static {
-    /// What the lock guards.
     type Shared: Send + 'static;
     /// What a thread keeps to itself.
     type Local: 'static;

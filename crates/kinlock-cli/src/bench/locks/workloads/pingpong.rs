@@ -3,14 +3,11 @@
 use crate::bench::locks::contenders::Monitor;
 use crate::bench::locks::meeting::Meeting;
 
-/// The workload `pingpong`.
 #[derive(Clone, Copy)]
 pub struct PingPong;
 
-/// The threads that play.
 pub const THREADS: usize = 2;
 
-/// What the two share.
 pub struct State {
     /// Even: the leader is next.
     count: u64,

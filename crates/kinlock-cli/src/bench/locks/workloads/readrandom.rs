@@ -14,7 +14,7 @@ use kinlock_sim::random::Random;
 use rusty_leveldb::{DB, LdbIterator, Options};
 use tempfile::TempDir;
 
-use super::Workload;
+use super::{Request, Workload};
 
 /// Keys that are kept to be asked for, at most.
 const SAMPLE: usize = 100_000;
@@ -24,7 +24,6 @@ const LOOKED_AT: u64 = 1_000_000;
 /// LevelDB's own default.
 const BLOCK_CACHE_BYTES: usize = 8 << 20;
 
-/// The workload `readrandom`.
 pub struct ReadRandom {
     folder: PathBuf,
     keys: Vec<Box<[u8]>>,
@@ -59,12 +58,6 @@ impl ReadRandom {
     }
 }
 
-/// The key that a thread is about to read, chosen before it takes the lock.
-pub struct Request {
-    rng: Random,
-    key: usize,
-}
-
 impl Workload for ReadRandom {
     type Shared = Opened;
     type Local = Request;
@@ -74,17 +67,17 @@ impl Workload for ReadRandom {
     }
 
     fn local(&self, rng: Random) -> Request {
-        Request { rng, key: 0 }
+        Request::new(rng)
     }
 
     #[inline(always)]
     fn think(&self, request: &mut Request) {
-        request.key = request.rng.below(self.keys.len() as u64) as usize;
+        request.key = request.rng.below(self.keys.len() as u64);
     }
 
     #[inline(always)]
     fn section(&self, opened: &mut Opened, request: &mut Request) {
-        let value = opened.db.get(&self.keys[request.key]);
+        let value = opened.db.get(&self.keys[request.key as usize]);
         // The library turns read errors into "not found": how fast it fails is not what was asked.
         assert!(
             value.is_some(),

@@ -32,7 +32,6 @@ impl Zipf {
         }
     }
 
-    /// Draws a number.
     #[inline]
     pub fn draw(&self, rng: &mut Random) -> u64 {
         self.scatter(self.rank(rng.unit()))

@@ -8,7 +8,6 @@ use rusty_leveldb::{DB, Options};
 
 use crate::bench::harness::interrupt;
 
-/// Entries in it.
 pub const ENTRIES: u64 = 100_000;
 /// Bytes of a value; keys are 16 bytes.
 pub const VALUE_BYTES: usize = 100;
