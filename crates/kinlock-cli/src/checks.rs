@@ -3,9 +3,11 @@
 
 use std::path::Path;
 
-use kinlock_verify::report::Report;
+use kinlock_verify::report::{Check, Report};
+use kinlock_verify::{BUSTED, Named, by_name};
 use serde_json::Value;
 
+use crate::args::keep_first;
 use crate::outcome::Outcome;
 use crate::report::write::Outputs;
 use crate::report::write_json;
@@ -18,20 +20,32 @@ status is 1; it is tried until then, at most ten times as long.
 Exit status: 0 all checks passed, 1 a check failed, 2 bad input, 3 something that is broken on \
 purpose was not caught by the check meant for it.";
 
-/// The name that stands for all subjects that are broken on purpose.
-pub use kinlock_verify::locks::BUSTED;
+/// Parses a name of one of them, or of all that are broken on purpose.
+pub fn name<S: Named>(text: &str) -> Result<&'static str, String> {
+    one_of(S::KIND, text, S::ALL.iter().map(S::name).chain([BUSTED]))
+}
 
-/// `text`, if it is one of the known names.
-pub fn one_of<'a>(
+/// The known name that `text` is.
+pub fn one_of(
     kind: &str,
     text: &str,
-    known: impl IntoIterator<Item = &'a str>,
-) -> Result<String, String> {
+    known: impl IntoIterator<Item = &'static str>,
+) -> Result<&'static str, String> {
     let known: Vec<_> = known.into_iter().collect();
-    match known.contains(&text) {
-        true => Ok(text.to_owned()),
-        false => Err(format!("no such {kind}; known: {}", known.join(", "))),
-    }
+    let found = known.iter().find(|&&name| name == text);
+    let unknown = || format!("no such {kind}; known: {}", known.join(", "));
+    found.copied().ok_or_else(unknown)
+}
+
+/// Those with these names, each once; without names all that are meant to work.
+pub fn chosen<S: Named>(names: &[&str]) -> Vec<S> {
+    let sound = S::ALL.iter().filter(|one| one.defect().is_none());
+    let mut chosen: Vec<S> = match names {
+        [] => sound.copied().collect(),
+        names => names.iter().flat_map(|name| by_name(name)).collect(),
+    };
+    keep_first(&mut chosen, S::name);
+    chosen
 }
 
 /// Where the JSON report goes, if anywhere. It is opened before the work: a path that cannot be
@@ -44,7 +58,7 @@ pub fn outputs(json: Option<&Path>) -> anyhow::Result<Outputs<Value>> {
 
 /// A line for each check.
 pub fn text(report: &Report) -> String {
-    let line = |check: &kinlock_verify::report::Check| {
+    let line = |check: &Check| {
         let verdict = if check.passed { "ok" } else { "FAILED" };
         format!("{verdict:<7} {:<44} {}\n", check.name, check.detail)
     };

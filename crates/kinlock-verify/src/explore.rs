@@ -36,12 +36,11 @@ mod shrink;
 mod trace;
 mod violation;
 
-pub use crate::specimen::by_name;
 pub use replay::Replay;
 
+use crate::plan::judge_catch;
 use crate::report::{Check, Property, Report};
 use crate::specimen::Named;
-use crate::steps::judge_catch;
 use kinlock_sim::{Played, Spot};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -50,9 +49,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub trait Subject: Named + fmt::Debug + Send + Sync {
     /// Counted in a schedule, and added up over many.
     type Tally: Tally;
-    /// What one of them is called.
-    const KIND: &'static str;
-
     /// How it can be used, at least one way. Schedules go through them in order.
     fn scenarios(&self) -> Vec<&'static str> {
         vec!["mixed"]
@@ -164,11 +160,8 @@ pub fn explore<S: Subject>(
         None => None,
     };
     let mut report = Report::new();
-    let check = |scenario: &str, property: Property, passed, detail| Check {
-        name: format!("{name}/{scenario}/{}", property.name()),
-        property,
-        passed,
-        detail,
+    let check = |scenario: &str, property, passed, detail| {
+        Check::new(&format!("{name}/{scenario}"), property, passed, detail)
     };
     const TOGETHER: &str = "schedules";
     report.push(match &failure {

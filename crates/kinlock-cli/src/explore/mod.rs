@@ -7,8 +7,8 @@ use kinlock_verify::explore::{self, Explored, Failure, Replay, Subject};
 use kinlock_verify::report::Report;
 use serde_json::{Map, Value, json};
 
-use self::args::{Common, Ids, Invalidation, Locks, chosen, parameters};
-use crate::checks;
+use self::args::{Common, Ids, Invalidation, Locks};
+use crate::checks::{self, chosen};
 use crate::outcome::Outcome;
 use crate::parameters::Parameters;
 use crate::report::progress;
@@ -89,7 +89,12 @@ fn explore_all<S: Subject>(
 ) -> anyhow::Result<Outcome> {
     let settings = common.settings();
     let names: Vec<_> = subjects.iter().map(S::name).collect();
-    let parameters = parameters(Parameters::default().add(flag, names), &settings);
+    let parameters = Parameters::default()
+        .add(flag, names)
+        .add("schedules", settings.schedules)
+        .add("seed", settings.seed)
+        .add("threads", settings.threads)
+        .add("host-threads", settings.host_threads);
     let arguments = parameters.arguments().join(" ");
     let echo = format!("kinlock explore {primitive} {arguments}\n");
     let mut total = Report::new();

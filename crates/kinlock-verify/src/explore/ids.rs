@@ -55,7 +55,7 @@ pub const ALL: &[Specimen] = &[
     broken::<{ IdFault::Stranded as u8 }>("busted-stranded", Property::Completion),
 ];
 
-named!(Specimen, ALL);
+named!(Specimen, "policy", ALL);
 
 const fn sound<const POLICY: u8, const PATIENCE: u32>(name: &'static str) -> Specimen {
     Specimen {
@@ -109,7 +109,6 @@ impl super::Tally for Tally {
 
 impl Subject for Specimen {
     type Tally = Tally;
-    const KIND: &'static str = "policy";
 
     fn play(replay: &Replay<Self>, trace: bool) -> Outcome<Tally> {
         (replay.subject.play)(replay, trace)

@@ -63,7 +63,7 @@ pub const ALL: &[Specimen] = &[
     packed::<{ Fault::MarkedEarly as u8 }>("busted-mark", Some(Property::Progress)),
 ];
 
-named!(Specimen, ALL);
+named!(Specimen, "backend", ALL);
 
 const fn packed<const FAULT: u8>(name: &'static str, defect: Option<Property>) -> Specimen {
     Specimen {
@@ -125,7 +125,6 @@ impl super::Tally for Tally {
 
 impl Subject for Specimen {
     type Tally = Tally;
-    const KIND: &'static str = "backend";
 
     fn play(replay: &Replay<Self>, trace: bool) -> Outcome<Tally> {
         (replay.subject.play)(replay, trace)

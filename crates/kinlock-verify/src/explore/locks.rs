@@ -174,7 +174,7 @@ pub const ALL: &[Specimen] = &[
     condvar::STALE_FLAGS,
 ];
 
-named!(Specimen, ALL);
+named!(Specimen, "lock", ALL);
 
 pub(super) use mutex::{at_most, barging, queue};
 

@@ -26,7 +26,6 @@ impl Tally for Counted {
 
 impl Subject for Specimen {
     type Tally = Counted;
-    const KIND: &'static str = "lock";
 
     fn scenarios(&self) -> Vec<&'static str> {
         let fits = |scenario: &&Scenario| {

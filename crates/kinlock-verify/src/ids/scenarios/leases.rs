@@ -42,10 +42,8 @@ pub(super) fn run(context: &Context) -> Findings {
     watch.wander();
     let in_handler = Arc::clone(&watch);
     let storm = Storm::new(Box::new(move || in_handler.visit(|| ())), true);
-    let share = (context.time, context.seed);
-    let operations = storm.over(
-        context.threads,
-        share,
+    let findings = storm.over(
+        &context.orders,
         || (),
         |_, mut random| {
             let mut injector = Injector::new(context.preemption, random.branch());
@@ -62,7 +60,7 @@ pub(super) fn run(context: &Context) -> Findings {
             visits
         },
     );
-    watch.judge(&storm, operations)
+    watch.judge(&storm, findings)
 }
 
 impl Watch {
@@ -140,11 +138,7 @@ impl Watch {
         self.inside.fetch_sub(1, SeqCst);
     }
 
-    fn judge(&self, storm: &Storm, operations: Vec<u64>) -> Findings {
-        let findings = Findings {
-            operations,
-            ..Findings::default()
-        };
+    fn judge(&self, storm: &Storm, findings: Findings) -> Findings {
         let (visits, refused) = (self.visits.load(Relaxed), self.refused.load(Relaxed));
         let counted = self.slots.iter().map(|slot| slot.visits.load(Relaxed));
         let counted: u64 = counted.sum();

@@ -114,10 +114,8 @@ fn torture<P: Probe>(context: &Context, life: Life) -> Findings {
         in_handler.added_by_all.fetch_add(1, Relaxed);
     };
     let storm = Storm::new(Box::new(action), life != Life::OnOneCpu);
-    let share = (context.time, context.seed);
-    let operations = storm.over(
-        context.threads,
-        share,
+    let findings = storm.over(
+        &context.orders,
         || (),
         |me, mut random| {
             let mut injector = Injector::new(context.preemption, random.branch());
@@ -134,7 +132,7 @@ fn torture<P: Probe>(context: &Context, life: Life) -> Findings {
     if life == Life::OnOneCpu {
         confine(0, &cpus);
     }
-    stage.judge(&storm, context, life, operations)
+    stage.judge(&storm, context, life, findings)
 }
 
 impl<P: Probe> Stage<P> {
@@ -236,17 +234,7 @@ impl<P: Probe> Stage<P> {
         })
     }
 
-    fn judge(
-        &self,
-        storm: &Storm,
-        context: &Context,
-        life: Life,
-        operations: Vec<u64>,
-    ) -> Findings {
-        let findings = Findings {
-            operations,
-            ..Findings::default()
-        };
+    fn judge(&self, storm: &Storm, context: &Context, life: Life, findings: Findings) -> Findings {
         let (handled, threads) = (storm.handled(), self.threads.load(Relaxed));
         let reach = format!(
             "{handled} signals handled, {} lists stolen, pool full {} times, \
@@ -317,7 +305,7 @@ impl<P: Probe> Stage<P> {
             // not confined before.
             Life::OnOneCpu => cpus,
             // Besides the crew: the main thread, and other threads of the process.
-            _ => cpus.min(context.threads + 1),
+            _ => cpus.min(context.orders.threads + 1),
         };
         let greatest = self.greatest.load(Relaxed);
         let detail = format!("IDs up to {greatest}, bound {bound}");
