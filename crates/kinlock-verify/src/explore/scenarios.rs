@@ -3,7 +3,7 @@
 use super::draw::Plan;
 use super::locks::{Explored, Meeting, Specimen};
 use super::oracle::Oracle;
-use crate::report::Property;
+use super::violation::Failure;
 use kinlock_core::platform::{NEVER, Platform};
 use kinlock_sim::schedule::{leave_line, moment, say};
 use kinlock_sim::{Sim, Stuck};
@@ -25,9 +25,36 @@ pub struct Scenario {
     pub(super) meets: bool,
 }
 
+/// Rows of name, what sets it apart from `plain`, and description.
+macro_rules! scenarios {
+    ($($name:literal [$($trait:ident)*]: $about:literal;)*) => {
+        /// All scenarios, in the order in which schedules go through them.
+        pub const ALL: &[Scenario] = &[$(Scenario {
+            name: $name,
+            about: $about,
+            $($trait: true,)*
+            ..PLAIN
+        },)*];
+    };
+}
+
+scenarios! {
+    "plain" []: "every thread takes and releases the lock";
+    "timed" [timed]:
+        "lock, try_lock and lock_until, mixed: waiters give up anywhere in the queue";
+    "knobs" [timed changes_knobs]: "timed, and every wait finds other knobs";
+    "nested" [timed interrupts]: "timed, and handlers that interrupt anything take another lock";
+    "oversubscribed" [timed oversubscribed]:
+        "timed, with more threads than CPUs: time slices, and waiters that park";
+    "order" [ordered]: "plain, without stealing: waiters are served in order";
+    "tokens" [timed meets]:
+        "threads that give tokens and notify, that wait for tokens, and that give up waiting";
+    "tokens-oversubscribed" [timed oversubscribed meets]: "tokens, with more threads than CPUs";
+}
+
 const PLAIN: Scenario = Scenario {
-    name: "plain",
-    about: "every thread takes and releases the lock",
+    name: "",
+    about: "",
     ordered: false,
     timed: false,
     changes_knobs: false,
@@ -35,59 +62,6 @@ const PLAIN: Scenario = Scenario {
     oversubscribed: false,
     meets: false,
 };
-
-/// All scenarios, in the order in which schedules go through them.
-pub const ALL: &[Scenario] = &[
-    PLAIN,
-    Scenario {
-        name: "timed",
-        about: "lock, try_lock and lock_until, mixed: waiters give up anywhere in the queue",
-        timed: true,
-        ..PLAIN
-    },
-    Scenario {
-        name: "knobs",
-        about: "timed, and every wait finds other knobs",
-        timed: true,
-        changes_knobs: true,
-        ..PLAIN
-    },
-    Scenario {
-        name: "nested",
-        about: "timed, and handlers that interrupt anything take another lock",
-        timed: true,
-        interrupts: true,
-        ..PLAIN
-    },
-    Scenario {
-        name: "oversubscribed",
-        about: "timed, with more threads than CPUs: time slices, and waiters that park",
-        timed: true,
-        oversubscribed: true,
-        ..PLAIN
-    },
-    Scenario {
-        name: "order",
-        about: "plain, without stealing: waiters are served in order",
-        ordered: true,
-        ..PLAIN
-    },
-    Scenario {
-        name: "tokens",
-        about: "threads that give tokens and notify, that wait for tokens, and that give up waiting",
-        timed: true,
-        meets: true,
-        ..PLAIN
-    },
-    Scenario {
-        name: "tokens-oversubscribed",
-        about: "tokens, with more threads than CPUs",
-        timed: true,
-        oversubscribed: true,
-        meets: true,
-        ..PLAIN
-    },
-];
 
 /// What the threads of a schedule share.
 pub(super) struct Shared {
@@ -207,7 +181,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn judge(&self, end: &Result<(), Stuck>) -> Option<(Property, String)> {
+    pub(super) fn judge(&self, end: &Result<(), Stuck>) -> Option<Failure> {
         let at_rest = || self.locks.iter().all(|lock| lock.is_at_rest());
         self.oracle.judge(end, at_rest)
     }
