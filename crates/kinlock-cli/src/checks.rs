@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::args::keep_first;
 use crate::outcome::Outcome;
+use crate::parameters::Parameters;
 use crate::report::write::Outputs;
 use crate::report::write_json;
 
@@ -57,19 +58,12 @@ pub fn outputs(json: Option<&Path>) -> anyhow::Result<Outputs<Value>> {
 }
 
 /// A line for each check.
-pub fn text(report: &Report) -> String {
+fn text(report: &Report) -> String {
     let line = |check: &Check| {
         let verdict = if check.passed { "ok" } else { "FAILED" };
         format!("{verdict:<7} {:<44} {}\n", check.name, check.detail)
     };
     report.checks.iter().map(line).collect()
-}
-
-/// How many checks there were, and how it ended.
-pub fn summary(report: &Report) -> String {
-    let failed = report.checks.iter().filter(|check| !check.passed).count();
-    let checks = report.checks.len();
-    format!("Checks: {checks}, failed: {failed}\n{}", end(report.passed))
 }
 
 /// The last line on stdout.
@@ -78,12 +72,55 @@ pub fn end(passed: bool) -> String {
     format!("End of test: {verdict}\n")
 }
 
-/// A sound subject that failed is worse than a broken one that was not caught.
-pub fn outcome(report: &Report, sound_failed: bool) -> Outcome {
-    match report {
-        _ if sound_failed => Outcome::CheckFailed,
-        _ if report.escaped() => Outcome::Escaped,
-        Report { passed: true, .. } => Outcome::Done,
-        _ => Outcome::CheckFailed,
+/// A run over many subjects: what it says, and what came out so far.
+pub struct Run<'a> {
+    outputs: &'a Outputs<Value>,
+    /// A command that repeats it, said first and last.
+    echo: String,
+    pub total: Report,
+    sound_failed: bool,
+}
+
+impl<'a> Run<'a> {
+    /// Of `kinlock` with this verb and these parameters.
+    pub fn start(
+        outputs: &'a Outputs<Value>,
+        verb: &str,
+        parameters: &Parameters,
+    ) -> anyhow::Result<Self> {
+        let echo = format!("kinlock {verb} {}\n", parameters.arguments().join(" "));
+        outputs.say(&echo)?;
+        Ok(Run {
+            outputs,
+            echo,
+            total: Report::new(),
+            sound_failed: false,
+        })
+    }
+
+    /// One more subject, and what is to be said of it below its checks.
+    pub fn add(&mut self, subject: &impl Named, report: Report, more: &str) -> anyhow::Result<()> {
+        self.outputs.say(&text(&report))?;
+        self.outputs.say(more)?;
+        self.sound_failed |= subject.defect().is_none() && !report.passed;
+        self.total.merge(report);
+        Ok(())
+    }
+
+    /// `numbers` are those of the whole run, in words. A sound subject that failed is worse than a
+    /// broken one that was not caught.
+    pub fn end(self, numbers: &str) -> anyhow::Result<Outcome> {
+        let total = &self.total;
+        let failed = total.checks.iter().filter(|check| !check.passed).count();
+        let checks = total.checks.len();
+        let checks = format!("Checks: {checks}, failed: {failed}");
+        let Run { outputs, echo, .. } = &self;
+        outputs.say(&format!("{echo}{numbers}\n{checks}\n{}", end(total.passed)))?;
+        Ok(match total {
+            _ if self.sound_failed => Outcome::CheckFailed,
+            _ if total.escaped() => Outcome::Escaped,
+            Report { passed: true, .. } => Outcome::Done,
+            _ => Outcome::CheckFailed,
+        })
     }
 }

@@ -100,12 +100,8 @@ fn torture<T: Torture>(args: &T) -> anyhow::Result<Outcome> {
         sandbox::refuse_membarrier().map_err(anyhow::Error::msg)?;
     }
     let outputs = checks::outputs(common.json.as_deref())?;
-    let primitive = T::PRIMITIVE;
-    let arguments = parameters.arguments().join(" ");
-    let echo = format!("kinlock torture {primitive} {arguments}\n");
-    let mut total = Report::new();
-    let mut sound_failed = false;
-    outputs.say(&echo)?;
+    let verb = format!("torture {}", T::PRIMITIVE);
+    let mut run = checks::Run::start(&outputs, &verb, &parameters)?;
     for specimen in specimens {
         let report = if common.in_process {
             let bar = spinner(common.quiet);
@@ -118,17 +114,14 @@ fn torture<T: Torture>(args: &T) -> anyhow::Result<Outcome> {
         } else {
             in_children(args, specimen, &parameters)?
         };
-        outputs.say(&checks::text(&report))?;
-        sound_failed |= specimen.defect().is_none() && !report.passed;
-        total.merge(report);
+        run.add(&specimen, report, "")?;
     }
-    outputs.say(&echo)?;
-    outputs.say(&format!("Per thread: {}\n", total.per_thread))?;
-    outputs.say(&checks::summary(&total))?;
-    let mut document = serde_json::to_value(&total)?;
+    let mut document = serde_json::to_value(&run.total)?;
     document["parameters"] = serde_json::to_value(&parameters)?;
+    let per_thread = format!("Per thread: {}", run.total.per_thread);
+    let outcome = run.end(&per_thread)?;
     outputs.write(&document)?;
-    Ok(checks::outcome(&total, sound_failed))
+    Ok(outcome)
 }
 
 fn in_children<T: Torture>(

@@ -87,24 +87,12 @@ const LINGERING: &[Event] = &[
 /// A lock in a schedule.
 #[derive(Clone, Copy)]
 pub(super) struct Explored {
-    lock: &'static dyn Algorithm,
+    pub(super) lock: &'static dyn Algorithm,
     /// The condition variable beside it.
     pub(super) meeting: Option<&'static dyn Meeting>,
 }
 
 impl Explored {
-    pub(super) fn lock(&self) {
-        self.lock.lock();
-    }
-
-    pub(super) fn try_lock(&self) -> bool {
-        self.lock.try_lock()
-    }
-
-    pub(super) fn lock_until(&self, deadline: u64) -> bool {
-        self.lock.lock_until(deadline)
-    }
-
     pub(super) fn unlock(&self) {
         // SAFETY: invariant 1.
         unsafe { self.lock.unlock() }

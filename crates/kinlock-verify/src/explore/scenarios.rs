@@ -139,7 +139,7 @@ impl Shared {
             _ => (0..tokens).for_each(|_| meeting.notify_one()),
         };
         let inside = Sim::random() % 2 == 0;
-        self.locks[0].lock();
+        self.locks[0].lock.lock();
         self.tokens.set(self.tokens.get() + tokens);
         say("gives tokens");
         if inside {
@@ -153,7 +153,7 @@ impl Shared {
 
     /// `false`: the time was up.
     fn take(&self, me: usize, deadline: u64, meeting: &dyn Meeting) -> bool {
-        self.locks[0].lock();
+        self.locks[0].lock.lock();
         let mut taken = true;
         while taken && self.tokens.get() == 0 {
             say("waits for a token");
@@ -175,7 +175,7 @@ impl Shared {
     /// What an interrupt does.
     pub(super) fn handler(&self, me: usize) {
         if !self.oracle.has_failed() {
-            self.locks[1].lock();
+            self.locks[1].lock.lock();
             self.oracle.section(1, me, || self.work());
             self.locks[1].unlock();
         }
@@ -187,7 +187,7 @@ impl Shared {
     }
 
     fn acquire(&self, me: usize) -> bool {
-        let lock = &self.locks[0];
+        let lock = self.locks[0].lock;
         let dice = if self.timed { Sim::random() % 4 } else { 3 };
         match dice {
             0 => {
