@@ -7,81 +7,68 @@ use kinlock_core::raw::condvar::{CondvarConfig, CondvarFault};
 use kinlock_core::raw::mutex::{MutexConfig, MutexFault};
 use kinlock_core::raw::{Config, Fault};
 
-macro_rules! spinlocks {
-    ($($name:ident: $fault:ident, $tuning:expr;)*) => {$(
+/// Configurations of one kind, each with its fault and its functions.
+macro_rules! configs {
+    ($kind:ident, $faults:ident; $($name:ident: $fault:ident $rest:tt)*) => {$(
         #[derive(Clone, Copy, Debug)]
         pub(crate) struct $name;
 
-        impl Config for $name {
-            const FAULT: Fault = Fault::$fault;
-
-            fn tuning() -> Tuning {
-                $tuning
-            }
+        impl $kind for $name {
+            const FAULT: $faults = $faults::$fault;
+            configs!(@$kind $rest);
         }
     )*};
-}
-
-spinlocks! {
-    Tuned: None, kinlock_core::config::tuning();
-    Fifo: None, reordering(false);
-    Cna: None, reordering(true);
-    Strict: None, strict();
-    NoExclusion: NoExclusion, reordering(true);
-    LostSplice: LostSplice, reordering(true);
-    LostWakeup: LostWakeup, reordering(true);
-    SilentSleeper: SilentSleeper, reordering(true);
-    Starvation: Starvation, reordering(true);
-}
-
-macro_rules! mutexes {
-    ($($name:ident: $fault:ident;)*) => {$(
-        #[derive(Clone, Copy, Debug)]
-        pub(crate) struct $name;
-
-        impl MutexConfig for $name {
-            const FAULT: MutexFault = MutexFault::$fault;
-
-            fn tuning() -> Tuning {
-                kinlock_core::config::tuning()
-            }
-
-            fn initial_budget() -> Option<u16> {
-                pretend::barging_at_first()
-            }
+    (@Config ($tuning:expr)) => {
+        fn tuning() -> Tuning {
+            $tuning
         }
-    )*};
-}
-
-mutexes! {
-    SoundMutex: None;
-    MissingWake: MissingWake;
-    LostMutexWakeup: LostWakeup;
-    DoubleHandOff: DoubleHandOff;
-    LeakyCancel: LeakyCancel;
-    QueuedRequest: QueuedRequest;
-}
-
-macro_rules! condvars {
-    ($($name:ident: $fault:ident;)*) => {$(
-        #[derive(Clone, Copy, Debug)]
-        pub(crate) struct $name;
-
-        impl CondvarConfig for $name {
-            const FAULT: CondvarFault = CondvarFault::$fault;
-            // Few, so that a broadcast moves the others to the mutex wherever some sleep.
-            const AT_ONCE: u32 = 4;
+    };
+    (@MutexConfig ()) => {
+        fn tuning() -> Tuning {
+            kinlock_core::config::tuning()
         }
-    )*};
+
+        fn turns_at_first() -> Option<u16> {
+            pretend::barging_at_first()
+        }
+    };
+    // Few, so that a broadcast moves the others to the mutex wherever some sleep.
+    (@CondvarConfig ()) => {
+        const AT_ONCE: u32 = 4;
+    };
 }
 
-condvars! {
-    SoundCondvar: None;
-    BlindSleep: BlindSleep;
-    CarelessClear: CarelessClear;
-    BrokenChain: BrokenChain;
-    SwallowedWake: SwallowedWake;
-    LingeringSpinner: LingeringSpinner;
+configs! {
+    Config, Fault;
+    Tuned: None (kinlock_core::config::tuning())
+    Fifo: None (reordering(false))
+    Cna: None (reordering(true))
+    Strict: None (strict())
+    NoExclusion: NoExclusion (reordering(true))
+    LostSplice: LostSplice (reordering(true))
+    LostWakeup: LostWakeup (reordering(true))
+    SilentSleeper: SilentSleeper (reordering(true))
+    Starvation: Starvation (reordering(true))
+}
+
+configs! {
+    MutexConfig, MutexFault;
+    SoundMutex: None ()
+    MissingWake: MissingWake ()
+    LostMutexWakeup: LostWakeup ()
+    DoubleHandOff: DoubleHandOff ()
+    LeakyCancel: LeakyCancel ()
+    QueuedClaim: QueuedClaim ()
+}
+
+configs! {
+    CondvarConfig, CondvarFault;
+    SoundCondvar: None ()
+    BlindSleep: BlindSleep ()
+    CarelessClear: CarelessClear ()
+    BrokenChain: BrokenChain ()
+    SwallowedWake: SwallowedWake ()
+    LingeringSpinner: LingeringSpinner ()
 }
 
 fn reordering(on: bool) -> Tuning {

@@ -36,51 +36,58 @@ mod shrink;
 mod trace;
 mod violation;
 
-pub use crate::specimen::by_name;
 pub use replay::Replay;
 
+use crate::plan::judge_catch;
 use crate::report::{Check, Property, Report};
 use crate::specimen::Named;
-use crate::steps::judge_catch;
 use kinlock_sim::{Played, Spot};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What can be explored: things of one kind, sound ones and some that are broken on purpose.
 pub trait Subject: Named + fmt::Debug + Send + Sync {
-    /// Counted in a schedule, and added up over many.
-    type Tally: Tally;
-    /// What one of them is called.
-    const KIND: &'static str;
-
     /// How it can be used, at least one way. Schedules go through them in order.
     fn scenarios(&self) -> Vec<&'static str> {
         vec!["mixed"]
     }
 
     /// Plays one schedule.
-    fn play(schedule: &Replay<Self>, trace: bool) -> Outcome<Self::Tally>;
+    fn play(schedule: &Replay<Self>, trace: bool) -> Outcome;
 
     /// The verdicts on many schedules together, none of which has failed by itself: whether each
     /// property holds, and the numbers.
-    fn judge(&self, tally: &Self::Tally) -> Vec<(Property, bool, String)>;
+    fn judge(&self, tally: &Tally) -> Vec<(Property, bool, String)>;
 }
 
-/// Numbers that can be added up.
-pub trait Tally: Clone + Default + Send {
+/// Numbers of a kind of subject that are counted in a schedule, and added up over many.
+#[derive(Clone, Debug, Default)]
+pub struct Tally(Vec<u64>);
+
+impl Tally {
     /// Adds those of `other`.
-    fn merge(&mut self, other: &Self);
+    fn merge(&mut self, other: &Self) {
+        self.0.resize(self.0.len().max(other.0.len()), 0);
+        for (sum, n) in self.0.iter_mut().zip(&other.0) {
+            *sum += n;
+        }
+    }
+
+    /// The numbers, of which there are `N`; all 0 if nothing has been counted.
+    fn numbers<const N: usize>(&self) -> [u64; N] {
+        std::array::from_fn(|i| self.0.get(i).copied().unwrap_or(0))
+    }
 }
 
 /// How a schedule went.
 #[derive(Debug)]
-pub struct Outcome<T> {
+pub struct Outcome {
     /// `None`: it ended in a panic.
     pub played: Option<Played>,
     /// The clock of its machine, for times in traces.
     pub clock_mhz: u64,
     /// What was counted.
-    pub tally: T,
+    pub tally: Tally,
     /// What it violates, and how.
     pub failure: Option<(Property, String)>,
 }
@@ -164,11 +171,8 @@ pub fn explore<S: Subject>(
         None => None,
     };
     let mut report = Report::new();
-    let check = |scenario: &str, property: Property, passed, detail| Check {
-        name: format!("{name}/{scenario}/{}", property.name()),
-        property,
-        passed,
-        detail,
+    let check = |scenario: &str, property, passed, detail| {
+        Check::new(&format!("{name}/{scenario}"), property, passed, detail)
     };
     const TOGETHER: &str = "schedules";
     report.push(match &failure {
@@ -223,10 +227,7 @@ impl<S: Subject> fmt::Display for Failure<S> {
 ///
 /// If the schedule fails.
 pub fn replay<S: Subject>(replay: &Replay<S>) -> Result<(), (Property, String)> {
-    match play(replay, false).failure {
-        None => Ok(()),
-        Some(failure) => Err(failure),
-    }
+    play(replay, false).failure.map_or(Ok(()), Err)
 }
 
 /// The events of a schedule, one per line.
@@ -293,12 +294,12 @@ fn shrink_failure<S: Subject>(subject: &S, settings: &Settings, number: u64) -> 
 }
 
 /// Plays one schedule, which may panic.
-fn play<S: Subject>(replay: &Replay<S>, trace: bool) -> Outcome<S::Tally> {
+fn play<S: Subject>(replay: &Replay<S>, trace: bool) -> Outcome {
     let outcome = catch_unwind(AssertUnwindSafe(|| S::play(replay, trace)));
     outcome.unwrap_or_else(|_| Outcome {
         played: None,
         clock_mhz: 1000,
-        tally: S::Tally::default(),
+        tally: Tally::default(),
         failure: Some((Property::Contract, format!("the {} panicked", S::KIND))),
     })
 }

@@ -21,14 +21,11 @@ mod scenarios;
 mod source;
 mod storm;
 
-use crate::injector::Preemption;
+use crate::plan::{self, Settings, Step, Tortured};
 use crate::report::{Property, Report};
-use crate::specimen::{self, named};
-use crate::steps::{self, Share, Step};
+use crate::specimen::named;
 use kinlock_ids::{Backend, Policy};
-use std::time::Duration;
 
-pub use crate::specimen::BUSTED;
 pub use scenarios::ALL as SCENARIOS;
 use source::Broken;
 
@@ -65,7 +62,7 @@ pub const ALL: &[Specimen] = &[
     broken("busted-bound", Broken::AboveBound, Property::Contract),
 ];
 
-named!(Specimen, ALL);
+named!(Specimen, "IDs", ALL);
 
 const fn leased(name: &'static str, policy: Policy) -> Specimen {
     Specimen {
@@ -85,59 +82,20 @@ const fn broken(name: &'static str, broken: Broken, meant: Property) -> Specimen
     }
 }
 
-impl Specimen {
-    /// Whether it is broken on purpose.
-    pub fn is_broken(&self) -> bool {
-        self.broken.is_some()
-    }
-}
-
-/// The specimens meant by `name`: one, or all broken ones. Empty if there is none.
-pub fn by_name(name: &str) -> Vec<Specimen> {
-    specimen::by_name(name)
-}
-
-/// The parameters of a run.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// For one specimen, all scenarios together.
-    pub time: Duration,
-    /// How many threads.
-    pub threads: usize,
-    /// How often threads are interrupted, besides the storm.
-    pub preemption: Preemption,
-    /// Decides everything random.
-    pub seed: u64,
-    /// The names of the scenarios to run.
-    pub scenarios: Vec<String>,
-}
-
-/// Tortures a specimen. `progress` is told each step's name before it starts.
-///
-/// One that is broken on purpose is done after the first scenario in which the check meant for it
-/// catches it, or after all scenarios [`PATIENCE`](crate::plan::PATIENCE) times.
-pub fn run(specimen: Specimen, settings: &Settings, progress: impl FnMut(&str)) -> Report {
-    let chosen = SCENARIOS
-        .iter()
-        .filter(|scenario| (scenario.fits)(&specimen))
-        .filter(|scenario| settings.scenarios.iter().any(|name| name == scenario.name));
-    let step = |scenario: &'static scenarios::Scenario| Step {
-        label: scenario.name.to_owned(),
-        weight: scenario.weight,
-        what: scenario.run,
-    };
-    let steps: Vec<_> = chosen.map(step).collect();
-    let whole = Share {
-        time: settings.time,
-        seed: settings.seed,
-    };
-    steps::run(&specimen, whole, &steps, progress, |run, share| {
-        run(&scenarios::Context {
-            specimen,
-            time: share.time,
-            threads: settings.threads,
-            preemption: settings.preemption,
-            seed: share.seed,
+impl Tortured for Specimen {
+    fn torture(self, settings: &Settings, progress: &mut dyn FnMut(&str)) -> Report {
+        let chosen = SCENARIOS.iter().filter(|scenario| {
+            (scenario.fits)(&self) && settings.scenarios.contains(&scenario.name)
+        });
+        let step = |scenario: &'static scenarios::Scenario| Step {
+            label: scenario.name.to_owned(),
+            weight: scenario.weight,
+            threads: settings.threads[0],
+            what: scenario.run,
+        };
+        let steps: Vec<_> = chosen.map(step).collect();
+        plan::run(self, settings, &steps, progress, |run, context| {
+            run(context)
         })
-    })
+    }
 }

@@ -5,7 +5,7 @@ pub mod torture;
 
 use crate::pages::Protection;
 use crate::report::Property;
-use crate::specimen::{self, fault, named};
+use crate::specimen::{fault, named};
 use kinlock_core::Native;
 use kinlock_core::configured::AsConfigured;
 use kinlock_core::platform::NEVER;
@@ -176,13 +176,8 @@ pub const ALL: &[Specimen] = &[
     specimen("busted-wakeup", Kind::Wake, Some(Property::Completion)),
 ];
 
-named!(Specimen, ALL);
+named!(Specimen, "backend", ALL);
 
 const fn specimen(name: &'static str, kind: Kind, defect: Option<Property>) -> Specimen {
     Specimen { name, kind, defect }
-}
-
-/// The specimens meant by `name`: one, or all broken ones. Empty if there is no such one.
-pub fn by_name(name: &str) -> Vec<Specimen> {
-    specimen::by_name(name)
 }

@@ -19,7 +19,7 @@
 //! [reach]: report::Property::Reach
 //! [catch]: report::Property::Catch
 //!
-//! Three parts use real threads: a [`plan`] of [`scenarios`] for locks, [`ids`], [`invalidation`].
+//! Three parts use real threads: [`scenarios`] for locks, [`ids`], [`invalidation`].
 //! Each runs within a given time. One seed decides what each thread does, not how threads
 //! interleave. [`explore`] looks for failing schedules on the simulated machine instead.
 //!
@@ -28,12 +28,12 @@
 //! | modules | content |
 //! | --- | --- |
 //! | `affinity`, [`signal`], [`child`], [`sandbox`] | system calls |
-//! | [`report`], `specimen`, `steps` | checks, names, runs of many steps |
+//! | [`report`], `specimen` | checks, names |
 //! | `injector`, `oracle` | delays at bad moments, the state behind a lock |
 //! | [`pages`] | the demonstration of delayed invalidation |
 //! | `pretend`, `configs`, [`test_lock`], [`monitors`], [`locks`] | locks and condition variables |
-//! | `crew` | threads with a watchdog |
-//! | [`scenarios`], [`plan`] | torture of locks |
+//! | `crew`, [`plan`] | threads with a watchdog, runs of many steps |
+//! | [`scenarios`] | torture of locks |
 //! | [`ids`] | torture of concurrency IDs |
 //! | [`invalidation`] | torture of delayed invalidation |
 //! | [`explore`] | random schedules |
@@ -57,12 +57,11 @@ pub mod sandbox;
 pub mod scenarios;
 pub mod signal;
 mod specimen;
-mod steps;
 pub mod test_lock;
 
 pub use affinity::allowed_cpus;
 pub use injector::{LEVELS, Preemption};
-pub use specimen::Named;
+pub use specimen::{BUSTED, Named, by_name};
 
 /// The examples of the README are compiled and run with the documentation's.
 #[cfg(doctest)]

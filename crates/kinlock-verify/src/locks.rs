@@ -7,7 +7,7 @@ use crate::configs::{self, SoundMutex, Strict, Tuned};
 use crate::monitors::{self, Monitor};
 use crate::pretend::Pretend;
 use crate::report::Property;
-use crate::specimen::{self, named};
+use crate::specimen::named;
 use crate::test_lock::{Own, TestLock};
 use kinlock::{RawCnaSpinLock, RawFifoSpinLock, RawMutex, RawSpinLock};
 use kinlock_core::Native;
@@ -15,8 +15,6 @@ use kinlock_core::platform::ConstPlatform;
 use kinlock_core::raw::condvar::CondvarConfig;
 use kinlock_core::raw::mutex::{MutexConfig, QueuedMutex};
 use kinlock_core::raw::{Config, QueuedSpinLock};
-
-pub use crate::specimen::BUSTED;
 
 /// A kind of lock.
 #[derive(Clone, Copy, Debug)]
@@ -90,17 +88,7 @@ pub const ALL: &[Specimen] = &[
     broken_condvar::<configs::LingeringSpinner>("busted-condvar-spinner"),
 ];
 
-named!(Specimen, ALL);
-
-/// The locks meant by `name`: one, or all broken ones. Empty if there is no such lock.
-pub fn by_name(name: &str) -> Vec<Specimen> {
-    specimen::by_name(name)
-}
-
-/// The locks that are meant to work.
-pub fn sound() -> impl Iterator<Item = Specimen> {
-    ALL.iter().filter(|lock| lock.defect.is_none()).copied()
-}
+named!(Specimen, "lock", ALL);
 
 const fn lock(name: &'static str, new_pretended: fn() -> Box<dyn TestLock>) -> Specimen {
     Specimen {
@@ -151,14 +139,15 @@ fn spinlock<P: ConstPlatform, C: Config>() -> Box<dyn TestLock> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ALL, BUSTED, by_name};
+    use super::{ALL, Specimen};
+    use crate::specimen::{BUSTED, by_name};
 
     #[test]
     fn names_are_found() {
-        assert_eq!(by_name("kinlock-spin").len(), 1);
-        let busted = by_name(BUSTED);
+        assert_eq!(by_name::<Specimen>("kinlock-spin").len(), 1);
+        let busted = by_name::<Specimen>(BUSTED);
         assert!(busted.iter().all(|lock| lock.name.starts_with("busted-")));
         assert_eq!((busted.len(), ALL.len()), (15, 20));
-        assert!(by_name("kinlock").is_empty());
+        assert!(by_name::<Specimen>("kinlock").is_empty());
     }
 }

@@ -1,23 +1,23 @@
-//! Which scenarios run against a lock, with how many threads, and for how long each.
+//! A torture run: one step after the other, each with its share of the time.
 
 use crate::crew::Orders;
 use crate::injector::Preemption;
-use crate::locks::Specimen;
-use crate::report::Report;
-use crate::scenarios::{self, Context, Scenario};
-use crate::steps::{self, Share, Step};
+use crate::report::{Check, Findings, Property, Report};
+use crate::specimen::Named;
 use std::time::Duration;
 
-pub use crate::steps::PATIENCE;
+/// How many rounds a specimen that is broken on purpose gets before it counts as not caught. Some
+/// defects need threads to meet in a certain way, which a busy machine may prevent for a while.
+pub const PATIENCE: u64 = 10;
 
 /// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// For one lock, all scenarios together. A scenario that needs a minimum may take longer.
+    /// For one specimen, all scenarios together. A scenario that needs a minimum may take longer.
     pub time: Duration,
     /// Thread counts. The first is used where a scenario does not go through all of them.
     pub threads: Vec<usize>,
-    /// Numbers of locality domains to pretend.
+    /// Numbers of locality domains to pretend, for locks.
     pub domains: Vec<usize>,
     /// How often threads are interrupted.
     pub preemption: Preemption,
@@ -29,77 +29,104 @@ pub struct Settings {
     pub scenarios: Vec<&'static str>,
 }
 
-/// The scenarios that run by default: all that do not need a prepared environment.
-pub fn default_scenarios() -> Vec<&'static str> {
-    let named = scenarios::ALL.iter().map(|scenario| scenario.name);
-    named.filter(|&name| name != scenarios::TOPOLOGY).collect()
+/// Something that can be tortured.
+pub trait Tortured: Named {
+    /// Tortures it. `progress` is told each step's name before it starts.
+    ///
+    /// After a step that leaves threads hanging no further step is run, since those threads would
+    /// disturb it. A specimen that is broken on purpose is done after the first step in which the
+    /// check meant for it catches it, or after all steps [`PATIENCE`] times.
+    fn torture(self, settings: &Settings, progress: &mut dyn FnMut(&str)) -> Report;
 }
 
-/// Tortures a lock. `progress` is told each step's name before it starts.
-///
-/// After a step that leaves threads hanging no further step is run. A lock that is broken on
-/// purpose is done after the first step in which the check meant for it catches it, or after all
-/// steps [`PATIENCE`] times.
-pub fn run(specimen: Specimen, settings: &Settings, progress: impl FnMut(&str)) -> Report {
-    let whole = Share {
-        time: settings.time,
-        seed: settings.seed,
-    };
-    let steps = steps(specimen, settings);
-    steps::run(&specimen, whole, &steps, progress, |how, share| {
-        (how.scenario.run)(&Context {
-            specimen,
-            orders: Orders {
-                threads: how.threads,
-                duration: share.time,
+/// A scenario with its parameters.
+pub(crate) struct Step<T> {
+    /// Unique among the steps.
+    pub label: String,
+    /// Its share of the time, relative to the others'.
+    pub weight: u32,
+    pub threads: usize,
+    pub what: T,
+}
+
+/// What a step works with.
+#[derive(Clone, Debug)]
+pub(crate) struct Context<S> {
+    pub specimen: S,
+    pub orders: Orders,
+    pub preemption: Preemption,
+}
+
+/// Plays all steps, as [`Tortured::torture`] says.
+pub(crate) fn run<S: Named, T>(
+    specimen: S,
+    settings: &Settings,
+    steps: &[Step<T>],
+    progress: &mut dyn FnMut(&str),
+    play: impl Fn(&T, &Context<S>) -> Findings,
+) -> Report {
+    let mut report = Report::new();
+    let weights: u32 = steps.iter().map(|step| step.weight).sum();
+    let rounds = specimen.defect().map_or(1, |_| PATIENCE);
+    let mut seed = settings.seed;
+    'all: for round in 0..rounds {
+        for step in steps {
+            let name = step_name(specimen.name(), &step.label, round);
+            progress(&name);
+            let orders = Orders {
+                threads: step.threads,
+                duration: settings.time * step.weight / weights,
                 hang: settings.hang,
                 longest_wait: settings.hang,
                 pinned: false,
-                seed: share.seed,
-            },
-            preemption: settings.preemption,
-            domains: how.domains,
-        })
-    })
-}
-
-struct How {
-    scenario: &'static Scenario,
-    threads: usize,
-    domains: usize,
-}
-
-fn steps(specimen: Specimen, settings: &Settings) -> Vec<Step<How>> {
-    let few = settings.threads[0];
-    let chosen = scenarios::ALL
-        .iter()
-        .filter(|scenario| settings.scenarios.contains(&scenario.name))
-        .filter(|scenario| scenario.suits(&specimen));
-    let mut steps = Vec::new();
-    for scenario in chosen {
-        let mut add = |suffix: Option<usize>, threads, domains| {
-            steps.push(Step {
-                label: match suffix {
-                    Some(number) => format!("{}-{number}", scenario.name),
-                    None => scenario.name.to_owned(),
-                },
-                weight: scenario.weight,
-                what: How {
-                    scenario,
-                    threads,
-                    domains,
-                },
-            });
-        };
-        match scenario.name {
-            scenarios::PREEMPTION => (settings.threads.iter()).for_each(|&n| add(Some(n), n, 1)),
-            scenarios::DOMAINS => (settings.domains.iter()).for_each(|&n| add(Some(n), few, n)),
-            scenarios::TOPOLOGY => {
-                let domains = kinlock_core::topology::domain_count();
-                add(Some(domains), few, domains);
+                seed,
+            };
+            let context = Context {
+                specimen,
+                orders,
+                preemption: settings.preemption,
+            };
+            let findings = play(&step.what, &context);
+            seed = seed.wrapping_add(1);
+            let stuck = findings.left_threads;
+            report.merge(findings.report(&name));
+            if stuck || is_caught(specimen.defect(), &report) {
+                break 'all;
             }
-            _ => add(None, few, 1),
         }
     }
-    steps
+    if let Some(meant) = specimen.defect() {
+        report.push(judge_catch(specimen.name(), meant, &report.checks));
+    }
+    report
+}
+
+/// Whether the check meant for `meant`, which is broken on purpose, has caught it, and which did.
+pub(crate) fn judge_catch(specimen: &str, meant: Property, checks: &[Check]) -> Check {
+    let mut failed = checks.iter().filter(|check| !check.passed);
+    let by = failed.clone().find(|check| check.property == meant);
+    let meant = meant.name();
+    let detail = match (by, failed.next()) {
+        (Some(by), _) => format!("caught by {}", by.name),
+        (None, None) => format!("NOT CAUGHT: no check failed, least of all {meant}"),
+        (None, Some(other)) => format!(
+            "NOT CAUGHT by {meant}, the property it violates, but by {}",
+            other.name
+        ),
+    };
+    Check::new(specimen, Property::Catch, by.is_some(), detail)
+}
+
+/// Unique within a report.
+fn step_name(specimen: &str, label: &str, round: u64) -> String {
+    match round {
+        0 => format!("{specimen}/{label}"),
+        _ => format!("{specimen}/{label}#{}", round + 1),
+    }
+}
+
+/// Whether the check meant for this defect has failed.
+fn is_caught(defect: Option<Property>, report: &Report) -> bool {
+    let mut checks = report.checks.iter();
+    defect.is_some_and(|meant| checks.any(|check| check.property == meant && !check.passed))
 }

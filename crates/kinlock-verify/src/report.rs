@@ -20,6 +20,18 @@ pub enum Property {
     Catch,
 }
 
+impl Check {
+    /// A check of `of`: a lock, or one of its scenarios.
+    pub fn new(of: &str, property: Property, passed: bool, detail: String) -> Self {
+        Check {
+            name: format!("{of}/{}", property.name()),
+            property,
+            passed,
+            detail,
+        }
+    }
+}
+
 impl Property {
     /// Its name in reports.
     pub fn name(self) -> &'static str {
@@ -177,12 +189,11 @@ impl Findings {
         let mut report = Report::new();
         report.per_thread = PerThread::of(&self.operations);
         for (property, verdict) in self.verdicts {
-            report.push(Check {
-                name: format!("{step}/{}", property.name()),
-                property,
-                passed: verdict.is_ok(),
-                detail: verdict.unwrap_or_else(|what| what),
-            });
+            let (passed, detail) = match verdict {
+                Ok(detail) => (true, detail),
+                Err(what) => (false, what),
+            };
+            report.push(Check::new(step, property, passed, detail));
         }
         report
     }

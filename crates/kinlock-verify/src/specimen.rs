@@ -7,6 +7,8 @@ pub const BUSTED: &str = "busted";
 
 /// Something that is checked, of one kind.
 pub trait Named: Copy + 'static {
+    /// What one of them is called.
+    const KIND: &'static str;
     /// All of this kind.
     const ALL: &'static [Self];
 
@@ -25,8 +27,9 @@ pub fn by_name<S: Named>(name: &str) -> Vec<S> {
 
 /// For a type with the fields `name` and `defect`.
 macro_rules! named {
-    ($specimen:ty, $all:expr) => {
+    ($specimen:ty, $kind:literal, $all:expr) => {
         impl $crate::specimen::Named for $specimen {
+            const KIND: &'static str = $kind;
             const ALL: &'static [Self] = $all;
 
             fn name(&self) -> &'static str {

@@ -1,11 +1,9 @@
 //! The explorer: sound subjects pass, broken ones are caught by the check meant for them, and
 //! failing schedules can be played again.
 
-use kinlock_verify::explore::{
-    self, Explored, Settings, Subject, by_name, ids, invalidation, locks,
-};
-use kinlock_verify::locks::BUSTED;
+use kinlock_verify::explore::{self, Explored, Settings, Subject, ids, invalidation, locks};
 use kinlock_verify::report::Property;
+use kinlock_verify::{BUSTED, by_name};
 
 /// A fraction of what CI plays; enough to reach every part of the queue.
 const SCHEDULES: u64 = 3000;
@@ -38,9 +36,10 @@ fn sound_ones_pass<S: Subject>() {
     }
 }
 
-/// How many there are.
-fn broken_ones_are_caught_and_the_replay_fails_again<S: Subject>() -> usize {
+/// And the replay fails again.
+fn all_broken_are_caught<S: Subject>(count: usize) {
     let broken = by_name::<S>(BUSTED);
+    assert_eq!(broken.len(), count);
     for one in &broken {
         let explored = explore(one);
         let failure = explored.failure.expect("caught");
@@ -64,7 +63,6 @@ fn broken_ones_are_caught_and_the_replay_fails_again<S: Subject>() -> usize {
             "{trace:#?}"
         );
     }
-    broken.len()
 }
 
 #[test]
@@ -84,26 +82,17 @@ fn sound_invalidation_passes() {
 
 #[test]
 fn broken_locks_are_caught() {
-    assert_eq!(
-        broken_ones_are_caught_and_the_replay_fails_again::<locks::Specimen>(),
-        18
-    );
+    all_broken_are_caught::<locks::Specimen>(18);
 }
 
 #[test]
 fn broken_ids_are_caught() {
-    assert_eq!(
-        broken_ones_are_caught_and_the_replay_fails_again::<ids::Specimen>(),
-        6
-    );
+    all_broken_are_caught::<ids::Specimen>(6);
 }
 
 #[test]
 fn broken_invalidation_is_caught() {
-    assert_eq!(
-        broken_ones_are_caught_and_the_replay_fails_again::<invalidation::Specimen>(),
-        3
-    );
+    all_broken_are_caught::<invalidation::Specimen>(3);
 }
 
 /// The first failure that is found, as text.

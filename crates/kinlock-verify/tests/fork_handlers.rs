@@ -7,14 +7,17 @@
 //!    that they take is released on the same thread.
 #![cfg(not(any(loom, miri)))]
 
+mod support;
+
 use kinlock::RawSpinLock;
 use kinlock::lock_api::RawMutex as _;
 use kinlock_invalidation::Domain;
 use kinlock_verify::child::{self, FINE};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Barrier, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+type Handler = unsafe extern "C" fn();
 
 const FORKS: u32 = 200;
 /// A process that takes longer hangs.
@@ -74,58 +77,42 @@ fn fork_amid(work: impl Fn() + Sync) {
     });
 }
 
-/// Runs the test of that name in a process of its own: handlers stay for ever, and it may hang.
-/// Returns whether this is that process.
-fn is_on_its_own(test: &str) -> bool {
-    const CHILD: &str = "KINLOCK_TEST_ON_ITS_OWN";
-    if std::env::var_os(CHILD).is_some() {
-        return true;
-    }
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
-        .env(CHILD, "1")
-        .spawn()
-        .unwrap();
-    let give_up = Instant::now() + PATIENCE;
-    let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
-        if Instant::now() >= give_up {
-            child.kill().unwrap();
-            child.wait().unwrap();
-            panic!("it hangs");
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    assert!(status.success(), "{status}");
-    false
+/// Runs `body`, that of the test `name`, in a process of its own: handlers stay for ever, and it
+/// may hang. Then an alarm ends it.
+fn on_its_own(name: &str, body: impl FnOnce()) {
+    support::in_child(name, "", || {
+        // SAFETY: `alarm` has no preconditions.
+        unsafe { libc::alarm(PATIENCE.as_secs() as u32) };
+        body();
+    });
+}
+
+/// Has these handlers called at every fork.
+fn at_fork(before: Option<Handler>, parent: Option<Handler>, child: Handler) {
+    // SAFETY: invariant 1.
+    let refused = unsafe { libc::pthread_atfork(before, parent, Some(child)) };
+    assert_eq!(refused, 0);
 }
 
 #[test]
 fn domains_are_made_under_a_lock_that_the_program_takes_before_a_fork() {
-    if !is_on_its_own("domains_are_made_under_a_lock_that_the_program_takes_before_a_fork") {
-        return;
-    }
-    // SAFETY: invariant 1.
-    let refused = unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after)) };
-    assert_eq!(refused, 0);
-    fork_amid(|| {
-        PROGRAM.lock();
-        drop(Domain::new());
-        drop(kinlock_ids::Domain::builder().max_ids(32).build());
-        // SAFETY: locked above.
-        unsafe { PROGRAM.unlock() };
+    let name = "domains_are_made_under_a_lock_that_the_program_takes_before_a_fork";
+    on_its_own(name, || {
+        at_fork(Some(before), Some(after), after);
+        fork_amid(|| {
+            PROGRAM.lock();
+            drop(Domain::new());
+            drop(kinlock_ids::Domain::builder().max_ids(32).build());
+            // SAFETY: locked above.
+            unsafe { PROGRAM.unlock() };
+        });
     });
 }
 
 #[test]
 fn the_programs_handler_finds_the_child_tidied_up() {
-    if !is_on_its_own("the_programs_handler_finds_the_child_tidied_up") {
-        return;
-    }
-    // SAFETY: invariant 1.
-    let refused = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-    assert_eq!(refused, 0);
-    fork_amid(std::thread::yield_now);
+    on_its_own("the_programs_handler_finds_the_child_tidied_up", || {
+        at_fork(None, None, in_child);
+        fork_amid(std::thread::yield_now);
+    });
 }

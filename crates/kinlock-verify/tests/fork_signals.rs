@@ -6,6 +6,8 @@
 //! 2. Zero is a valid `sigevent` and `itimerspec`; pointers are to live locals.
 //! 3. Handlers of forks are `extern "C"` and do not unwind.
 
+mod support;
+
 use kinlock::Mutex;
 use kinlock_core::Native;
 use kinlock_core::platform::Platform;
@@ -82,18 +84,7 @@ const FORKS: u32 = 400;
 /// In a process of its own: children of other tests are not to be struck.
 #[test]
 fn children_are_forked_amid_signals() {
-    const CHILD: &str = "KINLOCK_TEST_FORKS";
-    if std::env::var_os(CHILD).is_some() {
-        return struck();
-    }
-    let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "children_are_forked_amid_signals"])
-        .arg("--nocapture")
-        .env(CHILD, "1")
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}");
+    support::in_child("children_are_forked_amid_signals", "", struck);
 }
 
 /// Children that are struck by a signal at any moment of their first microseconds.

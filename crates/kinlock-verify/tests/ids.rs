@@ -1,35 +1,11 @@
 //! Tests of IDs that need a process of their own: another C library's behaviour, sandboxes, and a
 //! short torture. Each test runs itself again in a child process.
 
-use std::process::Command;
-use std::time::Duration;
+mod support;
 
 use kinlock_ids::{Backend, BuildError, Counter, Domain, Stack, Unavailable};
-use kinlock_verify::ids::{self, Settings};
-use kinlock_verify::{Preemption, sandbox};
-
-/// Set in the child process.
-const CHILD: &str = "KINLOCK_TEST_CHILD";
-
-/// Runs `body` in a child process that has `tunables`; `name` is that of the test.
-fn in_child(name: &str, tunables: &str, body: impl FnOnce()) {
-    if std::env::var_os(CHILD).is_some() {
-        return body();
-    }
-    let this = std::env::current_exe().expect("the test knows its own program");
-    let output = Command::new(this)
-        .args(["--exact", name, "--nocapture", "--test-threads", "1"])
-        .env(CHILD, "1")
-        .env("GLIBC_TUNABLES", tunables)
-        .output()
-        .expect("a child process can be started");
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        output.status.success(),
-        "{}{text}",
-        String::from_utf8_lossy(&output.stdout)
-    );
-}
+use kinlock_verify::{by_name, ids, sandbox};
+use support::{in_child, judge, settings};
 
 const NO_RSEQ: &str = "glibc.pthread.rseq=0";
 
@@ -144,32 +120,13 @@ fn without_membarrier_nothing_could_be_stolen_so_auto_takes_leases() {
     });
 }
 
-fn settings(millis: u64) -> Settings {
-    Settings {
-        time: Duration::from_millis(millis),
-        threads: 6,
-        preemption: Preemption::Light,
-        seed: 1,
-        scenarios: ids::SCENARIOS.iter().map(|s| s.name.to_owned()).collect(),
-    }
-}
-
-/// In a process of its own: handlers and affinities are the process's.
 fn torture(test: &str, name: &str, millis: u64) {
-    let specimen = ids::by_name(name)[0];
-    if specimen.backend.available().is_err() {
-        return;
+    let specimen = by_name::<ids::Specimen>(name)[0];
+    if specimen.backend.available().is_ok() {
+        let scenarios = ids::SCENARIOS.iter().map(|scenario| scenario.name);
+        let settings = settings(millis, &[6], scenarios.collect());
+        in_child(test, "", || judge::<ids::Specimen>(name, &settings));
     }
-    in_child(test, "", || {
-        let report = ids::run(specimen, &settings(millis), |_| ());
-        let failed: Vec<_> = report.checks.iter().filter(|check| !check.passed).collect();
-        let right = if specimen.is_broken() {
-            !report.passed && !report.escaped()
-        } else {
-            report.passed
-        };
-        assert!(right, "{name}: {failed:#?}");
-    });
 }
 
 macro_rules! tortured {

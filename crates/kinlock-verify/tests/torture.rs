@@ -1,22 +1,22 @@
 //! A short torture of every lock, and of the ones broken on purpose.
 //!
-//! Threads that hang cannot be ended, so each lock is tortured in a child process: this program
-//! again, told by the environment which test to be.
+//! Threads that hang cannot be ended, so each lock is tortured in a child process.
 
-use kinlock_verify::plan::{Settings, default_scenarios, run};
-use kinlock_verify::{Preemption, locks};
-use std::process::{Command, Output};
+mod support;
+
+use kinlock_verify::locks::Specimen;
+use kinlock_verify::scenarios;
+use std::process::Output;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-
-const CHILD: &str = "KINLOCK_VERIFY_CHILD";
+use support::{again, settings, text};
 
 macro_rules! passes {
     ($($test:ident: $lock:literal;)*) => {$(
         #[test]
         fn $test() {
             let output = torture_in_child(stringify!($test), $lock);
-            let text = String::from_utf8_lossy(&output.stderr);
+            let text = text(&output);
             assert!(output.status.success(), "{text}");
         }
     )*};
@@ -35,7 +35,7 @@ macro_rules! caught {
         #[test]
         fn $test() {
             let output = torture_in_child(stringify!($test), $lock);
-            let text = String::from_utf8_lossy(&output.stderr);
+            let text = text(&output);
             assert_eq!(output.status.code(), Some(1), "{text}");
             let caught = text.lines().find(|line| line.contains("/catch: caught by"));
             let by = concat!("/", $property);
@@ -63,39 +63,15 @@ caught! {
 }
 
 fn torture_in_child(test: &str, lock: &str) -> Output {
-    if std::env::var_os(CHILD).is_some() {
-        std::process::exit(torture(lock));
-    }
     // One at a time: a lock is not to be blamed for another's load.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let this = std::env::current_exe().expect("the path of this program");
-    let mut child = Command::new(this);
-    child
-        .args([test, "--exact", "--nocapture", "--test-threads=1"])
-        .env(CHILD, "1");
-    child.output().expect("this program can be started again")
-}
-
-fn torture(lock: &str) -> i32 {
-    let [specimen] = locks::by_name(lock)[..] else {
-        panic!("no lock is called {lock}")
-    };
-    // A sound lock gets the benefit of the doubt on a busy machine.
-    let hang = if specimen.defect.is_some() { 2 } else { 10 };
-    let settings = Settings {
-        time: Duration::from_millis(1500),
-        threads: vec![6, 24],
-        domains: vec![2, 4],
-        preemption: Preemption::Light,
-        hang: Duration::from_secs(hang),
-        seed: 1,
-        scenarios: default_scenarios(),
-    };
-    let report = run(specimen, &settings, |_| ());
-    for check in &report.checks {
-        let verdict = if check.passed { "ok" } else { "FAILED" };
-        eprintln!("{verdict} {}: {}", check.name, check.detail);
-    }
-    i32::from(!report.passed)
+    again(test, "").unwrap_or_else(|| {
+        let mut settings = settings(1_500, &[6, 24], scenarios::by_default());
+        // A sound lock gets the benefit of the doubt on a busy machine.
+        let hang = if lock.starts_with("busted-") { 2 } else { 10 };
+        settings.hang = Duration::from_secs(hang);
+        let report = support::torture::<Specimen>(lock, &settings);
+        std::process::exit(i32::from(!report.passed))
+    })
 }

@@ -3,11 +3,9 @@
 use std::path::PathBuf;
 use std::thread::available_parallelism;
 
-use kinlock_verify::explore::{self, MAX_THREADS, Settings, Subject, ids, invalidation, locks};
+use kinlock_verify::explore::{MAX_THREADS, Settings, ids, invalidation, locks};
 
-use crate::args::keep_first;
-use crate::checks::{BUSTED, HELP, one_of};
-use crate::parameters::Parameters;
+use crate::checks::{HELP, name};
 
 /// The flags that all have in common.
 #[derive(clap::Args)]
@@ -49,7 +47,7 @@ pub struct Locks {
     /// Locks, separated by commas; `mutex` and `condvar` are among them [default: all of ours;
     /// `busted`: all that are broken on purpose]
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = name::<locks::Specimen>, conflicts_with = "replay")]
-    pub locks: Vec<String>,
+    pub locks: Vec<&'static str>,
     #[command(flatten)]
     pub common: Common,
 }
@@ -73,7 +71,7 @@ pub struct Ids {
     /// Policies, separated by commas [default: all, and all impatient; `busted`: all that are
     /// broken on purpose]
     #[arg(long, visible_alias = "ids", value_name = "A,B", value_delimiter = ',', value_parser = name::<ids::Specimen>, conflicts_with = "replay")]
-    pub policies: Vec<String>,
+    pub policies: Vec<&'static str>,
     #[command(flatten)]
     pub common: Common,
 }
@@ -97,7 +95,7 @@ pub struct Invalidation {
     /// Backends, separated by commas [default: all of ours but `wide`; `busted`: all that are
     /// broken on purpose]
     #[arg(long, visible_alias = "locks", value_name = "A,B", value_delimiter = ',', value_parser = name::<invalidation::Specimen>, conflicts_with = "replay")]
-    pub backends: Vec<String>,
+    pub backends: Vec<&'static str>,
     #[command(flatten)]
     pub common: Common,
 }
@@ -113,32 +111,4 @@ impl Common {
             host_threads: self.host_threads.map_or_else(cpus, |n| n as usize),
         }
     }
-}
-
-/// All that decides an exploration.
-pub fn parameters(names: Parameters, settings: &Settings) -> Parameters {
-    names
-        .add("schedules", settings.schedules)
-        .add("seed", settings.seed)
-        .add("threads", settings.threads)
-        .add("host-threads", settings.host_threads)
-}
-
-/// Those with these names, each once; without names all that are meant to work.
-pub fn chosen<S: Subject>(names: &[String]) -> Vec<S> {
-    let sound = S::ALL.iter().filter(|one| one.defect().is_none());
-    let mut chosen: Vec<S> = match names {
-        [] => sound.copied().collect(),
-        names => names
-            .iter()
-            .flat_map(|name| explore::by_name(name))
-            .collect(),
-    };
-    keep_first(&mut chosen, S::name);
-    chosen
-}
-
-/// Parses a name of one of them, or of all that are broken on purpose.
-fn name<S: Subject>(text: &str) -> Result<String, String> {
-    one_of(S::KIND, text, S::ALL.iter().map(S::name).chain([BUSTED]))
 }

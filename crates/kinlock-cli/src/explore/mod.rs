@@ -4,11 +4,10 @@ mod args;
 
 use anyhow::anyhow;
 use kinlock_verify::explore::{self, Explored, Failure, Replay, Subject};
-use kinlock_verify::report::Report;
 use serde_json::{Map, Value, json};
 
-use self::args::{Common, Ids, Invalidation, Locks, chosen, parameters};
-use crate::checks;
+use self::args::{Common, Ids, Invalidation, Locks};
+use crate::checks::{self, chosen};
 use crate::outcome::Outcome;
 use crate::parameters::Parameters;
 use crate::report::progress;
@@ -89,42 +88,42 @@ fn explore_all<S: Subject>(
 ) -> anyhow::Result<Outcome> {
     let settings = common.settings();
     let names: Vec<_> = subjects.iter().map(S::name).collect();
-    let parameters = parameters(Parameters::default().add(flag, names), &settings);
-    let arguments = parameters.arguments().join(" ");
-    let echo = format!("kinlock explore {primitive} {arguments}\n");
-    let mut total = Report::new();
-    let mut sound_failed = false;
+    let parameters = Parameters::default()
+        .add(flag, names)
+        .add("schedules", settings.schedules)
+        .add("seed", settings.seed)
+        .add("threads", settings.threads)
+        .add("host-threads", settings.host_threads);
+    let verb = format!("explore {primitive}");
+    let mut run = checks::Run::start(&outputs, &verb, &parameters)?;
     let mut found = Map::new();
     let (mut schedules, mut accesses) = (0, 0);
-    outputs.say(&echo)?;
     for subject in subjects {
         let bar = progress::bar(common.quiet, settings.schedules as usize, || ());
         bar.set_message(subject.name());
         let explored = explore::explore(subject, &settings, |n| bar.set_position(n));
         bar.finish_and_clear();
-        outputs.say(&text(&explored))?;
+        let trace = failing_trace(&explored);
         schedules += explored.schedules;
         accesses += explored.accesses;
         if let Some(failure) = &explored.failure {
             found.insert(subject.name().to_owned(), catch(failure));
         }
-        sound_failed |= subject.defect().is_none() && !explored.report.passed;
-        total.merge(explored.report);
+        run.add(subject, explored.report, &trace)?;
     }
-    outputs.say(&echo)?;
-    outputs.say(&format!("Schedules: {schedules}, accesses: {accesses}\n"))?;
-    outputs.say(&checks::summary(&total))?;
     let mut of_run = serde_json::to_value(&parameters)?;
     of_run["primitive"] = primitive.into();
-    outputs.write(&json!({
-        "passed": total.passed,
-        "checks": total.checks,
+    let document = json!({
+        "passed": run.total.passed,
+        "checks": run.total.checks,
         "schedules": schedules,
         "accesses": accesses,
         "found": found,
         "parameters": of_run,
-    }))?;
-    Ok(checks::outcome(&total, sound_failed))
+    });
+    let outcome = run.end(&format!("Schedules: {schedules}, accesses: {accesses}"))?;
+    outputs.write(&document)?;
+    Ok(outcome)
 }
 
 /// How many schedules it took, and words for `--replay`; none if no schedule fails by itself.
@@ -165,13 +164,11 @@ fn play_again<S: Subject>(
     })
 }
 
-/// The checks of one subject and, if it failed, how.
-fn text<S: Subject>(explored: &Explored<S>) -> String {
-    let mut text = checks::text(&explored.report);
-    if let Some(schedule) = explored.failure.as_ref().and_then(|f| f.schedule.as_ref()) {
-        text += &tail(&explore::trace(&schedule.shrunk));
-    }
-    text
+/// How a schedule of one subject failed, if one did by itself.
+fn failing_trace<S: Subject>(explored: &Explored<S>) -> String {
+    let failure = explored.failure.as_ref();
+    let schedule = failure.and_then(|failure| failure.schedule.as_ref());
+    schedule.map_or_else(String::new, |it| tail(&explore::trace(&it.shrunk)))
 }
 
 fn tail(lines: &[String]) -> String {

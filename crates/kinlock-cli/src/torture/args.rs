@@ -1,28 +1,16 @@
-//! The flags that several primitives share, and how specimens are named.
+//! The flags that several primitives share.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use kinlock_verify::plan::Settings;
 use kinlock_verify::{LEVELS, Preemption};
 
-use crate::args::{ThreadCounts, keep_first};
-use crate::checks::{BUSTED, one_of};
+use crate::args::ThreadCounts;
 use crate::parameters::Parameters;
 
 /// A day; a longer time is a mistaken unit.
 const LONGEST: f64 = 86_400.0;
-
-/// Something that can be tortured.
-pub trait Named: Copy + 'static {
-    /// What one of them is called.
-    const KIND: &'static str;
-    const ALL: &'static [Self];
-
-    /// Its name on the command line and in reports.
-    fn name(&self) -> &'static str;
-
-    /// Whether it is broken on purpose.
-    fn is_broken(&self) -> bool;
-}
 
 /// The flags of all primitives.
 #[derive(clap::Args)]
@@ -63,9 +51,19 @@ pub struct Waiting {
 }
 
 impl Common {
-    pub fn preemption(&self) -> Preemption {
+    /// What a torture is to do, without scenarios and locality domains.
+    pub fn settings(&self, waiting: Option<&Waiting>) -> Settings {
         let level = LEVELS.iter().find(|(name, _)| *name == self.preemption);
-        level.map_or(Preemption::Light, |(_, level)| *level)
+        let hang = waiting.map_or(0.0, |waiting| waiting.hang);
+        Settings {
+            time: Duration::from_secs_f64(self.seconds),
+            threads: waiting.map_or_else(Vec::new, |waiting| waiting.threads.0.clone()),
+            domains: Vec::new(),
+            preemption: level.map_or(Preemption::Light, |(_, level)| *level),
+            hang: Duration::from_secs_f64(hang),
+            seed: self.seed,
+            scenarios: Vec::new(),
+        }
     }
 
     /// Adds what decides a run.
@@ -87,34 +85,13 @@ impl Waiting {
     }
 }
 
-/// Parses a name of one of them, or of all that are broken on purpose.
-pub fn name<S: Named>(text: &str) -> Result<String, String> {
-    one_of(S::KIND, text, S::ALL.iter().map(S::name).chain([BUSTED]))
-}
-
-/// Those with these names, each once.
-pub fn by_names<S: Named>(names: &[String]) -> Vec<S> {
-    let wanted = |one: &&S, name: &str| one.name() == name || name == BUSTED && one.is_broken();
-    let of_name = |name| S::ALL.iter().filter(move |one| wanted(one, name));
-    let mut found: Vec<S> = names
-        .iter()
-        .flat_map(|name| of_name(name))
-        .copied()
-        .collect();
-    keep_first(&mut found, S::name);
-    found
-}
-
-/// All that are meant to work.
-pub fn sound<S: Named>() -> Vec<S> {
-    let all = S::ALL.iter().copied();
-    all.filter(|one| !one.is_broken()).collect()
-}
-
 /// The scenarios asked for, or all.
-pub fn or_all(asked: &[String], all: impl Iterator<Item = &'static str>) -> Vec<String> {
+pub fn or_all(
+    asked: &[&'static str],
+    all: impl Iterator<Item = &'static str>,
+) -> Vec<&'static str> {
     match asked {
-        [] => all.map(str::to_owned).collect(),
+        [] => all.collect(),
         asked => asked.to_vec(),
     }
 }

@@ -1,16 +1,14 @@
 //! `kinlock torture ids`: concurrency IDs.
 
-use std::time::Duration;
-
 use anyhow::bail;
 use clap::builder::RangedU64ValueParser;
 use kinlock_ids::{Backend, Policy};
-use kinlock_verify::ids::{self, ALL, SCENARIOS, Settings, Specimen};
-use kinlock_verify::report::Report;
+use kinlock_verify::ids::{SCENARIOS, Specimen};
+use kinlock_verify::plan::Settings;
 
 use super::Torture;
-use super::args::{Common, Named, by_names, name, or_all, sound};
-use crate::checks::{HELP, one_of};
+use super::args::{Common, or_all};
+use crate::checks::{HELP, chosen, name, one_of};
 use crate::outcome::tell;
 use crate::parameters::Parameters;
 
@@ -28,7 +26,7 @@ pub struct Args {
     /// What to torture, separated by commas [default: all that is meant to work and that this
     /// machine has; `busted`: all that is broken on purpose]
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = name::<Specimen>, conflicts_with_all = ["backend", "policy"])]
-    ids: Vec<String>,
+    ids: Vec<&'static str>,
     /// How IDs are held: auto (all ways that this machine has), rseq, lease
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = ["auto", "rseq", "lease"])]
     backend: String,
@@ -40,22 +38,9 @@ pub struct Args {
     threads: usize,
     /// Scenarios, separated by commas [default: all]
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = scenario)]
-    scenarios: Vec<String>,
+    scenarios: Vec<&'static str>,
     #[command(flatten)]
     common: Common,
-}
-
-impl Named for Specimen {
-    const KIND: &'static str = "IDs";
-    const ALL: &'static [Self] = ALL;
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn is_broken(&self) -> bool {
-        Specimen::is_broken(self)
-    }
 }
 
 impl Torture for Args {
@@ -71,13 +56,11 @@ impl Torture for Args {
         if self.backend == "rseq" && !self.policy.is_empty() {
             bail!("--policy is for leases: with --backend rseq the kernel decides");
         }
-        let mut chosen = by_names(&self.ids);
-        if chosen.is_empty() {
-            chosen = sound();
-            chosen.retain(|specimen| self.takes(specimen));
-        }
+        let mut chosen = chosen(&self.ids);
+        // Names come without a backend and without policies, and so all of them stay.
+        chosen.retain(|specimen| self.takes(specimen));
         if let Err(why) = Backend::Restartable.available() {
-            if self.backend == "rseq" || self.ids.iter().any(|name| name == "rseq") {
+            if self.backend == "rseq" || self.ids.contains(&"rseq") {
                 bail!("{why}");
             }
             let before = chosen.len();
@@ -94,15 +77,12 @@ impl Torture for Args {
         parameters.add("scenarios", self.scenarios())
     }
 
-    fn here(&self, specimen: Specimen, progress: &mut dyn FnMut(&str)) -> Report {
-        let settings = Settings {
-            time: Duration::from_secs_f64(self.common.seconds),
-            threads: self.threads,
-            preemption: self.common.preemption(),
-            seed: self.common.seed,
+    fn settings(&self) -> Settings {
+        Settings {
+            threads: vec![self.threads],
             scenarios: self.scenarios(),
-        };
-        ids::run(specimen, &settings, progress)
+            ..self.common.settings(None)
+        }
     }
 }
 
@@ -118,7 +98,7 @@ impl Args {
         }
     }
 
-    fn scenarios(&self) -> Vec<String> {
+    fn scenarios(&self) -> Vec<&'static str> {
         or_all(&self.scenarios, names())
     }
 }
@@ -127,6 +107,6 @@ fn names() -> impl Iterator<Item = &'static str> {
     SCENARIOS.iter().map(|scenario| scenario.name)
 }
 
-fn scenario(text: &str) -> Result<String, String> {
+fn scenario(text: &str) -> Result<&'static str, String> {
     one_of("scenario", text, names())
 }

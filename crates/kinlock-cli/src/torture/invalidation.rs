@@ -1,14 +1,10 @@
 //! `kinlock torture invalidation`: delayed invalidation.
 
-use std::time::Duration;
-
-use kinlock_verify::invalidation::torture::{self, Settings};
-use kinlock_verify::invalidation::{ALL, Specimen};
-use kinlock_verify::report::Report;
+use kinlock_verify::invalidation::Specimen;
 
 use super::Torture;
-use super::args::{Common, Named, Waiting, by_names, name, sound};
-use crate::checks::HELP;
+use super::args::{Common, Waiting};
+use crate::checks::{HELP, chosen, name};
 use crate::parameters::Parameters;
 
 /// Test that delayed invalidation is correct under stress
@@ -25,24 +21,11 @@ pub struct Args {
     /// Backends, separated by commas [default: all of ours; `busted`: all that are broken on
     /// purpose]
     #[arg(long, visible_alias = "locks", value_name = "A,B", value_delimiter = ',', value_parser = name::<Specimen>)]
-    backends: Vec<String>,
+    backends: Vec<&'static str>,
     #[command(flatten)]
     waiting: Waiting,
     #[command(flatten)]
     common: Common,
-}
-
-impl Named for Specimen {
-    const KIND: &'static str = "backend";
-    const ALL: &'static [Self] = ALL;
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn is_broken(&self) -> bool {
-        self.defect.is_some()
-    }
 }
 
 impl Torture for Args {
@@ -55,8 +38,7 @@ impl Torture for Args {
     }
 
     fn specimens(&self) -> anyhow::Result<Vec<Specimen>> {
-        let chosen = by_names(&self.backends);
-        Ok(if chosen.is_empty() { sound() } else { chosen })
+        Ok(chosen(&self.backends))
     }
 
     fn parameters(&self, names: Parameters) -> Parameters {
@@ -65,16 +47,5 @@ impl Torture for Args {
 
     fn waiting(&self) -> Option<&Waiting> {
         Some(&self.waiting)
-    }
-
-    fn here(&self, specimen: Specimen, progress: &mut dyn FnMut(&str)) -> Report {
-        let settings = Settings {
-            threads: self.waiting.threads.0.clone(),
-            duration: Duration::from_secs_f64(self.common.seconds),
-            seed: self.common.seed,
-            preemption: self.common.preemption(),
-            hang: Duration::from_secs_f64(self.waiting.hang),
-        };
-        torture::run(specimen, &settings, progress)
     }
 }

@@ -3,19 +3,15 @@
 //! Locks read pretended locality domains from their environment once per process, so each division
 //! of the machine's CPUs into domains is a child process, too.
 
-use std::time::Duration;
-
 use anyhow::ensure;
-use kinlock_verify::locks::{ALL, Specimen};
-use kinlock_verify::plan::{self, Settings};
-use kinlock_verify::report::Report;
-use kinlock_verify::{allowed_cpus, scenarios};
+use kinlock_verify::locks::Specimen;
+use kinlock_verify::plan::Settings;
+use kinlock_verify::{allowed_cpus, by_name, scenarios};
 
 use super::Torture;
-use super::args::{Common, Named, Waiting, by_names, name, or_all, sound};
+use super::args::{Common, Waiting, or_all};
 use super::child::Task;
-use crate::args::keep_first;
-use crate::checks::{HELP, one_of};
+use crate::checks::{HELP, chosen, name, one_of};
 use crate::parameters::Parameters;
 
 /// As many as the largest machines have; each gets threads of its own.
@@ -39,30 +35,17 @@ const DIVIDED: f64 = 0.08;
 pub struct Args {
     /// Locks, separated by commas [default: all of ours; `busted`: all that are broken on purpose]
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = name::<Specimen>)]
-    locks: Vec<String>,
+    locks: Vec<&'static str>,
     /// Numbers of locality domains to pretend, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "2,4,8", value_parser = domains)]
     topology: Vec<usize>,
     /// Scenarios, separated by commas [default: all]
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = scenario)]
-    scenarios: Vec<String>,
+    scenarios: Vec<&'static str>,
     #[command(flatten)]
     waiting: Waiting,
     #[command(flatten)]
     common: Common,
-}
-
-impl Named for Specimen {
-    const KIND: &'static str = "lock";
-    const ALL: &'static [Self] = ALL;
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn is_broken(&self) -> bool {
-        self.defect.is_some()
-    }
 }
 
 impl Torture for Args {
@@ -78,22 +61,16 @@ impl Torture for Args {
     fn specimens(&self) -> anyhow::Result<Vec<Specimen>> {
         let scenarios = self.scenarios();
         let suited = |lock: &Specimen| scenarios.iter().any(|name| suits(lock, name));
-        let mut chosen = Vec::new();
-        for asked in &self.locks {
-            let mut found: Vec<Specimen> = by_names(std::slice::from_ref(asked));
-            found.retain(suited);
+        for &asked in &self.locks {
+            let found = by_name::<Specimen>(asked);
             let scenarios = scenarios.join(",");
             ensure!(
-                !found.is_empty(),
+                found.iter().any(suited),
                 "--scenarios {scenarios}: not for {asked}"
             );
-            chosen.extend(found);
         }
-        if chosen.is_empty() {
-            chosen = sound();
-            chosen.retain(suited);
-        }
-        keep_first(&mut chosen, Specimen::name);
+        let mut chosen = chosen(&self.locks);
+        chosen.retain(suited);
         Ok(chosen)
     }
 
@@ -107,37 +84,22 @@ impl Torture for Args {
         Some(&self.waiting)
     }
 
-    fn here(&self, specimen: Specimen, progress: &mut dyn FnMut(&str)) -> Report {
-        let asked = self.scenarios();
-        let known = scenarios::ALL.iter().map(|scenario| scenario.name);
-        let settings = Settings {
-            time: Duration::from_secs_f64(self.common.seconds),
-            threads: self.waiting.threads.0.clone(),
+    fn settings(&self) -> Settings {
+        Settings {
             domains: self.topology.clone(),
-            preemption: self.common.preemption(),
-            hang: Duration::from_secs_f64(self.waiting.hang),
-            seed: self.common.seed,
-            scenarios: known
-                .filter(|&name| asked.iter().any(|one| one == name))
-                .collect(),
-        };
-        plan::run(specimen, &settings, progress)
+            scenarios: self.scenarios(),
+            ..self.common.settings(Some(&self.waiting))
+        }
     }
 
     /// All scenarios as the machine is, and one more with each division into locality domains.
     fn tasks(&self, lock: Specimen, mut whole: Task) -> Vec<Task> {
         let mut scenarios = self.scenarios();
         let cpus = allowed_cpus();
-        let is_divided = |name: &String| name == scenarios::TOPOLOGY;
-        let divisions: Vec<usize> = match scenarios.iter().any(is_divided) && !lock.is_broken() {
-            true => self
-                .topology
-                .iter()
-                .copied()
-                .filter(|&n| n <= cpus.len())
-                .collect(),
-            false => Vec::new(),
-        };
+        let is_divided = |name: &&str| *name == scenarios::TOPOLOGY;
+        let mut divisions = self.topology.clone();
+        let divides = scenarios.iter().any(is_divided) && lock.defect.is_none();
+        divisions.retain(|&n| divides && n <= cpus.len());
         let divided = |&domains: &usize| {
             let seconds = whole.seconds * DIVIDED;
             let parameters = whole.parameters.with("seconds", seconds);
@@ -162,7 +124,7 @@ impl Torture for Args {
 }
 
 impl Args {
-    fn scenarios(&self) -> Vec<String> {
+    fn scenarios(&self) -> Vec<&'static str> {
         or_all(&self.scenarios, names())
     }
 }
@@ -186,7 +148,7 @@ fn names() -> impl Iterator<Item = &'static str> {
     scenarios::ALL.iter().map(|scenario| scenario.name)
 }
 
-fn scenario(text: &str) -> Result<String, String> {
+fn scenario(text: &str) -> Result<&'static str, String> {
     one_of("scenario", text, names())
 }
 

@@ -11,10 +11,11 @@ mod invalidation;
 mod locks;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use kinlock_verify::plan::{Settings, Tortured};
 use kinlock_verify::report::Report;
-use kinlock_verify::sandbox;
+use kinlock_verify::{Named, sandbox};
 
-use self::args::{Common, Named, Waiting};
+use self::args::{Common, Waiting};
 use self::child::Task;
 use crate::checks;
 use crate::outcome::Outcome;
@@ -55,7 +56,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
 
 /// The torture of one primitive, as its arguments describe it.
 trait Torture {
-    type Specimen: Named;
+    type Specimen: Tortured;
     /// The subcommand.
     const PRIMITIVE: &'static str;
     /// The flag that names specimens.
@@ -75,8 +76,10 @@ trait Torture {
         None
     }
 
-    /// Tortures a specimen in this process. `progress` is told each step before it starts.
-    fn here(&self, specimen: Self::Specimen, progress: &mut dyn FnMut(&str)) -> Report;
+    /// What each torture is to do.
+    fn settings(&self) -> Settings {
+        self.common().settings(self.waiting())
+    }
 
     /// What child processes do for a specimen; `whole` is one task with all of it.
     fn tasks(&self, _specimen: Self::Specimen, whole: Task) -> Vec<Task> {
@@ -97,16 +100,12 @@ fn torture<T: Torture>(args: &T) -> anyhow::Result<Outcome> {
         sandbox::refuse_membarrier().map_err(anyhow::Error::msg)?;
     }
     let outputs = checks::outputs(common.json.as_deref())?;
-    let primitive = T::PRIMITIVE;
-    let arguments = parameters.arguments().join(" ");
-    let echo = format!("kinlock torture {primitive} {arguments}\n");
-    let mut total = Report::new();
-    let mut sound_failed = false;
-    outputs.say(&echo)?;
+    let verb = format!("torture {}", T::PRIMITIVE);
+    let mut run = checks::Run::start(&outputs, &verb, &parameters)?;
     for specimen in specimens {
         let report = if common.in_process {
             let bar = spinner(common.quiet);
-            let report = args.here(specimen, &mut |step| {
+            let report = specimen.torture(&args.settings(), &mut |step| {
                 bar.set_message(step.to_owned());
                 bar.tick();
             });
@@ -115,17 +114,14 @@ fn torture<T: Torture>(args: &T) -> anyhow::Result<Outcome> {
         } else {
             in_children(args, specimen, &parameters)?
         };
-        outputs.say(&checks::text(&report))?;
-        sound_failed |= !specimen.is_broken() && !report.passed;
-        total.merge(report);
+        run.add(&specimen, report, "")?;
     }
-    outputs.say(&echo)?;
-    outputs.say(&format!("Per thread: {}\n", total.per_thread))?;
-    outputs.say(&checks::summary(&total))?;
-    let mut document = serde_json::to_value(&total)?;
+    let mut document = serde_json::to_value(&run.total)?;
     document["parameters"] = serde_json::to_value(&parameters)?;
+    let per_thread = format!("Per thread: {}", run.total.per_thread);
+    let outcome = run.end(&per_thread)?;
     outputs.write(&document)?;
-    Ok(checks::outcome(&total, sound_failed))
+    Ok(outcome)
 }
 
 fn in_children<T: Torture>(
@@ -137,7 +133,7 @@ fn in_children<T: Torture>(
     let whole = Task {
         primitive: T::PRIMITIVE,
         specimen: specimen.name(),
-        is_broken: specimen.is_broken(),
+        is_broken: specimen.defect().is_some(),
         parameters: parameters.with(T::FLAG, [specimen.name()]),
         seconds: common.seconds,
         hang: args.waiting().map_or(0.0, |waiting| waiting.hang),

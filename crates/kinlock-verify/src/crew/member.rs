@@ -150,12 +150,7 @@ impl fmt::Display for Member {
             "thread {} (tid {}) {} for {:.1?} after {} acquisitions",
             self.index,
             self.tid.load(Relaxed),
-            match self.phase() {
-                Phase::Outside => "outside",
-                Phase::Waiting => "waiting",
-                Phase::Inside => "inside",
-                Phase::Finished => "finished",
-            },
+            format!("{:?}", self.phase()).to_lowercase(),
             self.time_in_phase(),
             self.acquisitions.load(Relaxed),
         )

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// The result of many schedules.
 pub(super) struct Hunt<S: Subject> {
-    pub(super) totals: Totals<S::Tally>,
+    pub(super) totals: Totals,
     /// Schedules that failed, with the property that each violates, in order of their numbers.
     pub(super) failures: Vec<(u64, Property)>,
     /// The violation of the subject's defect, if only all schedules together show it.
@@ -103,15 +103,15 @@ impl<S: Subject> Hunt<S> {
 
 /// Numbers of many schedules.
 #[derive(Clone, Default)]
-pub(super) struct Totals<T> {
+pub(super) struct Totals {
     pub(super) schedules: u64,
     pub(super) accesses: u64,
     disruptions: u64,
-    pub(super) tally: T,
+    pub(super) tally: Tally,
 }
 
-impl<T: Tally> Totals<T> {
-    fn add(&mut self, outcome: &Outcome<T>) {
+impl Totals {
+    fn add(&mut self, outcome: &Outcome) {
         self.schedules += 1;
         if let Some(played) = &outcome.played {
             self.accesses += played.accesses;
@@ -128,7 +128,7 @@ impl<T: Tally> Totals<T> {
     }
 }
 
-impl<T> fmt::Display for Totals<T> {
+impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

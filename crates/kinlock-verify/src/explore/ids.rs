@@ -14,8 +14,8 @@
 //! or above both the limit and the number of active threads. The next ID to be handed out is below
 //! it, too.
 
-use super::violation::Failure;
-use super::{Outcome, Replay, Subject};
+use super::violation::{Failure, Violation};
+use super::{Outcome, Replay, Subject, Tally};
 use crate::report::Property;
 use crate::specimen::{fault, named};
 use kinlock_core::platform::Platform;
@@ -33,7 +33,7 @@ pub struct Specimen {
     pub name: &'static str,
     /// What its defect violates, if it is broken on purpose.
     pub defect: Option<Property>,
-    play: fn(&Replay<Specimen>, trace: bool) -> Outcome<Tally>,
+    play: fn(&Replay<Specimen>, trace: bool) -> Outcome,
 }
 
 /// All of them: each policy, as it is and closing the fast path after one vain attempt, and broken
@@ -55,7 +55,7 @@ pub const ALL: &[Specimen] = &[
     broken::<{ IdFault::Stranded as u8 }>("busted-stranded", Property::Completion),
 ];
 
-named!(Specimen, ALL);
+named!(Specimen, "policy", ALL);
 
 const fn sound<const POLICY: u8, const PATIENCE: u32>(name: &'static str) -> Specimen {
     Specimen {
@@ -89,41 +89,15 @@ impl<const FAULT: u8, const PATIENCE: u32> IdConfig for Kind<FAULT, PATIENCE> {
     const PATIENCE: u32 = PATIENCE;
 }
 
-/// Counted in schedules.
-#[derive(Clone, Debug, Default)]
-pub struct Tally {
-    taken: u64,
-    /// While more threads were active than the limit.
-    beyond: u64,
-    /// Members that left.
-    left: u64,
-}
-
-impl super::Tally for Tally {
-    fn merge(&mut self, other: &Self) {
-        self.taken += other.taken;
-        self.beyond += other.beyond;
-        self.left += other.left;
-    }
-}
-
 impl Subject for Specimen {
-    type Tally = Tally;
-    const KIND: &'static str = "policy";
-
-    fn play(replay: &Replay<Self>, trace: bool) -> Outcome<Tally> {
+    fn play(replay: &Replay<Self>, trace: bool) -> Outcome {
         (replay.subject.play)(replay, trace)
     }
 
     fn judge(&self, tally: &Tally) -> Vec<(Property, bool, String)> {
-        vec![(
-            Property::Reach,
-            tally.beyond > 0 && tally.left > 0,
-            format!(
-                "{} IDs taken, {} beyond the limit, {} members left",
-                tally.taken, tally.beyond, tally.left
-            ),
-        )]
+        let [taken, beyond, left] = tally.numbers();
+        let detail = format!("{taken} IDs taken, {beyond} beyond the limit, {left} members left");
+        vec![(Property::Reach, beyond > 0 && left > 0, detail)]
     }
 }
 
@@ -135,6 +109,7 @@ struct Shared<C: IdConfig> {
     /// Whether threads say when they go on without their IDs.
     marks: bool,
     watch: RefCell<Watch>,
+    violation: Violation,
 }
 
 /// The knowledge of an observer that sees everything at once.
@@ -151,8 +126,10 @@ struct Watch {
     joining: u32,
     /// Former members that it may still count.
     leaving: u32,
-    violation: Option<Failure>,
-    tally: Tally,
+    /// IDs taken, those taken while more threads were active than the limit, members that left.
+    taken: u64,
+    beyond: u64,
+    left: u64,
 }
 
 const STEPS: usize = 12;
@@ -160,7 +137,7 @@ const STEPS: usize = 12;
 /// threads.
 const ACCESSES_PER_THREAD: u64 = 10_000;
 
-fn play<const POLICY: u8, C: IdConfig>(replay: &Replay<Specimen>, trace: bool) -> Outcome<Tally> {
+fn play<const POLICY: u8, C: IdConfig>(replay: &Replay<Specimen>, trace: bool) -> Outcome {
     static MACHINE: OnceLock<Machine> = OnceLock::new();
     let machine = MACHINE.get_or_init(|| Machine::load("laptop").expect("it is built in"));
     let mut policies = Policy::ALL.into_iter();
@@ -171,20 +148,14 @@ fn play<const POLICY: u8, C: IdConfig>(replay: &Replay<Specimen>, trace: bool) -
     let cpus = 1 + (seed / 5 % 4) as u32;
     let disturbance = Disturbance::preemptions(seed, 3 + seed % 29, 20_000);
     let mut schedule = Schedule::new(machine.clone(), threads, disturbance);
-    replay.apply(&mut schedule, trace);
     schedule.max_accesses = ACCESSES_PER_THREAD * threads as u64;
-    let (played, (tally, failure)) = schedule.play(
-        move || Shared::<C>::new(policy, cpus, threads, seed),
-        Shared::body,
-        |_, _| (),
+    replay.play(
+        schedule,
+        trace,
+        || Shared::<C>::new(policy, cpus, threads, seed),
+        [Shared::body, |_, _| ()],
         Shared::judge,
-    );
-    Outcome {
-        played: Some(played),
-        clock_mhz: machine.costs.clock_mhz,
-        tally,
-        failure,
-    }
+    )
 }
 
 impl<C: IdConfig> Shared<C> {
@@ -211,9 +182,11 @@ impl<C: IdConfig> Shared<C> {
                 members,
                 joining: 0,
                 leaving: 0,
-                violation: None,
-                tally: Tally::default(),
+                taken: 0,
+                beyond: 0,
+                left: 0,
             }),
+            violation: Violation::default(),
             ids,
         }
     }
@@ -245,28 +218,24 @@ impl<C: IdConfig> Shared<C> {
         say("takes an ID");
         let Ok(held) = self.ids.acquire_as(cpu, me as u32) else {
             // There are many more IDs than are held.
-            self.blame(Property::Completion, || "no ID is left".to_owned());
+            self.demand(Property::Completion, false, || "no ID is left".to_owned());
             return None;
         };
         say("has one");
         let id = held.id() as usize;
         let (bound, taken) = {
             let watch = &mut *self.watch.borrow_mut();
-            watch.tally.taken += 1;
-            watch.tally.beyond += u64::from(watch.now > watch.limit);
+            watch.taken += 1;
+            watch.beyond += u64::from(watch.now > watch.limit);
             let bound = self.bound(watch.most, watch.limit);
             (bound, std::mem::replace(&mut watch.holders[id], true))
         };
-        if held.id() >= bound {
-            self.blame(Property::Contract, || {
-                format!("ID {id} was handed out, but only those below {bound} may be")
-            });
-        }
-        if taken {
-            self.blame(Property::Exclusion, || {
-                format!("two threads hold ID {id} at the same time")
-            });
-        }
+        self.demand(Property::Contract, held.id() < bound, || {
+            format!("ID {id} was handed out, but only those below {bound} may be")
+        });
+        self.demand(Property::Exclusion, !taken, || {
+            format!("two threads hold ID {id} at the same time")
+        });
         Some(held)
     }
 
@@ -307,7 +276,7 @@ impl<C: IdConfig> Shared<C> {
             } else {
                 watch.members -= 1;
                 watch.leaving += 1;
-                watch.tally.left += 1;
+                watch.left += 1;
             }
             let most = watch.members + watch.leaving;
             watch.limit = watch.limit.max(most.min(self.cpus));
@@ -342,11 +311,14 @@ impl<C: IdConfig> Shared<C> {
 
     fn judge(&self, end: &Result<(), Stuck>) -> (Tally, Option<Failure>) {
         match end {
-            Err(stuck) => self.blame(Property::Completion, || stuck.to_string()),
+            Err(stuck) => {
+                (self.violation).demand_at_end(Property::Completion, false, || stuck.to_string())
+            }
             Ok(()) => self.look_over(),
         }
         let watch = self.watch.borrow();
-        (watch.tally.clone(), watch.violation.clone())
+        let tally = Tally(vec![watch.taken, watch.beyond, watch.left]);
+        (tally, self.violation.get())
     }
 
     /// All threads have come to an end.
@@ -355,11 +327,13 @@ impl<C: IdConfig> Shared<C> {
         // No ID that has been handed out is above the bound for good.
         let bound = self.bound(most, limit);
         let grown = self.ids.grown();
-        if grown > bound {
-            self.blame(Property::Contract, || {
-                format!("IDs below {grown} may be handed out, not only those below {bound}")
-            });
-        }
+        let contract = |holds, what: String| {
+            (self.violation).demand_at_end(Property::Contract, holds, || what);
+        };
+        contract(
+            grown <= bound,
+            format!("IDs below {grown} may be handed out, not only those below {bound}"),
+        );
         self.ids.set_members(0);
         // Marked, and then old.
         self.ids.reclaim(1 << 40);
@@ -370,11 +344,10 @@ impl<C: IdConfig> Shared<C> {
             _ => 0,
         };
         let in_use = self.ids.in_use();
-        if in_use > owned {
-            self.blame(Property::Contract, || {
-                format!("no thread holds an ID, but {in_use} are in use, and only {owned} may be")
-            });
-        }
+        contract(
+            in_use <= owned,
+            format!("no thread holds an ID, but {in_use} are in use, and only {owned} may be"),
+        );
     }
 
     fn bound(&self, most: u32, limit: u32) -> u32 {
@@ -384,10 +357,8 @@ impl<C: IdConfig> Shared<C> {
         }
     }
 
-    /// Only the first violation counts.
-    fn blame(&self, property: Property, what: impl FnOnce() -> String) {
-        let violation = &mut self.watch.borrow_mut().violation;
-        violation.get_or_insert_with(|| (property, what()));
+    fn demand(&self, property: Property, holds: bool, what: impl FnOnce() -> String) {
+        self.violation.demand(property, holds, what);
     }
 
     fn below(&self, n: u64) -> u64 {

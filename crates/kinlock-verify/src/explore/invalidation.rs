@@ -12,7 +12,7 @@
 //! | reach | a thread slept, and three sections were open at a time |
 
 use super::violation::{Failure, Violation};
-use super::{Outcome, Replay, Subject, draw};
+use super::{Outcome, Replay, Subject, Tally, draw};
 use crate::report::Property;
 use crate::specimen::{fault, named};
 use kinlock_core::config::Tuning;
@@ -35,7 +35,7 @@ pub struct Specimen {
     pub name: &'static str,
     /// What its defect violates, if it is broken on purpose.
     pub defect: Option<Property>,
-    play: fn(&Replay<Specimen>, trace: bool) -> Outcome<Tally>,
+    play: fn(&Replay<Specimen>, trace: bool) -> Outcome,
 }
 
 /// All of them.
@@ -63,7 +63,7 @@ pub const ALL: &[Specimen] = &[
     packed::<{ Fault::MarkedEarly as u8 }>("busted-mark", Some(Property::Progress)),
 ];
 
-named!(Specimen, ALL);
+named!(Specimen, "backend", ALL);
 
 const fn packed<const FAULT: u8>(name: &'static str, defect: Option<Property>) -> Specimen {
     Specimen {
@@ -102,54 +102,24 @@ const MAX_ACCESSES: u64 = 5_000_000;
 /// 1.46 to 1.48 in two thousand schedules or more, [`Fault::MarkedEarly`] 1.65 to 1.79.
 pub const MOST_RESTARTS: f64 = 1.55;
 
-/// Counted in schedules.
-#[derive(Clone, Debug, Default)]
-pub struct Tally {
-    sections: u64,
-    slow_waits: u64,
-    longest_queue: u64,
-    /// Without preemption: sections, and how often beginning one started over.
-    calm_sections: u64,
-    calm_restarts: u64,
-}
-
-impl super::Tally for Tally {
-    fn merge(&mut self, other: &Self) {
-        self.sections += other.sections;
-        self.slow_waits += other.slow_waits;
-        self.longest_queue = self.longest_queue.max(other.longest_queue);
-        self.calm_sections += other.calm_sections;
-        self.calm_restarts += other.calm_restarts;
-    }
-}
-
 impl Subject for Specimen {
-    type Tally = Tally;
-    const KIND: &'static str = "backend";
-
-    fn play(replay: &Replay<Self>, trace: bool) -> Outcome<Tally> {
+    fn play(replay: &Replay<Self>, trace: bool) -> Outcome {
         (replay.subject.play)(replay, trace)
     }
 
     fn judge(&self, tally: &Tally) -> Vec<(Property, bool, String)> {
-        let restarts = tally.calm_restarts as f64 / tally.calm_sections as f64;
-        let progress = (
-            Property::Progress,
-            restarts <= MOST_RESTARTS,
-            format!("{restarts:.3} restarts per section, at most {MOST_RESTARTS}"),
+        let [sections, slow_waits, queues, calm_sections, calm_restarts] = tally.numbers();
+        let restarts = calm_restarts as f64 / calm_sections as f64;
+        let detail = format!("{restarts:.3} restarts per section, at most {MOST_RESTARTS}");
+        let progress = (Property::Progress, restarts <= MOST_RESTARTS, detail);
+        let detail = format!(
+            "{sections} sections, {slow_waits} waits that slept, three or more open in {queues} \
+             schedules"
         );
-        let reach = (
-            Property::Reach,
-            tally.slow_waits > 0 && tally.longest_queue > 2,
-            format!(
-                "{} sections, {} waits that slept, up to {} open",
-                tally.sections, tally.slow_waits, tally.longest_queue
-            ),
-        );
-        if tally.calm_sections == 0 {
-            vec![reach]
-        } else {
-            vec![progress, reach]
+        let reach = (Property::Reach, slow_waits > 0 && queues > 0, detail);
+        match calm_sections {
+            0 => vec![reach],
+            _ => vec![progress, reach],
         }
     }
 }
@@ -159,7 +129,7 @@ fn play<C: Config, B: Backend<Sim>>(
     trace: bool,
     backend: fn() -> B,
     link: fn() -> B::Link,
-) -> Outcome<Tally> {
+) -> Outcome {
     let mut random = Random::stream(replay.seed, 3);
     let drawn = 2 + random.below(7) as usize;
     let threads = replay.threads.unwrap_or(drawn);
@@ -168,40 +138,31 @@ fn play<C: Config, B: Backend<Sim>>(
     let oversubscribed = random.one_in(4);
     let calm = !oversubscribed && random.one_in(3);
     let machine = draw::machine(&mut random, threads, oversubscribed);
-    let clock_mhz = machine.costs.clock_mhz;
     let mut disturbance = draw::plain_disturbance(&mut random, &machine.costs);
     if calm {
         disturbance.one_in = 0;
     }
     let mut schedule = Schedule::new(machine, threads, disturbance);
-    replay.apply(&mut schedule, trace);
     schedule.max_accesses = MAX_ACCESSES;
     if oversubscribed {
         schedule.placement = Placement::Scheduled;
     }
     let rounds = 4 + random.below(8) as u32;
     let work = 1 << random.below(12);
-    let (played, (mut tally, failure)) = schedule.play(
+    // The bound on restarts is for the usual numbers of threads.
+    let calm = calm && replay.threads.is_none();
+    replay.play(
+        schedule,
+        trace,
         move || {
             let backend = backend();
             let places = kinlock_sim::place_slice(threads, |_| Place::new(link()));
             let domain = kinlock_sim::place(Domain::new(backend, places));
-            Shared::<C, B>::new(domain, rounds, work)
+            Shared::<C, B>::new(domain, rounds, work, calm)
         },
-        Shared::body,
-        |_, _| {},
+        [Shared::body, |_, _| ()],
         Shared::judge,
-    );
-    // The bound is for the usual numbers of threads.
-    if !calm || replay.threads.is_some() {
-        (tally.calm_sections, tally.calm_restarts) = (0, 0);
-    }
-    Outcome {
-        played: Some(played),
-        clock_mhz,
-        tally,
-        failure,
-    }
+    )
 }
 
 type Places<B> = &'static [Place<Sim, <B as Backend<Sim>>::Link>];
@@ -211,6 +172,8 @@ struct Shared<C: Config, B: Backend<Sim> + 'static> {
     domain: &'static Domain<Sim, C, B, Places<B>>,
     rounds: u32,
     work: u64,
+    /// Whether no thread is preempted.
+    calm: bool,
     /// Generations of sections that have begun, and have not ended.
     open: RefCell<Vec<u64>>,
     /// The newest generation of a section that has begun, and the newest one that was seen passed.
@@ -223,11 +186,17 @@ struct Shared<C: Config, B: Backend<Sim> + 'static> {
 }
 
 impl<C: Config, B: Backend<Sim>> Shared<C, B> {
-    fn new(domain: &'static Domain<Sim, C, B, Places<B>>, rounds: u32, work: u64) -> Self {
+    fn new(
+        domain: &'static Domain<Sim, C, B, Places<B>>,
+        rounds: u32,
+        work: u64,
+        calm: bool,
+    ) -> Self {
         Shared {
             domain,
             rounds,
             work,
+            calm,
             open: RefCell::default(),
             begun: Cell::new(0),
             passed: Cell::new(0),
@@ -333,13 +302,14 @@ impl<C: Config, B: Backend<Sim>> Shared<C, B> {
             demand(Property::Contract, self.domain.passed(begun), what);
         }
         let counted = self.domain.tally();
-        let tally = Tally {
-            sections: self.count.get(),
-            slow_waits: counted.slow_waits,
-            longest_queue: counted.longest_queue,
-            calm_sections: self.count.get(),
-            calm_restarts: counted.begin_restarts,
-        };
+        let calm = u64::from(self.calm);
+        let tally = Tally(vec![
+            self.count.get(),
+            counted.slow_waits,
+            u64::from(counted.longest_queue > 2),
+            calm * self.count.get(),
+            calm * counted.begin_restarts,
+        ]);
         (tally, self.violation.get())
     }
 

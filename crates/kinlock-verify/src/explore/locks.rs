@@ -16,7 +16,8 @@ use crate::test_lock::Algorithm;
 use kinlock_core::config::{LocalLimit, Scan, Tuning};
 use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
-use kinlock_core::raw::mutex::Queue;
+use kinlock_core::raw::condvar::CondvarFault;
+use kinlock_core::raw::mutex::{MutexFault, Queue};
 use kinlock_core::raw::{Config, Fault, QueuedSpinLock};
 use kinlock_sim::Sim;
 use kinlock_sim::random::Random;
@@ -86,24 +87,12 @@ const LINGERING: &[Event] = &[
 /// A lock in a schedule.
 #[derive(Clone, Copy)]
 pub(super) struct Explored {
-    lock: &'static dyn Algorithm,
+    pub(super) lock: &'static dyn Algorithm,
     /// The condition variable beside it.
     pub(super) meeting: Option<&'static dyn Meeting>,
 }
 
 impl Explored {
-    pub(super) fn lock(&self) {
-        self.lock.lock();
-    }
-
-    pub(super) fn try_lock(&self) -> bool {
-        self.lock.try_lock()
-    }
-
-    pub(super) fn lock_until(&self, deadline: u64) -> bool {
-        self.lock.lock_until(deadline)
-    }
-
     pub(super) fn unlock(&self) {
         // SAFETY: invariant 1.
         unsafe { self.lock.unlock() }
@@ -159,22 +148,28 @@ pub const ALL: &[Specimen] = &[
     broken::<{ Fault::RousedLeaves as u8 }>("busted-rouse", Property::Completion),
     broken::<{ Fault::Starvation as u8 }>("busted-starvation", Property::Progress),
     mutex::SOUND,
-    mutex::MISSING_WAKE,
-    mutex::LOST_WAKEUP,
-    mutex::DOUBLE_HAND_OFF,
-    mutex::LEAKY_CANCEL,
-    mutex::QUEUED_CLAIM,
+    mutex::broken::<{ MutexFault::MissingWake as u8 }>("busted-mutex-wake", Property::Completion),
+    mutex::broken::<{ MutexFault::LostWakeup as u8 }>("busted-mutex-sleep", Property::Completion),
+    mutex::broken::<{ MutexFault::DoubleHandOff as u8 }>(
+        "busted-mutex-pickup",
+        Property::Exclusion,
+    ),
+    mutex::broken::<{ MutexFault::LeakyCancel as u8 }>("busted-mutex-cancel", Property::Completion),
+    mutex::broken::<{ MutexFault::QueuedClaim as u8 }>(
+        "busted-mutex-handoff",
+        Property::Completion,
+    ),
     condvar::SOUND,
-    condvar::BLIND_SLEEP,
-    condvar::LATE_COUNT,
-    condvar::CARELESS_CLEAR,
-    condvar::BROKEN_CHAIN,
-    condvar::SWALLOWED_WAKE,
-    condvar::LINGERING_SPINNER,
-    condvar::STALE_FLAGS,
+    condvar::broken::<{ CondvarFault::BlindSleep as u8 }>("busted-condvar-sleep"),
+    condvar::broken::<{ CondvarFault::LateCount as u8 }>("busted-condvar-count"),
+    condvar::broken::<{ CondvarFault::CarelessClear as u8 }>("busted-condvar-clear"),
+    condvar::broken::<{ CondvarFault::BrokenChain as u8 }>("busted-condvar-chain"),
+    condvar::broken::<{ CondvarFault::SwallowedWake as u8 }>("busted-condvar-swallow"),
+    condvar::broken::<{ CondvarFault::LingeringSpinner as u8 }>("busted-condvar-spinner"),
+    condvar::broken::<{ CondvarFault::StaleFlags as u8 }>("busted-condvar-flags"),
 ];
 
-named!(Specimen, ALL);
+named!(Specimen, "lock", ALL);
 
 pub(super) use mutex::{at_most, barging, queue};
 

@@ -1,7 +1,8 @@
 //! A schedule in one word, so that it can be played again.
 
-use super::Subject;
-use kinlock_sim::{Schedule, Spot};
+use super::violation::Failure;
+use super::{Outcome, Subject, Tally};
+use kinlock_sim::{Schedule, Spot, Stuck};
 use std::fmt;
 use std::str::FromStr;
 
@@ -25,10 +26,25 @@ pub struct Replay<S> {
 }
 
 impl<S> Replay<S> {
-    /// Has `schedule` disrupted as this says, and traced if that is wanted.
-    pub(super) fn apply(&self, schedule: &mut Schedule, trace: bool) {
+    /// Plays `schedule`, disrupted as this says, and traced if that is wanted. `new` makes what its
+    /// threads share; `body` and `handler` are what they and interrupts do.
+    pub(super) fn play<T: 'static>(
+        &self,
+        mut schedule: Schedule,
+        trace: bool,
+        new: impl FnOnce() -> T,
+        [body, handler]: [fn(&T, usize); 2],
+        judge: fn(&T, &Result<(), Stuck>) -> (Tally, Option<Failure>),
+    ) -> Outcome {
         schedule.disturbance.only = self.only.clone();
         schedule.trace = trace;
+        let (played, (tally, failure)) = schedule.play(new, body, handler, judge);
+        Outcome {
+            clock_mhz: schedule.machine.costs.clock_mhz,
+            played: Some(played),
+            tally,
+            failure,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::draw::Plan;
 use super::locks::{Explored, Meeting, Specimen};
 use super::oracle::Oracle;
-use crate::report::Property;
+use super::violation::Failure;
 use kinlock_core::platform::{NEVER, Platform};
 use kinlock_sim::schedule::{leave_line, moment, say};
 use kinlock_sim::{Sim, Stuck};
@@ -25,9 +25,36 @@ pub struct Scenario {
     pub(super) meets: bool,
 }
 
+/// Rows of name, what sets it apart from `plain`, and description.
+macro_rules! scenarios {
+    ($($name:literal [$($trait:ident)*]: $about:literal;)*) => {
+        /// All scenarios, in the order in which schedules go through them.
+        pub const ALL: &[Scenario] = &[$(Scenario {
+            name: $name,
+            about: $about,
+            $($trait: true,)*
+            ..PLAIN
+        },)*];
+    };
+}
+
+scenarios! {
+    "plain" []: "every thread takes and releases the lock";
+    "timed" [timed]:
+        "lock, try_lock and lock_until, mixed: waiters give up anywhere in the queue";
+    "knobs" [timed changes_knobs]: "timed, and every wait finds other knobs";
+    "nested" [timed interrupts]: "timed, and handlers that interrupt anything take another lock";
+    "oversubscribed" [timed oversubscribed]:
+        "timed, with more threads than CPUs: time slices, and waiters that park";
+    "order" [ordered]: "plain, without stealing: waiters are served in order";
+    "tokens" [timed meets]:
+        "threads that give tokens and notify, that wait for tokens, and that give up waiting";
+    "tokens-oversubscribed" [timed oversubscribed meets]: "tokens, with more threads than CPUs";
+}
+
 const PLAIN: Scenario = Scenario {
-    name: "plain",
-    about: "every thread takes and releases the lock",
+    name: "",
+    about: "",
     ordered: false,
     timed: false,
     changes_knobs: false,
@@ -35,59 +62,6 @@ const PLAIN: Scenario = Scenario {
     oversubscribed: false,
     meets: false,
 };
-
-/// All scenarios, in the order in which schedules go through them.
-pub const ALL: &[Scenario] = &[
-    PLAIN,
-    Scenario {
-        name: "timed",
-        about: "lock, try_lock and lock_until, mixed: waiters give up anywhere in the queue",
-        timed: true,
-        ..PLAIN
-    },
-    Scenario {
-        name: "knobs",
-        about: "timed, and every wait finds other knobs",
-        timed: true,
-        changes_knobs: true,
-        ..PLAIN
-    },
-    Scenario {
-        name: "nested",
-        about: "timed, and handlers that interrupt anything take another lock",
-        timed: true,
-        interrupts: true,
-        ..PLAIN
-    },
-    Scenario {
-        name: "oversubscribed",
-        about: "timed, with more threads than CPUs: time slices, and waiters that park",
-        timed: true,
-        oversubscribed: true,
-        ..PLAIN
-    },
-    Scenario {
-        name: "order",
-        about: "plain, without stealing: waiters are served in order",
-        ordered: true,
-        ..PLAIN
-    },
-    Scenario {
-        name: "tokens",
-        about: "threads that give tokens and notify, that wait for tokens, and that give up waiting",
-        timed: true,
-        meets: true,
-        ..PLAIN
-    },
-    Scenario {
-        name: "tokens-oversubscribed",
-        about: "tokens, with more threads than CPUs",
-        timed: true,
-        oversubscribed: true,
-        meets: true,
-        ..PLAIN
-    },
-];
 
 /// What the threads of a schedule share.
 pub(super) struct Shared {
@@ -165,7 +139,7 @@ impl Shared {
             _ => (0..tokens).for_each(|_| meeting.notify_one()),
         };
         let inside = Sim::random() % 2 == 0;
-        self.locks[0].lock();
+        self.locks[0].lock.lock();
         self.tokens.set(self.tokens.get() + tokens);
         say("gives tokens");
         if inside {
@@ -179,7 +153,7 @@ impl Shared {
 
     /// `false`: the time was up.
     fn take(&self, me: usize, deadline: u64, meeting: &dyn Meeting) -> bool {
-        self.locks[0].lock();
+        self.locks[0].lock.lock();
         let mut taken = true;
         while taken && self.tokens.get() == 0 {
             say("waits for a token");
@@ -201,19 +175,19 @@ impl Shared {
     /// What an interrupt does.
     pub(super) fn handler(&self, me: usize) {
         if !self.oracle.has_failed() {
-            self.locks[1].lock();
+            self.locks[1].lock.lock();
             self.oracle.section(1, me, || self.work());
             self.locks[1].unlock();
         }
     }
 
-    pub(super) fn judge(&self, end: &Result<(), Stuck>) -> Option<(Property, String)> {
+    pub(super) fn judge(&self, end: &Result<(), Stuck>) -> Option<Failure> {
         let at_rest = || self.locks.iter().all(|lock| lock.is_at_rest());
         self.oracle.judge(end, at_rest)
     }
 
     fn acquire(&self, me: usize) -> bool {
-        let lock = &self.locks[0];
+        let lock = self.locks[0].lock;
         let dice = if self.timed { Sim::random() % 4 } else { 3 };
         match dice {
             0 => {

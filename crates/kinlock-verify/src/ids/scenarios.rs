@@ -6,10 +6,8 @@ mod sequences;
 
 use super::Specimen;
 use super::source::Broken;
-use crate::injector::Preemption;
 use crate::report::Findings;
 use kinlock_ids::Backend;
-use std::time::Duration;
 
 /// A way to ill-treat IDs.
 #[derive(Clone, Copy, Debug)]
@@ -56,11 +54,4 @@ fn has_domain(specimen: &Specimen) -> bool {
 }
 
 /// What a scenario works with.
-#[derive(Clone, Debug)]
-pub(super) struct Context {
-    pub specimen: Specimen,
-    pub time: Duration,
-    pub threads: usize,
-    pub preemption: Preemption,
-    pub seed: u64,
-}
+pub(super) type Context = crate::plan::Context<Specimen>;

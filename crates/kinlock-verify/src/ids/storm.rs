@@ -8,6 +8,8 @@
 
 use crate::affinity::confine;
 use crate::child::Child;
+use crate::crew::Orders;
+use crate::report::Findings;
 use crate::signal;
 use kinlock_sim::random::Random;
 use std::ptr::null_mut;
@@ -47,25 +49,28 @@ impl Storm {
         }
     }
 
-    /// Runs `work` on so many threads, which should return when the storm no longer [`rages`], and
-    /// disturbs those that are exposed. Returns what the threads returned.
+    /// Runs `work` on as many threads as ordered, which should return when the storm no longer
+    /// [`rages`], and disturbs those that are exposed. What the threads returned: operations.
     ///
     /// [`rages`]: Self::rages
     pub(super) fn over(
         &self,
-        threads: usize,
-        (time, seed): (Duration, u64),
+        orders: &Orders,
         meanwhile: impl FnMut(),
         work: impl Fn(usize, Random) -> u64 + Sync,
-    ) -> Vec<u64> {
-        std::thread::scope(|scope| {
-            let work = &work;
+    ) -> Findings {
+        let operations = std::thread::scope(|scope| {
+            let (work, seed) = (&work, orders.seed);
             let spawn = |me| scope.spawn(move || work(me, Random::stream(seed, me as u64)));
-            let threads: Vec<_> = (0..threads).map(spawn).collect();
-            self.rage(time, seed, meanwhile);
+            let threads: Vec<_> = (0..orders.threads).map(spawn).collect();
+            self.rage(orders.duration, seed, meanwhile);
             let done = threads.into_iter().map(|thread| thread.join());
             done.map(|done| done.expect("no thread panics")).collect()
-        })
+        });
+        Findings {
+            operations,
+            ..Findings::default()
+        }
     }
 
     /// Whether threads are to go on.

@@ -16,102 +16,55 @@
 //!    installed.
 
 use super::{Broken, Kind, NoWait, Ours, Specimen};
-use crate::crew::{self, Orders, Worker};
-use crate::injector::{self, Injector, Preemption};
+use crate::crew::{self, Worker};
+use crate::injector::{self, Injector};
 use crate::pages::{self, Pool, Protection};
+use crate::plan::{self, Context, Settings, Step, Tortured};
 use crate::report::{Check, Findings, Property, Report};
 use crate::signal;
-use crate::steps::{self, Share, Step};
 use kinlock_invalidation::raw::Fault;
 use kinlock_sim::random::Random;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
-use std::time::Duration;
-
-/// The parameters of a run.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Numbers of threads, one after the other.
-    pub threads: Vec<usize>,
-    /// For all scenarios together.
-    pub duration: Duration,
-    /// Decides everything random.
-    pub seed: u64,
-    /// How often threads are interrupted.
-    pub preemption: Preemption,
-    /// After this time an operation counts as endless.
-    pub hang: Duration,
-}
 
 /// Shards of the demonstration's pool: few, so that threads meet.
 const SHARDS: usize = 2;
 
-/// Tortures one domain. `progress` is told each step's name before it starts.
-///
-/// One that is broken on purpose is done after the first step in which the check meant for it
-/// catches it, or after all steps [`PATIENCE`](crate::plan::PATIENCE) times.
-pub fn run(specimen: Specimen, settings: &Settings, progress: impl FnMut(&str)) -> Report {
-    if let Kind::Sound(backend) = specimen.kind
-        && let Err(refused) = Ours::new(backend)
-    {
-        let mut report = Report::new();
-        report.push(Check {
-            name: format!("{}/{}", specimen.name, Property::Contract.name()),
-            property: Property::Contract,
-            passed: true,
-            detail: format!("not tortured: {refused}"),
-        });
-        return report;
-    }
-    let step = |threads: usize, pages: bool| Step {
-        label: format!("{}-{threads}", if pages { "pages" } else { "generations" }),
-        weight: 1,
-        what: (threads, pages),
-    };
-    let threads = settings.threads.iter();
-    let steps: Vec<_> = threads
-        .flat_map(|&threads| [step(threads, false), step(threads, true)])
-        .collect();
-    let whole = Share {
-        time: settings.duration,
-        seed: settings.seed,
-    };
-    steps::run(
-        &specimen,
-        whole,
-        &steps,
-        progress,
-        |&(threads, pages), share| {
-            let stage = Stage {
-                pages,
-                preemption: settings.preemption,
-                orders: Orders {
-                    threads,
-                    duration: share.time,
-                    hang: settings.hang,
-                    longest_wait: settings.hang,
-                    pinned: false,
-                    seed: share.seed,
-                },
-            };
+impl Tortured for Specimen {
+    fn torture(self, settings: &Settings, progress: &mut dyn FnMut(&str)) -> Report {
+        if let Kind::Sound(backend) = self.kind
+            && let Err(refused) = Ours::new(backend)
+        {
+            let mut report = Report::new();
+            let detail = format!("not tortured: {refused}");
+            report.push(Check::new(self.name, Property::Contract, true, detail));
+            return report;
+        }
+        let step = |threads: usize, pages: bool| Step {
+            label: format!("{}-{threads}", if pages { "pages" } else { "generations" }),
+            weight: 1,
+            threads,
+            what: pages,
+        };
+        let threads = settings.threads.iter();
+        let steps: Vec<_> = threads
+            .flat_map(|&threads| [step(threads, false), step(threads, true)])
+            .collect();
+        plan::run(self, settings, &steps, progress, |&pages, context| {
             const GENERATION: u8 = Fault::GenerationReadBeforeMark as u8;
             const WAKE: u8 = Fault::WakeLost as u8;
-            match specimen.kind {
+            let threads = context.orders.threads;
+            match self.kind {
                 Kind::Sound(backend) => {
-                    play(Ours::new(backend).expect("it was available before"), &stage)
+                    let ours = Ours::new(backend).expect("it was available before");
+                    play(ours, pages, context)
                 }
-                Kind::NoWait => play(NoWait, &stage),
-                Kind::Generation => play(Broken::<GENERATION>::new(threads), &stage),
-                Kind::Wake => play(Broken::<WAKE>::new(threads), &stage),
+                Kind::NoWait => play(NoWait, pages, context),
+                Kind::Generation => play(Broken::<GENERATION>::new(threads), pages, context),
+                Kind::Wake => play(Broken::<WAKE>::new(threads), pages, context),
             }
-        },
-    )
-}
-
-struct Stage {
-    pages: bool,
-    preemption: Preemption,
-    orders: Orders,
+        })
+    }
 }
 
 struct Shared<P: Protection> {
@@ -123,7 +76,7 @@ struct Shared<P: Protection> {
     late: AtomicU64,
 }
 
-fn play<P: Protection>(protection: P, stage: &Stage) -> Findings {
+fn play<P: Protection>(protection: P, pages: bool, context: &Context<Specimen>) -> Findings {
     // SAFETY: invariant 1.
     unsafe { signal::install(number(), linger, libc::SA_RESTART, []) };
     let shared = Arc::new(Shared {
@@ -132,8 +85,8 @@ fn play<P: Protection>(protection: P, stage: &Stage) -> Findings {
         newest: AtomicU64::new(0),
         late: AtomicU64::new(0),
     });
-    let (of_crew, seed) = (Arc::clone(&shared), stage.orders.seed);
-    let (preemption, pages) = (stage.preemption, stage.pages);
+    let (orders, preemption) = (&context.orders, context.preemption);
+    let (of_crew, seed) = (Arc::clone(&shared), orders.seed);
     let body = move |worker: &mut Worker| {
         let mut at_pages = pages::Worker::interrupted(seed, worker.index(), preemption);
         let mut random = worker.random.branch();
@@ -147,8 +100,8 @@ fn play<P: Protection>(protection: P, stage: &Stage) -> Findings {
     };
     let mut random = Random::stream(seed, u64::MAX);
     let mut signals = 0;
-    let outcome = crew::run(&stage.orders, body, |crew| {
-        for thread in 0..stage.orders.threads {
+    let outcome = crew::run(orders, body, |crew| {
+        for thread in 0..orders.threads {
             if let Some(tid) = crew.tid(thread).filter(|_| random.one_in(2)) {
                 signals += u64::from(signal::send(tid, number()));
             }

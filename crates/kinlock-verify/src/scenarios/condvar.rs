@@ -79,10 +79,11 @@ fn run(context: &Context, delayed: bool) -> Findings {
     };
     let mut nudges = Nudges::start(orders.seed);
     let reached = |nudges: &Nudges| {
-        let [timely, timeouts] = [&board.timely, &board.timeouts].map(|n| n.load(Relaxed));
+        let [timely, timeouts] =
+            [&board.counts.timely, &board.counts.timeouts].map(|n| n.load(Relaxed));
         let moved = events.get(Event::Notified) > 0 && events.get(Event::Requeue) > 0;
         // On a busy machine few rounds fit into the time.
-        let enough = !delayed || board.rounds.load(Relaxed) >= ENOUGH;
+        let enough = !delayed || board.counts.rounds.load(Relaxed) >= ENOUGH;
         (
             moved && timely > 0 && timeouts > 0 && nudges.handled() > 0,
             enough,
@@ -119,10 +120,10 @@ fn run(context: &Context, delayed: bool) -> Findings {
     let detail = format!(
         "{} rounds, {} timed waits that were notified, {} timeouts, {} short-lived waiters, \
          {} of {} signals, {}",
-        board.rounds.load(Relaxed),
-        board.timely.load(Relaxed),
-        board.timeouts.load(Relaxed),
-        board.children.load(Relaxed),
+        board.counts.rounds.load(Relaxed),
+        board.counts.timely.load(Relaxed),
+        board.counts.timeouts.load(Relaxed),
+        board.counts.children.load(Relaxed),
         nudges.handled(),
         nudges.sent(),
         events.list(&[
@@ -167,7 +168,7 @@ impl Board {
                 board.begin(me, members)
             });
             self.visit(worker, me, |board, me| {
-                board.wait_patiently(me, ARRIVED, |b| b.arrived.load(Relaxed) == members);
+                board.wait_patiently(me, ARRIVED, |b| b.counts.arrived.load(Relaxed) == members);
                 board.section(me);
                 board.expect_rest();
                 None
@@ -175,15 +176,15 @@ impl Board {
         }
         self.visit(worker, me, |board, me| {
             board.section(me);
-            board.over.store(true, Relaxed);
+            board.counts.over.store(true, Relaxed);
             board.begin(me, members)
         });
     }
 
     /// Begins a round; the lock is held. Returns the notification for later.
     fn begin(&self, me: &mut Player, members: u64) -> Option<board::Call> {
-        self.arrived.store(0, Relaxed);
-        self.rounds.fetch_add(1, Relaxed);
+        self.counts.arrived.store(0, Relaxed);
+        self.counts.rounds.fetch_add(1, Relaxed);
         if me.random.one_in(4) {
             // Each call has a taker of its own: no thread comes back before the lock is free.
             (0..members).for_each(|_| self.monitor.notify_one(NEXT));
@@ -197,20 +198,20 @@ impl Board {
         let mut round = 0;
         loop {
             self.visit(worker, me, |board, me| {
-                board.wait_patiently(me, NEXT, |b| b.rounds.load(Relaxed) != round);
+                board.wait_patiently(me, NEXT, |b| b.counts.rounds.load(Relaxed) != round);
                 board.section(me);
                 None
             });
             round += 1;
-            if self.over.load(Relaxed) {
+            if self.counts.over.load(Relaxed) {
                 return;
             }
             // In the next round each member plays another part.
             self.play(worker, me, (number + round) % members, members);
             self.visit(worker, me, |board, me| {
                 board.section(me);
-                let arrived = board.arrived.load(Relaxed) + 1;
-                board.arrived.store(arrived, Relaxed);
+                let arrived = board.counts.arrived.load(Relaxed) + 1;
+                board.counts.arrived.store(arrived, Relaxed);
                 let notify = arrived == members || me.random.one_in(8);
                 notify.then(|| board.notify(me, ARRIVED)).flatten()
             });
@@ -220,7 +221,7 @@ impl Board {
     /// One round. The place decides the part: every fourth place gives, the next one takes, and so
     /// on.
     fn play(&self, worker: &mut Worker, me: &mut Player, place: u64, members: u64) {
-        let each = self.each.load(Relaxed);
+        let each = self.counts.each.load(Relaxed);
         me.injector.point();
         let part = match place % 4 {
             0 => {

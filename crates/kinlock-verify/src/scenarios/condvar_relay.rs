@@ -53,10 +53,15 @@ const RIVAL: usize = 1;
 struct Relay {
     monitor: Box<dyn Monitor>,
     state: SharedState,
-    sections: AtomicU64,
     /// Whether there is a token. With the lock.
     token: AtomicU64,
     waiters: [Partner; 2],
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct Counts {
+    sections: AtomicU64,
     /// Rounds that all have ended.
     rounds: AtomicU64,
     timeouts: AtomicU64,
@@ -72,13 +77,9 @@ pub(super) fn run(context: &Context) -> Findings {
     let relay = Arc::new(Relay {
         monitor: monitor(context, false),
         state: SharedState::new(),
-        sections: AtomicU64::new(0),
         token: AtomicU64::new(0),
         waiters: [Partner::new(epoch), Partner::new(epoch)],
-        rounds: AtomicU64::new(0),
-        timeouts: AtomicU64::new(0),
-        hasty: AtomicU64::new(0),
-        stolen: AtomicU64::new(0),
+        counts: Counts::default(),
     });
     let orders = Orders {
         threads: 3,
@@ -89,7 +90,8 @@ pub(super) fn run(context: &Context) -> Findings {
     let cpus = allowed_cpus();
     let can_spin = cpus.len() > 1;
     let reached = || {
-        let slept_or_left = events.get(Event::Notified) > 0 && relay.timeouts.load(Relaxed) > 0;
+        let slept_or_left =
+            events.get(Event::Notified) > 0 && relay.counts.timeouts.load(Relaxed) > 0;
         slept_or_left && (events.get(Event::NotifiedSpinning) > 0 || !can_spin)
     };
     let (all, rivalry, level) = (
@@ -110,15 +112,15 @@ pub(super) fn run(context: &Context) -> Findings {
         }
     };
     // On a busy machine the two seldom run at the same time: few rounds fit into the time.
-    let enough = |_: &_| reached() && relay.rounds.load(Relaxed) >= ENOUGH;
+    let enough = |_: &_| reached() && relay.counts.rounds.load(Relaxed) >= ENOUGH;
     let outcome = crew::run(&orders, body, enough);
-    let counts = [&relay.rounds, &relay.timeouts, &relay.hasty, &relay.stolen];
-    let [rounds, timeouts, hasty, stolen] = counts.map(|n| n.load(Relaxed));
+    let n = &relay.counts;
+    let counts = [&n.sections, &n.rounds, &n.timeouts, &n.hasty, &n.stolen];
+    let [sections, rounds, timeouts, hasty, stolen] = counts.map(|n| n.load(Relaxed));
     let detail = format!(
         "{rounds} rounds, {timeouts} timeouts, {stolen} tokens given back, {}",
         events.list(&[Event::Notified, Event::NotifiedSpinning, Event::Park]),
     );
-    let sections = relay.sections.load(Relaxed);
     let extra = sections.saturating_sub(outcome.total());
     outcome
         .findings(&relay.state, extra)
@@ -146,7 +148,7 @@ impl Relay {
     /// A round: calls the waiters, gives a token when the moment has come, and waits for their
     /// ends.
     fn give_once(&self, worker: &mut Worker, with_rival: bool) {
-        let round = self.rounds.load(Relaxed) + 1;
+        let round = self.counts.rounds.load(Relaxed) + 1;
         let (moments, hurried, early): (&[u64], _, _) = match with_rival {
             true => (&RIVAL_MOMENTS, RIVAL, EARLY_FOR_RIVAL),
             false => (&MOMENTS, TAKER, EARLY),
@@ -184,7 +186,7 @@ impl Relay {
             notify();
         }
         (self.waiters[..waiters].iter()).for_each(|waiter| waiter.await_end(round));
-        self.rounds.store(round, Relaxed);
+        self.counts.rounds.store(round, Relaxed);
     }
 
     // ---- the waiters ---------------------------------------------------------------------------
@@ -196,7 +198,7 @@ impl Relay {
             if waiter == TAKER && !taken {
                 self.take(worker, 0);
             } else if waiter == RIVAL && taken {
-                self.stolen.fetch_add(1, Relaxed);
+                self.counts.stolen.fetch_add(1, Relaxed);
                 self.give_back(worker);
             }
             self.waiters[waiter].end(round);
@@ -220,8 +222,8 @@ impl Relay {
                 let hasty = !notified && patience.lasts();
                 self.section(name);
                 if !notified {
-                    self.timeouts.fetch_add(1, Relaxed);
-                    self.hasty.fetch_add(u64::from(hasty), Relaxed);
+                    self.counts.timeouts.fetch_add(1, Relaxed);
+                    self.counts.hasty.fetch_add(u64::from(hasty), Relaxed);
                     return true;
                 }
             }
@@ -243,7 +245,7 @@ impl Relay {
     }
 
     fn section(&self, name: u32) {
-        self.sections.fetch_add(1, Relaxed);
+        self.counts.sections.fetch_add(1, Relaxed);
         self.state.section(name, || ());
     }
 }

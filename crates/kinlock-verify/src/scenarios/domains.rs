@@ -11,14 +11,11 @@ use kinlock_core::events::Event;
 use kinlock_sim::random::Random;
 use std::sync::Arc;
 
-/// On any machine: threads tell the lock their domain, and now and then another one.
+/// On any machine: two threads per domain tell the lock their domain, and
+/// now and then another one.
 pub(super) fn pretended(context: &Context) -> Findings {
-    let orders = Orders {
-        threads: 2 * context.domains,
-        ..context.orders.clone()
-    };
     let stage = Stage::new(context.specimen.new_pretended);
-    run(context, &orders, stage, context.domains)
+    run(context, &context.orders, stage, context.orders.threads / 2)
 }
 
 /// Where `KINLOCK_TOPOLOGY` divides this machine's CPUs into domains, with threads pinned to all.

@@ -16,11 +16,12 @@ mod relay;
 mod signals;
 mod timed;
 
-use crate::crew::{self, Crew, Orders, Outcome, Worker};
-use crate::injector::{Injector, Preemption};
+use crate::crew::{self, Crew, Outcome, Worker};
+use crate::injector::Injector;
 use crate::locks::Specimen;
 use crate::oracle::SharedState;
-use crate::report::{Findings, Property};
+use crate::plan::{self, Settings, Step, Tortured};
+use crate::report::{Findings, Property, Report};
 use crate::test_lock::TestLock;
 use kinlock_core::events::Event;
 use std::sync::Arc;
@@ -93,6 +94,12 @@ pub const DOMAINS: &str = "domains";
 /// Means something only where `KINLOCK_TOPOLOGY` has divided the machine's CPUs.
 pub const TOPOLOGY: &str = "topology";
 
+/// The scenarios that run by default: all that do not need a prepared environment.
+pub fn by_default() -> Vec<&'static str> {
+    let named = ALL.iter().map(|scenario| scenario.name);
+    named.filter(|&name| name != TOPOLOGY).collect()
+}
+
 impl Scenario {
     /// Whether it applies to `lock`. A broken condition variable comes with a sound lock.
     pub fn suits(&self, lock: &Specimen) -> bool {
@@ -105,15 +112,47 @@ impl Scenario {
     }
 }
 
-/// What a scenario works with.
-#[derive(Clone, Debug)]
-pub(crate) struct Context {
-    pub specimen: Specimen,
-    pub orders: Orders,
-    pub preemption: Preemption,
-    /// Locality domains to pretend.
-    pub domains: usize,
+impl Tortured for Specimen {
+    fn torture(self, settings: &Settings, progress: &mut dyn FnMut(&str)) -> Report {
+        let steps = steps(&self, settings);
+        plan::run(self, settings, &steps, progress, |run, context| {
+            run(context)
+        })
+    }
 }
+
+fn steps(specimen: &Specimen, settings: &Settings) -> Vec<Step<fn(&Context) -> Findings>> {
+    let few = settings.threads[0];
+    let chosen = ALL
+        .iter()
+        .filter(|known| settings.scenarios.contains(&known.name) && known.suits(specimen));
+    let mut steps = Vec::new();
+    for &Scenario {
+        name, weight, run, ..
+    } in chosen
+    {
+        let mut add = |label: String, threads| {
+            steps.push(Step {
+                label,
+                weight,
+                threads,
+                what: run,
+            });
+        };
+        let with = |number: usize| format!("{name}-{number}");
+        match name {
+            PREEMPTION => (settings.threads.iter()).for_each(|&n| add(with(n), n)),
+            // Two threads for each domain to pretend.
+            DOMAINS => (settings.domains.iter()).for_each(|&n| add(with(n), 2 * n)),
+            TOPOLOGY => add(with(kinlock_core::topology::domain_count()), few),
+            _ => add(name.to_owned(), few),
+        }
+    }
+    steps
+}
+
+/// What a scenario works with.
+type Context = crate::plan::Context<Specimen>;
 
 impl Context {
     /// An injector for a worker of this scenario.

@@ -12,6 +12,11 @@ use std::time::{Duration, Instant};
 
 struct Shared {
     stage: Stage,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct Counts {
     timely: AtomicU64,
     timeouts: AtomicU64,
     /// Timeouts before the time was over.
@@ -23,14 +28,12 @@ pub(super) fn run(context: &Context) -> Findings {
     let events = Events::start();
     let shared = Arc::new(Shared {
         stage: Stage::new(context.specimen.new),
-        timely: AtomicU64::new(0),
-        timeouts: AtomicU64::new(0),
-        hasty: AtomicU64::new(0),
-        tries_failed: AtomicU64::new(0),
+        counts: Counts::default(),
     });
+    let counts = &shared.counts;
     let reached = || {
         let happened = |count: &AtomicU64| count.load(Relaxed) > 0;
-        happened(&shared.timely) && happened(&shared.timeouts) || context.orders.threads == 1
+        happened(&counts.timely) && happened(&counts.timeouts) || context.orders.threads == 1
     };
     let (of_crew, own_context) = (Arc::clone(&shared), context.clone());
     let body = move |worker: &mut Worker| {
@@ -41,13 +44,8 @@ pub(super) fn run(context: &Context) -> Findings {
         }
     };
     let outcome = crew::run(&context.orders, body, |_| reached());
-    let counts = [
-        &shared.timely,
-        &shared.timeouts,
-        &shared.hasty,
-        &shared.tries_failed,
-    ];
-    let [timely, timeouts, hasty, tries] = counts.map(|n| n.load(Relaxed));
+    let [timely, timeouts] = [&counts.timely, &counts.timeouts].map(|n| n.load(Relaxed));
+    let [hasty, tries] = [&counts.hasty, &counts.tries_failed].map(|n| n.load(Relaxed));
     let detail = format!(
         "{timely} timed acquisitions, {timeouts} timeouts, {tries} failed tries, {}",
         events.list(&[Event::Timeout, Event::Reap, Event::Unqueue]),
@@ -66,7 +64,9 @@ impl Shared {
             0 | 1 => blocking(lock),
             2 | 3 => {
                 let taken = lock.try_lock();
-                self.tries_failed.fetch_add(u64::from(!taken), Relaxed);
+                self.counts
+                    .tries_failed
+                    .fetch_add(u64::from(!taken), Relaxed);
                 taken
             }
             _ => self.try_for(lock, limit),
@@ -79,10 +79,14 @@ impl Shared {
     fn try_for(&self, lock: &dyn TestLock, limit: Duration) -> bool {
         let start = Instant::now();
         let taken = lock.try_lock_for(limit);
-        let counter = if taken { &self.timely } else { &self.timeouts };
+        let counter = if taken {
+            &self.counts.timely
+        } else {
+            &self.counts.timeouts
+        };
         counter.fetch_add(1, Relaxed);
         if !taken && start.elapsed() < limit {
-            self.hasty.fetch_add(1, Relaxed);
+            self.counts.hasty.fetch_add(1, Relaxed);
         }
         taken
     }

@@ -21,26 +21,14 @@ pub(super) const SOUND: Specimen = Specimen {
     ..mutex::SOUND
 };
 
-macro_rules! broken {
-    ($($constant:ident: $fault:ident, $name:literal;)*) => {$(
-        pub(super) const $constant: Specimen = Specimen {
-            name: $name,
-            defect: Some(Property::Completion),
-            place: place::<{ CondvarFault::$fault as u8 }>,
-            max_accesses: MAX_ACCESSES,
-            ..SOUND
-        };
-    )*};
-}
-
-broken! {
-    BLIND_SLEEP: BlindSleep, "busted-condvar-sleep";
-    LATE_COUNT: LateCount, "busted-condvar-count";
-    CARELESS_CLEAR: CarelessClear, "busted-condvar-clear";
-    BROKEN_CHAIN: BrokenChain, "busted-condvar-chain";
-    SWALLOWED_WAKE: SwallowedWake, "busted-condvar-swallow";
-    LINGERING_SPINNER: LingeringSpinner, "busted-condvar-spinner";
-    STALE_FLAGS: StaleFlags, "busted-condvar-flags";
+pub(super) const fn broken<const FAULT: u8>(name: &'static str) -> Specimen {
+    Specimen {
+        name,
+        defect: Some(Property::Completion),
+        place: place::<FAULT>,
+        max_accesses: MAX_ACCESSES,
+        ..SOUND
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -36,24 +36,14 @@ pub(super) const SOUND: Specimen = Specimen {
     max_accesses: 20 * MAX_ACCESSES,
 };
 
-macro_rules! broken {
-    ($($constant:ident: $fault:ident, $name:literal, $defect:ident;)*) => {$(
-        pub(super) const $constant: Specimen = Specimen {
-            name: $name,
-            defect: Some(Property::$defect),
-            place: place::<{ MutexFault::$fault as u8 }>,
-            max_accesses: MAX_ACCESSES,
-            ..SOUND
-        };
-    )*};
-}
-
-broken! {
-    MISSING_WAKE: MissingWake, "busted-mutex-wake", Completion;
-    LOST_WAKEUP: LostWakeup, "busted-mutex-sleep", Completion;
-    DOUBLE_HAND_OFF: DoubleHandOff, "busted-mutex-pickup", Exclusion;
-    LEAKY_CANCEL: LeakyCancel, "busted-mutex-cancel", Completion;
-    QUEUED_CLAIM: QueuedRequest, "busted-mutex-handoff", Completion;
+pub(super) const fn broken<const FAULT: u8>(name: &'static str, defect: Property) -> Specimen {
+    Specimen {
+        name,
+        defect: Some(defect),
+        place: place::<FAULT>,
+        max_accesses: MAX_ACCESSES,
+        ..SOUND
+    }
 }
 
 pub(super) const USUAL_QUEUE: Queue = Queue::Osq(PredecessorCpu::Cached);

@@ -6,28 +6,7 @@ use super::Specimen;
 use crate::report::Property;
 use kinlock_core::events::Event;
 
-/// The events of locks.
-#[derive(Clone, Debug)]
-pub struct Counted([u64; Event::ALL.len()]);
-
-impl Default for Counted {
-    fn default() -> Self {
-        Counted([0; Event::ALL.len()])
-    }
-}
-
-impl Tally for Counted {
-    fn merge(&mut self, other: &Self) {
-        for (sum, n) in self.0.iter_mut().zip(other.0) {
-            *sum += n;
-        }
-    }
-}
-
 impl Subject for Specimen {
-    type Tally = Counted;
-    const KIND: &'static str = "lock";
-
     fn scenarios(&self) -> Vec<&'static str> {
         let fits = |scenario: &&Scenario| {
             scenario.meets == self.meets && (self.in_order || !scenario.ordered)
@@ -36,31 +15,31 @@ impl Subject for Specimen {
         fitting.map(|scenario| scenario.name).collect()
     }
 
-    fn play(replay: &Replay<Self>, trace: bool) -> Outcome<Counted> {
+    fn play(replay: &Replay<Self>, trace: bool) -> Outcome {
         let mut known = scenarios::ALL.iter();
         let scenario = known
             .find(|scenario| scenario.name == replay.scenario)
             .expect("a replay names a scenario");
         let lock = replay.subject;
-        let mut plan = draw::plan(&lock, scenario, replay.threads, replay.seed);
-        replay.apply(&mut plan.schedule, trace);
+        let plan = draw::plan(&lock, scenario, replay.threads, replay.seed);
         plan.knobs.set();
-        let (played, failure) = plan.schedule.play(
+        let outcome = replay.play(
+            plan.schedule.clone(),
+            trace,
             || Shared::new(&lock, scenario, &plan),
-            Shared::body,
-            Shared::handler,
-            Shared::judge,
+            [Shared::body, Shared::handler],
+            |shared, end| (Tally::default(), shared.judge(end)),
         );
+        let played = outcome.played.as_ref();
         Outcome {
-            clock_mhz: plan.schedule.machine.costs.clock_mhz,
-            tally: Counted(played.counted),
-            played: Some(played),
-            failure,
+            tally: Tally(played.map_or_else(Vec::new, |played| played.counted.to_vec())),
+            ..outcome
         }
     }
 
-    fn judge(&self, tally: &Counted) -> Vec<(Property, bool, String)> {
-        let counts = || self.reach.iter().map(|&e| (e, tally.0[e as usize]));
+    fn judge(&self, tally: &Tally) -> Vec<(Property, bool, String)> {
+        let numbers: [u64; Event::ALL.len()] = tally.numbers();
+        let counts = || self.reach.iter().map(|&e| (e, numbers[e as usize]));
         let list: Vec<String> = counts()
             .map(|(e, count)| format!("{count} {}", e.name()))
             .collect();

@@ -44,12 +44,11 @@ pub(super) fn run(context: &Context) -> Findings {
     let meanwhile = || {
         let mine = domain.enter().ok();
         if failure.is_none() {
-            failure = fork_one(&domain, &still, mine.as_ref(), context.threads).err();
+            failure = fork_one(&domain, &still, mine.as_ref(), context.orders.threads).err();
             children += 1;
         }
     };
-    let share = (context.time, context.seed);
-    let operations = storm.over(context.threads, share, meanwhile, |_, mut random| {
+    let findings = storm.over(&context.orders, meanwhile, |_, mut random| {
         storm.expose(|| {
             let mut operations = 0;
             while storm.rages() {
@@ -65,10 +64,6 @@ pub(super) fn run(context: &Context) -> Findings {
             operations
         })
     });
-    let findings = Findings {
-        operations,
-        ..Findings::default()
-    };
     let contract = match failure {
         None => Ok(format!("{children} children had their own IDs and sums")),
         Some(what) => Err(what),

@@ -16,6 +16,11 @@ const DEEPEST: u64 = 3;
 struct Watch {
     source: Box<dyn Source>,
     slots: Vec<Slot>,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct Counts {
     /// Holders, including threads on their way in or out: now, and at most so far.
     inside: AtomicU32,
     most_inside: AtomicU32,
@@ -42,10 +47,8 @@ pub(super) fn run(context: &Context) -> Findings {
     watch.wander();
     let in_handler = Arc::clone(&watch);
     let storm = Storm::new(Box::new(move || in_handler.visit(|| ())), true);
-    let share = (context.time, context.seed);
-    let operations = storm.over(
-        context.threads,
-        share,
+    let findings = storm.over(
+        &context.orders,
         || (),
         |_, mut random| {
             let mut injector = Injector::new(context.preemption, random.branch());
@@ -62,7 +65,7 @@ pub(super) fn run(context: &Context) -> Findings {
             visits
         },
     );
-    watch.judge(&storm, operations)
+    watch.judge(&storm, findings)
 }
 
 impl Watch {
@@ -70,15 +73,7 @@ impl Watch {
         Watch {
             slots: (0..source.count()).map(|_| Slot::default()).collect(),
             source,
-            inside: AtomicU32::new(0),
-            most_inside: AtomicU32::new(0),
-            limit: AtomicU32::new(0),
-            shared: AtomicU64::new(0),
-            lost_updates: AtomicU64::new(0),
-            above: AtomicU64::new(0),
-            greatest: AtomicU32::new(0),
-            visits: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
+            counts: Counts::default(),
         }
     }
 
@@ -112,54 +107,64 @@ impl Watch {
     /// Takes an ID and gives it back. Async-signal-safe, if `meanwhile` is.
     fn visit(&self, mut meanwhile: impl FnMut()) {
         // SeqCst throughout: the bound is about one instant.
-        let inside = self.inside.fetch_add(1, SeqCst) + 1;
-        self.most_inside.fetch_max(inside, SeqCst);
-        self.limit.fetch_max(self.source.limit(), SeqCst);
+        let inside = self.counts.inside.fetch_add(1, SeqCst) + 1;
+        self.counts.most_inside.fetch_max(inside, SeqCst);
+        self.counts.limit.fetch_max(self.source.limit(), SeqCst);
         let served = self.source.with(&mut |id| {
             // Once more: a thread may become a member as it enters.
-            self.limit.fetch_max(self.source.limit(), SeqCst);
-            let bound = self.most_inside.load(SeqCst).max(self.limit.load(SeqCst));
+            self.counts.limit.fetch_max(self.source.limit(), SeqCst);
+            let bound = self
+                .counts
+                .most_inside
+                .load(SeqCst)
+                .max(self.counts.limit.load(SeqCst));
             if id >= bound + self.source.reserved() {
-                self.above.fetch_add(1, Relaxed);
+                self.counts.above.fetch_add(1, Relaxed);
             }
-            self.greatest.fetch_max(id, Relaxed);
+            self.counts.greatest.fetch_max(id, Relaxed);
             let slot = &self.slots[id as usize];
             if slot.holders.fetch_add(1, Relaxed) != 0 {
-                self.shared.fetch_add(1, Relaxed);
+                self.counts.shared.fetch_add(1, Relaxed);
             }
             let before = slot.visits.load(Relaxed);
             meanwhile();
             if slot.visits.load(Relaxed) != before {
-                self.lost_updates.fetch_add(1, Relaxed);
+                self.counts.lost_updates.fetch_add(1, Relaxed);
             }
             slot.visits.store(before + 1, Relaxed);
             slot.holders.fetch_sub(1, Relaxed);
         });
-        let counter = if served { &self.visits } else { &self.refused };
+        let counter = if served {
+            &self.counts.visits
+        } else {
+            &self.counts.refused
+        };
         counter.fetch_add(1, Relaxed);
-        self.inside.fetch_sub(1, SeqCst);
+        self.counts.inside.fetch_sub(1, SeqCst);
     }
 
-    fn judge(&self, storm: &Storm, operations: Vec<u64>) -> Findings {
-        let findings = Findings {
-            operations,
-            ..Findings::default()
-        };
-        let (visits, refused) = (self.visits.load(Relaxed), self.refused.load(Relaxed));
+    fn judge(&self, storm: &Storm, findings: Findings) -> Findings {
+        let (visits, refused) = (
+            self.counts.visits.load(Relaxed),
+            self.counts.refused.load(Relaxed),
+        );
         let counted = self.slots.iter().map(|slot| slot.visits.load(Relaxed));
         let counted: u64 = counted.sum();
-        let (shared, lost) = (self.shared.load(Relaxed), self.lost_updates.load(Relaxed));
+        let (shared, lost) = (
+            self.counts.shared.load(Relaxed),
+            self.counts.lost_updates.load(Relaxed),
+        );
         let exclusion = format!(
             "{visits} visits, {shared} by a second holder; {counted} counted, {lost} found changed"
         );
         let (count, reserved) = (self.source.count(), self.source.reserved());
-        let above = self.above.load(Relaxed);
+        let above = self.counts.above.load(Relaxed);
         let contract = format!(
             "IDs up to {}, up to {} holders, limit up to {}, {reserved} reserved for CPUs; \
              {above} above the bound",
-            self.greatest.load(Relaxed),
-            self.most_inside.load(Relaxed),
-            self.limit.load(Relaxed),
+            self.counts.greatest.load(Relaxed),
+            self.counts.most_inside.load(Relaxed),
+            self.counts.limit.load(Relaxed),
         );
         let available = self.available();
         let completion =

@@ -68,12 +68,17 @@ struct Stage<P: Probe> {
     domain: Domain,
     /// Threads add to both, handlers to the second.
     counters: [Counter<P>; 2],
-    added: AtomicU64,
-    added_by_all: AtomicU64,
     stack: Stack<usize, P>,
     tokens: Vec<AtomicBool>,
-    doubles: AtomicU64,
     pool: Pool<Tagged, P>,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct Counts {
+    added: AtomicU64,
+    added_by_all: AtomicU64,
+    doubles: AtomicU64,
     mistaken: AtomicU64,
     inserted: AtomicU64,
     full: AtomicU64,
@@ -111,13 +116,11 @@ fn torture<P: Probe>(context: &Context, life: Life) -> Findings {
     let in_handler = Arc::clone(&stage);
     let action = move || {
         in_handler.counters[1].add(1);
-        in_handler.added_by_all.fetch_add(1, Relaxed);
+        in_handler.counts.added_by_all.fetch_add(1, Relaxed);
     };
     let storm = Storm::new(Box::new(action), life != Life::OnOneCpu);
-    let share = (context.time, context.seed);
-    let operations = storm.over(
-        context.threads,
-        share,
+    let findings = storm.over(
+        &context.orders,
         || (),
         |me, mut random| {
             let mut injector = Injector::new(context.preemption, random.branch());
@@ -134,7 +137,7 @@ fn torture<P: Probe>(context: &Context, life: Life) -> Findings {
     if life == Life::OnOneCpu {
         confine(0, &cpus);
     }
-    stage.judge(&storm, context, life, operations)
+    stage.judge(&storm, context, life, findings)
 }
 
 impl<P: Probe> Stage<P> {
@@ -144,18 +147,10 @@ impl<P: Probe> Stage<P> {
         (0..TOKENS).for_each(|token| stack.push(token));
         Stage {
             counters: [counter(), counter()],
-            added: AtomicU64::new(0),
-            added_by_all: AtomicU64::new(0),
             stack,
             tokens: (0..TOKENS).map(|_| AtomicBool::new(false)).collect(),
-            doubles: AtomicU64::new(0),
             pool: Pool::probed(domain, PLACES).expect("memory for a pool"),
-            mistaken: AtomicU64::new(0),
-            inserted: AtomicU64::new(0),
-            full: AtomicU64::new(0),
-            greatest: AtomicU32::new(0),
-            threads: AtomicU64::new(0),
-            forgotten: AtomicU64::new(0),
+            counts: Counts::default(),
             domain: domain.clone(),
         }
     }
@@ -169,11 +164,11 @@ impl<P: Probe> Stage<P> {
     fn step(&self, me: u64, random: &mut Random, injector: &mut Injector) -> u64 {
         let n = random.below(1 << 40);
         self.counters[0].add(n);
-        self.added.fetch_add(n, Relaxed);
+        self.counts.added.fetch_add(n, Relaxed);
         self.counters[1].add(1);
-        self.added_by_all.fetch_add(1, Relaxed);
+        self.counts.added_by_all.fetch_add(1, Relaxed);
         if let Some(id) = self.domain.momentary_id() {
-            self.greatest.fetch_max(id, Relaxed);
+            self.counts.greatest.fetch_max(id, Relaxed);
         }
 
         if P::FAULT.is_some() {
@@ -190,17 +185,17 @@ impl<P: Probe> Stage<P> {
                 let intact = object.owner.load(Relaxed) == me
                     && object.again.load(Relaxed) == me
                     && object.rest == [me; 6];
-                self.mistaken.fetch_add(u64::from(!intact), Relaxed);
-                self.inserted.fetch_add(1, Relaxed);
+                self.counts.mistaken.fetch_add(u64::from(!intact), Relaxed);
+                self.counts.inserted.fetch_add(1, Relaxed);
             }
-            Err(_) => drop(self.full.fetch_add(1, Relaxed)),
+            Err(_) => drop(self.counts.full.fetch_add(1, Relaxed)),
         }
         4
     }
 
     fn handle_token(&self, token: usize, meanwhile: impl FnOnce()) {
         if self.tokens[token].swap(true, Relaxed) {
-            self.doubles.fetch_add(1, Relaxed);
+            self.counts.doubles.fetch_add(1, Relaxed);
         }
         meanwhile();
         self.tokens[token].store(false, Relaxed);
@@ -214,12 +209,12 @@ impl<P: Probe> Stage<P> {
                 .map(|child| {
                     let mut random = Random::stream(seed, child as u64);
                     scope.spawn(move || {
-                        self.threads.fetch_add(1, Relaxed);
+                        self.counts.threads.fetch_add(1, Relaxed);
                         let mut injector = Injector::new(context.preemption, random.branch());
                         if child == 0 && random.one_in(2) {
                             if let Ok(lease) = self.domain.enter() {
                                 std::mem::forget(lease);
-                                self.forgotten.fetch_add(1, Relaxed);
+                                self.counts.forgotten.fetch_add(1, Relaxed);
                             }
                         }
                         storm.expose(|| {
@@ -236,24 +231,14 @@ impl<P: Probe> Stage<P> {
         })
     }
 
-    fn judge(
-        &self,
-        storm: &Storm,
-        context: &Context,
-        life: Life,
-        operations: Vec<u64>,
-    ) -> Findings {
-        let findings = Findings {
-            operations,
-            ..Findings::default()
-        };
-        let (handled, threads) = (storm.handled(), self.threads.load(Relaxed));
+    fn judge(&self, storm: &Storm, context: &Context, life: Life, findings: Findings) -> Findings {
+        let (handled, threads) = (storm.handled(), self.counts.threads.load(Relaxed));
         let reach = format!(
             "{handled} signals handled, {} lists stolen, pool full {} times, \
              {threads} threads came and went, {} leases forgotten",
             self.stack.steals() + self.pool.steals(),
-            self.full.load(Relaxed),
-            self.forgotten.load(Relaxed),
+            self.counts.full.load(Relaxed),
+            self.counts.forgotten.load(Relaxed),
         );
         let reached = handled > 0 && (life != Life::Short || threads > 0);
         let findings = self.judge_content(findings);
@@ -264,25 +249,31 @@ impl<P: Probe> Stage<P> {
     /// Takes everything out of the structures: all must be there once.
     fn judge_content(&self, findings: Findings) -> Findings {
         let sums = [self.counters[0].sum(), self.counters[1].sum()];
-        let expected = [self.added.load(Relaxed), self.added_by_all.load(Relaxed)];
+        let expected = [
+            self.counts.added.load(Relaxed),
+            self.counts.added_by_all.load(Relaxed),
+        ];
         let off = [0, 1].map(|i| expected[i].wrapping_sub(sums[i]) as i64);
         let mut left = 0;
         while let Some(token) = self.stack.pop() {
             left += 1;
             if self.tokens[token].swap(true, Relaxed) || left > TOKENS {
-                self.doubles.fetch_add(1, Relaxed);
+                self.counts.doubles.fetch_add(1, Relaxed);
                 break;
             }
         }
         let insert = |_| self.pool.insert(Tagged::new(0)).ok();
         let objects: Vec<_> = (0..PLACES).map_while(insert).collect();
-        let (doubles, mistaken) = (self.doubles.load(Relaxed), self.mistaken.load(Relaxed));
+        let (doubles, mistaken) = (
+            self.counts.doubles.load(Relaxed),
+            self.counts.mistaken.load(Relaxed),
+        );
         let exclusion = format!(
             "sums off by {} and {}; {doubles} tokens had twice; {mistaken} of {} objects changed by \
              others",
             off[0],
             off[1],
-            self.inserted.load(Relaxed),
+            self.counts.inserted.load(Relaxed),
         );
         let members_left = || self.domain.members().unwrap_or(0);
         let give_up = Instant::now() + Duration::from_secs(5);
@@ -317,9 +308,9 @@ impl<P: Probe> Stage<P> {
             // not confined before.
             Life::OnOneCpu => cpus,
             // Besides the crew: the main thread, and other threads of the process.
-            _ => cpus.min(context.threads + 1),
+            _ => cpus.min(context.orders.threads + 1),
         };
-        let greatest = self.greatest.load(Relaxed);
+        let greatest = self.counts.greatest.load(Relaxed);
         let detail = format!("IDs up to {greatest}, bound {bound}");
         findings.judge(Property::Contract, (greatest as usize) < bound, detail)
     }

@@ -26,6 +26,13 @@ const MOST: usize = 64;
 pub(super) struct Board {
     pub monitor: Box<dyn Monitor>,
     pub state: SharedState,
+    queue: Queue,
+    broken: OnceLock<String>,
+    pub counts: Counts,
+}
+
+#[derive(Default)]
+pub(super) struct Counts {
     sections: AtomicU64,
     /// How many rounds have begun. With the lock.
     pub rounds: AtomicU64,
@@ -35,8 +42,6 @@ pub(super) struct Board {
     pub over: AtomicBool,
     /// How many items a taker needs in this round. With the lock.
     pub each: AtomicU64,
-    queue: Queue,
-    broken: OnceLock<String>,
     /// Waits with a time limit that were notified.
     pub timely: AtomicU64,
     pub timeouts: AtomicU64,
@@ -70,11 +75,6 @@ impl Board {
         Board {
             monitor,
             state: SharedState::new(),
-            sections: AtomicU64::new(0),
-            rounds: AtomicU64::new(0),
-            arrived: AtomicU64::new(0),
-            over: AtomicBool::new(false),
-            each: AtomicU64::new(1),
             queue: Queue {
                 items: [const { AtomicU64::new(0) }; MOST],
                 room: AtomicU64::new(1),
@@ -82,15 +82,13 @@ impl Board {
                 got: AtomicU64::new(0),
             },
             broken: OnceLock::new(),
-            timely: AtomicU64::new(0),
-            timeouts: AtomicU64::new(0),
-            children: AtomicU64::new(0),
+            counts: Counts::default(),
         }
     }
 
     /// The number of critical sections.
     pub fn sections(&self) -> u64 {
-        self.sections.load(Relaxed)
+        self.counts.sections.load(Relaxed)
     }
 
     pub fn contract(&self) -> Result<String, String> {
@@ -137,7 +135,7 @@ impl Board {
     }
 
     pub fn section(&self, me: &mut Player) {
-        self.sections.fetch_add(1, Relaxed);
+        self.counts.sections.fetch_add(1, Relaxed);
         self.state.section(me.name, || me.injector.point());
     }
 
@@ -160,11 +158,11 @@ impl Board {
                 self.violated(|| "a wait ended before its time".to_owned());
             }
             if !notified {
-                self.timeouts.fetch_add(1, Relaxed);
+                self.counts.timeouts.fetch_add(1, Relaxed);
                 return false;
             }
             if !matches!(patience, Patience::Endless) {
-                self.timely.fetch_add(1, Relaxed);
+                self.counts.timely.fetch_add(1, Relaxed);
             }
         }
         true
@@ -208,7 +206,7 @@ impl Board {
     pub fn prepare(&self, me: &mut Player) {
         let room = [1, 2, 8, MOST as u64][me.random.below(4) as usize];
         self.queue.room.store(room, Relaxed);
-        self.each.store(1 + me.random.below(3), Relaxed);
+        self.counts.each.store(1 + me.random.below(3), Relaxed);
     }
 
     /// When all have arrived no item is left.
@@ -275,7 +273,7 @@ impl Board {
 
     /// A player with a name of its own.
     pub fn new_child(&self, parent: &mut Player) -> Player {
-        let name = 1_000_000 + self.children.fetch_add(1, Relaxed) as u32;
+        let name = 1_000_000 + self.counts.children.fetch_add(1, Relaxed) as u32;
         Player {
             name,
             random: parent.random.branch(),

@@ -1,0 +1,76 @@
+//! Tests in processes of their own: handlers, affinities and sandboxes belong to the process, and
+//! threads that hang cannot be ended otherwise.
+
+// Each test program uses a part of this.
+#![allow(dead_code)]
+
+use kinlock_verify::plan::{Settings, Tortured};
+use kinlock_verify::report::Report;
+use kinlock_verify::{Preemption, by_name};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+/// Set in the child process.
+const CHILD: &str = "KINLOCK_TEST_CHILD";
+
+/// Runs the test `name` again, in a process with this value of `GLIBC_TUNABLES`. `None` in that
+/// process.
+pub fn again(name: &str, tunables: &str) -> Option<Output> {
+    if std::env::var_os(CHILD).is_some() {
+        return None;
+    }
+    let this = std::env::current_exe().expect("the test knows its own program");
+    let output = Command::new(this)
+        .args(["--exact", name, "--nocapture", "--test-threads", "1"])
+        .env(CHILD, "1")
+        .env("GLIBC_TUNABLES", tunables)
+        .output();
+    Some(output.expect("a child process can be started"))
+}
+
+/// Runs `body`, the body of the test `name`, in such a process.
+pub fn in_child(name: &str, tunables: &str, body: impl FnOnce()) {
+    match again(name, tunables) {
+        None => body(),
+        Some(output) => assert!(output.status.success(), "{}", text(&output)),
+    }
+}
+
+/// What a process has written.
+pub fn text(output: &Output) -> String {
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
+    format!("{stdout}{stderr}")
+}
+
+/// A torture of so many milliseconds.
+pub fn settings(millis: u64, threads: &[usize], scenarios: Vec<&'static str>) -> Settings {
+    Settings {
+        time: Duration::from_millis(millis),
+        threads: threads.to_vec(),
+        domains: vec![2, 4],
+        preemption: Preemption::Light,
+        hang: Duration::from_secs(3),
+        seed: 1,
+        scenarios,
+    }
+}
+
+/// Tortures the specimen with this name, and prints what was found.
+pub fn torture<S: Tortured>(name: &str, settings: &Settings) -> Report {
+    let report = by_name::<S>(name)[0].torture(settings, &mut |_| ());
+    for check in &report.checks {
+        let verdict = if check.passed { "ok" } else { "FAILED" };
+        println!("{verdict} {}: {}", check.name, check.detail);
+    }
+    report
+}
+
+/// Tortures it; a sound one has to pass, and one that is broken on purpose has to be caught.
+pub fn judge<S: Tortured>(name: &str, settings: &Settings) {
+    let report = torture::<S>(name, settings);
+    let right = match by_name::<S>(name)[0].defect() {
+        None => report.passed,
+        Some(_) => !report.passed && !report.escaped(),
+    };
+    assert!(right, "{name}: {report:#?}");
+}
