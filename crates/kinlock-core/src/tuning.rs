@@ -58,7 +58,7 @@ pub enum LocalLimit {
 /// Taking a lock again on the same CPU is ten times faster than passing it on. A short quantum
 /// costs throughput; a long one makes waits rare but long. A waiter waits for one quantum per
 /// waiter before it. While oversubscribed the quantum is [eight times as
-/// long](crate::raw::mutex::QUANTUM_WHEN_CROWDED), since a hand-off then costs wake-ups.
+/// long](crate::raw::mutex::QUANTUM_WHEN_OVERSUBSCRIBED), since a hand-off then costs wake-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantum(u16);
 

@@ -1,9 +1,14 @@
-//! The condition variable in every interleaving (with a bounded number of preemptions) of small
-//! scenarios.
+//! Loom models of the condition variable: small scenarios in every interleaving with a bounded
+//! number of preemptions.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock-core --test loom_condvar --
-//! --nocapture`. A lost wake-up is a deadlock, which loom reports. Models of broken condition
-//! variables must fail: that shows that the scenario can see the defect.
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock-core --test loom_condvar -- --nocapture`
+//!
+//! A lost wake-up is a deadlock, which loom reports. Models of broken condition variables must
+//! fail, which shows that the scenario can see the defect.
+//!
+//! # Invariant cited by `SAFETY` comments
+//!
+//! 1. The mutex guards the cell. If it is broken, loom reports the access before it happens.
 #![cfg(loom)]
 
 mod model;
@@ -19,8 +24,8 @@ use loom::cell::UnsafeCell;
 struct Plain;
 
 impl MutexConfig for Plain {
-    // Samples are pauses, in which a model lets the holder go on.
-    const FREE_LOOKS: Option<FreeLooks> = None;
+    // A head that checks the lock pauses, and in that pause a model lets the holder go on.
+    const FREE_SAMPLES: Option<FreeRule> = None;
 
     fn tuning() -> Tuning {
         Tuning::DEFAULT
@@ -38,8 +43,7 @@ macro_rules! config {
     )*};
 }
 
-config!(Correct: None, Blind: BlindSleep, Late: LateCount, Careless: CarelessClear);
-config!(Chainless: BrokenChain, Swallowing: SwallowedWake, Lingering: LingeringSpinner);
+config!(Correct: None, Blind: BlindSleep, Late: LateCount, Careless: CarelessClear, Chainless: BrokenChain, Swallowing: SwallowedWake, Lingering: LingeringSpinner);
 
 /// A broadcast wakes one waiter at once and moves the others, so that two waiters suffice for both.
 #[derive(Clone, Copy, Debug)]
@@ -108,9 +112,7 @@ impl<C: CondvarConfig> Shared<C> {
     }
 }
 
-/// Runs `threads` threads (one of them the model's first) through all interleavings with at most
-/// `preemptions` preemptions. `body` returns how many of the `given` tokens its thread took for
-/// good.
+/// Explores `body` in `threads` threads. It returns how many of the `given` tokens its thread kept.
 fn explore<C: CondvarConfig>(
     name: &str,
     preemptions: usize,
@@ -158,7 +160,7 @@ fn one_for_all<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
     shared.take()
 }
 
-/// Two notifications, of which one may find no waiter, and a waiter that comes again.
+/// Two notifications, of which one may find no waiter, and a waiter that waits twice.
 fn twice<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
     if i == 0 {
         shared.give(1, QueuedCondvar::notify_one);
@@ -168,7 +170,7 @@ fn twice<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
     shared.take() + shared.take()
 }
 
-/// One waiter's time is up as soon as it has slept. If it gets no token, the other one must.
+/// One waiter times out once it has slept. The other must get the token if the first does not.
 fn one_gives_up<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
     match i {
         0 => {
@@ -278,7 +280,7 @@ fn notify_all_reaches_two() {
 }
 
 #[test]
-fn notify_all_reaches_woken_and_moved_waiters() {
+fn notify_all_reaches_the_woken_and_the_moved_waiter() {
     explore::<OneAtOnce>("2 waiters, notify_all, one at once", 2, 3, 2, one_for_all);
 }
 
@@ -315,8 +317,7 @@ fn a_time_limit_loses_no_waiter_of_a_broadcast() {
     );
 }
 
-/// Models of broken condition variables, each run in a process of its own, since loom may abort
-/// when it finds a deadlock.
+/// Models of broken condition variables; see [`model::catches`].
 mod broken {
     use super::*;
 

@@ -1,12 +1,18 @@
-//! The mutex and its spinner queue in every interleaving (with a bounded number of preemptions) of
-//! small scenarios.
+//! Loom models of the mutex and its spinner queue: small scenarios in every interleaving with a
+//! bounded number of preemptions.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock-core --test loom_mutex -- --nocapture`.
-//! Each model prints how many executions it explored. Models of broken mutexes must fail: that
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock-core --test loom_mutex -- --nocapture`
+//!
+//! Each model prints how many executions it explored. Models of broken variants must fail, which
 //! shows that the scenario can see the defect.
 //!
-//! Waiters stop spinning at once and every quantum is over at once. So hand-off requests, pickups
-//! and sleep are explored wherever they can happen.
+//! Waiters give up spinning at once and every quantum ends at once, so that hand-off requests,
+//! hand-offs and sleep are explored wherever they can happen.
+//!
+//! # Invariant cited by `SAFETY` comments
+//!
+//! 1. The lock, or headship of the queue, guards the cell. If it is broken, loom reports the access
+//!    before it happens.
 #![cfg(loom)]
 
 mod model;
@@ -14,7 +20,7 @@ mod model;
 use kinlock_core::config::{LocalLimit, Tuning};
 use kinlock_core::loom::{Loom, set_domain, set_oversubscribed};
 use kinlock_core::platform::Platform;
-use kinlock_core::raw::mutex::{Barging, FreeRule, MutexConfig, MutexFault, Queue, QueuedMutex};
+use kinlock_core::raw::mutex::{BargeTries, FreeRule, MutexConfig, MutexFault, Queue, QueuedMutex};
 use kinlock_core::raw::osq::{Osq, PredecessorCpu, Watch};
 use loom::cell::UnsafeCell;
 use model::explore;
@@ -36,14 +42,14 @@ macro_rules! config {
         struct $name;
         impl MutexConfig for $name {
             const FAULT: MutexFault = MutexFault::$fault;
-            const BARGING: Barging = Barging {
+            const BARGING: BargeTries = BargeTries {
                 tries: 1,
                 pauses: 1,
                 rounds: 1,
             };
-            // Samples are pauses, in which a model lets the holder go on. With them no thread would
-            // ever sleep.
-            const FREE_LOOKS: Option<FreeLooks> = optional!($($goes)?);
+            // A head that checks the lock pauses, and in that pause a model lets the holder go on.
+            // With such checks no waiter would ever sleep.
+            const FREE_SAMPLES: Option<FreeRule> = optional!($($goes)?);
             $(
                 fn initial_budget() -> Option<u16> {
                     $barges
@@ -76,11 +82,11 @@ config!(MissingWake: queue OSQ, fault MissingWake);
 config!(LostWakeup: queue OSQ, fault LostWakeup);
 config!(DoubleHandOff: queue OSQ, fault DoubleHandOff);
 config!(LeakyCancel: queue OSQ, fault LeakyCancel);
-config!(Barging: queue OSQ, fault None, turns TURNS.with(Cell::get));
-config!(LocalBarging: queue Queue::Cna, fault None, turns TURNS.with(Cell::get));
+config!(Barging: queue OSQ, fault None, barges BARGES.with(Cell::get));
+config!(LocalBarging: queue Queue::Cna, fault None, barges BARGES.with(Cell::get));
 config!(Going: queue OSQ, fault None, goes ONE_LOOK);
 config!(LocalGoing: queue Queue::Cna, fault None, goes ONE_LOOK);
-config!(QueuedClaim: queue OSQ, fault QueuedClaim, turns TURNS.with(Cell::get));
+config!(QueuedRequest: queue OSQ, fault QueuedRequest, barges BARGES.with(Cell::get));
 
 const ONE_LOOK: FreeRule = FreeRule {
     enough: 1,
@@ -92,14 +98,14 @@ loom::thread_local! {
     static BARGES: Cell<Option<u16>> = Cell::new(None);
 }
 
-/// The length of a critical section: the number of pauses of a waiter before it sleeps. With a
-/// shorter one the model would have to preempt the holder that often.
+/// The length of a critical section in yields: as often as a waiter pauses before it sleeps.
+/// Otherwise the model would have to preempt the holder that often.
 const SECTION: usize = 3;
 
 /// A mutex and what it guards; loom reports unsynchronised access to the cell.
 struct Shared<C: MutexConfig> {
     lock: QueuedMutex<Loom, C>,
-    /// Critical sections, counted under the lock; the expected number is counted apart from it.
+    /// Critical sections, counted under the lock and, in `expected`, by an atomic.
     value: UnsafeCell<usize>,
     expected: AtomicUsize,
 }
@@ -114,7 +120,8 @@ impl<C: MutexConfig> Shared<C> {
     }
 
     fn section(&self) {
-        // A yield lets the others run until they block or yield as often. By then they are asleep.
+        // A yield lets the others run until they block or have yielded as often: then they are
+        // asleep.
         for _ in 0..SECTION {
             loom::thread::yield_now();
         }
@@ -146,11 +153,11 @@ fn twice<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     once(shared, i);
 }
 
-/// The thread predicts barging, and may barge so often. While oversubscribed it is in the active
-/// set.
+/// This thread predicts that it may barge `left` times. On an oversubscribed machine that makes it
+/// a member of the active set.
 fn predicts_barging(left: u16, oversubscribed: bool) {
-    TURNS.with(|turns| turns.set(Some(left)));
-    set_crowded(oversubscribed);
+    BARGES.with(|barges| barges.set(Some(left)));
+    set_oversubscribed(oversubscribed);
 }
 
 /// With enough CPUs: a newcomer barges if no thread queues, and requests a hand-off beside the
@@ -160,13 +167,14 @@ fn barges<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     once(shared, i);
 }
 
-/// The same without barges left: a newcomer first samples the lock beside the queue.
-fn samples_beside<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+/// The same once barging is used up: a newcomer first samples beside the queue how the lock is
+/// taken.
+fn samples<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     predicts_barging(0, false);
     once(shared, i);
 }
 
-fn samples_beside_or_gives_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+fn samples_or_gives_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     predicts_barging(0, false);
     all_give_up(shared, i);
 }
@@ -176,21 +184,20 @@ fn barges_or_gives_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     all_give_up(shared, i);
 }
 
-/// Oversubscribed: the thread is in the active set for one more barge, past the queue.
+/// Oversubscribed: a member of the active set for one more acquisition, past the queue.
 fn is_active<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     predicts_barging(1, true);
     once(shared, i);
 }
 
-/// The same with no barge left: the thread samples the lock if no thread queues, and queues
-/// otherwise.
+/// The same once the membership is used up: samples if no thread queues, and queues otherwise.
 fn was_active<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     predicts_barging(0, true);
     once(shared, i);
 }
 
 /// One is in the active set, one was, and one gives up.
-fn activity_differs<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+fn one_active_one_passive<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     match i {
         0 => is_active(shared, i),
         1 => was_active(shared, i),
@@ -199,7 +206,7 @@ fn activity_differs<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     }
 }
 
-/// The first thread holds the lock from the beginning; the second is in the active set, the third
+/// The first thread holds the lock from the start. The second is in the active set, the third
 /// queues.
 fn second_is_active<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     match i {
@@ -209,7 +216,7 @@ fn second_is_active<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     }
 }
 
-/// The first thread holds the lock from the beginning; the second barges, the third queues.
+/// The first thread holds the lock from the start. The second barges, the third queues.
 fn second_barges<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     match i {
         0 => shared.section(),
@@ -274,7 +281,7 @@ fn three_threads() {
 }
 
 #[test]
-fn local_waiters_first() {
+fn local_first() {
     mutex::<LocalFirst>("mutex, local first, 3 threads", 2, 3, once);
     mutex::<LocalFirst>(
         "mutex, local first, 3 threads, one gives up",
@@ -300,47 +307,32 @@ fn barging() {
         2,
         barges_or_gives_up,
     );
-    mutex::<Barging>(
-        "mutex sampled beside the queue, 2 threads",
-        4,
-        2,
-        samples_beside,
-    );
-    mutex::<Barging>(
-        "mutex sampled beside the queue, 3 threads",
-        1,
-        3,
-        samples_beside,
-    );
+    mutex::<Barging>("mutex sampled beside the queue, 2 threads", 4, 2, samples);
+    mutex::<Barging>("mutex sampled beside the queue, 3 threads", 1, 3, samples);
     mutex::<Barging>(
         "mutex sampled beside the queue, 2 threads, one gives up",
         4,
         2,
-        samples_beside_or_gives_up,
+        samples_or_gives_up,
     );
 }
 
 #[test]
 fn oversubscribed() {
-    beside_the_queue::<Barging>("held mutex, one is active, one queues", 1, second_is_active);
+    beside_the_queue::<Barging>("held mutex, one active, one queues", 1, second_is_active);
     mutex::<Barging>("mutex with an active set, 2 threads", 3, 2, is_active);
     mutex::<Barging>("mutex with an active set, 3 threads", 2, 3, is_active);
+    mutex::<Barging>("mutex with a full active set, 2 threads", 3, 2, was_active);
     mutex::<Barging>(
-        "mutex with a used-up active set, 2 threads",
-        3,
-        2,
-        was_active,
-    );
-    mutex::<Barging>(
-        "mutex with one active thread, 3 threads, one gives up",
+        "mutex with one active, 3 threads, one gives up",
         2,
         3,
-        activity_differs,
+        one_active_one_passive,
     );
 }
 
 #[test]
-fn heads_go_if_it_is_free() {
+fn heads_that_find_it_free_leave_the_queue() {
     mutex::<Going>("mutex, heads go if it is free, 2 threads", 4, 2, once);
     mutex::<Going>("mutex, heads go if it is free, 3 threads", 2, 3, once);
     mutex::<Going>(
@@ -387,8 +379,7 @@ impl Line {
     fn stand(&self, patience: u64, until: u64) {
         let place = Loom::waiters().enter().unwrap();
         if self.queue.join(&place, WATCH, patience, until) {
-            // SAFETY: there is one head at a time; if not, loom reports the access before it
-            // happens.
+            // SAFETY: invariant 1.
             self.head.with_mut(|h| unsafe { *h += 1 });
             self.queue.leave(&place);
         }
@@ -432,8 +423,7 @@ fn spinner_queue() {
     osq("spinner queue, 4 threads, two leave", 2, 4, others_leave);
 }
 
-/// Models of broken mutexes, each run in a process of its own, since loom may abort when it finds a
-/// deadlock.
+/// Models of broken mutexes; see [`model::catches`].
 mod broken {
     use super::*;
 
@@ -469,8 +459,8 @@ mod broken {
 
     #[test]
     #[ignore = "must fail; run by are_caught"]
-    fn queued_claim() {
-        beside_the_queue::<QueuedClaim>("", 1, second_barges);
+    fn queued_handoff_request() {
+        beside_the_queue::<QueuedRequest>("", 1, second_barges);
     }
 
     #[test]

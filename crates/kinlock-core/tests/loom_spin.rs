@@ -1,9 +1,14 @@
-//! The queued spinlock in every interleaving (with a bounded number of preemptions) of small
-//! scenarios, with every value that a weakly ordered load may return.
+//! Loom models of the spinlock: small scenarios in every interleaving with a bounded number of
+//! preemptions, and with every value that a weakly ordered load may return.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock-core --test loom_spin -- --nocapture`.
-//! Each model prints how many executions it explored. Models of broken locks must fail: that shows
-//! that the scenario can see the defect.
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock-core --test loom_spin -- --nocapture`
+//!
+//! Each model prints how many executions it explored. Models of broken variants must fail, which
+//! shows that the scenario can see the defect.
+//!
+//! # Invariant cited by `SAFETY` comments
+//!
+//! 1. The lock guards the cell. If it is broken, loom reports the access before it happens.
 #![cfg(loom)]
 
 mod model;
@@ -14,11 +19,7 @@ use kinlock_core::raw::{Config, Fault, QueuedSpinLock};
 use loom::cell::UnsafeCell;
 
 macro_rules! config {
-    (
-        $name:ident:
-        pending $pending:literal, park $park:literal, reorder $reorder:literal,
-        scan $scan:ident, steal $steal:literal, fault $fault:ident
-    ) => {
+    ($name:ident: pending $pending:literal, park $park:literal, reorder $reorder:literal, scan $scan:ident, steal $steal:literal, fault $fault:ident) => {
         #[derive(Clone, Copy, Debug)]
         struct $name;
         impl Config for $name {
@@ -72,8 +73,8 @@ impl<C: Config> Shared<C> {
     }
 }
 
-/// Runs `threads` threads (one of them the model's first) with the lock of configuration `C`
-/// through all interleavings with at most `preemptions` preemptions.
+/// Explores `body` in `threads` threads with a lock of configuration `C`. It returns how often its
+/// thread added 1.
 fn explore<C: Config>(
     name: &str,
     preemptions: usize,
@@ -109,31 +110,32 @@ fn twice<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
     once(shared, i) + once(shared, i)
 }
 
-/// With a CPU for each thread: waiters announce their sleep, and a store grants them headship.
-fn with_cpus<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
-    set_crowded(false);
+/// With a CPU for each thread: headship passes to queued waiters by a store, and they announce that
+/// they sleep.
+fn enough_cpus<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
+    set_oversubscribed(false);
     once(shared, i)
 }
 
-fn with_cpus_twice<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
-    with_cpus(shared, i) + with_cpus(shared, i)
+fn enough_cpus_twice<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
+    enough_cpus(shared, i) + enough_cpus(shared, i)
 }
 
-/// The first thread comes back, and may stand behind a head that has slept.
-fn first_comes_back<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
-    let again = if i == 0 { with_cpus(shared, i) } else { 0 };
-    again + with_cpus(shared, i)
+/// The first thread locks again, and may queue behind a head that has slept.
+fn first_locks_twice<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
+    let again = if i == 0 { enough_cpus(shared, i) } else { 0 };
+    again + enough_cpus(shared, i)
 }
 
-/// The first thread is oversubscribed: a compare-and-swap grants it headship, and it does not
-/// announce its sleep.
+/// The first thread takes the machine for oversubscribed: headship passes to it by
+/// compare-and-swap, and it sleeps unannounced.
 fn mixed<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
     set_oversubscribed(i == 0);
     once(shared, i)
 }
 
-/// The last thread's time is up as soon as it has to wait: it gets the lock at once, or abandons
-/// its place.
+/// The last thread times out as soon as it has to wait: it gets the lock at once, or abandons its
+/// place.
 fn last_gives_up<C: Config>(shared: &Shared<C>, i: usize) -> u32 {
     set_domain(i as u16 % 2);
     if i == 2 {
@@ -203,12 +205,12 @@ fn park_cna_three_threads() {
 
 #[test]
 fn announced_sleep_two_threads() {
-    explore::<ParkQueue>("announced sleep, 2 threads twice", 2, 2, with_cpus_twice);
+    explore::<ParkQueue>("announced sleep, 2 threads twice", 2, 2, enough_cpus_twice);
 }
 
 #[test]
 fn announced_sleep_three_threads() {
-    explore::<ParkQueue>("announced sleep, 3 threads", 2, 3, with_cpus);
+    explore::<ParkQueue>("announced sleep, 3 threads", 2, 3, enough_cpus);
 }
 
 #[test]
@@ -223,12 +225,12 @@ fn roused_three_threads() {
 
 #[test]
 fn roused_cna_four_threads() {
-    explore::<ParkCna>("roused ahead, CNA, 4 threads", 1, 4, with_cpus);
+    explore::<ParkCna>("roused ahead, CNA, 4 threads", 1, 4, enough_cpus);
 }
 
 #[test]
 fn announced_sleep_cna_three_threads() {
-    explore::<ParkCna>("announced sleep, CNA, 3 threads", 2, 3, with_cpus);
+    explore::<ParkCna>("announced sleep, CNA, 3 threads", 2, 3, enough_cpus);
 }
 
 #[test]
@@ -273,8 +275,7 @@ fn abandonment() {
     explore::<SpinPending>("abandonment of pending, 3 threads", 2, 3, last_gives_up);
 }
 
-/// Models of broken locks, each run in a process of its own, since loom may abort when it finds a
-/// deadlock.
+/// Models of broken locks; see [`model::catches`].
 mod broken {
     use super::*;
 
@@ -299,7 +300,7 @@ mod broken {
     #[test]
     #[ignore = "must fail; run by are_caught"]
     fn silent_sleeper() {
-        explore::<BrokenSleep>("", 2, 3, with_cpus);
+        explore::<BrokenSleep>("", 2, 3, enough_cpus);
     }
 
     #[test]

@@ -28,7 +28,7 @@ macro_rules! configs {
             kinlock_core::config::tuning()
         }
 
-        fn turns_at_first() -> Option<u16> {
+        fn initial_budget() -> Option<u16> {
             pretend::barging_at_first()
         }
     };
@@ -58,7 +58,7 @@ configs! {
     LostMutexWakeup: LostWakeup ()
     DoubleHandOff: DoubleHandOff ()
     LeakyCancel: LeakyCancel ()
-    QueuedClaim: QueuedClaim ()
+    QueuedRequest: QueuedRequest ()
 }
 
 configs! {

@@ -199,7 +199,7 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     const LOOK_AROUND: u64 = osq::LOOK_AROUND;
     /// How a thread barges. For checks, which explore each try as a choice.
     #[doc(hidden)]
-    const BARGING: Barging = Barging::DEFAULT;
+    const BARGING: BargeTries = BargeTries::DEFAULT;
     /// How an oversubscribed head finds out that the lock is mostly free; `None`: not at all. For
     /// checks, which explore each sample as a choice.
     #[doc(hidden)]
@@ -227,7 +227,7 @@ pub trait MutexConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
 /// How a thread barges.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub struct Barging {
+pub struct BargeTries {
     /// How many tries a round has. After a round the thread requests a hand-off.
     pub tries: u32,
     /// How many pauses follow each try.
@@ -238,9 +238,9 @@ pub struct Barging {
     pub rounds: u32,
 }
 
-impl Barging {
+impl BargeTries {
     /// As measured; docs/decisions tells what other numbers do.
-    pub const DEFAULT: Self = Barging {
+    pub const DEFAULT: Self = BargeTries {
         tries: 10,
         pauses: 1,
         rounds: 8,

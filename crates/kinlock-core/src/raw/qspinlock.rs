@@ -275,7 +275,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             return tuning.stealing && self.steal_permitted() && self.try_take();
         }
         // Asked once, before the thread becomes one for which others wait.
-        let oversubscribed = P::CAN_PARK && C::PARK && P::crowded();
+        let oversubscribed = P::CAN_PARK && C::PARK && P::oversubscribed();
         if tuning.stealing && self.steal(oversubscribed) {
             P::count(Event::Steal);
             return true;

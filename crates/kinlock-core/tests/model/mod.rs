@@ -1,15 +1,15 @@
-//! What all models share: a bounded exploration that reports its extent, and the check that broken
-//! variants are caught.
+//! What all loom models share: a bounded exploration that reports its extent, and the check that
+//! broken variants are caught.
 
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Seconds after which an exploration stops; its report says so.
+/// Seconds after which the exploration of a model stops. The report then says so.
 const TIME_LIMIT: u64 = 20;
 
-/// The time limit, or `KINLOCK_MODEL_SECONDS` if that is set.
+/// The time limit: `KINLOCK_MODEL_SECONDS`, or the default above.
 fn time_limit() -> Duration {
     let wanted = std::env::var("KINLOCK_MODEL_SECONDS").ok();
     let seconds = wanted.map(|text| {
@@ -19,9 +19,10 @@ fn time_limit() -> Duration {
     Duration::from_secs(seconds.unwrap_or(TIME_LIMIT))
 }
 
-/// Runs `body` in `threads` threads (one of them the model's first) on the result of `make`, in all
-/// interleavings with at most `preemptions` preemptions. Then runs `check` with the results of the
-/// threads.
+/// Explores all interleavings of `threads` threads with at most `preemptions` preemptions.
+///
+/// Each execution calls `make`, runs `body` on the result in every thread (the first of them is the
+/// model's own), and calls `check` with the results of `body`.
 pub fn explore<S: 'static, R: 'static>(
     name: &str,
     preemptions: usize,
@@ -51,7 +52,7 @@ fn run(name: &str, preemptions: usize, execution: impl Fn() + Send + Sync + 'sta
     model.preemption_bound = Some(preemptions);
     model.max_branches = 20_000;
     model.max_duration = Some(time_limit());
-    // The time limit is checked this often.
+    // The number of executions between two checks of the time limit.
     model.checkpoint_interval = 100;
     let start = Instant::now();
     model.check(move || {
@@ -67,15 +68,15 @@ fn run(name: &str, preemptions: usize, execution: impl Fn() + Send + Sync + 'sta
     println!("loom: {name}: {executions} executions, at most {preemptions} preemptions, {extent}");
 }
 
-/// Runs each of these otherwise ignored tests in a process of its own, since loom may abort when it
-/// finds a deadlock. Each test must fail and name its symptom.
+/// Checks that each of these ignored tests fails with its symptom in the output. Each runs in a
+/// process of its own, because loom may abort when it finds a deadlock.
 #[allow(dead_code)]
 pub fn catches(cases: &[(&str, &str)]) {
     for (name, symptom) in cases {
         let output = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "--nocapture", name])
             .env("RUST_BACKTRACE", "0")
-            // Independent of the time for models of correct locks.
+            // Independent of the time that the correct variants get.
             .env("KINLOCK_MODEL_SECONDS", "60")
             .output()
             .unwrap();

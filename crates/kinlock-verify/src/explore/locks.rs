@@ -155,7 +155,7 @@ pub const ALL: &[Specimen] = &[
         Property::Exclusion,
     ),
     mutex::broken::<{ MutexFault::LeakyCancel as u8 }>("busted-mutex-cancel", Property::Completion),
-    mutex::broken::<{ MutexFault::QueuedClaim as u8 }>(
+    mutex::broken::<{ MutexFault::QueuedRequest as u8 }>(
         "busted-mutex-handoff",
         Property::Completion,
     ),

@@ -54,7 +54,7 @@ impl<P: Platform, C: Config> Head<P, C> {
 
     #[cold]
     fn linger(&mut self) {
-        P::count(Event::Linger);
+        P::count(Event::WaitForLocal);
         let until = P::now() + LINGER;
         let mut left = LINGER_PAUSES;
         self.scan_while(|| {

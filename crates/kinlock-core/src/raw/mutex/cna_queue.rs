@@ -54,7 +54,7 @@ pub(super) fn join<P: Platform>(
     };
     let mut head = Head::new(P::waiters(), place.id(), state, tuning, domain);
     head.pre_scan();
-    Some(Turn { head, place })
+    Some(Headship { head, place })
 }
 
 /// `None`: the time is up, and the node belongs to the head that skips it.
