@@ -101,15 +101,12 @@ fn cpu_model() -> String {
         })
     };
     // ARM kernels name the maker and the part, not the model.
-    value("model name")
-        .or_else(|| {
-            Some(format!(
-                "implementer {} part {}",
-                value("CPU implementer")?,
-                value("CPU part")?
-            ))
-        })
-        .unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+    let part = || {
+        let (maker, part) = (value("CPU implementer")?, value("CPU part")?);
+        Some(format!("implementer {maker} part {part}"))
+    };
+    let model = value("model name").or_else(part);
+    model.unwrap_or_else(|| std::env::consts::ARCH.to_owned())
 }
 
 fn governor(cpu: usize) -> Option<String> {

@@ -16,8 +16,7 @@ pub struct Summary {
 impl Summary {
     /// Of at least one value.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
-        let mut sorted: Vec<f64> = values.into_iter().collect();
-        sorted.sort_by(f64::total_cmp);
+        let sorted = sorted(values);
         let n = sorted.len();
         Self {
             median: (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0,
@@ -33,10 +32,15 @@ impl From<Summary> for [f64; 3] {
     }
 }
 
-/// The range of the middle half of at least one value; of less than four values, their whole range.
-fn middle_half(values: impl IntoIterator<Item = f64>) -> RangeInclusive<f64> {
+fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
     let mut sorted: Vec<f64> = values.into_iter().collect();
     sorted.sort_by(f64::total_cmp);
+    sorted
+}
+
+/// The range of the middle half of at least one value; of less than four values, their whole range.
+fn middle_half(values: impl IntoIterator<Item = f64>) -> RangeInclusive<f64> {
+    let sorted = sorted(values);
     let n = sorted.len();
     sorted[n / 4]..=sorted[n - 1 - n / 4]
 }

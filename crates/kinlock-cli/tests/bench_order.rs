@@ -52,8 +52,8 @@ impl Seen {
     }
 }
 
-/// Sixteen threads for each domain under the spinlock with this order, on the first CPU of each domain of `topology`,
-/// alternately.
+/// Sixteen threads for each domain under the spinlock with this order, on the first CPU of each
+/// domain of `topology`, alternately.
 fn run(topology: &str, order: &str) -> Seen {
     let lock = &*format!("kinlock-spin-{order}");
     let mut command = kinlock();

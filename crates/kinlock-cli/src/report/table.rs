@@ -19,11 +19,8 @@ impl Table {
         let lines = |text: &String| text.lines().map(|line| line.chars().count()).max();
         let columns = (0..self.headings.len()).map(|column| {
             let cells = self.rows.iter().map(|row| &row[column]);
-            cells
-                .chain([&self.headings[column]])
-                .filter_map(lines)
-                .max()
-                .unwrap_or(0)
+            let cells = cells.chain([&self.headings[column]]);
+            cells.filter_map(lines).max().unwrap_or(0)
         });
         columns.map(|width| width + 1).sum::<usize>() - 1
     }
@@ -145,13 +142,10 @@ impl<E> Columns<E> {
         decimals: usize,
         value: impl Fn(&E) -> [f64; 3] + Copy + 'static,
     ) -> Self {
+        let [low, high] = ends.map(|end| format!("{name}_{end}"));
         self.number(name, decimals, move |entry| value(entry)[0])
-            .number(format!("{name}_{}", ends[0]), decimals, move |entry| {
-                value(entry)[1]
-            })
-            .number(format!("{name}_{}", ends[1]), decimals, move |entry| {
-                value(entry)[2]
-            })
+            .number(low, decimals, move |entry| value(entry)[1])
+            .number(high, decimals, move |entry| value(entry)[2])
     }
 
     pub fn of<'a>(&self, entries: impl IntoIterator<Item = &'a E>) -> Table

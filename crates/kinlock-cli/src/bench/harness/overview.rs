@@ -5,8 +5,8 @@ use std::io::Write;
 
 use comfy_table::{Attribute, Cell, Color};
 
+use super::plot::names;
 use super::report::{Entry, Report, Shown};
-use crate::args::keep_first;
 use crate::report::cells::{Cells, best_first};
 use crate::report::table::{Table, WIDTH, wrapped};
 use crate::report::units::{rate, three_digits, time};
@@ -62,8 +62,7 @@ fn rows<S: Shown>(report: &Report<S>) -> Vec<&[Entry<S>]> {
 /// The table, without the last of the others' columns if all of them are too wide for a screen.
 fn fitting<S: Shown>(report: &Report<S>) -> Table {
     let rows = rows(report);
-    let mut names: Vec<&str> = report.results.iter().map(|entry| &*entry.lock).collect();
-    keep_first(&mut names, |name| *name);
+    let mut names = names(&report.results);
     let has_all = names.len() <= MOST_COLUMNS;
     if !has_all {
         names.retain(|name| S::OURS.contains(name));
@@ -209,12 +208,11 @@ fn placed<S: Shown>(rows: &[Standing<S>]) -> Option<String> {
     let worst = rows.iter().min_by(|a, b| a.share().total_cmp(&b.share()))?;
     let all = rows.len();
     let behind = match worst.share() < FAST {
-        true => format!(
-            "; furthest behind in {}, with {:.0} % of {}",
-            worst.place(),
-            100.0 * worst.share(),
-            worst.best.lock
-        ),
+        true => {
+            let (place, share) = (worst.place(), 100.0 * worst.share());
+            let best = &worst.best.lock;
+            format!("; furthest behind in {place}, with {share:.0} % of {best}")
+        }
         false => String::new(),
     };
     Some(format!(
@@ -225,11 +223,8 @@ fn placed<S: Shown>(rows: &[Standing<S>]) -> Option<String> {
 fn alone<S: Shown>(ours: &str, rows: &[Standing<S>]) -> Option<String> {
     let row = rows.iter().find(|row| row.own.threads == 1)?;
     let takes = |entry: &Entry<S>| time(entry.ns_per_op.median);
-    let mut text = format!(
-        "Alone ({}) it takes {} per operation",
-        row.place(),
-        takes(row.own)
-    );
+    let (place, own) = (row.place(), takes(row.own));
+    let mut text = format!("Alone ({place}) it takes {own} per operation");
     text += &format!(", {} takes {}", row.other.lock, takes(row.other));
     if row.best.lock != ours && row.best.lock != row.other.lock {
         text += &format!(", and {}, the fastest, {}", row.best.lock, takes(row.best));

@@ -97,12 +97,16 @@ impl<X> Sample<X> {
     }
 }
 
+/// The seconds before a slice of so many that do not count.
+pub fn warm_up(seconds: f64) -> f64 {
+    (seconds / 10.0).min(0.1)
+}
+
 /// Runs a slice: every member of the team does `work`, while `pause` lets the warm-up and the
-/// recorded part pass.
+/// recorded part pass, of so many seconds.
 pub fn run(
     team: &Team,
-    warm_up: Duration,
-    recorded: Duration,
+    [warm_up, recorded]: [f64; 2],
     mut pause: impl FnMut(Part, Duration),
     work: impl Fn(&Slice, usize) + Send + Sync + 'static,
 ) -> Sample<()> {
@@ -116,19 +120,16 @@ pub fn run(
     team.begin(&job);
     drop(job);
     slice.start();
-    pause(Part::WarmUp, warm_up);
+    pause(Part::WarmUp, Duration::from_secs_f64(warm_up));
     slice.part.store(Part::Recorded as u8, Relaxed);
     let (begin, cpu, before) = (Instant::now(), process_cpu_time(), slice.ops());
-    pause(Part::Recorded, recorded);
+    pause(Part::Recorded, Duration::from_secs_f64(recorded));
     let (elapsed, cpu, after) = (begin.elapsed(), process_cpu_time() - cpu, slice.ops());
     slice.part.store(Part::Over as u8, Relaxed);
     team.wait();
-    let ops = after
-        .iter()
-        .zip(&before)
-        .map(|(after, before)| after - before);
+    let ops = after.iter().zip(before);
     Sample {
-        ops: ops.collect(),
+        ops: ops.map(|(after, before)| after - before).collect(),
         elapsed,
         cpu,
         extra: (),

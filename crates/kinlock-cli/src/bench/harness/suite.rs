@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
-use std::time::Duration;
 
 use anyhow::bail;
 use clap::builder::RangedU64ValueParser;
@@ -187,11 +186,6 @@ impl<S: Suite> Plan<S> {
         let fixed = self.expected_seconds(suite, 0.0);
         let per_second = self.expected_seconds(suite, 1.0) - fixed;
         ((BUDGET - fixed) / per_second.max(1.0)).clamp(0.01, 0.5)
-    }
-
-    /// The span before a slice of this plan that does not count.
-    pub fn warm_up(seconds: f64) -> Duration {
-        Duration::from_secs_f64((seconds / 10.0).min(0.1))
     }
 }
 

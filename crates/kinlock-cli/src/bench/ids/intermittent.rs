@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use kinlock_ids::Domain;
 use kinlock_sim::random::Random;
 
-use super::subjects::Subject;
+use super::Ids;
 use crate::bench::harness::interrupt::pause;
 use crate::bench::harness::slice::{Sample, process_cpu_time};
-use crate::bench::harness::team::{Job, Team};
+use crate::bench::harness::suite::Due;
+use crate::bench::harness::team::Job;
 
 /// Bursts in a slice, by all threads together; the first ones, a round of all threads, are not
 /// counted.
@@ -38,11 +39,10 @@ struct Area([AtomicU8; AREA]);
 const NONE: usize = usize::MAX;
 const THE_END: usize = usize::MAX - 1;
 
-pub fn slice(subject: &Subject, team: &Team, delay: f64, seed: u64) -> Sample<()> {
-    let domain = subject.domain.clone();
-    let ids = domain
-        .as_ref()
-        .map_or(team.size(), |domain| domain.max_ids() as usize);
+pub fn slice(due: &Due<Ids>, delay: f64) -> Sample<()> {
+    let (team, domain) = (due.team, due.subject.domain.clone());
+    let of_domain = domain.as_ref().map(|domain| domain.max_ids() as usize);
+    let ids = of_domain.unwrap_or(team.size());
     let area = |_| Area([const { AtomicU8::new(0) }; AREA]);
     let arena = Arc::new(Arena {
         areas: (0..ids).map(area).collect(),
@@ -56,7 +56,7 @@ pub fn slice(subject: &Subject, team: &Team, delay: f64, seed: u64) -> Sample<()
     team.begin(&job);
     drop(job);
     arena.start.wait();
-    let sample = arena.wake_one_by_one(team.size(), delay, seed);
+    let sample = arena.wake_one_by_one(team.size(), delay, due.seed);
     team.wait();
     sample
 }

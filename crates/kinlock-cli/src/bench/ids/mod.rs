@@ -5,7 +5,6 @@ mod intermittent;
 mod subjects;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use anyhow::bail;
 use kinlock_ids::{Backend, Policy};
@@ -16,7 +15,7 @@ use self::subjects::{Subject, Workload};
 use super::harness::interrupt::pause;
 use super::harness::placement::{self, Pin};
 use super::harness::report::{Entry, Report, Shown};
-use super::harness::slice::{self, Sample};
+use super::harness::slice::{self, Sample, Slice};
 use super::harness::suite::{Common, Due, Plan, Suite, cpus};
 use crate::args::seconds;
 use crate::outcome::Outcome;
@@ -140,27 +139,15 @@ impl Suite for Ids {
 
     fn measure(&mut self, due: Due<'_, Self>) -> anyhow::Result<Sample<()>> {
         if due.workload == Workload::Intermittent {
-            return Ok(intermittent::slice(
-                due.subject,
-                due.team,
-                self.delay,
-                due.seed,
-            ));
+            return Ok(intermittent::slice(&due, self.delay));
         }
         let work = (due.subject.make)();
-        let warm_up = Plan::<Self>::warm_up(due.seconds);
-        let recorded = Duration::from_secs_f64(due.seconds);
-        let pause = |_, span| pause(span);
-        Ok(slice::run(
-            due.team,
-            warm_up,
-            recorded,
-            pause,
-            move |slice, index| {
-                slice.start();
-                work.run(slice, index);
-            },
-        ))
+        let spans = [slice::warm_up(due.seconds), due.seconds];
+        let work = move |slice: &Slice, index| {
+            slice.start();
+            work.run(slice, index);
+        };
+        Ok(slice::run(due.team, spans, |_, span| pause(span), work))
     }
 
     fn detail(&self, subject: &Subject, _: &[&Sample<()>], _: &[&Sample<()>]) -> Detail {

@@ -190,14 +190,12 @@ impl Suite for Invalidation {
     }
 
     fn warnings(&self, _: &Plan<Self>, results: &[Entry<Self>]) -> Vec<String> {
+        let told = |entry: &Entry<Self>| {
+            let (lock, threads, lost) = (&entry.lock, entry.threads, entry.detail.lost);
+            format!("{lock} LOST {lost} stamps with {threads} threads: it is wrong")
+        };
         let lost = results.iter().filter(|entry| entry.detail.lost > 0);
-        lost.map(|entry| {
-            format!(
-                "{} LOST {} stamps with {} threads: it is wrong",
-                entry.lock, entry.detail.lost, entry.threads
-            )
-        })
-        .collect()
+        lost.map(told).collect()
     }
 
     fn unavailable() -> Vec<Unavailable> {
@@ -206,9 +204,8 @@ impl Suite for Invalidation {
 
     fn verdict(&self) -> Outcome {
         for (contender, stamps) in &self.lost {
-            tell(&format!(
-                "kinlock: {contender} LOST {stamps} stamps: it is wrong"
-            ));
+            let what = format!("{contender} LOST {stamps} stamps: it is wrong");
+            tell(&format!("kinlock: {what}"));
         }
         match self.lost.is_empty() {
             true => Outcome::Done,
@@ -223,7 +220,7 @@ impl Shown for Invalidation {
     const PLOT: &'static str = "Draw throughput over threads, and the time of the small operations; the name ends in .svg or .png";
 
     fn columns(_: &Report<Self>, _: &Entry<Self>) -> Columns<Entry<Self>> {
-        let of_sections = |text: fn(&Sections) -> String| {
+        let shown = |text: fn(&Sections) -> String| {
             move |entry: &Entry<Self>| entry.detail.sections.as_ref().map_or("-".to_owned(), text)
         };
         Columns::<Entry<Self>>::new()
@@ -231,16 +228,13 @@ impl Shown for Invalidation {
             .ratio("ratio")
             .spread("spread", |usual| usual.ratio)
             .jain()
-            .add(
-                "begin restarts",
-                of_sections(|s| s.begin_restarts.to_string()),
-            )
-            .add("end restarts", of_sections(|s| s.end_restarts.to_string()))
+            .add("begin restarts", shown(|s| s.begin_restarts.to_string()))
+            .add("end restarts", shown(|s| s.end_restarts.to_string()))
             .add(
                 "waits (slept)",
-                of_sections(|s| format!("{} ({})", s.waits, s.slow_waits)),
+                shown(|s| format!("{} ({})", s.waits, s.slow_waits)),
             )
-            .add("queue", of_sections(|s| s.longest_queue.to_string()))
+            .add("queue", shown(|s| s.longest_queue.to_string()))
     }
 
     fn csv_columns() -> Columns<Entry<Self>> {
@@ -285,8 +279,7 @@ fn measure<C: Contender>(
     let (members, workload, seed) = (Arc::clone(&shared), due.workload, due.seed);
     let sample = slice::run(
         due.team,
-        Plan::<Invalidation>::warm_up(due.seconds),
-        Duration::from_secs_f64(due.seconds),
+        [slice::warm_up(due.seconds), due.seconds],
         |_, span| pause_and_show(span, shared.pool.protection.domain()),
         move |slice, index| work(&members, slice, workload, index, seed),
     );

@@ -1,8 +1,9 @@
 //! What stands out in the results, and what makes them doubtful.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
-use super::contenders::LockName;
 use super::{Locks, work_loop, workloads};
 use crate::args::Named;
 use crate::bench::harness::report::Entry;
@@ -62,10 +63,11 @@ pub fn raise(results: &mut [Entry<Locks>], plan: &Plan<Locks>) {
 
 /// What to keep in mind when reading the results, in sentences.
 pub fn warnings(suite: &Locks, plan: &Plan<Locks>, results: &[Entry<Locks>]) -> Vec<String> {
+    let condvar = without_condvar(suite, plan);
     let all = [
         drift(),
         strict_order(suite, plan),
-        without_condvar(suite, plan),
+        condvar,
         not_judged(plan, results),
     ];
     all.into_iter().flatten().collect()
@@ -80,12 +82,8 @@ fn drift() -> Option<String> {
 
 /// What to expect of locks in strict order of arrival.
 fn strict_order(suite: &Locks, plan: &Plan<Locks>) -> Option<String> {
-    let fifo = suite
-        .locks
-        .iter()
-        .copied()
-        .filter(|lock| lock.is_strict_fifo());
-    let fifo: Vec<_> = fifo.collect();
+    let mut fifo = suite.locks.clone();
+    fifo.retain(|lock| lock.is_strict_fifo());
     let most = plan.threads.iter().copied().max().unwrap_or(1);
     let names: Vec<_> = fifo.iter().map(|lock| lock.name()).collect();
     let left_out = match fifo.iter().any(|&lock| suite.leaves_out(lock, most)) {
@@ -119,22 +117,15 @@ fn without_condvar(suite: &Locks, plan: &Plan<Locks>) -> Option<String> {
 
 /// Where the run was too short to tell whether a lock is fair.
 fn not_judged(plan: &Plan<Locks>, results: &[Entry<Locks>]) -> Option<String> {
-    let mut threads: Vec<usize> = Vec::new();
-    for entry in results
+    let asked = results
         .iter()
-        .filter(|entry| plan.threads.contains(&entry.threads))
-    {
-        if !can_judge_fairness(entry, plan) && !threads.contains(&entry.threads) {
-            threads.push(entry.threads);
-        }
-    }
-    threads.sort_unstable();
+        .filter(|entry| plan.threads.contains(&entry.threads));
+    let too_short = asked.filter(|entry| !can_judge_fairness(entry, plan));
+    let threads: BTreeSet<_> = too_short.map(|entry| entry.threads).collect();
     let threads: Vec<_> = threads.iter().map(usize::to_string).collect();
     (!threads.is_empty()).then(|| {
-        format!(
-            "the run is too short to judge how fair locks are at {} threads",
-            threads.join(", ")
-        )
+        let threads = threads.join(", ");
+        format!("the run is too short to judge how fair locks are at {threads} threads")
     })
 }
 
@@ -145,11 +136,4 @@ fn can_judge_fairness(entry: &Entry<Locks>, plan: &Plan<Locks>) -> bool {
         threads => SECONDS_PER_THREAD * threads.div_ceil(cpus()) as f64,
     };
     needs <= plan.seconds * entry.rounds.len() as f64
-}
-
-/// Whether a name is one of our locks.
-pub fn is_ours(name: &str) -> bool {
-    LockName::all()
-        .into_iter()
-        .any(|lock| lock.name() == name && lock.is_ours())
 }

@@ -27,7 +27,7 @@ use self::workloads::WorkloadName;
 use super::harness::interrupt::{self, State};
 use super::harness::placement::{self, Pin};
 use super::harness::report::{Entry, Unavailable};
-use super::harness::slice::Sample;
+use super::harness::slice::{self, Sample};
 use super::harness::suite::{Common, Due, Plan, Suite, cpus};
 use crate::args::{Named, named, with_baseline};
 use crate::outcome::Outcome;
@@ -217,7 +217,7 @@ impl Suite for Locks {
         let cpus = cells.map(|(workload, threads, _)| (threads, self.cpus(workload, threads)));
         json!({
             "instrumented_seconds": plan.seconds / 2.0,
-            "warm_up_seconds": Plan::<Self>::warm_up(plan.seconds).as_secs_f64(),
+            "warm_up_seconds": slice::warm_up(plan.seconds),
             // What one iteration of the loop took that stands for work.
             "work_loop_ns": work_loop::ns_per_iteration(),
             "cpus_by_threads": cpus.collect::<BTreeMap<_, _>>(),

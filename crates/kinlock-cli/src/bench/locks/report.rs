@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use comfy_table::{Attribute, Cell, Color};
 use serde::Serialize;
 
-use super::flags::{Flag, is_ours};
+use super::flags::Flag;
 use super::round::Watched;
 use super::trace::Handoffs;
 use super::{Locks, flags_of, plot};
@@ -57,10 +57,8 @@ impl Detail {
     pub fn new(own: &[&Sample<Watched>], baseline: &[&Sample<Watched>], to: &str) -> Self {
         let mut sum = Watched::default();
         own.iter().for_each(|sample| sum.add(&sample.extra));
-        let ratios = own
-            .iter()
-            .zip(baseline)
-            .map(|(own, other)| tail_ratio(own, other));
+        let pairs = own.iter().zip(baseline);
+        let ratios = pairs.map(|(own, other)| tail_ratio(own, other));
         let mut events = BTreeMap::new();
         for &(name, count) in own.iter().flat_map(|sample| &sample.extra.events) {
             *events.entry(name).or_default() += count;
@@ -170,7 +168,9 @@ impl Shown for Locks {
         match heading {
             // An empty coloured cell would still leave its codes in the text.
             REMARKS if !text.is_empty() => Cell::new(text).fg(Color::Red),
-            Self::SUBJECTS if is_ours(text) => Cell::new(text).add_attribute(Attribute::Bold),
+            Self::SUBJECTS if Self::OURS.contains(&text) => {
+                Cell::new(text).add_attribute(Attribute::Bold)
+            }
             _ => Cell::new(text),
         }
     }

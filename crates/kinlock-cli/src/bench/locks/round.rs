@@ -20,7 +20,6 @@ use super::trace::{Handoffs, Step, Trace};
 use super::workloads::Workload;
 use crate::bench::harness::interrupt::{self, State, pause};
 use crate::bench::harness::slice::{self, Part, Sample, Slice};
-use crate::bench::harness::suite::Plan;
 use crate::bench::harness::team::Team;
 
 /// What the instrumented slice gives.
@@ -155,14 +154,8 @@ pub fn timed(
     seconds: f64,
     work: impl Fn(&Slice, usize) + Send + Sync + 'static,
 ) -> Sample<()> {
-    let recorded = Duration::from_secs_f64(seconds);
-    slice::run(
-        team,
-        Plan::<super::Locks>::warm_up(seconds),
-        recorded,
-        |_, span| pause(span),
-        work,
-    )
+    let spans = [slice::warm_up(seconds), seconds];
+    slice::run(team, spans, |_, span| pause(span), work)
 }
 
 /// Runs the instrumented slice of a round, half as long, unless the round does not count any more.
@@ -175,18 +168,12 @@ pub fn instrumented(
 ) -> Vec<(&'static str, u64)> {
     let mut counted = Vec::new();
     if interrupt::state() != State::Over {
-        let recorded = Duration::from_secs_f64(seconds / 2.0);
+        let spans = [slice::warm_up(seconds), seconds / 2.0];
         let pause = |part, span| match part {
             Part::WarmUp if ours => counted = pause_and_count(span),
             _ => pause(span),
         };
-        slice::run(
-            team,
-            Plan::<super::Locks>::warm_up(seconds),
-            recorded,
-            pause,
-            work,
-        );
+        slice::run(team, spans, pause, work);
     }
     counted
 }
