@@ -102,9 +102,10 @@
 //! # Bounds
 //!
 //! The head of the queue requests a hand-off after its quantum, see [`SHORT_QUANTUM`] and
-//! [`QUANTUM_WHEN_OVERSUBSCRIBED`]. The waiters behind it are served in order. So a waiter with `n` others before
-//! it, in the queue or beside it, gets the lock after at most `n + 1` quanta and critical sections,
-//! plus the time that `n + 1` threads take to wake up, as long as the scheduler runs the holder.
+//! [`QUANTUM_WHEN_OVERSUBSCRIBED`]. The waiters behind it are served in order. So a waiter with
+//! `n` others before it, in the queue or beside it, gets the lock after at most `n + 1` quanta and
+//! critical sections, plus the time that `n + 1` threads take to wake up, as long as the scheduler
+//! runs the holder.
 //!
 //! * Before it queues, a waiter may spend some microseconds beside the queue: 8 us, or 50 us while
 //!   oversubscribed, as long as requests of other threads that barge are served; and 50 us with a

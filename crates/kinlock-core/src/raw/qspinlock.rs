@@ -4,7 +4,7 @@
 //! Linux kernel's queued spinlock (Zijlstra, Long and others, 2014 to 2015). Parking and stealing
 //! follow the idea of its paravirtual variant. This is an independent design for threads, which can
 //! be preempted anywhere, exit, fork, and give up waiting. The order of the queue is told in
-//! [`cna`](super::cna), an introduction is in `docs/guide/spin.md`, measurements are in
+//! `cna`, an introduction is in `docs/guide/spin.md`, measurements are in
 //! `docs/notebook/spin.md`.
 //!
 //! # The word

@@ -25,6 +25,9 @@ pub struct Replay<S> {
     pub only: Option<Vec<Spot>>,
 }
 
+/// What the shared state and the end of a schedule tell.
+type Judge<T> = fn(&T, &Result<(), Stuck>) -> (Tally, Option<Failure>);
+
 impl<S> Replay<S> {
     /// Plays `schedule`, disrupted as this says, and traced if that is wanted. `new` makes what its
     /// threads share; `body` and `handler` are what they and interrupts do.
@@ -34,7 +37,7 @@ impl<S> Replay<S> {
         trace: bool,
         new: impl FnOnce() -> T,
         [body, handler]: [fn(&T, usize); 2],
-        judge: fn(&T, &Result<(), Stuck>) -> (Tally, Option<Failure>),
+        judge: Judge<T>,
     ) -> Outcome {
         schedule.disturbance.only = self.only.clone();
         schedule.trace = trace;

@@ -121,7 +121,10 @@ impl Tortured for Specimen {
     }
 }
 
-fn steps(specimen: &Specimen, settings: &Settings) -> Vec<Step<fn(&Context) -> Findings>> {
+/// Runs a scenario.
+type Runner = fn(&Context) -> Findings;
+
+fn steps(specimen: &Specimen, settings: &Settings) -> Vec<Step<Runner>> {
     let few = settings.threads[0];
     let chosen = ALL
         .iter()

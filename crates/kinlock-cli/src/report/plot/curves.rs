@@ -94,10 +94,7 @@ pub fn chart<Y: AsRangedCoord<Value = f64>>(
 where
     Y::CoordDescType: ValueFormatter<f64>,
 {
-    let points = curves.iter().flat_map(|curve| &curve.points);
-    let mut threads: Vec<usize> = points.map(|point| point.threads).collect();
-    threads.sort_unstable();
-    threads.dedup();
+    let threads = threads_of(curves);
     let (Some(&first), Some(&last)) = (threads.first(), threads.last()) else {
         return Ok(());
     };
@@ -160,15 +157,21 @@ where
     }
     let bottom = area.dim_in_pixel().1 as i32 - X_LABELS as i32;
     let place = |threads| chart.backend_coord(&at(threads, 0.0)).0 - left;
-    let places: Vec<_> = threads
-        .into_iter()
-        .map(|threads| (threads, place(threads)))
-        .collect();
-    for (threads, x) in labelled(&places) {
+    let places = threads.iter().map(|&threads| (threads, place(threads)));
+    for (threads, x) in labelled(&places.collect::<Vec<_>>()) {
         let style = text(13).pos(Pos::new(HPos::Center, VPos::Top));
         area.draw(&Text::new(label(threads), (x, bottom + 6), style))?;
     }
     Ok(())
+}
+
+/// All places of the horizontal axis, in order.
+fn threads_of(curves: &[Curve]) -> Vec<usize> {
+    let points = curves.iter().flat_map(|curve| &curve.points);
+    let mut threads: Vec<usize> = points.map(|point| point.threads).collect();
+    threads.sort_unstable();
+    threads.dedup();
+    threads
 }
 
 impl Look {
