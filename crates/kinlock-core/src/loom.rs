@@ -3,7 +3,8 @@
 //! * A thread's clock starts at 0 and advances by [`LATE`] whenever it has waited in vain.
 //! * Waiters give up spinning at once, so that parking is explored wherever it can happen.
 //! * A thread belongs to the locality domain that it [chose](set_domain).
-//! * Every thread takes the machine for oversubscribed unless it [chose otherwise](set_oversubscribed).
+//! * Every thread takes the machine for oversubscribed unless it
+//!   [chose otherwise](set_oversubscribed).
 //! * Each slow path claims a slot anew, so that claiming and recycling are explored too.
 //!
 //! # Invariant cited by `SAFETY` comments

@@ -20,7 +20,7 @@ const MOST_COLUMNS: usize = 12;
 /// A subject with this share of the best throughput counts as fast.
 const FAST: f64 = 0.95;
 
-/// Writes it.
+/// Writes the overview.
 pub fn write<S: Shown>(report: &Report<S>, out: &mut dyn Write) -> anyhow::Result<()> {
     let rounds = report.extent.rounds_per_cell(report.parameters.rounds);
     writeln!(
@@ -179,7 +179,7 @@ impl<'a, S: Shown> Standing<'a, S> {
         format!("{} {}", self.own.workload, self.own.threads)
     }
 
-    /// Of the best throughput.
+    /// As a share of the best throughput.
     fn share(&self) -> f64 {
         self.own.ops_per_s.median / self.best.ops_per_s.median
     }

@@ -41,7 +41,7 @@ fn height<S: Shown>(panel: &[Entry<S>]) -> u32 {
     }
 }
 
-/// Draws it.
+/// Draws the picture.
 pub fn draw<S: Shown>(report: &Report<S>, area: &Area) -> Drawn {
     let (title, mut rest) = area.split_vertically(TITLE_HEIGHT);
     let name = format!("kinlock bench {}", S::NAME);
