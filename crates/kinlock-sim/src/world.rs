@@ -219,7 +219,7 @@ thread_local! {
 ///
 /// # Errors
 ///
-/// If not all of them return. The error says why.
+/// If not all of them return. The returned world is in the state of that moment.
 pub(crate) fn run<S: Clone + 'static, R>(
     setup: &Setup,
     prepare: impl FnOnce() -> S,
