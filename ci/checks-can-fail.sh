@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The checks of layout can fail: a small tree passes, and each seeded violation is found, and told.
+# The checks of layers, columns and lengths can fail: a small tree passes, and each seeded violation is
+# found and printed.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 export KINLOCK_ROOT

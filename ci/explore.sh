@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Random schedules of locks, concurrency IDs and delayed invalidation: 20000 of each.
-# With the argument SCHEDULES: that many of each. Then also the deliberately broken variants, which must
-# be caught (exit status 1); otherwise `cargo test --workspace` checks those.
+# With the argument SCHEDULES: that many of each, and then also the seeded defects, which must be caught
+# (exit status 1). Without it, only `cargo test --workspace` checks those.
 set -euo pipefail
 schedules=${1:-20000}
 cargo build --release -p kinlock-cli

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The arrows between crates, and between the top-level modules of each crate: who uses whom. Modules
+# The arrows (what uses what) between crates, and between the top-level modules of each crate. Modules
 # are printed lowest first. Fails on a circle, and on an arrow between crates that does not run down.
 #
-# Seen are [dependencies] in Cargo.toml, and `crate::` and `super::` in src/. Left out: comments, tests,
+# Arrows are read from [dependencies] in Cargo.toml, and `crate::` and `super::` in src/. Left out: comments, tests,
 # and what a crate's root only re-exports. The root counts as a module, called (root), if it has code.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

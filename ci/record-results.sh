@@ -22,7 +22,7 @@ results=${RESULTS:-docs/results}
 date=$(date +%F)
 quick=${QUICK:-}
 
-# As in a path: lower case, without marks of trade, frequencies and blanks.
+# The CPU's name as in a path: lower case, without trade marks, frequencies and blanks.
 slug() {
     sed -E 's/\((R|TM)\)//gI; s/ @.*//; s/ CPU| Processor//g' |
         tr -cs 'A-Za-z0-9\n' '-' | tr A-Z a-z | sed 's/^-//; s/-$//'

@@ -21,7 +21,7 @@ manifest=$(cargo metadata --format-version 1 --manifest-path "$work/fetch/Cargo.
     grep -o "\"manifest_path\":\"[^\"]*/$crate-$version/Cargo.toml\"" | cut -d '"' -f 4)
 cp -r "$(dirname "$manifest")" "$work/$crate"
 cd "$work/$crate"
-# The line.
+# The one line: the manifest takes our crate in place of parking_lot.
 ours="package = \"kinlock\"\npath = \"$root/crates/kinlock\""
 sed -i "/^\[dependencies\.parking_lot\]/{n;s|^version = .*|$ours|}" Cargo.toml
 printf '\n[workspace]\n' >>Cargo.toml

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # All of our locks, concurrency IDs and backends of delayed invalidation under stress, for 5 seconds each;
 # locks and invalidation once more where membarrier is refused.
-# With the argument SECONDS (before a release: 60): for that long each. Then also the deliberately broken
-# variants, which must be caught (exit status 1); otherwise `cargo test --workspace` checks those.
+# With the argument SECONDS (before a release: 60): for that long each, and then also the seeded defects,
+# which must be caught (exit status 1). Without it, only `cargo test --workspace` checks those.
 set -euo pipefail
 seconds=${1:-5}
 cargo build --release -p kinlock-cli

@@ -5,7 +5,7 @@
 //! and on a simulated machine, whose platform is in another crate. A platform is a type, so calls
 //! are monomorphised and inlined: no lock path dispatches dynamically.
 //!
-//! # A platform of one's own
+//! # Writing a platform
 //!
 //! An embedder without an operating system implements [`Atomics`] (four types) and, of
 //! [`Platform`], only [`waiters`](Platform::waiters), with a [`Table`](crate::slots::Table) of the
@@ -155,7 +155,7 @@ pub trait Platform: Atomics {
         core::hint::spin_loop();
     }
 
-    /// Lets another runnable thread use this CPU: for waiting for a thread that may be preempted.
+    /// Lets another runnable thread use this CPU. For waits on a thread that may be preempted.
     fn yield_now() {
         Self::relax();
     }
@@ -216,7 +216,7 @@ pub trait Platform: Atomics {
         0
     }
 
-    /// As [`unpark`](Self::unpark). Returns whether others may still be asleep.
+    /// As [`unpark`](Self::unpark), and returns whether other threads may still sleep there.
     fn unpark_some(key: *const u32, n: u32) -> bool {
         let _ = (key, n);
         false

@@ -144,9 +144,9 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Requires this backend. The default, also `None`: restartable sequences if they are available
-    /// and neither a policy nor a number of IDs is set, else leases. [`Domain::backend`] tells
-    /// which.
+    /// Requires this backend. `None`, the default, takes restartable sequences if they are
+    /// available and neither a policy nor a number of IDs is set. Otherwise it takes leases.
+    /// [`Domain::backend`] tells which.
     pub fn backend(mut self, backend: impl Into<Option<Backend>>) -> Self {
         self.backend = backend.into();
         self
@@ -158,9 +158,9 @@ impl Builder {
         self
     }
 
-    /// How many IDs can be held at the same time, at least [default: eight for every CPU, at least
-    /// 256]. Rounded up to a multiple of 32 and, with [`Policy::PerCpu`], to at least the number of
-    /// CPUs. Leases only.
+    /// The least number of IDs that can be held at the same time [default: eight for every CPU, and
+    /// at least 256]. Rounded up to a multiple of 32 and, with [`Policy::PerCpu`], to at least the
+    /// number of CPUs. Leases only.
     ///
     /// An ID that is never used costs a few bytes and address space. Choose more than the number of
     /// CPUs: a thread that is preempted while it holds a lease keeps its ID.
@@ -273,8 +273,8 @@ impl Domain {
         self.inner.leased.as_ref().map(Leased::limit)
     }
 
-    /// On how many CPUs the threads of the process may run, as far as the domain knows, with
-    /// leases; else `None`.
+    /// With leases: on how many CPUs the threads of the process may run, as far as the domain
+    /// knows. With restartable sequences: `None`.
     pub fn cpus_allowed(&self) -> Option<u32> {
         self.inner.leased.as_ref().map(Leased::cpus_allowed)
     }

@@ -196,7 +196,7 @@ impl Leased {
         holdings.filter(move |holding| holding.token.load(Relaxed) == token)
     }
 
-    /// Releases what the calling thread has forgotten. It has ended.
+    /// Releases the leases that the calling thread, which is ending, has forgotten.
     fn release_forgotten(&self) {
         for holding in self.own_holdings() {
             // SAFETY: invariants 1 and 3.
@@ -265,7 +265,7 @@ impl Leased {
         }
     }
 
-    /// The current CPU was not allowed when the kernel was last asked. Notes that it is.
+    /// Records that the current CPU is allowed. It was not when the kernel was last asked.
     #[cold]
     #[inline(never)]
     fn saw(&self, entry: &AtomicU32) -> u32 {
@@ -455,7 +455,7 @@ fn reset_in_child() {
             word.0.store(1 << (word.1 % 64), Relaxed);
         }
     }
-    // Reset, not just unlocked: the words may have waiters that do not exist here.
+    // A reset and not an unlock: the words may name waiters that do not exist in the child.
     // SAFETY: invariant 4.
     unsafe {
         arena::TABLES.raw().reset_in_child();

@@ -58,8 +58,8 @@
 //!   sections, and all older ones, did before they ended. A tag's own order is that of the lock
 //!   under which it is written and read. Beyond that, `tag` releases and readers of the tag
 //!   acquire.
-//! * **Nesting**: a section within a section of the same domain is counted, and the outermost end
-//!   is the end. Sections of different domains are independent.
+//! * **Nesting**: sections of one domain may nest in a thread. The generation ends with the
+//!   outermost section. Sections of different domains are independent.
 //! * **Cost**: begin and end together take three read-modify-writes on lines that all invalidators
 //!   share (`packed`, `wide`), or one (`slots`). `passed` is one load; with `slots`, sometimes a
 //!   scan of all slots. A wait spins briefly, then sleeps. An end makes a system call only if there

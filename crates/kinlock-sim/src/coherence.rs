@@ -147,7 +147,7 @@ impl CoreSet {
 
     #[inline]
     fn become_only(&mut self, core: usize) {
-        // In place: a copy of a set built elsewhere would wait for the last store to it.
+        // In place. To copy a set built elsewhere, the host would have to wait for its last store.
         self.0 = Default::default();
         self.insert(core);
     }
@@ -209,8 +209,7 @@ impl Fabric {
     }
 
     /// How long a request for `line` from `at` travels until it is queued behind earlier ones: half
-    /// of the latency. So of two requests that are made at the same time the one from nearby comes
-    /// first.
+    /// of the latency. The nearer of two simultaneous requests is therefore served first.
     #[inline(always)]
     pub(crate) fn travel(&self, line: &Line, kind: Kind, at: Place) -> u64 {
         if line.hits(kind, at.core) {
@@ -336,8 +335,8 @@ impl Fabric {
         }
     }
 
-    /// How far `caches` are spread, seen from one and from their line's home. There is at least
-    /// one.
+    /// How far `caches`, at least one, are spread: seen from the cache `from`, and from their
+    /// line's home.
     #[inline]
     fn span(&self, caches: u64, from: u16, home: u16) -> Span {
         let at = &self.caches_at[from as usize];

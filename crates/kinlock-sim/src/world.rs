@@ -12,7 +12,7 @@
 //! | `access` | memory accesses of a thread |
 //! | `actions` | what else a thread does: compute, spin, sleep, wake others |
 //! | `cpus` | which thread runs on which CPU |
-//! | `disturbance` | preemptions, interrupts and other bad luck, by chance |
+//! | `disturbance` | random preemptions, interrupts and spurious wake-ups |
 //!
 //! # States of a thread
 //!
@@ -90,7 +90,7 @@ pub(crate) struct Thread {
     pub(crate) in_line: bool,
     /// The scheduler found the condition of its spin satisfied.
     satisfied: bool,
-    /// The moment since which it has surely stood in line.
+    /// From which moment on it has certainly been in line.
     pub(crate) in_line_since: Option<u64>,
     random: Random,
     /// How the scheduler checks the condition of its spin.
@@ -199,7 +199,7 @@ pub(crate) struct Setup {
     pub(crate) disturbance: Option<Disturbance>,
 }
 
-/// Why a run did not end: no thread can go on, or it takes too long.
+/// Why a run was given up.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Stuck {
     /// All threads that have not ended wait, and none is left to wake them.
@@ -219,7 +219,7 @@ thread_local! {
 ///
 /// # Errors
 ///
-/// If they do not all return; the world is as it was then.
+/// If not all of them return. The returned world is in the state of that moment.
 pub(crate) fn run<S: Clone + 'static, R>(
     setup: &Setup,
     prepare: impl FnOnce() -> S,

@@ -57,8 +57,8 @@ impl Outcome {
         self.acquisitions.iter().sum()
     }
 
-    /// The crew's verdicts, and the oracle's on `state`, which was to see `extra` sections beyond
-    /// the crew's own.
+    /// The crew's verdicts, and those of the oracle on `state`. The oracle expects `extra` critical
+    /// sections beyond the crew's own.
     pub(crate) fn findings(self, state: &SharedState, extra: u64) -> Findings {
         let exclusion = match self.completed {
             true => state.verdict(self.total() + extra),
@@ -85,8 +85,8 @@ impl Outcome {
 /// milliseconds.
 ///
 /// `body` should return soon after [`Worker::running`] has become false. `meanwhile` returns
-/// whether the scenario has reached what it is for. Until it has, the run goes on, for at most
-/// [`Orders::hang`] beyond its time.
+/// whether the scenario has reached the situations it is for. The run goes on until it has, but for
+/// at most [`Orders::hang`] beyond its time.
 pub fn run(
     orders: &Orders,
     body: impl Fn(&mut Worker) + Send + Sync + 'static,

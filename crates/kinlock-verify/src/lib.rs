@@ -1,6 +1,6 @@
-//! What kinlock's checks share: scenarios that stress a lock, oracles, and locks broken on purpose.
+//! What kinlock's checks share: scenarios that stress a lock, oracles, and seeded defects.
 //!
-//! A **scenario** is a way to ill-treat a lock: preempted holders, signal handlers, dying threads,
+//! A **scenario** is a way to stress a lock: preempted holders, signal handlers, dying threads,
 //! forks. Each yields **checks** of a few properties:
 //!
 //! | property | holds if |
@@ -9,8 +9,8 @@
 //! | [completion] | every thread ended once it was told to stop: no waiter was lost |
 //! | [progress] | no thread waited for longer than the limit while others went on |
 //! | [contract] | the calls did what their documentation says |
-//! | [reach] | the scenario reached what it is for: without that the other checks mean little |
-//! | [catch] | a lock that is broken on purpose failed the check meant for it |
+//! | [reach] | the scenario reached the situations it is for, so the other checks mean something |
+//! | [catch] | a lock with a seeded defect failed the check meant for it |
 //!
 //! [exclusion]: report::Property::Exclusion
 //! [completion]: report::Property::Completion

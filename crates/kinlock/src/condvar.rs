@@ -120,7 +120,7 @@ impl Condvar {
         self.0.notify_one();
     }
 
-    /// Wakes all waiters: 16 at once, each other one when one before it releases the mutex.
+    /// Wakes all waiters: 16 at once, and the others one by one as the mutex is released.
     ///
     /// The mutex need not be held.
     #[inline]

@@ -12,19 +12,20 @@
 //! * **Exclusion and memory order**: one thread at a time holds the lock. Taking it acquires what
 //!   the previous holder's release published.
 //! * **Fairness**: a running thread may take a free lock ahead of waiters (*barging*). Waiters
-//!   stand in a first-in, first-out queue, and the waiter at its head has the lock handed over
-//!   after a bounded time:
+//!   stand in a first-in, first-out queue. The waiter at its head is handed the lock after a
+//!   bounded time, as long as the holder runs:
 //!
 //!   | situation | time at the head |
 //!   | --- | --- |
 //!   | the lock is released and taken quickly | one [quantum](crate::config::Quantum): 250 us |
 //!   | it is held longer at a time | 8 us |
 //!   | more threads wait than there are CPUs | eight quanta |
-//!   | no thread queues | about 1 us, and the waiter needs no queue |
+//!   | no other thread queues | about 1 us, and the waiter may not even queue |
 //!
 //!   [`set_quantum`](crate::config::set_quantum) changes the quantum.
 //! * **Bound**: a waiter with `n` waiters before it gets the lock after at most `n + 1` such times
-//!   and critical sections, as long as the scheduler runs the holder and each head waiter.
+//!   and critical sections. This holds as long as the scheduler runs the holder and the waiter at
+//!   the head.
 //! * **NUMA**: with [reordering](crate::config::set_numa) on, waiters of the holder's locality
 //!   domain go first, for at most the [local limit](crate::config::set_local_limit). The first
 //!   contended mutex decides this for all mutexes of the process.

@@ -7,7 +7,7 @@
 //! * The count tells what kind of notification there was. Only waiters that may have been requeued
 //!   keep up the chain of wake-ups.
 //! * The mutex is named by its distance, so no address is stored.
-//! * A wake-up that a latecomer catches is passed on.
+//! * A waiter that registers late may catch a wake-up meant for another. It passes the wake-up on.
 //! * One waiter at a time spins for as long as sleeping would cost. Threads that alternate quickly
 //!   then do without the kernel, and while oversubscribed no CPU goes to sleep.
 //!
@@ -63,7 +63,7 @@
 //! 4. *The spinner takes a notification by seeing the count move on.* It owns `SPINNER` from the
 //!    compare-and-swap that sets it to the one that changes the count or clears it. So a
 //!    `notify_one` that clears it has a taker: the spinner does not sleep before its own
-//!    compare-and-swap has checked the count. Nobody else need be woken.
+//!    compare-and-swap has checked the count. No other waiter need be woken.
 //! 5. *A wake-up caught by a latecomer.* A wake-up is sent after the count has changed. A waiter
 //!    that registers in between may catch it in place of one for which it was meant. It was woken
 //!    and finds the count unchanged, which otherwise happens only by chance. It then notifies all.
@@ -78,9 +78,9 @@
 //! Sleepers on the mutex's word are woken by unlocks that find its `SLEEPERS` flag. Requeueing does
 //! not set the flag, since it must not touch a mutex that it does not hold. Instead a thread that
 //! is awake always owes the flag. The waiter that the requeueing wakes sets the flag when it has
-//! the mutex. Its unlock clears the flag and wakes the next, which owes it in turn.
+//! the mutex. Its unlock clears the flag and wakes the next sleeper, which then owes the flag.
 //!
-//! A waiter whose time is up was not woken for it and owes nothing. A woken waiter compares the
+//! A waiter whose time is up was not woken and owes nothing. A woken waiter compares the
 //! count with its ticket: only if it grew by 64 or more can there have been a requeueing broadcast.
 //! Otherwise the waiter was not on the mutex's word and owes nothing. So a `notify_one` costs no
 //! needless wake-up.
@@ -116,9 +116,9 @@ const SPINNER: u32 = 4;
 const VAIN: u32 = 8;
 const REGISTERED: u32 = WAITERS | NEWCOMERS;
 const FLAGS: u32 = REGISTERED | SPINNER | VAIN;
-/// What a notification adds to the sequence. The count repeats after 2^28 in all. `ALL` is large
-/// enough that few waiters sleep through as many notifications of one. The others need not do what
-/// is only for waiters that may have been requeued.
+/// What a notification adds to the sequence, whose count wraps around after 2^28. `ALL` marks a
+/// broadcast that may have requeued. Few waiters sleep through as many calls of `notify_one`, so
+/// few take such calls for a broadcast and do a requeued waiter's duty in vain.
 const ONE: u32 = FLAGS + 1;
 const ALL: u32 = 64 * ONE;
 /// Sleepers get one notification in so many even if there is always a spinner to take it.
@@ -180,11 +180,11 @@ pub enum CondvarFault {
 /// How a wait ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// Without a wake-up, by the clock.
+    /// The time limit ended it: no wake-up came.
     TimeUp,
-    /// By the sequence: the waiter did not sleep then, neither here nor on the mutex.
+    /// The sequence had changed, and the waiter slept neither here nor on the mutex.
     Awake,
-    /// Perhaps by a wake-up, here or on the mutex.
+    /// A wake-up, here or perhaps on the mutex.
     Woken,
 }
 
@@ -325,7 +325,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         let Some((seen, now)) = self.advance(seen, next) else {
             return;
         };
-        // See 4 at the top. A spinner of another process takes nothing in this one.
+        // See 4 at the top. In a forked child the flag may belong to a thread of the parent.
         let for_sleepers = now / ONE % (SLEEPERS_PERIOD / ONE) == 0;
         let taken = seen & SPINNER != 0 && !for_sleepers && !P::forked();
         if !taken && P::unpark_in(self.key(), 1, OTHERS) == 0 {
@@ -344,8 +344,8 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
     fn notify_all_slow(&self) {
         let seen = self.sequence.load(Relaxed);
         let changed = self.advance(seen, |s| (s & !FLAGS | s & VAIN).wrapping_add(ONE));
-        // Without more sleepers, nothing is announced: the woken waiters would all owe a flag that
-        // no sleeper needs.
+        // Without more sleepers nothing is announced. Otherwise all woken waiters would set a flag
+        // that no sleeper needs.
         if changed.is_none() || !P::unpark_some(self.key(), C::AT_ONCE) {
             return;
         }

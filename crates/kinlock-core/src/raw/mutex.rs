@@ -15,7 +15,10 @@
 //!
 //! * *Barging*: a running thread takes the lock past the queue.
 //! * *Sample*: a count of unlocks, and whether the lock is free at its end. Each thread keeps a
-//!   *prediction* per lock, learned from samples, with a budget of barges until the next sample.
+//!   *prediction* for the lock it used last: whether the lock cycles fast, or barging pays, and a
+//!   budget of barges until the next sample.
+//! * *Cycle*: the time from one unlock to the next. A lock cycles *fast* if its holder takes it
+//!   again before the cache line can reach a waiter.
 //! * *Oversubscribed*: there are more threads than CPUs. Then only the members of the *active set*
 //!   barge, and the others sleep in the queue. Membership ends after a number of waits. The member
 //!   then announces a *vacancy*, which the head of the queue fills.
@@ -69,16 +72,19 @@
 //! | woken waiter gives up | (f, *) | (f + SLEEPERS, *) | fetch-or, heavy fence, look again (i) |
 //! | woken waiter has the lock | (f, 1) | (f + SLEEPERS, 1) | fetch-or (j) |
 //!
+//! Notes:
+//!
 //! * (a) Unparks the requester if `HANDOFF_SLEEPS` is set.
 //! * (b) Tried once. After 7 unlocks `SAMPLING` is cleared and the count stays.
-//! * (c) Unless `HANDOFF` or `PICKUP` is set. By the head, or by a thread that barges.
-//! * (d) By an oversubscribed head. When the request ends, in any way, the mode becomes 7 unlocks.
-//! * (e) Unless there is a mode. Tried once.
-//! * (f) By the head, or by the member that announced it, which then stays a member.
+//! * (c) Made by the head, or by a thread that barges; not if `HANDOFF` or `PICKUP` is set.
+//! * (d) Made by an oversubscribed head. When the request ends, in any way, the mode becomes 7
+//!   unlocks.
+//! * (e) Tried once; not if there is a mode.
+//! * (f) Done by the head, or by the member that announced it, which then stays a member.
 //! * (g) If the requester finds `PICKUP`, the lock is its own.
-//! * (h) The hand-off woke no sleeper. An unlock would have.
+//! * (h) The requester wakes one since the hand-off, unlike a plain unlock, has woken none.
 //! * (i) Also before a timed sleep. Wakes another sleeper if the lock is free.
-//! * (j) There may be other sleepers, and this thread's unlock comes later.
+//! * (j) For the other sleepers: this thread's unlock then wakes the next one.
 //!
 //! # Why no sleeper is forgotten
 //!
@@ -101,19 +107,18 @@
 //!
 //! # Bounds
 //!
-//! The head of the queue requests a hand-off after its quantum, see [`SHORT_QUANTUM`] and
-//! [`QUANTUM_WHEN_OVERSUBSCRIBED`]. The waiters behind it are served in order. So a waiter with
-//! `n` others before it, in the queue or beside it, gets the lock after at most `n + 1` quanta and
-//! critical sections, plus the time that `n + 1` threads take to wake up, as long as the scheduler
-//! runs the holder.
+//! The head of the queue requests a hand-off after its quantum; see [`SHORT_QUANTUM`] and
+//! [`QUANTUM_WHEN_OVERSUBSCRIBED`]. The waiters behind it are served in order. Let a waiter have
+//! `n` others before it, in the queue or beside it. It gets the lock after at most `n + 1` quanta
+//! and critical sections, plus the time that `n + 1` threads take to wake up. This holds as long as
+//! the scheduler runs the holder.
 //!
-//! * Before it queues, a waiter may spend some microseconds beside the queue: 8 us, or 50 us while
-//!   oversubscribed, as long as requests of other threads that barge are served; and 50 us with a
-//!   request that is not served.
+//! * Before it queues, a waiter may barge for 8 us, or for 50 us while oversubscribed. It may then
+//!   spend another 50 us with a hand-off request that is not served.
 //! * While oversubscribed, some threads pass the queue for a while and may request hand-offs. A
-//!   head departs before it takes a free lock or fills a vacancy. There is one request at a time
-//!   and no preference. A head whose quantum is over may find another's request, and tries again
-//!   after each hand-off.
+//!   head departs before it takes a free lock or fills a vacancy. There is one request at a time,
+//!   and the head's has no preference. A head whose quantum is over may find another thread's
+//!   request standing. It then tries again after each hand-off.
 //! * Where the lock is mostly free, heads depart one after the other. If the lock is then held for
 //!   long, all that have departed compete for requests.
 //! * Where the holder sleeps or does not run, a head waits a millisecond before it keeps its

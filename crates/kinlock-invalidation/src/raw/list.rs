@@ -36,9 +36,9 @@
 //!    since a newcomer's generation is above all in the list. So the compare-and-swap of a newcomer
 //!    succeeds only on the last element of the list.
 //! 3. *An end unlinks its own element and no other.* Two operations can change which element is the
-//!    predecessor: the element's own end, and the end of the predecessor. The latter marks the
-//!    predecessor first. So if the compare-and-swap of an end succeeds, the pair was unmarked and
-//!    unchanged, and its element was still the predecessor.
+//!    predecessor: the element's own end, and the end of the predecessor. The end of the
+//!    predecessor marks it first. So if the compare-and-swap of an end succeeds, the pair was
+//!    unmarked and unchanged, and its element was still the predecessor.
 //! 4. *The generation is read after the mark is set.* An earlier donation is in it; a later one
 //!    fails.
 //! 5. *A walk may miss its target.* While a walk reads an element, that element may leave the list
@@ -54,9 +54,9 @@
 //! thread of lower priority can also finish.
 //!
 //! A begin that has started over often enough queues for the *starter lock*, and from then on all
-//! begins do. So the number of threads that overtake a begin is bounded: begins that had checked
-//! the starter lock before, and ends. Of all ends, that of the oldest section cannot fail: its
-//! predecessor is the head, which is never marked.
+//! begins do. Only ends, and begins that had checked the starter lock before, can then overtake
+//! it, so their number is bounded. The end of the oldest section cannot fail, since its predecessor
+//! is the head, which is never marked.
 
 // Invariants cited by `SAFETY` comments:
 // 1. The starter lock is released once, by the thread that acquired it.

@@ -176,7 +176,7 @@ impl<'a, S: Shown> Standing<'a, S> {
         format!("{} {}", self.own.workload, self.own.threads)
     }
 
-    /// Of the best throughput.
+    /// As a share of the best throughput.
     fn share(&self) -> f64 {
         self.own.ops_per_s.median / self.best.ops_per_s.median
     }

@@ -63,7 +63,7 @@ impl Rounds {
             let mut under_way = Vec::with_capacity(subjects);
             for &subject in &order {
                 let sample = sample(Slot { subject, round })?;
-                // It may have been cut short, so that it does not count either.
+                // The last measurement may have been cut short, so it does not count either.
                 if (self.state)() == State::Over {
                     return Ok(samples);
                 }
@@ -108,7 +108,7 @@ impl Extent {
         ))
     }
 
-    /// What to keep in mind where the run was interrupted.
+    /// A warning for a run that was interrupted.
     pub fn warning(&self) -> Option<String> {
         let what = self.interruption()?;
         Some(format!(

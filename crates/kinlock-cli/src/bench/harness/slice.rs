@@ -19,7 +19,7 @@ use super::team::{Job, Team};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Part {
-    /// Runs first and does not count.
+    /// The warm-up: operations do not count.
     WarmUp,
     /// Counts.
     Recorded,

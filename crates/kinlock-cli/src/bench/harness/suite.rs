@@ -61,7 +61,7 @@ pub trait Suite: Sized + 'static {
     fn turn_seconds(&self, _workload: Self::Workload, seconds: f64) -> f64 {
         1.1 * seconds + 0.005
     }
-    /// What has to be there before the first measurement.
+    /// Prepares what the first measurement needs.
     fn prepare(&mut self, _plan: &Plan<Self>) -> anyhow::Result<()> {
         Ok(())
     }
@@ -274,7 +274,7 @@ impl<S: Shown> Common<S> {
     }
 }
 
-/// A subject that did something wrong is worse news than an interruption, which the report has too.
+/// A subject's error takes precedence over an interruption, which the report states anyway.
 fn outcome(verdict: Outcome, interrupted_by: Option<crate::outcome::Signal>) -> Outcome {
     match interrupted_by {
         Some(signal) if verdict == Outcome::Done => Outcome::Interrupted(signal),

@@ -89,7 +89,7 @@ fn a_broadcast_that_may_requeue_is_told_from_the_other_kind() {
     condvar.notify_one();
     condvar.register(5);
     condvar.notify_all();
-    // Nobody slept, so nobody was requeued onto the mutex.
+    // No waiter slept, so none was requeued onto the mutex.
     assert!(condvar.since(ticket) < ALL);
     assert_eq!(word(&condvar), (9, 0));
     // As many slept as are woken at once.

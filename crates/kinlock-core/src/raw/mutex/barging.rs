@@ -10,9 +10,11 @@ use core::mem;
 
 impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     /// The first round of [`barge`](Self::barge), for a thread whose stored prediction says that
-    /// barging pays and has budget left after this wait. `others_queued`: threads that run stand in
-    /// the queue. `Err(None)`: nothing was tried. `Err(Some(_))`: the lock was not free. The stored
-    /// prediction was the one returned, and now has one barge less.
+    /// barging pays and has budget left after this wait. `others_queued` says whether running
+    /// threads stand in the queue.
+    ///
+    /// `Err(None)`: nothing was tried. `Err(Some(prediction))`: the lock was not free. The
+    /// prediction is as it was before; the stored one now has one barge less.
     ///
     /// The time of the first try matters: it should come while the holder's unlock waits for the
     /// line, so that the line comes here next. To set up a whole wait takes longer than short
@@ -64,9 +66,9 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     /// For two running threads the queue costs more than the wait: its tail shares a line with the
     /// lock, and a thread that joins or leaves the queue takes that line from the holder.
     ///
-    /// Each try is an exchange. A thread that loads first finds the lock free, loses the race for
-    /// it, and makes the line travel twice. The threads that lose often have the longest waits, and
-    /// a hand-off ends all races.
+    /// Each try is an exchange. A load first would make the line travel twice, and the thread would
+    /// mostly lose the race for a lock that it saw free. A thread that loses many races has the
+    /// longest wait, so it requests a hand-off, which cannot be lost.
     pub(super) fn barge(&self, wait: &mut Wait) -> bool {
         let permitted = wait.prediction.expects_barging() && wait.quantum > 0 && !C::POLLS;
         // Without a clock the wait for a hand-off would have no end.
@@ -114,10 +116,10 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 return None;
             }
             rounds += 1;
-            // A request is refused while a pickup is due. A waiter that is slow to pick the lock up
-            // has mostly lost its CPU to an interrupt. With two threads it is the other one: from
-            // the queue this thread would lose many races to it once it is back. A request that is
-            // still waiting for its hand-off shows that there are more threads.
+            // A request is refused while a pickup is due. A requester that is slow to pick up has
+            // mostly lost its CPU to an interrupt. Of two threads it is the other one. If this
+            // thread queued, it would lose many races to that one later, so it goes on. A standing
+            // request shows that there are more than two threads.
             let several = self.flags.load(Relaxed) & HANDOFF != 0 || self.others_queued(wait);
             let now = P::now();
             let late = now.saturating_sub(*refused.get_or_insert(now)) >= patience;
@@ -155,9 +157,9 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     /// When the budget of a member is spent while oversubscribed: yields the CPU once. If nobody
     /// has filled the vacancy by then, the thread stays a member (`true`).
     ///
-    /// The scheduler may leave a woken head on one CPU for milliseconds even if another CPU idles.
-    /// If the former member went to sleep, its own CPU might then idle. So a head takes the vacancy
-    /// only once it runs: on this CPU, or on any other.
+    /// The scheduler may keep a woken head waiting for a busy CPU for milliseconds although another
+    /// CPU idles. If the former member slept at once, its CPU might idle meanwhile. So the vacancy
+    /// passes to a head only once that head runs, on any CPU.
     fn keeps_membership(&self, wait: &mut Wait) -> bool {
         // A yield may take as long as all other threads need, so a timed wait does without.
         if !self.has_vacancy(wait) || wait.deadline != NEVER {
@@ -180,8 +182,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
     /// When the budget is spent: samples the lock until a sample tells something. Takes the lock if
     /// it is free then (`true`).
     ///
-    /// A head could sample instead. But it would have to join and leave the queue, and this wait,
-    /// one in thousands, would be among the longest.
+    /// The thread could queue and sample as the head. But joining and leaving the queue would make
+    /// this wait, one in thousands, one of the longest.
     pub(super) fn sample_beside_queue(&self, wait: &mut Wait) -> bool {
         // If others change the flags all the time, a later wait takes the sample.
         if !(0..3).any(|_| self.start_sample()) {
@@ -200,9 +202,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
             } else {
                 wait.classify(unlocks, now.saturating_sub(start).max(paused), taken);
             }
-            // Three samples decide, after those within the first `BARGE_CYCLE`, which may tell
-            // nothing. While oversubscribed more of them may tell nothing, since the holder may not
-            // run.
+            // `SAMPLES` conclusive samples decide. Samples within the first `BARGE_CYCLE` may be
+            // inconclusive. While oversubscribed later ones may be too, if the holder has no CPU.
             let stalled = wait.oversubscribed && now.saturating_sub(start) >= wait.stalled();
             if taken || wait.samples == SAMPLES || stalled || passed(wait.deadline, || now) {
                 return taken;

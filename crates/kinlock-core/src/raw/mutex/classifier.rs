@@ -6,20 +6,20 @@ use super::prediction::Prediction;
 use super::wait::Wait;
 use super::*;
 
-/// A lock cycles fast if it is taken and released within so many nanoseconds: less than a cache
-/// line needs for a round trip to a waiter. If the lock is held most of that time, others rarely
-/// get in between, and a longer cycle still counts. Thousands of such critical sections fit into a
-/// quantum, so fewer than one in a thousand waits for a quantum.
+/// A lock cycles fast if one cycle takes at most so many nanoseconds: less than a cache line needs
+/// for a round trip to a waiter. Where the lock is held most of the time, others rarely get in
+/// between, so the limit is higher. Thousands of such cycles fit into a quantum, so fewer than one
+/// acquisition in a thousand waits for a quantum.
 const FAST_CYCLE: u64 = 60;
 const FAST_CYCLE_WHEN_HELD: u64 = 110;
-/// How many unlocks it takes to believe that.
+/// How many unlocks a sample must count before it can show a fast cycle.
 pub(super) const FAST_UNLOCKS: u64 = 3;
 /// What a sample costs the holder at most before the first counted unlock, in nanoseconds: the
 /// cache line is away.
 const SAMPLING_COST: u64 = 100;
-/// A lock is shared by barging if it cycles within so many nanoseconds, not fast, and one of the
-/// first [`SAMPLES`] found it free. A holder is then done soon, and the line can travel before the
-/// same thread takes the lock again.
+/// Barging pays if a cycle takes at most so many nanoseconds without being fast, and one of the
+/// first [`SAMPLES`] samples finds the lock free. The holder is then done soon, and the line can
+/// travel before the same thread takes the lock again.
 const BARGE_CYCLE: u64 = 400;
 
 /// While oversubscribed, a lock that is taken again within so many nanoseconds is left alone.
@@ -86,8 +86,8 @@ impl Wait {
             return;
         }
         (self.prediction.fast, self.contradicted) = (false, false);
-        // A sample that finds the lock free is mostly the last. More samples say nothing about how
-        // much of the time it is held.
+        // Enough samples have decided already. Most waits end with a sample that finds the lock
+        // free, so later samples would be biased.
         if self.samples == SAMPLES {
             return;
         }
@@ -112,7 +112,7 @@ impl Wait {
         // after busy ones may be chance.
         self.contradicted = self.busy && !busy && !self.contradicted;
         self.busy = busy || self.contradicted;
-        // A full count only says that the lock is not slow.
+        // The count stops at its maximum, so a full one gives no upper bound on the rate.
         if self.classify_fast(unlocks, nanos, free) || unlocks == 0 || unlocks == MOST_UNLOCKS {
             return;
         }

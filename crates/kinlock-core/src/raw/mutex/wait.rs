@@ -22,7 +22,7 @@ pub(super) struct Wait {
     /// How long the head leaves a fast lock to others, in nanoseconds.
     pub(super) quantum: u64,
     pub(super) oversubscribed: bool,
-    /// How the lock is best taken, as far as this thread knows.
+    /// What this thread has learned of how the lock is best taken.
     pub(super) prediction: Prediction,
     /// Whether the first round of tries was made before the wait was set up. Cleared when that
     /// round is accounted for.
@@ -354,8 +354,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
                 let flags = self
                     .flags
                     .fetch_and(!(HANDOFF | PICKUP | HANDOFF_SLEEPS), Relaxed);
-                // A hand-off wakes no sleeper outside the queue. Threads that hand the lock to each
-                // other would leave those asleep for ever.
+                // A hand-off wakes none of the other sleepers on the word. Threads that hand the
+                // lock to each other would leave them asleep for ever.
                 if flags & PICKUP != 0 && flags & SLEEPERS != 0 {
                     self.wake();
                 }
@@ -375,8 +375,8 @@ impl<P: Platform, C: MutexConfig> QueuedMutex<P, C> {
         if wait.slept {
             wait.slept = false;
             self.flags.fetch_or(SLEEPERS, SeqCst);
-            // Without a fence the holder may miss the flag. Then a wake-up in vain is the lesser
-            // evil.
+            // Without a fence the holder may miss the flag. A needless wake-up costs less than a
+            // lost one.
             if !self.makes_holder_notice(wait) || !self.is_locked() {
                 self.wake();
             }
