@@ -152,7 +152,8 @@ def simulated(folder, reports):
     machine = reports[0]["machine"]
     lines = [
         f"**Simulated**: {machine['about']}.",
-        f"Operations per microsecond [band], longest wait ([raw data](docs/results/{folder.name})).",
+        f"Operations per microsecond [lowest, highest over seeds and over latencies a fifth apart], longest",
+        f"wait; the fastest is bold ([raw data](docs/results/{folder.name})).",
         "",
         row("workload", "threads", "first in first out", "our source, configured like CNA v10", "our CNA"),
         row(*["---"] * 5),
