@@ -43,7 +43,8 @@
 //!    program. Sets of signals are filled before they are used.
 //! 2. The C library calls `before` and then one of the other two, each on the thread that forks. In
 //!    the child there is no other thread until the handlers have run.
-//! 3. `LOCKED` has the bits of those parts that `before` has locked on this thread.
+//! 3. `FORKS` says that `before` has run on this thread: it has shut the gate, and has locked all
+//!    parts. None registers until the gate is open again.
 
 use core::cell::Cell;
 use core::ffi::c_int;
@@ -68,22 +69,47 @@ const RANKS: usize = 4;
 
 static PARTS: [AtomicPtr<Part>; RANKS] = [const { AtomicPtr::new(ptr::null_mut()) }; RANKS];
 
+/// Shut while a thread forks or registers a part.
+static GATE_SHUT: AtomicBool = AtomicBool::new(false);
+
 thread_local! {
-    // The parts that this thread has locked, one bit per rank. Without a destructor, so that it is
-    // accessible for as long as the thread runs.
-    static LOCKED: Cell<u32> = const { Cell::new(0) };
+    // No destructor: plain memory of the thread, accessible for as long as it runs.
+    static FORKS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Registers a part under its rank, and the handlers if they are not registered yet. May be
-/// repeated.
+/// repeated. Waits while another thread forks; not for signal handlers.
 ///
 /// # Panics
 ///
-/// If `rank` is 4 or more.
+/// If `rank` is 4 or more, or is the rank of another part.
 pub fn register(rank: usize, part: &'static Part) {
-    // Release: pairs with the acquire in `parts`.
-    PARTS[rank].store(ptr::from_ref(part).cast_mut(), Release);
+    let part = ptr::from_ref(part).cast_mut();
+    if PARTS[rank].load(Acquire) != part {
+        shut_gate();
+        // Release: pairs with the acquire in `parts`.
+        let found = PARTS[rank].compare_exchange(ptr::null_mut(), part, Release, Relaxed);
+        open_gate();
+        let registered = found.is_ok() || found == Err(part);
+        assert!(
+            registered,
+            "two parts have the rank {rank} in the fork protocol"
+        );
+    }
+    // Not within the gate: the C library may hold the lock of its handlers during a fork.
     register_handlers();
+}
+
+/// Shuts the gate: no part registers until it is open again. Otherwise a part could register, and
+/// its locks be taken, between `before` and the fork. The child would find them locked for ever.
+fn shut_gate() {
+    while GATE_SHUT.swap(true, Acquire) {
+        std::thread::yield_now();
+    }
+}
+
+fn open_gate() {
+    GATE_SHUT.store(false, Release);
 }
 
 fn register_handlers() {
@@ -111,32 +137,28 @@ fn parts() -> impl DoubleEndedIterator<Item = (usize, &'static Part)> {
     })
 }
 
-/// The parts that this thread has locked, the lowest rank first. Parts that another thread has
-/// registered meanwhile are not among them.
-fn locked_parts() -> impl Iterator<Item = &'static Part> {
-    let locked = LOCKED.replace(0);
-    parts().filter_map(move |(rank, part)| (locked & 1 << rank != 0).then_some(part))
-}
-
 extern "C" fn before() {
-    for (rank, part) in parts().rev() {
-        (part.lock)();
-        LOCKED.set(LOCKED.get() | 1 << rank);
-    }
+    shut_gate();
+    FORKS.set(true);
+    parts().rev().for_each(|(_, part)| (part.lock)());
 }
 
 extern "C" fn in_parent() {
-    for part in locked_parts() {
-        (part.unlock)();
+    if FORKS.replace(false) {
+        parts().for_each(|(_, part)| (part.unlock)());
+        open_gate();
     }
 }
 
 extern "C" fn in_child() {
-    let _blocked = SignalsBlocked::new();
-    for part in locked_parts() {
-        (part.reset_in_child)();
-        #[cfg(all(test, not(any(loom, miri))))]
-        tests::between_two_parts();
+    if FORKS.replace(false) {
+        let _blocked = SignalsBlocked::new();
+        for (_, part) in parts() {
+            (part.reset_in_child)();
+            #[cfg(all(test, not(any(loom, miri))))]
+            tests::between_two_parts();
+        }
+        open_gate();
     }
 }
 

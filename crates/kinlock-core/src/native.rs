@@ -13,7 +13,7 @@ pub mod futex;
 mod thread;
 
 #[cfg(feature = "std")]
-pub use thread::{keep_no_slot, keeps_slots, set_priority};
+pub use thread::{keep_no_slot, keeps_slots, register_for_fork, set_priority};
 
 use crate::events::{self, Event};
 use crate::platform::{Atomic, Atomics, Ordering, Platform};

@@ -2,12 +2,12 @@
 
 use super::{area, leased, thread};
 use core::ffi::c_void;
-use kinlock_core::{fork, native};
+use kinlock_core::native;
 
 /// Must be called before any thread uses a domain. Not for signal handlers.
 pub(super) fn prepare() {
     thread::prepare(end);
-    fork::register(1, &leased::PART);
+    native::register_for_fork(1, &leased::PART);
 }
 
 extern "C" fn end(round: *mut c_void) {

@@ -7,12 +7,13 @@
 
 use super::registry::DOMAINS;
 use super::thread;
-use kinlock_core::fork::{self, Part};
+use kinlock_core::fork::Part;
+use kinlock_core::native::register_for_fork;
 use std::sync::Weak;
 
 /// Must be called before a domain is used.
 pub(super) fn prepare() {
-    fork::register(2, &PART);
+    register_for_fork(2, &PART);
 }
 
 /// The list of domains, as a part of the fork protocol. Rank 2: it uses parts of lower ranks.

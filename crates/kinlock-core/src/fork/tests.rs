@@ -103,3 +103,31 @@ fn a_signal_between_two_parts_is_handled_after_the_reset() {
     assert!(right);
     assert_eq!(HANDLED.get(), 0);
 }
+
+static THIRD: Part = Part {
+    lock: || {},
+    unlock: || {},
+    reset_in_child: || {},
+};
+static INTRUDER: Part = Part {
+    lock: || {},
+    unlock: || {},
+    reset_in_child: || {},
+};
+
+#[test]
+fn no_part_registers_during_a_fork_and_no_two_with_one_rank() {
+    let registered = || parts().any(|(rank, _)| rank == 3);
+    shut_gate();
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| register(3, &THIRD));
+        std::thread::sleep(core::time::Duration::from_millis(20));
+        let early = registered();
+        open_gate();
+        other.join().unwrap();
+        assert!(!early && registered());
+    });
+    // The same part again is no error; another one is.
+    register(3, &THIRD);
+    assert!(std::panic::catch_unwind(|| register(3, &INTRUDER)).is_err());
+}

@@ -20,7 +20,7 @@
 
 use super::WAITERS;
 use super::account::Account;
-use crate::fork::Part;
+use crate::fork::{self, Part};
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -200,7 +200,7 @@ extern "C" fn prepare() {
             unsafe { libc::pthread_key_delete(key) };
         }
     }
-    crate::fork::register(0, &SLOTS);
+    fork::register(0, &SLOTS);
 }
 
 #[used]
@@ -218,6 +218,13 @@ static SLOTS: Part = Part {
     unlock: || {},
     reset_in_child,
 };
+
+/// Registers a part of another crate for forks, and the waiter slots before it, which all parts
+/// use. A constructor of the program may need a part before this crate's constructor has run.
+pub fn register_for_fork(rank: usize, part: &'static Part) {
+    fork::register(0, &SLOTS);
+    fork::register(rank, part);
+}
 
 /// Whether this process is the child of a fork.
 pub(super) static FORKED: AtomicBool = AtomicBool::new(false);

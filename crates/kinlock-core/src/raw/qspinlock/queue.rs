@@ -128,7 +128,9 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 }
             }
             // Awake. A thread that still reads the old value wakes this one in vain.
-            if node.drowsy.swap(AWAKE, Relaxed) == ROUSED {
+            // A guarded waiter does not pass the rouse on. If it has a deadline, the walk could
+            // overrun it. If it sleeps again at once, such waiters would rouse each other for ever.
+            if node.drowsy.swap(AWAKE, Relaxed) == ROUSED && !guarded {
                 Self::rouse_local(waiter.id());
             }
         }
@@ -168,6 +170,9 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         let domain = node(me).domain.load(Relaxed);
         let mut last = me;
         for _ in 0..ROUSE_STEPS {
+            if node(me).state.load(Relaxed) != WAITING {
+                return;
+            }
             // Acquire pairs with the release by which a waiter linked itself: its node is
             // initialised.
             let next = Link::decode(node(last).next.load(Acquire));
@@ -176,9 +181,6 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             };
             if next.domain() == domain {
                 Self::rouse(node(next.id()));
-            }
-            if node(me).state.load(Relaxed) != WAITING {
-                return;
             }
             last = next.id();
         }
