@@ -52,11 +52,12 @@ if [ "$what" != simulated ]; then
         record "$folder" "$name" bench locks --locks "$locks" "$@" \
             --seconds "${long:-$seconds}" --rounds "${rounds:-$times}"
     }
+    # Few threads first: the load that many leave behind would be noted as a busy machine.
     measure alone 0.2 15 --workload empty --threads 1
-    measure counter 0.5 9 --workload counter --threads 2,16,64
-    measure long 0.5 9 --workload long --threads 16
-    measure maps 0.5 7 --workload kv,lru --threads 4
     measure pingpong 0.5 7 --workload pingpong
+    measure maps 0.5 7 --workload kv,lru --threads 4
+    measure long 0.5 9 --workload long --threads 16
+    measure counter 0.5 9 --workload counter --threads 2,16,64
 fi
 
 if [ "$what" != measured ]; then
