@@ -45,6 +45,7 @@
 //!    the child there is no other thread until the handlers have run.
 //! 3. `FORKS` says that `before` has run on this thread: it has shut the gate, and has locked all
 //!    parts. None registers until the gate is open again.
+//! 4. An entry of `PARTS` is null or was a `&'static Part`: `register` is the only writer.
 
 use core::cell::Cell;
 use core::ffi::c_int;
@@ -91,10 +92,7 @@ pub fn register(rank: usize, part: &'static Part) {
         let found = PARTS[rank].compare_exchange(ptr::null_mut(), part, Release, Relaxed);
         open_gate();
         let registered = found.is_ok() || found == Err(part);
-        assert!(
-            registered,
-            "two parts have the rank {rank} in the fork protocol"
-        );
+        assert!(registered, "two parts have the fork rank {rank}");
     }
     // Not within the gate: the C library may hold the lock of its handlers during a fork.
     register_handlers();
@@ -103,6 +101,7 @@ pub fn register(rank: usize, part: &'static Part) {
 /// Shuts the gate: no part registers until it is open again. Otherwise a part could register, and
 /// its locks be taken, between `before` and the fork. The child would find them locked for ever.
 fn shut_gate() {
+    // Acquire and the release in `open_gate` pair: a fork sees each registered part.
     while GATE_SHUT.swap(true, Acquire) {
         std::thread::yield_now();
     }
@@ -132,7 +131,7 @@ fn once(done: &AtomicBool, attempt: impl FnOnce() -> c_int) {
 fn parts() -> impl DoubleEndedIterator<Item = (usize, &'static Part)> {
     PARTS.iter().enumerate().filter_map(|(rank, part)| {
         let part = part.load(Acquire);
-        // SAFETY: null, or a `&'static Part`: `register` is the only writer.
+        // SAFETY: invariant 4.
         unsafe { part.as_ref() }.map(|part| (rank, part))
     })
 }

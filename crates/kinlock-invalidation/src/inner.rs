@@ -1,4 +1,8 @@
 //! A domain whatever its backend.
+//!
+//! # Invariants
+//!
+//! 1. The C library writes the time of a clock that exists; the coarse monotonic clock always does.
 
 use super::backend::{Backend, Unsupported};
 use super::places::Places;
@@ -129,7 +133,7 @@ pub(super) fn coarse_now() -> u64 {
     #[cfg(not(miri))]
     {
         let mut t = core::mem::MaybeUninit::<libc::timespec>::uninit();
-        // SAFETY: the clock always exists, so that `t` is written.
+        // SAFETY: invariant 1: `t` is written.
         let t = unsafe {
             libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, t.as_mut_ptr());
             t.assume_init()
