@@ -49,6 +49,24 @@ pub trait Atomic: Sized + Send + Sync + core::fmt::Debug + 'static {
     fn fetch_or(&self, value: Self::Value, order: Ordering) -> Self::Value;
     /// Keeps only the bits of `value`; returns the previous value.
     fn fetch_and(&self, value: Self::Value, order: Ordering) -> Self::Value;
+    /// Replaces the value by what `f` makes of it, unless that is `None`. The result is the value
+    /// before, as `Err` if nothing was changed.
+    ///
+    /// A compare-and-swap loop: it ends as soon as no other thread changes the value within a turn.
+    fn change(
+        &self,
+        order: Ordering,
+        f: impl Fn(Self::Value) -> Option<Self::Value>,
+    ) -> Result<Self::Value, Self::Value> {
+        let mut seen = self.load(Ordering::Relaxed);
+        while let Some(new) = f(seen) {
+            match self.compare_exchange(seen, new, order, Ordering::Relaxed) {
+                Ok(before) => return Ok(before),
+                Err(now) => seen = now,
+            }
+        }
+        Err(seen)
+    }
 
     /// Pauses for a moment, or until the hardware notices that the word no longer holds `seen`.
     #[inline]

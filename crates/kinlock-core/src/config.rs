@@ -7,16 +7,18 @@
 //! | limit on local hand-offs | `KINLOCK_LOCAL_LIMIT=10ms\|2^16` | [`set_local_limit`] | `10ms` |
 //! | running threads overtake sleepers | `KINLOCK_STEALING=on\|off` | [`set_stealing`] | `on` |
 //! | quantum of a mutex | `KINLOCK_QUANTUM=fair\|250us\|throughput` | [`set_quantum`] | `250us` |
-//! | kind of locality domain | `KINLOCK_DOMAIN=node\|llc\|socket` | `set_domain_kind` | `node` |
+//! | kind of domain | `KINLOCK_DOMAIN=auto\|node\|llc\|socket` | `set_domain_kind` | `auto` |
 //! | pretend these CPUs are domains | `KINLOCK_TOPOLOGY=0-3;4-7` | | |
 //! | say on standard error what was decided | `KINLOCK_VERBOSE=0\|1` | | `0` |
 //! | programs print statistics at their end, see `show_stats` | `KINLOCK_SHOW_STATS=0\|1` | | `0` |
 //!
-//! The quantum is how long a mutex stays with threads that keep taking it while others wait.
+//! The quantum is how long a mutex stays with threads that keep taking it while others wait. With
+//! `auto`, domains are NUMA nodes, or the last-level caches of a single node, where spinlocks keep
+//! the order of arrival. Between caches the default limit is `1ms`.
 //!
-//! The environment is read once, when a lock is first contended, without allocation. A function
-//! overrides the environment, whether it is called before or after that. A bad value in the
-//! environment is reported once on standard error and then ignored. An empty value counts as unset.
+//! The environment is read once, before `main`, without allocation: later changes have no effect. A
+//! function overrides it. A bad value in the environment is reported once on standard error, when a
+//! lock is first contended, and then ignored. An empty value counts as unset.
 //! Without the feature `std` there is no environment, and `auto` means off.
 //!
 //! ```
@@ -42,30 +44,36 @@ pub use crate::tuning::{Decision, LocalLimit, Numa, ParseError, Quantum, Scan, T
 use settings::Settings;
 use word::Word;
 
-/// The knobs in force. The first call reads the environment; later calls cost one relaxed load.
+/// The knobs in force. The first call determines what `auto` means, which may take a millisecond;
+/// later calls cost one relaxed load.
 #[inline]
 pub fn tuning() -> Tuning {
-    let word = Word(KNOBS.load(Ordering::Relaxed));
-    if word.has(Word::RESOLVED) {
-        word.tuning()
-    } else {
-        resolve().tuning()
-    }
+    resolved(domains).tuning()
 }
 
-/// Whether the meaning of `auto` has been decided. It has not only while another thread determines
-/// the locality domains.
+/// As [`tuning_of_wait`], as spinlocks use the knobs. They keep the order of arrival where `auto`
+/// took caches for domains: decision 0063.
+#[inline]
+pub(crate) fn tuning_of_spinlock() -> Tuning {
+    resolved(domains_of_wait).tuning_of_spinlock()
+}
+
+/// As [`tuning`], for the slow path of a lock. As long as nobody knows what `auto` means, it means
+/// `off`. The slow path number `PATIENCE` determines it: the first ones are to be fast, and a
+/// program that hardly contends does not need it.
+#[inline]
+pub fn tuning_of_wait() -> Tuning {
+    resolved(domains_of_wait).tuning()
+}
+
+/// Whether the meaning of `auto` has been decided.
 pub fn is_decided() -> bool {
-    Word(KNOBS.load(Ordering::Relaxed)).has(Word::RESOLVED) || resolve().has(Word::RESOLVED)
+    Word(KNOBS.load(Ordering::Relaxed)).has(Word::RESOLVED)
 }
 
 /// Whether queues are reordered, and why.
 pub fn decision() -> Decision {
-    let mut word = Word(KNOBS.load(Ordering::Relaxed));
-    if !word.has(Word::RESOLVED) {
-        word = resolve();
-    }
-    decision_of(word)
+    decision_of(resolved(domains))
 }
 
 /// Sets whether queues are reordered by locality domain.
@@ -108,7 +116,7 @@ pub fn set_quantum(quantum: Quantum) {
 /// function of the module `topology`.
 #[cfg(feature = "std")]
 pub fn set_domain_kind(kind: crate::topology::DomainKind) -> Result<(), TooLate> {
-    if crate::topology::choose_kind(kind) {
+    if crate::topology::set_kind(kind) {
         Ok(())
     } else {
         Err(TooLate)
@@ -163,7 +171,7 @@ fn decision_of(word: Word) -> Decision {
             reorder: false,
             reason: "asked for",
         },
-        Numa::Auto => automatic_decision().unwrap_or(UNDECIDED),
+        Numa::Auto => domains().map_or(UNDECIDED, |domains| domains.automatic),
     }
 }
 
@@ -174,13 +182,26 @@ fn update(change: impl Fn(Word) -> Word) {
     });
 }
 
-/// Sets the knobs that no function has set from the environment, and decides what `auto` means.
+#[inline]
+fn resolved(decide: fn() -> Option<Domains>) -> Word {
+    let word = Word(KNOBS.load(Ordering::Relaxed));
+    if word.has(Word::RESOLVED) {
+        word
+    } else {
+        resolve(decide)
+    }
+}
+
+/// Sets the knobs that no function has set from the environment, and `auto` as `decide` says.
 #[cold]
-fn resolve() -> Word {
+fn resolve(decide: fn() -> Option<Domains>) -> Word {
     let settings = Settings::from_environment();
     let mut word = Word(KNOBS.load(Ordering::Relaxed));
     loop {
-        let resolved = settings.complete(word);
+        let resolved = settings.complete(word, decide);
+        if resolved == word {
+            return word;
+        }
         match KNOBS.compare_exchange_weak(word.0, resolved.0, Ordering::Relaxed, Ordering::Relaxed)
         {
             Ok(_) => {
@@ -193,15 +214,53 @@ fn resolve() -> Word {
     }
 }
 
+/// The locality domains, as far as knobs depend on them.
+#[derive(Clone, Copy)]
+struct Domains {
+    /// What `auto` means.
+    automatic: Decision,
+    /// `auto` means that mutexes reorder their queues and spinlocks do not.
+    mutexes_only: bool,
+    /// They are last-level caches.
+    are_caches: bool,
+}
+
+/// `None` while another thread determines them.
 #[cfg(feature = "std")]
-fn automatic_decision() -> Option<Decision> {
-    crate::topology::automatic_decision()
+fn domains() -> Option<Domains> {
+    use crate::topology;
+    Some(Domains {
+        automatic: topology::automatic_decision()?,
+        mutexes_only: topology::mutexes_only(),
+        are_caches: topology::domain_kind_in_use() == Some(topology::DomainKind::LastLevelCache),
+    })
+}
+
+/// How many slow paths go on without knowing the locality domains.
+#[cfg(feature = "std")]
+const PATIENCE: u32 = 16;
+
+#[cfg(feature = "std")]
+fn domains_of_wait() -> Option<Domains> {
+    static WAITS: AtomicU32 = AtomicU32::new(0);
+    let known = crate::topology::automatic_decision_if_known();
+    if known.is_none() && (verbose() || WAITS.fetch_add(1, Ordering::Relaxed) >= PATIENCE) {
+        return domains();
+    }
+    known.and_then(|_| domains())
 }
 
 #[cfg(not(feature = "std"))]
-fn automatic_decision() -> Option<Decision> {
-    Some(Decision {
-        reorder: false,
-        reason: "without the feature `std` nothing is known of the machine",
+use domains as domains_of_wait;
+
+#[cfg(not(feature = "std"))]
+fn domains() -> Option<Domains> {
+    Some(Domains {
+        automatic: Decision {
+            reorder: false,
+            reason: "without the feature `std` nothing is known of the machine",
+        },
+        mutexes_only: false,
+        are_caches: false,
     })
 }

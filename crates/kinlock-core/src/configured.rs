@@ -2,7 +2,7 @@
 
 use crate::config;
 use crate::raw::mutex::{MutexConfig, Queue};
-use crate::raw::osq::PredecessorCpu;
+use crate::raw::osq::Watch;
 use crate::raw::qspinlock::Config;
 use crate::tuning::Tuning;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -13,18 +13,18 @@ pub struct AsConfigured;
 
 impl Config for AsConfigured {
     fn tuning() -> Tuning {
-        config::tuning()
+        config::tuning_of_spinlock()
     }
 }
 
 impl MutexConfig for AsConfigured {
     fn tuning() -> Tuning {
-        config::tuning()
+        config::tuning_of_wait()
     }
 
     fn queue() -> Queue {
         match QUEUE.load(Relaxed) {
-            FIFO => Queue::Osq(PredecessorCpu::Cached),
+            FIFO => Queue::Osq(Watch::CACHED),
             LOCAL_FIRST => Queue::Cna,
             _ => choose_queue(),
         }
@@ -39,7 +39,7 @@ impl Config for Fifo {
     fn tuning() -> Tuning {
         Tuning {
             reorder: false,
-            ..config::tuning()
+            ..config::tuning_of_wait()
         }
     }
 }
@@ -52,7 +52,7 @@ impl Config for NumaAware {
     fn tuning() -> Tuning {
         Tuning {
             reorder: true,
-            ..config::tuning()
+            ..config::tuning_of_wait()
         }
     }
 }
@@ -66,7 +66,7 @@ const LOCAL_FIRST: u8 = 2;
 #[cold]
 fn choose_queue() -> Queue {
     let choice = if !config::is_decided() {
-        // Another thread is determining the locality domains. Waiters use no queue meanwhile.
+        // Nobody knows the locality domains yet. Waiters use no queue meanwhile.
         return Queue::Unqueued;
     } else if config::tuning().reorder {
         LOCAL_FIRST

@@ -1,17 +1,21 @@
-//! Reads the `KINLOCK_*` variables and reports each bad value once.
+//! The `KINLOCK_*` variables as they were when the program began. Each bad value is reported once.
 //!
-//! It may run on a lock's slow path: nothing here allocates, locks or panics.
+//! They are copied before `main`, since later another thread may change the environment, and so may
+//! a program that writes its title over it. Reading the copy may happen on a lock's slow path:
+//! nothing here allocates, locks or panics.
 //!
 //! # Invariants
 //!
-//! 1. `getenv` returns null, or a zero-terminated string that is valid until the environment
-//!    changes. A program must not change it while other threads run; that is the C library's rule.
-//! 2. The names of the variables are zero-terminated.
+//! 1. `environ` is null or an array of zero-terminated strings that ends with a null pointer. No
+//!    other thread changes it while the constructor of this library runs.
+//! 2. `SNAPSHOT` is written by the thread that turned `STATE` from `UNTOUCHED` to `COPYING`, and
+//!    read by threads that have seen `COPIED`.
 
-use core::ffi::CStr;
+use core::cell::UnsafeCell;
+use core::ffi::{CStr, c_char};
 use core::fmt::Write;
 use core::str::FromStr;
-use core::sync::atomic::{AtomicU16, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 
 use crate::sys::{KeepErrno, Text, write_stderr};
 use crate::tuning::ParseError;
@@ -31,19 +35,115 @@ pub(crate) enum Variable {
 }
 
 impl Variable {
-    const fn name(self) -> &'static CStr {
-        match self {
-            Variable::Numa => c"KINLOCK_NUMA",
-            Variable::Scan => c"KINLOCK_SCAN",
-            Variable::LocalLimit => c"KINLOCK_LOCAL_LIMIT",
-            Variable::Stealing => c"KINLOCK_STEALING",
-            Variable::Quantum => c"KINLOCK_QUANTUM",
-            Variable::Domain => c"KINLOCK_DOMAIN",
-            Variable::Topology => c"KINLOCK_TOPOLOGY",
-            Variable::Verbose => c"KINLOCK_VERBOSE",
-            Variable::ShowStats => c"KINLOCK_SHOW_STATS",
+    const NAMES: [&str; 9] = [
+        "KINLOCK_NUMA",
+        "KINLOCK_SCAN",
+        "KINLOCK_LOCAL_LIMIT",
+        "KINLOCK_STEALING",
+        "KINLOCK_QUANTUM",
+        "KINLOCK_DOMAIN",
+        "KINLOCK_TOPOLOGY",
+        "KINLOCK_VERBOSE",
+        "KINLOCK_SHOW_STATS",
+    ];
+
+    const fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+}
+
+/// Values one after the other, and where each begins and ends.
+struct Snapshot {
+    text: [u8; ROOM],
+    used: usize,
+    places: [Option<(usize, usize)>; Variable::NAMES.len()],
+}
+
+/// Enough for a topology that names each of 3000 CPUs.
+const ROOM: usize = 16 << 10;
+
+struct Shared(UnsafeCell<Snapshot>);
+
+// SAFETY: invariant 2.
+unsafe impl Sync for Shared {}
+
+static SNAPSHOT: Shared = Shared(UnsafeCell::new(Snapshot {
+    text: [0; ROOM],
+    used: 0,
+    places: [None; Variable::NAMES.len()],
+}));
+
+static STATE: AtomicU8 = AtomicU8::new(UNTOUCHED);
+const UNTOUCHED: u8 = 0;
+const COPYING: u8 = 1;
+const COPIED: u8 = 2;
+
+unsafe extern "C" {
+    static environ: *const *const c_char;
+}
+
+/// Copies the variables, unless that has been done. Call it before the program has threads.
+pub(crate) fn take_snapshot() {
+    if STATE
+        .compare_exchange(UNTOUCHED, COPYING, Ordering::Relaxed, Ordering::Relaxed)
+        .is_err()
+    {
+        return;
+    }
+    // SAFETY: invariant 2.
+    let copy = unsafe { &mut *SNAPSHOT.0.get() };
+    // SAFETY: invariant 1.
+    let mut entry = unsafe { environ };
+    // SAFETY: invariant 1, for this block.
+    unsafe {
+        while !entry.is_null() && !(*entry).is_null() {
+            copy.keep(CStr::from_ptr(*entry).to_bytes());
+            entry = entry.add(1);
         }
     }
+    // Release: pairs with the acquire in `value_of`.
+    STATE.store(COPIED, Ordering::Release);
+}
+
+impl Snapshot {
+    /// Keeps the value of an entry `NAME=value` if it is one of ours and the first of its name.
+    fn keep(&mut self, entry: &[u8]) {
+        let mut parts = entry.splitn(2, |&byte| byte == b'=');
+        let (Some(name), Some(value)) = (parts.next(), parts.next()) else {
+            return;
+        };
+        let known = Variable::NAMES.iter().zip(&mut self.places);
+        for (_, place) in known.filter(|(known, _)| known.as_bytes() == name) {
+            if place.is_some() {
+                continue;
+            }
+            let end = self.used + value.len();
+            match self.text.get_mut(self.used..end) {
+                Some(free) => free.copy_from_slice(value),
+                None => {
+                    return write_stderr(
+                        b"kinlock: ignoring a KINLOCK variable that is too long\n",
+                    );
+                }
+            }
+            *place = Some((self.used, end));
+            self.used = end;
+        }
+    }
+}
+
+/// The value of `variable`; `None` if it is unset or empty.
+fn value_of(variable: Variable) -> Option<&'static [u8]> {
+    // For the constructor of another library, which runs before this one's.
+    take_snapshot();
+    // Acquire: pairs with the release in `take_snapshot`.
+    if STATE.load(Ordering::Acquire) != COPIED {
+        return None;
+    }
+    // SAFETY: invariant 2.
+    let copy = unsafe { &*SNAPSHOT.0.get() };
+    let (from, to) = (*copy.places.get(variable as usize)?)?;
+    copy.text.get(from..to).filter(|value| !value.is_empty())
 }
 
 /// Whether `variable` is `on` or `off`; `None` if it is unset, empty or bad.
@@ -79,16 +179,7 @@ pub(crate) fn read<T>(
     variable: Variable,
     parse: impl FnOnce(&[u8]) -> Result<T, ParseError>,
 ) -> Option<T> {
-    // SAFETY: invariant 2.
-    let value = unsafe { libc::getenv(variable.name().as_ptr()) };
-    if value.is_null() {
-        return None;
-    }
-    // SAFETY: invariant 1.
-    let value = unsafe { CStr::from_ptr(value) }.to_bytes();
-    if value.is_empty() {
-        return None;
-    }
+    let value = value_of(variable)?;
     parse(value)
         .map_err(|error| report_once(variable, value, error))
         .ok()
@@ -102,7 +193,7 @@ fn report_once(variable: Variable, value: &[u8], error: ParseError) {
     }
     let _errno = KeepErrno::hold();
     let mut line = Text::<320>::empty();
-    let name = variable.name().to_str().unwrap_or_default();
+    let name = variable.name();
     let _ = write!(line, "kinlock: ignoring {name}='");
     for &byte in value.iter().take(MOST_SHOWN) {
         line.push(if byte == b' ' || byte.is_ascii_graphic() {

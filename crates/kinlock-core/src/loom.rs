@@ -1,6 +1,7 @@
 //! The loom model checker as a platform (`RUSTFLAGS="--cfg loom"`).
 //!
-//! * A thread's clock starts at 0 and advances by [`LATE`] whenever it has waited in vain.
+//! * A thread's clock starts at 0 and advances whenever it has waited in vain: by [`LATE`], or as
+//!   the thread [chose](set_step).
 //! * Waiters give up spinning at once, so that parking is explored wherever it can happen.
 //! * A thread belongs to the locality domain that it [chose](set_domain).
 //! * The machine counts as oversubscribed unless the thread
@@ -27,7 +28,7 @@ pub struct Loom;
 pub const LATE: u64 = 1 << 40;
 
 fn wait_in_vain() {
-    NOW.with(|n| n.set(n.get() + LATE));
+    NOW.with(|n| n.set(n.get() + STEP.with(Cell::get)));
 }
 
 /// One for each thread of the largest model.
@@ -36,6 +37,7 @@ const SLOTS: usize = 4;
 loom::thread_local! {
     static DOMAIN: Cell<u16> = Cell::new(0);
     static NOW: Cell<u64> = Cell::new(0);
+    static STEP: Cell<u64> = Cell::new(LATE);
     static OVERSUBSCRIBED: Cell<bool> = Cell::new(true);
 }
 
@@ -52,6 +54,11 @@ pub fn set_domain(domain: u16) {
 /// Sets whether the calling model thread takes the machine for oversubscribed.
 pub fn set_oversubscribed(oversubscribed: bool) {
     OVERSUBSCRIBED.with(|c| c.set(oversubscribed));
+}
+
+/// Sets how far a wait in vain advances the clock of the calling model thread, in nanoseconds.
+pub fn set_step(nanos: u64) {
+    STEP.with(|s| s.set(nanos));
 }
 
 struct Table {
@@ -200,10 +207,10 @@ impl Platform for Loom {
         SLEEPERS.lock().unwrap().wake(key as usize, n, sets)
     }
 
-    fn unpark_some(key: *const u32, n: u32) -> bool {
+    fn unpark_some(key: *const u32, n: u32) -> u32 {
         let mut sleepers = SLEEPERS.lock().unwrap();
-        sleepers.wake(key as usize, n, EVERY_SET);
-        sleepers.asleep.iter().any(|s| s.key == key as usize)
+        let woken = sleepers.wake(key as usize, n, EVERY_SET);
+        woken + u32::from(sleepers.asleep.iter().any(|s| s.key == key as usize))
     }
 
     fn requeue_but(
@@ -212,18 +219,19 @@ impl Platform for Loom {
         expected: u32,
         to: *const u32,
         current: impl Fn() -> u32,
-    ) {
+    ) -> u32 {
         let mut sleepers = SLEEPERS.lock().unwrap();
-        if current() == expected {
-            sleepers.wake(from as usize, woken, EVERY_SET);
-            for sleeper in sleepers.asleep.iter_mut() {
-                if sleeper.key == from as usize {
-                    sleeper.key = to as usize;
-                }
-            }
-        } else {
-            sleepers.wake(from as usize, u32::MAX, EVERY_SET);
+        if current() != expected {
+            return sleepers.wake(from as usize, u32::MAX, EVERY_SET);
         }
+        let mut reached = sleepers.wake(from as usize, woken, EVERY_SET);
+        for sleeper in sleepers.asleep.iter_mut() {
+            if sleeper.key == from as usize {
+                sleeper.key = to as usize;
+                reached += 1;
+            }
+        }
+        reached
     }
 
     fn back_off(_: u64) {

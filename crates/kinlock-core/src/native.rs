@@ -8,7 +8,13 @@
 mod account;
 mod atomic;
 #[cfg(feature = "std")]
+mod cpus;
+#[cfg(feature = "std")]
 pub mod futex;
+#[cfg(feature = "std")]
+mod load;
+#[cfg(feature = "std")]
+mod start;
 #[cfg(feature = "std")]
 mod thread;
 
@@ -107,7 +113,7 @@ impl Platform for Native {
 
     #[cfg(feature = "std")]
     fn yield_now() {
-        std::thread::yield_now();
+        thread::yield_now();
     }
 
     #[cfg(feature = "std")]
@@ -115,7 +121,7 @@ impl Platform for Native {
 
     #[cfg(feature = "std")]
     fn oversubscribed() -> bool {
-        thread::oversubscribed(WAITERS.in_use())
+        load::oversubscribed()
     }
 
     #[cfg(feature = "std")]
@@ -143,7 +149,7 @@ impl Platform for Native {
     }
 
     #[cfg(feature = "std")]
-    fn unpark_some(key: *const u32, n: u32) -> bool {
+    fn unpark_some(key: *const u32, n: u32) -> u32 {
         futex::wake_some(key, n)
     }
 
@@ -154,9 +160,10 @@ impl Platform for Native {
         expected: u32,
         to: *const u32,
         current: impl Fn() -> u32,
-    ) {
-        let moved = futex::requeue_but(woken, from, expected, to, current);
+    ) -> u32 {
+        let (woken, moved) = futex::requeue_but(woken, from, expected, to, current);
         events::count(Event::Requeue, moved, || thread::kept_slot() as u32);
+        woken + moved
     }
 
     #[cfg(feature = "std")]
@@ -183,8 +190,9 @@ impl Platform for Native {
     }
 
     #[cfg(feature = "std")]
-    fn forked() -> bool {
-        thread::FORKED.load(core::sync::atomic::Ordering::Relaxed)
+    #[inline]
+    fn forks() -> u8 {
+        thread::FORKS.load(core::sync::atomic::Ordering::Relaxed)
     }
 
     #[cfg(feature = "std")]

@@ -41,6 +41,7 @@
 pub use crate::atomic::{Atomic, Atomics, ConstAtomic, ConstAtomics, Ordering};
 use crate::events::Event;
 use crate::slots::Waiters;
+use core::sync::atomic::AtomicU64;
 
 /// A [`Platform`] whose atomics can be built in constants, so that locks can live in a `static`.
 pub trait ConstPlatform: Platform + ConstAtomics {}
@@ -160,11 +161,12 @@ pub trait Platform: Atomics {
         Self::relax();
     }
 
-    /// Whether the machine is oversubscribed: more threads have waited for locks lately than there
-    /// are CPUs for the process.
+    /// Whether the machine is oversubscribed: more threads wait for locks now, or hold the one that
+    /// is asked for, than there are CPUs for the process.
     ///
     /// It answers "should I stop spinning?" in user space. On an oversubscribed machine a spinner
-    /// may occupy the CPU that the lock's holder needs. Only slow paths ask.
+    /// may occupy the CPU that the lock's holder needs. Only slow paths ask. The answer may be some
+    /// milliseconds old. On hardware it also heeds the CPU quota of the process.
     fn oversubscribed() -> bool {
         false
     }
@@ -216,10 +218,11 @@ pub trait Platform: Atomics {
         0
     }
 
-    /// As [`unpark`](Self::unpark), and returns whether other threads may still sleep there.
-    fn unpark_some(key: *const u32, n: u32) -> bool {
+    /// As [`unpark`](Self::unpark). Returns how many it woke, or `n + 1` if other threads may still
+    /// sleep there.
+    fn unpark_some(key: *const u32, n: u32) -> u32 {
         let _ = (key, n);
-        false
+        0
     }
 
     /// As [`requeue_but`](Self::requeue_but), without waking a thread.
@@ -231,14 +234,16 @@ pub trait Platform: Atomics {
     /// `from` equal `expected`.
     ///
     /// May wake all of them instead. Platforms without a kernel read the bytes with `current`.
+    /// Returns how many threads it woke or moved.
     fn requeue_but(
         woken: u32,
         from: *const u32,
         expected: u32,
         to: *const u32,
         current: impl Fn() -> u32,
-    ) {
+    ) -> u32 {
         let _ = (woken, from, expected, to, current);
+        0
     }
 
     /// Spends about `nanos` nanoseconds without touching shared memory.
@@ -286,9 +291,15 @@ pub trait Platform: Atomics {
         NO_CPU
     }
 
+    /// How many forks, each in the child of the one before, led to this process.
+    fn forks() -> u8 {
+        0
+    }
+
     /// Whether this process is the child of a fork: lock words may name threads that do not exist.
+    #[inline]
     fn forked() -> bool {
-        false
+        Self::forks() != 0
     }
 
     /// Whether NUMA-aware locks must not set the calling thread aside. On hardware this holds by
@@ -298,8 +309,13 @@ pub trait Platform: Atomics {
     }
 
     /// Monotonic time in nanoseconds since a fixed moment.
+    ///
+    /// A platform without a clock counts its readings instead, by default. Each counts as 512 ns,
+    /// about as long as the pauses that [`wait_for`](Self::wait_for) makes between two of them. So
+    /// timed waits end there too, but the earlier, the more threads wait.
     fn now() -> u64 {
-        0
+        static READINGS: AtomicU64 = AtomicU64::new(0);
+        READINGS.fetch_add(1, Ordering::Relaxed) * 512
     }
 
     /// A cheap pseudo-random number.

@@ -55,16 +55,34 @@
 //!
 //! A thread rouses by a compare-and-swap from `DROWSY`, and then unparks the owner.
 //!
+//! # Late links and gone nodes
+//!
+//! A newcomer swaps the tail, and then links itself behind its predecessor: it changes that one's
+//! `next` from 0 by compare-and-swap. It may be preempted between the two. A head that leaves then
+//! does not wait for the link, since it may hold the lock. It changes `next` from 0 to `GONE` and
+//! leaves its node behind. The newcomer finds `GONE` when it links itself: it is the head, and it
+//! reaps the node.
+//!
+//! The child of a fork marks the nodes of the parent's waiters in the same way. So the first
+//! newcomer behind waiters that do not exist is the head at once.
+//!
+//! A waiter that moves the tail back to its predecessor **pins** that one's node first: it still
+//! has to look whether that node is gone, and a pinned node is not used again.
+//!
 //! # States of a slot
 //!
 //! ```text
 //!   free --claim--> in use: 1 reference for the owner (a thread, or one slow path)
-//!    ^                      + 1 for each abandoned node still in a queue
+//!    ^                      + 1 for each abandoned or gone node not yet reaped
 //!    +------ last reference dropped: by the ending thread, or by the thread that reaps the last
-//!            abandoned node
+//!            such node
 //! ```
 //!
 //! Claiming is lock-free and takes O(slots / 32) steps, once per thread.
+
+mod table;
+
+pub use table::Table;
 
 use crate::atomic::{Atomic, Atomics, ConstAtomics, Ordering::*};
 
@@ -85,6 +103,8 @@ pub const GO: u32 = 1;
 pub const PARKED: u32 = 2;
 /// A value of a node's `state`: the owner has left.
 pub const ABANDONED: u32 = 3;
+/// A value of a node's `next`: the owner has left as the head, or did not survive a fork.
+pub(crate) const GONE: u32 = 1;
 /// The first of the bits of `state` that tell a new head how to approach the lock.
 pub(crate) const APPROACH: u32 = 16;
 
@@ -92,6 +112,12 @@ pub(crate) const APPROACH: u32 = 16;
 pub(crate) const AWAKE: u8 = 0;
 pub(crate) const DROWSY: u8 = 1;
 pub(crate) const ROUSED: u8 = 2;
+
+// Values of `busy`.
+const FREE: u8 = 0;
+const BUSY: u8 = 1;
+/// The node was busy when the process forked, so that a queue may name it in this child.
+const LEFT_OVER: u8 = 2;
 
 /// The name of a node. Never 0, so that 0 can mean "none".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,10 +163,10 @@ impl Link {
         Link(id.0 as u32 | guarded | (domain as u32) << Self::DOMAIN)
     }
 
-    /// Decodes a `next` field; 0 is none.
+    /// Decodes a `next` field; 0 and [`GONE`] are none.
     #[inline]
     pub(crate) fn decode(raw: u32) -> Option<Link> {
-        (raw != 0).then_some(Link(raw))
+        (raw > GONE).then_some(Link(raw))
     }
 
     #[inline]
@@ -187,7 +213,7 @@ pub struct Node<P: Atomics> {
     /// Hand-offs since then, and whether the first waiter of the secondary queue has been roused.
     /// Passed from head to head.
     pub(crate) run: P::AtomicU32,
-    /// A [`Link`] to the next waiter of the primary or secondary queue; 0 = none yet.
+    /// A [`Link`] to the next waiter of the primary or secondary queue; 0 = none yet, or [`GONE`].
     pub(crate) next: P::AtomicU32,
     /// The waiter's locality domain, or [`PRIORITY`].
     pub(crate) domain: P::AtomicU16,
@@ -203,8 +229,10 @@ pub struct Node<P: Atomics> {
     pub(crate) timed: P::AtomicU8,
     /// See the last table at the top.
     pub(crate) drowsy: P::AtomicU8,
-    /// Whether the node is in use: by its owner, or because it is abandoned in a queue.
+    /// [`FREE`], [`BUSY`] (in use by its owner, or left behind in a queue) or [`LEFT_OVER`].
     busy: P::AtomicU8,
+    /// How many threads will still look at the node, although it may be reaped.
+    pins: P::AtomicU8,
 }
 
 impl<P: Atomics> Node<P> {
@@ -222,6 +250,7 @@ impl<P: Atomics> Node<P> {
             timed: Atomic::new(0),
             drowsy: Atomic::new(0),
             busy: Atomic::new(0),
+            pins: Atomic::new(0),
         }
     }
 
@@ -244,8 +273,6 @@ pub struct Slot<P: Atomics> {
     references: P::AtomicU8,
     /// As a node's `cpu`, for the thread's last wait; in a cache line that is seldom written.
     cpu: P::AtomicU16,
-    /// What a mutex predicts for the thread's next wait.
-    note: P::AtomicU32,
 }
 
 impl<P: Atomics> Slot<P> {
@@ -255,8 +282,22 @@ impl<P: Atomics> Slot<P> {
             nodes: core::array::from_fn(|_| Node::new()),
             references: Atomic::new(0),
             cpu: Atomic::new(0),
-            note: Atomic::new(0),
         }
+    }
+}
+
+impl<P: Atomics> Slot<P> {
+    /// Whether the owner waits in a queue. Looks only at the nodes up to the first free one: a wait
+    /// uses the first free node, and abandoned ones do not count.
+    fn is_waiting(&self) -> bool {
+        let mut busy = self
+            .nodes
+            .iter()
+            .map_while(|n| match n.busy.glance(Relaxed) {
+                FREE => None,
+                busy => Some(busy == BUSY && n.state.glance(Relaxed) != ABANDONED),
+            });
+        busy.any(|waits| waits)
     }
 }
 
@@ -285,11 +326,11 @@ impl<P: ConstAtomics> Slot<P> {
                     timed: P::AtomicU8::ZERO,
                     drowsy: P::AtomicU8::ZERO,
                     busy: P::AtomicU8::ZERO,
+                    pins: P::AtomicU8::ZERO,
                 }
             }; NESTING],
             references: P::AtomicU8::ZERO,
             cpu: P::AtomicU16::ZERO,
-            note: P::AtomicU32::ZERO,
         }
     };
 }
@@ -341,12 +382,6 @@ impl<P: Atomics> Waiters<P> {
         }
     }
 
-    /// What a mutex predicts for the next wait of the thread that holds `slot` (never 0).
-    #[inline]
-    pub(crate) fn note(&self, slot: u16) -> &'static P::AtomicU32 {
-        &self.slots[slot as usize - 1].note
-    }
-
     /// Adds a reference to `slot`, so that it is not claimed anew.
     pub(crate) fn add_reference(&self, slot: u16) {
         self.slots[slot as usize - 1]
@@ -361,9 +396,33 @@ impl<P: Atomics> Waiters<P> {
             .fetch_add(u8::MAX, Relaxed);
     }
 
-    /// How many slots are claimed: roughly how many threads have waited lately.
+    /// How many slots are claimed: roughly how many threads have waited and still live.
     pub fn in_use(&self) -> u32 {
         self.in_use.glance(Relaxed)
+    }
+
+    /// How many threads wait in queues now, at most `most`, without the one that holds `but` (0 =
+    /// none). Roughly: the sum is taken while threads come and go.
+    ///
+    /// Reads a cache line of each claimed slot, which its owner may be writing. So platforms ask
+    /// seldom and keep the answer. The alternative, a counter, would be written by every CPU twice
+    /// per wait.
+    pub fn waiting(&self, most: u32, but: u16) -> u32 {
+        let (mut waiting, mut left) = (0, self.in_use());
+        for (w, word) in self.claimed.iter().enumerate() {
+            let mut bits = word.glance(Relaxed);
+            while bits != 0 {
+                let slot = w * 32 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                left = left.saturating_sub(1);
+                waiting += u32::from(slot + 1 != usize::from(but) && self.slots[slot].is_waiting());
+            }
+            // The lowest free slot is claimed first, so the claimed ones are in front.
+            if left == 0 || waiting >= most {
+                break;
+            }
+        }
+        waiting.min(most)
     }
 
     /// Gives `slot` back. The platform calls this when the thread that kept it ends.
@@ -371,16 +430,50 @@ impl<P: Atomics> Waiters<P> {
         self.drop_reference(slot);
     }
 
-    /// Frees a node that its owner abandoned, once it is in no queue.
+    /// Frees a node that its owner left behind, once it is in no queue.
     pub(crate) fn reap(&self, id: Id) {
         self.free(id);
         self.drop_reference(id.slot());
     }
 
+    /// Links a waiter behind `before`, whose link is 0 or [`GONE`]. `true`: the node was gone, and
+    /// is reaped; the waiter is to be head.
+    ///
+    /// Not a swap: a waiter that leaves must not find itself linked behind a node that is gone.
+    pub(crate) fn link(&self, before: Id, waiter: Link) -> bool {
+        // Release publishes the waiter's node. Acquire pairs with the release in `mark_gone`.
+        let next = &self.node(before).next;
+        let gone = next
+            .compare_exchange(0, waiter.encode(), AcqRel, Acquire)
+            .is_err();
+        if gone {
+            self.reap(before);
+        }
+        gone
+    }
+
+    /// Leaves the node of a head to the thread whose link is late. `false`: the link has come.
+    pub(crate) fn mark_gone(&self, id: Id) -> bool {
+        // Release pairs with the acquire in `link`, acquire with the release there.
+        let next = &self.node(id).next;
+        next.compare_exchange(0, GONE, AcqRel, Relaxed).is_ok()
+    }
+
+    /// Keeps the node from being used again until [`unpin`](Self::unpin). Relaxed: what lets other
+    /// threads reap it comes later, and releases this.
+    pub(crate) fn pin(&self, id: Id) {
+        self.node(id).pins.fetch_add(1, Relaxed);
+    }
+
+    /// Release pairs with the acquire in `free_node`.
+    pub(crate) fn unpin(&self, id: Id) {
+        self.node(id).pins.fetch_add(u8::MAX, Release);
+    }
+
     /// Frees the slots of threads that do not exist in the child of a fork.
     ///
-    /// The exceptions are `kept` (0 = none) and slots that a queue may still name. The platform
-    /// calls this in the child, before the child starts threads.
+    /// The exceptions are `kept` (0 = none) and slots that a queue may still name. Their busy nodes
+    /// are marked as gone. The platform calls this in the child, before the child starts threads.
     pub fn reset_in_child(&self, kept: u16) {
         let mut left = 0;
         for (w, word) in self.claimed.iter().enumerate() {
@@ -389,11 +482,19 @@ impl<P: Atomics> Waiters<P> {
                 let slot = w * 32 + bits.trailing_zeros() as usize + 1;
                 bits &= bits - 1;
                 let s = &self.slots[slot - 1];
-                // The queue of an inherited lock may name a busy node. Such a queue never advances,
-                // but newcomers with a time limit link themselves to it. So a busy node is never
-                // reused.
-                let may_be_linked = s.nodes.iter().any(|n| n.busy.load(Relaxed) != 0);
-                if slot == kept as usize || may_be_linked {
+                // The queue of an inherited lock may name a busy node. The newcomer that finds it
+                // reaps it. The forking thread itself waits nowhere.
+                let mut references = (slot == kept as usize) as u8;
+                for node in s.nodes.iter().filter(|n| n.busy.load(Relaxed) != FREE) {
+                    node.next.store(GONE, Relaxed);
+                    node.busy.store(LEFT_OVER, Relaxed);
+                    references += 1;
+                }
+                for node in &s.nodes {
+                    node.pins.store(0, Relaxed);
+                }
+                s.references.store(references, Relaxed);
+                if references > 0 {
                     left += 1;
                 } else {
                     word.fetch_and(!(1 << ((slot - 1) % 32)), Relaxed);
@@ -444,18 +545,27 @@ impl<P: Atomics> Waiters<P> {
     }
 
     /// Marks a free node of `slot` as busy, by compare-and-swap because a signal handler may
-    /// intervene.
+    /// intervene. Not a pinned one.
     pub(crate) fn free_node(&self, slot: u16) -> Option<Id> {
         let nodes = &self.slots[slot as usize - 1].nodes;
-        // Acquire pairs with the release in `free`: the thread that reaped the node has finished.
-        let free = nodes.iter().position(|n| {
-            n.busy.load(Relaxed) == 0 && n.busy.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
-        })?;
+        // Acquire pairs with the release in `free` and `unpin`: the thread that reaped the node or
+        // looked at it has finished. It pinned the node before that could be reaped.
+        let claim = |n: &Node<P>| {
+            n.busy.load(Relaxed) == FREE
+                && n.busy
+                    .compare_exchange(FREE, BUSY, Acquire, Relaxed)
+                    .is_ok()
+                && (n.pins.load(Acquire) == 0 || {
+                    n.busy.store(FREE, Release);
+                    false
+                })
+        };
+        let free = nodes.iter().position(claim)?;
         Some(Id(slot << 2 | free as u16))
     }
 
     pub(crate) fn free(&self, id: Id) {
-        self.node(id).busy.store(0, Release);
+        self.node(id).busy.store(FREE, Release);
     }
 
     fn drop_reference(&self, slot: u16) {
@@ -465,44 +575,5 @@ impl<P: Atomics> Waiters<P> {
             self.in_use.fetch_add(u32::MAX, Relaxed);
             self.claimed[i / 32].fetch_and(!(1 << (i % 32)), Release);
         }
-    }
-}
-
-/// Storage for `SLOTS` slots. `WORDS` is at least `SLOTS / 32`, rounded up.
-///
-/// A free table is all zeros. A static one takes up to 384 bytes per slot, and an operating system
-/// allocates them only for slots that have been used.
-///
-/// ```
-/// use kinlock_core::Native;
-/// use kinlock_core::slots::{Table, Waiters};
-///
-/// static TABLE: Table<Native, 64, 2> = Table::FREE;
-/// static WAITERS: Waiters<Native> = TABLE.waiters();
-/// assert_eq!(WAITERS.in_use(), 0);
-/// ```
-#[derive(Debug)]
-pub struct Table<P: Atomics, const SLOTS: usize, const WORDS: usize> {
-    slots: [Slot<P>; SLOTS],
-    claimed: [P::AtomicU32; WORDS],
-    in_use: P::AtomicU32,
-}
-
-impl<P: ConstAtomics, const SLOTS: usize, const WORDS: usize> Table<P, SLOTS, WORDS> {
-    /// A table of free slots.
-    pub const FREE: Self = {
-        use crate::atomic::ConstAtomic;
-        Table {
-            slots: [const { Slot::FREE }; SLOTS],
-            claimed: [const { P::AtomicU32::ZERO }; WORDS],
-            in_use: P::AtomicU32::ZERO,
-        }
-    };
-}
-
-impl<P: Atomics, const SLOTS: usize, const WORDS: usize> Table<P, SLOTS, WORDS> {
-    /// The table that locks use.
-    pub const fn waiters(&'static self) -> Waiters<P> {
-        Waiters::new(&self.slots, &self.claimed, &self.in_use)
     }
 }

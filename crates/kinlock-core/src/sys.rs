@@ -106,7 +106,7 @@ pub(crate) struct RawFile {
 }
 
 impl RawFile {
-    /// Opens the file at `path`; `None` if that fails or the path has 192 bytes or more.
+    /// Opens the file at `path`; `None` if that fails or the path has 512 bytes or more.
     pub(crate) fn open(path: fmt::Arguments<'_>) -> Option<Self> {
         let descriptor = open(path, libc::O_RDONLY)?;
         Some(RawFile {
@@ -171,7 +171,7 @@ fn split_entry(entries: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 fn open(path: fmt::Arguments<'_>, flags: libc::c_int) -> Option<libc::c_int> {
-    let mut text = Text::<192>::empty();
+    let mut text = Text::<512>::empty();
     fmt::write(&mut text, path).ok()?;
     text.push(0);
     if text.is_cut() {
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(calls, 5);
         std::fs::remove_dir_all(&folder).unwrap();
         assert!(RawFile::open(format_args!("{}/gone", folder.display())).is_none());
-        assert!(RawFile::open(format_args!("{:300}", "too long")).is_none());
+        assert!(RawFile::open(format_args!("{:600}", "too long")).is_none());
     }
 
     #[test]

@@ -23,10 +23,11 @@ pub use affinity::CpuSet;
 pub use cpulist::{CpuList, CpuListError};
 pub use features::Features;
 pub use machine::{Cpu, Node, Topology};
-pub(crate) use map::choose_kind;
 pub use map::{
-    automatic_decision, current_domain, domain_count, domain_kind_in_use, domain_of_cpu,
+    automatic_decision, automatic_decision_if_known, current_domain, domain_count,
+    domain_kind_in_use, domain_of_cpu,
 };
+pub(crate) use map::{mutexes_only, set_kind};
 
 use crate::tuning::ParseError;
 use walk::{Files, Groups};

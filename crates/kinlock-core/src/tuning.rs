@@ -7,7 +7,7 @@ use core::str::FromStr;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Numa {
     /// On if the process may run in several locality domains, and what the machine reports about
-    /// them is credible.
+    /// them is credible. Off for spinlocks where the domains are caches of a single NUMA node.
     ///
     /// `Decision::reason` tells which of these decided.
     #[default]
@@ -56,9 +56,8 @@ pub enum LocalLimit {
 /// `throughput`.
 ///
 /// Taking a lock again on the same CPU is ten times faster than passing it on. A short quantum
-/// costs throughput; a long one makes waits rare but long. A waiter waits for one quantum per
-/// waiter before it. While oversubscribed the quantum is [eight times as
-/// long](crate::raw::mutex::QUANTUM_WHEN_OVERSUBSCRIBED), since a hand-off then costs wake-ups.
+/// costs throughput; a long one makes waits rare but long. A waiter waits for at most one quantum
+/// per waiter before it, and one of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantum(u16);
 
@@ -74,7 +73,7 @@ pub struct Tuning {
     pub limit: LocalLimit,
     /// Whether a running thread may take a free lock before a front waiter that does not run.
     pub stealing: bool,
-    /// How long running threads may take a mutex again while the head of its queue waits.
+    /// How long running threads may take a mutex again while a waiter is at its front.
     pub quantum: Quantum,
 }
 
@@ -88,6 +87,10 @@ pub struct Decision {
 }
 
 impl LocalLimit {
+    /// The default where domains are last-level caches. A machine has many, and a wait lasts one
+    /// limit for each other domain.
+    pub(crate) const BETWEEN_CACHES: Self = LocalLimit::Time { ms: 1 };
+
     /// A limit of `ms` milliseconds.
     ///
     /// # Errors
@@ -114,7 +117,7 @@ impl LocalLimit {
 }
 
 impl Quantum {
-    /// No time: the head of the queue gets the lock next.
+    /// No time: the waiter at the front requests a hand-off at once.
     pub const FAIR: Self = Quantum(0);
     /// A millisecond: the cost of hand-offs becomes negligible.
     pub const THROUGHPUT: Self = Quantum(1000);

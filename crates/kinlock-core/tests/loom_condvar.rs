@@ -16,16 +16,15 @@ mod model;
 use kinlock_core::config::Tuning;
 use kinlock_core::loom::{Loom, set_oversubscribed};
 use kinlock_core::raw::condvar::{CondvarConfig, CondvarFault};
-use kinlock_core::raw::mutex::FreeRule;
 use kinlock_core::raw::{MutexConfig, QueuedCondvar, QueuedMutex};
 use loom::cell::UnsafeCell;
 
+/// One wait in so many finds out whether the mutex should be kept; 0: none.
 #[derive(Clone, Copy, Debug)]
-struct Plain;
+struct Trials<const N: u32>;
 
-impl MutexConfig for Plain {
-    // A head that checks the lock pauses, and in that pause a model lets the holder go on.
-    const FREE_SAMPLES: Option<FreeRule> = None;
+impl<const N: u32> MutexConfig for Trials<N> {
+    const TRIALS: u32 = N;
 
     fn tuning() -> Tuning {
         Tuning::DEFAULT
@@ -57,15 +56,15 @@ impl CondvarConfig for OneAtOnce {
 const SOON: u64 = 1;
 
 /// Tokens under a mutex.
-struct Shared<C: CondvarConfig> {
-    mutex: QueuedMutex<Loom, Plain>,
+struct Shared<C: CondvarConfig, const TRIALS: u32> {
+    mutex: QueuedMutex<Loom, Trials<TRIALS>>,
     condvar: QueuedCondvar<Loom, C>,
     tokens: UnsafeCell<u32>,
 }
 
-impl<C: CondvarConfig> Shared<C> {
+impl<C: CondvarConfig, const TRIALS: u32> Shared<C, TRIALS> {
     /// Adds tokens under the mutex, then notifies without it.
-    fn give(&self, tokens: u32, notify: impl Fn(&QueuedCondvar<Loom, C>)) {
+    fn give<R>(&self, tokens: u32, notify: impl Fn(&QueuedCondvar<Loom, C>) -> R) {
         self.mutex.lock();
         // SAFETY: invariant 1.
         self.tokens.with_mut(|t| unsafe { *t += tokens });
@@ -118,14 +117,24 @@ fn explore<C: CondvarConfig>(
     preemptions: usize,
     threads: usize,
     given: u32,
-    body: fn(&Shared<C>, usize) -> u32,
+    body: fn(&Shared<C, 0>, usize) -> u32,
 ) {
-    let make = || Shared::<C> {
-        mutex: QueuedMutex::new(),
+    explore_with::<C, 0>(name, preemptions, threads, given, body);
+}
+
+fn explore_with<C: CondvarConfig, const TRIALS: u32>(
+    name: &str,
+    preemptions: usize,
+    threads: usize,
+    given: u32,
+    body: fn(&Shared<C, TRIALS>, usize) -> u32,
+) {
+    let make = || Shared::<C, TRIALS> {
+        mutex: QueuedMutex::default(),
         condvar: QueuedCondvar::new(),
         tokens: UnsafeCell::new(0),
     };
-    let check = move |shared: &Shared<C>, taken: Vec<u32>| {
+    let check = move |shared: &Shared<C, TRIALS>, taken: Vec<u32>| {
         let taken: u32 = taken.iter().sum();
         assert_eq!(given, taken + shared.available(), "a token was lost");
         assert!(!shared.mutex.is_locked(), "the mutex was left locked");
@@ -134,7 +143,7 @@ fn explore<C: CondvarConfig>(
     model::explore(name, preemptions, threads, make, body, check);
 }
 
-fn one_for_one<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
+fn one_for_one<C: CondvarConfig, const T: u32>(shared: &Shared<C, T>, i: usize) -> u32 {
     if i == 0 {
         shared.give(1, QueuedCondvar::notify_one);
         return 0;
@@ -143,7 +152,7 @@ fn one_for_one<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
 }
 
 /// The first thread notifies after each token.
-fn two_ones<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
+fn two_ones<C: CondvarConfig, const T: u32>(shared: &Shared<C, T>, i: usize) -> u32 {
     if i == 0 {
         shared.give(1, QueuedCondvar::notify_one);
         shared.give(1, QueuedCondvar::notify_one);
@@ -152,7 +161,7 @@ fn two_ones<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
     shared.take()
 }
 
-fn one_for_all<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
+fn one_for_all<C: CondvarConfig, const T: u32>(shared: &Shared<C, T>, i: usize) -> u32 {
     if i == 0 {
         shared.give(2, QueuedCondvar::notify_all);
         return 0;
@@ -161,7 +170,7 @@ fn one_for_all<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
 }
 
 /// Two notifications, of which one may find no waiter, and a waiter that waits twice.
-fn twice<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
+fn twice<C: CondvarConfig, const T: u32>(shared: &Shared<C, T>, i: usize) -> u32 {
     if i == 0 {
         shared.give(1, QueuedCondvar::notify_one);
         shared.give(1, QueuedCondvar::notify_one);
@@ -171,7 +180,7 @@ fn twice<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
 }
 
 /// One waiter times out once it has slept. The other must get the token if the first does not.
-fn one_gives_up<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
+fn one_gives_up<C: CondvarConfig, const T: u32>(shared: &Shared<C, T>, i: usize) -> u32 {
     match i {
         0 => {
             shared.give(1, QueuedCondvar::notify_one);
@@ -189,7 +198,7 @@ fn one_gives_up<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
 }
 
 /// A broadcast, and one waiter that times out once it has slept, perhaps on the mutex.
-fn all_while_one_gives_up<C: CondvarConfig>(shared: &Shared<C>, i: usize) -> u32 {
+fn all_while_one_gives_up<C: CondvarConfig, const T: u32>(shared: &Shared<C, T>, i: usize) -> u32 {
     match i {
         0 => {
             shared.give(2, QueuedCondvar::notify_all);
@@ -282,6 +291,11 @@ fn notify_all_reaches_two() {
 #[test]
 fn notify_all_reaches_the_woken_and_the_moved_waiter() {
     explore::<OneAtOnce>("2 waiters, notify_all, one at once", 2, 3, 2, one_for_all);
+}
+
+#[test]
+fn notify_all_reaches_two_while_the_mutex_is_kept() {
+    explore_with::<OneAtOnce, 1>("2 waiters, notify_all, kept mutex", 2, 3, 2, one_for_all);
 }
 
 #[test]

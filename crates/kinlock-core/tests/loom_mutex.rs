@@ -6,8 +6,10 @@
 //! Each model prints how many executions it explored. Models of broken variants must fail, which
 //! shows that the scenario can see the defect.
 //!
-//! Waiters give up spinning at once and every quantum ends at once, so that hand-off requests,
-//! hand-offs and sleep are explored wherever they can happen.
+//! Waiters give up spinning at once, and every quantum ends at once, so that hand-off requests,
+//! hand-offs and sleep are explored wherever they can happen. In some models time goes in steps
+//! within the quantum, so that waiters also watch the lock, sleep until an unlock, and sleep with a
+//! time limit.
 //!
 //! # Invariant cited by `SAFETY` comments
 //!
@@ -17,103 +19,76 @@
 
 mod model;
 
-use kinlock_core::config::{LocalLimit, Tuning};
-use kinlock_core::loom::{Loom, set_domain, set_oversubscribed};
-use kinlock_core::platform::Platform;
-use kinlock_core::raw::mutex::{BargeTries, FreeRule, MutexConfig, MutexFault, Queue, QueuedMutex};
-use kinlock_core::raw::osq::{Osq, PredecessorCpu, Watch};
+use kinlock_core::config::{LocalLimit, Quantum, Tuning};
+use kinlock_core::loom::{LATE, Loom, set_domain, set_oversubscribed, set_step};
+use kinlock_core::platform::{NEVER, Platform};
+use kinlock_core::raw::mutex::{
+    Joined, Layout, MutexConfig, MutexFault, Queue, QueuedMutex, Split,
+};
+use kinlock_core::raw::osq::{Osq, Watch};
 use loom::cell::UnsafeCell;
 use model::explore;
-use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-macro_rules! optional {
-    () => {
-        None
-    };
-    ($value:expr) => {
-        Some($value)
-    };
-}
-
+/// `trials`: one wait in so many keeps the lock until it knows better.
 macro_rules! config {
-    ($name:ident: queue $queue:expr, fault $fault:ident $(, barges $barges:expr)? $(, goes $goes:expr)?) => {
+    ($($name:ident: queue $queue:expr, fault $fault:ident, trials $trials:literal;)*) => {$(
         #[derive(Clone, Copy, Debug)]
         struct $name;
         impl MutexConfig for $name {
             const FAULT: MutexFault = MutexFault::$fault;
-            const BARGING: BargeTries = BargeTries {
-                tries: 1,
-                pauses: 1,
-                rounds: 1,
-            };
-            // A head that checks the lock pauses, and in that pause a model lets the holder go on.
-            // With such checks no waiter would ever sleep.
-            const FREE_SAMPLES: Option<FreeRule> = optional!($($goes)?);
-            $(
-                fn initial_budget() -> Option<u16> {
-                    $barges
-                }
-            )?
+            const TRIALS: u32 = $trials;
             fn tuning() -> Tuning {
                 let mut tuning = Tuning::DEFAULT;
                 tuning.reorder = true;
                 tuning.limit = LocalLimit::count(0).unwrap();
+                tuning.quantum = Quantum::from_micros(50).unwrap();
                 tuning
             }
             fn queue() -> Queue {
                 $queue
             }
         }
-    };
+    )*};
 }
 
-const WATCH: Watch = Watch {
-    layout: PredecessorCpu::Cached,
-    every: 1,
-};
-const OSQ: Queue = Queue::Osq(PredecessorCpu::Cached);
+const OSQ: Queue = Queue::Osq(Watch::CACHED);
 
-config!(Queued: queue OSQ, fault None);
-config!(LocalFirst: queue Queue::Cna, fault None);
-config!(Unqueued: queue Queue::Unqueued, fault None);
-config!(RelaxedUnlock: queue OSQ, fault RelaxedUnlock);
-config!(MissingWake: queue OSQ, fault MissingWake);
-config!(LostWakeup: queue OSQ, fault LostWakeup);
-config!(DoubleHandOff: queue OSQ, fault DoubleHandOff);
-config!(LeakyCancel: queue OSQ, fault LeakyCancel);
-config!(Barging: queue OSQ, fault None, barges BARGES.with(Cell::get));
-config!(LocalBarging: queue Queue::Cna, fault None, barges BARGES.with(Cell::get));
-config!(Going: queue OSQ, fault None, goes ONE_LOOK);
-config!(LocalGoing: queue Queue::Cna, fault None, goes ONE_LOOK);
-config!(QueuedRequest: queue OSQ, fault QueuedRequest, barges BARGES.with(Cell::get));
-
-const ONE_LOOK: FreeRule = FreeRule {
-    enough: 1,
-    per_taken: 0,
-    too_often: 1,
-};
-
-loom::thread_local! {
-    static BARGES: Cell<Option<u16>> = Cell::new(None);
+config! {
+    Queued: queue OSQ, fault None, trials 0;
+    Kept: queue OSQ, fault None, trials 1;
+    LocalFirst: queue Queue::Cna, fault None, trials 0;
+    LocalKept: queue Queue::Cna, fault None, trials 1;
+    Unqueued: queue Queue::Unqueued, fault None, trials 0;
+    RelaxedUnlock: queue OSQ, fault RelaxedUnlock, trials 0;
+    MissingWake: queue OSQ, fault MissingWake, trials 0;
+    LostWakeup: queue OSQ, fault LostWakeup, trials 0;
+    DoubleHandOff: queue OSQ, fault DoubleHandOff, trials 0;
+    LeakyCancel: queue OSQ, fault LeakyCancel, trials 0;
 }
+
+type Two = Split<Loom>;
+type One = Joined<Loom>;
+
+/// Less than a waiter spins before it sleeps, more than it watches between two looks.
+const STEP: u64 = 10_000;
 
 /// The length of a critical section in yields: as often as a waiter pauses before it sleeps.
 /// Otherwise the model would have to preempt the holder that often.
-const SECTION: usize = 3;
+const SECTION: usize = 1;
 
 /// A mutex and what it guards; loom reports unsynchronised access to the cell.
-struct Shared<C: MutexConfig> {
-    lock: QueuedMutex<Loom, C>,
+struct Shared<C: MutexConfig, L: Layout<Loom>> {
+    lock: QueuedMutex<Loom, C, L>,
     /// Critical sections, counted under the lock and, in `expected`, by an atomic.
     value: UnsafeCell<usize>,
     expected: AtomicUsize,
 }
 
-impl<C: MutexConfig> Shared<C> {
+impl<C: MutexConfig, L: Layout<Loom>> Shared<C, L> {
     fn new() -> Self {
         Shared {
-            lock: QueuedMutex::new(),
+            lock: QueuedMutex::default(),
             value: UnsafeCell::new(0),
             expected: AtomicUsize::new(0),
         }
@@ -142,100 +117,31 @@ impl<C: MutexConfig> Shared<C> {
 }
 
 /// Thread i runs in domain i % 2.
-fn once<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+fn once<C: MutexConfig, L: Layout<Loom>>(shared: &Shared<C, L>, i: usize) {
     set_domain(i as u16 % 2);
     shared.lock.lock();
     shared.section();
 }
 
-fn twice<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+fn twice<C: MutexConfig, L: Layout<Loom>>(shared: &Shared<C, L>, i: usize) {
     once(shared, i);
     once(shared, i);
 }
 
-/// This thread predicts that it may barge `left` times. On an oversubscribed machine that makes it
-/// a member of the active set.
-fn predicts_barging(left: u16, oversubscribed: bool) {
-    BARGES.with(|barges| barges.set(Some(left)));
-    set_oversubscribed(oversubscribed);
-}
-
-/// With enough CPUs: a newcomer barges if no thread queues, and requests a hand-off beside the
-/// queue.
-fn barges<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    predicts_barging(1, false);
+/// The same with a CPU for each thread.
+fn undisturbed<C: MutexConfig, L: Layout<Loom>>(shared: &Shared<C, L>, i: usize) {
+    set_oversubscribed(false);
     once(shared, i);
 }
 
-/// The same once barging is used up: a newcomer first samples beside the queue how the lock is
-/// taken.
-fn samples<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    predicts_barging(0, false);
+/// The same, and time goes in steps within the quantum.
+fn in_steps<C: MutexConfig, L: Layout<Loom>>(shared: &Shared<C, L>, i: usize) {
+    set_step(STEP);
     once(shared, i);
-}
-
-fn samples_or_gives_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    predicts_barging(0, false);
-    all_give_up(shared, i);
-}
-
-fn barges_or_gives_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    predicts_barging(1, false);
-    all_give_up(shared, i);
-}
-
-/// Oversubscribed: a member of the active set for one more acquisition, past the queue.
-fn is_active<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    predicts_barging(1, true);
-    once(shared, i);
-}
-
-/// The same once the membership is used up: samples if no thread queues, and queues otherwise.
-fn was_active<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    predicts_barging(0, true);
-    once(shared, i);
-}
-
-/// One is in the active set, one was, and one gives up.
-fn one_active_one_passive<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    match i {
-        0 => is_active(shared, i),
-        1 => was_active(shared, i),
-        _ if shared.lock.lock_until(1) => shared.section(),
-        _ => {}
-    }
-}
-
-/// The first thread holds the lock from the start. The second is in the active set, the third
-/// queues.
-fn second_is_active<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    match i {
-        0 => shared.section(),
-        1 => is_active(shared, i),
-        _ => was_active(shared, i),
-    }
-}
-
-/// The first thread holds the lock from the start. The second barges, the third queues.
-fn second_barges<C: MutexConfig>(shared: &Shared<C>, i: usize) {
-    match i {
-        0 => shared.section(),
-        1 => barges(shared, i),
-        _ => once(shared, i),
-    }
-}
-
-fn beside_the_queue<C: MutexConfig>(name: &str, preemptions: usize, body: fn(&Shared<C>, usize)) {
-    let held = || {
-        let shared = Shared::<C>::new();
-        assert!(shared.lock.try_lock());
-        shared
-    };
-    explore(name, preemptions, 3, held, body, |shared, _| shared.check());
 }
 
 /// The last thread times out as soon as it has to wait.
-fn last_gives_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+fn last_gives_up<C: MutexConfig, L: Layout<Loom>>(shared: &Shared<C, L>, i: usize) {
     set_domain(i as u16 % 2);
     if i < 2 {
         once(shared, i);
@@ -245,7 +151,7 @@ fn last_gives_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
 }
 
 /// All but the first thread give up.
-fn all_give_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
+fn all_give_up<C: MutexConfig, L: Layout<Loom>>(shared: &Shared<C, L>, i: usize) {
     if i == 0 {
         once(shared, i);
     } else if shared.lock.lock_until(1) {
@@ -253,113 +159,145 @@ fn all_give_up<C: MutexConfig>(shared: &Shared<C>, i: usize) {
     }
 }
 
-fn mutex<C: MutexConfig>(
+/// The same after some steps: asleep until an unlock, or while they watch the lock.
+fn all_give_up_late<C: MutexConfig, L: Layout<Loom>>(shared: &Shared<C, L>, i: usize) {
+    set_step(STEP);
+    if i == 0 {
+        once(shared, i);
+    } else if shared.lock.lock_until(4 * STEP) {
+        shared.section();
+    }
+}
+
+/// The same with a request: a waiter waits in vain before it queues, at the front, and then for the
+/// hand-off.
+fn all_withdraw<C: MutexConfig, L: Layout<Loom>>(shared: &Shared<C, L>, i: usize) {
+    if i == 0 {
+        once(shared, i);
+    } else if shared.lock.lock_until(3 * LATE) {
+        shared.section();
+    }
+}
+
+/// The same asleep.
+fn all_withdraw_late<C: MutexConfig, L: Layout<Loom>>(shared: &Shared<C, L>, i: usize) {
+    if i == 0 {
+        once(shared, i);
+    } else if shared.lock.lock_until(3 * LATE + 1) {
+        shared.section();
+    }
+}
+
+fn mutex<C: MutexConfig, L: Layout<Loom>>(
     name: &str,
     preemptions: usize,
     threads: usize,
-    body: fn(&Shared<C>, usize),
+    body: fn(&Shared<C, L>, usize),
 ) {
-    explore(
-        name,
-        preemptions,
-        threads,
-        Shared::new,
-        body,
-        |shared, _| shared.check(),
-    );
+    let check = |shared: &Shared<C, L>, _| shared.check();
+    explore(name, preemptions, threads, Shared::new, body, check);
+}
+
+/// The same for both layouts.
+macro_rules! both {
+    ($config:ident, $name:literal, $preemptions:literal, $threads:literal, $body:expr) => {
+        mutex::<$config, Two>($name, $preemptions, $threads, $body);
+        mutex::<$config, One>(concat!("joined ", $name), $preemptions, $threads, $body);
+    };
 }
 
 #[test]
 fn two_threads() {
-    mutex::<Queued>("mutex, 2 threads", 6, 2, once);
-    mutex::<Queued>("mutex, 2 threads twice", 4, 2, twice);
+    both!(Queued, "mutex, 2 threads", 6, 2, once);
+    both!(Queued, "mutex, 2 threads twice", 4, 2, twice);
+    both!(Queued, "mutex, 2 threads with CPUs", 4, 2, undisturbed);
 }
 
 #[test]
 fn three_threads() {
-    mutex::<Queued>("mutex, 3 threads", 3, 3, once);
+    both!(Queued, "mutex, 3 threads", 3, 3, once);
 }
 
 #[test]
 fn local_first() {
-    mutex::<LocalFirst>("mutex, local first, 3 threads", 2, 3, once);
-    mutex::<LocalFirst>(
+    mutex::<LocalFirst, Two>("mutex, local first, 3 threads", 2, 3, once);
+    mutex::<LocalFirst, Two>(
         "mutex, local first, 3 threads, one gives up",
         2,
         3,
         last_gives_up,
     );
+    mutex::<LocalKept, Two>("kept mutex, local first, 3 threads", 2, 3, once);
 }
 
 #[test]
-fn barging() {
-    beside_the_queue::<Barging>("held mutex, one barges, one queues", 1, second_barges);
-    beside_the_queue::<LocalBarging>(
-        "held mutex, local first, one barges, one queues",
-        1,
-        second_barges,
+fn kept() {
+    both!(Kept, "kept mutex, 2 threads twice", 3, 2, twice);
+    both!(Kept, "kept mutex, 3 threads", 2, 3, once);
+    mutex::<Kept, Two>("kept mutex, 3 threads with CPUs", 2, 3, undisturbed);
+    both!(
+        Kept,
+        "kept mutex, 3 threads, two give up",
+        2,
+        3,
+        all_give_up
     );
-    mutex::<Barging>("mutex with barging, 2 threads", 4, 2, barges);
-    mutex::<Barging>("mutex with barging, 3 threads", 2, 3, barges);
-    mutex::<Barging>(
-        "mutex with barging, 2 threads, one gives up",
+}
+
+#[test]
+fn within_the_quantum() {
+    both!(Queued, "mutex, 2 threads in steps", 4, 2, in_steps);
+    both!(Queued, "mutex, 3 threads in steps", 1, 3, in_steps);
+    both!(Kept, "kept mutex, 2 threads in steps", 4, 2, in_steps);
+    both!(Kept, "kept mutex, 3 threads in steps", 1, 3, in_steps);
+    both!(
+        Queued,
+        "mutex, 2 threads in steps, one gives up",
         4,
         2,
-        barges_or_gives_up,
+        all_give_up_late
     );
-    mutex::<Barging>("mutex sampled beside the queue, 2 threads", 4, 2, samples);
-    mutex::<Barging>("mutex sampled beside the queue, 3 threads", 1, 3, samples);
-    mutex::<Barging>(
-        "mutex sampled beside the queue, 2 threads, one gives up",
+    both!(
+        Kept,
+        "kept mutex, 2 threads in steps, one gives up",
         4,
         2,
-        samples_or_gives_up,
-    );
-}
-
-#[test]
-fn oversubscribed() {
-    beside_the_queue::<Barging>("held mutex, one active, one queues", 1, second_is_active);
-    mutex::<Barging>("mutex with an active set, 2 threads", 3, 2, is_active);
-    mutex::<Barging>("mutex with an active set, 3 threads", 2, 3, is_active);
-    mutex::<Barging>("mutex with a full active set, 2 threads", 3, 2, was_active);
-    mutex::<Barging>(
-        "mutex with one active, 3 threads, one gives up",
-        2,
-        3,
-        one_active_one_passive,
-    );
-}
-
-#[test]
-fn heads_that_find_it_free_leave_the_queue() {
-    mutex::<Going>("mutex, heads go if it is free, 2 threads", 4, 2, once);
-    mutex::<Going>("mutex, heads go if it is free, 3 threads", 2, 3, once);
-    mutex::<Going>(
-        "mutex, heads go if it is free, 3 threads, two give up",
-        2,
-        3,
-        all_give_up,
-    );
-    mutex::<LocalGoing>(
-        "mutex, local first, heads go if it is free, 3 threads",
-        2,
-        3,
-        once,
+        all_give_up_late
     );
 }
 
 #[test]
 fn unqueued() {
-    mutex::<Unqueued>("mutex without queue, 2 threads twice", 3, 2, twice);
-    mutex::<Unqueued>("mutex without queue, 3 threads", 2, 3, once);
+    mutex::<Unqueued, Two>("mutex without queue, 2 threads twice", 3, 2, twice);
+    both!(Unqueued, "mutex without queue, 3 threads", 2, 3, once);
+    mutex::<Unqueued, Two>("mutex without queue, 3 threads in steps", 1, 3, in_steps);
 }
 
 #[test]
 fn time_limits() {
-    mutex::<Queued>("mutex, 2 threads, one gives up", 6, 2, all_give_up);
-    mutex::<Queued>("mutex, 3 threads, one gives up", 2, 3, last_gives_up);
-    mutex::<Queued>("mutex, 3 threads, two give up", 2, 3, all_give_up);
+    both!(Queued, "mutex, 2 threads, one gives up", 6, 2, all_give_up);
+    both!(
+        Queued,
+        "mutex, 2 threads, one withdraws",
+        5,
+        2,
+        all_withdraw
+    );
+    both!(
+        Queued,
+        "mutex, 2 threads, one withdraws asleep",
+        5,
+        2,
+        all_withdraw_late
+    );
+    both!(
+        Queued,
+        "mutex, 3 threads, one gives up",
+        2,
+        3,
+        last_gives_up
+    );
+    both!(Queued, "mutex, 3 threads, two give up", 2, 3, all_give_up);
 }
 
 /// The queue alone: its head uses the cell.
@@ -378,7 +316,7 @@ impl Line {
 
     fn stand(&self, patience: u64, until: u64) {
         let place = Loom::waiters().enter().unwrap();
-        if self.queue.join(&place, WATCH, patience, until) {
+        if self.queue.join(&place, Watch::CACHED, patience, until) {
             // SAFETY: invariant 1.
             self.head.with_mut(|h| unsafe { *h += 1 });
             self.queue.leave(&place);
@@ -389,8 +327,6 @@ impl Line {
         assert_eq!(self.queue.last(), 0, "a thread is left in the queue");
     }
 }
-
-const NEVER: u64 = kinlock_core::platform::NEVER;
 
 /// One spins and one sleeps; the others leave as soon as they have to wait.
 fn others_leave(line: &Line, i: usize) {
@@ -427,51 +363,34 @@ fn spinner_queue() {
 mod broken {
     use super::*;
 
-    #[test]
-    #[ignore = "must fail; run by are_caught"]
-    fn relaxed_unlock() {
-        mutex::<RelaxedUnlock>("", 4, 2, once);
+    macro_rules! models {
+        ($($name:ident: $layout:ident, $fault:ident, $preemptions:literal, $threads:literal, $body:expr => $symptom:literal;)*) => {
+            $(
+                #[test]
+                #[ignore = "must fail; run by are_caught"]
+                fn $name() {
+                    mutex::<$fault, $layout>("", $preemptions, $threads, $body);
+                }
+            )*
+
+            #[test]
+            fn are_caught() {
+                model::catches(&[$((concat!("broken::", stringify!($name)), $symptom)),*]);
+            }
+        };
     }
 
-    #[test]
-    #[ignore = "must fail; run by are_caught"]
-    fn missing_wake() {
-        mutex::<MissingWake>("", 5, 2, once);
-    }
-
-    #[test]
-    #[ignore = "must fail; run by are_caught"]
-    fn lost_wakeup() {
-        mutex::<LostWakeup>("", 5, 2, once);
-    }
-
-    #[test]
-    #[ignore = "must fail; run by are_caught"]
-    fn double_hand_off() {
-        mutex::<DoubleHandOff>("", 2, 3, once);
-    }
-
-    #[test]
-    #[ignore = "must fail; run by are_caught"]
-    fn leaky_cancel() {
-        mutex::<LeakyCancel>("", 5, 2, all_give_up);
-    }
-
-    #[test]
-    #[ignore = "must fail; run by are_caught"]
-    fn queued_handoff_request() {
-        beside_the_queue::<QueuedRequest>("", 1, second_barges);
-    }
-
-    #[test]
-    fn are_caught() {
-        super::model::catches(&[
-            ("broken::relaxed_unlock", "Causality violation"),
-            ("broken::missing_wake", "deadlock"),
-            ("broken::lost_wakeup", "deadlock"),
-            ("broken::double_hand_off", "Causality violation"),
-            ("broken::leaky_cancel", "the lock is still held"),
-            ("broken::queued_handoff_request", "deadlock"),
-        ]);
+    // `LostWakeup` only delays a joined mutex: a sleeper that its request does not wake has a time
+    // limit.
+    models! {
+        relaxed_unlock: Two, RelaxedUnlock, 4, 2, once => "Causality violation";
+        joined_relaxed_unlock: One, RelaxedUnlock, 4, 2, once => "Causality violation";
+        missing_wake: Two, MissingWake, 5, 2, once => "deadlock";
+        joined_missing_wake: One, MissingWake, 5, 2, once => "deadlock";
+        lost_wakeup: Two, LostWakeup, 5, 2, once => "deadlock";
+        double_hand_off: Two, DoubleHandOff, 2, 3, once => "Causality violation";
+        joined_double_hand_off: One, DoubleHandOff, 2, 3, once => "Causality violation";
+        leaky_cancel: Two, LeakyCancel, 5, 2, all_withdraw => "the lock is still held";
+        joined_leaky_cancel: One, LeakyCancel, 5, 2, all_withdraw => "the lock is still held";
     }
 }

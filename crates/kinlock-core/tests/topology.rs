@@ -143,6 +143,11 @@ fn an_epyc_has_twelve_caches_per_socket() {
     );
     assert_eq!(cpu(&topology, 100).socket, Some(1));
     assert_eq!(cpu(&topology, 100).thread, Some(0));
+    assert_eq!(topology.automatic_kind().0, DomainKind::Node);
+    sysfs.cpus("0-383", "0-95");
+    let one_socket = sysfs.topology();
+    assert_eq!(one_socket.automatic_kind().0, DomainKind::LastLevelCache);
+    assert_eq!(one_socket.domains(DomainKind::LastLevelCache).len(), 12);
 }
 
 #[test]

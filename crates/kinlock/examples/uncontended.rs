@@ -4,6 +4,9 @@
 
 use kinlock::lock_api::RawMutex as Raw;
 use kinlock::{RawMutex, RawSpinLock};
+use kinlock_core::Native;
+use kinlock_core::configured::AsConfigured;
+use kinlock_core::raw::mutex::{Joined, QueuedMutex};
 use std::hint::black_box;
 use std::process::ExitCode;
 
@@ -17,6 +20,14 @@ fn main() -> ExitCode {
         "none" => repeat(pairs, || ()),
         "kinlock-spin" => raw::<RawSpinLock>(pairs),
         "kinlock-mutex" => raw::<RawMutex>(pairs),
+        "kinlock-mutex-joined" => {
+            let mutex = QueuedMutex::<Native, AsConfigured, Joined<Native>>::UNLOCKED;
+            repeat(pairs, || {
+                black_box(&mutex).lock();
+                // SAFETY: this thread has just taken the lock.
+                unsafe { black_box(&mutex).unlock() };
+            });
+        }
         "std-mutex" => {
             let mutex = std::sync::Mutex::new(());
             repeat(pairs, || drop(black_box(&mutex).lock()));
@@ -27,7 +38,9 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: uncontended none|kinlock-spin|kinlock-mutex|std-mutex PAIRS");
+    eprintln!(
+        "usage: uncontended none|kinlock-spin|kinlock-mutex|kinlock-mutex-joined|std-mutex PAIRS"
+    );
     ExitCode::from(2)
 }
 

@@ -11,8 +11,12 @@
 //! * **`notify_one`** wakes at least one waiter if there is any: roughly the one that has waited
 //!   longest, but a waiter that still spins is preferred to those that sleep. Even then every 64th
 //!   `notify_one` also wakes a sleeper, in order of arrival.
-//! * **`notify_all`** wakes all waiters without a stampede: it wakes 16 at once and moves the
-//!   others to the mutex, whose unlocks wake them one by one.
+//! * **`notify_all`** wakes all waiters: 256 at once, and it moves the others to the mutex. A woken
+//!   waiter that finds the mutex free wakes 16 of those. Otherwise its unlock wakes one.
+//! * **Reports**: `notify_one` says whether a thread waited, `notify_all` how many did. A waiter
+//!   counts from when it releases the mutex until it is notified or its time is up. The report is
+//!   exact for waiters that sleep or spin. It may be too low while waiters are on their way to
+//!   sleep, and if several threads notify at the same time.
 //! * **Time limits** are on the monotonic clock, those of the `_system` functions on the time of
 //!   day. A zero timeout, or a deadline in the past, releases the mutex, takes it again and reports
 //!   a timeout. The limit covers the wait for a notification, not the wait for the mutex after it.
@@ -29,7 +33,7 @@
 //!   cost one system call in total.
 //! * **Waiting** spins for 50 us before it sleeps, one waiter at a time, so threads that alternate
 //!   quickly need no system call. While more threads wait for locks than there are CPUs, the
-//!   spinner yields its CPU between checks. After a spin in vain only one wait in sixteen spins,
+//!   spinner yields its CPU between checks. After a spin in vain only one wait in 256 spins,
 //!   until one succeeds.
 //! * **Memory**: eight bytes. All-zero memory is a condition variable without waiters. Nothing is
 //!   ever allocated.
@@ -38,14 +42,13 @@
 //!
 //! * **One mutex at a time.** Waiting with two mutexes at the same time is a mistake: debug builds
 //!   panic when they notice, release builds stay correct. Using a second mutex after the first is
-//!   fine. From then on, or with a mutex 8 GiB away or more, `notify_all` wakes all waiters at
+//!   fine. From then on, or with a mutex 2 MiB away or more, `notify_all` wakes all waiters at
 //!   once.
 //! * **Lifetime**: it must outlive the calls that notify it. A waiter may free it once it has the
 //!   mutex again, if every notifier holds that mutex while it notifies.
-//! * **Wrap-around**: notifications are counted modulo 2^28; a `notify_all` with more than 16
-//!   sleepers counts as 65. A waiter that loses its CPU just before it sleeps, for exactly 2^28
-//!   counts, misses its wake-up. A waiter that sleeps through 2^28 - 64 counts, and is then moved
-//!   to the mutex, may fail to wake the next one.
+//! * **Wrap-around**: notifications are counted modulo 2^27; a `notify_all` with more than 256
+//!   sleepers counts twice. A waiter that loses its CPU just before it sleeps, for exactly 2^27
+//!   counts, misses its wake-up.
 //! * **Relocking, poisoning, fork**: as for the [mutex](crate::mutex). In the child of a fork the
 //!   waiters of other threads no longer exist.
 //!
@@ -115,17 +118,46 @@ impl Condvar {
     }
 
     /// Wakes at least one waiter, if there is any. The mutex need not be held.
+    ///
+    /// Returns whether a thread waited. O(1): a load if none did, else a system call or the
+    /// transfer of a cache line.
+    ///
+    /// ```
+    /// assert!(!kinlock::Condvar::new().notify_one());
+    /// ```
     #[inline]
-    pub fn notify_one(&self) {
-        self.0.notify_one();
+    pub fn notify_one(&self) -> bool {
+        self.0.notify_one()
     }
 
-    /// Wakes all waiters: 16 at once, and the others one by one as the mutex is released.
+    /// Wakes all waiters: 256 at once, and the others as the mutex is free or released.
     ///
-    /// The mutex need not be held.
+    /// The mutex need not be held. Returns how many threads waited. A load if none did, else one to
+    /// three system calls, which take O(waiters) in the kernel.
+    ///
+    /// ```
+    /// use kinlock::{Condvar, Mutex};
+    ///
+    /// let (arrived, changed) = (Mutex::new(0), Condvar::new());
+    /// std::thread::scope(|s| {
+    ///     for _ in 0..3 {
+    ///         s.spawn(|| {
+    ///             let mut arrived = arrived.lock();
+    ///             *arrived += 1;
+    ///             changed.wait_while(&mut arrived, |arrived| *arrived != 0);
+    ///         });
+    ///     }
+    ///     while *arrived.lock() < 3 {
+    ///         std::thread::yield_now();
+    ///     }
+    ///     let mut arrived = arrived.lock();
+    ///     *arrived = 0;
+    ///     assert_eq!(changed.notify_all(), 3);
+    /// });
+    /// ```
     #[inline]
-    pub fn notify_all(&self) {
-        self.0.notify_all();
+    pub fn notify_all(&self) -> usize {
+        self.0.notify_all() as usize
     }
 
     /// Releases the mutex, waits for a notification, and takes the mutex again.
@@ -195,7 +227,7 @@ impl Condvar {
 
     /// Waits while `condition` returns `true`, for at most `timeout` in total.
     ///
-    /// Reports a timeout if `condition` still returns `true` at the end.
+    /// After a timeout `condition` is not evaluated again: it may have become `false` just then.
     pub fn wait_while_for<T: ?Sized>(
         &self,
         guard: &mut MutexGuard<'_, T>,
@@ -206,9 +238,7 @@ impl Condvar {
         self.wait_while_by(guard, condition, &mut until)
     }
 
-    /// Waits while `condition` returns `true`, until `deadline` at the latest.
-    ///
-    /// Reports a timeout if `condition` still returns `true` at the end.
+    /// As [`wait_while_for`](Self::wait_while_for), until `deadline` at the latest.
     pub fn wait_while_until<T: ?Sized>(
         &self,
         guard: &mut MutexGuard<'_, T>,
@@ -219,10 +249,8 @@ impl Condvar {
         self.wait_while_for(guard, condition, timeout)
     }
 
-    /// Waits while `condition` returns `true`, until the time of day is `deadline` or later; see
-    /// [`wait_until_system`](Self::wait_until_system).
-    ///
-    /// Reports a timeout if `condition` still returns `true` at the end.
+    /// As [`wait_while_for`](Self::wait_while_for), until the time of day is `deadline` or later;
+    /// see [`wait_until_system`](Self::wait_until_system).
     pub fn wait_while_until_system<T: ?Sized>(
         &self,
         guard: &mut MutexGuard<'_, T>,
@@ -239,12 +267,11 @@ impl Condvar {
         mut condition: impl FnMut(&mut T) -> bool,
         until: &mut impl FnMut() -> Option<u64>,
     ) -> WaitTimeoutResult {
-        while condition(guard) {
-            if self.wait_by(guard, &mut *until).timed_out() {
-                return WaitTimeoutResult(condition(guard));
-            }
+        let mut result = WaitTimeoutResult(false);
+        while !result.timed_out() && condition(guard) {
+            result = self.wait_by(guard, &mut *until);
         }
-        WaitTimeoutResult(false)
+        result
     }
 
     fn wait_by<T: ?Sized>(

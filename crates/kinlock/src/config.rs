@@ -7,15 +7,18 @@
 //! | limit of local hand-offs | `KINLOCK_LOCAL_LIMIT=10ms\|2^16` | [`set_local_limit`] | `10ms` |
 //! | overtaking of sleeping waiters | `KINLOCK_STEALING=on\|off` | [`set_stealing`] | `on` |
 //! | a mutex's quantum | `KINLOCK_QUANTUM=fair\|250us\|throughput` | [`set_quantum`] | `250us` |
-//! | kind of locality domain | `KINLOCK_DOMAIN=node\|llc\|socket` | `set_domain_kind` | `node` |
+//! | kind of domain | `KINLOCK_DOMAIN=auto\|node\|llc\|socket` | `set_domain_kind` | `auto` |
 //! | locality domains made up for tests | `KINLOCK_TOPOLOGY=0-3;4-7` | | |
 //! | report the decision on standard error | `KINLOCK_VERBOSE=0\|1` | | `0` |
 //! | print statistics at exit, in programs that can | `KINLOCK_SHOW_STATS=0\|1` | | `0` |
 //!
-//! The knobs hold for all locks of the process. The environment is read once, when a lock is first
-//! contended; reading it does not allocate. A function overrides the environment, whether it is
-//! called before or after that. A bad value in the environment is reported once on standard error
-//! and then ignored. An empty value counts as unset.
+//! With `auto`, domains are NUMA nodes, or the last-level caches of a single node, where spinlocks
+//! keep the order of arrival. Between caches the default limit is `1ms`.
+//!
+//! The knobs hold for all locks of the process. The environment is read once, before `main`:
+//! later changes have no effect. A function overrides it. A bad value in the environment is
+//! reported once on standard error, when a lock is first contended, and then ignored. An empty
+//! value counts as unset.
 //!
 //! Without the feature `std` there is no environment, `auto` means off, and `set_domain_kind` does
 //! not exist.

@@ -12,20 +12,15 @@
 //! * **Exclusion and memory order**: one thread at a time holds the lock. Taking it acquires what
 //!   the previous holder's release published.
 //! * **Fairness**: a running thread may take a free lock ahead of waiters (*barging*). Waiters
-//!   stand in a first-in, first-out queue. The waiter at its head is handed the lock after a
-//!   bounded time, as long as the holder runs:
-//!
-//!   | situation | time at the head |
-//!   | --- | --- |
-//!   | the lock is released and taken quickly | one [quantum](crate::config::Quantum): 250 us |
-//!   | it is held longer at a time | 8 us |
-//!   | more threads wait than there are CPUs | eight quanta |
-//!   | no other thread queues | about 1 us, and the waiter may not even queue |
-//!
-//!   [`set_quantum`](crate::config::set_quantum) changes the quantum.
-//! * **Bound**: a waiter with `n` waiters before it gets the lock after at most `n + 1` such times
-//!   and critical sections. This holds as long as the scheduler runs the holder and the waiter at
-//!   the head.
+//!   stand in a first-in, first-out queue. The waiter at its front takes the lock when it is free.
+//!   But a lock that its holder takes again at once is left to the holder for one
+//!   [quantum](crate::config::Quantum), 250 us; [`set_quantum`](crate::config::set_quantum) changes
+//!   it. After a quantum the front waiter requests a hand-off in any case: the next unlock hands
+//!   it the lock, and at most one thread may take the lock before that.
+//! * **Bound**: a waiter with `n` waiters before it in the queue gets the lock after at most
+//!   `n + 1` quanta, plus twice as many critical sections, plus the time that `n + 1` threads take
+//!   to wake up. Before it queues it may spin for 20 us. This holds as long as the scheduler runs
+//!   the holder, and up to 16,383 waiters in the process.
 //! * **NUMA**: with [reordering](crate::config::set_numa) on, waiters of the holder's locality
 //!   domain go first, for at most the [local limit](crate::config::set_local_limit). The first
 //!   contended mutex decides this for all mutexes of the process.
@@ -51,16 +46,17 @@
 //! * **Leaking** a guard with `mem::forget` leaves that mutex locked and affects no other.
 //! * **Signals**: a handler may take any lock that the interrupted code neither holds nor is
 //!   acquiring.
-//! * **fork**: in the child, a lock that another thread held or waited for stays as it was. All
-//!   other locks work.
+//! * **fork**: in the child, a lock that another thread held stays locked. All other locks work,
+//!   even if other threads waited for them; the forking thread can unlock those that it held. But a
+//!   lock that threads fought for at a fork, and that nobody touches in three processes, each
+//!   forked by the one before, may stay locked in the fourth.
 //!
 //! # Algorithm
 //!
 //! The queue of spinning waiters is that of the Linux kernel's mutex (optimistic spinning: Waiman
 //! Long, 2013; its cancellable queue: Peter Zijlstra, 2014). NUMA-aware order is CNA (Dice and
-//! Kogan, EuroSys 2019). With more threads than CPUs a few threads share the lock and the others
-//! sleep, as in "Malthusian locks" (Dice, EuroSys 2017). `docs/guide/mutex.md` explains how they
-//! work together.
+//! Kogan, EuroSys 2019). A lock that stays with its holder for a quantum is the same idea, applied
+//! to cores. `docs/guide/mutex.md` explains how they work together.
 //!
 //! # Example
 //!

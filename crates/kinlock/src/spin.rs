@@ -37,8 +37,8 @@
 //! * **Leaking** a guard with `mem::forget` leaves that lock locked and affects no other.
 //! * **Signals**: a handler may take any lock that the interrupted code neither holds nor is
 //!   acquiring.
-//! * **fork**: in the child, a lock that another thread held or waited for stays as it was. All
-//!   other locks work.
+//! * **fork**: in the child, a lock that another thread held stays locked. All other locks work,
+//!   whoever waited for them; the forking thread can unlock those that it held.
 //!
 //! # Algorithm
 //!

@@ -8,7 +8,7 @@ use kinlock_core::Native;
 use kinlock_core::config::{LocalLimit, Quantum, Tuning};
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::mutex::{MutexConfig, Queue, QueuedMutex};
-use kinlock_core::raw::osq::PredecessorCpu;
+use kinlock_core::raw::osq::{PredecessorCpu, Watch};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Miri runs one thread at a time, and slowly.
@@ -33,24 +33,23 @@ macro_rules! config {
     };
 }
 
-config!(Fair, Queue::Osq(PredecessorCpu::Cached), Quantum::FAIR);
-config!(
-    Long,
-    Queue::Osq(PredecessorCpu::Cached),
-    Quantum::THROUGHPUT
-);
-config!(OwnLine, Queue::Osq(PredecessorCpu::OwnLine), Quantum::FAIR);
-config!(
-    SharedLine,
-    Queue::Osq(PredecessorCpu::SharedLine),
-    Quantum::FAIR
-);
+const fn osq(layout: PredecessorCpu) -> Queue {
+    Queue::Osq(Watch {
+        layout,
+        ..Watch::CACHED
+    })
+}
+
+config!(Fair, Queue::Osq(Watch::CACHED), Quantum::FAIR);
+config!(Long, Queue::Osq(Watch::CACHED), Quantum::THROUGHPUT);
+config!(OwnLine, osq(PredecessorCpu::OwnLine), Quantum::FAIR);
+config!(SharedLine, osq(PredecessorCpu::SharedLine), Quantum::FAIR);
 config!(LocalFirst, Queue::Cna, Quantum::FAIR);
 config!(Unqueued, Queue::Unqueued, Quantum::FAIR);
 
 /// Half of the waiters give up after a moment. Two counts of the critical sections must agree.
 fn counts_correctly_while_some_give_up<C: MutexConfig>() {
-    let lock = QueuedMutex::<Native, C>::new();
+    let lock = QueuedMutex::<Native, C>::default();
     let entered = AtomicU64::new(0);
     let taken = AtomicU64::new(0);
     let rounds = ROUNDS.div_ceil(20);

@@ -1,6 +1,6 @@
 //! The knobs that the environment sets.
 
-use super::Word;
+use super::{Domains, Word};
 #[cfg(feature = "std")]
 use crate::environment::{Variable, read_from_str, read_on_off};
 use crate::tuning::{LocalLimit, Numa, Quantum, Scan};
@@ -34,8 +34,8 @@ impl Settings {
         Settings::default()
     }
 
-    /// Sets the knobs that no function has set, and decides what `auto` means.
-    pub(super) fn complete(self, mut word: Word) -> Word {
+    /// Sets the knobs that no function has set. `domains` says what `auto` means, if it is known.
+    pub(super) fn complete(self, mut word: Word, domains: fn() -> Option<Domains>) -> Word {
         if let Some(numa) = self.numa.filter(|_| !word.has(Word::NUMA_SET)) {
             word = word.with_numa(numa);
         }
@@ -51,22 +51,28 @@ impl Settings {
         if let Some(quantum) = self.quantum.filter(|_| !word.has(Word::QUANTUM_SET)) {
             word = word.with_quantum(quantum);
         }
-        match word.numa() {
-            Numa::On => word.with_reorder(true).with(Word::RESOLVED),
-            Numa::Off => word.with_reorder(false).with(Word::RESOLVED),
-            // `None` while another thread determines the domains: the next use asks again.
-            Numa::Auto => match super::automatic_decision() {
-                Some(choice) => word.with_reorder(choice.reorder).with(Word::RESOLVED),
-                None => word.with_reorder(false),
-            },
+        let numa = word.numa();
+        if numa == Numa::Off {
+            return word.with_reorder(false).with(Word::RESOLVED);
         }
+        // Not known: the next use asks again.
+        let Some(domains) = domains() else {
+            return word.with_reorder(numa == Numa::On);
+        };
+        if domains.are_caches && self.limit.is_none() && !word.has(Word::LIMIT_SET) {
+            word = word.with_limit(LocalLimit::BETWEEN_CACHES);
+        }
+        let on = numa == Numa::On;
+        word.with_reorder(on || domains.automatic.reorder)
+            .switch(Word::MUTEXES_ONLY, !on && domains.mutexes_only)
+            .with(Word::RESOLVED)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tuning::Tuning;
+    use crate::tuning::{Decision, Tuning};
 
     #[test]
     fn functions_win_over_the_environment() {
@@ -85,7 +91,7 @@ mod tests {
             stealing: false,
             quantum: Quantum::FAIR,
         };
-        assert_eq!(environment.complete(untouched).tuning(), expected);
+        assert_eq!(environment.complete(untouched, || None).tuning(), expected);
 
         let set = untouched
             .with_numa(Numa::Off)
@@ -94,8 +100,32 @@ mod tests {
             .with(Word::LIMIT_SET)
             .with(Word::QUANTUM_SET)
             .with(Word::STEALING_SET);
-        let completed = environment.complete(set);
+        let completed = environment.complete(set, || None);
         assert_eq!(completed.tuning(), Tuning::DEFAULT);
         assert!(completed.has(Word::RESOLVED));
+    }
+
+    /// Where `auto` took caches for domains, the spinlock keeps the order of arrival, unless asked.
+    #[test]
+    fn caches_shorten_the_limit_and_concern_mutexes() {
+        let domains = || {
+            Some(Domains {
+                automatic: Decision {
+                    reorder: true,
+                    reason: "",
+                },
+                mutexes_only: true,
+                are_caches: true,
+            })
+        };
+        let mut settings = Settings::default();
+        let automatic = settings.complete(Word::new(Tuning::DEFAULT), domains);
+        assert_eq!(automatic.tuning().limit, LocalLimit::BETWEEN_CACHES);
+        assert!(automatic.tuning().reorder && !automatic.tuning_of_spinlock().reorder);
+        settings.numa = Some(Numa::On);
+        settings.limit = Some(LocalLimit::default());
+        let asked = settings.complete(automatic, domains);
+        assert_eq!(asked.tuning_of_spinlock(), asked.tuning());
+        assert_eq!(asked.tuning().limit, LocalLimit::default());
     }
 }

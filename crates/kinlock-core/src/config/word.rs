@@ -12,6 +12,7 @@ use crate::tuning::{LocalLimit, Numa, Quantum, Scan, Tuning};
 /// | 10 | the limit is a count |
 /// | 12 | reorder, if resolved |
 /// | 13 | stealing |
+/// | 11 | only mutexes reorder |
 /// | 14 | the quantum is set by a function |
 /// | 16..19, 20 | set by a function: numa, scan, limit, stealing |
 /// | 21..31 | the quantum in microseconds |
@@ -25,6 +26,7 @@ impl Word {
     const LIMIT_SHIFT: u32 = 3;
     const LIMIT: u32 = 0x7F << Self::LIMIT_SHIFT;
     const LIMIT_IS_COUNT: u32 = 1 << 10;
+    pub(super) const MUTEXES_ONLY: u32 = 1 << 11;
     const REORDER: u32 = 1 << 12;
     const STEALING: u32 = 1 << 13;
     const QUANTUM_SHIFT: u32 = 21;
@@ -63,6 +65,13 @@ impl Word {
             stealing: self.has(Self::STEALING),
             quantum: Quantum::packed(((self.0 & Self::QUANTUM) >> Self::QUANTUM_SHIFT) as u16),
         }
+    }
+
+    #[inline]
+    pub(super) const fn tuning_of_spinlock(self) -> Tuning {
+        let mut tuning = self.tuning();
+        tuning.reorder &= !self.has(Self::MUTEXES_ONLY);
+        tuning
     }
 
     pub(super) const fn numa(self) -> Numa {
@@ -110,7 +119,7 @@ impl Word {
         self.without(Self::QUANTUM).with(bits)
     }
 
-    const fn switch(self, bit: u32, on: bool) -> Self {
+    pub(super) const fn switch(self, bit: u32, on: bool) -> Self {
         if on {
             self.with(bit)
         } else {

@@ -5,21 +5,21 @@
 //! 1. The kernel only compares and hashes a futex key. If the key is not mapped, the call fails
 //!    with EFAULT, and the caller checks its condition again. So keys need not be valid.
 //! 2. `membarrier` takes numbers only.
-//! 3. `__errno_location` returns the address of the calling thread's errno, valid while it runs.
 
 #[cfg(not(miri))]
-pub(super) use kernel::{membarrier, requeue_but, wait, wake, wake_some};
+pub(super) use kernel::{membarrier, register_membarrier, requeue_but, wait, wake, wake_some};
 #[cfg(not(miri))]
 pub use kernel::{prepare_to_restart_sequences, restart_sequences};
 #[cfg(miri)]
-pub(super) use table::{membarrier, requeue_but, wait, wake, wake_some};
+pub(super) use table::{membarrier, register_membarrier, requeue_but, wait, wake, wake_some};
 #[cfg(miri)]
 pub use table::{prepare_to_restart_sequences, restart_sequences};
 
 #[cfg(not(miri))]
 mod kernel {
     use crate::platform::{EVERY_SET, Parked};
-    use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
+    use crate::sys::{KeepErrno, system_call_error};
+    use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
     /// Sleeps while the bytes at `key` equal `expected`, for at most `timeout` nanoseconds, as a
     /// member of `sets`.
@@ -39,10 +39,10 @@ mod kernel {
         let until = until
             .as_ref()
             .map_or(core::ptr::null(), |t| t as *const libc::timespec);
-        let mut how = Parked::Woken;
-        // SAFETY: invariants 1 and 3; `until` is null or points to a live timespec.
-        keep_errno(|| unsafe {
-            let result = libc::syscall(
+        let _errno = KeepErrno::hold();
+        // SAFETY: invariant 1; `until` is null or points to a live timespec.
+        let result = unsafe {
+            libc::syscall(
                 libc::SYS_futex,
                 key,
                 libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG,
@@ -50,23 +50,23 @@ mod kernel {
                 until,
                 core::ptr::null::<u32>(),
                 sets,
-            );
-            if result != 0 {
-                how = match *libc::__errno_location() {
-                    libc::ETIMEDOUT | libc::EINTR => Parked::Unwoken,
-                    _ => Parked::Differed,
-                };
-            }
-        });
-        how
+            )
+        };
+        match result {
+            0 => Parked::Woken,
+            _ => match system_call_error() {
+                libc::ETIMEDOUT | libc::EINTR => Parked::Unwoken,
+                _ => Parked::Differed,
+            },
+        }
     }
 
     /// Wakes up to `n` threads that sleep at `key` in any of `sets`. Returns how many it woke.
     pub(in crate::native) fn wake(key: *const u32, n: u32, sets: u32) -> u32 {
-        let mut woken = 0;
+        let _errno = KeepErrno::hold();
         // SAFETY: invariant 1.
-        keep_errno(|| unsafe {
-            woken = libc::syscall(
+        let woken = unsafe {
+            libc::syscall(
                 libc::SYS_futex,
                 key,
                 libc::FUTEX_WAKE_BITSET | libc::FUTEX_PRIVATE_FLAG,
@@ -75,42 +75,42 @@ mod kernel {
                 core::ptr::null::<libc::timespec>(),
                 core::ptr::null::<u32>(),
                 sets,
-            );
-        });
+            )
+        };
         u32::try_from(woken).unwrap_or(0)
     }
 
-    /// Wakes up to `n` threads that sleep at `key`. Returns whether others are still asleep.
-    pub(in crate::native) fn wake_some(key: *const u32, n: u32) -> bool {
+    /// Wakes up to `n` threads that sleep at `key`. Returns how many it woke, or `n + 1` if others
+    /// are still asleep.
+    pub(in crate::native) fn wake_some(key: *const u32, n: u32) -> u32 {
         let operation = libc::FUTEX_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
-        let mut reached = -1;
+        let _errno = KeepErrno::hold();
         // Requeueing one more sleeper to the same key has no effect but is counted.
         // SAFETY: invariant 1.
-        keep_errno(|| unsafe {
-            reached = libc::syscall(libc::SYS_futex, key, operation, n as usize, 1_usize, key);
-        });
-        match u32::try_from(reached) {
-            Ok(reached) => reached > n,
+        let reached =
+            unsafe { libc::syscall(libc::SYS_futex, key, operation, n as usize, 1_usize, key) };
+        u32::try_from(reached).unwrap_or_else(|_| {
             // A sandbox refuses to requeue.
-            Err(_) => wake(key, n, EVERY_SET) == n,
-        }
+            let woken = wake(key, n, EVERY_SET);
+            woken + u32::from(woken == n)
+        })
     }
 
     /// Wakes `woken` of the sleepers at `from` and moves the others to `to`, if the bytes at `from`
-    /// equal `expected`; otherwise wakes all. Returns how many it moved.
+    /// equal `expected`; otherwise wakes all. Returns how many it woke and how many it moved.
     pub(in crate::native) fn requeue_but(
         woken: u32,
         from: *const u32,
         expected: u32,
         to: *const u32,
         _: impl Fn() -> u32,
-    ) -> u32 {
+    ) -> (u32, u32) {
         const MOVE_ALL: usize = i32::MAX as usize;
         let operation = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
-        let mut reached = -1;
+        let _errno = KeepErrno::hold();
         // SAFETY: invariant 1.
-        keep_errno(|| unsafe {
-            reached = libc::syscall(
+        let reached = unsafe {
+            libc::syscall(
                 libc::SYS_futex,
                 from,
                 operation,
@@ -118,32 +118,32 @@ mod kernel {
                 MOVE_ALL,
                 to,
                 expected,
-            );
-        });
+            )
+        };
         // The kernel returns the number of threads woken and moved.
         let Ok(reached) = u32::try_from(reached) else {
             // The bytes differ, or a sandbox refuses to requeue. No sleeper may be left behind.
-            wake(from, u32::MAX, EVERY_SET);
-            return 0;
+            return (wake(from, u32::MAX, EVERY_SET), 0);
         };
-        reached.saturating_sub(woken)
+        let woken = woken.min(reached);
+        (woken, reached - woken)
+    }
+
+    /// Whether the kernel has registered the process for [`membarrier`].
+    static REGISTERED: AtomicBool = AtomicBool::new(false);
+
+    /// Registers the process for [`membarrier`]. Before `main` that is cheap. In a process with
+    /// several threads the kernel waits until each CPU has switched threads, which takes
+    /// milliseconds.
+    pub(in crate::native) fn register_membarrier() {
+        let registered = call(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+        REGISTERED.store(registered, Relaxed);
     }
 
     /// Makes every running thread of the process execute a full fence; `false` if the kernel
     /// refuses.
     pub(in crate::native) fn membarrier() -> bool {
-        const UNKNOWN: u8 = 0;
-        const REGISTERED: u8 = 1;
-        const REFUSED: u8 = 2;
-        static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
-
-        let mut state = STATE.load(Relaxed);
-        if state == UNKNOWN {
-            let registered = call(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
-            state = if registered { REGISTERED } else { REFUSED };
-            STATE.store(state, Relaxed);
-        }
-        if state == REGISTERED && call(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) {
+        if REGISTERED.load(Relaxed) && call(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) {
             return true;
         }
         core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
@@ -169,22 +169,9 @@ mod kernel {
     }
 
     fn call(command: libc::c_int) -> bool {
-        let mut result = -1;
+        let _errno = KeepErrno::hold();
         // SAFETY: invariant 2.
-        keep_errno(|| result = unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) });
-        result == 0
-    }
-
-    /// Restores errno after `call`: a program may take a lock, for instance in a signal handler,
-    /// between a failing call and its reading of errno.
-    fn keep_errno(call: impl FnOnce()) {
-        // SAFETY: invariant 3.
-        unsafe {
-            let errno = libc::__errno_location();
-            let before = *errno;
-            call();
-            *errno = before;
-        }
+        unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
     }
 }
 
@@ -260,10 +247,10 @@ mod table {
         SLEEPERS.lock().unwrap().wake(key, n, sets)
     }
 
-    pub(in crate::native) fn wake_some(key: *const u32, n: u32) -> bool {
+    pub(in crate::native) fn wake_some(key: *const u32, n: u32) -> u32 {
         let mut table = SLEEPERS.lock().unwrap();
-        table.wake(key, n, EVERY_SET);
-        table.asleep.iter().any(|s| s.key == key as usize)
+        let woken = table.wake(key, n, EVERY_SET);
+        woken + u32::from(table.asleep.iter().any(|s| s.key == key as usize))
     }
 
     pub(in crate::native) fn requeue_but(
@@ -272,19 +259,18 @@ mod table {
         expected: u32,
         to: *const u32,
         current: impl Fn() -> u32,
-    ) -> u32 {
+    ) -> (u32, u32) {
         let mut table = SLEEPERS.lock().unwrap();
         if current() != expected {
-            table.wake(from, u32::MAX, EVERY_SET);
-            return 0;
+            return (table.wake(from, u32::MAX, EVERY_SET), 0);
         }
-        table.wake(from, woken, EVERY_SET);
+        let woken = table.wake(from, woken, EVERY_SET);
         let mut moved = 0;
         for sleeper in table.asleep.iter_mut().filter(|s| s.key == from as usize) {
             sleeper.key = to as usize;
             moved += 1;
         }
-        moved
+        (woken, moved)
     }
 
     /// There are no restartable sequences under Miri.
@@ -296,6 +282,8 @@ mod table {
     pub fn restart_sequences() -> bool {
         false
     }
+
+    pub(in crate::native) fn register_membarrier() {}
 
     pub(in crate::native) fn membarrier() -> bool {
         // The light fence is a full one under Miri.

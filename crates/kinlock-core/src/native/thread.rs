@@ -21,10 +21,11 @@
 use super::WAITERS;
 use super::account::Account;
 use crate::fork::{self, Part};
+use crate::sys::KeepErrno;
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering::*};
 
 thread_local! {
     // Without destructors, so that they are accessible for as long as the thread runs.
@@ -40,9 +41,10 @@ enum Priority {
     RealTime,
 }
 
-/// Whether there are fewer CPUs than `waiting`, the number of threads that have waited lately.
-pub(super) fn oversubscribed(waiting: u32) -> bool {
-    waiting > cpus()
+/// A sandbox may refuse the call, which sets `errno`.
+pub(super) fn yield_now() {
+    let _errno = KeepErrno::hold();
+    std::thread::yield_now();
 }
 
 /// Yields the CPU, unless the process has spent its budget for long yields: then returns `false`.
@@ -55,31 +57,27 @@ pub(super) fn yield_briefly(time: &mut u64) -> bool {
     if !ACCOUNT.covers(*time) {
         return false;
     }
-    std::thread::yield_now();
+    yield_now();
     let taken = now().saturating_sub(*time);
     *time += taken;
     ACCOUNT.charge(*time, taken);
     true
 }
 
-/// The number of CPUs that the process may run on, determined once.
-fn cpus() -> u32 {
-    static CPUS: AtomicU32 = AtomicU32::new(0);
-    match CPUS.load(Relaxed) {
-        0 => {
-            let cpus = crate::topology::CpuSet::of_process().count().max(1) as u32;
-            CPUS.store(cpus, Relaxed);
-            cpus
-        }
-        cpus => cpus,
-    }
+pub(super) fn now() -> u64 {
+    read_clock(libc::CLOCK_MONOTONIC)
 }
 
-pub(super) fn now() -> u64 {
+/// As [`now`], as it was at the last tick of the kernel's timer. Costs a third.
+pub(super) fn coarse_now() -> u64 {
+    read_clock(libc::CLOCK_MONOTONIC_COARSE)
+}
+
+fn read_clock(clock: libc::clockid_t) -> u64 {
     let mut t = MaybeUninit::<libc::timespec>::uninit();
-    // SAFETY: invariant 3; the monotonic clock always exists, so `t` is written.
+    // SAFETY: invariant 3; both monotonic clocks always exist, so `t` is written.
     let t = unsafe {
-        libc::clock_gettime(libc::CLOCK_MONOTONIC, t.as_mut_ptr());
+        libc::clock_gettime(clock, t.as_mut_ptr());
         t.assume_init()
     };
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
@@ -107,6 +105,8 @@ pub(super) fn is_priority() -> bool {
             // Miri has no scheduling policies.
             #[cfg(miri)]
             let policy = libc::SCHED_OTHER;
+            #[cfg(not(miri))]
+            let _errno = KeepErrno::hold();
             // SAFETY: invariant 4.
             #[cfg(not(miri))]
             let policy = unsafe { libc::sched_getscheduler(0) };
@@ -189,7 +189,7 @@ const ENDED: u16 = u16::MAX;
 static KEY: AtomicU64 = AtomicU64::new(0);
 
 /// Runs before `main`, or when the library is loaded.
-extern "C" fn prepare() {
+pub(super) fn create_key() {
     let mut key = 0;
     // SAFETY: invariants 1 and 2.
     if unsafe { libc::pthread_key_create(&mut key, Some(release_slot)) } == 0 {
@@ -200,12 +200,7 @@ extern "C" fn prepare() {
             unsafe { libc::pthread_key_delete(key) };
         }
     }
-    fork::register(0, &SLOTS);
 }
-
-#[used]
-#[unsafe(link_section = ".init_array")]
-static PREPARE: extern "C" fn() = prepare;
 
 extern "C" fn release_slot(slot: *mut c_void) {
     SLOT.with(|s| s.store(ENDED, Relaxed));
@@ -213,7 +208,7 @@ extern "C" fn release_slot(slot: *mut c_void) {
 }
 
 /// Rank 0, since all other parts use waiter slots. Slots have no locks.
-static SLOTS: Part = Part {
+pub(super) static SLOTS: Part = Part {
     lock: || {},
     unlock: || {},
     reset_in_child,
@@ -226,12 +221,14 @@ pub fn register_for_fork(rank: usize, part: &'static Part) {
     fork::register(rank, part);
 }
 
-/// Whether this process is the child of a fork.
-pub(super) static FORKED: AtomicBool = AtomicBool::new(false);
+/// See [`Platform::forks`](crate::platform::Platform::forks).
+pub(super) static FORKS: AtomicU8 = AtomicU8::new(0);
 
 /// Frees the slots of threads that do not exist in the child of a fork. Signals are blocked
 /// meanwhile: a handler could claim a slot that is then declared free.
 fn reset_in_child() {
-    FORKED.store(true, Relaxed);
+    // Never 0 again, and modulo 4 as if it had not wrapped.
+    FORKS.store(FORKS.load(Relaxed).checked_add(1).unwrap_or(252), Relaxed);
     WAITERS.reset_in_child(kept_slot());
+    super::load::reset_in_child();
 }

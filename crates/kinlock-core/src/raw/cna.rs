@@ -42,9 +42,12 @@
 //! | no local waiter | empty | - | pass to the next (plain MCS) |
 //! | no local waiter | s | - | splice s in front of the primary; pass to the first of s |
 //! | any | s | yes | the same |
+//! | a late link | empty | - | mark the place as gone: the newcomer is head |
+//! | a late link | s | - | put the place, abandoned, behind s; pass to the first of s |
 //!
 //! The second row swings the tail by a compare-and-swap. If that fails, a newcomer has queued: the
-//! head closes the circle again and waits for the newcomer's link.
+//! head closes the circle again. A link is late if the newcomer, after some pauses, has still not
+//! linked itself: it may be preempted. The head does not wait for it, as it may hold the lock.
 //!
 //! A hand-off takes constant time, apart from the scan. A full scan passes over each remote waiter
 //! once per domain change, and mostly while the head waits for the lock.
@@ -62,7 +65,9 @@ mod limit;
 mod rouse;
 mod scan;
 
-use super::waiter::{GO, Id, Link, NO_PREFERENCE, Node, PRIORITY, Waiters, secondary_in};
+use super::waiter::{
+    ABANDONED, GO, Id, Link, NO_PREFERENCE, Node, PRIORITY, Patience, Waiter, Waiters, secondary_in,
+};
 use super::{Config, Fault};
 use crate::events::Event;
 use crate::platform::{Atomic, Ordering::*, Platform};
@@ -103,7 +108,18 @@ pub(crate) struct Head<P: Platform, C: Config> {
     search: Search,
     /// The next waiter, if it was seen drowsy: it may be about to wake up.
     drowsy: Option<Id>,
+    /// Whether the place was left in a queue, where another thread reaps it.
+    left_behind: bool,
     config: core::marker::PhantomData<C>,
+}
+
+/// Queues the prepared node that `link` names. Returns the node before it, `None` if it is head.
+pub(crate) fn queue<P: Platform>(tail: &P::AtomicU16, link: Link) -> Option<&'static Node<P>> {
+    let table = P::waiters();
+    // Release publishes the prepared node, Acquire sees the predecessor's; SeqCst: see
+    // `QueuedSpinLock::become_pending`.
+    let before = Id::decode(tail.swap(link.id().encode(), SeqCst))?;
+    (!table.link(before, link)).then(|| table.node(before))
 }
 
 impl<P: Platform, C: Config> Head<P, C> {
@@ -134,6 +150,7 @@ impl<P: Platform, C: Config> Head<P, C> {
             limit: Limit::Far,
             search: Search::Off,
             drowsy: None,
+            left_behind: false,
             config: core::marker::PhantomData,
         };
         if secondary.is_some() {
@@ -143,19 +160,21 @@ impl<P: Platform, C: Config> Head<P, C> {
         head
     }
 
-    /// Passes headship to a successor, or empties the queue.
+    /// Passes headship to a successor, or empties the queue. May leave the head's node behind. The
+    /// waiters must have queued by [`queue`].
     ///
     /// `grant(node, state, check)` stores `state` in the node. If `check` is true it has to look at
     /// the state before. It returns whether the waiter was still there; the head passes over a
     /// waiter that has left, and goes on from its place.
-    pub(crate) fn pass(
+    pub(crate) fn leave(
         &mut self,
         tail: &P::AtomicU16,
+        owner: &Waiter<P>,
         mut grant: impl FnMut(&Node<P>, u32, bool) -> bool,
     ) {
-        let own = self.place;
+        let mut own = Some(self.place);
         loop {
-            let heir = self.choose_heir(tail);
+            let heir = self.choose_heir(tail, owner);
             let taken = heir.is_none_or(|heir| self.hand_over(heir, &mut grant));
             let left = self.place;
             if let Some(id) = heir.filter(|_| !taken).map(Link::id) {
@@ -166,7 +185,9 @@ impl<P: Platform, C: Config> Head<P, C> {
                     _ => Search::UpTo(id),
                 };
             }
-            if left != own {
+            if core::mem::take(&mut self.left_behind) {
+                own = None;
+            } else if own != Some(left) {
                 P::count(Event::Reap);
                 self.table.reap(left);
             }
@@ -203,17 +224,18 @@ impl<P: Platform, C: Config> Head<P, C> {
     }
 
     /// Decides which waiter is next, and removes the ones before it from the primary queue. `None`:
-    /// the queue is empty.
-    fn choose_heir(&mut self, tail: &P::AtomicU16) -> Option<Link> {
+    /// the queue is empty, or its only waiter finds itself head.
+    fn choose_heir(&mut self, tail: &P::AtomicU16, owner: &Waiter<P>) -> Option<Link> {
         let next = match self.next(self.place) {
             Some(next) => next,
             None => {
                 if let Some(emptied) = self.empty_primary(tail) {
                     return emptied;
                 }
-                // A newcomer has swapped the tail and is about to link itself.
-                let raw = P::wait(&self.node(self.place).next, Acquire, |n| n != 0);
-                Link::decode(raw)?
+                match self.await_link(owner) {
+                    Ok(next) => next,
+                    Err(heir) => return heir,
+                }
             }
         };
         // The post-scan: continue with waiters that have queued since the pre-scan.
@@ -255,21 +277,51 @@ impl<P: Platform, C: Config> Head<P, C> {
         None
     }
 
+    /// Waits for a newcomer that has swapped the tail and is about to link itself. `Err`: its link
+    /// is late, and the place is left behind.
+    fn await_link(&mut self, owner: &Waiter<P>) -> Result<Link, Option<Link>> {
+        let mut patience = Patience::NEW;
+        loop {
+            if let Some(next) = self.next(self.place) {
+                return Ok(next);
+            }
+            if patience.pause::<P>() {
+                continue;
+            }
+            let first = self.secondary.and_then(|last| self.next(last));
+            let leave = || first.is_some() || self.table.mark_gone(self.place);
+            // An abandoned node that the head passed over was left behind by its owner.
+            let is_own = owner.id() == self.place && !owner.is_left_behind();
+            if is_own && owner.leave_behind(leave) || !is_own && leave() {
+                self.left_behind = true;
+                if first.is_some() {
+                    // Relaxed: the grant to the first of the secondary queue releases it.
+                    self.node(self.place).state.store(ABANDONED, Relaxed);
+                    self.open_secondary(Link::new(self.place, true, self.preference));
+                }
+                return Err(first);
+            }
+        }
+    }
+
     /// Puts the secondary queue, if any, between the head and `next`. Returns the first waiter
     /// then.
     fn splice_in_front(&mut self, next: Link) -> Link {
-        let Some(last) = self.secondary else {
+        let Some(first) = self.secondary.and_then(|last| self.next(last)) else {
             return next;
         };
-        let Some(first) = self.next(last) else {
-            return next;
-        };
-        P::count(Event::Splice);
-        self.link(last, next);
+        self.open_secondary(next);
         self.link(self.place, first);
-        self.secondary = None;
-        self.search = Search::Off;
         first
+    }
+
+    /// Opens the secondary queue before `next`.
+    fn open_secondary(&mut self, next: Link) {
+        if let Some(last) = self.secondary.take() {
+            P::count(Event::Splice);
+            self.link(last, next);
+        }
+        self.search = Search::Off;
     }
 
     /// Whether the waiter is of the preferred domain, or a priority waiter, which counts as local.

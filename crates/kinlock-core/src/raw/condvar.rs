@@ -4,8 +4,8 @@
 //! Sources: sleeping on a count with a futex and requeueing onto the mutex are common knowledge
 //! (Drepper, "Futexes Are Tricky", 2011; Denis-Courmont, 2020, for the plain count). New here:
 //!
-//! * The count tells what kind of notification there was. Only waiters that may have been requeued
-//!   keep up the chain of wake-ups.
+//! * A flag tells that waiters may have been requeued. Only then do woken waiters keep up the chain
+//!   of wake-ups, and while the mutex is free each wakes several at once.
 //! * The mutex is named by its distance, so no address is stored.
 //! * A waiter that registers late may catch a wake-up meant for another. It passes the wake-up on.
 //! * One waiter at a time spins for as long as sleeping would cost. Threads that alternate quickly
@@ -14,41 +14,40 @@
 //! # The two words
 //!
 //! ```text
-//!   sequence                                   mutex
-//!   bit 0      WAITERS    a thread waits       the distance from here to the mutex
-//!       1      NEWCOMERS  ... and registered   in units of four bytes,
-//!                         after the last       or NONE (0), FAR, SEVERAL
-//!                         notification
-//!       2      SPINNER    ... and spins on
-//!                         the count
-//!       3      VAIN       the last spinner
-//!                         spun in vain
-//!       4..31  count: 1 for each notify_one,
-//!              1 or 65 for each notify_all
+//!   sequence                                         place
+//!   bit 0      WAITERS    a thread waits             see place.rs: the distance from
+//!       1      NEWCOMERS  ... and registered after   here to the mutex, and a number of
+//!                         the last notification      waiters, for what notifiers report
+//!       2      SPINNER    ... and spins on the count
+//!       3      VAIN       the last spinner spun in vain
+//!       4      MOVED      waiters may sleep on the mutex
+//!       5..31  count: 1 for each notify_one, 1 or 2 for each notify_all
 //! ```
 //!
 //! # Transitions of `sequence`
 //!
 //! (count, SPINNER, NEWCOMERS, WAITERS); a waiter's *ticket* `t` is the count with which it
-//! registered. `VAIN` is a hint.
+//! registered. `VAIN` is a hint. `MOVED` stays as it is but in the last two rows.
 //!
 //! | who | from | to | how |
 //! | --- | --- | --- | --- |
-//! | waiter registers, holding the mutex | (c, s, *, *) | (t = c, s, 1, 1) | fetch-or (a) |
-//! | waiter spins, after releasing it | (t, 0, *, *) | (t, 1, *, *) | compare-and-swap (b) |
+//! | waiter registers, holding the mutex | (c, s, *, *) | (t = c, s, 1, 1) | compare-and-swap (a) |
+//! | ... and will spin | (c, 0, *, *) | (t = c, 1, 1, 1) | compare-and-swap (b) |
 //! | ... in vain | (t, 1, *, *) | (t, 0, *, *) | compare-and-swap, while the count is t |
 //! | waiter sleeps | (t, *, *, *) | | park while the word is what it last read |
 //! | `notify_one`, no waiter | (c, 0, 0, 0) | | load |
 //! | `notify_one` | (c, 0, *, 1) | (c + 1, 0, 0, 1) | compare-and-swap, then unpark one |
 //! | ... and none slept | (c + 1, 0, 0, 1) | (c + 1, 0, 0, 0) | compare-and-swap, tried once |
 //! | `notify_one`, with a spinner | (c, 1, *, 1) | (c + 1, 0, 0, 1) | compare-and-swap (c) |
-//! | `notify_all` | (c, *, *, 1) | (c + 1, 0, 0, 0) | compare-and-swap, then wake up to 16 |
-//! | ... and more sleep | (c, *, *, *) | (c + 64, 0, 0, 0) | compare-and-swap, then requeue (d) |
+//! | `notify_all` | (c, *, *, 1) | (c + 1, 0, 0, 0) | compare-and-swap, then wake some |
+//! | ... and more sleep | (c, *, *, *) | (c + 1, 0, 0, 0), MOVED | compare-and-swap, requeue (d) |
+//! | woken waiter wakes some of those | MOVED | no MOVED | fetch-and, then unpark some (e) |
 //!
-//! * (a) Not needed if both flags are set, unless `mutex` is or becomes `SEVERAL`.
-//! * (b) Then it waits for another count.
+//! * (a) Not needed if both flags are set, unless the distance is or becomes `SEVERAL`.
+//! * (b) It then releases the mutex and waits for another count.
 //! * (c) If c + 1 is a multiple of 64, then also unpark one.
 //! * (d) Wakes one and requeues the others, if the word is still the same.
+//! * (e) Sets the flag again if there may be more.
 //!
 //! # Why no notification is lost
 //!
@@ -77,21 +76,26 @@
 //!
 //! Sleepers on the mutex's word are woken by unlocks that find its `SLEEPERS` flag. Requeueing does
 //! not set the flag, since it must not touch a mutex that it does not hold. Instead a thread that
-//! is awake always owes the flag. The waiter that the requeueing wakes sets the flag when it has
-//! the mutex. Its unlock clears the flag and wakes the next sleeper, which then owes the flag.
+//! is awake always owes the flag: at first the waiter that the requeueing wakes. It finds the mutex
+//! either free or held.
 //!
-//! A waiter whose time is up was not woken and owes nothing. A woken waiter compares the
-//! count with its ticket: only if it grew by 64 or more can there have been a requeueing broadcast.
-//! Otherwise the waiter was not on the mutex's word and owes nothing. So a `notify_one` costs no
-//! needless wake-up.
+//! * *Free*: it clears `MOVED` and wakes some of the sleepers on the mutex's word. If they were
+//!   fewer than it tried to wake, nobody is left. Otherwise it sets `MOVED` again and still owes.
+//! * *Held*: it sets the flag, at the latest when it has the mutex. Its unlock clears the flag and
+//!   wakes the next sleeper, which then owes the flag.
+//!
+//! A waiter whose time is up was not woken and owes nothing. A woken waiter that does not find
+//! `MOVED` owes nothing, so a `notify_one` costs no needless wake-up. Either nobody sleeps on the
+//! mutex, or the waiter that cleared `MOVED` owes the flag. A requeueing that comes after `MOVED`
+//! was cleared is refused, since the word is not the announced one. One that came before is seen by
+//! the waiter, which wakes sleepers after that.
 //!
 //! # Why nobody is requeued onto a mutex that it does not use
 //!
-//! `mutex` goes from `NONE` to a distance or to `FAR`, and from a distance to `SEVERAL`, never
-//! back. A waiter sleeps as one of a distance only if it found that distance. A broadcast that then
+//! A waiter sleeps as one of a distance only if it found that distance. A broadcast that then
 //! still finds `NONE` wakes all waiters.
 //!
-//! A waiter that finds or makes `mutex` `SEVERAL` changes `sequence` after that by a
+//! A waiter that finds or makes it `SEVERAL` changes `sequence` after that by a
 //! read-modify-write, whatever its flags are. Either this comes before the one by which a broadcast
 //! announces its requeueing. Then the broadcast sees `SEVERAL` and wakes all. Or it comes after.
 //! Then the word is not the announced one, whose flags were cleared, and the kernel refuses to
@@ -104,38 +108,39 @@
 //! outlive the calls that notify it. A waiter that has the mutex may free it if all notifiers hold
 //! the mutex.
 
+mod partner;
+mod place;
+mod wait;
+
 use core::marker::PhantomData;
 
-use super::mutex::{MutexConfig, OTHERS, QueuedMutex};
+pub use self::partner::Partner;
+use self::place::{FAR, Place, SEVERAL};
+#[doc(hidden)]
+pub use super::fault::CondvarFault;
+use super::mutex::OTHERS;
 use crate::events::Event;
-use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Parked, Platform};
+use crate::platform::{
+    Atomic, ConstAtomic, ConstPlatform, EVERY_SET, NEVER, Ordering::*, Parked, Platform,
+};
 
 const WAITERS: u32 = 1;
 const NEWCOMERS: u32 = 2;
 const SPINNER: u32 = 4;
 const VAIN: u32 = 8;
+const MOVED: u32 = 16;
 const REGISTERED: u32 = WAITERS | NEWCOMERS;
-const FLAGS: u32 = REGISTERED | SPINNER | VAIN;
-/// What a notification adds to the sequence, whose count wraps around after 2^28. `ALL` marks a
-/// broadcast that may have requeued. Few waiters sleep through as many calls of `notify_one`, so
-/// few take such calls for a broadcast and do a requeued waiter's duty in vain.
+const FLAGS: u32 = REGISTERED | SPINNER | VAIN | MOVED;
+/// The flags that outlast a broadcast.
+const LASTING: u32 = VAIN | MOVED;
+/// What a notification adds to the sequence, whose count wraps around after 2^27.
 const ONE: u32 = FLAGS + 1;
-const ALL: u32 = 64 * ONE;
 /// Sleepers get one notification in so many even if there is always a spinner to take it.
 const SLEEPERS_PERIOD: u32 = 64 * ONE;
 
-/// How long a waiter spins before it sleeps, in nanoseconds: about what sleeping and waking up cost
-/// two threads in system calls and switches.
-const SPIN: u64 = 50_000;
-/// After a spin in vain, one waiter in so many tries whether spinning pays again.
-const RETRY: u32 = 16;
-
-/// No mutex yet.
-const NONE: u32 = 0;
-/// A mutex whose distance does not fit, or on which nobody sleeps.
-const FAR: u32 = i32::MIN as u32;
-/// There has been more than one mutex.
-const SEVERAL: u32 = FAR + 1;
+/// How many of the sleepers on the mutex a woken waiter wakes: about as many short critical
+/// sections as fit into the time of a wake-up.
+const PORTION: u32 = 16;
 
 /// What is fixed about a condition variable at compile time.
 pub trait CondvarConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
@@ -143,9 +148,8 @@ pub trait CondvarConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const FAULT: CondvarFault = CondvarFault::None;
     /// How many sleepers a broadcast wakes at once, before it wakes one more and requeues the
-    /// others: about as many short critical sections as fit into the time of a wake-up. Fewer would
-    /// leave the mutex idle, more would find it held and sleep again.
-    const AT_ONCE: u32 = 16;
+    /// others.
+    const AT_ONCE: u32 = 256;
 }
 
 /// The configuration without a defect.
@@ -153,29 +157,6 @@ pub trait CondvarConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
 pub struct Faultless;
 
 impl CondvarConfig for Faultless {}
-
-/// Deliberate defects, each caught by the check meant for it.
-#[doc(hidden)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CondvarFault {
-    /// A correct condition variable.
-    None,
-    /// A waiter falls asleep whatever has happened since it registered.
-    BlindSleep,
-    /// A notification wakes before it counts.
-    LateCount,
-    /// `notify_one` clears `WAITERS` without checking for newcomers.
-    CarelessClear,
-    /// A waiter that a broadcast has woken does not set the flag for the sleepers on the mutex.
-    BrokenChain,
-    /// A waiter whose time is up reports that although it was woken.
-    SwallowedWake,
-    /// A waiter that has spun in vain falls asleep without clearing `SPINNER`.
-    LingeringSpinner,
-    /// A broadcast that requeues leaves flags behind, so it does not notice waiters that register
-    /// before the requeueing.
-    StaleFlags,
-}
 
 /// How a wait ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -196,7 +177,7 @@ enum End {
 #[derive(Debug)]
 pub struct QueuedCondvar<P: Platform, C: CondvarConfig = Faultless> {
     sequence: P::AtomicU32,
-    mutex: P::AtomicU32,
+    place: Place<P>,
     config: PhantomData<C>,
 }
 
@@ -204,7 +185,7 @@ impl<P: ConstPlatform, C: CondvarConfig> QueuedCondvar<P, C> {
     /// A fresh condition variable, in a constant.
     pub const FRESH: Self = QueuedCondvar {
         sequence: P::AtomicU32::ZERO,
-        mutex: P::AtomicU32::ZERO,
+        place: Place::FRESH,
         config: PhantomData,
     };
 }
@@ -221,7 +202,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
     pub fn new() -> Self {
         QueuedCondvar {
             sequence: Atomic::new(0),
-            mutex: Atomic::new(NONE),
+            place: Place::new(),
             config: PhantomData,
         }
     }
@@ -237,7 +218,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
     /// # Safety
     ///
     /// The caller must hold `mutex`.
-    pub unsafe fn wait<M: MutexConfig>(&self, mutex: &QueuedMutex<P, M>) {
+    pub unsafe fn wait<M: Partner<P>>(&self, mutex: &M) {
         // SAFETY: as this function demands.
         unsafe { self.wait_by(mutex, || Some(NEVER)) };
     }
@@ -251,11 +232,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
     /// # Safety
     ///
     /// The caller must hold `mutex`.
-    pub unsafe fn wait_until<M: MutexConfig>(
-        &self,
-        mutex: &QueuedMutex<P, M>,
-        deadline: u64,
-    ) -> bool {
+    pub unsafe fn wait_until<M: Partner<P>>(&self, mutex: &M, deadline: u64) -> bool {
         let until = || (deadline == NEVER || P::now() < deadline).then_some(deadline);
         // SAFETY: as this function demands.
         unsafe { self.wait_by(mutex, until) }
@@ -268,46 +245,105 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
     /// # Safety
     ///
     /// The caller must hold `mutex`.
-    pub unsafe fn wait_by<M: MutexConfig>(
+    pub unsafe fn wait_by<M: Partner<P>>(
         &self,
-        mutex: &QueuedMutex<P, M>,
+        mutex: &M,
         mut until: impl FnMut() -> Option<u64>,
     ) -> bool {
         let Some(first) = until() else {
+            mutex.leave();
             // SAFETY: the caller holds the mutex.
-            unsafe { mutex.unlock() };
-            mutex.lock();
+            if unsafe { mutex.unlock() } {
+                mutex.lock();
+            }
             return false;
         };
-        let (ticket, may_be_moved) = self.register(self.distance(mutex));
+        let distance = self.distance(mutex);
+        let known = self.learn(distance);
+        let (ticket, spins) = self.register(known == SEVERAL);
         // SAFETY: the caller holds the mutex.
-        unsafe { mutex.unlock() };
-        let end = self.sleep(ticket, first, until);
-        let owes = end == End::Woken && may_be_moved && self.since(ticket) >= ALL;
-        if owes && C::FAULT != CondvarFault::BrokenChain {
-            mutex.lock_after_sleep();
-        } else {
-            mutex.lock();
+        if !unsafe { mutex.unlock() } {
+            self.unregister(ticket, spins);
+            mutex.leave();
+            return true;
+        }
+        let end = match spins && self.spin(ticket, first) {
+            true => End::Awake,
+            false => self.sleep(mutex, ticket, first, until),
+        };
+        let may_be_moved = known == distance && distance != FAR;
+        let owes = end == End::Woken && may_be_moved && self.owes(mutex);
+        mutex.leave();
+        match end {
+            _ if owes => mutex.lock_after_sleep(),
+            End::Woken => mutex.lock_notified(),
+            End::Awake | End::TimeUp => mutex.lock(),
         }
         end != End::TimeUp
     }
 
-    /// Wakes one waiter. Costs a load if nobody waits, else a system call.
-    #[inline]
-    pub fn notify_one(&self) {
-        // Relaxed: see 2 at the top.
-        let seen = self.sequence.load(Relaxed);
-        if seen & WAITERS != 0 {
-            self.notify_one_slow(seen);
-        }
+    /// Ends a wait that was broken off within [`Partner::park`], such as by a cancellation of the
+    /// thread. Passes on the notification that the waiter may have taken, and takes the mutex
+    /// again.
+    ///
+    /// Only for partners without a [key](Partner::key): it does not ask whether the waiter was
+    /// moved to the mutex.
+    pub fn abandon<M: Partner<P>>(&self, mutex: &M) {
+        debug_assert!(mutex.key().is_none());
+        self.place.subtract_one();
+        self.notify_one();
+        mutex.leave();
+        mutex.lock();
     }
 
-    /// Wakes all waiters, one after the other: each as soon as the one before it releases the
-    /// mutex. Costs a load if nobody waits, else a system call.
+    /// Whether a woken waiter has to see to it that the next sleeper on the mutex wakes up. While
+    /// the mutex is free, it first wakes some itself.
+    fn owes<M: Partner<P>>(&self, mutex: &M) -> bool {
+        let Some(key) = mutex.key() else {
+            return false;
+        };
+        if self.sequence.load(Relaxed) & MOVED == 0 || C::FAULT == CondvarFault::BrokenChain {
+            return false;
+        }
+        if mutex.is_locked() {
+            return true;
+        }
+        // Relaxed here and below: this publishes nothing. The flag is cleared before the look, so
+        // that a requeueing is either seen or refused.
+        if self.sequence.fetch_and(!MOVED, Relaxed) & MOVED == 0 {
+            return false;
+        }
+        let some = C::AT_ONCE.clamp(1, PORTION);
+        let more = P::unpark_in(key, some, OTHERS) == some;
+        if more {
+            self.sequence.fetch_or(MOVED, Relaxed);
+        }
+        more
+    }
+
+    /// Whether a thread may be waiting. If not, a notification changes nothing.
     #[inline]
-    pub fn notify_all(&self) {
-        if self.sequence.load(Relaxed) & WAITERS != 0 {
-            self.notify_all_slow();
+    pub fn is_waited_for(&self) -> bool {
+        // Relaxed: see 2 at the top.
+        self.sequence.load(Relaxed) & WAITERS != 0
+    }
+
+    /// Wakes one waiter. Costs a load if nobody waits, else a system call. Returns whether it has
+    /// notified a waiter.
+    #[inline]
+    pub fn notify_one(&self) -> bool {
+        // Relaxed: see 2 at the top.
+        let seen = self.sequence.load(Relaxed);
+        seen & WAITERS != 0 && self.notify_one_slow(seen)
+    }
+
+    /// Wakes all waiters: some at once, each of the others as soon as one before it releases the
+    /// mutex. Costs a load if nobody waits, else a system call. Returns how many it has notified.
+    #[inline]
+    pub fn notify_all(&self) -> u32 {
+        match self.sequence.load(Relaxed) & WAITERS {
+            0 => 0,
+            _ => self.notify_all_slow(),
         }
     }
 
@@ -315,20 +351,26 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
 
     #[cold]
     #[inline(never)]
-    fn notify_one_slow(&self, seen: u32) {
+    fn notify_one_slow(&self, seen: u32) -> bool {
         if C::FAULT == CondvarFault::LateCount {
-            P::unpark(self.key(), 1);
+            let woken = P::unpark_in(self.key(), 1, OTHERS);
             self.advance(seen, |s| (s & !NEWCOMERS).wrapping_add(ONE));
-            return;
+            return woken != 0;
         }
+        // Before the count changes: a waiter that sees that subtracts itself.
+        let waiting = self.place.waiting();
         let next = |s: u32| (s & !(NEWCOMERS | SPINNER)).wrapping_add(ONE);
         let Some((seen, now)) = self.advance(seen, next) else {
-            return;
+            return false;
         };
         // See 4 at the top. In a forked child the flag may belong to a thread of the parent.
+        let spinner = seen & SPINNER != 0;
         let for_sleepers = now / ONE % (SLEEPERS_PERIOD / ONE) == 0;
-        let taken = seen & SPINNER != 0 && !for_sleepers && !P::forked();
-        if !taken && P::unpark_in(self.key(), 1, OTHERS) == 0 {
+        if spinner && !for_sleepers && !P::forked() {
+            return true;
+        }
+        let woken = P::unpark_in(self.key(), 1, OTHERS) != 0;
+        if !woken {
             if C::FAULT == CondvarFault::CarelessClear {
                 self.sequence.fetch_and(!REGISTERED, Relaxed);
             }
@@ -337,28 +379,45 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
                 .sequence
                 .compare_exchange(now, now & !WAITERS, Relaxed, Relaxed);
         }
+        let notified = woken || waiting != 0 && !P::forked();
+        if notified {
+            self.place.subtract_one();
+        }
+        spinner || notified
     }
 
     #[cold]
     #[inline(never)]
-    fn notify_all_slow(&self) {
+    fn notify_all_slow(&self) -> u32 {
+        // As in `notify_one_slow`.
+        let waiting = self.place.take_waiting();
         let seen = self.sequence.load(Relaxed);
-        let changed = self.advance(seen, |s| (s & !FLAGS | s & VAIN).wrapping_add(ONE));
+        let next = |s: u32| (s & !FLAGS | s & LASTING).wrapping_add(ONE);
+        let Some((seen, _)) = self.advance(seen, next) else {
+            return 0;
+        };
+        let reached = self.wake_or_move_all();
+        let notified = match P::forked() {
+            false => reached.max(waiting),
+            true => reached,
+        };
+        notified + u32::from(seen & SPINNER != 0)
+    }
+
+    /// Wakes all sleepers, or moves some of them to the mutex. Returns how many there were.
+    fn wake_or_move_all(&self) -> u32 {
         // Without more sleepers nothing is announced. Otherwise all woken waiters would set a flag
         // that no sleeper needs.
-        if changed.is_none() || !P::unpark_some(self.key(), C::AT_ONCE) {
-            return;
+        let woken = P::unpark_some(self.key(), C::AT_ONCE);
+        if woken <= C::AT_ONCE {
+            return woken;
         }
         let now = self.announce_requeueing();
-        match self.mutex.load(Relaxed) {
-            NONE | FAR | SEVERAL => {
-                P::unpark(self.key(), u32::MAX);
-            }
-            distance => {
-                let to = self.key().wrapping_offset(distance as i32 as isize);
-                P::requeue_but(1, self.key(), now, to, || self.sequence.load(Relaxed));
-            }
-        }
+        let others = match self.place.mutex(self.key()) {
+            None => P::unpark_in(self.key(), u32::MAX, EVERY_SET),
+            Some(to) => P::requeue_but(1, self.key(), now, to, || self.sequence.load(Relaxed)),
+        };
+        C::AT_ONCE + others
     }
 
     /// Announces by the count that waiters may sleep on the mutex from here on. A waiter that the
@@ -368,11 +427,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         loop {
             // Flags that were set again since they were cleared would hide later registrations from
             // the requeueing.
-            let cleared = match C::FAULT {
-                CondvarFault::StaleFlags => seen,
-                _ => seen & !FLAGS | seen & VAIN,
-            };
-            let now = cleared.wrapping_add(ALL);
+            let now = (seen & !FLAGS | seen & VAIN | MOVED).wrapping_add(ONE);
             // As in `advance`.
             match self.sequence.compare_exchange(seen, now, AcqRel, Relaxed) {
                 Ok(_) => return now,
@@ -397,186 +452,16 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         None
     }
 
-    // ---- waiting ----------------------------------------
-
-    /// Makes this waiter known to notifiers. Returns the ticket, and whether the waiter may be
-    /// requeued onto the mutex. The mutex must be held.
-    fn register(&self, distance: u32) -> (u32, bool) {
-        let mut known = self.mutex.load(Relaxed);
-        if known == NONE {
-            let first = self
-                .mutex
-                .compare_exchange(NONE, distance, Relaxed, Relaxed);
-            known = first.err().unwrap_or(distance);
-        }
-        if known != distance && known != FAR && known != SEVERAL {
-            self.mutex.store(SEVERAL, Relaxed);
-            if cfg!(debug_assertions) {
-                let others = P::unpark_in(self.key(), u32::MAX, OTHERS);
-                assert!(
-                    others == 0,
-                    "a condition variable is used with two mutexes at the same time"
-                );
-            }
-            known = SEVERAL;
-        }
-        // Relaxed: releasing the mutex publishes it. A stale value is an outdated ticket, and the
-        // wait ends at once.
-        let mut seen = self.sequence.load(Relaxed);
-        // Where there are several mutexes, this Release pairs with `announce_requeueing`, whatever
-        // the flags are.
-        if known == SEVERAL || seen & REGISTERED != REGISTERED {
-            seen = self.sequence.fetch_or(REGISTERED, Release);
-        }
-        (seen & !FLAGS, known == distance && distance != FAR)
-    }
-
-    /// Waits until the count is no longer `ticket`, or until `limit` says that the time is up.
-    fn sleep(&self, ticket: u32, first: u64, mut limit: impl FnMut() -> Option<u64>) -> End {
-        if self.spin(ticket, first) {
-            return End::Awake;
-        }
-        let mut until = first;
-        loop {
-            // Acquire pairs with `advance`.
-            let seen = self.sequence.load(Acquire);
-            if seen & !FLAGS != ticket && C::FAULT != CondvarFault::BlindSleep {
-                return End::Awake;
-            }
-            match self.sleep_once(seen, until) {
-                Parked::Woken => {
-                    P::count(Event::Notified);
-                    if self.sequence.load(Acquire) & !FLAGS == ticket {
-                        // See 5 at the top.
-                        self.notify_all();
-                    }
-                    if C::FAULT == CondvarFault::SwallowedWake && limit().is_none() {
-                        return End::TimeUp;
-                    }
-                    return End::Woken;
-                }
-                // Another count, or only another flag.
-                Parked::Differed => {}
-                Parked::Unwoken => match limit() {
-                    Some(later) => until = later,
-                    None => return End::TimeUp,
-                },
-            }
-        }
-    }
-
-    /// Spins on the count for a while, unless another waiter does, or spinning was lately in vain.
-    /// Returns whether the count has moved on.
-    ///
-    /// While oversubscribed the spinner yields its CPU to others. Spinning still pays: a CPU
-    /// without a runnable thread falls asleep, and takes longer to wake up than a thread does.
-    fn spin(&self, ticket: u32, until: u64) -> bool {
-        if !P::CAN_PARK {
-            return false;
-        }
-        // Acquire here and below pairs with `advance`.
-        let mut seen = self.sequence.load(Acquire);
-        loop {
-            if seen & !FLAGS != ticket {
-                return C::FAULT != CondvarFault::BlindSleep;
-            }
-            let vain = seen & VAIN != 0 && P::random() % RETRY != 0;
-            if seen & SPINNER != 0 || vain {
-                return false;
-            }
-            match self
-                .sequence
-                .compare_exchange(seen, seen | SPINNER, Relaxed, Acquire)
-            {
-                Ok(_) => break,
-                Err(now) => seen = now,
-            }
-        }
-        let nanos = match until {
-            NEVER => SPIN,
-            until => until.saturating_sub(P::now()).min(SPIN),
-        };
-        let moved_on = |s: u32| s & !FLAGS != ticket;
-        let waited = match P::oversubscribed() {
-            true => P::wait_yielding(&self.sequence, Acquire, nanos, moved_on),
-            false => P::wait_for(&self.sequence, Acquire, nanos, moved_on),
-        };
-        match waited {
-            Ok(now) => {
-                P::count(Event::NotifiedSpinning);
-                if now & VAIN != 0 {
-                    self.sequence.fetch_and(!VAIN, Relaxed);
-                }
-                true
-            }
-            Err(now) => !self.stop_spinning(now, ticket),
-        }
-    }
-
-    /// Clears `SPINNER`. `false`: the count has moved on just now.
-    fn stop_spinning(&self, mut seen: u32, ticket: u32) -> bool {
-        if C::FAULT == CondvarFault::LingeringSpinner {
-            return true;
-        }
-        while seen & !FLAGS == ticket {
-            // This waiter owns the flag as long as the count is the same: see 4 at the top.
-            let without = seen & !SPINNER | VAIN;
-            match self
-                .sequence
-                .compare_exchange(seen, without, Relaxed, Acquire)
-            {
-                Ok(_) => return true,
-                Err(now) => seen = now,
-            }
-        }
-        false
-    }
-
-    /// Sleeps at most until `until`, while the word is `seen`.
-    fn sleep_once(&self, seen: u32, until: u64) -> Parked {
-        if !P::CAN_PARK {
-            let left = match until {
-                NEVER => NEVER,
-                until => until.saturating_sub(P::now()),
-            };
-            let other = |s: u32| s & !FLAGS != seen & !FLAGS;
-            return match P::wait_for(&self.sequence, Acquire, left, other) {
-                Ok(_) => Parked::Differed,
-                Err(_) => Parked::Unwoken,
-            };
-        }
-        P::count(Event::Park);
-        // Never as the mutex's requester, if the waiter is requeued onto the mutex.
-        P::park_in(self.key(), seen, until, OTHERS, || {
-            if C::FAULT == CondvarFault::BlindSleep {
-                seen
-            } else {
-                self.sequence.load(Relaxed)
-            }
-        })
-    }
-
-    /// What has been added to the sequence since `ticket` was given out.
-    fn since(&self, ticket: u32) -> u32 {
-        (self.sequence.load(Relaxed) & !FLAGS).wrapping_sub(ticket)
-    }
-
     /// The address at which waiters sleep.
     fn key(&self) -> *const u32 {
         (self as *const Self).cast()
     }
 
-    /// The distance from here to the mutex, in units of four bytes.
-    fn distance<M: MutexConfig>(&self, mutex: &QueuedMutex<P, M>) -> u32 {
-        if !P::CAN_PARK || !M::PARK {
-            return FAR;
-        }
-        let bytes = mutex.key().addr().wrapping_sub(self.key().addr()) as isize;
-        // Both are multiples of four bytes, and the distance is never 0.
-        match i32::try_from(bytes / 4) {
-            Ok(distance) if distance as u32 != FAR && distance as u32 != SEVERAL => distance as u32,
-            _ => FAR,
-        }
+    /// The distance from here to the mutex, or `FAR`.
+    fn distance<M: Partner<P>>(&self, mutex: &M) -> u32 {
+        mutex
+            .key()
+            .map_or(FAR, |key| place::distance(self.key(), key))
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub(crate) mod cna;
 pub mod condvar;
+pub(crate) mod fault;
 pub mod mutex;
 pub mod osq;
 pub mod qspinlock;

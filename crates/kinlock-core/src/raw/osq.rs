@@ -25,7 +25,7 @@
 //! | --- | --- |
 //! | A | unlink `m` from `p`: compare-and-swap `p.next` from `m` to 0 |
 //! | B | find `n` and keep it from leaving: swap `m.next` with 0; without `n`, tail := `p` |
-//! | C | link `n` to `p`: `n.previous` := `p`, then `p.next` := `n` |
+//! | C | link `n` to `p`: `n.previous` := `p`, then `p.next` := `n`; if `p` is gone, `n` is head |
 //!
 //! | step | races with | and then |
 //! | --- | --- | --- |
@@ -33,7 +33,9 @@
 //! | A | `p` leaves as well | `m.previous` becomes `p`'s predecessor: try again there |
 //! | B | a newcomer has swapped the tail, and links itself next | wait for the link |
 //! | B | `n` leaves: its step A competes with this swap | wait for its step C, or for the tail |
-//! | C | nobody: `p` and `n` cannot pass their steps B and A | |
+//! | B, C | `p`, the head, leaves: it does not wait for `m` | `p` is gone; `m` does its work |
+//!
+//! `p` cannot pass its own step B, nor `n` its step A, before `m` is done.
 //!
 //! A thread that takes a `next` away, by swap or compare-and-swap, owns the link. So one thread at
 //! a time changes a link.
@@ -47,17 +49,17 @@
 //!
 //! # Progress
 //!
-//! Step B waits for a few instructions of another thread, and so does handing headship on. A kernel
-//! disables preemption meanwhile. Here the other thread may be preempted just there, and the thread
-//! that leaves waits for that long. An oversubscribed mutex therefore tries the lock for a moment
-//! before it queues.
+//! Steps A and B wait for a few instructions of another thread. A kernel disables preemption
+//! meanwhile. Here the other thread may be preempted just there. A thread whose time is up pauses,
+//! and then sleeps, until that one has run. A head, which may hold the lock, does not wait: it
+//! marks its node as *gone*. The thread whose link is late finds the mark, makes its waiter the
+//! head and reaps the node; see [`slots`](crate::slots). If that thread moves the tail back to the
+//! node instead, no link comes: it looks for the mark after that, and the head looks at the tail
+//! after it has set the mark. At least one of the two sees the other, and empties the queue.
 
-use super::waiter::{GO, Id, Link, Node, PARKED, WAITING, Waiter, Waiters};
+use super::waiter::{GO, GONE, Id, Link, Node, PARKED, Patience, WAITING, Waiter, Waiters};
 use crate::events::Event;
 use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, NO_CPU, Ordering::*, Platform};
-
-/// How long a spinner waits by default before it looks at its predecessor's CPU, in nanoseconds.
-pub const LOOK_AROUND: u64 = 1_000;
 
 /// How a spinner watches its predecessor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,6 +68,14 @@ pub struct Watch {
     pub layout: PredecessorCpu,
     /// How long it waits between two looks, in nanoseconds.
     pub every: u64,
+}
+
+impl Watch {
+    /// What serves best: a look each microsecond, without a cache miss.
+    pub const CACHED: Self = Watch {
+        layout: PredecessorCpu::Cached,
+        every: 1_000,
+    };
 }
 
 /// Where a spinner reads its predecessor's CPU number.
@@ -124,6 +134,7 @@ impl<P: Platform> Osq<P> {
     /// predecessor cannot run. One remote cache miss to queue and one to become head. A head must
     /// call [`leave`](Self::leave) with the same place.
     pub fn join(&self, place: &Waiter<P>, watch: Watch, patience: u64, until: u64) -> bool {
+        debug_assert!(!place.is_left_behind());
         let queue = self.links(watch.layout);
         let (me, node) = (place.id(), place.node());
         if queue.append(me) {
@@ -149,9 +160,10 @@ impl<P: Platform> Osq<P> {
         node.state.load(Acquire) == GO || !queue.unqueue(me)
     }
 
-    /// Hands headship on to the next spinner, if any.
+    /// Hands headship on to the next spinner, if any, without waiting for it. The place may be left
+    /// behind, and cannot join again.
     pub fn leave(&self, place: &Waiter<P>) {
-        self.links(PredecessorCpu::Cached).hand_on(place.id());
+        self.links(PredecessorCpu::Cached).hand_on(place);
     }
 
     fn links(&self, layout: PredecessorCpu) -> Links<'_, P> {
@@ -184,18 +196,30 @@ impl<P: Platform> Links<'_, P> {
             return true;
         };
         self.set_previous(me, before);
-        self.link(before, me);
-        false
+        self.table.link(before, link_to(me))
     }
 
-    /// Makes the successor of the head `me` the head, if there is one.
-    fn hand_on(&self, me: Id) {
-        if let Some(next) = self.detach_next(me, None) {
-            let state = &self.node(next).state;
-            // AcqRel pairs with the successor's load of its state, and with its falling asleep.
-            if state.swap(GO, AcqRel) == PARKED {
-                P::unpark((&raw const *state).cast(), 1);
+    /// Makes the successor of the head the head, if there is one.
+    fn hand_on(&self, place: &Waiter<P>) {
+        let me = place.id();
+        let mut patience = Patience::NEW;
+        loop {
+            if let Some(next) = self.detach_next(me, None) {
+                next.into_iter().for_each(|next| self.make_head(next));
+                return;
             }
+            if !patience.pause::<P>() && place.leave_behind(|| self.table.mark_gone(me)) {
+                self.reap_last(me);
+                return;
+            }
+        }
+    }
+
+    fn make_head(&self, id: Id) {
+        let state = &self.node(id).state;
+        // AcqRel pairs with the waiter's load of its state, and with its falling asleep.
+        if state.swap(GO, AcqRel) == PARKED {
+            P::unpark((&raw const *state).cast(), 1);
         }
     }
 
@@ -209,10 +233,14 @@ impl<P: Platform> Links<'_, P> {
         let start = P::now();
         let until = until.min(start.saturating_add(patience));
         loop {
-            if P::wait_for(state, Acquire, every, |s| s != WAITING).is_ok() {
+            let left = until.saturating_sub(P::now());
+            if P::wait_for(state, Acquire, every.min(left), |s| s != WAITING).is_ok() {
                 return true;
             }
-            if self.predecessor_is_off(me) || P::now() >= until {
+            // Where nobody sleeps, only the deadline ends the wait. The look costs what it costs in
+            // a kernel.
+            let off = self.predecessor_is_off(me) && patience != NEVER;
+            if off || P::now() >= until {
                 return false;
             }
         }
@@ -222,6 +250,7 @@ impl<P: Platform> Links<'_, P> {
     fn unqueue(&self, me: Id) -> bool {
         P::count(Event::Unqueue);
         let node = self.node(me);
+        let mut patience = Patience::NEW;
         // Step A.
         let before = loop {
             let Some(before) = Id::decode(node.previous.load(Acquire)) else {
@@ -229,7 +258,7 @@ impl<P: Platform> Links<'_, P> {
             };
             let next = &self.node(before).next;
             if next
-                .compare_exchange(link_to(me), 0, AcqRel, Relaxed)
+                .compare_exchange(link_to(me).encode(), 0, AcqRel, Relaxed)
                 .is_ok()
             {
                 break before;
@@ -237,47 +266,68 @@ impl<P: Platform> Links<'_, P> {
             if node.state.load(Acquire) == GO {
                 return false;
             }
-            P::relax();
+            patience.pause_or_sleep::<P>();
         };
-        // Step B.
-        let Some(after) = self.detach_next(me, Some(before)) else {
-            return true;
-        };
-        // Step C. The order matters: once `before.next` is set, `before` may leave and change
-        // `after.previous` itself.
-        self.set_previous(after, before);
-        self.link(before, after);
+        self.leave_between(me, before);
         true
     }
 
-    /// A swap, although its result is not used: all changes of a link then form one chain of
-    /// read-modify-writes. A thread that loops on a link is sure to see the change, also in the
-    /// model checker's memory. Release: see `set_previous`.
-    fn link(&self, before: Id, after: Id) {
-        self.node(before).next.swap(link_to(after), AcqRel);
+    /// Steps B and C.
+    fn leave_between(&self, me: Id, before: Id) {
+        let mut patience = Patience::NEW;
+        let after = loop {
+            match self.detach_next(me, Some(before)) {
+                Some(None) => return,
+                Some(Some(after)) => break after,
+                None => patience.pause_or_sleep::<P>(),
+            }
+        };
+        // The order matters: once `before.next` is set, `before` may leave and change
+        // `after.previous` itself.
+        self.set_previous(after, before);
+        if self.table.link(before, link_to(after)) {
+            self.make_head(after);
+        }
     }
 
     /// Takes the successor's id out of `me.next`, so that the successor cannot leave meanwhile.
-    /// `None`: there is no successor, and the tail is `back` now.
-    fn detach_next(&self, me: Id, back: Option<Id>) -> Option<Id> {
-        let node = self.node(me);
-        loop {
-            if self.tail.load(Relaxed) == me.encode()
-                && self
-                    .tail
-                    .compare_exchange(me.encode(), back.map_or(0, Id::encode), AcqRel, Relaxed)
-                    .is_ok()
-            {
-                return None;
-            }
-            // No load first: the successor has linked itself, and its line should come once. If
-            // `next` is 0, a newcomer is about to link itself, or a leaving successor is about to
-            // link its own.
-            if let Some(next) = Link::decode(node.next.swap(0, AcqRel)) {
-                return Some(next.id());
-            }
-            P::relax();
+    /// `Some(None)`: there is no successor, and the tail is `back` now. `None`: a newcomer is about
+    /// to link itself, or a leaving successor is about to link its own.
+    fn detach_next(&self, me: Id, back: Option<Id>) -> Option<Option<Id>> {
+        if self.tail.load(Relaxed) == me.encode() && self.move_tail_back(me, back) {
+            return Some(None);
         }
+        // No load first: the successor has linked itself, and its line should come once.
+        Link::decode(self.node(me).next.swap(0, AcqRel)).map(|next| Some(next.id()))
+    }
+
+    fn move_tail_back(&self, me: Id, back: Option<Id>) -> bool {
+        let Some(before) = back else {
+            return self.swing_tail(me, 0);
+        };
+        // A newcomer may reap the node from the exchange on.
+        self.table.pin(before);
+        let moved = self.swing_tail(me, before.encode());
+        // A read-modify-write, so that it comes before the head's mark or sees it. In the first
+        // case the head acquires the new tail from it.
+        if moved && self.node(before).next.fetch_add(0, AcqRel) == GONE {
+            self.reap_last(before);
+        }
+        self.table.unpin(before);
+        moved
+    }
+
+    /// Reaps a node that is gone and empties the queue, if that node is its last.
+    fn reap_last(&self, gone: Id) {
+        if self.swing_tail(gone, 0) {
+            self.table.reap(gone);
+        }
+    }
+
+    fn swing_tail(&self, from: Id, to: u16) -> bool {
+        self.tail
+            .compare_exchange(from.encode(), to, AcqRel, Relaxed)
+            .is_ok()
     }
 
     /// Release pairs with the Acquire in step A: the predecessor's node is prepared.
@@ -313,8 +363,8 @@ impl<P: Platform> Links<'_, P> {
 }
 
 /// How `next` names `id`.
-fn link_to(id: Id) -> u32 {
-    Link::new(id, false, 0).encode()
+fn link_to(id: Id) -> Link {
+    Link::new(id, false, 0)
 }
 
 #[cfg(all(test, not(loom)))]

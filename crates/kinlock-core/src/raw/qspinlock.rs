@@ -12,9 +12,9 @@
 //! ```text
 //!   byte  0          1           2 3
 //!       locked    pending       tail
-//!       0 or 1    PENDING  1    Id of the last waiter, 0 = the queue is empty
-//!                 PARKED   2
+//!       0 or 1    PARKED   2    Id of the last waiter, 0 = the queue is empty
 //!                 STEAL    4
+//!                 PENDING  one of the others
 //! ```
 //!
 //! Three separate atomics stand side by side. Each is only accessed at its own size, so no access
@@ -23,7 +23,8 @@
 //!
 //! * `locked` alone decides which thread holds the lock. It is taken by a compare-and-swap from 0.
 //!   The other bytes only decide which thread tries next.
-//! * `PENDING`: one waiter waits without a node. It comes before the queue.
+//! * `PENDING`: one waiter waits without a node. It comes before the queue. Which bit says so
+//!   depends on the process, see "Fork".
 //! * `PARKED`: the pending waiter, the head, or both sleep on the word. The next unlock wakes them.
 //! * `STEAL`: the front waiter does not run, so a running thread may take a free lock before it.
 //!   The front waiter is the pending waiter or, without one, the head.
@@ -52,6 +53,13 @@
 //! A head takes the lock by a CAS of `locked`. Before that, it or the thread that granted it
 //! headship has read `pending`. Whether it first reads `locked`, too, is decided in `policy.rs`.
 //!
+//! # Fork
+//!
+//! In a forked child the word may name waiters that do not exist. The first newcomer finds their
+//! last node [gone](crate::slots), and is the head. The children of a process, their children and
+//! so on set different bits for `PENDING`, as long as there are some; a later generation has no
+//! pending waiters. So a child knows which bits to clear. `PARKED` and `STEAL` end as usual.
+//!
 //! With the knob [`stealing`](Tuning::stealing) off no thread sets `STEAL`, and none steals. The
 //! other transitions stay.
 //!
@@ -63,7 +71,7 @@
 //!    fence and looks again, or it holds the lock. A second waiter may rely on a `PARKED` that
 //!    another one set and has not yet covered by its fence. Therefore a head that finds the lock
 //!    free after its fence, while a pending waiter is to go first, wakes that waiter. Without a
-//!    heavy fence a sleeper wakes up by itself after `UNNOTICED_SLEEP`.
+//!    heavy fence a sleeper wakes up by itself after a millisecond.
 //! 2. *Granting headship to a parked waiter.* The head sets `PARKED` itself, while it holds the
 //!    lock. Its own unlock comes later in program order and sees the bit. The waiter's sleep is
 //!    moved from its node to the word, so the unlock need not know which waiter it is.
@@ -71,8 +79,9 @@
 //!    newcomer sets `tail`, then reads `PENDING`. All four accesses are sequentially consistent, so
 //!    at least one side sees the other. The pending waiter steps back. A head that takes the lock
 //!    without a look does not read `PENDING`. It relies on the holder that granted it headship,
-//!    which saw the bit clear. No thread sets the bit for good while there is a queue: the first
-//!    head of each queue looks, and grants make what it saw visible to each later head.
+//!    which saw the bit clear. A head to which no thread granted headship looks. No thread sets the
+//!    bit for good while there is a queue: the first head of each queue looks, and grants make what
+//!    it saw visible to each later head.
 //! 4. *A head asleep behind a pending waiter* waits for an unlock, and for that waiter to go. If
 //!    the waiter goes with the lock, its own unlock comes later and finds the head's `PARKED`. If
 //!    it goes without the lock, it wakes the sleepers of `PARKED` (`leave_pending`).
@@ -121,15 +130,25 @@ use core::marker::PhantomData;
 
 use crate::events::Event;
 use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Platform};
+use crate::raw::waiter::passed;
 use crate::tuning::Tuning;
-use timing::passed;
 
-pub use config::{Config, Fault};
+pub use crate::raw::fault::Fault;
+pub use config::Config;
+pub(crate) use config::Sound;
 pub use timing::STEAL_LIMIT;
 
-const PENDING: u8 = 1;
 const PARKED: u8 = 2;
 const STEAL: u8 = 4;
+const PENDING: u8 = !(PARKED | STEAL);
+
+/// The bit of [`PENDING`] that this process sets: 1 in the first one, then 8 to 128, then none.
+fn pending_bit<P: Platform>() -> u8 {
+    match P::forks() {
+        0 => 1,
+        forks => (4_u32 << forks.min(6)) as u8,
+    }
+}
 
 /// The queued spinlock, generic over where it runs and how it is configured.
 ///
@@ -192,7 +211,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     /// A thread that already holds the lock waits for ever.
     #[inline]
     pub fn lock(&self) {
-        if !self.try_lock() {
+        if !self.try_at_once() {
             self.lock_slow(NEVER);
         }
     }
@@ -200,14 +219,14 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     /// Takes the lock if no thread holds it or waits for it. Acquires like [`lock`](Self::lock).
     #[inline]
     pub fn try_lock(&self) -> bool {
-        self.pending.load(Relaxed) == 0 && self.tail.load(Relaxed) == 0 && self.try_take()
+        self.try_at_once() || P::forked() && self.try_lock_in_child()
     }
 
     /// Takes the lock, or returns `false` once [`Platform::now`] has reached `deadline`. Acquires
     /// like [`lock`](Self::lock).
     #[inline]
     pub fn lock_until(&self, deadline: u64) -> bool {
-        self.try_lock() || self.lock_slow(deadline)
+        self.try_at_once() || self.lock_slow(deadline)
     }
 
     /// Releases the lock: a later holder sees what the caller wrote before.
@@ -254,6 +273,11 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         self.locked.store(0, Relaxed);
     }
 
+    #[inline]
+    fn try_at_once(&self) -> bool {
+        self.pending.load(Relaxed) == 0 && self.tail.load(Relaxed) == 0 && self.try_take()
+    }
+
     /// Looks first, since even a failing exchange takes the line away from all other CPUs.
     #[inline]
     fn try_take(&self) -> bool {
@@ -270,6 +294,9 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     #[inline(never)]
     fn lock_slow(&self, deadline: u64) -> bool {
         P::count(Event::SlowPath);
+        if P::forked() {
+            self.forget_pending_of_parent();
+        }
         let tuning = C::tuning();
         if passed(deadline, P::now) {
             return tuning.stealing && self.steal_permitted() && self.try_take();

@@ -2,8 +2,9 @@
 //!
 //! [`slots`](crate::slots) explains slots, nodes, and the states of their words.
 
-use crate::platform::{Atomic, Ordering::*, Platform};
+use crate::platform::{Atomic, NEVER, Ordering::*, Platform};
 pub use crate::slots::*;
+use core::cell::Cell;
 
 impl<P: Platform> Waiters<P> {
     /// A place to wait for the calling thread: one of its nodes, for its use alone until the waiter
@@ -11,20 +12,12 @@ impl<P: Platform> Waiters<P> {
     pub fn enter(&'static self) -> Option<Waiter<P>> {
         let kept = P::kept_slot();
         if kept != 0 {
-            return self.free_node(kept).map(|id| Waiter {
-                id,
-                table: self,
-                transient: false,
-            });
+            return self.free_node(kept).map(|id| Waiter::new(self, id, false));
         }
         let slot = self.claim()?;
         let transient = !P::keep_slot(slot);
         match self.free_node(slot) {
-            Some(id) => Some(Waiter {
-                id,
-                table: self,
-                transient,
-            }),
+            Some(id) => Some(Waiter::new(self, id, transient)),
             None => {
                 // A signal handler since `keep_slot` has used up all nodes, and abandoned them.
                 if transient {
@@ -34,29 +27,30 @@ impl<P: Platform> Waiters<P> {
             }
         }
     }
-
-    /// What a mutex predicts for the next wait, in the slot that the calling thread keeps. `None`
-    /// if it keeps none.
-    #[inline]
-    pub(crate) fn own_prediction_cell(&self) -> Option<&'static P::AtomicU32> {
-        match P::kept_slot() {
-            0 => None,
-            slot => Some(self.note(slot)),
-        }
-    }
 }
 
-/// A node held by the calling thread. Dropping it frees the node. Abandoning it leaves the node to
-/// the head that passes it over.
+/// A node held by the calling thread. Dropping it frees the node, unless that was left behind in a
+/// queue: abandoned, to the head that passes it over, or gone, to the thread that links itself
+/// behind it.
 #[derive(Debug)]
 pub struct Waiter<P: Platform> {
     id: Id,
     table: &'static Waiters<P>,
     /// The slot was claimed for this wait alone.
     transient: bool,
+    left_behind: Cell<bool>,
 }
 
 impl<P: Platform> Waiter<P> {
+    pub(crate) fn new(table: &'static Waiters<P>, id: Id, transient: bool) -> Self {
+        Waiter {
+            id,
+            table,
+            transient,
+            left_behind: Cell::new(false),
+        }
+    }
+
     /// The node's name.
     pub fn id(&self) -> Id {
         self.id
@@ -66,42 +60,116 @@ impl<P: Platform> Waiter<P> {
         self.table.node(self.id)
     }
 
-    /// What a mutex predicts for the next wait of the thread; 0 if nothing.
-    pub(crate) fn note(&self) -> &'static P::AtomicU32 {
-        self.table.note(self.id.slot())
-    }
-
     /// Tries to leave the queue without headship: replaces `seen`, [`WAITING`] or [`PARKED`], by
     /// [`ABANDONED`]. The node then belongs to the head that passes it over. `Err` gives the waiter
     /// back if its state was another one: headship has come.
     pub(crate) fn abandon(self, seen: u32) -> Result<(), Self> {
-        let slot = self.id.slot();
-        // Before the exchange: from then on the node may be reaped at any time.
-        self.table.add_reference(slot);
-        if self
-            .node()
-            .state
-            .compare_exchange(seen, ABANDONED, AcqRel, Relaxed)
-            .is_err()
-        {
-            self.table.take_back_reference(slot);
-            return Err(self);
+        let state = &self.node().state;
+        let abandon = || {
+            state
+                .compare_exchange(seen, ABANDONED, AcqRel, Relaxed)
+                .is_ok()
+        };
+        self.leave_behind(abandon).then_some(()).ok_or(self)
+    }
+
+    /// Leaves the node behind if `leave` succeeds, which may let other threads reap it.
+    pub(crate) fn leave_behind(&self, leave: impl FnOnce() -> bool) -> bool {
+        // Before: from then on the node may be reaped at any time.
+        self.table.add_reference(self.id.slot());
+        let left = leave();
+        if !left {
+            self.table.take_back_reference(self.id.slot());
         }
-        let gone = core::mem::ManuallyDrop::new(self);
-        if gone.transient {
-            gone.table.release(slot);
-        }
-        Ok(())
+        self.left_behind.set(left);
+        left
+    }
+
+    pub(crate) fn is_left_behind(&self) -> bool {
+        self.left_behind.get()
     }
 }
 
 impl<P: Platform> Drop for Waiter<P> {
     fn drop(&mut self) {
-        self.table.free(self.id);
+        if !self.left_behind.get() {
+            self.table.free(self.id);
+        }
         if self.transient {
             self.table.release(self.id.slot());
         }
     }
+}
+
+/// Waiting for a step that another thread takes soon, unless it is preempted.
+#[derive(Debug)]
+pub(crate) struct Patience(u32);
+
+impl Patience {
+    /// How often to pause: some times as long as a cache line takes between sockets. A model
+    /// checker would never see a late step if it paused.
+    const PAUSES: u32 = if cfg!(loom) { 0 } else { 64 };
+    /// How long a timed sleep lasts, in nanoseconds.
+    const SLEEP: u64 = 50_000;
+
+    pub(crate) const NEW: Self = Patience(0);
+
+    /// Pauses once. `false`: it has done so for long enough.
+    pub(crate) fn pause<P: Platform>(&mut self) -> bool {
+        let more = self.0 != Self::PAUSES;
+        if more {
+            self.0 += 1;
+            P::relax();
+        }
+        more
+    }
+
+    /// Pauses, or sleeps: a yield would not let a thread of lower priority run on this CPU.
+    pub(crate) fn pause_or_sleep<P: Platform>(&mut self) {
+        if self.pause::<P>() {
+            return;
+        }
+        self.0 = Self::PAUSES;
+        if P::CAN_PARK {
+            sleep_until::<P>(P::now().saturating_add(Self::SLEEP));
+        } else {
+            P::relax();
+        }
+    }
+}
+
+/// Time left before `deadline`. Reads no clock if there is none.
+pub(crate) fn left(deadline: u64, now: impl FnOnce() -> u64) -> u64 {
+    match deadline {
+        NEVER => NEVER,
+        _ => deadline.saturating_sub(now()),
+    }
+}
+
+/// Whether `deadline` has come. Reads no clock if there is none.
+pub(crate) fn passed(deadline: u64, now: impl FnOnce() -> u64) -> bool {
+    deadline != NEVER && now() >= deadline
+}
+
+/// How long a waiter sleeps at most where no heavy fence guarantees that it is noticed, in
+/// nanoseconds.
+const UNNOTICED_SLEEP: u64 = 1_000_000;
+
+/// When a sleep ends by itself. `noticed`: a fence guarantees that the sleep is ended before.
+pub(crate) fn sleep_limit(noticed: bool, deadline: u64, now: fn() -> u64) -> u64 {
+    if noticed {
+        deadline
+    } else {
+        deadline.min(now() + UNNOTICED_SLEEP)
+    }
+}
+
+/// A timed sleep, on a private word: no thread ends it.
+pub(crate) fn sleep_until<P: Platform>(until: u64) {
+    let asleep = P::AtomicU32::new(0);
+    P::park((&raw const asleep).cast(), 0, until, || {
+        asleep.load(Relaxed)
+    });
 }
 
 #[cfg(all(test, not(loom)))]

@@ -22,18 +22,28 @@ impl CpuSet {
         CpuSet { words: [0; WORDS] }
     }
 
+    /// The CPUs on which the calling thread may run. Empty if the kernel does not answer.
+    pub fn of_calling_thread() -> Self {
+        let mut set = CpuSet::empty();
+        let _errno = KeepErrno::hold();
+        set.add_those_of(CALLING_THREAD);
+        set
+    }
+
     /// The CPUs on which any of the process's threads may run. Empty if the kernel does not answer.
     ///
     /// Affinity belongs to threads, not to processes: a thread may have pinned itself. So this asks
     /// about every thread, up to 1024. Threads that start later inherit their parent's affinity, so
     /// the result holds for them unless they change it.
     ///
-    /// Does not allocate. Costs a system call per thread.
+    /// Does not allocate. Costs a system call per thread. Not inlined: threads may have stacks of
+    /// 16 KiB, a set takes 1 KiB, and copies would add up.
+    #[inline(never)]
     pub fn of_process() -> Self {
-        let mut set = CpuSet::empty();
         if cfg!(miri) {
-            return set;
+            return CpuSet::empty();
         }
+        let mut set = CpuSet::empty();
         let _errno = KeepErrno::hold();
         set.add_those_of(CALLING_THREAD);
         let mut threads_left = MOST_THREADS;
@@ -80,7 +90,8 @@ impl CpuSet {
         *word != before
     }
 
-    /// Adds the CPUs that `thread` may run on.
+    /// Adds the CPUs that `thread` may run on. Not inlined, so that its buffer is gone afterwards.
+    #[inline(never)]
     fn add_those_of(&mut self, thread: libc::pid_t) {
         let mut words = [0u64; WORDS];
         let size = size_of_val(&words);
@@ -96,7 +107,7 @@ impl CpuSet {
         if copied > 0 {
             self.words
                 .iter_mut()
-                .zip(words)
+                .zip(&words)
                 .for_each(|(all, these)| *all |= these);
         }
     }

@@ -1,5 +1,7 @@
-//! Whether locks should reorder their queues on a machine, and why: what `auto` means.
+//! What `auto` means on a machine, and why: which CPUs make a locality domain, and whether locks
+//! reorder their queues.
 
+use super::DomainKind;
 use super::affinity::CpuSet;
 use crate::tuning::Decision;
 
@@ -14,6 +16,8 @@ pub(crate) struct Facts {
     pub(crate) is_virtual: bool,
     /// According to the firmware, some node is farther from another than from itself.
     pub(crate) remote_is_farther: bool,
+    /// The domains are caches because `auto` found all CPUs in one node.
+    pub(crate) instead_of_nodes: bool,
 }
 
 /// How CPUs are spread over locality domains.
@@ -46,8 +50,37 @@ impl Spread {
     }
 }
 
+/// What `KINLOCK_DOMAIN=auto` means where `facts` hold, and why. `spread` tells how domains of a
+/// kind are spread. The last kind that it is asked about is chosen, and `facts` has its answer.
+///
+/// Caches are chosen only where nodes tell nothing apart: decision 0063.
+pub(crate) fn choose_kind(
+    facts: &mut Facts,
+    mut spread: impl FnMut(DomainKind) -> Spread,
+) -> (DomainKind, &'static str) {
+    facts.spread = spread(DomainKind::Node);
+    if facts.spread != Spread::Together {
+        let reason = "the process may run in more than one NUMA node";
+        return (DomainKind::Node, reason);
+    }
+    facts.spread = spread(DomainKind::LastLevelCache);
+    facts.instead_of_nodes = true;
+    let reason = match choose(*facts) {
+        MUTEXES_ONLY => {
+            let reason =
+                "the process may run in one NUMA node only, which has several last-level caches";
+            return (DomainKind::LastLevelCache, reason);
+        }
+        NOT_BELIEVED => "the machine is virtual, and what it says of its caches is not believed",
+        _ => "the process may run in one NUMA node only, and caches tell its CPUs no better apart",
+    };
+    facts.spread = spread(DomainKind::Node);
+    facts.instead_of_nodes = false;
+    (DomainKind::Node, reason)
+}
+
 /// One row per outcome, so that a small number names an outcome.
-const CHOICES: [Decision; 6] = [
+const CHOICES: [Decision; 7] = [
     Decision {
         reorder: true,
         reason: "KINLOCK_TOPOLOGY names more than one domain",
@@ -72,36 +105,28 @@ const CHOICES: [Decision; 6] = [
         reorder: true,
         reason: "the process may run in more than one locality domain",
     },
+    Decision {
+        reorder: true,
+        reason: "the process may run in several last-level caches of one NUMA node; spinlocks keep \
+                 the order of arrival",
+    },
 ];
+
+/// The [`choice`] where a virtual machine's domains are not believed.
+const NOT_BELIEVED: u8 = 4;
+/// The one by which mutexes reorder and spinlocks do not.
+pub(crate) const MUTEXES_ONLY: u8 = 6;
 
 /// What `auto` means where `facts` hold: the number of a [`choice`].
 pub(crate) fn choose(facts: Facts) -> u8 {
-    match facts {
-        Facts {
-            pretended: true,
-            spread: Spread::Together,
-            ..
-        } => 1,
-        Facts {
-            pretended: true, ..
-        } => 0,
-        Facts {
-            spread: Spread::Together,
-            ..
-        } => 2,
-        Facts {
-            spread: Spread::Alone,
-            ..
-        } => 3,
-        Facts {
-            is_virtual: true,
-            remote_is_farther: false,
-            ..
-        } => 4,
-        Facts {
-            spread: Spread::Groups,
-            ..
-        } => 5,
+    match facts.spread {
+        Spread::Together if facts.pretended => 1,
+        _ if facts.pretended => 0,
+        Spread::Together => 2,
+        Spread::Alone => 3,
+        Spread::Groups if facts.is_virtual && !facts.remote_is_farther => NOT_BELIEVED,
+        Spread::Groups if facts.instead_of_nodes => MUTEXES_ONLY,
+        Spread::Groups => 5,
     }
 }
 
@@ -145,6 +170,7 @@ mod tests {
                             pretended,
                             is_virtual,
                             remote_is_farther,
+                            instead_of_nodes: false,
                         };
                         let expected = match (pretended, spread) {
                             (_, Spread::Together) => false,
@@ -154,6 +180,11 @@ mod tests {
                         };
                         let decision = choice(choose(facts));
                         assert_eq!(decision.reorder, expected, "{facts:?}: {}", decision.reason);
+                        let caches = choose(Facts {
+                            instead_of_nodes: true,
+                            ..facts
+                        });
+                        assert_eq!(caches == MUTEXES_ONLY, expected && !pretended, "{facts:?}");
                     }
                 }
             }

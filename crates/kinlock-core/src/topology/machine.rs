@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::affinity::CpuSet;
-use super::choice::{Facts, Spread, choice, choose};
+use super::choice::{Facts, Spread, choice, choose, choose_kind};
 use super::cpulist::CpuListError;
 use super::walk::{self, Files, Groups};
 use super::{DomainKind, hypervisor};
@@ -155,25 +155,38 @@ impl Topology {
 
     /// What `KINLOCK_NUMA=auto` means on this machine with domains of this kind.
     pub fn automatic_decision(&self, kind: DomainKind) -> Decision {
-        let allowed: Vec<usize> = self
-            .cpus
-            .iter()
-            .filter(|cpu| cpu.allowed)
-            .map(|cpu| cpu.number)
-            .collect();
-        let domains = self.domains(kind);
-        let domains_of_allowed = domains.iter().enumerate().flat_map(|(number, cpus)| {
-            let allowed = &allowed;
-            cpus.iter()
-                .filter(|cpu| allowed.binary_search(cpu).is_ok())
-                .map(move |_| number)
-        });
         choice(choose(Facts {
-            spread: Spread::of(domains_of_allowed),
+            spread: self.spread(kind),
+            ..self.facts()
+        }))
+    }
+
+    /// What `KINLOCK_DOMAIN=auto` means on this machine, and why.
+    pub fn automatic_kind(&self) -> (DomainKind, &'static str) {
+        choose_kind(&mut self.facts(), |kind| self.spread(kind))
+    }
+
+    fn facts(&self) -> Facts {
+        Facts {
+            spread: Spread::Together,
             pretended: false,
             is_virtual: self.is_virtual,
             remote_is_farther: self.remote_is_farther(),
-        }))
+            instead_of_nodes: false,
+        }
+    }
+
+    /// How the CPUs that this process may run on are spread over domains of this kind.
+    fn spread(&self, kind: DomainKind) -> Spread {
+        let allowed = |number: &&usize| {
+            let found = self.cpus.binary_search_by_key(*number, |cpu| cpu.number);
+            found.is_ok_and(|index| self.cpus[index].allowed)
+        };
+        let domains = self.domains(kind);
+        let domains = domains.iter().enumerate();
+        Spread::of(
+            domains.flat_map(|(domain, cpus)| cpus.iter().filter(allowed).map(move |_| domain)),
+        )
     }
 
     /// Reads all files. If they name no CPU that is online, the CPUs in `at_least` are.

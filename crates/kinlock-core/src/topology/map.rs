@@ -1,7 +1,7 @@
 //! The table from CPU to locality domain that locks use.
 //!
-//! A thread fills it when a lock is first contended. That thread is on a lock's slow path, perhaps
-//! in a signal handler, so filling the table neither allocates nor takes a lock. No other thread
+//! The thread that first needs it fills it. That thread may be on a lock's slow path, even in a
+//! signal handler, so filling the table neither allocates nor takes a lock. No other thread
 //! waits for it. Until the table is complete they all act as if there were a single domain, which
 //! costs them some speed. So does a signal handler that interrupts the filling thread, and for good
 //! the child of a `fork` at that moment.
@@ -15,17 +15,18 @@
 //! | ready | number of domains, >= 1 | the table is complete, and never changes again |
 
 use core::fmt;
+use core::str::FromStr;
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use super::affinity::CpuSet;
-use super::choice::{Facts, Spread, choice, choose};
+use super::choice::{Facts, MUTEXES_ONLY, Spread, choice, choose, choose_kind};
 use super::cpulist::CpuListError;
 use super::walk::{self, Files, Groups};
 use super::{DomainKind, MAX_CPUS, hypervisor, pretended};
 use crate::environment::{self, Variable};
 use crate::rseq;
 use crate::sys::{KeepErrno, RawFile};
-use crate::tuning::Decision;
+use crate::tuning::{Decision, ParseError};
 
 static MAP: Map = Map::new();
 
@@ -64,12 +65,28 @@ pub fn domain_kind_in_use() -> Option<DomainKind> {
 
 /// What `auto` means for this process; `None` while another thread is filling the table.
 pub fn automatic_decision() -> Option<Decision> {
-    let state = ready_map()?.state.load(Ordering::Relaxed);
-    Some(choice((state >> CHOICE_SHIFT) as u8))
+    Some(choice(choice_number()?))
 }
 
-/// Chooses the kind of domain. Returns `false` if the table has been filled already.
-pub(crate) fn choose_kind(kind: DomainKind) -> bool {
+/// As [`automatic_decision`]; `None` also if the table has not been filled yet.
+pub fn automatic_decision_if_known() -> Option<Decision> {
+    // Acquire: pairs with the release in `fill_once`.
+    let state = MAP.state.load(Ordering::Acquire);
+    (state & COUNT_MASK != 0).then(|| choice((state >> CHOICE_SHIFT) as u8))
+}
+
+/// Whether `auto` means that mutexes reorder their queues and spinlocks do not.
+pub(crate) fn mutexes_only() -> bool {
+    choice_number() == Some(MUTEXES_ONLY)
+}
+
+fn choice_number() -> Option<u8> {
+    let state = ready_map()?.state.load(Ordering::Relaxed);
+    Some((state >> CHOICE_SHIFT) as u8)
+}
+
+/// Sets the kind of domain. Returns `false` if the table has been filled already.
+pub(crate) fn set_kind(kind: DomainKind) -> bool {
     MAP.state
         .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| {
             let untouched = state & (COUNT_MASK | FILLING) == 0;
@@ -152,36 +169,54 @@ impl Map {
         let pretended = environment::read(Variable::Topology, |text| {
             pretended::read(text, |cpu, domain| self.set(cpu, domain))
         });
+        let mut facts = Facts {
+            // All domains, even where the process may not run: they were asked for explicitly.
+            spread: Spread::of(0..usize::from(pretended.unwrap_or(0))),
+            pretended: pretended.is_some(),
+            is_virtual: hypervisor::this_machine_is_virtual(&Sysfs),
+            remote_is_farther: walk::remote_is_farther(&Sysfs),
+            instead_of_nodes: false,
+        };
         let (kind, count) = match pretended {
             Some(count) => (None, count),
             None => {
-                let kind = chosen
-                    .or_else(|| environment::read_from_str(Variable::Domain))
-                    .unwrap_or_default();
-                (Some(kind), self.fill_from(&Sysfs, kind))
-            }
-        };
-        let spread = match kind {
-            // All domains, even where the process may not run: they were asked for explicitly.
-            None => Spread::of(0..usize::from(count)),
-            Some(_) => {
+                let environment = || environment::read_from_str::<Asked>(Variable::Domain)?.0;
+                let asked = chosen.or_else(environment);
                 let cpus = CpuSet::of_process();
-                Spread::of(cpus.iter().map(|cpu| usize::from(self.domain_of(cpu))))
+                let (kind, count) = self.fill_from(&Sysfs, asked, &cpus, &mut facts);
+                (Some(kind), count)
             }
         };
-        let choice = choose(Facts {
-            spread,
-            pretended: kind.is_none(),
-            is_virtual: hypervisor::this_machine_is_virtual(&Sysfs),
-            remote_is_farther: walk::remote_is_farther(&Sysfs),
-        });
-        u32::from(count) | bits_from_kind(kind) | u32::from(choice) << CHOICE_SHIFT
+        u32::from(count) | bits_from_kind(kind) | u32::from(choose(facts)) << CHOICE_SHIFT
     }
 
-    /// Fills the table as `files` say and returns the number of domains.
-    pub(super) fn fill_from(&self, files: &impl Files, kind: DomainKind) -> u16 {
-        kind.walk(files, &mut &*self);
-        self.number_densely()
+    /// Fills the table as `files` say: with domains of the kind `asked`, or of the one that `auto`
+    /// means for a process on `cpus`. Returns the kind and the number of domains; `facts` learns
+    /// their spread.
+    pub(super) fn fill_from(
+        &self,
+        files: &impl Files,
+        asked: Option<DomainKind>,
+        cpus: &CpuSet,
+        facts: &mut Facts,
+    ) -> (DomainKind, u16) {
+        let mut count = 0;
+        let mut fill = |kind: DomainKind| {
+            // The kind tried before may have left domains.
+            let domains = self.domains.iter();
+            domains.for_each(|domain| domain.store(0, Ordering::Relaxed));
+            kind.walk(files, &mut &*self);
+            count = self.number_densely();
+            Spread::of(cpus.iter().map(|cpu| usize::from(self.domain_of(cpu))))
+        };
+        let kind = match asked {
+            Some(kind) => {
+                facts.spread = fill(kind);
+                kind
+            }
+            None => choose_kind(facts, fill).0,
+        };
+        (kind, count)
     }
 
     /// Turns groups into domains 0, 1, .. in the order of their first CPUs. Returns their number.
@@ -218,6 +253,21 @@ impl Groups for &Map {
     fn put(&mut self, cpu: usize, group: usize) {
         if let Some(group) = u16::try_from(group).ok().filter(|group| group & GROUP == 0) {
             self.set(cpu, group | GROUP);
+        }
+    }
+}
+
+/// The value of `KINLOCK_DOMAIN`; `None` is `auto`.
+struct Asked(Option<DomainKind>);
+
+impl FromStr for Asked {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        match text.parse() {
+            Ok(kind) => Ok(Asked(Some(kind))),
+            Err(_) if text == "auto" => Ok(Asked(None)),
+            Err(_) => Err(ParseError::new("auto, node, llc or socket")),
         }
     }
 }

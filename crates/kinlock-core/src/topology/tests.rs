@@ -5,10 +5,19 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::affinity::CpuSet;
+use super::choice::{Facts, Spread};
 use super::cpulist::CpuListError;
 use super::map::Map;
 use super::walk::{self, Files};
-use super::{DomainKind, Topology};
+use super::{DomainKind, MAX_CPUS, Topology};
+
+const PHYSICAL: Facts = Facts {
+    spread: Spread::Together,
+    pretended: false,
+    is_virtual: false,
+    remote_is_farther: false,
+    instead_of_nodes: false,
+};
 
 /// A sysfs in memory.
 #[derive(Default)]
@@ -24,8 +33,32 @@ impl Tree {
 
     fn map(&self, kind: DomainKind) -> (Box<Map>, usize) {
         let map = Box::new(Map::new());
-        let count = map.fill_from(self, kind);
+        let (_, count) = map.fill_from(self, Some(kind), &CpuSet::empty(), &mut PHYSICAL.clone());
         (map, usize::from(count))
+    }
+
+    /// The kind that `auto` means for a process on `cpus`, by the table; checks that
+    /// [`Topology`] says the same, and returns its reason, too.
+    fn automatic_kind(&self, cpus: &[usize], is_virtual: bool) -> (DomainKind, &'static str) {
+        let mut set = CpuSet::empty();
+        cpus.iter().for_each(|&cpu| assert!(set.insert(cpu)));
+        let mut facts = Facts {
+            is_virtual,
+            remote_is_farther: walk::remote_is_farther(self),
+            ..PHYSICAL
+        };
+        let map = Box::new(Map::new());
+        let (kind, count) = map.fill_from(self, None, &set, &mut facts);
+        // Nothing is left of a kind that was tried before.
+        let (alone, _) = self.map(kind);
+        assert!((0..MAX_CPUS).all(|cpu| map.domain_of(cpu) == alone.domain_of(cpu)));
+        let topology = Topology::read(self, |cpu| set.contains(cpu), &set, is_virtual);
+        let (by_topology, reason) = topology.automatic_kind();
+        assert_eq!(
+            (kind, usize::from(count)),
+            (by_topology, topology.domains(kind).len())
+        );
+        (kind, reason)
     }
 
     fn topology(&self) -> Topology {
@@ -146,16 +179,28 @@ fn random_tree(random: &mut Random) -> Tree {
 
 #[test]
 fn table_and_topology_agree_on_random_machines() {
-    let mut several = 0;
+    let (mut several, mut by_cache) = (0, 0);
     for seed in 0..500 {
-        let tree = random_tree(&mut Random(seed));
+        let mut random = Random(seed);
+        let tree = random_tree(&mut random);
         for kind in DomainKind::ALL {
             assert_agreement(&tree, kind);
             several += usize::from(tree.map(kind).1 > 1);
         }
+        let cpus: Vec<usize> = tree
+            .topology()
+            .cpus()
+            .iter()
+            .map(|cpu| cpu.number)
+            .collect();
+        // Few CPUs, so that all of them may be in one node.
+        let some = &cpus[..cpus.len().min(1 + random.below(6))];
+        let (kind, _) = tree.automatic_kind(some, random.below(4) == 0);
+        by_cache += usize::from(kind == DomainKind::LastLevelCache);
         assert_eq!(*tree.malformed.borrow(), [""; 0], "seed {seed}");
     }
     assert!(several > 0, "no random machine had more than one domain");
+    assert!(by_cache > 0, "`auto` chose caches on no random machine");
 }
 
 #[test]
@@ -231,6 +276,53 @@ fn the_last_level_is_the_highest_that_holds_data() {
         [[0, 1], [2, 3]]
     );
     assert_agreement(&tree, DomainKind::LastLevelCache);
+}
+
+/// A machine of `nodes` nodes with two caches of two CPUs each.
+fn caches_in_nodes(nodes: usize) -> Tree {
+    let mut tree = Tree::default();
+    let cpus = |first: usize, count: usize| format!("{first}-{}", first + count - 1);
+    tree.add("devices/system/cpu/online", cpus(0, 4 * nodes));
+    tree.add("devices/system/node/online", cpus(0, nodes));
+    for node in 0..nodes {
+        let path = format!("devices/system/node/node{node}/cpulist");
+        tree.add(path, cpus(4 * node, 4));
+    }
+    for cpu in 0..4 * nodes {
+        let cache = format!("devices/system/cpu/cpu{cpu}/cache/index0");
+        tree.add(format!("{cache}/level"), 3);
+        tree.add(format!("{cache}/shared_cpu_list"), cpus(cpu / 2 * 2, 2));
+    }
+    tree
+}
+
+/// What `auto` means for a process on these CPUs of so many nodes, and a piece of the reason.
+#[test]
+fn auto_takes_caches_for_domains_where_nodes_tell_nothing_apart() {
+    use DomainKind::{LastLevelCache, Node};
+    let one = "one NUMA node only, which has several last-level caches";
+    let (several, alike) = (
+        "more than one NUMA node",
+        "caches tell its CPUs no better apart",
+    );
+    let rows: [(usize, &[usize], _, _, _); 8] = [
+        (1, &[0, 1, 2, 3], false, LastLevelCache, one),
+        (2, &[4, 5, 6], false, LastLevelCache, one),
+        (2, &[0, 1, 2, 3, 4, 5, 6, 7], false, Node, several),
+        (2, &[3, 4], false, Node, several),
+        (1, &[0, 1], false, Node, alike),
+        (1, &[0, 2], false, Node, alike),
+        (1, &[0, 1, 2, 3], true, Node, "virtual"),
+        (1, &[0, 1], true, Node, alike),
+    ];
+    for (nodes, cpus, is_virtual, kind, piece) in rows {
+        let (found, reason) = caches_in_nodes(nodes).automatic_kind(cpus, is_virtual);
+        assert_eq!(found, kind, "{cpus:?} of {nodes} nodes");
+        assert!(
+            reason.contains(piece),
+            "{cpus:?} of {nodes} nodes: {reason}"
+        );
+    }
 }
 
 #[test]

@@ -11,11 +11,13 @@ use kinlock_core::topology::{self, DomainKind};
 /// The variable that names the task of a child, one of [`TASKS`].
 const TASK: &str = "KINLOCK_TEST_TASK";
 
-const TASKS: [(&str, fn()); 4] = [
+const TASKS: [(&str, fn()); 6] = [
     ("report", report),
     ("override", override_everything),
     ("first-use", first_use),
     ("race", race),
+    ("late", late),
+    ("patience", patience),
 ];
 
 /// Not a check of its own: what children run.
@@ -146,6 +148,28 @@ fn race() {
     report();
 }
 
+/// Changes the environment after the program has begun.
+fn late() {
+    // SAFETY: no other thread of this child touches the environment.
+    unsafe {
+        std::env::set_var("KINLOCK_STEALING", "on");
+        std::env::set_var("KINLOCK_SCAN", "incremental");
+    }
+    report();
+}
+
+/// The first slow paths do not determine the locality domains, a later one does.
+fn patience() {
+    let decided = || topology::automatic_decision_if_known().is_some();
+    let waits = (0..1000).take_while(|_| {
+        let tuning = config::tuning_of_wait();
+        assert!(tuning.quantum.micros() == 77 && (decided() || !tuning.reorder));
+        !decided()
+    });
+    println!();
+    println!("waits: {}", waits.count());
+}
+
 // ---- checks -----------------------------------------------------------------------------------
 
 #[test]
@@ -153,10 +177,32 @@ fn defaults() {
     let (report, notes) = child("report", &[]);
     assert_eq!(notes, "");
     assert_eq!(field(&report, "scan"), "full");
-    assert_eq!(field(&report, "limit"), "10ms");
+    assert_eq!(field(&report, "limit"), default_limit());
     assert_eq!(field(&report, "stealing"), "true");
-    assert_eq!(field(&report, "kind"), "Some(Node)");
+    assert_eq!(field(&report, "kind"), automatic_kind());
     assert_eq!(field(&report, "verbose"), "false, stats: false");
+}
+
+/// What `auto` means here.
+fn automatic_kind() -> String {
+    format!(
+        "{:?}",
+        Some(topology::Topology::current().automatic_kind().0)
+    )
+}
+
+fn default_limit() -> &'static str {
+    match topology::Topology::current().automatic_kind().0 {
+        DomainKind::LastLevelCache => "1ms",
+        _ => "10ms",
+    }
+}
+
+#[test]
+fn auto_is_the_default_and_can_be_asked_for() {
+    let (report, notes) = child("report", &[("KINLOCK_DOMAIN", "auto")]);
+    assert_eq!(notes, "");
+    assert_eq!(field(&report, "kind"), automatic_kind());
 }
 
 #[test]
@@ -180,13 +226,45 @@ fn every_variable_has_its_effect() {
     assert_eq!(field(&report, "stealing"), "false");
     assert_eq!(field(&report, "kind"), "Some(Socket)");
     assert_eq!(field(&report, "verbose"), "false, stats: true");
+    let caches = child("report", &[("KINLOCK_DOMAIN", "llc")]).0;
+    assert_eq!(field(&caches, "limit"), "1ms");
+}
+
+#[test]
+fn the_environment_is_that_of_the_start() {
+    let (report, notes) = child("late", &[("KINLOCK_STEALING", "off")]);
+    assert_eq!(notes, "");
+    assert_eq!(field(&report, "scan"), "full");
+    assert_eq!(field(&report, "stealing"), "false");
+}
+
+#[test]
+fn the_first_slow_paths_read_no_topology() {
+    let quantum = ("KINLOCK_QUANTUM", "77us");
+    let domains = ("KINLOCK_TOPOLOGY", "0;1");
+    let (report, _) = child("patience", &[quantum, domains]);
+    assert_eq!(field(&report, "waits"), "16");
+    // To be told, the first slow path has to ask.
+    let (report, notes) = child("patience", &[quantum, ("KINLOCK_VERBOSE", "1")]);
+    assert_eq!(field(&report, "waits"), "0");
+    assert!(notes.starts_with("kinlock: reordering"), "{notes}");
+}
+
+#[test]
+fn variables_that_are_too_long_are_reported() {
+    let (report, notes) = child("report", &[("KINLOCK_TOPOLOGY", &"0,".repeat(9000))]);
+    assert_eq!(
+        notes,
+        "kinlock: ignoring a KINLOCK variable that is too long\n"
+    );
+    assert_eq!(field(&report, "kind"), "Some(Node)");
 }
 
 #[test]
 fn empty_variables_count_as_unset() {
     let (report, notes) = child("report", &[("KINLOCK_NUMA", ""), ("KINLOCK_TOPOLOGY", "")]);
     assert_eq!(notes, "");
-    assert_eq!(field(&report, "kind"), "Some(Node)");
+    assert_eq!(field(&report, "kind"), automatic_kind());
 }
 
 #[test]
@@ -211,7 +289,9 @@ fn bad_values_are_reported_once_and_ignored() {
     assert_eq!(
         notes,
         [
-            &*format!("kinlock: ignoring KINLOCK_DOMAIN='{cut}'...: expected node, llc or socket"),
+            &*format!(
+                "kinlock: ignoring KINLOCK_DOMAIN='{cut}'...: expected auto, node, llc or socket"
+            ),
             "kinlock: ignoring KINLOCK_LOCAL_LIMIT='0ms': expected 1ms to 100ms",
             "kinlock: ignoring KINLOCK_NUMA='maybe': expected auto, on or off",
             "kinlock: ignoring KINLOCK_SCAN='?[31mfull?': expected full or incremental",
@@ -221,8 +301,8 @@ fn bad_values_are_reported_once_and_ignored() {
             "kinlock: ignoring KINLOCK_VERBOSE='yes': expected 0 or 1",
         ]
     );
-    assert_eq!(field(&report, "limit"), "10ms");
-    assert_eq!(field(&report, "kind"), "Some(Node)");
+    assert_eq!(field(&report, "limit"), default_limit());
+    assert_eq!(field(&report, "kind"), automatic_kind());
 }
 
 #[test]

@@ -115,7 +115,7 @@ impl<P: Platform, Q: Pair, C: Config> List<P, Q, C> {
     pub fn new(generation: u64) -> Self {
         List {
             head: Q::new(generation),
-            starter: QueuedMutex::new(),
+            starter: QueuedMutex::default(),
             config: PhantomData,
         }
     }

@@ -29,7 +29,7 @@ pub trait Exclusion: Send + Sync + 'static {
 
 impl<P: Platform, C: MutexConfig> Exclusion for QueuedMutex<P, C> {
     fn new() -> Self {
-        QueuedMutex::new()
+        QueuedMutex::default()
     }
 
     #[inline]

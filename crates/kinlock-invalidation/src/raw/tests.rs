@@ -4,7 +4,7 @@ use super::*;
 use kinlock_core::Native;
 use kinlock_core::platform::NEVER;
 use kinlock_core::raw::mutex::Queue;
-use kinlock_core::raw::osq::PredecessorCpu;
+use kinlock_core::raw::osq::Watch;
 use kinlock_core::tuning::Tuning;
 
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +14,7 @@ impl MutexConfig for Plain {
         Tuning::DEFAULT
     }
     fn queue() -> Queue {
-        Queue::Osq(PredecessorCpu::Cached)
+        Queue::Osq(Watch::CACHED)
     }
 }
 

@@ -7,17 +7,11 @@ mod order;
 
 use super::*;
 use crate::Native;
+use crate::raw::qspinlock::Sound;
 use crate::raw::waiter::{ABANDONED, PARKED, Slot, WAITING};
 use crate::tuning::{LocalLimit, Scan};
+use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicU16, AtomicU32};
-
-#[derive(Clone, Copy, Debug)]
-struct Sound;
-impl Config for Sound {
-    fn tuning() -> Tuning {
-        unreachable!("tests pass their tuning to the head")
-    }
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Published;
@@ -90,16 +84,21 @@ impl Queue {
 
     /// A newcomer queues.
     fn arrive(&mut self, domain: u16) -> usize {
+        if let Some((previous, link)) = self.swap_tail(domain) {
+            assert!(!self.table.link(previous, link));
+        }
+        self.ids.len() - 1
+    }
+
+    /// A newcomer has named itself in the tail. It is to link itself so behind that node.
+    fn swap_tail(&mut self, domain: u16) -> Option<(Id, Link)> {
         // One node of a slot each: an odd slot number, so that ids are not in step with positions.
         let id = Id::decode(((self.ids.len() as u16 + 1) * 2 + 1) << 2).unwrap();
         self.table.node(id).prepare(domain, false);
         let previous = self.tail.swap(id.encode(), SeqCst);
-        if let Some(previous) = Id::decode(previous) {
-            let link = Link::new(id, is_guarded(self.ids.len()), domain);
-            self.table.node(previous).next.store(link.encode(), Release);
-        }
+        let link = Link::new(id, is_guarded(self.ids.len()), domain);
         self.ids.push(id);
-        self.ids.len() - 1
+        Id::decode(previous).map(|previous| (previous, link))
     }
 
     fn head<C: Config>(
@@ -122,10 +121,12 @@ impl Queue {
     /// Passes headship as a lock would, and returns who got it (if anybody) and with which state.
     fn pass<C: Config>(&self, mut head: Head<Native, C>) -> Option<(usize, u32)> {
         let mut granted = None;
-        head.pass(&self.tail, |node, go, look| {
-            assert_eq!(
-                look,
-                is_guarded(self.position(node)),
+        // Dropping it would free the node.
+        let place = ManuallyDrop::new(Waiter::new(self.table, head.place, false));
+        head.leave(&self.tail, &place, |node, go, look| {
+            let abandoned = node.state.load(Relaxed) == ABANDONED;
+            assert!(
+                look == is_guarded(self.position(node)) || abandoned,
                 "a link lost or gained its guard"
             );
             let there = node.state.swap(go, AcqRel) != ABANDONED;

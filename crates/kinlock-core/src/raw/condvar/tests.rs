@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Native;
+use crate::raw::mutex::{MutexConfig, QueuedMutex};
 use crate::tuning::Tuning;
 use core::sync::atomic::AtomicU32;
 use std::time::Duration;
@@ -39,13 +40,6 @@ impl CondvarConfig for TwoAtOnce {
     const AT_ONCE: u32 = 2;
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Stale;
-
-impl CondvarConfig for Stale {
-    const FAULT: CondvarFault = CondvarFault::StaleFlags;
-}
-
 type Condvar = QueuedCondvar<Native>;
 type Mutex = QueuedMutex<Native, Plain>;
 
@@ -56,49 +50,93 @@ fn at(count: u32) -> Condvar {
     condvar
 }
 
-fn word(condvar: &Condvar) -> (u32, u32) {
+fn word<C: CondvarConfig>(condvar: &QueuedCondvar<Native, C>) -> (u32, u32) {
     let sequence = condvar.sequence.load(Relaxed);
-    (sequence / ONE, sequence & FLAGS & !VAIN)
+    (sequence / ONE, sequence & FLAGS & !LASTING)
+}
+
+/// Registers a waiter that does not spin. Returns its ticket.
+fn sleeper<C: CondvarConfig>(condvar: &QueuedCondvar<Native, C>) -> u32 {
+    condvar.sequence.fetch_or(SPINNER, Relaxed);
+    let (ticket, spins) = condvar.register(false);
+    assert!(!spins, "another waiter spins");
+    condvar.sequence.fetch_and(!SPINNER, Relaxed);
+    ticket
 }
 
 #[test]
 fn notifying_nobody_changes_nothing() {
     let condvar = at(7);
-    condvar.notify_one();
-    condvar.notify_all();
+    assert!(!condvar.notify_one());
+    assert_eq!(condvar.notify_all(), 0);
     assert_eq!(word(&condvar), (7, 0));
+}
+
+#[test]
+fn waiters_on_their_way_are_told_from_waiters_that_have_left() {
+    let condvar = at(7);
+    let ticket = sleeper(&condvar);
+    let past = Native::now();
+    assert!(condvar.sleep(&Mutex::default(), ticket, past, || None) == End::TimeUp);
+    assert!(!condvar.notify_one(), "its time was up");
+    let ticket = sleeper(&condvar);
+    assert!(condvar.notify_one());
+    assert!(!condvar.notify_one(), "notified already");
+    assert!(condvar.sleep(&Mutex::default(), ticket, NEVER, || None) == End::Awake);
+    for _ in 0..3 {
+        sleeper(&condvar);
+    }
+    assert!(condvar.register(false).1);
+    assert_eq!(condvar.notify_all(), 4);
+    assert_eq!(condvar.notify_all(), 0);
+}
+
+#[test]
+fn a_notified_spinner_is_reported() {
+    let condvar = at(7);
+    for _ in 0..2 {
+        assert!(condvar.register(false).1);
+        assert!(condvar.notify_one());
+        assert!(!condvar.notify_one());
+    }
+    let (ticket, spins) = condvar.register(false);
+    assert!(spins && condvar.stop_spinning(ticket | REGISTERED | SPINNER, ticket));
+    assert_eq!(condvar.place.waiting(), 1);
+    assert!(condvar.notify_one());
 }
 
 #[test]
 fn a_notification_that_wakes_nobody_says_that_nobody_waits() {
     let condvar = at(7);
-    let (ticket, _) = condvar.register(5);
+    let ticket = sleeper(&condvar);
     assert_eq!(word(&condvar), (7, REGISTERED));
     condvar.notify_one();
     assert_eq!(word(&condvar), (8, 0));
     // The waiter that had registered does not fall asleep.
     let with_flags = ticket | REGISTERED;
-    assert_eq!(condvar.sleep_once(with_flags, NEVER), Parked::Differed);
-    assert!(condvar.sleep(ticket, NEVER, || None) == End::Awake);
+    assert_eq!(
+        condvar.sleep_once(&Mutex::default(), with_flags, NEVER),
+        Parked::Differed
+    );
+    assert!(condvar.sleep(&Mutex::default(), ticket, NEVER, || None) == End::Awake);
 }
 
 #[test]
 fn a_broadcast_that_may_requeue_is_told_from_the_other_kind() {
     let condvar = at(7);
-    let (ticket, _) = condvar.register(5);
+    let ticket = sleeper(&condvar);
     condvar.notify_one();
-    condvar.register(5);
+    sleeper(&condvar);
     condvar.notify_all();
     // No waiter slept, so none was requeued onto the mutex.
-    assert!(condvar.since(ticket) < ALL);
-    assert_eq!(word(&condvar), (9, 0));
+    assert_eq!(condvar.sequence.load(Relaxed), ticket + 2 * ONE);
     // As many slept as are woken at once.
     let few: QueuedCondvar<Native, TwoAtOnce> = QueuedCondvar::new();
-    with_sleepers(&few, 2, |_| few.notify_all());
-    assert_eq!(few.since(0), ONE);
+    with_sleepers(&few, 2, |_| assert_eq!(few.notify_all(), 2));
+    assert_eq!((word(&few).0, few.sequence.load(Relaxed) & MOVED), (1, 0));
     let many: QueuedCondvar<Native, TwoAtOnce> = QueuedCondvar::new();
-    with_sleepers(&many, 4, |_| many.notify_all());
-    assert_eq!(many.since(0), ONE + ALL);
+    with_sleepers(&many, 4, |_| assert_eq!(many.notify_all(), 4));
+    assert_eq!(word(&many).0, 2);
 }
 
 /// A waiter that registers after the announcement has to change the word, so that the requeueing
@@ -106,44 +144,69 @@ fn a_broadcast_that_may_requeue_is_told_from_the_other_kind() {
 #[test]
 fn a_broadcast_that_requeues_notices_newcomers() {
     let condvar = at(7);
-    condvar.register(5);
+    sleeper(&condvar);
     condvar.sequence.fetch_or(SPINNER | VAIN, Relaxed);
     let now = condvar.announce_requeueing();
-    assert_eq!(now, 7 * ONE + ALL + VAIN);
-    condvar.register(5);
+    assert_eq!(now, 8 * ONE + VAIN + MOVED);
+    sleeper(&condvar);
     assert_ne!(condvar.sequence.load(Relaxed), now);
-    let broken: QueuedCondvar<Native, Stale> = QueuedCondvar::new();
-    broken.register(5);
-    let now = broken.announce_requeueing();
-    broken.register(5);
-    assert_eq!(broken.sequence.load(Relaxed), now);
 }
 
 #[test]
 fn the_count_wraps_around() {
     let last = u32::MAX / ONE;
     let condvar = at(last);
-    let (ticket, _) = condvar.register(5);
+    let ticket = sleeper(&condvar);
     condvar.notify_one();
-    assert_eq!((word(&condvar), condvar.since(ticket)), ((0, 0), ONE));
-    let condvar = at(last);
-    let (ticket, _) = condvar.register(5);
-    condvar.sequence.fetch_add(ALL, Relaxed);
-    assert_eq!(condvar.since(ticket), ALL);
+    assert_eq!((word(&condvar), ticket), ((0, 0), last * ONE));
+    assert!(condvar.sleep(&Mutex::default(), ticket, NEVER, || None) == End::Awake);
+}
+
+#[test]
+fn a_woken_waiter_owes_nothing_once_nobody_is_left_on_the_mutex() {
+    let (condvar, mutex) = (at(7), Mutex::default());
+    assert!(!condvar.owes(&mutex), "nobody was moved");
+    let announced = condvar.announce_requeueing();
+    mutex.lock();
+    assert!(condvar.owes(&mutex), "an unlock has to wake the next one");
+    assert_eq!(condvar.sequence.load(Relaxed), announced);
+    // SAFETY: taken above.
+    unsafe { mutex.unlock() };
+    assert!(!condvar.owes(&mutex));
+    // Not the announced word, so the requeueing would be refused.
+    assert_eq!(condvar.sequence.load(Relaxed), announced & !MOVED);
 }
 
 #[test]
 fn the_second_mutex_stays_known() {
-    let condvar = at(0);
-    assert!(condvar.register(5).1);
-    assert!(condvar.register(5).1);
-    assert_eq!(condvar.mutex.load(Relaxed), 5);
-    for distance in [6, 5, 6] {
-        assert!(!condvar.register(distance).1, "nobody will be moved");
-        assert_eq!(condvar.mutex.load(Relaxed), SEVERAL);
-    }
-    // Tickets stay valid: a spinner would leave its flag behind.
-    assert_eq!(word(&condvar).0, 0);
+    let place = Place::<Native>::new();
+    let [five, six] = [5, 6].map(|n| n * place::UNIT);
+    place.add_one();
+    assert_eq!([five, five].map(|d| place.learn(d)), [(five, false); 2]);
+    assert_eq!(place.learn(six), (SEVERAL, true));
+    assert_eq!([five, six].map(|d| place.learn(d)), [(SEVERAL, false); 2]);
+    assert_eq!((place.mutex(&0), place.waiting()), (None, 1));
+}
+
+#[cfg(debug_assertions)]
+#[test]
+#[should_panic = "two mutexes"]
+fn a_second_mutex_is_noticed_while_the_first_waiter_spins() {
+    let condvar = at(7);
+    condvar.learn(5 * place::UNIT);
+    assert!(condvar.register(false).1);
+    condvar.learn(6 * place::UNIT);
+}
+
+#[test]
+fn the_number_of_waiters_stays_in_its_bits() {
+    let place = Place::<Native>::new();
+    place.subtract_one();
+    place.learn(3 * place::UNIT);
+    (0..5_000).for_each(|_| place.add_one());
+    assert_eq!(place.learn(3 * place::UNIT), (3 * place::UNIT, false));
+    assert_eq!(place.take_waiting(), place::UNIT - 1);
+    assert_eq!(place.learn(3 * place::UNIT), (3 * place::UNIT, false));
 }
 
 /// Otherwise they would never be served while two threads alternate quickly.
@@ -165,28 +228,24 @@ fn sleepers_are_served_although_a_waiter_spins() {
 #[test]
 fn nobody_is_moved_to_a_mutex_that_is_far_or_wakes_nobody() {
     let condvar = at(0);
-    let near: Mutex = QueuedMutex::new();
-    let spinning: QueuedMutex<Native, Spinning> = QueuedMutex::new();
+    let near: Mutex = QueuedMutex::default();
+    let spinning: QueuedMutex<Native, Spinning> = QueuedMutex::default();
     assert_eq!(condvar.distance(&spinning), FAR);
-    let distance = condvar.distance(&near);
-    assert_eq!(
-        condvar
-            .key()
-            .wrapping_offset(distance as i32 as isize)
-            .addr(),
-        near.key().addr()
-    );
-    condvar.register(FAR);
-    condvar.register(6);
-    condvar.register(FAR);
-    assert_eq!((word(&condvar).0, condvar.mutex.load(Relaxed)), (0, FAR));
+    condvar.learn(condvar.distance(&near));
+    assert_eq!(condvar.place.mutex(condvar.key()), Some(near.key()));
+    let far = near.key().wrapping_add(1 << 20);
+    assert_eq!(place::distance(near.key(), far), FAR);
+    assert_eq!(place::distance(far, near.key()), FAR);
+    let place = Place::<Native>::new();
+    assert_eq!([FAR, 6, FAR].map(|d| place.learn(d)), [(FAR, false); 3]);
+    assert_eq!(place.mutex(near.key()), None);
 }
 
 #[test]
 fn the_spinner_takes_a_notification_without_a_wake_up() {
     let condvar = at(7);
-    let (ticket, _) = condvar.register(5);
-    condvar.sequence.fetch_or(SPINNER, Relaxed);
+    let (ticket, spins) = condvar.register(false);
+    assert!(spins);
     condvar.notify_one();
     // Not the word of a notification that has found nobody: others may sleep.
     assert_eq!(word(&condvar), (8, WAITERS));
@@ -200,12 +259,12 @@ fn the_spinner_takes_a_notification_without_a_wake_up() {
 #[test]
 fn a_vain_spin_sets_the_hint() {
     let condvar = at(7);
-    let (ticket, _) = condvar.register(5);
+    let (ticket, _) = condvar.register(false);
     assert!(!condvar.spin(ticket, NEVER));
     let seen = condvar.sequence.load(Relaxed);
     assert_eq!(seen, ticket | REGISTERED | VAIN);
     let broken: QueuedCondvar<Native, Lingering> = QueuedCondvar::new();
-    let (ticket, _) = broken.register(5);
+    let (ticket, _) = broken.register(false);
     assert!(!broken.spin(ticket, NEVER));
     assert_ne!(broken.sequence.load(Relaxed) & SPINNER, 0);
 }
@@ -213,10 +272,8 @@ fn a_vain_spin_sets_the_hint() {
 #[test]
 fn one_spins_at_a_time() {
     let condvar = at(7);
-    let (ticket, _) = condvar.register(5);
-    condvar.sequence.fetch_or(SPINNER, Relaxed);
-    let start = Native::now();
-    assert!(!condvar.spin(ticket, start + 60_000_000_000));
+    assert!(condvar.register(false).1);
+    assert!(!condvar.register(false).1);
     assert_eq!(word(&condvar), (7, REGISTERED | SPINNER));
 }
 
@@ -235,7 +292,7 @@ fn a_spinner_that_does_not_exist_takes_nothing() {
                 // SAFETY: ends the process, wherever its threads are.
                 unsafe { libc::_exit(1) };
             });
-            with_sleepers(&condvar, 1, |_| condvar.notify_one());
+            with_sleepers(&condvar, 1, |_| assert!(condvar.notify_one()));
             // SAFETY: as above.
             unsafe { libc::_exit(0) };
         }
@@ -254,7 +311,7 @@ fn with_sleepers<C: CondvarConfig>(
     n: usize,
     act: impl FnOnce(&AtomicU32),
 ) {
-    let (mutex, returned): (Mutex, _) = (QueuedMutex::new(), AtomicU32::new(0));
+    let (mutex, returned): (Mutex, _) = (QueuedMutex::default(), AtomicU32::new(0));
     std::thread::scope(|s| {
         for _ in 0..n {
             s.spawn(|| {
@@ -266,7 +323,7 @@ fn with_sleepers<C: CondvarConfig>(
                 unsafe { mutex.unlock() };
             });
         }
-        while condvar.sequence.load(Relaxed) & REGISTERED != REGISTERED {
+        while condvar.place.waiting() < n as u32 {
             std::thread::yield_now();
         }
         std::thread::sleep(Duration::from_millis(50));
@@ -289,10 +346,10 @@ fn a_wake_up_that_a_latecomer_catches_is_passed_on() {
 fn notify_one_wakes_one() {
     let condvar = at(0);
     with_sleepers(&condvar, 3, |returned| {
-        condvar.notify_one();
+        assert!(condvar.notify_one());
         std::thread::sleep(Duration::from_millis(50));
         assert_eq!(returned.load(Relaxed), 1);
         assert_eq!(word(&condvar), (1, WAITERS));
-        condvar.notify_all();
+        assert_eq!(condvar.notify_all(), 2);
     });
 }

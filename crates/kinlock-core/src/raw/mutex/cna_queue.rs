@@ -5,101 +5,70 @@
 //! reorder, no waiter can unlink itself from the middle.
 
 use crate::events::Event;
-use crate::platform::{Atomic, NEVER, Ordering::*, Platform};
-use crate::raw::cna::Head;
-use crate::raw::qspinlock::Config;
-use crate::raw::waiter::{ABANDONED, GO, Id, Link, Node, PARKED, PRIORITY, WAITING, Waiter};
+use crate::platform::{Atomic, Ordering::*, Platform};
+use crate::raw::cna::{self, Head};
+use crate::raw::qspinlock::Sound;
+use crate::raw::waiter::{
+    ABANDONED, GO, Link, Node, PARKED, PRIORITY, WAITING, Waiter, left, passed,
+};
 use crate::tuning::Tuning;
 
-/// The configuration without a defect.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sound;
-
-impl Config for Sound {
-    fn tuning() -> Tuning {
-        Tuning::DEFAULT
-    }
-}
-
-/// The head's place in the queue.
-pub(super) struct Headship<P: Platform> {
-    head: Head<P, Sound>,
-    place: Waiter<P>,
-}
-
-/// Queues, and waits until the thread is the head, or until `deadline` (`None`). Spins for at most
-/// `patience` nanoseconds, then sleeps in its place.
-pub(super) fn join<P: Platform>(
+/// Queues, runs `at_front` as the head, and passes headship on. `false` also if `deadline` comes
+/// first. Spins for at most `patience` nanoseconds, then sleeps in its place.
+pub(super) fn wait<P: Platform>(
     tail: &P::AtomicU16,
     place: Waiter<P>,
     tuning: Tuning,
     patience: u64,
     deadline: u64,
-) -> Option<Headship<P>> {
-    let (node, id) = (place.node(), place.id());
+    at_front: impl FnOnce() -> bool,
+) -> bool {
     let domain = if tuning.reorder { P::domain() } else { 0 };
     let priority = tuning.reorder && P::is_priority();
     let named = if priority { PRIORITY } else { domain };
-    node.prepare(named, true);
-    // Release publishes the prepared node, Acquire sees the predecessor's.
-    let (place, state) = match Id::decode(tail.swap(id.encode(), AcqRel)) {
-        None => (place, GO),
-        Some(before) => {
-            // Guarded: this waiter may leave or sleep, so headship is handed over by
-            // compare-and-swap.
-            let link = Link::new(id, true, named);
-            P::waiters().node(before).next.store(link.encode(), Release);
-            wait(place, patience, deadline)?
-        }
+    place.node().prepare(named, true);
+    // Guarded: this waiter may leave or sleep, so headship is handed over by compare-and-swap.
+    let link = Link::new(place.id(), true, named);
+    let headship = match cna::queue::<P>(tail, link) {
+        None => Some((place, GO)),
+        Some(_) => wait_for_headship(place, patience, deadline),
     };
-    let mut head = Head::new(P::waiters(), place.id(), state, tuning, domain);
+    let Some((place, state)) = headship else {
+        return false;
+    };
+    let mut head = Head::<P, Sound>::new(P::waiters(), place.id(), state, tuning, domain);
     head.pre_scan();
-    Some(Headship { head, place })
+    let taken = at_front();
+    head.leave(tail, &place, |heir, go, _| hand_over(heir, go));
+    taken
 }
 
 /// `None`: the time is up, and the node belongs to the head that skips it.
-fn wait<P: Platform>(
+fn wait_for_headship<P: Platform>(
     mut place: Waiter<P>,
     patience: u64,
     deadline: u64,
 ) -> Option<(Waiter<P>, u32)> {
-    let node = place.node();
+    let state = &place.node().state;
     loop {
-        let left = match deadline {
-            NEVER => NEVER,
-            _ => deadline.saturating_sub(P::now()),
-        };
-        if let Ok(state) = P::wait_for(&node.state, Acquire, patience.min(left), |s| s != WAITING) {
-            return Some((place, state));
-        }
-        let passed = || deadline != NEVER && P::now() >= deadline;
-        if passed() {
-            place = place.abandon(WAITING).err()?;
-            continue;
+        let limit = patience.min(left(deadline, P::now));
+        if let Ok(headship) = P::wait_for(state, Acquire, limit, |s| s != WAITING) {
+            return Some((place, headship));
         }
         // Relaxed: nothing is handed over.
-        if node
-            .state
-            .compare_exchange(WAITING, PARKED, Relaxed, Relaxed)
-            .is_ok()
-        {
+        let park = || state.compare_exchange(WAITING, PARKED, Relaxed, Relaxed);
+        if passed(deadline, P::now) {
+            place = place.abandon(WAITING).err()?;
+        } else if park().is_ok() {
             P::count(Event::Park);
-            let key = (&raw const node.state).cast();
-            while node.state.load(Relaxed) == PARKED {
-                P::park(key, PARKED, deadline, || node.state.load(Relaxed));
-                if passed() {
+            while state.load(Relaxed) == PARKED {
+                let key = (&raw const *state).cast();
+                P::park(key, PARKED, deadline, || state.load(Relaxed));
+                if passed(deadline, P::now) {
                     place = place.abandon(PARKED).err()?;
                 }
             }
         }
-    }
-}
-
-impl<P: Platform> Headship<P> {
-    /// Passes headship on. Returns the place, which is in no queue then.
-    pub(super) fn pass(mut self, tail: &P::AtomicU16) -> Waiter<P> {
-        self.head.pass(tail, |heir, go, _| hand_over(heir, go));
-        self.place
     }
 }
 
@@ -110,12 +79,12 @@ fn hand_over<P: Platform>(heir: &Node<P>, go: u32) -> bool {
     match heir.state.compare_exchange(WAITING, go, AcqRel, Acquire) {
         Ok(_) => true,
         Err(ABANDONED) => false,
-        Err(_) => match heir.state.swap(go, AcqRel) {
-            PARKED => {
+        Err(_) => {
+            let parked = heir.state.swap(go, AcqRel) == PARKED;
+            if parked {
                 P::unpark((&raw const heir.state).cast(), 1);
-                true
             }
-            _ => false,
-        },
+            parked
+        }
     }
 }

@@ -1,13 +1,11 @@
 //! Tests on words and waits prepared for them.
 
-mod barging;
-mod classifier;
-mod oversubscribed;
+mod policy;
 mod sleep;
 mod word;
 
-use super::prediction::Prediction;
 use super::wait::Wait;
+use super::word::{KEPT, WATCHED, generation};
 use super::*;
 use crate::Native;
 use crate::tuning::Quantum;
@@ -16,120 +14,84 @@ use crate::tuning::Quantum;
 struct Sound;
 
 impl MutexConfig for Sound {
+    const TRIALS: u32 = 0;
     fn tuning() -> Tuning {
         Tuning::DEFAULT
-    }
-}
-
-/// Polls like a kernel's spinners.
-#[derive(Clone, Copy, Debug)]
-struct Polling;
-
-impl MutexConfig for Polling {
-    const POLLS: bool = true;
-    fn tuning() -> Tuning {
-        Tuning::DEFAULT
-    }
-}
-
-/// Without a quantum: the head may have the lock each time it is free.
-#[derive(Clone, Copy, Debug)]
-struct Fair;
-
-impl MutexConfig for Fair {
-    fn tuning() -> Tuning {
-        Tuning {
-            quantum: Quantum::FAIR,
-            ..Tuning::DEFAULT
-        }
-    }
-}
-
-/// Barging is expected from the beginning.
-#[derive(Clone, Copy, Debug)]
-struct Barging;
-
-impl MutexConfig for Barging {
-    fn tuning() -> Tuning {
-        Tuning::DEFAULT
-    }
-    fn initial_budget() -> Option<u16> {
-        Some(5)
     }
 }
 
 macro_rules! broken {
-    ($name:ident) => {
+    ($($name:ident)*) => {$(
         #[derive(Clone, Copy, Debug)]
         struct $name;
 
         impl MutexConfig for $name {
+            const TRIALS: u32 = 0;
             const FAULT: MutexFault = MutexFault::$name;
             fn tuning() -> Tuning {
                 Tuning::DEFAULT
             }
         }
-    };
+    )*};
 }
 
-broken!(LeakyCancel);
-broken!(DoubleHandOff);
-broken!(QueuedRequest);
-broken!(SilentRequeue);
+broken!(LeakyCancel DoubleHandOff SilentRequeue);
 
-type Mutex<C = Sound> = QueuedMutex<Native, C>;
+const FREE: bool = false;
+const HELD: bool = true;
 
-fn with<C: MutexConfig>(locked: u8, flags: u8) -> Mutex<C> {
-    let mutex = Mutex::new();
-    mutex.locked.store(locked, Relaxed);
-    mutex.flags.store(flags, Relaxed);
+type Mutex<C = Sound, L = Split<Native>> = QueuedMutex<Native, C, L>;
+
+fn with<C: MutexConfig, L: Layout<Native>>(held: bool, flags: u8) -> Mutex<C, L> {
+    let mutex = Mutex::<C, L>::default();
+    assert!(!held || mutex.try_lock());
+    mutex.word.set(flags, Relaxed);
     mutex
 }
 
-fn state<C: MutexConfig>(mutex: &Mutex<C>) -> (u8, u8) {
-    (mutex.locked.load(Relaxed), mutex.flags.load(Relaxed))
+/// What the word says, by way of the bytes that the kernel compares.
+fn state<C: MutexConfig, L: Layout<Native>>(mutex: &Mutex<C, L>) -> (bool, u8) {
+    let [locked, flags] = mutex.word.bytes();
+    let state = (locked != 0, flags);
+    assert_eq!(state, (mutex.is_locked(), mutex.word.flags(Relaxed)));
+    state
 }
 
 /// A wait that has come to the front.
 fn at_front() -> Wait {
     Wait {
-        quantum: 0,
-        ..Wait::new(NEVER, Tuning::DEFAULT)
+        deadline: NEVER,
+        tuning: Tuning::DEFAULT,
+        oversubscribed: false,
+        trial: false,
+        slept: false,
     }
 }
 
-fn requester() -> Wait {
-    Wait {
-        requested: true,
-        ..at_front()
+/// Hand-offs are requested at once.
+fn fair() -> Tuning {
+    Tuning {
+        quantum: Quantum::FAIR,
+        ..Tuning::DEFAULT
     }
 }
 
-fn unlock<C: MutexConfig>(mutex: &Mutex<C>) {
+fn unlock<C: MutexConfig, L: Layout<Native>>(mutex: &Mutex<C, L>) {
     // SAFETY: every caller has prepared a word that says that the lock is held. Nothing else uses
     // it.
     unsafe { mutex.unlock() }
 }
 
-/// A wait that expects barging, with so large a budget.
-fn expecting(budget: u16, oversubscribed: bool) -> Wait {
-    Wait {
-        prediction: Prediction::barging(budget),
-        oversubscribed,
-        since: Native::now(),
-        quantum: 50_000_000,
-        ..at_front()
-    }
-}
-
-/// Runs `work` while another thread stands in the queue.
-fn behind_another<C: MutexConfig>(mutex: &Mutex<C>, work: impl FnOnce()) {
-    let place = Native::waiters().enter().expect("a slot is free");
-    let watch = Watch {
-        layout: PredecessorCpu::Cached,
-        every: 1_000,
+/// A test for both layouts: each of them calls the function of the same name.
+macro_rules! both_layouts {
+    ($($(#[$doc:meta])* fn $name:ident<$layout:ident>() $body:block)*) => {
+        $($(#[$doc])* fn $name<$layout: Layout<Native>>() $body)*
+        mod split {
+            $(#[test] fn $name() { super::$name::<super::Split<super::Native>>() })*
+        }
+        mod joined {
+            $(#[test] fn $name() { super::$name::<super::Joined<super::Native>>() })*
+        }
     };
-    assert!(mutex.spinners.join(&place, watch, 0, NEVER));
-    work();
-    mutex.spinners.leave(&place);
 }
+use both_layouts;

@@ -26,6 +26,10 @@ impl Bench {
         }
     }
 
+    fn place(&self, id: Id) -> Waiter<Native> {
+        Waiter::new(self.table, id, false)
+    }
+
     fn links(&self, layout: PredecessorCpu) -> Links<'_, Native> {
         Links {
             tail: self.tail,
@@ -77,7 +81,7 @@ impl Bench {
 
     fn hand_on(&mut self) {
         let id = self.ids.remove(0);
-        self.links(PredecessorCpu::Cached).hand_on(id);
+        self.links(PredecessorCpu::Cached).hand_on(&self.place(id));
         assert_eq!(self.queue(), self.ids);
         if let Some(&head) = self.ids.first() {
             assert_eq!(self.table.node(head).state.load(Relaxed), GO);
@@ -123,10 +127,10 @@ fn the_queue_goes_on_after_its_last_has_left() {
 fn headship_that_has_come_wins_over_leaving() {
     let bench = Bench::full(3);
     let links = bench.links(PredecessorCpu::Cached);
-    links.hand_on(bench.ids[0]);
+    links.hand_on(&bench.place(bench.ids[0]));
     assert!(!links.unqueue(bench.ids[1]), "it is the head now");
     assert!(links.unqueue(bench.ids[2]));
-    links.hand_on(bench.ids[1]);
+    links.hand_on(&bench.place(bench.ids[1]));
     assert_eq!(bench.tail.load(Relaxed), 0);
 }
 
@@ -135,7 +139,7 @@ fn a_sleeping_successor_is_made_head_too() {
     let bench = Bench::full(2);
     let links = bench.links(PredecessorCpu::Cached);
     links.node(bench.ids[1]).state.store(PARKED, Relaxed);
-    links.hand_on(bench.ids[0]);
+    links.hand_on(&bench.place(bench.ids[0]));
     assert_eq!(links.node(bench.ids[1]).state.load(Relaxed), GO);
 }
 
@@ -176,14 +180,68 @@ fn every_layout_knows_the_predecessors_cpu_also_after_others_have_left() {
     }
 }
 
+/// Threads `a`, the head, `b` and `c`. The link behind `a` is late.
+fn late_link(threads: u16) -> (Bench, [Id; 3]) {
+    let bench = Bench::full(threads);
+    let node = |i: usize| bench.table.node(bench.ids[i]);
+    assert_eq!(
+        node(0).next.swap(0, Relaxed),
+        link_to(bench.ids[1]).encode()
+    );
+    let ids = [0, 1, 2].map(|i| *bench.ids.get(i).unwrap_or(&bench.ids[0]));
+    (bench, ids)
+}
+
+#[test]
+fn a_head_does_not_wait_for_a_newcomer_that_has_not_linked_itself() {
+    let (bench, [a, b, _]) = late_link(2);
+    let links = bench.links(PredecessorCpu::Cached);
+    let place = bench.place(a);
+    links.hand_on(&place);
+    assert!(place.is_left_behind());
+    assert_eq!(bench.tail.load(Relaxed), b.encode());
+    assert!(bench.table.link(a, link_to(b)), "the newcomer is head");
+    links.hand_on(&bench.place(b));
+    assert_eq!(bench.tail.load(Relaxed), 0);
+}
+
+#[test]
+fn a_waiter_that_leaves_makes_its_successor_head_if_the_head_is_gone() {
+    let (bench, [a, b, c]) = late_link(3);
+    let links = bench.links(PredecessorCpu::Cached);
+    links.node(c).state.store(PARKED, Relaxed);
+    links.hand_on(&bench.place(a));
+    links.leave_between(b, a);
+    assert_eq!(links.node(c).state.load(Relaxed), GO);
+    assert_ne!(links.node(a).next.load(Relaxed), link_to(c).encode());
+    links.hand_on(&bench.place(c));
+    assert_eq!(bench.tail.load(Relaxed), 0);
+}
+
+#[test]
+fn the_last_waiter_empties_the_queue_if_the_head_is_gone() {
+    let (bench, [a, b, _]) = late_link(2);
+    let links = bench.links(PredecessorCpu::Cached);
+    links.hand_on(&bench.place(a));
+    links.leave_between(b, a);
+    assert_eq!(bench.tail.load(Relaxed), 0, "it names a node that is gone");
+}
+
+#[test]
+fn a_head_leaves_as_ever_if_the_tail_has_come_back() {
+    let (bench, [a, b, _]) = late_link(2);
+    let links = bench.links(PredecessorCpu::Cached);
+    links.leave_between(b, a);
+    let place = bench.place(a);
+    links.hand_on(&place);
+    assert!(!place.is_left_behind());
+    assert_eq!(bench.tail.load(Relaxed), 0);
+}
+
 /// Real threads, most of which give up at once.
 #[test]
 fn leaving_and_handing_on_at_the_same_time() {
     static QUEUE: Osq<Native> = Osq::EMPTY;
-    const WATCH: Watch = Watch {
-        layout: PredecessorCpu::Cached,
-        every: LOOK_AROUND,
-    };
     static HEADS: AtomicU32 = AtomicU32::new(0);
     let rounds = if cfg!(miri) { 20 } else { 5_000 };
     std::thread::scope(|s| {
@@ -195,7 +253,7 @@ fn leaving_and_handing_on_at_the_same_time() {
                         0 => NEVER,
                         _ => Native::now() + 500 * (round % 7),
                     };
-                    if QUEUE.join(&place, WATCH, 1_000, until) {
+                    if QUEUE.join(&place, Watch::CACHED, 1_000, until) {
                         assert_eq!(HEADS.fetch_add(1, AcqRel), 0, "two heads");
                         HEADS.fetch_sub(1, AcqRel);
                         QUEUE.leave(&place);

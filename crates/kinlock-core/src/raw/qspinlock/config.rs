@@ -1,5 +1,6 @@
 //! What is fixed about a lock at compile time.
 
+use crate::raw::fault::Fault;
 use crate::tuning::Tuning;
 
 /// What is fixed about a lock at compile time, and where it finds its knobs.
@@ -21,30 +22,12 @@ pub trait Config: Copy + core::fmt::Debug + Send + Sync + 'static {
     fn tuning() -> Tuning;
 }
 
-/// Deliberate defects. For each there is a check that has to catch it.
-#[doc(hidden)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fault {
-    /// A correct lock.
-    None,
-    /// The head takes the lock whether it is free or not.
-    NoExclusion,
-    /// Setting waiters aside forgets the ones set aside before.
-    LostSplice,
-    /// The limit on local hand-offs is ignored.
-    Starvation,
-    /// Unlocking does not wake.
-    LostWakeup,
-    /// Unlocking does not publish the critical section.
-    RelaxedUnlock,
-    /// A waiter falls asleep in the queue without announcing it.
-    SilentSleeper,
-    /// A waiter that queues rouses the one before it. This is no defect, only more of what is
-    /// allowed: every check must pass.
-    Meddler,
-    /// A sleeper whose time is up leaves although it was made head meanwhile.
-    RousedLeaves,
-    /// A head tells the next one to take the lock without a look although a pending waiter is to go
-    /// first.
-    Pushy,
+/// The configuration without a defect, for a queue whose user passes its own knobs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sound;
+
+impl Config for Sound {
+    fn tuning() -> Tuning {
+        Tuning::DEFAULT
+    }
 }

@@ -1,10 +1,11 @@
 //! The pending waiter and the head: waiting for the lock itself, and sleeping on its word.
 
-use super::compose;
-use super::timing::{left, passed, sleep_limit, spin_limit};
+use super::timing::spin_limit;
 use super::{Config, Fault, PARKED, PENDING, QueuedSpinLock, STEAL, STEAL_LIMIT, Terms};
+use super::{compose, pending_bit};
 use crate::events::Event;
 use crate::platform::{Atomic, Ordering::*, Platform};
+use crate::raw::waiter::{left, passed, sleep_limit};
 
 /// How many threads can sleep on the word: the pending waiter and the head.
 const AT_FRONT: u32 = 2;
@@ -28,12 +29,13 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     /// Tries to become the pending waiter. Invariant 3 above the lock needs SeqCst here and for
     /// `tail`.
     pub(super) fn become_pending(&self) -> bool {
-        if self.tail.load(Relaxed) != 0 || self.pending.load(Relaxed) != 0 {
+        let bit = pending_bit::<P>();
+        if self.tail.load(Relaxed) != 0 || self.pending.load(Relaxed) != 0 || bit == 0 {
             return false;
         }
         if self
             .pending
-            .compare_exchange(0, PENDING, SeqCst, Relaxed)
+            .compare_exchange(0, bit, SeqCst, Relaxed)
             .is_err()
         {
             return false;
@@ -64,6 +66,15 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         if self.pending.fetch_and(!(PENDING | STEAL), Release) & PARKED != 0 {
             // The head may sleep behind this waiter while the lock is free. Then no unlock wakes
             // it.
+            self.wake_sleepers();
+        }
+    }
+
+    /// In a forked child: clears the bit of a waiter that did not survive a fork.
+    pub(super) fn forget_pending_of_parent(&self) {
+        let foreign = PENDING & !pending_bit::<P>();
+        if self.pending.load(Relaxed) & foreign != 0 {
+            self.pending.fetch_and(!(foreign | STEAL), Relaxed);
             self.wake_sleepers();
         }
     }
@@ -100,6 +111,11 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             }
             if passed(deadline, P::now) {
                 P::count(Event::Timeout);
+                // Without a heavy fence an unlock may have missed the flag that this waiter set.
+                // Nobody else would clear it.
+                if front == Front::Head && self.pending.load(Relaxed) & PARKED != 0 {
+                    self.wake_sleepers();
+                }
                 return None;
             }
             when = Free::Later;

@@ -3,14 +3,14 @@
 use super::front::{Free, Front};
 use super::key;
 use super::policy::Approach;
-use super::timing::{left, passed, sleep_limit, spin_limit};
+use super::timing::spin_limit;
 use super::{Config, Fault, PARKED, PENDING, QueuedSpinLock, STEAL, Terms};
 use crate::events::Event;
 use crate::platform::{Atomic, NEVER, Ordering::*, Platform};
-use crate::raw::cna::{Head, ROUSE_AHEAD};
+use crate::raw::cna::{self, Head, ROUSE_AHEAD};
 use crate::raw::waiter::{
     ABANDONED, AWAKE, DROWSY, GO, Id, Link, Node, PARKED as NODE_PARKED, PRIORITY, ROUSED, WAITING,
-    Waiter,
+    Waiter, left, passed, sleep_limit,
 };
 
 /// How many waiters a roused waiter looks at: more than a queue usually has.
@@ -35,20 +35,15 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         let named = if priority { PRIORITY } else { domain };
         node.prepare(named, terms.deadline != NEVER);
 
-        // Release publishes the prepared node, Acquire sees the predecessor's; SeqCst: see
-        // `become_pending`.
-        let headship = match Id::decode(self.tail.swap(id.encode(), SeqCst)) {
+        // While oversubscribed this waiter probably sleeps. A checked grant is cheaper than a heavy
+        // fence then.
+        let guarded = terms.deadline != NEVER || terms.oversubscribed;
+        let headship = match cna::queue(&self.tail, Link::new(id, guarded, named)) {
             None => Headship {
                 state: GO,
                 slept: false,
             },
             Some(predecessor) => {
-                let predecessor = P::waiters().node(predecessor);
-                // While oversubscribed this waiter probably sleeps. A checked grant is cheaper than
-                // a heavy fence then.
-                let guarded = terms.deadline != NEVER || terms.oversubscribed;
-                let link = Link::new(id, guarded, named);
-                predecessor.next.store(link.encode(), Release);
                 if matches!(C::FAULT, Fault::Meddler) {
                     Self::rouse(predecessor);
                 }
@@ -202,6 +197,10 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     fn lead(&self, waiter: Waiter<P>, headship: Headship, domain: u16, terms: Terms) -> bool {
         let (tuning, state) = (terms.tuning, headship.state);
         debug_assert!(state != NODE_PARKED && state != ABANDONED);
+        if headship.slept {
+            // The waiter runs again. A scan may take long.
+            self.forbid_stealing(Front::Head);
+        }
         let mut head = Head::<P, C>::new(P::waiters(), waiter.id(), state, tuning, domain);
         head.pre_scan();
         if P::CAN_PARK && C::PARK && !terms.oversubscribed {
@@ -224,7 +223,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             head.wait_for_local();
         }
         let steal = if tuning.stealing { STEAL } else { 0 };
-        head.pass(&self.tail, |heir, go, check| {
+        head.leave(&self.tail, &waiter, |heir, go, check| {
             let go = go | advice;
             if taken && !check {
                 self.grant(heir, go, steal);
@@ -329,3 +328,6 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         self.pending.fetch_or(PARKED | steal, Relaxed);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -2,10 +2,10 @@
 //! node.
 
 use super::timing::{STEAL_ATTEMPTS, STEAL_PATIENCE};
-use super::{Config, QueuedSpinLock, STEAL, key, passed};
+use super::{Config, QueuedSpinLock, STEAL, Terms, passed};
 use crate::events::Event;
 use crate::platform::{Atomic, Ordering::*, Platform};
-use crate::raw::waiter::{Id, PARKED as NODE_PARKED};
+use crate::raw::waiter::{GONE, Id, PARKED as NODE_PARKED, sleep_until};
 
 impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     /// Takes the lock before a front waiter that does not run. Tries for a moment: queueing behind
@@ -39,13 +39,32 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         last.is_some_and(|id| P::waiters().node(id).state.load(Relaxed) == NODE_PARKED)
     }
 
+    /// Tries to take the lock in a forked child, where the waiters that the word names may not
+    /// exist. If the last one does not, queues to find out whether that is still so.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn try_lock_in_child(&self) -> bool {
+        self.forget_pending_of_parent();
+        let last = Id::decode(self.tail.load(Relaxed));
+        let gone = |id| P::waiters().node(id).next.load(Relaxed) == GONE;
+        if self.is_locked() || !last.is_some_and(gone) {
+            return self.try_at_once();
+        }
+        let terms = Terms {
+            tuning: C::tuning(),
+            deadline: 0,
+            oversubscribed: false,
+        };
+        let place = P::waiters().enter();
+        place.is_some_and(|place| self.queue(place, terms))
+    }
+
     /// Takes the lock when there is no free node, because of deep nesting or many threads. It tries
     /// again and again, with growing pauses. That is slower and not fair, but correct.
     #[cold]
     pub(super) fn lock_without_node(&self, deadline: u64) -> bool {
         P::count(Event::SlotFallback);
         let mut pause = 1u32;
-        let asleep = P::AtomicU32::new(0);
         loop {
             if self.try_take() {
                 return true;
@@ -54,16 +73,13 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 P::count(Event::Timeout);
                 return false;
             }
-            if pause < 1 << 8 || !P::CAN_PARK {
+            if pause < 1 << 8 || !(P::CAN_PARK && C::PARK) {
                 for _ in 0..pause {
                     P::relax();
                 }
             } else {
-                // No thread would wake this one: sleep for a while on a private word.
-                let until = P::now() + (pause as u64) * 100;
-                P::park(key::<P>(&asleep), 0, until.min(deadline), || {
-                    asleep.load(Relaxed)
-                });
+                // No thread would wake this one.
+                sleep_until::<P>(deadline.min(P::now() + (pause as u64) * 100));
             }
             pause = (pause * 2).min(1 << 10);
         }

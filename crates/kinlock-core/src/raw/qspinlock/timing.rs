@@ -17,9 +17,6 @@ const HURRIED: u64 = 5_000;
 pub(super) const STEAL_PATIENCE: u64 = 2_000;
 pub(super) const STEAL_ATTEMPTS: u32 = 16;
 
-/// How long a waiter sleeps at most where no heavy fence guarantees that it is noticed.
-pub(super) const UNNOTICED_SLEEP: u64 = 1_000_000;
-
 /// How long to spin before parking; [`NEVER`] if no waiter parks.
 pub(super) fn spin_limit<P: Platform, C: Config>(oversubscribed: bool) -> u64 {
     match (P::CAN_PARK && C::PARK, oversubscribed) {
@@ -27,26 +24,4 @@ pub(super) fn spin_limit<P: Platform, C: Config>(oversubscribed: bool) -> u64 {
         (_, true) => HURRIED,
         (_, false) => PATIENT,
     }
-}
-
-/// When a sleep ends by itself. `noticed`: a fence guarantees that the sleep is ended before.
-pub(super) fn sleep_limit(noticed: bool, deadline: u64, now: fn() -> u64) -> u64 {
-    if noticed {
-        deadline
-    } else {
-        deadline.min(now() + UNNOTICED_SLEEP)
-    }
-}
-
-/// Time left before `deadline`. Reads no clock if there is none.
-pub(super) fn left(deadline: u64, now: fn() -> u64) -> u64 {
-    if deadline == NEVER {
-        NEVER
-    } else {
-        deadline.saturating_sub(now())
-    }
-}
-
-pub(super) fn passed(deadline: u64, now: fn() -> u64) -> bool {
-    deadline != NEVER && now() >= deadline
 }

@@ -39,6 +39,23 @@ fn slots_are_dense_and_reused() {
 }
 
 #[test]
+fn only_nodes_whose_owners_wait_count() {
+    let table = table(40);
+    let slots: Vec<_> = (0..35).map(|_| table.claim().unwrap()).collect();
+    assert_eq!(table.waiting(9, 0), 0, "idle threads");
+    let ids = [0, 1, 34].map(|n| table.free_node(slots[n]).unwrap());
+    let nested = table.free_node(slots[1]).unwrap();
+    assert_eq!((table.waiting(9, 0), table.waiting(2, 0)), (3, 2));
+    assert_eq!(table.waiting(9, slots[34]), 2);
+    table.node(ids[1]).state.store(ABANDONED, Relaxed);
+    assert_eq!(table.waiting(9, 0), 3, "it waits in a second node");
+    table.free(nested);
+    assert_eq!(table.waiting(9, 0), 2);
+    table.reset_in_child(slots[0]);
+    assert_eq!((table.waiting(9, 0), table.in_use()), (0, 3));
+}
+
+#[test]
 fn a_slot_has_four_nodes() {
     let table = table(1);
     let slot = table.claim().unwrap();
@@ -59,11 +76,7 @@ fn an_abandoned_node_keeps_its_slot_claimed_until_it_is_reaped() {
     let table = table(2);
     let slot = table.claim().unwrap();
     let id = table.free_node(slot).unwrap();
-    let waiter = Waiter {
-        id,
-        table,
-        transient: true,
-    };
+    let waiter = Waiter::new(table, id, true);
     waiter.node().prepare(0, true);
     waiter.abandon(WAITING).unwrap();
     assert_eq!(table.in_use(), 1, "the owner is gone, its node is not");
@@ -76,11 +89,7 @@ fn an_abandoned_node_keeps_its_slot_claimed_until_it_is_reaped() {
 fn a_waiter_that_was_granted_headship_cannot_abandon() {
     let table = table(1);
     let id = table.free_node(table.claim().unwrap()).unwrap();
-    let waiter = Waiter {
-        id,
-        table,
-        transient: true,
-    };
+    let waiter = Waiter::new(table, id, true);
     waiter.node().prepare(0, true);
     waiter.node().state.store(GO, Relaxed);
     let waiter = waiter.abandon(WAITING).unwrap_err();
@@ -109,6 +118,38 @@ fn a_forked_child_frees_slots_of_other_threads_unless_a_queue_may_name_them() {
     let claimed: Vec<_> = core::iter::from_fn(|| table.claim()).collect();
     assert_eq!(claimed.len(), 68);
     assert!(!claimed.contains(&3) && !claimed.contains(&40));
+}
+
+#[test]
+fn in_a_forked_child_a_newcomer_behind_a_waiter_of_the_parent_is_head() {
+    let table = table(2);
+    let left: Vec<_> = (0..2)
+        .map(|_| table.free_node(table.claim().unwrap()).unwrap())
+        .collect();
+    for &id in &left {
+        table.node(id).prepare(0, false);
+    }
+    table.reset_in_child(0);
+    assert_eq!(table.in_use(), 2);
+    let newcomer = Link::new(left[1], false, 0);
+    assert!(table.link(left[0], newcomer));
+    assert_eq!(
+        (table.in_use(), table.claim()),
+        (1, Some(1)),
+        "it is reaped"
+    );
+}
+
+#[test]
+fn a_pinned_node_is_not_used_again() {
+    let table = table(1);
+    let slot = table.claim().unwrap();
+    let id = table.free_node(slot).unwrap();
+    table.pin(id);
+    table.free(id);
+    assert_ne!(table.free_node(slot), Some(id));
+    table.unpin(id);
+    assert_eq!(table.free_node(slot), Some(id));
 }
 
 /// Nested four deep, a fifth acquisition has no node: it must still get the lock.

@@ -31,6 +31,55 @@ fn an_abandoned_waiter_of_the_secondary_queue_is_passed_over() {
 }
 
 #[test]
+fn a_head_does_not_wait_for_a_newcomer_that_has_not_linked_itself() {
+    // The head is alone, or passes an abandoned waiter over.
+    for abandoned in [&[][..], &[1]] {
+        let mut q = Queue::new(&[0, 0][..=abandoned.len()]);
+        for &i in abandoned {
+            q.table.node(q.ids[i]).state.store(ABANDONED, SeqCst);
+        }
+        let (before, link) = q.swap_tail(0).unwrap();
+        assert_eq!(q.turn::<Sound>(0, GO, 0, FULL), None);
+        assert_ne!(q.tail.load(SeqCst), 0);
+        assert!(q.table.link(before, link), "the newcomer is head");
+        let newcomer = q.ids.len() - 1;
+        assert_eq!(q.turn::<Sound>(newcomer, GO, 0, FULL), None);
+        assert_eq!(q.tail.load(SeqCst), 0, "the queue ends empty");
+    }
+}
+
+#[test]
+fn waiters_set_aside_do_not_wait_for_a_late_newcomer_either() {
+    for links_itself_first in [true, false] {
+        let mut q = Queue::new(&[0, 1, 1, 0]);
+        let (_, state) = q.turn::<Sound>(0, GO, 0, FULL).unwrap();
+        let (before, link) = q.swap_tail(0).unwrap();
+        assert_eq!(q.turn::<Sound>(3, state, 0, FULL), Some((1, GO)));
+        if links_itself_first {
+            assert!(!q.table.link(before, link));
+        }
+        assert_eq!(q.turn::<Sound>(1, GO, 1, FULL), Some((2, GO)));
+        // It comes to the node of waiter 3.
+        let next = q.turn::<Sound>(2, GO, 1, FULL);
+        assert_eq!(next, links_itself_first.then_some((4, GO)));
+        assert!(links_itself_first || q.table.link(before, link), "head");
+        assert_eq!(q.turn::<Sound>(4, GO, 0, FULL), None);
+        assert_eq!(q.tail.load(SeqCst), 0, "the queue ends empty");
+    }
+}
+
+#[test]
+fn a_head_comes_back_to_its_own_node_if_all_set_aside_have_left() {
+    let mut q = Queue::new(&[0, 1, 0]);
+    let (_, state) = q.turn::<Sound>(0, GO, 0, FULL).unwrap();
+    q.table.node(q.ids[1]).state.store(ABANDONED, SeqCst);
+    let (before, link) = q.swap_tail(0).unwrap();
+    assert_eq!(q.turn::<Sound>(2, state, 0, FULL), None);
+    assert!(q.table.link(before, link), "the newcomer is head");
+    assert_eq!(q.turn::<Sound>(3, GO, 0, FULL), None);
+}
+
+#[test]
 fn only_sleeping_local_waiters_are_roused_ahead_and_only_if_the_next_one_sleeps() {
     let woken = |asleep: &[usize], most: usize| {
         let q = Queue::new(&[0, 0, 0, 0, 0, 1, 0]);
@@ -79,7 +128,8 @@ fn an_heir_that_was_seen_drowsy_is_checked() {
         let mut head = q.head::<Sound>(1, GO, 0, FULL);
         head.rouse_ahead(8, |_| unreachable!("it does not sleep"));
         let mut looked = None;
-        head.pass(&q.tail, |_, _, look| {
+        let place = core::mem::ManuallyDrop::new(Waiter::new(q.table, head.place, false));
+        head.leave(&q.tail, &place, |_, _, look| {
             looked = Some(look);
             true
         });

@@ -1,20 +1,139 @@
-//! Sleepers whose wake-up another waiter takes.
+//! Sleepers, and those whose wake-up another waiter takes.
 
-use super::super::sleep::UNNOTICED_SLEEP;
 use super::*;
 use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
+
+const MINUTE: u64 = 60_000_000_000;
+
+fn soon() -> u64 {
+    Native::now() + MINUTE
+}
+
+both_layouts! {
+    fn nobody_sleeps_who_can_act<L>() {
+        for (held, flags, flag) in [
+            (FREE, 0, SLEEPERS),
+            (FREE, HANDOFF, HANDOFF_SLEEPS),
+            (HELD, PICKUP, HANDOFF_SLEEPS),
+        ] {
+            let mutex = with::<Sound, L>(held, flags);
+            let (mut wait, until) = (at_front(), soon());
+            mutex.sleep(&mut wait.slept, flag, until);
+            // The requester sleeps in nobody else's place, and owes no wake-up.
+            assert_eq!(wait.slept, flag == SLEEPERS);
+            assert!(Native::now() < until, "{flags}");
+            assert_eq!(state(&mutex), (held, flags | flag));
+        }
+    }
+
+    fn a_sleep_ends_in_time<L>() {
+        let mutex = with::<Sound, L>(HELD, 0);
+        mutex.sleep(&mut false, SLEEPERS, Native::now() + 1_000_000);
+        assert_eq!(state(&mutex), (HELD, SLEEPERS));
+    }
+
+    /// Its wake-up comes while the lock is held and another sleeper has set the flag again. To
+    /// sleep on would be behind all others.
+    fn a_woken_sleeper_looks_at_once<L>() {
+        let mutex = with::<Sound, L>(HELD, 0);
+        let until = soon();
+        thread::scope(|s| {
+            let sleeper = s.spawn(|| mutex.sleep(&mut false, SLEEPERS, until));
+            while Native::unpark_in(mutex.key(), 1, OTHERS) == 0 {
+                thread::yield_now();
+            }
+            sleeper.join().expect("woken");
+        });
+        assert!(Native::now() < until);
+        assert_eq!(state(&mutex), (HELD, SLEEPERS));
+    }
+
+    /// The requester and another sleep. A hand-off wakes the one, an unlock the other.
+    fn each_sleeper_has_its_wake_up<L>() {
+        let mutex = with::<Sound, L>(HELD, HANDOFF);
+        let until = soon();
+        thread::scope(|s| {
+            let sleeper = |flag| {
+                let mutex = &mutex;
+                s.spawn(move || mutex.sleep(&mut false, flag, until))
+            };
+            let (requester, other) = (sleeper(HANDOFF_SLEEPS), sleeper(SLEEPERS));
+            while mutex.word.flags(Relaxed) != HANDOFF | HANDOFF_SLEEPS | SLEEPERS {
+                thread::yield_now();
+            }
+            unlock(&mutex);
+            requester.join().expect("woken");
+            assert_eq!(state(&mutex), (HELD, PICKUP | SLEEPERS));
+            assert!(!other.is_finished());
+            mutex.word.clear(PICKUP);
+            unlock(&mutex);
+            other.join().expect("woken");
+        });
+        assert!(Native::now() < until);
+        assert_eq!(state(&mutex), (FREE, 0));
+    }
+
+    /// A waiter without a queue finds that another has requested a hand-off. It must not spin until
+    /// that ends, and the pickup wakes it.
+    fn a_refused_requester_sleeps_until_the_pickup<L>() {
+        let mutex = with::<Sound, L>(HELD, HANDOFF);
+        thread::scope(|s| {
+            let fair = Wait { tuning: fair(), ..at_front() };
+            let waiter = s.spawn(|| mutex.wait_at_front(&mut { fair }));
+            while mutex.word.flags(Relaxed) & SLEEPERS == 0 {
+                thread::yield_now();
+            }
+            unlock(&mutex);
+            mutex.end_request();
+            unlock(&mutex);
+            assert!(waiter.join().expect("it ends"));
+        });
+        assert_eq!(state(&mutex), (HELD, SLEEPERS), "it has slept");
+    }
+
+    /// It may have slept through the unlock that woke it.
+    fn a_timed_sleep_passes_the_wake_up_on<L>() {
+        for (held, after) in [(HELD, SLEEPERS), (FREE, 0)] {
+            let mutex = with::<Sound, L>(held, 0);
+            let mut wait = Wait { slept: true, ..at_front() };
+            mutex.timed_sleep(&mut wait.slept, 1);
+            assert_eq!((state(&mutex), wait.slept), ((held, after), false));
+        }
+    }
+
+    fn a_requeued_waiter_forgets_nobody_who_sleeps_in_front_of_it<L>() {
+        assert!(a_requeued_waiter_takes_the_wake_up_of_the_head::<Sound, L>());
+        // A signal may wake its head.
+        let caught = |_| !a_requeued_waiter_takes_the_wake_up_of_the_head::<SilentRequeue, L>();
+        assert!((0..20).any(caught), "the broken one was never caught");
+    }
+}
+
+/// Waits in the queue, and at its front asleep on the word without a time limit.
+fn lock_as_sleeping_head<C: MutexConfig, L: Layout<Native>>(mutex: &Mutex<C, L>) {
+    let place = Native::waiters().enter().expect("a slot is free");
+    assert!(mutex.spinners.join(&place, Watch::CACHED, 0, NEVER));
+    let mut wait = at_front();
+    while !mutex.try_lock() {
+        mutex.sleep(&mut wait.slept, SLEEPERS, NEVER);
+    }
+    if wait.slept {
+        mutex.word.set(SLEEPERS, Relaxed);
+    }
+    mutex.spinners.leave(&place);
+}
 
 /// A head sleeps on the word. The wake-up meant for it goes to a waiter that a broadcast has
 /// requeued there, and the lock is taken before that waiter comes. Returns whether both get the
-/// lock in the end. `None`: the head lost its CPU after its request and sleeps as the requester,
-/// another case.
-fn a_requeued_waiter_takes_the_wake_up_of_the_head<C: MutexConfig>() -> Option<bool> {
-    let mutex = Mutex::<C>::new();
+/// lock in the end.
+fn a_requeued_waiter_takes_the_wake_up_of_the_head<C: MutexConfig, L: Layout<Native>>() -> bool {
+    let mutex = Mutex::<C, L>::default();
     let (done, finished) = mpsc::channel();
     mutex.lock();
-    std::thread::scope(|s| {
-        let enter = |lock: fn(&Mutex<C>)| {
+    thread::scope(|s| {
+        let enter = |lock: fn(&Mutex<C, L>)| {
             let (done, mutex) = (done.clone(), &mutex);
             s.spawn(move || {
                 lock(mutex);
@@ -22,94 +141,28 @@ fn a_requeued_waiter_takes_the_wake_up_of_the_head<C: MutexConfig>() -> Option<b
                 done.send(()).expect("the test listens");
             });
         };
-        let pause = || std::thread::sleep(Duration::from_millis(30));
-        // Not oversubscribed, whatever runs beside this test: the sleep has no time limit.
-        enter(|mutex| {
-            let place = Native::waiters().enter().expect("a slot is free");
-            assert!(mutex.wait_in_queue(place, C::queue(), &mut at_front()).0);
-        });
-        while mutex.flags.load(Relaxed) & (SLEEPERS | HANDOFF_SLEEPS) == 0 {
-            std::thread::yield_now();
+        let pause = || thread::sleep(Duration::from_millis(30));
+        enter(lock_as_sleeping_head);
+        while mutex.word.flags(Relaxed) & SLEEPERS == 0 {
+            thread::yield_now();
         }
         pause();
-        if mutex.flags.load(Relaxed) & HANDOFF_SLEEPS != 0 {
-            unlock(&mutex);
-            return None;
-        }
         // As if an unlock had cleared the flag and woken the other waiter.
-        mutex.flags.fetch_and(!SLEEPERS, Relaxed);
+        mutex.word.clear(SLEEPERS);
         let head = mutex.spinners.last();
         enter(Mutex::lock_after_sleep);
         while mutex.spinners.last() == head {
-            std::thread::yield_now();
+            thread::yield_now();
         }
         pause();
         unlock(&mutex);
-        let wait = |millis| finished.recv_timeout(Duration::from_millis(millis)).is_ok();
-        let both = wait(2_000) && wait(2_000);
+        let wait = || finished.recv_timeout(Duration::from_secs(2)).is_ok();
+        let both = wait() && wait();
         if !both {
             // So that the test can end.
-            mutex.flags.fetch_or(SLEEPERS, SeqCst);
-            mutex.wake();
+            mutex.word.set(SLEEPERS, SeqCst);
+            mutex.wake_sleeper();
         }
-        Some(both)
+        both
     })
-}
-
-#[test]
-fn a_requeued_waiter_forgets_nobody_who_sleeps_in_front_of_it() {
-    const TRIES: usize = 20;
-    let sound = (0..TRIES).find_map(|_| a_requeued_waiter_takes_the_wake_up_of_the_head::<Sound>());
-    assert_eq!(sound, Some(true));
-    // A signal may wake its head.
-    let caught =
-        |_| a_requeued_waiter_takes_the_wake_up_of_the_head::<SilentRequeue>() == Some(false);
-    assert!((0..TRIES).any(caught), "the broken one was never caught");
-}
-
-/// A wake-up that finds the lock taken counts. A sleep that ends by itself does not.
-#[test]
-fn vain_wake_ups_are_counted() {
-    let mutex = with::<Sound>(HELD, 0);
-    let mut alone = expecting(1, true);
-    mutex.sleep_on_word(&mut alone);
-    assert_eq!((alone.vain_wakeups, state(&mutex)), (0, (HELD, SLEEPERS)));
-
-    let mut woken = expecting(1, false);
-    std::thread::scope(|s| {
-        let sleeper = s.spawn(|| mutex.sleep_on_word(&mut woken));
-        while !sleeper.is_finished() {
-            mutex.wake();
-            std::thread::yield_now();
-        }
-    });
-    assert_eq!((woken.vain_wakeups, state(&mutex)), (1, (HELD, 0)));
-}
-
-/// Without a fence the sleep ends by itself. Each is twice as long as the one before, up to the
-/// longest that can be expressed.
-#[test]
-fn unnoticed_sleeps_end_and_double_until_they_cannot() {
-    const MINUTE: u64 = 60_000_000_000;
-    const MILLISECOND: u64 = 1_000_000;
-    for (flags, before, longest, sleeps, after) in [
-        (SLEEPERS, 1_000, MINUTE, 1_000, 2_000),
-        (SLEEPERS, u64::MAX, MILLISECOND, MILLISECOND, u64::MAX),
-        // The flag was cleared since, and a holder may have missed it: from the beginning.
-        (0, 1_000, MINUTE, UNNOTICED_SLEEP, 2 * UNNOTICED_SLEEP),
-    ] {
-        let mutex = with::<Sound>(HELD, flags);
-        let start = Native::now();
-        let mut wait = Wait {
-            // However long this test waits for its CPU, the thread has only just come.
-            since: u64::MAX,
-            deadline: start + longest,
-            unnoticed_sleep: before,
-            ..expecting(1, true)
-        };
-        mutex.sleep_on_word(&mut wait);
-        let slept = Native::now() - start;
-        assert!((sleeps..MINUTE).contains(&slept), "{slept} ns");
-        assert_eq!(wait.unnoticed_sleep, after);
-    }
 }

@@ -1,143 +1,191 @@
-//! The word, transition by transition.
+//! The word, row by row of the table in [`mutex`](super::super).
 
 use super::*;
+use std::thread;
 
-#[test]
-fn unlocking_hands_the_lock_to_the_requester() {
-    for (before, after) in [
-        (HANDOFF, PICKUP),
-        (HANDOFF | HANDOFF_SLEEPS, PICKUP),
-        (HANDOFF | SLEEPERS, PICKUP | SLEEPERS),
-    ] {
-        let mutex = with::<Sound>(HELD, before);
-        unlock(&mutex);
-        assert_eq!(state(&mutex), (HELD, after));
-        assert!(!mutex.try_lock());
-    }
-}
-
-/// What the model checker and the explorer search for, seen in the word.
-#[test]
-fn a_hand_off_that_releases_as_well_shows() {
-    let mutex = with::<DoubleHandOff>(HELD, HANDOFF);
+fn unlocked<C: MutexConfig, L: Layout<Native>>(flags: u8) -> (bool, u8) {
+    let mutex = with::<C, L>(HELD, flags);
     unlock(&mutex);
-    assert_eq!(state(&mutex), (FREE, PICKUP));
+    state(&mutex)
 }
 
-#[test]
-fn unlocks_count_themselves_up_to_seven_in_a_sample() {
-    let mutex = with::<Sound>(FREE, 0);
-    mutex.start_sample();
-    for unlocks in 1..=7 {
-        assert!(mutex.try_lock());
-        unlock(&mutex);
-        assert_eq!(state(&mutex), (FREE, SAMPLING | (unlocks * UNLOCK)));
-        assert_eq!(mutex.cycles_fast(), unlocks >= 3);
+both_layouts! {
+    fn running_threads_take_a_free_lock_whatever_its_flags<L>() {
+        for flags in [0, HANDOFF, SLEEPERS, KEPT, WATCHED | KEPT | SLEEPERS] {
+            let mutex = with::<Sound, L>(FREE, flags);
+            assert!(mutex.try_lock());
+            assert_eq!(state(&mutex), (HELD, flags));
+            assert!(!mutex.try_lock() && !mutex.word.take());
+        }
     }
-    // From here on unlocks are as quick as without a sample.
-    for _ in 0..2 {
-        assert!(mutex.try_lock());
-        unlock(&mutex);
-        assert_eq!(state(&mutex), (FREE, UNLOCKS));
+
+    fn unlocking_releases_and_wakes_one_sleeper<L>() {
+        for (before, after) in [
+            (0, 0),
+            (KEPT, KEPT),
+            (SLEEPERS, 0),
+            (SLEEPERS | KEPT, KEPT),
+            // The watcher sees that the flag is gone.
+            (WATCHED, 0),
+            (WATCHED | KEPT | SLEEPERS, KEPT),
+        ] {
+            assert_eq!(unlocked::<Sound, L>(before), (FREE, after), "{before}");
+        }
     }
-    mutex.start_sample();
-    assert_eq!(state(&mutex), (FREE, SAMPLING));
+
+    fn unlocking_hands_the_lock_to_the_requester<L>() {
+        for (before, after) in [
+            (HANDOFF, PICKUP),
+            (HANDOFF | HANDOFF_SLEEPS, PICKUP),
+            (HANDOFF | SLEEPERS, PICKUP | SLEEPERS),
+            (HANDOFF | WATCHED | KEPT, PICKUP | KEPT),
+        ] {
+            let mutex = with::<Sound, L>(HELD, before);
+            unlock(&mutex);
+            assert_eq!(state(&mutex), (HELD, after));
+            assert!(!mutex.try_lock());
+        }
+    }
+
+    /// What the model checker and the explorer search for, seen in the word.
+    fn a_hand_off_that_releases_as_well_shows<L>() {
+        assert_eq!(unlocked::<DoubleHandOff, L>(HANDOFF), (FREE, PICKUP));
+    }
+
+    fn there_is_one_requester<L>() {
+        let mutex = with::<Sound, L>(HELD, SLEEPERS);
+        assert!(mutex.request_handoff());
+        assert!(!mutex.request_handoff());
+        assert_eq!(state(&mutex), (HELD, HANDOFF | SLEEPERS));
+        unlock(&mutex);
+        assert!(!mutex.request_handoff(), "not while a pickup is due");
+    }
+
+    fn a_withdrawn_request_leaves_nothing_behind<L>() {
+        let mutex = with::<Sound, L>(HELD, HANDOFF | HANDOFF_SLEEPS | SLEEPERS | KEPT);
+        assert!(mutex.withdraw_request());
+        assert_eq!(state(&mutex), (HELD, SLEEPERS | KEPT));
+        let mutex = with::<Sound, L>(HELD, 0);
+        assert!(mutex.request_handoff());
+        assert!(mutex.withdraw_request());
+        assert_eq!(state(&mutex), (HELD, 0));
+    }
+
+    fn withdrawing_after_the_hand_off_yields_the_lock<L>() {
+        let mutex = with::<Sound, L>(HELD, PICKUP);
+        assert!(!mutex.withdraw_request());
+        assert!(mutex.await_handoff(&mut Wait { deadline: 0, ..at_front() }));
+        assert_eq!(state(&mutex), (HELD, 0));
+        let mutex = with::<LeakyCancel, L>(HELD, PICKUP);
+        assert!(mutex.withdraw_request());
+        assert_eq!(state(&mutex), (HELD, PICKUP), "nobody will ever take it");
+    }
+
+    fn a_requester_takes_what_is_free_or_handed_over<L>() {
+        for (held, flags) in [(FREE, HANDOFF), (HELD, PICKUP)] {
+            let mutex = with::<Sound, L>(held, flags);
+            assert!(mutex.await_handoff(&mut at_front()));
+            assert_eq!(state(&mutex), (HELD, 0));
+        }
+    }
+
+    /// Two threads that hand the lock to each other must not forget the sleepers outside the queue.
+    fn a_pickup_wakes_the_sleeper_that_the_hand_off_did_not<L>() {
+        let mutex = with::<Sound, L>(HELD, PICKUP | SLEEPERS);
+        mutex.end_request();
+        assert_eq!(state(&mutex), (HELD, 0), "woken, and the flag is cleared");
+        // Not after an unlock that has woken a sleeper itself.
+        let mutex = with::<Sound, L>(HELD, HANDOFF | SLEEPERS);
+        mutex.end_request();
+        assert_eq!(state(&mutex), (HELD, SLEEPERS));
+    }
+
+    fn a_waiter_that_has_slept_sets_the_flag_for_others<L>() {
+        let mutex = with::<Sound, L>(FREE, 0);
+        assert!(mutex.wait_at_front(&mut Wait { slept: true, ..at_front() }));
+        assert_eq!(state(&mutex), (HELD, SLEEPERS));
+        // It does not get the lock, and the holder will see the flag.
+        let late = || Wait { deadline: 0, slept: true, ..at_front() };
+        let mutex = with::<Sound, L>(HELD, 0);
+        assert!(!mutex.wait_at_front(&mut late()));
+        assert_eq!(state(&mutex), (HELD, SLEEPERS));
+        // There is no holder, so the next sleeper is woken at once.
+        let mutex = with::<Sound, L>(FREE, 0);
+        assert!(!mutex.wait_at_front(&mut late()));
+        assert_eq!(state(&mutex), (FREE, 0));
+    }
+
+    /// A trial keeps the lock, and finds it idle.
+    fn an_idle_lock_is_no_longer_kept<L>() {
+        for trial in [false, true] {
+            let mutex = with::<Sound, L>(FREE, if trial { 0 } else { KEPT });
+            assert!(mutex.wait_at_front(&mut Wait { trial, ..at_front() }));
+            assert_eq!(state(&mutex), (HELD, 0));
+        }
+    }
+
+    /// A trial that comes to no verdict must not leave the lock kept.
+    fn a_trial_ends_with_the_wait<L>() {
+        let trial = || Wait { trial: true, ..at_front() };
+        let mutex = with::<Sound, L>(HELD, 0);
+        let until = Native::now() + 1;
+        assert!(!mutex.wait_at_front(&mut Wait { deadline: until, ..trial() }));
+        assert_eq!(state(&mutex), (HELD, 0));
+        let mutex = with::<Sound, L>(HELD, HANDOFF);
+        unlock(&mutex);
+        // Refused until the pickup, and the time is up before.
+        let deadline = Native::now() + 50_000;
+        assert!(!mutex.wait_at_front(&mut Wait { deadline, tuning: fair(), ..trial() }));
+        assert_eq!(state(&mutex).1 & !(SLEEPERS | WATCHED), PICKUP);
+    }
+
+    /// A thread does not even take a waiter slot for a deadline that has passed.
+    fn a_deadline_that_has_passed_costs_nothing<L>() {
+        let mutex = with::<Sound, L>(HELD, KEPT);
+        thread::scope(|s| {
+            s.spawn(|| {
+                for deadline in [0, Native::now()] {
+                    assert!(!mutex.lock_until(deadline));
+                }
+                assert_eq!(Native::kept_slot(), 0);
+            });
+        });
+        assert_eq!((state(&mutex), mutex.spinners.last()), ((HELD, KEPT), 0));
+    }
+
+    /// The requester is a thread of another process. It is never handed the lock.
+    fn a_request_of_a_parent_is_void_in_the_child<L>() {
+        const PARENT: u8 = 64;
+        assert_ne!(PARENT, generation::<Native>());
+        let request = HANDOFF | HANDOFF_SLEEPS | PARENT;
+        for (before, after) in [
+            (request, 0),
+            (request | KEPT | WATCHED, KEPT),
+            (request | SLEEPERS, 0),
+        ] {
+            assert_eq!(unlocked::<Sound, L>(before), (FREE, after), "{before}");
+        }
+        let mutex = with::<Sound, L>(HELD, request | SLEEPERS);
+        assert!(mutex.request_handoff(), "overwritten");
+        assert_eq!(state(&mutex), (HELD, HANDOFF | SLEEPERS));
+        unlock(&mutex);
+        assert_eq!(state(&mutex), (HELD, PICKUP | SLEEPERS));
+    }
+
+    fn a_forked_child_resets_what_its_parent_left<L>() {
+        let mutex = with::<Sound, L>(HELD, u8::MAX);
+        mutex.reset_in_child();
+        assert!(!mutex.is_contended());
+        assert_eq!(state(&mutex), (FREE, 0));
+    }
 }
 
+/// With [`Split`] a request may come between the holder's first look and its store. The requester
+/// then takes the lock, or is woken by the second look. So is another sleeper: the requester may be
+/// giving up, and then would not pass the wake-up on.
 #[test]
-fn there_is_one_requester() {
-    let mutex = with::<Sound>(HELD, SLEEPERS);
-    let (mut first, mut second) = (at_front(), at_front());
-    assert!(mutex.request_handoff(&mut first, 0) && first.requested);
-    assert!(!mutex.request_handoff(&mut second, 0) && !second.requested);
-    assert_eq!(state(&mutex), (HELD, HANDOFF | SLEEPERS));
+fn a_late_request_is_noticed_after_the_store() {
+    let mutex = with::<Sound, Split<Native>>(HELD, HANDOFF_SLEEPS | SLEEPERS);
     unlock(&mutex);
-    assert!(
-        !mutex.request_handoff(&mut second, 0),
-        "not while a pickup is due"
-    );
-}
-
-#[test]
-fn a_withdrawn_request_leaves_nothing_behind() {
-    let mutex = with::<Sound>(HELD, HANDOFF | HANDOFF_SLEEPS | SLEEPERS);
-    let mut wait = requester();
-    assert!(!mutex.finish(&mut wait, false));
-    assert_eq!((state(&mutex), wait.requested), ((HELD, SLEEPERS), false));
-}
-
-#[test]
-fn withdrawing_after_the_hand_off_yields_the_lock() {
-    let mutex = with::<Sound>(HELD, PICKUP);
-    assert!(mutex.finish(&mut requester(), false));
-    assert_eq!(state(&mutex), (HELD, 0));
-    let mutex = with::<LeakyCancel>(HELD, PICKUP);
-    assert!(!mutex.finish(&mut requester(), false));
-    assert_eq!(state(&mutex), (HELD, PICKUP), "nobody will ever take it");
-}
-
-#[test]
-fn a_requester_that_finds_the_lock_free_clears_its_request() {
-    let mutex = with::<Sound>(FREE, HANDOFF);
-    let mut wait = requester();
-    assert!(mutex.await_handoff(&mut wait, 50_000));
-    assert!(mutex.finish(&mut wait, true));
-    assert_eq!(state(&mutex), (HELD, 0));
-}
-
-/// Two threads that hand the lock to each other must not forget the sleepers outside the queue.
-#[test]
-fn a_pickup_wakes_the_sleeper_that_the_hand_off_did_not() {
-    let mutex = with::<Sound>(HELD, PICKUP | SLEEPERS);
-    assert!(mutex.finish(&mut requester(), true));
-    assert_eq!(state(&mutex), (HELD, 0), "woken, and the flag is cleared");
-    // Not after an unlock that has woken a sleeper itself.
-    let mutex = with::<Sound>(HELD, HANDOFF | SLEEPERS);
-    assert!(mutex.finish(&mut requester(), true));
-    assert_eq!(state(&mutex), (HELD, SLEEPERS));
-}
-
-#[test]
-fn the_requester_is_woken_before_the_others() {
-    let mutex = with::<Sound>(FREE, HANDOFF_SLEEPS | SLEEPERS);
-    mutex.wake();
-    assert_eq!(state(&mutex), (FREE, SLEEPERS));
-    mutex.wake();
-    assert_eq!(state(&mutex), (FREE, 0));
-}
-
-#[test]
-fn a_waiter_that_has_slept_sets_the_flag_for_others() {
-    let slept = || Wait {
-        slept: true,
-        ..at_front()
-    };
-    let mutex = with::<Sound>(HELD, 0);
-    assert!(mutex.finish(&mut slept(), true));
-    assert_eq!(state(&mutex), (HELD, SLEEPERS));
-    // It does not get the lock, and the holder will see the flag.
-    let mutex = with::<Sound>(HELD, 0);
-    assert!(!mutex.finish(&mut slept(), false));
-    assert_eq!(state(&mutex), (HELD, SLEEPERS));
-    // There is no holder, so the next sleeper is woken at once.
-    let mutex = with::<Sound>(FREE, 0);
-    assert!(!mutex.finish(&mut slept(), false));
-    assert_eq!(state(&mutex), (FREE, 0));
-}
-
-#[test]
-fn a_mode_goes_with_the_request() {
-    let mutex = with::<Sound>(HELD, SLEEPERS);
-    for request_mode in [SHARE, EXCLUSIVE] {
-        let mut wait = at_front();
-        assert!(mutex.request_handoff(&mut wait, request_mode));
-        assert_eq!(state(&mutex).1, HANDOFF | SLEEPERS | request_mode);
-        assert!(!mutex.start_sample(), "that would make it unheard");
-        assert!(!mutex.withdraw_request(&mut wait));
-        assert_eq!(state(&mutex).1, SLEEPERS | UNLOCKS);
-        // The mode also ends when the requester takes the lock by itself.
-        assert!(mutex.request_handoff(&mut wait, request_mode));
-        assert!(mutex.finish(&mut wait, true));
-        assert_eq!(state(&mutex).1, SLEEPERS | UNLOCKS);
-    }
+    assert_eq!(state(&mutex), (FREE, 0), "both are woken");
 }

@@ -1,0 +1,54 @@
+//! What happens before `main`, or when the library is loaded.
+//!
+//! The program has one thread then. So what would be slow or racy later is cheap and sound here.
+//! A program that never contends for a lock pays for it too: it has to stay at a few microseconds.
+//!
+//! # Invariants cited by `SAFETY` comments
+//!
+//! 1. `dladdr` compares addresses and never reads through them. The strings that it returns live
+//!    as long as their object is loaded, and this one is.
+//! 2. `getauxval` has no preconditions.
+
+use super::{futex, thread};
+use crate::{environment, fork};
+
+extern "C" fn prepare() {
+    environment::take_snapshot();
+    futex::register_membarrier();
+    thread::create_key();
+    fork::register(0, &thread::SLOTS);
+    #[cfg(not(any(miri, target_feature = "crt-static")))]
+    stay_loaded();
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static PREPARE: extern "C" fn() = prepare;
+
+/// Keeps the shared object with this code loaded for ever, also after `dlclose`: threads that keep
+/// a slot call into it when they end. The program itself is never unloaded.
+#[cfg(not(any(miri, target_feature = "crt-static")))]
+fn stay_loaded() {
+    let _errno = crate::sys::KeepErrno::hold();
+    // SAFETY: invariant 2.
+    let program = object_with(unsafe { libc::getauxval(libc::AT_ENTRY) } as usize);
+    let Some(here) = object_with(prepare as *const () as usize) else {
+        return;
+    };
+    if program.is_none_or(|program| program.dli_fbase != here.dli_fbase) {
+        let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
+        // SAFETY: invariant 1. The object is loaded, so no other code runs; the handle is kept.
+        unsafe { libc::dlopen(here.dli_fname, flags) };
+    }
+}
+
+/// What the loader knows of the object that contains `address`.
+#[cfg(not(any(miri, target_feature = "crt-static")))]
+fn object_with(address: usize) -> Option<libc::Dl_info> {
+    let mut info = core::mem::MaybeUninit::uninit();
+    // SAFETY: invariant 1; `info` is written where the result is not 0.
+    unsafe {
+        let found = libc::dladdr(core::ptr::without_provenance(address), info.as_mut_ptr());
+        (found != 0).then(|| info.assume_init())
+    }
+}

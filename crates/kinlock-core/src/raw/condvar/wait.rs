@@ -1,0 +1,184 @@
+//! What a waiter does from its registration to its wake-up.
+
+use super::*;
+
+/// How long a waiter spins before it sleeps, in nanoseconds: about what sleeping and waking up cost
+/// two threads in system calls and switches.
+const SPIN: u64 = 50_000;
+/// After a spin in vain, one waiter in so many tries whether spinning pays again. With 16 some two
+/// of 64 threads would yield all the time, at twice the CPU time.
+const RETRY: u32 = 256;
+
+impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
+    /// Notes the distance to the mutex. Returns what is known afterwards.
+    pub(super) fn learn(&self, distance: u32) -> u32 {
+        let (known, second) = self.place.learn(distance);
+        if second && cfg!(debug_assertions) {
+            self.expect_nobody();
+        }
+        known
+    }
+
+    /// Panics if a thread waits here, which must be with another mutex. Sleepers are woken, so that
+    /// they find out themselves.
+    fn expect_nobody(&self) {
+        let sleepers = P::unpark_in(self.key(), u32::MAX, OTHERS);
+        let spinner = self.sequence.load(Relaxed) & SPINNER != 0 && !P::forked();
+        assert!(
+            sleepers == 0 && !spinner,
+            "a condition variable is used with two mutexes at the same time"
+        );
+    }
+
+    /// Makes this waiter known to notifiers. Returns the ticket, and whether the waiter is to spin.
+    /// The mutex must be held.
+    pub(super) fn register(&self, several: bool) -> (u32, bool) {
+        // Relaxed: releasing the mutex publishes it. A stale value is an outdated ticket, and the
+        // wait ends at once.
+        let mut seen = self.sequence.load(Relaxed);
+        loop {
+            let spins = self.may_spin(seen);
+            let next = seen | REGISTERED | if spins { SPINNER } else { 0 };
+            // Where there are several mutexes, this Release pairs with `announce_requeueing`,
+            // whatever the flags are.
+            if several || next != seen {
+                let registered = self.sequence.compare_exchange(seen, next, Release, Relaxed);
+                if let Err(now) = registered {
+                    seen = now;
+                    continue;
+                }
+            }
+            if !spins {
+                self.place.add_one();
+            }
+            return (seen & !FLAGS, spins);
+        }
+    }
+
+    /// Whether a waiter is to spin: no other does, and spinning was not in vain lately.
+    fn may_spin(&self, seen: u32) -> bool {
+        let vain = || seen & VAIN != 0 && P::random() % RETRY != 0;
+        P::CAN_PARK && seen & SPINNER == 0 && !vain()
+    }
+
+    /// Waits until the count is no longer `ticket`, or until `limit` says that the time is up.
+    pub(super) fn sleep<M: Partner<P>>(
+        &self,
+        mutex: &M,
+        ticket: u32,
+        first: u64,
+        mut limit: impl FnMut() -> Option<u64>,
+    ) -> End {
+        let mut until = first;
+        loop {
+            // Acquire pairs with `advance`.
+            let seen = self.sequence.load(Acquire);
+            if seen & !FLAGS != ticket && C::FAULT != CondvarFault::BlindSleep {
+                self.place.subtract_one();
+                return End::Awake;
+            }
+            match self.sleep_once(mutex, seen, until) {
+                Parked::Woken => {
+                    P::count(Event::Notified);
+                    if self.sequence.load(Acquire) & !FLAGS == ticket {
+                        // See 5 at the top.
+                        self.notify_all();
+                    }
+                    if C::FAULT == CondvarFault::SwallowedWake && limit().is_none() {
+                        return End::TimeUp;
+                    }
+                    return End::Woken;
+                }
+                // Another count, or only another flag.
+                Parked::Differed => {}
+                Parked::Unwoken => match limit() {
+                    Some(later) => until = later,
+                    None => {
+                        self.place.subtract_one();
+                        return End::TimeUp;
+                    }
+                },
+            }
+        }
+    }
+
+    /// Spins on the count for a while; `SPINNER` is this waiter's. Returns whether the count has
+    /// moved on.
+    ///
+    /// While oversubscribed the spinner yields its CPU to others. Spinning still pays: a CPU
+    /// without a runnable thread falls asleep, and takes longer to wake up than a thread does.
+    pub(super) fn spin(&self, ticket: u32, until: u64) -> bool {
+        // Acquire pairs with `advance`.
+        let nanos = match until {
+            NEVER => SPIN,
+            until => until.saturating_sub(P::now()).min(SPIN),
+        };
+        let moved_on = |s: u32| s & !FLAGS != ticket;
+        let waited = match P::oversubscribed() {
+            true => P::wait_yielding(&self.sequence, Acquire, nanos, moved_on),
+            false => P::wait_for(&self.sequence, Acquire, nanos, moved_on),
+        };
+        match waited {
+            Ok(now) => {
+                P::count(Event::NotifiedSpinning);
+                if now & VAIN != 0 {
+                    self.sequence.fetch_and(!VAIN, Relaxed);
+                }
+                C::FAULT != CondvarFault::BlindSleep
+            }
+            Err(now) => !self.stop_spinning(now, ticket),
+        }
+    }
+
+    /// Takes a registration back: the mutex was not the caller's to release.
+    pub(super) fn unregister(&self, ticket: u32, spins: bool) {
+        if !spins || self.stop_spinning(self.sequence.load(Relaxed), ticket) {
+            self.place.subtract_one();
+        }
+    }
+
+    /// Clears `SPINNER`, as the waiter is going to sleep. `false`: the count has moved on.
+    pub(super) fn stop_spinning(&self, mut seen: u32, ticket: u32) -> bool {
+        self.place.add_one();
+        if C::FAULT == CondvarFault::LingeringSpinner {
+            return true;
+        }
+        while seen & !FLAGS == ticket {
+            // This waiter owns the flag as long as the count is the same: see 4 at the top.
+            let without = seen & !SPINNER | VAIN;
+            match self
+                .sequence
+                .compare_exchange(seen, without, Relaxed, Acquire)
+            {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+        self.place.subtract_one();
+        false
+    }
+
+    /// Sleeps at most until `until`, while the word is `seen`.
+    pub(super) fn sleep_once<M: Partner<P>>(&self, mutex: &M, seen: u32, until: u64) -> Parked {
+        if !P::CAN_PARK {
+            let left = match until {
+                NEVER => NEVER,
+                until => until.saturating_sub(P::now()),
+            };
+            let other = |s: u32| s & !FLAGS != seen & !FLAGS;
+            return match P::wait_for(&self.sequence, Acquire, left, other) {
+                Ok(_) => Parked::Differed,
+                Err(_) => Parked::Unwoken,
+            };
+        }
+        P::count(Event::Park);
+        // Never as the mutex's requester, if the waiter is requeued onto the mutex.
+        mutex.park(self.key(), seen, until, OTHERS, || {
+            if C::FAULT == CondvarFault::BlindSleep {
+                seen
+            } else {
+                self.sequence.load(Relaxed)
+            }
+        })
+    }
+}

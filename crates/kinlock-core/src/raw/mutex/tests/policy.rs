@@ -1,0 +1,221 @@
+//! The policy as a table, without threads.
+
+use super::super::policy::{Front, IDLE, LOOK, SPIN, Seen, Step, Step::*};
+
+const QUANTUM: u64 = 250_000;
+const TAKE: Step = Take { idle: false };
+const TAKE_IDLE: Step = Take { idle: true };
+
+/// A look: `f` the lock is free, `w` no unlock since the watch began, `k` it is kept.
+fn look(now: u64, marks: &str) -> Seen {
+    Seen {
+        now,
+        free: marks.contains('f'),
+        watched: marks.contains('w'),
+        kept: marks.contains('k'),
+    }
+}
+
+struct Row {
+    name: &'static str,
+    quantum: u64,
+    trial: bool,
+    looks: &'static [(u64, &'static str, Step)],
+}
+
+const fn row(name: &'static str, looks: &'static [(u64, &'static str, Step)]) -> Row {
+    Row {
+        name,
+        quantum: QUANTUM,
+        trial: false,
+        looks,
+    }
+}
+
+const ROWS: &[Row] = &[
+    row("free", &[(0, "f", TAKE)]),
+    Row {
+        quantum: 0,
+        ..row("held, no quantum", &[(0, "", Request)])
+    },
+    Row {
+        quantum: 5_000,
+        ..row(
+            "a quantum shorter than the spinning",
+            &[(0, "", Poll(5_000)), (5_000, "", Request)],
+        )
+    },
+    row(
+        "free after spinning",
+        &[(0, "", Poll(SPIN)), (SPIN / 2, "f", TAKE)],
+    ),
+    row(
+        "spins, sleeps, is woken by an unlock",
+        &[
+            (0, "", Poll(SPIN)),
+            (SPIN / 2, "", Poll(SPIN - SPIN / 2)),
+            (SPIN, "", Sleep(QUANTUM - SPIN)),
+            (2 * SPIN, "f", TAKE),
+        ],
+    ),
+    row(
+        "another has taken the lock before the woken thread",
+        &[
+            (0, "", Poll(SPIN)),
+            (SPIN, "", Sleep(QUANTUM - SPIN)),
+            (2 * SPIN, "", TimedSleep(SPIN)),
+            (3 * SPIN, "", Poll(SPIN)),
+            (QUANTUM, "", Request),
+        ],
+    ),
+    row(
+        "kept and idle",
+        &[(0, "fk", Watch(IDLE)), (IDLE, "fwk", TAKE_IDLE)],
+    ),
+    row(
+        "kept, and not known to be idle yet",
+        &[
+            (0, "wk", Watch(LOOK)),
+            (LOOK, "fwk", Pause(IDLE)),
+            (LOOK + IDLE, "fwk", TAKE_IDLE),
+        ],
+    ),
+    row(
+        "kept, and taken again at once",
+        &[
+            (0, "k", Watch(LOOK)),
+            (LOOK, "k", TimedSleep(SPIN)),
+            (SPIN, "k", Watch(LOOK)),
+            (SPIN + LOOK, "k", TimedSleep(QUANTUM - SPIN - LOOK)),
+            (QUANTUM, "k", Request),
+        ],
+    ),
+    row(
+        "taken in turn by others, who queue meanwhile: then it is idle",
+        &[
+            (0, "k", Watch(LOOK)),
+            (LOOK, "k", TimedSleep(SPIN)),
+            (SPIN, "fk", Watch(IDLE)),
+            (SPIN + IDLE, "fwk", TAKE_IDLE),
+        ],
+    ),
+    row(
+        "kept, and a whole section between two looks",
+        &[
+            (0, "k", Watch(LOOK)),
+            (LOOK, "fk", Watch(IDLE)),
+            (LOOK + IDLE, "fk", TimedSleep(SPIN)),
+        ],
+    ),
+    row(
+        "free on arrival, and taken since: that tells nothing",
+        &[
+            (0, "fk", Watch(IDLE)),
+            (IDLE, "k", Watch(LOOK)),
+            (IDLE + LOOK, "k", TimedSleep(SPIN)),
+        ],
+    ),
+    row(
+        "kept, and unlocked since the last look",
+        &[
+            (0, "k", Watch(LOOK)),
+            (LOOK, "fk", Watch(IDLE)),
+            (LOOK + IDLE, "fwk", TAKE_IDLE),
+        ],
+    ),
+    row(
+        "kept, in a long section",
+        &[
+            (0, "k", Watch(LOOK)),
+            (LOOK, "wk", Pause(2 * LOOK)),
+            (3 * LOOK, "wk", Pause(IDLE)),
+            (SPIN - 1, "wk", Pause(IDLE)),
+            (SPIN, "wk", TimedSleep(SPIN)),
+        ],
+    ),
+    Row {
+        trial: true,
+        ..row(
+            "a trial finds an idle lock",
+            &[(0, "f", Watch(IDLE)), (IDLE, "fw", TAKE_IDLE)],
+        )
+    },
+    Row {
+        trial: true,
+        ..row(
+            "a trial finds a long section",
+            &[
+                (0, "k", Watch(LOOK)),
+                (SPIN, "wk", Share),
+                (SPIN, "", Sleep(QUANTUM - SPIN)),
+            ],
+        )
+    },
+    Row {
+        trial: true,
+        ..row(
+            "a trial finds that the lock is taken again at once; another trial shares it",
+            &[
+                (0, "k", Watch(LOOK)),
+                (LOOK, "k", TimedSleep(SPIN)),
+                (QUANTUM - 1, "", Poll(1)),
+            ],
+        )
+    },
+];
+
+#[test]
+fn each_look_leads_to_its_step() {
+    for row in ROWS {
+        let mut front = Front::new(row.quantum, row.trial);
+        for &(now, marks, step) in row.looks {
+            assert_eq!(front.next(look(now, marks)), step, "{}, at {now}", row.name);
+        }
+    }
+}
+
+/// How long the waiter does something else before it looks again.
+fn length(step: Step) -> u64 {
+    match step {
+        Watch(nanos) | Pause(nanos) | Poll(nanos) | TimedSleep(nanos) | Sleep(nanos) => nanos,
+        Take { .. } | Share | Request => 1,
+    }
+}
+
+const MARKS: [&str; 8] = ["", "f", "w", "fw", "k", "fk", "wk", "fwk"];
+
+/// Whatever a waiter has seen, once its quantum is over and it has looked, it requests: nothing
+/// can make it wait, and it tries in vain at most once to take the lock.
+#[test]
+fn an_overdue_waiter_requests() {
+    fn explore(front: Front, now: u64, depth: u32) {
+        for marks in MARKS {
+            let mut front = front;
+            let step = front.next(look(now, marks));
+            if now >= QUANTUM {
+                assert_eq!(step, Request, "{front:?} at {now} sees {marks:?}");
+            } else if depth > 0 {
+                let next = now + length(step);
+                assert!(next <= QUANTUM + SPIN, "{step:?} at {now} is too long");
+                explore(front, next, depth - 1);
+                explore(front, QUANTUM, 0);
+            }
+        }
+    }
+    for trial in [false, true] {
+        explore(Front::new(QUANTUM, trial), 0, 4);
+    }
+}
+
+/// A waiter leaves a lock that is kept to its holders, however often it sees it free.
+#[test]
+fn a_kept_lock_is_not_taken_unless_it_is_idle() {
+    for marks in ["fk", "k"] {
+        for after in ["k", "fk"] {
+            let mut front = Front::new(QUANTUM, false);
+            let pause = length(front.next(look(0, marks)));
+            let step = front.next(look(pause, after));
+            assert!(!matches!(step, Take { .. }), "{marks} {after}: {step:?}");
+        }
+    }
+}

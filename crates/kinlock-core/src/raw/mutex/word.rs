@@ -1,0 +1,336 @@
+//! The lock word, in two layouts. Nothing else touches it. One method per row of the table in
+//! [`mutex`](super).
+
+use super::{MutexConfig, MutexFault, OTHERS, REQUESTER};
+use crate::events::Event;
+use crate::platform::{Atomic, ConstAtomic, ConstPlatform, Ordering, Ordering::*, Platform};
+
+/// One waiter, the requester, has requested a hand-off. The next unlock leaves the lock held and
+/// replaces this flag by [`PICKUP`].
+pub(super) const HANDOFF: u8 = 1;
+/// The lock belongs to the requester, which has not noticed yet.
+pub(super) const PICKUP: u8 = 2;
+/// A thread sleeps on the word. An unlock, or a pickup, wakes one of them.
+pub(super) const SLEEPERS: u8 = 4;
+/// The requester sleeps on the word.
+pub(super) const HANDOFF_SLEEPS: u8 = 8;
+/// Set by the waiter at the front, cleared by the next unlock.
+pub(super) const WATCHED: u8 = 16;
+/// The lock is kept. Newcomers queue, and the front waiter sleeps for a quantum.
+pub(super) const KEPT: u8 = 32;
+/// The process, in a chain of forks, that the request was made in. A request of another process is
+/// void, since its requester does not exist here: the next unlock clears it, and another requester
+/// overwrites it.
+pub(super) const GENERATION: u8 = 64 + 128;
+
+/// What a request sets. It ends as a whole, and so does what another process left of one.
+pub(super) const REQUEST: u8 = HANDOFF | HANDOFF_SLEEPS | GENERATION;
+
+pub(super) const FREE: u8 = 0;
+const HELD: u8 = 1;
+
+/// What this process writes beside a request.
+pub(super) fn generation<P: Platform>() -> u8 {
+    P::forks() << GENERATION.trailing_zeros()
+}
+
+/// Whether a waiter of this process has requested a hand-off.
+pub(super) fn is_requested<P: Platform>(flags: u8) -> bool {
+    flags & HANDOFF != 0 && flags & GENERATION == generation::<P>()
+}
+
+/// What an unlock makes of the flags, apart from `SLEEPERS`.
+fn after_unlock<P: Platform>(flags: u8) -> u8 {
+    let ended = if flags & HANDOFF != 0 { REQUEST } else { 0 };
+    let begun = if is_requested::<P>(flags) { PICKUP } else { 0 };
+    flags & !(ended | WATCHED) | begun
+}
+
+/// How the two bytes lie in memory, and how they change.
+pub trait Layout<P: Platform>: core::fmt::Debug + Send + Sync + Sized + 'static {
+    /// An unlocked word.
+    fn new() -> Self;
+
+    /// A running thread takes the lock. Even a failing try takes the line from the holder.
+    fn take(&self) -> bool;
+
+    /// Whether the lock is held.
+    fn is_held(&self) -> bool;
+
+    /// Waits until the lock is seen free, for at most so many nanoseconds.
+    fn wait_until_free(&self, nanos: u64) -> bool;
+
+    /// The flags. `order` is Acquire to pick up a lock that has been handed over.
+    fn flags(&self, order: Ordering) -> u8;
+
+    /// Sets flags. Returns those before.
+    fn set(&self, flags: u8, order: Ordering) -> u8;
+
+    /// Clears flags. Returns those before.
+    fn clear(&self, flags: u8) -> u8;
+
+    /// Replaces the flags by what `f` makes of them, unless that is `None`. The result is the flags
+    /// before, as `Err` if nothing was changed.
+    ///
+    /// Only waiters and unlocks that are watched change the flags, each a few times. With
+    /// [`Joined`] threads that take or release the lock change the same atomic.
+    fn change(&self, order: Ordering, f: impl Fn(u8) -> Option<u8>) -> Result<u8, u8>;
+
+    /// The holder unlocks, hands over if that is requested, and wakes who sleeps for it.
+    fn unlock<C: MutexConfig>(&self, key: *const u32);
+
+    /// After a waiter has set its flag, to sleep: from now on either the waiter sees the lock free,
+    /// or the holder sees the flag. `false`: perhaps neither does. With one atomic it is certain.
+    fn is_noticed() -> bool {
+        true
+    }
+
+    /// The two bytes, as the kernel reads them: the lock and the flags.
+    fn bytes(&self) -> [u8; 2];
+}
+
+/// A layout that a constant can hold.
+pub trait ConstLayout<P: ConstPlatform>: Layout<P> {
+    /// An unlocked word.
+    const UNLOCKED: Self;
+}
+
+/// Lock and flags as two atomics. Releasing is a plain store; the holder then looks at the flags,
+/// in memory that must still be there.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Split<P: Platform> {
+    locked: P::AtomicU8,
+    flags: P::AtomicU8,
+}
+
+impl<P: ConstPlatform> ConstLayout<P> for Split<P> {
+    const UNLOCKED: Self = Split {
+        locked: P::AtomicU8::ZERO,
+        flags: P::AtomicU8::ZERO,
+    };
+}
+
+impl<P: Platform> Layout<P> for Split<P> {
+    fn new() -> Self {
+        Split {
+            locked: Atomic::new(FREE),
+            flags: Atomic::new(0),
+        }
+    }
+
+    #[inline]
+    fn take(&self) -> bool {
+        self.locked
+            .compare_exchange(FREE, HELD, Acquire, Relaxed)
+            .is_ok()
+    }
+
+    #[inline]
+    fn is_held(&self) -> bool {
+        self.locked.load(Relaxed) != FREE
+    }
+
+    fn wait_until_free(&self, nanos: u64) -> bool {
+        P::wait_for(&self.locked, Relaxed, nanos, |locked| locked == FREE).is_ok()
+    }
+
+    fn flags(&self, order: Ordering) -> u8 {
+        self.flags.load(order)
+    }
+
+    fn set(&self, flags: u8, order: Ordering) -> u8 {
+        self.flags.fetch_or(flags, order)
+    }
+
+    fn clear(&self, flags: u8) -> u8 {
+        self.flags.fetch_and(!flags, Relaxed)
+    }
+
+    fn change(&self, order: Ordering, f: impl Fn(u8) -> Option<u8>) -> Result<u8, u8> {
+        self.flags.change(order, f)
+    }
+
+    #[inline]
+    fn unlock<C: MutexConfig>(&self, key: *const u32) {
+        // If others have tried meanwhile, the line is away. Without this, the load of the flags
+        // would fetch it once and the store a second time, for writing.
+        P::prefetch_for_writing(&self.locked);
+        // Relaxed: a request or a watch that comes later is served by the next unlock.
+        if self.flags.glance(Relaxed) & (HANDOFF | WATCHED) != 0 && self.unlock_watched::<C>(key) {
+            return;
+        }
+        self.locked.store(FREE, release::<C>());
+        if P::CAN_PARK && C::PARK {
+            // Pairs with the heavy fence in `is_noticed`.
+            P::light_fence();
+            if self.flags.glance(Relaxed) & (SLEEPERS | HANDOFF_SLEEPS) != 0 {
+                self.wake::<C>(key);
+            }
+        }
+    }
+
+    fn is_noticed() -> bool {
+        P::heavy_fence()
+    }
+
+    fn bytes(&self) -> [u8; 2] {
+        [self.locked.load(Relaxed), self.flags.load(Relaxed)]
+    }
+}
+
+impl<P: Platform> Split<P> {
+    /// Tells the watcher of the unlock, and hands the lock over if that is requested (`true`).
+    #[cold]
+    #[inline(never)]
+    fn unlock_watched<C: MutexConfig>(&self, key: *const u32) -> bool {
+        let asked = |flags| (flags & (HANDOFF | WATCHED) != 0).then(|| after_unlock::<P>(flags));
+        // Release: on a hand-off `flags` publishes the critical section instead of `locked`.
+        let unlocked = self.change(Release, asked);
+        let handed = unlocked.is_ok_and(|before| handed_over::<P, C>(before, key));
+        handed && C::FAULT != MutexFault::DoubleHandOff
+    }
+
+    /// Wakes the requester, if it sleeps, and one of the other sleepers on the word. The requester
+    /// may be giving up just now, and does not pass a wake-up on.
+    #[cold]
+    #[inline(never)]
+    fn wake<C: MutexConfig>(&self, key: *const u32) {
+        let flags = self.flags.fetch_and(!(SLEEPERS | HANDOFF_SLEEPS), Relaxed);
+        for (flag, set) in [(HANDOFF_SLEEPS, REQUESTER), (SLEEPERS, OTHERS)] {
+            if flags & flag != 0 {
+                wake::<P, C>(key, set);
+            }
+        }
+    }
+}
+
+/// Lock and flags as one atomic. Releasing is one read-modify-write that returns the flags.
+/// Afterwards only the address of the lock is used: another thread may free the memory as soon as
+/// it has taken the lock.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct Joined<P: Platform>(P::AtomicU16);
+
+const HELD_WORD: u16 = word(HELD, 0);
+
+/// The bytes in the order of [`Split`], on every machine.
+const fn word(locked: u8, flags: u8) -> u16 {
+    u16::from_ne_bytes([locked, flags])
+}
+
+fn flags_in(word: u16) -> u8 {
+    word.to_ne_bytes()[1]
+}
+
+impl<P: ConstPlatform> ConstLayout<P> for Joined<P> {
+    const UNLOCKED: Self = Joined(P::AtomicU16::ZERO);
+}
+
+impl<P: Platform> Layout<P> for Joined<P> {
+    fn new() -> Self {
+        Joined(Atomic::new(0))
+    }
+
+    #[inline]
+    fn take(&self) -> bool {
+        let mut seen = 0;
+        while seen & HELD_WORD == 0 {
+            let held = seen | HELD_WORD;
+            match self.0.compare_exchange(seen, held, Acquire, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
+    #[inline]
+    fn is_held(&self) -> bool {
+        self.0.load(Relaxed) & HELD_WORD != 0
+    }
+
+    fn wait_until_free(&self, nanos: u64) -> bool {
+        P::wait_for(&self.0, Relaxed, nanos, |word| word & HELD_WORD == 0).is_ok()
+    }
+
+    fn flags(&self, order: Ordering) -> u8 {
+        flags_in(self.0.load(order))
+    }
+
+    fn set(&self, flags: u8, order: Ordering) -> u8 {
+        flags_in(self.0.fetch_or(word(FREE, flags), order))
+    }
+
+    fn clear(&self, flags: u8) -> u8 {
+        flags_in(self.0.fetch_and(!word(FREE, flags), Relaxed))
+    }
+
+    fn change(&self, order: Ordering, f: impl Fn(u8) -> Option<u8>) -> Result<u8, u8> {
+        let change = |seen| Some(seen & HELD_WORD | word(FREE, f(flags_in(seen))?));
+        let changed = self.0.change(order, change);
+        changed.map(flags_in).map_err(flags_in)
+    }
+
+    #[inline]
+    fn unlock<C: MutexConfig>(&self, key: *const u32) {
+        let order = release::<C>();
+        let unlocked = self.0.compare_exchange(HELD_WORD, 0, order, Relaxed);
+        if unlocked.is_err() {
+            self.unlock_flagged::<C>(key);
+        }
+    }
+
+    fn bytes(&self) -> [u8; 2] {
+        self.0.load(Relaxed).to_ne_bytes()
+    }
+}
+
+impl<P: Platform> Joined<P> {
+    #[cold]
+    #[inline(never)]
+    fn unlock_flagged<C: MutexConfig>(&self, key: *const u32) {
+        let unlock = |seen| {
+            let flags = flags_in(seen);
+            let handed = is_requested::<P>(flags);
+            let held = handed && C::FAULT != MutexFault::DoubleHandOff;
+            // The requester of a hand-off wakes the next sleeper.
+            let woken = if handed { 0 } else { SLEEPERS };
+            Some(word(held as u8, after_unlock::<P>(flags) & !woken))
+        };
+        let (Ok(seen) | Err(seen)) = self.0.change(release::<C>(), unlock);
+        // From here on `self` may be gone.
+        let flags = flags_in(seen);
+        // No requester sleeps without a request.
+        if !handed_over::<P, C>(flags, key) && flags & SLEEPERS != 0 {
+            wake::<P, C>(key, OTHERS);
+        }
+    }
+}
+
+/// Whether an unlock that found these flags has handed over. If so, wakes a requester that sleeps.
+fn handed_over<P: Platform, C: MutexConfig>(before: u8, key: *const u32) -> bool {
+    let handed = is_requested::<P>(before);
+    if handed {
+        P::count(Event::Pickup);
+    }
+    if handed && before & HANDOFF_SLEEPS != 0 {
+        wake::<P, C>(key, REQUESTER);
+    }
+    handed
+}
+
+/// Wakes one of the sleepers of a set.
+pub(super) fn wake<P: Platform, C: MutexConfig>(key: *const u32, set: u32) {
+    if C::FAULT != MutexFault::MissingWake {
+        P::count(Event::Wake);
+        P::unpark_in(key, 1, set);
+    }
+}
+
+const fn release<C: MutexConfig>() -> Ordering {
+    match C::FAULT {
+        MutexFault::RelaxedUnlock => Relaxed,
+        _ => Release,
+    }
+}

@@ -1,0 +1,142 @@
+//! Single steps of waiters, on words and queues in a prepared state.
+
+use super::*;
+use crate::Native;
+use crate::atomic::Atomics;
+use crate::platform::Parked;
+use crate::raw::waiter::{Table, Waiters};
+use crate::tuning::Tuning;
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+
+/// Every waiter queues. `PARK`: whether it may sleep.
+#[derive(Clone, Copy, Debug)]
+struct Queueing<const PARK: bool>;
+
+impl<const PARK: bool> Config for Queueing<PARK> {
+    const PENDING_BIT: bool = false;
+    const PARK: bool = PARK;
+    fn tuning() -> Tuning {
+        let mut tuning = Tuning::DEFAULT;
+        tuning.reorder = true;
+        tuning
+    }
+}
+
+/// Native threads, observed.
+#[derive(Clone, Copy, Debug)]
+struct Observed;
+
+static TABLE: Table<Observed, 64, 2> = Table::FREE;
+static WAITERS: Waiters<Observed> = TABLE.waiters();
+static LOCK: QueuedSpinLock<Observed, Queueing<true>> = QueuedSpinLock::UNLOCKED;
+/// The pending byte of `LOCK` when a head began to scan.
+static SEEN_BY_SCAN: AtomicU8 = AtomicU8::new(u8::MAX);
+
+impl Atomics for Observed {
+    type AtomicU8 = AtomicU8;
+    type AtomicU16 = AtomicU16;
+    type AtomicU32 = AtomicU32;
+    type AtomicU64 = AtomicU64;
+}
+
+impl Platform for Observed {
+    const CAN_PARK: bool = true;
+
+    fn waiters() -> &'static Waiters<Self> {
+        &WAITERS
+    }
+
+    fn now() -> u64 {
+        Native::now()
+    }
+
+    fn park_in(_: *const u32, _: u32, _: u64, _: u32, _: impl Fn() -> u32) -> Parked {
+        panic!("a waiter that must not sleep does")
+    }
+
+    fn count(event: Event) {
+        if event == Event::Scan {
+            SEEN_BY_SCAN.store(LOCK.pending.load(Relaxed), Relaxed);
+        }
+    }
+}
+
+fn terms(deadline: u64) -> Terms {
+    Terms {
+        tuning: Queueing::<true>::tuning(),
+        deadline,
+        oversubscribed: true,
+    }
+}
+
+#[test]
+fn a_head_that_has_slept_forbids_stealing_before_it_scans() {
+    let place = WAITERS.enter().unwrap();
+    place.node().prepare(0, false);
+    LOCK.tail.store(place.id().encode(), Relaxed);
+    LOCK.pending.store(STEAL, Relaxed);
+    let headship = Headship {
+        state: GO,
+        slept: true,
+    };
+    assert!(LOCK.lead(place, headship, 0, terms(NEVER)));
+    assert_eq!(SEEN_BY_SCAN.load(Relaxed), 0);
+}
+
+#[test]
+fn a_waiter_without_a_node_does_not_sleep_where_none_may() {
+    let lock = QueuedSpinLock::<Observed, Queueing<false>>::new();
+    assert!(lock.try_lock());
+    assert!(!lock.lock_without_node(Native::now() + 2_000_000));
+}
+
+#[test]
+fn a_head_whose_time_is_up_leaves_no_flag_behind() {
+    let lock = QueuedSpinLock::<Native, Queueing<true>>::new();
+    assert!(lock.try_lock());
+    // Longer than it spins.
+    assert!(!lock.lock_until(Native::now() + 3_000_000));
+    // An unlock that has missed the flag.
+    lock.locked.store(0, Relaxed);
+    assert!(lock.try_lock());
+}
+
+/// Rouses a sleeper. Returns whether it has passed the rouse on to the waiter behind it.
+fn passes_a_rouse_on(guarded: bool) -> bool {
+    type Lock = QueuedSpinLock<Native, Queueing<true>>;
+    let waiters = Native::waiters();
+    let behind = waiters.enter().unwrap();
+    behind.node().prepare(0, false);
+    behind.node().drowsy.store(DROWSY, Relaxed);
+    let (sent, received) = std::sync::mpsc::channel();
+    let link = Link::new(behind.id(), false, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let place = waiters.enter().unwrap();
+            place.node().prepare(0, false);
+            assert!(!waiters.link(place.id(), link));
+            sent.send(place.id()).unwrap();
+            assert!(Lock::wait_for_headship(place, guarded, true, terms(NEVER)).is_ok());
+        });
+        let sleeper = waiters.node(received.recv().unwrap());
+        let asleep =
+            || sleeper.drowsy.load(Relaxed) == DROWSY && sleeper.state.load(Relaxed) == NODE_PARKED;
+        while !asleep() {
+            std::thread::yield_now();
+        }
+        Lock::rouse(sleeper);
+        // Again and again: it may not have been asleep yet.
+        while !asleep() {
+            Native::unpark(key::<Native>(&sleeper.state), 1);
+        }
+        sleeper.state.swap(GO, AcqRel);
+        Native::unpark(key::<Native>(&sleeper.state), 1);
+    });
+    behind.node().drowsy.swap(AWAKE, Relaxed) == ROUSED
+}
+
+#[test]
+fn only_a_waiter_that_is_not_guarded_passes_a_rouse_on() {
+    assert!(passes_a_rouse_on(false));
+    assert!(!passes_a_rouse_on(true));
+}

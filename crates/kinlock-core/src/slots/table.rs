@@ -1,0 +1,42 @@
+//! Storage for waiter slots.
+
+use super::{Slot, Waiters};
+use crate::atomic::{Atomics, ConstAtomic, ConstAtomics};
+
+/// Storage for `SLOTS` slots. `WORDS` is at least `SLOTS / 32`, rounded up.
+///
+/// A free table is all zeros. A static one takes up to 384 bytes per slot, and an operating system
+/// allocates them only for slots that have been used.
+///
+/// ```
+/// use kinlock_core::Native;
+/// use kinlock_core::slots::{Table, Waiters};
+///
+/// static TABLE: Table<Native, 64, 2> = Table::FREE;
+/// static WAITERS: Waiters<Native> = TABLE.waiters();
+/// assert_eq!(WAITERS.in_use(), 0);
+/// ```
+#[derive(Debug)]
+pub struct Table<P: Atomics, const SLOTS: usize, const WORDS: usize> {
+    slots: [Slot<P>; SLOTS],
+    claimed: [P::AtomicU32; WORDS],
+    in_use: P::AtomicU32,
+}
+
+impl<P: ConstAtomics, const SLOTS: usize, const WORDS: usize> Table<P, SLOTS, WORDS> {
+    /// A table of free slots.
+    pub const FREE: Self = {
+        Table {
+            slots: [const { Slot::FREE }; SLOTS],
+            claimed: [const { P::AtomicU32::ZERO }; WORDS],
+            in_use: P::AtomicU32::ZERO,
+        }
+    };
+}
+
+impl<P: Atomics, const SLOTS: usize, const WORDS: usize> Table<P, SLOTS, WORDS> {
+    /// The table that locks use.
+    pub const fn waiters(&'static self) -> Waiters<P> {
+        Waiters::new(&self.slots, &self.claimed, &self.in_use)
+    }
+}

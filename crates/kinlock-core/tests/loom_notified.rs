@@ -1,0 +1,128 @@
+//! Loom models of notifications while the mutex is held. Woken waiters take it by
+//! [`QueuedMutex::lock_notified`], as in unmodified programs.
+//!
+//! # Invariant cited by `SAFETY` comments
+//!
+//! 1. The mutex guards the cell. If it is broken, loom reports the access before it happens.
+#![cfg(loom)]
+
+mod model;
+
+use kinlock_core::config::Tuning;
+use kinlock_core::loom::Loom;
+use kinlock_core::raw::QueuedCondvar;
+use kinlock_core::raw::condvar::{Faultless, Partner};
+use kinlock_core::raw::mutex::{Joined, MutexConfig, MutexFault, QueuedMutex};
+use loom::cell::UnsafeCell;
+
+/// One wait in `TRIALS` finds out whether the mutex should be kept. Perhaps unlocks do not wake.
+#[derive(Clone, Copy, Debug)]
+struct Config<const TRIALS: u32, const MISSING: bool>;
+
+impl<const TRIALS: u32, const MISSING: bool> MutexConfig for Config<TRIALS, MISSING> {
+    const TRIALS: u32 = TRIALS;
+    const FAULT: MutexFault = match MISSING {
+        true => MutexFault::MissingWake,
+        false => MutexFault::None,
+    };
+
+    fn tuning() -> Tuning {
+        Tuning::DEFAULT
+    }
+}
+
+struct Sleepy<C: MutexConfig>(QueuedMutex<Loom, C, Joined<Loom>>);
+
+impl<C: MutexConfig> Partner<Loom> for Sleepy<C> {
+    unsafe fn unlock(&self) -> bool {
+        // SAFETY: as this function demands.
+        unsafe { self.0.unlock() };
+        true
+    }
+
+    fn lock(&self) {
+        self.0.lock();
+    }
+
+    fn lock_notified(&self) {
+        self.0.lock_notified();
+    }
+}
+
+struct Shared<C: MutexConfig> {
+    mutex: Sleepy<C>,
+    condvar: QueuedCondvar<Loom, Faultless>,
+    tokens: UnsafeCell<u32>,
+}
+
+impl<C: MutexConfig> Shared<C> {
+    /// Adds tokens and notifies, all under the mutex.
+    fn give<R>(&self, tokens: u32, notify: fn(&QueuedCondvar<Loom, Faultless>) -> R) -> u32 {
+        self.mutex.lock();
+        // SAFETY: invariant 1.
+        self.tokens.with_mut(|t| unsafe { *t += tokens });
+        notify(&self.condvar);
+        loom::thread::yield_now();
+        // SAFETY: taken above.
+        u32::from(!unsafe { self.mutex.unlock() })
+    }
+
+    fn take(&self) -> u32 {
+        self.mutex.lock();
+        // SAFETY: invariant 1.
+        while self.tokens.with(|t| unsafe { *t }) == 0 {
+            // SAFETY: held.
+            unsafe { self.condvar.wait(&self.mutex) };
+        }
+        // SAFETY: invariant 1.
+        self.tokens.with_mut(|t| unsafe { *t -= 1 });
+        // SAFETY: held.
+        unsafe { self.mutex.unlock() }.into()
+    }
+}
+
+/// Thread 0 gives two tokens, one signal each or all at once. Each of the others takes one.
+fn explore<C: MutexConfig>(name: &str, body: fn(&Shared<C>, usize) -> u32) {
+    let make = || Shared {
+        mutex: Sleepy(QueuedMutex::default()),
+        condvar: QueuedCondvar::new(),
+        tokens: UnsafeCell::new(0),
+    };
+    let check = |shared: &Shared<C>, taken: Vec<u32>| {
+        assert_eq!(taken, [0, 1, 1], "a token was lost");
+        assert!(shared.mutex.0.try_lock(), "the mutex was left locked");
+    };
+    model::explore(name, 2, 3, make, body, check);
+}
+
+fn signals<C: MutexConfig>(shared: &Shared<C>, i: usize) -> u32 {
+    match i {
+        0 => shared.give(1, QueuedCondvar::notify_one) + shared.give(1, QueuedCondvar::notify_one),
+        _ => shared.take(),
+    }
+}
+
+fn broadcast<C: MutexConfig>(shared: &Shared<C>, i: usize) -> u32 {
+    match i {
+        0 => shared.give(2, QueuedCondvar::notify_all),
+        _ => shared.take(),
+    }
+}
+
+#[test]
+fn under_the_mutex() {
+    explore::<Config<0, false>>("2 waiters, signals under the mutex", signals);
+    explore::<Config<0, false>>("2 waiters, broadcast under the mutex", broadcast);
+    explore::<Config<1, false>>("2 waiters, broadcast under a kept mutex", broadcast);
+}
+
+#[test]
+#[ignore = "must fail; run by the test below"]
+fn missing_wake() {
+    explore::<Config<0, true>>("", broadcast);
+}
+
+#[test]
+fn are_caught() {
+    model::catches(&[("missing_wake", "deadlock")]);
+}
