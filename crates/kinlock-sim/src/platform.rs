@@ -70,9 +70,13 @@ pub(crate) fn run<S: Clone + 'static, R>(
     };
     let body = move |shared: &S, thread| {
         body(shared, thread);
-        let slot = Sim::kept_slot();
-        if slot != 0 {
-            Sim::waiters().release(slot);
+        // Not kept any more when it is released: an interrupt's handler may wait meanwhile. That
+        // handler may keep another.
+        loop {
+            match with(|w| std::mem::take(&mut w.current().slot)) {
+                0 => break,
+                slot => Sim::waiters().release(slot),
+            }
         }
     };
     world::run(setup, prepare, body, check)
@@ -117,7 +121,7 @@ impl Platform for Sim {
         let until = if nanos == NEVER {
             NEVER
         } else {
-            with(|w| w.now() + w.costs().cycles(nanos as f64))
+            with(|w| w.now().saturating_add(w.costs().cycles(nanos as f64)))
         };
         // Other threads run before an access, never after it: the word is as it was loaded.
         let satisfied = world::spin_on((&raw const *word).addr(), until, || {
@@ -161,8 +165,8 @@ impl Platform for Sim {
         world::unpark(key.addr(), n as usize, sets) as u32
     }
 
-    fn unpark_some(key: *const u32, n: u32) -> bool {
-        world::unpark_some(key.addr(), n as usize)
+    fn unpark_some(key: *const u32, n: u32) -> u32 {
+        world::unpark_some(key.addr(), n as usize) as u32
     }
 
     fn requeue_but(
@@ -171,10 +175,9 @@ impl Platform for Sim {
         expected: u32,
         to: *const u32,
         current: impl Fn() -> u32,
-    ) {
-        world::requeue_but(woken as usize, from.addr(), to.addr(), || {
-            current() == expected
-        });
+    ) -> u32 {
+        let still = || current() == expected;
+        world::requeue_but(woken as usize, from.addr(), to.addr(), still) as u32
     }
 
     fn back_off(nanos: u64) {

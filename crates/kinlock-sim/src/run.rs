@@ -145,7 +145,7 @@ impl Run {
     fn measured_seconds(&self) -> f64 {
         match self.workload.prepare {
             Prepare::Ids { seconds, .. } => self.seconds.max(seconds(self.threads)),
-            Prepare::Lock(_) => self.seconds,
+            Prepare::Lock(_) | Prepare::Cell(_) => self.seconds,
         }
     }
 
@@ -159,6 +159,9 @@ impl Run {
             Prepare::Lock(prepare) => {
                 let lock = (self.lock.place)(self.threads);
                 prepare(self.threads, Metered::new(lock, meter))
+            }
+            Prepare::Cell(cell) => {
+                cell.prepare(Metered::new((self.lock.place)(self.threads), meter))
             }
             Prepare::Ids { prepare, .. } => {
                 let policy = self.lock.policy().expect("the workload takes policies");

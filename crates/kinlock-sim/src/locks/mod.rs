@@ -3,6 +3,7 @@
 //! To add a lock: write a file with a function that places it, and add a line to `SPINLOCKS`, or
 //! for a mutex in `mutex.rs`.
 
+mod futex;
 pub mod invalidation;
 mod mcs;
 mod mutex;

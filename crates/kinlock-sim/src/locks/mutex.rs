@@ -14,14 +14,14 @@ use crate::world::with;
 use kinlock_core::config::Tuning;
 use kinlock_core::platform::{Atomic, Ordering::Relaxed, Platform};
 use kinlock_core::raw::mutex::{MutexConfig, Queue, QueuedMutex};
-use kinlock_core::raw::osq::{LOOK_AROUND, PredecessorCpu};
+use kinlock_core::raw::osq::{PredecessorCpu, Watch};
 
 /// All of them. A queue that is new to the library takes a configuration below and a line here.
 pub(super) const ALL: &[Kind] = &[
     Kind::new(
         "mutex",
         place::<Fifo>,
-        "our mutex as configured: spinners queue, their head predicts and requests; waiters park",
+        "our mutex as configured: spinners queue, the one at the front watches and requests; waiters park",
     ),
     Kind::new(
         "mutex-cna",
@@ -31,7 +31,7 @@ pub(super) const ALL: &[Kind] = &[
     Kind::new(
         "mutex-unqueued",
         place::<Unqueued>,
-        "our mutex without a queue: every spinner predicts and requests for itself",
+        "our mutex without a queue: every spinner watches and requests for itself",
     ),
     Kind::new(
         "polled",
@@ -63,21 +63,26 @@ pub(super) const ALL: &[Kind] = &[
         place_impatient::<OsqCached>,
         "the same, in a copy of their own",
     ),
+    Kind::new(
+        "futex",
+        super::futex::place,
+        "a mutex as the standard library's on Linux: spins shortly, then sleeps; no queue",
+    ),
 ];
 
 fn place<C: MutexConfig>(_: usize) -> &'static dyn Lock {
-    crate::place(Mutex::<C>(QueuedMutex::new()))
+    crate::place(Mutex::<C>(QueuedMutex::default()))
 }
 
 fn place_owned<C: MutexConfig>(_: usize) -> &'static dyn Lock {
     crate::place(Owned {
-        mutex: Mutex::<C>(QueuedMutex::new()),
+        mutex: Mutex::<C>(QueuedMutex::default()),
         owner: SimU32::new(0),
     })
 }
 
 fn place_impatient<C: MutexConfig>(_: usize) -> &'static dyn Lock {
-    crate::place(Impatient(Mutex::<C>(QueuedMutex::new())))
+    crate::place(Impatient(Mutex::<C>(QueuedMutex::default())))
 }
 
 struct Mutex<C: MutexConfig>(QueuedMutex<Sim, C>);
@@ -133,14 +138,13 @@ impl<C: MutexConfig> Lock for Impatient<C> {
 }
 
 macro_rules! configuration {
-    ($name:ident, $park:literal, $polls:literal, $look_around:expr, $queue:expr) => {
+    ($name:ident, $park:literal, $polls:literal, $queue:expr) => {
         #[derive(Clone, Copy, Debug)]
         struct $name;
 
         impl MutexConfig for $name {
             const PARK: bool = $park;
             const POLLS: bool = $polls;
-            const LOOK_AROUND: u64 = $look_around;
 
             fn tuning() -> Tuning {
                 let mut tuning = with(|w| w.tuning);
@@ -155,29 +159,19 @@ macro_rules! configuration {
     };
 }
 
-/// How long an iteration of the published spin loop takes, in nanoseconds: a `pause`, two loads and
-/// a compare. It reads the predecessor's CPU in each.
-const EVERY_ITERATION: u64 = 50;
+/// As in the published spin loop, which reads the predecessor's CPU in each iteration: a `pause`,
+/// two loads and a compare.
+const fn every_iteration(layout: PredecessorCpu) -> Queue {
+    Queue::Osq(Watch { layout, every: 50 })
+}
 
 use PredecessorCpu::{Cached, OwnLine, SharedLine};
-configuration!(Fifo, true, false, LOOK_AROUND, Queue::Osq(Cached));
-configuration!(Unqueued, true, false, LOOK_AROUND, Queue::Unqueued);
-configuration!(LocalFirst, true, false, LOOK_AROUND, Queue::Cna);
-configuration!(PolledLocalFirst, false, true, LOOK_AROUND, Queue::Cna);
-configuration!(Polled, false, true, LOOK_AROUND, Queue::Unqueued);
-configuration!(PolledFifo, false, true, LOOK_AROUND, Queue::Osq(Cached));
-configuration!(
-    OsqShared,
-    false,
-    true,
-    EVERY_ITERATION,
-    Queue::Osq(SharedLine)
-);
-configuration!(
-    OsqOwnLine,
-    false,
-    true,
-    EVERY_ITERATION,
-    Queue::Osq(OwnLine)
-);
-configuration!(OsqCached, false, true, EVERY_ITERATION, Queue::Osq(Cached));
+configuration!(Fifo, true, false, Queue::Osq(Watch::CACHED));
+configuration!(Unqueued, true, false, Queue::Unqueued);
+configuration!(LocalFirst, true, false, Queue::Cna);
+configuration!(PolledLocalFirst, false, true, Queue::Cna);
+configuration!(Polled, false, true, Queue::Unqueued);
+configuration!(PolledFifo, false, true, Queue::Osq(Watch::CACHED));
+configuration!(OsqShared, false, true, every_iteration(SharedLine));
+configuration!(OsqOwnLine, false, true, every_iteration(OwnLine));
+configuration!(OsqCached, false, true, every_iteration(Cached));

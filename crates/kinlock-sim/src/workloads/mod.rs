@@ -6,6 +6,7 @@
 mod cid;
 mod cid_changing;
 mod cid_intermittent;
+pub mod grid;
 mod invalidation;
 mod leveldb_readrandom;
 mod lock2;
@@ -59,6 +60,8 @@ pub struct Kind {
 pub enum Prepare {
     /// A lock.
     Lock(fn(threads: usize, lock: Metered) -> Rc<dyn Body>),
+    /// A lock, in a cell of the [grid].
+    Cell(grid::Cell),
     /// A policy for concurrency IDs. Threads mostly sleep: operations are counted and timed by
     /// themselves.
     Ids {
@@ -129,10 +132,11 @@ pub const IDS: &[Kind] = &[
     cid_changing::KIND,
 ];
 
-/// The kind called `name`.
+/// The kind called `name`, a cell of the [grid] included.
 pub fn by_name(name: &str) -> Option<Kind> {
     let mut all = ALL.iter().chain(IDS).copied();
-    all.find(|kind| kind.name == name)
+    let found = all.find(|kind| kind.name == name);
+    found.or_else(|| grid::Cell::find(name).map(grid::Cell::workload))
 }
 
 impl Kind {
@@ -159,7 +163,7 @@ impl Kind {
         match self.prepare {
             Prepare::Ids { .. } => Genre::Policy,
             Prepare::Lock(_) if self.name == invalidation::KIND.name => Genre::Invalidation,
-            Prepare::Lock(_) => Genre::Lock,
+            Prepare::Lock(_) | Prepare::Cell(_) => Genre::Lock,
         }
     }
 }

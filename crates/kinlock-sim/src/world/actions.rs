@@ -115,31 +115,35 @@ pub(crate) fn unpark(key: usize, n: usize, sets: u32) -> usize {
     with(|w| w.unpark(key, n, sets))
 }
 
-/// Wakes up to `n` threads that sleep at `key`, first come first served, and returns whether others
-/// still do.
-pub(crate) fn unpark_some(key: usize, n: usize) -> bool {
+/// Wakes up to `n` threads that sleep at `key`, first come first served. Returns how many, or
+/// `n + 1` if others still sleep.
+pub(crate) fn unpark_some(key: usize, n: usize) -> usize {
     with(|w| w.compute_alone(w.fabric.costs.unpark));
     wait_for_turn();
     with(|w| {
-        w.unpark(key, n, EVERY_SET);
-        w.has_sleeper(key)
+        let woken = w.unpark(key, n, EVERY_SET);
+        woken + usize::from(w.has_sleeper(key))
     })
 }
 
 /// Wakes `woken` of the threads that sleep at `from` and moves the others to `to`, if `still`
-/// holds; else wakes them all.
-pub(crate) fn requeue_but(woken: usize, from: usize, to: usize, still: impl FnOnce() -> bool) {
+/// holds; else wakes them all. Returns how many it woke or moved.
+pub(crate) fn requeue_but(
+    woken: usize,
+    from: usize,
+    to: usize,
+    still: impl FnOnce() -> bool,
+) -> usize {
     with(|w| w.compute_alone(w.fabric.costs.unpark));
     wait_for_turn();
     let still = in_one_step(still);
     with(|w| {
         if !still || w.by_chance(|d| d.spurious_one_in) {
-            w.unpark(from, usize::MAX, EVERY_SET);
+            w.unpark(from, usize::MAX, EVERY_SET)
         } else {
-            w.unpark(from, woken, EVERY_SET);
-            w.requeue(from, to);
+            w.unpark(from, woken, EVERY_SET) + w.requeue(from, to)
         }
-    });
+    })
 }
 
 /// Runs `f` with no other thread in between.

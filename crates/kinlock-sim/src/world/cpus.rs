@@ -210,12 +210,13 @@ impl World {
         self.parked.iter().any(|sleeper| sleeper.key == key)
     }
 
-    pub(super) fn requeue(&mut self, from: usize, to: usize) {
-        for sleeper in &mut self.parked {
-            if sleeper.key == from {
-                sleeper.key = to;
-            }
+    pub(super) fn requeue(&mut self, from: usize, to: usize) -> usize {
+        let mut moved = 0;
+        for sleeper in self.parked.iter_mut().filter(|s| s.key == from) {
+            sleeper.key = to;
+            moved += 1;
         }
+        moved
     }
 
     fn wake(&mut self, id: usize, at: u64) {
