@@ -1,8 +1,9 @@
 //! Configurations of the library's locks and condition variables: sound ones, and each with one
 //! defect switched on.
 
-use crate::pretend;
-use kinlock_core::config::Tuning;
+use kinlock_core::Native;
+use kinlock_core::config::{Quantum, Tuning};
+use kinlock_core::platform::Platform;
 use kinlock_core::raw::condvar::{CondvarConfig, CondvarFault};
 use kinlock_core::raw::mutex::{MutexConfig, MutexFault};
 use kinlock_core::raw::{Config, Fault};
@@ -23,13 +24,17 @@ macro_rules! configs {
             $tuning
         }
     };
+    // Many trials, since few waits follow each other at one lock. Many hand-off requests, too,
+    // which are made and withdrawn at once: time limits here are shorter than the quantum.
     (@MutexConfig ()) => {
-        fn tuning() -> Tuning {
-            kinlock_core::config::tuning()
-        }
+        const TRIALS: u32 = 4;
 
-        fn initial_budget() -> Option<u16> {
-            pretend::barging_at_first()
+        fn tuning() -> Tuning {
+            let mut tuning = kinlock_core::config::tuning();
+            if Native::random() % 2 == 0 {
+                tuning.quantum = Quantum::FAIR;
+            }
+            tuning
         }
     };
     // Few, so that a broadcast moves the others to the mutex wherever some sleep.
@@ -58,7 +63,6 @@ configs! {
     LostMutexWakeup: LostWakeup ()
     DoubleHandOff: DoubleHandOff ()
     LeakyCancel: LeakyCancel ()
-    QueuedRequest: QueuedRequest ()
 }
 
 configs! {

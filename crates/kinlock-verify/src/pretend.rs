@@ -1,9 +1,9 @@
 //! The real machine, but with as many locality domains as a test wants, however few CPUs there are.
 //!
-//! Everything is [`Native`]'s but the domain, the table of waiters, and three things that a thread
+//! Everything is [`Native`]'s but the domain, the table of waiters, and two things that a thread
 //! can ask for. It can be held up inside algorithms: where they call the kernel, spin, or count an
 //! event, because there they rely on what they have just read. It can be told whether the machine
-//! is oversubscribed. It can be told how long to barge at a mutex that it does not know.
+//! is oversubscribed.
 
 use crate::injector::Injector;
 use kinlock_core::Native;
@@ -23,7 +23,6 @@ pub(crate) struct Pretend;
 thread_local! {
     static DOMAIN: Cell<u16> = const { Cell::new(0) };
     static OVERSUBSCRIBED: Cell<Option<bool>> = const { Cell::new(None) };
-    static BARGING: Cell<Option<u16>> = const { Cell::new(None) };
     static INJECTOR: Cell<Option<Injector>> = const { Cell::new(None) };
     static SLOT: KeptSlot = const { KeptSlot(Cell::new(0)) };
 }
@@ -36,16 +35,6 @@ pub(crate) fn set_domain(domain: u16) {
 /// Makes the calling thread believe that there are more threads than CPUs, or not.
 pub(crate) fn set_oversubscribed(oversubscribed: bool) {
     OVERSUBSCRIBED.set(Some(oversubscribed));
-}
-
-/// Has the calling thread barge in so many waits for a mutex of which it knows nothing.
-pub(crate) fn set_barging_at_first(waits: Option<u16>) {
-    BARGING.set(waits);
-}
-
-/// In how many waits the calling thread barges at a mutex of which it knows nothing.
-pub(crate) fn barging_at_first() -> Option<u16> {
-    BARGING.get()
 }
 
 /// Has the calling thread held up inside algorithms from now on.
@@ -170,9 +159,9 @@ impl Platform for Pretend {
         expected: u32,
         to: *const u32,
         current: impl Fn() -> u32,
-    ) {
+    ) -> u32 {
         point();
-        Native::requeue_but(woken, from, expected, to, current);
+        Native::requeue_but(woken, from, expected, to, current)
     }
 
     native! {
@@ -187,6 +176,6 @@ impl Platform for Pretend {
         before back_off(nanos: u64);
         before count(event: Event);
         around unpark_in(key: *const u32, n: u32, sets: u32) -> u32;
-        around unpark_some(key: *const u32, n: u32) -> bool;
+        around unpark_some(key: *const u32, n: u32) -> u32;
     }
 }

@@ -7,7 +7,7 @@
 
 use kinlock::lock_api::RawMutexTimed;
 use kinlock_core::platform::Platform;
-use kinlock_core::raw::mutex::{MutexConfig, QueuedMutex};
+use kinlock_core::raw::mutex::{Layout, MutexConfig, QueuedMutex};
 use kinlock_core::raw::{Config, QueuedSpinLock};
 use std::time::Duration;
 
@@ -64,8 +64,8 @@ pub(crate) trait Algorithm {
 }
 
 macro_rules! algorithm {
-    ($lock:ident, $config:ident) => {
-        impl<P: Platform, C: $config> Algorithm for $lock<P, C> {
+    ($lock:ty, $config:ident $(, $layout:path)?) => {
+        impl<P: Platform, C: $config $(, L: $layout)?> Algorithm for $lock {
             fn lock(&self) {
                 self.lock();
             }
@@ -94,8 +94,8 @@ macro_rules! algorithm {
     };
 }
 
-algorithm!(QueuedSpinLock, Config);
-algorithm!(QueuedMutex, MutexConfig);
+algorithm!(QueuedSpinLock<P, C>, Config);
+algorithm!(QueuedMutex<P, C, L>, MutexConfig, Layout<P>);
 
 /// An algorithm as a lock under test.
 #[derive(Debug)]

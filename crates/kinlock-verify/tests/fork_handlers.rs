@@ -9,13 +9,50 @@
 
 mod support;
 
-use kinlock::RawSpinLock;
 use kinlock::lock_api::RawMutex as _;
+use kinlock::{Condvar, Mutex, RawMutex, RawSpinLock};
 use kinlock_invalidation::Domain;
 use kinlock_verify::child::{self, FINE};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Barrier, OnceLock};
+use std::thread::{sleep, yield_now};
 use std::time::Duration;
+
+/// A spinlock, or a mutex if the test says so.
+struct Program {
+    spin: RawSpinLock,
+    mutex: RawMutex,
+    is_mutex: AtomicBool,
+}
+
+impl Program {
+    fn lock(&self) {
+        match self.is_mutex.load(Relaxed) {
+            true => self.mutex.lock(),
+            false => self.spin.lock(),
+        }
+    }
+
+    fn try_lock(&self) -> bool {
+        match self.is_mutex.load(Relaxed) {
+            true => self.mutex.try_lock(),
+            false => self.spin.try_lock(),
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As that of the lock.
+    unsafe fn unlock(&self) {
+        // SAFETY: the caller holds the lock, which is one of the two.
+        unsafe {
+            match self.is_mutex.load(Relaxed) {
+                true => self.mutex.unlock(),
+                false => self.spin.unlock(),
+            }
+        }
+    }
+}
 
 type Handler = unsafe extern "C" fn();
 
@@ -27,7 +64,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_micros(100);
 
 /// The program's lock: taken before a fork, and by threads that make domains under it.
-static PROGRAM: RawSpinLock = RawSpinLock::INIT;
+static PROGRAM: Program = Program {
+    spin: RawSpinLock::INIT,
+    mutex: RawMutex::INIT,
+    is_mutex: AtomicBool::new(false),
+};
+/// How many threads have come to wait for `GO`. Locked across a fork.
+static ARRIVED: Mutex<u32> = Mutex::new(0);
+static GO: Condvar = Condvar::new();
 /// The domain in which another thread has a section open.
 static SECTIONS: OnceLock<Domain> = OnceLock::new();
 /// Whether the program's handler has found the child tidied up.
@@ -37,9 +81,24 @@ extern "C" fn before() {
     PROGRAM.lock();
 }
 
+/// As [`before`], and other threads have time to wait for the lock, and to fall asleep.
+extern "C" fn before_with_waiters() {
+    PROGRAM.lock();
+    sleep(20 * PAUSE);
+}
+
 extern "C" fn after() {
     // SAFETY: invariant 1.
     unsafe { PROGRAM.unlock() };
+}
+
+extern "C" fn hold_arrived() {
+    std::mem::forget(ARRIVED.lock());
+}
+
+extern "C" fn free_arrived() {
+    // SAFETY: invariant 1.
+    unsafe { ARRIVED.force_unlock() };
 }
 
 extern "C" fn in_child() {
@@ -66,7 +125,7 @@ fn fork_amid(work: impl Fn() + Sync) {
         for _ in 0..FORKS {
             let child = child::fork(|| if TIDY.load(Relaxed) { FINE } else { 1 });
             let child = child.expect("a child can be forked");
-            let status = child.wait(PATIENCE, |_| std::thread::sleep(PAUSE));
+            let status = child.wait(PATIENCE, |_| sleep(PAUSE));
             assert_eq!(
                 status,
                 Ok(FINE),
@@ -113,6 +172,115 @@ fn domains_are_made_under_a_lock_that_the_program_takes_before_a_fork() {
 fn the_programs_handler_finds_the_child_tidied_up() {
     on_its_own("the_programs_handler_finds_the_child_tidied_up", || {
         at_fork(None, None, in_child);
-        fork_amid(std::thread::yield_now);
+        fork_amid(yield_now);
+    });
+}
+
+/// The exit status of a child in which the lock is free but cannot be taken.
+const NOT_FREE: i32 = 1;
+
+/// Threads use the program's lock while this one forks. The child does the same, and so on.
+fn generations(left: u32, threads: usize) -> i32 {
+    static INSIDE: AtomicBool = AtomicBool::new(false);
+    let done = AtomicBool::new(false);
+    let work = || {
+        while !done.load(Relaxed) {
+            PROGRAM.lock();
+            assert!(!INSIDE.swap(true, Relaxed), "two threads hold the lock");
+            yield_now();
+            INSIDE.store(false, Relaxed);
+            // SAFETY: locked above.
+            unsafe { PROGRAM.unlock() };
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..threads).for_each(|_| drop(scope.spawn(work)));
+        let child = child::fork(|| {
+            if !PROGRAM.try_lock() {
+                return NOT_FREE;
+            }
+            // SAFETY: locked above.
+            unsafe { PROGRAM.unlock() };
+            left.checked_sub(1)
+                .map_or(FINE, |left| generations(left, threads))
+        });
+        let child = child.expect("a child can be forked");
+        let status = child.wait(PATIENCE, |_| sleep(PAUSE));
+        done.store(true, Relaxed);
+        status.expect("a child ends")
+    })
+}
+
+#[test]
+fn a_child_uses_a_lock_for_which_threads_of_the_parent_waited() {
+    let name = "a_child_uses_a_lock_for_which_threads_of_the_parent_waited";
+    on_its_own(name, || {
+        at_fork(Some(before_with_waiters), Some(after), after);
+        for (is_mutex, threads) in [(false, 1), (false, 4), (true, 1), (true, 4)] {
+            PROGRAM.is_mutex.store(is_mutex, Relaxed);
+            for _ in 0..10 {
+                let status = generations(8, threads);
+                assert_eq!(status, FINE, "mutex: {is_mutex}, {threads} threads");
+            }
+        }
+    });
+}
+
+/// Starts `n` threads that wait. Calls `then` when all wait, with `pause` to fall asleep.
+fn with_waiters(n: u32, pause: Duration, then: impl FnOnce()) {
+    *ARRIVED.lock() = 0;
+    std::thread::scope(|scope| {
+        for _ in 0..n {
+            scope.spawn(|| {
+                let mut arrived = ARRIVED.lock();
+                *arrived += 1;
+                GO.wait_while(&mut arrived, |arrived| *arrived != 0);
+            });
+        }
+        while *ARRIVED.lock() < n {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(pause);
+        then();
+    });
+}
+
+/// The child's only thread starts others. They wait, and each is reached.
+fn waits_in_child() -> i32 {
+    // What the parent's waiters have left behind.
+    GO.notify_all();
+    let mut nobody = ARRIVED.lock();
+    let nobody_waits =
+        GO.notify_all() == 0 && !GO.notify_one() && GO.wait_for(&mut nobody, PAUSE).timed_out();
+    drop(nobody);
+    with_waiters(1, 50 * PAUSE, || {
+        *ARRIVED.lock() = 0;
+        GO.notify_one();
+    });
+    with_waiters(4, 50 * PAUSE, || {
+        *ARRIVED.lock() = 0;
+        GO.notify_all();
+    });
+    if nobody_waits { FINE } else { 1 }
+}
+
+#[test]
+fn a_condition_variable_is_used_in_a_child_whose_parent_has_waiters() {
+    let name = "a_condition_variable_is_used_in_a_child_whose_parent_has_waiters";
+    on_its_own(name, || {
+        at_fork(Some(hold_arrived), Some(free_arrived), free_arrived);
+        for waiters in [1, 3] {
+            // Without a pause one of them spins.
+            for pause in [Duration::ZERO, 100 * PAUSE] {
+                with_waiters(waiters, pause, || {
+                    let child = child::fork(waits_in_child).expect("a child can be forked");
+                    let status = child.wait(PATIENCE / 5, |_| std::thread::sleep(PAUSE));
+                    assert_eq!(status, Ok(FINE), "waiters were not reached in the child");
+                    let mut arrived = ARRIVED.lock();
+                    *arrived = 0;
+                    assert_eq!(GO.notify_all(), waiters as usize);
+                });
+            }
+        }
     });
 }

@@ -28,6 +28,7 @@ passes! {
     the_numa_aware_lock_passes: "kinlock-spin-cna";
     the_lock_without_stealing_passes: "kinlock-spin-strict";
     the_mutex_passes: "kinlock-mutex";
+    the_mutex_in_one_atomic_passes: "kinlock-mutex-joined";
 }
 
 macro_rules! caught {
@@ -54,7 +55,6 @@ caught! {
     a_mutex_whose_sleepers_look_once_is_caught: "busted-mutex-sleep" by "completion";
     a_mutex_that_hands_off_and_releases_is_caught: "busted-mutex-pickup" by "exclusion";
     a_mutex_whose_pickups_are_missed_is_caught: "busted-mutex-cancel" by "completion";
-    a_mutex_whose_hand_off_requests_queue_is_caught: "busted-mutex-handoff" by "completion";
     a_condvar_whose_waiters_sleep_blindly_is_caught: "busted-condvar-sleep" by "completion";
     a_condvar_that_forgets_newcomers_is_caught: "busted-condvar-clear" by "completion";
     a_condvar_whose_sleepers_wake_nobody_is_caught: "busted-condvar-chain" by "completion";

@@ -57,7 +57,7 @@ pub(super) fn plan(
         change: scenario.changes_knobs,
         // With randomness of their own: other locks' schedules do not depend on them.
         queue: locks::queue(&mut Random::stream(seed, 2)),
-        barging: locks::barging(&mut Random::stream(seed, 3)),
+        joined: locks::is_joined(&mut Random::stream(seed, 3)),
     };
     let mut schedule_slots = threads + 4;
     let mut order = None;

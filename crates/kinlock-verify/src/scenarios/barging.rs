@@ -1,11 +1,10 @@
-//! Threads that believe different things of a lock meet at one lock after the other.
+//! Threads that believe different things of the machine meet at one lock after the other.
 //!
-//! What a waiter does depends on what it believes: that barging pays, that the machine is
-//! oversubscribed. A waiter normally finds that out, and how depends on the speed of the machine.
-//! Threads with different beliefs seldom meet at a lock that is used all the time. So here the
-//! beliefs are drawn, for another lock in each round, so that threads remember little of the lock.
-//! Waiters are held up between a look and what follows from it, so that they meet on a single CPU,
-//! too.
+//! What a waiter does depends on what it believes: that the machine is oversubscribed, that the
+//! lock is kept by its holders. A waiter normally finds that out, and how depends on the speed of
+//! the machine. So here the first is drawn for each thread and round, and the second is tried out
+//! more often than by users. Waiters are held up between a look and what follows from it, so that
+//! they meet on a single CPU, too.
 
 use super::{Context, Events, blocking};
 use crate::crew::{self, Worker};
@@ -15,15 +14,12 @@ use crate::pretend;
 use crate::report::Findings;
 use crate::test_lock::TestLock;
 use kinlock_core::events::Event;
-use kinlock_sim::random::Random;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::Duration;
 
-/// A thread remembers only the lock that it has waited for last.
+/// They meet at each in turn, so that what one round has left on a lock is found by the next.
 const LOCKS: usize = 2;
-/// In how many waits a thread barges that believes in it.
-const WAITS: [u16; 3] = [1, 7, 100];
 /// The longest time limit, in nanoseconds: some waits end while others are held up.
 const LIMIT: u64 = 300_000;
 
@@ -35,7 +31,6 @@ struct Meeting {
     /// How many threads have ended a round, all rounds together.
     ended: AtomicU64,
     threads: u64,
-    seed: u64,
 }
 
 pub(super) fn run(context: &Context) -> Findings {
@@ -45,7 +40,6 @@ pub(super) fn run(context: &Context) -> Findings {
         state: SharedState::new(),
         ended: AtomicU64::new(0),
         threads: context.orders.threads as u64,
-        seed: context.orders.seed,
     });
     let contended = || events.get(Event::SlowPath) > 0 || meeting.threads == 1;
     let (of_crew, level) = (Arc::clone(&meeting), context.preemption);
@@ -79,10 +73,7 @@ pub(super) fn run(context: &Context) -> Findings {
 
 impl Meeting {
     fn meet(&self, worker: &mut Worker, inside: &mut Injector, round: u64) {
-        // The same for all.
-        pretend::set_oversubscribed(Random::stream(self.seed, round).one_in(2));
-        let known = worker.random.below(1 + WAITS.len() as u64) as usize;
-        pretend::set_barging_at_first(WAITS.get(known).copied());
+        pretend::set_oversubscribed(worker.random.one_in(2));
         let limit = Duration::from_nanos(match worker.random.one_in(4) {
             true => worker.random.below(LIMIT),
             false => 0,

@@ -64,7 +64,7 @@ scenarios! {
     "preemption" 4 false preemption::run:
         "threads, also more than CPUs, yield and sleep inside and outside of sections";
     "barging" 4 false barging::run:
-        "threads that believe different things of a lock meet at one after the other";
+        "threads that believe different things of the machine meet at one lock after the other";
     "timed" 4 false timed::run:
         "lock, try_lock and try_lock_for with tiny limits, mixed: waiters abandon the queue";
     "relay" 4 false relay::run:

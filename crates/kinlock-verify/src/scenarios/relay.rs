@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// When waiters change their way of waiting, in nanoseconds: spinners lose patience, time limits
 /// end.
-const MOMENTS: [u64; 5] = [2_000, 10_000, 50_000, 55_000, 1_000_000];
+const MOMENTS: [u64; 5] = [2_000, 20_000, 50_000, 250_000, 1_000_000];
 /// How far from such a moment the release is.
 const EARLY: u64 = 3_000;
 const LATE: u64 = 6_000;

@@ -42,8 +42,7 @@ impl<const FAULT: u8> CondvarConfig for Kind<FAULT> {
         CarelessClear,
         BrokenChain,
         SwallowedWake,
-        LingeringSpinner,
-        StaleFlags
+        LingeringSpinner
     );
     // So that a few threads are enough for requeueing.
     const AT_ONCE: u32 = 0;
@@ -52,7 +51,7 @@ impl<const FAULT: u8> CondvarConfig for Kind<FAULT> {
 fn place<const FAULT: u8>(park: bool) -> Explored {
     fn place<M: MutexConfig, C: CondvarConfig>() -> Explored {
         let pair = kinlock_sim::place(Pair::<M, C> {
-            mutex: QueuedMutex::new(),
+            mutex: QueuedMutex::default(),
             condvar: QueuedCondvar::new(),
         });
         Explored {

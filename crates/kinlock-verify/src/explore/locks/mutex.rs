@@ -5,8 +5,10 @@ use crate::report::Property;
 use crate::specimen::fault;
 use kinlock_core::config::{Quantum, Tuning};
 use kinlock_core::events::Event;
-use kinlock_core::raw::mutex::{MutexConfig, MutexFault, Queue, QueuedMutex};
-use kinlock_core::raw::osq::PredecessorCpu;
+use kinlock_core::raw::mutex::{
+    Joined, Layout, MutexConfig, MutexFault, Queue, QueuedMutex, Split,
+};
+use kinlock_core::raw::osq::{PredecessorCpu, Watch};
 use kinlock_sim::Sim;
 use kinlock_sim::random::Random;
 
@@ -46,22 +48,28 @@ pub(super) const fn broken<const FAULT: u8>(name: &'static str, defect: Property
     }
 }
 
-pub(super) const USUAL_QUEUE: Queue = Queue::Osq(PredecessorCpu::Cached);
+pub(super) const USUAL_QUEUE: Queue = Queue::Osq(Watch::CACHED);
+
+const fn other_queue(layout: PredecessorCpu) -> Queue {
+    Queue::Osq(Watch {
+        layout,
+        ..Watch::CACHED
+    })
+}
 
 /// Mostly the usual one.
 pub(in crate::explore) fn queue(random: &mut Random) -> Queue {
     match random.below(6) {
         0 => Queue::Unqueued,
-        1 => Queue::Osq(PredecessorCpu::SharedLine),
-        2 => Queue::Osq(PredecessorCpu::OwnLine),
+        1 => other_queue(PredecessorCpu::SharedLine),
+        2 => other_queue(PredecessorCpu::OwnLine),
         _ => USUAL_QUEUE,
     }
 }
 
-/// In how many waits a thread barges at a mutex of which it knows nothing, if at all. Drawn,
-/// because schedules are short and waiters learn little.
-pub(in crate::explore) fn barging(random: &mut Random) -> Option<u16> {
-    [None, Some(0), Some(1), Some(7)][random.below(4) as usize]
+/// Which of the two layouts.
+pub(in crate::explore) fn is_joined(random: &mut Random) -> bool {
+    random.one_in(2)
 }
 
 /// From none to the longest.
@@ -86,21 +94,18 @@ pub(super) struct Kind<const PARK: bool, const FAULT: u8>;
 
 impl<const PARK: bool, const FAULT: u8> MutexConfig for Kind<PARK, FAULT> {
     const PARK: bool = PARK;
+    // Schedules are short.
+    const TRIALS: u32 = 4;
     const FAULT: MutexFault = fault!(
         FAULT,
         MutexFault: MissingWake,
         LostWakeup,
         DoubleHandOff,
-        LeakyCancel,
-        QueuedRequest
+        LeakyCancel
     );
 
     fn tuning() -> Tuning {
         KNOBS.get().now()
-    }
-
-    fn initial_budget() -> Option<u16> {
-        KNOBS.get().barging
     }
 
     fn queue() -> Queue {
@@ -112,15 +117,16 @@ impl<const PARK: bool, const FAULT: u8> MutexConfig for Kind<PARK, FAULT> {
 pub(super) type Sound<const PARK: bool> = Kind<PARK, 0>;
 
 fn place<const FAULT: u8>(park: bool) -> Explored {
-    fn place<C: MutexConfig>() -> Explored {
+    fn place<C: MutexConfig, L: Layout<Sim>>() -> Explored {
         Explored {
-            lock: kinlock_sim::place(QueuedMutex::<Sim, C>::new()),
+            lock: kinlock_sim::place(QueuedMutex::<Sim, C, L>::default()),
             meeting: None,
         }
     }
-    if park {
-        place::<Kind<true, FAULT>>()
-    } else {
-        place::<Kind<false, FAULT>>()
+    match (park, KNOBS.get().joined) {
+        (true, false) => place::<Kind<true, FAULT>, Split<Sim>>(),
+        (false, false) => place::<Kind<false, FAULT>, Split<Sim>>(),
+        (true, true) => place::<Kind<true, FAULT>, Joined<Sim>>(),
+        (false, true) => place::<Kind<false, FAULT>, Joined<Sim>>(),
     }
 }
