@@ -1,0 +1,423 @@
+//! Condition variables.
+
+use crate::counts;
+use crate::mode::{Mode, mode};
+use crate::mutex::{Kind, Mutex};
+use crate::real;
+use crate::time::{self, Limit};
+use core::cell::Cell;
+use core::ffi::{c_int, c_long, c_void};
+use core::mem::MaybeUninit;
+use core::ptr;
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use kinlock_core::Native;
+use kinlock_core::platform::{NEVER, Parked, Platform};
+use kinlock_core::raw::condvar::{CondvarConfig, Partner, QueuedCondvar};
+
+/// A `pthread_cond_t` as we use it, and as far as we do.
+#[repr(C)]
+pub(crate) struct Condvar {
+    inner: QueuedCondvar<Native, WakesAll>,
+    users: Users,
+    unused: [u32; 6],
+    /// Where the C library has them, among other things.
+    flags: AtomicU32,
+}
+
+/// Process-shared: the C library's.
+const SHARED: u32 = 1;
+/// Time limits are moments of the monotonic clock.
+const MONOTONIC: u32 = 2;
+
+#[derive(Clone, Copy, Debug)]
+struct WakesAll;
+
+impl CondvarConfig for WakesAll {
+    /// A broadcast moves no waiter to the mutex. The thread that broadcasts may destroy the
+    /// condition variable at once, with the mutex still held: no waiter may need the mutex to get
+    /// away.
+    const AT_ONCE: u32 = i32::MAX as u32;
+}
+
+// ---- its users ------------------------------------------
+
+/// How many threads are between their first and their last access. Destroying waits for them.
+///
+/// ```text
+///   bit 0       a thread that destroys waits
+///       1..7    the number of forks: in a child, those that its parent counted do not exist
+///       8..31   how many
+/// ```
+#[repr(transparent)]
+struct Users(AtomicU32);
+
+const DESTROYS: u32 = 1;
+const FORKS: u32 = 0xfe;
+const USER: u32 = 0x100;
+
+impl Users {
+    /// What the word is for this process.
+    fn of(word: u32) -> u32 {
+        let forks = u32::from(Native::forks()) << 1 & FORKS;
+        if word & FORKS == forks { word } else { forks }
+    }
+
+    fn enter(&self) {
+        let mut seen = self.0.load(Relaxed);
+        // Relaxed: the thread that destroys the object knows of all its users by other means.
+        while let Err(now) = self
+            .0
+            .compare_exchange(seen, Self::of(seen) + USER, Relaxed, Relaxed)
+        {
+            seen = now;
+        }
+    }
+
+    /// Afterwards the object may be gone.
+    fn leave(&self) {
+        let key = (&raw const self.0).cast();
+        // Release pairs with the acquire in `wait_for_end`.
+        if self.0.fetch_sub(USER, Release) & !FORKS == USER | DESTROYS {
+            Native::unpark(key, u32::MAX);
+        }
+    }
+
+    fn wait_for_end(&self) {
+        loop {
+            let seen = self.0.load(Acquire);
+            if Self::of(seen) < USER {
+                return;
+            }
+            let waits = seen | DESTROYS;
+            if self
+                .0
+                .compare_exchange(seen, waits, Relaxed, Relaxed)
+                .is_ok()
+            {
+                let key = (&raw const self.0).cast();
+                Native::park(key, waits, NEVER, || self.0.load(Relaxed));
+            }
+        }
+    }
+}
+
+impl Condvar {
+    fn is_passed(&self, mode: Mode) -> bool {
+        mode.passes() || self.flags.load(Relaxed) & SHARED != 0
+    }
+
+    fn clock(&self) -> libc::clockid_t {
+        match self.flags.load(Relaxed) & MONOTONIC {
+            0 => libc::CLOCK_REALTIME,
+            _ => libc::CLOCK_MONOTONIC,
+        }
+    }
+
+    fn address(&self) -> *const c_void {
+        (self as *const Self).cast()
+    }
+
+    fn notify(&self, all: bool) -> c_int {
+        let mode = mode();
+        if mode.counts() {
+            counts::signal(mode, self.is_passed(mode));
+        }
+        if self.is_passed(mode) {
+            // SAFETY: invariant 3.
+            return unsafe {
+                match all {
+                    false => real::pthread_cond_signal(self.address()),
+                    true => real::pthread_cond_broadcast(self.address()),
+                }
+            };
+        }
+        if self.inner.is_waited_for() {
+            self.users.enter();
+            match all {
+                false => drop(self.inner.notify_one()),
+                true => drop(self.inner.notify_all()),
+            }
+            self.users.leave();
+        }
+        0
+    }
+}
+
+// ---- waiting --------------------------------------------
+
+/// One wait. It has no destructor: a cancelled thread unwinds the frame in which it lies.
+struct Wait<'a> {
+    condvar: &'a Condvar,
+    mutex: &'a Mutex,
+    mode: Mode,
+    limit: Limit,
+    /// The C library's condition variable with our mutex.
+    is_mixed: bool,
+    /// What the mutex's functions returned.
+    result: Cell<c_int>,
+}
+
+unsafe extern "C-unwind" {
+    fn kinlock_wait_frame(wait: *mut c_void) -> c_int;
+    fn kinlock_cancellable_futex(
+        key: *const u32,
+        operation: c_int,
+        expected: u32,
+        until: *const libc::timespec,
+        sets: u32,
+    ) -> c_long;
+}
+
+impl Partner<Native> for Wait<'_> {
+    unsafe fn unlock(&self) -> bool {
+        self.result.set(self.mutex.release_watched(self.mode));
+        self.result.get() == 0
+    }
+
+    fn lock(&self) {
+        self.result.set(self.mutex.acquire_again(self.mode, false));
+    }
+
+    fn lock_notified(&self) {
+        self.result.set(self.mutex.acquire_again(self.mode, true));
+    }
+
+    fn park(
+        &self,
+        key: *const u32,
+        expected: u32,
+        until: u64,
+        sets: u32,
+        _: impl Fn() -> u32,
+    ) -> Parked {
+        let moment = libc::timespec {
+            tv_sec: (until / 1_000_000_000) as libc::time_t,
+            tv_nsec: (until % 1_000_000_000) as c_long,
+        };
+        let until = if until == NEVER {
+            ptr::null()
+        } else {
+            &raw const moment
+        };
+        let operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
+        // SAFETY: invariant 4.
+        let result = unsafe { kinlock_cancellable_futex(key, operation, expected, until, sets) };
+        match -result as c_int {
+            0 => Parked::Woken,
+            libc::ETIMEDOUT | libc::EINTR => Parked::Unwoken,
+            _ => Parked::Differed,
+        }
+    }
+
+    fn leave(&self) {
+        self.condvar.users.leave();
+    }
+}
+
+/// Waits with our condition variable, in the frame that a cancellation cleans up.
+///
+/// # Safety
+///
+/// `wait` is what [`wait`] passes.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn kinlock_wait(wait: *const c_void) -> c_int {
+    // SAFETY: as this function demands.
+    let wait = unsafe { &*wait.cast::<Wait<'_>>() };
+    if wait.is_mixed {
+        return wait_mixed(wait);
+    }
+    wait.condvar.users.enter();
+    // SAFETY: invariant 2: `release` checks it, or the program must.
+    let notified = unsafe { wait.condvar.inner.wait_by(wait, || wait.limit.until()) };
+    match (wait.result.get(), notified) {
+        (0, false) => libc::ETIMEDOUT,
+        (result, _) => result,
+    }
+}
+
+/// How long a wait with two kinds of objects sleeps at a time, in nanoseconds.
+const MIXED: u64 = 2_000_000;
+
+/// The C library's condition variable does not know how to release our mutex, and between a release
+/// and its wait a signal may come. So the wait is short, and returns like one that was notified.
+fn wait_mixed(wait: &Wait<'_>) -> c_int {
+    let Some(until) = wait.limit.until() else {
+        match wait.mutex.release_watched(wait.mode) {
+            0 => wait.lock(),
+            error => return error,
+        }
+        return match wait.result.get() {
+            0 => libc::ETIMEDOUT,
+            error => error,
+        };
+    };
+    // SAFETY: as the trait demands: `release` checks it, or the program must.
+    if !unsafe { wait.unlock() } {
+        return wait.result.get();
+    }
+    let until = until.min(Native::now() + MIXED);
+    let moment = libc::timespec {
+        tv_sec: (until / 1_000_000_000) as libc::time_t,
+        tv_nsec: (until % 1_000_000_000) as c_long,
+    };
+    let helper = MaybeUninit::<libc::pthread_mutex_t>::zeroed();
+    let (helper, condvar) = (helper.as_ptr().cast(), wait.condvar.address());
+    // SAFETY: invariants 3 and 4; zeros are an unlocked mutex.
+    unsafe {
+        real::pthread_mutex_lock(helper);
+        real::pthread_cond_clockwait(condvar, helper, libc::CLOCK_MONOTONIC, &moment);
+        real::pthread_mutex_unlock(helper);
+    }
+    wait.lock();
+    wait.result.get()
+}
+
+/// The thread was cancelled in its wait: takes the mutex for the program's cleanup handlers.
+///
+/// # Safety
+///
+/// `wait` is what [`wait`] passes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn kinlock_wait_cancelled(wait: *const c_void) {
+    // SAFETY: as this function demands.
+    let wait = unsafe { &*wait.cast::<Wait<'_>>() };
+    match wait.is_mixed {
+        true => wait.lock(),
+        false => wait.condvar.inner.abandon(wait),
+    }
+}
+
+/// # Safety
+///
+/// Invariant 1.
+pub(crate) unsafe fn wait(condvar: *const Condvar, mutex: *const Mutex, limit: Limit) -> c_int {
+    let mode = mode();
+    // SAFETY: invariant 1.
+    let (condvar, mutex) = unsafe { (&*condvar, &*mutex) };
+    let (passed, mutex_passed) = (condvar.is_passed(mode), mutex.kind(mode) == Kind::Passed);
+    if mode.counts() {
+        counts::wait(mode, passed || mutex_passed);
+    }
+    if passed && mutex_passed {
+        // SAFETY: invariant 3.
+        return mutex.between(mode, || unsafe {
+            wait_passed(condvar.address(), ptr::from_ref(mutex).cast(), limit)
+        });
+    }
+    let mut wait = Wait {
+        condvar,
+        mutex,
+        mode,
+        limit,
+        is_mixed: passed,
+        result: Cell::new(0),
+    };
+    // SAFETY: `wait` lives until the frame is left. Nothing in Rust's frames has a destructor.
+    unsafe { kinlock_wait_frame((&raw mut wait).cast()) }
+}
+
+/// # Safety
+///
+/// As the C library demands.
+unsafe fn wait_passed(condvar: *const c_void, mutex: *const c_void, limit: Limit) -> c_int {
+    // SAFETY: invariant 3.
+    unsafe {
+        match limit {
+            Limit::At(clock, until) => real::pthread_cond_clockwait(condvar, mutex, clock, &until),
+            _ => real::pthread_cond_wait(condvar, mutex),
+        }
+    }
+}
+
+// ---- the functions --------------------------------------
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pthread_cond_init(
+    condvar: *mut Condvar,
+    attributes: *const c_void,
+) -> c_int {
+    let mode = mode();
+    counts::call(mode, || 0);
+    if !attributes.is_null() || mode.passes() {
+        // The C library's initial state is one of ours, too.
+        // SAFETY: invariant 3.
+        return unsafe { real::pthread_cond_init(condvar.cast(), attributes) };
+    }
+    // SAFETY: invariant 1. The object is the caller's alone. The C library writes as much.
+    unsafe { condvar.cast::<[u64; 6]>().write([0; 6]) };
+    0
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pthread_cond_destroy(condvar: *mut Condvar) -> c_int {
+    let mode = mode();
+    counts::call(mode, || 0);
+    // SAFETY: invariant 1.
+    let condvar = unsafe { &*condvar };
+    if condvar.is_passed(mode) {
+        // SAFETY: invariant 3.
+        return unsafe { real::pthread_cond_destroy(condvar.address()) };
+    }
+    condvar.users.wait_for_end();
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn pthread_cond_wait(condvar: *mut Condvar, mutex: *mut Mutex) -> c_int {
+    // SAFETY: invariant 1.
+    unsafe { wait(condvar, mutex, Limit::Never) }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn pthread_cond_timedwait(
+    condvar: *mut Condvar,
+    mutex: *mut Mutex,
+    until: *const libc::timespec,
+) -> c_int {
+    // SAFETY: invariants 1 and 3.
+    unsafe { wait_until(condvar, mutex, (*condvar).clock(), until) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn pthread_cond_clockwait(
+    condvar: *mut Condvar,
+    mutex: *mut Mutex,
+    clock: libc::clockid_t,
+    until: *const libc::timespec,
+) -> c_int {
+    // SAFETY: invariants 1 and 3.
+    unsafe { wait_until(condvar, mutex, clock, until) }
+}
+
+/// # Safety
+///
+/// Invariants 1 and 3.
+unsafe fn wait_until(
+    condvar: *const Condvar,
+    mutex: *const Mutex,
+    clock: libc::clockid_t,
+    until: *const libc::timespec,
+) -> c_int {
+    if !time::is_known(clock) {
+        return libc::EINVAL;
+    }
+    // SAFETY: invariant 3.
+    let limit = unsafe { Limit::at(clock, until) };
+    match limit.check() {
+        // SAFETY: invariant 1.
+        0 => unsafe { wait(condvar, mutex, limit) },
+        error => error,
+    }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pthread_cond_signal(condvar: *mut Condvar) -> c_int {
+    // SAFETY: invariant 1.
+    unsafe { &*condvar }.notify(false)
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pthread_cond_broadcast(condvar: *mut Condvar) -> c_int {
+    // SAFETY: invariant 1.
+    unsafe { &*condvar }.notify(true)
+}

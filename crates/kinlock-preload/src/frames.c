@@ -1,0 +1,79 @@
+/* What has to be C: frames that a cancelled thread unwinds, and a thread-local of which every access is one
+   instruction.
+
+   A thread is cancelled by an exception that the C library throws, here from a signal handler. In Rust only frames
+   without destructors may be passed by it. So the frame with something to clean up is one of C. */
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int kinlock_wait(void *wait);
+void kinlock_wait_cancelled(void *wait);
+unsigned kinlock_new_token(void);
+
+/* Waits for a condition variable. If the thread is cancelled meanwhile, ends the wait and takes the mutex. */
+int kinlock_wait_frame(void *wait)
+{
+    int result;
+    /* Now if it has been cancelled already: the mutex is held. */
+    pthread_testcancel();
+    pthread_cleanup_push(kinlock_wait_cancelled, wait);
+    result = kinlock_wait(wait);
+    pthread_cleanup_pop(0);
+    return result;
+}
+
+/* A system call during which the thread can be cancelled. Returns a negative errno if it fails.
+
+   Not inlined: a frame is cleaned up where it is left by a call. This one is left at any instruction. */
+__attribute__((noinline)) long kinlock_cancellable_futex(const unsigned *key, int operation, unsigned expected,
+                                                         const struct timespec *until, unsigned sets)
+{
+    int type, kept = errno;
+    long result;
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
+    result = syscall(SYS_futex, key, operation, expected, until, (void *)0, sets);
+    if (result < 0)
+        result = -errno;
+    pthread_setcanceltype(type, &type);
+    errno = kept;
+    return result;
+}
+
+/* A number that no other thread of this process has had. A thread that forks keeps it in the child. */
+unsigned kinlock_token(void)
+{
+    static __thread unsigned token __attribute__((tls_model("initial-exec")));
+    if (__builtin_expect(token == 0, 0))
+        token = kinlock_new_token();
+    return token;
+}
+
+/* What of this thread's stack the report knows to be readable: from the first to the second address. */
+unsigned long long *kinlock_known_stack(void)
+{
+    static __thread unsigned long long known[2] __attribute__((tls_model("initial-exec")));
+    return known;
+}
+
+static unsigned forks;
+
+/* This process is the child of a fork. */
+void kinlock_forked(void)
+{
+    forks++;
+}
+
+/* The thread's number for the kernel. */
+unsigned kinlock_thread_id(void)
+{
+    static __thread unsigned id, seen __attribute__((tls_model("initial-exec")));
+    if (__builtin_expect(id == 0 || seen != forks, 0)) {
+        id = (unsigned)syscall(SYS_gettid);
+        seen = forks;
+    }
+    return id;
+}

@@ -1,0 +1,125 @@
+//! The C library's own functions.
+//!
+//! They are looked up by name and version when the library is loaded, or at the first use before
+//! that. By version, since a name alone gave the oldest version before glibc 2.36. A lookup that
+//! succeeds allocates nothing.
+
+use core::ffi::{CStr, c_int, c_void};
+use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use core::{mem, ptr};
+
+/// The version with which the functions of each architecture began.
+#[cfg(target_arch = "x86_64")]
+const FIRST: &CStr = c"GLIBC_2.2.5";
+#[cfg(not(target_arch = "x86_64"))]
+const FIRST: &CStr = c"GLIBC_2.17";
+/// That of today's condition variables.
+#[cfg(target_arch = "x86_64")]
+const CONDVARS: &CStr = c"GLIBC_2.3.2";
+#[cfg(not(target_arch = "x86_64"))]
+const CONDVARS: &CStr = FIRST;
+/// That of functions that take a clock.
+const CLOCKS: &CStr = c"GLIBC_2.30";
+
+struct Function {
+    name: &'static CStr,
+    version: &'static CStr,
+    address: AtomicPtr<c_void>,
+}
+
+impl Function {
+    const fn new(name: &'static CStr, version: &'static CStr) -> Self {
+        Function {
+            name,
+            version,
+            address: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    fn address(&self) -> *mut c_void {
+        let known = self.address.load(Relaxed);
+        if known.is_null() {
+            self.look_up()
+        } else {
+            known
+        }
+    }
+
+    /// Takes a lock of the loader, and the C library's own. So it is done early.
+    #[cold]
+    fn look_up(&self) -> *mut c_void {
+        // SAFETY: invariant 3; both are zero-terminated.
+        let found =
+            unsafe { libc::dlvsym(libc::RTLD_NEXT, self.name.as_ptr(), self.version.as_ptr()) };
+        self.address.store(found, Relaxed);
+        found
+    }
+}
+
+macro_rules! functions {
+    ($($name:ident($($parameter:ident: $type:ty),*), $version:expr;)*) => {
+        /// Looks all of them up. A library may lack some: that is found out when one is called.
+        pub(crate) fn look_all_up() {
+            $($name::FUNCTION.address();)*
+        }
+
+        $(
+            mod $name {
+                use super::*;
+                const NAME: &CStr = match CStr::from_bytes_with_nul(
+                    concat!(stringify!($name), "\0").as_bytes(),
+                ) {
+                    Ok(name) => name,
+                    Err(_) => panic!("a name"),
+                };
+                pub(super) static FUNCTION: Function = Function::new(NAME, $version);
+            }
+
+            /// As the C library's.
+            ///
+            /// # Safety
+            ///
+            /// As the C library demands.
+            pub(crate) unsafe fn $name($($parameter: $type),*) -> c_int {
+                let address = $name::FUNCTION.address();
+                if address.is_null() {
+                    return libc::ENOSYS;
+                }
+                // SAFETY: invariant 3: this is that function.
+                unsafe {
+                    let function = mem::transmute::<
+                        *mut c_void,
+                        unsafe extern "C-unwind" fn($($type),*) -> c_int,
+                    >(address);
+                    function($($parameter),*)
+                }
+            }
+        )*
+    };
+}
+
+type Mutex = *const c_void;
+type Condvar = *const c_void;
+type Time = *const libc::timespec;
+
+functions! {
+    pthread_mutex_init(mutex: Mutex, attributes: *const c_void), FIRST;
+    pthread_mutex_destroy(mutex: Mutex), FIRST;
+    pthread_mutex_lock(mutex: Mutex), FIRST;
+    pthread_mutex_trylock(mutex: Mutex), FIRST;
+    pthread_mutex_timedlock(mutex: Mutex, until: Time), FIRST;
+    pthread_mutex_clocklock(mutex: Mutex, clock: libc::clockid_t, until: Time), CLOCKS;
+    pthread_mutex_unlock(mutex: Mutex), FIRST;
+    pthread_cond_init(condvar: Condvar, attributes: *const c_void), CONDVARS;
+    pthread_cond_destroy(condvar: Condvar), CONDVARS;
+    pthread_cond_wait(condvar: Condvar, mutex: Mutex), CONDVARS;
+    pthread_cond_clockwait(
+        condvar: Condvar, mutex: Mutex, clock: libc::clockid_t, until: Time
+    ), CLOCKS;
+    pthread_cond_signal(condvar: Condvar), CONDVARS;
+    pthread_cond_broadcast(condvar: Condvar), CONDVARS;
+    pthread_spin_init(lock: *const c_void, shared: c_int), FIRST;
+    pthread_spin_lock(lock: *const c_void), FIRST;
+    pthread_spin_trylock(lock: *const c_void), FIRST;
+    pthread_spin_unlock(lock: *const c_void), FIRST;
+}

@@ -1,0 +1,43 @@
+//! Acquisitions that are counted or reported.
+
+use crate::counts;
+use crate::mode::Mode;
+use crate::report::{self, Object, Outcome, Wait};
+use core::ffi::c_int;
+
+/// Takes a lock: tries to, and if it is taken and `lock` is given, waits by that.
+pub(crate) fn acquisition(
+    mode: Mode,
+    object: Object,
+    attempt: impl FnOnce() -> c_int,
+    lock: Option<impl FnOnce() -> c_int>,
+) -> c_int {
+    let is_try = lock.is_none();
+    if mode.reports() {
+        report::prepare(object.address);
+    }
+    let mut result = attempt();
+    let mut waited = None;
+    if let (libc::EBUSY, Some(lock)) = (result, lock) {
+        let wait = Wait::begin(object);
+        result = lock();
+        // Not where a holder asks again.
+        if counts::is_taken(result) || result == libc::ETIMEDOUT {
+            waited = Some(wait.end());
+        } else {
+            report::waits_no_more();
+        }
+    }
+    if mode.counts() {
+        counts::acquisition(is_try, waited.map(|wait| wait.nanos()), result);
+    }
+    if mode.reports() {
+        let outcome = Outcome {
+            is_try,
+            waited,
+            result,
+        };
+        report::acquisition(object, outcome);
+    }
+    result
+}

@@ -1,0 +1,111 @@
+/* What the test programs share. They print lines that do not depend on whose locks they run on. */
+#ifndef COMMON_H
+#define COMMON_H
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CHECK(condition)                                                                  \
+    do {                                                                                  \
+        if (!(condition)) {                                                               \
+            printf("FAILED %s:%d: %s (errno %d)\n", __FILE__, __LINE__, #condition, errno); \
+            fflush(stdout);                                                               \
+            _exit(3);                                                                     \
+        }                                                                                 \
+    } while (0)
+
+static inline const char *name(int error)
+{
+    switch (error) {
+    case 0: return "0";
+    case EBUSY: return "EBUSY";
+    case EDEADLK: return "EDEADLK";
+    case EPERM: return "EPERM";
+    case EINVAL: return "EINVAL";
+    case EAGAIN: return "EAGAIN";
+    case ETIMEDOUT: return "ETIMEDOUT";
+    case EOWNERDEAD: return "EOWNERDEAD";
+    case ENOTRECOVERABLE: return "ENOTRECOVERABLE";
+    case ENOTSUP: return "ENOTSUP";
+    default: return "another error";
+    }
+}
+
+#define SHOW(call) printf("%s: %s\n", #call, name(call))
+
+static inline struct timespec in_ms(clockid_t clock, long ms)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    t.tv_sec += ms / 1000;
+    t.tv_nsec += ms % 1000 * 1000000;
+    if (t.tv_nsec >= 1000000000)
+        t.tv_nsec -= 1000000000, t.tv_sec++;
+    if (t.tv_nsec < 0)
+        t.tv_nsec += 1000000000, t.tv_sec--;
+    return t;
+}
+
+static inline double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+static inline void nap(long ms)
+{
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+    nanosleep(&t, NULL);
+}
+
+static inline pthread_t start(void *(*function)(void *), void *argument)
+{
+    pthread_t thread;
+    int error = pthread_create(&thread, NULL, function, argument);
+    CHECK(error == 0);
+    return thread;
+}
+
+static inline void *end(pthread_t thread)
+{
+    void *result;
+    int error = pthread_join(thread, &result);
+    CHECK(error == 0);
+    return result;
+}
+
+/* What `function` returns in another thread. */
+static inline int elsewhere(void *(*function)(void *), void *argument)
+{
+    return (int)(intptr_t)end(start(function, argument));
+}
+
+static inline void *shared_memory(size_t size)
+{
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(memory != MAP_FAILED);
+    return memory;
+}
+
+/* How the child ended: its exit status, or minus the signal. */
+static inline int end_of(pid_t child)
+{
+    int status;
+    CHECK(waitpid(child, &status, 0) == child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+#endif

@@ -1,0 +1,57 @@
+/* What it does can be counted on paper. */
+#include "common.h"
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t condvar = PTHREAD_COND_INITIALIZER;
+
+static void *hold(void *unused)
+{
+    CHECK(pthread_mutex_lock(&mutex) == 0); /* found taken */
+    CHECK(pthread_mutex_unlock(&mutex) == 0);
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    pthread_mutex_t shared, robust;
+    pthread_mutexattr_t attributes;
+    struct timespec past = {0, 0};
+    pthread_spinlock_t spin;
+    pthread_mutex_lock(&mutex);
+    pthread_t thread = start(hold, NULL);
+    nap(50);
+    CHECK(pthread_mutex_trylock(&mutex) == EBUSY);
+    pthread_mutex_unlock(&mutex);
+    end(thread);
+    CHECK(pthread_mutex_trylock(&mutex) == 0);
+    CHECK(pthread_cond_timedwait(&condvar, &mutex, &past) == ETIMEDOUT);
+    pthread_mutex_unlock(&mutex);
+    pthread_cond_signal(&condvar);
+    pthread_cond_broadcast(&condvar);
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    pthread_mutex_init(&shared, &attributes);
+    for (int i = 0; i < 3; i++)
+        pthread_mutex_lock(&shared), pthread_mutex_unlock(&shared);
+    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_PRIVATE);
+    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&robust, &attributes);
+    pthread_mutex_lock(&robust), pthread_mutex_unlock(&robust);
+    pthread_spin_init(&spin, 0);
+    pthread_spin_lock(&spin);
+    pthread_spin_unlock(&spin);
+    if (argc > 1) {
+        pid_t child = fork();
+        if (child == 0) {
+            pthread_mutex_lock(&mutex);
+            pthread_mutex_unlock(&mutex);
+            _exit(0);
+        }
+        end_of(child);
+        child = vfork();
+        if (child == 0)
+            _exit(0);
+        end_of(child);
+    }
+    return 0;
+}

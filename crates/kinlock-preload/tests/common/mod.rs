@@ -1,0 +1,105 @@
+//! Compiling and running the programs in `tests/c`.
+#![allow(dead_code, reason = "each test uses a part")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// The library under test, which cargo builds before the tests.
+pub fn library() -> PathBuf {
+    let this = std::env::current_exe().expect("a test has a path");
+    let library = this.with_file_name("libkinlock_preload.so");
+    assert!(library.exists(), "{} is missing", library.display());
+    library
+}
+
+/// A file of our own for a test's output.
+pub fn scratch(name: &str) -> PathBuf {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Relaxed);
+    let name = format!("{}-{number}-{name}", std::process::id());
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// Compiles a source in `tests/c`.
+pub fn compile(source: &str, flags: &[&str]) -> PathBuf {
+    let compiler = if source.ends_with(".cc") { "c++" } else { "cc" };
+    let to = scratch(source.split('.').next().unwrap_or(source));
+    let from = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/c")
+        .join(source);
+    let mut command = Command::new(compiler);
+    command.args(["-O1", "-g", "-w", "-pthread"]).args(flags);
+    let status = command.arg(from).arg("-o").arg(&to).arg("-ldl").status();
+    let status = status.unwrap_or_else(|error| panic!("{compiler} does not start: {error}"));
+    assert!(status.success(), "{source} does not compile");
+    to
+}
+
+/// A compiled program and its arguments.
+pub struct Program {
+    path: PathBuf,
+    arguments: Vec<String>,
+}
+
+impl Program {
+    pub fn of(source: &str) -> Self {
+        let path = compile(source, &[]);
+        Program {
+            path,
+            arguments: Vec::new(),
+        }
+    }
+
+    pub fn with(mut self, arguments: &[&str]) -> Self {
+        self.arguments = arguments.iter().map(|&a| a.to_owned()).collect();
+        self
+    }
+
+    /// Runs it for a while at most: a lost wake-up is a hang.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new("timeout");
+        command
+            .arg("--kill-after=5")
+            .arg("120")
+            .arg(&self.path)
+            .args(&self.arguments);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("KINLOCK_") || name == "LD_PRELOAD" {
+                command.env_remove(name);
+            }
+        }
+        command
+    }
+
+    /// Runs it on the C library's locks, and on each of `locks`.
+    pub fn answers_the_same(&self, locks: &[&str]) {
+        let expected = self.command().output().expect("it starts");
+        let text = String::from_utf8_lossy(&expected.stdout);
+        assert!(
+            expected.status.success(),
+            "without the library: {}\n{text}",
+            expected.status
+        );
+        assert!(!text.is_empty());
+        for lock in locks {
+            let mut command = self.command();
+            let output = command
+                .env("LD_PRELOAD", library())
+                .env("KINLOCK_LOCK", lock)
+                .output();
+            let output = output.expect("it starts");
+            let answer = String::from_utf8_lossy(&output.stdout);
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let differs = text.lines().zip(answer.lines()).find(|(a, b)| a != b);
+            assert!(
+                output.status.success(),
+                "{lock}: {}\n{differs:?}\n{errors}",
+                output.status
+            );
+            assert_eq!(errors, "", "{lock}");
+            assert_eq!(differs, None, "{lock}");
+            assert_eq!(text, answer, "{lock}");
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! What the environment asks of the library, and the counts.
+
+mod common;
+
+use common::{Program, library, scratch};
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output};
+
+const WARNING: &str = "kinlock: the program called no function of pthread mutexes, condition \
+                       variables or spinlocks\n";
+
+fn run(command: &mut Command) -> Output {
+    command
+        .env("LD_PRELOAD", library())
+        .output()
+        .expect("it starts")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+/// The number after `"name":` in a line.
+fn number(line: &str, name: &str) -> u64 {
+    let key = format!("\"{name}\":");
+    let rest = line
+        .split(&key)
+        .nth(1)
+        .unwrap_or_else(|| panic!("no {name} in {line}"));
+    let digits = rest.split(|c: char| !c.is_ascii_digit()).next();
+    digits
+        .and_then(|d| d.parse().ok())
+        .unwrap_or_else(|| panic!("no number {name} in {line}"))
+}
+
+#[test]
+fn counts_are_those_on_paper() {
+    let program = Program::of("known.c");
+    for lock in ["kinlock-mutex", "kinlock-spin", "pthread"] {
+        let path = scratch("counts");
+        let mut command = program.command();
+        let output = run(command
+            .env("KINLOCK_COUNTS", &path)
+            .env("KINLOCK_LOCK", lock));
+        assert!(output.status.success(), "{output:?}");
+        let counts = fs::read_to_string(&path).expect("counts");
+        assert_eq!(counts.lines().count(), 1, "{counts}");
+        assert!(
+            counts.ends_with("}\n") && counts.starts_with("{\"pid\":"),
+            "{counts}"
+        );
+        assert!(counts.contains(&format!("\"lock\":\"{lock}\"")), "{counts}");
+        assert!(counts.contains("known\""), "{counts}");
+        let expected = [
+            // Two of `mutex` that wait, one that tries, three shared, one robust, the spinlock.
+            ("locked", 8),
+            ("contended", 1),
+            ("tries", 2),
+            ("robust", 2),
+            ("pi", 0),
+            ("protect", 0),
+            ("shared", 6),
+            ("cond_waits", 1),
+            ("cond_signals", 2),
+            ("threads", 2),
+            // 2 and 2 of `mutex` by lock and unlock, 2 tries and an unlock, 3 of the condition
+            // variable, 2 inits, 6 and 2 of the passed ones, 3 of the spinlock.
+            ("calls", 23),
+        ];
+        for (name, value) in expected {
+            assert_eq!(number(&counts, name), value, "{lock}: {name} in {counts}");
+        }
+        let waited = number(&counts, "wait_ns");
+        assert!((10_000_000..10_000_000_000).contains(&waited), "{counts}");
+    }
+}
+
+#[test]
+fn children_count_for_themselves() {
+    let path = scratch("counts");
+    let program = Program::of("known.c").with(&["fork"]);
+    let output = run(program.command().env("KINLOCK_COUNTS", &path));
+    assert!(output.status.success(), "{output:?}");
+    let counts = fs::read_to_string(&path).expect("counts");
+    let lines: Vec<_> = counts.lines().collect();
+    assert_eq!(lines.len(), 2, "{counts}");
+    assert_eq!(
+        (number(lines[0], "calls"), number(lines[0], "threads")),
+        (2, 1),
+        "{counts}"
+    );
+    assert_eq!(number(lines[1], "calls"), 23, "{counts}");
+    assert_ne!(number(lines[0], "pid"), number(lines[1], "pid"));
+}
+
+#[test]
+fn nothing_is_counted_unasked() {
+    let output = run(&mut Program::of("known.c").command());
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn bad_values_are_reported_once_and_ignored() {
+    let program = Program::of("known.c");
+    let output = run(program.command().env("KINLOCK_LOCK", "mcs"));
+    assert!(output.status.success());
+    let expected =
+        "kinlock: ignoring KINLOCK_LOCK: expected kinlock-mutex, kinlock-spin or pthread\n";
+    assert_eq!(text(&output.stderr), expected);
+    let output = run(program.command().env("KINLOCK_COUNTS", "x".repeat(5000)));
+    assert!(output.status.success());
+    assert_eq!(
+        text(&output.stderr),
+        "kinlock: ignoring KINLOCK_COUNTS: the path is too long\n"
+    );
+    let output = run(program
+        .command()
+        .env("KINLOCK_COUNTS", "/nonexistent/counts"));
+    assert!(output.status.success());
+    assert_eq!(
+        text(&output.stderr),
+        "kinlock: cannot open the file for the counts\n"
+    );
+}
+
+#[test]
+fn without_a_place_for_the_report_the_program_runs_on() {
+    let program = Program::of("known.c");
+    let output = run(program
+        .command()
+        .env("KINLOCK_REPORT", "/nonexistent/report"));
+    assert!(output.status.success(), "{output:?}");
+    let errors = text(&output.stderr);
+    assert!(
+        errors.starts_with("kinlock: no report: cannot write /nonexistent/report."),
+        "{errors}"
+    );
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    let output = run(program.command().env("KINLOCK_REPORT", "x".repeat(5000)));
+    assert!(output.status.success());
+    assert_eq!(
+        text(&output.stderr),
+        "kinlock: ignoring KINLOCK_REPORT: the path is too long\n"
+    );
+}
+
+#[test]
+fn programs_answer_the_same_while_they_are_reported_on() {
+    for file in [
+        "codes.c", "waits.c", "cancel.c", "forks.c", "gone.c", "spin.c",
+    ] {
+        let program = Program::of(file);
+        let expected = program.command().output().expect("it starts");
+        for lock in ["kinlock-mutex", "pthread"] {
+            let output = run(program
+                .command()
+                .env("KINLOCK_LOCK", lock)
+                .env("KINLOCK_REPORT", scratch("report")));
+            assert!(output.status.success(), "{file} {lock}: {output:?}");
+            assert_eq!(
+                text(&output.stdout),
+                text(&expected.stdout),
+                "{file} {lock}"
+            );
+            assert_eq!(text(&output.stderr), "", "{file} {lock}");
+        }
+    }
+}
+
+#[test]
+fn a_program_without_locks_is_warned_of() {
+    let warned =
+        |command: &mut Command| text(&run(command.env("KINLOCK_WARN", "1")).stderr).to_owned();
+    assert_eq!(warned(Command::new("true").env("LC_ALL", "C")), WARNING);
+    assert_eq!(warned(&mut Program::of("known.c").command()), "");
+    let unasked = run(&mut Command::new("true"));
+    assert_eq!(text(&unasked.stderr), "");
+}
+
+#[test]
+fn children_are_left_alone_on_demand() {
+    let list = |no_children: &str| {
+        let own = library();
+        let own = own.to_str().expect("a path");
+        let mut command = Command::new("env");
+        command
+            .env("LD_PRELOAD", format!("{own}:libc.so.6"))
+            .env("KINLOCK_NO_CHILDREN", no_children);
+        let output = command.output().expect("it starts");
+        assert!(output.status.success(), "{output:?}");
+        let found = text(&output.stdout)
+            .lines()
+            .find_map(|l| l.strip_prefix("LD_PRELOAD="));
+        (own.to_owned(), found.unwrap_or_default().to_owned())
+    };
+    let (own, all) = list("0");
+    assert_eq!(all, format!("{own}:libc.so.6"));
+    assert_eq!(list("1").1, "libc.so.6");
+}
+
+#[test]
+fn status_and_signals_are_the_programs() {
+    let shell = |script: &str| run(Command::new("sh").args(["-c", script])).status;
+    assert_eq!(shell("exit 42").code(), Some(42));
+    assert_eq!(shell("kill -USR1 $$").signal(), Some(10));
+}

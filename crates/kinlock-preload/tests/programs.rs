@@ -1,0 +1,89 @@
+//! C and C++ programs run with and without the library, and have to print the same.
+
+mod common;
+
+use common::{Program, library};
+
+macro_rules! same_answers {
+    ($($name:ident: $file:literal, $locks:expr;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                Program::of($file).answers_the_same($locks);
+            }
+        )*
+    };
+}
+
+const ALL: &[&str] = &["kinlock-mutex", "kinlock-spin", "pthread"];
+const OURS: &[&str] = &["kinlock-mutex", "kinlock-spin"];
+
+same_answers! {
+    return_codes_of_mutexes: "codes.c", ALL;
+    depth_of_recursion: "depth.c", ALL;
+    waits_with_mutexes_of_every_kind: "waits.c", ALL;
+    a_bounded_buffer: "bounded.c", ALL;
+    notified_with_the_mutex_held: "held.c", ALL;
+    cancelled_waits: "cancel.c", ALL;
+    children_of_fork: "forks.c", &["kinlock-mutex", "pthread"];
+    objects_shared_by_processes: "processes.c", ALL;
+    spinlocks: "spin.c", ALL;
+    threads_of_c11: "c11.c", ALL;
+    old_versions_of_symbols: "versions.c", ALL;
+    unlocked_by_another_thread: "foreign.c", ALL;
+    a_hundred_thousand_threads: "threads.c", &["kinlock-mutex"];
+    threads_of_cxx: "cxx.cc", ALL;
+    // The spinlock reads its word after the release.
+    memory_that_goes_at_once: "gone.c", &["kinlock-mutex", "pthread"];
+}
+
+#[test]
+fn before_main_and_in_plugins_and_after_main() {
+    let plugin = common::compile("plugin.c", &["-shared", "-fPIC"]);
+    let plugin = plugin.to_str().expect("a path");
+    Program::of("early.c").with(&[plugin]).answers_the_same(ALL);
+}
+
+#[test]
+fn nothing_is_allocated() {
+    Program::of("allocations.c").answers_the_same(OURS);
+}
+
+/// Nor for a report. A program that looks at `errno` after it took a lock finds its own.
+#[test]
+fn nothing_is_allocated_for_a_report() {
+    for lock in ALL {
+        let prefix = common::scratch("report");
+        let output = Program::of("allocations.c")
+            .command()
+            .env("LD_PRELOAD", library())
+            .env("KINLOCK_LOCK", lock)
+            .env("KINLOCK_REPORT", &prefix)
+            .output()
+            .expect("it starts");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{lock}: {output:?}");
+        assert_eq!(errors, "");
+        assert_eq!(output.stdout, b"begin\n24000 800\n");
+    }
+}
+
+/// So the tests above can fail.
+#[test]
+fn an_allocation_would_be_found() {
+    let output = Program::of("allocations.c")
+        .command()
+        .env("LD_PRELOAD", library())
+        .env("ALLOCATES", "1")
+        .output()
+        .expect("it starts");
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stdout).contains("an allocation"));
+}
+
+/// ci/preload.sh runs it.
+#[test]
+#[cfg_attr(debug_assertions, ignore = "without optimisation frames are larger")]
+fn the_smallest_stacks() {
+    Program::of("small.c").answers_the_same(ALL);
+}

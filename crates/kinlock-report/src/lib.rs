@@ -1,0 +1,298 @@
+//! The table of the contention report: the preloaded library fills it, the command reads it.
+//!
+//! It is a file in memory, mapped by the program from its first lock on. So it is there however the
+//! program ends, and can be read at any time. All parts have a fixed size: nothing is allocated.
+//!
+//! An entry of zeros is free. Entries are found by open addressing; what finds no place is counted
+//! as dropped. Times are nanoseconds of the monotonic clock. Indices stand for entries plus 1, so
+//! that 0 is none.
+//!
+//! # Who changes what
+//!
+//! | field | changed by |
+//! | --- | --- |
+//! | of a lock, below "the holder's" | its holder, so that plain loads and stores suffice |
+//! | other numbers of a lock, of a use | any thread, by atomic additions |
+//! | of a thread | that thread |
+
+#![no_std]
+
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+
+/// How a file begins. It changes with the layout.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"kinlock1");
+
+/// How many locks, living and ended ones, are told apart.
+pub const LOCKS: usize = 4096;
+/// How many call stacks.
+pub const STACKS: usize = 4096;
+/// How many combinations of a lock and a call stack.
+pub const USES: usize = 8192;
+/// How many threads.
+pub const THREADS: usize = 1024;
+/// How many shared objects.
+pub const MODULES: usize = 256;
+/// How many calls of a stack, innermost first.
+pub const FRAMES: usize = 16;
+/// How many classes of a histogram.
+pub const BUCKETS: usize = 64;
+/// Threads of one lock are told apart by their number modulo this.
+pub const THREAD_BITS: usize = 256;
+
+/// Set in the address of a lock that was destroyed or initialised again.
+pub const ENDED: u64 = 1;
+/// In the place of an address: the entry was in use, and is free again.
+pub const FREED: u64 = 2;
+
+/// In the kind of a lock: a spinlock. The other bits are the C library's.
+pub const SPIN: u32 = 1 << 16;
+
+/// The whole file.
+#[repr(C)]
+pub struct Table {
+    /// What holds for all of it.
+    pub header: Header,
+    /// Shared objects in which there are locks or callers.
+    pub modules: [Module; MODULES],
+    /// By the number of the thread, modulo [`THREADS`].
+    pub threads: [Thread; THREADS],
+    /// By address.
+    pub locks: [Lock; LOCKS],
+    /// By the hash of their frames.
+    pub stacks: [Stack; STACKS],
+    /// By lock and stack.
+    pub uses: [Use; USES],
+}
+
+/// The beginning of the file.
+#[repr(C)]
+pub struct Header {
+    /// [`MAGIC`], once the header is complete.
+    pub magic: AtomicU64,
+    /// When the first call came.
+    pub begin: AtomicU64,
+    /// When the process ended, if it ended by itself.
+    pub end: AtomicU64,
+    /// Number of the process.
+    pub process: AtomicU32,
+    /// Which locks: 0 our mutex, 1 our spinlock, 2 the C library's.
+    pub locks: AtomicU32,
+    /// How many locality domains the machine has.
+    pub domains: AtomicU32,
+    /// How many modules there are.
+    pub modules: AtomicU32,
+    /// How many threads took a lock.
+    pub threads: AtomicU32,
+    /// How many locks have ended.
+    pub ended: AtomicU32,
+    /// What the program is called, up to the first zero.
+    pub program: [AtomicU8; 64],
+    /// Acquisitions of locks that found no entry.
+    pub dropped_locks: AtomicU64,
+    /// Call stacks that found none.
+    pub dropped_stacks: AtomicU64,
+    /// Uses that found none.
+    pub dropped_uses: AtomicU64,
+    /// Acquisitions by threads that had none.
+    pub dropped_threads: AtomicU64,
+}
+
+/// A shared object.
+#[repr(C)]
+pub struct Module {
+    /// Its first address.
+    pub start: AtomicU64,
+    /// The one after its last; stored last.
+    pub end: AtomicU64,
+    /// What is added to addresses in its file.
+    pub bias: AtomicU64,
+    /// Its build ID, up to 32 bytes.
+    pub build_id: [AtomicU8; 32],
+    /// How many bytes of the build ID there are.
+    pub build_id_length: AtomicU32,
+    /// How many bytes of the path there are.
+    pub path_length: AtomicU32,
+    /// Its path, cut off if it is longer.
+    pub path: [AtomicU8; 512],
+}
+
+/// A thread. Two of them share no cache line, nor a pair of lines that is fetched together.
+#[repr(C, align(128))]
+pub struct Thread {
+    /// Its number in this process, which are 1, 2, ...
+    pub token: AtomicU32,
+    /// Its number for the kernel.
+    pub id: AtomicU32,
+    /// What it is called.
+    pub name: [AtomicU8; 16],
+    /// How often it took a lock.
+    pub locked: AtomicU64,
+    /// How often it found one taken.
+    pub contended: AtomicU64,
+    /// How long it waited.
+    pub wait_ns: AtomicU64,
+    /// How long at most at a time.
+    pub wait_max: AtomicU64,
+    /// The lock that it waits for now, or 0.
+    pub waits_for: AtomicU64,
+    /// Since when.
+    pub waits_since: AtomicU64,
+}
+
+/// A lock.
+#[repr(C, align(64))]
+pub struct Lock {
+    /// Its address; with [`ENDED`] set one that has ended, or several that were first taken by the
+    /// same callers; or [`FREED`].
+    pub address: AtomicU64,
+    // ---- the holder's, here and below; first what each acquisition and hand-off writes ----
+    /// How often it was taken.
+    pub locked: AtomicU64,
+    /// Number of the thread that holds it, or 0.
+    pub holder: AtomicU32,
+    /// Number of the thread that held it last.
+    pub last: AtomicU32,
+    /// The domain of the last holder.
+    pub domain: AtomicU32,
+    /// How many uncontended acquisitions there are until one is measured.
+    pub until_sample: AtomicU32,
+    /// Since when it is held, if that is measured.
+    pub since: AtomicU64,
+    /// How often its holder was another thread than the one before.
+    pub changed: AtomicU64,
+    /// How often that was in the same locality domain.
+    pub local: AtomicU64,
+    /// How many uncontended acquisitions there were since the measured one before.
+    pub gap: AtomicU32,
+    /// For how many acquisitions the measured one stands.
+    pub weight: AtomicU32,
+    // ---- what is hardly ever written, so that all CPUs can have it ----
+    /// The C library's kind, or [`SPIN`].
+    pub kind: AtomicU32,
+    /// The stack by which it was first taken.
+    pub first: AtomicU32,
+    /// The last use that was added; each knows the one before.
+    pub uses: AtomicU32,
+    /// Unused.
+    pub unused: AtomicU32,
+    /// Which threads took it, by number modulo [`THREAD_BITS`].
+    pub threads: [AtomicU64; THREAD_BITS / 64],
+    /// How often its holder took it again, as a recursive one.
+    pub nested: AtomicU64,
+    /// The longest measured hold.
+    pub hold_max: AtomicU64,
+    // ---- what is written when an acquisition is measured ----
+    /// By which use it was taken then.
+    pub taken_by: AtomicU32,
+    /// Unused.
+    pub unused_too: AtomicU32,
+    /// Measured holds, times what they stand for.
+    pub held: AtomicU64,
+    /// Their time, times the same.
+    pub hold_ns: AtomicU64,
+    /// How many were measured.
+    pub samples: AtomicU64,
+    /// How often holds took how long, times what they stand for.
+    pub holds: [AtomicU32; BUCKETS],
+    // ---- any thread's ----
+    /// How often waits took how long.
+    pub waits: [AtomicU32; BUCKETS],
+    /// How often it was found taken, and waited for.
+    pub contended: AtomicU64,
+    /// How long.
+    pub wait_ns: AtomicU64,
+    /// How long at most.
+    pub wait_max: AtomicU64,
+    /// How many of these waits ran out of time.
+    pub timeouts: AtomicU64,
+    /// Calls that do not wait.
+    pub tries: AtomicU64,
+    /// How many of them were in vain.
+    pub failed: AtomicU64,
+    /// How many ended locks it stands for.
+    pub ended: AtomicU64,
+}
+
+/// A call stack.
+#[repr(C)]
+pub struct Stack {
+    /// Hash of the frames, not 0.
+    pub hash: AtomicU64,
+    /// Return addresses, innermost first, up to the first 0.
+    pub frames: [AtomicU64; FRAMES],
+    /// The ended lock that stands for further ones that were first taken here.
+    pub ended: AtomicU32,
+    /// How many locks have ended that were first taken here.
+    pub ended_count: AtomicU32,
+}
+
+/// What one lock did by way of one call stack.
+#[repr(C)]
+pub struct Use {
+    /// The lock in the upper, the stack in the lower 32 bits; or [`FREED`].
+    pub key: AtomicU64,
+    /// How often the lock was found taken.
+    pub contended: AtomicU64,
+    /// How long it was waited for.
+    pub wait_ns: AtomicU64,
+    /// How long at most.
+    pub wait_max: AtomicU64,
+    /// Measured holds, times what they stand for.
+    pub held: AtomicU64,
+    /// Their time, times the same.
+    pub hold_ns: AtomicU64,
+    /// The use of the same lock that was added before.
+    pub before: AtomicU32,
+    /// Unused.
+    pub unused: AtomicU32,
+}
+
+impl Use {
+    /// The key of a use, of two indices plus 1.
+    pub fn key_of(lock: u32, stack: u32) -> u64 {
+        u64::from(lock) << 32 | u64::from(stack)
+    }
+}
+
+/// The shortest time of the second class.
+const SHORTEST: u32 = 5;
+
+/// The class of a time: two per power of two, from 32 ns on.
+pub fn bucket(ns: u64) -> usize {
+    let ns = ns.max(1 << SHORTEST);
+    let power = ns.ilog2();
+    let half = (ns >> (power - 1)) & 1;
+    let class = 2 * (power - SHORTEST) as usize + half as usize;
+    class.min(BUCKETS - 1)
+}
+
+/// The end of a class: its times are shorter.
+pub fn end_of(bucket: usize) -> u64 {
+    let power = bucket / 2 + SHORTEST as usize;
+    match bucket % 2 {
+        0 => 3 << (power - 1),
+        _ => 1 << (power + 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_half_powers_of_two() {
+        assert_eq!([0, 31, 47, 48, 63, 64].map(bucket), [0, 0, 0, 1, 1, 2]);
+        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
+        for class in 0..BUCKETS - 1 {
+            assert_eq!(bucket(end_of(class) - 1), class);
+            assert_eq!(bucket(end_of(class)), class + 1);
+        }
+    }
+
+    #[test]
+    fn what_every_acquisition_writes_is_in_a_cache_line_of_its_own() {
+        use core::mem::offset_of;
+        assert_eq!(offset_of!(Lock, kind), 64);
+        assert_eq!(offset_of!(Lock, taken_by), 128);
+    }
+}
