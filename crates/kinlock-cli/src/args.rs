@@ -71,6 +71,10 @@ pub trait Named: Copy + PartialEq + Send + Sync + 'static {
     fn name(self) -> &'static str;
     /// One line about it.
     fn summary(self) -> &'static str;
+    /// The one of that name, which may be one that is not listed.
+    fn find(text: &str) -> Option<Self> {
+        Self::all().into_iter().find(|one| one.name() == text)
+    }
 }
 
 /// Parses a name.
@@ -78,8 +82,7 @@ pub trait Named: Copy + PartialEq + Send + Sync + 'static {
 /// # Errors
 /// If there is no such thing: lists the names that there are.
 pub fn named<T: Named>(text: &str) -> Result<T, String> {
-    let mut all = T::all().into_iter();
-    all.find(|one| one.name() == text).ok_or_else(|| {
+    T::find(text).ok_or_else(|| {
         let known: Vec<_> = T::all().into_iter().map(T::name).collect();
         format!("no such {}; known: {}", T::WHAT, known.join(", "))
     })
@@ -111,13 +114,16 @@ pub fn with_baseline<T: Available>(asked: &[T], baseline: T) -> anyhow::Result<V
     Ok(chosen)
 }
 
-/// Defines an enum of names, each with a line about it.
+/// Defines an enum of names, each with a line about it; also of the names of another type, which
+/// are found but not listed.
 macro_rules! names {
-    ($(#[$doc:meta])* $type:ident, $what:literal: $($variant:ident = $name:literal, $summary:literal;)*) => {
+    ($(#[$doc:meta])* $type:ident, $what:literal: $($variant:ident = $name:literal, $summary:literal;)*
+     $(+ $more:ident($of:ty), $about:literal;)?) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum $type {
             $(#[doc = $summary] $variant,)*
+            $(#[doc = $about] $more($of),)?
         }
 
         impl $crate::args::Named for $type {
@@ -126,11 +132,21 @@ macro_rules! names {
                 vec![$(Self::$variant),*]
             }
             fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)* }
+                match self {
+                    $(Self::$variant => $name,)*
+                    $(Self::$more(one) => <$of>::name(one),)?
+                }
             }
             fn summary(self) -> &'static str {
-                match self { $(Self::$variant => $summary,)* }
+                match self {
+                    $(Self::$variant => $summary,)*
+                    $(Self::$more(_) => $about,)?
+                }
             }
+            $(fn find(text: &str) -> Option<Self> {
+                let mut all = Self::all().into_iter();
+                all.find(|one| one.name() == text).or_else(|| <$of>::find(text).map(Self::$more))
+            })?
         }
     };
 }

@@ -6,16 +6,18 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::outcome::tell;
-use crate::{bench, explore, reproduce, sim, topology, torture};
+use crate::bench::hogs;
+use crate::outcome::{Failure, tell};
+use crate::{bench, compare, explore, reproduce, run, sim, topology, torture};
 
 /// Locks that stay fast on big machines: measure them, torture them, see what they see of your
 /// machine.
 ///
 /// Exit status: 0 done, 1 a check failed, 2 bad input (with one line on stderr that says what is
 /// wrong), 3 something broken on purpose was not caught by the check meant for it (`torture`,
-/// `explore`), 130 and 143 `bench` was interrupted by SIGINT (Ctrl-C) or SIGTERM, and has reported
-/// the rounds that were complete.
+/// `explore`), 126 and 127 `run` or `compare` cannot run the program or find it, 130 and 143
+/// `bench` or `compare` was interrupted by SIGINT (Ctrl-C) or SIGTERM, and has reported the rounds
+/// that were complete. After `run` the status is the program's.
 #[derive(Parser)]
 #[command(name = "kinlock", version, arg_required_else_help = true)]
 struct Cli {
@@ -26,11 +28,15 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     Bench(bench::Args),
+    Compare(compare::Args),
     Explore(explore::Args),
     Reproduce(reproduce::Args),
+    Run(run::Args),
     Sim(sim::Args),
     Topology(topology::Args),
     Torture(torture::Args),
+    #[command(hide = true)]
+    Hog(hogs::Args),
 }
 
 /// Parses the command line, runs the verb, and turns the result into the exit status.
@@ -41,11 +47,14 @@ pub fn run() -> ExitCode {
     };
     let outcome = match cli.verb {
         Verb::Bench(args) => bench::run(&args),
+        Verb::Compare(args) => compare::run(&args),
         Verb::Explore(args) => explore::run(&args),
         Verb::Reproduce(args) => reproduce::run(&args),
+        Verb::Run(args) => run::run(&args),
         Verb::Sim(args) => sim::run(&args),
         Verb::Topology(args) => topology::run(args),
         Verb::Torture(args) => torture::run(&args),
+        Verb::Hog(args) => hogs::run(&args),
     };
     match outcome {
         Ok(outcome) => ExitCode::from(outcome.exit_status()),
@@ -53,7 +62,8 @@ pub fn run() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             tell(&format!("kinlock: {}", one_line(&format!("{error:#}"))));
-            ExitCode::from(2)
+            let failure: Option<&Failure> = error.downcast_ref();
+            ExitCode::from(failure.map_or(2, |failure| failure.status))
         }
     }
 }
@@ -101,6 +111,7 @@ fn known_part() -> (String, clap::Command) {
 fn subcommands(command: &clap::Command) -> String {
     let names: Vec<_> = command
         .get_subcommands()
+        .filter(|command| !command.is_hide_set())
         .map(clap::Command::get_name)
         .collect();
     names.join(", ")

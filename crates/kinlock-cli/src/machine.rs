@@ -76,6 +76,25 @@ impl Machine {
         }
     }
 
+    /// A warning if it was busy before the run.
+    pub fn is_busy(&self) -> Option<String> {
+        let (load, cpus) = (self.load_average, self.usable_cpus);
+        (load > 0.3 * cpus as f64).then(|| {
+            format!(
+                "the machine was busy before the run (load {load:.1} on {cpus} CPUs): trust ratios only"
+            )
+        })
+    }
+
+    /// A warning if the frequency of its CPUs changes.
+    pub fn is_scaled(&self) -> Option<String> {
+        let mut governor = self.governor.iter();
+        let governor = governor.find(|&name| name != "performance")?;
+        Some(format!(
+            "the CPU frequency changes during the run: its governor is {governor:?}"
+        ))
+    }
+
     /// One line for people.
     pub fn summary(&self) -> String {
         let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });

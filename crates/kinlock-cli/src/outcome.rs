@@ -1,5 +1,6 @@
 //! How a verb ended, and what it says on stderr.
 
+use std::fmt::{self, Display};
 use std::io::Write;
 
 use serde::Serialize;
@@ -14,6 +15,8 @@ pub enum Outcome {
     Escaped,
     /// A signal ended the run early; the complete rounds were reported.
     Interrupted(Signal),
+    /// The status is that of the program that was run.
+    Program(u8),
 }
 
 impl Outcome {
@@ -23,6 +26,7 @@ impl Outcome {
             Self::CheckFailed => 1,
             Self::Escaped => 3,
             Self::Interrupted(signal) => 128 + signal.number() as u8,
+            Self::Program(status) => status,
         }
     }
 }
@@ -55,6 +59,21 @@ impl Signal {
         }
     }
 }
+
+/// An error that has an exit status of its own; others have that of bad input.
+#[derive(Debug)]
+pub struct Failure {
+    pub status: u8,
+    pub what: String,
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for Failure {}
 
 /// Writes a line to stderr. A closed stderr is no error.
 pub fn tell(line: &str) {

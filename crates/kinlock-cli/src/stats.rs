@@ -52,6 +52,12 @@ pub fn is_noisy(ratios: impl IntoIterator<Item = f64>) -> bool {
     usual.contains(&1.0) && *usual.end() > 1.1 * usual.start()
 }
 
+/// Of at least one value.
+pub fn geometric_mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let n = values.len() as f64;
+    (values.map(f64::ln).sum::<f64>() / n).exp()
+}
+
 /// How evenly threads were served.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fairness {
@@ -109,6 +115,11 @@ mod tests {
         assert_eq!(middle_half([1.0, 9.0, 2.0, 3.0, 0.0]), 1.0..=3.0);
         assert_eq!(middle_half([1.0, 9.0, 2.0]), 1.0..=9.0);
         assert_eq!(middle_half([5.0]), 5.0..=5.0);
+    }
+
+    #[test]
+    fn ratios_and_their_inverses_cancel() {
+        assert!((geometric_mean([4.0, 0.25, 8.0].into_iter()) - 2.0).abs() < 1e-9);
     }
 
     #[test]

@@ -88,12 +88,14 @@ impl Found {
             json!({ "kind": kind.to_string(), "domains": domains, "auto": decision(auto) })
         });
         let (tuning, features) = (&self.tuning, &self.features);
+        let (kind, reason) = self.topology.automatic_kind();
         json!({
             "cpus": self.topology.cpus().iter().map(cpu).collect::<Vec<_>>(),
             "nodes": self.topology.nodes().iter().map(node).collect::<Vec<_>>(),
             "virtual": self.topology.is_virtual(),
             "kinds": kinds.collect::<Vec<_>>(),
             "in_use": {
+                "auto_domain": { "kind": kind.to_string(), "reason": reason },
                 "domains_by": self.domains_by,
                 "domain_count": topology::domain_count(),
                 "auto": self.auto.as_ref().map(decision),
@@ -163,6 +165,8 @@ impl Found {
         let domains = format!("{} (by {})", topology::domain_count(), self.domains_by);
         let mut table = table(["in use by locks", ""]);
         table.add_row(["domains", &domains]);
+        let (kind, reason) = self.topology.automatic_kind();
+        table.add_row(["auto domains", &format!("{kind}: {reason}")]);
         if let Some(auto) = &self.auto {
             table.add_row(["auto means", &shown(auto)]);
         }

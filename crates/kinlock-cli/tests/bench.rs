@@ -142,7 +142,12 @@ fn people_get_one_screen_or_all_tables() {
     assert!(details.contains("times as fast") && !short.contains("p99.9"));
     has(
         &short,
-        &["CPU", "empty       1", "On this machine kinlock-mutex is"],
+        &[
+            "CPU",
+            "empty       1",
+            "On this machine kinlock-mutex is",
+            "cpu/op",
+        ],
     );
     has(&short, &["fastest", "Alone (empty 1)"]);
 }
@@ -185,6 +190,53 @@ fn files_of_all_kinds() {
     ends(0, &format!("{line} {svg}"));
     let svg = fs::read_to_string(svg).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("counter") && svg.contains("std-mutex"));
+}
+
+#[test]
+fn the_grid_says_where_our_lock_stands() {
+    let folder = TempDir::new().unwrap();
+    let svg = folder.path().join("grid.svg");
+    let plot = svg.to_str().unwrap();
+    let line = "bench --seconds 0.002 --rounds 1 --workload grid --quick --hogs 1";
+    let report = json(&format!("{line} --threads 2,3 --plot {plot}"));
+    assert_eq!(report["parameters"]["hogs"], 1);
+    // Twelve cells with two numbers of threads and the five mutexes.
+    assert_eq!(list(&report["results"]).len(), 12 * 2 * 5);
+    assert!(names(&report, "workload").contains(&"grid:0/100ns/2"));
+    let by_threads = list(&report["grid"]);
+    assert_eq!(by_threads.len(), 2);
+    for (standings, threads) in by_threads.iter().zip([2, 3]) {
+        assert_eq!(standings["threads"], threads);
+        assert_eq!(standings["lock"], "kinlock-mutex");
+        let fields = "ratio cpu_ratio costly_cells too_long_waits least_min_over_mean \
+                      ratio_to.std-mutex ratio_to.usync";
+        has_numbers(standings, fields);
+        let cells = list(&standings["cells"]);
+        assert_eq!(cells.len(), 12);
+        let fields = "section_ns private_ns lines ratio cpu_ratio cpu_over_least \
+                      cpu_ns_per_op longest_wait_ns parking_lot_longest_wait_ns min_over_mean";
+        cells.iter().for_each(|cell| has_numbers(cell, fields));
+    }
+    let svg = fs::read_to_string(svg).unwrap();
+    assert!(svg.contains("1 other busy process") && svg.contains("128 cache lines"));
+    assert!(svg.contains("grid, 3 threads: kinlock-mutex over the best peer"));
+}
+
+#[test]
+fn people_see_the_grid_on_a_screen() {
+    let line = "bench --seconds 0.002 --rounds 1 --threads 2 --locks kinlock-mutex,tas --hogs 2";
+    let text = ends(0, &format!("{line} --workload grid --quick"));
+    assert!(text.contains("2 other busy processes meanwhile"), "{text}");
+    let worst = text.lines().filter(|line| line.starts_with("grid:"));
+    assert_eq!(worst.count(), 5, "{text}");
+    let widest = text.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(110), "{text}");
+    assert!(!text.contains("ops/s"), "{text}");
+    // A cell may be named; other workloads keep their rows.
+    let text = ends(0, &format!("{line} --workload grid:0/0/2,empty --details"));
+    for expected in ["grid:0/0/2, 2 threads", "empty       2"] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
 }
 
 #[test]

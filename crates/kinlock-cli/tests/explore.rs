@@ -36,7 +36,7 @@ fn sound_ones_pass() {
 
 #[test]
 fn broken_locks_are_caught_and_can_be_replayed() {
-    broken_ones_are_caught("locks", "--locks", 18);
+    broken_ones_are_caught("locks", "--locks", 16);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn broken_ones_are_caught(what: &str, flag: &str, count: usize) {
 
 #[test]
 fn broken_ones_are_hunted_for_longer_than_asked_for() {
-    // Each takes dozens of schedules; up to ten times those asked for are played.
+    // Each takes several schedules; up to ten times those asked for are played.
     let line = "explore --locks busted-condvar-sleep,busted-condvar-chain --schedules 20 --json -";
     let report: Value = serde_json::from_str(&ends(1, line)).expect("stdout is JSON");
     let found = report["found"].as_object().expect("by name");

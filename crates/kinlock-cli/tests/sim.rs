@@ -245,3 +245,48 @@ fn help_has_an_example() {
     let help = ends(0, "sim --help");
     assert!(help.contains("kinlock sim --"), "{help}");
 }
+
+#[test]
+fn the_grid_says_how_locks_stand_in_its_cells() {
+    let report =
+        json("sim --workload grid --quick --threads 2,3 --seconds 0.0005 --seeds 1 --band 0");
+    assert_eq!(report["parameters"]["baseline"], "futex");
+    let ratios = |threads: u64| {
+        let results = report["results"].as_array().unwrap().iter();
+        let own = results.filter(move |r| r["lock"] == "mutex" && r["threads"] == threads);
+        own.map(|r| r["ratio"]["median"].as_f64().unwrap())
+    };
+    let standings = report["grid"].as_array().unwrap();
+    let of = |s: &Value| {
+        (
+            s["threads"].as_u64().unwrap(),
+            s["lock"].as_str().unwrap().to_owned(),
+        )
+    };
+    let expected = [
+        (2, "mutex"),
+        (2, "mutex-cna"),
+        (3, "mutex"),
+        (3, "mutex-cna"),
+    ];
+    assert_eq!(
+        standings.iter().map(of).collect::<Vec<_>>(),
+        expected.map(|(n, l)| (n, l.to_owned()))
+    );
+    for (standing, threads) in [(&standings[0], 2), (&standings[2], 3)] {
+        assert_eq!(standing["cells"], 12);
+        let least = ratios(threads).fold(f64::INFINITY, f64::min);
+        assert_eq!(standing["least"].as_f64().unwrap(), least);
+        let below = ratios(threads).filter(|&ratio| ratio < 0.9).count();
+        assert_eq!(standing["cells_below"], below);
+        assert!(
+            standing["least_cell"]
+                .as_str()
+                .unwrap()
+                .starts_with("grid:")
+        );
+    }
+    let text = done("sim --workload grid:0/0/2 --seconds 0.0005 --seeds 1");
+    assert!(text.contains("grid: throughput over that of futex") && text.contains("grid:0/0/2"));
+    refused("sim --quick", "--quick is for the workload grid");
+}

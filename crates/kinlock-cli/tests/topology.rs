@@ -62,7 +62,10 @@ fn json_has_the_promised_fields() {
     has(cpu, "cpu online allowed node socket llc core thread");
     has(&report["nodes"][0], "node cpus has_memory distances");
     has(&report["kinds"][0]["auto"], "reorder reason");
-    has(&report["in_use"], "auto local_limit");
+    let in_use = &report["in_use"];
+    has(in_use, "auto local_limit");
+    has(&in_use["auto_domain"], "kind reason");
+    assert_eq!(in_use["auto_domain"]["kind"], in_use["domains_by"]);
     let features = &report["features"];
     has(
         features,

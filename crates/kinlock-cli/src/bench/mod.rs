@@ -7,6 +7,7 @@ mod ids;
 mod invalidation;
 mod locks;
 
+pub use self::harness::{hogs, interrupt, rounds};
 use crate::outcome::Outcome;
 
 /// Measure our primitives against their peers on this machine.

@@ -2,6 +2,7 @@
 
 pub mod bars;
 pub mod curves;
+pub mod heat;
 
 use std::io::Write;
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 
 /// A bar of so many steps, after `announce` has said what is to come. If stderr is no terminal, or
 /// with `quiet`, nothing is shown or said.
@@ -12,6 +12,8 @@ pub fn bar(quiet: bool, steps: usize, announce: impl FnOnce()) -> ProgressBar {
     }
     announce();
     let bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr());
+    // It makes room for a message also where an error ends the run.
+    let bar = bar.with_finish(ProgressFinish::AndClear);
     bar.set_style(
         ProgressStyle::with_template("{bar:30} {pos}/{len}  {eta} left  {msg}")
             .expect("the template is valid"),

@@ -52,6 +52,16 @@ impl Table {
         table
     }
 
+    /// What `painted` or `text` made of it, as lines: two spaces between columns where there is
+    /// room, else one.
+    pub fn fitted(&self, mut text: comfy_table::Table) -> String {
+        let padding = u16::from(self.width() + self.headings.len() <= WIDTH);
+        for column in text.column_iter_mut() {
+            column.set_padding((0, padding));
+        }
+        text.trim_fmt()
+    }
+
     /// Writes it in Markdown. The columns `right` are aligned at the right.
     pub fn markdown(&self, right: Range<usize>, out: &mut dyn Write) -> anyhow::Result<()> {
         let headings = self.headings.iter().enumerate();

@@ -31,6 +31,31 @@ pub fn three_digits(value: f64) -> String {
     }
 }
 
+/// A share, with two digits that are not zero.
+pub fn percent(share: f64) -> String {
+    let percent = 100.0 * share;
+    match percent {
+        p if p >= 9.95 => format!("{p:.0} %"),
+        p if p >= 0.995 => format!("{p:.1} %"),
+        0.0 => "0 %".to_owned(),
+        p if p < 0.005 => "less than 0.01 %".to_owned(),
+        p => format!("{p:.2} %"),
+    }
+}
+
+/// A count: `815,796`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,5 +69,18 @@ mod tests {
         assert_eq!(time(4_560.0), "4.56 us");
         assert_eq!(time(999_600.0), "1.00 ms");
         assert_eq!(time(2.5e9), "2.50 s");
+    }
+
+    #[test]
+    fn counts_and_shares() {
+        assert_eq!(
+            [grouped(0), grouped(999), grouped(1000), grouped(815_796)],
+            ["0", "999", "1,000", "815,796"]
+        );
+        assert_eq!(percent(245.0 / 815_796.0), "0.03 %");
+        assert_eq!(
+            [percent(0.0), percent(0.0652), percent(0.5)],
+            ["0 %", "6.5 %", "50 %"]
+        );
     }
 }

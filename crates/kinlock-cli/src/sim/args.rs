@@ -26,16 +26,20 @@ pub struct Args {
     /// The machine: the name of one that is built in, or a file that describes one
     #[arg(long, value_name = "NAME|FILE", default_value = "haswell-ex-4s")]
     pub machine: String,
-    /// Workloads, separated by commas
+    /// Workloads, separated by commas; grid: all its cells, each of which is a workload, such as
+    /// grid:400ns/100ns/16
     #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = "lock2", value_parser = workload)]
-    pub workload: Vec<workloads::Kind>,
+    pub workload: Vec<Asked>,
+    /// For grid: a fifth of its cells
+    #[arg(long)]
+    pub quick: bool,
     /// Locks, separated by commas; the baseline always comes along. For cid-* workloads policies
     /// for concurrency IDs, for invalidation backends of delayed invalidation [default:
-    /// tas,ticket,mcs,qspinlock,cna-v10,cna, or all of the others]
+    /// tas,ticket,mcs,qspinlock,cna-v10,cna, or all of the others; for grid: futex,mutex,mutex-cna]
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = lock)]
     pub locks: Vec<locks::Kind>,
     /// Numbers of threads, 1 to 4096: a list with inclusive ranges, as 1,2,8 or 1..142 [default:
-    /// doubling up to the machine's CPUs]
+    /// doubling up to the machine's CPUs; for grid: 2,16,64]
     #[arg(long, value_name = "LIST")]
     pub threads: Option<ThreadCounts>,
     /// Simulated seconds of each run, after a warm-up of a tenth of that; the default gives each of
@@ -61,7 +65,7 @@ pub struct Args {
     /// What a locality domain is
     #[arg(long, value_name = "node|llc|socket", default_value_t = DomainKind::Node)]
     pub domain: DomainKind,
-    /// The lock that the others are compared with [default: qspinlock, lowest-free, or
+    /// The lock that the others are compared with [default: qspinlock, futex, lowest-free, or
     /// invalidation-locked]
     #[arg(long, value_name = "NAME", value_parser = lock)]
     pub baseline: Option<locks::Kind>,
@@ -73,7 +77,7 @@ pub struct Args {
     #[arg(
         long, value_name = "FILE", num_args = 1..,
         conflicts_with_all = [
-            "machine", "workload", "locks", "threads", "seconds", "seeds", "seed", "band",
+            "machine", "workload", "quick", "locks", "threads", "seconds", "seeds", "seed", "band",
             "host_threads", "placement", "numa", "scan", "local_limit", "domain",
             "baseline", "shard",
         ],
@@ -86,10 +90,24 @@ pub struct Args {
     pub quiet: bool,
 }
 
-fn workload(name: &str) -> Result<workloads::Kind, String> {
+/// What a name on the command line stands for.
+#[derive(Clone, Copy, Debug)]
+pub enum Asked {
+    Kind(workloads::Kind),
+    /// All cells of the grid, or a fifth of them.
+    Grid,
+}
+
+const GRID: &str = "grid";
+
+fn workload(name: &str) -> Result<Asked, String> {
+    if name == GRID {
+        return Ok(Asked::Grid);
+    }
     let known = workloads::ALL.iter().chain(workloads::IDS);
-    let known = known.map(|kind| kind.name);
-    workloads::by_name(name).ok_or_else(|| unknown("workload", known))
+    let known = known.map(|kind| kind.name).chain([GRID]);
+    let found = workloads::by_name(name).map(Asked::Kind);
+    found.ok_or_else(|| unknown("workload", known))
 }
 
 fn lock(name: &str) -> Result<locks::Kind, String> {

@@ -1,9 +1,10 @@
 //! `kinlock sim`: a workload on a simulated machine.
 //!
 //! What runs: [`args`], [`plan`], and [`part`] for runs that are divided among machines. What came
-//! out: [`results`], shown by [`report`] and [`plot`].
+//! out: [`results`], shown by [`report`] and [`plot`]; [`grid`] says how locks stand in its cells.
 
 mod args;
+mod grid;
 mod part;
 mod plan;
 mod plot;

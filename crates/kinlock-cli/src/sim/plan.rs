@@ -1,12 +1,15 @@
 //! What `kinlock sim` is to simulate, and in which order.
 
+use anyhow::ensure;
 use kinlock_core::config::{Numa, Tuning};
 use kinlock_core::topology::DomainKind;
 use kinlock_sim::locks::{self, Genre};
+use kinlock_sim::workloads::grid::{self, Cell};
 use kinlock_sim::{Machine, Run, workloads};
 use serde::{Deserialize, Serialize};
 
-use super::args::Args;
+use super::args::{Args, Asked};
+use super::grid::is_cell;
 use crate::args::{ThreadCounts, keep_first};
 use crate::parameters::Parameters as Flags;
 use crate::simulation::check;
@@ -67,8 +70,8 @@ impl<'a> Plan<'a> {
     /// With defaults for what was not asked for.
     pub fn new(args: &'a Args) -> anyhow::Result<Self> {
         let machine = Machine::load(&args.machine)?;
-        let first = args.workload.first();
-        let (usual, first) = usual_locks(first.map_or(Genre::Lock, workloads::Kind::takes));
+        let mut workloads = workloads(args)?;
+        let (usual, first) = usual_locks(&workloads[0]);
         let mut locks = match &args.locks[..] {
             [] => usual,
             chosen => chosen.to_vec(),
@@ -76,11 +79,11 @@ impl<'a> Plan<'a> {
         let baseline = args.baseline.unwrap_or(first);
         locks.push(baseline);
         keep_first(&mut locks, |kind| kind.name);
-        let mut workloads = args.workload.clone();
         keep_first(&mut workloads, |kind| kind.name);
         let cpus = machine.shape.cpus();
         let threads = match &args.threads {
             Some(ThreadCounts(threads)) => threads.clone(),
+            None if workloads.iter().all(|kind| is_cell(kind.name)) => grid::THREADS.to_vec(),
             None => usual_threads(cpus),
         };
         for workload in &workloads {
@@ -198,6 +201,23 @@ impl<'a> Plan<'a> {
     }
 }
 
+/// What was asked for, with the grid's cells in its place.
+fn workloads(args: &Args) -> anyhow::Result<Vec<workloads::Kind>> {
+    let is_grid = |asked: &Asked| matches!(asked, Asked::Grid);
+    ensure!(
+        !args.quick || args.workload.iter().any(is_grid),
+        "--quick is for the workload grid, which --workload leaves out"
+    );
+    let kinds = |asked: &Asked| match asked {
+        Asked::Kind(kind) => vec![*kind],
+        Asked::Grid => {
+            let cells = Cell::chosen(args.quick).into_iter();
+            cells.map(Cell::workload).collect()
+        }
+    };
+    Ok(args.workload.iter().flat_map(kinds).collect())
+}
+
 /// The numbers of threads that are simulated unless asked otherwise: doubling, and all CPUs.
 fn usual_threads(cpus: usize) -> Vec<usize> {
     let doubling = std::iter::successors(Some(1), |n| Some(2 * n));
@@ -206,15 +226,19 @@ fn usual_threads(cpus: usize) -> Vec<usize> {
     threads
 }
 
-/// What the workloads are put to unless asked otherwise, and the baseline.
-fn usual_locks(genre: Genre) -> (Vec<locks::Kind>, locks::Kind) {
+/// What workloads of which this is the first are put to unless asked otherwise, and the baseline.
+fn usual_locks(first: &workloads::Kind) -> (Vec<locks::Kind>, locks::Kind) {
     let known = |name| locks::by_name(name).expect("the defaults are known");
-    match genre {
+    match first.takes() {
         Genre::Policy => (locks::POLICIES.to_vec(), known("lowest-free")),
         Genre::Invalidation => (
             locks::invalidation::ALL.to_vec(),
             known("invalidation-locked"),
         ),
+        Genre::Lock if is_cell(first.name) => {
+            let names = ["futex", "mutex", "mutex-cna"];
+            (names.map(known).to_vec(), known("futex"))
+        }
         Genre::Lock => {
             let names = ["tas", "ticket", "mcs", "qspinlock", "cna-v10", "cna"];
             (names.map(known).to_vec(), known("qspinlock"))

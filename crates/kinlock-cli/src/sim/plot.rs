@@ -1,8 +1,10 @@
-//! A picture: for each workload throughput over threads, with a curve and a band for each lock.
+//! A picture: for each workload throughput over threads, with a curve and a band for each lock; for
+//! the grid a map for each lock and number of threads.
 
 use kinlock_sim::locks;
 use plotters::prelude::*;
 
+use super::grid;
 use super::results::{Entry, Report};
 use crate::report::cells::Cells;
 use crate::report::plot::curves::{self, Curve, Look, Point};
@@ -17,20 +19,30 @@ const PANEL_HEIGHT: u32 = 440;
 pub fn size(report: &Report) -> (u32, u32) {
     (
         WIDTH,
-        TITLE_HEIGHT + PANEL_HEIGHT * report.by_workload().len() as u32,
+        TITLE_HEIGHT
+            + PANEL_HEIGHT * panels(report).len() as u32
+            + grid::height() * report.grid.len() as u32,
     )
 }
 
+/// The workloads that have a panel.
+fn panels(report: &Report) -> Vec<&[Entry]> {
+    let mut panels = report.by_workload();
+    panels.retain(|panel| !grid::is_cell(&panel[0].workload));
+    panels
+}
+
 pub fn draw(report: &Report, _index: usize, area: &Area) -> Drawn {
-    let panels = report.by_workload();
-    let (title, rest) = area.split_vertically(TITLE_HEIGHT);
+    let (title, mut rest) = area.split_vertically(TITLE_HEIGHT);
     let setup = &report.setup;
     let about = format!("simulated: {}", setup.machine.about);
     title.draw(&Text::new(about, (14, 12), text(18)))?;
     let bands = bands(&setup.parameters.variants);
     title.draw(&Text::new(bands, (14, 38), quiet_text(14)))?;
 
-    for (panel, area) in panels.iter().zip(rest.split_evenly((panels.len(), 1))) {
+    for panel in panels(report) {
+        let (area, below) = rest.split_vertically(PANEL_HEIGHT);
+        rest = below;
         let (heading, chart) = area.split_vertically(28);
         let name = &panel[0].workload;
         let about = report.about(name).unwrap_or_default();
@@ -38,6 +50,11 @@ pub fn draw(report: &Report, _index: usize, area: &Area) -> Drawn {
         let names = setup.parameters.locks.iter();
         let curves: Vec<_> = names.map(|lock| curve(&lock.name, panel)).collect();
         curves::draw(&chart, &curves, "operations per microsecond")?;
+    }
+    for standings in &report.grid {
+        let (area, below) = rest.split_vertically(grid::height());
+        rest = below;
+        grid::draw(&area, report, standings)?;
     }
     Ok(())
 }

@@ -4,8 +4,8 @@ use std::io::Write;
 
 use kinlock_sim::Handoffs;
 
-use super::plot;
 use super::results::{Entry, Report};
+use super::{grid, plot};
 use crate::report::cells::{Cells, Compared, Usual};
 use crate::report::table::{Columns, Table};
 use crate::report::units::{rate, three_digits, time};
@@ -112,17 +112,24 @@ impl Cells for Report {
         Some(entry.map_or(String::new(), |entry| entry.about.clone()))
     }
 
+    /// The grid has too many cells for a table of each.
+    fn shows_tables(&self) -> bool {
+        self.grid.is_empty()
+    }
+
     /// The ratios at a glance.
     fn overview(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let parameters = &self.setup.parameters;
         if parameters.threads.len() > 1 {
-            for workload in &parameters.workloads {
+            let workloads = parameters.workloads.iter();
+            for workload in workloads.filter(|workload| !grid::is_cell(&workload.name)) {
                 let (name, baseline) = (&workload.name, &parameters.baseline);
                 writeln!(out, "{name}: throughput over that of {baseline}")?;
                 let table = overview(self, name);
                 writeln!(out, "{}\n", table.text(0..table.headings.len()))?;
             }
         }
+        grid::write(self, out)?;
         writeln!(out, "{}", bands(&parameters.variants))?;
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use kinlock_sim::Handoffs;
 use serde::Serialize;
 
+use super::grid::{Standings, standings};
 use super::plan::Setup;
 use crate::simulation::band::{Band, median, over};
 use crate::simulation::sample::{Acquire, IdUse, SERVICES, Sample};
@@ -21,6 +22,9 @@ pub struct Report {
     pub host_seconds: f64,
     /// One entry per lock, workload and number of threads.
     pub results: Vec<Entry>,
+    /// One entry per lock and number of threads, over the cells of the grid.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub grid: Vec<Standings>,
 }
 
 /// One lock with one workload and number of threads.
@@ -116,6 +120,7 @@ impl Report {
         Self {
             host_threads,
             host_seconds: samples.iter().map(|sample| sample.host_seconds).sum(),
+            grid: standings(&results),
             results,
             setup,
         }

@@ -3,7 +3,7 @@
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -122,4 +122,38 @@ pub fn files(folder: &Path) -> Vec<String> {
     let mut names: Vec<_> = names.collect();
     names.sort_unstable();
     names
+}
+
+/// The C program of this source, compiled with these flags.
+pub fn compiled(folder: &Path, name: &str, flags: &str, source: &str) -> PathBuf {
+    let (text, program) = (folder.join(format!("{name}.c")), folder.join(name));
+    std::fs::write(&text, source).unwrap();
+    let mut compiler = Command::new("cc");
+    let compiler = compiler.arg(text).arg("-o").arg(&program);
+    let status = compiler.args(flags.split_whitespace()).status().unwrap();
+    assert!(status.success(), "{name} does not compile");
+    program
+}
+
+/// A library to preload that does nothing but leave the line `$LINE` as its counts.
+pub fn silent_library(folder: &Path) -> PathBuf {
+    let source = r#"
+        #include <stdio.h>
+        #include <stdlib.h>
+        __attribute__((destructor)) static void end(void) {
+            const char *path = getenv("KINLOCK_COUNTS"), *line = getenv("LINE");
+            FILE *file = path && line ? fopen(path, "a") : NULL;
+            if (file) fprintf(file, "%s\n", line), fclose(file);
+        }
+    "#;
+    compiled(folder, "silent.so", "-shared -fPIC", source)
+}
+
+/// An executable script.
+pub fn script(folder: &Path, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
 }

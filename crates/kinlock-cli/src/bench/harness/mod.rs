@@ -4,6 +4,7 @@
 //! threads), [round by round](rounds), every subject once per round, each in a [`slice`] of time on
 //! the same [`team`] of threads. [`report`] says what came out.
 
+pub mod hogs;
 pub mod interrupt;
 pub mod overview;
 pub mod placement;

@@ -10,6 +10,7 @@ use super::report::{Entry, Report, Shown};
 use crate::report::cells::{Cells, best_first};
 use crate::report::table::{Table, WIDTH, wrapped};
 use crate::report::units::{rate, three_digits, time};
+use crate::stats::geometric_mean;
 
 /// More rows than this do not fit on a screen: then each workload shows its lowest, its highest and
 /// a middle number of threads.
@@ -21,24 +22,38 @@ const MOST_COLUMNS: usize = 12;
 const FAST: f64 = 0.95;
 
 pub fn write<S: Shown>(report: &Report<S>, out: &mut dyn Write) -> anyhow::Result<()> {
+    if cells(report).next().is_some() {
+        write_table(report, out)?;
+    }
+    S::write_more(report, out)
+}
+
+/// The cells that have a row of their own.
+fn cells<S: Shown>(report: &Report<S>) -> impl Iterator<Item = &[Entry<S>]> {
+    report.cells().filter(|cell| S::has_row(report, &cell[0]))
+}
+
+/// CPU time per operation over the least of those that are as fast as any.
+pub fn cpu_over_least<S: Shown>(own: &Entry<S>, cell: &[Entry<S>]) -> f64 {
+    let best = best_first(cell)[0].ops_per_s.median;
+    let fast = cell.iter().filter(|e| e.ops_per_s.median >= FAST * best);
+    let least = fast.map(|entry| entry.cpu_ns_per_op.median);
+    own.cpu_ns_per_op.median / least.fold(f64::INFINITY, f64::min)
+}
+
+fn write_table<S: Shown>(report: &Report<S>, out: &mut dyn Write) -> anyhow::Result<()> {
     let rounds = report.extent.rounds_per_cell(report.parameters.rounds);
     writeln!(
         out,
         "Operations per second, median of {rounds} (* fastest, ~ noisy, ! unfair or long waits)"
     )?;
     let table = fitting(report);
-    let columns = table.headings.len();
-    // Two spaces between columns where there is room.
-    let padding = u16::from(table.width() + columns <= WIDTH);
-    let mut table = table.painted(1..columns, |_, text| match text {
+    let painted = table.painted(1..table.headings.len(), |_, text| match text {
         _ if text.contains('!') => Cell::new(text).fg(Color::Red),
         _ if text.contains('*') => Cell::new(text).add_attribute(Attribute::Bold),
         _ => Cell::new(text),
     });
-    for column in table.column_iter_mut() {
-        column.set_padding((0, padding));
-    }
-    writeln!(out, "{}\n", table.trim_fmt())?;
+    writeln!(out, "{}\n", table.fitted(painted))?;
     for sentence in sentences(report) {
         writeln!(out, "{}", wrapped(&sentence, ""))?;
     }
@@ -46,7 +61,7 @@ pub fn write<S: Shown>(report: &Report<S>, out: &mut dyn Write) -> anyhow::Resul
 }
 
 fn rows<S: Shown>(report: &Report<S>) -> Vec<&[Entry<S>]> {
-    let all: Vec<_> = report.cells().collect();
+    let all: Vec<_> = cells(report).collect();
     if all.len() <= MOST_ROWS {
         return all;
     }
@@ -83,6 +98,12 @@ fn table<S: Shown>(rows: &[&[Entry<S>]], names: &[&str], has_all: bool) -> Table
     if !has_all {
         headings.extend(["baseline", "fastest of\nthe rest"].map(str::to_owned));
     }
+    let mut ours = S::OURS.iter();
+    let ours = ours.find(|name| {
+        rows.iter()
+            .any(|cell| cell.iter().any(|e| e.lock == **name))
+    });
+    headings.push(format!("cpu/op of\n{}", ours.unwrap_or(&"the fastest")));
     let rows = rows.iter().map(|cell| {
         let of = |name: &str| cell.iter().find(|entry| entry.lock == name);
         let shown = |name: &&str| of(name).map_or("-".to_owned(), |entry| value(entry, cell));
@@ -95,12 +116,25 @@ fn table<S: Shown>(rows: &[&[Entry<S>]], names: &[&str], has_all: bool) -> Table
             let named = |entry: &Entry<S>| format!("{} {}", entry.lock, value(entry, cell));
             row.extend([baseline, rest.next()].map(|entry| entry.map_or("-".into(), named)));
         }
+        let own = ours
+            .and_then(|name| of(name))
+            .unwrap_or(best_first(cell)[0]);
+        row.push(cpu_time(own, cell));
         row
     });
     Table {
         headings,
         rows: rows.collect(),
     }
+}
+
+/// `213ns(1.30)`: that of an entry, and over the least of the fast.
+fn cpu_time<S: Shown>(own: &Entry<S>, cell: &[Entry<S>]) -> String {
+    let over = three_digits(cpu_over_least(own, cell));
+    format!(
+        "{}({over})",
+        time(own.cpu_ns_per_op.median).replace(' ', "")
+    )
 }
 
 /// `12.3M*`.
@@ -123,8 +157,7 @@ fn sentences<S: Shown>(report: &Report<S>) -> Vec<String> {
     let Some(&ours) = S::OURS.iter().find(is_there) else {
         return Vec::new();
     };
-    let rows: Vec<Standing<S>> = report
-        .cells()
+    let rows: Vec<Standing<S>> = cells(report)
         .filter_map(|cell| Standing::of(ours, cell))
         .collect();
     match rows.is_empty() {
@@ -191,8 +224,7 @@ fn compared<S: Shown>(ours: &str, rows: &[Standing<S>]) -> Option<String> {
     };
     let by_ratio = |a: &&Standing<S>, b: &&Standing<S>| a.ratio().total_cmp(&b.ratio());
     let (least, most) = (rows.iter().min_by(by_ratio)?, rows.iter().max_by(by_ratio)?);
-    let mean = (rows.iter().map(|row| row.ratio().ln()).sum::<f64>() / rows.len() as f64).exp();
-    let mean = three_digits(mean);
+    let mean = three_digits(geometric_mean(rows.iter().map(Standing::ratio)));
     let shown = |row: &Standing<S>| format!("{} ({})", three_digits(row.ratio()), row.place());
     let range = match rows.len() {
         1 => format!("in {}.", most.place()),

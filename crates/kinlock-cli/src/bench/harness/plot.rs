@@ -48,8 +48,8 @@ pub fn title<'a, S: Shown>(
     let (title, rest) = area.split_vertically(TITLE_HEIGHT);
     let name = format!("kinlock bench {}", S::NAME);
     title.draw(&Text::new(name, (14, 12), text(22)))?;
-    let summary = report.machine.summary();
-    title.draw(&Text::new(summary, (14, 40), quiet_text(14)))?;
+    let machine = report.where_measured("; ");
+    title.draw(&Text::new(machine, (14, 40), quiet_text(14)))?;
     Ok(rest)
 }
 

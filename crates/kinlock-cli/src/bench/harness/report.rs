@@ -36,6 +36,14 @@ pub trait Shown: Suite {
     fn remarks(_entry: &Entry<Self>) -> Vec<&'static str> {
         Vec::new()
     }
+    /// Whether the cell of an entry has a row of its own in the overview.
+    fn has_row(_report: &Report<Self>, _entry: &Entry<Self>) -> bool {
+        true
+    }
+    /// Writes what follows these rows.
+    fn write_more(_report: &Report<Self>, _out: &mut dyn Write) -> anyhow::Result<()> {
+        Ok(())
+    }
     /// A cell of a detailed table on stdout.
     fn paint(_heading: &str, text: &str) -> Cell {
         Cell::new(text)
@@ -68,6 +76,9 @@ pub struct Report<S: Suite> {
     pub warnings: Vec<String>,
     /// What this build or machine lacks.
     pub unavailable: Vec<Unavailable>,
+    /// What all results together say.
+    #[serde(flatten)]
+    pub summary: BTreeMap<&'static str, Value>,
     /// One entry per subject, workload and number of threads.
     pub results: Vec<Entry<S>>,
     /// Whether people see the detailed tables.
@@ -78,10 +89,15 @@ pub struct Report<S: Suite> {
 /// How things were measured.
 #[derive(Serialize)]
 pub struct Parameters {
-    /// Length of a timed slice.
+    /// Length of a timed slice, the shortest if they differ.
     pub seconds: f64,
+    /// The same in words.
+    #[serde(skip)]
+    slice: String,
     pub rounds: usize,
     pub seed: u64,
+    /// Other busy processes meanwhile.
+    pub hogs: usize,
     #[serde(flatten)]
     more: Value,
 }
@@ -226,20 +242,24 @@ impl<S: Suite> Entry<S> {
 }
 
 impl<S: Suite> Report<S> {
-    /// Draws conclusions from what was measured.
+    /// Draws conclusions from what was measured; `disturbed` is a warning.
     pub fn new(
         suite: &S,
         plan: &Plan<S>,
         machine: Machine,
         mut results: Vec<Entry<S>>,
         extent: Extent,
+        disturbed: Option<String>,
         details: bool,
     ) -> Self {
         suite.conclude(plan, &mut results);
-        let mut warnings: Vec<_> = [extent.warning(), busy(&machine), governor(&machine)]
-            .into_iter()
-            .flatten()
-            .collect();
+        let usual = [
+            extent.warning(),
+            machine.is_busy(),
+            machine.is_scaled(),
+            disturbed,
+        ];
+        let mut warnings: Vec<_> = usual.into_iter().flatten().collect();
         warnings.extend(noisy(results.iter().map(|entry| entry.noisy)));
         warnings.extend(suite.warnings(plan, &results));
         for Unavailable { lock, remedy } in S::unavailable() {
@@ -252,43 +272,32 @@ impl<S: Suite> Report<S> {
             command: std::env::args().collect(),
             parameters: Parameters {
                 seconds: plan.seconds,
+                slice: plan.slice(),
                 rounds: plan.rounds,
                 seed: plan.seed,
+                hogs: plan.hogs,
                 more: suite.parameters(plan),
             },
             extent,
             warnings,
             unavailable: S::unavailable(),
+            summary: S::summary(&results),
             results,
             details,
         }
     }
 
-    /// The machine, and what else is known about it.
-    fn where_measured(&self, between: &str) -> String {
+    /// The machine, what else is known about it, and how busy it was kept.
+    pub fn where_measured(&self, between: &str) -> String {
         let facts = self.facts.iter();
         let facts = facts.map(|(name, value)| format!("{between}{name} sequences: {value}"));
-        self.machine.summary() + &facts.collect::<String>()
+        let hogs = match self.parameters.hogs {
+            0 => String::new(),
+            1 => format!("{between}1 other busy process meanwhile"),
+            n => format!("{between}{n} other busy processes meanwhile"),
+        };
+        self.machine.summary() + &facts.collect::<String>() + &hogs
     }
-}
-
-fn busy(machine: &Machine) -> Option<String> {
-    let (load, cpus) = (machine.load_average, machine.usable_cpus);
-    (load > 0.3 * cpus as f64).then(|| {
-        format!(
-            "the machine was busy before the run (load {load:.1} on {cpus} CPUs): trust ratios only"
-        )
-    })
-}
-
-fn governor(machine: &Machine) -> Option<String> {
-    let governor = machine
-        .governor
-        .as_deref()
-        .filter(|&name| name != "performance")?;
-    Some(format!(
-        "the CPU frequency changes during the run: its governor is {governor:?}"
-    ))
 }
 
 fn noisy(ratios: impl ExactSizeIterator<Item = bool>) -> Option<String> {
@@ -333,10 +342,10 @@ impl<S: Shown> Cells for Report<S> {
         let (parameters, machine) = (&self.parameters, &self.machine);
         let commit = machine.commit.map(|commit| format!(" ({commit})"));
         format!(
-            "Measured on {}.\n{} of {:.3} s; kinlock {}{}.",
+            "Measured on {}.\n{} of {}; kinlock {}{}.",
             self.where_measured("; "),
             self.extent.rounds_per_cell(parameters.rounds),
-            parameters.seconds,
+            parameters.slice,
             machine.version,
             commit.unwrap_or_default(),
         )
@@ -347,10 +356,7 @@ impl<S: Shown> Cells for Report<S> {
     }
 
     fn about(&self, workload: &str) -> Option<String> {
-        let workload = S::Workload::all()
-            .into_iter()
-            .find(|w| w.name() == workload)?;
-        Some(workload.summary().to_owned())
+        Some(S::Workload::find(workload)?.summary().to_owned())
     }
 
     fn title(&self, entry: &Entry<S>) -> String {

@@ -1,4 +1,5 @@
-//! The rounds of a cell: every subject once per round, in random order.
+//! The rounds of a cell: every subject once per round, in random order; every second round in the
+//! reverse of the order before, so that in each pair a steady drift favours nobody.
 //!
 //! Only complete rounds count: a ratio needs both of its throughputs from the same round.
 
@@ -59,7 +60,10 @@ impl Rounds {
             if !self.go_on() {
                 break;
             }
-            order_rng.shuffle(&mut order);
+            match round % 2 {
+                0 => order_rng.shuffle(&mut order),
+                _ => order.reverse(),
+            }
             let mut under_way = Vec::with_capacity(subjects);
             for &subject in &order {
                 let sample = sample(Slot { subject, round })?;
@@ -176,6 +180,9 @@ mod tests {
             let mut places: Vec<_> = samples.iter().map(|of| of[round].0).collect();
             places.sort_unstable();
             assert_eq!(places, [0, 1, 2]);
+            // The second of a pair of rounds has the reverse order.
+            let other = round ^ 1;
+            assert!(samples.iter().all(|of| of[round].0 + of[other].0 == 2));
         }
     }
 

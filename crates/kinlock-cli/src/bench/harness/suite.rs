@@ -9,6 +9,7 @@ use kinlock_sim::random::Random;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::hogs::Hogs;
 use super::interrupt;
 use super::placement::{self, Pin};
 use super::report::{Entry, Report, Shown, Unavailable};
@@ -61,6 +62,10 @@ pub trait Suite: Sized + 'static {
     fn turn_seconds(&self, _workload: Self::Workload, seconds: f64) -> f64 {
         1.1 * seconds + 0.005
     }
+    /// The shortest usual slice of a cell.
+    fn least_seconds(_workload: Self::Workload, _threads: usize) -> f64 {
+        0.0
+    }
     /// Prepares what the first measurement needs.
     fn prepare(&mut self, _plan: &Plan<Self>) -> anyhow::Result<()> {
         Ok(())
@@ -84,6 +89,10 @@ pub trait Suite: Sized + 'static {
     }
     /// Draws conclusions from all results together.
     fn conclude(&self, _plan: &Plan<Self>, _results: &mut [Entry<Self>]) {}
+    /// What all results together say: fields of the report's JSON.
+    fn summary(_results: &[Entry<Self>]) -> BTreeMap<&'static str, Value> {
+        BTreeMap::new()
+    }
     /// What to keep in mind besides what all suites warn of.
     fn warnings(&self, _plan: &Plan<Self>, _results: &[Entry<Self>]) -> Vec<String> {
         Vec::new()
@@ -115,9 +124,14 @@ pub struct Due<'a, S: Suite> {
 pub struct Plan<S: Suite> {
     pub workloads: Vec<S::Workload>,
     pub threads: Vec<usize>,
+    /// Length of the shortest timed slice.
     pub seconds: f64,
+    /// Whether all slices are as long as that.
+    pub same_seconds: bool,
     pub rounds: usize,
     pub seed: u64,
+    /// Other busy processes meanwhile.
+    pub hogs: usize,
     suite: PhantomData<S>,
 }
 
@@ -143,6 +157,9 @@ pub struct Common<S: Shown> {
     seed: u64,
     #[command(flatten)]
     destinations: Destinations<Report<S>>,
+    /// So many other busy processes run meanwhile, at most 1024
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = RangedU64ValueParser::<usize>::new().range(..=1024))]
+    hogs: usize,
     /// Show a table per workload and number of threads, too, with waits, fairness and CPU time
     #[arg(long)]
     details: bool,
@@ -174,10 +191,27 @@ impl<S: Suite> Plan<S> {
         cells.filter(|&(.., subjects)| subjects > 0).collect()
     }
 
-    /// What the whole run takes, roughly, with slices of so many seconds.
+    /// Length of the timed slices of a cell, if the shortest of all are so long.
+    fn seconds_in(&self, workload: S::Workload, threads: usize, shortest: f64) -> f64 {
+        match self.same_seconds {
+            true => shortest,
+            false => shortest.max(S::least_seconds(workload, threads)),
+        }
+    }
+
+    /// The length of slices in words.
+    pub fn slice(&self) -> String {
+        let least = if self.same_seconds { "" } else { "at least " };
+        format!("{least}{:.3} s", self.seconds)
+    }
+
+    /// What the whole run takes, roughly, with slices of at least so many seconds.
     fn expected_seconds(&self, suite: &S, seconds: f64) -> f64 {
         let cells = self.cells(suite).into_iter();
-        let each = cells.map(|(w, _, n)| n as f64 * suite.turn_seconds(w, seconds));
+        let each = cells.map(|(w, threads, n)| {
+            let seconds = self.seconds_in(w, threads, seconds);
+            n as f64 * suite.turn_seconds(w, seconds)
+        });
         self.rounds as f64 * each.sum::<f64>()
     }
 
@@ -197,14 +231,22 @@ impl<S: Shown> Common<S> {
             workloads,
             threads: self.threads.clone().unwrap_or_else(S::usual_threads).0,
             seconds: 0.0,
+            same_seconds: self.seconds.is_some(),
             rounds: self.rounds,
             seed: self.seed,
+            hogs: self.hogs,
             suite: PhantomData,
         };
         if plan.cells(suite).is_empty() {
             bail!("none of the subjects that were named does what --workload names");
         }
         plan.seconds = self.seconds.unwrap_or_else(|| plan.usual_seconds(suite));
+        let cells = plan.cells(suite).into_iter();
+        let lengths: Vec<_> = cells
+            .map(|(w, n, _)| plan.seconds_in(w, n, plan.seconds))
+            .collect();
+        plan.seconds = lengths.iter().copied().fold(f64::INFINITY, f64::min);
+        plan.same_seconds = lengths.iter().all(|&length| length == plan.seconds);
         Ok(plan)
     }
 
@@ -217,11 +259,8 @@ impl<S: Shown> Common<S> {
         let cells = plan.cells(&suite);
         let slices = plan.rounds * cells.iter().map(|cell| cell.2).sum::<usize>();
         let bar = progress::bar(self.quiet, slices, || {
-            let (seconds, about) = (plan.seconds, plan.expected_seconds(&suite, plan.seconds));
-            eprintln!(
-                "{slices} slices of {seconds:.3} s: about {:.0} s",
-                about.ceil()
-            );
+            let about = plan.expected_seconds(&suite, plan.seconds).ceil();
+            eprintln!("{slices} slices of {}: about {about:.0} s", plan.slice());
         });
         let mut rounds = Rounds::of(cells.len() * plan.rounds);
         let prepared = suite.prepare(&plan);
@@ -229,6 +268,7 @@ impl<S: Shown> Common<S> {
         if rounds.go_on() {
             prepared?;
         }
+        let hogs = Hogs::start(plan.hogs)?;
         let mut order_rng = Random::stream(plan.seed, u64::MAX);
         let mut results = Vec::new();
         for (workload, threads, _) in cells {
@@ -246,7 +286,7 @@ impl<S: Shown> Common<S> {
                     subject,
                     workload,
                     team: &team,
-                    seconds: plan.seconds,
+                    seconds: plan.seconds_in(workload, threads, plan.seconds),
                     seed,
                 })
             };
@@ -255,11 +295,15 @@ impl<S: Shown> Common<S> {
             results.extend(Entry::of_cell(&suite, workload, threads, &cell));
         }
         bar.finish_and_clear();
+        // Before anything that the report measures.
+        let disturbed = hogs.end();
         let (extent, verdict) = (rounds.extent(), suite.verdict());
         let written = match extent.rounds_done {
             0 => Ok(()),
             _ => {
-                let report = Report::new(&suite, &plan, machine, results, extent, self.details);
+                let details = self.details;
+                let report =
+                    Report::new(&suite, &plan, machine, results, extent, disturbed, details);
                 outputs.write(&report)
             }
         };

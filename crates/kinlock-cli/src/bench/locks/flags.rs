@@ -41,12 +41,12 @@ const LONG_TAIL: f64 = 10.0;
 const SECONDS_PER_THREAD: f64 = 0.02;
 
 /// Marks what stands out.
-pub fn raise(results: &mut [Entry<Locks>], plan: &Plan<Locks>) {
+pub fn raise(results: &mut [Entry<Locks>]) {
     for cell in results.chunk_by_mut(|a, b| (a.workload, a.threads) == (b.workload, b.threads)) {
         let tails = cell.iter().map(|entry| entry.detail.acquire_ns.p999 as f64);
         let middle_tail = Summary::of(tails).median;
         for entry in cell {
-            let is_judged = can_judge_fairness(entry, plan);
+            let is_judged = can_judge_fairness(entry);
             let unfair = entry.fairness.min_over_mean < UNFAIR && is_judged;
             let tail = entry.detail.acquire_ns.p999 as f64;
             let long_tail = entry.threads > 1 && tail > LONG_TAIL * middle_tail;
@@ -120,7 +120,7 @@ fn not_judged(plan: &Plan<Locks>, results: &[Entry<Locks>]) -> Option<String> {
     let asked = results
         .iter()
         .filter(|entry| plan.threads.contains(&entry.threads));
-    let too_short = asked.filter(|entry| !can_judge_fairness(entry, plan));
+    let too_short = asked.filter(|entry| !can_judge_fairness(entry));
     let threads: BTreeSet<_> = too_short.map(|entry| entry.threads).collect();
     let threads: Vec<_> = threads.iter().map(usize::to_string).collect();
     (!threads.is_empty()).then(|| {
@@ -130,10 +130,10 @@ fn not_judged(plan: &Plan<Locks>, results: &[Entry<Locks>]) -> Option<String> {
 }
 
 /// Whether the rounds that there are suffice for that.
-fn can_judge_fairness(entry: &Entry<Locks>, plan: &Plan<Locks>) -> bool {
+fn can_judge_fairness(entry: &Entry<Locks>) -> bool {
     let needs = match entry.threads {
         1 => 0.0,
         threads => SECONDS_PER_THREAD * threads.div_ceil(cpus()) as f64,
     };
-    needs <= plan.seconds * entry.rounds.len() as f64
+    needs <= entry.rounds.iter().map(|round| round.seconds).sum()
 }

@@ -5,6 +5,7 @@
 
 mod contenders;
 mod flags;
+mod grid;
 mod meeting;
 mod plot;
 mod report;
@@ -24,6 +25,7 @@ use self::flags::Flag;
 use self::report::Detail;
 use self::round::{Measure, Watched};
 use self::workloads::WorkloadName;
+use self::workloads::grid::Cell;
 use super::harness::interrupt::{self, State};
 use super::harness::placement::{self, Pin};
 use super::harness::report::{Entry, Unavailable};
@@ -52,7 +54,7 @@ use crate::outcome::Outcome;
 #[command(after_long_help = AFTER_HELP)]
 pub struct Args {
     /// Locks to measure, separated by commas; the baseline is always measured too [default: all,
-    /// but those in strict order only up to 16 threads per CPU]
+    /// but those in strict order only up to 16 threads per CPU; on the grid all mutexes]
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = named::<LockName>)]
     locks: Vec<LockName>,
     /// The lock that the others are compared with
@@ -66,6 +68,9 @@ pub struct Args {
     /// [default: one that is made once, in the user's cache folder]
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
+    /// For grid: a fifth of its cells, always the same
+    #[arg(long)]
+    quick: bool,
     #[command(flatten)]
     common: Common<Locks>,
 }
@@ -74,13 +79,13 @@ pub struct Args {
 pub const AFTER_HELP: &str = include_str!("help.txt");
 
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
+    let locks = with_baseline(&args.locks, args.baseline)?;
     args.common.run(Locks {
-        locks: with_baseline(&args.locks, args.baseline)?,
-        baseline: args.baseline,
         leaves_none_out: !args.locks.is_empty(),
         pin: args.pin,
         db: args.db.clone(),
-        prepared: Vec::new(),
+        quick: args.quick,
+        ..Locks::of(locks, args.baseline)
     })
 }
 
@@ -94,8 +99,19 @@ pub struct Locks {
     pin: Option<Pin>,
     /// The database of `readrandom`, if it is not the command's own.
     db: Option<PathBuf>,
+    /// Whether the grid has a fifth of its cells.
+    quick: bool,
     prepared: Vec<(WorkloadName, Box<dyn Measure>)>,
 }
+
+/// What is compared on the grid unless locks are named.
+const ON_GRID: [LockName; 5] = [
+    LockName::KinlockMutex,
+    LockName::StdMutex,
+    LockName::ParkingLot,
+    LockName::PthreadMutex,
+    LockName::Usync,
+];
 
 /// From how many threads per CPU locks in strict order are left out, unless they are asked for. A
 /// hand-off then takes milliseconds for every thread in the queue, and to stop, every thread has to
@@ -103,10 +119,31 @@ pub struct Locks {
 const TOO_MANY: usize = 16;
 
 impl Locks {
+    /// These locks, and all else as usual.
+    fn of(locks: Vec<LockName>, baseline: LockName) -> Self {
+        Self {
+            locks,
+            baseline,
+            leaves_none_out: false,
+            pin: None,
+            db: None,
+            quick: false,
+            prepared: Vec::new(),
+        }
+    }
+
     /// Whether a lock is left out because it would take minutes only to stop.
     fn leaves_out(&self, lock: LockName, threads: usize) -> bool {
         let wanted = self.leaves_none_out || lock == self.baseline;
-        !wanted && lock.is_strict_fifo() && threads > TOO_MANY * cpus()
+        let too_slow = lock.is_strict_fifo() && threads > TOO_MANY * cpus();
+        // The other layout of a lock that is measured differs from it by an instruction or two.
+        !wanted && (too_slow || lock == LockName::KinlockMutexJoined)
+    }
+
+    /// Whether a lock is not one of those of the grid.
+    fn is_off_grid(&self, lock: LockName, workload: WorkloadName) -> bool {
+        let wanted = self.leaves_none_out || lock == self.baseline;
+        !wanted && matches!(workload, WorkloadName::Cell(_)) && !ON_GRID.contains(&lock)
     }
 }
 
@@ -125,7 +162,19 @@ impl Suite for Locks {
             let mut others = self.locks.iter().filter(|&&lock| lock != self.baseline);
             let comparable = self.baseline.has_condvar() && others.any(|lock| lock.has_condvar());
             workloads.retain(|&workload| comparable || Self::own_threads(workload).is_none());
+            workloads.retain(|&workload| workload != WorkloadName::Grid);
         }
+        if self.quick && !workloads.contains(&WorkloadName::Grid) {
+            bail!("--quick is for the workload grid, which --workload leaves out");
+        }
+        let cells = |workload| match workload {
+            WorkloadName::Grid => {
+                let cells = Cell::chosen(self.quick).into_iter();
+                cells.map(WorkloadName::Cell).collect()
+            }
+            other => vec![other],
+        };
+        let workloads: Vec<_> = workloads.into_iter().flat_map(cells).collect();
         let meeting = workloads
             .iter()
             .find(|&&workload| Self::own_threads(workload).is_some());
@@ -150,7 +199,9 @@ impl Suite for Locks {
         let needs_condvar = Self::own_threads(workload).is_some();
         let mut locks = self.locks.clone();
         locks.retain(|&lock| {
-            !self.leaves_out(lock, threads) && (lock.has_condvar() || !needs_condvar)
+            !self.leaves_out(lock, threads)
+                && !self.is_off_grid(lock, workload)
+                && (lock.has_condvar() || !needs_condvar)
         });
         locks
     }
@@ -170,6 +221,16 @@ impl Suite for Locks {
     fn cpus(&self, _: WorkloadName, threads: usize) -> Vec<usize> {
         let pin = self.pin.unwrap_or_else(|| Pin::usual(threads, cpus()));
         placement::assign(pin, threads)
+    }
+
+    /// With many threads the locks of the grid differ in what becomes of a thread over many time
+    /// slices.
+    fn least_seconds(workload: WorkloadName, threads: usize) -> f64 {
+        match workload {
+            WorkloadName::Cell(_) if threads >= 16 => 0.5,
+            WorkloadName::Cell(_) => 0.1,
+            _ => 0.0,
+        }
     }
 
     /// The timed slice, the instrumented slice and two warm-ups.
@@ -224,8 +285,16 @@ impl Suite for Locks {
         })
     }
 
-    fn conclude(&self, plan: &Plan<Self>, results: &mut [Entry<Self>]) {
-        flags::raise(results, plan);
+    fn conclude(&self, _: &Plan<Self>, results: &mut [Entry<Self>]) {
+        flags::raise(results);
+    }
+
+    fn summary(results: &[Entry<Self>]) -> BTreeMap<&'static str, Value> {
+        let standings = grid::standings(results);
+        match standings.is_empty() {
+            true => BTreeMap::new(),
+            false => BTreeMap::from([("grid", json!(standings))]),
+        }
     }
 
     fn warnings(&self, plan: &Plan<Self>, results: &[Entry<Self>]) -> Vec<String> {

@@ -1,14 +1,16 @@
 //! Pictures: one row per workload. At the left throughput over threads, with a band from the
 //! slowest to the fastest round; at the right the frontier of throughput and tail, which is what a
-//! lock is to be judged by.
+//! lock is to be judged by. Cells of the [`grid`] have pictures of their own.
 
 mod frontier;
+mod grid;
 
 use plotters::prelude::*;
 
 use super::Locks;
+use super::grid::standings;
 use crate::bench::harness::plot::{TITLE_HEIGHT, curves, look, names, title};
-use crate::bench::harness::report::{Entry, Report};
+use crate::bench::harness::report::{Entry, Report, Shown};
 use crate::report::cells::Cells;
 use crate::report::plot::curves::{Vertical, chart};
 use crate::report::plot::{Area, Drawn, quiet_text, text};
@@ -21,10 +23,19 @@ const ROW_HEIGHT: u32 = 380;
 const MOST_SHOWN: f64 = 300.0;
 
 pub fn size(report: &Report<Locks>) -> (u32, u32) {
+    let grids = standings(&report.results).len() as u32;
+    let rows = rows(report).len() as u32;
     (
         WIDTH,
-        TITLE_HEIGHT + ROW_HEIGHT * report.by_workload().len() as u32,
+        TITLE_HEIGHT + ROW_HEIGHT * rows + grid::height() * grids,
     )
+}
+
+/// The workloads that have a row.
+fn rows(report: &Report<Locks>) -> Vec<&[Entry<Locks>]> {
+    let mut rows = report.by_workload();
+    rows.retain(|row| Locks::has_row(report, &row[0]));
+    rows
 }
 
 /// The least throughput that a row's charts show. Some locks collapse by a factor of a million:
@@ -37,10 +48,11 @@ fn least_shown(row: &[Entry<Locks>]) -> f64 {
 }
 
 pub fn draw(report: &Report<Locks>, area: &Area) -> Drawn {
-    let rows = report.by_workload();
     let rest = title(report, area)?;
-    let (panels, legend) = rest.split_horizontally(WIDTH - LEGEND_WIDTH);
-    for (row, area) in rows.iter().zip(panels.split_evenly((rows.len(), 1))) {
+    let (mut panels, legend) = rest.split_horizontally(WIDTH - LEGEND_WIDTH);
+    for row in rows(report) {
+        let (area, below) = panels.split_vertically(ROW_HEIGHT);
+        panels = below;
         let (heading, charts) = area.split_vertically(34);
         let name = row[0].workload;
         let summary = report.about(name).unwrap_or_default();
@@ -51,6 +63,11 @@ pub fn draw(report: &Report<Locks>, area: &Area) -> Drawn {
         let (left, right) = charts.split_horizontally((WIDTH - LEGEND_WIDTH) / 2);
         draw_throughput(&left, report, row)?;
         frontier::draw(&right, report, row)?;
+    }
+    for standings in standings(&report.results) {
+        let (area, below) = panels.split_vertically(grid::height());
+        panels = below;
+        grid::draw(&area, report, &standings)?;
     }
     for (index, lock) in names(&report.results).into_iter().enumerate() {
         look(report, lock).explain(&legend, lock, (4, 44 + 24 * index as i32))?;

@@ -1,6 +1,7 @@
 //! What the suite knows about locks besides throughput, and how it is shown.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 
 use comfy_table::{Attribute, Cell, Color};
 use serde::Serialize;
@@ -8,7 +9,7 @@ use serde::Serialize;
 use super::flags::Flag;
 use super::round::Watched;
 use super::trace::Handoffs;
-use super::{Locks, flags_of, plot};
+use super::{Locks, flags_of, grid, plot};
 use crate::bench::harness::report::{Entry, Ratio, Report, Shown};
 use crate::bench::harness::slice::Sample;
 use crate::report::plot::{Area, Drawn};
@@ -39,7 +40,7 @@ pub struct Acquire {
     p50: u64,
     p99: u64,
     pub p999: u64,
-    max: u64,
+    pub max: u64,
 }
 
 /// The 99.9 % quantile of the acquisition times.
@@ -96,6 +97,7 @@ impl Shown for Locks {
     const SUBJECTS: &'static str = "lock";
     const OURS: &'static [&'static str] = &[
         "kinlock-mutex",
+        "kinlock-mutex-joined",
         "kinlock-spin",
         "kinlock-spin-cna",
         "kinlock-spin-fifo",
@@ -162,6 +164,14 @@ impl Shown for Locks {
     fn remarks(entry: &Entry<Self>) -> Vec<&'static str> {
         let flags = flags_of(entry).iter().filter(|&&flag| flag != Flag::Noisy);
         flags.map(|flag| flag.name()).collect()
+    }
+
+    fn has_row(report: &Report<Self>, entry: &Entry<Self>) -> bool {
+        !grid::has(entry) || grid::standings(&report.results).is_empty()
+    }
+
+    fn write_more(report: &Report<Self>, out: &mut dyn Write) -> anyhow::Result<()> {
+        grid::write(report, out)
     }
 
     fn paint(heading: &str, text: &str) -> Cell {

@@ -1,7 +1,7 @@
 //! Names of locks, and the way from a name to a type.
 
 use super::{CondvarFamily, Family, monitors, peers};
-use crate::args::{Available, names};
+use crate::args::{Available, Named, names};
 
 #[cfg(have_ck)]
 use super::ck_mcs::CkMcs;
@@ -30,6 +30,7 @@ names! {
     KinlockSpinFifo = "kinlock-spin-fifo", "our queued spinlock in arrival order, whatever the configuration";
     KinlockSpinCna = "kinlock-spin-cna", "our queued spinlock with the NUMA-aware order, whatever the configuration";
     KinlockMutex = "kinlock-mutex", "our mutex";
+    KinlockMutexJoined = "kinlock-mutex-joined", "our mutex as C programs get it: lock and flags in one atomic; only if named";
     StdMutex = "std-mutex", "the standard library's mutex";
     ParkingLot = "parking-lot", "the mutex of the crate `parking_lot`";
     PthreadMutex = "pthread-mutex", "the C library's default mutex";
@@ -59,6 +60,7 @@ impl LockName {
             Self::KinlockSpinFifo => visitor.visit::<peers::Api<kinlock::RawFifoSpinLock>>(),
             Self::KinlockSpinCna => visitor.visit::<peers::Api<kinlock::RawCnaSpinLock>>(),
             Self::KinlockMutex => visitor.visit::<peers::Api<kinlock::RawMutex>>(),
+            Self::KinlockMutexJoined => visitor.visit::<peers::Api<peers::RawJoinedMutex>>(),
             Self::StdMutex => visitor.visit::<peers::StdMutex>(),
             Self::ParkingLot => visitor.visit::<peers::Api<parking_lot::RawMutex>>(),
             Self::PthreadMutex => visitor.visit::<peers::Api<super::posix::RawPthreadMutex>>(),
@@ -92,10 +94,7 @@ impl LockName {
 
     /// Whether it is one of this project's locks.
     pub fn is_ours(self) -> bool {
-        matches!(
-            self,
-            Self::KinlockSpin | Self::KinlockSpinFifo | Self::KinlockSpinCna | Self::KinlockMutex
-        )
+        self.name().starts_with("kinlock-")
     }
 
     /// Whether waiters spin in strict arrival order: throughput collapses with more threads than

@@ -10,7 +10,10 @@ use std::sync::atomic::{
     Ordering::{Acquire, Release},
 };
 
-use lock_api::{GuardSend, RawMutex};
+use kinlock_core::Native;
+use kinlock_core::configured::AsConfigured;
+use kinlock_core::raw::mutex::{Joined, QueuedMutex};
+use lock_api::{GuardNoSend, GuardSend, RawMutex};
 
 use super::{Family, Lock};
 
@@ -93,5 +96,31 @@ unsafe impl RawMutex for RawTas {
     #[inline(always)]
     unsafe fn unlock(&self) {
         self.0.store(false, Release);
+    }
+}
+
+/// Our mutex in the layout that the library for unmodified programs uses.
+pub struct RawJoinedMutex(QueuedMutex<Native, AsConfigured, Joined<Native>>);
+
+// SAFETY: `QueuedMutex` excludes: it is held from the moment that a thread takes it, or has it
+// handed over, until that thread unlocks it. Taking acquires what unlocking releases.
+unsafe impl RawMutex for RawJoinedMutex {
+    const INIT: Self = Self(QueuedMutex::UNLOCKED);
+    type GuardMarker = GuardNoSend;
+
+    #[inline(always)]
+    fn lock(&self) {
+        self.0.lock();
+    }
+
+    #[inline(always)]
+    fn try_lock(&self) -> bool {
+        self.0.try_lock()
+    }
+
+    #[inline(always)]
+    unsafe fn unlock(&self) {
+        // SAFETY: the caller holds the lock, as this function demands.
+        unsafe { self.0.unlock() }
     }
 }

@@ -2,6 +2,7 @@
 
 mod broadcast;
 mod counter;
+pub mod grid;
 mod kv;
 mod long;
 mod lru;
@@ -29,6 +30,8 @@ names! {
     ReadRandom = "readrandom", "random keys of an on-disk LevelDB-format database (100,000 entries of 100 bytes, or --db)";
     PingPong = "pingpong", "two threads alternate through a mutex and a condition variable; an operation is a round trip";
     Broadcast = "broadcast", "one thread publishes to 16 that wait on a condition variable, and waits until all have reported";
+    Grid = "grid", "every combination of work under the lock, private work and cache lines touched under the lock";
+    + Cell(grid::Cell), "work under the lock / private work / cache lines touched under the lock";
 }
 
 /// The number of threads of a workload that does not leave it to the user. Such a workload needs a
@@ -84,6 +87,8 @@ pub fn prepare(name: WorkloadName, db: Option<&Path>) -> anyhow::Result<Box<dyn 
         WorkloadName::ReadRandom => Box::new(Prepared::new(readrandom::ReadRandom::open(db)?)),
         WorkloadName::PingPong => Box::new(Meet(pingpong::PingPong)),
         WorkloadName::Broadcast => Box::new(Meet(broadcast::Broadcast)),
+        WorkloadName::Grid => unreachable!("the grid runs as its cells"),
+        WorkloadName::Cell(cell) => Box::new(Prepared::new(grid::Grid::new(cell))),
     })
 }
 

@@ -1,0 +1,112 @@
+//! The grid: for each number of threads heat maps of our lock over the best peer of each cell, and
+//! the frontier, where each lock has a small mark per cell and a large one at the geometric mean.
+
+use plotters::prelude::*;
+
+use crate::bench::harness::plot::{look, names};
+use crate::bench::harness::report::{Entry, Report, Shown};
+use crate::bench::locks::Locks;
+use crate::bench::locks::grid::{self, Standing, Standings};
+use crate::report::cells::{Cells, best_first};
+use crate::report::plot::heat;
+use crate::report::plot::{Area, Drawn, quiet_text, styled, text};
+use crate::report::units::time;
+use crate::stats::geometric_mean;
+
+const HEADING: u32 = 40;
+const MAPS_WIDTH: u32 = 680;
+/// Larger ratios are drawn at the edge.
+const MOST_SHOWN: f64 = 2.0;
+
+/// The height of what is drawn for one number of threads.
+pub fn height() -> u32 {
+    HEADING + 2 * heat::grid_height()
+}
+
+pub fn draw(area: &Area, report: &Report<Locks>, standings: &Standings) -> Drawn {
+    let (heading, rest) = area.split_vertically(HEADING);
+    let (lock, threads) = (&standings.lock, standings.threads);
+    let (mean, cells) = (standings.ratio, standings.cells.len());
+    let told = format!(
+        "grid, {threads} threads: {lock} over the best peer of each cell; geometric mean of {cells} \
+         cells {mean:.3}"
+    );
+    heading.draw(&Text::new(told, (14, 10), text(15)))?;
+    let (maps, frontier) = rest.split_horizontally(MAPS_WIDTH);
+    let halves = maps.split_evenly((2, 1));
+    let map = |area, heading, more_is_better, value: fn(&Standing) -> f64| {
+        let values = standings.cells.iter().map(|s| (s.cell, value(s)));
+        heat::draw_grid(area, heading, more_is_better, values)
+    };
+    map(
+        &halves[0],
+        "Throughput over the best peer's, by work under the lock",
+        true,
+        |cell| cell.ratio,
+    )?;
+    map(
+        &halves[1],
+        "CPU time per operation over the same peer's",
+        false,
+        |cell| cell.cpu_ratio,
+    )?;
+    draw_frontier(&frontier, report, threads)
+}
+
+/// Throughput over the best peer's, and the longest wait, of a lock in each cell.
+fn points(report: &Report<Locks>, threads: usize, lock: &str) -> Vec<(f64, f64)> {
+    let cells = report.cells();
+    let cells = cells.filter(|cell| cell[0].threads == threads && grid::has(&cell[0]));
+    let point = |cell: &[Entry<Locks>]| {
+        let own = cell.iter().find(|entry| entry.lock == lock)?;
+        let mut peers = best_first(cell).into_iter();
+        let peer = peers.find(|entry| !Locks::OURS.contains(&&*entry.lock))?;
+        let wait = own.detail.acquire_ns.max.max(1) as f64;
+        Some((grid::throughput_ratio(own, peer), wait))
+    };
+    cells.filter_map(point).collect()
+}
+
+fn draw_frontier(area: &Area, report: &Report<Locks>, threads: usize) -> Drawn {
+    let of = |lock| (lock, points(report, threads, lock));
+    let locks: Vec<_> = names(&report.results).into_iter().map(of).collect();
+    let waits = locks.iter().flat_map(|(_, points)| points).map(|p| p.1);
+    let (low, high) = (
+        waits.clone().fold(f64::INFINITY, f64::min),
+        waits.fold(0.0, f64::max),
+    );
+    let mut chart = ChartBuilder::on(area)
+        .margin_top(22)
+        .margin_right(24)
+        .x_label_area_size(44)
+        .y_label_area_size(74)
+        .build_cartesian_2d(0.0..MOST_SHOWN * 1.02, (low * 0.6..high * 1.7).log_scale())?;
+    let mut mesh = chart.configure_mesh();
+    mesh.x_labels(9)
+        .x_desc("throughput over the best peer's (at the right: or more)")
+        .y_desc("longest wait")
+        .x_label_formatter(&|value| format!("{value:.2}"))
+        .y_label_formatter(&|value| time(*value));
+    styled(&mut mesh).draw()?;
+    let at_one = [(1.0, low * 0.6), (1.0, high * 1.7)];
+    chart.draw_series(LineSeries::new(at_one, RGBColor(120, 120, 120)))?;
+    let (left, top) = area.get_base_pixel();
+    let place = |(ratio, wait): (f64, f64)| {
+        let (x, y) = chart.backend_coord(&(ratio.min(MOST_SHOWN), wait));
+        (x - left, y - top)
+    };
+    for (lock, points) in &locks {
+        for &point in points {
+            look(report, lock).mark(area, place(point), 0.5)?;
+        }
+    }
+    for (lock, points) in locks.iter().filter(|(_, points)| !points.is_empty()) {
+        let mean = |value: fn(&(f64, f64)) -> f64| geometric_mean(points.iter().map(value));
+        let at = place((mean(|p| p.0), mean(|p| p.1)));
+        area.draw(&Circle::new(at, 11, WHITE.filled()))?;
+        look(report, lock).mark(area, at, 1.6)?;
+    }
+    let told = "right and down is better; large marks: geometric means";
+    area.draw(&Text::new(told, (84, 0), quiet_text(13)))?;
+    Ok(())
+}

@@ -1,0 +1,218 @@
+//! One run of a program, in a process group of its own, so that it can be ended as a whole.
+//!
+//! # Invariants cited by `SAFETY` comments
+//!
+//! 1. Only this module waits for the child, and only after the last signal to it: until then its
+//!    number is its own.
+//! 2. The C library writes only through the pointers it is given, which point to live locals for
+//!    which all zeros is a valid value.
+//! 3. Between fork and exec only `prctl` is called, with numbers, which is a mere system call.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use serde::Serialize;
+
+use crate::bench::interrupt::{self, State};
+use crate::outcome::Failure;
+use crate::run::program::{CANNOT_RUN, Program};
+use crate::run::variables::Variable;
+
+/// How often a wait looks for a signal.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long a program may take to heed SIGTERM.
+const MERCY: Duration = Duration::from_secs(1);
+
+/// A run that has ended by itself.
+pub struct Run {
+    pub status: ExitStatus,
+    pub usage: Usage,
+    pub output: Output,
+}
+
+/// What a run took.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Usage {
+    pub wall_s: f64,
+    pub user_s: f64,
+    pub system_s: f64,
+    /// Peak memory; unknown if it is not above that of this command, from which the kernel counts.
+    pub peak_kib: Option<u64>,
+    /// Context switches because a thread waited, and because another was due.
+    pub voluntary_switches: u64,
+    pub involuntary_switches: u64,
+}
+
+impl Usage {
+    pub fn cpu_s(&self) -> f64 {
+        self.user_s + self.system_s
+    }
+
+    pub fn switches(&self) -> u64 {
+        self.voluntary_switches + self.involuntary_switches
+    }
+}
+
+impl Run {
+    /// Itself, unless it failed; `what` ran, in that place of the session.
+    pub fn succeeded(mut self, what: &str, place: &str) -> Result<Self, Failure> {
+        match self.status.success() {
+            true => Ok(self),
+            false => Err(self
+                .output
+                .failure(place, &format!("{what} ended with {}", self.status))),
+        }
+    }
+
+    /// The exit status, or 128 and the signal that ended it.
+    pub fn shell_status(&self) -> i32 {
+        let signal = || Some(128 + self.status.signal()?);
+        self.status.code().or_else(signal).unwrap_or(-1)
+    }
+}
+
+/// What a run wrote to stdout and stderr.
+pub struct Output(File);
+
+impl Output {
+    pub fn text(&mut self) -> String {
+        let mut bytes = Vec::new();
+        // What cannot be read was not printed.
+        let _ = self
+            .0
+            .rewind()
+            .and_then(|()| self.0.read_to_end(&mut bytes));
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The failure of a run, whose output is kept in a file.
+    pub fn failure(&mut self, place: &str, what: &str) -> Failure {
+        let kept = match self.keep() {
+            Ok(path) => format!("its output is in {path}"),
+            Err(error) => format!("its output could not be kept: {error}"),
+        };
+        Failure {
+            status: 1,
+            what: format!("{place}: {what}; {kept}"),
+        }
+    }
+
+    fn keep(&mut self) -> io::Result<String> {
+        let builder = tempfile::Builder::new()
+            .prefix("kinlock-compare-")
+            .tempfile();
+        let (mut file, path) = builder?.keep()?;
+        self.0.rewind()?;
+        io::copy(&mut self.0, &mut file)?;
+        file.flush()?;
+        Ok(path.display().to_string())
+    }
+}
+
+/// Runs a program once with these variables; `None` if a signal to this command ended it.
+pub fn run(program: &Program, variables: &[Variable]) -> anyhow::Result<Option<Run>> {
+    let output = tempfile::tempfile().context("cannot make a file for what is printed")?;
+    let mut command = program.command();
+    // The user's own would gather the counts of all runs.
+    command
+        .env_remove("KINLOCK_COUNTS")
+        .env_remove("KINLOCK_REPORT")
+        .env_remove("KINLOCK_LOCK");
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
+    command.stdin(Stdio::null()).process_group(0);
+    command
+        .stdout(output.try_clone()?)
+        .stderr(output.try_clone()?);
+    let end_with_parent = || {
+        // SAFETY: invariant 3.
+        match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: invariant 3.
+    unsafe { command.pre_exec(end_with_parent) };
+    let mut own = no_usage();
+    // SAFETY: invariant 2.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut own) };
+    let begin = Instant::now();
+    let child = command.spawn().map_err(|error| Failure {
+        status: CANNOT_RUN,
+        what: format!("{}: cannot be run: {error}", program.name()),
+    })?;
+    let pid = child.id() as libc::pid_t;
+    let (end, is_given_up) = wait(pid);
+    let (status, usage) = reap(pid).context("cannot wait for the program")?;
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    let usage = Usage {
+        wall_s: (end - begin).as_secs_f64(),
+        user_s: seconds(usage.ru_utime),
+        system_s: seconds(usage.ru_stime),
+        peak_kib: (usage.ru_maxrss > own.ru_maxrss).then_some(usage.ru_maxrss as u64),
+        voluntary_switches: usage.ru_nvcsw as u64,
+        involuntary_switches: usage.ru_nivcsw as u64,
+    };
+    Ok((!is_given_up).then_some(Run {
+        status,
+        usage,
+        output: Output(output),
+    }))
+}
+
+/// When the child ended, and whether that was because of a signal to this command. A thread waits,
+/// so that the end is seen at once, and signals are, too.
+fn wait(pid: libc::pid_t) -> (Instant, bool) {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        // SAFETY: invariant 2.
+        let mut info = unsafe { std::mem::zeroed() };
+        let (kind, id) = (libc::P_PID, pid as libc::id_t);
+        // SAFETY: invariants 1 and 2; the child stays to be waited for.
+        while unsafe { libc::waitid(kind, id, &mut info, libc::WEXITED | libc::WNOWAIT) } != 0
+            && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+        {}
+        // Nobody listens when the command ends meanwhile.
+        let _ = sender.send(Instant::now());
+    });
+    let mut asked_at = None;
+    loop {
+        match receiver.recv_timeout(LOOK) {
+            Ok(end) => return (end, asked_at.is_some()),
+            Err(RecvTimeoutError::Disconnected) => return (Instant::now(), true),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        let signal = match asked_at {
+            None if interrupt::state() == State::Over => libc::SIGTERM,
+            Some(at) if Instant::now() - at > MERCY => libc::SIGKILL,
+            _ => continue,
+        };
+        asked_at.get_or_insert_with(Instant::now);
+        // SAFETY: invariant 1.
+        unsafe { libc::kill(-pid, signal) };
+    }
+}
+
+/// Its status, and what it and those that it waited for used.
+fn reap(pid: libc::pid_t) -> io::Result<(ExitStatus, libc::rusage)> {
+    let (mut status, mut usage) = (0, no_usage());
+    loop {
+        // SAFETY: invariants 1 and 2.
+        if unsafe { libc::wait4(pid, &mut status, 0, &mut usage) } == pid {
+            return Ok((ExitStatus::from_raw(status), usage));
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+fn no_usage() -> libc::rusage {
+    // SAFETY: invariant 2.
+    unsafe { std::mem::zeroed() }
+}

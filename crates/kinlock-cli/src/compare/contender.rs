@@ -1,0 +1,110 @@
+//! What is compared: locks, by the variables that have a program use them.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::{Context, bail};
+
+use crate::args::{Named, keep_first};
+use crate::run::variables::{Lock, Variable, of_lock, preloaded};
+
+pub struct Contender {
+    pub name: String,
+    pub variables: Vec<Variable>,
+}
+
+/// A library that is not ours.
+#[derive(Clone)]
+pub struct Preload {
+    name: String,
+    file: PathBuf,
+}
+
+impl FromStr for Preload {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, file) = text.split_once('=').ok_or("write NAME=FILE")?;
+        let is_known = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        if name.is_empty() || !name.chars().all(is_known) {
+            return Err("a name is made of letters, digits, dots, - and _".to_owned());
+        }
+        if Lock::find(name).is_some() {
+            return Err(format!("{name} is the name of a lock of the command"));
+        }
+        let found = Path::new(file).canonicalize();
+        Ok(Preload {
+            name: name.to_owned(),
+            file: found.map_err(|error| format!("{file}: {error}"))?,
+        })
+    }
+}
+
+impl Contender {
+    fn of(lock: Lock, library: &Path) -> anyhow::Result<Self> {
+        Ok(Contender {
+            name: lock.name().to_owned(),
+            variables: match lock {
+                Lock::Pthread => Vec::new(),
+                lock => of_lock(lock, library)?,
+            },
+        })
+    }
+
+    /// The C library's locks, with our library to count them.
+    pub fn counter(library: &Path) -> anyhow::Result<Self> {
+        Ok(Contender {
+            name: "counting".to_owned(),
+            variables: of_lock(Lock::Pthread, library)?,
+        })
+    }
+}
+
+/// Those asked for, or the usual ones, and the reference, which is the last.
+///
+/// # Errors
+/// If there is no lock of such a name, or nothing to compare.
+pub fn chosen(
+    asked: &[String],
+    reference: &str,
+    preloads: &[Preload],
+    library: &Path,
+) -> anyhow::Result<Vec<Contender>> {
+    let mut others: Vec<_> = preloads
+        .iter()
+        .map(|preload| preload.name.clone())
+        .collect();
+    keep_first(&mut others, String::clone);
+    if others.len() < preloads.len() {
+        bail!("two of --preload have the same name");
+    }
+    let mut names = match asked {
+        [] => [Lock::Mutex, Lock::Pthread]
+            .map(|lock| lock.name().to_owned())
+            .to_vec(),
+        asked => asked.to_vec(),
+    };
+    names.extend(others.iter().cloned());
+    names.retain(|name| name != reference);
+    names.push(reference.to_owned());
+    keep_first(&mut names, String::clone);
+    if names.len() < 2 {
+        bail!("there is nothing to compare {reference} with: name another lock");
+    }
+    let contender = |name: &String| {
+        if let Some(lock) = Lock::find(name) {
+            return Contender::of(lock, library);
+        }
+        let preload = preloads.iter().find(|preload| preload.name == *name);
+        let preload = preload.with_context(|| {
+            let known = Lock::all().into_iter().map(|lock| lock.name().to_owned());
+            let known: Vec<_> = known.chain(others.iter().cloned()).collect();
+            format!("no such lock: {name}; known: {}", known.join(", "))
+        })?;
+        Ok(Contender {
+            name: name.clone(),
+            variables: vec![("LD_PRELOAD", preloaded(&preload.file)?)],
+        })
+    };
+    names.iter().map(contender).collect()
+}

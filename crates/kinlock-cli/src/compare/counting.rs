@@ -1,0 +1,97 @@
+//! How much there is to win: what the locks of one run did.
+
+use serde::{Deserialize, Serialize};
+
+use super::child::Usage;
+use crate::report::units::{grouped, percent, time};
+
+/// What a process of the counting run says; missing numbers are 0.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Line {
+    calls: u64,
+    locked: u64,
+    contended: u64,
+    wait_ns: u64,
+    cond_waits: u64,
+    threads: u64,
+}
+
+/// The counts of all processes of a run.
+#[derive(Serialize)]
+pub struct Counting {
+    /// Processes that left counts.
+    pub processes: usize,
+    /// Intercepted calls.
+    pub calls: u64,
+    /// Mutexes and spinlocks taken.
+    pub locked: u64,
+    /// Those of them that were found taken.
+    pub contended: u64,
+    pub wait_ns: u64,
+    pub cond_waits: u64,
+    pub threads: u64,
+    pub cpu_ns: u64,
+    /// What part of the threads' time, used or waited, locks can change at most.
+    pub at_stake: f64,
+}
+
+/// What an uncontended lock and unlock cost at most, in nanoseconds: so much a lock could save.
+const PAIR: f64 = 20.0;
+/// Less of the time than this is nothing to win.
+const LITTLE: f64 = 0.01;
+
+impl Counting {
+    /// Of the lines that the processes of a run left.
+    pub fn of(text: &str, usage: &Usage) -> Self {
+        let lines = text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        let lines: Vec<Line> = lines.collect();
+        let sum = |number: fn(&Line) -> u64| lines.iter().map(number).sum::<u64>();
+        let (locked, wait_ns) = (sum(|line| line.locked), sum(|line| line.wait_ns));
+        let cpu = 1e9 * usage.cpu_s();
+        let wait = wait_ns as f64;
+        Counting {
+            processes: lines.len(),
+            calls: sum(|line| line.calls),
+            locked,
+            contended: sum(|line| line.contended),
+            wait_ns,
+            cond_waits: sum(|line| line.cond_waits),
+            threads: sum(|line| line.threads),
+            cpu_ns: cpu as u64,
+            at_stake: (wait + PAIR * locked as f64) / (cpu + wait).max(1.0),
+        }
+    }
+
+    /// A sentence or two.
+    pub fn words(&self) -> String {
+        if self.locked == 0 {
+            return "no mutex or spinlock was taken in the counting run".to_owned();
+        }
+        let found = percent(self.contended as f64 / self.locked as f64);
+        let (wait, cpu) = (self.wait_ns as f64, self.cpu_ns as f64);
+        let means = match self.at_stake {
+            stake if stake < LITTLE => "no lock can change this program",
+            _ if wait < LITTLE * (cpu + wait) => {
+                "threads hardly wait, and only what a lock costs by itself can matter"
+            }
+            _ => "which lock it is can matter",
+        };
+        format!(
+            "{found} of {} locks were found taken: {means} (threads waited {} for locks and used {} of CPU time)",
+            grouped(self.locked),
+            time(wait),
+            time(cpu),
+        )
+    }
+
+    /// Why the locks under comparison may not have been those of the program. A process without an
+    /// intercepted call may leave no counts at all.
+    pub fn warning(&self) -> Option<String> {
+        (self.calls == 0).then(|| {
+            "no call of the program was intercepted: it takes no locks, or they do not go through pthread (Go, Rust's std, CPython's own), or it takes them in a child process that nothing can be preloaded into (static, set-uid), or a signal ended it: the ratios say nothing about locks".to_owned()
+        })
+    }
+}

@@ -1,0 +1,236 @@
+//! What rounds say together, without an assumption on how their values are distributed.
+
+use serde::Serialize;
+
+use crate::stats::Summary;
+
+/// With fewer rounds nothing is claimed.
+pub const ENOUGH: usize = 5;
+/// The confidence aimed at.
+const CONFIDENCE: f64 = 0.95;
+
+/// How much better than the reference, in the rounds of both: above 1 is better.
+#[derive(Clone, Debug, Serialize)]
+pub struct Ratio {
+    pub to: String,
+    #[serde(flatten)]
+    pub over_rounds: Summary,
+    /// The interval: from one of the rounds' ratios to another.
+    pub low: f64,
+    pub high: f64,
+    /// How probably such an interval contains the true median.
+    pub confidence: f64,
+    /// Rounds in which it was better.
+    pub wins: usize,
+    pub losses: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    Reference,
+    Better,
+    Worse,
+    NoDifference,
+    TooFewRounds,
+}
+
+impl Ratio {
+    /// Of at least one round.
+    pub fn of(to: &str, ratios: &[f64]) -> Self {
+        let mut sorted = ratios.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let n = sorted.len();
+        let (rank, confidence) = rank(n);
+        Ratio {
+            to: to.to_owned(),
+            over_rounds: Summary::of(ratios.iter().copied()),
+            low: sorted[rank],
+            high: sorted[n - 1 - rank],
+            confidence,
+            wins: ratios.iter().filter(|&&ratio| ratio > 1.0).count(),
+            losses: ratios.iter().filter(|&&ratio| ratio < 1.0).count(),
+        }
+    }
+
+    pub fn verdict(&self, rounds: usize) -> Verdict {
+        match self {
+            _ if rounds < ENOUGH => Verdict::TooFewRounds,
+            ratio if ratio.low > 1.0 => Verdict::Better,
+            ratio if ratio.high < 1.0 => Verdict::Worse,
+            _ => Verdict::NoDifference,
+        }
+    }
+
+    /// `1.21x [1.15, 1.27]`.
+    pub fn words(&self) -> String {
+        let [median, low, high] = digits([self.over_rounds.median, self.low, self.high]);
+        format!("{median}x [{low}, {high}]")
+    }
+
+    /// The same of the reference over this one.
+    fn inverse(&self) -> String {
+        let [median, low, high] = [self.over_rounds.median, self.high, self.low].map(|r| 1.0 / r);
+        let [median, low, high] = digits([median, low, high]);
+        format!("{median}x [{low}, {high}]")
+    }
+
+    /// A sentence about the lock `name`; better and worse have words of their own.
+    pub fn sentence(&self, name: &str, rounds: usize, [better, worse]: [&str; 2]) -> String {
+        let to = &self.to;
+        match self.verdict(rounds) {
+            Verdict::Reference => format!("{name} is the reference"),
+            Verdict::Better => {
+                let (ratio, wins) = (self.words(), self.wins);
+                format!("{name} is {ratio} {better} than {to} ({wins} of {rounds} rounds)")
+            }
+            Verdict::Worse => {
+                let (ratio, losses) = (self.inverse(), self.losses);
+                format!("{name} is {ratio} {worse} than {to} ({losses} of {rounds} rounds)")
+            }
+            Verdict::NoDifference => {
+                let ratio = self.words();
+                format!("{name} and {to}: no difference that these rounds can show ({ratio})")
+            }
+            Verdict::TooFewRounds => {
+                let [median, ..] = digits([self.over_rounds.median, self.low, self.high]);
+                let few = match rounds {
+                    1 => "1 round is".to_owned(),
+                    n => format!("{n} rounds are"),
+                };
+                format!("{name}: {median}x of {to}, but {few} too few to tell that from chance")
+            }
+        }
+    }
+}
+
+/// Two decimals; three if the ratios are near 1.
+fn digits(ratios: [f64; 3]) -> [String; 3] {
+    let near = ratios.iter().all(|ratio| (0.95..1.05).contains(ratio));
+    ratios.map(|ratio| match near {
+        true => format!("{ratio:.3}"),
+        false => format!("{ratio:.2}"),
+    })
+}
+
+/// Which of `n` sorted values bound the median from below (and, counted from the other end, from
+/// above), and how probably. Each value is below the median with probability one half, so that the
+/// number of those below is binomial.
+fn rank(n: usize) -> (usize, f64) {
+    let mut term = 0.5f64.powi(n as i32);
+    let mut below = term;
+    let mut rank = 0;
+    loop {
+        term *= (n - rank) as f64 / (rank + 1) as f64;
+        if 1.0 - 2.0 * (below + term) < CONFIDENCE || 2 * (rank + 1) >= n {
+            return (rank, (1.0 - 2.0 * below).max(0.0));
+        }
+        below += term;
+        rank += 1;
+    }
+}
+
+/// How many times as good values become from the first third of the rounds to the last, if they
+/// rise or fall too steadily for chance (Kendall's rank correlation) and by more than 5 %.
+pub fn trend(values: &[f64]) -> Option<f64> {
+    let n = values.len();
+    if n < 6 {
+        return None;
+    }
+    let pairs = (0..n).flat_map(|i| (i + 1..n).map(move |j| (i, j)));
+    let score: f64 = pairs.map(|(i, j)| sign(values[j] - values[i])).sum();
+    let deviation = ((n * (n - 1) * (2 * n + 5)) as f64 / 18.0).sqrt();
+    let median = |part: &[f64]| Summary::of(part.iter().copied()).median;
+    let change = median(&values[n - n / 3..]) / median(&values[..n / 3]);
+    (score.abs() > 2.58 * deviation && (change - 1.0).abs() > 0.05).then_some(change)
+}
+
+fn sign(value: f64) -> f64 {
+    if value == 0.0 { 0.0 } else { value.signum() }
+}
+
+/// How many values are far from the others, as the median distance from the median measures that,
+/// and by more than a tenth.
+pub fn far_values(values: &[f64]) -> usize {
+    if values.len() < ENOUGH {
+        return 0;
+    }
+    let median = Summary::of(values.iter().copied()).median;
+    let distance = |value: &f64| (value - median).abs();
+    let usual = Summary::of(values.iter().map(distance)).median;
+    let is_far = |value: &&f64| distance(value) > (7.0 * usual).max(0.1 * median);
+    values.iter().filter(is_far).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use kinlock_sim::random::Random;
+
+    use super::*;
+
+    #[test]
+    fn ranks_are_those_of_tables() {
+        let known = [
+            (5, 0),
+            (6, 0),
+            (9, 1),
+            (10, 1),
+            (12, 2),
+            (15, 3),
+            (20, 5),
+            (100, 39),
+        ];
+        for (n, expected) in known {
+            let (rank, confidence) = rank(n);
+            assert_eq!(rank, expected, "{n}");
+            assert!(confidence >= if n < 6 { 0.93 } else { 0.95 } && confidence < 0.99);
+        }
+        assert_eq!(rank(1), (0, 0.0));
+    }
+
+    /// The interval is what it claims to be, whatever the distribution.
+    #[test]
+    fn intervals_contain_the_median_as_often_as_they_say() {
+        let mut random = Random::new(7);
+        let mut missed = 0;
+        for _ in 0..2000 {
+            // Skewed, with median 1.
+            let ratios: Vec<f64> = (0..10)
+                .map(|_| (4.0 * (random.unit() - 0.5)).exp())
+                .collect();
+            let ratio = Ratio::of("x", &ratios);
+            missed += usize::from(!(ratio.low..=ratio.high).contains(&1.0));
+        }
+        // 2.1 % of them.
+        assert!((15..80).contains(&missed), "{missed}");
+    }
+
+    #[test]
+    fn sentences() {
+        let ratios = [
+            1.15, 1.3, 1.21, 1.2, 1.27, 1.22, 1.1, 1.2, 1.21, 1.25, 1.15, 1.3,
+        ];
+        let of = |ratios: &[f64]| {
+            Ratio::of("pthread", ratios).sentence("ours", ratios.len(), ["faster", "slower"])
+        };
+        assert_eq!(
+            of(&ratios),
+            "ours is 1.21x [1.15, 1.27] faster than pthread (12 of 12 rounds)"
+        );
+        let slower = ratios.map(|ratio| 1.0 / ratio);
+        assert!(of(&slower).starts_with("ours is 1.21x [1.15, 1.27] slower than pthread (12"));
+        assert!(of(&ratios[..4]).contains("too few"));
+        let alike = [0.99, 1.01, 1.0, 0.98, 1.02, 1.0];
+        assert!(of(&alike).contains("no difference that these rounds can show (1.000x [0.980"));
+    }
+
+    #[test]
+    fn drift_and_outliers_are_told_from_noise() {
+        let rising: Vec<f64> = (0..10).map(|i| 1.0 + 0.05 * f64::from(i)).collect();
+        assert!(trend(&rising).is_some_and(|change| change > 1.2));
+        let mut random = Random::new(3);
+        let noise: Vec<f64> = (0..30).map(|_| 1.0 + 0.2 * random.unit()).collect();
+        assert_eq!((trend(&noise), far_values(&noise)), (None, 0));
+        assert_eq!(far_values(&[1.0, 1.01, 0.99, 1.02, 2.5, 1.0]), 1);
+    }
+}

@@ -1,0 +1,149 @@
+//! A heat map: ratios in a table, blue where they are good, red where they are bad.
+
+use kinlock_sim::workloads::grid::{Cell, LINES, PRIVATE, SECTIONS, short};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::{Area, COLOURS, Drawn, quiet_text, text};
+
+/// Ratios by block, row and column. Blocks stand side by side.
+type Ratios = Vec<Vec<Vec<Option<f64>>>>;
+
+struct Heat<'a> {
+    heading: &'a str,
+    /// Names of blocks, rows and columns.
+    blocks: &'a [String],
+    rows: &'a [String],
+    columns: &'a [String],
+    ratios: Ratios,
+    /// Whether more than 1 is good.
+    more_is_better: bool,
+}
+
+const CELL: (i32, i32) = (44, 32);
+const ROW_NAMES: i32 = 62;
+const ABOVE: i32 = 66;
+const GAP: i32 = 12;
+/// This ratio, and its inverse, have the full colour.
+const FULL: f64 = 2.0;
+
+/// The height of one with so many rows.
+fn height(rows: usize) -> u32 {
+    (ABOVE + CELL.1 * rows as i32 + GAP) as u32
+}
+
+/// The height of a map of the grid.
+pub fn grid_height() -> u32 {
+    height(SECTIONS.len())
+}
+
+/// Draws a value of each cell of the grid: by lines, sections, private work.
+pub fn draw_grid(
+    area: &Area,
+    heading: &str,
+    more_is_better: bool,
+    values: impl Iterator<Item = (Cell, f64)>,
+) -> Drawn {
+    let names = |axis: &[u32]| axis.iter().map(|&ns| short(ns)).collect::<Vec<_>>();
+    let map = Heat {
+        heading,
+        blocks: &LINES.map(|lines| format!("{lines} cache lines; private work")),
+        rows: &names(&SECTIONS),
+        columns: &names(&PRIVATE),
+        ratios: by_place(values),
+        more_is_better,
+    };
+    draw(area, &map)
+}
+
+fn by_place(values: impl Iterator<Item = (Cell, f64)>) -> Ratios {
+    let mut all = vec![vec![vec![None; PRIVATE.len()]; SECTIONS.len()]; LINES.len()];
+    for (cell, value) in values {
+        let [section, private, lines] = cell.places();
+        all[lines][section][private] = Some(value);
+    }
+    all
+}
+
+fn draw(area: &Area, heat: &Heat) -> Drawn {
+    let centred = Pos::new(HPos::Center, VPos::Center);
+    let write = |text: &str, at, style: TextStyle<'static>| {
+        area.draw(&Text::new(text.to_owned(), at, style.pos(centred)))
+    };
+    area.draw(&Text::new(heat.heading.to_owned(), (14, 4), text(14)))?;
+    let middle = |row: usize| ABOVE + CELL.1 * row as i32 + CELL.1 / 2;
+    for (row, name) in heat.rows.iter().enumerate() {
+        write(name, (ROW_NAMES / 2, middle(row)), quiet_text(13))?;
+    }
+    for (block, rows) in heat.ratios.iter().enumerate() {
+        let width = CELL.0 * heat.columns.len() as i32;
+        let left = ROW_NAMES + (width + GAP) * block as i32;
+        write(&heat.blocks[block], (left + width / 2, 34), text(13))?;
+        for (column, name) in heat.columns.iter().enumerate() {
+            let x = left + CELL.0 * column as i32 + CELL.0 / 2;
+            write(name, (x, 54), quiet_text(13))?;
+            for (row, columns) in rows.iter().enumerate() {
+                let y = middle(row);
+                let half = (CELL.0 / 2 - 1, CELL.1 / 2 - 1);
+                let corners = [(x - half.0, y - half.1), (x + half.0, y + half.1)];
+                let (fill, ink) = colours(columns[column], heat.more_is_better);
+                area.draw(&Rectangle::new(corners, fill.filled()))?;
+                if let Some(ratio) = columns[column] {
+                    write(&format!("{ratio:.2}"), (x, y), text(13).color(ink))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The colours of a place and of its number.
+fn colours(ratio: Option<f64>, more_is_better: bool) -> (RGBColor, &'static RGBColor) {
+    let Some(ratio) = ratio else {
+        return (RGBColor(240, 240, 240), &BLACK);
+    };
+    let far = (ratio.ln() / FULL.ln()).clamp(-1.0, 1.0);
+    let colour = COLOURS[usize::from((far < 0.0) == more_is_better)];
+    let mix = |part: u8| 255 - (f64::from(255 - part) * far.abs()).round() as u8;
+    let fill = RGBColor(mix(colour.0), mix(colour.1), mix(colour.2));
+    (fill, if far.abs() > 0.6 { &WHITE } else { &BLACK })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cell_has_its_place_on_the_map() {
+        let cells = Cell::chosen(true).into_iter();
+        let map = by_place(cells.map(|cell| (cell, f64::from(cell.section_ns))));
+        assert_eq!(map[0][0][1], Some(0.0));
+        assert_eq!(map[0][0][0], None);
+        let all = map.iter().flat_map(|rows| rows.iter().zip(SECTIONS));
+        let mut places = 0;
+        for (columns, section) in all {
+            for ratio in columns.iter().flatten() {
+                assert_eq!(*ratio, f64::from(section));
+                places += 1;
+            }
+        }
+        assert_eq!(places, 12);
+    }
+
+    #[test]
+    fn colours_tell_good_from_bad() {
+        let (blue, red) = (COLOURS[0], COLOURS[1]);
+        assert_eq!(colours(Some(1.0), true).0, WHITE);
+        for (ratio, more_is_better, colour) in [
+            (2.0, true, blue),
+            (0.5, true, red),
+            (9.0, false, red),
+            (0.1, false, blue),
+        ] {
+            let (fill, ink) = colours(Some(ratio), more_is_better);
+            assert_eq!((fill, ink), (colour, &WHITE), "{ratio}");
+        }
+        let (fill, ink) = colours(Some(0.9), true);
+        assert!(fill.0 > fill.2 && fill.2 > red.2 && ink == &BLACK);
+    }
+}

@@ -1,0 +1,108 @@
+//! The library that is preloaded: where it is, and building it in a checkout.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::SystemTime;
+
+use anyhow::{Context, bail};
+
+use crate::outcome::tell;
+
+const FILE: &str = "libkinlock_preload.so";
+/// The crate of the library, and those that it is made of.
+const CRATES: [&str; 4] = [
+    "kinlock-preload",
+    "kinlock-core",
+    "kinlock-report",
+    "kinlock",
+];
+
+/// The library: named by `KINLOCK_PRELOAD`, or installed, or that of the checkout that the command
+/// itself was built in.
+///
+/// # Errors
+/// If it is nowhere, or cannot be built.
+pub fn find() -> anyhow::Result<PathBuf> {
+    if let Some(named) = env::var_os("KINLOCK_PRELOAD").filter(|named| !named.is_empty()) {
+        let path = PathBuf::from(&named);
+        let found = path.canonicalize();
+        return found.with_context(|| format!("KINLOCK_PRELOAD={}", path.display()));
+    }
+    let this = env::current_exe().context("cannot find the command itself")?;
+    let folder = this.parent().unwrap_or(Path::new("/"));
+    let installed = folder.parent().unwrap_or(folder).join("lib/kinlock");
+    let [installed, beside] = [installed.join(FILE), folder.join(FILE)];
+    if installed.is_file() {
+        return Ok(installed);
+    }
+    if is_in_checkout(folder) && is_outdated(&beside) {
+        build(folder, &beside)?;
+    }
+    if !beside.is_file() {
+        bail!(
+            "cannot find the library to preload: neither {} nor {} is there; KINLOCK_PRELOAD=FILE names another place",
+            installed.display(),
+            beside.display()
+        );
+    }
+    Ok(beside)
+}
+
+fn crates() -> &'static Path {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.parent().unwrap_or(own)
+}
+
+/// Whether the command lies where cargo puts it, and its sources are where they were.
+fn is_in_checkout(folder: &Path) -> bool {
+    let target = folder.parent();
+    let is_target = target.is_some_and(|target| target.join("CACHEDIR.TAG").is_file());
+    is_target && crates().join(CRATES[0]).is_dir()
+}
+
+/// Whether it is missing or older than a source.
+fn is_outdated(library: &Path) -> bool {
+    let Ok(built) = fs::metadata(library).and_then(|data| data.modified()) else {
+        return true;
+    };
+    let sources = CRATES.map(|name| crates().join(name).join("src"));
+    sources.iter().any(|folder| newest(folder) > Some(built))
+}
+
+/// When something in a folder was changed last.
+fn newest(folder: &Path) -> Option<SystemTime> {
+    let entries = fs::read_dir(folder).ok()?.flatten();
+    let changed = entries.filter_map(|entry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => newest(&entry.path()),
+        _ => entry.metadata().ok()?.modified().ok(),
+    });
+    changed.max()
+}
+
+/// Has cargo build it as the command was built, beside it.
+fn build(folder: &Path, library: &Path) -> anyhow::Result<()> {
+    tell(&format!("kinlock: building {}", library.display()));
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let profile = match folder.file_name() {
+        Some(name) if name == "debug" => "dev".into(),
+        other => other.unwrap_or_default().to_owned(),
+    };
+    let mut command = Command::new(&cargo);
+    command
+        .args(["build", "--quiet", "--package", CRATES[0], "--profile"])
+        .arg(profile)
+        .arg("--target-dir")
+        .arg(folder.parent().unwrap_or(folder))
+        .current_dir(crates())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    let status = command.status();
+    let status = status.with_context(|| format!("cannot start {}", cargo.display()))?;
+    if !status.success() {
+        bail!("cannot build the library to preload: cargo ended with {status}");
+    }
+    Ok(())
+}

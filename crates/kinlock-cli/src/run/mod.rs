@@ -1,0 +1,149 @@
+//! `kinlock run`: an unmodified program on our locks.
+//!
+//! The command finds and checks the [program](program) and the [library](library), sets the
+//! [variables] that the library reads, and becomes the program: exit status, signals, stdin and
+//! stdout are the program's own. For a [report](report) it [stays](stay) behind.
+
+pub mod library;
+pub mod program;
+mod report;
+mod stay;
+pub mod variables;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf, absolute};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+use self::program::{CANNOT_RUN, Program};
+use self::report::Session;
+use self::variables::{Knobs, Lock, Variable, quoted};
+use crate::args::named;
+use crate::outcome::{Failure, Outcome, tell};
+
+/// Run an unmodified program on our locks
+///
+/// A library is preloaded that serves the calls by which the program takes and leaves pthread
+/// mutexes, spinlocks and condition variables; C11 threads and C++ use these, too. The command then
+/// becomes the program. Nothing is written to the program's stdout.
+///
+/// Refused are programs that a preloaded library does not reach: static ones, set-uid ones, those
+/// of another architecture; and those under a sanitizer, which has to see the C library's locks. If
+/// no call was intercepted, a line on stderr says so at the end.
+///
+/// With --report the command stays behind, passes signals on, and says at the end what each lock
+/// did; SIGUSR1 to it shows that at once. The program runs a few percent slower meanwhile.
+///
+/// Exit status: the program's; 2 bad input, 126 the program cannot be run, 127 it was not found.
+///
+/// Examples:
+///   kinlock run -- xz -T4 --keep file
+///   kinlock run --report -- program            # where do threads wait, and for which locks?
+///   kinlock run --report --lock pthread -- program     # the same of the C library's own locks
+///   kinlock run --report --folded waits.txt -- program # then: flamegraph.pl waits.txt > waits.svg
+///   kinlock run --lock pthread --counts counts.json -- redis-server --io-threads 4
+///   (eval "$(kinlock run --print-env)"; exec redis-server --io-threads 4)
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct Args {
+    /// The lock to use: kinlock-mutex; kinlock-spin, for short critical sections, no more threads
+    /// than CPUs, and no memory that is freed while it is unlocked; or pthread: the C library's
+    /// own, and nothing is preloaded but to count or to report
+    #[arg(long, value_name = "NAME", default_value = "kinlock-mutex", value_parser = named::<Lock>)]
+    lock: Lock,
+    #[command(flatten)]
+    knobs: Knobs,
+    /// Write how often locks were taken and found taken, as JSON: a line per process
+    #[arg(long, value_name = "FILE")]
+    counts: Option<PathBuf>,
+    #[command(flatten)]
+    report: report::Args,
+    /// Print the variables for a shell, and run nothing
+    #[arg(long)]
+    print_env: bool,
+    /// The program and its arguments
+    #[arg(
+        value_name = "PROG",
+        trailing_var_arg = true,
+        required_unless_present = "print_env"
+    )]
+    command: Vec<OsString>,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<Outcome> {
+    let session = Session::begin(&args.report, &args.command)?;
+    let is_watched = args.counts.is_some() || session.is_some();
+    let is_swapped = args.lock != Lock::Pthread || is_watched;
+    let program = args.command.split_first();
+    let program = program.map(|(name, args)| Program::find(name, args));
+    let program = program.transpose()?;
+    if let Some(program) = program.as_ref().filter(|_| is_swapped) {
+        program.check()?;
+    }
+    let mut variables = args.knobs.variables();
+    if is_swapped {
+        let counts = args.counts.as_deref().map(new_file).transpose()?;
+        variables.extend(variables::of_lock(args.lock, &library::find()?)?);
+        variables.extend(counts.map(|path| ("KINLOCK_COUNTS", path.into())));
+    }
+    if args.print_env {
+        let lines = variables.iter().map(|(name, value)| quoted(name, value));
+        std::io::stdout().write_all(&lines.collect::<Vec<_>>().concat())?;
+        return Ok(Outcome::Done);
+    }
+    if let Some(session) = session {
+        variables.push(session.variable());
+        let program = program.context("there is no program")?;
+        return reported(&session, &program, variables);
+    }
+    if is_swapped {
+        // For the process that this one becomes: many a child of it has no locks.
+        variables.push(("KINLOCK_WARN", std::process::id().to_string().into()));
+    }
+    let program = program.context("there is no program")?;
+    let mut command: Command = program.command();
+    let error = command.envs(variables).exec();
+    Err(cannot_run(&program, &error).into())
+}
+
+/// Runs the program and reports what its locks did. The report is there however it ends.
+fn reported(
+    session: &Session,
+    program: &Program,
+    variables: Vec<Variable>,
+) -> anyhow::Result<Outcome> {
+    let asked = || {
+        if let Err(error) = session.report(None) {
+            tell(&format!("kinlock: {error:#}"));
+        }
+    };
+    let status = stay::run(program.command().envs(variables), asked);
+    let status = status.map_err(|error| cannot_run(program, &error))?;
+    if let Err(error) = session.report(Some(status)) {
+        tell(&format!("kinlock: {error:#}"));
+    }
+    session.close();
+    stay::end_like(status);
+    Ok(Outcome::Program(status.code().unwrap_or(1) as u8))
+}
+
+fn cannot_run(program: &Program, error: &io::Error) -> Failure {
+    Failure {
+        status: CANNOT_RUN,
+        what: format!("{}: cannot be run: {error}", program.name()),
+    }
+}
+
+/// An empty file of that name; the program may change its folder.
+fn new_file(path: &Path) -> anyhow::Result<PathBuf> {
+    if path == Path::new("-") {
+        bail!("--counts -: stdout is the program's; name a file");
+    }
+    let cannot = || format!("cannot write {}", path.display());
+    File::create(path).with_context(cannot)?;
+    absolute(path).with_context(cannot)
+}

@@ -1,0 +1,291 @@
+//! The contention report of `kinlock run --report`: what each lock of the program did.
+//!
+//! The library fills a table per process, in files in memory. They are [read](read) and given
+//! [names](symbols) here, after the program has ended, or on SIGUSR1.
+
+mod folded;
+mod read;
+mod symbols;
+mod view;
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf, absolute};
+use std::process::ExitStatus;
+
+use anyhow::{Context, bail};
+use kinlock_core::Native;
+use kinlock_core::platform::Platform;
+use serde::Serialize;
+use tempfile::TempDir;
+
+use self::symbols::Frame;
+use super::variables::Variable;
+use crate::args::{named, names};
+use crate::outcome::tell;
+use crate::report::write::Outputs;
+use crate::report::write_json;
+
+names! {
+    /// What a row of the report is.
+    View, "view":
+    Lock = "lock", "a lock";
+    Caller = "caller", "a function that takes locks";
+    Thread = "thread", "a thread";
+}
+
+/// The flags of the report.
+#[derive(clap::Args)]
+#[group(skip)]
+pub struct Args {
+    /// Say afterwards what each lock did: how often it was taken and found taken, how long threads
+    /// waited for it and held it, and from where. On stderr, or in FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true,
+        conflicts_with = "print_env")]
+    report: Option<Option<PathBuf>>,
+    /// Write the whole report as JSON
+    #[arg(long, value_name = "FILE", requires = "report")]
+    json: Option<PathBuf>,
+    /// Write where threads waited, and for how many nanoseconds, as folded stacks: the input of
+    /// flame graph tools
+    #[arg(long, value_name = "FILE", requires = "report")]
+    folded: Option<PathBuf>,
+    /// A row of the report is a lock, a caller or a thread
+    #[arg(long, value_name = "lock|caller|thread", default_value = "lock",
+        value_parser = named::<View>, requires = "report")]
+    by: View,
+    /// Rows of the report at most, the longest wait first
+    #[arg(long, value_name = "N", default_value_t = 10, requires = "report")]
+    max: usize,
+    /// Leave out locks that were found taken less often
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "report")]
+    min_contended: u64,
+}
+
+/// A report for programs. Names are a contract.
+#[derive(Serialize)]
+pub struct Report {
+    command: Vec<String>,
+    /// How the program ended; not while it runs.
+    status: Option<String>,
+    processes: Vec<Process>,
+}
+
+/// What a process did.
+#[derive(Serialize)]
+pub struct Process {
+    pid: u32,
+    program: String,
+    /// What its locks were.
+    lock: &'static str,
+    /// It ended by itself.
+    ended: bool,
+    seconds: f64,
+    /// Locality domains of the machine.
+    domains: u32,
+    /// Threads that took locks.
+    #[serde(rename = "threads_seen")]
+    thread_count: u32,
+    dropped: Dropped,
+    /// Files that are not there as they were loaded: their functions have no names.
+    changed_files: Vec<String>,
+    locks: Vec<Lock>,
+    threads: Vec<Thread>,
+}
+
+/// What found no place in the table.
+#[derive(Serialize)]
+pub struct Dropped {
+    locks: u64,
+    stacks: u64,
+    uses: u64,
+    threads: u64,
+}
+
+/// What a lock did.
+#[derive(Serialize)]
+pub struct Lock {
+    name: String,
+    address: u64,
+    kind: &'static str,
+    /// It was destroyed, or initialised again.
+    is_ended: bool,
+    /// How many ended locks it stands for, which the same callers took first.
+    ended: u64,
+    locked: u64,
+    nested: u64,
+    contended: u64,
+    timeouts: u64,
+    tries: u64,
+    failed_tries: u64,
+    changed_owner: u64,
+    /// How often its owner changed within a locality domain, and to another one.
+    local: u64,
+    remote: u64,
+    threads: u32,
+    wait: Times,
+    /// Estimated from `hold_samples` acquisitions: all that waited, and about one in 256 others.
+    hold: Times,
+    hold_samples: u64,
+    /// The thread that holds it.
+    held_by: Option<u32>,
+    /// Threads that wait for it.
+    waiting: Vec<u32>,
+    /// Calls by which it was first taken, innermost first.
+    first: Vec<Frame>,
+    callers: Vec<Caller>,
+}
+
+/// Nanoseconds.
+#[derive(Serialize)]
+pub struct Times {
+    count: u64,
+    total_ns: u64,
+    avg_ns: u64,
+    /// Up to half too long.
+    p99_ns: u64,
+    max_ns: u64,
+}
+
+/// What a lock did by way of some calls, innermost first.
+#[derive(Clone, Serialize)]
+pub struct Caller {
+    contended: u64,
+    wait_ns: u64,
+    wait_max_ns: u64,
+    /// Estimated, as `hold` of the lock.
+    held: u64,
+    hold_ns: u64,
+    frames: Vec<Frame>,
+}
+
+impl Caller {
+    fn add(&mut self, other: &Self) {
+        self.contended += other.contended;
+        self.wait_ns += other.wait_ns;
+        self.wait_max_ns = self.wait_max_ns.max(other.wait_max_ns);
+        self.held += other.held;
+        self.hold_ns += other.hold_ns;
+    }
+}
+
+#[derive(Serialize)]
+pub struct Thread {
+    #[serde(skip)]
+    number: u32,
+    /// Its number for the kernel.
+    id: u32,
+    name: String,
+    locked: u64,
+    contended: u64,
+    wait_ns: u64,
+    wait_max_ns: u64,
+    /// Address of the lock that it waits for, or 0.
+    waits_for: u64,
+}
+
+impl Process {
+    fn wait_ns(&self) -> u64 {
+        self.locks.iter().map(|lock| lock.wait.total_ns).sum()
+    }
+}
+
+/// A report that is being made.
+pub struct Session<'a> {
+    args: &'a Args,
+    command: &'a [OsString],
+    folder: TempDir,
+    text: Option<PathBuf>,
+}
+
+impl<'a> Session<'a> {
+    /// Where the report goes is checked before the program runs. `None` if there is to be none.
+    pub fn begin(args: &'a Args, command: &'a [OsString]) -> anyhow::Result<Option<Self>> {
+        let Some(text) = &args.report else {
+            return Ok(None);
+        };
+        let flags = [
+            ("--report", text),
+            ("--json", &args.json),
+            ("--folded", &args.folded),
+        ];
+        for (flag, path) in flags {
+            if path.as_deref() == Some(Path::new("-")) {
+                bail!("{flag} -: stdout is the program's; name a file");
+            }
+        }
+        let text = text.as_deref().map(absolute).transpose()?;
+        let session = Session {
+            args,
+            command,
+            folder: folder()?,
+            text,
+        };
+        session.outputs()?;
+        Ok(Some(session))
+    }
+
+    /// Removes the tables, where no destructor will.
+    pub fn close(&self) {
+        // What is left in a folder for such files is removed by the system.
+        let _ = fs::remove_dir_all(self.folder.path());
+    }
+
+    pub fn variable(&self) -> Variable {
+        let prefix = self.folder.path().join("process");
+        ("KINLOCK_REPORT", prefix.into())
+    }
+
+    fn outputs(&self) -> anyhow::Result<Outputs<Report>> {
+        let mut outputs = Outputs::new();
+        outputs.add(self.args.json.as_deref(), |report, out| {
+            write_json(report, out)
+        })?;
+        outputs.add(self.args.folded.as_deref(), folded::write)?;
+        let (by, max, least) = (self.args.by, self.args.max, self.args.min_contended);
+        outputs.add(self.text.as_deref(), move |report, out| {
+            view::Options { by, max, least }.write(report, out)
+        })?;
+        Ok(outputs)
+    }
+
+    /// Reports what has happened until now, or until the program ended.
+    pub fn report(&self, status: Option<ExitStatus>) -> anyhow::Result<()> {
+        let now = Native::now();
+        let files = fs::read_dir(self.folder.path()).context("the report is gone")?;
+        let files = files.flatten().map(|entry| entry.path());
+        let mut processes: Vec<_> = files.filter_map(|file| read::process(&file, now)).collect();
+        processes.sort_by_key(|process| (std::cmp::Reverse(process.wait_ns()), process.pid));
+        let report = Report {
+            command: self
+                .command
+                .iter()
+                .map(|word| word.display().to_string())
+                .collect(),
+            status: status.map(|status| status.to_string()),
+            processes,
+        };
+        if self.text.is_none() {
+            let mut text = Vec::new();
+            let Args {
+                by,
+                max,
+                min_contended: least,
+                ..
+            } = *self.args;
+            view::Options { by, max, least }.write(&report, &mut text)?;
+            tell(String::from_utf8_lossy(&text).trim_end());
+        }
+        self.outputs()?.write(&report)
+    }
+}
+
+/// In memory if that can be.
+fn folder() -> anyhow::Result<TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("kinlock-report-");
+    let folder = builder
+        .tempdir_in("/dev/shm")
+        .or_else(|_| builder.tempdir());
+    folder.context("cannot make a folder for the report")
+}

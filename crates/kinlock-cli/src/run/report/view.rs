@@ -1,0 +1,371 @@
+//! The report as people read it.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use super::symbols::{Frame, is_wrapper, short};
+use super::{Caller, Lock, Process, Report, Times, View};
+use crate::report::table::{Table, wrapped};
+use crate::report::units::{grouped, percent, time};
+
+/// Which rows there are.
+pub struct Options {
+    pub by: View,
+    pub max: usize,
+    /// How often a lock must have been found taken.
+    pub least: u64,
+}
+
+/// Processes at most, and callers of a lock.
+const PROCESSES: usize = 4;
+const CALLERS: usize = 3;
+
+impl Options {
+    pub fn write(&self, report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
+        if report.processes.is_empty() {
+            writeln!(
+                out,
+                "kinlock: no report: the program called no function of pthread mutexes, condition \
+                 variables or spinlocks"
+            )?;
+            return Ok(());
+        }
+        for process in report.processes.iter().take(PROCESSES) {
+            self.process(report, process, out)?;
+        }
+        if let Some(more @ 1..) = report.processes.len().checked_sub(PROCESSES) {
+            writeln!(
+                out,
+                "\nkinlock: {more} more processes waited less; --json has them"
+            )?;
+        }
+        Ok(())
+    }
+
+    fn process(
+        &self,
+        report: &Report,
+        process: &Process,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<()> {
+        let until = match &report.status {
+            None => " until now",
+            Some(_) => "",
+        };
+        let (locked, contended) = process
+            .locks
+            .iter()
+            .fold((0, 0), |(l, c), lock| (l + lock.locked, c + lock.contended));
+        let sentence = format!(
+            "kinlock: locks of {} (process {}, {}){until}: {} threads took {} locks {} times in {}; {} were found taken, and waited {} for",
+            process.program,
+            process.pid,
+            process.lock,
+            process.thread_count,
+            grouped(process.locks.iter().map(|lock| lock.ended.max(1)).sum()),
+            grouped(locked),
+            time(1e9 * process.seconds),
+            percent(contended as f64 / (locked.max(1)) as f64),
+            time(process.wait_ns() as f64),
+        );
+        writeln!(out, "\n{}\n", wrapped(&sentence, ""))?;
+        match self.by {
+            View::Lock => self.locks(process, out)?,
+            View::Caller => self.callers(process, out)?,
+            View::Thread => self.threads(process, out)?,
+        }
+        notes(process, out)
+    }
+
+    fn locks(&self, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
+        let all = process
+            .locks
+            .iter()
+            .filter(|lock| lock.contended >= self.least);
+        let mut all: Vec<&Lock> = all.collect();
+        all.sort_by_key(|lock| std::cmp::Reverse((lock.wait.total_ns, lock.locked)));
+        let left = all.len().saturating_sub(self.max);
+        all.truncate(self.max);
+        let rows: Vec<_> = all.into_iter().zip(1..).collect();
+        let cells = rows.iter().map(|&(lock, n)| {
+            let counts = [lock.locked, lock.contended, lock.changed_owner].map(grouped);
+            let first = [format!("{n} {}", name(lock))];
+            let times = [&lock.wait, &lock.hold].into_iter().flat_map(of_times);
+            first.into_iter().chain(counts).chain(times).collect()
+        });
+        print(&HEADINGS_OF_LOCKS, cells.collect(), out)?;
+        if left > 0 {
+            writeln!(
+                out,
+                "{left} more locks; --max {} shows them",
+                self.max + left
+            )?;
+        }
+        writeln!(out)?;
+        for (lock, n) in rows {
+            about(lock, n, process, out)?;
+        }
+        Ok(())
+    }
+
+    fn callers(&self, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
+        let mut by_place: BTreeMap<String, (Caller, Vec<&str>)> = BTreeMap::new();
+        for lock in process
+            .locks
+            .iter()
+            .filter(|lock| lock.contended >= self.least)
+        {
+            for caller in &lock.callers {
+                let key = place(&caller.frames);
+                match by_place.get_mut(&key) {
+                    Some((sum, _)) => sum.add(caller),
+                    None => drop(by_place.insert(key.clone(), (caller.clone(), Vec::new()))),
+                }
+                let locks = by_place.get_mut(&key).map(|(_, locks)| locks);
+                if let Some(locks) = locks.filter(|locks| !locks.contains(&&*lock.name)) {
+                    locks.push(&lock.name);
+                }
+            }
+        }
+        let mut rows: Vec<_> = by_place.into_iter().collect();
+        rows.sort_by_key(|(_, (sum, _))| std::cmp::Reverse((sum.wait_ns, sum.hold_ns)));
+        let left = rows.len().saturating_sub(self.max);
+        rows.truncate(self.max);
+        let cells = rows.into_iter().map(|(place, (sum, locks))| {
+            let nanos = [sum.wait_ns, sum.wait_max_ns, sum.hold_ns].map(|n| time(n as f64));
+            let [wait, max, hold] = nanos;
+            let (count, held) = (grouped(sum.contended), grouped(sum.held));
+            vec![place, locks.len().to_string(), count, wait, max, held, hold]
+        });
+        print(&HEADINGS_OF_CALLERS, cells.collect(), out)?;
+        if left > 0 {
+            writeln!(
+                out,
+                "{left} more callers; --max {} shows them",
+                self.max + left
+            )?;
+        }
+        Ok(())
+    }
+
+    fn threads(&self, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
+        let mut rows: Vec<_> = process.threads.iter().collect();
+        rows.sort_by_key(|thread| std::cmp::Reverse((thread.wait_ns, thread.locked)));
+        let left = rows.len().saturating_sub(self.max);
+        rows.truncate(self.max);
+        let cells = rows.into_iter().map(|thread| {
+            let average = thread.wait_ns.checked_div(thread.contended).unwrap_or(0);
+            let waits_for = |lock: &&Lock| lock.address == thread.waits_for && !lock.is_ended;
+            vec![
+                format!("{} {}", thread.id, thread.name),
+                grouped(thread.locked),
+                grouped(thread.contended),
+                time(thread.wait_ns as f64),
+                time(average as f64),
+                time(thread.wait_max_ns as f64),
+                process
+                    .locks
+                    .iter()
+                    .find(waits_for)
+                    .map_or_else(String::new, name),
+            ]
+        });
+        print(&HEADINGS_OF_THREADS, cells.collect(), out)?;
+        if left > 0 {
+            writeln!(
+                out,
+                "{left} more threads; --max {} shows them",
+                self.max + left
+            )?;
+        }
+        Ok(())
+    }
+}
+
+const HEADINGS_OF_LOCKS: [&str; 12] = [
+    "lock",
+    "locked",
+    "contended",
+    "changed\nowner",
+    "wait\ntotal",
+    "\navg",
+    "\np99",
+    "\nmax",
+    "hold\ntotal",
+    "\navg",
+    "\np99",
+    "\nmax",
+];
+const HEADINGS_OF_CALLERS: [&str; 7] = [
+    "caller",
+    "locks",
+    "contended",
+    "wait\ntotal",
+    "\nmax",
+    "held",
+    "hold\ntotal",
+];
+const HEADINGS_OF_THREADS: [&str; 7] = [
+    "thread",
+    "locked",
+    "contended",
+    "wait\ntotal",
+    "\navg",
+    "\nmax",
+    "waits for",
+];
+
+/// Four cells.
+fn of_times(times: &Times) -> [String; 4] {
+    let all = [times.total_ns, times.avg_ns, times.p99_ns, times.max_ns];
+    all.map(|nanos| match times.count {
+        0 => "-".to_owned(),
+        _ => time(nanos as f64).replace(' ', ""),
+    })
+}
+
+fn print(headings: &[&str], rows: Vec<Vec<String>>, out: &mut dyn Write) -> anyhow::Result<()> {
+    let headings = headings.iter().map(|&heading| heading.to_owned()).collect();
+    let table = Table { headings, rows };
+    let text = table.text(1..table.headings.len());
+    writeln!(out, "{}", table.fitted(text))?;
+    Ok(())
+}
+
+/// The longest name in the table.
+const NAME: usize = 24;
+
+fn name(lock: &Lock) -> String {
+    let name = match lock.ended {
+        0 => lock.name.clone(),
+        1 => format!("{} (ended)", lock.name),
+        n => format!("({n} that ended)"),
+    };
+    cut(&name, NAME)
+}
+
+fn cut(text: &str, length: usize) -> String {
+    match text.chars().count() > length {
+        true => text.chars().take(length - 1).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
+}
+
+/// The innermost calls that do more than taking a lock: all from the first such on.
+fn beyond_wrappers(frames: &[Frame]) -> &[Frame] {
+    let first = frames.iter().position(|frame| !is_wrapper(&frame.function));
+    &frames[first.unwrap_or(0)..]
+}
+
+/// A function, with the line.
+fn one(frame: &Frame) -> String {
+    let name = short(&frame.function);
+    match (&frame.file, frame.line) {
+        (Some(file), Some(line)) => {
+            let file = file.rsplit('/').next().unwrap_or(file);
+            format!("{name} ({file}:{line})")
+        }
+        _ => name,
+    }
+}
+
+fn place(frames: &[Frame]) -> String {
+    let frame = beyond_wrappers(frames).first();
+    frame.map_or_else(|| "unknown".to_owned(), one)
+}
+
+/// Some calls, innermost first.
+fn path(frames: &[Frame]) -> String {
+    // The outermost calls, with which threads begin, tell nothing.
+    let begins = |frame: &&Frame| !frame.function.starts_with("libc.so.6+");
+    let frames = beyond_wrappers(frames).iter().take_while(begins).take(4);
+    let calls: Vec<_> = frames.map(one).collect();
+    match calls.is_empty() {
+        true => "unknown".to_owned(),
+        false => calls.join(" < "),
+    }
+}
+
+/// What else there is to say of a lock.
+fn about(lock: &Lock, n: usize, process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
+    let mut line = format!("{n} {}: {}", name(lock), lock.kind);
+    if lock.threads > 1 {
+        line += &format!(", {} threads", lock.threads);
+    }
+    if process.domains > 1 {
+        line += &format!(
+            ", hand-offs {} local, {} remote",
+            grouped(lock.local),
+            grouped(lock.remote)
+        );
+    }
+    for (count, what) in [
+        (lock.tries, "tries"),
+        (lock.timeouts, "waits that timed out"),
+        (lock.nested, "nested"),
+    ] {
+        if count > 0 {
+            line += &format!(", {} {what}", grouped(count));
+        }
+    }
+    line += &format!("; first taken by {}", path(&lock.first));
+    writeln!(out, "{}", wrapped(&line, "    "))?;
+    let waits = lock.callers.iter().filter(|caller| caller.wait_ns > 0);
+    for caller in waits.take(CALLERS) {
+        let share = percent(caller.wait_ns as f64 / lock.wait.total_ns.max(1) as f64);
+        let line = format!("waits {share}: {}", path(&caller.frames));
+        writeln!(out, "    {}", wrapped(&line, "        "))?;
+    }
+    let longest = lock.callers.iter().max_by_key(|caller| caller.hold_ns);
+    if let Some(caller) = longest.filter(|caller| lock.contended > 0 && caller.hold_ns > 0) {
+        let share = percent(caller.hold_ns as f64 / lock.hold.total_ns.max(1) as f64);
+        let line = format!("held {share}: {}", path(&caller.frames));
+        writeln!(out, "    {}", wrapped(&line, "        "))?;
+    }
+    if let Some(holder) = lock.held_by.filter(|_| !process.ended) {
+        let waiting: Vec<_> = lock.waiting.iter().map(u32::to_string).collect();
+        let waiting = match waiting.is_empty() {
+            true => String::new(),
+            false => format!("; waiting: {}", waiting.join(", ")),
+        };
+        writeln!(out, "    held by thread {holder}{waiting}")?;
+    }
+    Ok(())
+}
+
+fn notes(process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
+    let (samples, locked) = process.locks.iter().fold((0, 0), |(s, l), lock| {
+        (s + lock.hold_samples, l + lock.locked)
+    });
+    if samples < locked {
+        writeln!(
+            out,
+            "hold: estimated from {} of {} acquisitions: all that waited, about 1 of 256 others",
+            grouped(samples),
+            grouped(locked)
+        )?;
+    }
+    let full = [
+        (process.dropped.locks, "acquisitions of further locks"),
+        (process.dropped.threads, "acquisitions by further threads"),
+        (process.dropped.stacks, "call stacks"),
+        (
+            process.dropped.uses,
+            "combinations of a lock and a call stack",
+        ),
+    ];
+    for (count, what) in full.into_iter().filter(|(count, _)| *count > 0) {
+        writeln!(
+            out,
+            "the table is full: {} {what} were dropped",
+            grouped(count)
+        )?;
+    }
+    for file in &process.changed_files {
+        writeln!(
+            out,
+            "no names from {file}: it cannot be read, or is not what was loaded"
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! The environment by which the command talks to the preloaded library.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::str::FromStr;
+
+use anyhow::bail;
+use kinlock_core::config::{LocalLimit, Numa, Quantum};
+use kinlock_core::topology::DomainKind;
+
+use crate::args::{Named, names};
+
+names! {
+    /// What a program's locks become.
+    Lock, "lock":
+    Mutex = "kinlock-mutex", "our mutex";
+    Spin = "kinlock-spin", "our queued spinlock";
+    Pthread = "pthread", "the C library's own locks";
+}
+
+pub type Variable = (&'static str, OsString);
+
+/// The flags that become variables.
+#[derive(clap::Args)]
+pub struct Knobs {
+    /// How long a mutex stays with threads that keep taking it: fair, 0us to 1000us, throughput
+    /// [default: 250us]
+    #[arg(long, value_name = "TIME", value_parser = valid::<Quantum>)]
+    quantum: Option<String>,
+    /// Local waiters first: auto (with more than one locality domain), on, off [default: auto]
+    #[arg(long, value_name = "auto|on|off", value_parser = valid::<Numa>)]
+    numa: Option<String>,
+    /// How long a lock may stay in a locality domain while others wait: 1ms to 100ms, or 2^0 to
+    /// 2^31 hand-offs
+    #[arg(long, value_name = "LIMIT", value_parser = valid::<LocalLimit>)]
+    local_limit: Option<String>,
+    /// What a locality domain is
+    #[arg(long, value_name = "node|llc|socket", value_parser = valid::<DomainKind>)]
+    domain: Option<String>,
+    /// Child processes run on the C library's locks
+    #[arg(long)]
+    no_children: bool,
+}
+
+/// The text of a knob, if the library accepts it.
+fn valid<T: FromStr<Err: ToString>>(text: &str) -> Result<String, String> {
+    let parsed = text.parse::<T>();
+    parsed.map_err(|error| error.to_string())?;
+    Ok(text.to_owned())
+}
+
+impl Knobs {
+    pub fn variables(&self) -> Vec<Variable> {
+        let knobs = [
+            ("KINLOCK_QUANTUM", &self.quantum),
+            ("KINLOCK_NUMA", &self.numa),
+            ("KINLOCK_LOCAL_LIMIT", &self.local_limit),
+            ("KINLOCK_DOMAIN", &self.domain),
+        ];
+        let set = knobs.into_iter();
+        let set = set.filter_map(|(name, value)| Some((name, value.as_ref()?.into())));
+        let children = self
+            .no_children
+            .then(|| ("KINLOCK_NO_CHILDREN", "1".into()));
+        set.chain(children).collect()
+    }
+}
+
+/// What has a program run on this lock.
+pub fn of_lock(lock: Lock, library: &Path) -> anyhow::Result<Vec<Variable>> {
+    Ok(vec![
+        ("KINLOCK_LOCK", lock.name().into()),
+        ("LD_PRELOAD", preloaded(library)?),
+    ])
+}
+
+/// `LD_PRELOAD` with a library in front of what is there.
+///
+/// # Errors
+/// If its name has a character that separates libraries there.
+pub fn preloaded(library: &Path) -> anyhow::Result<OsString> {
+    let mut all = library.as_os_str().to_owned();
+    if all.as_bytes().iter().any(|byte| b" :\t\n".contains(byte)) {
+        bail!(
+            "{}: LD_PRELOAD cannot name a file with a space or a colon in its path",
+            library.display()
+        );
+    }
+    if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        all.push(":");
+        all.push(others);
+    }
+    Ok(all)
+}
+
+/// `export NAME='value'` and a newline.
+pub fn quoted(name: &str, value: &OsStr) -> Vec<u8> {
+    let mut line = format!("export {name}='").into_bytes();
+    for &byte in value.as_bytes() {
+        match byte {
+            b'\'' => line.extend(br"'\''"),
+            _ => line.push(byte),
+        }
+    }
+    line.extend(b"'\n");
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_what_was_meant() {
+        for value in ["", "/a/b.so:c", "it's", "$(id) `id` \\ \" *"] {
+            let script = [&quoted("X", value.as_ref())[..], b"printf %s \"$X\""].concat();
+            let shell = std::process::Command::new("sh")
+                .arg("-c")
+                .arg(OsStr::from_bytes(&script))
+                .output()
+                .unwrap();
+            assert_eq!(shell.stdout, value.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,443 @@
+//! `kinlock compare`: what it says of programs whose behaviour is known.
+//!
+//! # Invariants cited by `SAFETY` comments
+//!
+//! 1. The child has not been waited for, so that the number is still its own.
+//! 2. Between fork and exec only `signal` is called, which POSIX allows there.
+
+mod support;
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use support::{compiled, has_numbers, kinlock, list, names, script, silent_library};
+use tempfile::TempDir;
+
+/// A folder with a library that changes nothing, and a program `./program`.
+struct Place {
+    folder: TempDir,
+    library: PathBuf,
+    /// What the counting run leaves.
+    line: &'static str,
+}
+
+/// Prints another number under each lock.
+const SPEEDS: &str = "case $KINLOCK_LOCK in
+    kinlock-mutex) echo 'speed: 7'; echo 'speed: 1,210' ;;
+    kinlock-spin) echo 'speed: 800' ;;
+    *) echo 'speed: 1000' >&2 ;;
+esac
+";
+
+/// Some locks, hardly ever taken.
+const LINE: &str = r#"{"calls":20000,"locked":10000,"contended":3,"wait_ns":500}"#;
+
+impl Place {
+    fn new(program: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        script(folder.path(), "program", program);
+        let library = silent_library(folder.path());
+        let line = LINE;
+        Place {
+            folder,
+            library,
+            line,
+        }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = kinlock();
+        command.arg("compare").args(words).current_dir(self.path());
+        command.env("KINLOCK_PRELOAD", &self.library);
+        // Files that are kept stay in the folder.
+        command.env("TMPDIR", self.path()).env("LINE", self.line);
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    /// What it says on stdout; it has to succeed in silence.
+    fn says(&self, words: &[&str]) -> String {
+        let output = self.run(words);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && message.is_empty(), "{message}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn json(&self, words: &[&str]) -> Value {
+        let text = self.says(&[&["--json", "-"], words].concat());
+        serde_json::from_str(&text).expect("stdout is JSON")
+    }
+
+    /// It ends with this status and one line, which is returned.
+    fn refuses(&self, status: i32, words: &[&str]) -> String {
+        let output = self.run(words);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {message}");
+        assert_eq!(message.lines().count(), 1, "{words:?}: {message}");
+        assert!(output.stdout.is_empty(), "{words:?}");
+        message.into_owned()
+    }
+}
+
+fn contains(text: &str, expected: &str) {
+    let words: Vec<_> = text.split_whitespace().collect();
+    assert!(words.join(" ").contains(expected), "{expected}: {text}");
+}
+
+const SPEED: [&str; 2] = ["--metric", "speed: ([0-9,]+)"];
+
+#[test]
+fn numbers_that_a_program_prints_are_compared_within_rounds() {
+    let place = Place::new(SPEEDS);
+    let other = format!("other={}", place.library.display());
+    let words = ["--locks", "kinlock-spin,kinlock-mutex,other", "--rounds=6"];
+    let words = [&SPEED[..], &words, &["--preload", &other], &["./program"]].concat();
+    let report = place.json(&words);
+    assert_eq!(report["kind"], "measured");
+    let locks = names(&report, "lock");
+    // Of equals, the one that was named first.
+    assert_eq!(locks, ["kinlock-mutex", "other", "pthread", "kinlock-spin"]);
+    let verdicts = ["better", "no_difference", "reference", "worse"];
+    assert_eq!(names(&report, "verdict"), verdicts);
+    let results = list(&report["results"]);
+    let wins = results.iter().map(|entry| entry["ratio"]["wins"].as_u64());
+    assert_eq!(wins.flatten().collect::<Vec<_>>(), [6, 0, 0, 0]);
+    for entry in results {
+        let numbers = "value.median ratio.median ratio.low ratio.high ratio.confidence cpu_s.max";
+        has_numbers(entry, numbers);
+        let rounds = list(&entry["rounds"]);
+        assert_eq!(rounds.len(), 6);
+        let numbers = "place value ratio status wall_s user_s system_s voluntary_switches";
+        rounds.iter().for_each(|round| has_numbers(round, numbers));
+    }
+    assert_eq!(results[0]["ratio"]["median"], 1.21);
+    // In another order in each round: nothing has always the same place.
+    for entry in results {
+        let places = list(&entry["rounds"]).iter().map(|round| &round["place"]);
+        let places: Vec<_> = places.collect();
+        assert!(places.iter().any(|place| *place != places[0]), "{places:?}");
+    }
+
+    let less = place.says(&[&["--lower-is-better"], &words[..]].concat());
+    contains(
+        &less,
+        "kinlock-mutex is 1.21x [1.21, 1.21] worse than pthread (6 of 6 rounds)",
+    );
+    contains(
+        &less,
+        "kinlock-spin is 1.25x [1.25, 1.25] better than pthread",
+    );
+}
+
+#[test]
+fn every_form_of_the_report_says_the_same() {
+    let place = Place::new(SPEEDS);
+    let files = "--csv r.csv --markdown r.md --plot r.svg --json r.json --rounds 5 --hogs 1";
+    let files: Vec<_> = files.split(' ').collect();
+    let text = place.says(&[&SPEED[..], &files, &["--", "./program"]].concat());
+    let sentence = "kinlock-mutex is 1.21x [1.21, 1.21] better than pthread (5 of 5 rounds)";
+    contains(&text, sentence);
+    contains(&text, "beside another busy process");
+    contains(&text, "with a confidence of 94 %");
+    let read = |name: &str| fs::read_to_string(place.path().join(name)).unwrap();
+    contains(&read("r.md"), &format!("- {sentence}"));
+    contains(&read("r.md"), "| kinlock-mutex | 1.21 k |");
+    assert_eq!(read("r.csv").lines().count(), 3);
+    assert!(read("r.csv").contains("kinlock-mutex,5,1210.000000,1210.0"));
+    assert!(read("r.svg").trim_end().ends_with("</svg>"));
+    let report: Value = serde_json::from_str(&read("r.json")).unwrap();
+    assert_eq!(report["parameters"]["hogs"], 1);
+}
+
+/// Uses memory and CPU time, sleeps, and is faster on our mutex.
+const PROGRAM: &str = r#"
+    #include <stdlib.h>
+    #include <string.h>
+    #include <time.h>
+    #include <unistd.h>
+    int main() {
+        const char *lock = getenv("KINLOCK_LOCK");
+        volatile char *memory = malloc(64 << 20);
+        memset((void *)memory, 1, 64 << 20);
+        while (clock() < CLOCKS_PER_SEC / 20) memory[0]++;
+        usleep(lock && !strcmp(lock, "kinlock-mutex") ? 1000 : 250000);
+        return 0;
+    }
+"#;
+
+#[test]
+fn time_memory_and_switches_are_those_of_the_program() {
+    let place = Place::new("");
+    compiled(place.path(), "own", "-O1", PROGRAM);
+    let report = place.json(&["--rounds", "5", "--warmup", "0", "--", "./own"]);
+    let best = &report["results"][0];
+    assert_eq!(
+        [&best["lock"], &best["verdict"]],
+        ["kinlock-mutex", "better"]
+    );
+    for entry in list(&report["results"]) {
+        assert!(entry["peak_kib"]["min"].as_f64() > Some(65536.0));
+        assert!(entry["switches"]["min"].as_f64() >= Some(1.0));
+        let cpu = entry["cpu_s"]["median"].as_f64().unwrap();
+        assert!((0.04..entry["value"]["max"].as_f64().unwrap()).contains(&cpu));
+    }
+    let reference = &report["results"][1];
+    assert!(reference["value"]["min"].as_f64() >= Some(0.25));
+}
+
+#[test]
+fn a_counting_run_says_how_much_there_is_to_win() {
+    let place = Place::new("i=0; while [ $i -lt 60000 ]; do i=$((i + 1)); done; /bin/true");
+    let says = |line| {
+        let mut command = place.command(&["--rounds", "1", "--warmup", "0", "./program"]);
+        let output = command.env("LINE", line).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    contains(
+        &says(LINE),
+        "0.03 % of 10,000 locks were found taken: no lock can change this program (threads waited 500 ns",
+    );
+    // Two processes, each of which waited for a minute.
+    let much = r#"{"calls":9,"locked":500,"contended":250,"wait_ns":60000000000}
+{"calls":1,"locked":500,"contended":0,"wait_ns":60000000000}"#;
+    contains(
+        &says(much),
+        "25 % of 1,000 locks were found taken: which lock it is can matter (threads waited 120 s",
+    );
+    let none = says(r#"{"calls":0}"#);
+    contains(
+        &none,
+        "note: no call of the program was intercepted: it takes no locks, or",
+    );
+    contains(&says(""), "note: no call of the program was intercepted");
+    contains(&none, "1 round is too few to tell that from chance");
+    contains(&none, "note: fewer than 5 rounds");
+}
+
+/// Counts its runs in a file and does something else in one of them: the first run counts, the next
+/// two are the warm-up round.
+fn with_run(number: usize, what: &str) -> String {
+    format!("echo x >>runs; [ $(wc -l <runs) = {number} ] && {{ {what}; }}; echo speed: 3")
+}
+
+/// The file that a message names.
+fn kept(message: &str) -> String {
+    let (_, file) = message.trim_end().rsplit_once("its output is in ").unwrap();
+    fs::read_to_string(file).unwrap()
+}
+
+#[test]
+fn a_run_that_fails_is_named_and_what_it_wrote_is_kept() {
+    for (number, what, expected) in [
+        (
+            1,
+            "exit 3",
+            "kinlock: the counting run: the program ended with exit status: 3;",
+        ),
+        (2, "exit 3", "kinlock: warm-up round 1, "),
+        (6, "exit 3", "kinlock: round 2, "),
+        (
+            7,
+            "kill -SEGV $$",
+            ": the program ended with signal: 11 (SIGSEGV)",
+        ),
+    ] {
+        let place = Place::new(&with_run(number, &format!("echo why; {what}")));
+        let message = place.refuses(1, &["./program"]);
+        contains(&message, expected);
+        assert_eq!(kept(&message), "why\n");
+    }
+    let place = Place::new(&with_run(6, "exit 3"));
+    let text = place.says(&["--ignore-failure", "./program"]);
+    contains(&text, "1 of 10 runs failed, with status 3");
+    let place = Place::new(&with_run(6, "echo speed: 0; exit 0"));
+    let message = place.refuses(1, &[&SPEED[..], &["./program"]].concat());
+    contains(&message, "--metric found no number above 0");
+    assert_eq!(kept(&message), "speed: 0\n");
+}
+
+#[test]
+fn what_prepares_a_run_comes_before_each() {
+    let place = Place::new("rm here && echo run >>runs");
+    let words = ["--rounds", "2", "--prepare", "[ ! -e here ] && touch here"];
+    place.says(&[&words[..], &["--shell", "./program; true"]].concat());
+    let runs = fs::read_to_string(place.path().join("runs")).unwrap();
+    // Counting, a warm-up round, two rounds, of two locks.
+    assert_eq!(runs.lines().count(), 1 + 2 * (1 + 2));
+    let message = place.refuses(1, &["--prepare", "echo no; exit 9", "./program"]);
+    contains(
+        &message,
+        "the counting run: --prepare ended with exit status: 9",
+    );
+    assert_eq!(kept(&message), "no\n");
+}
+
+#[test]
+fn drift_and_outliers_are_told() {
+    let rising = "echo x >>runs; n=$(wc -l <runs); echo speed: $((100 + 20 * n))";
+    let place = Place::new(rising);
+    let words = [&SPEED[..], &["--rounds", "8", "./program"]].concat();
+    contains(&place.says(&words), "runs get better by a factor of");
+    let place = Place::new("echo x >>runs; n=$(wc -l <runs); echo speed: $((n == 9 ? 10 : 100))");
+    contains(
+        &place.says(&words),
+        "1 of 8 runs are far from the others, the worst by a factor of 10",
+    );
+}
+
+/// What is wrong, and what is said.
+const BAD: &str = "\
+--locks std-mutex ./program | no such lock: std-mutex; known: kinlock-mutex, kinlock-spin, pthread
+--locks pthread ./program | nothing to compare pthread with
+--metric ( ./program | unclosed group
+--lower-is-better ./program | --metric
+--rounds 0 ./program | 0 is not in 1..=1000
+--preload x ./program | write NAME=FILE
+--preload x=none ./program | none: No such file
+--preload pthread=silent.so ./program | is the name of a lock
+--preload a,b=silent.so ./program | a name is made of
+--shell ./program x | takes one line
+--json no/file ./program | cannot write no/file
+ | required";
+
+#[test]
+fn bad_input_is_one_line() {
+    let place = Place::new("");
+    for (line, expected) in BAD.lines().filter_map(|row| row.split_once(" | ")) {
+        let words: Vec<_> = line.split_whitespace().collect();
+        contains(&place.refuses(2, &words), expected);
+    }
+    contains(&place.refuses(126, &["/bin"]), "it is a folder");
+    contains(&place.refuses(127, &["no-such-program"]), "not found");
+}
+
+/// After so long something does not happen any more.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn eventually(what: &str, is: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is() {
+        assert!(begin.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Whether the process that wrote its number to `file` has ended.
+fn has_ended(file: &Path) -> bool {
+    let pid = fs::read_to_string(file).unwrap();
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+    stat.map_or(true, |stat| stat.contains(") Z "))
+}
+
+/// Starts it, and waits until a run of the program has written `pid`.
+fn started(place: &Place) -> Child {
+    let mut command = place.command(&["--json", "r.json", "--rounds", "20", "./program"]);
+    let heed = || {
+        // SAFETY: invariant 2. A job in the background ignores Ctrl-C.
+        unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: invariant 2.
+    unsafe { command.pre_exec(heed) };
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let file = place.path().join("pid");
+    eventually("the run that waits", || {
+        fs::read_to_string(&file).is_ok_and(|pid| pid.ends_with('\n'))
+    });
+    child.unwrap()
+}
+
+#[test]
+fn ctrl_c_ends_the_program_and_reports_complete_rounds() {
+    // In the third round; it does not heed SIGTERM.
+    let place = Place::new(&with_run(
+        8,
+        "trap '' TERM; echo $$ >pid; sleep 1000; sleep 1000",
+    ));
+    let child = started(&place);
+    // SAFETY: invariant 1.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    let output = child.wait_with_output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{message}");
+    contains(&message, "interrupted by SIGINT after 2 of 20 rounds");
+    assert!(has_ended(&place.path().join("pid")));
+    let report = fs::read_to_string(place.path().join("r.json")).unwrap();
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["extent"]["rounds_done"], 2);
+    assert_eq!(list(&report["results"][0]["rounds"]).len(), 2);
+
+    let place = Place::new(&with_run(1, "echo $$ >pid; sleep 1000"));
+    let child = started(&place);
+    // SAFETY: invariant 1.
+    unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+    let output = child.wait_with_output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(143), "{message}");
+    contains(&message, "after 0 of 20 rounds: nothing to report");
+    assert!(!place.path().join("r.json").exists());
+}
+
+#[test]
+fn a_program_does_not_outlive_the_command() {
+    let place = Place::new(&with_run(2, "echo $$ >pid; exec sleep 1000"));
+    let mut child = started(&place);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    eventually("the program ended", || has_ended(&place.path().join("pid")));
+}
+
+/// Threads that contend.
+const THREADS: &str = r#"
+    #include <pthread.h>
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static volatile long sum;
+    static void *work(void *of) {
+        for (int i = 0; i < 20000; i++) {
+            pthread_mutex_lock(&lock);
+            for (int j = 0; j < 20; j++) sum++;
+            pthread_mutex_unlock(&lock);
+        }
+        return of;
+    }
+    int main() {
+        pthread_t threads[8];
+        for (int i = 0; i < 8; i++) pthread_create(&threads[i], 0, work, 0);
+        for (int i = 0; i < 8; i++) pthread_join(threads[i], 0);
+        return sum != 8 * 20000 * 20;
+    }
+"#;
+
+#[test]
+fn a_real_program_is_compared_on_all_locks() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), "threads", "-O1 -pthread", THREADS);
+    let mut command = kinlock();
+    let words = "compare --locks kinlock-mutex,kinlock-spin --rounds 3 --json -";
+    let output = command
+        .args(words.split(' '))
+        .arg(program)
+        .output()
+        .unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{message}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(list(&report["results"]).len(), 3);
+    assert!(
+        report["counting"]["locked"].as_u64() >= Some(160_000),
+        "{}",
+        report["counting"]
+    );
+    assert!(report["counting"]["threads"].as_u64() >= Some(8));
+}

@@ -1,0 +1,89 @@
+//! Busy processes end with the run that started them, however that ends.
+//!
+//! # Invariants cited by `SAFETY` comments
+//!
+//! 1. The child has not been waited for, so that the number is still its own.
+//! 2. What runs between fork and exec is safe in a signal handler.
+
+mod support;
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use support::kinlock;
+
+/// After so long something does not happen any more.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The fields of `/proc/PID/stat` behind the name, unless the process has ended.
+fn stat(pid: u32) -> Option<Vec<String>> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = text.rsplit_once(')')?;
+    let fields: Vec<_> = fields.split_whitespace().map(str::to_owned).collect();
+    (fields[0] != "Z").then_some(fields)
+}
+
+fn children(parent: u32) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|&pid| stat(pid).is_some_and(|fields| fields[1] == parent.to_string()))
+        .collect()
+}
+
+fn eventually(what: &str, is: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is() {
+        assert!(begin.elapsed() < PATIENCE, "{what}");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// A long run, and its two busy processes once both have used some CPU time.
+fn start() -> (Child, Vec<u32>) {
+    let mut command = kinlock();
+    let line = "bench --workload empty --threads 1 --locks tas --seconds 3600 --hogs 2";
+    let command = command.args(line.split_whitespace());
+    // A job in the background ignores Ctrl-C, and its children inherit that.
+    let heed = || {
+        // SAFETY: `signal` has no preconditions.
+        unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: invariant 2.
+    unsafe { command.pre_exec(heed) };
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let child = child.unwrap();
+    let busy = |&pid: &u32| stat(pid).is_some_and(|fields| fields[11] != "0");
+    eventually("two busy processes", || {
+        children(child.id()).iter().filter(|pid| busy(pid)).count() == 2
+    });
+    let hogs = children(child.id());
+    (child, hogs)
+}
+
+#[test]
+fn they_end_when_the_run_is_killed() {
+    let (mut child, hogs) = start();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    eventually("all ended", || hogs.iter().all(|&pid| stat(pid).is_none()));
+}
+
+#[test]
+fn they_stay_until_a_run_that_was_told_to_end_has_ended() {
+    let (mut child, hogs) = start();
+    for &pid in &hogs {
+        // What Ctrl-C does to the whole group must not reach them.
+        // SAFETY: invariant 1, of the run: it waits for them only at its end.
+        unsafe { libc::kill(pid as i32, libc::SIGINT) };
+    }
+    sleep(Duration::from_millis(100));
+    assert!(hogs.iter().all(|&pid| stat(pid).is_some()));
+    // SAFETY: invariant 1.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    child.wait().unwrap();
+    assert!(hogs.iter().all(|&pid| stat(pid).is_none()));
+}

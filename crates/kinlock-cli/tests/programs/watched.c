@@ -1,0 +1,139 @@
+/* What its locks do can be counted on paper. The tests know some of its lines by the marks. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER, quiet = PTHREAD_MUTEX_INITIALIZER, late = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t nested = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP, again;
+pthread_mutex_t waited_with = PTHREAD_MUTEX_INITIALIZER;
+pthread_cond_t condvar = PTHREAD_COND_INITIALIZER;
+pthread_spinlock_t spin;
+static atomic_int go, done;
+
+static void nap(long ms)
+{
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+    nanosleep(&t, NULL);
+}
+
+static inline __attribute__((always_inline)) void inlined_take(void)
+{
+    pthread_mutex_lock(&busy); /* MARK inlined */
+}
+
+__attribute__((noinline)) void worker_takes(void)
+{
+    inlined_take(); /* MARK worker */
+    pthread_mutex_unlock(&busy);
+    done++;
+}
+
+static void *work(void *unused)
+{
+    for (int i = 1; i <= 5; i++) {
+        while (go < i)
+            nap(1);
+        worker_takes();
+        __asm__ volatile("");
+    }
+    return unused;
+}
+
+__attribute__((noinline)) void some_life(int times)
+{
+    pthread_mutex_init(&again, NULL);
+    for (int i = 0; i < times; i++)
+        pthread_mutex_lock(&again), pthread_mutex_unlock(&again);
+}
+
+static void end_of_child(pid_t child)
+{
+    int status;
+    waitpid(child, &status, 0);
+}
+
+int main(int count, char **words)
+{
+    const char *mode = count > 1 ? words[1] : "";
+    pthread_t thread;
+    if (strcmp(mode, "once") == 0) {
+        pthread_mutex_lock(&quiet), pthread_mutex_unlock(&quiet);
+        return 3;
+    }
+    if (strcmp(mode, "many") == 0) {
+        pthread_mutex_t *all = calloc(5000, sizeof *all);
+        for (int i = 0; i < 5000; i++)
+            pthread_mutex_lock(all + i), pthread_mutex_unlock(all + i);
+        return 0;
+    }
+    if (strcmp(mode, "short-lived") == 0) {
+        for (int i = 0; i < 20000; i++) {
+            pthread_mutex_t *one = malloc(sizeof *one + i % 7 * 16);
+            pthread_mutex_init(one, NULL);
+            pthread_mutex_lock(one), pthread_mutex_unlock(one);
+            pthread_mutex_destroy(one), free(one);
+        }
+        return 0;
+    }
+    pthread_create(&thread, NULL, work, NULL);
+    for (int i = 1; i <= 5; i++) {
+        pthread_mutex_lock(&busy);
+        go = i;
+        nap(40);
+        pthread_mutex_unlock(&busy);
+        while (done < i)
+            nap(1);
+    }
+    pthread_join(thread, NULL);
+    for (int i = 0; i < 1000; i++)
+        pthread_mutex_lock(&quiet), pthread_mutex_unlock(&quiet);
+    pthread_mutex_lock(&quiet);
+    pthread_mutex_trylock(&quiet);
+    pthread_mutex_unlock(&quiet);
+    for (int i = 0; i < 3; i++)
+        pthread_mutex_lock(&nested);
+    for (int i = 0; i < 3; i++)
+        pthread_mutex_unlock(&nested);
+    struct timespec soon;
+    clock_gettime(CLOCK_REALTIME, &soon);
+    soon.tv_sec += 1;
+    pthread_mutex_lock(&late);
+    pthread_mutex_timedlock(&late, &soon);
+    pthread_mutex_unlock(&late);
+    some_life(5);
+    pthread_mutex_destroy(&again);
+    some_life(7);
+    pthread_spin_init(&spin, 0);
+    for (int i = 0; i < 4; i++)
+        pthread_spin_lock(&spin), pthread_spin_unlock(&spin);
+    pthread_mutex_lock(&waited_with);
+    clock_gettime(CLOCK_REALTIME, &soon);
+    soon.tv_sec += 1;
+    pthread_cond_timedwait(&condvar, &waited_with, &soon);
+    pthread_mutex_unlock(&waited_with);
+    if (strcmp(mode, "child") == 0) {
+        pid_t child = fork();
+        if (child == 0) {
+            pthread_mutex_lock(&busy), pthread_mutex_unlock(&busy);
+            execl("/proc/self/exe", words[0], "once", NULL);
+        }
+        end_of_child(child);
+    }
+    if (strcmp(mode, "killed") == 0)
+        raise(SIGKILL);
+    if (strcmp(mode, "stays") == 0) {
+        pthread_mutex_lock(&quiet);
+        puts("ready");
+        fflush(stdout);
+        nap(60000);
+    }
+    puts("done");
+    return 7;
+}

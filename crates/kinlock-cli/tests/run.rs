@@ -1,0 +1,382 @@
+//! `kinlock run`: the program is as it would be without, but for the library.
+
+mod support;
+
+use std::fs::{self, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use support::{compiled, kinlock, script, silent_library, without_knobs};
+use tempfile::TempDir;
+
+/// A folder with programs, and a library that can be preloaded.
+struct Place {
+    folder: TempDir,
+    library: PathBuf,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let library = silent_library(folder.path());
+        Place { folder, library }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn program(&self, name: &str, flags: &str) -> String {
+        compiled(self.path(), name, flags, "int main() { return 7; }");
+        format!("./{name}")
+    }
+
+    fn script(&self, name: &str, text: impl AsRef<[u8]>) -> String {
+        script(self.path(), name, text);
+        format!("./{name}")
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = kinlock();
+        command.arg("run").args(words).current_dir(self.path());
+        command.env("KINLOCK_PRELOAD", &self.library);
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    /// It ends with this status and one line that says so.
+    fn refuses(&self, status: i32, words: &[&str], expected: &str) {
+        let output = self.run(words);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {message}");
+        assert!(output.stdout.is_empty(), "{words:?}");
+        assert_eq!(message.lines().count(), 1, "{words:?}: {message}");
+        assert!(message.contains(expected), "{words:?}: {message}");
+    }
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn status_signal_input_and_output_are_those_of_the_program() {
+    let place = Place::new();
+    let own = place.program("own", "");
+    assert_eq!(place.run(&[&own]).status.code(), Some(7));
+    let killed = place.run(&["--", "sh", "-c", "kill -USR1 $$"]);
+    assert_eq!(killed.status.signal(), Some(libc::SIGUSR1));
+    let mut command = place.command(&["--quantum", "100us", "cat", "-u", "-"]);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let stdin = child.stdin.take();
+    stdin.unwrap().write_all(b"to and fro").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.stdout, b"to and fro");
+    let arguments = place.run(&["--", "printf", "%s|", "a b", "--help", "", "*"]);
+    assert_eq!(text(&arguments.stdout), "a b|--help||*|");
+    assert!(arguments.stderr.is_empty());
+    let name = place.script("name", "echo $0\n");
+    assert_eq!(text(&place.run(&[&name]).stdout), "./name\n");
+}
+
+const SHOW: &str =
+    "env | grep -E '^(KINLOCK|LD_PRELOAD)' | grep -vE 'KINLOCK_(PRELOAD|WARN)' | sort";
+
+#[test]
+fn the_library_is_told_what_was_asked_for() {
+    let place = Place::new();
+    let library = place.library.display();
+    let mut command = place.command(&["--quantum=fair", "--numa=off", "--no-children"]);
+    let command = command.args(["--lock", "kinlock-spin", "--local-limit", "2^5"]);
+    let command = command.args(["--domain", "llc", "--", "sh", "-c", SHOW]);
+    // A library that is there already is kept.
+    let output = command.env("LD_PRELOAD", "libc.so.6").output().unwrap();
+    let expected = format!(
+        "KINLOCK_DOMAIN=llc\nKINLOCK_LOCAL_LIMIT=2^5\nKINLOCK_LOCK=kinlock-spin\n\
+         KINLOCK_NO_CHILDREN=1\nKINLOCK_NUMA=off\nKINLOCK_QUANTUM=fair\n\
+         LD_PRELOAD={library}:libc.so.6\n"
+    );
+    assert_eq!(text(&output.stdout), expected);
+    let without = place.run(&["--lock", "pthread", "--", "sh", "-c", SHOW]);
+    assert_eq!(text(&without.stdout), "");
+}
+
+#[test]
+fn a_shell_can_do_the_same_by_hand() {
+    let place = Place::new();
+    let flags = ["--lock", "kinlock-spin", "--quantum", "0us"];
+    let by_command = place.run(&[&flags[..], &["sh", "-c", SHOW]].concat());
+    let printed = place.run(&[&flags[..], &["--print-env"]].concat());
+    assert!(printed.status.success() && printed.stderr.is_empty());
+    let lines = format!("{}{SHOW}", text(&printed.stdout));
+    let mut shell = without_knobs(Command::new("sh"));
+    let shell = shell.arg("-c").arg(lines).output().unwrap();
+    assert_eq!(text(&shell.stdout), text(&by_command.stdout));
+    assert_eq!(text(&shell.stdout).lines().count(), 3);
+}
+
+#[test]
+fn counts_go_to_a_new_file_wherever_the_program_goes() {
+    let place = Place::new();
+    let counts = place.path().join("counts");
+    fs::write(&counts, "old\n").unwrap();
+    let line = "cd / && /bin/true";
+    let words = ["--counts", "counts", "--lock", "pthread", "sh", "-c", line];
+    let output = place.command(&words).env("LINE", "{}").output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(fs::read_to_string(&counts).unwrap(), "{}\n");
+    place.refuses(2, &["--counts", "-", "true"], "stdout is the program's");
+    place.refuses(2, &["--counts", "no/file", "true"], "cannot write no/file");
+}
+
+#[test]
+fn programs_are_found_as_shells_do() {
+    let place = Place::new();
+    for (folder, mode) in [("first", 0o644), ("second", 0o755)] {
+        fs::create_dir(place.path().join(folder)).unwrap();
+        let path = script(&place.path().join(folder), "prog", "echo $0\n");
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+    let run = |path: &str| {
+        let mut command = place.command(&["prog"]);
+        command.env("PATH", path).output().unwrap()
+    };
+    // The first may not be executed; the second may.
+    let output = run("nowhere:first:second:/bin");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(run("nowhere:first").status.code(), Some(126));
+    assert_eq!(run("nowhere").status.code(), Some(127));
+    place.refuses(127, &["nowhere/prog"], "nowhere/prog: not found");
+    place.refuses(127, &["no-such-program"], "no-such-program: not found");
+    place.refuses(127, &["--", ""], ": not found");
+    place.refuses(126, &["first/prog"], "may not be executed");
+    place.refuses(126, &["/bin"], "it is a folder");
+}
+
+#[test]
+fn programs_that_the_library_does_not_reach_are_refused() {
+    let place = Place::new();
+    let own = place.program("own", "");
+    for (name, flags, expected) in [
+        ("static", "-static", "statically linked"),
+        ("static-pie", "-static-pie", "statically linked"),
+        ("tsan", "-fsanitize=thread", "ThreadSanitizer"),
+        ("asan", "-fsanitize=address", "AddressSanitizer"),
+    ] {
+        place.refuses(126, &[&place.program(name, flags)], expected);
+    }
+    let bytes = fs::read(place.path().join("own")).unwrap();
+    let changed = |at: usize, value: u8| {
+        let mut bytes = bytes.clone();
+        bytes[at] = value;
+        bytes
+    };
+    let foreign = place.script("foreign", changed(18, 243));
+    place.refuses(
+        126,
+        &[&foreign],
+        "another architecture (64-bit, ELF machine 243)",
+    );
+    let narrow = place.script("narrow", changed(4, 1));
+    place.refuses(126, &[&narrow], "another architecture (32-bit");
+    let torn = place.script("torn", &bytes[..70]);
+    place.refuses(126, &[&torn], "damaged");
+    place.refuses(
+        126,
+        &[&place.script("garbage", b"\0\x01\x02")],
+        "neither an ELF program",
+    );
+    // Without a library there is nothing to refuse.
+    let status = place.run(&["--lock", "pthread", "./static"]).status;
+    assert_eq!(
+        (status.code(), place.run(&[&own]).status.code()),
+        (Some(7), Some(7))
+    );
+}
+
+#[test]
+fn scripts_are_as_good_as_their_interpreters() {
+    let place = Place::new();
+    place.program("static", "-static");
+    let text = place.script("text", "exit 5\n");
+    let shell = place.script("shell", "#! /bin/sh -e\nexit 6\n");
+    let nested = place.script("nested", format!("#!{shell} x\n"));
+    for (name, status) in [(&text, 5), (&shell, 6), (&nested, 6)] {
+        assert_eq!(place.run(&[name]).status.code(), Some(status), "{name}");
+    }
+    let bad = place.script("bad", "#!./static\n");
+    place.refuses(
+        126,
+        &[&bad],
+        "./bad: its interpreter ./static: it is statically",
+    );
+    let gone = place.script("gone", "#!/no/such\n");
+    place.refuses(126, &[&gone], "its interpreter /no/such: not found");
+    let circle = place.script("circle", "#!./circle\n");
+    place.refuses(126, &[&circle], "too many in a row");
+}
+
+#[test]
+fn privileged_programs_are_refused() {
+    let place = Place::new();
+    // SAFETY: it has no preconditions.
+    if unsafe { libc::getuid() } != 0 {
+        // Only root can make a program of another user.
+        place.refuses(126, &["su"], "set-uid");
+        return;
+    }
+    for (name, uid, gid, mode) in [("su", 65534, 0, 0o4755), ("sg", 0, 65534, 0o2755)] {
+        let program = place.program(name, "");
+        let path = place.path().join(name);
+        chown(&path, Some(uid), Some(gid)).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        place.refuses(126, &[&program], "so that nothing is preloaded");
+        // Its own user gets nothing by it.
+        chown(&path, Some(0), Some(0)).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        assert_eq!(place.run(&[&program]).status.code(), Some(7));
+    }
+}
+
+#[test]
+fn bad_input_is_one_line() {
+    let place = Place::new();
+    place.refuses(2, &[], "required");
+    place.refuses(2, &["--lok", "x", "true"], "--lok");
+    let known = "known: kinlock-mutex, kinlock-spin, pthread";
+    place.refuses(2, &["--lock", "std-mutex", "true"], known);
+    place.refuses(2, &["--quantum", "1s", "true"], "0us to 1000us");
+    place.refuses(2, &["--numa", "maybe", "true"], "auto, on or off");
+    let missing = Place {
+        library: "no/library.so".into(),
+        ..Place::new()
+    };
+    missing.refuses(2, &["true"], "KINLOCK_PRELOAD=no/library.so: No such file");
+    let spaced = place.path().join("a b.so");
+    fs::copy(&place.library, &spaced).unwrap();
+    let spaced = Place {
+        library: spaced,
+        ..place
+    };
+    spaced.refuses(2, &["true"], "a space or a colon");
+}
+
+#[test]
+fn an_installed_command_finds_the_installed_library() {
+    // On the file system of the command, so that it can be linked.
+    let tree = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let [bin, lib] = ["bin", "lib/kinlock"].map(|folder| tree.path().join(folder));
+    fs::create_dir_all(&bin).unwrap();
+    fs::create_dir_all(&lib).unwrap();
+    let command = bin.join("kinlock");
+    fs::hard_link(env!("CARGO_BIN_EXE_kinlock"), &command).unwrap();
+    let print = || {
+        let mut command = without_knobs(Command::new(&command));
+        command.args(["run", "--print-env"]).output().unwrap()
+    };
+    let output = print();
+    let message = text(&output.stderr);
+    assert_eq!(
+        (output.status.code(), message.lines().count()),
+        (Some(2), 1)
+    );
+    assert!(
+        message.contains("lib/kinlock/libkinlock_preload.so nor"),
+        "{message}"
+    );
+    for folder in [&bin, &lib] {
+        let library = folder.join("libkinlock_preload.so");
+        fs::write(&library, "").unwrap();
+        let expected = format!("export LD_PRELOAD='{}", library.display());
+        let output = print();
+        assert!(text(&output.stdout).contains(&expected), "{output:?}");
+    }
+}
+
+/// Threads that take a mutex, and then a child process that takes it once.
+const THREADS: &str = r#"
+    #include <pthread.h>
+    #include <stdio.h>
+    #include <sys/wait.h>
+    #include <unistd.h>
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static long sum;
+    static void *work(void *of) {
+        for (int i = 0; i < 10000; i++) {
+            pthread_mutex_lock(&lock);
+            sum++;
+            pthread_mutex_unlock(&lock);
+        }
+        return of;
+    }
+    int main(int count, char **words) {
+        pthread_t threads[4];
+        if (count > 1) return pthread_mutex_lock(&lock);
+        for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, work, NULL);
+        for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+        printf("%ld\n", sum);
+        fflush(stdout);
+        pid_t child = fork();
+        if (child == 0) execl(words[0], words[0], "child", (char *)NULL);
+        int status;
+        return waitpid(child, &status, 0) != child || status != 0;
+    }
+"#;
+
+/// Runs it on the library of this checkout, which the command finds. The counts of its processes.
+fn counted(flags: &[&str]) -> Vec<serde_json::Value> {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), "threads", "-pthread", THREADS);
+    let counts = folder.path().join("counts");
+    let mut command = kinlock();
+    let command = command.arg("run").args(flags).arg("--counts").arg(&counts);
+    let output = command.arg("--").arg(program).output().unwrap();
+    assert_eq!(text(&output.stdout), "40000\n", "{output:?}");
+    let counts = fs::read_to_string(counts).unwrap();
+    let lines = counts
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    lines.collect()
+}
+
+#[test]
+fn a_real_program_runs_on_each_lock() {
+    for lock in ["kinlock-mutex", "kinlock-spin", "pthread"] {
+        let all = counted(&["--lock", lock]);
+        let locked = |index: usize| all[index]["locked"].as_u64().unwrap();
+        // The child ends first.
+        assert_eq!(all.len(), 2, "{all:?}");
+        assert!(
+            (1..100).contains(&locked(0)) && locked(1) >= 40_000,
+            "{all:?}"
+        );
+        assert!(all.iter().all(|line| line["lock"] == lock), "{all:?}");
+    }
+    let alone = counted(&["--no-children"]);
+    assert_eq!(alone.len(), 1, "{alone:?}");
+}
+
+#[test]
+fn a_program_without_locks_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), "none", "", "int main() { return 0; }");
+    let output = kinlock().arg("run").arg(program).output().unwrap();
+    let message = text(&output.stderr);
+    // Building the library is told, too.
+    let last = message.lines().last().unwrap_or_default();
+    assert!(last.contains("called no function"), "{message}");
+    assert!(output.status.success() && output.stdout.is_empty());
+    // Its children need not have any.
+    let mut command = kinlock();
+    let script = "/bin/true; /bin/true; exec \"$0\" child";
+    let program = compiled(folder.path(), "threads", "-pthread", THREADS);
+    let command = command.args(["run", "sh", "-c", script]).arg(program);
+    assert!(command.output().unwrap().stderr.is_empty());
+}

@@ -1,0 +1,366 @@
+//! `kinlock run --report`: what it says of a program whose locks can be counted on paper.
+
+mod support;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use support::{compiled, kinlock, list};
+use tempfile::TempDir;
+
+const SOURCE: &str = include_str!("programs/watched.c");
+
+/// A folder with the program.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        compiled(folder.path(), "watched", "-O1 -g -pthread", SOURCE);
+        Place(folder)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn command(&self, flags: &[&str], mode: &str) -> Command {
+        let mut command = kinlock();
+        command.args(["run", "--report"]).args(flags);
+        command.arg("--json").arg(self.file("json"));
+        command.arg("--folded").arg(self.file("folded"));
+        command.arg("--").arg(self.file("watched")).arg(mode);
+        command
+    }
+
+    fn run(&self, flags: &[&str], mode: &str) -> Output {
+        self.command(flags, mode).output().unwrap()
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&fs::read_to_string(self.file("json")).unwrap()).unwrap()
+    }
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// The locks of the process that waited longest.
+fn locks(report: &Value) -> &[Value] {
+    list(&report["processes"][0]["locks"])
+}
+
+fn lock<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let mut found = locks(report)
+        .iter()
+        .filter(|l| l["name"] == name && l["is_ended"] == false);
+    found
+        .next()
+        .unwrap_or_else(|| panic!("no lock {name}: {report:#}"))
+}
+
+fn line_of(mark: &str) -> u64 {
+    let mark = format!("MARK {mark} ");
+    let at = SOURCE.lines().position(|line| line.contains(&mark));
+    at.unwrap() as u64 + 1
+}
+
+#[test]
+fn numbers_are_those_on_paper() {
+    let place = Place::new();
+    for name in ["kinlock-mutex", "kinlock-spin", "pthread"] {
+        let output = place.run(&["--lock", name], "");
+        assert_eq!(
+            (output.status.code(), text(&output.stdout)),
+            (Some(7), "done\n")
+        );
+        let report = place.json();
+        assert_eq!(report["processes"][0]["lock"], name);
+        for (lock_name, field, expected) in [
+            ("busy", "locked", 10),
+            ("busy", "contended", 5),
+            ("busy", "changed_owner", 9),
+            ("busy", "threads", 2),
+            ("quiet", "locked", 1001),
+            ("quiet", "contended", 0),
+            ("quiet", "changed_owner", 0),
+            ("quiet", "tries", 1),
+            ("quiet", "failed_tries", 1),
+            ("nested", "locked", 1),
+            ("nested", "nested", 2),
+            ("late", "locked", 1),
+            ("late", "contended", 1),
+            ("late", "timeouts", 1),
+            ("again", "locked", 7),
+            ("spin", "locked", 4),
+            // Taken again after the wait for the condition variable.
+            ("waited_with", "locked", 2),
+        ] {
+            let found = &lock(&report, lock_name)[field];
+            assert_eq!(found, expected, "{name}: {lock_name} {field}");
+        }
+        for (lock_name, kind) in [("busy", "mutex"), ("nested", "recursive"), ("spin", "spin")] {
+            assert_eq!(
+                lock(&report, lock_name)["kind"],
+                kind,
+                "{name}: {lock_name}"
+            );
+        }
+        let mut ended = locks(&report).iter().filter(|l| l["is_ended"] == true);
+        let one = ended.next().expect("one has ended");
+        assert_eq!((&one["name"], &one["locked"]), (&"again".into(), &5.into()));
+        assert!(ended.next().is_none());
+        let busy = lock(&report, "busy");
+        let time = |of: &str, what: &str| busy[of][what].as_u64().unwrap() / 1_000_000;
+        assert!(
+            (150..2000).contains(&time("wait", "total_ns")),
+            "{name}: {busy:#}"
+        );
+        assert!(
+            (20..1000).contains(&time("wait", "p99_ns")),
+            "{name}: {busy:#}"
+        );
+        assert!(
+            (200..2000).contains(&time("hold", "total_ns")),
+            "{name}: {busy:#}"
+        );
+        assert!(
+            (40..1000).contains(&time("hold", "max_ns")),
+            "{name}: {busy:#}"
+        );
+        // Not the second in which it was released.
+        let hold = &lock(&report, "waited_with")["hold"]["max_ns"];
+        assert!(hold.as_u64().unwrap() < 500_000_000, "{name}: {hold}");
+    }
+}
+
+#[test]
+fn callers_have_names_and_lines() {
+    let place = Place::new();
+    let output = place.run(&[], "");
+    let report = place.json();
+    let callers = list(&lock(&report, "busy")["callers"]);
+    let worker = callers
+        .iter()
+        .find(|caller| caller["contended"] == 5)
+        .unwrap();
+    let frames = list(&worker["frames"]);
+    let inlined = (
+        &frames[0]["function"],
+        &frames[0]["line"],
+        &frames[0]["inlined"],
+    );
+    assert_eq!(
+        inlined,
+        (
+            &"inlined_take".into(),
+            &line_of("inlined").into(),
+            &true.into()
+        )
+    );
+    let outer = (&frames[1]["function"], &frames[1]["line"]);
+    assert_eq!(outer, (&"worker_takes".into(), &line_of("worker").into()));
+    assert_eq!(frames[2]["function"], "work");
+    assert!(frames[0]["file"].as_str().unwrap().ends_with("watched.c"));
+    // The folded stacks say the same, and sum up to all that was waited.
+    let folded = fs::read_to_string(place.file("folded")).unwrap();
+    let line = folded
+        .lines()
+        .find(|l| l.contains(";work;worker_takes;inlined_take;[busy] "));
+    assert!(
+        line.is_some_and(|line| line.starts_with("watched;")),
+        "{folded}"
+    );
+    let nanos = folded
+        .lines()
+        .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap());
+    let waits = locks(&report)
+        .iter()
+        .map(|lock| lock["wait"]["total_ns"].as_u64().unwrap());
+    assert_eq!(nanos.sum::<u64>(), waits.sum::<u64>());
+    let table = text(&output.stderr);
+    for expected in [
+        "busy",
+        "1,001",
+        "inlined_take (watched.c:",
+        "worker_takes",
+        "waits 100 %",
+    ] {
+        assert!(table.contains(expected), "{expected}: {table}");
+    }
+}
+
+#[test]
+fn other_views_and_limits() {
+    let place = Place::new();
+    let by = |flags: &[&str]| text(&place.run(flags, "").stderr).to_owned();
+    let callers = by(&["--by", "caller", "--max", "1"]);
+    assert!(callers.contains("more callers; --max"), "{callers}");
+    let threads = by(&["--by", "thread"]);
+    assert!(
+        threads.contains("waits for") && threads.contains(" watched "),
+        "{threads}"
+    );
+    let some = by(&["--min-contended", "5"]);
+    assert!(some.contains("busy") && !some.contains("quiet"), "{some}");
+    let file = place.file("text");
+    let mut command = kinlock();
+    command
+        .arg("run")
+        .arg(format!("--report={}", file.display()));
+    let output = command.arg(place.file("watched")).output().unwrap();
+    assert_eq!(output.status.code(), Some(7));
+    assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+    assert!(fs::read_to_string(file).unwrap().contains("busy"));
+}
+
+#[test]
+fn it_is_there_however_the_program_ends() {
+    let place = Place::new();
+    let killed = place.run(&[], "killed");
+    assert_eq!(killed.status.signal(), Some(libc::SIGKILL));
+    assert!(
+        text(&killed.stderr).contains("busy"),
+        "{}",
+        text(&killed.stderr)
+    );
+    assert_eq!(lock(&place.json(), "busy")["locked"], 10);
+    assert_eq!(place.json()["processes"][0]["ended"], false);
+}
+
+#[test]
+fn children_and_what_they_become_have_their_own() {
+    let place = Place::new();
+    assert_eq!(place.run(&[], "child").status.code(), Some(7));
+    let report = place.json();
+    let processes = list(&report["processes"]);
+    let locked = |n: usize, name: &str| {
+        let mut locks = list(&processes[n]["locks"]).iter();
+        locks
+            .find(|lock| lock["name"] == name)
+            .map(|lock| lock["locked"].as_u64().unwrap())
+    };
+    assert_eq!(processes.len(), 3, "{report:#}");
+    assert_eq!(locked(0, "busy"), Some(10));
+    let others = [
+        (locked(1, "busy"), locked(1, "quiet")),
+        (locked(2, "busy"), locked(2, "quiet")),
+    ];
+    assert!(
+        others.contains(&(Some(1), None)) && others.contains(&(None, Some(1))),
+        "{report:#}"
+    );
+    assert_eq!(processes[1]["pid"], processes[2]["pid"]);
+}
+
+#[test]
+fn a_signal_shows_it_while_the_program_runs() {
+    let place = Place::new();
+    let mut command = place.command(&[], "stays");
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    let pid = child.id() as libc::pid_t;
+    let send = |signal| {
+        // SAFETY: it is our child, which has not been waited for.
+        unsafe { libc::kill(pid, signal) };
+    };
+    send(libc::SIGUSR1);
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    let mut seen = String::new();
+    while !seen.contains("held by thread") {
+        assert_ne!(errors.read_line(&mut seen).unwrap(), 0, "{seen}");
+    }
+    assert!(seen.contains("until now"), "{seen}");
+    send(libc::SIGTERM);
+    errors.read_to_string(&mut seen).unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
+    assert_eq!(
+        seen.matches("kinlock: locks of watched").count(),
+        2,
+        "{seen}"
+    );
+}
+
+#[test]
+fn what_finds_no_place_is_said() {
+    let place = Place::new();
+    let output = place.run(&["--max", "2"], "many");
+    let table = text(&output.stderr);
+    assert!(
+        table.contains("the table is full: ") && table.contains("of further locks"),
+        "{table}"
+    );
+    let dropped = place.json()["processes"][0]["dropped"]["locks"]
+        .as_u64()
+        .unwrap();
+    let locked: u64 = locks(&place.json())
+        .iter()
+        .map(|l| l["locked"].as_u64().unwrap())
+        .sum();
+    assert!(
+        dropped > 900 && locked + dropped == 5000,
+        "{locked} {dropped}"
+    );
+    // Those that end make room.
+    place.run(&[], "short-lived");
+    let report = place.json();
+    assert_eq!(report["processes"][0]["dropped"]["locks"], 0);
+    let sum = |field: &str| {
+        locks(&report)
+            .iter()
+            .map(|l| l[field].as_u64().unwrap())
+            .sum::<u64>()
+    };
+    assert_eq!((sum("locked"), sum("ended")), (20_000, 20_000));
+    assert!(locks(&report).len() < 200);
+}
+
+#[test]
+fn bad_input_is_one_line() {
+    let place = Place::new();
+    let refuses = |words: &[&str], expected: &str| {
+        let mut command = kinlock();
+        let output = command.arg("run").args(words).output().unwrap();
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {message}");
+        assert!(
+            output.stdout.is_empty() && message.lines().count() == 1,
+            "{message}"
+        );
+        assert!(message.contains(expected), "{words:?}: {message}");
+    };
+    refuses(
+        &["--report", "--json", "-", "true"],
+        "stdout is the program's",
+    );
+    refuses(
+        &["--report", "--folded", "no/file", "true"],
+        "cannot write no/file",
+    );
+    refuses(&["--json", "x", "true"], "--report");
+    refuses(
+        &["--report", "--by", "what", "true"],
+        "known: lock, caller, thread",
+    );
+    refuses(&["--report", "--print-env"], "--print-env");
+    let without = kinlock()
+        .args(["run", "--report", "true"])
+        .output()
+        .unwrap();
+    assert!(
+        text(&without.stderr).contains("called no function"),
+        "{without:?}"
+    );
+    assert_eq!(without.status.code(), Some(0));
+    assert!(Path::new(&place.file("watched")).exists());
+}
