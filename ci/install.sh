@@ -30,6 +30,17 @@ if ! command -v valgrind >/dev/null; then
         missing valgrind "not root or no apt-get; ci/instructions.sh will fail"
     fi
 fi
+for program in kyotocabinet-utils:kccachetest rocksdb-tools:db_bench sysbench redis-server zstd stress-ng \
+    memcached libmemcached-tools:memcslap openjdk-17-jdk-headless:javac; do
+    package=${program%%:*}
+    command -v "${program##*:}" >/dev/null && continue
+    if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+        { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$package"; } >/dev/null 2>&1 ||
+            missing "$package" "ci/programs.sh will not run it"
+    else
+        missing "$package" "not root or no apt-get; ci/programs.sh will not run it"
+    fi
+done
 rustup component add rustfmt clippy >/dev/null 2>&1 ||
     missing "rustfmt, clippy" "ci/fmt.sh and ci/clippy.sh will fail"
 rustup target add aarch64-unknown-linux-gnu x86_64-unknown-none >/dev/null 2>&1 ||

@@ -17,9 +17,9 @@ import rust_source as rust
 
 # Lowest first. Crates in one row do not know each other.
 ORDER = [
-    ["kinlock-core"],
+    ["kinlock-core", "kinlock-report"],
     ["kinlock"],
-    ["kinlock-ids", "kinlock-invalidation"],
+    ["kinlock-ids", "kinlock-invalidation", "kinlock-preload"],
     ["kinlock-sim"],
     ["kinlock-verify"],
     ["kinlock-cli"],

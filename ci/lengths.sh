@@ -12,8 +12,9 @@ import sys
 import rust_source as rust
 
 FUNCTION, FILE = 80, 600
-# The tree and the command do not grow; the aim is 58,000 and 13,000.
-TREES = {"crates": 63_000, "crates/kinlock-cli": 14_500}
+# The tree and the command do not grow; the aim is 58,000 and 13,000, and what new verbs and
+# libraries need. See decision 0059.
+TREES = {"crates": 74_800, "crates/kinlock-cli": 20_800}
 DOCUMENTS = {"README.md": 150, "docs/decisions/[0-9]*.md": 25}
 
 

@@ -6,12 +6,14 @@
     ci/readme_table.py --print    writes the tables to stdout and changes nothing
 
 Each folder of docs/results holds the JSON of `kinlock bench` (measured) or of `kinlock sim`
-(simulated). Folder names begin with a date. Of each machine the newest folder counts.
+(simulated). Folder names begin with a date; those with grids end in `-grid`. Of each machine the
+newest folder of each sort counts.
 """
 
 import argparse
 import json
 import sys
+from math import exp, log
 from pathlib import Path
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
@@ -19,12 +21,13 @@ OURS, STD, OTHER = "kinlock-mutex", "std-mutex", "parking-lot"
 # What the README shows of what was measured: a label, the workload, the threads.
 MEASURED = [
     ("alone", "empty", (1,)),
-    ("counter", "counter", (2, 16, 64)),
-    ("1 us held", "long", (16,)),
+    ("counter", "counter", (2,)),
     ("LRU cache", "lru", (2, 4, 8, 16)),
     ("ping-pong", "pingpong", (2,)),
 ]
-SIMULATED = [("lock2", (72,)), ("locktorture", (4, 72))]
+PEERS = [STD, OTHER, "pthread-mutex"]
+WAITS = ("longest wait", "parking_lot's")
+SIMULATED = [("locktorture", (4, 72))]
 SIMULATED_LOCKS = ["qspinlock", "cna-v10", "cna"]
 
 
@@ -36,6 +39,8 @@ def load(results):
     """The reports of each folder: [(folder, [report])], oldest folder first."""
     folders = []
     for folder in sorted(path for path in results.iterdir() if path.is_dir()):
+        if folder.name.endswith("-programs"):
+            continue  # made by `kinlock compare`
         reports = []
         for path in sorted(folder.glob("*.json")):
             try:
@@ -49,10 +54,12 @@ def load(results):
     return folders
 
 
-def newest(folders, kind):
-    """Of each machine the newest folder with reports of that kind."""
+def newest(folders, kind, suffix=""):
+    """Of each machine the newest folder with reports of that kind, with grids or without."""
     machines = {}
     for folder, reports in folders:
+        if folder.name.endswith("-grid") != (suffix == "-grid"):
+            continue
         reports = [report for report in reports if report["kind"] == kind]
         if reports:
             machine = reports[0]["machine"]
@@ -141,9 +148,40 @@ def measured(folder, reports):
             rows += 1
     if not rows:
         fail(f"{folder}: nothing that the table shows")
-    warnings = {warning for report in reports for warning in report["warnings"] if "busy" in warning or "stole" in warning}
-    lines += [""] + [f"Note: {warning}." for warning in sorted(warnings)[:1]] if warnings else []
     return lines
+
+
+def grid(folder, reports):
+    """One table: our mutex over all cells of the grid, quiet and beside other processes."""
+    lines = [
+        f"Twelve mixes of section, private work and cache lines ([grid, maps](docs/results/{folder.name})). Over the",
+        "best of std, parking_lot and pthread in each: geometric mean [worst mix]; longest wait of all mixes.",
+        "",
+        row("threads", "quiet", *WAITS, "one busy process", *WAITS),
+        row(*["---"] * 7),
+    ]
+    rows = {}
+    for report in reports:
+        hogs = report["parameters"]["hogs"]
+        for (workload, threads), locks in cells(folder, [report]).items():
+            if workload.startswith("grid:") and OURS in locks:
+                rows.setdefault(threads, {}).setdefault(hogs, []).append(locks)
+    for threads, states in sorted(rows.items()):
+        texts = []
+        for hogs in (0, 1):
+            found = states.get(hogs)
+            if not found:
+                fail(f"{folder}: no grid with {threads} threads and {hogs} other busy processes")
+            ratios = [speed(locks[OURS]) / max(speed(locks[peer]) for peer in PEERS) for locks in found]
+            waits = [max(locks[lock]["acquire_ns"]["max"] for locks in found) for lock in (OURS, OTHER)]
+            mean = exp(sum(map(log, ratios)) / len(ratios))
+            texts += [f"{mean:.2f} [{min(ratios):.2f}]", *map(time, waits)]
+        lines.append(row(str(threads), *texts))
+    return lines
+
+
+def speed(result):
+    return result["ops_per_s"]["median"]
 
 
 def simulated(folder, reports):
@@ -180,6 +218,7 @@ def simulated(folder, reports):
 def tables(results):
     folders = load(results)
     parts = [measured(*newer) for newer in newest(folders, "measured")]
+    parts += [grid(*newer) for newer in newest(folders, "measured", "-grid")]
     parts += [simulated(*newer) for newer in newest(folders, "simulated")]
     if not parts:
         return "No results are recorded yet: see [docs/results](docs/results/README.md)."

@@ -6,13 +6,20 @@
 #   ci/record-results.sh             record all
 #   ci/record-results.sh measured    only what runs on this machine
 #   ci/record-results.sh simulated   only the simulated runs
+#   ci/record-results.sh grid        what locks are judged by, quiet and beside a busy process, in
+#                                    docs/results/<date>-<cpu model>-grid/: the quick grid for the
+#                                    mutexes and the spinlocks, and the workloads with maps.
+#                                    20 minutes more
 #
 # QUICK=1 shortens all runs, to test the script itself. RESULTS=DIR writes elsewhere. KINLOCK=PATH
 # takes a command that is built already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
-case $what in all | measured | simulated) ;; *) echo "usage: $0 [all|measured|simulated]" >&2; exit 2 ;; esac
+case $what in
+    all | measured | simulated | grid) ;;
+    *) echo "usage: $0 [all|measured|simulated|grid]" >&2; exit 2 ;;
+esac
 
 if [ -z "${KINLOCK:-}" ]; then
     cargo build --release --quiet -p kinlock-cli
@@ -21,6 +28,8 @@ kinlock=${KINLOCK:-${CARGO_TARGET_DIR:-target}/release/kinlock}
 results=${RESULTS:-docs/results}
 date=$(date +%F)
 quick=${QUICK:-}
+short=${quick:+0.02}
+once=${quick:+1}
 
 # The CPU's name as in a path: lower case, without trade marks, frequencies and blanks.
 slug() {
@@ -37,20 +46,46 @@ record() {
     echo "$name: $command" >&2
     printf '%s\n' "${command//$folder\//}" >>"$folder/commands.txt"
     "$kinlock" "$@" --quiet --json "$folder/$name.json" --markdown "$folder/$name.md" >/dev/null
+    # No paths of this machine.
+    sed -i "s#\"$kinlock\"#\"kinlock\"#" "$folder/$name.json"
 }
 
-if [ "$what" != simulated ]; then
-    model=$(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -1 | slug)
-    folder=$results/$date-${model:-$(uname -m)}
+model=$(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -1 | slug)
+measured=$results/$date-${model:-$(uname -m)}
+
+if [ "$what" = grid ]; then
+    folder=$measured-grid
+    rm -rf "$folder"
+    for hogs in 0 1; do
+        # Few threads first, as below. Slices are as the grid has them.
+        for threads in 2 4 16 64; do
+            record "$folder" "grid-$threads-hogs-$hogs" bench locks --workload grid --quick \
+                --threads "$threads" --hogs "$hogs" --rounds "${once:-3}" \
+                --plot "$folder/grid-$threads-hogs-$hogs.svg"
+        done
+        record "$folder" "maps-hogs-$hogs" bench locks --workload kv,lru,readrandom \
+            --threads 2,16,64 --locks kinlock-mutex,std-mutex,parking-lot,pthread-mutex \
+            --hogs "$hogs" --seconds "${short:-0.5}" --rounds "${once:-3}"
+        record "$folder" "spin-2-hogs-$hogs" bench locks --workload grid --quick --threads 2 \
+            --locks kinlock-spin,mcslock,ck-mcs,pthread-spin,tas --baseline tas --hogs "$hogs" \
+            --seconds "${short:-0.25}" --rounds "${once:-3}"
+        # With more threads than CPUs locks in strict order take minutes.
+        record "$folder" "spin-16-hogs-$hogs" bench locks --workload grid --quick --threads 16 \
+            --locks kinlock-spin,pthread-spin,tas --baseline tas --hogs "$hogs" \
+            --rounds "${once:-2}"
+    done
+fi
+
+if [ "$what" = all ] || [ "$what" = measured ]; then
+    folder=$measured
     rm -rf "$folder"
     locks=kinlock-mutex,std-mutex,parking-lot
-    long=${quick:+0.02}
     rounds=${quick:+2}
     measure() { # NAME SECONDS ROUNDS ARGUMENTS...
         local name=$1 seconds=$2 times=$3
         shift 3
         record "$folder" "$name" bench locks --locks "$locks" "$@" \
-            --seconds "${long:-$seconds}" --rounds "${rounds:-$times}"
+            --seconds "${short:-$seconds}" --rounds "${rounds:-$times}"
     }
     # Few threads first: the load that many leave behind would be noted as a busy machine.
     measure alone 0.2 15 --workload empty --threads 1
@@ -60,7 +95,7 @@ if [ "$what" != simulated ]; then
     measure counter 0.5 9 --workload counter --threads 2,16,64
 fi
 
-if [ "$what" != measured ]; then
+if [ "$what" = all ] || [ "$what" = simulated ]; then
     machine=haswell-ex-4s
     simulated=0.05
     [ -z "$quick" ] || simulated=0.002
@@ -72,5 +107,10 @@ if [ "$what" != measured ]; then
             --seconds "$simulated" --seeds 2 --plot "$folder/$workload.svg"
     done
     cp "$folder/locktorture.svg" "$results/" # the README's picture
+    folder=$folder-grid
+    rm -rf "$folder"
+    [ -n "$quick" ] || simulated=0.02
+    record "$folder" grid sim --machine "$machine" --workload grid --quick \
+        --seconds "$simulated" --seeds 2 --plot "$folder/grid.svg"
 fi
 echo "now run ci/readme_table.py, and look at what changed" >&2

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Programs run the same with and without the preloaded library; what it exports is what the C library has, by
+# name; and nothing in it can allocate where it locks. With a number: repeats the programs so many times.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+times=${1:-1}
+for ((n = 0; n < times; n++)); do
+    cargo test --quiet -p kinlock-preload
+done
+cargo build --quiet --release -p kinlock-preload
+cargo test --quiet --release -p kinlock-preload --test programs the_smallest_stacks
+library=${CARGO_TARGET_DIR:-target}/release/libkinlock_preload.so
+if ! command -v nm >/dev/null; then
+    echo "WARNING: nm is missing: exported symbols NOT checked" >&2
+    exit 0
+fi
+libc=$(ldd /bin/sh | awk '/libc\.so/ { print $3 }')
+exported=$(nm -D --defined-only "$library" | awk '{ print $3 }' | grep -v '^kinlock_' | sort -u)
+known=$(nm -D --defined-only "$libc" | awk '{ print $3 }' | sed 's/@.*//' | sort -u)
+if unknown=$(comm -23 <(echo "$exported") <(echo "$known")) && [ -n "$unknown" ]; then
+    echo "exported, but not in the C library: $unknown" >&2
+    exit 1
+fi
+# Half of a family is worse than none: a lock that is ours would be released as the C library's.
+mutexes='(__)?pthread_mutex_(init|destroy|lock|trylock|timedlock|clocklock|unlock)'
+condvars='pthread_cond_(init|destroy|wait|timedwait|clockwait|signal|broadcast)'
+spinlocks='pthread_spin_(init|destroy|lock|trylock|unlock)'
+family="^($mutexes|$condvars|$spinlocks|(mtx|cnd)_.*)\$"
+missing=$(echo "$known" | grep -E "$family" | comm -23 - <(echo "$exported"))
+if [ -n "$missing" ]; then
+    echo "the C library has what this library does not replace: $missing" >&2
+    exit 1
+fi

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Compares our mutex with the C library's in programs that nobody here wrote, quiet and beside one
+# busy process, and records it in docs/results/<date>-<cpu model>-programs/. Takes 25 minutes.
+# The machine should be idle. Needs the Debian packages of ci/install.sh.
+#
+#   ci/record-programs.sh [NAME...]    only the programs whose name begins so, as `kccachetest`
+#
+# KINLOCK=PATH takes a command that is built already, with its library beside it. ROUNDS=N makes
+# so many rounds. EACH=COMMAND runs each comparison by that command.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+if [ -z "${KINLOCK:-}" ]; then
+    cargo build --release --quiet -p kinlock-cli -p kinlock-preload
+fi
+kinlock=$(realpath "${KINLOCK:-${CARGO_TARGET_DIR:-target}/release/kinlock}")
+slug() {
+    sed -E 's/\((R|TM)\)//gI; s/ @.*//; s/ CPU| Processor//g' |
+        tr -cs 'A-Za-z0-9\n' '-' | tr A-Z a-z | sed 's/^-//; s/-$//'
+}
+model=$(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -1 | slug)
+folder=$PWD/docs/results/$(date +%F)-${model:-$(uname -m)}-programs
+mkdir -p "$folder"
+work=$(mktemp -d "${TMPDIR:-/tmp}/kinlock-programs.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+wanted=("$@")
+
+# record NAME ARGUMENTS...: compares quiet and with a hog.
+record() {
+    local name=$1 hogs prefix matches=
+    shift
+    for prefix in "${wanted[@]:-}"; do
+        [[ $name == "$prefix"* ]] && matches=1
+    done
+    [ -n "$matches" ] || return 0
+    for hogs in 0 1; do
+        echo "$name, $hogs other busy processes" >&2
+        (cd "$work" && ${EACH:-} "$kinlock" compare --quiet --rounds "${ROUNDS:-8}" --hogs "$hogs" \
+            --json "$folder/$name-hogs-$hogs.json" "$@" >"$folder/$name-hogs-$hogs.txt")
+        # No paths of this machine.
+        sed -i "s#$work/##g; s#$PWD#.#g" "$folder/$name-hogs-$hogs".*
+    done
+}
+
+db="$work/db"
+db_bench --benchmarks=fillrandom --num=50000 --db="$db" >"$work/fill" 2>&1
+redis=(--shell --metric 'GET: ([0-9.]+) requests' "redis-server --port 16381 --save '' --io-threads 4 \
+    --io-threads-do-reads yes >server & sleep 0.3; redis-benchmark -p 16381 -n 100000 -c 64 -P 4 \
+    --threads 2 -t get -q; redis-cli -p 16381 shutdown nosave; wait")
+
+# Programs that hardly contend.
+for threads in 2 16 64; do
+    record "kccachetest-wicked-$threads" -- kccachetest wicked -th $threads $((400000 / threads))
+    record "rocksdb-readrandom-$threads" --metric 'readrandom .* ([0-9]+) ops/sec' -- db_bench \
+        --benchmarks=readrandom --use_existing_db=1 --num=50000 --db="$db" --threads=$threads \
+        --reads=$((160000 / threads))
+done
+record redis-io-threads-4 "${redis[@]}"
+# Programs that contend.
+for threads in 4 16 64; do
+    record "kccachetest-order-$threads" -- kccachetest order -th $threads $((320000 / threads))
+    record "sysbench-mutex-$threads" --metric 'total time: *([0-9.]+)s' --lower-is-better -- \
+        sysbench mutex --threads=$threads --mutex-num=1 --mutex-loops=10 \
+        --mutex-locks=$((8000000 / threads)) run
+    record "rocksdb-one-shard-$threads" --metric 'readrandom .* ([0-9]+) ops/sec' -- db_bench \
+        --benchmarks=readrandom --use_existing_db=1 --num=50000 --db="$db" --threads=$threads \
+        --reads=$((160000 / threads)) --cache_numshardbits=0 --cache_size=1000000
+    record "git-pack-objects-$threads" --shell "git -C '$PWD' pack-objects --all --threads=$threads \
+        --stdout --no-reuse-delta -q </dev/null | wc -c"
+done
