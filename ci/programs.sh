@@ -67,8 +67,8 @@ sysbench_() {
     ours 100 sysbench mutex --threads=16 --mutex-num=1 --mutex-loops=10 --mutex-locks=5000 run
     says 'total number of events: *16'
     report "sysbench mutex"
-    ours 100 sysbench threads --threads=16 --events=2000 --time=60 run
-    says 'total number of events: *2000'
+    ours 100 sysbench threads --threads=16 --events=500 --time=60 run
+    says 'total number of events: *500'
     report "sysbench threads"
 }
 

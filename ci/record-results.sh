@@ -9,7 +9,7 @@
 #   ci/record-results.sh grid        what locks are judged by, quiet and beside a busy process, in
 #                                    docs/results/<date>-<cpu model>-grid/: the quick grid for the
 #                                    mutexes and the spinlocks, and the workloads with maps.
-#                                    20 minutes more
+#                                    25 minutes more
 #
 # QUICK=1 shortens all runs, to test the script itself. RESULTS=DIR writes elsewhere. KINLOCK=PATH
 # takes a command that is built already.
@@ -56,6 +56,13 @@ measured=$results/$date-${model:-$(uname -m)}
 if [ "$what" = grid ]; then
     folder=$measured-grid
     rm -rf "$folder"
+    # What the longer slices show: the slowest thread's share over a second.
+    record "$folder" share-64 bench locks --workload grid --quick --threads 64 \
+        --locks kinlock-mutex,std-mutex,parking-lot --seconds "${short:-2}" --rounds 1
+    for threads in 2 4 16; do
+        record "$folder" "grid-$threads-hogs-2" bench locks --workload grid --quick \
+            --threads "$threads" --hogs 2 --rounds "${once:-3}"
+    done
     for hogs in 0 1; do
         # Few threads first, as below. Slices are as the grid has them.
         for threads in 2 4 16 64; do

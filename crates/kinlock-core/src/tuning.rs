@@ -119,7 +119,7 @@ impl LocalLimit {
 impl Quantum {
     /// No time: the waiter at the front requests a hand-off at once.
     pub const FAIR: Self = Quantum(0);
-    /// A millisecond: the cost of hand-offs becomes negligible.
+    /// A millisecond, the default: the cost of hand-offs becomes negligible.
     pub const THROUGHPUT: Self = Quantum(1000);
 
     /// A quantum of `micros` microseconds.
@@ -188,7 +188,7 @@ impl Tuning {
         scan: Scan::Full,
         limit: LocalLimit::Time { ms: 10 },
         stealing: true,
-        quantum: Quantum(250),
+        quantum: Quantum(1000),
     };
 }
 

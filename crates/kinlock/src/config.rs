@@ -6,7 +6,7 @@
 //! | search for local waiters | `KINLOCK_SCAN=full\|incremental` | [`set_scan`] | `full` |
 //! | limit of local hand-offs | `KINLOCK_LOCAL_LIMIT=10ms\|2^16` | [`set_local_limit`] | `10ms` |
 //! | overtaking of sleeping waiters | `KINLOCK_STEALING=on\|off` | [`set_stealing`] | `on` |
-//! | a mutex's quantum | `KINLOCK_QUANTUM=fair\|250us\|throughput` | [`set_quantum`] | `250us` |
+//! | a mutex's quantum | `KINLOCK_QUANTUM=fair\|250us\|throughput` | [`set_quantum`] | `1000us` |
 //! | kind of domain | `KINLOCK_DOMAIN=auto\|node\|llc\|socket` | `set_domain_kind` | `auto` |
 //! | locality domains made up for tests | `KINLOCK_TOPOLOGY=0-3;4-7` | | |
 //! | report the decision on standard error | `KINLOCK_VERBOSE=0\|1` | | `0` |

@@ -14,7 +14,7 @@
 //! * **Fairness**: a running thread may take a free lock ahead of waiters (*barging*). Waiters
 //!   stand in a first-in, first-out queue. The waiter at its front takes the lock when it is free.
 //!   But a lock that its holder takes again at once is left to the holder for one
-//!   [quantum](crate::config::Quantum), 250 us; [`set_quantum`](crate::config::set_quantum) changes
+//!   [quantum](crate::config::Quantum), 1 ms; [`set_quantum`](crate::config::set_quantum) changes
 //!   it. After a quantum the front waiter requests a hand-off in any case: the next unlock hands
 //!   it the lock, and at most one thread may take the lock before that.
 //! * **Bound**: a waiter with `n` waiters before it in the queue gets the lock after at most

@@ -26,7 +26,7 @@ pub type Variable = (&'static str, OsString);
 #[derive(clap::Args)]
 pub struct Knobs {
     /// How long a mutex stays with threads that keep taking it: fair, 0us to 1000us, throughput
-    /// [default: 250us]
+    /// [default: 1000us]
     #[arg(long, value_name = "TIME", value_parser = valid::<Quantum>)]
     quantum: Option<String>,
     /// Local waiters first: auto (with more than one locality domain), on, off [default: auto]
