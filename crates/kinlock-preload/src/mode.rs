@@ -29,6 +29,11 @@ impl Mode {
         self.0 & REPORTS != 0
     }
 
+    /// Whether it is the usual mode, but for a report.
+    pub(crate) fn only_reports(self) -> bool {
+        self.0 == REPORTS
+    }
+
     /// The same mode, without counts.
     pub(crate) fn uncounted(self) -> Self {
         Mode(self.0 & !COUNTS)

@@ -3,7 +3,7 @@
 use crate::counts;
 use crate::mode::{MODE, Mode, mode};
 use crate::real;
-use crate::report::{self, Object};
+use crate::report::{self, Marks, Object};
 use crate::time::{self, Limit};
 use crate::watch;
 use core::ffi::{c_int, c_void};
@@ -30,8 +30,11 @@ pub(crate) struct Mutex {
     depth: AtomicU32,
     /// Of a recursive or error-checking mutex: the token of its holder, or 0.
     owner: AtomicU32,
-    unused: u32,
+    /// The report's, as the next two. Near the lock, as it changes with the holder.
+    last: AtomicU32,
     kind: AtomicU32,
+    serial: AtomicU32,
+    domain: AtomicU32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -241,7 +244,7 @@ impl Mutex {
     pub(crate) fn release_watched(&self, mode: Mode) -> c_int {
         // Afterwards another thread may hold it.
         if mode.reports() && self.is_released_now(mode) {
-            report::release(self.address() as u64);
+            report::release(self.address() as u64, self.marks(mode));
         }
         self.release(mode)
     }
@@ -266,7 +269,7 @@ impl Mutex {
         let object = self.object(mode);
         let released = self.is_released_now(mode);
         if released {
-            report::release(object.address);
+            report::release(object.address, object.marks);
         }
         let result = wait();
         // With other results it may not be held.
@@ -276,10 +279,38 @@ impl Mutex {
         result
     }
 
-    fn object(&self, mode: Mode) -> Object {
+    fn own_marks(&self) -> Option<Marks<'_>> {
+        Some(Marks {
+            serial: &self.serial,
+            last: &self.last,
+            domain: &self.domain,
+        })
+    }
+
+    /// Room for marks, unless it is the C library's.
+    fn marks(&self, mode: Mode) -> Option<Marks<'_>> {
+        self.own_marks().filter(|_| self.kind(mode) != Kind::Passed)
+    }
+
+    /// The usual case under a report: takes a free normal mutex.
+    fn take_reported(&self) -> bool {
+        let is_taken = self.kind.load(Relaxed) == 0 && self.word.try_lock();
+        if is_taken {
+            report::taken_at_once(Object {
+                address: self.address() as u64,
+                marks: self.own_marks(),
+                kind: 0,
+                is_nested: false,
+            });
+        }
+        is_taken
+    }
+
+    fn object(&self, mode: Mode) -> Object<'_> {
         let kind = self.kind.load(Relaxed);
         Object {
             address: self.address() as u64,
+            marks: self.marks(mode),
             kind,
             is_nested: mode.reports() && kind & KINDS == RECURSIVE && self.is_callers(mode),
         }
@@ -339,6 +370,9 @@ fn acquire(mutex: &Mutex, limit: Limit) -> c_int {
     if !mode.watches() {
         return mutex.acquire(mode, limit);
     }
+    if mode.only_reports() && matches!(limit, Limit::Never) && mutex.take_reported() {
+        return 0;
+    }
     counts::call(mode, || mutex.passed_kind(mode));
     mutex.acquire_watched(mode, limit)
 }
@@ -347,6 +381,12 @@ fn acquire(mutex: &Mutex, limit: Limit) -> c_int {
 #[inline(never)]
 fn release(mutex: &Mutex) -> c_int {
     let mode = mode();
+    if mode.only_reports() && mutex.kind.load(Relaxed) == 0 {
+        report::release(mutex.address() as u64, mutex.own_marks());
+        // SAFETY: invariant 2.
+        unsafe { mutex.word.unlock() };
+        return 0;
+    }
     counts::call(mode, || mutex.passed_kind(mode));
     mutex.release_watched(mode)
 }
