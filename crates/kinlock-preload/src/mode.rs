@@ -12,7 +12,8 @@ const UNDECIDED: u32 = 1 << 31;
 const COUNTS: u32 = 1 << 30;
 const SPINS: u32 = 1 << 29;
 const PASSES: u32 = 1 << 28;
-const REPORTS: u32 = 1 << 27;
+/// Alone: our mutex, and a report.
+pub(crate) const REPORTS: u32 = 1 << 27;
 
 /// A mode that has been decided.
 #[derive(Clone, Copy)]
@@ -27,11 +28,6 @@ impl Mode {
     /// Whether there is a contention report.
     pub(crate) fn reports(self) -> bool {
         self.0 & REPORTS != 0
-    }
-
-    /// Whether it is the usual mode, but for a report.
-    pub(crate) fn only_reports(self) -> bool {
-        self.0 == REPORTS
     }
 
     /// The same mode, without counts.

@@ -1,7 +1,7 @@
 //! Mutexes.
 
 use crate::counts;
-use crate::mode::{MODE, Mode, mode};
+use crate::mode::{MODE, Mode, REPORTS, mode};
 use crate::real;
 use crate::report::{self, Marks, Object};
 use crate::time::{self, Limit};
@@ -279,31 +279,17 @@ impl Mutex {
         result
     }
 
-    fn own_marks(&self) -> Option<Marks<'_>> {
-        Some(Marks {
+    fn own_marks(&self) -> Marks<'_> {
+        Marks {
             serial: &self.serial,
             last: &self.last,
             domain: &self.domain,
-        })
+        }
     }
 
     /// Room for marks, unless it is the C library's.
     fn marks(&self, mode: Mode) -> Option<Marks<'_>> {
-        self.own_marks().filter(|_| self.kind(mode) != Kind::Passed)
-    }
-
-    /// The usual case under a report: takes a free normal mutex.
-    fn take_reported(&self) -> bool {
-        let is_taken = self.kind.load(Relaxed) == 0 && self.word.try_lock();
-        if is_taken {
-            report::taken_at_once(Object {
-                address: self.address() as u64,
-                marks: self.own_marks(),
-                kind: 0,
-                is_nested: false,
-            });
-        }
-        is_taken
+        (self.kind(mode) != Kind::Passed).then_some(self.own_marks())
     }
 
     fn object(&self, mode: Mode) -> Object<'_> {
@@ -362,6 +348,34 @@ fn is_plain(mutex: &Mutex) -> bool {
     mutex.kind.load(Relaxed) | MODE.load(Relaxed) == 0
 }
 
+/// Whether the usual operation follows, but for a report.
+fn is_reported(mutex: &Mutex) -> bool {
+    mutex.kind.load(Relaxed) | MODE.load(Relaxed) == REPORTS
+}
+
+/// Takes a mutex that is reported on.
+#[inline(never)]
+fn lock_reported(mutex: &Mutex) -> c_int {
+    if !mutex.word.try_lock() {
+        return acquire(mutex, Limit::Never);
+    }
+    if !report::counted(mutex.address() as u64, mutex.own_marks()) {
+        report::taken_at_once(mutex.object(mode()));
+    }
+    0
+}
+
+#[inline(never)]
+fn unlock_reported(mutex: &Mutex) -> c_int {
+    let (address, marks) = (mutex.address() as u64, mutex.own_marks());
+    if !report::released(address, marks) {
+        report::release(address, Some(marks));
+    }
+    // SAFETY: invariant 2.
+    unsafe { mutex.word.unlock() };
+    0
+}
+
 /// All other acquisitions.
 #[cold]
 #[inline(never)]
@@ -369,9 +383,6 @@ fn acquire(mutex: &Mutex, limit: Limit) -> c_int {
     let mode = mode();
     if !mode.watches() {
         return mutex.acquire(mode, limit);
-    }
-    if mode.only_reports() && matches!(limit, Limit::Never) && mutex.take_reported() {
-        return 0;
     }
     counts::call(mode, || mutex.passed_kind(mode));
     mutex.acquire_watched(mode, limit)
@@ -381,12 +392,6 @@ fn acquire(mutex: &Mutex, limit: Limit) -> c_int {
 #[inline(never)]
 fn release(mutex: &Mutex) -> c_int {
     let mode = mode();
-    if mode.only_reports() && mutex.kind.load(Relaxed) == 0 {
-        report::release(mutex.address() as u64, mutex.own_marks());
-        // SAFETY: invariant 2.
-        unsafe { mutex.word.unlock() };
-        return 0;
-    }
     counts::call(mode, || mutex.passed_kind(mode));
     mutex.release_watched(mode)
 }
@@ -456,6 +461,9 @@ pub(crate) unsafe extern "C" fn pthread_mutex_lock(pointer: *mut Mutex) -> c_int
         mutex.word.lock();
         return 0;
     }
+    if is_reported(mutex) {
+        return lock_reported(mutex);
+    }
     acquire(mutex, Limit::Never)
 }
 
@@ -502,6 +510,9 @@ pub(crate) unsafe extern "C" fn pthread_mutex_unlock(pointer: *mut Mutex) -> c_i
         // SAFETY: invariant 2.
         unsafe { mutex.word.unlock() };
         return 0;
+    }
+    if is_reported(mutex) {
+        return unlock_reported(mutex);
     }
     release(mutex)
 }

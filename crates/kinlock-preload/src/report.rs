@@ -136,23 +136,36 @@ pub(crate) fn acquisition(object: Object<'_>, outcome: Outcome) {
     let Some(marks) = marks else {
         return add(&table.header.dropped_locks, 1);
     };
-    let mine = tally::found(object.address, marks);
-    match mine.or_else(|| tally::new(table, object, marks)) {
+    match tally::new(table, object, marks) {
         Some(tally) => count(table, tally, marks, outcome.waited),
         None => without_tally(table, object, marks, outcome.waited),
     }
 }
 
-/// An acquisition of a lock that has room for its marks succeeded at once.
+/// A lock that has room for its marks was taken at once. Returns false unless that needed nothing but
+/// counting; then [`taken_at_once`] has to follow.
 #[inline]
-pub(crate) fn taken_at_once(object: Object<'_>) {
-    let tally = object.marks.and_then(|marks| {
-        let tally = tally::found(object.address, marks)?;
-        Some((tally, marks))
-    });
-    if let (Some((tally, marks)), Some(table)) = (tally, table::table()) {
-        return count(table, tally, marks, None);
+pub(crate) fn counted(address: u64, marks: Marks<'_>) -> bool {
+    let Some((owner, tally)) = tally::found(address, marks) else {
+        return false;
+    };
+    let locked = tally.locked.load(Relaxed).wrapping_add(1);
+    if tally.sample_at.load(Relaxed) == locked as u32 || table::has_domains() {
+        return false;
     }
+    tally.locked.store(locked, Relaxed);
+    tally.since.store(HELD, Relaxed);
+    // No branch: which thread was the last one cannot be predicted.
+    let (last, token) = (marks.last.load(Relaxed), owner.token.load(Relaxed));
+    bump(&tally.changed, ((last != token) & (last != 0)).into());
+    marks.last.store(token, Relaxed);
+    true
+}
+
+/// The same, whatever it needs.
+#[cold]
+#[inline(never)]
+pub(crate) fn taken_at_once(object: Object<'_>) {
     let outcome = Outcome {
         is_try: false,
         waited: None,
@@ -184,7 +197,6 @@ fn marks_in(lock: &Lock) -> Marks<'_> {
 }
 
 /// Counts an acquisition.
-#[inline]
 fn count(table: &Table, tally: &Tally, marks: Marks<'_>, waited: Option<Wait>) {
     bump(&tally.locked, 1);
     tally.since.store(HELD, Relaxed);
@@ -194,14 +206,19 @@ fn count(table: &Table, tally: &Tally, marks: Marks<'_>, waited: Option<Wait>) {
         marks.last.store(token, Relaxed);
         hand_off(last, marks, &tally.changed, &tally.remote, bump);
     }
+    let sample_at = tally.sample_at.load(Relaxed);
     match waited {
-        Some(wait) => after_wait(table, tally, wait),
-        None => sample(table, tally),
+        Some(wait) => {
+            // It is measured anyway, so it is none of those that the next sample stands for.
+            tally.sample_at.store(sample_at.wrapping_add(1), Relaxed);
+            after_wait(table, tally, wait);
+        }
+        None if sample_at == tally.locked.load(Relaxed) as u32 => measured(table, tally),
+        None => {}
     }
 }
 
 /// Its holder is another thread than the one before.
-#[inline]
 fn hand_off(
     last: u32,
     marks: Marks<'_>,
@@ -306,21 +323,12 @@ fn in_vain(table: &Table, object: Object<'_>, outcome: Outcome) {
     }
 }
 
-/// Measures one of many acquisitions that did not wait.
-#[inline]
-fn sample(table: &Table, tally: &Tally) {
-    let left = tally.until_sample.load(Relaxed);
-    if left > 1 {
-        return tally.until_sample.store(left - 1, Relaxed);
-    }
-    measured(table, tally);
-}
-
 /// So many are measured at first.
 const FIRST: u64 = 8;
 /// From here on the gaps between measured acquisitions are random.
 const RAMP: u32 = 128;
 
+/// Measures one of many acquisitions that did not wait.
 #[cold]
 #[inline(never)]
 fn measured(table: &Table, tally: &Tally) {
@@ -336,7 +344,8 @@ fn measured(table: &Table, tally: &Tally) {
     lock.gap.store(next, Relaxed);
     let stands_for = tally.gap.load(Relaxed);
     tally.gap.store(next as u16, Relaxed);
-    tally.until_sample.store(next as u16, Relaxed);
+    let locked = tally.locked.load(Relaxed) as u32;
+    tally.sample_at.store(locked.wrapping_add(next), Relaxed);
     let stack = stack_of(table, &frames::capture());
     let (taken_by, _) = used(table, index, lock, stack);
     measure(tally, lock, Native::now(), stands_for, taken_by);
@@ -350,16 +359,30 @@ fn measure(tally: &Tally, lock: &Lock, now: u64, weight: u16, taken_by: u32) {
     tally.since.store(now, Relaxed);
 }
 
-/// The calling thread is about to release a lock.
+/// The calling thread is about to release a lock that has room for its marks. Returns false unless
+/// that needed nothing more; then [`release`] has to follow.
 #[inline]
+pub(crate) fn released(address: u64, marks: Marks<'_>) -> bool {
+    let Some((_, tally)) = tally::found(address, marks) else {
+        return false;
+    };
+    let is_all = tally.since.load(Relaxed) == HELD;
+    if is_all {
+        tally.since.store(0, Relaxed);
+    }
+    is_all
+}
+
+/// The calling thread is about to release a lock.
+#[cold]
+#[inline(never)]
 pub(crate) fn release(address: u64, marks: Option<Marks<'_>>) {
     let Some(table) = table::table() else { return };
     let entry = || Some(marks_in(table::lock_at(table, address)?.1));
     let Some(marks) = marks.or_else(entry) else {
         return;
     };
-    let mine = tally::found(address, marks);
-    let Some(tally) = mine.or_else(|| tally::of_holder(table, address, marks)) else {
+    let Some(tally) = tally::of_holder(table, address, marks) else {
         return;
     };
     let since = tally.since.load(Relaxed);
@@ -369,8 +392,6 @@ pub(crate) fn release(address: u64, marks: Option<Marks<'_>>) {
     }
 }
 
-#[cold]
-#[inline(never)]
 fn end_of_hold(table: &Table, tally: &Tally, since: u64) {
     let Some((_, lock)) = entry(table, tally) else {
         return;

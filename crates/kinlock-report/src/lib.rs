@@ -194,14 +194,12 @@ pub struct Tally {
     pub remote: AtomicU64,
     /// 0, or [`HELD`], or since when the thread holds it.
     pub since: AtomicU64,
-    /// How many uncontended acquisitions there are until one is measured.
-    pub until_sample: AtomicU16,
+    /// At which number of acquisitions, modulo 2^32, one that does not wait is measured.
+    pub sample_at: AtomicU32,
     /// For how many acquisitions that one will stand.
     pub gap: AtomicU16,
     /// For how many the one stands that is measured now.
     pub weight: AtomicU16,
-    /// Unused.
-    pub unused: AtomicU16,
     /// By which use the lock was taken then.
     pub taken_by: AtomicU32,
     /// The stack by which the lock was first taken.

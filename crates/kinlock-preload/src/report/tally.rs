@@ -48,12 +48,14 @@ fn is_of(tally: &Tally, serial: u32, address: u64) -> bool {
     tally.serial.load(Relaxed) == serial && tally.address.load(Relaxed) == address
 }
 
-/// The calling thread's tally of a lock that it holds, if it is in the first place.
+/// The calling thread's tally of a lock that it holds, if it is in the first place, and the thread's
+/// entry.
 #[inline]
-pub(super) fn found(address: u64, marks: Marks<'_>) -> Option<&'static Tally> {
+pub(super) fn found(address: u64, marks: Marks<'_>) -> Option<(&'static Owner, &'static Tally)> {
+    let owner = own()?;
     let serial = marks.serial.load(Relaxed);
-    let tally = &own()?.tallies[places(serial)[0]];
-    is_of(tally, serial, address).then_some(tally)
+    let tally = &owner.tallies[places(serial)[0]];
+    is_of(tally, serial, address).then_some((owner, tally))
 }
 
 fn in_any_place(owner: &Owner, address: u64, serial: u32) -> Option<&Tally> {
@@ -62,8 +64,6 @@ fn in_any_place(owner: &Owner, address: u64, serial: u32) -> Option<&Tally> {
 }
 
 /// The same, in any place; it is added if it is missing. `None` if there is no room.
-#[cold]
-#[inline(never)]
 pub(super) fn new<'a>(table: &'a Table, object: Object<'_>, marks: Marks<'_>) -> Option<&'a Tally> {
     let owner = own().or_else(|| new_owner(table))?;
     let known = in_any_place(owner, object.address, marks.serial.load(Relaxed));
@@ -86,12 +86,11 @@ pub(super) fn new<'a>(table: &'a Table, object: Object<'_>, marks: Marks<'_>) ->
     // Each acquisition has the same chance to be measured, also of a thread with few of them.
     let gap = lock.gap.load(Relaxed).max(1);
     tally.gap.store(gap as u16, Relaxed);
-    let until = if gap == 1 {
-        1
-    } else {
-        1 + Native::random() % gap
+    let sample_at = match gap {
+        1 => 1,
+        _ => 1 + Native::random() % gap,
     };
-    tally.until_sample.store(until as u16, Relaxed);
+    tally.sample_at.store(sample_at, Relaxed);
     tally.first.store(lock.first.load(Relaxed), Relaxed);
     tally.lock.store(index, Relaxed);
     tally.address.store(object.address, Relaxed);
@@ -122,10 +121,7 @@ fn settle(table: &Table, owner: &Owner, tally: &Tally) {
     }
 }
 
-/// The tally of the thread that took a lock, which another one releases, or of the calling thread
-/// in the second place.
-#[cold]
-#[inline(never)]
+/// The tally of the thread that took a lock, which another one may release.
 pub(super) fn of_holder<'a>(table: &'a Table, address: u64, marks: Marks<'_>) -> Option<&'a Tally> {
     let (serial, last) = (marks.serial.load(Relaxed), marks.last.load(Relaxed));
     let owner = match last == kinlock_token() {
