@@ -73,7 +73,7 @@ fn line_of(mark: &str) -> u64 {
 #[test]
 fn numbers_are_those_on_paper() {
     let place = Place::new();
-    for name in ["kinlock-mutex", "kinlock-spin", "pthread"] {
+    for name in ALL {
         let output = place.run(&["--lock", name], "");
         assert_eq!(
             (output.status.code(), text(&output.stdout)),
@@ -323,6 +323,98 @@ fn what_finds_no_place_is_said() {
     };
     assert_eq!((sum("locked"), sum("ended")), (20_000, 20_000));
     assert!(locks(&report).len() < 200);
+}
+
+const ALL: [&str; 3] = ["kinlock-mutex", "kinlock-spin", "pthread"];
+
+/// The first two CPUs that the tests may run on.
+fn two_cpus() -> Option<[usize; 2]> {
+    // SAFETY: zeros are an empty set, which the call fills.
+    let set = unsafe {
+        let mut set = std::mem::zeroed::<libc::cpu_set_t>();
+        libc::sched_getaffinity(0, size_of_val(&set), &mut set);
+        set
+    };
+    // SAFETY: the numbers are below the size of the set.
+    let mut cpus =
+        (0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) });
+    Some([cpus.next()?, cpus.next()?])
+}
+
+#[test]
+fn hand_offs_within_and_between_domains() {
+    let Some(cpus) = two_cpus() else {
+        return eprintln!("WARNING: one CPU only: domains NOT tested");
+    };
+    let place = Place::new();
+    for name in ALL {
+        for (topology, local, remote) in [
+            (format!("{};{}", cpus[0], cpus[1]), 4, 5),
+            (format!("{},{}", cpus[0], cpus[1]), 9, 0),
+        ] {
+            let mut command = place.command(&["--lock", name], "domains");
+            command.args(cpus.map(|cpu| cpu.to_string()));
+            let output = command.env("KINLOCK_TOPOLOGY", &topology).output().unwrap();
+            assert!(output.status.success(), "{name}: {output:?}");
+            let report = place.json();
+            let busy = lock(&report, "busy");
+            for (field, expected) in [
+                ("changed_owner", 9),
+                ("local", local),
+                ("remote", remote),
+                ("locked", 10),
+            ] {
+                assert_eq!(busy[field], expected, "{name}, {topology}: {field}");
+            }
+            let says = text(&output.stderr).contains("hand-offs 4 local, 5 remote");
+            assert_eq!(says, remote > 0, "{}", text(&output.stderr));
+        }
+    }
+}
+
+/// A thread has room for 64 locks, the process for 512 threads at a time.
+#[test]
+fn crowds_are_counted() {
+    let place = Place::new();
+    for name in ALL {
+        let output = place.run(&["--lock", name], "crowds");
+        assert!(output.status.success(), "{name}: {output:?}");
+        let report = place.json();
+        let others = |l: &&Value| l["name"].as_str().unwrap().starts_with("all");
+        let all: Vec<_> = locks(&report).iter().filter(others).collect();
+        assert_eq!(all.len(), 200, "{name}");
+        for one in all {
+            assert_eq!(
+                (&one["locked"], &one["changed_owner"]),
+                (&3.into(), &0.into())
+            );
+        }
+        let (busy, quiet) = (lock(&report, "busy"), lock(&report, "quiet"));
+        assert_eq!(busy["locked"], 1200, "{name}");
+        assert!(
+            busy["changed_owner"].as_u64() >= Some(599),
+            "{name}: {busy:#}"
+        );
+        assert_eq!(quiet["locked"], 1500, "{name}");
+        assert_eq!(quiet["changed_owner"], 1499, "{name}");
+        // Each number of a thread, modulo 256.
+        assert_eq!(
+            (&busy["threads"], &quiet["threads"]),
+            (&256.into(), &256.into())
+        );
+        assert!(
+            quiet["hold_samples"].as_u64() >= Some(8),
+            "{name}: {quiet:#}"
+        );
+        // Another thread has released it.
+        assert_eq!(lock(&report, "late")["held_by"], Value::Null, "{name}");
+        let threads = list(&report["processes"][0]["threads"]);
+        let by_threads: u64 = threads.iter().map(|t| t["locked"].as_u64().unwrap()).sum();
+        let dropped = report["processes"][0]["dropped"]["threads"]
+            .as_u64()
+            .unwrap();
+        assert_eq!(by_threads + dropped, 600 + 1200 + 1500 + 1, "{name}");
+    }
 }
 
 #[test]

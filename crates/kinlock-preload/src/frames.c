@@ -59,12 +59,20 @@ unsigned long long *kinlock_known_stack(void)
     return known;
 }
 
+/* Where this thread keeps the address of what the report counts for it. */
+unsigned long *kinlock_tallies(void)
+{
+    static __thread unsigned long tallies __attribute__((tls_model("initial-exec")));
+    return &tallies;
+}
+
 static unsigned forks;
 
-/* This process is the child of a fork. */
+/* This process is the child of a fork: its report has none of its parent's. */
 void kinlock_forked(void)
 {
     forks++;
+    *kinlock_tallies() = 0;
 }
 
 /* The thread's number for the kernel. */

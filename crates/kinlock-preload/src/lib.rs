@@ -11,6 +11,7 @@
 //!
 //! ```text
 //!   pthread_mutex_t   0 the lock   4 depth   8 owner   16 kind, as in the C library
+//!                     12, 20, 24 the report's marks: last holder, serial number, domain
 //!   pthread_cond_t    0 the condition variable   8 its users     36 flags, as in the C library
 //! ```
 //!

@@ -12,7 +12,8 @@ const UNDECIDED: u32 = 1 << 31;
 const COUNTS: u32 = 1 << 30;
 const SPINS: u32 = 1 << 29;
 const PASSES: u32 = 1 << 28;
-const REPORTS: u32 = 1 << 27;
+/// Alone: our mutex, and a report.
+pub(crate) const REPORTS: u32 = 1 << 27;
 
 /// A mode that has been decided.
 #[derive(Clone, Copy)]

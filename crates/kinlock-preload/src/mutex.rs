@@ -1,9 +1,9 @@
 //! Mutexes.
 
 use crate::counts;
-use crate::mode::{MODE, Mode, mode};
+use crate::mode::{MODE, Mode, REPORTS, mode};
 use crate::real;
-use crate::report::{self, Object};
+use crate::report::{self, Marks, Object};
 use crate::time::{self, Limit};
 use crate::watch;
 use core::ffi::{c_int, c_void};
@@ -30,8 +30,11 @@ pub(crate) struct Mutex {
     depth: AtomicU32,
     /// Of a recursive or error-checking mutex: the token of its holder, or 0.
     owner: AtomicU32,
-    unused: u32,
+    /// The report's, as the next two. Near the lock, as it changes with the holder.
+    last: AtomicU32,
     kind: AtomicU32,
+    serial: AtomicU32,
+    domain: AtomicU32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -241,7 +244,7 @@ impl Mutex {
     pub(crate) fn release_watched(&self, mode: Mode) -> c_int {
         // Afterwards another thread may hold it.
         if mode.reports() && self.is_released_now(mode) {
-            report::release(self.address() as u64);
+            report::release(self.address() as u64, self.marks(mode));
         }
         self.release(mode)
     }
@@ -266,7 +269,7 @@ impl Mutex {
         let object = self.object(mode);
         let released = self.is_released_now(mode);
         if released {
-            report::release(object.address);
+            report::release(object.address, object.marks);
         }
         let result = wait();
         // With other results it may not be held.
@@ -276,10 +279,24 @@ impl Mutex {
         result
     }
 
-    fn object(&self, mode: Mode) -> Object {
+    fn own_marks(&self) -> Marks<'_> {
+        Marks {
+            serial: &self.serial,
+            last: &self.last,
+            domain: &self.domain,
+        }
+    }
+
+    /// Room for marks, unless it is the C library's.
+    fn marks(&self, mode: Mode) -> Option<Marks<'_>> {
+        (self.kind(mode) != Kind::Passed).then_some(self.own_marks())
+    }
+
+    fn object(&self, mode: Mode) -> Object<'_> {
         let kind = self.kind.load(Relaxed);
         Object {
             address: self.address() as u64,
+            marks: self.marks(mode),
             kind,
             is_nested: mode.reports() && kind & KINDS == RECURSIVE && self.is_callers(mode),
         }
@@ -329,6 +346,34 @@ unsafe fn mutex<'a>(pointer: *const Mutex) -> &'a Mutex {
 /// Whether the usual operation follows: a normal mutex that is ours, and nothing is counted.
 fn is_plain(mutex: &Mutex) -> bool {
     mutex.kind.load(Relaxed) | MODE.load(Relaxed) == 0
+}
+
+/// Whether the usual operation follows, but for a report.
+fn is_reported(mutex: &Mutex) -> bool {
+    mutex.kind.load(Relaxed) | MODE.load(Relaxed) == REPORTS
+}
+
+/// Takes a mutex that is reported on.
+#[inline(never)]
+fn lock_reported(mutex: &Mutex) -> c_int {
+    if !mutex.word.try_lock() {
+        return acquire(mutex, Limit::Never);
+    }
+    if !report::counted(mutex.address() as u64, mutex.own_marks()) {
+        report::taken_at_once(mutex.object(mode()));
+    }
+    0
+}
+
+#[inline(never)]
+fn unlock_reported(mutex: &Mutex) -> c_int {
+    let (address, marks) = (mutex.address() as u64, mutex.own_marks());
+    if !report::released(address, marks) {
+        report::release(address, Some(marks));
+    }
+    // SAFETY: invariant 2.
+    unsafe { mutex.word.unlock() };
+    0
 }
 
 /// All other acquisitions.
@@ -416,6 +461,9 @@ pub(crate) unsafe extern "C" fn pthread_mutex_lock(pointer: *mut Mutex) -> c_int
         mutex.word.lock();
         return 0;
     }
+    if is_reported(mutex) {
+        return lock_reported(mutex);
+    }
     acquire(mutex, Limit::Never)
 }
 
@@ -462,6 +510,9 @@ pub(crate) unsafe extern "C" fn pthread_mutex_unlock(pointer: *mut Mutex) -> c_i
         // SAFETY: invariant 2.
         unsafe { mutex.word.unlock() };
         return 0;
+    }
+    if is_reported(mutex) {
+        return unlock_reported(mutex);
     }
     release(mutex)
 }

@@ -1,8 +1,9 @@
 //! The contention report: what each lock did, in a [table](table) that the command reads.
 //!
-//! Nothing here allocates, takes a lock or waits. An entry is added, and most of its numbers are
-//! changed, by the thread that holds the lock: the program's own lock guards them. So plain loads
-//! and stores suffice, and no two threads add the same lock.
+//! Nothing here allocates, takes a lock or waits. What each acquisition changes belongs to the
+//! thread that holds the lock: its [tally](tally) of it. An entry is added, and most of its numbers
+//! are changed, by that thread, too: the program's own lock guards them. So plain loads and stores
+//! suffice, and no two threads add the same lock.
 //!
 //! Each acquisition is counted. The clock is read, and the callers are looked up, only for those
 //! that waited, for the first ones of each lock, and from then on for about one in 256.
@@ -11,23 +12,38 @@ mod frames;
 mod modules;
 mod rules;
 pub(crate) mod table;
+mod tally;
 
 use self::frames::Frames;
 use self::table::{add, bump, raise};
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use kinlock_core::Native;
 use kinlock_core::platform::Platform;
-use kinlock_report::{Lock, STACKS, Stack, Table, Thread, USES, Use, bucket};
+use kinlock_report::{HELD, Lock, STACKS, Stack, Table, Tally, Thread, USES, Use, bucket};
 
 unsafe extern "C" {
     safe fn kinlock_token() -> u32;
 }
 
+/// What is noted beside a lock, where its holder has its cache line anyway. Zeros at first. Only the
+/// holder accesses it.
+#[derive(Clone, Copy)]
+pub(crate) struct Marks<'a> {
+    /// The lock's serial number.
+    pub(crate) serial: &'a AtomicU32,
+    /// The token of the thread that held it last.
+    pub(crate) last: &'a AtomicU32,
+    /// The domain of that thread, if there are several.
+    pub(crate) domain: &'a AtomicU32,
+}
+
 /// A lock of the program.
 #[derive(Clone, Copy)]
-pub(crate) struct Object {
+pub(crate) struct Object<'a> {
     pub(crate) address: u64,
+    /// Its own. One without room for them has them in its entry.
+    pub(crate) marks: Option<Marks<'a>>,
     /// The C library's, or [`kinlock_report::SPIN`].
     pub(crate) kind: u32,
     /// The calling thread holds it already, as a recursive one.
@@ -56,7 +72,7 @@ impl Wait {
     /// and not when it holds the lock.
     #[cold]
     #[inline(never)]
-    pub(crate) fn begin(object: Object) -> Self {
+    pub(crate) fn begin(object: Object<'_>) -> Self {
         let since = Native::now();
         let mut stack = 0;
         if let Some(table) = table::table() {
@@ -83,14 +99,6 @@ impl Wait {
     }
 }
 
-/// The calling thread is about to take a lock: its entry will be needed.
-#[inline]
-pub(crate) fn prepare(address: u64) {
-    if let Some(table) = table::table() {
-        table::prefetch(table, address);
-    }
-}
-
 /// The calling thread has found that it must not wait.
 pub(crate) fn waits_no_more() {
     if let Some(thread) = table::table().and_then(thread) {
@@ -99,77 +107,166 @@ pub(crate) fn waits_no_more() {
 }
 
 /// An acquisition has ended. If it succeeded, the lock is held.
-pub(crate) fn acquisition(object: Object, outcome: Outcome) {
+pub(crate) fn acquisition(object: Object<'_>, outcome: Outcome) {
     let Some(table) = table::table() else { return };
-    let thread = thread(table);
     let is_taken = matches!(outcome.result, 0 | libc::EOWNERDEAD);
-    if let (Some(thread), Some(wait)) = (thread, outcome.waited) {
-        thread.waits_for.store(0, Relaxed);
-        bump(&thread.contended, 1);
-        bump(&thread.wait_ns, wait.nanos());
-        raise(&thread.wait_max, wait.nanos());
+    if let Some(wait) = outcome.waited {
+        if let Some(thread) = thread(table) {
+            thread.waits_for.store(0, Relaxed);
+            bump(&thread.contended, 1);
+            bump(&thread.wait_ns, wait.nanos());
+            raise(&thread.wait_max, wait.nanos());
+        }
     }
     if !is_taken {
         return in_vain(table, object, outcome);
     }
-    match thread {
-        Some(thread) => bump(&thread.locked, 1),
-        None => add(&table.header.dropped_threads, 1),
+    if object.is_nested || outcome.is_try {
+        let Some((_, lock)) = table::lock_of_holder(table, object) else {
+            return add(&table.header.dropped_locks, 1);
+        };
+        if outcome.is_try {
+            add(&lock.tries, 1);
+        }
+        if object.is_nested {
+            return bump(&lock.nested, 1);
+        }
     }
-    let Some((index, lock)) = table::lock_of_holder(table, object) else {
+    let marks = object.marks.or_else(|| marks_of_holder(table, object));
+    let Some(marks) = marks else {
         return add(&table.header.dropped_locks, 1);
     };
-    if outcome.is_try {
-        add(&lock.tries, 1);
-    }
-    if object.is_nested {
-        return bump(&lock.nested, 1);
-    }
-    bump(&lock.locked, 1);
-    let token = kinlock_token();
-    lock.holder.store(token, Relaxed);
-    if lock.last.load(Relaxed) != token {
-        hand_off(lock, token);
-    }
-    match outcome.waited {
-        Some(wait) => {
-            let taken_by = waited(table, index, lock, wait);
-            measure(lock, wait.until, 1, taken_by);
-        }
-        None => sample(table, index, lock),
+    match tally::new(table, object, marks) {
+        Some(tally) => count(table, tally, marks, outcome.waited),
+        None => without_tally(table, object, marks, outcome.waited),
     }
 }
 
-/// The C library has taken the lock again for its holder.
-pub(crate) fn taken_again(object: Object) {
+/// A lock that has room for its marks was taken at once. Returns false unless that needed nothing
+/// but counting; then [`taken_at_once`] has to follow.
+#[inline]
+pub(crate) fn counted(address: u64, marks: Marks<'_>) -> bool {
+    let Some((owner, tally)) = tally::found(address, marks) else {
+        return false;
+    };
+    let locked = tally.locked.load(Relaxed).wrapping_add(1);
+    if tally.sample_at.load(Relaxed) == locked as u32 || table::has_domains() {
+        return false;
+    }
+    tally.locked.store(locked, Relaxed);
+    tally.since.store(HELD, Relaxed);
+    // No branch: which thread was the last one cannot be predicted.
+    let (last, token) = (marks.last.load(Relaxed), owner.token.load(Relaxed));
+    bump(&tally.changed, ((last != token) & (last != 0)).into());
+    marks.last.store(token, Relaxed);
+    true
+}
+
+/// The same, whatever it needs.
+#[cold]
+#[inline(never)]
+pub(crate) fn taken_at_once(object: Object<'_>) {
     let outcome = Outcome {
         is_try: false,
         waited: None,
         result: 0,
     };
+    acquisition(object, outcome);
+}
+
+/// The C library has taken the lock again for its holder.
+pub(crate) fn taken_again(object: Object<'_>) {
     let is_nested = false;
-    acquisition(
-        Object {
-            is_nested,
-            ..object
-        },
-        outcome,
-    );
+    taken_at_once(Object {
+        is_nested,
+        ..object
+    });
+}
+
+/// The marks of a lock that has no room for them.
+fn marks_of_holder<'a>(table: &'a Table, object: Object<'a>) -> Option<Marks<'a>> {
+    table::lock_of_holder(table, object).map(|(_, lock)| marks_in(lock))
+}
+
+fn marks_in(lock: &Lock) -> Marks<'_> {
+    Marks {
+        serial: &lock.serial,
+        last: &lock.last,
+        domain: &lock.domain,
+    }
+}
+
+/// Counts an acquisition.
+fn count(table: &Table, tally: &Tally, marks: Marks<'_>, waited: Option<Wait>) {
+    bump(&tally.locked, 1);
+    tally.since.store(HELD, Relaxed);
+    let token = kinlock_token();
+    let last = marks.last.load(Relaxed);
+    if last != token {
+        marks.last.store(token, Relaxed);
+        hand_off(last, marks, &tally.changed, &tally.remote, bump);
+    }
+    let sample_at = tally.sample_at.load(Relaxed);
+    match waited {
+        Some(wait) => {
+            // It is measured anyway, so it is none of those that the next sample stands for.
+            tally.sample_at.store(sample_at.wrapping_add(1), Relaxed);
+            after_wait(table, tally, wait);
+        }
+        None if sample_at == tally.locked.load(Relaxed) as u32 => measured(table, tally),
+        None => {}
+    }
 }
 
 /// Its holder is another thread than the one before.
-fn hand_off(lock: &Lock, token: u32) {
-    let domain = u32::from(Native::domain());
-    if lock.last.load(Relaxed) != 0 {
-        bump(&lock.changed, 1);
-        if lock.domain.load(Relaxed) == domain {
-            bump(&lock.local, 1);
+fn hand_off(
+    last: u32,
+    marks: Marks<'_>,
+    changed: &AtomicU64,
+    remote: &AtomicU64,
+    add: impl Fn(&AtomicU64, u64),
+) {
+    if last != 0 {
+        add(changed, 1);
+    }
+    if table::has_domains() {
+        let domain = u32::from(Native::domain());
+        let before = marks.domain.load(Relaxed);
+        if before != domain {
+            marks.domain.store(domain, Relaxed);
+            if last != 0 {
+                add(remote, 1);
+            }
         }
     }
-    if lock.domain.load(Relaxed) != domain {
-        lock.domain.store(domain, Relaxed);
+}
+
+/// Counts an acquisition by a thread that has no tally for the lock: the hold is not measured.
+#[cold]
+#[inline(never)]
+fn without_tally(table: &Table, object: Object<'_>, marks: Marks<'_>, waited: Option<Wait>) {
+    let Some((index, lock)) = table::lock_of_holder(table, object) else {
+        return add(&table.header.dropped_locks, 1);
+    };
+    add(&lock.locked, 1);
+    match thread(table) {
+        Some(thread) => bump(&thread.locked, 1),
+        None => add(&table.header.dropped_threads, 1),
     }
-    lock.last.store(token, Relaxed);
+    let token = kinlock_token();
+    note_thread(lock, token);
+    let last = marks.last.load(Relaxed);
+    if last != token {
+        marks.last.store(token, Relaxed);
+        hand_off(last, marks, &lock.changed, &lock.remote, add);
+    }
+    if let Some(wait) = waited {
+        note_wait(table, index, lock, wait);
+    }
+}
+
+/// The thread is one of those that took the lock. Called by its holder.
+fn note_thread(lock: &Lock, token: u32) {
     let number = token as usize % kinlock_report::THREAD_BITS;
     let word = &lock.threads[number / 64];
     let bit = 1 << (number % 64);
@@ -178,10 +275,24 @@ fn hand_off(lock: &Lock, token: u32) {
     }
 }
 
-/// Notes a wait that has ended. By which use it was.
+/// The entry of the lock that the calling thread holds and has a tally of.
+fn entry<'a>(table: &'a Table, tally: &Tally) -> Option<(u32, &'a Lock)> {
+    let index = tally.lock.load(Relaxed);
+    let at = (index as usize).checked_sub(1)?;
+    Some((index, table.locks.get(at)?))
+}
+
 #[cold]
 #[inline(never)]
-fn waited(table: &Table, index: u32, lock: &Lock, wait: Wait) -> u32 {
+fn after_wait(table: &Table, tally: &Tally, wait: Wait) {
+    if let Some((index, lock)) = entry(table, tally) {
+        let taken_by = note_wait(table, index, lock, wait);
+        measure(tally, lock, wait.until, 1, taken_by);
+    }
+}
+
+/// Notes a wait that has ended. By which use it was.
+fn note_wait(table: &Table, index: u32, lock: &Lock, wait: Wait) -> u32 {
     let nanos = wait.nanos();
     add(&lock.contended, 1);
     add(&lock.wait_ns, nanos);
@@ -198,7 +309,7 @@ fn waited(table: &Table, index: u32, lock: &Lock, wait: Wait) -> u32 {
 
 /// A lock that was not taken.
 #[cold]
-fn in_vain(table: &Table, object: Object, outcome: Outcome) {
+fn in_vain(table: &Table, object: Object<'_>, outcome: Outcome) {
     let Some((index, lock)) = table::lock_at(table, object.address) else {
         return;
     };
@@ -208,17 +319,8 @@ fn in_vain(table: &Table, object: Object, outcome: Outcome) {
     }
     if let Some(wait) = outcome.waited {
         add(&lock.timeouts, 1);
-        waited(table, index, lock, wait);
+        note_wait(table, index, lock, wait);
     }
-}
-
-/// Counts an acquisition that did not wait; measures one of many.
-fn sample(table: &Table, index: u32, lock: &Lock) {
-    let left = lock.until_sample.load(Relaxed);
-    if left > 1 {
-        return lock.until_sample.store(left - 1, Relaxed);
-    }
-    measured(table, index, lock);
 }
 
 /// So many are measured at first.
@@ -226,49 +328,76 @@ const FIRST: u64 = 8;
 /// From here on the gaps between measured acquisitions are random.
 const RAMP: u32 = 128;
 
+/// Measures one of many acquisitions that did not wait.
 #[cold]
 #[inline(never)]
-fn measured(table: &Table, index: u32, lock: &Lock) {
-    let gap = lock.gap.load(Relaxed).max(1);
-    let next = match gap {
+fn measured(table: &Table, tally: &Tally) {
+    let Some((index, lock)) = entry(table, tally) else {
+        return;
+    };
+    let next = match lock.gap.load(Relaxed).max(1) {
         _ if lock.samples.load(Relaxed) < FIRST => 1,
         gap if gap < RAMP => 2 * gap,
         // Of 256 on average, since what a program does may have a period.
         _ => RAMP + Native::random() % (256 + 1),
     };
     lock.gap.store(next, Relaxed);
-    lock.until_sample.store(next, Relaxed);
+    let stands_for = tally.gap.load(Relaxed);
+    tally.gap.store(next as u16, Relaxed);
+    let locked = tally.locked.load(Relaxed) as u32;
+    tally.sample_at.store(locked.wrapping_add(next), Relaxed);
     let stack = stack_of(table, &frames::capture());
     let (taken_by, _) = used(table, index, lock, stack);
-    measure(lock, Native::now(), gap, taken_by);
+    measure(tally, lock, Native::now(), stands_for, taken_by);
 }
 
 /// The hold that begins now is measured.
-fn measure(lock: &Lock, now: u64, weight: u32, taken_by: u32) {
-    lock.weight.store(weight, Relaxed);
-    lock.taken_by.store(taken_by, Relaxed);
-    lock.since.store(now, Relaxed);
+fn measure(tally: &Tally, lock: &Lock, now: u64, weight: u16, taken_by: u32) {
+    tally.first.store(lock.first.load(Relaxed), Relaxed);
+    tally.weight.store(weight, Relaxed);
+    tally.taken_by.store(taken_by, Relaxed);
+    tally.since.store(now, Relaxed);
 }
 
-/// The calling thread is about to release a lock that it holds.
-pub(crate) fn release(address: u64) {
+/// The calling thread is about to release a lock that has room for its marks. Returns false unless
+/// that needed nothing more; then [`release`] has to follow.
+#[inline]
+pub(crate) fn released(address: u64, marks: Marks<'_>) -> bool {
+    let Some((_, tally)) = tally::found(address, marks) else {
+        return false;
+    };
+    let is_all = tally.since.load(Relaxed) == HELD;
+    if is_all {
+        tally.since.store(0, Relaxed);
+    }
+    is_all
+}
+
+/// The calling thread is about to release a lock.
+#[cold]
+#[inline(never)]
+pub(crate) fn release(address: u64, marks: Option<Marks<'_>>) {
     let Some(table) = table::table() else { return };
-    let Some((_, lock)) = table::lock_at(table, address) else {
+    let entry = || Some(marks_in(table::lock_at(table, address)?.1));
+    let Some(marks) = marks.or_else(entry) else {
         return;
     };
-    lock.holder.store(0, Relaxed);
-    let since = lock.since.load(Relaxed);
-    if since != 0 {
-        end_of_hold(table, lock, since);
+    let Some(tally) = tally::of_holder(table, address, marks) else {
+        return;
+    };
+    let since = tally.since.load(Relaxed);
+    tally.since.store(0, Relaxed);
+    if since > HELD {
+        end_of_hold(table, tally, since);
     }
 }
 
-#[cold]
-#[inline(never)]
-fn end_of_hold(table: &Table, lock: &Lock, since: u64) {
+fn end_of_hold(table: &Table, tally: &Tally, since: u64) {
+    let Some((_, lock)) = entry(table, tally) else {
+        return;
+    };
     let nanos = Native::now().saturating_sub(since);
-    lock.since.store(0, Relaxed);
-    let weight = lock.weight.load(Relaxed);
+    let weight = u32::from(tally.weight.load(Relaxed));
     let total = nanos.saturating_mul(u64::from(weight));
     bump(&lock.samples, 1);
     bump(&lock.held, u64::from(weight));
@@ -276,7 +405,7 @@ fn end_of_hold(table: &Table, lock: &Lock, since: u64) {
     raise(&lock.hold_max, nanos);
     let class = &lock.holds[bucket(nanos)];
     class.store(class.load(Relaxed).wrapping_add(weight), Relaxed);
-    let taken_by = lock.taken_by.load(Relaxed) as usize;
+    let taken_by = tally.taken_by.load(Relaxed) as usize;
     if let Some(entry) = taken_by.checked_sub(1).and_then(|at| table.uses.get(at)) {
         add(&entry.held, u64::from(weight));
         add(&entry.hold_ns, total);
@@ -364,6 +493,12 @@ fn merge(pairs: &[(&AtomicU64, &AtomicU64)]) {
             add(to, n);
         }
     }
+}
+
+/// The entry of a thread that has one.
+fn thread_of(table: &Table, token: u32) -> Option<&Thread> {
+    let thread = &table.threads[token as usize % kinlock_report::THREADS];
+    (thread.token.load(Relaxed) == token).then_some(thread)
 }
 
 /// The entry of the calling thread.

@@ -78,9 +78,10 @@ impl Spinlock {
         0
     }
 
-    fn object(&self) -> Object {
+    fn object(&self) -> Object<'_> {
         Object {
             address: self.address() as u64,
+            marks: None,
             kind: kinlock_report::SPIN,
             is_nested: false,
         }
@@ -174,7 +175,7 @@ unsafe extern "C" fn pthread_spin_unlock(pointer: *mut c_void) -> c_int {
     let mode = mode();
     counts::call(mode, || 0);
     if mode.reports() {
-        report::release(pointer as u64);
+        report::release(pointer as u64, None);
     }
     // SAFETY: invariant 1.
     unsafe { spinlock(pointer) }.unlock(mode)

@@ -8,14 +8,11 @@ use core::ffi::c_int;
 /// Takes a lock: tries to, and if it is taken and `lock` is given, waits by that.
 pub(crate) fn acquisition(
     mode: Mode,
-    object: Object,
+    object: Object<'_>,
     attempt: impl FnOnce() -> c_int,
     lock: Option<impl FnOnce() -> c_int>,
 ) -> c_int {
     let is_try = lock.is_none();
-    if mode.reports() {
-        report::prepare(object.address);
-    }
     let mut result = attempt();
     let mut waited = None;
     if let (libc::EBUSY, Some(lock)) = (result, lock) {

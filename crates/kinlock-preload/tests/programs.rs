@@ -87,3 +87,22 @@ fn an_allocation_would_be_found() {
 fn the_smallest_stacks() {
     Program::of("small.c").answers_the_same(ALL);
 }
+
+/// ... suffice for a report, which looks up callers on them.
+#[test]
+#[cfg_attr(debug_assertions, ignore = "without optimisation frames are larger")]
+fn the_smallest_stacks_under_a_report() {
+    for lock in ALL {
+        let prefix = common::scratch("report");
+        let output = Program::of("small.c")
+            .command()
+            .env("LD_PRELOAD", library())
+            .env("KINLOCK_LOCK", lock)
+            .env("KINLOCK_REPORT", &prefix)
+            .output()
+            .expect("it starts");
+        assert!(output.status.success(), "{lock}: {output:?}");
+        assert_eq!(output.stdout, b"small stacks suffice\n");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    }
+}

@@ -7,20 +7,26 @@
 //! as dropped. Times are nanoseconds of the monotonic clock. Indices stand for entries plus 1, so
 //! that 0 is none.
 //!
+//! What each acquisition changes is in a [`Tally`] of the thread for the lock, so that no cache
+//! line moves with the lock but the lock's own. A thread has a few tallies. One that makes room,
+//! and those of a thread that ends, are added to the entries of the lock and the thread. The
+//! numbers of a lock are thus those in its entry and those in the tallies that stand
+//! [for it](Table::lock_of).
+//!
 //! # Who changes what
 //!
 //! | field | changed by |
 //! | --- | --- |
+//! | of a tally, of a thread | that thread |
 //! | of a lock, below "the holder's" | its holder, so that plain loads and stores suffice |
 //! | other numbers of a lock, of a use | any thread, by atomic additions |
-//! | of a thread | that thread |
 
 #![no_std]
 
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// How a file begins. It changes with the layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"kinlock1");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"kinlock2");
 
 /// How many locks, living and ended ones, are told apart.
 pub const LOCKS: usize = 4096;
@@ -30,6 +36,10 @@ pub const STACKS: usize = 4096;
 pub const USES: usize = 8192;
 /// How many threads.
 pub const THREADS: usize = 1024;
+/// How many threads have tallies at a time.
+pub const OWNERS: usize = 512;
+/// How many tallies such a thread has.
+pub const TALLIES: usize = 64;
 /// How many shared objects.
 pub const MODULES: usize = 256;
 /// How many calls of a stack, innermost first.
@@ -62,6 +72,23 @@ pub struct Table {
     pub stacks: [Stack; STACKS],
     /// By lock and stack.
     pub uses: [Use; USES],
+    /// By the number of the thread.
+    pub owners: [Owner; OWNERS],
+}
+
+impl Table {
+    /// The lock that a tally stands for, by its index: if its entry is another lock's by now, the
+    /// one that the ended lock has joined. `None` if the tally is free.
+    pub fn lock_of(&self, tally: &Tally) -> Option<usize> {
+        let serial = tally.serial.load(Relaxed);
+        let at = (tally.lock.load(Relaxed) as usize).checked_sub(1)?;
+        if serial == 0 || self.locks.get(at)?.serial.load(Relaxed) == serial {
+            return (serial != 0).then_some(at);
+        }
+        let first = (tally.first.load(Relaxed) as usize).checked_sub(1)?;
+        let others = self.stacks.get(first)?.ended.load(Relaxed) as usize;
+        others.checked_sub(1).filter(|&at| at < LOCKS)
+    }
 }
 
 /// The beginning of the file.
@@ -125,7 +152,7 @@ pub struct Thread {
     pub id: AtomicU32,
     /// What it is called.
     pub name: [AtomicU8; 16],
-    /// How often it took a lock.
+    /// How often it took a lock, besides what its tallies say.
     pub locked: AtomicU64,
     /// How often it found one taken.
     pub contended: AtomicU64,
@@ -139,36 +166,64 @@ pub struct Thread {
     pub waits_since: AtomicU64,
 }
 
+/// A thread that has tallies.
+#[repr(C, align(128))]
+pub struct Owner {
+    /// The number of the thread, or 0.
+    pub token: AtomicU32,
+    /// In the place of the lock's serial number, modulo their number, or in the one beside it.
+    pub tallies: [Tally; TALLIES],
+}
+
+/// The thread holds the lock, and the hold is not measured.
+pub const HELD: u64 = 1;
+
+/// What one thread did to one lock. It fills a cache line.
+#[repr(C, align(64))]
+pub struct Tally {
+    /// The serial number of the lock, or 0.
+    pub serial: AtomicU32,
+    /// The index of its entry, plus 1.
+    pub lock: AtomicU32,
+    /// Its address.
+    pub address: AtomicU64,
+    /// How often the thread took it.
+    pub locked: AtomicU64,
+    /// How often another thread had held it before.
+    pub changed: AtomicU64,
+    /// How often that was in another locality domain.
+    pub remote: AtomicU64,
+    /// 0, or [`HELD`], or since when the thread holds it.
+    pub since: AtomicU64,
+    /// At which number of acquisitions, modulo 2^32, one that does not wait is measured.
+    pub sample_at: AtomicU32,
+    /// For how many acquisitions that one will stand.
+    pub gap: AtomicU16,
+    /// For how many the one stands that is measured now.
+    pub weight: AtomicU16,
+    /// By which use the lock was taken then.
+    pub taken_by: AtomicU32,
+    /// The stack by which the lock was first taken.
+    pub first: AtomicU32,
+}
+
 /// A lock.
 #[repr(C, align(64))]
 pub struct Lock {
     /// Its address; with [`ENDED`] set one that has ended, or several that were first taken by the
     /// same callers; or [`FREED`].
     pub address: AtomicU64,
-    // ---- the holder's, here and below; first what each acquisition and hand-off writes ----
-    /// How often it was taken.
-    pub locked: AtomicU64,
-    /// Number of the thread that holds it, or 0.
-    pub holder: AtomicU32,
-    /// Number of the thread that held it last.
-    pub last: AtomicU32,
-    /// The domain of the last holder.
-    pub domain: AtomicU32,
-    /// How many uncontended acquisitions there are until one is measured.
-    pub until_sample: AtomicU32,
-    /// Since when it is held, if that is measured.
-    pub since: AtomicU64,
-    /// How often its holder was another thread than the one before.
-    pub changed: AtomicU64,
-    /// How often that was in the same locality domain.
-    pub local: AtomicU64,
-    /// How many uncontended acquisitions there were since the measured one before.
-    pub gap: AtomicU32,
-    /// For how many acquisitions the measured one stands.
-    pub weight: AtomicU32,
-    // ---- what is hardly ever written, so that all CPUs can have it ----
+    /// A number that no lock before it had, or 0.
+    pub serial: AtomicU32,
     /// The C library's kind, or [`SPIN`].
     pub kind: AtomicU32,
+    // ---- the holder's ----
+    /// Number of the thread that held it last, if there is no room for that in the lock itself.
+    pub last: AtomicU32,
+    /// The domain of that thread, likewise.
+    pub domain: AtomicU32,
+    /// For how many acquisitions the measured one stands, at present.
+    pub gap: AtomicU32,
     /// The stack by which it was first taken.
     pub first: AtomicU32,
     /// The last use that was added; each knows the one before.
@@ -181,11 +236,6 @@ pub struct Lock {
     pub nested: AtomicU64,
     /// The longest measured hold.
     pub hold_max: AtomicU64,
-    // ---- what is written when an acquisition is measured ----
-    /// By which use it was taken then.
-    pub taken_by: AtomicU32,
-    /// Unused.
-    pub unused_too: AtomicU32,
     /// Measured holds, times what they stand for.
     pub held: AtomicU64,
     /// Their time, times the same.
@@ -195,6 +245,12 @@ pub struct Lock {
     /// How often holds took how long, times what they stand for.
     pub holds: [AtomicU32; BUCKETS],
     // ---- any thread's ----
+    /// How often it was taken, besides what tallies say.
+    pub locked: AtomicU64,
+    /// How often its holder was another thread than the one before, likewise.
+    pub changed: AtomicU64,
+    /// How often that was in another locality domain, likewise.
+    pub remote: AtomicU64,
     /// How often waits took how long.
     pub waits: [AtomicU32; BUCKETS],
     /// How often it was found taken, and waited for.
@@ -290,9 +346,8 @@ mod tests {
     }
 
     #[test]
-    fn what_every_acquisition_writes_is_in_a_cache_line_of_its_own() {
-        use core::mem::offset_of;
-        assert_eq!(offset_of!(Lock, kind), 64);
-        assert_eq!(offset_of!(Lock, taken_by), 128);
+    fn a_tally_is_a_cache_line() {
+        assert_eq!(size_of::<Tally>(), 64);
+        assert_eq!(core::mem::offset_of!(Owner, tallies) % 64, 0);
     }
 }

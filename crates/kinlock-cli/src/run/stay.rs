@@ -29,6 +29,25 @@ const PASSED: [i32; 6] = [
 /// When a program is long.
 const LONG: Duration = Duration::from_secs(10);
 
+/// What is said once of a long program: how to have the report before its end.
+struct Note {
+    is_told: bool,
+}
+
+impl Note {
+    /// How long it is until the note is due; `None` if it has been told.
+    fn left(&self, elapsed: Duration) -> Option<Duration> {
+        (!self.is_told).then(|| LONG.saturating_sub(elapsed))
+    }
+
+    /// Whether it is to be told now.
+    fn is_due(&mut self, elapsed: Duration) -> bool {
+        let is_due = self.left(elapsed) == Some(Duration::ZERO);
+        self.is_told |= is_due;
+        is_due
+    }
+}
+
 /// Starts a program and waits for its end. `asked` is called for each SIGUSR1.
 pub fn run(command: &mut Command, mut asked: impl FnMut()) -> io::Result<ExitStatus> {
     let mut signals = Signals::block();
@@ -46,10 +65,9 @@ pub fn run(command: &mut Command, mut asked: impl FnMut()) -> io::Result<ExitSta
     unsafe { command.pre_exec(begin_child) };
     let mut child = command.spawn()?;
     let begin = Instant::now();
-    let mut is_told = false;
+    let mut note = Note { is_told: false };
     loop {
-        let left = LONG.checked_sub(begin.elapsed()).filter(|_| !is_told);
-        match signals.next(left) {
+        match signals.next(note.left(begin.elapsed())) {
             Some((libc::SIGCHLD, _)) => {
                 if let Some(status) = child.try_wait()? {
                     signals.unblock();
@@ -60,8 +78,7 @@ pub fn run(command: &mut Command, mut asked: impl FnMut()) -> io::Result<ExitSta
             Some((signal, true)) => pass_on(&child, signal),
             // Of the terminal, which has sent it to the program, too.
             Some((_, false)) => {}
-            None if !is_told && begin.elapsed() >= LONG => {
-                is_told = true;
+            None if note.is_due(begin.elapsed()) => {
                 tell(&format!(
                     "kinlock: the report comes when the program ends; kill -USR1 {} shows it now",
                     std::process::id()
@@ -136,5 +153,31 @@ impl Signals {
     fn unblock(&self) {
         // SAFETY: invariant 1.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, ptr::null_mut()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_program_is_told_of_once() {
+        let seconds = Duration::from_secs_f64;
+        let mut note = Note { is_told: false };
+        assert_eq!(note.left(seconds(2.5)), Some(seconds(7.5)));
+        // Another signal may end the wait before.
+        assert!(!note.is_due(seconds(9.9)));
+        assert!(note.is_due(seconds(10.1)));
+        assert!(!note.is_due(seconds(10.2)));
+        // Then the wait is for signals alone.
+        assert_eq!(note.left(seconds(10.2)), None);
+    }
+
+    #[test]
+    fn the_note_is_due_at_once_when_it_is_late() {
+        let mut note = Note { is_told: false };
+        let late = LONG + Duration::from_secs(5);
+        assert_eq!(note.left(late), Some(Duration::ZERO));
+        assert!(note.is_due(late));
     }
 }

@@ -1,6 +1,7 @@
 /* What its locks do can be counted on paper. The tests know some of its lines by the marks. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -59,6 +60,93 @@ static void end_of_child(pid_t child)
     waitpid(child, &status, 0);
 }
 
+static void move_to(int cpu)
+{
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    if (sched_setaffinity(0, sizeof one, &one) != 0)
+        abort();
+}
+
+static int cpus[2];
+
+/* Takes the lock five times in turn with the main thread: first on its CPU, then on the other one. */
+static void *take_turns(void *unused)
+{
+    for (int i = 1; i <= 5; i++) {
+        while (go < i)
+            nap(1);
+        move_to(cpus[i > 2]);
+        pthread_mutex_lock(&busy), pthread_mutex_unlock(&busy);
+        done++;
+    }
+    return unused;
+}
+
+static int in_domains(char **numbers)
+{
+    pthread_t thread;
+    cpus[0] = atoi(numbers[0]), cpus[1] = atoi(numbers[1]);
+    move_to(cpus[0]);
+    pthread_create(&thread, NULL, take_turns, NULL);
+    for (int i = 1; i <= 5; i++) {
+        pthread_mutex_lock(&busy), pthread_mutex_unlock(&busy);
+        go = i;
+        while (done < i)
+            nap(1);
+    }
+    pthread_join(thread, NULL);
+    return 0;
+}
+
+static void *take_twice(void *unused)
+{
+    for (int i = 0; i < 2; i++)
+        pthread_mutex_lock(&busy), pthread_mutex_unlock(&busy);
+    done++;
+    while (!go)
+        nap(5);
+    return unused;
+}
+
+static void *take_once(void *unused)
+{
+    pthread_mutex_lock(&quiet), pthread_mutex_unlock(&quiet);
+    return unused;
+}
+
+static void *release_late(void *unused)
+{
+    pthread_mutex_unlock(&late);
+    return unused;
+}
+
+/* More of everything than a thread, or the process, has room for at a time. */
+static int in_crowds(void)
+{
+    enum { LOCKS = 200, AT_A_TIME = 600, IN_TURN = 1500 };
+    static pthread_mutex_t all[LOCKS];
+    static pthread_t threads[AT_A_TIME];
+    pthread_t one;
+    for (int round = 0; round < 3; round++)
+        for (int i = 0; i < LOCKS; i++)
+            pthread_mutex_lock(all + i), pthread_mutex_unlock(all + i);
+    for (int i = 0; i < AT_A_TIME; i++)
+        if (pthread_create(threads + i, NULL, take_twice, NULL) != 0)
+            abort();
+    while (done < AT_A_TIME)
+        nap(5);
+    go = 1;
+    for (int i = 0; i < AT_A_TIME; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < IN_TURN; i++)
+        pthread_create(&one, NULL, take_once, NULL), pthread_join(one, NULL);
+    pthread_mutex_lock(&late);
+    pthread_create(&one, NULL, release_late, NULL), pthread_join(one, NULL);
+    return 0;
+}
+
 int main(int count, char **words)
 {
     const char *mode = count > 1 ? words[1] : "";
@@ -82,6 +170,10 @@ int main(int count, char **words)
         }
         return 0;
     }
+    if (strcmp(mode, "domains") == 0)
+        return in_domains(words + 2);
+    if (strcmp(mode, "crowds") == 0)
+        return in_crowds();
     pthread_create(&thread, NULL, work, NULL);
     for (int i = 1; i <= 5; i++) {
         pthread_mutex_lock(&busy);

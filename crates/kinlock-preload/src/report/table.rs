@@ -1,10 +1,10 @@
 //! The table's memory, and finding entries in it.
 
-use super::{Object, merge, modules, use_of};
+use super::{Object, merge, modules, tally, use_of};
 use crate::environment;
 use core::fmt::{self, Write};
 use core::ptr;
-use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use kinlock_core::Native;
 use kinlock_core::platform::Platform;
 use kinlock_report::{ENDED, FREED, LOCKS, Lock, MAGIC, Table, Thread};
@@ -16,6 +16,14 @@ unsafe extern "C" {
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
 /// The process whose table it is: a child of `vfork` has none.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
+
+/// Whether the machine has several locality domains.
+static HAS_DOMAINS: AtomicBool = AtomicBool::new(false);
+
+#[inline]
+pub(super) fn has_domains() -> bool {
+    HAS_DOMAINS.load(Relaxed)
+}
 
 #[inline]
 pub(crate) fn table() -> Option<&'static Table> {
@@ -72,35 +80,35 @@ pub(super) fn lock_at(table: &Table, address: u64) -> Option<(u32, &Lock)> {
     None
 }
 
-/// Fetches the cache line that an acquisition writes, while that of the lock is fetched, too.
-#[inline]
-pub(super) fn prefetch(table: &Table, address: u64) {
-    let lock = &raw const table.locks[first_place(address)];
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch has no effect but on time.
-    unsafe {
-        use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_ET0>(lock.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = lock;
-}
-
 /// The same, for the lock's holder; it is added if it is missing.
 #[inline]
-pub(super) fn lock_of_holder(table: &Table, object: Object) -> Option<(u32, &Lock)> {
+pub(super) fn lock_of_holder<'a>(table: &'a Table, object: Object<'_>) -> Option<(u32, &'a Lock)> {
     lock_at(table, object.address).or_else(|| new_lock(table, object))
+}
+
+/// Numbers of locks, from 1 on: those of a few locks that are used together have different places.
+fn new_serial() -> u32 {
+    static SERIALS: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let serial = SERIALS.fetch_add(1, Relaxed).wrapping_add(1);
+        if serial != 0 {
+            return serial;
+        }
+    }
 }
 
 #[cold]
 #[inline(never)]
-fn new_lock(table: &Table, object: Object) -> Option<(u32, &Lock)> {
+fn new_lock<'a>(table: &'a Table, object: Object<'_>) -> Option<(u32, &'a Lock)> {
     let (at, _) = place(
         |at| &table.locks[at].address,
         object.address,
         first_place(object.address),
         LOCKS,
-        |at| table.locks[at].kind.store(object.kind, Relaxed),
+        |at| {
+            table.locks[at].kind.store(object.kind, Relaxed);
+            table.locks[at].serial.store(new_serial(), Relaxed);
+        },
     )?;
     // So that one that lies in a shared object can be named.
     modules::note(table, object.address);
@@ -240,7 +248,7 @@ fn join(table: &Table, lock: &Lock, others: &Lock, index: u32) {
     merge(&[
         (&lock.locked, &others.locked),
         (&lock.changed, &others.changed),
-        (&lock.local, &others.local),
+        (&lock.remote, &others.remote),
         (&lock.held, &others.held),
         (&lock.hold_ns, &others.hold_ns),
         (&lock.samples, &others.samples),
@@ -261,11 +269,10 @@ fn join(table: &Table, lock: &Lock, others: &Lock, index: u32) {
             to.fetch_add(n, Relaxed);
         }
     }
-    lock.since.store(0, Relaxed);
     for number in [
-        &lock.holder,
+        &lock.serial,
         &lock.last,
-        &lock.until_sample,
+        &lock.domain,
         &lock.gap,
         &lock.first,
     ] {
@@ -298,6 +305,7 @@ pub(crate) fn begin(path: &[u8], locks: u32) -> Begun {
     }
     let kept = Errno::keep();
     modules::begin();
+    tally::begin();
     let made = make(path, ptr::null_mut(), locks);
     TABLE.store(made.unwrap_or(ptr::null_mut()), Release);
     kept.restore();
@@ -405,6 +413,7 @@ fn begin_table(made: *mut Table, process: libc::pid_t, locks: u32) {
     header.locks.store(locks, Relaxed);
     let domains = kinlock_core::topology::domain_count();
     header.domains.store(domains as u32, Relaxed);
+    HAS_DOMAINS.store(domains > 1, Relaxed);
     let program = environment::program();
     for (to, from) in header.program.iter().zip(program.iter().take(63)) {
         to.store(*from, Relaxed);

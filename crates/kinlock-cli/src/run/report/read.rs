@@ -5,6 +5,7 @@
 //! 1. The mapping has the size of a table, and its file has, too. All values are valid for its
 //!    fields, which are atomics.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -84,11 +85,12 @@ pub fn process(path: &Path, now: u64) -> Option<Process> {
         return None;
     }
     let mut symbols = Symbols::new(modules(table));
-    let threads = threads(table);
+    let tallies = Tallies::of(table);
+    let threads = threads(table, &tallies);
     let locks = table.locks.iter().enumerate();
     let locks = locks.filter(|(_, lock)| !matches!(get(&lock.address), 0 | FREED));
     let mut locks: Vec<_> = locks
-        .map(|(index, _)| lock(table, index, &mut symbols, &threads))
+        .map(|(index, _)| lock(table, index, &tallies, &mut symbols, &threads))
         .collect();
     let end = match get(&header.end) {
         0 => now,
@@ -142,13 +144,59 @@ fn modules(table: &Table) -> Vec<Module> {
     .collect()
 }
 
-fn threads(table: &Table) -> Vec<Thread> {
+/// What the tallies say of a lock.
+#[derive(Clone, Default)]
+struct Sum {
+    locked: u64,
+    changed: u64,
+    remote: u64,
+    /// The token of the thread that holds it.
+    holder: Option<u32>,
+}
+
+/// What all tallies say.
+struct Tallies {
+    locks: Vec<Sum>,
+    /// By token, how often that thread took a lock.
+    locked: HashMap<u32, u64>,
+}
+
+impl Tallies {
+    fn of(table: &Table) -> Self {
+        let mut locks = vec![Sum::default(); table.locks.len()];
+        let mut locked = HashMap::new();
+        for owner in table.owners.iter().filter(|o| get32(&o.token) != 0) {
+            let token = get32(&owner.token);
+            for tally in &owner.tallies {
+                let Some(at) = table.lock_of(tally) else {
+                    continue;
+                };
+                let sum = &mut locks[at];
+                sum.locked += get(&tally.locked);
+                sum.changed += get(&tally.changed);
+                sum.remote += get(&tally.remote);
+                if get(&tally.since) != 0 {
+                    sum.holder = Some(token);
+                }
+                *locked.entry(token).or_default() += get(&tally.locked);
+            }
+        }
+        Tallies { locks, locked }
+    }
+}
+
+fn threads(table: &Table, tallies: &Tallies) -> Vec<Thread> {
     let all = table.threads.iter().filter(|t| get32(&t.token) != 0);
     all.map(|thread| Thread {
         number: get32(&thread.token),
         id: get32(&thread.id),
         name: text(&thread.name),
-        locked: get(&thread.locked),
+        locked: get(&thread.locked)
+            + tallies
+                .locked
+                .get(&get32(&thread.token))
+                .copied()
+                .unwrap_or(0),
         contended: get(&thread.contended),
         wait_ns: get(&thread.wait_ns),
         wait_max_ns: get(&thread.wait_max),
@@ -157,15 +205,23 @@ fn threads(table: &Table) -> Vec<Thread> {
     .collect()
 }
 
-fn lock(table: &Table, index: usize, symbols: &mut Symbols, threads: &[Thread]) -> Lock {
-    let from = &table.locks[index];
+fn lock(
+    table: &Table,
+    index: usize,
+    tallies: &Tallies,
+    symbols: &mut Symbols,
+    threads: &[Thread],
+) -> Lock {
+    let (from, sum) = (&table.locks[index], &tallies.locks[index]);
+    let changed = get(&from.changed) + sum.changed;
+    let remote = get(&from.remote) + sum.remote;
     let address = get(&from.address) & !ENDED;
     let is_ended = get(&from.address) & ENDED != 0;
     let by_token = |token: u32| {
         let thread = threads.iter().find(|thread| thread.number == token);
         thread.map_or(0, |thread| thread.id)
     };
-    let holder = Some(get32(&from.holder)).filter(|&token| token != 0 && !is_ended);
+    let holder = sum.holder.filter(|_| !is_ended);
     let (waits, holds) = (counts(&from.waits), counts(&from.holds));
     Lock {
         name: symbols
@@ -175,15 +231,15 @@ fn lock(table: &Table, index: usize, symbols: &mut Symbols, threads: &[Thread]) 
         kind: kind(get32(&from.kind)),
         is_ended,
         ended: get(&from.ended),
-        locked: get(&from.locked),
+        locked: get(&from.locked) + sum.locked,
         nested: get(&from.nested),
         contended: get(&from.contended),
         timeouts: get(&from.timeouts),
         tries: get(&from.tries),
         failed_tries: get(&from.failed),
-        changed_owner: get(&from.changed),
-        local: get(&from.local),
-        remote: get(&from.changed).saturating_sub(get(&from.local)),
+        changed_owner: changed,
+        local: changed.saturating_sub(remote),
+        remote,
         threads: from.threads.iter().map(|word| get(word).count_ones()).sum(),
         wait: times(
             get(&from.wait_ns),

@@ -1,0 +1,203 @@
+//! What the calling thread did to each lock: its tallies, which no other thread changes.
+//!
+//! A lock's tally is in one of two places, by its serial number. One that has to make room is
+//! added to the entry of its lock, and so are all of them when the thread ends.
+
+use super::table::{add, lock_of_holder};
+use super::{Marks, Object, note_thread, table, thread};
+use core::ffi::c_void;
+use core::ptr;
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use kinlock_core::Native;
+use kinlock_core::platform::Platform;
+use kinlock_report::{OWNERS, Owner, TALLIES, Table, Tally};
+
+unsafe extern "C" {
+    safe fn kinlock_token() -> u32;
+    /// Where this thread keeps the address of its tallies: 0 if it has none yet, or [`NONE`].
+    fn kinlock_tallies() -> *mut usize;
+}
+
+/// There was no room for the calling thread.
+const NONE: usize = 1;
+
+/// The calling thread's tallies, if it has some.
+#[inline]
+fn own() -> Option<&'static Owner> {
+    // SAFETY: it is this thread's own memory, which nothing else points to.
+    let address = unsafe { *kinlock_tallies() };
+    // SAFETY: invariant 5: it is 0, or NONE, or of an entry of the table.
+    (address > NONE).then(|| unsafe { &*ptr::with_exposed_provenance(address) })
+}
+
+fn keep(address: usize) {
+    // SAFETY: as above.
+    unsafe { *kinlock_tallies() = address };
+}
+
+/// The places of a lock's tally.
+#[inline]
+fn places(serial: u32) -> [usize; 2] {
+    let first = serial as usize % TALLIES;
+    [first, first ^ 1]
+}
+
+#[inline]
+fn is_of(tally: &Tally, serial: u32, address: u64) -> bool {
+    // The address, too: a program may copy a mutex, and a child has its parent's marks.
+    tally.serial.load(Relaxed) == serial && tally.address.load(Relaxed) == address
+}
+
+/// The calling thread's tally of a lock that it holds, if it is in the first place, and the
+/// thread's entry.
+#[inline]
+pub(super) fn found(address: u64, marks: Marks<'_>) -> Option<(&'static Owner, &'static Tally)> {
+    let owner = own()?;
+    let serial = marks.serial.load(Relaxed);
+    let tally = &owner.tallies[places(serial)[0]];
+    is_of(tally, serial, address).then_some((owner, tally))
+}
+
+fn in_any_place(owner: &Owner, address: u64, serial: u32) -> Option<&Tally> {
+    let mut all = places(serial).into_iter().map(|at| &owner.tallies[at]);
+    all.find(|tally| is_of(tally, serial, address))
+}
+
+/// The same, in any place; it is added if it is missing. `None` if there is no room.
+pub(super) fn new<'a>(table: &'a Table, object: Object<'_>, marks: Marks<'_>) -> Option<&'a Tally> {
+    let owner = own().or_else(|| new_owner(table))?;
+    let known = in_any_place(owner, object.address, marks.serial.load(Relaxed));
+    if known.is_some() {
+        return known;
+    }
+    let (index, lock) = lock_of_holder(table, object)?;
+    let serial = lock.serial.load(Relaxed);
+    marks.serial.store(serial, Relaxed);
+    let known = in_any_place(owner, object.address, serial);
+    if known.is_some() {
+        return known;
+    }
+    let free = places(serial).map(|at| &owner.tallies[at]);
+    let unheld = free.into_iter().filter(|t| t.since.load(Relaxed) == 0);
+    // The one of the two that is used less is added to its lock.
+    let tally = unheld.min_by_key(|t| t.locked.load(Relaxed))?;
+    settle(table, owner, tally);
+    note_thread(lock, kinlock_token());
+    // Each acquisition has the same chance to be measured, also of a thread with few of them.
+    let gap = lock.gap.load(Relaxed).max(1);
+    tally.gap.store(gap as u16, Relaxed);
+    let sample_at = match gap {
+        1 => 1,
+        _ => 1 + Native::random() % gap,
+    };
+    tally.sample_at.store(sample_at, Relaxed);
+    tally.first.store(lock.first.load(Relaxed), Relaxed);
+    tally.lock.store(index, Relaxed);
+    tally.address.store(object.address, Relaxed);
+    tally.serial.store(serial, Relaxed);
+    Some(tally)
+}
+
+/// Adds a tally to its lock and its thread, and frees it.
+fn settle(table: &Table, owner: &Owner, tally: &Tally) {
+    let lock = table.lock_of(tally).map(|at| &table.locks[at]);
+    tally.serial.store(0, Relaxed);
+    let [locked, changed, remote] =
+        [&tally.locked, &tally.changed, &tally.remote].map(|number| number.swap(0, Relaxed));
+    if locked == 0 {
+        return;
+    }
+    match lock {
+        Some(lock) => {
+            add(&lock.locked, locked);
+            add(&lock.changed, changed);
+            add(&lock.remote, remote);
+        }
+        None => add(&table.header.dropped_locks, locked),
+    }
+    match super::thread_of(table, owner.token.load(Relaxed)) {
+        Some(thread) => add(&thread.locked, locked),
+        None => add(&table.header.dropped_threads, locked),
+    }
+}
+
+/// The tally of the thread that took a lock, which another one may release.
+pub(super) fn of_holder<'a>(table: &'a Table, address: u64, marks: Marks<'_>) -> Option<&'a Tally> {
+    let (serial, last) = (marks.serial.load(Relaxed), marks.last.load(Relaxed));
+    let owner = match last == kinlock_token() {
+        true => own()?,
+        false => {
+            let mut near = (0..REACH).map(|step| &table.owners[place(last, step)]);
+            near.find(|owner| owner.token.load(Relaxed) == last)?
+        }
+    };
+    in_any_place(owner, address, serial)
+}
+
+// ---- threads --------------------------------------------
+
+/// How far from its place a thread's tallies may be.
+const REACH: usize = OWNERS;
+
+fn place(token: u32, step: usize) -> usize {
+    (token as usize + step) % OWNERS
+}
+
+#[cold]
+#[inline(never)]
+fn new_owner(table: &Table) -> Option<&'static Owner> {
+    // SAFETY: as in `own`.
+    if unsafe { *kinlock_tallies() } == NONE {
+        return None;
+    }
+    let token = kinlock_token();
+    thread(table);
+    let key = KEY.load(Relaxed);
+    let mut free = (0..REACH).map(|step| &table.owners[place(token, step)]);
+    let taken = free.find(|owner| {
+        owner.token.load(Relaxed) == 0
+            && owner
+                .token
+                .compare_exchange(0, token, Acquire, Relaxed)
+                .is_ok()
+    });
+    let Some(owner) = taken.filter(|_| key != 0) else {
+        keep(NONE);
+        return None;
+    };
+    keep(ptr::from_ref(owner).expose_provenance());
+    // SAFETY: invariant 3. It does not allocate for a key as low as this one.
+    unsafe { libc::pthread_setspecific(key - 1, ptr::from_ref(owner).cast()) };
+    own()
+}
+
+/// The key, plus 1, whose destructor is called when a thread ends; 0: there is none.
+static KEY: AtomicU32 = AtomicU32::new(0);
+/// For the first keys the C library has room in each thread.
+const LOW: u32 = 32;
+
+pub(super) fn begin() {
+    let mut key = 0;
+    // SAFETY: invariants 3 and 4. The library is never unloaded.
+    if unsafe { libc::pthread_key_create(&mut key, Some(end_of_thread)) } == 0 && key < LOW {
+        KEY.store(key + 1, Relaxed);
+    }
+}
+
+/// The thread ends. Destructors that follow may take locks: then it gets tallies again.
+unsafe extern "C" fn end_of_thread(_: *mut c_void) {
+    let (Some(table), Some(owner)) = (table::table(), own()) else {
+        return;
+    };
+    // One that ends with a lock is shown to hold it.
+    let holds = |tally: &Tally| tally.since.load(Relaxed) != 0;
+    if owner.tallies.iter().any(holds) {
+        return;
+    }
+    keep(0);
+    for tally in &owner.tallies {
+        settle(table, owner, tally);
+    }
+    // Release pairs with the acquire of the next owner.
+    owner.token.store(0, Release);
+}
