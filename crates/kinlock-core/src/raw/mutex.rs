@@ -79,6 +79,7 @@
 
 mod cna_queue;
 mod policy;
+pub(super) mod queue;
 mod wait;
 mod word;
 
