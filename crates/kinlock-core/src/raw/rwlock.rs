@@ -1,16 +1,18 @@
 //! The reader-writer lock: eight bytes. Readers count themselves in the word, or announce
 //! themselves in a table; writers queue as for the [mutex](super::mutex).
 //!
-//! Sources: readers and writers in turn: phase-fair locks (Brandenburg and Anderson, 2010). Readers in a table are BRAVO (Dice and Kogan, USENIX ATC 2019). The hand-off request and the
-//! queue are those of the mutex. New here: a reader that waits for a writer counts itself at once,
-//! so that the writer's release is also the admission of all waiting readers, in one step.
+//! Sources: readers and writers in turn are the phase-fair locks of Brandenburg and Anderson
+//! (2010). Readers in a table are BRAVO (Dice and Kogan, USENIX ATC 2019). The queue, the policy of
+//! waiters and the hand-off request are those of the mutex. New here: a reader that waits for a
+//! writer counts itself at once, so that the writer's release is also the admission of all waiting
+//! readers, in one step.
 //!
 //! # The words
 //!
 //! ```text
 //!   byte  0 .. 3                              4 5          6 7
-//!         state                               writers      inhibited
-//!         flags, generation, count: word.rs   their queue  when the bias may return
+//!         state                               writers      hints
+//!         flags, generation, count: word.rs   their queue  see word.rs
 //! ```
 //!
 //! # Transitions
@@ -89,9 +91,9 @@
 //! in the mutex: in the child they are void.
 
 mod bias;
-mod policy;
 mod read;
 mod upgrade;
+mod wait;
 mod word;
 mod write;
 
@@ -100,7 +102,7 @@ pub use super::fault::RwLockFault;
 use super::mutex::Queue;
 use super::osq::{Osq, Watch};
 use crate::events::Event;
-use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Parked, Platform};
+use crate::platform::{Atomic, ConstPlatform, NEVER, Ordering::*, Parked, Platform};
 use crate::raw::waiter::passed;
 use crate::tuning::Tuning;
 use core::marker::PhantomData;
@@ -117,6 +119,9 @@ pub trait RwLockConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     const PARK: bool = true;
     /// Whether readers may announce themselves in the table, where the platform has one.
     const BIAS: bool = true;
+    /// One wait in so many finds out whether the lock should be kept; 0: none does.
+    #[doc(hidden)]
+    const TRIALS: u32 = 1024;
     /// A deliberate defect, for showing that a check can fail.
     #[doc(hidden)]
     const FAULT: RwLockFault = RwLockFault::None;
@@ -139,7 +144,7 @@ pub trait RwLockConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
 pub struct QueuedRwLock<P: Platform, C: RwLockConfig> {
     state: State<P>,
     writers: Osq<P>,
-    inhibited: P::AtomicU16,
+    hints: Hints<P>,
     config: PhantomData<C>,
 }
 
@@ -148,7 +153,7 @@ impl<P: ConstPlatform, C: RwLockConfig> QueuedRwLock<P, C> {
     pub const UNLOCKED: Self = QueuedRwLock {
         state: State::FREE,
         writers: Osq::EMPTY,
-        inhibited: P::AtomicU16::ZERO,
+        hints: Hints::NONE,
         config: PhantomData,
     };
 }
@@ -159,7 +164,7 @@ impl<P: Platform, C: RwLockConfig> Default for QueuedRwLock<P, C> {
         QueuedRwLock {
             state: State::new(),
             writers: Osq::new(),
-            inhibited: Atomic::new(0),
+            hints: Hints::new(),
             config: PhantomData,
         }
     }
@@ -223,8 +228,8 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     pub unsafe fn unlock_read(&self) {
         // Relaxed: a reader that is announced sees one of the flags, since one of them is set from
         // its own look at the word until it leaves.
-        if self.state.load(Relaxed) & (BIASED | WRITER) != 0 {
-            self.leave_biased();
+        if self.state.load(Relaxed) & (BIASED | WRITER | WATCHED) != 0 {
+            self.leave_marked();
         } else {
             self.leave_counted();
         }

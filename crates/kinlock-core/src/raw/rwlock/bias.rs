@@ -2,15 +2,13 @@
 //!
 //! Source: BRAVO (Dice and Kogan, USENIX ATC 2019).
 
-use super::policy::{INHIBIT, SPIN};
 use super::*;
+use crate::raw::mutex::policy::SPIN;
 use crate::raw::waiter::{left, sleep_until};
 
-/// The unit of the moment until which nobody sets the bias, in nanoseconds.
-const TICK: u64 = 1 << 16;
-
-/// The longest time for which nobody sets the bias, in nanoseconds: half of what can be told apart.
-const LONGEST: u64 = TICK << 14;
+/// After a writer has ended the bias, so many times as long as that took nobody sets it. So a
+/// writer spends at most one part in ten on that.
+const INHIBIT: u64 = 9;
 
 /// The shortest and the longest timed sleep of a writer that waits for announced readers, in
 /// nanoseconds. These do not know of it, and so cannot wake it.
@@ -49,13 +47,13 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         if biased || C::FAULT == RwLockFault::BlindAnnouncement {
             return true;
         }
-        self.leave_biased();
+        self.leave_marked();
         false
     }
 
-    /// A reader leaves that may be announced.
+    /// A reader leaves that may be announced, or whose leaving is watched.
     #[inline]
-    pub(super) fn leave_biased(&self) {
+    pub(super) fn leave_marked(&self) {
         let name = self.name();
         if let Some(entry) = self.entry() {
             // Release pairs with the look of a writer.
@@ -103,16 +101,13 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// A counted reader, which found others changing the word, lets them announce themselves.
     #[inline]
     pub(super) fn set_bias(&self, seen: u32) {
-        if C::BIAS && P::announced().is_some() && biased(seen).is_some() && self.may_set_bias() {
+        if C::BIAS
+            && P::announced().is_some()
+            && biased(seen).is_some()
+            && self.hints.may_set_bias(P::now)
+        {
             P::count(Event::Bias);
             let _ = self.state.change(Relaxed, biased);
-        }
-    }
-
-    fn may_set_bias(&self) -> bool {
-        match self.inhibited.load(Relaxed) {
-            0 => true,
-            until => ticks(P::now()).wrapping_sub(until) < 1 << 15,
         }
     }
 
@@ -149,9 +144,8 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
                 word.is_some()
             }) && word.is_some_and(ended);
         let now = P::now();
-        let pause = ((now - start) * INHIBIT).min(LONGEST);
-        let until = ticks(now + pause).wrapping_add(1);
-        self.inhibited.store(until.max(1), Relaxed);
+        self.hints
+            .inhibit_bias(now, (now - start).saturating_mul(INHIBIT));
         ended
     }
 
@@ -182,8 +176,4 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             let _ = entry.compare_exchange(name, 0, Relaxed, Relaxed);
         }
     }
-}
-
-fn ticks(now: u64) -> u16 {
-    (now / TICK) as u16
 }

@@ -1,7 +1,8 @@
 //! Readers that wait, and readers that leave.
 
-use super::policy::SPIN;
+use super::wait::End;
 use super::*;
+use crate::raw::mutex::policy::SPIN;
 use crate::raw::waiter::left;
 
 impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
@@ -11,42 +12,56 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     #[inline(never)]
     pub(super) fn read_slow(&self, deadline: u64, passing: bool) -> bool {
         P::count(Event::SlowPath);
-        let entered = |seen| with_reader::<P>(seen, passing);
-        let mut waited = false;
-        loop {
-            // Acquire pairs with the release of writers.
-            let seen = match self.state.change(Acquire, entered) {
-                Ok(before) => {
-                    if !waited {
-                        // It was other readers that made the first try fail.
-                        self.set_bias(before);
-                    }
-                    return true;
-                }
-                Err(seen) => seen,
-            };
-            waited = true;
-            if C::FAULT == RwLockFault::BiasInWrite {
-                let _ = self.state.change(Relaxed, |seen| Some(seen | BIASED));
-            }
-            if passed(deadline, P::now) {
+        match self.enter(passing) {
+            // It was other readers that made the first try fail.
+            Some(before) => self.set_bias(before),
+            None if passed(deadline, P::now) || !self.wait_to_read(deadline, passing) => {
                 P::count(Event::Timeout);
                 return false;
             }
-            let patience = SPIN.min(left(deadline, P::now));
-            if self
-                .state
-                .wait_for(patience, |seen| entered(seen).is_some())
-            {
-                continue;
+            None => {}
+        }
+        true
+    }
+
+    /// Enters if that is possible now. Returns the word before.
+    fn enter(&self, passing: bool) -> Option<u32> {
+        // Acquire pairs with the release of writers.
+        let entered = |seen| with_reader::<P>(seen, passing);
+        self.state.change(Acquire, entered).ok()
+    }
+
+    /// Waits and enters (`true`), or until the time is up.
+    fn wait_to_read(&self, deadline: u64, passing: bool) -> bool {
+        let mut stay = self.begin(C::tuning(), deadline);
+        let free = |seen| with_reader::<P>(seen, passing).is_some();
+        match self.follow_policy(&mut stay, free, || self.enter(passing)) {
+            End::Taken(_) => true,
+            End::TimeUp => false,
+            End::Sleep(_) | End::Request => self.read_in_turn(deadline, passing),
+        }
+    }
+
+    /// Waits for the writer that holds the lock, or is to go next, and enters (`true`), or until
+    /// the time is up.
+    pub(super) fn read_in_turn(&self, deadline: u64, passing: bool) -> bool {
+        loop {
+            if C::FAULT == RwLockFault::BiasInWrite {
+                self.state.set(BIASED);
             }
-            if seen & (WRITER | REVOKING) == WRITER {
-                if self.register() {
-                    return self.await_writer(deadline);
-                }
-            } else {
-                // Until the one that goes next has the lock, or has given up.
-                let blocked = |now| is_refused::<P>(now, passing);
+            if self.enter(passing).is_some() {
+                return true;
+            }
+            if self.register() {
+                return self.await_writer(deadline);
+            }
+            if passed(deadline, P::now) {
+                return false;
+            }
+            // Until the one that goes next has the lock, or has given up.
+            let patience = SPIN.min(left(deadline, P::now));
+            let blocked = |seen| is_refused::<P>(seen, passing);
+            if !self.state.wait_for(patience, |seen| !blocked(seen)) {
                 self.sleep(
                     READERS,
                     READERS_SLEEP,
@@ -61,8 +76,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     #[cold]
     #[inline(never)]
     pub(super) fn try_read_slow(&self, passing: bool) -> bool {
-        let entered = |seen| with_reader::<P>(seen, passing);
-        self.state.change(Acquire, entered).is_ok()
+        self.enter(passing).is_some()
     }
 
     /// Makes this reader one of those that hold the lock after the writer. `false`: the writer has
@@ -111,18 +125,18 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         let before = self.state.leave(Release);
         // From here on `self` may be gone, unless the count was wrong.
         if before & (FRONT_SLEEPS | UPGRADING) != 0 || before < READER {
-            self.left_marked(key, before);
+            self.left_last(key, before);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn left_marked(&self, key: *const u32, before: u32) {
+    fn left_last(&self, key: *const u32, before: u32) {
         if count(before) == 0 {
             // This thread's reader was announced, and others have left in place of each other; see
-            // `leave_biased`. It still holds the lock.
+            // `leave_marked`. It still holds the lock.
             self.state.enter_again();
-            return self.leave_biased();
+            return self.leave_marked();
         }
         Self::wake_after_reader(key, before);
     }

@@ -1,8 +1,8 @@
 //! Upgradable readers: one at a time, beside other readers. It may become a writer without letting
 //! another writer in before.
 
-use super::policy::SPIN;
 use super::*;
+use crate::raw::mutex::policy::SPIN;
 use crate::raw::waiter::left;
 
 impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {

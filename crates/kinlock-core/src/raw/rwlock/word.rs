@@ -20,12 +20,14 @@ pub(super) const BIASED: u32 = 64;
 /// The writer has ended the bias, and waits for announced readers. Only then is the count that of
 /// holders although a writer has the lock.
 pub(super) const REVOKING: u32 = 128;
+/// Set by a waiter that watches the lock, cleared by whoever leaves it next.
+pub(super) const WATCHED: u32 = 256;
 /// The process, in a chain of forks, in which waiters left their marks: `REQUEST`, `FRONT_SLEEPS`,
 /// and the count while a writer holds the lock. Marks of another process are void.
-const GENERATION: u32 = 256 + 512;
+const GENERATION: u32 = 512 + 1024;
 /// One reader. Without `WRITER`, or with `REVOKING`, it holds the lock. Otherwise it waits, and
 /// holds the lock as soon as the writer releases it.
-pub(super) const READER: u32 = 1024;
+pub(super) const READER: u32 = 2048;
 const COUNT: u32 = !(READER - 1);
 /// There are never more readers. A larger count has been decremented below zero, and is put right
 /// soon.
@@ -111,7 +113,7 @@ pub(super) fn with_registered<P: Platform>(seen: u32) -> Option<u32> {
 
 /// A waiting reader withdraws, or a counted one leaves.
 pub(super) fn without_registered(seen: u32) -> u32 {
-    settled(seen - READER)
+    settled(seen & !WATCHED) - READER
 }
 
 /// A writer or an upgradable reader enters. `front`: it is at the front of the queue.
@@ -180,7 +182,7 @@ pub(super) enum Leave {
 
 /// The writer leaves. Registered readers hold the lock now.
 pub(super) fn after_writer<P: Platform>(seen: u32, leave: Leave) -> u32 {
-    let word = marked::<P>(seen) & !(WRITER | REVOKING);
+    let word = marked::<P>(seen) & !(WRITER | REVOKING | WATCHED);
     let mut word = match leave {
         Leave::Free => word,
         Leave::Fair if word & FRONT_SLEEPS != 0 => word | REQUEST,
@@ -216,7 +218,7 @@ pub(super) fn after_upgradable<P: Platform>(seen: u32, leave: Leave) -> u32 {
         0
     };
     let readers = if leave == Leave::Reader { READER } else { 0 };
-    settled((seen & !(UPGRADABLE | FRONT_SLEEPS) | request) + readers)
+    settled((seen & !(UPGRADABLE | FRONT_SLEEPS | WATCHED) | request) + readers)
 }
 
 /// The last announced reader has left, and no counted one passes the writer.
@@ -299,6 +301,11 @@ impl<P: Platform> State<P> {
         self.0.change(order, f)
     }
 
+    /// Sets flags.
+    pub(super) fn set(&self, flags: u32) {
+        self.0.fetch_or(flags, Relaxed);
+    }
+
     /// Clears flags. Returns the word before.
     pub(super) fn clear(&self, flags: u32) -> u32 {
         self.0.fetch_and(!flags, Relaxed)
@@ -308,4 +315,62 @@ impl<P: Platform> State<P> {
     pub(super) fn wait_for(&self, nanos: u64, done: impl Fn(u32) -> bool) -> bool {
         P::wait_for(&self.0, Relaxed, nanos, done).is_ok()
     }
+}
+
+/// What waiters have found out, in two bytes beside the state. Only slow paths read them. Each may
+/// be outdated or lost, which costs time only.
+///
+/// ```text
+///   bit 0..14  nobody sets the bias before this moment, in ticks; 0: now
+///       15     KEPT: the lock stays with its holders, as in the mutex
+/// ```
+#[repr(transparent)]
+#[derive(Debug)]
+pub(super) struct Hints<P: Platform>(P::AtomicU16);
+
+const KEPT: u16 = 1 << 15;
+/// The unit of the moment, in nanoseconds.
+const TICK: u64 = 1 << 16;
+/// The longest time without bias, in nanoseconds: half of what can be told apart.
+const LONGEST: u64 = TICK << 13;
+
+impl<P: ConstPlatform> Hints<P> {
+    pub(super) const NONE: Self = Hints(P::AtomicU16::ZERO);
+}
+
+impl<P: Platform> Hints<P> {
+    pub(super) fn new() -> Self {
+        Hints(Atomic::new(0))
+    }
+
+    pub(super) fn is_kept(&self) -> bool {
+        self.0.load(Relaxed) & KEPT != 0
+    }
+
+    pub(super) fn keep(&self) {
+        self.0.fetch_or(KEPT, Relaxed);
+    }
+
+    pub(super) fn share(&self) {
+        self.0.fetch_and(!KEPT, Relaxed);
+    }
+
+    /// Nobody sets the bias for so many nanoseconds from `now`.
+    pub(super) fn inhibit_bias(&self, now: u64, nanos: u64) {
+        let until = ticks(now + nanos.min(LONGEST)).wrapping_add(1) & !KEPT;
+        // Never 0.
+        let until = until.max(1);
+        let _ = self.0.change(Relaxed, |seen| Some(seen & KEPT | until));
+    }
+
+    pub(super) fn may_set_bias(&self, now: impl FnOnce() -> u64) -> bool {
+        match self.0.load(Relaxed) & !KEPT {
+            0 => true,
+            until => ticks(now()).wrapping_sub(until) & !KEPT < KEPT / 2,
+        }
+    }
+}
+
+fn ticks(now: u64) -> u16 {
+    (now / TICK) as u16
 }

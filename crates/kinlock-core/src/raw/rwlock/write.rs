@@ -1,9 +1,10 @@
 //! Writers, and upgradable readers, that wait; and writers that leave.
 
-use super::policy::{BRIEF, FOLLOW, Front, SPIN, Step};
+use super::wait::{End, Stay};
 use super::*;
+use crate::raw::mutex::policy::{BRIEF, FOLLOW, SPIN};
 use crate::raw::mutex::queue::{self, Limits};
-use crate::raw::waiter::{left, sleep_until};
+use crate::raw::waiter::left;
 
 impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// Takes the lock, which has just failed. Returns `false` if the deadline has passed.
@@ -50,30 +51,29 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
 
     /// Waits, and takes the lock. Returns the word before, or `None` if the time is up.
     fn wait(&self, want: Want, deadline: u64) -> Option<u32> {
-        let tuning = C::tuning();
         let oversubscribed = Self::PARKS && P::oversubscribed();
-        if let Some(before) = self.barge(want, oversubscribed, deadline) {
+        let mut stay = self.begin(C::tuning(), deadline);
+        if let Some(before) = self.barge(want, oversubscribed, &stay) {
             P::count(Event::Barge);
             return Some(before);
         }
-        let Some(place) = P::waiters().enter() else {
-            P::count(Event::SlotFallback);
-            return self.wait_unqueued(want, tuning, deadline);
-        };
         let queue = C::queue();
-        if queue == Queue::Unqueued {
-            return self.wait_unqueued(want, tuning, deadline);
-        }
-        let mut taken = None;
-        let at_front = || {
-            taken = self.wait_at_front(want, tuning, deadline);
-            taken.is_some()
+        let Some(place) = P::waiters().enter().filter(|_| queue != Queue::Unqueued) else {
+            P::count(Event::SlotFallback);
+            return self.wait_unqueued(want, stay);
         };
         let patience = match (Self::PARKS, oversubscribed) {
             (false, _) => NEVER,
+            _ if self.hints.is_kept() => 0,
             (_, true) => BRIEF,
             (_, false) => FOLLOW,
         };
+        let mut taken = None;
+        let at_front = || {
+            taken = self.wait_at_front(want, &mut stay);
+            taken.is_some()
+        };
+        let tuning = C::tuning();
         let limits = Limits { patience, deadline };
         queue::wait(queue, &self.writers, place, tuning, limits, at_front);
         taken
@@ -81,24 +81,25 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
 
     /// As [`wait_at_front`](Self::wait_at_front), where several threads may be there. This one may
     /// have cleared the flag of another.
-    fn wait_unqueued(&self, want: Want, tuning: Tuning, deadline: u64) -> Option<u32> {
-        let taken = self.wait_at_front(want, tuning, deadline);
+    fn wait_unqueued(&self, want: Want, mut stay: Stay) -> Option<u32> {
+        let taken = self.wait_at_front(want, &mut stay);
         P::unpark_in(self.key(), u32::MAX, FRONT);
         taken
     }
 
-    /// Takes the lock without queueing, if it is soon free.
+    /// Takes the lock without queueing, if it is soon free and not kept.
     ///
     /// With enough CPUs only if nobody queues. Otherwise the queue is where threads sleep, and the
     /// running ones share the lock.
-    fn barge(&self, want: Want, oversubscribed: bool, deadline: u64) -> Option<u32> {
+    fn barge(&self, want: Want, oversubscribed: bool, stay: &Stay) -> Option<u32> {
         let patience = if oversubscribed { SPIN } else { BRIEF };
-        let until = P::now().saturating_add(patience).min(deadline);
+        let until = P::now().saturating_add(patience).min(stay.deadline);
         loop {
             let requested = is_requested::<P>(self.state.load(Relaxed));
+            let refused = requested || self.hints.is_kept() || stay.is_trial();
             let queued = !oversubscribed && self.writers.last() != 0;
             let left = until.saturating_sub(P::now());
-            if requested || queued || left == 0 {
+            if refused || queued || left == 0 {
                 return None;
             }
             let free = |seen| taken::<P>(seen, want, false).is_some();
@@ -110,51 +111,41 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         }
     }
 
-    /// Waits at the front of the queue; see [`policy`](super::policy).
-    pub(super) fn wait_at_front(&self, want: Want, tuning: Tuning, deadline: u64) -> Option<u32> {
-        let start = P::now();
-        let (mut woken, mut requested) = (false, None);
+    /// Waits at the front of the queue, and takes the lock. Returns the word before, or `None` if
+    /// the time is up.
+    pub(super) fn wait_at_front(&self, want: Want, stay: &mut Stay) -> Option<u32> {
+        let free = |seen| taken::<P>(seen, want, true).is_some();
+        let taken = loop {
+            match self.follow_policy(stay, free, || self.take(want, true).ok()) {
+                End::Taken(before) => break Some(before),
+                End::TimeUp => break None,
+                End::Sleep(until) => self.sleep_at_front(want, until),
+                End::Request => break self.take_in_turn(want, stay.deadline),
+            }
+        };
+        if taken.is_none() {
+            self.leave_front();
+        }
+        taken
+    }
+
+    /// Asks to go next, and waits for that. Returns the word before, or `None` if the time is up.
+    pub(super) fn take_in_turn(&self, want: Want, deadline: u64) -> Option<u32> {
+        P::count(Event::HandoffRequest);
+        let free = |seen| taken::<P>(seen, want, true).is_some();
         loop {
+            // Again in each round: without a queue, others at the front may have ended it.
+            let request = |seen| (!is_requested::<P>(seen)).then(|| with_request::<P>(seen));
+            let _ = self.state.change(Relaxed, request);
             if let Ok(before) = self.take(want, true) {
                 return Some(before);
             }
-            let now = P::now();
-            if passed(deadline, || now) {
-                self.leave_front();
+            if passed(deadline, P::now) {
                 return None;
             }
-            // Without a queue, another waiter at the front may have ended the request.
-            if !is_requested::<P>(self.state.load(Relaxed)) {
-                requested = None;
-            }
-            let front = Front {
-                waited: now.saturating_sub(start),
-                quantum: u64::from(tuning.quantum.micros()) * 1000,
-                woken,
-                requested: requested.map(|since| now.saturating_sub(since)),
-            };
-            let limit = |nanos| now.saturating_add(nanos).min(deadline);
-            match front.next() {
-                Step::Poll(nanos) => {
-                    let free = |seen| taken::<P>(seen, want, true).is_some();
-                    self.state.wait_for(nanos.min(left(deadline, || now)), free);
-                }
-                Step::Sleep(nanos) => {
-                    self.sleep_at_front(want, limit(nanos));
-                    woken = true;
-                }
-                Step::TimedSleep(nanos) if Self::PARKS => {
-                    P::count(Event::Park);
-                    sleep_until::<P>(limit(nanos));
-                }
-                Step::TimedSleep(nanos) => P::back_off(nanos),
-                Step::Request => {
-                    P::count(Event::HandoffRequest);
-                    let request = |seen| Some(with_request::<P>(seen));
-                    let _ = self.state.change(Relaxed, request);
-                    requested = Some(now);
-                }
-                Step::Await => self.sleep_at_front(want, deadline),
+            let patience = SPIN.min(left(deadline, P::now));
+            if !self.state.wait_for(patience, free) {
+                self.sleep_at_front(want, deadline);
             }
         }
     }
