@@ -5,7 +5,8 @@
 //! | [`Mutex`] | most purposes: four bytes, waiters spin for a moment and then sleep |
 //! | `Condvar` | waiting for a condition under a [`Mutex`]: eight bytes, every kind of time limit |
 //! | [`SpinLock`] | very short critical sections: four bytes, queued, NUMA-aware |
-//! | [`RawMutex`], [`RawSpinLock`] | the same without data, for any user of [`lock_api`] 0.4 |
+//! | [`RwLock`] | data that is mostly read: eight bytes, many readers or one writer |
+//! | [`RawMutex`], [`RawRwLock`], [`RawSpinLock`] | the same without data, for [`lock_api`] 0.4 |
 //!
 //! ```
 //! use kinlock::Mutex;
@@ -42,6 +43,7 @@ pub mod condvar;
 pub mod config;
 pub mod events;
 pub mod mutex;
+pub mod rwlock;
 pub mod spin;
 #[cfg(feature = "std")]
 pub mod topology;
@@ -50,6 +52,10 @@ pub mod topology;
 pub use condvar::{Condvar, WaitTimeoutResult};
 pub use lock_api;
 pub use mutex::{MappedMutexGuard, Mutex, MutexGuard, RawMutex};
+pub use rwlock::{
+    MappedRwLockReadGuard, MappedRwLockWriteGuard, RawRwLock, RwLock, RwLockReadGuard,
+    RwLockUpgradableReadGuard, RwLockWriteGuard,
+};
 pub use spin::{
     MappedSpinLockGuard, RawCnaSpinLock, RawFifoSpinLock, RawSpinLock, SpinLock, SpinLockGuard,
 };

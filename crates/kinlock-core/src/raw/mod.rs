@@ -9,8 +9,10 @@ pub(crate) mod fault;
 pub mod mutex;
 pub mod osq;
 pub mod qspinlock;
+pub mod rwlock;
 pub mod waiter;
 
 pub use condvar::QueuedCondvar;
 pub use mutex::{MutexConfig, QueuedMutex};
 pub use qspinlock::{Config, Fault, QueuedSpinLock};
+pub use rwlock::{QueuedRwLock, RwLockConfig};

@@ -78,7 +78,8 @@
 //!    or the requester finds `PICKUP` before it parks, since the kernel compares the word.
 
 mod cna_queue;
-mod policy;
+pub(super) mod policy;
+pub(super) mod queue;
 mod wait;
 mod word;
 
