@@ -83,11 +83,13 @@
 //! 2. A wait returns with the mutex held, as it was found. The guard is borrowed mutably meanwhile,
 //!    so no code of this thread reaches the data through it.
 
+use crate::deadlock;
 use crate::mutex::MutexGuard;
 use kinlock_core::Native;
 use kinlock_core::native::deadline;
 use kinlock_core::platform::{NEVER, Platform};
 use kinlock_core::raw::condvar::QueuedCondvar;
+use std::fmt;
 use std::time::{Duration, Instant, SystemTime};
 
 /// The longest wait between two reads of a clock that may jump.
@@ -95,8 +97,14 @@ const SLICE: Duration = Duration::from_millis(100);
 
 /// A condition variable of eight bytes. See the [module](self) for semantics.
 #[repr(transparent)]
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Condvar(QueuedCondvar<Native>);
+
+impl fmt::Debug for Condvar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Condvar").finish_non_exhaustive()
+    }
+}
 
 const _: () = assert!(size_of::<Condvar>() == 8 && align_of::<Condvar>() == 4);
 
@@ -106,7 +114,7 @@ pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
     /// Whether the wait ended because of its time limit. If so, it took no notification.
-    pub fn timed_out(&self) -> bool {
+    pub fn timed_out(self) -> bool {
         self.0
     }
 }
@@ -282,7 +290,7 @@ impl Condvar {
         // SAFETY: invariant 2: only the wait below uses the raw mutex.
         let mutex = unsafe { MutexGuard::mutex(guard).raw() };
         // SAFETY: invariants 1 and 2.
-        let notified = unsafe { self.0.wait_by(&mutex.0, until) };
+        let notified = unsafe { self.0.wait_by(deadlock::partner(&mutex.0), until) };
         WaitTimeoutResult(!notified)
     }
 }

@@ -40,8 +40,15 @@
 #[cfg(feature = "std")]
 pub mod condvar;
 pub mod config;
+#[cfg(feature = "deadlock_detection")]
+pub mod deadlock;
+#[cfg(not(feature = "deadlock_detection"))]
+mod deadlock;
 pub mod events;
 pub mod mutex;
+pub mod once;
+#[cfg(feature = "std")]
+pub mod reentrant;
 pub mod spin;
 #[cfg(feature = "std")]
 pub mod topology;
@@ -49,7 +56,18 @@ pub mod topology;
 #[cfg(feature = "std")]
 pub use condvar::{Condvar, WaitTimeoutResult};
 pub use lock_api;
-pub use mutex::{MappedMutexGuard, Mutex, MutexGuard, RawMutex};
+#[cfg(feature = "arc_lock")]
+pub use lock_api::{ArcMutexGuard, ArcReentrantMutexGuard};
+pub use mutex::{
+    FairMutex, FairMutexGuard, MappedFairMutexGuard, MappedMutexGuard, Mutex, MutexGuard,
+    RawFairMutex, RawMutex, const_fair_mutex, const_mutex,
+};
+pub use once::{Once, OnceState};
+#[cfg(feature = "std")]
+pub use reentrant::{
+    MappedReentrantMutexGuard, RawThreadId, ReentrantMutex, ReentrantMutexGuard,
+    const_reentrant_mutex,
+};
 pub use spin::{
     MappedSpinLockGuard, RawCnaSpinLock, RawFifoSpinLock, RawSpinLock, SpinLock, SpinLockGuard,
 };
