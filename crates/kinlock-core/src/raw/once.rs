@@ -28,7 +28,8 @@
 //! After its swap the thread that ran the function uses the address of the word only. A thread
 //! that has seen the new state may free the memory.
 
-use super::fault::OnceFault;
+#[doc(hidden)]
+pub use super::fault::OnceFault;
 use crate::events::Event;
 use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Platform};
 use core::marker::PhantomData;
