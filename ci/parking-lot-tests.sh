@@ -35,12 +35,50 @@ bincode = "1.3"
 rand = "0.8"
 [workspace]
 EOF
-echo 'pub use parking_lot::*;' >"$work/tests/src/lib.rs"
+cat >"$work/tests/src/lib.rs" <<'EOF'
+pub use parking_lot::*;
+
+// The tests call this private function of the condition variable.
+pub trait Internal {
+    fn wait_while_until_internal<T: ?Sized, F: FnMut(&mut T) -> bool>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        condition: F,
+        deadline: Option<std::time::Instant>,
+    ) -> TimedOut;
+}
+
+pub struct TimedOut(bool);
+
+impl TimedOut {
+    pub fn timed_out(&self) -> bool {
+        self.0
+    }
+}
+
+impl Internal for Condvar {
+    fn wait_while_until_internal<T: ?Sized, F: FnMut(&mut T) -> bool>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        condition: F,
+        deadline: Option<std::time::Instant>,
+    ) -> TimedOut {
+        TimedOut(match deadline {
+            None => {
+                self.wait_while(guard, condition);
+                false
+            }
+            Some(deadline) => self.wait_while_until(guard, condition, deadline).timed_out(),
+        })
+    }
+}
+EOF
 for module in condvar deadlock fair_mutex mutex once remutex rwlock; do
     # The tests end each file. One without tests means that the source has changed.
     # Those of deadlocks ask parking_lot_core, whose answer parking_lot re-exports.
-    sed -n '/^#\[cfg(test)\]/,$p' "$from/src/$module.rs" | sed 's/parking_lot_core::/parking_lot::/' \
-        >"$work/tests/src/${module}_.rs"
+    sed -n '/^#\[cfg(test)\]/,$p' "$from/src/$module.rs" |
+        sed 's/parking_lot_core::/parking_lot::/; s/use crate::{Condvar,/use crate::{Condvar, Internal,/' \
+            >"$work/tests/src/${module}_.rs"
     grep -q '#\[test\]' "$work/tests/src/${module}_.rs"
     echo "mod ${module}_;" >>"$work/tests/src/lib.rs"
 done
