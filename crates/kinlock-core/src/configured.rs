@@ -4,6 +4,7 @@ use crate::config;
 use crate::raw::mutex::{MutexConfig, Queue};
 use crate::raw::osq::Watch;
 use crate::raw::qspinlock::Config;
+use crate::raw::rwlock::RwLockConfig;
 use crate::tuning::{Quantum, Tuning};
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -44,7 +45,17 @@ impl MutexConfig for AlwaysFair {
     }
 
     fn queue() -> Queue {
-        AsConfigured::queue()
+        <AsConfigured as MutexConfig>::queue()
+    }
+}
+
+impl RwLockConfig for AsConfigured {
+    fn tuning() -> Tuning {
+        config::tuning_of_wait()
+    }
+
+    fn queue() -> Queue {
+        <Self as MutexConfig>::queue()
     }
 }
 
@@ -91,5 +102,5 @@ fn choose_queue() -> Queue {
         FIFO
     };
     let _ = QUEUE.compare_exchange(UNDECIDED, choice, Relaxed, Relaxed);
-    AsConfigured::queue()
+    <AsConfigured as MutexConfig>::queue()
 }

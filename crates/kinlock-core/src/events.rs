@@ -91,6 +91,10 @@ events! {
     Timeout = "timeout",
     /// A hand-off passed over the node of a waiter that had timed out.
     Reap = "reap",
+    /// A reader made a reader-writer lock read-biased.
+    Bias = "bias",
+    /// A writer ended the bias of a reader-writer lock.
+    Revoke = "revoke",
     /// No waiter slot or node was free: the thread tried and backed off.
     SlotFallback = "slot_fallback",
 }

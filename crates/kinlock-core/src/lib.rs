@@ -16,6 +16,7 @@
 //! | `environment` | reading the `KINLOCK_*` variables |
 //! | `topology` | CPUs and locality domains |
 //! | [`config`] | the knobs in force |
+//! | [`announced`] | where readers of read-biased locks announce themselves |
 //! | [`slots`] | where threads wait: slots and nodes |
 //! | [`platform`] | what an algorithm may ask of the machine |
 //! | [`native`], `loom` | the platforms of the hardware and of the model checker |
@@ -35,6 +36,7 @@ compile_error!(
     "the feature `std` of kinlock needs Linux: futexes, membarrier, restartable sequences"
 );
 
+pub mod announced;
 pub mod atomic;
 pub mod config;
 pub mod configured;

@@ -21,6 +21,7 @@ mod thread;
 #[cfg(feature = "std")]
 pub use thread::{keep_no_slot, keeps_slots, register_for_fork, set_priority};
 
+use crate::announced::{Announced, COLUMNS, Row};
 use crate::events::{self, Event};
 use crate::platform::{Atomic, Atomics, Ordering, Platform};
 #[cfg(feature = "std")]
@@ -45,6 +46,14 @@ const SLOTS: usize = 1024;
 /// All zeros: it takes address space, but memory only for slots that have been used.
 static TABLE: Table<Native, SLOTS, { SLOTS.div_ceil(32) }> = Table::FREE;
 static WAITERS: Waiters<Native> = TABLE.waiters();
+
+/// Where readers announce themselves: 32 KiB. More threads than rows share them.
+#[cfg(feature = "std")]
+static ROWS: [Row<Native>; 256] = [const { Row::EMPTY }; 256];
+#[cfg(feature = "std")]
+static ROWS_IN_USE: AtomicU32 = AtomicU32::new(0);
+#[cfg(feature = "std")]
+static ANNOUNCED: Announced<Native> = Announced::new(&ROWS, COLUMNS, &ROWS_IN_USE);
 
 /// The moment on the clock of [`Platform::now`] at which `timeout` has passed. A timeout too long
 /// for that clock means [`NEVER`].
@@ -225,6 +234,18 @@ impl Platform for Native {
     #[inline]
     fn count(event: Event) {
         events::count(event, 1, || thread::kept_slot() as u32);
+    }
+
+    #[cfg(feature = "std")]
+    #[inline]
+    fn announced() -> Option<&'static Announced<Self>> {
+        Some(&ANNOUNCED)
+    }
+
+    #[cfg(feature = "std")]
+    #[inline]
+    fn row() -> usize {
+        thread::row()
     }
 
     // Without sleepers no fence is needed.

@@ -38,6 +38,7 @@
 //! assert_eq!(bump::<Native>(&counter), 41);
 //! ```
 
+use crate::announced::Announced;
 pub use crate::atomic::{Atomic, Atomics, ConstAtomic, ConstAtomics, Ordering};
 use crate::events::Event;
 use crate::slots::Waiters;
@@ -343,6 +344,21 @@ pub trait Platform: Atomics {
     fn keep_slot(slot: u16) -> bool {
         let _ = slot;
         false
+    }
+
+    // ---- announced readers ----
+
+    /// The table in which readers of all locks of this platform announce themselves. `None`: locks
+    /// are never read-biased.
+    #[inline]
+    fn announced() -> Option<&'static Announced<Self>> {
+        None
+    }
+
+    /// The calling thread's row of the table. The same at each call. Several threads may share one.
+    #[inline]
+    fn row() -> usize {
+        0
     }
 
     // ---- observation ----

@@ -13,12 +13,18 @@
 #[cfg(all(feature = "send_guard", feature = "deadlock_detection"))]
 compile_error!("the features send_guard and deadlock_detection exclude each other");
 
+#[cfg(feature = "deadlock_detection")]
+pub use kinlock::deadlock;
 pub use kinlock::lock_api;
 #[cfg(feature = "arc_lock")]
-pub use kinlock::{ArcMutexGuard, ArcReentrantMutexGuard};
+pub use kinlock::{
+    ArcMutexGuard, ArcReentrantMutexGuard, ArcRwLockReadGuard, ArcRwLockUpgradableReadGuard,
+    ArcRwLockWriteGuard,
+};
 pub use kinlock::{
     Condvar, FairMutex, FairMutexGuard, MappedFairMutexGuard, MappedMutexGuard,
-    MappedReentrantMutexGuard, Mutex, MutexGuard, Once, OnceState, RawFairMutex, RawMutex,
-    RawThreadId, ReentrantMutex, ReentrantMutexGuard, WaitTimeoutResult, const_fair_mutex,
-    const_mutex, const_reentrant_mutex,
+    MappedReentrantMutexGuard, MappedRwLockReadGuard, MappedRwLockWriteGuard, Mutex, MutexGuard,
+    Once, OnceState, RawFairMutex, RawMutex, RawRwLock, RawThreadId, ReentrantMutex,
+    ReentrantMutexGuard, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard,
+    WaitTimeoutResult, const_fair_mutex, const_mutex, const_reentrant_mutex, const_rwlock,
 };

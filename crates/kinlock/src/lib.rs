@@ -5,7 +5,8 @@
 //! | [`Mutex`] | most purposes: four bytes, waiters spin for a moment and then sleep |
 //! | `Condvar` | waiting for a condition under a [`Mutex`]: eight bytes, every kind of time limit |
 //! | [`SpinLock`] | very short critical sections: four bytes, queued, NUMA-aware |
-//! | [`RawMutex`], [`RawSpinLock`] | the same without data, for any user of [`lock_api`] 0.4 |
+//! | [`RwLock`] | data that is mostly read: eight bytes, many readers or one writer |
+//! | [`RawMutex`], [`RawRwLock`], [`RawSpinLock`] | the same without data, for [`lock_api`] 0.4 |
 //!
 //! ```
 //! use kinlock::Mutex;
@@ -49,6 +50,7 @@ pub mod mutex;
 pub mod once;
 #[cfg(feature = "std")]
 pub mod reentrant;
+pub mod rwlock;
 pub mod spin;
 #[cfg(feature = "std")]
 pub mod topology;
@@ -57,7 +59,10 @@ pub mod topology;
 pub use condvar::{Condvar, WaitTimeoutResult};
 pub use lock_api;
 #[cfg(feature = "arc_lock")]
-pub use lock_api::{ArcMutexGuard, ArcReentrantMutexGuard};
+pub use lock_api::{
+    ArcMutexGuard, ArcReentrantMutexGuard, ArcRwLockReadGuard, ArcRwLockUpgradableReadGuard,
+    ArcRwLockWriteGuard,
+};
 pub use mutex::{
     FairMutex, FairMutexGuard, MappedFairMutexGuard, MappedMutexGuard, Mutex, MutexGuard,
     RawFairMutex, RawMutex, const_fair_mutex, const_mutex,
@@ -67,6 +72,10 @@ pub use once::{Once, OnceState};
 pub use reentrant::{
     MappedReentrantMutexGuard, RawThreadId, ReentrantMutex, ReentrantMutexGuard,
     const_reentrant_mutex,
+};
+pub use rwlock::{
+    MappedRwLockReadGuard, MappedRwLockWriteGuard, RawRwLock, RwLock, RwLockReadGuard,
+    RwLockUpgradableReadGuard, RwLockWriteGuard, const_rwlock,
 };
 pub use spin::{
     MappedSpinLockGuard, RawCnaSpinLock, RawFifoSpinLock, RawSpinLock, SpinLock, SpinLockGuard,

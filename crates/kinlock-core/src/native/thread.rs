@@ -18,8 +18,8 @@
 //! 3. The out-pointer refers to a live local of the type and size that the kernel writes.
 //! 4. `sched_getscheduler` takes and returns numbers only.
 
-use super::WAITERS;
 use super::account::Account;
+use super::{ANNOUNCED, WAITERS};
 use crate::fork::{self, Part};
 use crate::sys::KeepErrno;
 use core::cell::Cell;
@@ -31,6 +31,7 @@ thread_local! {
     // Without destructors, so that they are accessible for as long as the thread runs.
     static SLOT: AtomicU16 = const { AtomicU16::new(0) };
     static RANDOM: Cell<u32> = const { Cell::new(0) };
+    static ROW: Cell<u16> = const { Cell::new(NO_ROW) };
     static PRIORITY: Cell<Priority> = const { Cell::new(Priority::Unknown) };
 }
 
@@ -134,6 +135,26 @@ pub fn set_priority(on: Option<bool>) {
     });
 }
 
+/// No row yet.
+const NO_ROW: u16 = u16::MAX;
+
+/// See [`Platform::row`](crate::platform::Platform::row).
+#[inline]
+pub(super) fn row() -> usize {
+    match ROW.get() {
+        NO_ROW => assign_row(),
+        row => row as usize,
+    }
+}
+
+#[cold]
+fn assign_row() -> usize {
+    // A signal handler may get another row in between, and has left it when it returns.
+    let row = ANNOUNCED.assign();
+    ROW.set(row as u16);
+    row
+}
+
 #[inline]
 pub(super) fn kept_slot() -> u16 {
     match SLOT.with(|s| s.load(Relaxed)) {
@@ -230,5 +251,7 @@ fn reset_in_child() {
     // Never 0 again, and modulo 4 as if it had not wrapped.
     FORKS.store(FORKS.load(Relaxed).checked_add(1).unwrap_or(252), Relaxed);
     WAITERS.reset_in_child(kept_slot());
+    let row = ROW.get();
+    ANNOUNCED.reset_in_child((row != NO_ROW).then_some(row as usize));
     super::load::reset_in_child();
 }

@@ -84,3 +84,25 @@ pub enum OnceFault {
     /// A waiter falls asleep whatever has happened since it looked.
     BlindSleep,
 }
+
+/// Those of the reader-writer lock.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RwLockFault {
+    /// A correct reader-writer lock.
+    None,
+    /// A reader that waits for a writer registers without being counted.
+    LostReader,
+    /// A writer does not wait for announced readers.
+    UnseenReader,
+    /// A reader announces itself without looking whether the bias still holds.
+    BlindAnnouncement,
+    /// A reader that waits for a writer sets the bias.
+    BiasInWrite,
+    /// The last reader does not wake the waiter at the front.
+    MissingWake,
+    /// A waiter at the front that has requested to go next and gives up leaves its request.
+    LeakyRequest,
+    /// A writer that leaves does not publish its critical section.
+    RelaxedUnlock,
+}

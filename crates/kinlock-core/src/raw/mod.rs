@@ -10,9 +10,11 @@ pub mod mutex;
 pub mod once;
 pub mod osq;
 pub mod qspinlock;
+pub mod rwlock;
 pub mod waiter;
 
 pub use condvar::QueuedCondvar;
 pub use mutex::{MutexConfig, QueuedMutex};
 pub use once::RunOnce;
 pub use qspinlock::{Config, Fault, QueuedSpinLock};
+pub use rwlock::{QueuedRwLock, RwLockConfig};

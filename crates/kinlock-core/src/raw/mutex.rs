@@ -79,7 +79,8 @@
 
 mod cna_queue;
 mod fair;
-mod policy;
+pub(super) mod policy;
+pub(super) mod queue;
 mod wait;
 mod word;
 

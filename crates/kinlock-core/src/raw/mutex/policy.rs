@@ -7,30 +7,30 @@
 
 /// The first pause between two looks at the lock, in nanoseconds. Each look takes the line from the
 /// holder, so the pauses double.
-pub(super) const LOOK: u64 = 100;
+pub(in crate::raw) const LOOK: u64 = 100;
 /// A lock that stays free for so many nanoseconds is idle: about what it takes to move a lock and
 /// the data behind it to another core.
-pub(super) const IDLE: u64 = 400;
+pub(in crate::raw) const IDLE: u64 = 400;
 /// How long a waiter spins before it sleeps, in nanoseconds: about what it costs to fall asleep and
 /// to be woken.
-pub(super) const SPIN: u64 = 20_000;
+pub(in crate::raw) const SPIN: u64 = 20_000;
 
 /// How long a waiter in the queue spins before it sleeps, in nanoseconds, where there is a CPU for
 /// every waiter: about what a queue of 64 sleepers takes to wake up one after the other. With less,
 /// a queue that once sleeps does so for ever.
-pub(super) const FOLLOW: u64 = 400_000;
+pub(in crate::raw) const FOLLOW: u64 = 400_000;
 /// How long a newcomer tries to do without the queue, in nanoseconds, where nobody queues.
-pub(super) const BRIEF: u64 = 2_000;
+pub(in crate::raw) const BRIEF: u64 = 2_000;
 
 /// What a waiter at the front sees in one look.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
-    pub(super) now: u64,
-    pub(super) free: bool,
+pub(in crate::raw) struct Seen {
+    pub(in crate::raw) now: u64,
+    pub(in crate::raw) free: bool,
     /// No unlock since the waiter began to watch.
-    pub(super) watched: bool,
+    pub(in crate::raw) watched: bool,
     /// The lock is kept by its holders.
-    pub(super) kept: bool,
+    pub(in crate::raw) kept: bool,
 }
 
 impl Seen {
@@ -41,7 +41,7 @@ impl Seen {
 
 /// What to do next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Step {
+pub(in crate::raw) enum Step {
     /// Take the lock, which is free. If it is idle, it is not kept.
     Take { idle: bool },
     /// The lock is not known to be kept.
@@ -88,18 +88,18 @@ struct Watch {
 
 /// A stay at the front.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Front {
+pub(in crate::raw) struct Front {
     since: u64,
     quantum: u64,
     /// This waiter is to find out whether the lock should be kept.
-    pub(super) trial: bool,
+    pub(in crate::raw) trial: bool,
     /// It has left the lock alone before.
     rested: bool,
     phase: Phase,
 }
 
 impl Front {
-    pub(super) fn new(quantum: u64, trial: bool) -> Self {
+    pub(in crate::raw) fn new(quantum: u64, trial: bool) -> Self {
         Front {
             since: 0,
             quantum,
@@ -109,7 +109,7 @@ impl Front {
         }
     }
 
-    pub(super) fn next(&mut self, seen: Seen) -> Step {
+    pub(in crate::raw) fn next(&mut self, seen: Seen) -> Step {
         if self.phase == Phase::Arrived {
             self.since = seen.now;
         }

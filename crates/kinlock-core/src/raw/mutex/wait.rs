@@ -1,6 +1,7 @@
 //! Waiting for the mutex: one loop that does what the [policy](super::policy) says.
 
 use super::policy::{BRIEF, FOLLOW, Front, LOOK, SPIN, Seen, Step};
+use super::queue::{self, Limits};
 use super::word::*;
 use super::*;
 use crate::raw::waiter::{Waiter, passed, sleep_limit, sleep_until};
@@ -82,22 +83,9 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
             (_, false) => FOLLOW,
         };
         let (tuning, deadline) = (wait.tuning, wait.deadline);
-        match C::queue() {
-            Queue::Unqueued => self.wait_at_front(wait),
-            Queue::Osq(watch) => {
-                if !self.spinners.join(&place, watch, patience, deadline) {
-                    return false;
-                }
-                let taken = self.wait_at_front(wait);
-                self.spinners.leave(&place);
-                taken
-            }
-            Queue::Cna => {
-                let at_front = || self.wait_at_front(wait);
-                let tail = self.spinners.tail();
-                cna_queue::wait(tail, place, tuning, patience, deadline, at_front)
-            }
-        }
+        let limits = Limits { patience, deadline };
+        let at_front = || self.wait_at_front(wait);
+        queue::wait(C::queue(), &self.spinners, place, tuning, limits, at_front)
     }
 
     /// Waits until the lock is taken (`true`), or the time is up.

@@ -1,0 +1,111 @@
+//! Where readers of read-biased locks announce themselves: a table shared by all locks.
+//!
+//! Source: the visible readers table of BRAVO (Dice and Kogan, USENIX ATC 2019). There a hash of
+//! lock and thread selects the entry. Here each thread has a row of the table and each lock a
+//! column. So a thread writes to its own cache lines only, and a writer that looks for readers of
+//! its lock reads one entry of each row.
+//!
+//! ```text
+//!             column 0   1   2        15
+//!   row 0          [ A ][   ][   ] .. [   ]   thread 0, 256, 512 ..
+//!   row 1          [ A ][   ][ B ] .. [   ]   thread 1, 257 ..
+//! ```
+//!
+//! An entry is 0 or the address of a lock. The last bits of the address are zero, and it is
+//! compared, never followed. Threads may share a row, and locks a column: who finds the entry taken
+//! counts itself in the lock.
+//!
+//! # Fork
+//!
+//! In a child the readers of other rows do not exist. The platform empties those rows.
+
+use crate::atomic::{Atomic, Atomics, ConstAtomic, ConstAtomics, Ordering::*};
+
+/// Entries per row: two cache lines of 64 bytes, which processors fetch in pairs.
+pub const COLUMNS: usize = 16;
+
+/// The entries of one thread, or of several that share them.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct Row<P: Atomics>([P::AtomicU64; COLUMNS]);
+
+impl<P: ConstAtomics> Row<P> {
+    /// A row without readers, in a constant.
+    pub const EMPTY: Self = Row([const { P::AtomicU64::ZERO }; COLUMNS]);
+}
+
+impl<P: Atomics> Default for Row<P> {
+    fn default() -> Self {
+        Row(core::array::from_fn(|_| Atomic::new(0)))
+    }
+}
+
+/// The table. Its memory is fixed: 128 bytes per row.
+#[derive(Debug)]
+pub struct Announced<P: Atomics> {
+    rows: &'static [Row<P>],
+    columns: usize,
+    /// How many rows have been given to threads, from the first on.
+    in_use: &'static P::AtomicU32,
+}
+
+impl<P: Atomics> Announced<P> {
+    /// A table of these rows, all empty. Locks use the first `columns` entries of each, a power of
+    /// two up to [`COLUMNS`].
+    pub const fn new(
+        rows: &'static [Row<P>],
+        columns: usize,
+        in_use: &'static P::AtomicU32,
+    ) -> Self {
+        assert!(!rows.is_empty() && columns.is_power_of_two() && columns <= COLUMNS);
+        Announced {
+            rows,
+            columns,
+            in_use,
+        }
+    }
+
+    /// A row for a new thread. Threads get the rows in turn.
+    pub fn assign(&self) -> usize {
+        let count = self.rows.len() as u32;
+        // SeqCst: a writer that misses the new row has ended the bias before a reader in that row
+        // looks at it.
+        let seen = self.in_use.fetch_add(1, SeqCst);
+        (seen % count) as usize
+    }
+
+    /// The entry for a lock at `address` in a thread's row.
+    #[inline]
+    pub(crate) fn entry(&self, row: usize, address: u64) -> &'static P::AtomicU64 {
+        let row = &self.rows[row % self.rows.len()];
+        &row.0[self.column(address)]
+    }
+
+    /// The entries in which readers of a lock at `address` may be announced.
+    pub(crate) fn entries(&self, address: u64) -> impl Iterator<Item = &'static P::AtomicU64> {
+        let column = self.column(address);
+        self.used().iter().map(move |row| &row.0[column])
+    }
+
+    /// The rows that threads have.
+    fn used(&self) -> &'static [Row<P>] {
+        // SeqCst pairs with `assign`.
+        let used = self.in_use.load(SeqCst) as usize;
+        &self.rows[..used.min(self.rows.len())]
+    }
+
+    /// In the child of a fork: forgets the readers in all rows but `own`.
+    pub fn reset_in_child(&self, own: Option<usize>) {
+        for (number, row) in self.used().iter().enumerate() {
+            if Some(number) != own {
+                row.0.iter().for_each(|entry| entry.store(0, Relaxed));
+            }
+        }
+    }
+
+    #[inline]
+    fn column(&self, address: u64) -> usize {
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        (address.wrapping_mul(ODD) >> 32) as usize & (self.columns - 1)
+    }
+}

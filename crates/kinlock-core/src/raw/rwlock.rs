@@ -1,0 +1,403 @@
+//! The reader-writer lock: eight bytes. Readers count themselves in the word, or announce
+//! themselves in a table; writers queue as for the [mutex](super::mutex).
+//!
+//! Sources: readers and writers in turn are the phase-fair locks of Brandenburg and Anderson
+//! (2010). Readers in a table are BRAVO (Dice and Kogan, USENIX ATC 2019). The queue, the policy of
+//! waiters and the hand-off request are those of the mutex. New here: a reader that waits for a
+//! writer counts itself at once, so that the writer's release is also the admission of all waiting
+//! readers, in one step.
+//!
+//! # The words
+//!
+//! ```text
+//!   byte  0 .. 3                              4 5          6 7
+//!         state                               writers      hints
+//!         flags, generation, count: word.rs   their queue  see word.rs
+//! ```
+//!
+//! # Transitions
+//!
+//! `state` is (flags, count); `f` = any other flags; letters refer to the notes below. `W` is
+//! `WRITER`, `U` is `UPGRADABLE`. A *free* word has neither, and the count 0.
+//!
+//! | who | from | to | how |
+//! | --- | --- | --- | --- |
+//! | reader enters | (f, n), no `W`, `REQUEST`, `UPGRADING` | (f, n + 1) | compare-and-swap (a) |
+//! | ... passing writers | (f, n), no `W` or `REVOKING` | (f, n + 1) | compare-and-swap |
+//! | reader leaves | (f, n + 1) | (f, n) | fetch-and-add, then unpark (b) |
+//! | reader waits for a writer | (f + W, n) | (f + W, n + 1) | compare-and-swap: *registers* (c) |
+//! | ... and gives up | (f + W, n + 1) | (f + W, n) | compare-and-swap |
+//! | reader sets the bias | (f, n > 0), as it enters | (f + BIASED, n) | compare-and-swap |
+//! | reader is announced | (f + BIASED, n) | the same | its entry, then a look |
+//! | writer enters | free | (f + W, 0) | compare-and-swap |
+//! | ... a biased lock | (f + BIASED, 0) | (f + W + REVOKING, 0) | compare-and-swap (d) |
+//! | ... once none is announced | (f + W + REVOKING, 0) | (f + W, 0) | compare-and-swap |
+//! | ... or gives up before | (f + W + REVOKING, n) | (f + BIASED, n) | compare-and-swap |
+//! | writer leaves | (f + W, n) | (f, n) | compare-and-swap, unpark all readers (e) |
+//! | ... as a reader | (f + W, n) | (f, n + 1) | the same |
+//! | front falls asleep | (f, n), not free | (f + FRONT_SLEEPS, n) | compare-and-swap, park |
+//! | front asks to go next | (f, n) | (f + REQUEST, n) | compare-and-swap |
+//! | ... and enters | free + REQUEST | (f + W, 0) | compare-and-swap, unpark readers (f) |
+//! | ... or gives up | (f + REQUEST, n) | (f, n) | compare-and-swap, unpark readers |
+//! | upgradable reader enters | (f, n), no `W`, `U` | (f + U, n) | compare-and-swap |
+//! | ... becomes a writer | (f + U, 0) | (f + W, 0) | compare-and-swap |
+//! | ... is to, but n > 0 | (f + U, n) | (f + U + UPGRADING, n) | fetch-or, wait for n = 0 |
+//!
+//! Notes:
+//!
+//! * (a) Who enters a free lock clears `FRONT_SLEEPS`: see (b).
+//! * (b) The last one unparks the upgrading reader, or the front. It does not clear the flag, since
+//!   the lock may be gone. The flag on a free lock means that a wake-up has been sent.
+//! * (c) It holds the lock from the moment in which `W` goes. No writer can enter before it has
+//!   left, since the count is not 0.
+//! * (d) The writer then looks at the lock's entries in the table, and waits until all are empty.
+//!   A thread that already reads may pass it meanwhile, and is counted.
+//! * (e) Unparks the front instead, if no reader is registered. Clears the flags in the same step.
+//! * (f) They could not register before, and now they can.
+//!
+//! # Why neither side starves
+//!
+//! 1. *A writer at the front* asks to go next after a quantum. From then on no reader enters, none
+//!    can register unless a writer holds the lock, and no other writer enters. So it waits at most
+//!    for the writer that holds the lock, if there is one, and for one batch of readers: those that
+//!    hold the lock, or were registered when that writer left.
+//! 2. *A reader* registers after a spin if a writer holds the lock: it then waits for the rest of
+//!    that writer's section. If a writer is to go next, it waits for that one to enter, is woken,
+//!    and registers. So it waits for one batch of readers and one writer at most, once it has spun.
+//! 3. *Writers* are first in, first out, apart from those that barge before the front's request.
+//!
+//! # Why no reader is unseen
+//!
+//! A reader writes its entry and then looks at the word. A writer takes the lock, which ends the
+//! bias, and then looks at the entries. Both are sequentially consistent: the reader sees that the
+//! bias is over and takes its entry back, or the writer sees the entry and waits.
+//!
+//! Only a counted reader sets the bias, by a compare-and-swap: no writer holds the lock. A writer
+//! that gives up while readers are announced sets it again, in the step in which it leaves. So
+//! while a reader is announced, `BIASED` or `WRITER` is set.
+//!
+//! Readers of one lock are alike. A reader that leaves empties its thread's entry if that names the
+//! lock, else subtracts one from the count, else empties any entry that names the lock. There
+//! remain as many entries and counts as readers.
+//!
+//! # Memory
+//!
+//! Each release changes `state` or an entry once, and then only uses the address. So the lock may
+//! be freed by a thread that has taken it for writing.
+//!
+//! # Fork
+//!
+//! Marks that waiters leave (`REQUEST`, `FRONT_SLEEPS`, registered readers) carry a generation, as
+//! in the mutex: in the child they are void.
+
+mod bias;
+mod read;
+mod upgrade;
+mod wait;
+mod word;
+mod write;
+
+#[doc(hidden)]
+pub use super::fault::RwLockFault;
+use super::mutex::Queue;
+use super::osq::{Osq, Watch};
+use crate::events::Event;
+use crate::platform::{Atomic, ConstPlatform, NEVER, Ordering::*, Parked, Platform};
+use crate::raw::waiter::passed;
+use crate::tuning::Tuning;
+use core::marker::PhantomData;
+use word::*;
+
+/// The park sets of the waiter at the front, of an upgrading reader, and of readers.
+const FRONT: u32 = 1;
+const UPGRADER: u32 = 2;
+const READERS: u32 = 4;
+
+/// What is fixed about a reader-writer lock at compile time, and where it finds its knobs.
+pub trait RwLockConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
+    /// Whether waiters may sleep, where the platform can.
+    const PARK: bool = true;
+    /// Whether readers may announce themselves in the table, where the platform has one.
+    const BIAS: bool = true;
+    /// One wait in so many finds out whether the lock should be kept; 0: none does.
+    #[doc(hidden)]
+    const TRIALS: u32 = 1024;
+    /// A deliberate defect, for showing that a check can fail.
+    #[doc(hidden)]
+    const FAULT: RwLockFault = RwLockFault::None;
+
+    /// The run-time knobs. Called once per slow path.
+    fn tuning() -> Tuning;
+
+    /// How writers queue. All waits for a lock that queue must agree.
+    fn queue() -> Queue {
+        Queue::Osq(Watch::CACHED)
+    }
+}
+
+/// The reader-writer lock, generic over where it runs and how it is configured.
+///
+/// All-zero memory is an unlocked lock. It owns nothing outside its eight bytes. It may be freed as
+/// soon as another thread has taken it for writing.
+#[repr(C, align(4))]
+#[derive(Debug)]
+pub struct QueuedRwLock<P: Platform, C: RwLockConfig> {
+    state: State<P>,
+    writers: Osq<P>,
+    hints: Hints<P>,
+    config: PhantomData<C>,
+}
+
+impl<P: ConstPlatform, C: RwLockConfig> QueuedRwLock<P, C> {
+    /// An unlocked lock, in a constant.
+    pub const UNLOCKED: Self = QueuedRwLock {
+        state: State::FREE,
+        writers: Osq::EMPTY,
+        hints: Hints::NONE,
+        config: PhantomData,
+    };
+}
+
+impl<P: Platform, C: RwLockConfig> Default for QueuedRwLock<P, C> {
+    /// An unlocked lock. Where the platform allows, [`UNLOCKED`](Self::UNLOCKED) is the same.
+    fn default() -> Self {
+        QueuedRwLock {
+            state: State::new(),
+            writers: Osq::new(),
+            hints: Hints::new(),
+            config: PhantomData,
+        }
+    }
+}
+
+impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
+    const PARKS: bool = P::CAN_PARK && C::PARK;
+
+    // ---- readers ------------------------------------------
+
+    /// Takes the lock for reading, waiting for as long as it takes. Acquires what the previous
+    /// writers released.
+    ///
+    /// Waits behind a writer that has asked to go next. So a thread that already reads may wait for
+    /// ever; see [`read_passing`](Self::read_passing).
+    #[inline]
+    pub fn read(&self) {
+        if !self.read_at_once() {
+            self.read_slow(NEVER, false);
+        }
+    }
+
+    /// As [`read`](Self::read), but passes waiting writers. A thread that already reads does not
+    /// wait.
+    #[inline]
+    pub fn read_passing(&self) {
+        if !self.read_at_once() {
+            self.read_slow(NEVER, true);
+        }
+    }
+
+    /// Takes the lock for reading, or gives up and returns `false` once [`Platform::now`] has
+    /// reached `deadline`. `passing`: it passes waiting writers.
+    #[inline]
+    pub fn read_until(&self, deadline: u64, passing: bool) -> bool {
+        self.read_at_once() || self.read_slow(deadline, passing)
+    }
+
+    /// Takes the lock for reading if that is possible at once. `passing`: it passes waiting
+    /// writers.
+    #[inline]
+    pub fn try_read(&self, passing: bool) -> bool {
+        self.read_at_once() || self.try_read_slow(passing)
+    }
+
+    #[inline]
+    fn read_at_once(&self) -> bool {
+        let seen = self.state.load(Relaxed);
+        if seen & BIASED != 0 {
+            return self.announce();
+        }
+        self.state.enter(seen)
+    }
+
+    /// Ends reading.
+    ///
+    /// # Safety
+    ///
+    /// The lock must be held for reading, and the right to release it must be the caller's.
+    #[inline]
+    pub unsafe fn unlock_read(&self) {
+        // Relaxed: a reader that is announced sees one of the flags, since one of them is set from
+        // its own look at the word until it leaves.
+        if self.state.load(Relaxed) & (BIASED | WRITER | WATCHED) != 0 {
+            self.leave_marked();
+        } else {
+            self.leave_counted();
+        }
+    }
+
+    /// As [`unlock_read`](Self::unlock_read). If a writer sleeps at the front of the queue, no
+    /// reader enters before it has had the lock.
+    ///
+    /// # Safety
+    ///
+    /// As [`unlock_read`](Self::unlock_read).
+    #[inline]
+    pub unsafe fn unlock_read_fair(&self) {
+        match self.state.change(Release, without_reader_fair::<P>) {
+            Ok(before) => self.after_reader(before),
+            // SAFETY: as this function demands.
+            Err(_) => unsafe { self.unlock_read() },
+        }
+    }
+
+    // ---- writers ------------------------------------------
+
+    /// Takes the lock for writing, waiting for as long as it takes. Acquires what all previous
+    /// holders released.
+    #[inline]
+    pub fn write(&self) {
+        if !self.state.take_idle() {
+            self.take_slow(Want::Write, NEVER);
+        }
+    }
+
+    /// Takes the lock for writing, or gives up and returns `false` once [`Platform::now`] has
+    /// reached `deadline`.
+    #[inline]
+    pub fn write_until(&self, deadline: u64) -> bool {
+        self.state.take_idle() || self.take_slow(Want::Write, deadline)
+    }
+
+    /// Takes the lock for writing if nobody holds it and nobody is to go next.
+    #[inline]
+    pub fn try_write(&self) -> bool {
+        match self.state.load(Relaxed) {
+            0 => self.state.take_idle(),
+            seen if is_free(seen) => self.try_write_slow(),
+            _ => false,
+        }
+    }
+
+    /// Ends writing.
+    ///
+    /// # Safety
+    ///
+    /// The lock must be held for writing, and the right to release it must be the caller's.
+    #[inline]
+    pub unsafe fn unlock_write(&self) {
+        if !self.state.leave_idle(release::<C>()) {
+            self.leave_writer(Leave::Free);
+        }
+    }
+
+    /// As [`unlock_write`](Self::unlock_write). Readers that wait, and a writer that sleeps at the
+    /// front of the queue, get the lock before others.
+    ///
+    /// # Safety
+    ///
+    /// As [`unlock_write`](Self::unlock_write).
+    #[inline]
+    pub unsafe fn unlock_write_fair(&self) {
+        if !self.state.leave_idle(release::<C>()) {
+            self.leave_writer(Leave::Fair);
+        }
+    }
+
+    /// From writing to reading. No writer comes in between.
+    ///
+    /// # Safety
+    ///
+    /// As [`unlock_write`](Self::unlock_write).
+    #[inline]
+    pub unsafe fn downgrade(&self) {
+        self.leave_writer(Leave::Reader);
+    }
+
+    // ---- observation --------------------------------------
+
+    /// Whether the lock is held in any way at this moment.
+    pub fn is_locked(&self) -> bool {
+        let seen = self.state.load(Relaxed);
+        !is_free(seen) || seen & BIASED != 0 && self.is_announced()
+    }
+
+    /// Whether the lock is held for writing at this moment, or kept for a writer that waits for
+    /// the last readers.
+    #[inline]
+    pub fn is_locked_exclusive(&self) -> bool {
+        self.state.load(Relaxed) & WRITER != 0
+    }
+
+    /// Makes it an unlocked lock in a forked child, where its holders and waiters do not exist. No
+    /// other thread may use it meanwhile.
+    pub fn reset_in_child(&self) {
+        self.writers.tail().store(0, Relaxed);
+        self.state.clear(u32::MAX);
+        self.forget_announced();
+    }
+
+    // ---- sleeping -----------------------------------------
+
+    /// The address at which waiters sleep.
+    fn key(&self) -> *const u32 {
+        (&raw const self.state).cast()
+    }
+
+    /// Sleeps until it is woken, until the word is not `blocked`, or until then. `mark` sets
+    /// `flag`.
+    fn sleep(
+        &self,
+        set: u32,
+        flag: u32,
+        until: u64,
+        mark: impl Fn(u32) -> u32,
+        blocked: impl Fn(u32) -> bool,
+    ) {
+        let going = |seen| blocked(seen).then(|| mark(seen));
+        if self.state.change(SeqCst, going).is_err() {
+            return;
+        }
+        if !Self::PARKS {
+            self.state
+                .wait_for(crate::raw::waiter::left(until, P::now), |seen| {
+                    !blocked(seen)
+                });
+            return;
+        }
+        P::count(Event::Park);
+        loop {
+            let seen = self.state.load(Relaxed);
+            if !blocked(seen) || seen & flag == 0 || passed(until, P::now) {
+                return;
+            }
+            let parked = P::park_in(self.key(), seen, until, set, || self.state.load(Relaxed));
+            if parked == Parked::Woken {
+                return;
+            }
+        }
+    }
+
+    /// Wakes all sleepers for which a word was cleared of flags. `self` may be gone.
+    fn wake(key: *const u32, before: u32, after: u32) {
+        let cleared = before & !after;
+        if cleared & FRONT_SLEEPS != 0 {
+            P::count(Event::Wake);
+            // All: without a queue several are at its front.
+            P::unpark_in(key, u32::MAX, FRONT);
+        }
+        if cleared & READERS_SLEEP != 0 {
+            P::count(Event::Wake);
+            P::unpark_in(key, u32::MAX, READERS);
+        }
+    }
+}
+
+const fn release<C: RwLockConfig>() -> crate::platform::Ordering {
+    match C::FAULT {
+        RwLockFault::RelaxedUnlock => Relaxed,
+        _ => Release,
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,179 @@
+//! The read-biased state: readers announce themselves in a table, and write no shared line.
+//!
+//! Source: BRAVO (Dice and Kogan, USENIX ATC 2019).
+
+use super::*;
+use crate::raw::mutex::policy::SPIN;
+use crate::raw::waiter::{left, sleep_until};
+
+/// After a writer has ended the bias, so many times as long as that took nobody sets it. So a
+/// writer spends at most one part in ten on that.
+const INHIBIT: u64 = 9;
+
+/// The shortest and the longest timed sleep of a writer that waits for announced readers, in
+/// nanoseconds. These do not know of it, and so cannot wake it.
+const NAP: core::ops::Range<u64> = 50_000..1_000_000;
+
+impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
+    /// The lock's name in the table.
+    #[inline]
+    fn name(&self) -> u64 {
+        self.key().addr() as u64
+    }
+
+    /// The entry for this thread and this lock.
+    #[inline]
+    fn entry(&self) -> Option<&'static P::AtomicU64> {
+        let table = P::announced()?;
+        Some(table.entry(P::row(), self.name()))
+    }
+
+    /// A reader enters without a word in the lock, while that is biased.
+    #[inline]
+    pub(super) fn announce(&self) -> bool {
+        let Some(entry) = self.entry() else {
+            return false;
+        };
+        // SeqCst here and below pair with a writer, which ends the bias and then looks for readers:
+        // at least one of the two sees the other. The fence is for model checkers that take SeqCst
+        // for AcqRel; on hardware it only stops the compiler.
+        let free = entry.compare_exchange(0, self.name(), SeqCst, Relaxed);
+        if free.is_err() {
+            return false;
+        }
+        P::light_fence();
+        let seen = self.state.load(SeqCst);
+        let biased = seen & (BIASED | WRITER | UPGRADING | REQUEST) == BIASED;
+        if biased || C::FAULT == RwLockFault::BlindAnnouncement {
+            return true;
+        }
+        self.leave_marked();
+        false
+    }
+
+    /// A reader leaves that may be announced, or whose leaving is watched.
+    #[inline]
+    pub(super) fn leave_marked(&self) {
+        let name = self.name();
+        if let Some(entry) = self.entry() {
+            // Release pairs with the look of a writer.
+            if entry.compare_exchange(name, 0, Release, Relaxed).is_ok() {
+                return;
+            }
+        }
+        self.leave_elsewhere();
+    }
+
+    /// A reader leaves that is counted, or announced in another thread's row since its guard was
+    /// sent here. Readers may leave in place of each other: what matters is that there remain as
+    /// many, counted or announced, as hold the lock.
+    #[cold]
+    #[inline(never)]
+    fn leave_elsewhere(&self) {
+        let (key, name) = (self.key(), self.name());
+        loop {
+            let counted = |seen| {
+                let held = seen & (WRITER | REVOKING) != WRITER;
+                (held && counts(seen)).then(|| without_registered(seen))
+            };
+            if let Ok(before) = self.state.change(Release, counted) {
+                return Self::wake_after_reader(key, before);
+            }
+            let mut entries = P::announced().into_iter().flat_map(|t| t.entries(name));
+            if entries.any(|e| e.compare_exchange(name, 0, Release, Relaxed).is_ok()) {
+                return;
+            }
+            if P::forked() {
+                // The platform has emptied the row of the thread that was the sender.
+                return;
+            }
+            P::relax();
+        }
+    }
+
+    /// Whether a reader of this lock is announced at this moment.
+    pub(super) fn is_announced(&self) -> bool {
+        let name = self.name();
+        let mut entries = P::announced().into_iter().flat_map(|t| t.entries(name));
+        entries.any(|entry| entry.load(Acquire) == name)
+    }
+
+    /// A counted reader, which found others changing the word, lets them announce themselves.
+    #[inline]
+    pub(super) fn set_bias(&self, seen: u32) {
+        if C::BIAS
+            && P::announced().is_some()
+            && biased(seen).is_some()
+            && self.hints.may_set_bias(P::now)
+        {
+            P::count(Event::Bias);
+            let _ = self.state.change(Relaxed, biased);
+        }
+    }
+
+    /// A writer, or an upgradable reader, has taken the lock and found the word `before`. `false`:
+    /// the time is up, and it has left again.
+    pub(super) fn end_bias(&self, want: Want, before: u32, deadline: u64) -> bool {
+        if want == Want::Upgradable || before & BIASED == 0 || self.revoke(deadline) {
+            return true;
+        }
+        self.leave_writer(Leave::Biased);
+        false
+    }
+
+    /// Waits until no announced reader is left (`true`), or until the time is up.
+    pub(super) fn revoke(&self, deadline: u64) -> bool {
+        P::count(Event::Revoke);
+        let (start, name) = (P::now(), self.name());
+        // See `announce`.
+        P::light_fence();
+        let entries = P::announced().into_iter().flat_map(|t| t.entries(name));
+        let mut gone = entries.filter(|_| C::FAULT != RwLockFault::UnseenReader);
+        let gone =
+            gone.all(|entry| self.await_reader(start, deadline, || entry.load(SeqCst) != name));
+        // Readers that pass writers may be counted meanwhile.
+        let end = || self.state.change(Acquire, revoked).ok();
+        let ended = |before| {
+            Self::wake(self.key(), before & READERS_SLEEP, 0);
+            true
+        };
+        let mut word = None;
+        let ended =
+            gone && self.await_reader(start, deadline, || {
+                word = end();
+                word.is_some()
+            }) && word.is_some_and(ended);
+        let now = P::now();
+        self.hints
+            .inhibit_bias(now, (now - start).saturating_mul(INHIBIT));
+        ended
+    }
+
+    /// Waits until `gone` (`true`), or until the time is up.
+    fn await_reader(&self, start: u64, deadline: u64, mut gone: impl FnMut() -> bool) -> bool {
+        loop {
+            if gone() {
+                return true;
+            }
+            let now = P::now();
+            let waited = now.saturating_sub(start);
+            if passed(deadline, || now) {
+                return false;
+            }
+            if waited < SPIN || !Self::PARKS {
+                P::relax();
+            } else {
+                let nap = (waited / 8).clamp(NAP.start, NAP.end);
+                sleep_until::<P>(now.saturating_add(nap.min(left(deadline, || now))));
+            }
+        }
+    }
+
+    /// See [`reset_in_child`](Self::reset_in_child).
+    pub(super) fn forget_announced(&self) {
+        let name = self.name();
+        for entry in P::announced().into_iter().flat_map(|t| t.entries(name)) {
+            let _ = entry.compare_exchange(name, 0, Relaxed, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Upgradable readers: one at a time, beside other readers. It may become a writer without letting
+//! another writer in before.
+
+use super::*;
+use crate::raw::mutex::policy::SPIN;
+use crate::raw::waiter::left;
+
+impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
+    /// Takes the lock for upgradable reading, waiting for as long as it takes. Waits for writers
+    /// and another upgradable reader, in one queue with them.
+    #[inline]
+    pub fn upgradable(&self) {
+        if self.take(Want::Upgradable, false).is_err() {
+            self.take_slow(Want::Upgradable, NEVER);
+        }
+    }
+
+    /// As [`upgradable`](Self::upgradable), or gives up and returns `false` once
+    /// [`Platform::now`] has reached `deadline`.
+    #[inline]
+    pub fn upgradable_until(&self, deadline: u64) -> bool {
+        self.take(Want::Upgradable, false).is_ok() || self.take_slow(Want::Upgradable, deadline)
+    }
+
+    /// Takes the lock for upgradable reading if that is possible at once.
+    #[inline]
+    pub fn try_upgradable(&self) -> bool {
+        self.take(Want::Upgradable, false).is_ok()
+    }
+
+    /// Ends upgradable reading.
+    ///
+    /// # Safety
+    ///
+    /// The lock must be held for upgradable reading, and the right to release it must be the
+    /// caller's.
+    #[inline]
+    pub unsafe fn unlock_upgradable(&self) {
+        self.leave_upgradable(Leave::Free);
+    }
+
+    /// As [`unlock_upgradable`](Self::unlock_upgradable). If a waiter sleeps at the front of the
+    /// queue, nobody else enters before it has had the lock.
+    ///
+    /// # Safety
+    ///
+    /// As [`unlock_upgradable`](Self::unlock_upgradable).
+    #[inline]
+    pub unsafe fn unlock_upgradable_fair(&self) {
+        self.leave_upgradable(Leave::Fair);
+    }
+
+    /// From upgradable to plain reading.
+    ///
+    /// # Safety
+    ///
+    /// As [`unlock_upgradable`](Self::unlock_upgradable).
+    #[inline]
+    pub unsafe fn downgrade_upgradable(&self) {
+        self.leave_upgradable(Leave::Reader);
+    }
+
+    /// From writing to upgradable reading. No writer comes in between.
+    ///
+    /// # Safety
+    ///
+    /// The lock must be held for writing, and the right to release it must be the caller's.
+    #[inline]
+    pub unsafe fn downgrade_to_upgradable(&self) {
+        self.leave_writer(Leave::Upgradable);
+    }
+
+    /// From upgradable reading to writing: waits until all other readers have left. No new ones
+    /// enter meanwhile, and no writer comes in between.
+    ///
+    /// # Safety
+    ///
+    /// As [`unlock_upgradable`](Self::unlock_upgradable).
+    #[inline]
+    pub unsafe fn upgrade(&self) {
+        self.upgrade_slow(NEVER);
+    }
+
+    /// As [`upgrade`](Self::upgrade), or gives up and returns `false` once [`Platform::now`] has
+    /// reached `deadline`: then it still is an upgradable reader.
+    ///
+    /// # Safety
+    ///
+    /// As [`unlock_upgradable`](Self::unlock_upgradable).
+    #[inline]
+    pub unsafe fn upgrade_until(&self, deadline: u64) -> bool {
+        self.upgrade_slow(deadline)
+    }
+
+    /// From upgradable reading to writing if there is no other reader.
+    ///
+    /// # Safety
+    ///
+    /// As [`unlock_upgradable`](Self::unlock_upgradable).
+    #[inline]
+    pub unsafe fn try_upgrade(&self) -> bool {
+        let announced = self.state.load(Relaxed) & BIASED != 0 && self.is_announced();
+        !announced && self.upgrade_now(0).unwrap_or(false)
+    }
+
+    fn leave_upgradable(&self, leave: Leave) {
+        let key = self.key();
+        let left = |seen| Some(after_upgradable::<P>(seen, leave));
+        let (Ok(before) | Err(before)) = self.state.change(Release, left);
+        // From here on `self` may be gone.
+        Self::wake(key, before & FRONT_SLEEPS, 0);
+    }
+
+    fn upgrade_slow(&self, deadline: u64) -> bool {
+        if let Some(upgraded) = self.upgrade_now(deadline) {
+            return upgraded;
+        }
+        let _ = self.state.change(Relaxed, |seen| Some(seen | UPGRADING));
+        loop {
+            if let Some(upgraded) = self.upgrade_now(deadline) {
+                return upgraded;
+            }
+            if passed(deadline, P::now) {
+                self.stay_upgradable();
+                return false;
+            }
+            let others = |seen| count(seen) != 0;
+            let patience = SPIN.min(left(deadline, P::now));
+            if !self.state.wait_for(patience, |seen| !others(seen)) {
+                self.sleep(UPGRADER, UPGRADING, deadline, |seen| seen, others);
+            }
+        }
+    }
+
+    /// Becomes a writer if no reader is counted, and waits for those that are announced. `None`:
+    /// some are counted. `false`: the time is up.
+    fn upgrade_now(&self, deadline: u64) -> Option<bool> {
+        // SeqCst: before the look at announced readers.
+        let before = self.state.change(SeqCst, upgraded).ok()?;
+        Self::wake(self.key(), before & READERS_SLEEP, 0);
+        if before & BIASED == 0 || self.revoke(deadline) {
+            return Some(true);
+        }
+        self.leave_writer(Leave::UpgradableBiased);
+        Some(false)
+    }
+
+    fn stay_upgradable(&self) {
+        let before = self.state.clear(UPGRADING | READERS_SLEEP);
+        Self::wake(self.key(), before & READERS_SLEEP, 0);
+    }
+}

@@ -1,0 +1,110 @@
+//! Waiting: one loop that does what the mutex's [policy](crate::raw::mutex::policy) says, for readers
+//! and for the writer at the front of the queue.
+
+use super::*;
+use crate::raw::mutex::policy::{Front, Seen, Step};
+use crate::raw::waiter::sleep_until;
+
+/// A wait that has begun.
+#[derive(Debug)]
+pub(super) struct Stay {
+    pub(super) deadline: u64,
+    front: Front,
+    /// The lock has been marked as kept for the trial.
+    tries: bool,
+}
+
+impl Stay {
+    /// Whether this waiter finds out whether the lock should be kept.
+    pub(super) fn is_trial(&self) -> bool {
+        self.front.trial
+    }
+}
+
+/// What the policy has come to.
+#[derive(Debug)]
+pub(super) enum End<T> {
+    Taken(T),
+    TimeUp,
+    /// Sleep until the lock is free, until then at most.
+    Sleep(u64),
+    /// Wait for the turn that nobody can take away.
+    Request,
+}
+
+impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
+    pub(super) fn begin(&self, tuning: Tuning, deadline: u64) -> Stay {
+        let quantum = u64::from(tuning.quantum.micros()) * 1000;
+        let tries = Self::PARKS && C::TRIALS > 0 && quantum > 0;
+        // Not 0: without a source of randomness each wait would be a trial.
+        let trial = tries && P::random() % C::TRIALS == C::TRIALS - 1;
+        Stay {
+            deadline,
+            front: Front::new(quantum, trial),
+            tries: false,
+        }
+    }
+
+    /// Does what the policy says until it is time to take turns. `free`: this waiter could `take`
+    /// the lock.
+    pub(super) fn follow_policy<T>(
+        &self,
+        stay: &mut Stay,
+        free: impl Fn(u32) -> bool,
+        take: impl Fn() -> Option<T>,
+    ) -> End<T> {
+        if stay.front.trial && !stay.tries {
+            stay.tries = true;
+            self.hints.keep();
+        }
+        loop {
+            let word = self.state.load(Relaxed);
+            let seen = Seen {
+                now: P::now(),
+                free: free(word),
+                watched: word & WATCHED != 0,
+                kept: self.hints.is_kept(),
+            };
+            if passed(stay.deadline, || seen.now) {
+                self.end_trial(stay);
+                return End::TimeUp;
+            }
+            let left = stay.deadline.saturating_sub(seen.now);
+            let until = |nanos: u64| seen.now.saturating_add(nanos).min(stay.deadline);
+            match stay.front.next(seen) {
+                Step::Take { idle } => {
+                    if let Some(taken) = take() {
+                        if idle {
+                            self.hints.share();
+                        }
+                        return End::Taken(taken);
+                    }
+                }
+                Step::Share => self.hints.share(),
+                Step::Watch(pause) => {
+                    self.state.set(WATCHED);
+                    P::back_off(pause.min(left));
+                }
+                Step::Pause(pause) => P::back_off(pause.min(left)),
+                Step::Poll(nanos) => _ = self.state.wait_for(nanos.min(left), &free),
+                Step::TimedSleep(nanos) if Self::PARKS => {
+                    P::count(Event::Park);
+                    sleep_until::<P>(until(nanos));
+                }
+                Step::TimedSleep(nanos) => P::back_off(nanos.min(left)),
+                Step::Sleep(nanos) => return End::Sleep(until(nanos)),
+                Step::Request => {
+                    self.end_trial(stay);
+                    return End::Request;
+                }
+            }
+        }
+    }
+
+    /// A trial that ends without a verdict leaves the lock shared.
+    fn end_trial(&self, stay: &Stay) {
+        if stay.front.trial {
+            self.hints.share();
+        }
+    }
+}

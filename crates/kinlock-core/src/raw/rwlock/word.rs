@@ -1,0 +1,376 @@
+//! The state word. Nothing else touches it. Pure functions say what becomes of a word, one for each
+//! group of rows of the table in [`rwlock`](super).
+
+use crate::platform::{Atomic, ConstAtomic, ConstPlatform, Ordering, Ordering::*, Platform};
+
+/// A writer holds the lock, or waits for announced readers (`REVOKING`).
+pub(super) const WRITER: u32 = 1;
+/// An upgradable reader holds the lock. It is not counted.
+pub(super) const UPGRADABLE: u32 = 2;
+/// The upgradable reader waits until the others have left. It has to be woken.
+pub(super) const UPGRADING: u32 = 4;
+/// The waiter at the front of the queue goes next: nobody else may enter.
+pub(super) const REQUEST: u32 = 8;
+/// The waiter at the front sleeps.
+pub(super) const FRONT_SLEEPS: u32 = 16;
+/// Readers sleep.
+pub(super) const READERS_SLEEP: u32 = 32;
+/// Readers may announce themselves in the table.
+pub(super) const BIASED: u32 = 64;
+/// The writer has ended the bias, and waits for announced readers. Only then is the count that of
+/// holders although a writer has the lock.
+pub(super) const REVOKING: u32 = 128;
+/// Set by a waiter that watches the lock, cleared by whoever leaves it next.
+pub(super) const WATCHED: u32 = 256;
+/// The process, in a chain of forks, in which waiters left their marks: `REQUEST`, `FRONT_SLEEPS`,
+/// and the count while a writer holds the lock. Marks of another process are void.
+const GENERATION: u32 = 512 + 1024;
+/// One reader. Without `WRITER`, or with `REVOKING`, it holds the lock. Otherwise it waits, and
+/// holds the lock as soon as the writer releases it.
+pub(super) const READER: u32 = 2048;
+const COUNT: u32 = !(READER - 1);
+/// There are never more readers. A larger count has been decremented below zero, and is put right
+/// soon.
+const LIMIT: u32 = COUNT / 2 & COUNT;
+
+/// What a waiter in the queue wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Want {
+    Write,
+    Upgradable,
+}
+
+pub(super) fn count(seen: u32) -> u32 {
+    seen & COUNT
+}
+
+/// Whether the counted readers can be decremented by one.
+pub(super) fn counts(seen: u32) -> bool {
+    (READER..=LIMIT).contains(&count(seen))
+}
+
+pub(super) fn generation<P: Platform>() -> u32 {
+    (u32::from(P::forks()) << GENERATION.trailing_zeros()) & GENERATION
+}
+
+/// Whether the waiters' marks are of this process.
+fn is_ours<P: Platform>(seen: u32) -> bool {
+    seen & GENERATION == generation::<P>()
+}
+
+/// Whether a waiter of this process goes next.
+pub(super) fn is_requested<P: Platform>(seen: u32) -> bool {
+    seen & REQUEST != 0 && is_ours::<P>(seen)
+}
+
+/// Nobody holds the lock. Announced readers aside.
+pub(super) fn is_free(seen: u32) -> bool {
+    seen & (WRITER | UPGRADABLE | COUNT) == 0
+}
+
+/// The word without the marks of another process, ready for one of this process.
+fn marked<P: Platform>(seen: u32) -> u32 {
+    if is_ours::<P>(seen) {
+        return seen;
+    }
+    let waiting = seen & (WRITER | REVOKING) == WRITER;
+    let void = REQUEST | FRONT_SLEEPS | GENERATION | if waiting { COUNT } else { 0 };
+    seen & !void | generation::<P>()
+}
+
+/// The word without a generation, if it has no mark to which that belongs.
+fn settled(word: u32) -> u32 {
+    let waiting = word & (WRITER | REVOKING) == WRITER && count(word) != 0;
+    let kept = word & (REQUEST | FRONT_SLEEPS) != 0 || waiting;
+    if kept { word } else { word & !GENERATION }
+}
+
+/// A reader enters. `passing`: it passes waiting writers.
+pub(super) fn with_reader<P: Platform>(seen: u32, passing: bool) -> Option<u32> {
+    let waited_for = seen & UPGRADING != 0 || is_requested::<P>(seen);
+    let written = seen & WRITER != 0 && !(passing && seen & REVOKING != 0);
+    if written || waited_for && !passing || count(seen) >= LIMIT {
+        return None;
+    }
+    // A sleeper marked on a free lock has been woken by the one who released it.
+    let woken = if is_free(seen) { FRONT_SLEEPS } else { 0 };
+    Some(settled(seen & !woken) + READER)
+}
+
+/// A reader can neither enter nor register: another thread goes next.
+pub(super) fn is_refused<P: Platform>(seen: u32, passing: bool) -> bool {
+    let entered = with_reader::<P>(seen, passing).is_some();
+    // A full lock is not one of which a sleeper would be told when it is no longer full.
+    !entered && with_registered::<P>(seen).is_none() && count(seen) < LIMIT
+}
+
+/// A waiting reader registers, and holds the lock when the writer releases it.
+pub(super) fn with_registered<P: Platform>(seen: u32) -> Option<u32> {
+    let word = marked::<P>(seen);
+    let written = seen & (WRITER | REVOKING) == WRITER;
+    (written && count(word) < LIMIT).then_some(word + READER)
+}
+
+/// A waiting reader withdraws, or a counted one leaves.
+pub(super) fn without_registered(seen: u32) -> u32 {
+    settled(seen & !WATCHED) - READER
+}
+
+/// A writer or an upgradable reader enters. `front`: it is at the front of the queue.
+///
+/// Ends the bias for a writer: it must look for announced readers.
+pub(super) fn taken<P: Platform>(seen: u32, want: Want, front: bool) -> Option<u32> {
+    let requested = is_requested::<P>(seen);
+    let held = match want {
+        Want::Write => !is_free(seen),
+        Want::Upgradable => seen & (WRITER | UPGRADABLE) != 0,
+    };
+    if held || requested && !front {
+        return None;
+    }
+    let mut word = seen;
+    if front || !requested {
+        // Its own, or void.
+        word &= !REQUEST;
+    }
+    if front || is_free(seen) {
+        word &= !FRONT_SLEEPS;
+    }
+    if front {
+        // It wakes them: they register, or enter.
+        word &= !READERS_SLEEP;
+    }
+    let word = match want {
+        Want::Upgradable => word | UPGRADABLE,
+        Want::Write if seen & BIASED != 0 => word & !BIASED | WRITER | REVOKING,
+        Want::Write => word | WRITER,
+    };
+    Some(settled(word))
+}
+
+/// The waiter at the front goes next.
+pub(super) fn with_request<P: Platform>(seen: u32) -> u32 {
+    marked::<P>(seen) | REQUEST
+}
+
+/// The waiter at the front leaves the queue without the lock.
+pub(super) fn without_front(seen: u32) -> u32 {
+    settled(seen & !(REQUEST | FRONT_SLEEPS | READERS_SLEEP))
+}
+
+/// The waiter at the front is going to sleep.
+pub(super) fn with_sleeping_front<P: Platform>(seen: u32) -> u32 {
+    marked::<P>(seen) | FRONT_SLEEPS
+}
+
+/// What a writer leaves behind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Leave {
+    /// Nothing.
+    Free,
+    /// Nothing, and the waiter at the front goes next if it sleeps.
+    Fair,
+    /// It goes on as a reader.
+    Reader,
+    /// It goes on as an upgradable reader.
+    Upgradable,
+    /// Nothing, and the readers that it waited for go on announcing themselves.
+    Biased,
+    /// The same, and it goes on as an upgradable reader.
+    UpgradableBiased,
+}
+
+/// The writer leaves. Registered readers hold the lock now.
+pub(super) fn after_writer<P: Platform>(seen: u32, leave: Leave) -> u32 {
+    let word = marked::<P>(seen) & !(WRITER | REVOKING | WATCHED);
+    let mut word = match leave {
+        Leave::Free => word,
+        Leave::Fair if word & FRONT_SLEEPS != 0 => word | REQUEST,
+        Leave::Fair => word,
+        Leave::Reader => word + READER,
+        Leave::Upgradable => word | UPGRADABLE,
+        Leave::Biased => word | BIASED,
+        Leave::UpgradableBiased => word | UPGRADABLE | BIASED,
+    };
+    if count(word) != 0 || word & REQUEST == 0 {
+        word &= !READERS_SLEEP;
+    }
+    if is_free(word) {
+        word &= !FRONT_SLEEPS;
+    }
+    settled(word)
+}
+
+/// The upgradable reader becomes a writer, once the others have left.
+pub(super) fn upgraded(seen: u32) -> Option<u32> {
+    let alone = seen & UPGRADABLE != 0 && count(seen) == 0;
+    let word = seen & !(UPGRADABLE | UPGRADING | READERS_SLEEP) | WRITER;
+    let revoking = word & !BIASED | REVOKING;
+    alone.then_some(if seen & BIASED != 0 { revoking } else { word })
+}
+
+/// The upgradable reader leaves, or goes on as a reader. `Fair`: see [`Leave`].
+pub(super) fn after_upgradable<P: Platform>(seen: u32, leave: Leave) -> u32 {
+    let sleeping = seen & FRONT_SLEEPS != 0 && is_ours::<P>(seen);
+    let request = if sleeping && leave == Leave::Fair {
+        REQUEST
+    } else {
+        0
+    };
+    let readers = if leave == Leave::Reader { READER } else { 0 };
+    settled((seen & !(UPGRADABLE | FRONT_SLEEPS | WATCHED) | request) + readers)
+}
+
+/// The last announced reader has left, and no counted one passes the writer.
+pub(super) fn revoked(seen: u32) -> Option<u32> {
+    (count(seen) == 0).then_some(seen & !(REVOKING | READERS_SLEEP))
+}
+
+/// A counted reader lets others announce themselves.
+pub(super) fn biased(seen: u32) -> Option<u32> {
+    let others = seen & (WRITER | UPGRADING | BIASED) != 0 || seen & REQUEST != 0;
+    (!others).then_some(seen | BIASED)
+}
+
+/// A counted reader leaves, and the waiter at the front goes next if it sleeps.
+pub(super) fn without_reader_fair<P: Platform>(seen: u32) -> Option<u32> {
+    let sleeping = seen & FRONT_SLEEPS != 0 && is_ours::<P>(seen);
+    (sleeping && counts(seen) && seen & (BIASED | WRITER) == 0).then(|| (seen | REQUEST) - READER)
+}
+
+/// The word itself.
+#[repr(transparent)]
+#[derive(Debug)]
+pub(super) struct State<P: Platform>(P::AtomicU32);
+
+impl<P: ConstPlatform> State<P> {
+    pub(super) const FREE: Self = State(P::AtomicU32::ZERO);
+}
+
+impl<P: Platform> State<P> {
+    pub(super) fn new() -> Self {
+        State(Atomic::new(0))
+    }
+
+    #[inline]
+    pub(super) fn load(&self, order: Ordering) -> u32 {
+        self.0.load(order)
+    }
+
+    /// A reader enters a lock on which nobody waits.
+    #[inline]
+    pub(super) fn enter(&self, seen: u32) -> bool {
+        const OTHERS: u32 = WRITER | UPGRADING | REQUEST | FRONT_SLEEPS;
+        seen & OTHERS == 0
+            && seen < LIMIT
+            && self
+                .0
+                .compare_exchange(seen, seen + READER, Acquire, Relaxed)
+                .is_ok()
+    }
+
+    /// A counted reader leaves. Returns the word before.
+    #[inline]
+    pub(super) fn leave(&self, order: Ordering) -> u32 {
+        self.0.fetch_add(READER.wrapping_neg(), order)
+    }
+
+    /// Undoes [`leave`](Self::leave).
+    pub(super) fn enter_again(&self) {
+        self.0.fetch_add(READER, Relaxed);
+    }
+
+    /// A writer enters a lock that nobody holds, waits for or is announced at.
+    #[inline]
+    pub(super) fn take_idle(&self) -> bool {
+        self.0.compare_exchange(0, WRITER, Acquire, Relaxed).is_ok()
+    }
+
+    /// A writer leaves a lock for which nobody waits.
+    #[inline]
+    pub(super) fn leave_idle(&self, order: Ordering) -> bool {
+        self.0.compare_exchange(WRITER, 0, order, Relaxed).is_ok()
+    }
+
+    /// See [`Atomic::change`].
+    pub(super) fn change(
+        &self,
+        order: Ordering,
+        f: impl Fn(u32) -> Option<u32>,
+    ) -> Result<u32, u32> {
+        self.0.change(order, f)
+    }
+
+    /// Sets flags.
+    pub(super) fn set(&self, flags: u32) {
+        self.0.fetch_or(flags, Relaxed);
+    }
+
+    /// Clears flags. Returns the word before.
+    pub(super) fn clear(&self, flags: u32) -> u32 {
+        self.0.fetch_and(!flags, Relaxed)
+    }
+
+    /// Waits until a word passes, for at most so many nanoseconds.
+    pub(super) fn wait_for(&self, nanos: u64, done: impl Fn(u32) -> bool) -> bool {
+        P::wait_for(&self.0, Relaxed, nanos, done).is_ok()
+    }
+}
+
+/// What waiters have found out, in two bytes beside the state. Only slow paths read them. Each may
+/// be outdated or lost, which costs time only.
+///
+/// ```text
+///   bit 0..14  nobody sets the bias before this moment, in ticks; 0: now
+///       15     KEPT: the lock stays with its holders, as in the mutex
+/// ```
+#[repr(transparent)]
+#[derive(Debug)]
+pub(super) struct Hints<P: Platform>(P::AtomicU16);
+
+const KEPT: u16 = 1 << 15;
+/// The unit of the moment, in nanoseconds.
+const TICK: u64 = 1 << 16;
+/// The longest time without bias, in nanoseconds: half of what can be told apart.
+const LONGEST: u64 = TICK << 13;
+
+impl<P: ConstPlatform> Hints<P> {
+    pub(super) const NONE: Self = Hints(P::AtomicU16::ZERO);
+}
+
+impl<P: Platform> Hints<P> {
+    pub(super) fn new() -> Self {
+        Hints(Atomic::new(0))
+    }
+
+    pub(super) fn is_kept(&self) -> bool {
+        self.0.load(Relaxed) & KEPT != 0
+    }
+
+    pub(super) fn keep(&self) {
+        self.0.fetch_or(KEPT, Relaxed);
+    }
+
+    pub(super) fn share(&self) {
+        self.0.fetch_and(!KEPT, Relaxed);
+    }
+
+    /// Nobody sets the bias for so many nanoseconds from `now`.
+    pub(super) fn inhibit_bias(&self, now: u64, nanos: u64) {
+        let until = ticks(now + nanos.min(LONGEST)).wrapping_add(1) & !KEPT;
+        // Never 0.
+        let until = until.max(1);
+        let _ = self.0.change(Relaxed, |seen| Some(seen & KEPT | until));
+    }
+
+    pub(super) fn may_set_bias(&self, now: impl FnOnce() -> u64) -> bool {
+        match self.0.load(Relaxed) & !KEPT {
+            0 => true,
+            until => ticks(now()).wrapping_sub(until) & !KEPT < KEPT / 2,
+        }
+    }
+}
+
+fn ticks(now: u64) -> u16 {
+    (now / TICK) as u16
+}

@@ -1,0 +1,401 @@
+//! The reader-writer lock: [`RwLock`] with guards, and [`RawRwLock`] for users of [`lock_api`].
+//!
+//! # When to use it
+//!
+//! For data that many threads read and few change. With short sections that often write, use
+//! [`Mutex`](crate::Mutex): readers, too, change the lock's cache line.
+//!
+//! # Guarantees
+//!
+//! * **Exclusion and memory order**: one writer, or any number of readers, hold the lock. Taking it
+//!   for reading acquires what earlier writers released; taking it for writing also acquires what
+//!   earlier readers released.
+//! * **Fairness**: readers and running writers may pass a waiting writer for one
+//!   [quantum](crate::config::Quantum), 250 us. Then it asks to go next, and nobody enters before
+//!   it. When a writer leaves, all readers that wait hold the lock before the next writer.
+//! * **Bounds**: the writer at the front of the queue waits for one quantum, one writer's section,
+//!   and the sections of one batch of readers, plus the time that it and they take to wake up. A
+//!   reader that has spun for 20 us waits for one batch of readers and one writer. A writer with
+//!   `n` writers before it waits `n + 1` times as long as the one at the front. This holds as long
+//!   as the scheduler runs the holders, and up to 16,383 waiters in the process.
+//! * **Read bias**: readers that get into each other's way make the lock *read-biased*. From then
+//!   on they announce themselves in a table, and write no shared cache line. The next writer ends
+//!   that: it reads a table entry per thread that ever read (256 at most), and waits for the
+//!   announced readers. These cannot wake it, so it notices up to an eighth of its wait, or 50 us,
+//!   late. Nobody sets the bias again for nine times as long as that took: writers spend a tenth of
+//!   their time on it at most.
+//! * **Recursion**: a thread that already reads may use `read_recursive`, which passes waiting
+//!   writers. A second plain `read` may wait for ever behind a writer.
+//! * **Upgradable readers**: one at a time, beside plain readers. They queue with the writers.
+//! * **Time limits** are on the monotonic clock. A zero timeout, or a deadline in the past, tries
+//!   once. While a writer whose time is limited waits for announced readers, `try_read` fails.
+//! * **Panics** in a critical section release the lock. There is no poisoning.
+//!
+//! # Costs
+//!
+//! * **Time**: without waiters one atomic read-modify-write to take the lock and one to release it.
+//! * **Memory**: eight bytes per lock; all-zero memory is an unlocked one. The table has 32 KiB for
+//!   the process. Nothing is ever allocated.
+//!
+//! # Misuse and special cases
+//!
+//! * **Leaking** a guard with `mem::forget` leaves that lock locked and affects no other.
+//! * **Signals**: a handler may take any lock that the interrupted code neither holds nor is
+//!   acquiring.
+//! * **fork**: in the child, a lock that another thread held for writing stays locked. One that
+//!   another thread read stays locked unless it was read-biased. All other locks work.
+//!
+//! # Algorithm
+//!
+//! Phase-fair locks are from Brandenburg and Anderson (2010), read bias is BRAVO (Dice and Kogan,
+//! USENIX ATC 2019), the queue is the mutex's. `kinlock_core::raw::rwlock` has the state table.
+//!
+//! # Example
+//!
+//! ```
+//! use kinlock::RwLock;
+//!
+//! static ROUTES: RwLock<Vec<&str>> = RwLock::new(Vec::new());
+//!
+//! ROUTES.write().push("home");
+//! let (one, other) = (ROUTES.read(), ROUTES.read());
+//! assert_eq!((one.len(), other[0]), (1, "home"));
+//! ```
+//!
+//! # Invariant cited by `SAFETY` comments
+//!
+//! 1. `QueuedRwLock` excludes: a writer enters only if no other holder is counted in the word, and
+//!    returns only after the last announced reader has left.
+
+use crate::deadlock::{self, Kind};
+use crate::mutex::GuardMarker;
+use kinlock_core::Native;
+use kinlock_core::configured::AsConfigured;
+use kinlock_core::raw::rwlock::QueuedRwLock;
+#[cfg(feature = "std")]
+use {
+    kinlock_core::native::deadline,
+    std::time::{Duration, Instant},
+};
+
+/// A reader-writer lock of eight bytes plus the data.
+///
+/// Its methods are those of [`lock_api::RwLock`]: `new` (`const`), `read`, `write`, `try_read`,
+/// `try_write`, `read_recursive`, `upgradable_read`, their relatives with time limits, `get_mut`,
+/// `into_inner`. Guards can be mapped, and cannot be sent to other threads. The [module](self)
+/// states guarantees, costs and misuse.
+pub type RwLock<T> = lock_api::RwLock<RawRwLock, T>;
+
+/// Holds a [`RwLock`] for reading. Dropping it releases the lock.
+pub type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRwLock, T>;
+
+/// Holds a [`RwLock`] for writing. Dropping it releases the lock.
+pub type RwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawRwLock, T>;
+
+/// Holds a [`RwLock`] for reading, and can be upgraded to writing. There is one at a time.
+pub type RwLockUpgradableReadGuard<'a, T> = lock_api::RwLockUpgradableReadGuard<'a, RawRwLock, T>;
+
+/// Holds a [`RwLock`] for reading and refers to a part of its data.
+pub type MappedRwLockReadGuard<'a, T> = lock_api::MappedRwLockReadGuard<'a, RawRwLock, T>;
+
+/// Holds a [`RwLock`] for writing and refers to a part of its data.
+pub type MappedRwLockWriteGuard<'a, T> = lock_api::MappedRwLockWriteGuard<'a, RawRwLock, T>;
+
+/// A new reader-writer lock, in a constant: [`RwLock::new`] by the name that users of parking_lot
+/// know.
+pub const fn const_rwlock<T>(value: T) -> RwLock<T> {
+    RwLock::new(value)
+}
+
+/// The lock of [`RwLock`] without data, for any user of [`lock_api`] 0.4.
+///
+/// A read lock may be released by another thread than the one that took it, though that is slower
+/// while the lock is read-biased.
+///
+/// ```
+/// use kinlock::{RawRwLock, lock_api};
+///
+/// type RwLock<T> = lock_api::RwLock<RawRwLock, T>; // was: parking_lot::RawRwLock
+///
+/// assert_eq!(RwLock::new(7).into_inner(), 7);
+/// ```
+#[repr(transparent)]
+pub struct RawRwLock(QueuedRwLock<Native, AsConfigured>);
+
+impl core::fmt::Debug for RawRwLock {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let mut shown = f.debug_struct("RawRwLock");
+        shown.field("locked", &self.0.is_locked());
+        shown.finish_non_exhaustive()
+    }
+}
+
+impl RawRwLock {
+    /// An unlocked lock. All-zero memory is one too.
+    pub const fn new() -> Self {
+        <Self as lock_api::RawRwLock>::INIT
+    }
+
+    /// Makes this an unlocked lock in the child of a fork, whatever its words say.
+    #[doc(hidden)]
+    pub fn reset_in_child(&self) {
+        self.0.reset_in_child();
+    }
+}
+
+impl Default for RawRwLock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+const _: () = assert!(size_of::<RawRwLock>() == 8 && align_of::<RawRwLock>() == 4);
+
+// SAFETY: invariant 1.
+unsafe impl lock_api::RawRwLock for RawRwLock {
+    // Each use makes a new lock.
+    #[allow(clippy::declare_interior_mutable_const)]
+    const INIT: Self = RawRwLock(QueuedRwLock::UNLOCKED);
+    type GuardMarker = GuardMarker;
+
+    #[inline]
+    fn lock_shared(&self) {
+        let wait = |until| self.0.read_until(until, false);
+        deadlock::lock(&self.0, Kind::Shared, wait, || self.0.read());
+    }
+
+    #[inline]
+    fn try_lock_shared(&self) -> bool {
+        deadlock::tried(&self.0, Kind::Shared, self.0.try_read(false))
+    }
+
+    #[inline]
+    unsafe fn unlock_shared(&self) {
+        deadlock::releasing(&self.0);
+        // SAFETY: the caller reads, as this function demands.
+        unsafe { self.0.unlock_read() }
+    }
+
+    #[inline]
+    fn lock_exclusive(&self) {
+        let wait = |until| self.0.write_until(until);
+        deadlock::lock(&self.0, Kind::Exclusive, wait, || self.0.write());
+    }
+
+    #[inline]
+    fn try_lock_exclusive(&self) -> bool {
+        deadlock::tried(&self.0, Kind::Exclusive, self.0.try_write())
+    }
+
+    #[inline]
+    unsafe fn unlock_exclusive(&self) {
+        deadlock::releasing(&self.0);
+        // SAFETY: the caller writes, as this function demands.
+        unsafe { self.0.unlock_write() }
+    }
+
+    #[inline]
+    fn is_locked(&self) -> bool {
+        self.0.is_locked()
+    }
+
+    #[inline]
+    fn is_locked_exclusive(&self) -> bool {
+        self.0.is_locked_exclusive()
+    }
+}
+
+// SAFETY: invariant 1.
+unsafe impl lock_api::RawRwLockFair for RawRwLock {
+    #[inline]
+    unsafe fn unlock_shared_fair(&self) {
+        deadlock::releasing(&self.0);
+        // SAFETY: the caller reads, as this function demands.
+        unsafe { self.0.unlock_read_fair() }
+    }
+
+    #[inline]
+    unsafe fn unlock_exclusive_fair(&self) {
+        deadlock::releasing(&self.0);
+        // SAFETY: the caller writes, as this function demands.
+        unsafe { self.0.unlock_write_fair() }
+    }
+}
+
+// SAFETY: invariant 1; no writer enters in between, since the word changes once.
+unsafe impl lock_api::RawRwLockDowngrade for RawRwLock {
+    #[inline]
+    unsafe fn downgrade(&self) {
+        // SAFETY: the caller writes, as this function demands.
+        unsafe { self.0.downgrade() }
+        deadlock::changed(&self.0, Kind::Shared);
+    }
+}
+
+// SAFETY: invariant 1; a reader that passes waiting writers does not wait for them.
+unsafe impl lock_api::RawRwLockRecursive for RawRwLock {
+    #[inline]
+    fn lock_shared_recursive(&self) {
+        let wait = |until| self.0.read_until(until, true);
+        deadlock::lock(&self.0, Kind::Shared, wait, || self.0.read_passing());
+    }
+
+    #[inline]
+    fn try_lock_shared_recursive(&self) -> bool {
+        deadlock::tried(&self.0, Kind::Shared, self.0.try_read(true))
+    }
+}
+
+// SAFETY: invariant 1; there is one upgradable reader at a time.
+unsafe impl lock_api::RawRwLockUpgrade for RawRwLock {
+    #[inline]
+    fn lock_upgradable(&self) {
+        let wait = |until| self.0.upgradable_until(until);
+        deadlock::lock(&self.0, Kind::Upgradable, wait, || self.0.upgradable());
+    }
+
+    #[inline]
+    fn try_lock_upgradable(&self) -> bool {
+        deadlock::tried(&self.0, Kind::Upgradable, self.0.try_upgradable())
+    }
+
+    #[inline]
+    unsafe fn unlock_upgradable(&self) {
+        deadlock::releasing(&self.0);
+        // SAFETY: the caller is the upgradable reader, as this function demands.
+        unsafe { self.0.unlock_upgradable() }
+    }
+
+    #[inline]
+    unsafe fn upgrade(&self) {
+        // SAFETY: the caller is the upgradable reader, as this function demands.
+        let upgrade = || unsafe { self.0.upgrade() };
+        // SAFETY: as above.
+        let wait = |until| unsafe { self.0.upgrade_until(until) };
+        deadlock::upgrade(&self.0, wait, upgrade);
+    }
+
+    #[inline]
+    unsafe fn try_upgrade(&self) -> bool {
+        // SAFETY: the caller is the upgradable reader, as this function demands.
+        let upgraded = unsafe { self.0.try_upgrade() };
+        if upgraded {
+            deadlock::changed(&self.0, Kind::Exclusive);
+        }
+        upgraded
+    }
+}
+
+// SAFETY: invariant 1.
+unsafe impl lock_api::RawRwLockUpgradeFair for RawRwLock {
+    #[inline]
+    unsafe fn unlock_upgradable_fair(&self) {
+        deadlock::releasing(&self.0);
+        // SAFETY: the caller is the upgradable reader, as this function demands.
+        unsafe { self.0.unlock_upgradable_fair() }
+    }
+}
+
+// SAFETY: invariant 1; no writer enters in between, since the word changes once.
+unsafe impl lock_api::RawRwLockUpgradeDowngrade for RawRwLock {
+    #[inline]
+    unsafe fn downgrade_upgradable(&self) {
+        // SAFETY: the caller is the upgradable reader, as this function demands.
+        unsafe { self.0.downgrade_upgradable() }
+        deadlock::changed(&self.0, Kind::Shared);
+    }
+
+    #[inline]
+    unsafe fn downgrade_to_upgradable(&self) {
+        // SAFETY: the caller writes, as this function demands.
+        unsafe { self.0.downgrade_to_upgradable() }
+        deadlock::changed(&self.0, Kind::Upgradable);
+    }
+}
+
+// SAFETY: invariant 1; `true` is returned only if the lock was taken.
+#[cfg(feature = "std")]
+unsafe impl lock_api::RawRwLockTimed for RawRwLock {
+    type Duration = Duration;
+    type Instant = Instant;
+
+    /// Gives up after `timeout`. A zero timeout tries once.
+    fn try_lock_shared_for(&self, timeout: Duration) -> bool {
+        deadlock::tried(
+            &self.0,
+            Kind::Shared,
+            self.0.read_until(deadline(timeout), false),
+        )
+    }
+
+    /// Gives up at the moment `timeout`. A moment in the past tries once.
+    fn try_lock_shared_until(&self, timeout: Instant) -> bool {
+        self.try_lock_shared_for(left(timeout))
+    }
+
+    /// Gives up after `timeout`. A zero timeout tries once.
+    fn try_lock_exclusive_for(&self, timeout: Duration) -> bool {
+        deadlock::tried(
+            &self.0,
+            Kind::Exclusive,
+            self.0.write_until(deadline(timeout)),
+        )
+    }
+
+    /// Gives up at the moment `timeout`. A moment in the past tries once.
+    fn try_lock_exclusive_until(&self, timeout: Instant) -> bool {
+        self.try_lock_exclusive_for(left(timeout))
+    }
+}
+
+// SAFETY: as `RawRwLockRecursive` and `RawRwLockTimed`.
+#[cfg(feature = "std")]
+unsafe impl lock_api::RawRwLockRecursiveTimed for RawRwLock {
+    fn try_lock_shared_recursive_for(&self, timeout: Duration) -> bool {
+        deadlock::tried(
+            &self.0,
+            Kind::Shared,
+            self.0.read_until(deadline(timeout), true),
+        )
+    }
+
+    fn try_lock_shared_recursive_until(&self, timeout: Instant) -> bool {
+        self.try_lock_shared_recursive_for(left(timeout))
+    }
+}
+
+// SAFETY: as `RawRwLockUpgrade` and `RawRwLockTimed`.
+#[cfg(feature = "std")]
+unsafe impl lock_api::RawRwLockUpgradeTimed for RawRwLock {
+    fn try_lock_upgradable_for(&self, timeout: Duration) -> bool {
+        deadlock::tried(
+            &self.0,
+            Kind::Upgradable,
+            self.0.upgradable_until(deadline(timeout)),
+        )
+    }
+
+    fn try_lock_upgradable_until(&self, timeout: Instant) -> bool {
+        self.try_lock_upgradable_for(left(timeout))
+    }
+
+    unsafe fn try_upgrade_for(&self, timeout: Duration) -> bool {
+        // SAFETY: the caller is the upgradable reader, as this function demands.
+        let upgraded = unsafe { self.0.upgrade_until(deadline(timeout)) };
+        if upgraded {
+            deadlock::changed(&self.0, Kind::Exclusive);
+        }
+        upgraded
+    }
+
+    unsafe fn try_upgrade_until(&self, timeout: Instant) -> bool {
+        // SAFETY: the caller is the upgradable reader, as this function demands.
+        unsafe { self.try_upgrade_for(left(timeout)) }
+    }
+}
+
+/// The time until `moment`.
+#[cfg(feature = "std")]
+fn left(moment: Instant) -> Duration {
+    moment.saturating_duration_since(Instant::now())
+}
