@@ -83,7 +83,6 @@
 //! 2. A wait returns with the mutex held, as it was found. The guard is borrowed mutably meanwhile,
 //!    so no code of this thread reaches the data through it.
 
-use crate::deadlock;
 use crate::mutex::MutexGuard;
 use kinlock_core::Native;
 use kinlock_core::native::deadline;
@@ -288,9 +287,11 @@ impl Condvar {
         until: impl FnMut() -> Option<u64>,
     ) -> WaitTimeoutResult {
         // SAFETY: invariant 2: only the wait below uses the raw mutex.
-        let mutex = unsafe { MutexGuard::mutex(guard).raw() };
+        let mutex = unsafe { &MutexGuard::mutex(guard).raw().0 };
+        #[cfg(feature = "deadlock_detection")]
+        let mutex = &crate::deadlock::Noted(mutex);
         // SAFETY: invariants 1 and 2.
-        let notified = unsafe { self.0.wait_by(deadlock::partner(&mutex.0), until) };
+        let notified = unsafe { self.0.wait_by(mutex, until) };
         WaitTimeoutResult(!notified)
     }
 }

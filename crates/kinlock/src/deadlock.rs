@@ -47,9 +47,9 @@ mod nothing;
 #[cfg(feature = "deadlock_detection")]
 pub use circles::{DeadlockedThread, check_deadlock};
 #[cfg(feature = "deadlock_detection")]
-pub(crate) use notes::{acquired, changed, lock, partner, releasing, tried, upgrade};
+pub(crate) use notes::{Noted, acquired, changed, lock, releasing, tried, upgrade};
 #[cfg(not(feature = "deadlock_detection"))]
-pub(crate) use nothing::{acquired, changed, lock, partner, releasing, tried, upgrade};
+pub(crate) use nothing::{acquired, changed, lock, releasing, tried, upgrade};
 
 /// How a thread holds a lock, or wants to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

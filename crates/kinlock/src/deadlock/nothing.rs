@@ -1,8 +1,6 @@
 //! Without the feature nothing is noted.
 
 use super::Kind;
-use kinlock_core::Native;
-use kinlock_core::raw::mutex::{MutexConfig, QueuedMutex};
 
 #[inline(always)]
 pub(crate) fn lock<L>(_: &L, _: Kind, _: impl Fn(u64) -> bool, lock: impl FnOnce()) {
@@ -27,8 +25,3 @@ pub(crate) fn changed<L>(_: &L, _: Kind) {}
 
 #[inline(always)]
 pub(crate) fn releasing<L>(_: &L) {}
-
-#[inline(always)]
-pub(crate) fn partner<C: MutexConfig>(mutex: &QueuedMutex<Native, C>) -> &QueuedMutex<Native, C> {
-    mutex
-}
