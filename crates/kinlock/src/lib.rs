@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`Mutex`] | most purposes: four bytes, waiters spin for a moment and then sleep |
 //! | `Condvar` | waiting for a condition under a [`Mutex`]: eight bytes, every kind of time limit |
+//! | [`Once`], [`FairMutex`], `ReentrantMutex` | what their names say |
 //! | [`SpinLock`] | very short critical sections: four bytes, queued, NUMA-aware |
 //! | [`RwLock`] | data that is mostly read: eight bytes, many readers or one writer |
 //! | [`RawMutex`], [`RawRwLock`], [`RawSpinLock`] | the same without data, for [`lock_api`] 0.4 |
@@ -30,6 +31,9 @@
 //! * `std` (default): parking, clocks, topology, thread-locals. Linux only. Without it the crate is
 //!   `no_std` and waiters only spin.
 //! * `events`: counters of what slow paths do; see [`events`].
+//! * `arc_lock`, `serde`, `owning_ref`: those of [`lock_api`].
+//! * `send_guard`: guards may be sent to other threads.
+//! * `deadlock_detection`: `deadlock::check_deadlock` finds threads that wait for each other.
 //!
 //! # Configuration
 //!
