@@ -42,7 +42,7 @@
 //!
 //! * **One mutex at a time.** Waiting with two mutexes at the same time is a mistake: debug builds
 //!   panic when they notice, release builds stay correct. Using a second mutex after the first is
-//!   fine. From then on, or with a mutex 2 MiB away or more, `notify_all` wakes all waiters at
+//!   fine. From then on, or with a mutex 1 MiB away or more, `notify_all` wakes all waiters at
 //!   once.
 //! * **Lifetime**: it must outlive the calls that notify it. A waiter may free it once it has the
 //!   mutex again, if every notifier holds that mutex while it notifies.
@@ -88,6 +88,7 @@ use kinlock_core::Native;
 use kinlock_core::native::deadline;
 use kinlock_core::platform::{NEVER, Platform};
 use kinlock_core::raw::condvar::QueuedCondvar;
+use std::fmt;
 use std::time::{Duration, Instant, SystemTime};
 
 /// The longest wait between two reads of a clock that may jump.
@@ -95,8 +96,14 @@ const SLICE: Duration = Duration::from_millis(100);
 
 /// A condition variable of eight bytes. See the [module](self) for semantics.
 #[repr(transparent)]
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Condvar(QueuedCondvar<Native>);
+
+impl fmt::Debug for Condvar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Condvar").finish_non_exhaustive()
+    }
+}
 
 const _: () = assert!(size_of::<Condvar>() == 8 && align_of::<Condvar>() == 4);
 
@@ -106,7 +113,7 @@ pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
     /// Whether the wait ended because of its time limit. If so, it took no notification.
-    pub fn timed_out(&self) -> bool {
+    pub fn timed_out(self) -> bool {
         self.0
     }
 }
@@ -280,9 +287,11 @@ impl Condvar {
         until: impl FnMut() -> Option<u64>,
     ) -> WaitTimeoutResult {
         // SAFETY: invariant 2: only the wait below uses the raw mutex.
-        let mutex = unsafe { MutexGuard::mutex(guard).raw() };
+        let mutex = unsafe { &MutexGuard::mutex(guard).raw().0 };
+        #[cfg(feature = "deadlock_detection")]
+        let mutex = &crate::deadlock::Noted(mutex);
         // SAFETY: invariants 1 and 2.
-        let notified = unsafe { self.0.wait_by(&mutex.0, until) };
+        let notified = unsafe { self.0.wait_by(mutex, until) };
         WaitTimeoutResult(!notified)
     }
 }

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`Mutex`] | most purposes: four bytes, waiters spin for a moment and then sleep |
 //! | `Condvar` | waiting for a condition under a [`Mutex`]: eight bytes, every kind of time limit |
+//! | [`Once`], [`FairMutex`], `ReentrantMutex` | what their names say |
 //! | [`SpinLock`] | very short critical sections: four bytes, queued, NUMA-aware |
 //! | [`RwLock`] | data that is mostly read: eight bytes, many readers or one writer |
 //! | [`RawMutex`], [`RawRwLock`], [`RawSpinLock`] | the same without data, for [`lock_api`] 0.4 |
@@ -30,6 +31,9 @@
 //! * `std` (default): parking, clocks, topology, thread-locals. Linux only. Without it the crate is
 //!   `no_std` and waiters only spin.
 //! * `events`: counters of what slow paths do; see [`events`].
+//! * `arc_lock`, `serde`, `owning_ref`: those of [`lock_api`].
+//! * `send_guard`: guards may be sent to other threads.
+//! * `deadlock_detection`: `deadlock::check_deadlock` finds threads that wait for each other.
 //!
 //! # Configuration
 //!
@@ -41,8 +45,15 @@
 #[cfg(feature = "std")]
 pub mod condvar;
 pub mod config;
+#[cfg(feature = "deadlock_detection")]
+pub mod deadlock;
+#[cfg(not(feature = "deadlock_detection"))]
+mod deadlock;
 pub mod events;
 pub mod mutex;
+pub mod once;
+#[cfg(feature = "std")]
+pub mod reentrant;
 pub mod rwlock;
 pub mod spin;
 #[cfg(feature = "std")]
@@ -51,10 +62,24 @@ pub mod topology;
 #[cfg(feature = "std")]
 pub use condvar::{Condvar, WaitTimeoutResult};
 pub use lock_api;
-pub use mutex::{MappedMutexGuard, Mutex, MutexGuard, RawMutex};
+#[cfg(feature = "arc_lock")]
+pub use lock_api::{
+    ArcMutexGuard, ArcReentrantMutexGuard, ArcRwLockReadGuard, ArcRwLockUpgradableReadGuard,
+    ArcRwLockWriteGuard,
+};
+pub use mutex::{
+    FairMutex, FairMutexGuard, MappedFairMutexGuard, MappedMutexGuard, Mutex, MutexGuard,
+    RawFairMutex, RawMutex, const_fair_mutex, const_mutex,
+};
+pub use once::{Once, OnceState};
+#[cfg(feature = "std")]
+pub use reentrant::{
+    MappedReentrantMutexGuard, RawThreadId, ReentrantMutex, ReentrantMutexGuard,
+    const_reentrant_mutex,
+};
 pub use rwlock::{
     MappedRwLockReadGuard, MappedRwLockWriteGuard, RawRwLock, RwLock, RwLockReadGuard,
-    RwLockUpgradableReadGuard, RwLockWriteGuard,
+    RwLockUpgradableReadGuard, RwLockWriteGuard, const_rwlock,
 };
 pub use spin::{
     MappedSpinLockGuard, RawCnaSpinLock, RawFifoSpinLock, RawSpinLock, SpinLock, SpinLockGuard,

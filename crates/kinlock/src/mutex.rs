@@ -78,10 +78,16 @@
 
 mod held;
 
+use crate::deadlock::{self, Kind};
 use kinlock_core::Native;
-use kinlock_core::configured::AsConfigured;
+use kinlock_core::configured::{AlwaysFair, AsConfigured};
 use kinlock_core::raw::mutex::QueuedMutex;
-use lock_api::GuardNoSend;
+
+/// Whether guards may be sent to other threads.
+#[cfg(feature = "send_guard")]
+pub(crate) type GuardMarker = lock_api::GuardSend;
+#[cfg(not(feature = "send_guard"))]
+pub(crate) type GuardMarker = lock_api::GuardNoSend;
 
 /// A mutex of four bytes plus the data.
 ///
@@ -96,95 +102,169 @@ pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
 /// Holds a [`Mutex`] and refers to a part of its data. Dropping it unlocks the mutex.
 pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawMutex, T>;
 
-/// The lock of [`Mutex`] without data, for any user of [`lock_api`] 0.4.
+/// A mutex of four bytes plus the data whose every unlock is [fair](lock_api::RawMutexFair).
+///
+/// Threads that lock it again and again take turns with those that wait. This costs a wake-up per
+/// critical section, where a [`Mutex`] costs one per [quantum](crate::config::Quantum).
 ///
 /// ```
-/// use kinlock::{RawMutex, lock_api};
+/// use kinlock::FairMutex;
 ///
-/// type Mutex<T> = lock_api::Mutex<RawMutex, T>; // was: parking_lot::RawMutex
+/// static TURNS: FairMutex<u32> = FairMutex::new(0);
 ///
-/// assert_eq!(Mutex::new(7).into_inner(), 7);
+/// *TURNS.lock() += 1;
+/// assert_eq!(*TURNS.lock(), 1);
 /// ```
-#[repr(transparent)]
-#[derive(Debug)]
-pub struct RawMutex(pub(crate) QueuedMutex<Native, AsConfigured>);
+pub type FairMutex<T> = lock_api::Mutex<RawFairMutex, T>;
+
+/// Holds a [`FairMutex`]. Dropping it unlocks the mutex.
+pub type FairMutexGuard<'a, T> = lock_api::MutexGuard<'a, RawFairMutex, T>;
+
+/// Holds a [`FairMutex`] and refers to a part of its data. Dropping it unlocks the mutex.
+pub type MappedFairMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawFairMutex, T>;
+
+/// A new mutex, in a constant: [`Mutex::new`] by the name that users of parking_lot know.
+pub const fn const_mutex<T>(value: T) -> Mutex<T> {
+    Mutex::new(value)
+}
+
+/// A new fair mutex, in a constant: [`FairMutex::new`] by the name that users of parking_lot know.
+pub const fn const_fair_mutex<T>(value: T) -> FairMutex<T> {
+    FairMutex::new(value)
+}
+
+macro_rules! raw_mutex {
+    ($(#[$doc:meta])* $name:ident, $config:ty, $unlock:ident) => {
+        $(#[$doc])*
+        #[repr(transparent)]
+        pub struct $name(pub(crate) QueuedMutex<Native, $config>);
+
+        impl $name {
+            /// An unlocked lock. All-zero memory is one too.
+            pub const fn new() -> Self {
+                <Self as lock_api::RawMutex>::INIT
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self::new()
+            }
+        }
+
+        impl core::fmt::Debug for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                let locked = self.0.is_locked();
+                let mut shown = f.debug_struct(stringify!($name));
+                shown.field("locked", &locked).finish_non_exhaustive()
+            }
+        }
+
+        const _: () = assert!(size_of::<$name>() == 4 && align_of::<$name>() == 4);
+
+        // SAFETY: invariant 1.
+        unsafe impl lock_api::RawMutex for $name {
+            // Each use makes a new lock.
+            #[allow(clippy::declare_interior_mutable_const)]
+            const INIT: Self = $name(QueuedMutex::UNLOCKED);
+            type GuardMarker = GuardMarker;
+
+            #[inline]
+            #[cfg_attr(debug_assertions, track_caller)]
+            fn lock(&self) {
+                held::forbid_relock(&self.0);
+                deadlock::lock(&self.0, Kind::Exclusive, |until| self.0.lock_until(until), || {
+                    self.0.lock()
+                });
+                held::remember(&self.0);
+            }
+
+            #[inline]
+            fn try_lock(&self) -> bool {
+                let taken = self.0.try_lock();
+                if taken {
+                    deadlock::acquired(&self.0, Kind::Exclusive);
+                    held::remember(&self.0);
+                }
+                taken
+            }
+
+            #[inline]
+            #[cfg_attr(debug_assertions, track_caller)]
+            unsafe fn unlock(&self) {
+                held::forget(&self.0);
+                deadlock::releasing(&self.0);
+                // SAFETY: the caller holds the lock, as this function demands.
+                unsafe { self.0.$unlock() }
+            }
+
+            #[inline]
+            fn is_locked(&self) -> bool {
+                self.0.is_locked()
+            }
+        }
+
+        // SAFETY: invariant 1; the fair unlock is one.
+        unsafe impl lock_api::RawMutexFair for $name {
+            /// Unlocks. If threads wait, stands aside until one of them has the lock, for at most
+            /// 250 us.
+            ///
+            /// Fair to threads that queue; another running thread may be faster than they are.
+            #[cfg_attr(debug_assertions, track_caller)]
+            unsafe fn unlock_fair(&self) {
+                held::forget(&self.0);
+                deadlock::releasing(&self.0);
+                // SAFETY: the caller holds the lock, as this function demands.
+                unsafe { self.0.unlock_fair() }
+            }
+        }
+
+        // SAFETY: invariant 1; `true` is returned only if the lock was taken.
+        #[cfg(feature = "std")]
+        unsafe impl lock_api::RawMutexTimed for $name {
+            type Duration = std::time::Duration;
+            type Instant = std::time::Instant;
+
+            /// Gives up after `timeout`. A zero timeout tries once.
+            fn try_lock_for(&self, timeout: Self::Duration) -> bool {
+                let taken = self.0.lock_until(kinlock_core::native::deadline(timeout));
+                if taken {
+                    deadlock::acquired(&self.0, Kind::Exclusive);
+                    held::remember(&self.0);
+                }
+                taken
+            }
+
+            /// Gives up at the moment `timeout`. A moment in the past tries once.
+            fn try_lock_until(&self, timeout: Self::Instant) -> bool {
+                self.try_lock_for(timeout.saturating_duration_since(Self::Instant::now()))
+            }
+        }
+    };
+}
+
+raw_mutex! {
+    /// The lock of [`Mutex`] without data, for any user of [`lock_api`] 0.4.
+    ///
+    /// ```
+    /// use kinlock::{RawMutex, lock_api};
+    ///
+    /// type Mutex<T> = lock_api::Mutex<RawMutex, T>; // was: parking_lot::RawMutex
+    ///
+    /// assert_eq!(Mutex::new(7).into_inner(), 7);
+    /// ```
+    RawMutex, AsConfigured, unlock
+}
+
+raw_mutex! {
+    /// The lock of [`FairMutex`] without data, for any user of [`lock_api`] 0.4.
+    RawFairMutex, AlwaysFair, unlock_fair
+}
 
 impl RawMutex {
     /// Makes this an unlocked lock in the child of a fork, whatever its word says.
     #[doc(hidden)]
     pub fn reset_in_child(&self) {
         self.0.reset_in_child();
-    }
-
-    /// An unlocked lock. All-zero memory is one too.
-    pub const fn new() -> Self {
-        <Self as lock_api::RawMutex>::INIT
-    }
-}
-
-impl Default for RawMutex {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-const _: () = assert!(size_of::<RawMutex>() == 4 && align_of::<RawMutex>() == 4);
-
-// SAFETY: invariant 1.
-unsafe impl lock_api::RawMutex for RawMutex {
-    // Each use makes a new lock.
-    #[allow(clippy::declare_interior_mutable_const)]
-    const INIT: Self = RawMutex(QueuedMutex::UNLOCKED);
-    type GuardMarker = GuardNoSend;
-
-    #[inline]
-    #[cfg_attr(debug_assertions, track_caller)]
-    fn lock(&self) {
-        held::forbid_relock(self);
-        self.0.lock();
-        held::remember(self);
-    }
-
-    #[inline]
-    fn try_lock(&self) -> bool {
-        let taken = self.0.try_lock();
-        if taken {
-            held::remember(self);
-        }
-        taken
-    }
-
-    #[inline]
-    #[cfg_attr(debug_assertions, track_caller)]
-    unsafe fn unlock(&self) {
-        held::forget(self);
-        // SAFETY: the caller holds the lock, as this function demands.
-        unsafe { self.0.unlock() }
-    }
-
-    #[inline]
-    fn is_locked(&self) -> bool {
-        self.0.is_locked()
-    }
-}
-
-// SAFETY: invariant 1; `true` is returned only if the lock was taken.
-#[cfg(feature = "std")]
-unsafe impl lock_api::RawMutexTimed for RawMutex {
-    type Duration = std::time::Duration;
-    type Instant = std::time::Instant;
-
-    /// Gives up after `timeout`. A zero timeout tries once.
-    fn try_lock_for(&self, timeout: Self::Duration) -> bool {
-        let taken = self.0.lock_until(kinlock_core::native::deadline(timeout));
-        if taken {
-            held::remember(self);
-        }
-        taken
-    }
-
-    /// Gives up at the moment `timeout`. A moment in the past tries once.
-    fn try_lock_until(&self, timeout: Self::Instant) -> bool {
-        self.try_lock_for(timeout.saturating_duration_since(Self::Instant::now()))
     }
 }

@@ -67,10 +67,11 @@
 //! 1. `QueuedRwLock` excludes: a writer enters only if no other holder is counted in the word, and
 //!    returns only after the last announced reader has left.
 
+use crate::deadlock::{self, Kind};
+use crate::mutex::GuardMarker;
 use kinlock_core::Native;
 use kinlock_core::configured::AsConfigured;
 use kinlock_core::raw::rwlock::QueuedRwLock;
-use lock_api::GuardNoSend;
 #[cfg(feature = "std")]
 use {
     kinlock_core::native::deadline,
@@ -100,6 +101,12 @@ pub type MappedRwLockReadGuard<'a, T> = lock_api::MappedRwLockReadGuard<'a, RawR
 /// Holds a [`RwLock`] for writing and refers to a part of its data.
 pub type MappedRwLockWriteGuard<'a, T> = lock_api::MappedRwLockWriteGuard<'a, RawRwLock, T>;
 
+/// A new reader-writer lock, in a constant: [`RwLock::new`] by the name that users of parking_lot
+/// know.
+pub const fn const_rwlock<T>(value: T) -> RwLock<T> {
+    RwLock::new(value)
+}
+
 /// The lock of [`RwLock`] without data, for any user of [`lock_api`] 0.4.
 ///
 /// A read lock may be released by another thread than the one that took it, though that is slower
@@ -113,8 +120,15 @@ pub type MappedRwLockWriteGuard<'a, T> = lock_api::MappedRwLockWriteGuard<'a, Ra
 /// assert_eq!(RwLock::new(7).into_inner(), 7);
 /// ```
 #[repr(transparent)]
-#[derive(Debug)]
 pub struct RawRwLock(QueuedRwLock<Native, AsConfigured>);
+
+impl core::fmt::Debug for RawRwLock {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let mut shown = f.debug_struct("RawRwLock");
+        shown.field("locked", &self.0.is_locked());
+        shown.finish_non_exhaustive()
+    }
+}
 
 impl RawRwLock {
     /// An unlocked lock. All-zero memory is one too.
@@ -142,36 +156,40 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     // Each use makes a new lock.
     #[allow(clippy::declare_interior_mutable_const)]
     const INIT: Self = RawRwLock(QueuedRwLock::UNLOCKED);
-    type GuardMarker = GuardNoSend;
+    type GuardMarker = GuardMarker;
 
     #[inline]
     fn lock_shared(&self) {
-        self.0.read();
+        let wait = |until| self.0.read_until(until, false);
+        deadlock::lock(&self.0, Kind::Shared, wait, || self.0.read());
     }
 
     #[inline]
     fn try_lock_shared(&self) -> bool {
-        self.0.try_read(false)
+        deadlock::tried(&self.0, Kind::Shared, self.0.try_read(false))
     }
 
     #[inline]
     unsafe fn unlock_shared(&self) {
+        deadlock::releasing(&self.0);
         // SAFETY: the caller reads, as this function demands.
         unsafe { self.0.unlock_read() }
     }
 
     #[inline]
     fn lock_exclusive(&self) {
-        self.0.write();
+        let wait = |until| self.0.write_until(until);
+        deadlock::lock(&self.0, Kind::Exclusive, wait, || self.0.write());
     }
 
     #[inline]
     fn try_lock_exclusive(&self) -> bool {
-        self.0.try_write()
+        deadlock::tried(&self.0, Kind::Exclusive, self.0.try_write())
     }
 
     #[inline]
     unsafe fn unlock_exclusive(&self) {
+        deadlock::releasing(&self.0);
         // SAFETY: the caller writes, as this function demands.
         unsafe { self.0.unlock_write() }
     }
@@ -191,12 +209,14 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
 unsafe impl lock_api::RawRwLockFair for RawRwLock {
     #[inline]
     unsafe fn unlock_shared_fair(&self) {
+        deadlock::releasing(&self.0);
         // SAFETY: the caller reads, as this function demands.
         unsafe { self.0.unlock_read_fair() }
     }
 
     #[inline]
     unsafe fn unlock_exclusive_fair(&self) {
+        deadlock::releasing(&self.0);
         // SAFETY: the caller writes, as this function demands.
         unsafe { self.0.unlock_write_fair() }
     }
@@ -208,6 +228,7 @@ unsafe impl lock_api::RawRwLockDowngrade for RawRwLock {
     unsafe fn downgrade(&self) {
         // SAFETY: the caller writes, as this function demands.
         unsafe { self.0.downgrade() }
+        deadlock::changed(&self.0, Kind::Shared);
     }
 }
 
@@ -215,12 +236,13 @@ unsafe impl lock_api::RawRwLockDowngrade for RawRwLock {
 unsafe impl lock_api::RawRwLockRecursive for RawRwLock {
     #[inline]
     fn lock_shared_recursive(&self) {
-        self.0.read_passing();
+        let wait = |until| self.0.read_until(until, true);
+        deadlock::lock(&self.0, Kind::Shared, wait, || self.0.read_passing());
     }
 
     #[inline]
     fn try_lock_shared_recursive(&self) -> bool {
-        self.0.try_read(true)
+        deadlock::tried(&self.0, Kind::Shared, self.0.try_read(true))
     }
 }
 
@@ -228,16 +250,18 @@ unsafe impl lock_api::RawRwLockRecursive for RawRwLock {
 unsafe impl lock_api::RawRwLockUpgrade for RawRwLock {
     #[inline]
     fn lock_upgradable(&self) {
-        self.0.upgradable();
+        let wait = |until| self.0.upgradable_until(until);
+        deadlock::lock(&self.0, Kind::Upgradable, wait, || self.0.upgradable());
     }
 
     #[inline]
     fn try_lock_upgradable(&self) -> bool {
-        self.0.try_upgradable()
+        deadlock::tried(&self.0, Kind::Upgradable, self.0.try_upgradable())
     }
 
     #[inline]
     unsafe fn unlock_upgradable(&self) {
+        deadlock::releasing(&self.0);
         // SAFETY: the caller is the upgradable reader, as this function demands.
         unsafe { self.0.unlock_upgradable() }
     }
@@ -245,13 +269,20 @@ unsafe impl lock_api::RawRwLockUpgrade for RawRwLock {
     #[inline]
     unsafe fn upgrade(&self) {
         // SAFETY: the caller is the upgradable reader, as this function demands.
-        unsafe { self.0.upgrade() }
+        let upgrade = || unsafe { self.0.upgrade() };
+        // SAFETY: as above.
+        let wait = |until| unsafe { self.0.upgrade_until(until) };
+        deadlock::upgrade(&self.0, wait, upgrade);
     }
 
     #[inline]
     unsafe fn try_upgrade(&self) -> bool {
         // SAFETY: the caller is the upgradable reader, as this function demands.
-        unsafe { self.0.try_upgrade() }
+        let upgraded = unsafe { self.0.try_upgrade() };
+        if upgraded {
+            deadlock::changed(&self.0, Kind::Exclusive);
+        }
+        upgraded
     }
 }
 
@@ -259,6 +290,7 @@ unsafe impl lock_api::RawRwLockUpgrade for RawRwLock {
 unsafe impl lock_api::RawRwLockUpgradeFair for RawRwLock {
     #[inline]
     unsafe fn unlock_upgradable_fair(&self) {
+        deadlock::releasing(&self.0);
         // SAFETY: the caller is the upgradable reader, as this function demands.
         unsafe { self.0.unlock_upgradable_fair() }
     }
@@ -270,12 +302,14 @@ unsafe impl lock_api::RawRwLockUpgradeDowngrade for RawRwLock {
     unsafe fn downgrade_upgradable(&self) {
         // SAFETY: the caller is the upgradable reader, as this function demands.
         unsafe { self.0.downgrade_upgradable() }
+        deadlock::changed(&self.0, Kind::Shared);
     }
 
     #[inline]
     unsafe fn downgrade_to_upgradable(&self) {
         // SAFETY: the caller writes, as this function demands.
         unsafe { self.0.downgrade_to_upgradable() }
+        deadlock::changed(&self.0, Kind::Upgradable);
     }
 }
 
@@ -287,7 +321,11 @@ unsafe impl lock_api::RawRwLockTimed for RawRwLock {
 
     /// Gives up after `timeout`. A zero timeout tries once.
     fn try_lock_shared_for(&self, timeout: Duration) -> bool {
-        self.0.read_until(deadline(timeout), false)
+        deadlock::tried(
+            &self.0,
+            Kind::Shared,
+            self.0.read_until(deadline(timeout), false),
+        )
     }
 
     /// Gives up at the moment `timeout`. A moment in the past tries once.
@@ -297,7 +335,11 @@ unsafe impl lock_api::RawRwLockTimed for RawRwLock {
 
     /// Gives up after `timeout`. A zero timeout tries once.
     fn try_lock_exclusive_for(&self, timeout: Duration) -> bool {
-        self.0.write_until(deadline(timeout))
+        deadlock::tried(
+            &self.0,
+            Kind::Exclusive,
+            self.0.write_until(deadline(timeout)),
+        )
     }
 
     /// Gives up at the moment `timeout`. A moment in the past tries once.
@@ -310,7 +352,11 @@ unsafe impl lock_api::RawRwLockTimed for RawRwLock {
 #[cfg(feature = "std")]
 unsafe impl lock_api::RawRwLockRecursiveTimed for RawRwLock {
     fn try_lock_shared_recursive_for(&self, timeout: Duration) -> bool {
-        self.0.read_until(deadline(timeout), true)
+        deadlock::tried(
+            &self.0,
+            Kind::Shared,
+            self.0.read_until(deadline(timeout), true),
+        )
     }
 
     fn try_lock_shared_recursive_until(&self, timeout: Instant) -> bool {
@@ -322,7 +368,11 @@ unsafe impl lock_api::RawRwLockRecursiveTimed for RawRwLock {
 #[cfg(feature = "std")]
 unsafe impl lock_api::RawRwLockUpgradeTimed for RawRwLock {
     fn try_lock_upgradable_for(&self, timeout: Duration) -> bool {
-        self.0.upgradable_until(deadline(timeout))
+        deadlock::tried(
+            &self.0,
+            Kind::Upgradable,
+            self.0.upgradable_until(deadline(timeout)),
+        )
     }
 
     fn try_lock_upgradable_until(&self, timeout: Instant) -> bool {
@@ -331,7 +381,11 @@ unsafe impl lock_api::RawRwLockUpgradeTimed for RawRwLock {
 
     unsafe fn try_upgrade_for(&self, timeout: Duration) -> bool {
         // SAFETY: the caller is the upgradable reader, as this function demands.
-        unsafe { self.0.upgrade_until(deadline(timeout)) }
+        let upgraded = unsafe { self.0.upgrade_until(deadline(timeout)) };
+        if upgraded {
+            deadlock::changed(&self.0, Kind::Exclusive);
+        }
+        upgraded
     }
 
     unsafe fn try_upgrade_until(&self, timeout: Instant) -> bool {

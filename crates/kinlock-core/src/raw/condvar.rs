@@ -271,7 +271,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
             true => End::Awake,
             false => self.sleep(mutex, ticket, first, until),
         };
-        let may_be_moved = known == distance && distance != FAR;
+        let may_be_moved = known == distance && !place::is_far(distance);
         let owes = end == End::Woken && may_be_moved && self.owes(mutex);
         mutex.leave();
         match end {
@@ -457,7 +457,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
         (self as *const Self).cast()
     }
 
-    /// The distance from here to the mutex, or `FAR`.
+    /// The distance from here to the mutex; `FAR` if nobody is moved to it.
     fn distance<M: Partner<P>>(&self, mutex: &M) -> u32 {
         mutex
             .key()

@@ -69,6 +69,22 @@ pub enum CondvarFault {
     LingeringSpinner,
 }
 
+/// Those of running a function once.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OnceFault {
+    /// Correct.
+    None,
+    /// The word says that the function has returned before it has run.
+    EarlyDone,
+    /// The end of the function does not publish what it did.
+    RelaxedEnd,
+    /// The end of the function does not wake.
+    MissingWake,
+    /// A waiter falls asleep whatever has happened since it looked.
+    BlindSleep,
+}
+
 /// Those of the reader-writer lock.
 #[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,6 +7,7 @@ pub(crate) mod cna;
 pub mod condvar;
 pub(crate) mod fault;
 pub mod mutex;
+pub mod once;
 pub mod osq;
 pub mod qspinlock;
 pub mod rwlock;
@@ -14,5 +15,6 @@ pub mod waiter;
 
 pub use condvar::QueuedCondvar;
 pub use mutex::{MutexConfig, QueuedMutex};
+pub use once::RunOnce;
 pub use qspinlock::{Config, Fault, QueuedSpinLock};
 pub use rwlock::{QueuedRwLock, RwLockConfig};

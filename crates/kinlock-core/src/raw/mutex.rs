@@ -78,6 +78,7 @@
 //!    or the requester finds `PICKUP` before it parks, since the kernel compares the word.
 
 mod cna_queue;
+mod fair;
 pub(super) mod policy;
 pub(super) mod queue;
 mod wait;
@@ -202,6 +203,22 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     #[inline]
     pub unsafe fn unlock(&self) {
         self.word.unlock::<C>(self.key());
+    }
+
+    /// Releases the lock, and leaves it to a waiter if there is one: hands it over, or stands aside
+    /// until another thread has it. See [`fair`].
+    ///
+    /// # Safety
+    ///
+    /// As for [`unlock`](Self::unlock). The lock must not be freed before this returns, whatever
+    /// the [layout](Layout).
+    #[inline]
+    pub unsafe fn unlock_fair(&self) {
+        if self.is_contended() {
+            self.unlock_to_waiter();
+        } else {
+            self.word.unlock::<C>(self.key());
+        }
     }
 
     /// Whether the lock is held at this moment.

@@ -13,15 +13,38 @@
 //! All accesses are relaxed: the table orders nothing and hides no data race from a race detector.
 //! It neither allocates nor waits, and may be used in signal handlers. In the child of a fork the
 //! forking thread keeps its number and the mutexes it holds.
+//!
+//! With the feature `send_guard` another thread may release the mutex, so that a thread may wait
+//! for one that it has taken. With `deadlock_detection` the wait is to be found by that.
 
-#[cfg(not(all(debug_assertions, feature = "std")))]
+use kinlock_core::Native;
+use kinlock_core::raw::mutex::{MutexConfig, QueuedMutex};
+
+type Queued<C> = QueuedMutex<Native, C>;
+
+#[cfg(not(all(
+    debug_assertions,
+    feature = "std",
+    not(feature = "send_guard"),
+    not(feature = "deadlock_detection")
+)))]
 pub(super) use nothing::{forbid_relock, forget, remember};
-#[cfg(all(debug_assertions, feature = "std"))]
+#[cfg(all(
+    debug_assertions,
+    feature = "std",
+    not(feature = "send_guard"),
+    not(feature = "deadlock_detection")
+))]
 pub(super) use table::{forbid_relock, forget, remember};
 
-#[cfg(all(debug_assertions, feature = "std"))]
+#[cfg(all(
+    debug_assertions,
+    feature = "std",
+    not(feature = "send_guard"),
+    not(feature = "deadlock_detection")
+))]
 mod table {
-    use crate::RawMutex;
+    use super::{MutexConfig, Queued};
     use core::cell::Cell;
     use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -32,9 +55,9 @@ mod table {
 
     /// Panics if the calling thread holds `mutex`.
     #[track_caller]
-    pub(in super::super) fn forbid_relock(mutex: &RawMutex) {
+    pub(in super::super) fn forbid_relock(mutex: &Queued<impl MutexConfig>) {
         let (place, mix) = entry(mutex);
-        if place.load(Relaxed) == mix && mutex.0.is_locked() {
+        if place.load(Relaxed) == mix && mutex.is_locked() {
             panic!(
                 "this thread locks a kinlock mutex that it holds already: it would wait for ever"
             );
@@ -42,16 +65,16 @@ mod table {
     }
 
     /// The calling thread has taken `mutex`.
-    pub(in super::super) fn remember(mutex: &RawMutex) {
+    pub(in super::super) fn remember(mutex: &Queued<impl MutexConfig>) {
         let (place, mix) = entry(mutex);
         place.store(mix, Relaxed);
     }
 
     /// The calling thread is about to release `mutex`. Panics if it is free.
     #[track_caller]
-    pub(in super::super) fn forget(mutex: &RawMutex) {
+    pub(in super::super) fn forget(mutex: &Queued<impl MutexConfig>) {
         assert!(
-            mutex.0.is_locked(),
+            mutex.is_locked(),
             "unlock of a kinlock mutex that no thread holds"
         );
         let (place, mix) = entry(mutex);
@@ -61,9 +84,9 @@ mod table {
         }
     }
 
-    fn entry(mutex: &RawMutex) -> (&'static AtomicU64, u64) {
+    fn entry(mutex: &Queued<impl MutexConfig>) -> (&'static AtomicU64, u64) {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-        let address = ((mutex as *const RawMutex).addr() as u64).wrapping_mul(ODD);
+        let address = (core::ptr::from_ref(mutex).addr() as u64).wrapping_mul(ODD);
         let mix = address ^ thread().wrapping_mul(ODD).rotate_left(32);
         // Never 0, which means not held.
         (&HELD[(address >> 52) as usize % PLACES], mix | 1)
@@ -88,21 +111,26 @@ mod table {
     }
 }
 
-#[cfg(not(all(debug_assertions, feature = "std")))]
+#[cfg(not(all(
+    debug_assertions,
+    feature = "std",
+    not(feature = "send_guard"),
+    not(feature = "deadlock_detection")
+)))]
 mod nothing {
-    use crate::RawMutex;
+    use super::{MutexConfig, Queued};
 
     #[inline(always)]
-    pub(in super::super) fn forbid_relock(_: &RawMutex) {}
+    pub(in super::super) fn forbid_relock(_: &Queued<impl MutexConfig>) {}
 
     #[inline(always)]
-    pub(in super::super) fn remember(_: &RawMutex) {}
+    pub(in super::super) fn remember(_: &Queued<impl MutexConfig>) {}
 
     #[inline(always)]
     #[cfg_attr(debug_assertions, track_caller)]
-    pub(in super::super) fn forget(mutex: &RawMutex) {
+    pub(in super::super) fn forget(mutex: &Queued<impl MutexConfig>) {
         debug_assert!(
-            mutex.0.is_locked(),
+            mutex.is_locked(),
             "unlock of a kinlock mutex that no thread holds"
         );
         let _ = mutex;

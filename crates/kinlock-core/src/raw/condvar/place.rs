@@ -2,12 +2,13 @@
 //!
 //! ```text
 //!   bit 0..11   how many wait without spinning and are not notified, about
-//!       12..31  the distance to the mutex in units of four bytes,
-//!               or NONE (0), FAR, SEVERAL
+//!       12..31  the distance to the mutex in units of four bytes, below 1 MiB,
+//!               or NONE (0), a far one (2^18 to 2^19 - 1), SEVERAL
 //! ```
 //!
-//! The distance goes from `NONE` to a number or to `FAR`, and from a number to `SEVERAL`, never
-//! back.
+//! A far distance is a hash of the true one. It serves only to tell a second mutex from the first.
+//!
+//! The distance goes from `NONE` to a number, and from that to `SEVERAL`, never back.
 //!
 //! # The number of waiters
 //!
@@ -26,10 +27,16 @@ const WAITING: u32 = UNIT - 1;
 
 /// No mutex yet.
 const NONE: u32 = 0;
-/// A mutex whose distance does not fit, or on which nobody sleeps.
-pub(super) const FAR: u32 = i32::MIN as u32;
+/// The first of the far distances: a mutex whose distance does not fit. This one is that of locks
+/// on which nobody sleeps.
+pub(super) const FAR: u32 = 1 << 30;
 /// There has been more than one mutex.
-pub(super) const SEVERAL: u32 = FAR + UNIT;
+pub(super) const SEVERAL: u32 = i32::MIN as u32;
+
+/// Whether waiters cannot be moved to a mutex at this distance.
+pub(super) fn is_far(distance: u32) -> bool {
+    distance as i32 >= FAR as i32
+}
 
 #[repr(transparent)]
 #[derive(Debug)]
@@ -51,9 +58,7 @@ impl<P: Platform> Place<P> {
         loop {
             let known = match seen & !WAITING {
                 NONE => distance,
-                known if known == distance || known == FAR || known == SEVERAL => {
-                    return (known, false);
-                }
+                known if known == distance || known == SEVERAL => return (known, false),
                 _ => SEVERAL,
             };
             match self.change(seen, seen & WAITING | known) {
@@ -66,7 +71,8 @@ impl<P: Platform> Place<P> {
     /// The address of the mutex of a condition variable at `from`, if waiters can be moved there.
     pub fn mutex(&self, from: *const u32) -> Option<*const u32> {
         match self.0.load(Relaxed) & !WAITING {
-            NONE | FAR | SEVERAL => None,
+            NONE | SEVERAL => None,
+            far if is_far(far) => None,
             distance => Some(from.wrapping_offset((distance as i32 / UNIT as i32) as isize)),
         }
     }
@@ -107,11 +113,14 @@ impl<P: Platform> Place<P> {
     }
 }
 
-/// The distance between two addresses, both multiples of four, or [`FAR`].
+/// The distance between two addresses, both multiples of four.
 pub(super) fn distance(from: *const u32, to: *const u32) -> u32 {
-    let bytes = to.addr().wrapping_sub(from.addr()) as isize;
-    match i32::try_from(bytes / 4).map(|units| units.checked_mul(UNIT as i32)) {
-        Ok(Some(distance)) if distance > SEVERAL as i32 => distance as u32,
-        _ => FAR,
+    let units = to.addr().wrapping_sub(from.addr()) as isize / 4;
+    let near = FAR as isize / UNIT as isize;
+    if -near < units && units < near {
+        return (units * UNIT as isize) as u32;
     }
+    // Fibonacci hashing: the upper bits depend on all.
+    let hash = (units as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 34;
+    FAR | hash as u32 & !WAITING
 }

@@ -198,6 +198,28 @@ fn a_second_mutex_is_noticed_while_the_first_waiter_spins() {
     condvar.learn(6 * place::UNIT);
 }
 
+/// Neither the flag of the spinner nor the kernel knows it.
+#[cfg(debug_assertions)]
+#[test]
+fn a_second_mutex_is_noticed_while_the_first_waiter_falls_asleep() {
+    let condvar = at(7);
+    condvar.learn(5 * place::UNIT);
+    std::thread::scope(|s| {
+        let late = s.spawn(|| {
+            condvar.place.add_one();
+            condvar.sequence.fetch_or(REGISTERED, Relaxed);
+            std::thread::sleep(Duration::from_millis(2));
+            condvar.sleep_once(&Mutex::default(), condvar.sequence.load(Relaxed), NEVER);
+        });
+        while condvar.place.waiting() == 0 {
+            std::thread::yield_now();
+        }
+        let second = || condvar.learn(6 * place::UNIT);
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(second)).is_err());
+        late.join().unwrap();
+    });
+}
+
 #[test]
 fn the_number_of_waiters_stays_in_its_bits() {
     let place = Place::<Native>::new();
@@ -233,12 +255,23 @@ fn nobody_is_moved_to_a_mutex_that_is_far_or_wakes_nobody() {
     assert_eq!(condvar.distance(&spinning), FAR);
     condvar.learn(condvar.distance(&near));
     assert_eq!(condvar.place.mutex(condvar.key()), Some(near.key()));
-    let far = near.key().wrapping_add(1 << 20);
-    assert_eq!(place::distance(near.key(), far), FAR);
-    assert_eq!(place::distance(far, near.key()), FAR);
-    let place = Place::<Native>::new();
-    assert_eq!([FAR, 6, FAR].map(|d| place.learn(d)), [(FAR, false); 3]);
-    assert_eq!(place.mutex(near.key()), None);
+    let from = near.key();
+    for (units, is_far) in [((1 << 18) - 1, false), (1 << 18, true), (1 << 60, true)] {
+        for to in [from.wrapping_add(units), from.wrapping_sub(units)] {
+            let distance = place::distance(from, to);
+            assert_eq!(place::is_far(distance), is_far, "{units}");
+            let place = Place::<Native>::new();
+            assert_eq!(
+                [distance; 2].map(|d| place.learn(d)),
+                [(distance, false); 2]
+            );
+            assert_eq!(place.mutex(from), (!is_far).then_some(to));
+            assert_eq!(place.learn(6), (SEVERAL, true), "another mutex");
+        }
+    }
+    let [one, other] =
+        [1 << 30, 1 << 40].map(|units| place::distance(from, from.wrapping_add(units)));
+    assert_ne!(one, other);
 }
 
 #[test]

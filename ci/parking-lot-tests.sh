@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# parking_lot's own tests, on kinlock's locks under its name. They are taken from its published source,
+# which is fetched: its modules of tests become those of a crate that re-exports the facade.
+#
+# ci/parking-lot-tests.sh [ARGUMENT...]: for the test programs, such as a name.
+set -euo pipefail
+version=0.12.5
+root=$PWD work=$PWD/target/parking-lot-tests
+rm -rf "$work" && mkdir -p "$work/fetch/src" "$work/tests/src" "$work/tests/tests"
+touch "$work/fetch/src/lib.rs"
+printf '[package]\nname = "fetch"\nversion = "0.0.0"\n[dependencies]\nparking_lot = "=%s"\n[workspace]\n' "$version" \
+    >"$work/fetch/Cargo.toml"
+if ! cargo fetch --quiet --manifest-path "$work/fetch/Cargo.toml"; then
+    echo "WARNING: parking_lot $version cannot be fetched: its tests are NOT run on kinlock" >&2
+    exit 0
+fi
+manifest=$(cargo metadata --format-version 1 --manifest-path "$work/fetch/Cargo.toml" |
+    grep -o "\"manifest_path\":\"[^\"]*/parking_lot-$version/Cargo.toml\"" | cut -d '"' -f 4)
+from=$(dirname "$manifest")
+
+cat >"$work/tests/Cargo.toml" <<EOF
+[package]
+name = "parking_lot_tests"
+version = "0.0.0"
+edition = "2021"
+[features]
+serde = ["parking_lot/serde"]
+arc_lock = ["parking_lot/arc_lock"]
+deadlock_detection = ["parking_lot/deadlock_detection"]
+send_guard = ["parking_lot/send_guard"]
+[dependencies]
+parking_lot = { path = "$root/crates/kinlock-parking-lot" }
+[dev-dependencies]
+bincode = "1.3"
+rand = "0.8"
+[workspace]
+EOF
+cat >"$work/tests/src/lib.rs" <<'EOF'
+pub use parking_lot::*;
+
+// The tests call this private function of the condition variable.
+pub trait Internal {
+    fn wait_while_until_internal<T: ?Sized, F: FnMut(&mut T) -> bool>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        condition: F,
+        deadline: Option<std::time::Instant>,
+    ) -> TimedOut;
+}
+
+pub struct TimedOut(bool);
+
+impl TimedOut {
+    pub fn timed_out(&self) -> bool {
+        self.0
+    }
+}
+
+impl Internal for Condvar {
+    fn wait_while_until_internal<T: ?Sized, F: FnMut(&mut T) -> bool>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        condition: F,
+        deadline: Option<std::time::Instant>,
+    ) -> TimedOut {
+        TimedOut(match deadline {
+            None => {
+                self.wait_while(guard, condition);
+                false
+            }
+            Some(deadline) => self.wait_while_until(guard, condition, deadline).timed_out(),
+        })
+    }
+}
+EOF
+for module in condvar deadlock fair_mutex mutex once remutex rwlock; do
+    # The tests end each file. One without tests means that the source has changed.
+    # Those of deadlocks ask parking_lot_core, whose answer parking_lot re-exports.
+    sed -n '/^#\[cfg(test)\]/,$p' "$from/src/$module.rs" |
+        sed 's/parking_lot_core::/parking_lot::/; s/use crate::{Condvar,/use crate::{Condvar, Internal,/' \
+            >"$work/tests/src/${module}_.rs"
+    grep -q '#\[test\]' "$work/tests/src/${module}_.rs"
+    echo "mod ${module}_;" >>"$work/tests/src/lib.rs"
+done
+cp "$from"/tests/*.rs "$work/tests/tests/"
+
+cd "$work/tests"
+export RUSTFLAGS="--cap-lints allow" CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR="$root/target/swap-build"
+cargo test --quiet --features serde,arc_lock -- "$@"
+cargo test --quiet --features send_guard -- "$@"
+cargo test --quiet --features deadlock_detection -- "$@"

@@ -1,0 +1,311 @@
+//! Running a function once: four bytes. The first thread runs it, the others wait until it has
+//! ended.
+//!
+//! # The word
+//!
+//! ```text
+//!   bit 0, 1  New, Running, Done, Poisoned
+//!   bit 2     SLEEPERS: a thread sleeps on the word
+//! ```
+//!
+//! # Transitions
+//!
+//! | who | from | to | how |
+//! | --- | --- | --- | --- |
+//! | first thread begins | New | Running | compare-and-swap |
+//! | ... after a panic, if it may | Poisoned | Running | compare-and-swap |
+//! | its function returns | Running (+ SLEEPERS) | Done | swap, unpark all if a thread sleeps |
+//! | its function panics | Running (+ SLEEPERS) | Poisoned | swap, unpark all if a thread sleeps |
+//! | waiter falls asleep | Running | Running + SLEEPERS | compare-and-swap, then park |
+//!
+//! # Why no sleeper is forgotten
+//!
+//! A waiter sleeps only while the word is Running + SLEEPERS: the kernel compares. The thread that
+//! leaves this state does so by a swap. It finds the flag, and wakes all that sleep.
+//!
+//! # Memory
+//!
+//! After its swap the thread that ran the function uses the address of the word only. A thread
+//! that has seen the new state may free the memory.
+
+#[doc(hidden)]
+pub use super::fault::OnceFault;
+use crate::events::Event;
+use crate::platform::{Atomic, ConstAtomic, ConstPlatform, NEVER, Ordering::*, Platform};
+use core::marker::PhantomData;
+
+const NEW: u32 = 0;
+const RUNNING: u32 = 1;
+const DONE: u32 = 2;
+const POISONED: u32 = 3;
+const STATE: u32 = 3;
+const SLEEPERS: u32 = 4;
+
+/// How long a waiter spins before it sleeps, in nanoseconds: about what it costs to fall asleep and
+/// to be woken.
+const SPIN: u64 = 20_000;
+
+/// What has become of the function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OnceState {
+    /// No function has begun.
+    New,
+    /// A function has panicked, and no other has begun since.
+    Poisoned,
+    /// A thread is running a function.
+    InProgress,
+    /// A function has returned.
+    Done,
+}
+
+impl OnceState {
+    /// Whether a function has panicked, and no other has begun since.
+    #[inline]
+    pub fn poisoned(self) -> bool {
+        self == OnceState::Poisoned
+    }
+
+    /// Whether a function has returned.
+    #[inline]
+    pub fn done(self) -> bool {
+        self == OnceState::Done
+    }
+}
+
+/// An earlier function has panicked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Poisoned;
+
+/// What is fixed about it at compile time.
+pub trait OnceConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
+    /// A deliberate defect, for showing that a check can fail.
+    #[doc(hidden)]
+    const FAULT: OnceFault = OnceFault::None;
+}
+
+/// The configuration without a defect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Faultless;
+
+impl OnceConfig for Faultless {}
+
+/// Runs a function once, generic over where it runs.
+///
+/// All-zero memory is a new one. It owns nothing outside its four bytes.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct RunOnce<P: Platform, C: OnceConfig = Faultless> {
+    word: P::AtomicU32,
+    config: PhantomData<C>,
+}
+
+impl<P: ConstPlatform, C: OnceConfig> RunOnce<P, C> {
+    /// A new one, in a constant.
+    pub const NEW: Self = RunOnce {
+        word: P::AtomicU32::ZERO,
+        config: PhantomData,
+    };
+}
+
+impl<P: Platform, C: OnceConfig> Default for RunOnce<P, C> {
+    /// A new one. Where the platform allows, [`NEW`](Self::NEW) is the same.
+    fn default() -> Self {
+        RunOnce {
+            word: Atomic::new(NEW),
+            config: PhantomData,
+        }
+    }
+}
+
+impl<P: Platform, C: OnceConfig> RunOnce<P, C> {
+    /// What has become of the function. Acquires what it did, if it has ended.
+    #[inline]
+    pub fn state(&self) -> OnceState {
+        match self.word.load(Acquire) & STATE {
+            DONE => OnceState::Done,
+            RUNNING => OnceState::InProgress,
+            POISONED => OnceState::Poisoned,
+            _ => OnceState::New,
+        }
+    }
+
+    /// Whether a function has returned. Acquires what it did.
+    #[inline]
+    pub fn is_done(&self) -> bool {
+        // Pairs with the swap in `end`.
+        self.word.load(Acquire) == DONE
+    }
+
+    /// Runs `function`, unless one has returned before. Waits for one that is running.
+    ///
+    /// With `force` it also runs after one has panicked; otherwise the result is then `Err`. The
+    /// argument tells which: [`OnceState::New`] or [`OnceState::Poisoned`].
+    ///
+    /// A function that calls this for the same word waits for ever.
+    #[inline]
+    pub fn call(&self, force: bool, function: impl FnOnce(OnceState)) -> Result<(), Poisoned> {
+        if self.is_done() {
+            return Ok(());
+        }
+        let mut function = Some(function);
+        let mut run = |state| {
+            if let Some(function) = function.take() {
+                function(state);
+            }
+        };
+        self.call_slow(force, &mut run)
+    }
+
+    /// As [`call`](Self::call). Not generic, so that programs have it once.
+    #[cold]
+    #[inline(never)]
+    fn call_slow(&self, force: bool, run: &mut dyn FnMut(OnceState)) -> Result<(), Poisoned> {
+        let mut seen = self.word.load(Acquire);
+        loop {
+            seen = match seen & STATE {
+                DONE => return Ok(()),
+                POISONED if !force => return Err(Poisoned),
+                RUNNING => self.wait(),
+                // Acquire: what a function did that has panicked.
+                _ => match self.word.compare_exchange(seen, RUNNING, Acquire, Acquire) {
+                    Ok(before) => {
+                        self.run(before, run);
+                        return Ok(());
+                    }
+                    Err(now) => now,
+                },
+            };
+        }
+    }
+
+    fn run(&self, before: u32, run: &mut dyn FnMut(OnceState)) {
+        let state = match before {
+            POISONED => OnceState::Poisoned,
+            _ => OnceState::New,
+        };
+        if C::FAULT == OnceFault::EarlyDone {
+            self.end(DONE);
+            return run(state);
+        }
+        let ending = Ending(self);
+        run(state);
+        core::mem::forget(ending);
+        self.end(DONE);
+    }
+
+    /// The function has ended: publishes what it did, and wakes all that wait for it.
+    fn end(&self, state: u32) {
+        let order = match C::FAULT {
+            OnceFault::RelaxedEnd => Relaxed,
+            _ => Release,
+        };
+        let before = self.word.swap(state, order);
+        if before & SLEEPERS != 0 && C::FAULT != OnceFault::MissingWake {
+            P::count(Event::Wake);
+            P::unpark(self.key(), u32::MAX);
+        }
+    }
+
+    /// Waits for the end of the function that runs. May return early. Returns the word.
+    fn wait(&self) -> u32 {
+        // On an oversubscribed machine the function may need this CPU.
+        let patience = match P::CAN_PARK {
+            true if P::oversubscribed() => 0,
+            true => SPIN,
+            false => NEVER,
+        };
+        let ended = |word| word & STATE != RUNNING;
+        let now = match P::wait_for(&self.word, Acquire, patience, ended) {
+            Ok(now) => return now,
+            Err(now) => now,
+        };
+        let asleep = RUNNING | SLEEPERS;
+        if now != asleep {
+            // Relaxed: this publishes nothing, and the loop looks again before it returns.
+            let _ = self.word.compare_exchange(now, asleep, Relaxed, Relaxed);
+        }
+        if self.word.load(Relaxed) == asleep || C::FAULT == OnceFault::BlindSleep {
+            P::count(Event::Park);
+            P::park(self.key(), asleep, NEVER, || match C::FAULT {
+                OnceFault::BlindSleep => asleep,
+                _ => self.word.load(Relaxed),
+            });
+        }
+        self.word.load(Acquire)
+    }
+
+    /// The address at which waiters sleep.
+    fn key(&self) -> *const u32 {
+        (&raw const self.word).cast()
+    }
+}
+
+/// Poisons the word when a panic passes.
+struct Ending<'a, P: Platform, C: OnceConfig>(&'a RunOnce<P, C>);
+
+impl<P: Platform, C: OnceConfig> Drop for Ending<'_, P, C> {
+    fn drop(&mut self) {
+        self.0.end(POISONED);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::Native;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    type Once = RunOnce<Native>;
+
+    #[test]
+    fn the_first_function_runs_and_no_other() {
+        let once = Once::NEW;
+        assert_eq!(once.state(), OnceState::New);
+        let mut ran = 0;
+        for _ in 0..3 {
+            let called = once.call(false, |state| {
+                assert_eq!(state, OnceState::New);
+                assert_eq!(once.state(), OnceState::InProgress);
+                ran += 1;
+            });
+            assert_eq!(called, Ok(()));
+        }
+        assert_eq!((ran, once.state()), (1, OnceState::Done));
+    }
+
+    #[test]
+    fn a_panic_poisons_until_a_forced_call_returns() {
+        let once = Once::NEW;
+        let panics = AssertUnwindSafe(|| once.call(true, |_| panic!("on purpose")));
+        assert!(catch_unwind(panics).is_err());
+        assert!(once.state().poisoned());
+        let never = once.call(false, |_| unreachable!("it is poisoned"));
+        assert_eq!(never, Err(Poisoned));
+        let mut forced = None;
+        assert_eq!(once.call(true, |state| forced = Some(state)), Ok(()));
+        assert_eq!(forced, Some(OnceState::Poisoned));
+        assert!(once.state().done());
+    }
+
+    #[test]
+    fn waiters_sleep_until_the_function_ends() {
+        let once = Once::NEW;
+        let done = core::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|s| {
+            let run = || {
+                let begun = once.call(false, |_| {
+                    while once.word.load(Relaxed) != RUNNING | SLEEPERS {
+                        std::thread::yield_now();
+                    }
+                    done.store(true, Relaxed);
+                });
+                assert_eq!(begun, Ok(()));
+                assert!(done.load(Relaxed));
+            };
+            for _ in 0..4 {
+                s.spawn(run);
+            }
+        });
+        assert_eq!(once.word.load(Relaxed), DONE);
+    }
+}

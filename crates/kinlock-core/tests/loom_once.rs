@@ -1,0 +1,147 @@
+//! Loom models of running a function once, in every interleaving with a bounded number of
+//! preemptions.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock-core --test loom_once -- --nocapture`
+//!
+//! A lost wake-up is a deadlock, which loom reports. Models of broken variants must fail, which
+//! shows that the scenario can see the defect.
+//!
+//! # Invariant cited by `SAFETY` comments
+//!
+//! 1. One function runs at a time, and the cell is read after one has ended. If that is broken,
+//!    loom reports the access before it happens.
+#![cfg(loom)]
+
+mod model;
+
+use kinlock_core::loom::Loom;
+use kinlock_core::raw::once::{OnceConfig, OnceFault, OnceState, RunOnce};
+use loom::cell::UnsafeCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+macro_rules! config {
+    ($($name:ident: $fault:ident),*) => {$(
+        #[derive(Clone, Copy, Debug)]
+        struct $name;
+        impl OnceConfig for $name {
+            const FAULT: OnceFault = OnceFault::$fault;
+        }
+    )*};
+}
+
+config!(Correct: None, Early: EarlyDone, Unpublished: RelaxedEnd, Silent: MissingWake, Blind: BlindSleep);
+
+/// How many functions have run.
+struct Shared<C: OnceConfig> {
+    once: RunOnce<Loom, C>,
+    runs: UnsafeCell<u32>,
+}
+
+impl<C: OnceConfig> Shared<C> {
+    fn add_one(&self) {
+        // SAFETY: invariant 1.
+        self.runs.with_mut(|runs| unsafe { *runs += 1 });
+    }
+
+    /// How many had run when a call returned.
+    fn seen(&self) -> u32 {
+        assert_eq!(self.once.state(), OnceState::Done);
+        // SAFETY: invariant 1.
+        self.runs.with(|runs| unsafe { *runs })
+    }
+}
+
+fn explore<C: OnceConfig>(
+    name: &str,
+    preemptions: usize,
+    threads: usize,
+    runs: u32,
+    body: fn(&Shared<C>, usize) -> u32,
+) {
+    let make = || Shared::<C> {
+        once: RunOnce::default(),
+        runs: UnsafeCell::new(0),
+    };
+    model::explore(name, preemptions, threads, make, body, move |_, seen| {
+        assert!(seen.iter().all(|&s| s == runs), "a call returned too early");
+    });
+}
+
+/// All call; one of them runs.
+fn all_call<C: OnceConfig>(shared: &Shared<C>, _: usize) -> u32 {
+    let called = shared.once.call(false, |_| shared.add_one());
+    assert_eq!(called, Ok(()));
+    shared.seen()
+}
+
+/// The first function panics. All go on until one returns.
+fn first_panics<C: OnceConfig>(shared: &Shared<C>, _: usize) -> u32 {
+    let run = |state| {
+        shared.add_one();
+        if state == OnceState::New {
+            // Without a message.
+            std::panic::resume_unwind(Box::new(()));
+        }
+    };
+    while catch_unwind(AssertUnwindSafe(|| shared.once.call(true, run))).is_err() {}
+    shared.seen()
+}
+
+#[test]
+fn two_call() {
+    explore::<Correct>("once: 2 call", 4, 2, 1, all_call);
+}
+
+#[test]
+fn three_call() {
+    explore::<Correct>("once: 3 call", 3, 3, 1, all_call);
+}
+
+#[test]
+fn two_call_and_the_first_panics() {
+    explore::<Correct>("once: 2 call, the first panics", 3, 2, 2, first_panics);
+}
+
+#[test]
+fn three_call_and_the_first_panics() {
+    explore::<Correct>("once: 3 call, the first panics", 2, 3, 2, first_panics);
+}
+
+/// Models of broken variants; see [`model::catches`].
+mod broken {
+    use super::*;
+
+    #[test]
+    #[ignore = "must fail; run by are_caught"]
+    fn early_done() {
+        explore::<Early>("", 2, 2, 1, all_call);
+    }
+
+    #[test]
+    #[ignore = "must fail; run by are_caught"]
+    fn relaxed_end() {
+        explore::<Unpublished>("", 2, 2, 1, all_call);
+    }
+
+    #[test]
+    #[ignore = "must fail; run by are_caught"]
+    fn missing_wake() {
+        explore::<Silent>("", 2, 2, 1, all_call);
+    }
+
+    #[test]
+    #[ignore = "must fail; run by are_caught"]
+    fn blind_sleep() {
+        explore::<Blind>("", 2, 2, 1, all_call);
+    }
+
+    #[test]
+    fn are_caught() {
+        super::model::catches(&[
+            ("broken::early_done", "Causality violation"),
+            ("broken::relaxed_end", "Causality violation"),
+            ("broken::missing_wake", "deadlock"),
+            ("broken::blind_sleep", "deadlock"),
+        ]);
+    }
+}

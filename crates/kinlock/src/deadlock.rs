@@ -1,0 +1,60 @@
+//! Finding deadlocks: threads that wait for each other.
+//!
+//! With the feature `deadlock_detection`, threads note which locks they hold and which they wait
+//! for. [`check_deadlock`] reads these notes and finds circles. It reports each once. A program
+//! calls it now and then, such as in a thread of its own:
+//!
+//! ```no_run
+//! use kinlock::deadlock::check_deadlock;
+//!
+//! std::thread::spawn(|| loop {
+//!     std::thread::sleep(std::time::Duration::from_secs(10));
+//!     for circle in check_deadlock() {
+//!         for thread in circle {
+//!             eprintln!("{:?} waits for ever:\n{:?}", thread.thread_id(), thread.backtrace());
+//!         }
+//!     }
+//! });
+//! ```
+//!
+//! # What it finds
+//!
+//! * **Locks**: [`Mutex`](crate::Mutex), also while a wait for a condition ends,
+//!   [`FairMutex`](crate::FairMutex), [`ReentrantMutex`](crate::ReentrantMutex) and
+//!   [`RwLock`](crate::RwLock), in any mix. Not [`SpinLock`](crate::SpinLock), nor waits for a
+//!   condition or for a [`Once`](crate::Once): no thread is known that ends them.
+//! * **Circles**: a thread waits for all that hold the lock in a way that excludes its own. A
+//!   thread that locks what it holds is a circle of one. A reader that waits while others read also
+//!   waits for the writers that wait.
+//! * **No false alarms**: every thread of a circle has failed to take its lock once more after the
+//!   circle was seen, in the same wait. Waits with a time limit are left out, as they end.
+//!
+//! # Costs
+//!
+//! Taking and releasing a lock each take an uncontended lock more. A thread that waits looks up
+//! every 50 ms, and so loses its place among the waiters. A check takes some 0.1 s if there is a
+//! circle to confirm. Without the feature nothing of this exists.
+//!
+//! Signal handlers must not take locks with this feature.
+
+#[cfg(feature = "deadlock_detection")]
+mod circles;
+#[cfg(feature = "deadlock_detection")]
+mod notes;
+#[cfg(not(feature = "deadlock_detection"))]
+mod nothing;
+
+#[cfg(feature = "deadlock_detection")]
+pub use circles::{DeadlockedThread, check_deadlock};
+#[cfg(feature = "deadlock_detection")]
+pub(crate) use notes::{Noted, acquired, changed, lock, releasing, tried, upgrade};
+#[cfg(not(feature = "deadlock_detection"))]
+pub(crate) use nothing::{acquired, changed, lock, releasing, tried, upgrade};
+
+/// How a thread holds a lock, or wants to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Shared,
+    Upgradable,
+    Exclusive,
+}

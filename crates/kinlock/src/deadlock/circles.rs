@@ -1,0 +1,237 @@
+//! Finds circles in the threads' notes, and confirms them.
+
+use super::Kind;
+use super::notes::{Answer, Held, Notes, View, Wait, threads};
+use backtrace::Backtrace;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{ThreadId, sleep};
+use std::time::{Duration, Instant};
+
+/// How long a check waits for the answers of threads that may be in a circle. They come within a
+/// slice of a wait, if the threads get a CPU. In the child of a fork other threads never answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A thread that waits for ever.
+#[derive(Debug)]
+pub struct DeadlockedThread {
+    thread: ThreadId,
+    backtrace: Backtrace,
+}
+
+impl DeadlockedThread {
+    /// Which thread.
+    pub fn thread_id(&self) -> ThreadId {
+        self.thread
+    }
+
+    /// Where it waits.
+    pub fn backtrace(&self) -> &Backtrace {
+        &self.backtrace
+    }
+}
+
+/// The circles of threads that wait for each other, apart from those reported before.
+///
+/// O(threads times locks held), and more only if there is a circle. See the [module](super).
+///
+/// ```
+/// use kinlock::{Mutex, deadlock::check_deadlock};
+/// use std::time::Duration;
+///
+/// static LOCK: Mutex<()> = Mutex::new(());
+///
+/// assert!(check_deadlock().is_empty());
+/// std::thread::spawn(|| {
+///     let _outer = LOCK.lock();
+///     let _inner = LOCK.lock(); // waits for itself
+/// });
+/// std::thread::sleep(Duration::from_millis(50));
+/// let circles = check_deadlock();
+/// assert_eq!((circles.len(), circles[0].len()), (1, 1));
+/// assert!(check_deadlock().is_empty(), "it has been reported");
+/// ```
+pub fn check_deadlock() -> Vec<Vec<DeadlockedThread>> {
+    // Two checks would take each other's answers.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let threads = threads();
+    let views: Vec<View> = threads.iter().map(|notes| notes.view()).collect();
+    let mut found = circles(&arrows(&views));
+    found.retain(|circle| circle.iter().any(|&i| !views[i].reported));
+    let confirmed = found.iter().filter_map(|circle| {
+        let members = circle.iter().map(|&i| (threads[i].clone(), views[i].waits));
+        confirm(&members.collect::<Vec<_>>())
+    });
+    confirmed.collect()
+}
+
+/// For each thread, the threads that it waits for.
+fn arrows(views: &[View]) -> Vec<Vec<usize>> {
+    let numbered = || views.iter().enumerate();
+    let of = |(i, view): (usize, &View)| {
+        let Some(wait) = view.wait else {
+            return Vec::new();
+        };
+        let holds = |j: usize, other: &View| {
+            let own = wait.upgrade && i == j;
+            !own && other.held.iter().any(|held| excludes(wait, *held))
+        };
+        // A reader is let in beside other readers, unless a writer waits to go next.
+        let beside_readers = wait.kind == Kind::Shared
+            && !numbered().any(|(_, other)| other.held.iter().any(|held| excludes(wait, *held)));
+        let precedes = |other: &View| {
+            let writes = |w: Wait| w.lock == wait.lock && w.kind == Kind::Exclusive;
+            beside_readers && other.wait.is_some_and(writes)
+        };
+        numbered()
+            .filter(|&(j, other)| holds(j, other) || precedes(other))
+            .map(|(j, _)| j)
+            .collect()
+    };
+    numbered().map(of).collect()
+}
+
+/// Whether `wait` lasts as long as `held`.
+fn excludes(wait: Wait, held: Held) -> bool {
+    let kinds = match (wait.kind, held.kind) {
+        (Kind::Exclusive, _) | (_, Kind::Exclusive) => true,
+        (Kind::Upgradable, Kind::Upgradable) => true,
+        (Kind::Shared, _) | (_, Kind::Shared) => false,
+    };
+    kinds && wait.lock == held.lock
+}
+
+/// The strongly connected parts: in each, every thread waits for every other, or for itself.
+fn circles(arrows: &[Vec<usize>]) -> Vec<Vec<usize>> {
+    let stuck = without_ends(arrows);
+    let reached: Vec<Vec<bool>> = (0..arrows.len())
+        .map(|i| match stuck[i] {
+            true => reachable(i, arrows),
+            false => Vec::new(),
+        })
+        .collect();
+    let both = |i: usize, j: usize| stuck[i] && stuck[j] && reached[i][j] && reached[j][i];
+    (0..arrows.len())
+        // Each part is found from its first member.
+        .filter(|&i| both(i, i) && !(0..i).any(|j| both(i, j)))
+        .map(|i| (i..arrows.len()).filter(|&j| both(i, j)).collect())
+        .collect()
+}
+
+/// Which threads remain when those that wait for nobody go, again and again. Mostly none does.
+fn without_ends(arrows: &[Vec<usize>]) -> Vec<bool> {
+    let mut stuck = vec![true; arrows.len()];
+    loop {
+        let ends = |i: &usize| stuck[*i] && !arrows[*i].iter().any(|&j| stuck[j]);
+        let going: Vec<usize> = (0..arrows.len()).filter(ends).collect();
+        if going.is_empty() {
+            return stuck;
+        }
+        for i in going {
+            stuck[i] = false;
+        }
+    }
+}
+
+/// Which threads `start` waits for, directly or not.
+fn reachable(start: usize, arrows: &[Vec<usize>]) -> Vec<bool> {
+    let mut reached = vec![false; arrows.len()];
+    let mut next = vec![start];
+    while let Some(i) = next.pop() {
+        for &j in &arrows[i] {
+            if !core::mem::replace(&mut reached[j], true) {
+                next.push(j);
+            }
+        }
+    }
+    reached
+}
+
+/// Asks the threads of a circle, each in the wait with this number. `None` if one of them goes on.
+fn confirm(circle: &[(Arc<Notes>, u64)]) -> Option<Vec<DeadlockedThread>> {
+    for (notes, _) in circle {
+        notes.ask();
+    }
+    let until = Instant::now() + PATIENCE;
+    let mut answers = Vec::new();
+    while let Some((notes, waits)) = circle.get(answers.len()) {
+        match notes.answer(*waits) {
+            Answer::Gone => return None,
+            Answer::Pending if Instant::now() > until => return None,
+            Answer::Pending => sleep(Duration::from_millis(1)),
+            Answer::Waits(backtrace) => answers.push(DeadlockedThread {
+                thread: notes.thread(),
+                backtrace,
+            }),
+        }
+    }
+    // An early answer may be outdated.
+    let goes_on = |(notes, waits): &(Arc<Notes>, u64)| match notes.view() {
+        view => view.wait.is_none() || view.waits != *waits,
+    };
+    if circle.iter().any(goes_on) {
+        return None;
+    }
+    for (notes, waits) in circle {
+        notes.set_reported(*waits);
+    }
+    for thread in &mut answers {
+        thread.backtrace.resolve();
+    }
+    Some(answers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(held: &[(usize, Kind)], wait: Option<(usize, Kind)>) -> View {
+        View {
+            held: held
+                .iter()
+                .map(|&(lock, kind)| Held { lock, kind })
+                .collect(),
+            wait: wait.map(|(lock, kind)| Wait {
+                lock,
+                kind,
+                upgrade: false,
+            }),
+            ..View::default()
+        }
+    }
+
+    #[test]
+    fn circles_are_told_from_chains() {
+        assert_eq!(circles(&[vec![1], vec![2], vec![]]), [[0; 0]; 0]);
+        assert_eq!(circles(&[vec![0]]), [[0]]);
+        // 0 and 4 wait for threads of circles.
+        let arrows = [vec![1], vec![2], vec![1], vec![3], vec![3]];
+        assert_eq!(circles(&arrows), [vec![1, 2], vec![3]]);
+        assert_eq!(circles(&[vec![1], vec![2], vec![0, 1]]), [[0, 1, 2]]);
+    }
+
+    #[test]
+    fn a_reader_waits_for_writers_that_wait() {
+        use Kind::*;
+        let again = [
+            view(&[(1, Shared)], Some((1, Shared))),
+            view(&[], Some((1, Exclusive))),
+        ];
+        assert_eq!(arrows(&again), [vec![1], vec![0]]);
+        // ... but is let in before them after a writer.
+        let behind_a_writer = [
+            view(&[], Some((1, Shared))),
+            view(&[], Some((1, Exclusive))),
+            view(&[(1, Exclusive)], None),
+        ];
+        assert_eq!(arrows(&behind_a_writer), [vec![2], vec![2], vec![]]);
+    }
+
+    #[test]
+    fn an_upgrade_does_not_wait_for_itself() {
+        let mut views = [view(&[(1, Kind::Upgradable)], Some((1, Kind::Exclusive)))];
+        assert_eq!(arrows(&views), [[0]]);
+        views[0].wait.as_mut().unwrap().upgrade = true;
+        assert_eq!(arrows(&views), [[0; 0]]);
+    }
+}

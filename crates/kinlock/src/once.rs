@@ -1,0 +1,113 @@
+//! Running a function once: [`Once`], with [`OnceState`].
+//!
+//! # Guarantees
+//!
+//! * **Once**: of all functions that are passed to one `Once`, one returns. No other begins after
+//!   that, and no two run at the same time. A call returns when the function has returned,
+//!   whichever it was.
+//! * **Memory order**: what the function did happens before every call returns, and before a
+//!   [`state`](Once::state) that says [`Done`](OnceState::Done).
+//! * **Poisoning**: a function that panics poisons the `Once`.
+//!   [`call_once`](Once::call_once) then panics, and
+//!   [`call_once_force`](Once::call_once_force) runs its function.
+//!
+//! # Costs
+//!
+//! A call after the function has returned costs one load. A thread that waits for the function
+//! spins for 20 us and then sleeps. Four bytes; all-zero memory is a new `Once`. Nothing is ever
+//! allocated.
+//!
+//! # Misuse and special cases
+//!
+//! * **Recursion**: a function that calls the same `Once` waits for ever.
+//! * **fork**: in the child, a function that another thread ran never ends.
+//!
+//! # Example
+//!
+//! ```
+//! use kinlock::Once;
+//!
+//! static STARTED: Once = Once::new();
+//!
+//! STARTED.call_once(|| println!("started"));
+//! STARTED.call_once(|| unreachable!("it has been called"));
+//! assert!(STARTED.state().done());
+//! ```
+
+use core::fmt;
+use kinlock_core::Native;
+pub use kinlock_core::raw::once::OnceState;
+use kinlock_core::raw::once::RunOnce;
+
+/// Runs a function once. See the [module](self) for semantics.
+#[repr(transparent)]
+#[derive(Default)]
+pub struct Once(RunOnce<Native>);
+
+const _: () = assert!(size_of::<Once>() == 4 && align_of::<Once>() == 4);
+
+impl Once {
+    /// No function has begun. All-zero memory is the same.
+    pub const fn new() -> Self {
+        Once(RunOnce::NEW)
+    }
+
+    /// What has become of the function. Acquires what it did, if it has ended. O(1).
+    #[inline]
+    pub fn state(&self) -> OnceState {
+        self.0.state()
+    }
+
+    /// Runs `function`, unless one has returned. Waits for one that is running.
+    ///
+    /// # Panics
+    ///
+    /// If an earlier function has panicked.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    ///
+    /// let (once, runs) = (kinlock::Once::new(), AtomicU32::new(0));
+    /// std::thread::scope(|s| {
+    ///     for _ in 0..3 {
+    ///         s.spawn(|| {
+    ///             once.call_once(|| _ = runs.fetch_add(1, Relaxed));
+    ///             assert_eq!(runs.load(Relaxed), 1);
+    ///         });
+    ///     }
+    /// });
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub fn call_once(&self, function: impl FnOnce()) {
+        if self.0.call(false, |_| function()).is_err() {
+            panic!("a function has panicked that this Once ran");
+        }
+    }
+
+    /// As [`call_once`](Self::call_once), also after a function has panicked. The argument tells
+    /// which: [`OnceState::New`] or [`OnceState::Poisoned`].
+    ///
+    /// ```
+    /// use kinlock::Once;
+    ///
+    /// let once = Once::new();
+    /// let panics = std::panic::AssertUnwindSafe(|| once.call_once(|| panic!("the disk is full")));
+    /// assert!(std::panic::catch_unwind(panics).is_err());
+    /// once.call_once_force(|state| assert!(state.poisoned()));
+    /// assert!(once.state().done());
+    /// ```
+    #[inline]
+    pub fn call_once_force(&self, function: impl FnOnce(OnceState)) {
+        // Never `Err`: a forced call heeds no poison.
+        let _ = self.0.call(true, function);
+    }
+}
+
+impl fmt::Debug for Once {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Once")
+            .field("state", &self.state())
+            .finish()
+    }
+}

@@ -1,0 +1,61 @@
+//! The reentrant mutex: [`ReentrantMutex`]. The thread that holds it may lock it again.
+//!
+//! It is [`lock_api::ReentrantMutex`] on top of the [mutex](crate::mutex), whose guarantees and
+//! costs hold for the first lock of a thread. Further ones count. Guards give shared access to the
+//! data only; a `RefCell` or a `Cell` inside allows to change it.
+//!
+//! ```
+//! use kinlock::ReentrantMutex;
+//! use std::cell::Cell;
+//!
+//! static DEPTH: ReentrantMutex<Cell<u32>> = ReentrantMutex::new(Cell::new(0));
+//!
+//! let outer = DEPTH.lock();
+//! let inner = DEPTH.lock();
+//! inner.set(outer.get() + 1);
+//! assert_eq!(outer.get(), 1);
+//! ```
+//!
+//! # Invariant cited by `SAFETY` comments
+//!
+//! 1. Two threads that run at the same time have different thread-local variables, at different
+//!    addresses, none of which is null.
+
+use crate::RawMutex;
+use core::num::NonZeroUsize;
+use lock_api::GetThreadId;
+
+/// A mutex that the thread that holds it may lock again. See the [module](self).
+pub type ReentrantMutex<T> = lock_api::ReentrantMutex<RawMutex, RawThreadId, T>;
+
+/// Holds a [`ReentrantMutex`]. Dropping the last guard of a thread unlocks the mutex.
+pub type ReentrantMutexGuard<'a, T> = lock_api::ReentrantMutexGuard<'a, RawMutex, RawThreadId, T>;
+
+/// Holds a [`ReentrantMutex`] and refers to a part of its data.
+pub type MappedReentrantMutexGuard<'a, T> =
+    lock_api::MappedReentrantMutexGuard<'a, RawMutex, RawThreadId, T>;
+
+/// Tells threads apart, for [`lock_api::ReentrantMutex`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RawThreadId;
+
+// SAFETY: invariant 1.
+unsafe impl GetThreadId for RawThreadId {
+    // Each use makes a new value; it has no state.
+    const INIT: Self = RawThreadId;
+
+    #[inline]
+    fn nonzero_thread_id(&self) -> NonZeroUsize {
+        std::thread_local! {
+            // Without a destructor it is there for as long as the thread runs.
+            static PLACE: u8 = const { 0 };
+        }
+        PLACE.with(|place| core::ptr::NonNull::from(place).addr())
+    }
+}
+
+/// A new reentrant mutex, in a constant: [`ReentrantMutex::new`] by the name that users of
+/// parking_lot know.
+pub const fn const_reentrant_mutex<T>(value: T) -> ReentrantMutex<T> {
+    ReentrantMutex::new(value)
+}

@@ -1,0 +1,119 @@
+//! Deadlocks of real threads are found, and nothing else is.
+#![cfg(feature = "deadlock_detection")]
+
+use kinlock::deadlock::check_deadlock;
+use kinlock::{Condvar, Mutex, RwLock};
+use std::sync::Barrier;
+use std::sync::Mutex as StdMutex;
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+/// A check concerns the whole process.
+static ONE_AT_A_TIME: StdMutex<()> = StdMutex::new(());
+
+/// How many threads each circle has that a check finds within a second.
+fn found() -> Vec<usize> {
+    let until = Instant::now() + Duration::from_secs(1);
+    loop {
+        let circles: Vec<usize> = check_deadlock().iter().map(Vec::len).collect();
+        if !circles.is_empty() || Instant::now() > until {
+            assert!(check_deadlock().is_empty(), "reported twice");
+            return circles;
+        }
+        sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn different_locks_form_a_circle() {
+    static MUTEX: Mutex<()> = Mutex::new(());
+    static RWLOCK: RwLock<()> = RwLock::new(());
+    static LAST: RwLock<()> = RwLock::new(());
+    let _one = ONE_AT_A_TIME.lock().unwrap();
+    let both: &'static Barrier = Box::leak(Box::new(Barrier::new(3)));
+    thread::spawn(|| {
+        let _held = MUTEX.lock();
+        both.wait();
+        let _ = RWLOCK.read();
+    });
+    thread::spawn(|| {
+        let _held = RWLOCK.write();
+        both.wait();
+        let _ = LAST.upgradable_read();
+    });
+    thread::spawn(|| {
+        let _held = LAST.upgradable_read();
+        both.wait();
+        let _ = MUTEX.lock();
+    });
+    assert_eq!(found(), [3]);
+}
+
+#[test]
+fn a_reader_that_reads_again_behind_a_writer_is_found() {
+    static LOCK: RwLock<()> = RwLock::new(());
+    let _one = ONE_AT_A_TIME.lock().unwrap();
+    thread::spawn(|| {
+        let _first = LOCK.read();
+        thread::spawn(|| LOCK.write());
+        // The writer has asked to go next once nobody else can enter.
+        while LOCK.try_read().is_some() {
+            sleep(Duration::from_millis(1));
+        }
+        let _second = LOCK.read();
+    });
+    assert_eq!(found(), [2]);
+}
+
+#[test]
+fn the_end_of_a_wait_for_a_condition_counts() {
+    static FIRST: Mutex<bool> = Mutex::new(false);
+    static SECOND: Mutex<()> = Mutex::new(());
+    static CHANGED: Condvar = Condvar::new();
+    let _one = ONE_AT_A_TIME.lock().unwrap();
+    thread::spawn(|| {
+        let _held = SECOND.lock();
+        CHANGED.wait_while(&mut FIRST.lock(), |set| !*set);
+    });
+    thread::spawn(|| {
+        while !SECOND.is_locked() {
+            thread::yield_now();
+        }
+        let mut set = FIRST.lock();
+        *set = true;
+        CHANGED.notify_one();
+        let _ = SECOND.lock();
+    });
+    assert_eq!(found(), [2]);
+}
+
+#[test]
+fn busy_locks_are_no_deadlock() {
+    let _one = ONE_AT_A_TIME.lock().unwrap();
+    let locks = [(); 3].map(|()| (Mutex::new(0), RwLock::new(0)));
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let going = || !stop.load(std::sync::atomic::Ordering::Relaxed);
+    thread::scope(|s| {
+        for i in 0..6 {
+            let locks = &locks;
+            s.spawn(move || {
+                // In one order, so that no circle can close.
+                while going() {
+                    let mut mutex = locks[i % 2].0.lock();
+                    match i % 3 {
+                        0 => *locks[1 + i % 2].1.write() += 1,
+                        _ => *mutex += *locks[1 + i % 2].1.read(),
+                    }
+                }
+            });
+        }
+        for _ in 0..50 {
+            assert!(check_deadlock().is_empty());
+            sleep(Duration::from_millis(5));
+        }
+        // A wait with a limit is none either.
+        let _held = locks[2].0.lock();
+        assert!(locks[2].0.try_lock_for(Duration::from_millis(20)).is_none());
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
