@@ -26,8 +26,8 @@ unsafe extern "C" {
     safe fn kinlock_token() -> u32;
 }
 
-/// What is noted beside a lock, where its holder has its cache line anyway. Zeros at first. Only the
-/// holder accesses it.
+/// What is noted beside a lock, where its holder has its cache line anyway. Zeros at first. Only
+/// the holder accesses it.
 #[derive(Clone, Copy)]
 pub(crate) struct Marks<'a> {
     /// The lock's serial number.
