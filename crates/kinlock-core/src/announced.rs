@@ -21,8 +21,9 @@
 
 use crate::atomic::{Atomic, Atomics, ConstAtomic, ConstAtomics, Ordering::*};
 
-/// Entries per row: two cache lines of 64 bytes, which processors fetch in pairs.
-pub const COLUMNS: usize = 16;
+/// Entries per row: two cache lines of 64 bytes, which processors fetch in pairs. A model checker
+/// gets one, since which of several a lock has depends on its address.
+pub const COLUMNS: usize = if cfg!(loom) { 1 } else { 16 };
 
 /// The entries of one thread, or of several that share them.
 #[repr(C, align(128))]
@@ -44,25 +45,15 @@ impl<P: Atomics> Default for Row<P> {
 #[derive(Debug)]
 pub struct Announced<P: Atomics> {
     rows: &'static [Row<P>],
-    columns: usize,
     /// How many rows have been given to threads, from the first on.
     in_use: &'static P::AtomicU32,
 }
 
 impl<P: Atomics> Announced<P> {
-    /// A table of these rows, all empty. Locks use the first `columns` entries of each, a power of
-    /// two up to [`COLUMNS`].
-    pub const fn new(
-        rows: &'static [Row<P>],
-        columns: usize,
-        in_use: &'static P::AtomicU32,
-    ) -> Self {
-        assert!(!rows.is_empty() && columns.is_power_of_two() && columns <= COLUMNS);
-        Announced {
-            rows,
-            columns,
-            in_use,
-        }
+    /// A table of these rows, all empty.
+    pub const fn new(rows: &'static [Row<P>], in_use: &'static P::AtomicU32) -> Self {
+        assert!(!rows.is_empty() && COLUMNS.is_power_of_two());
+        Announced { rows, in_use }
     }
 
     /// A row for a new thread. Threads get the rows in turn.
@@ -78,12 +69,12 @@ impl<P: Atomics> Announced<P> {
     #[inline]
     pub(crate) fn entry(&self, row: usize, address: u64) -> &'static P::AtomicU64 {
         let row = &self.rows[row % self.rows.len()];
-        &row.0[self.column(address)]
+        &row.0[Self::column(address)]
     }
 
     /// The entries in which readers of a lock at `address` may be announced.
     pub(crate) fn entries(&self, address: u64) -> impl Iterator<Item = &'static P::AtomicU64> {
-        let column = self.column(address);
+        let column = Self::column(address);
         self.used().iter().map(move |row| &row.0[column])
     }
 
@@ -104,8 +95,8 @@ impl<P: Atomics> Announced<P> {
     }
 
     #[inline]
-    fn column(&self, address: u64) -> usize {
+    fn column(address: u64) -> usize {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-        (address.wrapping_mul(ODD) >> 32) as usize & (self.columns - 1)
+        (address.wrapping_mul(ODD) >> 32) as usize & (COLUMNS - 1)
     }
 }

@@ -6,13 +6,15 @@
 //! * A thread belongs to the locality domain that it [chose](set_domain).
 //! * The machine counts as oversubscribed unless the thread
 //!   [chose otherwise](set_oversubscribed).
+//! * A reader announces itself in the row that the thread [chose](set_row).
 //! * Each slow path claims a slot anew, so that claiming and recycling are explored too.
 //!
 //! # Invariant cited by `SAFETY` comments
 //!
-//! 1. The table's boxes are never replaced, and live until the end of the execution that made them:
+//! 1. The tables' boxes are never replaced, and live until the end of the execution that made them:
 //!    loom drops its statics after all threads of the execution have ended.
 
+use crate::announced::{Announced, Row};
 use crate::events::Event;
 use crate::platform::{Atomic, Atomics, EVERY_SET, NEVER, NO_CPU, Ordering, Parked, Platform};
 use crate::slots::{Slot, Waiters};
@@ -39,10 +41,12 @@ loom::thread_local! {
     static NOW: Cell<u64> = Cell::new(0);
     static STEP: Cell<u64> = Cell::new(LATE);
     static OVERSUBSCRIBED: Cell<bool> = Cell::new(true);
+    static ROW: Cell<usize> = Cell::new(0);
 }
 
 loom::lazy_static! {
     static ref TABLE: Table = Table::new();
+    static ref READERS: Readers = Readers::new();
     static ref SLEEPERS: Mutex<Sleepers> = Mutex::new(Sleepers { next: 0, asleep: Vec::new() });
 }
 
@@ -54,6 +58,11 @@ pub fn set_domain(domain: u16) {
 /// Sets whether the calling model thread takes the machine for oversubscribed.
 pub fn set_oversubscribed(oversubscribed: bool) {
     OVERSUBSCRIBED.with(|c| c.set(oversubscribed));
+}
+
+/// Chooses the row of the calling model thread; see [`Platform::row`].
+pub fn set_row(row: usize) {
+    ROW.with(|r| r.set(row));
 }
 
 /// Sets how far a wait in vain advances the clock of the calling model thread, in nanoseconds.
@@ -81,6 +90,30 @@ impl Table {
             waiters,
             _slots: slots,
             _claimed: claimed,
+            _in_use: in_use,
+        }
+    }
+}
+
+struct Readers {
+    announced: Announced<Loom>,
+    _rows: Box<[Row<Loom>]>,
+    _in_use: Box<AtomicU32>,
+}
+
+/// How many rows there are.
+const ROWS: usize = 2;
+
+impl Readers {
+    fn new() -> Self {
+        let rows: Box<[Row<Loom>]> = (0..ROWS).map(|_| Row::default()).collect();
+        let in_use = Box::new(AtomicU32::new(ROWS as u32));
+        let (r, n): (*const [Row<Loom>], *const AtomicU32) = (&*rows, &*in_use);
+        // SAFETY: invariant 1.
+        let announced = unsafe { Announced::new(&*r, &*n) };
+        Readers {
+            announced,
+            _rows: rows,
             _in_use: in_use,
         }
     }
@@ -278,6 +311,14 @@ impl Platform for Loom {
 
     fn keep_slot(_: u16) -> bool {
         false
+    }
+
+    fn announced() -> Option<&'static Announced<Self>> {
+        Some(&READERS.announced)
+    }
+
+    fn row() -> usize {
+        ROW.with(|r| r.get())
     }
 
     fn count(_: Event) {}

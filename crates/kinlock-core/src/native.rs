@@ -21,7 +21,8 @@ mod thread;
 #[cfg(feature = "std")]
 pub use thread::{keep_no_slot, keeps_slots, register_for_fork, set_priority};
 
-use crate::announced::{Announced, COLUMNS, Row};
+#[cfg(feature = "std")]
+use crate::announced::{Announced, Row};
 use crate::events::{self, Event};
 use crate::platform::{Atomic, Atomics, Ordering, Platform};
 #[cfg(feature = "std")]
@@ -53,7 +54,7 @@ static ROWS: [Row<Native>; 256] = [const { Row::EMPTY }; 256];
 #[cfg(feature = "std")]
 static ROWS_IN_USE: AtomicU32 = AtomicU32::new(0);
 #[cfg(feature = "std")]
-static ANNOUNCED: Announced<Native> = Announced::new(&ROWS, COLUMNS, &ROWS_IN_USE);
+static ANNOUNCED: Announced<Native> = Announced::new(&ROWS, &ROWS_IN_USE);
 
 /// The moment on the clock of [`Platform::now`] at which `timeout` has passed. A timeout too long
 /// for that clock means [`NEVER`].

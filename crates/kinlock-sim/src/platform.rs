@@ -13,6 +13,7 @@ mod tests;
 pub use atomic::{SimU8, SimU16, SimU32, SimU64};
 
 use crate::world::{self, Noted, Setup, Stuck, World, with};
+use kinlock_core::announced::{Announced, Row};
 use kinlock_core::events::Event;
 use kinlock_core::platform::{Atomic, Atomics, NEVER, Ordering, Parked, Platform};
 use kinlock_core::raw::waiter::{Slot, Waiters};
@@ -90,6 +91,20 @@ fn make_waiters(slots: usize) {
     );
     let table: &'static Waiters<Sim> = place(table);
     with(|w| w.waiters = Some(table));
+}
+
+/// Rows for announced readers. More threads share them.
+const ROWS: usize = 256;
+
+/// Made when it is first asked for: most simulations have no use for it.
+fn make_announced() -> &'static Announced<Sim> {
+    let table = Announced::new(
+        place_slice(ROWS, |_| Row::<Sim>::default()),
+        place(SimU32::new(0)),
+    );
+    let table: &'static Announced<Sim> = place(table);
+    with(|w| w.announced = Some(table));
+    table
 }
 
 impl Atomics for Sim {
@@ -221,6 +236,24 @@ impl Platform for Sim {
     fn waiters() -> &'static Waiters<Self> {
         let table = with(|w| w.waiters).expect("a run makes the table first");
         table.downcast_ref().expect("`run` made it")
+    }
+
+    fn announced() -> Option<&'static Announced<Self>> {
+        match with(|w| w.announced) {
+            Some(table) => table.downcast_ref(),
+            None => Some(make_announced()),
+        }
+    }
+
+    fn row() -> usize {
+        match with(|w| w.current().row) {
+            Some(row) => row,
+            None => {
+                let row = Self::announced().map_or(0, Announced::assign);
+                with(|w| w.current().row = Some(row));
+                row
+            }
+        }
     }
 
     fn kept_slot() -> u16 {

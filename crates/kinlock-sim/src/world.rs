@@ -101,6 +101,8 @@ pub(crate) struct Thread {
     /// Accesses it has made.
     accesses: u32,
     pub(crate) slot: u16,
+    /// In the table of announced readers.
+    pub(crate) row: Option<usize>,
     /// Pinned to its CPU.
     pinned: bool,
     /// Its last sleep ended without a wake-up.
@@ -164,6 +166,8 @@ pub(crate) struct World {
     pub(crate) domain: DomainKind,
     /// The table of waiter slots; `platform` knows its type.
     pub(crate) waiters: Option<&'static dyn Any>,
+    /// The table of announced readers, likewise.
+    pub(crate) announced: Option<&'static dyn Any>,
     pub(crate) accesses: u64,
     pub(crate) switches: u64,
     pub(crate) traffic: Traffic,
@@ -291,6 +295,7 @@ impl World {
             tuning: setup.tuning,
             domain: setup.domain,
             waiters: None,
+            announced: None,
             accesses: 0,
             switches: 0,
             traffic: Traffic::default(),

@@ -6,6 +6,7 @@ use kinlock_core::config::{Quantum, Tuning};
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::condvar::{CondvarConfig, CondvarFault};
 use kinlock_core::raw::mutex::{MutexConfig, MutexFault};
+use kinlock_core::raw::rwlock::{RwLockConfig, RwLockFault};
 use kinlock_core::raw::{Config, Fault};
 
 /// Configurations of one kind, each with its fault and its functions.
@@ -38,6 +39,14 @@ macro_rules! configs {
         }
     };
     // Few, so that a broadcast moves the others to the mutex wherever some sleep.
+    // The same.
+    (@RwLockConfig ()) => {
+        const TRIALS: u32 = 4;
+
+        fn tuning() -> Tuning {
+            <SoundMutex as MutexConfig>::tuning()
+        }
+    };
     (@CondvarConfig ()) => {
         const AT_ONCE: u32 = 4;
     };
@@ -63,6 +72,16 @@ configs! {
     LostMutexWakeup: LostWakeup ()
     DoubleHandOff: DoubleHandOff ()
     LeakyCancel: LeakyCancel ()
+}
+
+configs! {
+    RwLockConfig, RwLockFault;
+    SoundRwLock: None ()
+    LostReader: LostReader ()
+    UnseenReader: UnseenReader ()
+    BiasInWrite: BiasInWrite ()
+    MissingRwWake: MissingWake ()
+    LeakyRequest: LeakyRequest ()
 }
 
 configs! {

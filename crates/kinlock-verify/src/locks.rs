@@ -3,19 +3,19 @@
 //! The broken ones are the library's own source with one defect switched on. They run on a platform
 //! that pretends to have several locality domains, so that the defect can be reached.
 
-use crate::configs::{self, SoundMutex, Strict, Tuned};
+use crate::configs::{self, SoundMutex, SoundRwLock, Strict, Tuned};
 use crate::monitors::{self, Monitor};
 use crate::pretend::Pretend;
 use crate::report::Property;
 use crate::specimen::named;
-use crate::test_lock::{Own, TestLock};
+use crate::test_lock::{Own, ReadWrite, TestLock};
 use kinlock::{RawCnaSpinLock, RawFifoSpinLock, RawMutex, RawSpinLock};
 use kinlock_core::Native;
 use kinlock_core::configured::AsConfigured;
 use kinlock_core::platform::ConstPlatform;
 use kinlock_core::raw::condvar::CondvarConfig;
 use kinlock_core::raw::mutex::{Joined, MutexConfig, QueuedMutex};
-use kinlock_core::raw::{Config, QueuedSpinLock};
+use kinlock_core::raw::{Config, QueuedRwLock, QueuedSpinLock, RwLockConfig};
 
 /// A kind of lock.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +30,8 @@ pub struct Specimen {
     pub reorders: fn() -> bool,
     /// What its defect violates, if it is broken on purpose.
     pub defect: Option<Property>,
+    /// The same as a reader-writer lock, if it is one.
+    pub(crate) reads: Option<Reads>,
     /// The same with condition variables, if it has any. If it is broken they are.
     pub meets: Option<Meets>,
 }
@@ -42,6 +44,9 @@ pub struct Meets {
     /// Makes one that can be held up inside.
     pub new_pretended: fn() -> Box<dyn Monitor>,
 }
+
+/// How to make a reader-writer lock that can be held up inside.
+pub(crate) type Reads = fn() -> Box<dyn ReadWrite + Send + Sync>;
 
 /// All locks.
 pub const ALL: &[Specimen] = &[
@@ -73,6 +78,11 @@ pub const ALL: &[Specimen] = &[
         ..lock("kinlock-mutex", mutex::<SoundMutex>)
     },
     lock("kinlock-mutex-joined", joined_mutex),
+    Specimen {
+        new: || Box::new(Own(QueuedRwLock::<Native, AsConfigured>::UNLOCKED)),
+        reads: Some(readwrite::<SoundRwLock>),
+        ..lock("kinlock-rwlock", rwlock::<SoundRwLock>)
+    },
     broken::<configs::NoExclusion>("busted-exclusion", Property::Exclusion),
     broken::<configs::LostSplice>("busted-splice", Property::Completion),
     broken::<configs::LostWakeup>("busted-wakeup", Property::Completion),
@@ -82,6 +92,11 @@ pub const ALL: &[Specimen] = &[
     broken_mutex::<configs::LostMutexWakeup>("busted-mutex-sleep", Property::Completion),
     broken_mutex::<configs::DoubleHandOff>("busted-mutex-pickup", Property::Exclusion),
     broken_mutex::<configs::LeakyCancel>("busted-mutex-cancel", Property::Completion),
+    broken_rwlock::<configs::LostReader>("busted-rwlock-reader", Property::Exclusion),
+    broken_rwlock::<configs::UnseenReader>("busted-rwlock-unseen", Property::Exclusion),
+    broken_rwlock::<configs::BiasInWrite>("busted-rwlock-bias", Property::Exclusion),
+    broken_rwlock::<configs::MissingRwWake>("busted-rwlock-wake", Property::Completion),
+    broken_rwlock::<configs::LeakyRequest>("busted-rwlock-request", Property::Completion),
     broken_condvar::<configs::BlindSleep>("busted-condvar-sleep"),
     broken_condvar::<configs::CarelessClear>("busted-condvar-clear"),
     broken_condvar::<configs::BrokenChain>("busted-condvar-chain"),
@@ -98,6 +113,7 @@ const fn lock(name: &'static str, new_pretended: fn() -> Box<dyn TestLock>) -> S
         new_pretended,
         reorders: || false,
         defect: None,
+        reads: None,
         meets: None,
     }
 }
@@ -116,6 +132,15 @@ const fn broken_mutex<C: MutexConfig>(name: &'static str, defect: Property) -> S
     }
 }
 
+/// `BlindAnnouncement` is left to loom and the explorer: it is too rare on a busy machine.
+const fn broken_rwlock<C: RwLockConfig>(name: &'static str, defect: Property) -> Specimen {
+    Specimen {
+        defect: Some(defect),
+        reads: Some(readwrite::<C>),
+        ..lock(name, rwlock::<C>)
+    }
+}
+
 /// Each of these defects leaves a thread asleep for ever. `LateCount` is left to loom and the
 /// explorer: it is too rare on a busy machine.
 const fn broken_condvar<C: CondvarConfig>(name: &'static str) -> Specimen {
@@ -131,6 +156,15 @@ const fn broken_condvar<C: CondvarConfig>(name: &'static str) -> Specimen {
 
 fn mutex<C: MutexConfig>() -> Box<dyn TestLock> {
     Box::new(Own(QueuedMutex::<Pretend, C>::UNLOCKED))
+}
+
+/// Taken for writing.
+fn rwlock<C: RwLockConfig>() -> Box<dyn TestLock> {
+    Box::new(Own(QueuedRwLock::<Pretend, C>::UNLOCKED))
+}
+
+fn readwrite<C: RwLockConfig>() -> Box<dyn ReadWrite + Send + Sync> {
+    Box::new(QueuedRwLock::<Pretend, C>::UNLOCKED)
 }
 
 /// With the layout for memory that may be freed early.
@@ -154,7 +188,7 @@ mod tests {
         assert_eq!(by_name::<Specimen>("kinlock-spin").len(), 1);
         let busted = by_name::<Specimen>(BUSTED);
         assert!(busted.iter().all(|lock| lock.name.starts_with("busted-")));
-        assert_eq!((busted.len(), ALL.len()), (14, 20));
+        assert_eq!((busted.len(), ALL.len()), (19, 26));
         assert!(by_name::<Specimen>("kinlock").is_empty());
     }
 }

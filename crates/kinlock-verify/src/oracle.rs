@@ -66,6 +66,22 @@ impl SharedState {
         self.holder.store(0, Relaxed);
     }
 
+    /// What a thread does while it reads: checks everything.
+    pub fn look(&self, me: u32, mut pause: impl FnMut()) {
+        let value = self.words[0].load(Relaxed);
+        pause();
+        for word in &self.words {
+            let found = word.load(Relaxed);
+            if found != value {
+                self.violated(TORN, me, value, found);
+            }
+        }
+        let writer = self.holder.load(Relaxed);
+        if writer != 0 {
+            self.violated(OCCUPIED, me, 0, writer.into());
+        }
+    }
+
     /// Judges what has been seen so far.
     pub fn no_violation(&self) -> Result<(), String> {
         match self.violations.load(Relaxed) {

@@ -7,6 +7,7 @@
 
 use crate::injector::Injector;
 use kinlock_core::Native;
+use kinlock_core::announced::{Announced, Row};
 use kinlock_core::events::Event;
 use kinlock_core::platform::{Atomic, Atomics, Ordering, Parked, Platform};
 use kinlock_core::raw::waiter::{Slot, Waiters};
@@ -66,6 +67,10 @@ static CLAIMED: [AtomicU32; SLOTS / 32] = [const { AtomicU32::new(0) }; SLOTS / 
 static IN_USE: AtomicU32 = AtomicU32::new(0);
 static WAITERS: Waiters<Pretend> = Waiters::new(&TABLE, &CLAIMED, &IN_USE);
 
+static ROWS: [Row<Pretend>; 256] = [const { Row::EMPTY }; 256];
+static ROWS_IN_USE: AtomicU32 = AtomicU32::new(256);
+static ANNOUNCED: Announced<Pretend> = Announced::new(&ROWS, &ROWS_IN_USE);
+
 impl Atomics for Pretend {
     type AtomicU8 = AtomicU8;
     type AtomicU16 = AtomicU16;
@@ -110,6 +115,10 @@ impl Platform for Pretend {
 
     fn keep_slot(slot: u16) -> bool {
         SLOT.try_with(|kept| kept.0.set(slot)).is_ok()
+    }
+
+    fn announced() -> Option<&'static Announced<Self>> {
+        Some(&ANNOUNCED)
     }
 
     fn wait<A: Atomic>(word: &A, order: Ordering, done: impl FnMut(A::Value) -> bool) -> A::Value {
@@ -167,6 +176,7 @@ impl Platform for Pretend {
     native! {
         plain yield_now();
         plain cpu() -> u16;
+        plain row() -> usize;
         plain light_fence();
         plain is_priority() -> bool;
         plain now() -> u64;

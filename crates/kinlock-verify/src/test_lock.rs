@@ -8,7 +8,7 @@
 use kinlock::lock_api::RawMutexTimed;
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::mutex::{Layout, MutexConfig, QueuedMutex};
-use kinlock_core::raw::{Config, QueuedSpinLock};
+use kinlock_core::raw::{Config, QueuedRwLock, QueuedSpinLock, RwLockConfig};
 use std::time::Duration;
 
 /// A lock under test. Scenarios use it through a trait object: the slower call hides no defect.
@@ -96,6 +96,102 @@ macro_rules! algorithm {
 
 algorithm!(QueuedSpinLock<P, C>, Config);
 algorithm!(QueuedMutex<P, C, L>, MutexConfig, Layout<P>);
+
+/// A reader-writer lock. As an [`Algorithm`] it is taken for writing.
+pub(crate) trait ReadWrite: Algorithm {
+    /// Lets readers announce themselves from now on, if nobody holds the lock.
+    fn set_biased(&self);
+    /// Takes it for reading. `passing`: also when a writer waits.
+    fn read_until(&self, deadline: u64, passing: bool) -> bool;
+    fn try_read(&self, passing: bool) -> bool;
+    /// # Safety
+    ///
+    /// The lock must be held for reading, and the right to release it must be the caller's.
+    unsafe fn unlock_read(&self);
+    /// Takes it for upgradable reading.
+    fn upgradable_until(&self, deadline: u64) -> bool;
+    /// From upgradable reading to writing, unless the time is up.
+    ///
+    /// # Safety
+    ///
+    /// The lock must be held for upgradable reading by the caller.
+    unsafe fn upgrade_until(&self, deadline: u64) -> bool;
+    /// # Safety
+    ///
+    /// The lock must be held for upgradable reading by the caller.
+    unsafe fn unlock_upgradable(&self);
+    /// From writing to reading.
+    ///
+    /// # Safety
+    ///
+    /// The lock must be held for writing by the caller.
+    unsafe fn downgrade(&self);
+}
+
+impl<P: Platform, C: RwLockConfig> Algorithm for QueuedRwLock<P, C> {
+    fn lock(&self) {
+        self.write();
+    }
+
+    fn try_lock(&self) -> bool {
+        self.try_write()
+    }
+
+    fn lock_until(&self, deadline: u64) -> bool {
+        self.write_until(deadline)
+    }
+
+    unsafe fn unlock(&self) {
+        // SAFETY: invariant 1.
+        unsafe { self.unlock_write() }
+    }
+
+    fn is_contended(&self) -> bool {
+        self.is_contended()
+    }
+
+    fn now(&self) -> u64 {
+        P::now()
+    }
+}
+
+impl<P: Platform, C: RwLockConfig> ReadWrite for QueuedRwLock<P, C> {
+    fn set_biased(&self) {
+        self.set_biased();
+    }
+
+    fn read_until(&self, deadline: u64, passing: bool) -> bool {
+        self.read_until(deadline, passing)
+    }
+
+    fn try_read(&self, passing: bool) -> bool {
+        self.try_read(passing)
+    }
+
+    unsafe fn unlock_read(&self) {
+        // SAFETY: as this function demands.
+        unsafe { self.unlock_read() }
+    }
+
+    fn upgradable_until(&self, deadline: u64) -> bool {
+        self.upgradable_until(deadline)
+    }
+
+    unsafe fn upgrade_until(&self, deadline: u64) -> bool {
+        // SAFETY: as this function demands.
+        unsafe { self.upgrade_until(deadline) }
+    }
+
+    unsafe fn unlock_upgradable(&self) {
+        // SAFETY: as this function demands.
+        unsafe { self.unlock_upgradable() }
+    }
+
+    unsafe fn downgrade(&self) {
+        // SAFETY: as this function demands.
+        unsafe { self.downgrade() }
+    }
+}
 
 /// An algorithm as a lock under test.
 #[derive(Debug)]

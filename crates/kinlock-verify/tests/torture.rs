@@ -29,6 +29,7 @@ passes! {
     the_lock_without_stealing_passes: "kinlock-spin-strict";
     the_mutex_passes: "kinlock-mutex";
     the_mutex_in_one_atomic_passes: "kinlock-mutex-joined";
+    the_rwlock_passes: "kinlock-rwlock";
 }
 
 macro_rules! caught {
@@ -55,6 +56,11 @@ caught! {
     a_mutex_whose_sleepers_look_once_is_caught: "busted-mutex-sleep" by "completion";
     a_mutex_that_hands_off_and_releases_is_caught: "busted-mutex-pickup" by "exclusion";
     a_mutex_whose_pickups_are_missed_is_caught: "busted-mutex-cancel" by "completion";
+    an_rwlock_that_loses_readers_is_caught: "busted-rwlock-reader" by "exclusion";
+    an_rwlock_whose_writers_do_not_look_is_caught: "busted-rwlock-unseen" by "exclusion";
+    an_rwlock_biased_during_a_write_is_caught: "busted-rwlock-bias" by "exclusion";
+    an_rwlock_whose_last_reader_wakes_nobody_is_caught: "busted-rwlock-wake" by "completion";
+    an_rwlock_with_requests_left_behind_is_caught: "busted-rwlock-request" by "completion";
     a_condvar_whose_waiters_sleep_blindly_is_caught: "busted-condvar-sleep" by "completion";
     a_condvar_that_forgets_newcomers_is_caught: "busted-condvar-clear" by "completion";
     a_condvar_whose_sleepers_wake_nobody_is_caught: "busted-condvar-chain" by "completion";

@@ -328,6 +328,24 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         self.state.load(Relaxed) & WRITER != 0
     }
 
+    /// Whether a writer queues or is to go next, or an upgradable reader waits for others, at this
+    /// moment.
+    pub fn is_contended(&self) -> bool {
+        let waiting = REQUEST | FRONT_SLEEPS | UPGRADING;
+        self.writers.last() != 0 || self.state.load(Relaxed) & waiting != 0
+    }
+
+    /// Makes the lock read-biased, if nobody holds it and the platform has a table. Otherwise
+    /// readers do that when they get into each other's way.
+    #[doc(hidden)]
+    pub fn set_biased(&self) {
+        if P::announced().is_some() {
+            let _ = self
+                .state
+                .change(Relaxed, |seen| is_free(seen).then_some(seen | BIASED));
+        }
+    }
+
     /// Makes it an unlocked lock in a forked child, where its holders and waiters do not exist. No
     /// other thread may use it meanwhile.
     pub fn reset_in_child(&self) {

@@ -101,6 +101,7 @@ impl World {
                 yielder: std::ptr::null(),
                 random: Random::new(seeds.next() | 1),
                 slot: 0,
+                row: None,
                 accesses: 0,
                 in_line: false,
                 in_line_since: None,

@@ -9,15 +9,17 @@
 mod condvar;
 mod mutex;
 mod playing;
+mod rwlock;
 
 use crate::report::Property;
 use crate::specimen::{fault, named};
-use crate::test_lock::Algorithm;
+use crate::test_lock::{Algorithm, ReadWrite};
 use kinlock_core::config::{LocalLimit, Scan, Tuning};
 use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::condvar::CondvarFault;
 use kinlock_core::raw::mutex::{MutexFault, Queue};
+use kinlock_core::raw::rwlock::RwLockFault;
 use kinlock_core::raw::{Config, Fault, QueuedSpinLock};
 use kinlock_sim::Sim;
 use kinlock_sim::random::Random;
@@ -40,6 +42,8 @@ pub struct Specimen {
     pub(super) in_order: bool,
     /// Whether it has a condition variable, which is then what is explored.
     pub(super) meets: bool,
+    /// Whether it is a reader-writer lock.
+    pub(super) reads: bool,
     /// After so many accesses a schedule counts as endless.
     pub(super) max_accesses: u64,
 }
@@ -90,6 +94,8 @@ pub(super) struct Explored {
     pub(super) lock: &'static dyn Algorithm,
     /// The condition variable beside it.
     pub(super) meeting: Option<&'static dyn Meeting>,
+    /// The same lock, if it can be taken for reading.
+    pub(super) reading: Option<&'static dyn ReadWrite>,
 }
 
 impl Explored {
@@ -162,6 +168,28 @@ pub const ALL: &[Specimen] = &[
     condvar::broken::<{ CondvarFault::BrokenChain as u8 }>("busted-condvar-chain"),
     condvar::broken::<{ CondvarFault::SwallowedWake as u8 }>("busted-condvar-swallow"),
     condvar::broken::<{ CondvarFault::LingeringSpinner as u8 }>("busted-condvar-spinner"),
+    rwlock::SOUND,
+    rwlock::broken::<{ RwLockFault::LostReader as u8 }>(
+        "busted-rwlock-reader",
+        Property::Exclusion,
+    ),
+    rwlock::broken::<{ RwLockFault::UnseenReader as u8 }>(
+        "busted-rwlock-unseen",
+        Property::Exclusion,
+    ),
+    rwlock::broken::<{ RwLockFault::BlindAnnouncement as u8 }>(
+        "busted-rwlock-blind",
+        Property::Exclusion,
+    ),
+    rwlock::broken::<{ RwLockFault::BiasInWrite as u8 }>("busted-rwlock-bias", Property::Exclusion),
+    rwlock::broken::<{ RwLockFault::MissingWake as u8 }>(
+        "busted-rwlock-wake",
+        Property::Completion,
+    ),
+    rwlock::broken::<{ RwLockFault::LeakyRequest as u8 }>(
+        "busted-rwlock-request",
+        Property::Completion,
+    ),
 ];
 
 named!(Specimen, "lock", ALL);
@@ -181,6 +209,7 @@ const fn sound(
         reach: REORDERED,
         in_order: true,
         meets: false,
+        reads: false,
         max_accesses: MAX_ACCESSES,
     }
 }
@@ -283,6 +312,7 @@ fn place<const PENDING: bool, const FAULT: u8>(park: bool) -> Explored {
         Explored {
             lock: kinlock_sim::place(QueuedSpinLock::<Sim, C>::new()),
             meeting: None,
+            reading: None,
         }
     }
     if park {
@@ -300,7 +330,7 @@ mod tests {
     #[test]
     fn names_are_found() {
         assert_eq!(by_name::<Specimen>("cna").len(), 1);
-        assert_eq!(by_name::<Specimen>(BUSTED).len(), 16);
+        assert_eq!(by_name::<Specimen>(BUSTED).len(), 22);
         assert!(by_name::<Specimen>("none").is_empty());
         let mut names: Vec<_> = ALL.iter().map(|lock| lock.name).collect();
         names.sort_unstable();

@@ -22,6 +22,7 @@ struct Section {
     holder: &'static SimU32,
     counter: &'static SimU32,
     entries: Cell<u32>,
+    readers: Cell<u32>,
 }
 
 /// A thread.
@@ -39,6 +40,7 @@ impl Oracle {
             holder: place(SimU32::new(0)),
             counter: place(SimU32::new(0)),
             entries: Cell::new(0),
+            readers: Cell::new(0),
         };
         Oracle {
             sections: [section(), section()],
@@ -68,6 +70,9 @@ impl Oracle {
             format!("thread {me} entered an occupied critical section")
         });
         let count = section.counter.load(Relaxed);
+        self.demand(Property::Exclusion, section.readers.get() == 0, || {
+            format!("thread {me} writes while others read")
+        });
         work();
         section.counter.store(count + 1, Relaxed);
         let after = section.holder.swap(0, Relaxed);
@@ -78,6 +83,34 @@ impl Oracle {
             "an increment was lost".to_owned()
         });
         section.entries.set(section.entries.get() + 1);
+    }
+
+    /// Thread `me` reads behind the first lock, and works there.
+    pub(super) fn look(&self, me: usize, work: impl Fn()) {
+        let section = &self.sections[0];
+        let nobody_writes = || {
+            let writer = section.holder.load(Relaxed);
+            self.demand(Property::Exclusion, writer == 0, || {
+                format!("thread {me} reads while thread {} writes", writer - 1)
+            });
+        };
+        nobody_writes();
+        section.readers.set(section.readers.get() + 1);
+        let count = section.counter.load(Relaxed);
+        work();
+        let unchanged = section.counter.load(Relaxed) == count;
+        self.demand(Property::Exclusion, unchanged, || {
+            format!("thread {me} has seen a change while it read")
+        });
+        section.readers.set(section.readers.get() - 1);
+        nobody_writes();
+    }
+
+    /// Thread `me`, which reads, could not read again.
+    pub(super) fn refused(&self, me: usize) {
+        self.demand(Property::Contract, false, || {
+            format!("thread {me} reads, and could not read once more")
+        });
     }
 
     /// Thread `me`, which arrived at the moment `arrival`, has come to hold the lock.

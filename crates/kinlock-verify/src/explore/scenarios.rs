@@ -1,9 +1,14 @@
 //! What threads do with a lock in a schedule.
+//!
+//! # Invariant
+//!
+//! 1. A thread releases a lock in the way in which it has just taken it, once.
 
 use super::draw::Plan;
 use super::locks::{Explored, Meeting, Specimen};
 use super::oracle::Oracle;
 use super::violation::Failure;
+use crate::test_lock::ReadWrite;
 use kinlock_core::platform::{NEVER, Platform};
 use kinlock_sim::schedule::{leave_line, moment, say};
 use kinlock_sim::{Sim, Stuck};
@@ -23,6 +28,8 @@ pub struct Scenario {
     pub(super) oversubscribed: bool,
     /// Threads wait for each other through a condition variable.
     pub(super) meets: bool,
+    /// Threads also take the lock for reading.
+    pub(super) reads: bool,
 }
 
 /// Rows of name, what sets it apart from `plain`, and description.
@@ -49,6 +56,10 @@ scenarios! {
     "order" [ordered]: "plain, without stealing: waiters are served in order";
     "tokens" [timed meets]:
         "threads that give tokens and notify, that wait for tokens, and that give up waiting";
+    "readers" [timed reads]:
+        "reading, writing, upgrading, in every way to wait, with and without bias";
+    "readers-knobs" [timed changes_knobs reads]: "readers, and every wait finds other knobs";
+    "readers-oversubscribed" [timed oversubscribed reads]: "readers, with more threads than CPUs";
     "tokens-oversubscribed" [timed oversubscribed meets]: "tokens, with more threads than CPUs";
 }
 
@@ -61,6 +72,7 @@ const PLAIN: Scenario = Scenario {
     interrupts: false,
     oversubscribed: false,
     meets: false,
+    reads: false,
 };
 
 /// What the threads of a schedule share.
@@ -98,6 +110,8 @@ impl Shared {
             }
             if let Some(meeting) = self.locks[0].meeting {
                 self.meet(me, meeting);
+            } else if let Some(lock) = self.locks[0].reading {
+                self.read_or_write(me, lock);
             } else if self.acquire(me) {
                 say("takes the lock");
                 self.oracle.section(0, me, || self.work());
@@ -105,6 +119,76 @@ impl Shared {
                 self.locks[0].unlock();
             }
             self.work();
+        }
+    }
+
+    /// One round with a reader-writer lock.
+    fn read_or_write(&self, me: usize, lock: &dyn ReadWrite) {
+        // From no time at all to longer than any queue takes.
+        let deadline = match Sim::random() % 3 {
+            0 => Sim::now() + (1 << (Sim::random() % 22)),
+            _ => NEVER,
+        };
+        let held = |taken: bool| {
+            if !taken {
+                self.oracle.gives_up(me, deadline);
+            }
+            taken
+        };
+        match Sim::random() % 16 {
+            0 => lock.set_biased(),
+            1..=6 if held(lock.read_until(deadline, false)) => self.end_read(me, lock),
+            7 if lock.try_read(false) => self.end_read(me, lock),
+            8 if held(lock.read_until(deadline, true)) => {
+                self.oracle.look(me, || self.work());
+                // Whatever waits, a thread that reads may read again.
+                if lock.try_read(true) {
+                    self.end_read(me, lock);
+                } else {
+                    self.oracle.refused(me);
+                }
+                self.end_read(me, lock);
+            }
+            9..=12 if held(lock.lock_until(deadline)) => self.end_write(me, lock),
+            13 if lock.try_lock() => self.end_write(me, lock),
+            14 if held(lock.lock_until(deadline)) => {
+                self.oracle.section(0, me, || self.work());
+                // SAFETY: invariant 1.
+                unsafe { lock.downgrade() };
+                self.end_read(me, lock);
+            }
+            15 if held(lock.upgradable_until(deadline)) => self.upgrade(me, lock, deadline),
+            _ => {}
+        }
+    }
+
+    fn end_read(&self, me: usize, lock: &dyn ReadWrite) {
+        say("reads");
+        self.oracle.look(me, || self.work());
+        say("ends reading");
+        // SAFETY: invariant 1.
+        unsafe { lock.unlock_read() };
+    }
+
+    fn end_write(&self, me: usize, lock: &dyn ReadWrite) {
+        say("writes");
+        self.oracle.section(0, me, || self.work());
+        say("ends writing");
+        // SAFETY: invariant 1.
+        unsafe { lock.unlock() };
+    }
+
+    fn upgrade(&self, me: usize, lock: &dyn ReadWrite, deadline: u64) {
+        self.oracle.look(me, || self.work());
+        // SAFETY: invariant 1.
+        unsafe {
+            if lock.upgrade_until(deadline) {
+                self.end_write(me, lock);
+            } else {
+                self.oracle.gives_up(me, deadline);
+                self.oracle.look(me, || self.work());
+                lock.unlock_upgradable();
+            }
         }
     }
 

@@ -12,6 +12,7 @@ mod leak;
 mod partner;
 mod patience;
 mod preemption;
+mod readers;
 mod relay;
 mod signals;
 mod timed;
@@ -37,53 +38,69 @@ pub struct Scenario {
     pub(crate) weight: u32,
     /// Whether it is for locks that have a condition variable.
     pub needs_condvar: bool,
+    /// Whether it is for reader-writer locks.
+    pub needs_readers: bool,
     pub(crate) run: fn(&Context) -> Findings,
 }
 
-/// Rows of name, weight, kind, function and description.
+/// What a lock must have for a scenario.
+enum Needs {
+    Nothing,
+    Condvar,
+    Readers,
+}
+
+/// Rows of name, weight, needs, function and description.
 macro_rules! scenarios {
-    ($($name:literal $weight:literal $needs_condvar:literal $run:path: $about:literal;)*) => {
+    ($($name:literal $weight:literal $needs:ident $run:path: $about:literal;)*) => {
         /// All scenarios, in the order in which they run: those that find most come first.
         pub const ALL: &[Scenario] = &[$(Scenario {
             name: $name,
             about: $about,
             weight: $weight,
-            needs_condvar: $needs_condvar,
+            needs_condvar: matches!(Needs::$needs, Needs::Condvar),
+            needs_readers: matches!(Needs::$needs, Needs::Readers),
             run: $run,
         },)*];
     };
 }
 
 scenarios! {
-    "basics" 1 false basics::run:
+    "basics" 1 Nothing basics::run:
         "one thread checks what each call promises";
-    "fairness" 4 false fairness::run:
+    "fairness" 4 Nothing fairness::run:
         "threads of two pretended domains fight without pause; nobody waits for long";
-    "domains" 3 false domains::pretended:
+    "domains" 3 Nothing domains::pretended:
         "threads of 2, 4 or 8 pretended locality domains, while knobs are turned";
-    "preemption" 4 false preemption::run:
+    "preemption" 4 Nothing preemption::run:
         "threads, also more than CPUs, yield and sleep inside and outside of sections";
-    "barging" 4 false barging::run:
+    "barging" 4 Nothing barging::run:
         "threads that believe different things of the machine meet at one lock after the other";
-    "timed" 4 false timed::run:
+    "timed" 4 Nothing timed::run:
         "lock, try_lock and try_lock_for with tiny limits, mixed: waiters abandon the queue";
-    "relay" 4 false relay::run:
+    "relay" 4 Nothing relay::run:
         "a holder releases just when its only waiter falls asleep or gives up";
-    "condvar-relay" 4 true condvar_relay::run:
+    "condvar-relay" 4 Condvar condvar_relay::run:
         "a notification comes just when its only waiter falls asleep or gives up";
-    "condvar-delays" 4 true condvar::delayed:
+    "condvar-delays" 4 Condvar condvar::delayed:
         "as condvar, and threads are held up within waits and notifications";
-    "condvar" 4 true condvar::plain:
+    "condvar" 4 Condvar condvar::plain:
         "waiters, notifications and time limits around a bounded queue, while signals interrupt";
-    "signals" 5 false signals::run:
+    "signals" 5 Nothing signals::run:
         "a storm of real-time signals, whose nested handlers take further locks";
-    "churn" 5 false churn::run:
+    "readers" 4 Readers readers::mixed:
+        "reading, writing, upgrading and downgrading in every way, while threads are held up";
+    "reader-flood" 2 Readers readers::reader_flood:
+        "one writer among readers that leave no gap";
+    "writer-flood" 2 Readers readers::writer_flood:
+        "one reader among writers that leave no gap";
+    "churn" 5 Nothing churn::run:
         "threads come and go, and take the lock in destructors of thread-locals and pthread keys";
-    "fork" 3 false fork::run:
+    "fork" 3 Nothing fork::run:
         "children forked amid contention use locks of their own, at rest, and inherited";
-    "leak" 2 false leak::run:
+    "leak" 2 Nothing leak::run:
         "threads that leaked guards, and some that wait for a leaked one, harm no other lock";
-    "topology" 3 false domains::real:
+    "topology" 3 Nothing domains::real:
         "threads pinned to CPUs that KINLOCK_TOPOLOGY divides, while knobs are turned";
 }
 
@@ -103,11 +120,12 @@ pub fn by_default() -> Vec<&'static str> {
 impl Scenario {
     /// Whether it applies to `lock`. A broken condition variable comes with a sound lock.
     pub fn suits(&self, lock: &Specimen) -> bool {
-        let (has_condvar, broken) = (lock.meets.is_some(), lock.defect.is_some());
-        if self.needs_condvar {
-            has_condvar
-        } else {
-            !(has_condvar && broken)
+        let broken = lock.defect.is_some();
+        let has = [lock.meets.is_some(), lock.reads.is_some()];
+        match (self.needs_condvar, self.needs_readers) {
+            (true, _) => has[0],
+            (_, true) => has[1],
+            _ => !(broken && (has[0] || has[1])),
         }
     }
 }

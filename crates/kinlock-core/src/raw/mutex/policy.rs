@@ -130,6 +130,12 @@ impl Front {
         }
     }
 
+    /// The waiter has found out by itself that the lock is better shared.
+    pub(in crate::raw) fn share(&mut self, now: u64) {
+        self.trial = false;
+        self.phase = Phase::Polling(now);
+    }
+
     fn poll(&mut self, seen: Seen, start: u64, left: u64) -> Step {
         self.phase = Phase::Polling(start);
         let spun = seen.since(start);

@@ -43,7 +43,11 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         }
         P::light_fence();
         let seen = self.state.load(SeqCst);
-        let biased = seen & (BIASED | WRITER | UPGRADING | REQUEST) == BIASED;
+        let others = match C::FAULT {
+            RwLockFault::BiasInWrite => 0,
+            _ => WRITER | UPGRADING | REQUEST,
+        };
+        let biased = seen & (BIASED | others) == BIASED;
         if biased || C::FAULT == RwLockFault::BlindAnnouncement {
             return true;
         }

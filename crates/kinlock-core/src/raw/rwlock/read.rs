@@ -99,11 +99,12 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             }
             if passed(deadline, P::now) {
                 let withdrawn = |seen| written(seen).then(|| without_registered(seen));
-                if self.state.change(Acquire, withdrawn).is_err() {
-                    return true;
+                if self.state.change(Relaxed, withdrawn).is_ok() {
+                    P::count(Event::Timeout);
+                    return false;
                 }
-                P::count(Event::Timeout);
-                return false;
+                // Too late: the lock is this reader's.
+                continue;
             }
             let patience = SPIN.min(left(deadline, P::now));
             if !self.state.wait_for(patience, |seen| !written(seen)) {

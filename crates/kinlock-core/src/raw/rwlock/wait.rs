@@ -57,6 +57,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             stay.tries = true;
             self.hints.keep();
         }
+        let mut looks = false;
         loop {
             let word = self.state.load(Relaxed);
             let seen = Seen {
@@ -68,6 +69,12 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             if passed(stay.deadline, || seen.now) {
                 self.end_trial(stay);
                 return End::TimeUp;
+            }
+            if core::mem::take(&mut looks) && seen.watched && !seen.free {
+                // Sections are long. To leave the lock to one thread would cost what others read
+                // beside it.
+                self.hints.share();
+                stay.front.share(seen.now);
             }
             let left = stay.deadline.saturating_sub(seen.now);
             let until = |nanos: u64| seen.now.saturating_add(nanos).min(stay.deadline);
@@ -84,6 +91,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
                 Step::Watch(pause) => {
                     self.state.set(WATCHED);
                     P::back_off(pause.min(left));
+                    looks = !seen.free;
                 }
                 Step::Pause(pause) => P::back_off(pause.min(left)),
                 Step::Poll(nanos) => _ = self.state.wait_for(nanos.min(left), &free),

@@ -57,6 +57,7 @@ fn place<const FAULT: u8>(park: bool) -> Explored {
         Explored {
             lock: &pair.mutex,
             meeting: Some(pair),
+            reading: None,
         }
     }
     if park {

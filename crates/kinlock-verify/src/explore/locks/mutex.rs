@@ -33,6 +33,7 @@ pub(super) const SOUND: Specimen = Specimen {
     // Running threads may barge. Only the time that a waiter waits is bounded.
     in_order: false,
     meets: false,
+    reads: false,
     // A waiter that leaves the queue polls the lock until its neighbour has linked itself, and the
     // neighbour may be preempted for long.
     max_accesses: 20 * MAX_ACCESSES,
@@ -121,6 +122,7 @@ fn place<const FAULT: u8>(park: bool) -> Explored {
         Explored {
             lock: kinlock_sim::place(QueuedMutex::<Sim, C, L>::default()),
             meeting: None,
+            reading: None,
         }
     }
     match (park, KNOBS.get().joined) {

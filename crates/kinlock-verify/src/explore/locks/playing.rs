@@ -9,7 +9,9 @@ use kinlock_core::events::Event;
 impl Subject for Specimen {
     fn scenarios(&self) -> Vec<&'static str> {
         let fits = |scenario: &&Scenario| {
-            scenario.meets == self.meets && (self.in_order || !scenario.ordered)
+            scenario.meets == self.meets
+                && scenario.reads == self.reads
+                && (self.in_order || !scenario.ordered)
         };
         let fitting = scenarios::ALL.iter().filter(fits);
         fitting.map(|scenario| scenario.name).collect()

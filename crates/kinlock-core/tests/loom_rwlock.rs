@@ -1,0 +1,414 @@
+//! Loom models of the reader-writer lock: small scenarios in every interleaving with a bounded
+//! number of preemptions.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p kinlock-core --test loom_rwlock -- --nocapture`
+//!
+//! Models of broken variants must fail, which shows that the scenario can see the defect. Waiters
+//! give up spinning at once, and every quantum ends at once: requests, registered readers and sleep
+//! are explored wherever they can happen.
+//!
+//! # Invariant cited by `SAFETY` comments
+//!
+//! 1. The lock guards the cell. If it is broken, loom reports the access before it happens.
+#![cfg(loom)]
+
+mod model;
+
+use kinlock_core::config::{Quantum, Tuning};
+use kinlock_core::loom::{LATE, Loom, set_oversubscribed, set_row, set_step};
+use kinlock_core::raw::rwlock::{QueuedRwLock, RwLockConfig, RwLockFault};
+use loom::cell::UnsafeCell;
+use model::explore;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// `trials`: one wait in so many keeps the lock until it knows better.
+macro_rules! config {
+    ($($name:ident: fault $fault:ident, trials $trials:literal;)*) => {$(
+        #[derive(Clone, Copy, Debug)]
+        struct $name;
+        impl RwLockConfig for $name {
+            const FAULT: RwLockFault = RwLockFault::$fault;
+            const TRIALS: u32 = $trials;
+            fn tuning() -> Tuning {
+                let mut tuning = Tuning::DEFAULT;
+                tuning.quantum = Quantum::from_micros(50).unwrap();
+                tuning
+            }
+        }
+    )*};
+}
+
+config! {
+    Sound: fault None, trials 0;
+    Kept: fault None, trials 1;
+    LostReader: fault LostReader, trials 0;
+    UnseenReader: fault UnseenReader, trials 0;
+    BlindAnnouncement: fault BlindAnnouncement, trials 0;
+    BiasInWrite: fault BiasInWrite, trials 0;
+    MissingWake: fault MissingWake, trials 0;
+    LeakyRequest: fault LeakyRequest, trials 0;
+    RelaxedUnlock: fault RelaxedUnlock, trials 0;
+}
+
+/// Less than a waiter spins before it sleeps, more than it watches between two looks.
+const STEP: u64 = 10_000;
+
+/// A lock and what it guards; loom reports unsynchronised access to the cell.
+struct Shared<C: RwLockConfig> {
+    lock: QueuedRwLock<Loom, C>,
+    /// Critical sections that write, counted under the lock and, in `expected`, by an atomic.
+    value: UnsafeCell<usize>,
+    expected: AtomicUsize,
+}
+
+impl<C: RwLockConfig> Shared<C> {
+    fn new() -> Self {
+        Shared {
+            lock: QueuedRwLock::default(),
+            value: UnsafeCell::new(0),
+            expected: AtomicUsize::new(0),
+        }
+    }
+
+    fn biased() -> Self {
+        let shared = Self::new();
+        shared.lock.set_biased();
+        shared
+    }
+
+    fn look(&self) {
+        // A yield lets the others run until they block or have yielded as often: then they are
+        // asleep.
+        loom::thread::yield_now();
+        // SAFETY: invariant 1.
+        self.value.with(|v| unsafe { std::ptr::read(v) });
+    }
+
+    fn change(&self) {
+        loom::thread::yield_now();
+        self.expected.fetch_add(1, Relaxed);
+        // SAFETY: invariant 1.
+        self.value.with_mut(|v| unsafe { *v += 1 });
+    }
+
+    fn end_read(&self) {
+        // SAFETY: taken by the caller.
+        unsafe { self.lock.unlock_read() };
+    }
+
+    fn end_write(&self) {
+        // SAFETY: taken by the caller.
+        unsafe { self.lock.unlock_write() };
+    }
+
+    fn read(&self) {
+        self.lock.read();
+        self.look();
+        self.end_read();
+    }
+
+    fn write(&self) {
+        self.lock.write();
+        self.change();
+        self.end_write();
+    }
+
+    fn check(&self) {
+        // SAFETY: all other threads have ended.
+        let value = self.value.with(|v| unsafe { *v });
+        assert_eq!(value, self.expected.load(Relaxed), "an update was lost");
+        assert!(!self.lock.is_locked(), "the lock is still held");
+        assert!(self.lock.try_write(), "it cannot be taken");
+    }
+}
+
+/// Threads 0, 1, .. of a model write (`true`) or read.
+fn role<C: RwLockConfig>(shared: &Shared<C>, i: usize, writes: bool) {
+    set_row(i);
+    if writes {
+        shared.write();
+    } else {
+        shared.read();
+    }
+}
+
+fn one_writes<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+    role(shared, i, i == 0);
+}
+
+fn one_reads<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+    role(shared, i, i != 0);
+}
+
+/// The last thread is a writer, so that the readers may be first.
+fn last_writes<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+    role(shared, i, i == 2);
+}
+
+fn with_cpus<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+    set_oversubscribed(false);
+    role(shared, i, i == 0);
+}
+
+/// Time goes in steps within the quantum.
+fn in_steps<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+    set_step(STEP);
+    role(shared, i, i == 0);
+}
+
+/// A reader that waits for the first writer is a holder when the second comes.
+fn writes_twice<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+    role(shared, i, i == 0);
+    if i == 0 {
+        shared.write();
+    }
+}
+
+fn both_in_turn<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+    role(shared, i, i == 0);
+    role(shared, i, i != 0);
+}
+
+/// All readers share a row.
+fn in_one_row<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+    set_row(0);
+    match i {
+        0 => shared.write(),
+        _ => shared.read(),
+    }
+}
+
+/// Thread 1 gives up reading, thread 2 writing.
+fn others_give_up<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+    set_row(i);
+    match i {
+        0 => shared.write(),
+        1 if shared.lock.read_until(3 * LATE, false) => {
+            shared.look();
+            shared.end_read();
+        }
+        2 if shared.lock.write_until(3 * LATE) => {
+            shared.change();
+            shared.end_write();
+        }
+        _ => {}
+    }
+}
+
+/// A writer gives up, one reader stays for longer, and another comes after.
+fn writer_gives_up<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+    set_row(i);
+    match i {
+        0 => {
+            shared.read();
+            shared.read();
+        }
+        1 if shared.lock.write_until(3 * LATE) => {
+            shared.change();
+            shared.end_write();
+        }
+        1 => {}
+        _ => shared.read(),
+    }
+}
+
+/// Thread 0 reads within reading; see `read_passing`.
+fn recursive<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+    set_row(i);
+    if i == 1 {
+        return shared.write();
+    }
+    shared.lock.read();
+    shared.look();
+    shared.lock.read_passing();
+    shared.look();
+    shared.end_read();
+    shared.look();
+    shared.end_read();
+}
+
+/// Reading begins in one row and ends in another, as by a guard that was sent.
+fn sent<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+    set_row(i);
+    match i {
+        0 => {
+            shared.lock.read();
+            set_row(1);
+            shared.look();
+            shared.end_read();
+        }
+        1 => shared.read(),
+        _ => shared.write(),
+    }
+}
+
+/// Thread 0 upgrades, 1 reads, 2 writes.
+fn upgrade<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+    set_row(i);
+    if i > 0 {
+        return role(shared, i, i == 2);
+    }
+    shared.lock.upgradable();
+    shared.look();
+    // SAFETY: taken above.
+    unsafe { shared.lock.upgrade() };
+    shared.change();
+    shared.end_write();
+}
+
+/// Thread 0 goes down from writing, by way of upgradable reading; 1 reads, 2 upgrades in time.
+fn downgrade<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+    set_row(i);
+    match i {
+        0 => {
+            shared.lock.write();
+            shared.change();
+            // SAFETY: taken above.
+            unsafe {
+                shared.lock.downgrade_to_upgradable();
+                shared.look();
+                shared.lock.downgrade_upgradable();
+            }
+            shared.look();
+            shared.end_read();
+        }
+        1 => shared.read(),
+        _ => {
+            shared.lock.upgradable();
+            // SAFETY: taken above.
+            if unsafe { shared.lock.upgrade_until(2 * LATE) } {
+                shared.change();
+                shared.end_write();
+            } else {
+                // SAFETY: it is still taken.
+                unsafe { shared.lock.unlock_upgradable() };
+            }
+        }
+    }
+}
+
+/// Tries only; a lock that is free for a moment may be missed.
+fn tries<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+    set_row(i);
+    if i == 0 {
+        if shared.lock.try_write() {
+            shared.change();
+            shared.end_write();
+        }
+    } else if shared.lock.try_read(false) {
+        shared.look();
+        shared.end_read();
+    }
+}
+
+fn fair<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+    set_row(i);
+    if i == 0 {
+        shared.lock.write();
+        shared.change();
+        // SAFETY: taken above.
+        unsafe { shared.lock.unlock_write_fair() };
+        shared.lock.read();
+        shared.look();
+        // SAFETY: taken above.
+        unsafe { shared.lock.unlock_read_fair() };
+    } else {
+        role(shared, i, i == 1);
+    }
+}
+
+fn model<C: RwLockConfig>(
+    name: &str,
+    preemptions: usize,
+    threads: usize,
+    body: fn(&Shared<C>, usize),
+) {
+    let check = |shared: &Shared<C>, _| shared.check();
+    explore(name, preemptions, threads, Shared::new, body, check);
+}
+
+fn biased<C: RwLockConfig>(
+    name: &str,
+    preemptions: usize,
+    threads: usize,
+    body: fn(&Shared<C>, usize),
+) {
+    let check = |shared: &Shared<C>, _| shared.check();
+    explore(name, preemptions, threads, Shared::biased, body, check);
+}
+
+#[test]
+fn counted() {
+    model::<Sound>("rwlock, reader and writer", 5, 2, one_writes);
+    model::<Sound>("rwlock, reader between writers", 4, 2, writes_twice);
+    model::<Sound>("rwlock, both in turn", 3, 2, both_in_turn);
+    model::<Sound>("rwlock, writer and two readers", 2, 3, one_writes);
+    model::<Sound>("rwlock, two readers and writer", 2, 3, last_writes);
+    model::<Sound>("rwlock, two writers and reader", 2, 3, one_reads);
+    model::<Sound>("rwlock, with CPUs", 2, 3, with_cpus);
+    model::<Sound>("rwlock, in steps", 2, 3, in_steps);
+    model::<Kept>("kept rwlock, in steps", 2, 3, in_steps);
+    model::<Kept>("kept rwlock, two writers and reader", 2, 3, one_reads);
+}
+
+#[test]
+fn time_limits() {
+    model::<Sound>("rwlock, two give up", 2, 3, others_give_up);
+    model::<Sound>("rwlock, a writer gives up", 2, 3, writer_gives_up);
+    model::<Sound>("rwlock, tries", 4, 3, tries);
+}
+
+#[test]
+fn upgrades() {
+    model::<Sound>("rwlock, upgrade", 2, 3, upgrade);
+    model::<Sound>("rwlock, downgrade", 2, 3, downgrade);
+    model::<Sound>("rwlock, fair", 2, 3, fair);
+    biased::<Sound>("biased rwlock, upgrade", 2, 3, upgrade);
+    biased::<Sound>("biased rwlock, downgrade", 2, 3, downgrade);
+}
+
+#[test]
+fn announced() {
+    biased::<Sound>("biased rwlock, reader and writer", 5, 2, one_writes);
+    biased::<Sound>("biased rwlock, both in turn", 3, 2, both_in_turn);
+    biased::<Sound>("biased rwlock, writer and two readers", 2, 3, one_writes);
+    biased::<Sound>("biased rwlock, two writers and reader", 2, 3, one_reads);
+    biased::<Sound>("biased rwlock, in one row", 2, 3, in_one_row);
+    biased::<Sound>("biased rwlock, two give up", 2, 3, others_give_up);
+    biased::<Sound>("biased rwlock, a writer gives up", 2, 3, writer_gives_up);
+    biased::<Sound>("biased rwlock, tries", 4, 3, tries);
+    biased::<Sound>("biased rwlock, recursive", 4, 2, recursive);
+    biased::<Sound>("biased rwlock, sent", 2, 3, sent);
+}
+
+/// Models of broken locks; see [`model::catches`].
+mod broken {
+    use super::*;
+
+    macro_rules! models {
+        ($($name:ident: $model:ident, $fault:ident, $preemptions:literal, $threads:literal, $body:expr => $symptom:literal;)*) => {
+            $(
+                #[test]
+                #[ignore = "must fail; run by are_caught"]
+                fn $name() {
+                    $model::<$fault>("", $preemptions, $threads, $body);
+                }
+            )*
+
+            #[test]
+            fn are_caught() {
+                model::catches(&[$((concat!("broken::", stringify!($name)), $symptom)),*]);
+            }
+        };
+    }
+
+    models! {
+        lost_reader: model, LostReader, 4, 2, writes_twice => "Causality violation";
+        unseen_reader: biased, UnseenReader, 3, 2, one_writes => "Causality violation";
+        blind_announcement: biased, BlindAnnouncement, 3, 2, one_writes => "Causality violation";
+        bias_in_write: model, BiasInWrite, 3, 3, one_writes => "Causality violation";
+        missing_wake: model, MissingWake, 3, 2, one_writes => "deadlock";
+        leaky_request: model, LeakyRequest, 3, 3, writer_gives_up => "deadlock";
+        relaxed_unlock: model, RelaxedUnlock, 3, 2, one_writes => "Causality violation";
+    }
+}

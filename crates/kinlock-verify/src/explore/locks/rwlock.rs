@@ -1,0 +1,81 @@
+//! The reader-writer lock among the locks that are explored.
+
+use super::{Explored, KNOBS, MAX_ACCESSES, Specimen, mutex};
+use crate::report::Property;
+use crate::specimen::fault;
+use kinlock_core::config::Tuning;
+use kinlock_core::events::Event;
+use kinlock_core::raw::mutex::Queue;
+use kinlock_core::raw::rwlock::{QueuedRwLock, RwLockConfig, RwLockFault};
+use kinlock_sim::Sim;
+
+/// The reader-writer lock with a queue of writers drawn by lot for each schedule.
+pub(super) const SOUND: Specimen = Specimen {
+    name: "rwlock",
+    place: place::<0>,
+    reach: &[
+        Event::SlowPath,
+        Event::Queued,
+        Event::Barge,
+        Event::HandoffRequest,
+        Event::Park,
+        Event::Wake,
+        Event::Timeout,
+        Event::SlotFallback,
+        Event::Bias,
+        Event::Revoke,
+    ],
+    reads: true,
+    ..mutex::SOUND
+};
+
+pub(super) const fn broken<const FAULT: u8>(name: &'static str, defect: Property) -> Specimen {
+    Specimen {
+        name,
+        defect: Some(defect),
+        place: place::<FAULT>,
+        max_accesses: MAX_ACCESSES,
+        ..SOUND
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Kind<const PARK: bool, const FAULT: u8>;
+
+impl<const PARK: bool, const FAULT: u8> RwLockConfig for Kind<PARK, FAULT> {
+    const PARK: bool = PARK;
+    // Schedules are short.
+    const TRIALS: u32 = 4;
+    const FAULT: RwLockFault = fault!(
+        FAULT,
+        RwLockFault: LostReader,
+        UnseenReader,
+        BlindAnnouncement,
+        BiasInWrite,
+        MissingWake,
+        LeakyRequest
+    );
+
+    fn tuning() -> Tuning {
+        KNOBS.get().now()
+    }
+
+    fn queue() -> Queue {
+        KNOBS.get().queue
+    }
+}
+
+fn place<const FAULT: u8>(park: bool) -> Explored {
+    fn place<C: RwLockConfig>() -> Explored {
+        let lock = kinlock_sim::place(QueuedRwLock::<Sim, C>::default());
+        Explored {
+            lock,
+            meeting: None,
+            reading: Some(lock),
+        }
+    }
+    match park {
+        true => place::<Kind<true, FAULT>>(),
+        false => place::<Kind<false, FAULT>>(),
+    }
+}
