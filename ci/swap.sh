@@ -28,8 +28,8 @@ patch_all() {
 
 # The one line: the manifest takes the crate kinlock itself.
 one_line() {
-    sed -i "/^\[dependencies\.parking_lot\]/{n;s|^version = .*|package = \"kinlock\"\npath = \"$root/crates/kinlock\"|}" \
-        Cargo.toml
+    local ours="package = \"kinlock\"\npath = \"$root/crates/kinlock\""
+    sed -i "/^\[dependencies\.parking_lot\]/{n;s|^version = .*|$ours|}" Cargo.toml
     grep -q 'package = "kinlock"' Cargo.toml
 }
 
@@ -46,17 +46,18 @@ try() {
     cp -r "$from" "$work/$crate"
     echo "---- $crate $version, by $how"
     if (cd "$work/$crate" && rm -f Cargo.lock && printf '\n[workspace]\n' >>Cargo.toml && "$how" &&
-        cargo test --quiet "$@" && uses_ours); then
+        cargo test --quiet "$@" && uses_ours "$how"); then
         passed+=("$crate $version")
     else
         failed+=("$crate $version")
     fi
 }
 
-# Whether the tests were built with kinlock, and without the real parking_lot.
+# Whether the tests were built with kinlock; by a patch also without the real parking_lot.
 uses_ours() {
-    cargo tree --quiet --edges normal,dev --target all --prefix none >tree &&
-        grep -q '^kinlock v' tree && ! grep '^parking_lot v' tree | grep -qv kinlock-parking-lot
+    cargo tree --quiet --edges normal,dev --target all --prefix none >tree
+    grep -q '^kinlock v' tree || return 1
+    [ "$1" = one_line ] || ! grep '^parking_lot v' tree | grep -qv kinlock-parking-lot
 }
 
 only=$*

@@ -97,6 +97,6 @@ impl<P: Atomics> Announced<P> {
     #[inline]
     fn column(address: u64) -> usize {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-        (address.wrapping_mul(ODD) >> 32) as usize % COLUMNS
+        (address.wrapping_mul(ODD) >> 32) as usize & (COLUMNS - 1)
     }
 }

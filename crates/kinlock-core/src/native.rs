@@ -21,6 +21,7 @@ mod thread;
 #[cfg(feature = "std")]
 pub use thread::{keep_no_slot, keeps_slots, register_for_fork, set_priority};
 
+#[cfg(feature = "std")]
 use crate::announced::{Announced, Row};
 use crate::events::{self, Event};
 use crate::platform::{Atomic, Atomics, Ordering, Platform};

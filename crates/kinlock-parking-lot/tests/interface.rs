@@ -6,9 +6,9 @@
 //! 1. The lock was taken just before, by this thread, in the way in which it is released.
 
 use parking_lot::lock_api::{
-    GetThreadId, RawMutex as _, RawMutexFair as _, RawMutexTimed, RawRwLock as _,
-    RawRwLockDowngrade, RawRwLockFair, RawRwLockRecursive, RawRwLockRecursiveTimed, RawRwLockTimed,
-    RawRwLockUpgrade, RawRwLockUpgradeDowngrade, RawRwLockUpgradeFair, RawRwLockUpgradeTimed,
+    GetThreadId, RawMutexTimed, RawRwLockDowngrade, RawRwLockFair, RawRwLockRecursive,
+    RawRwLockRecursiveTimed, RawRwLockTimed, RawRwLockUpgrade, RawRwLockUpgradeDowngrade,
+    RawRwLockUpgradeFair, RawRwLockUpgradeTimed,
 };
 use parking_lot::*;
 use std::time::{Duration, Instant};

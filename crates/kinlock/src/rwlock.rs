@@ -11,7 +11,7 @@
 //!   for reading acquires what earlier writers released; taking it for writing also acquires what
 //!   earlier readers released.
 //! * **Fairness**: readers and running writers may pass a waiting writer for one
-//!   [quantum](crate::config::Quantum), 250 us. Then it asks to go next, and nobody enters before
+//!   [quantum](crate::config::Quantum). Then it asks to go next, and nobody enters before
 //!   it. When a writer leaves, all readers that wait hold the lock before the next writer.
 //! * **Bounds**: the writer at the front of the queue waits for one quantum, one writer's section,
 //!   and the sections of one batch of readers, plus the time that it and they take to wake up. A

@@ -55,7 +55,7 @@ fn a_reader_that_reads_again_behind_a_writer_is_found() {
     let _one = ONE_AT_A_TIME.lock().unwrap();
     thread::spawn(|| {
         let _first = LOCK.read();
-        thread::spawn(|| LOCK.write());
+        thread::spawn(|| drop(LOCK.write()));
         // The writer has asked to go next once nobody else can enter.
         while LOCK.try_read().is_some() {
             sleep(Duration::from_millis(1));

@@ -1,1 +1,246 @@
+//! Tests on words prepared for them.
 
+use super::word::*;
+use super::*;
+use crate::Native;
+use crate::tuning::Quantum;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+
+macro_rules! config {
+    ($($name:ident: $fault:ident;)*) => {$(
+        #[derive(Clone, Copy, Debug)]
+        struct $name;
+
+        impl RwLockConfig for $name {
+            const FAULT: RwLockFault = RwLockFault::$fault;
+            const TRIALS: u32 = 0;
+            fn tuning() -> Tuning {
+                // Hand-offs are requested at once.
+                let mut tuning = Tuning::DEFAULT;
+                tuning.quantum = Quantum::FAIR;
+                tuning
+            }
+        }
+    )*};
+}
+
+config! {
+    Sound: None;
+    LeakyRequest: LeakyRequest;
+    LostReader: LostReader;
+}
+
+type Lock<C = Sound> = QueuedRwLock<Native, C>;
+
+fn with<C: RwLockConfig>(word: u32) -> Lock<C> {
+    let lock = Lock::<C>::default();
+    lock.state.set(word);
+    lock
+}
+
+fn word<C: RwLockConfig>(lock: &Lock<C>) -> u32 {
+    lock.state.load(Relaxed)
+}
+
+/// Releases what the caller's prepared word says is held.
+fn end<C: RwLockConfig>(lock: &Lock<C>, release: unsafe fn(&Lock<C>)) {
+    // SAFETY: every caller has prepared a word that says so. Nothing else uses the lock.
+    unsafe { release(lock) }
+}
+
+#[test]
+fn a_request_stops_readers_and_barging_writers_but_not_its_maker() {
+    let requested = REQUEST | READER;
+    assert_eq!(with_reader::<Native>(requested, false), None);
+    assert_eq!(
+        with_reader::<Native>(requested, true),
+        Some(requested + READER)
+    );
+    assert_eq!(taken::<Native>(REQUEST, Want::Write, false), None);
+    assert_eq!(taken::<Native>(REQUEST, Want::Write, true), Some(WRITER));
+    assert_eq!(
+        taken::<Native>(requested, Want::Write, true),
+        None,
+        "one reads"
+    );
+    let upgradable = taken::<Native>(requested, Want::Upgradable, true);
+    assert_eq!(upgradable, Some(UPGRADABLE | READER));
+}
+
+#[test]
+fn a_writer_that_leaves_admits_all_that_are_registered() {
+    let lock = with::<Sound>(WRITER);
+    assert!(lock.register() && lock.register());
+    assert_eq!(word(&lock), WRITER + 2 * READER);
+    end(&lock, Lock::unlock_write);
+    assert_eq!(word(&lock), 2 * READER);
+    assert!(!lock.try_write(), "they hold it");
+    end(&lock, Lock::unlock_read);
+    end(&lock, Lock::unlock_read);
+    assert!(lock.try_write());
+}
+
+#[test]
+fn registered_readers_go_before_the_writer_that_is_next_and_nobody_after_them() {
+    let lock = with::<Sound>(WRITER | REQUEST);
+    assert!(lock.register());
+    end(&lock, Lock::unlock_write);
+    assert_eq!(word(&lock), REQUEST | READER);
+    assert!(!lock.try_read(false) && !lock.register() && !lock.try_write());
+    end(&lock, Lock::unlock_read);
+    assert!(
+        !lock.try_write() && !lock.try_read(false),
+        "the writer is next"
+    );
+    assert_eq!(lock.take(Want::Write, true), Ok(REQUEST));
+    assert!(lock.register(), "readers wait for this one only");
+}
+
+#[test]
+fn a_reader_whose_time_is_up_is_no_longer_registered() {
+    let lock = with::<Sound>(WRITER);
+    assert!(!lock.read_until(Native::now() + 1_000_000, false));
+    assert_eq!(word(&lock) & !READERS_SLEEP, WRITER);
+    end(&lock, Lock::unlock_write);
+    assert_eq!(word(&lock), 0);
+}
+
+#[test]
+fn a_lost_reader_leaves_the_lock_to_writers() {
+    let lock = with::<LostReader>(WRITER);
+    assert!(lock.register());
+    end(&lock, Lock::unlock_write);
+    assert!(lock.try_write());
+}
+
+#[test]
+fn a_writer_that_gives_up_leaves_no_request() {
+    fn after<C: RwLockConfig>() -> u32 {
+        let lock = with::<C>(READER);
+        assert!(!lock.write_until(Native::now() + 1_000_000));
+        word(&lock)
+    }
+    assert_eq!(after::<Sound>(), READER);
+    assert_ne!(after::<LeakyRequest>() & REQUEST, 0);
+}
+
+#[test]
+fn the_flag_of_a_sleeper_is_cleared_by_the_next_to_enter_a_free_lock() {
+    let sleeping = FRONT_SLEEPS;
+    assert_eq!(with_reader::<Native>(sleeping, false), Some(READER));
+    assert_eq!(taken::<Native>(sleeping, Want::Write, false), Some(WRITER));
+    let held = sleeping | READER;
+    assert_eq!(with_reader::<Native>(held, false), Some(held + READER));
+}
+
+#[test]
+fn a_fair_release_makes_a_sleeping_waiter_the_next() {
+    let lock = with::<Sound>(WRITER | FRONT_SLEEPS);
+    end(&lock, Lock::unlock_write_fair);
+    assert!(!lock.try_write() && !lock.try_read(false));
+    assert_eq!(lock.take(Want::Write, true), Ok(REQUEST));
+    let lock = with::<Sound>(FRONT_SLEEPS | (2 * READER));
+    end(&lock, Lock::unlock_read_fair);
+    assert_eq!(word(&lock), READER | FRONT_SLEEPS | REQUEST);
+    let lock = with::<Sound>(UPGRADABLE | FRONT_SLEEPS);
+    end(&lock, Lock::unlock_upgradable_fair);
+    assert_eq!(word(&lock), REQUEST);
+}
+
+#[test]
+fn marks_of_another_process_are_void() {
+    // As a thread of the parent left them: this process has another generation.
+    let other = 1 << 9;
+    assert_eq!(
+        after_writer::<Native>(WRITER | (other + 3 * READER), Leave::Free),
+        0
+    );
+    assert_eq!(
+        taken::<Native>(REQUEST | other, Want::Write, false),
+        Some(WRITER)
+    );
+    let read = with_reader::<Native>(REQUEST | other, false);
+    assert!(read.is_some_and(|word| count(word) == READER));
+    let registered = with_registered::<Native>(WRITER | (other + 3 * READER));
+    assert_eq!(registered, Some(WRITER + READER));
+}
+
+#[test]
+fn a_full_lock_admits_no_more_readers() {
+    assert_eq!(with_reader::<Native>(LIMIT, false), None);
+    assert_eq!(with_registered::<Native>(WRITER | LIMIT), None);
+    assert!(
+        !is_refused::<Native>(LIMIT, false),
+        "nobody would wake a sleeper"
+    );
+    assert!(with_reader::<Native>(LIMIT - READER, false).is_some());
+}
+
+#[test]
+fn the_bias_waits_in_proportion_to_what_its_end_cost() {
+    const MILLI: u64 = 1_000_000;
+    let hints = Hints::<Native>::new();
+    assert!(hints.may_set_bias(|| 0));
+    hints.keep();
+    for start in [0, 4321 * MILLI, u64::from(u32::MAX) * 977] {
+        hints.inhibit_bias(start, 9 * MILLI);
+        assert!(!hints.may_set_bias(|| start) && !hints.may_set_bias(|| start + 8 * MILLI));
+        assert!(hints.may_set_bias(|| start + 10 * MILLI));
+        assert!(hints.is_kept());
+    }
+}
+
+#[test]
+fn announced_readers_hold_the_lock_until_they_leave() {
+    let lock = Lock::<Sound>::default();
+    lock.set_biased();
+    lock.read();
+    assert_eq!(word(&lock), BIASED, "no shared word was written");
+    assert!(lock.is_locked() && lock.is_announced() && !lock.is_locked_exclusive());
+    assert!(!lock.try_write());
+    // The entry is taken: the second one is counted.
+    lock.read();
+    assert_eq!(word(&lock), BIASED | READER);
+    assert!(!lock.write_until(Native::now() + 1_000_000));
+    end(&lock, Lock::unlock_read);
+    end(&lock, Lock::unlock_read);
+    assert!(!lock.is_locked() && !lock.is_announced());
+    assert!(lock.try_write());
+    assert_eq!(word(&lock), WRITER, "the bias is over");
+}
+
+#[test]
+fn a_writer_that_gives_up_leaves_the_bias_to_announced_readers() {
+    let lock = Lock::<Sound>::default();
+    lock.set_biased();
+    lock.read();
+    assert!(!lock.write_until(Native::now() + 1_000_000));
+    assert_eq!(word(&lock), BIASED);
+    assert!(lock.is_locked());
+    end(&lock, Lock::unlock_read);
+    assert!(lock.write_until(NEVER));
+}
+
+#[test]
+fn a_thread_that_reads_may_pass_the_writer_that_waits_for_it() {
+    let lock = Lock::<Sound>::default();
+    lock.set_biased();
+    lock.read();
+    let (asked, written) = (AtomicU32::new(0), AtomicBool::new(false));
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            asked.store(1, Relaxed);
+            lock.write();
+            written.store(true, Relaxed);
+        });
+        while !lock.is_locked_exclusive() {
+            std::thread::yield_now();
+        }
+        assert!(!lock.try_read(false));
+        lock.read_passing();
+        end(&lock, Lock::unlock_read);
+        assert!(!written.load(Relaxed));
+        end(&lock, Lock::unlock_read);
+    });
+    assert!(written.into_inner() && asked.into_inner() == 1);
+}

@@ -31,7 +31,7 @@ pub(super) const READER: u32 = 2048;
 const COUNT: u32 = !(READER - 1);
 /// There are never more readers. A larger count has been decremented below zero, and is put right
 /// soon.
-const LIMIT: u32 = COUNT / 2 & COUNT;
+pub(super) const LIMIT: u32 = (COUNT / 2) & COUNT;
 
 /// What a waiter in the queue wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
