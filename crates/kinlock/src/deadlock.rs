@@ -26,14 +26,16 @@
 //! * **Circles**: a thread waits for all that hold the lock in a way that excludes its own. A
 //!   thread that locks what it holds is a circle of one. A reader that waits while others read also
 //!   waits for the writers that wait.
-//! * **No false alarms**: every thread of a circle has failed to take its lock once more after the
-//!   circle was seen, in the same wait. Waits with a time limit are left out, as they end.
+//! * **Confirmed**: a circle is reported if all its threads are still in the same waits 50 ms later.
+//!   A circle of mutexes and writers is then certain. One in which a reader waits for a writer that
+//!   waits could still dissolve, if the reader has been let in and has had no CPU for all that
+//!   time. Waits with a time limit are left out, as they end.
 //!
 //! # Costs
 //!
-//! Taking and releasing a lock each take an uncontended lock more. A thread that waits looks up
-//! every 50 ms, and so loses its place among the waiters. A check takes some 0.1 s if there is a
-//! circle to confirm. Without the feature nothing of this exists.
+//! Taking and releasing a lock each take an uncontended lock more. A thread that has waited for a
+//! millisecond takes a backtrace, and queues anew. A check takes some 50 ms if there is a circle to
+//! confirm. Without the feature nothing of this exists.
 //!
 //! Signal handlers must not take locks with this feature.
 

@@ -206,7 +206,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     }
 
     /// Releases the lock, and leaves it to a waiter if there is one: hands it over, or stands aside
-    /// until another thread has it. See [`fair`].
+    /// until another thread has it.
     ///
     /// # Safety
     ///

@@ -1,14 +1,17 @@
 //! Finds circles in the threads' notes, and confirms them.
 
 use super::Kind;
-use super::notes::{Answer, Held, Notes, View, Wait, threads};
+use super::notes::{Held, Notes, Progress, View, Wait, threads};
 use backtrace::Backtrace;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{ThreadId, sleep};
 use std::time::{Duration, Instant};
 
-/// How long a check waits for the answers of threads that may be in a circle. They come within a
-/// slice of a wait, if the threads get a CPU. In the child of a fork other threads never answer.
+/// How long a circle must last. A thread to which the lock has been given since may need so long to
+/// get a CPU and to note that.
+const LASTING: Duration = Duration::from_millis(50);
+/// How long a check waits until the threads of a circle have noted where they wait. In the child of
+/// a fork some never do.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A thread that waits for ever.
@@ -51,7 +54,7 @@ impl DeadlockedThread {
 /// assert!(check_deadlock().is_empty(), "it has been reported");
 /// ```
 pub fn check_deadlock() -> Vec<Vec<DeadlockedThread>> {
-    // Two checks would take each other's answers.
+    // Two checks at once would both report a circle.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let threads = threads();
@@ -147,38 +150,35 @@ fn reachable(start: usize, arrows: &[Vec<usize>]) -> Vec<bool> {
     reached
 }
 
-/// Asks the threads of a circle, each in the wait with this number. `None` if one of them goes on.
+/// Waits until the threads of a circle, each in the wait with this number, have noted where they
+/// wait, and for a while more. `None` if one of them goes on.
 fn confirm(circle: &[(Arc<Notes>, u64)]) -> Option<Vec<DeadlockedThread>> {
-    for (notes, _) in circle {
-        notes.ask();
-    }
-    let until = Instant::now() + PATIENCE;
-    let mut answers = Vec::new();
-    while let Some((notes, waits)) = circle.get(answers.len()) {
-        match notes.answer(*waits) {
-            Answer::Gone => return None,
-            Answer::Pending if Instant::now() > until => return None,
-            Answer::Pending => sleep(Duration::from_millis(1)),
-            Answer::Waits(backtrace) => answers.push(DeadlockedThread {
+    let start = Instant::now();
+    let mut found = Vec::new();
+    while let Some((notes, waits)) = circle.get(found.len()) {
+        match notes.progress(*waits) {
+            Progress::Ended => return None,
+            Progress::Short if start.elapsed() > PATIENCE => return None,
+            Progress::Short => sleep(Duration::from_millis(1)),
+            Progress::Long(backtrace) => found.push(DeadlockedThread {
                 thread: notes.thread(),
                 backtrace,
             }),
         }
     }
-    // An early answer may be outdated.
-    let goes_on = |(notes, waits): &(Arc<Notes>, u64)| match notes.view() {
-        view => view.wait.is_none() || view.waits != *waits,
-    };
-    if circle.iter().any(goes_on) {
+    sleep(LASTING.saturating_sub(start.elapsed()));
+    let ended =
+        |(notes, waits): &(Arc<Notes>, u64)| matches!(notes.progress(*waits), Progress::Ended);
+    if circle.iter().any(ended) {
         return None;
     }
     for (notes, waits) in circle {
         notes.set_reported(*waits);
     }
-    for thread in &mut answers {
+    for thread in &mut found {
         thread.backtrace.resolve();
     }
-    Some(answers)
+    Some(found)
 }
 
 #[cfg(test)]

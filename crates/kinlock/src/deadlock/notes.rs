@@ -4,7 +4,6 @@
 
 use super::Kind;
 use backtrace::Backtrace;
-use core::sync::atomic::{AtomicBool, Ordering::*};
 use kinlock_core::Native;
 use kinlock_core::native::deadline;
 use kinlock_core::platform::NEVER;
@@ -14,8 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-/// How long a thread waits before it looks whether it is asked something.
-const SLICE: Duration = Duration::from_millis(50);
+/// How long a thread waits before it notes where: most waits end earlier, and need no backtrace.
+/// It then queues anew, once per wait.
+const SHORT: Duration = Duration::from_millis(1);
 
 /// The notes of all threads that run.
 static ALL: Mutex<Vec<Arc<Notes>>> = Mutex::new(Vec::new());
@@ -27,8 +27,6 @@ std::thread_local! {
 /// What one thread notes.
 pub(super) struct Notes {
     thread: ThreadId,
-    /// A check wants to know where the thread waits.
-    asked: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -38,7 +36,8 @@ struct State {
     wait: Option<Wait>,
     /// How many waits have begun.
     waits: u64,
-    answer: Option<Backtrace>,
+    /// Where it waits, once the wait is not short.
+    place: Option<Backtrace>,
     /// A check has reported this wait.
     reported: bool,
 }
@@ -68,21 +67,20 @@ pub(super) struct View {
     pub reported: bool,
 }
 
-/// What a thread says when it is asked.
-pub(super) enum Answer {
-    /// Nothing yet.
-    Pending,
-    /// It waits no longer, or in another wait.
-    Gone,
-    /// It has failed once more to take the lock, and waits here.
-    Waits(Backtrace),
+/// What becomes of a wait.
+pub(super) enum Progress {
+    /// It has ended.
+    Ended,
+    /// It goes on, and is short so far.
+    Short,
+    /// It goes on, here.
+    Long(Backtrace),
 }
 
 impl Notes {
     fn enlist() -> Arc<Self> {
         let notes = Arc::new(Notes {
             thread: std::thread::current().id(),
-            asked: AtomicBool::new(false),
             state: Mutex::default(),
         });
         all().push(notes.clone());
@@ -103,20 +101,13 @@ impl Notes {
         }
     }
 
-    /// Asks for an [`answer`](Self::answer).
-    pub fn ask(&self) {
-        self.state().answer = None;
-        // Release: the answer is removed first.
-        self.asked.store(true, Release);
-    }
-
-    /// The answer, if the thread is still in the wait with this number.
-    pub fn answer(&self, waits: u64) -> Answer {
-        let mut state = self.state();
-        match state.answer.take() {
-            _ if state.wait.is_none() || state.waits != waits => Answer::Gone,
-            None => Answer::Pending,
-            Some(trace) => Answer::Waits(trace),
+    /// What becomes of the wait with this number.
+    pub fn progress(&self, waits: u64) -> Progress {
+        let state = self.state();
+        match &state.place {
+            _ if state.wait.is_none() || state.waits != waits => Progress::Ended,
+            None => Progress::Short,
+            Some(place) => Progress::Long(place.clone()),
         }
     }
 
@@ -135,20 +126,8 @@ impl Notes {
         let mut state = self.state();
         state.wait = Some(wait);
         state.waits += 1;
+        state.place = None;
         state.reported = false;
-    }
-
-    /// Waits in slices, and answers in between.
-    fn wait_in_slices(&self, wait: impl Fn(u64) -> bool) {
-        while !wait(deadline(SLICE)) {
-            // The lock is tried once more after the question.
-            if self.asked.swap(false, AcqRel) {
-                if wait(0) {
-                    return;
-                }
-                self.state().answer = Some(Backtrace::new_unresolved());
-            }
-        }
     }
 }
 
@@ -210,7 +189,11 @@ fn wait_for(noted: Wait, wait: impl Fn(u64) -> bool) {
         return;
     };
     notes.begin(noted);
-    notes.wait_in_slices(wait);
+    if !wait(deadline(SHORT)) {
+        let place = Backtrace::new_unresolved();
+        notes.state().place = Some(place);
+        wait(NEVER);
+    }
     notes.state().wait = None;
 }
 
