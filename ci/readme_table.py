@@ -26,7 +26,6 @@ MEASURED = [
     ("ping-pong", "pingpong", (2,)),
 ]
 PEERS = [STD, OTHER, "pthread-mutex"]
-WAITS = ("longest wait", "parking_lot's")
 SIMULATED = [("locktorture", (4, 72))]
 SIMULATED_LOCKS = ["qspinlock", "cna-v10", "cna"]
 
@@ -151,33 +150,48 @@ def measured(folder, reports):
     return lines
 
 
-def grid(folder, reports):
-    """One table: our mutex over all cells of the grid, quiet and beside other processes."""
+def grid(machines):
+    """One table: our mutex over all cells of the grid on each machine, quiet and beside other processes."""
+    states = [(folder, reports, hogs) for folder, reports in machines for hogs in (0, 1)]
+    heads = [f"{short(reports)}, {'one busy process' if hogs else 'quiet'}" for _, reports, hogs in states]
     lines = [
-        f"Twelve mixes of section, private work and cache lines ([grid, maps](docs/results/{folder.name})). Over the",
-        "best of std, parking_lot and pthread in each: geometric mean [worst mix]; longest wait of all mixes.",
+        "Twelve mixes of section, private work and cache lines ([maps, raw data](docs/results/README.md)).",
+        "Over the best of std, parking_lot and pthread: geometric mean [worst mix]; longest wait / parking_lot's.",
         "",
-        row("threads", "quiet", *WAITS, "one busy process", *WAITS),
-        row(*["---"] * 7),
+        row("threads", *heads),
+        row(*["---"] * (1 + len(heads))),
     ]
-    rows = {}
-    for report in reports:
-        hogs = report["parameters"]["hogs"]
-        for (workload, threads), locks in cells(folder, [report]).items():
-            if workload.startswith("grid:") and OURS in locks:
-                rows.setdefault(threads, {}).setdefault(hogs, []).append(locks)
-    for threads, states in sorted(rows.items()):
-        texts = []
-        for hogs in (0, 1):
-            found = states.get(hogs)
-            if not found:
+    columns = [grid_cells(*state) for state in states]
+    counts = sorted(set().union(*columns))
+    for threads in counts:
+        for (folder, _, hogs), column in zip(states, columns):
+            if threads not in column:
                 fail(f"{folder}: no grid with {threads} threads and {hogs} other busy processes")
-            ratios = [speed(locks[OURS]) / max(speed(locks[peer]) for peer in PEERS) for locks in found]
-            waits = [max(locks[lock]["acquire_ns"]["max"] for locks in found) for lock in (OURS, OTHER)]
-            mean = exp(sum(map(log, ratios)) / len(ratios))
-            texts += [f"{mean:.2f} [{min(ratios):.2f}]", *map(time, waits)]
-        lines.append(row(str(threads), *texts))
+        lines.append(row(str(threads), *(column[threads] for column in columns)))
     return lines
+
+
+def short(reports):
+    """The processor's name without its maker's marks."""
+    return reports[0]["machine"]["cpu"].replace("(R)", "").replace(" Processor", "")
+
+
+def grid_cells(folder, reports, hogs):
+    """The text for each number of threads."""
+    found = {}
+    for report in reports:
+        if report["parameters"]["hogs"] != hogs:
+            continue
+        for (workload, threads), locks in cells(folder, [report]).items():
+            if workload.startswith("grid:") and all(name in locks for name in (OURS, *PEERS)):
+                found.setdefault(threads, []).append(locks)
+    texts = {}
+    for threads, mixes in found.items():
+        ratios = [speed(locks[OURS]) / max(speed(locks[peer]) for peer in PEERS) for locks in mixes]
+        ours, others = (max(locks[lock]["acquire_ns"]["max"] for locks in mixes) for lock in (OURS, OTHER))
+        mean = exp(sum(map(log, ratios)) / len(ratios))
+        texts[threads] = f"{mean:.2f} [{min(ratios):.2f}], {ours / 1e6:.0f} / {others / 1e6:.0f} ms"
+    return texts
 
 
 def speed(result):
@@ -218,7 +232,8 @@ def simulated(folder, reports):
 def tables(results):
     folders = load(results)
     parts = [measured(*newer) for newer in newest(folders, "measured")]
-    parts += [grid(*newer) for newer in newest(folders, "measured", "-grid")]
+    grids = newest(folders, "measured", "-grid")
+    parts += [grid(grids)] if grids else []
     parts += [simulated(*newer) for newer in newest(folders, "simulated")]
     if not parts:
         return "No results are recorded yet: see [docs/results](docs/results/README.md)."
