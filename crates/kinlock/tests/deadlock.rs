@@ -39,17 +39,17 @@ fn different_locks_form_a_circle() {
     thread::spawn(|| {
         let _held = MUTEX.lock();
         both.wait();
-        let _ = RWLOCK.read();
+        drop(RWLOCK.read());
     });
     thread::spawn(|| {
         let _held = RWLOCK.write();
         both.wait();
-        let _ = LAST.upgradable_read();
+        drop(LAST.upgradable_read());
     });
     thread::spawn(|| {
         let _held = LAST.upgradable_read();
         both.wait();
-        let _ = MUTEX.lock();
+        drop(MUTEX.lock());
     });
     assert_eq!(found(), [3]);
 }
@@ -85,7 +85,7 @@ fn the_end_of_a_wait_for_a_condition_counts() {
         let mut set = FIRST.lock();
         *set = true;
         CHANGED.notify_one();
-        let _ = SECOND.lock();
+        drop(SECOND.lock());
     });
     assert_eq!(found(), [2]);
 }
