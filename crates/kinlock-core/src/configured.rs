@@ -5,7 +5,7 @@ use crate::raw::mutex::{MutexConfig, Queue};
 use crate::raw::osq::Watch;
 use crate::raw::qspinlock::Config;
 use crate::raw::rwlock::RwLockConfig;
-use crate::tuning::{Quantum, Tuning};
+use crate::tuning::Tuning;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// The knobs of [`config`]: what the crate `kinlock` uses.
@@ -29,23 +29,6 @@ impl MutexConfig for AsConfigured {
             LOCAL_FIRST => Queue::Cna,
             _ => choose_queue(),
         }
-    }
-}
-
-/// As [`AsConfigured`] for a mutex, but it never stays with a thread while others wait.
-#[derive(Clone, Copy, Debug)]
-pub struct AlwaysFair;
-
-impl MutexConfig for AlwaysFair {
-    fn tuning() -> Tuning {
-        Tuning {
-            quantum: Quantum::FAIR,
-            ..config::tuning_of_wait()
-        }
-    }
-
-    fn queue() -> Queue {
-        <AsConfigured as MutexConfig>::queue()
     }
 }
 

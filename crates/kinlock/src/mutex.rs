@@ -80,7 +80,7 @@ mod held;
 
 use crate::deadlock::{self, Kind};
 use kinlock_core::Native;
-use kinlock_core::configured::{AlwaysFair, AsConfigured};
+use kinlock_core::configured::AsConfigured;
 use kinlock_core::raw::mutex::QueuedMutex;
 
 /// Whether guards may be sent to other threads.
@@ -134,10 +134,10 @@ pub const fn const_fair_mutex<T>(value: T) -> FairMutex<T> {
 }
 
 macro_rules! raw_mutex {
-    ($(#[$doc:meta])* $name:ident, $config:ty, $unlock:ident) => {
+    ($(#[$doc:meta])* $name:ident, $unlock:ident) => {
         $(#[$doc])*
         #[repr(transparent)]
-        pub struct $name(pub(crate) QueuedMutex<Native, $config>);
+        pub struct $name(pub(crate) QueuedMutex<Native, AsConfigured>);
 
         impl $name {
             /// An unlocked lock. All-zero memory is one too.
@@ -253,12 +253,12 @@ raw_mutex! {
     ///
     /// assert_eq!(Mutex::new(7).into_inner(), 7);
     /// ```
-    RawMutex, AsConfigured, unlock
+    RawMutex, unlock
 }
 
 raw_mutex! {
     /// The lock of [`FairMutex`] without data, for any user of [`lock_api`] 0.4.
-    RawFairMutex, AlwaysFair, unlock_fair
+    RawFairMutex, unlock_fair
 }
 
 impl RawMutex {

@@ -44,7 +44,7 @@ fn different_locks_form_a_circle() {
     thread::spawn(|| {
         let _held = RWLOCK.write();
         both.wait();
-        let _ = LAST.upgradable_read();
+        drop(LAST.upgradable_read());
     });
     thread::spawn(|| {
         let _held = LAST.upgradable_read();

@@ -1,11 +1,12 @@
 //! Unlocking so that a waiter gets the lock.
 //!
 //! A holder cannot hand over unless the waiter at the front has requested that: others do not look
-//! for a pickup. With a quantum of 0 the front waiter requests as soon as it is at the front and
-//! awake. So the holder waits for that, and its unlock hands over. With another quantum, or if only
-//! sleepers on the word wait, it unlocks, and stands aside until the lock is taken.
+//! for a pickup. So it unlocks, and stands aside until the lock is taken. Not for ever: the waiter
+//! may not have a CPU, or have given up.
 //!
-//! Both waits end after [`PATIENCE`]: the waiter may not have a CPU, or have given up.
+//! A mutex whose waiters always request, and whose holders wait for the request, is worse: with
+//! eight threads on two CPUs one of them got 0.02 times as many turns as another, where standing
+//! aside gives it 0.6.
 
 use super::policy::LOOK;
 use super::*;
@@ -19,10 +20,6 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     #[inline(never)]
     pub(super) fn unlock_to_waiter(&self) {
         let until = P::now().saturating_add(PATIENCE);
-        if C::tuning().quantum.micros() == 0 {
-            let requested = || self.word.flags(Relaxed) & HANDOFF != 0;
-            self.stand_aside(until, || requested() || self.spinners.last() == 0);
-        }
         self.word.unlock::<C>(self.key());
         self.stand_aside(until, || self.is_locked() || !self.is_contended());
     }
