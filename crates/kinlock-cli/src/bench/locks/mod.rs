@@ -8,6 +8,7 @@ mod flags;
 mod grid;
 mod meeting;
 mod plot;
+mod readers;
 mod report;
 mod round;
 mod trace;
@@ -24,8 +25,8 @@ use self::contenders::LockName;
 use self::flags::Flag;
 use self::report::Detail;
 use self::round::{Measure, Watched};
-use self::workloads::WorkloadName;
 use self::workloads::grid::Cell;
+use self::workloads::{WorkloadName, needs_readers};
 use super::harness::interrupt::{self, State};
 use super::harness::placement::{self, Pin};
 use super::harness::report::{Entry, Unavailable};
@@ -163,6 +164,7 @@ impl Suite for Locks {
             let comparable = self.baseline.has_condvar() && others.any(|lock| lock.has_condvar());
             workloads.retain(|&workload| comparable || Self::own_threads(workload).is_none());
             workloads.retain(|&workload| workload != WorkloadName::Grid);
+            workloads.retain(|&workload| !needs_readers(workload));
         }
         if self.quick && !workloads.contains(&WorkloadName::Grid) {
             bail!("--quick is for the workload grid, which --workload leaves out");
@@ -189,6 +191,14 @@ impl Suite for Locks {
                 known.map(LockName::name).collect::<Vec<_>>().join(", ")
             );
         }
+        let reading = workloads.iter().find(|&&workload| needs_readers(workload));
+        if let Some(workload) = reading.filter(|_| !self.baseline.has_readers()) {
+            bail!(
+                "{} needs a reader-writer lock, which the library of the baseline {} has not",
+                workload.name(),
+                self.baseline.name()
+            );
+        }
         if self.db.is_some() && !workloads.contains(&WorkloadName::ReadRandom) {
             bail!("--db is for the workload readrandom, which --workload leaves out");
         }
@@ -202,6 +212,7 @@ impl Suite for Locks {
             !self.leaves_out(lock, threads)
                 && !self.is_off_grid(lock, workload)
                 && (lock.has_condvar() || !needs_condvar)
+                && (lock.has_readers() || !needs_readers(workload))
         });
         locks
     }

@@ -9,9 +9,11 @@ mod monitors;
 mod name;
 mod peers;
 mod posix;
+mod readers;
 
 pub use monitors::{CondvarFamily, Monitor};
-pub use name::{LockName, Visit, VisitCondvar};
+pub use name::{LockName, Visit, VisitCondvar, VisitReadWrite};
+pub use readers::{ReadWrite, ReadWriteFamily};
 
 /// A lock around a value.
 pub trait Lock<T>: Send + Sync + Sized + 'static {

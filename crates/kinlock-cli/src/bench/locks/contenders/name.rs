@@ -1,6 +1,6 @@
 //! Names of locks, and the way from a name to a type.
 
-use super::{CondvarFamily, Family, monitors, peers};
+use super::{CondvarFamily, Family, ReadWriteFamily, monitors, peers, readers};
 use crate::args::{Available, Named, names};
 
 #[cfg(have_ck)]
@@ -21,6 +21,13 @@ pub trait VisitCondvar {
     type Output;
     /// Does the work with the monitors of `F`.
     fn visit<F: CondvarFamily>(self) -> Self::Output;
+}
+
+/// Work to be done with the reader-writer lock of a lock's library.
+pub trait VisitReadWrite {
+    type Output;
+    /// Does the work with the locks of `F`.
+    fn visit<F: ReadWriteFamily>(self) -> Self::Output;
 }
 
 names! {
@@ -90,6 +97,27 @@ impl LockName {
             fn visit<F: CondvarFamily>(self) {}
         }
         self.dispatch_condvar(Ask).is_some()
+    }
+
+    /// Calls `visitor` with the reader-writer lock of this lock's library; `None` if it has none.
+    pub fn dispatch_read_write<V: VisitReadWrite>(self, visitor: V) -> Option<V::Output> {
+        match self {
+            Self::KinlockMutex => Some(visitor.visit::<readers::Kinlock>()),
+            Self::StdMutex => Some(visitor.visit::<readers::Std>()),
+            Self::ParkingLot => Some(visitor.visit::<readers::ParkingLot>()),
+            Self::PthreadMutex => Some(visitor.visit::<readers::Pthread>()),
+            _ => None,
+        }
+    }
+
+    /// Whether its library has a reader-writer lock.
+    pub fn has_readers(self) -> bool {
+        struct Ask;
+        impl VisitReadWrite for Ask {
+            type Output = ();
+            fn visit<F: ReadWriteFamily>(self) {}
+        }
+        self.dispatch_read_write(Ask).is_some()
     }
 
     /// Whether it is one of this project's locks.

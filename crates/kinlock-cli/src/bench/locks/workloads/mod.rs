@@ -10,11 +10,13 @@ mod pingpong;
 mod readrandom;
 mod zipf;
 
+pub use counter::ThinkTime;
 use std::path::Path;
 
 use kinlock_sim::random::Random;
 
 use super::meeting::Meet;
+use super::readers::Readers;
 use super::round::{Measure, Prepared};
 use crate::args::names;
 
@@ -30,6 +32,9 @@ names! {
     ReadRandom = "readrandom", "random keys of an on-disk LevelDB-format database (100,000 entries of 100 bytes, or --db)";
     PingPong = "pingpong", "two threads alternate through a mutex and a condition variable; an operation is a round trip";
     Broadcast = "broadcast", "one thread publishes to 16 that wait on a condition variable, and waits until all have reported";
+    Readers99 = "readers-99", "readers and writers at the reader-writer lock of each lock's library; 99 % of the operations read";
+    Readers90 = "readers-90", "the same with 90 %";
+    Readers50 = "readers-50", "the same with 50 %";
     Grid = "grid", "every combination of work under the lock, private work and cache lines touched under the lock";
     + Cell(grid::Cell), "work under the lock / private work / cache lines touched under the lock";
 }
@@ -42,6 +47,12 @@ pub fn own_threads(workload: WorkloadName) -> Option<usize> {
         WorkloadName::Broadcast => Some(broadcast::THREADS),
         _ => None,
     }
+}
+
+/// Whether threads take a reader-writer lock.
+pub fn needs_readers(workload: WorkloadName) -> bool {
+    use WorkloadName::*;
+    matches!(workload, Readers99 | Readers90 | Readers50)
 }
 
 /// What a thread is about to ask for, drawn before it takes the lock.
@@ -87,6 +98,9 @@ pub fn prepare(name: WorkloadName, db: Option<&Path>) -> anyhow::Result<Box<dyn 
         WorkloadName::ReadRandom => Box::new(Prepared::new(readrandom::ReadRandom::open(db)?)),
         WorkloadName::PingPong => Box::new(Meet(pingpong::PingPong)),
         WorkloadName::Broadcast => Box::new(Meet(broadcast::Broadcast)),
+        WorkloadName::Readers99 => Box::new(Readers { percent: 99 }),
+        WorkloadName::Readers90 => Box::new(Readers { percent: 90 }),
+        WorkloadName::Readers50 => Box::new(Readers { percent: 50 }),
         WorkloadName::Grid => unreachable!("the grid runs as its cells"),
         WorkloadName::Cell(cell) => Box::new(Prepared::new(grid::Grid::new(cell))),
     })

@@ -1,0 +1,122 @@
+//! Readers and writers at one reader-writer lock.
+//!
+//! A round has two slices, as for other workloads. In the instrumented one the threads read a clock
+//! around the acquisitions of writers, whose longest wait is what such locks differ in.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use crossbeam_utils::CachePadded;
+use kinlock_sim::random::Random;
+
+use super::contenders::{LockName, ReadWrite, ReadWriteFamily, VisitReadWrite};
+use super::round::{Measure, Watched, instrumented, timed};
+use super::trace::Step;
+use super::work_loop;
+use super::workloads::ThinkTime;
+use crate::bench::harness::slice::{Part, Sample, Slice};
+use crate::bench::harness::team::Team;
+
+/// One mix: so many of a hundred operations read.
+#[derive(Clone, Copy)]
+pub struct Readers {
+    pub percent: u64,
+}
+
+/// What an operation does under the lock, and what outside, in nanoseconds.
+const SECTION: f64 = 50.0;
+const PRIVATE: f64 = 100.0;
+
+impl Measure for Readers {
+    fn round(&mut self, lock: LockName, team: &Team, seconds: f64, seed: u64) -> Sample<Watched> {
+        let round = Round {
+            ours: lock.is_ours(),
+            percent: self.percent,
+            team,
+            seconds,
+            seed,
+        };
+        let sample = lock.dispatch_read_write(round);
+        sample.expect("the suite leaves out locks without readers")
+    }
+}
+
+struct Round<'a> {
+    ours: bool,
+    percent: u64,
+    team: &'a Team,
+    seconds: f64,
+    seed: u64,
+}
+
+impl VisitReadWrite for Round<'_> {
+    type Output = Sample<Watched>;
+
+    fn visit<F: ReadWriteFamily>(self) -> Sample<Watched> {
+        let Self { team, seconds, .. } = self;
+        let arena = Arc::new(Arena::<F> {
+            lock: CachePadded::new(F::Of::new([0; 4])),
+            percent: self.percent,
+            section: work_loop::iterations(SECTION),
+            think: ThinkTime::of_ns(PRIVATE),
+            seed: self.seed,
+            watched: Mutex::new(Watched::default()),
+        });
+        let members = Arc::clone(&arena);
+        let sample = timed(team, seconds, move |slice, index| {
+            members.run(slice, index, |_, _| ());
+        });
+        let members = Arc::clone(&arena);
+        let events = instrumented(team, seconds, self.ours, move |slice, index| {
+            let mut watched = Watched::default();
+            members.run(slice, index, |slice, waited| {
+                if !slice.is_in(Part::WarmUp) {
+                    watched.note(waited, Step::First);
+                }
+            });
+            let all = members.watched.lock();
+            all.unwrap_or_else(PoisonError::into_inner).add(&watched);
+        });
+        let watched = arena.watched.lock();
+        let watched = watched.unwrap_or_else(PoisonError::into_inner).clone();
+        sample.with(Watched { events, ..watched })
+    }
+}
+
+struct Arena<F: ReadWriteFamily> {
+    lock: CachePadded<F::Of<[u64; 4]>>,
+    percent: u64,
+    section: u64,
+    think: ThinkTime,
+    seed: u64,
+    watched: Mutex<Watched>,
+}
+
+impl<F: ReadWriteFamily> Arena<F> {
+    /// The loop of a thread. `note` gets how long a writer waited.
+    fn run(&self, slice: &Slice, index: usize, mut note: impl FnMut(&Slice, u64)) {
+        let mut rng = Random::stream(self.seed, index as u64);
+        let mut done = 0;
+        slice.start();
+        while !slice.is_in(Part::Over) {
+            self.think.pass(&mut rng);
+            if rng.below(100) < self.percent {
+                self.lock.read(|words| {
+                    std::hint::black_box(words.iter().sum::<u64>());
+                    work_loop::spin(self.section, &mut rng);
+                });
+            } else {
+                let asked = Instant::now();
+                let waited = self.lock.write(|words| {
+                    let waited = asked.elapsed().as_nanos() as u64;
+                    words.iter_mut().for_each(|word| *word += 1);
+                    work_loop::spin(self.section, &mut rng);
+                    waited
+                });
+                note(slice, waited);
+            }
+            done += 1;
+            slice.count(index, done);
+        }
+    }
+}
