@@ -2,7 +2,7 @@
 //!
 //! # Invariant
 //!
-//! 1. A view of the lock releases it in the way in which `with_lock` has taken it through that view.
+//! 1. A view of the lock releases it in the way in which `with_lock` has taken it through it.
 
 use super::{Context, Events};
 use crate::crew::{self, Worker};

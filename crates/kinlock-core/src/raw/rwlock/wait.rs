@@ -1,5 +1,5 @@
-//! Waiting: one loop that does what the mutex's [policy](crate::raw::mutex::policy) says, for readers
-//! and for the writer at the front of the queue.
+//! Waiting: one loop that does what the mutex's [policy](crate::raw::mutex::policy) says, for
+//! readers and for the writer at the front of the queue.
 
 use super::*;
 use crate::raw::mutex::policy::{Front, Seen, Step};
