@@ -26,7 +26,7 @@
 //! * **Circles**: a thread waits for all that hold the lock in a way that excludes its own. A
 //!   thread that locks what it holds is a circle of one. A reader that waits while others read also
 //!   waits for the writers that wait.
-//! * **Confirmed**: a circle is reported if all its threads are in the same waits 50 ms later.
+//! * **Confirmed**: a circle is reported if 50 ms later all its threads are in the same waits.
 //!   A circle of mutexes and writers is then certain. One in which a reader waits for a writer that
 //!   waits could still dissolve, if the reader has been let in and has had no CPU for all that
 //!   time. Waits with a time limit are left out, as they end.
@@ -34,8 +34,8 @@
 //! # Costs
 //!
 //! Taking and releasing a lock each take an uncontended lock more. A thread that has waited for a
-//! millisecond takes a backtrace, and queues anew. A check takes some 50 ms if there is a circle to
-//! confirm. Without the feature nothing of this exists.
+//! millisecond takes a backtrace and queues anew: a writer lets readers pass until then. A check
+//! takes some 50 ms if there is a circle to confirm. Without the feature nothing of this exists.
 //!
 //! Signal handlers must not take locks with this feature.
 
