@@ -5,6 +5,7 @@
 //! calls it now and then, such as in a thread of its own:
 //!
 //! ```no_run
+//! # #[cfg(feature = "deadlock_detection")] {
 //! use kinlock::deadlock::check_deadlock;
 //!
 //! std::thread::spawn(|| loop {
@@ -15,6 +16,7 @@
 //!         }
 //!     }
 //! });
+//! # }
 //! ```
 //!
 //! # What it finds
