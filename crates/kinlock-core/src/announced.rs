@@ -62,6 +62,10 @@ impl<P: Atomics> Announced<P> {
         // SeqCst: a writer that misses the new row has ended the bias before a reader in that row
         // looks at it.
         let seen = self.in_use.fetch_add(1, SeqCst);
+        if seen > u32::MAX / 2 {
+            // All rows stay in use: the number must not wrap.
+            self.in_use.store(count, SeqCst);
+        }
         (seen % count) as usize
     }
 

@@ -39,7 +39,8 @@
 //!
 //! # Misuse and special cases
 //!
-//! * **Leaking** a guard with `mem::forget` leaves that lock locked and affects no other.
+//! * **Leaking** a guard with `mem::forget` leaves that lock locked. If the memory of a lock whose
+//!   read guard has leaked is used for another lock, that one may stay locked, too.
 //! * **Signals**: a handler may take any lock that the interrupted code neither holds nor is
 //!   acquiring.
 //! * **fork**: in the child, a lock that another thread held for writing stays locked. One that

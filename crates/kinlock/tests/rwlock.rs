@@ -184,6 +184,23 @@ fn an_upgradable_reader_excludes_its_like_and_writers_only() {
     assert!(lock.try_write().is_some());
 }
 
+/// A writer that leaves to readers wakes an upgradable reader, too: it can enter beside them.
+#[test]
+fn an_upgradable_reader_enters_after_a_downgrade() {
+    static LOCK: RwLock<u32> = RwLock::new(0);
+    let writer = LOCK.write();
+    let (entered, enters) = std::sync::mpsc::channel();
+    let upgradable = std::thread::spawn(move || entered.send(*LOCK.upgradable_read()));
+    // Long enough to fall asleep at the front; the test holds anyway.
+    std::thread::sleep(Duration::from_millis(100));
+    let reader = RwLockWriteGuard::downgrade(writer);
+    enters
+        .recv_timeout(Duration::from_secs(30))
+        .expect("it enters beside the reader");
+    drop(reader);
+    upgradable.join().unwrap().unwrap();
+}
+
 #[test]
 fn an_upgrade_waits_for_readers_and_lets_no_new_ones_in() {
     let lock = RwLock::new(0);

@@ -61,9 +61,11 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         let name = self.name();
         if let Some(entry) = self.entry() {
             // Release pairs with the look of a writer.
-            if entry.compare_exchange(name, 0, Release, Relaxed).is_ok() {
+            if entry.compare_exchange(name, 0, Release, Acquire).is_ok() {
                 return;
             }
+            // Acquire: another reader may have emptied the entry. What it did then comes before the
+            // release below.
         }
         self.leave_elsewhere();
     }

@@ -125,7 +125,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         let key = self.key();
         let before = self.state.leave(Release);
         // From here on `self` may be gone, unless the count was wrong.
-        if before & (FRONT_SLEEPS | UPGRADING) != 0 || before < READER {
+        if before & (FRONT_SLEEPS | UPGRADING) != 0 || !counts(before) {
             self.left_last(key, before);
         }
     }
@@ -133,10 +133,14 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     #[cold]
     #[inline(never)]
     fn left_last(&self, key: *const u32, before: u32) {
-        if count(before) == 0 {
+        if !counts(before) {
             // This thread's reader was announced, and others have left in place of each other; see
             // `leave_marked`. It still holds the lock.
-            self.state.enter_again();
+            let after = self.state.enter_again();
+            if count(after) == 0 {
+                // A waiter that the last counted reader woke may have seen the wrong count.
+                Self::wake_after_reader(key, after | READER);
+            }
             return self.leave_marked();
         }
         Self::wake_after_reader(key, before);

@@ -195,7 +195,9 @@ pub(super) fn after_writer<P: Platform>(seen: u32, leave: Leave) -> u32 {
     if count(word) != 0 || word & REQUEST == 0 {
         word &= !READERS_SLEEP;
     }
-    if is_free(word) {
+    // One that wants to write finds readers, and marks itself again. One that wants an upgradable
+    // read can enter beside them.
+    if word & UPGRADABLE == 0 {
         word &= !FRONT_SLEEPS;
     }
     settled(word)
@@ -218,7 +220,7 @@ pub(super) fn after_upgradable<P: Platform>(seen: u32, leave: Leave) -> u32 {
         0
     };
     let readers = if leave == Leave::Reader { READER } else { 0 };
-    settled((seen & !(UPGRADABLE | FRONT_SLEEPS | WATCHED) | request) + readers)
+    settled((seen & !(UPGRADABLE | FRONT_SLEEPS | WATCHED) | request).wrapping_add(readers))
 }
 
 /// The last announced reader has left, and no counted one passes the writer.
@@ -275,9 +277,9 @@ impl<P: Platform> State<P> {
         self.0.fetch_add(READER.wrapping_neg(), order)
     }
 
-    /// Undoes [`leave`](Self::leave).
-    pub(super) fn enter_again(&self) {
-        self.0.fetch_add(READER, Relaxed);
+    /// Undoes [`leave`](Self::leave). Returns the word afterwards.
+    pub(super) fn enter_again(&self) -> u32 {
+        self.0.fetch_add(READER, Relaxed).wrapping_add(READER)
     }
 
     /// A writer enters a lock that nobody holds, waits for or is announced at.
