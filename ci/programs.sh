@@ -228,7 +228,8 @@ mariadb_() {
 }
 
 stress() {
-    ours 100 stress-ng --quiet --mutex 2 --mutex-ops 20000 --pthread 2 --pthread-ops 2000 --timeout 60
+    ours 100 stress-ng --quiet --mutex 2 --mutex-ops 20000 --pthread 2 --pthread-max 200 \
+        --pthread-ops 2000 --timeout 60
     report "stress-ng"
 }
 

@@ -43,8 +43,10 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             .state
             .change(SeqCst, |seen| taken::<P>(seen, want, front))?;
         if front {
-            let cleared = before & READERS_SLEEP;
-            Self::wake(self.key(), cleared, 0);
+            // Without a queue others may be at the front, too. Where the lock was free, its release
+            // has woken them.
+            let front = if is_free(before) { 0 } else { FRONT_SLEEPS };
+            Self::wake(self.key(), before & (READERS_SLEEP | front), 0);
         }
         Ok(before)
     }
@@ -162,7 +164,8 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             _ => Some(without_front(seen)),
         };
         if let Ok(before) = self.state.change(Relaxed, left) {
-            Self::wake(self.key(), before & READERS_SLEEP, 0);
+            // Without a queue others may be at the front, too.
+            Self::wake(self.key(), before & (READERS_SLEEP | FRONT_SLEEPS), 0);
         }
     }
 
