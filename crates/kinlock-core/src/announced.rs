@@ -12,8 +12,8 @@
 //! ```
 //!
 //! An entry is 0 or the address of a lock. The last bits of the address are zero, and it is
-//! compared, never followed. Threads may share a row, and locks a column: who finds the entry taken
-//! counts itself in the lock.
+//! compared, never followed. Threads may share a row, and locks a column: a reader that finds its
+//! entry taken counts itself in the lock.
 //!
 //! # Fork
 //!
@@ -102,5 +102,26 @@ impl<P: Atomics> Announced<P> {
     fn column(address: u64) -> usize {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         (address.wrapping_mul(ODD) >> 32) as usize & (COLUMNS - 1)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::Native;
+    use core::sync::atomic::AtomicU32;
+
+    #[test]
+    fn rows_stay_in_use_however_many_threads_there_were() {
+        static ROWS: [Row<Native>; 4] = [const { Row::EMPTY }; 4];
+        static IN_USE: AtomicU32 = AtomicU32::new(3);
+        let table = Announced::<Native>::new(&ROWS, &IN_USE);
+        assert_eq!(
+            (table.assign(), table.assign(), table.used().len()),
+            (3, 0, 4)
+        );
+        IN_USE.store(u32::MAX, Relaxed);
+        assert!(table.assign() < 4 && table.assign() < 4);
+        assert_eq!(table.used().len(), 4);
     }
 }

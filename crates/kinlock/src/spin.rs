@@ -38,7 +38,7 @@
 //! * **Signals**: a handler may take any lock that the interrupted code neither holds nor is
 //!   acquiring.
 //! * **fork**: in the child, a lock that another thread held stays locked. All other locks work,
-//!   whoever waited for them; the forking thread can unlock those that it held.
+//!   whichever threads waited for them; the forking thread can unlock those that it held.
 //!
 //! # Algorithm
 //!

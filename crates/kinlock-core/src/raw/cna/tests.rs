@@ -118,7 +118,8 @@ impl Queue {
             .unwrap()
     }
 
-    /// Passes headship as a lock would, and returns who got it (if anybody) and with which state.
+    /// Passes headship as a lock would, and returns the waiter that got it (or none) and
+    /// with which state.
     fn pass<C: Config>(&self, mut head: Head<Native, C>) -> Option<(usize, u32)> {
         let mut granted = None;
         // Dropping it would free the node.

@@ -11,8 +11,8 @@
 use super::policy::LOOK;
 use super::*;
 
-/// For how long a fair unlock waits for a waiter, in nanoseconds: a wake-up takes less, and a front
-/// waiter that leaves a kept lock alone looks again after a quantum.
+/// For how long a fair unlock waits for a waiter, in nanoseconds: most wake-ups take less. A front
+/// waiter that leaves a kept lock alone may sleep for longer, and then does not get it.
 const PATIENCE: u64 = 250_000;
 
 impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {

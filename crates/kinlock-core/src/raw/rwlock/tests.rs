@@ -134,6 +134,33 @@ fn the_flag_of_a_sleeper_is_cleared_by_the_next_to_enter_a_free_lock() {
 }
 
 #[test]
+fn a_writer_that_leaves_to_readers_wakes_a_front_that_can_enter_beside_them() {
+    let registered = WRITER | FRONT_SLEEPS | READER;
+    assert_eq!(after_writer::<Native>(registered, Leave::Free), READER);
+    let downgraded = after_writer::<Native>(WRITER | FRONT_SLEEPS, Leave::Reader);
+    assert_eq!(downgraded, READER);
+    let upgradable = after_writer::<Native>(WRITER | FRONT_SLEEPS, Leave::Upgradable);
+    assert_eq!(upgradable, UPGRADABLE | FRONT_SLEEPS);
+}
+
+/// Readers leave in place of each other, so several may have counted below zero at once.
+#[test]
+fn an_announced_reader_that_finds_a_count_below_zero_empties_its_entry() {
+    let below = 0_u32.wrapping_sub(READER);
+    for before in [0, below, below.wrapping_sub(READER)] {
+        let lock = Lock::<Sound>::default();
+        lock.set_biased();
+        lock.read();
+        assert!(lock.is_announced());
+        // A writer has ended the bias meanwhile.
+        lock.state.change(Relaxed, |_| Some(before)).unwrap();
+        lock.leave_counted();
+        assert_eq!(word(&lock), before);
+        assert!(!lock.is_announced());
+    }
+}
+
+#[test]
 fn a_fair_release_makes_a_sleeping_waiter_the_next() {
     let lock = with::<Sound>(WRITER | FRONT_SLEEPS);
     end(&lock, Lock::unlock_write_fair);

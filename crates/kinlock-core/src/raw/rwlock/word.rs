@@ -20,7 +20,7 @@ pub(super) const BIASED: u32 = 64;
 /// The writer has ended the bias, and waits for announced readers. Only then is the count that of
 /// holders although a writer has the lock.
 pub(super) const REVOKING: u32 = 128;
-/// Set by a waiter that watches the lock, cleared by whoever leaves it next.
+/// Set by a waiter that watches the lock, cleared by the next holder that leaves.
 pub(super) const WATCHED: u32 = 256;
 /// The process, in a chain of forks, in which waiters left their marks: `REQUEST`, `FRONT_SLEEPS`,
 /// and the count while a writer holds the lock. Marks of another process are void.

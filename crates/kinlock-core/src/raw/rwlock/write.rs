@@ -62,7 +62,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         let queue = C::queue();
         let Some(place) = P::waiters().enter().filter(|_| queue != Queue::Unqueued) else {
             P::count(Event::SlotFallback);
-            return self.wait_unqueued(want, stay);
+            return self.wait_at_front(want, &mut stay);
         };
         let patience = match (Self::PARKS, oversubscribed) {
             (false, _) => NEVER,
@@ -78,14 +78,6 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         let tuning = C::tuning();
         let limits = Limits { patience, deadline };
         queue::wait(queue, &self.writers, place, tuning, limits, at_front);
-        taken
-    }
-
-    /// As [`wait_at_front`](Self::wait_at_front), where several threads may be there. This one may
-    /// have cleared the flag of another.
-    fn wait_unqueued(&self, want: Want, mut stay: Stay) -> Option<u32> {
-        let taken = self.wait_at_front(want, &mut stay);
-        P::unpark_in(self.key(), u32::MAX, FRONT);
         taken
     }
 
