@@ -91,7 +91,7 @@ scenarios! {
     "readers" 4 Readers readers::mixed:
         "reading, writing, upgrading and downgrading in every way, while threads are held up";
     "reader-flood" 2 Readers readers::reader_flood:
-        "one writer among readers that leave no gap";
+        "one writer, which may give up, among readers that leave no gap";
     "writer-flood" 2 Readers readers::writer_flood:
         "one reader among writers that leave no gap";
     "churn" 5 Nothing churn::run:

@@ -89,9 +89,10 @@ pub(super) fn mixed(context: &Context) -> Findings {
     })
 }
 
-/// The first thread writes, all others read.
+/// The first thread writes or gives up, all others read.
 pub(super) fn reader_flood(context: &Context) -> Findings {
     run(context, |shared, worker, injector| match worker.index() {
+        0 if worker.random.below(4) == 0 => shared.give_up_to_readers(worker, injector),
         0 => shared.write_plainly(worker, injector),
         _ => shared.read_plainly(worker, injector),
     })
@@ -164,6 +165,25 @@ impl Shared {
         worker.with_lock(&Writing(&*self.lock), super::blocking, |worker| {
             self.change(worker, injector);
         });
+    }
+
+    /// A write that often gives up while readers wait for its turn. They must go on without another
+    /// writer.
+    fn give_up_to_readers(&self, worker: &mut Worker, injector: &mut Injector) {
+        // About the time after which a waiter asks to go next.
+        let limit = Duration::from_nanos(worker.random.below(1 << 21));
+        let mut taken = false;
+        let acquire = |view: &dyn TestLock| {
+            taken = self.acquire(view, TIMED, limit);
+            taken
+        };
+        worker.with_lock(&Writing(&*self.lock), acquire, |worker| {
+            self.change(worker, injector);
+        });
+        let before = self.reads.load(Relaxed);
+        while !taken && worker.running() && self.reads.load(Relaxed) == before {
+            std::thread::yield_now();
+        }
     }
 
     fn read(&self, worker: &mut Worker, injector: &mut Injector) {
@@ -247,6 +267,9 @@ impl Shared {
         }
     }
 }
+
+/// The kind of acquisition with a time limit.
+const TIMED: u64 = 4;
 
 fn draw(worker: &mut Worker) -> (u64, Duration) {
     let limit = Duration::from_nanos(1 << worker.random.below(22));
