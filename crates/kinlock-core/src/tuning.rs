@@ -139,6 +139,11 @@ impl Quantum {
         self.0
     }
 
+    /// Its length in nanoseconds.
+    pub const fn nanos(self) -> u64 {
+        self.0 as u64 * 1000
+    }
+
     /// From ten bits that came from [`micros`](Self::micros).
     pub(crate) const fn packed(micros: u16) -> Self {
         Quantum(micros)

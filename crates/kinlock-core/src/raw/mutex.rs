@@ -205,22 +205,6 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         self.word.unlock::<C>(self.key());
     }
 
-    /// Releases the lock, and leaves it to a waiter if there is one: hands it over, or stands aside
-    /// until another thread has it.
-    ///
-    /// # Safety
-    ///
-    /// As for [`unlock`](Self::unlock). The lock must not be freed before this returns, whatever
-    /// the [layout](Layout).
-    #[inline]
-    pub unsafe fn unlock_fair(&self) {
-        if self.is_contended() {
-            self.unlock_to_waiter();
-        } else {
-            self.word.unlock::<C>(self.key());
-        }
-    }
-
     /// Whether the lock is held at this moment.
     #[inline]
     pub fn is_locked(&self) -> bool {

@@ -117,7 +117,7 @@ impl Standing {
 /// What a wait may take, whatever others' take, in ns: a quantum and a section for each thread, and
 /// time for the system to run them.
 fn bound(threads: usize, section_ns: u32) -> u64 {
-    let quantum = 1_000 * u64::from(config::tuning().quantum.micros());
+    let quantum = config::tuning().quantum.nanos();
     (threads as u64 + 1) * (quantum + u64::from(section_ns)) + 20_000_000
 }
 

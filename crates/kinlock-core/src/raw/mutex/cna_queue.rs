@@ -4,6 +4,7 @@
 //! A waiter that gives up leaves its node behind, and a head skips it: in a queue that heads
 //! reorder, no waiter can unlink itself from the middle.
 
+use super::queue::Limits;
 use crate::events::Event;
 use crate::platform::{Atomic, Ordering::*, Platform};
 use crate::raw::cna::{self, Head};
@@ -13,14 +14,13 @@ use crate::raw::waiter::{
 };
 use crate::tuning::Tuning;
 
-/// Queues, runs `at_front` as the head, and passes headship on. `false` also if `deadline` comes
-/// first. Spins for at most `patience` nanoseconds, then sleeps in its place.
+/// Queues, runs `at_front` as the head, and passes headship on. `false` also if the deadline comes
+/// first.
 pub(super) fn wait<P: Platform>(
     tail: &P::AtomicU16,
     place: Waiter<P>,
     tuning: Tuning,
-    patience: u64,
-    deadline: u64,
+    limits: Limits,
     at_front: impl FnOnce() -> bool,
 ) -> bool {
     let domain = if tuning.reorder { P::domain() } else { 0 };
@@ -31,7 +31,7 @@ pub(super) fn wait<P: Platform>(
     let link = Link::new(place.id(), true, named);
     let headship = match cna::queue::<P>(tail, link) {
         None => Some((place, GO)),
-        Some(_) => wait_for_headship(place, patience, deadline),
+        Some(_) => wait_for_headship(place, limits),
     };
     let Some((place, state)) = headship else {
         return false;
@@ -46,9 +46,9 @@ pub(super) fn wait<P: Platform>(
 /// `None`: the time is up, and the node belongs to the head that skips it.
 fn wait_for_headship<P: Platform>(
     mut place: Waiter<P>,
-    patience: u64,
-    deadline: u64,
+    limits: Limits,
 ) -> Option<(Waiter<P>, u32)> {
+    let Limits { patience, deadline } = limits;
     let state = &place.node().state;
     loop {
         let limit = patience.min(left(deadline, P::now));

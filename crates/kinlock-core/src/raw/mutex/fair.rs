@@ -16,9 +16,25 @@ use super::*;
 const PATIENCE: u64 = 250_000;
 
 impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
+    /// Releases the lock, and leaves it to a waiter if there is one: hands it over, or stands aside
+    /// until another thread has it.
+    ///
+    /// # Safety
+    ///
+    /// As for [`unlock`](Self::unlock). The lock must not be freed before this returns, whatever
+    /// the [layout](Layout).
+    #[inline]
+    pub unsafe fn unlock_fair(&self) {
+        if self.is_contended() {
+            self.unlock_to_waiter();
+        } else {
+            self.word.unlock::<C>(self.key());
+        }
+    }
+
     #[cold]
     #[inline(never)]
-    pub(super) fn unlock_to_waiter(&self) {
+    fn unlock_to_waiter(&self) {
         let until = P::now().saturating_add(PATIENCE);
         self.word.unlock::<C>(self.key());
         self.stand_aside(until, || self.is_locked() || !self.is_contended());

@@ -23,20 +23,16 @@ pub(in crate::raw) fn wait<P: Platform>(
     limits: Limits,
     at_front: impl FnOnce() -> bool,
 ) -> bool {
-    let Limits { patience, deadline } = limits;
     match queue {
         Queue::Unqueued => at_front(),
         Queue::Osq(watch) => {
-            if !waiters.join(&place, watch, patience, deadline) {
+            if !waiters.join(&place, watch, limits.patience, limits.deadline) {
                 return false;
             }
             let taken = at_front();
             waiters.leave(&place);
             taken
         }
-        Queue::Cna => {
-            let tail = waiters.tail();
-            cna_queue::wait(tail, place, tuning, patience, deadline, at_front)
-        }
+        Queue::Cna => cna_queue::wait(waiters.tail(), place, tuning, limits, at_front),
     }
 }

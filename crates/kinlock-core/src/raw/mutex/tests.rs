@@ -4,6 +4,7 @@ mod policy;
 mod sleep;
 mod word;
 
+use super::policy::Front;
 use super::wait::Wait;
 use super::word::{KEPT, WATCHED, generation};
 use super::*;
@@ -59,11 +60,15 @@ fn state<C: MutexConfig, L: Layout<Native>>(mutex: &Mutex<C, L>) -> (bool, u8) {
 
 /// A wait that has come to the front.
 fn at_front() -> Wait {
+    waiting(Tuning::DEFAULT, false)
+}
+
+fn waiting(tuning: Tuning, trial: bool) -> Wait {
     Wait {
         deadline: NEVER,
-        tuning: Tuning::DEFAULT,
+        tuning,
         oversubscribed: false,
-        trial: false,
+        front: Front::new(tuning.quantum.nanos(), trial),
         slept: false,
     }
 }

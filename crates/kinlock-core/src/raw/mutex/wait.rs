@@ -11,8 +11,7 @@ pub(super) struct Wait {
     pub(super) deadline: u64,
     pub(super) tuning: Tuning,
     pub(super) oversubscribed: bool,
-    /// This waiter finds out whether the lock should be kept.
-    pub(super) trial: bool,
+    pub(super) front: Front,
     /// It sleeps on the word, and no wake-up since has been passed on.
     pub(super) slept: bool,
 }
@@ -34,13 +33,15 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
 
     fn wait(&self, deadline: u64) -> bool {
         let tuning = C::tuning();
-        let tries = Self::PARKS && !C::POLLS && C::TRIALS > 0 && tuning.quantum.micros() > 0;
+        let quantum = tuning.quantum.nanos();
+        let tries = Self::PARKS && !C::POLLS && C::TRIALS > 0 && quantum > 0;
+        // Not 0: without a source of randomness each wait would be a trial.
+        let trial = tries && P::random() % C::TRIALS == C::TRIALS - 1;
         let mut wait = Wait {
             deadline,
             tuning,
             oversubscribed: Self::PARKS && P::oversubscribed(),
-            // Not 0: without a source of randomness each wait would be a trial.
-            trial: tries && P::random() % C::TRIALS == C::TRIALS - 1,
+            front: Front::new(quantum, trial),
             slept: false,
         };
         if self.barge(&wait) {
@@ -65,7 +66,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
             let refused = C::POLLS || self.word.flags(Relaxed) & (KEPT | HANDOFF | PICKUP) != 0;
             let queued = !wait.oversubscribed && self.spinners.last() != 0;
             let left = until.saturating_sub(P::now());
-            if wait.trial || refused || queued || left == 0 {
+            if wait.front.trial || refused || queued || left == 0 {
                 return false;
             }
             if self.word.wait_until_free(left) && self.word.take() {
@@ -101,11 +102,9 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     }
 
     fn follow_policy(&self, wait: &mut Wait) -> bool {
-        let quantum = wait.tuning.quantum.micros() as u64 * 1000;
-        if wait.trial {
+        if wait.front.trial {
             self.word.set(KEPT, Relaxed);
         }
-        let mut front = Front::new(quantum, wait.trial);
         loop {
             let flags = self.word.flags(Relaxed);
             let seen = Seen {
@@ -115,12 +114,12 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
                 kept: flags & KEPT != 0,
             };
             if passed(wait.deadline, || seen.now) {
-                self.end_trial(&front);
+                self.end_trial(wait);
                 return false;
             }
             let left = wait.deadline.saturating_sub(seen.now);
             let step = match (C::POLLS, seen.free) {
-                (false, _) => front.next(seen),
+                (false, _) => wait.front.next(seen),
                 (true, false) => Step::Poll(NEVER),
                 (true, true) => Step::Take { idle: false },
             };
@@ -149,7 +148,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
                     self.sleep(&mut wait.slept, SLEEPERS, until);
                 }
                 Step::Request => {
-                    self.end_trial(&front);
+                    self.end_trial(wait);
                     if self.request_handoff() {
                         return self.await_handoff(wait);
                     }
@@ -165,8 +164,8 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     }
 
     /// A trial that ends without a verdict leaves the lock shared.
-    fn end_trial(&self, front: &Front) {
-        if front.trial {
+    fn end_trial(&self, wait: &Wait) {
+        if wait.front.trial {
             self.word.clear(KEPT);
         }
     }
@@ -293,8 +292,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     /// holds the lock may need the CPU on which such a thread would spin. So it sleeps on the word,
     /// beside the queue. If others are faster for a whole quantum, it queues.
     pub fn lock_notified(&self) {
-        let quantum = C::tuning().quantum.micros() as u64 * 1000;
-        let until = P::now().saturating_add(quantum);
+        let until = P::now().saturating_add(C::tuning().quantum.nanos());
         let (mut taken, mut slept) = (self.try_lock(), false);
         // Each unlock of a kept lock would wake it in vain.
         while !taken && Self::PARKS && self.word.flags(Relaxed) & KEPT == 0 {

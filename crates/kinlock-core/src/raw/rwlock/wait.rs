@@ -34,7 +34,7 @@ pub(super) enum End<T> {
 
 impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     pub(super) fn begin(&self, tuning: Tuning, deadline: u64) -> Stay {
-        let quantum = u64::from(tuning.quantum.micros()) * 1000;
+        let quantum = tuning.quantum.nanos();
         let tries = Self::PARKS && C::TRIALS > 0 && quantum > 0;
         // Not 0: without a source of randomness each wait would be a trial.
         let trial = tries && P::random() % C::TRIALS == C::TRIALS - 1;

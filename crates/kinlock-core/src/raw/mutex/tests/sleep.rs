@@ -80,7 +80,7 @@ both_layouts! {
     fn a_refused_requester_sleeps_until_the_pickup<L>() {
         let mutex = with::<Sound, L>(HELD, HANDOFF);
         thread::scope(|s| {
-            let fair = Wait { tuning: fair(), ..at_front() };
+            let fair = waiting(fair(), false);
             let waiter = s.spawn(|| mutex.wait_at_front(&mut { fair }));
             while mutex.word.flags(Relaxed) & SLEEPERS == 0 {
                 thread::yield_now();

@@ -119,23 +119,22 @@ both_layouts! {
     fn an_idle_lock_is_no_longer_kept<L>() {
         for trial in [false, true] {
             let mutex = with::<Sound, L>(FREE, if trial { 0 } else { KEPT });
-            assert!(mutex.wait_at_front(&mut Wait { trial, ..at_front() }));
+            assert!(mutex.wait_at_front(&mut waiting(Tuning::DEFAULT, trial)));
             assert_eq!(state(&mutex), (HELD, 0));
         }
     }
 
     /// A trial that comes to no verdict must not leave the lock kept.
     fn a_trial_ends_with_the_wait<L>() {
-        let trial = || Wait { trial: true, ..at_front() };
         let mutex = with::<Sound, L>(HELD, 0);
         let until = Native::now() + 1;
-        assert!(!mutex.wait_at_front(&mut Wait { deadline: until, ..trial() }));
+        assert!(!mutex.wait_at_front(&mut Wait { deadline: until, ..waiting(Tuning::DEFAULT, true) }));
         assert_eq!(state(&mutex), (HELD, 0));
         let mutex = with::<Sound, L>(HELD, HANDOFF);
         unlock(&mutex);
         // Refused until the pickup, and the time is up before.
         let deadline = Native::now() + 50_000;
-        assert!(!mutex.wait_at_front(&mut Wait { deadline, tuning: fair(), ..trial() }));
+        assert!(!mutex.wait_at_front(&mut Wait { deadline, ..waiting(fair(), true) }));
         assert_eq!(state(&mutex).1 & !(SLEEPERS | WATCHED), PICKUP);
     }
 
