@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # Debian programs that nobody here wrote give right answers on our locks. Those that are not installed are skipped,
-# and said to be. With a number: repeats all so many times; 20 for a release.
+# and said to be.
+#
+#   ci/programs.sh [TIMES [NAME]]    20 times for a release; only those whose name below begins so
 set -euo pipefail
 cd "$(dirname "$0")/.."
 times=${1:-1}
+only=${2:-}
 cargo build --quiet --release -p kinlock-preload
 library=$(realpath "${CARGO_TARGET_DIR:-target}/release/libkinlock_preload.so")
 work=$(mktemp -d "${TMPDIR:-/tmp}/kinlock-programs.XXXXXX")
@@ -127,6 +130,7 @@ redis() {
 
 memcached_() {
     local port=16380
+    has memcslap || return 0
     LD_PRELOAD=$library KINLOCK_COUNTS=$work/counts memcached -u "$(id -un)" -l 127.0.0.1 -p $port -t 4 -m 64 \
         >"$work/memcached" 2>&1 &
     server=$!
@@ -238,17 +242,15 @@ stress() {
     report "stress-ng"
 }
 
+# Each with the command that it needs.
+all=(kyotocabinet:kccachetest rocksdb:db_bench sysbench_:sysbench compressors:xz python:python3 sqlite:python3
+    memcached_:memcached java_:java redis:redis-server stress:stress-ng)
+# A big package, so CI does not install it.
+[ "$times" -eq 1 ] || all+=(mariadb_:mariadbd)
 for ((round = 0; round < times; round++)); do
-    has kccachetest && kyotocabinet
-    has db_bench && rocksdb
-    has sysbench && sysbench_
-    has xz && compressors
-    has python3 && python
-    has python3 && sqlite
-    has memcached && has memcslap && memcached_
-    has java && java_
-    has redis-server && redis
-    has stress-ng && stress
-    # Big packages, so CI does not install it.
-    [ "$times" -eq 1 ] || { has mariadbd && mariadb_; }
+    for program in "${all[@]}"; do
+        if [[ $program == "$only"* ]] && has "${program#*:}"; then
+            "${program%:*}"
+        fi
+    done
 done
