@@ -3,7 +3,7 @@
 //! `ci/instructions.sh` counts the instructions of this program.
 
 use kinlock::lock_api::RawMutex as Raw;
-use kinlock::{RawMutex, RawSpinLock};
+use kinlock::{RawMutex, RawSpinLock, RwLock};
 use kinlock_core::Native;
 use kinlock_core::configured::AsConfigured;
 use kinlock_core::raw::mutex::{Joined, QueuedMutex};
@@ -28,6 +28,14 @@ fn main() -> ExitCode {
                 unsafe { black_box(&mutex).unlock() };
             });
         }
+        "kinlock-rwlock-read" => {
+            let lock = RwLock::new(());
+            repeat(pairs, || drop(black_box(&lock).read()));
+        }
+        "kinlock-rwlock-write" => {
+            let lock = RwLock::new(());
+            repeat(pairs, || drop(black_box(&lock).write()));
+        }
         "std-mutex" => {
             let mutex = std::sync::Mutex::new(());
             repeat(pairs, || drop(black_box(&mutex).lock()));
@@ -39,7 +47,8 @@ fn main() -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: uncontended none|kinlock-spin|kinlock-mutex|kinlock-mutex-joined|std-mutex PAIRS"
+        "usage: uncontended none|kinlock-spin|kinlock-mutex|kinlock-mutex-joined|\
+         kinlock-rwlock-read|kinlock-rwlock-write|std-mutex PAIRS"
     );
     ExitCode::from(2)
 }
