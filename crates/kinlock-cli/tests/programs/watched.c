@@ -12,11 +12,11 @@
 #include <unistd.h>
 
 pthread_mutex_t busy = PTHREAD_MUTEX_INITIALIZER, quiet = PTHREAD_MUTEX_INITIALIZER, late = PTHREAD_MUTEX_INITIALIZER;
-pthread_mutex_t nested = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP, again;
+pthread_mutex_t nested = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP, again, in_turn = PTHREAD_MUTEX_INITIALIZER;
 pthread_mutex_t waited_with = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t condvar = PTHREAD_COND_INITIALIZER;
 pthread_spinlock_t spin;
-static atomic_int go, done;
+static atomic_int go, done, turn;
 
 static void nap(long ms)
 {
@@ -52,6 +52,18 @@ __attribute__((noinline)) void some_life(int times)
     pthread_mutex_init(&again, NULL);
     for (int i = 0; i < times; i++)
         pthread_mutex_lock(&again), pthread_mutex_unlock(&again);
+}
+
+/* Every other turn is this thread's. Nobody waits for the lock. */
+static void *take_in_turn(void *first)
+{
+    for (int i = first ? 0 : 1; i < 600; i += 2) {
+        while (turn != i)
+            sched_yield();
+        pthread_mutex_lock(&in_turn), pthread_mutex_unlock(&in_turn);
+        turn++;
+    }
+    return NULL;
 }
 
 static void end_of_child(pid_t child)
@@ -183,6 +195,9 @@ int main(int count, char **words)
         while (done < i)
             nap(1);
     }
+    pthread_join(thread, NULL);
+    pthread_create(&thread, NULL, take_in_turn, NULL);
+    take_in_turn(&turn);
     pthread_join(thread, NULL);
     for (int i = 0; i < 1000; i++)
         pthread_mutex_lock(&quiet), pthread_mutex_unlock(&quiet);
