@@ -1,16 +1,18 @@
 //! What a waiter at the front does next: a pure function of what it has seen and of the time.
 //!
-//! A holder that takes the lock again within [`IDLE`] of unlocking it gains more from its warm
-//! cache than others could gain from the time in between. So its lock is *kept*: the front waiter
-//! leaves it alone for a quantum, and then requests a hand-off. Any other lock is *shared*: the
-//! front waiter takes it as soon as it is free. `docs/guide/mutex.md` has a drawing.
+//! A holder that takes the lock again sooner than its cache line could be elsewhere gains more from
+//! its warm cache than others could gain from the time in between. So its lock is *kept*: the front
+//! waiter leaves it alone for a quantum, and then requests a hand-off. Any other lock is *shared*:
+//! the front waiter takes it as soon as it is free. `docs/guide/mutex.md` has a drawing.
 
 /// The first pause between two looks at the lock, in nanoseconds. Each look takes the line from the
 /// holder, so the pauses double.
 pub(in crate::raw) const LOOK: u64 = 100;
-/// A lock that stays free for so many nanoseconds is idle: about what it takes to move a lock and
-/// the data behind it to another core.
+/// A lock that stays free for longer than its cache line takes to come is idle: for at most so many
+/// nanoseconds, more than that takes on any machine.
 pub(in crate::raw) const IDLE: u64 = 400;
+/// The front watches so many unlocks of a kept lock for one after which it is idle.
+pub(in crate::raw) const UNLOCKS: u32 = 32;
 /// How long a waiter spins before it sleeps, in nanoseconds: about what it costs to fall asleep and
 /// to be woken.
 pub(in crate::raw) const SPIN: u64 = 20_000;
@@ -26,6 +28,8 @@ pub(in crate::raw) const BRIEF: u64 = 2_000;
 #[derive(Clone, Copy, Debug)]
 pub(in crate::raw) struct Seen {
     pub(in crate::raw) now: u64,
+    /// How long the look took, in nanoseconds. After an unlock the line came from the holder.
+    pub(in crate::raw) look: u64,
     pub(in crate::raw) free: bool,
     /// No unlock since the waiter began to watch.
     pub(in crate::raw) watched: bool,
@@ -69,21 +73,9 @@ enum Phase {
     /// Has slept until an unlock.
     Woken,
     /// Finds out whether the lock is kept.
-    Watching(Watch),
+    Watching { start: u64, free: bool },
     /// Has left the lock alone.
     Rested,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Watch {
-    /// The time of the first look.
-    start: u64,
-    /// The last look found the lock free.
-    free: bool,
-    /// It has been free since an unknown time.
-    arrived: bool,
-    /// The pause before the next look.
-    pause: u64,
 }
 
 /// A stay at the front.
@@ -95,6 +87,10 @@ pub(in crate::raw) struct Front {
     pub(in crate::raw) trial: bool,
     /// It has left the lock alone before.
     rested: bool,
+    /// How many unlocks it has seen while it watched.
+    pub(in crate::raw) unlocks: u32,
+    /// How long the line took to come from the holder, or 0.
+    transfer: u64,
     phase: Phase,
 }
 
@@ -105,6 +101,8 @@ impl Front {
             quantum,
             trial,
             rested: false,
+            unlocks: 0,
+            transfer: 0,
             phase: Phase::Arrived,
         }
     }
@@ -126,14 +124,14 @@ impl Front {
             Phase::Rested | Phase::Woken if seen.free => Step::Take { idle: false },
             Phase::Rested => self.poll(seen, seen.now, left),
             Phase::Woken => self.timed_sleep(left),
-            Phase::Watching(watch) => self.watching(watch, seen, left),
+            Phase::Watching { start, free } => self.watching(start, free, seen, left),
         }
     }
 
-    /// The waiter has found out by itself that the lock is better shared.
-    pub(in crate::raw) fn share(&mut self, now: u64) {
+    /// The lock is better shared. The waiter has polled it since `start`.
+    pub(in crate::raw) fn share(&mut self, start: u64) {
         self.trial = false;
-        self.phase = Phase::Polling(now);
+        self.phase = Phase::Polling(start);
     }
 
     fn poll(&mut self, seen: Seen, start: u64, left: u64) -> Step {
@@ -152,45 +150,44 @@ impl Front {
     }
 
     fn watch(&mut self, seen: Seen) -> Step {
-        let pause = if seen.free { IDLE } else { LOOK };
-        self.phase = Phase::Watching(Watch {
-            start: seen.now,
-            free: seen.free,
-            arrived: seen.free && self.phase == Phase::Arrived,
-            pause,
-        });
-        Step::Watch(pause)
+        let (start, free) = (seen.now, seen.free);
+        self.phase = Phase::Watching { start, free };
+        Step::Watch(if free { self.idle() } else { LOOK })
     }
 
-    fn watching(&mut self, mut watch: Watch, seen: Seen, left: u64) -> Step {
-        let pause = match (seen.watched, seen.free) {
-            // Free for a whole pause.
-            (true, true) if watch.free => {
-                self.trial = false;
-                self.phase = Phase::Rested;
-                return Step::Take { idle: true };
+    /// After this time a lock that is free still is idle.
+    fn idle(&self) -> u64 {
+        match self.transfer {
+            0 => IDLE,
+            nanos => nanos.min(IDLE),
+        }
+    }
+
+    /// `start`: the watch began. `free`: its last look found the lock free.
+    fn watching(&mut self, start: u64, free: bool, seen: Seen, left: u64) -> Step {
+        let watched = seen.since(start);
+        if !seen.watched {
+            self.transfer = self.transfer.max(seen.look);
+            self.unlocks += 1;
+            if self.unlocks < UNLOCKS {
+                return self.watch(seen);
             }
-            // Unlocked since the last look: is it taken again at once?
-            (false, true) if !watch.free => return self.watch(seen),
-            // How long it had been free on arrival is not known. So this look tells nothing.
-            (false, _) if watch.arrived => return self.watch(seen),
-            (true, true) => IDLE,
-            // The same critical section goes on.
-            (true, false) if seen.since(watch.start) < SPIN => (watch.pause * 2).min(IDLE),
-            (true, false) if self.trial => {
-                self.trial = false;
-                self.phase = Phase::Polling(watch.start);
-                return Step::Share;
-            }
-            // Taken again at once, or held for long.
-            _ => {
-                self.trial = false;
-                return self.timed_sleep(left);
-            }
-        };
-        (watch.free, watch.pause) = (seen.free, pause);
-        self.phase = Phase::Watching(watch);
-        Step::Pause(pause)
+        } else if seen.free && free {
+            self.trial = false;
+            self.phase = Phase::Rested;
+            return Step::Take { idle: true };
+        } else if seen.free {
+            self.phase = Phase::Watching { start, free: true };
+            return Step::Pause(self.idle());
+        } else if watched < SPIN {
+            // The same critical section goes on. The pauses double.
+            return Step::Pause(watched.clamp(LOOK, IDLE));
+        } else if self.trial {
+            self.share(start);
+            return Step::Share;
+        }
+        self.trial = false;
+        self.timed_sleep(left)
     }
 
     fn timed_sleep(&mut self, left: u64) -> Step {

@@ -106,9 +106,12 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
             self.word.set(KEPT, Relaxed);
         }
         loop {
+            let before = P::now();
             let flags = self.word.flags(Relaxed);
+            let now = P::now();
             let seen = Seen {
-                now: P::now(),
+                now,
+                look: now.saturating_sub(before),
                 free: !self.word.is_held(),
                 watched: flags & WATCHED != 0,
                 kept: flags & KEPT != 0,

@@ -59,9 +59,12 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         }
         let mut looks = false;
         loop {
+            let before = P::now();
             let word = self.state.load(Relaxed);
+            let now = P::now();
             let seen = Seen {
-                now: P::now(),
+                now,
+                look: now.saturating_sub(before),
                 free: free(word),
                 watched: word & WATCHED != 0,
                 kept: self.hints.is_kept(),

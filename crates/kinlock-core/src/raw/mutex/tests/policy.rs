@@ -1,15 +1,19 @@
 //! The policy as a table, without threads.
 
-use super::super::policy::{Front, IDLE, LOOK, SPIN, Seen, Step, Step::*};
+use super::super::policy::{Front, IDLE, LOOK, SPIN, Seen, Step, Step::*, UNLOCKS};
 
 const QUANTUM: u64 = 250_000;
 const TAKE: Step = Take { idle: false };
 const TAKE_IDLE: Step = Take { idle: true };
+/// How long a look takes when the line comes from the holder.
+const TRANSFER: u64 = 60;
 
-/// A look: `f` the lock is free, `w` no unlock since the watch began, `k` it is kept.
+/// A look: `f` the lock is free, `w` no unlock since the watch began, `k` it is kept, `t` the line
+/// came from the holder.
 fn look(now: u64, marks: &str) -> Seen {
     Seen {
         now,
+        look: if marks.contains('t') { TRANSFER } else { 0 },
         free: marks.contains('f'),
         watched: marks.contains('w'),
         kept: marks.contains('k'),
@@ -20,6 +24,8 @@ struct Row {
     name: &'static str,
     quantum: u64,
     trial: bool,
+    /// How many unlocks it has seen before.
+    unlocks: u32,
     looks: &'static [(u64, &'static str, Step)],
 }
 
@@ -28,6 +34,7 @@ const fn row(name: &'static str, looks: &'static [(u64, &'static str, Step)]) ->
         name,
         quantum: QUANTUM,
         trial: false,
+        unlocks: UNLOCKS - 1,
         looks,
     }
 }
@@ -99,36 +106,71 @@ const ROWS: &[Row] = &[
             (SPIN + IDLE, "fwk", TAKE_IDLE),
         ],
     ),
-    row(
-        "kept, and a whole section between two looks",
-        &[
-            (0, "k", Watch(LOOK)),
-            (LOOK, "fk", Watch(IDLE)),
-            (LOOK + IDLE, "fk", TimedSleep(SPIN)),
-        ],
-    ),
-    row(
-        "free on arrival, and taken since: that tells nothing",
-        &[
-            (0, "fk", Watch(IDLE)),
-            (IDLE, "k", Watch(LOOK)),
-            (IDLE + LOOK, "k", TimedSleep(SPIN)),
-        ],
-    ),
-    row(
-        "kept, and unlocked since the last look",
-        &[
-            (0, "k", Watch(LOOK)),
-            (LOOK, "fk", Watch(IDLE)),
-            (LOOK + IDLE, "fwk", TAKE_IDLE),
-        ],
-    ),
+    Row {
+        unlocks: UNLOCKS - 2,
+        ..row(
+            "kept, and a whole section between two looks",
+            &[
+                (0, "k", Watch(LOOK)),
+                (LOOK, "fk", Watch(IDLE)),
+                (LOOK + IDLE, "fk", TimedSleep(SPIN)),
+            ],
+        )
+    },
+    Row {
+        unlocks: UNLOCKS - 2,
+        ..row(
+            "free on arrival, and taken since: that tells nothing",
+            &[
+                (0, "fk", Watch(IDLE)),
+                (IDLE, "k", Watch(LOOK)),
+                (IDLE + LOOK, "k", TimedSleep(SPIN)),
+            ],
+        )
+    },
+    Row {
+        unlocks: 0,
+        ..row(
+            "kept, and unlocked since the last look",
+            &[
+                (0, "k", Watch(LOOK)),
+                (LOOK, "fk", Watch(IDLE)),
+                (LOOK + IDLE, "fwk", TAKE_IDLE),
+            ],
+        )
+    },
+    Row {
+        unlocks: UNLOCKS - 2,
+        ..row(
+            "idle: free for longer than the line takes to come",
+            &[
+                (0, "k", Watch(LOOK)),
+                (LOOK, "fkt", Watch(TRANSFER)),
+                (LOOK + TRANSFER, "fwk", TAKE_IDLE),
+            ],
+        )
+    },
+    Row {
+        unlocks: 0,
+        ..row(
+            "idle after the third unlock only",
+            &[
+                (0, "k", Watch(LOOK)),
+                (LOOK, "fkt", Watch(TRANSFER)),
+                (2 * LOOK, "kt", Watch(LOOK)),
+                (3 * LOOK, "wk", Pause(LOOK)),
+                (4 * LOOK, "fkt", Watch(TRANSFER)),
+                (5 * LOOK, "fwk", TAKE_IDLE),
+            ],
+        )
+    },
     row(
         "kept, in a long section",
         &[
             (0, "k", Watch(LOOK)),
-            (LOOK, "wk", Pause(2 * LOOK)),
-            (3 * LOOK, "wk", Pause(IDLE)),
+            (LOOK, "wk", Pause(LOOK)),
+            (2 * LOOK, "wk", Pause(2 * LOOK)),
+            (2 * IDLE, "wk", Pause(IDLE)),
             (SPIN - 1, "wk", Pause(IDLE)),
             (SPIN, "wk", TimedSleep(SPIN)),
         ],
@@ -168,6 +210,7 @@ const ROWS: &[Row] = &[
 fn each_look_leads_to_its_step() {
     for row in ROWS {
         let mut front = Front::new(row.quantum, row.trial);
+        front.unlocks = row.unlocks;
         for &(now, marks, step) in row.looks {
             assert_eq!(front.next(look(now, marks)), step, "{}, at {now}", row.name);
         }
