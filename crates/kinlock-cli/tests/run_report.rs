@@ -115,6 +115,18 @@ fn numbers_are_those_on_paper() {
                 "{name}: {lock_name}"
             );
         }
+        // 2,000 times 20 us, of which few are measured.
+        let steady = lock(&report, "steady")["hold"]["total_ns"]
+            .as_u64()
+            .unwrap()
+            / 1_000_000;
+        assert!((20..1000).contains(&steady), "{name}: {steady} ms");
+        assert!(
+            locks(&report)
+                .iter()
+                .all(|l| list(&l["waiting"]).is_empty()),
+            "{name}"
+        );
         let mut ended = locks(&report).iter().filter(|l| l["is_ended"] == true);
         let one = ended.next().expect("one has ended");
         assert_eq!((&one["name"], &one["locked"]), (&"again".into(), &5.into()));
@@ -285,6 +297,7 @@ fn a_signal_shows_it_while_the_program_runs() {
         assert_ne!(errors.read_line(&mut seen).unwrap(), 0, "{seen}");
     }
     assert!(seen.contains("until now"), "{seen}");
+    assert!(seen.contains("; waiting: "), "{seen}");
     send(libc::SIGTERM);
     errors.read_to_string(&mut seen).unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));

@@ -66,6 +66,22 @@ static void *take_in_turn(void *first)
     return NULL;
 }
 
+static pthread_mutex_t steady = PTHREAD_MUTEX_INITIALIZER;
+
+/* Two thousand times for 20 us. */
+static void hold_steadily(void)
+{
+    for (int i = 0; i < 2000; i++) {
+        struct timespec now, then;
+        pthread_mutex_lock(&steady);
+        clock_gettime(CLOCK_MONOTONIC, &then);
+        do
+            clock_gettime(CLOCK_MONOTONIC, &now);
+        while ((now.tv_sec - then.tv_sec) * 1000000000L + now.tv_nsec - then.tv_nsec < 20000);
+        pthread_mutex_unlock(&steady);
+    }
+}
+
 static void end_of_child(pid_t child)
 {
     int status;
@@ -196,6 +212,7 @@ int main(int count, char **words)
             nap(1);
     }
     pthread_join(thread, NULL);
+    hold_steadily();
     pthread_create(&thread, NULL, take_in_turn, NULL);
     take_in_turn(&turn);
     pthread_join(thread, NULL);
@@ -237,6 +254,8 @@ int main(int count, char **words)
         raise(SIGKILL);
     if (strcmp(mode, "stays") == 0) {
         pthread_mutex_lock(&quiet);
+        pthread_create(&thread, NULL, take_once, NULL);
+        nap(100);
         puts("ready");
         fflush(stdout);
         nap(60000);
