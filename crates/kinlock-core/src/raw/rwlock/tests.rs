@@ -204,6 +204,14 @@ fn a_full_lock_admits_no_more_readers() {
 }
 
 #[test]
+fn no_reader_sets_the_bias_beside_a_writer_that_waits() {
+    assert_eq!(biased(READER), Some(READER | BIASED));
+    for others in [WRITER, UPGRADING, BIASED, REQUEST, FRONT_SLEEPS] {
+        assert_eq!(biased(READER | others), None);
+    }
+}
+
+#[test]
 fn the_bias_waits_in_proportion_to_what_its_end_cost() {
     const MILLI: u64 = 1_000_000;
     let hints = Hints::<Native>::new();
@@ -212,7 +220,13 @@ fn the_bias_waits_in_proportion_to_what_its_end_cost() {
     for start in [0, 4321 * MILLI, u64::from(u32::MAX) * 977] {
         hints.inhibit_bias(start, 9 * MILLI);
         assert!(!hints.may_set_bias(|| start) && !hints.may_set_bias(|| start + 8 * MILLI));
-        assert!(hints.may_set_bias(|| start + 10 * MILLI));
+        for later in [10, 700, 1_200, 1_900] {
+            assert!(hints.may_set_bias(|| start + later * MILLI), "{later} ms");
+        }
+        // However long it took, at most for 134 ms.
+        hints.inhibit_bias(start, 10_000 * MILLI);
+        assert!(!hints.may_set_bias(|| start + 130 * MILLI));
+        assert!(hints.may_set_bias(|| start + 135 * MILLI));
         assert!(hints.is_kept());
     }
 }

@@ -230,8 +230,9 @@ pub(super) fn revoked(seen: u32) -> Option<u32> {
 
 /// A counted reader lets others announce themselves.
 pub(super) fn biased(seen: u32) -> Option<u32> {
-    let others = seen & (WRITER | UPGRADING | BIASED) != 0 || seen & REQUEST != 0;
-    (!others).then_some(seen | BIASED)
+    // A writer that sleeps would have to end it at once.
+    let others = WRITER | UPGRADING | BIASED | REQUEST | FRONT_SLEEPS;
+    (seen & others == 0).then_some(seen | BIASED)
 }
 
 /// A counted reader leaves, and the waiter at the front goes next if it sleeps.
@@ -333,8 +334,9 @@ pub(super) struct Hints<P: Platform>(P::AtomicU16);
 const KEPT: u16 = 1 << 15;
 /// The unit of the moment, in nanoseconds.
 const TICK: u64 = 1 << 16;
-/// The longest time without bias, in nanoseconds: half of what can be told apart.
-const LONGEST: u64 = TICK << 13;
+/// The longest time without bias, in ticks. The moments repeat after 2^15 ticks: one that has long
+/// passed looks like one to come for a 16th of the time.
+const LONGEST: u16 = 1 << 11;
 
 impl<P: ConstPlatform> Hints<P> {
     pub(super) const NONE: Self = Hints(P::AtomicU16::ZERO);
@@ -359,16 +361,16 @@ impl<P: Platform> Hints<P> {
 
     /// Nobody sets the bias for so many nanoseconds from `now`.
     pub(super) fn inhibit_bias(&self, now: u64, nanos: u64) {
-        let until = ticks(now + nanos.min(LONGEST)).wrapping_add(1) & !KEPT;
+        let length = (nanos / TICK).min(u64::from(LONGEST) - 1) as u16 + 1;
         // Never 0.
-        let until = until.max(1);
+        let until = (ticks(now).wrapping_add(length) & !KEPT).max(1);
         let _ = self.0.change(Relaxed, |seen| Some(seen & KEPT | until));
     }
 
     pub(super) fn may_set_bias(&self, now: impl FnOnce() -> u64) -> bool {
         match self.0.load(Relaxed) & !KEPT {
             0 => true,
-            until => ticks(now()).wrapping_sub(until) & !KEPT < KEPT / 2,
+            until => !(1..=LONGEST).contains(&(until.wrapping_sub(ticks(now())) & !KEPT)),
         }
     }
 }
