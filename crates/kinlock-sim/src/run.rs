@@ -50,6 +50,8 @@ pub struct Outcome {
     pub seconds: f64,
     /// How long acquisitions of the lock took, in nanoseconds.
     pub waits: Histogram<u64>,
+    /// The longest of those for reading, and for writing.
+    pub longest: [u64; 2],
     /// Acquisitions by the holder before.
     pub handoffs: Handoffs,
     /// Where accesses were served from, after the warm-up.
@@ -145,7 +147,7 @@ impl Run {
     fn measured_seconds(&self) -> f64 {
         match self.workload.prepare {
             Prepare::Ids { seconds, .. } => self.seconds.max(seconds(self.threads)),
-            Prepare::Lock(_) | Prepare::Cell(_) => self.seconds,
+            Prepare::Lock(_) | Prepare::ReaderWriter(_) | Prepare::Cell(_) => self.seconds,
         }
     }
 
@@ -156,7 +158,7 @@ impl Run {
     /// Places the lock and the workload's data in the simulation under way.
     fn prepare(&self, meter: SharedMeter) -> Rc<dyn Body> {
         match self.workload.prepare {
-            Prepare::Lock(prepare) => {
+            Prepare::Lock(prepare) | Prepare::ReaderWriter(prepare) => {
                 let lock = (self.lock.place)(self.threads);
                 prepare(self.threads, Metered::new(lock, meter))
             }
@@ -183,6 +185,7 @@ impl Run {
             per_thread: meter.per_thread.clone(),
             seconds,
             waits: meter.waits.clone(),
+            longest: meter.longest,
             handoffs: meter.handoffs,
             traffic: world.traffic.since(&traffic),
             counted: Event::ALL.iter().map(since_warm_up).collect(),

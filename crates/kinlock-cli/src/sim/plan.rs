@@ -235,6 +235,7 @@ fn usual_locks(first: &workloads::Kind) -> (Vec<locks::Kind>, locks::Kind) {
             locks::invalidation::ALL.to_vec(),
             known("invalidation-locked"),
         ),
+        Genre::ReaderWriter => (locks::rwlock::ALL.to_vec(), known("rwlock-central")),
         Genre::Lock if is_cell(first.name) => {
             let names = ["futex", "mutex", "mutex-cna"];
             (names.map(known).to_vec(), known("futex"))

@@ -84,7 +84,8 @@ fn curve(lock: &str, panel: &[Entry]) -> Curve {
 
 /// The colour of a lock: the same in every picture.
 fn colour(lock: &str) -> RGBColor {
-    let mut all = locks::ALL.iter().chain(locks::invalidation::ALL);
+    let others = locks::invalidation::ALL.iter().chain(locks::rwlock::ALL);
+    let mut all = locks::ALL.iter().chain(others);
     let place = all.position(|kind| kind.name == lock);
     COLOURS[place.unwrap_or(0) % COLOURS.len()]
 }

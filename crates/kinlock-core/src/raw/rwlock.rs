@@ -23,11 +23,11 @@
 //! | who | from | to | how |
 //! | --- | --- | --- | --- |
 //! | reader enters | (f, n), no `W`, `REQUEST`, `UPGRADING` | (f, n + 1) | compare-and-swap (a) |
+//! | ... and sets the bias | (f, n), likewise | (f + BIASED, n + 1) | compare-and-swap |
 //! | ... passing writers | (f, n), no `W` or `REVOKING` | (f, n + 1) | compare-and-swap |
 //! | reader leaves | (f, n + 1) | (f, n) | fetch-and-add, then unpark (b) |
 //! | reader waits for a writer | (f + W, n) | (f + W, n + 1) | compare-and-swap: *registers* (c) |
 //! | ... and gives up | (f + W, n + 1) | (f + W, n) | compare-and-swap |
-//! | reader sets the bias | (f, n > 0), as it enters | (f + BIASED, n) | compare-and-swap |
 //! | reader is announced | (f + BIASED, n) | the same | its entry, then a look |
 //! | writer enters | free | (f + W, 0) | compare-and-swap |
 //! | ... a biased lock | (f + BIASED, 0) | (f + W + REVOKING, 0) | compare-and-swap (d) |
@@ -74,7 +74,7 @@
 //! bias, and then looks at the entries. Both are sequentially consistent: the reader sees that the
 //! bias is over and takes its entry back, or the writer sees the entry and waits.
 //!
-//! Only a counted reader sets the bias, by a compare-and-swap: no writer holds the lock. A writer
+//! Only a reader that enters sets the bias, in the same step: no writer holds the lock. A writer
 //! that gives up while readers are announced sets it again, in the step in which it leaves. So
 //! while a reader is announced, `BIASED` or `WRITER` is set.
 //!

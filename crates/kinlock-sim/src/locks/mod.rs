@@ -8,6 +8,7 @@ pub mod invalidation;
 mod mcs;
 mod mutex;
 mod qspinlock;
+pub mod rwlock;
 mod tas;
 mod ticket;
 
@@ -19,6 +20,16 @@ pub trait Lock {
     fn lock(&self, me: usize);
     /// Releases it; only the thread that took it may call this.
     fn unlock(&self, me: usize);
+
+    /// Takes it for reading. A lock without readers is taken as by [`lock`](Self::lock).
+    fn read(&self, me: usize) {
+        self.lock(me);
+    }
+
+    /// Ends reading.
+    fn unlock_read(&self, me: usize) {
+        self.unlock(me);
+    }
 }
 
 /// A kind of lock.
@@ -116,9 +127,10 @@ pub fn by_name(name: &str) -> Option<Kind> {
     all().find(|kind| kind.name == name)
 }
 
-/// All locks, policies and backends of delayed invalidation.
+/// All locks, reader-writer locks, policies and backends of delayed invalidation.
 pub fn all() -> impl Iterator<Item = Kind> + Clone {
-    ALL.iter().chain(POLICIES).chain(invalidation::ALL).copied()
+    let others = rwlock::ALL.iter().chain(POLICIES);
+    ALL.iter().chain(others).chain(invalidation::ALL).copied()
 }
 
 /// What a workload can take.
@@ -126,6 +138,8 @@ pub fn all() -> impl Iterator<Item = Kind> + Clone {
 pub enum Genre {
     /// Something that excludes others.
     Lock,
+    /// A reader-writer lock.
+    ReaderWriter,
     /// A policy for concurrency IDs.
     Policy,
     /// A backend of delayed [invalidation].
@@ -137,6 +151,7 @@ impl Genre {
     pub fn singular(self) -> &'static str {
         match self {
             Genre::Lock => "a lock",
+            Genre::ReaderWriter => "a reader-writer lock",
             Genre::Policy => "a policy for concurrency IDs",
             Genre::Invalidation => "a backend of delayed invalidation",
         }
@@ -146,6 +161,7 @@ impl Genre {
     pub fn plural(self) -> &'static str {
         match self {
             Genre::Lock => "locks",
+            Genre::ReaderWriter => "reader-writer locks",
             Genre::Policy => "policies for concurrency IDs",
             Genre::Invalidation => "backends of delayed invalidation",
         }
@@ -167,6 +183,7 @@ impl Kind {
             None if invalidation::ALL.iter().any(|kind| kind.name == self.name) => {
                 Genre::Invalidation
             }
+            None if rwlock::ALL.iter().any(|kind| kind.name == self.name) => Genre::ReaderWriter,
             None => Genre::Lock,
         }
     }
@@ -182,5 +199,6 @@ mod tests {
         assert_eq!(policies, Policy::ALL.map(Some));
         let are = |kinds: &[Kind], genre| kinds.iter().all(|kind| kind.genre() == genre);
         assert!(are(ALL, Genre::Lock) && are(invalidation::ALL, Genre::Invalidation));
+        assert!(are(rwlock::ALL, Genre::ReaderWriter));
     }
 }

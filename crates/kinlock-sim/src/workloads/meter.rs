@@ -29,7 +29,19 @@ impl Metered {
     pub fn lock(&self, me: usize) {
         let since = with(|w| w.now());
         self.lock.lock(me);
-        self.meter.borrow_mut().acquired(me, since);
+        self.meter.borrow_mut().acquired(me, since, false);
+    }
+
+    /// Takes it for reading.
+    pub fn read(&self, me: usize) {
+        let since = with(|w| w.now());
+        self.lock.read(me);
+        self.meter.borrow_mut().acquired(me, since, true);
+    }
+
+    /// Ends reading.
+    pub fn unlock_read(&self, me: usize) {
+        self.lock.unlock_read(me);
     }
 
     /// Releases it.
@@ -43,6 +55,8 @@ impl Metered {
 pub struct Meter {
     pub(crate) per_thread: Vec<u64>,
     pub(crate) waits: Histogram<u64>,
+    /// The longest wait for reading, and for writing, in nanoseconds.
+    pub(crate) longest: [u64; 2],
     pub(crate) handoffs: Handoffs,
     pub(crate) acquisitions: u64,
     pub(crate) bursts: Vec<Bursts>,
@@ -70,6 +84,7 @@ impl Meter {
         Meter {
             per_thread: vec![0; threads],
             waits: Histogram::new(3).expect("three digits are allowed"),
+            longest: [0; 2],
             handoffs: Handoffs::default(),
             acquisitions: 0,
             bursts: Vec::new(),
@@ -126,7 +141,7 @@ impl Meter {
         });
     }
 
-    fn acquired(&mut self, me: usize, since: u64) {
+    fn acquired(&mut self, me: usize, since: u64, reads: bool) {
         let (now, nanos) = with(|w| (w.now(), w.costs().nanos(w.now() - since)));
         let domain = Sim::domain();
         let last = self.last.replace((me, domain));
@@ -137,6 +152,8 @@ impl Meter {
         self.waits
             .record(nanos as u64)
             .expect("the histogram grows");
+        let longest = &mut self.longest[usize::from(!reads)];
+        *longest = (*longest).max(nanos as u64);
         if now > self.end {
             return;
         }

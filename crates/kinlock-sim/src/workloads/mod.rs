@@ -15,6 +15,7 @@ mod meter;
 mod mutex_spinners;
 mod open1;
 mod osq;
+mod readers;
 
 pub use cid::MAX_CPUS as MAX_CPUS_FOR_IDS;
 pub use cid_changing::PHASES;
@@ -60,6 +61,8 @@ pub struct Kind {
 pub enum Prepare {
     /// A lock.
     Lock(fn(threads: usize, lock: Metered) -> Rc<dyn Body>),
+    /// A reader-writer lock.
+    ReaderWriter(fn(threads: usize, lock: Metered) -> Rc<dyn Body>),
     /// A lock, in a cell of the [grid].
     Cell(grid::Cell),
     /// A policy for concurrency IDs. Threads mostly sleep: operations are counted and timed by
@@ -123,6 +126,10 @@ pub const ALL: &[Kind] = &[
     mutex_spinners::KIND,
     osq::KIND,
     invalidation::KIND,
+    readers::ONLY,
+    readers::MOST,
+    readers::MANY,
+    readers::HALF,
 ];
 
 /// All kinds that take policies for concurrency IDs.
@@ -162,6 +169,7 @@ impl Kind {
     pub fn takes(&self) -> Genre {
         match self.prepare {
             Prepare::Ids { .. } => Genre::Policy,
+            Prepare::ReaderWriter(_) => Genre::ReaderWriter,
             Prepare::Lock(_) if self.name == invalidation::KIND.name => Genre::Invalidation,
             Prepare::Lock(_) | Prepare::Cell(_) => Genre::Lock,
         }

@@ -104,16 +104,29 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         entries.any(|entry| entry.load(Acquire) == name)
     }
 
-    /// A counted reader, which found others changing the word, lets them announce themselves.
-    #[inline]
-    pub(super) fn set_bias(&self, seen: u32) {
-        if C::BIAS
-            && P::announced().is_some()
-            && biased(seen).is_some()
-            && self.hints.may_set_bias(P::now)
-        {
-            P::count(Event::Bias);
-            let _ = self.state.change(Relaxed, biased);
+    /// Enters if that is possible now, and lets other readers announce themselves. In one step, and
+    /// announced if another has been faster: to change a word among many readers takes long.
+    pub(super) fn enter_and_bias(&self, passing: bool) -> bool {
+        let has_table = C::BIAS && P::announced().is_some();
+        let may = has_table && self.hints.may_set_bias(P::now);
+        let is_biased = |seen| has_table && seen & BIASED != 0;
+        let entered = |seen| {
+            if is_biased(seen) {
+                return None;
+            }
+            let word = with_reader::<P>(seen, passing)?;
+            Some(biased(word).filter(|_| may).unwrap_or(word))
+        };
+        // Acquire pairs with the release of writers.
+        match self.state.change(Acquire, entered) {
+            Ok(before) => {
+                if may && biased(before).is_some() {
+                    P::count(Event::Bias);
+                }
+                true
+            }
+            Err(seen) if is_biased(seen) => self.announce() || self.enter(passing).is_some(),
+            Err(_) => false,
         }
     }
 

@@ -12,20 +12,17 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     #[inline(never)]
     pub(super) fn read_slow(&self, deadline: u64, passing: bool) -> bool {
         P::count(Event::SlowPath);
-        match self.enter(passing) {
-            // It was other readers that made the first try fail.
-            Some(before) => self.set_bias(before),
-            None if passed(deadline, P::now) || !self.wait_to_read(deadline, passing) => {
-                P::count(Event::Timeout);
-                return false;
-            }
-            None => {}
+        // If it succeeds, it was other readers that made the first try fail.
+        let entered = self.enter_and_bias(passing)
+            || !passed(deadline, P::now) && self.wait_to_read(deadline, passing);
+        if !entered {
+            P::count(Event::Timeout);
         }
-        true
+        entered
     }
 
     /// Enters if that is possible now. Returns the word before.
-    fn enter(&self, passing: bool) -> Option<u32> {
+    pub(super) fn enter(&self, passing: bool) -> Option<u32> {
         // Acquire pairs with the release of writers.
         let entered = |seen| with_reader::<P>(seen, passing);
         self.state.change(Acquire, entered).ok()

@@ -228,7 +228,7 @@ pub(super) fn revoked(seen: u32) -> Option<u32> {
     (count(seen) == 0).then_some(seen & !(REVOKING | READERS_SLEEP))
 }
 
-/// A counted reader lets others announce themselves.
+/// A reader that enters lets others announce themselves.
 pub(super) fn biased(seen: u32) -> Option<u32> {
     // A writer that sleeps would have to end it at once.
     let others = WRITER | UPGRADING | BIASED | REQUEST | FRONT_SLEEPS;
