@@ -13,7 +13,7 @@ use kinlock::lock_api::RawMutex as _;
 use kinlock::{Condvar, Mutex, RawMutex, RawSpinLock};
 use kinlock_invalidation::Domain;
 use kinlock_verify::child::{self, FINE};
-use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Barrier, OnceLock};
 use std::thread::{sleep, yield_now};
 use std::time::Duration;
@@ -140,10 +140,15 @@ fn fork_amid(work: impl Fn() + Sync) {
 /// may hang. Then an alarm ends it.
 fn on_its_own(name: &str, body: impl FnOnce()) {
     support::in_child(name, "", || {
-        // SAFETY: `alarm` has no preconditions.
-        unsafe { libc::alarm(PATIENCE.as_secs() as u32) };
+        end_in_time();
         body();
     });
+}
+
+/// Ends this process by an alarm if it hangs. Its children need one of their own.
+fn end_in_time() {
+    // SAFETY: `alarm` has no preconditions.
+    unsafe { libc::alarm(PATIENCE.as_secs() as u32) };
 }
 
 /// Has these handlers called at every fork.
@@ -183,7 +188,9 @@ const NOT_FREE: i32 = 1;
 fn generations(left: u32, threads: usize) -> i32 {
     static INSIDE: AtomicBool = AtomicBool::new(false);
     let done = AtomicBool::new(false);
+    let started = AtomicUsize::new(0);
     let work = || {
+        started.fetch_add(1, Relaxed);
         while !done.load(Relaxed) {
             PROGRAM.lock();
             assert!(!INSIDE.swap(true, Relaxed), "two threads hold the lock");
@@ -195,7 +202,12 @@ fn generations(left: u32, threads: usize) -> i32 {
     };
     std::thread::scope(|scope| {
         (0..threads).for_each(|_| drop(scope.spawn(work)));
+        // A thread that starts holds a lock of the standard library, which is not free in a child.
+        while started.load(Relaxed) < threads {
+            yield_now();
+        }
         let child = child::fork(|| {
+            end_in_time();
             if !PROGRAM.try_lock() {
                 return NOT_FREE;
             }
