@@ -89,8 +89,9 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             if entries.any(|e| e.compare_exchange(name, 0, Release, Relaxed).is_ok()) {
                 return;
             }
-            if P::forked() {
-                // The platform has emptied the row of the thread that was the sender.
+            // The platform has emptied the row of the thread that was the sender. Or the defect has
+            // lost the reader.
+            if P::forked() || C::FAULT == RwLockFault::LostReader {
                 return;
             }
             P::relax();
