@@ -50,8 +50,8 @@ pub struct Outcome {
     pub seconds: f64,
     /// How long acquisitions of the lock took, in nanoseconds.
     pub waits: Histogram<u64>,
-    /// The longest of those for reading, and for writing.
-    pub longest: [u64; 2],
+    /// The longest of those for reading, and for writing. `None` if no thread read.
+    pub longest: Option<[u64; 2]>,
     /// Acquisitions by the holder before.
     pub handoffs: Handoffs,
     /// Where accesses were served from, after the warm-up.
@@ -185,7 +185,7 @@ impl Run {
             per_thread: meter.per_thread.clone(),
             seconds,
             waits: meter.waits.clone(),
-            longest: meter.longest,
+            longest: (meter.reads > 0).then_some(meter.longest),
             handoffs: meter.handoffs,
             traffic: world.traffic.since(&traffic),
             counted: Event::ALL.iter().map(since_warm_up).collect(),

@@ -24,6 +24,9 @@ pub struct Sample {
     pub fairness: Fairness,
     /// From asking for the lock to having it.
     pub acquire_ns: Acquire,
+    /// The longest of these, if some read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_ns: Option<Longest>,
     pub handoffs: Handoffs,
     /// Memory accesses by where they were served from.
     pub traffic: Traffic,
@@ -61,6 +64,24 @@ pub struct Acquire {
     pub max: u64,
 }
 
+/// The longest acquisitions in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Longest {
+    pub read: u64,
+    pub write: u64,
+}
+
+impl Longest {
+    /// The longest of all, if some read.
+    pub fn over<'a>(all: impl Iterator<Item = &'a Sample>) -> Option<Self> {
+        all.filter_map(|sample| sample.longest_ns)
+            .reduce(|a, b| Self {
+                read: a.read.max(b.read),
+                write: a.write.max(b.write),
+            })
+    }
+}
+
 impl Sample {
     /// Keeps what reports are made of.
     pub fn new(variant: Variant, outcome: &Outcome) -> Self {
@@ -78,6 +99,7 @@ impl Sample {
                 p999: waits.value_at_quantile(0.999),
                 max: waits.max(),
             },
+            longest_ns: outcome.longest.map(|[read, write]| Longest { read, write }),
             handoffs: outcome.handoffs,
             traffic: outcome.traffic,
             counters: counters

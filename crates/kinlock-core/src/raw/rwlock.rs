@@ -23,6 +23,7 @@
 //! | who | from | to | how |
 //! | --- | --- | --- | --- |
 //! | reader enters | (f, n), no `W`, `REQUEST`, `UPGRADING` | (f, n + 1) | compare-and-swap (a) |
+//! | ... after a look that found such a word | (f, n) | (f, n + 1) | fetch-and-add (g) |
 //! | ... and sets the bias | (f, n), likewise | (f + BIASED, n + 1) | compare-and-swap |
 //! | ... passing writers | (f, n), no `W` or `REVOKING` | (f, n + 1) | compare-and-swap |
 //! | reader leaves | (f, n + 1) | (f, n) | fetch-and-add, then unpark (b) |
@@ -54,13 +55,19 @@
 //!   A thread that already reads may pass it meanwhile, and is counted.
 //! * (e) Unparks the front instead, if no reader is registered. Clears the flags in the same step.
 //! * (f) They could not register before, and now they can.
+//! * (g) Where a compare-and-swap has failed: among many readers it would fail again. The word
+//!   before tells whether the reader holds the lock, or has registered since a writer has come. It
+//!   may enter although a waiter has just asked to go next, or a writer has just begun to wait for
+//!   announced readers: both wait for all that are counted. Each reader does that once at most,
+//!   since it looks before.
 //!
 //! # Why neither side starves
 //!
-//! 1. *A writer at the front* asks to go next after a quantum. From then on no reader enters, none
-//!    can register unless a writer holds the lock, and no other writer enters. So it waits at most
-//!    for the writer that holds the lock, if there is one, and for one batch of readers: those that
-//!    hold the lock, or were registered when that writer left.
+//! 1. *A writer at the front* asks to go next after a quantum. From then on no reader enters but
+//!    those that had looked before, none can register unless a writer holds the lock, and no other
+//!    writer enters. So it waits at most for the writer that holds the lock, if there is one, and
+//!    for one batch of readers: those that hold the lock, had looked, or were registered when that
+//!    writer left.
 //! 2. *A reader* registers after a spin if a writer holds the lock: it then waits for the rest of
 //!    that writer's section. If a writer is to go next, it waits for that one to enter, is woken,
 //!    and registers. So it waits for one batch of readers and one writer at most, once it has spun,

@@ -57,6 +57,8 @@ pub struct Meter {
     pub(crate) waits: Histogram<u64>,
     /// The longest wait for reading, and for writing, in nanoseconds.
     pub(crate) longest: [u64; 2],
+    /// How many of them were for reading.
+    pub(crate) reads: u64,
     pub(crate) handoffs: Handoffs,
     pub(crate) acquisitions: u64,
     pub(crate) bursts: Vec<Bursts>,
@@ -85,6 +87,7 @@ impl Meter {
             per_thread: vec![0; threads],
             waits: Histogram::new(3).expect("three digits are allowed"),
             longest: [0; 2],
+            reads: 0,
             handoffs: Handoffs::default(),
             acquisitions: 0,
             bursts: Vec::new(),
@@ -152,6 +155,7 @@ impl Meter {
         self.waits
             .record(nanos as u64)
             .expect("the histogram grows");
+        self.reads += u64::from(reads);
         let longest = &mut self.longest[usize::from(!reads)];
         *longest = (*longest).max(nanos as u64);
         if now > self.end {
