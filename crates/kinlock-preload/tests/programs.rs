@@ -20,6 +20,8 @@ const OURS: &[&str] = &["kinlock-mutex", "kinlock-spin"];
 
 same_answers! {
     return_codes_of_mutexes: "codes.c", ALL;
+    return_codes_of_rwlocks: "rwcodes.c", ALL;
+    readers_and_writers: "rwthreads.c", ALL;
     depth_of_recursion: "depth.c", ALL;
     waits_with_mutexes_of_every_kind: "waits.c", ALL;
     a_bounded_buffer: "bounded.c", ALL;

@@ -219,8 +219,10 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         self.read_at_once() || self.try_read_slow(passing)
     }
 
+    /// Takes the lock for reading if one attempt succeeds. It may fail on a lock that others only
+    /// read.
     #[inline]
-    fn read_at_once(&self) -> bool {
+    pub fn read_at_once(&self) -> bool {
         let seen = self.state.load(Relaxed);
         if seen & BIASED != 0 {
             return self.announce();
@@ -275,6 +277,13 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     #[inline]
     pub fn write_until(&self, deadline: u64) -> bool {
         self.state.take_idle() || self.take_slow(Want::Write, deadline)
+    }
+
+    /// Takes the lock for writing if one attempt succeeds: nobody holds it, waits for it or is
+    /// announced at it.
+    #[inline]
+    pub fn write_at_once(&self) -> bool {
+        self.state.take_idle()
     }
 
     /// Takes the lock for writing if nobody holds it and nobody is to go next.
@@ -335,6 +344,12 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     #[inline]
     pub fn is_locked_exclusive(&self) -> bool {
         self.state.load(Relaxed) & WRITER != 0
+    }
+
+    /// Whether as many readers hold the lock, or wait for a writer, as can be counted: 2^20 - 1.
+    pub fn is_full(&self) -> bool {
+        // A larger count is one below zero.
+        count(self.state.load(Relaxed)) == LIMIT
     }
 
     /// Whether a writer queues or is to go next, or an upgradable reader waits for others, at this

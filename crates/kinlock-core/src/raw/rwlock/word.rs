@@ -359,7 +359,7 @@ pub(super) struct Hints<P: Platform>(P::AtomicU16);
 
 const KEPT: u16 = 1 << 15;
 /// The unit of the moment, in nanoseconds.
-const TICK: u64 = 1 << 16;
+const TICK: u64 = 1 << 13;
 /// The longest time without bias, in ticks. The moments repeat after 2^15 ticks: one that has long
 /// passed looks like one to come for a 16th of the time.
 const LONGEST: u16 = 1 << 11;
