@@ -183,10 +183,11 @@ impl RwLock {
         }
     }
 
-    /// Releases the lock. Returns what POSIX says.
+    /// Releases the lock.
     #[inline]
     fn release(&self) {
-        if self.writer.load(Relaxed) == kinlock_token() {
+        // Relaxed: while a thread reads it is 0, as the writer before stored it before it released.
+        if self.writer.load(Relaxed) != 0 {
             self.writer.store(0, Relaxed);
             // SAFETY: invariant 2.
             return unsafe { self.word.unlock_write() };
