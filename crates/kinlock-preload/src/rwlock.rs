@@ -31,6 +31,12 @@ pub(crate) struct RwLock {
     preference: AtomicU32,
 }
 
+const _: () = assert!(
+    core::mem::offset_of!(RwLock, shared) == 28
+        && core::mem::offset_of!(RwLock, preference) == 48
+        && size_of::<RwLock>() <= size_of::<libc::pthread_rwlock_t>()
+);
+
 /// The preference by which a thread that reads must not read again while a writer waits.
 const NOT_RECURSIVE: u32 = 2;
 

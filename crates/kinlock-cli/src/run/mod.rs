@@ -22,7 +22,7 @@ use anyhow::{Context, bail};
 use self::program::{CANNOT_RUN, Program};
 use self::report::Session;
 use self::variables::{Knobs, Lock, RwLocks, Variable, quoted};
-use crate::args::named;
+use crate::args::{Named, named};
 use crate::outcome::{Failure, Outcome, tell};
 
 /// Run an unmodified program on our locks
