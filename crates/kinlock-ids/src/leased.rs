@@ -5,9 +5,9 @@
 //!
 //! # Members
 //!
-//! A thread becomes a member at its first acquisition, and leaves when it ends. A thread remembers
-//! up to [`MEMBERSHIPS`] domains in a table of its own. It can use more domains, but those do not
-//! count it as a member. A global list of all domains with leases serves ending threads and forks.
+//! A thread becomes a member at its first acquisition, and leaves when it ends. It remembers its
+//! domains in tables of its own, of eight each. A global list of all domains with leases serves
+//! ending threads and forks.
 //!
 //! # Holdings
 //!
@@ -38,25 +38,30 @@ use super::arena::{self, Arena, NoMemory};
 use super::error::{BuildError, EnterError};
 use super::sequence::Slots;
 use super::{area, thread};
-use crate::raw::{BLOCK, Block, Held, IdAllocator, NO_MEMBER, Policy, Record, Storage};
+use crate::raw::{BLOCK, Block, Held, IdAllocator, IdConfig, NO_MEMBER, Policy, Record, Storage};
 use kinlock_core::fork::Part;
+use kinlock_core::platform::Platform;
 use kinlock_core::topology::CpuSet;
 use {kinlock::SpinLock, kinlock_core::Native};
-
-/// How many domains a thread can be a member of.
-const MEMBERSHIPS: usize = 8;
 
 /// The IDs of a domain.
 #[derive(Debug)]
 pub(super) struct Leased {
     /// Names the domain in the threads' tables. Never 0, never reused.
     serial: u32,
-    ids: IdAllocator<Native, Owned>,
+    ids: IdAllocator<Native, Owned, Aging>,
     cpus: Cpus,
     /// A bit for each member index, set if in use.
     members: Box<[AtomicU64]>,
     /// A [`Holding`] for each ID.
     holdings: Slots,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Aging;
+
+impl IdConfig for Aging {
+    const AGING: bool = true;
 }
 
 /// The holder of an ID.
@@ -135,6 +140,14 @@ impl Leased {
 
     pub(super) fn members(&self) -> u32 {
         self.ids.members()
+    }
+
+    pub(super) fn ids_in_use(&self) -> impl Iterator<Item = u32> {
+        self.ids.ids_in_use()
+    }
+
+    pub(super) fn reclaim(&self) -> u32 {
+        self.ids.reclaim(Native::now())
     }
 
     pub(super) fn cpus_allowed(&self) -> u32 {
@@ -394,6 +407,9 @@ pub(super) fn leave_where_nothing_is_held() -> bool {
             leased.leave(membership::take(leased.serial));
         }
     }
+    if nothing {
+        membership::forget_all();
+    }
     nothing
 }
 
@@ -408,6 +424,7 @@ pub(super) fn leave_all() {
         leased.release_forgotten();
         leased.leave(member);
     }
+    membership::forget_all();
 }
 
 /// The list of domains and the tables of memory, as a part of the fork protocol. Rank 1.
@@ -491,6 +508,25 @@ mod tests {
         let handlers = membership::join(leased);
         assert_eq!(membership::join(leased), handlers);
         assert_eq!(leased.members(), 1);
+    }
+
+    #[test]
+    fn a_thread_is_a_member_of_as_many_domains_as_it_enters() {
+        let make = |_| crate::Domain::builder().max_ids(32).build().unwrap();
+        let domains: Vec<_> = (0..20).map(make).collect();
+        for _ in 0..2 {
+            for domain in &domains {
+                drop(domain.enter().unwrap());
+                assert_eq!(domain.members(), Some(1));
+                let serial = domain.leased().unwrap().serial;
+                assert!(membership::remembered(serial).is_some());
+            }
+        }
+        // Places of dropped domains are used again.
+        drop(domains);
+        let domains: Vec<_> = (0..20).map(make).collect();
+        domains.iter().for_each(|domain| drop(domain.enter().unwrap()));
+        assert!(domains.iter().all(|domain| domain.members() == Some(1)));
     }
 
     #[test]

@@ -22,7 +22,7 @@
 //!
 //! # Bounds
 //!
-//! * *limit* = min(allowed CPUs, members, capacity). IDs spread up to the limit for locality's
+//! * *limit* = min(allowed CPUs, members, capacity), and at least 1. IDs spread up to the limit for locality's
 //!   sake: fresh IDs are handed out up to there although older ones may lie idle on other CPUs.
 //! * An ID at or above the limit is handed out for the first time only if at one instant every
 //!   lower one was held (not just kept). So `id < max(limit, h)`, where `h` is the peak number of
@@ -183,6 +183,9 @@ impl<P: Platform> Storage<P> for (&[Record<P>], &[Block<P>]) {
 pub trait IdConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// After so many failed rounds an acquisition closes the fast path for the others.
     const PATIENCE: u32 = 16;
+    /// Whether an acquisition that finds no ID on its CPU also [reclaims](IdAllocator::reclaim) old
+    /// ones, at most once per [`AGE`]. Not for callers that reclaim by a clock of their own.
+    const AGING: bool = false;
     /// A deliberate defect, to show that a check can fail.
     #[doc(hidden)]
     const FAULT: IdFault = IdFault::None;
@@ -255,7 +258,7 @@ pub struct IdAllocator<P: Platform, S: Storage<P>, C: IdConfig = Usual> {
 }
 
 impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
-    /// An allocator for `cpus` CPUs, all of them allowed, without members. The limit is 0 until
+    /// An allocator for `cpus` CPUs, all of them allowed, without members. The limit is 1 until
     /// threads [`join`](Self::join).
     ///
     /// # Errors
@@ -271,13 +274,15 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
             return Err(IdError::Storage);
         }
         let first = if policy == Policy::PerCpu { cpus } else { 0 };
-        Ok(IdAllocator {
+        let ids = IdAllocator {
             shape: Shape::new(cpus, first),
             storage,
             cpus,
             policy,
             config: PhantomData,
-        })
+        };
+        ids.limit_changed();
+        Ok(ids)
     }
 
     /// Acquires an ID for a thread that runs on the CPU with index `cpu`. The holder sees what the

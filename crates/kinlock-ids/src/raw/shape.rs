@@ -13,7 +13,7 @@
 //! previous one has released. If several threads publish at the same time, the last one therefore
 //! sees the newest counts when it reads them again.
 
-use super::{IdAllocator, IdConfig, NO_MEMBER, Policy, Storage};
+use super::{AGE, IdAllocator, IdConfig, NO_MEMBER, Policy, Storage};
 use kinlock_core::platform::{Atomic, Ordering, Ordering::*, Platform};
 
 /// The state that all acquisitions read and few operations write.
@@ -37,6 +37,8 @@ struct Changing<P: Platform> {
     spread: P::AtomicU64,
     /// Where the next search for an idle ID starts.
     hand: P::AtomicU32,
+    /// When an acquisition last looked for old IDs.
+    aged: P::AtomicU64,
 }
 
 /// Bit 0: members' records are used, not CPUs'. Bits 1 to 30: the limit of what is kept. Bit 31:
@@ -121,6 +123,7 @@ impl<P: Platform> Shape<P> {
                 counts: Atomic::new(cpus as u64),
                 spread: Atomic::new(Spread::new(0, grown).0),
                 hand: Atomic::new(0),
+                aged: Atomic::new(0),
             },
         }
     }
@@ -177,6 +180,14 @@ impl<P: Platform> Shape<P> {
 
     pub(super) fn next_victim(&self) -> u32 {
         self.changing.hand.fetch_add(1, Relaxed)
+    }
+
+    /// Whether the last look for old IDs is [`AGE`] ago. One caller is told so.
+    pub(super) fn is_time_to_age(&self, now: u64) -> bool {
+        let aged = &self.changing.aged;
+        let last = aged.load(Relaxed);
+        now.saturating_sub(last) >= AGE
+            && aged.compare_exchange(last, now, Relaxed, Relaxed).is_ok()
     }
 
     /// Whether there are at least as many members as allowed CPUs.
@@ -246,12 +257,12 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         self.shape.counts().allowed()
     }
 
-    /// min(allowed CPUs, members, capacity): see the [bounds](super). Under [`Policy::PerCpu`]: the
-    /// number of CPUs.
+    /// min(allowed CPUs, members, capacity), and at least 1: see the [bounds](super). Under
+    /// [`Policy::PerCpu`]: the number of CPUs.
     pub fn limit(&self) -> u32 {
         match self.policy {
             Policy::PerCpu => self.cpus,
-            _ => self.shape.counts().bound().min(self.capacity()),
+            _ => self.limit_of(self.shape.counts()),
         }
     }
 
@@ -309,7 +320,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     }
 
     /// Publishes the consequences of the counts, and frees what idle records keep above the limit.
-    fn limit_changed(&self) {
+    pub(super) fn limit_changed(&self) {
         let mut top = 0;
         let limit = loop {
             let counts = self.shape.counts();
@@ -351,8 +362,10 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         Control(old.0 & CLOSED | kept << 1 | by_member as u32)
     }
 
+    /// At least 1: a thread that nothing counts as a member can acquire an ID all the same, and the
+    /// fast path shall serve it.
     fn limit_of(&self, counts: Counts) -> u32 {
-        counts.bound().min(self.capacity())
+        counts.bound().clamp(1, self.capacity())
     }
 }
 

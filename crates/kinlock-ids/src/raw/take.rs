@@ -16,6 +16,12 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     #[cold]
     #[inline(never)]
     pub(super) fn acquire_slow(&self, cpu: u32, member: u32) -> Result<Held, IdError> {
+        if C::AGING {
+            let now = P::now();
+            if self.shape.is_time_to_age(now) {
+                self.reclaim(now);
+            }
+        }
         let mut urgent = false;
         let mut rounds = 0;
         let result = loop {

@@ -224,6 +224,61 @@ fn a_moved_lease_takes_its_id_along() {
 }
 
 #[test]
+fn a_cpu_that_had_an_id_does_not_get_that_of_a_thread_that_comes() {
+    let ids = recent_first(4, 3);
+    (0..2).for_each(|cpu| assert_eq!(visit(&ids, cpu), cpu));
+    // CPU 1 has a recent ID only.
+    ids.mark_idle(1, 0);
+    assert_eq!(ids.reclaim(AGE), 1);
+    ids.migrate(0, 1);
+    assert_eq!((kept(&ids, 0), kept(&ids, 1), ids.in_use()), (None, None, 0));
+    assert_eq!((visit(&ids, 1), visit(&ids, 0)), (1, 2));
+    // The same for a lease.
+    ids.mark_idle(1, 0);
+    assert_eq!(ids.reclaim(AGE), 1);
+    let held = ids.acquire(0).unwrap();
+    ids.release(1, held);
+    assert_eq!((kept(&ids, 0), kept(&ids, 1), ids.in_use()), (None, None, 0));
+    assert_eq!(visit(&ids, 1), 1);
+    audit(&ids, &[]);
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ages;
+
+impl IdConfig for Ages {
+    const AGING: bool = true;
+}
+
+#[test]
+fn who_needs_an_id_gets_one_that_was_unused_for_long() {
+    let ids: Ids<Ages> = make(Policy::RecentFirst, 5, 4, 1);
+    (0..4).for_each(|cpu| assert_eq!(visit(&ids, cpu), cpu));
+    // All IDs are young; the first that needs one marks them.
+    let held = ids.acquire(4).unwrap();
+    ids.release(4, held);
+    let wait = std::time::Duration::from_nanos(AGE);
+    for _ in 0..2 {
+        std::thread::sleep(wait + wait / 10);
+        // Only CPU 3 goes on; CPUs without records need IDs.
+        visit(&ids, 3);
+        visit(&ids, 7);
+        visit(&ids, 3);
+    }
+    // The IDs of the CPUs that stopped are free.
+    assert!((0..3).all(|cpu| kept(&ids, cpu).is_none()), "{ids:?}");
+    assert!(kept(&ids, 3).is_some());
+    audit(&ids, &[]);
+}
+
+#[test]
+fn the_fast_path_serves_threads_that_nothing_counts() {
+    let ids = recent_first(4, 0);
+    assert_eq!((visit(&ids, 2), ids.limit()), (0, 1));
+    assert_eq!(kept(&ids, 2), Some(0));
+}
+
+#[test]
 fn migration_moves_what_lies_idle() {
     let ids = recent_first(4, 2);
     visit(&ids, 0);
@@ -376,8 +431,8 @@ fn holders_set_the_bound_where_there_are_no_members() {
             let held: Vec<Held> = (0..holders).map(|i| ids.acquire(i % 4).unwrap()).collect();
             assert!(held.iter().all(|held| held.id() < holders.max(5)));
             held.into_iter().for_each(|held| ids.release(0, held));
-            // Nothing is kept above the limit.
-            assert_eq!(ids.in_use(), 0);
+            // Nothing is kept above the limit, which is 1.
+            assert_eq!(ids.in_use(), 1);
         }
     }
 }
