@@ -37,6 +37,8 @@
 //! * The inputs are unchanged when an abort restarts the sequence: they are `in` operands, and all
 //!   results go to other registers.
 //! * There is no system call and no other call inside.
+//! * aarch64: no operand is in x16 or x17. A linker may reach a distant label by a veneer, which
+//!   overwrites them.
 //! * The descriptor's memory stays mapped, since the kernel may read it after the end. A library
 //!   with sequences must not be unloaded while threads that used it live.
 //! * Inlining and link-time optimisation may copy a block. All labels are local numbers, and the
