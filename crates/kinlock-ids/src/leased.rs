@@ -525,7 +525,9 @@ mod tests {
         // Places of dropped domains are used again.
         drop(domains);
         let domains: Vec<_> = (0..20).map(make).collect();
-        domains.iter().for_each(|domain| drop(domain.enter().unwrap()));
+        domains
+            .iter()
+            .for_each(|domain| drop(domain.enter().unwrap()));
         assert!(domains.iter().all(|domain| domain.members() == Some(1)));
     }
 

@@ -55,7 +55,10 @@ impl Table {
         let new = Box::into_raw(Box::new(Table::new()));
         for table in self.all() {
             let more = &table.more;
-            if more.compare_exchange(ptr::null_mut(), new, Relaxed, Relaxed).is_ok() {
+            if more
+                .compare_exchange(ptr::null_mut(), new, Relaxed, Relaxed)
+                .is_ok()
+            {
                 return;
             }
         }

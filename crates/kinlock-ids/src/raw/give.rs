@@ -42,9 +42,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     fn has_own(&self, from: u32, to: u32) -> bool {
         let at = |at: u32| self.storage.records().get(at as usize);
         match (at(from), at(to)) {
-            (Some(_), Some(record)) if from != to => {
-                !Word(record.word.load(Relaxed)).is_nothing()
-            }
+            (Some(_), Some(record)) if from != to => !Word(record.word.load(Relaxed)).is_nothing(),
             _ => false,
         }
     }

@@ -231,14 +231,20 @@ fn a_cpu_that_had_an_id_does_not_get_that_of_a_thread_that_comes() {
     ids.mark_idle(1, 0);
     assert_eq!(ids.reclaim(AGE), 1);
     ids.migrate(0, 1);
-    assert_eq!((kept(&ids, 0), kept(&ids, 1), ids.in_use()), (None, None, 0));
+    assert_eq!(
+        (kept(&ids, 0), kept(&ids, 1), ids.in_use()),
+        (None, None, 0)
+    );
     assert_eq!((visit(&ids, 1), visit(&ids, 0)), (1, 2));
     // The same for a lease.
     ids.mark_idle(1, 0);
     assert_eq!(ids.reclaim(AGE), 1);
     let held = ids.acquire(0).unwrap();
     ids.release(1, held);
-    assert_eq!((kept(&ids, 0), kept(&ids, 1), ids.in_use()), (None, None, 0));
+    assert_eq!(
+        (kept(&ids, 0), kept(&ids, 1), ids.in_use()),
+        (None, None, 0)
+    );
     assert_eq!(visit(&ids, 1), 1);
     audit(&ids, &[]);
 }

@@ -114,7 +114,7 @@ pub(in super::super) unsafe fn add<P: Probe>(
 }
 
 /// Stores `new` in the word at `offset` of the slot if that holds `expected` and, with `GATED` = 1,
-/// the gate is open. Returns the word's old value, or [`CLOSED`].
+/// the gate is open. Returns the ID, and the word's old value or [`CLOSED`].
 ///
 /// # Safety
 ///
@@ -126,7 +126,7 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
     offset: usize,
     expected: u64,
     new: u64,
-) -> Result<u64, OutOfRange> {
+) -> Result<(u32, u64), OutOfRange> {
     let id: u64;
     let found: u64;
     // SAFETY: invariants 1 and 2, by the caller.
@@ -152,7 +152,7 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
             found = out(reg) found,
         );
     }
-    slots.check(id).map(|()| found)
+    slots.check(id).map(|()| (id as u32, found))
 }
 
 /// Pushes `node` on the list of the slot, unless that has `most` nodes already.
