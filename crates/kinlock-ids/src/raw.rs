@@ -41,10 +41,7 @@
 //! Lock-free: if all other threads stop, an acquisition ends. It takes any ID below `grown` that is
 //! free or kept. If there is none, the proof that all are held succeeds. A round fails only for one
 //! of two reasons. Either another operation has made progress, or a fresh ID turns out to have been
-//! held since before the limit came down. The latter happens at most once per ID. After
-//! [`PATIENCE`](IdConfig::PATIENCE) failed rounds a thread closes the fast path, and other
-//! acquisitions let it go first. They wait for a limited time only: the waiter may be a signal
-//! handler that has interrupted exactly that thread.
+//! held since before the limit came down. The latter happens at most once per ID.
 //!
 //! # Example
 //!
@@ -181,8 +178,6 @@ impl<P: Platform> Storage<P> for (&[Record<P>], &[Block<P>]) {
 
 /// The compile-time configuration of an allocator.
 pub trait IdConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
-    /// After so many failed rounds an acquisition closes the fast path for the others.
-    const PATIENCE: u32 = 16;
     /// Whether an acquisition that finds no ID on its CPU also [reclaims](IdAllocator::reclaim) old
     /// ones, at most once per [`AGE`]. Not for callers that reclaim by a clock of their own.
     const AGING: bool = false;

@@ -102,6 +102,7 @@ use core::ptr::NonNull;
 ///
 /// A probe with a [`FAULT`](Self::FAULT) may be used by [`Counter`](super::Counter)s only, which
 /// then count wrong. A list would have nodes twice.
+#[doc(hidden)]
 pub unsafe trait Probe: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// Iterations of an empty loop right before the commit, so that disturbances hit it; at most
     /// 65,535.
@@ -111,6 +112,7 @@ pub unsafe trait Probe: Copy + core::fmt::Debug + Send + Sync + 'static {
 }
 
 /// Correct sequences.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Sound;
 
@@ -118,6 +120,7 @@ pub struct Sound;
 unsafe impl Probe for Sound {}
 
 /// A defect that tests must find.
+#[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Fault {

@@ -30,8 +30,6 @@ macro_rules! config {
         struct $name;
         impl IdConfig for $name {
             const FAULT: IdFault = IdFault::$fault;
-            /// Low, so that the fast path is closed in some executions.
-            const PATIENCE: u32 = 1;
         }
     };
 }

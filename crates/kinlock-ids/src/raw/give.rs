@@ -184,6 +184,5 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
             let stay = (0..BLOCK).filter(stays).map(|bit| 1 << bit).sum();
             block.used.0.store(stay, Relaxed);
         }
-        self.shape.open();
     }
 }

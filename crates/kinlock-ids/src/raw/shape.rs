@@ -41,20 +41,16 @@ struct Changing<P: Platform> {
     aged: P::AtomicU64,
 }
 
-/// Bit 0: members' records are used, not CPUs'. Bits 1 to 30: the limit of what is kept. Bit 31:
-/// the fast path is closed, because a thread needs an ID urgently.
-///
-/// This layout lets one signed comparison tell whether the fast path may take an ID.
+/// Bit 0: members' records are used, not CPUs'. The other bits: the limit of what is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Control(u32);
 
 const BY_MEMBER: u32 = 1;
-const CLOSED: u32 = 1 << 31;
 
 impl Control {
     #[inline]
     pub(super) fn allows(self, id: u32) -> bool {
-        (self.0 as i32) >> 1 > id as i32
+        self.limit() > id
     }
 
     #[inline]
@@ -62,13 +58,10 @@ impl Control {
         self.0 & BY_MEMBER != 0
     }
 
-    pub(super) fn is_closed(self) -> bool {
-        self.0 & CLOSED != 0
-    }
-
     /// Records keep IDs below this limit only.
+    #[inline]
     pub(super) fn limit(self) -> u32 {
-        (self.0 & !CLOSED) >> 1
+        self.0 >> 1
     }
 }
 
@@ -194,20 +187,6 @@ impl<P: Platform> Shape<P> {
     pub(super) fn is_full(&self) -> bool {
         let counts = self.counts();
         counts.members() >= counts.allowed()
-    }
-
-    /// Closes the fast path. `false`: another thread already has.
-    pub(super) fn close(&self) -> bool {
-        self.control.0.fetch_or(CLOSED, Relaxed) & CLOSED == 0
-    }
-
-    pub(super) fn open(&self) {
-        self.control.0.fetch_and(!CLOSED, Relaxed);
-    }
-
-    /// Waits until the fast path is open, for at most `nanos` nanoseconds.
-    pub(super) fn wait_until_open(&self, nanos: u64) {
-        let _ = P::wait_for(&self.control.0, Relaxed, nanos, |c| c & CLOSED == 0);
     }
 
     fn counts(&self) -> Counts {
@@ -359,7 +338,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
             Policy::RecentFirst | Policy::LowestFree => (self.limit_of(counts), false),
             Policy::PerCpu => (self.cpus, false),
         };
-        Control(old.0 & CLOSED | kept << 1 | by_member as u32)
+        Control(kept << 1 | by_member as u32)
     }
 
     /// At least 1: a thread that nothing counts as a member can acquire an ID all the same, and the

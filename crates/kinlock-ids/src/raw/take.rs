@@ -4,9 +4,6 @@ use super::record::{Record, Word};
 use super::{AGE, Held, IdAllocator, IdConfig, IdError, IdFault, NOWHERE, Policy, Storage};
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
-/// How long an acquisition lets an urgent one go first, in nanoseconds, in each round.
-const COURTESY: u64 = 20_000;
-
 /// How many kept IDs an acquisition compares to find an old one.
 const CANDIDATES: u32 = 8;
 
@@ -22,30 +19,19 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
                 self.reclaim(now);
             }
         }
-        let mut urgent = false;
         let mut rounds = 0;
-        let result = loop {
-            if !urgent && self.shape.control().is_closed() {
-                self.shape.wait_until_open(COURTESY);
-            }
+        loop {
             if let Some(result) = self.try_once(cpu, member).transpose() {
-                break result;
+                return result;
             }
             rounds += 1;
             // With a defect the state may be inconsistent for ever: no ID is free, and the proof
             // that all are held fails.
             if !matches!(C::FAULT, IdFault::None) && rounds == ROUNDS_WITH_A_DEFECT {
-                break Err(IdError::Exhausted);
-            }
-            if rounds >= C::PATIENCE && !urgent {
-                urgent = self.shape.close();
+                return Err(IdError::Exhausted);
             }
             P::relax();
-        };
-        if urgent {
-            self.shape.open();
         }
-        result
     }
 
     /// One round. `None`: another thread was faster, try again.

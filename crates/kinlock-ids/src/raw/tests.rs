@@ -498,23 +498,10 @@ fn cpus_without_record_keep_nothing() {
 }
 
 #[test]
-fn a_closed_fast_path_delays_the_others() {
-    let ids = recent_first(2, 2);
-    visit(&ids, 0);
-    assert!(ids.shape.close() && !ids.shape.close());
-    // Served late. Nothing is kept meanwhile unless it was before.
-    assert_eq!(visit(&ids, 0), 0);
-    ids.shape.open();
-    assert!(!ids.shape.control().is_closed());
-    audit(&ids, &[]);
-}
-
-#[test]
 fn a_child_starts_anew() {
     let ids = recent_first(2, 2);
     let held = ids.acquire(0).unwrap();
     visit(&ids, 1);
-    ids.shape.close();
     ids.reset(|id| (id == held.id()).then_some(&held));
     audit(&ids, &[0]);
     assert_eq!(visit(&ids, 1), 1);

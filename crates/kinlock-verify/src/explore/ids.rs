@@ -36,17 +36,12 @@ pub struct Specimen {
     play: fn(&Replay<Specimen>, trace: bool) -> Outcome,
 }
 
-/// All of them: each policy, as it is and closing the fast path after one vain attempt, and broken
-/// ones.
+/// All of them: each policy, and broken ones.
 pub const ALL: &[Specimen] = &[
-    sound::<{ Policy::RecentFirst as u8 }, 16>("recent-first"),
-    sound::<{ Policy::PerCpu as u8 }, 16>("per-cpu"),
-    sound::<{ Policy::LowestFree as u8 }, 16>("lowest-free"),
-    sound::<{ Policy::TaskOwned as u8 }, 16>("task-owned"),
-    sound::<{ Policy::RecentFirst as u8 }, 1>("recent-first-impatient"),
-    sound::<{ Policy::PerCpu as u8 }, 1>("per-cpu-impatient"),
-    sound::<{ Policy::LowestFree as u8 }, 1>("lowest-free-impatient"),
-    sound::<{ Policy::TaskOwned as u8 }, 1>("task-owned-impatient"),
+    sound::<{ Policy::RecentFirst as u8 }>("recent-first"),
+    sound::<{ Policy::PerCpu as u8 }>("per-cpu"),
+    sound::<{ Policy::LowestFree as u8 }>("lowest-free"),
+    sound::<{ Policy::TaskOwned as u8 }>("task-owned"),
     broken::<{ IdFault::Shared as u8 }>("busted-shared", Property::Exclusion),
     broken::<{ IdFault::Leaked as u8 }>("busted-leak", Property::Contract),
     broken::<{ IdFault::AboveBound as u8 }>("busted-bound", Property::Contract),
@@ -57,11 +52,11 @@ pub const ALL: &[Specimen] = &[
 
 named!(Specimen, "policy", ALL);
 
-const fn sound<const POLICY: u8, const PATIENCE: u32>(name: &'static str) -> Specimen {
+const fn sound<const POLICY: u8>(name: &'static str) -> Specimen {
     Specimen {
         name,
         defect: None,
-        play: play::<POLICY, Kind<0, PATIENCE>>,
+        play: play::<POLICY, Kind<0>>,
     }
 }
 
@@ -69,14 +64,14 @@ const fn broken<const FAULT: u8>(name: &'static str, defect: Property) -> Specim
     Specimen {
         name,
         defect: Some(defect),
-        play: play::<{ Policy::RecentFirst as u8 }, Kind<FAULT, 16>>,
+        play: play::<{ Policy::RecentFirst as u8 }, Kind<FAULT>>,
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Kind<const FAULT: u8, const PATIENCE: u32>;
+struct Kind<const FAULT: u8>;
 
-impl<const FAULT: u8, const PATIENCE: u32> IdConfig for Kind<FAULT, PATIENCE> {
+impl<const FAULT: u8> IdConfig for Kind<FAULT> {
     const FAULT: IdFault = fault!(
         FAULT,
         IdFault: Shared,
@@ -86,7 +81,6 @@ impl<const FAULT: u8, const PATIENCE: u32> IdConfig for Kind<FAULT, PATIENCE> {
         LateGrowth,
         Stranded
     );
-    const PATIENCE: u32 = PATIENCE;
 }
 
 impl Subject for Specimen {
