@@ -60,8 +60,6 @@ pub struct Locks {
 /// that fails is shrunk to the few preemptions it needs, and printed with a word for --replay.
 /// Values are sequentially consistent: errors of memory ordering are not found.
 ///
-/// The rarest defect, `busted-growth`, takes thousands of schedules.
-///
 /// Example: kinlock explore ids --policies recent-first --schedules 100000
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]

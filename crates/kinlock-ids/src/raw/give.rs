@@ -20,13 +20,12 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         let moves = allowed && !has_own && self.keep(to, id);
         if let Some(record) = self.storage.records().get(from as usize) {
             // The word is ours, so a store suffices.
-            let word = Word(held.word);
             let stays = allowed && !moves && (!has_own || self.shape.is_full());
             if stays {
                 // `keep` may have written another record's index here.
                 self.keeper(id).store(from, Relaxed);
             }
-            let new = if stays { word.kept() } else { word.given_up() };
+            let new = if stays { Word::kept(id) } else { Word::had(id) };
             record.word.overwrite(new.0, Self::RELEASE);
             if stays {
                 return;
@@ -49,7 +48,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
 
     /// Makes the record keep `id`, which the caller holds. `false`: it keeps or lends another.
     pub(super) fn keep(&self, at: u32, id: u32) -> bool {
-        self.occupy(at, id, |word| word.keeping(id)).is_some()
+        self.occupy(at, Word::kept(id))
     }
 
     /// Tells that a thread without an ID has moved from one CPU to another, both by index. The ID
@@ -109,7 +108,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         };
         let mut freed = 0;
         for id in 0..self.capacity() {
-            if id % BLOCK == 0 && self.used(id).load(Relaxed) as u32 == 0 {
+            if id % BLOCK == 0 && self.used(id).load(Relaxed) == 0 {
                 continue;
             }
             let Some((record, word)) = self.kept(id) else {
@@ -147,7 +146,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
             // Acquire pairs with the Release of the thread that made the record keep it.
             match record
                 .word
-                .compare_exchange(word.0, word.emptied().0, Acquire, Relaxed)
+                .compare_exchange(word.0, Word::NOTHING.0, Acquire, Relaxed)
             {
                 Ok(_) => return Some(word.id()),
                 Err(seen) => word = Word(seen),
@@ -170,7 +169,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
             // here, had moved the ID on and had not yet updated its record.
             let lender = |held: &Held| held.at == at;
             if !(word.is_lent() && held(word.id()).is_some_and(lender)) {
-                record.word.store(word.emptied().0, Relaxed);
+                record.word.store(Word::NOTHING.0, Relaxed);
             }
         }
         for (block, first) in self

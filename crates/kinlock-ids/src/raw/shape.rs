@@ -1,20 +1,15 @@
 //! How far IDs may spread: members, allowed CPUs, the limit, and how far they have spread.
 //!
-//! # When the limit comes down
+//! A thread that changes the counts publishes their consequences in the control word. It exchanges
+//! that word even if it stays the same. Each exchange acquires what the previous one has released.
+//! If several threads publish at the same time, the last one therefore sees the newest counts when
+//! it reads them again.
 //!
-//! An acquisition reads the limit once, and the limit may come down before it finishes. Taking an
-//! ID below the old limit is harmless: it could have been taken before. But handing out a *fresh*
-//! ID by the old limit would leave `grown` too high for later acquisitions, which take free IDs
-//! below `grown` without a proof. So [`Spread`] has limit and `grown` in one word. One exchange
-//! brings both down, and no exchange that expects the old limit can succeed after it.
-//!
-//! A thread that changes the counts publishes their consequences: first the control word, then the
-//! spread word. It exchanges both even if they stay the same. Each exchange acquires what the
-//! previous one has released. If several threads publish at the same time, the last one therefore
-//! sees the newest counts when it reads them again.
+//! `grown` says how far searches go. It comes down with the limit; a late acquisition may leave it
+//! one too high, which makes searches longer and no ID larger.
 
 use super::{AGE, IdAllocator, IdConfig, NO_MEMBER, Policy, Storage};
-use kinlock_core::platform::{Atomic, Ordering, Ordering::*, Platform};
+use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
 /// The state that all acquisitions read and few operations write.
 #[derive(Debug)]
@@ -33,8 +28,8 @@ struct ReadMostly<P: Platform>(P::AtomicU32);
 struct Changing<P: Platform> {
     /// Upper half: members. Lower half: allowed CPUs.
     counts: P::AtomicU64,
-    /// See [`Spread`].
-    spread: P::AtomicU64,
+    /// How far IDs have been handed out. IDs in use at or above it have been so since it came down.
+    grown: P::AtomicU32,
     /// Where the next search for an idle ID starts.
     hand: P::AtomicU32,
     /// When an acquisition last looked for old IDs.
@@ -83,38 +78,13 @@ impl Counts {
     }
 }
 
-/// Upper half: the limit. Lower half: `grown`, how far IDs have been handed out. IDs in use are
-/// below `grown`. Exceptions: IDs that were in use when `grown` came down and that leases still
-/// hold, that their records keep, or that their records take again once the limit allows it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Spread(u64);
-
-impl Spread {
-    fn new(limit: u32, grown: u32) -> Self {
-        Spread((limit as u64) << 32 | grown as u64)
-    }
-
-    pub(super) fn limit(self) -> u32 {
-        (self.0 >> 32) as u32
-    }
-
-    pub(super) fn grown(self) -> u32 {
-        self.0 as u32
-    }
-
-    /// With another limit. `grown` is cut down to it.
-    fn within(self, limit: u32) -> Self {
-        Self::new(limit, self.grown().min(limit))
-    }
-}
-
 impl<P: Platform> Shape<P> {
     pub(super) fn new(cpus: u32, grown: u32) -> Self {
         Shape {
             control: ReadMostly(Atomic::new(0)),
             changing: Changing {
                 counts: Atomic::new(cpus as u64),
-                spread: Atomic::new(Spread::new(0, grown).0),
+                grown: Atomic::new(grown),
                 hand: Atomic::new(0),
                 aged: Atomic::new(0),
             },
@@ -127,47 +97,31 @@ impl<P: Platform> Shape<P> {
         Control(self.control.0.load(Relaxed))
     }
 
-    fn spread(&self) -> Spread {
-        Spread(self.changing.spread.load(Relaxed))
-    }
-
     pub(super) fn grown(&self) -> u32 {
-        self.spread().grown()
+        self.changing.grown.load(Relaxed)
     }
 
     /// Makes `grown` larger by one, as long as `may` agrees to the current value. Returns the old
     /// `grown`.
-    pub(super) fn grow(&self, may: impl Fn(Spread) -> bool) -> Option<u32> {
-        let mut seen = self.spread();
-        while may(seen) {
-            let more = Spread::new(seen.limit(), seen.grown() + 1);
-            // Relaxed: it publishes nothing but itself. Being a read-modify-write, it does not
-            // break the release sequence between two threads that publish limits.
-            match self.exchange_spread(seen, more, Relaxed) {
-                Ok(()) => return Some(seen.grown()),
-                Err(now) => seen = now,
-            }
-        }
-        None
+    pub(super) fn grow(&self, may: impl Fn(u32) -> bool) -> Option<u32> {
+        self.change_grown(|grown| may(grown).then_some(grown + 1))
     }
 
-    /// Sets the limit and cuts `grown` down to it. Returns the old `grown`.
-    fn spread_within(&self, limit: u32) -> u32 {
-        let mut seen = self.spread();
+    /// Cuts `grown` down to the limit. Returns the old `grown`.
+    fn cut(&self, limit: u32) -> u32 {
+        self.change_grown(|grown| (grown > limit).then_some(limit))
+            .unwrap_or(limit)
+    }
+
+    fn change_grown(&self, new: impl Fn(u32) -> Option<u32>) -> Option<u32> {
+        let word = &self.changing.grown;
+        let mut seen = word.load(Relaxed);
         loop {
-            // Acquire and release: see the top.
-            match self.exchange_spread(seen, seen.within(limit), AcqRel) {
-                Ok(()) => return seen.grown(),
+            // Relaxed: it publishes nothing but itself.
+            match word.compare_exchange(seen, new(seen)?, Relaxed, Relaxed) {
+                Ok(_) => return Some(seen),
                 Err(now) => seen = now,
             }
-        }
-    }
-
-    fn exchange_spread(&self, old: Spread, new: Spread, order: Ordering) -> Result<(), Spread> {
-        let word = &self.changing.spread;
-        match word.compare_exchange(old.0, new.0, order, Relaxed) {
-            Ok(_) => Ok(()),
-            Err(now) => Err(Spread(now)),
         }
     }
 
@@ -319,7 +273,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
                 return;
             }
             let limit = self.limit_of(counts);
-            top = top.max(self.shape.spread_within(limit));
+            top = top.max(self.shape.cut(limit));
             // Our counts may be outdated: a newer change may have been published first.
             if self.shape.counts() == counts {
                 break limit;

@@ -32,6 +32,14 @@ macro_rules! sequence {
             ".long 0, 0",
             ".quad 22f, 33f - 22f, 44f",
             ".popsection",
+            // For debuggers: where descriptors are, and where sequences begin and are left. `R`:
+            // kept by linkers that drop unused sections.
+            ".pushsection __rseq_cs_ptr_array, \"awR\", @progbits",
+            ".quad 77b",
+            ".popsection",
+            ".pushsection __rseq_exit_point_array, \"awR\", @progbits",
+            ".quad 22f, 33f",
+            ".popsection",
             "55:",
             "lea {slot}, [rip + 77b]",
             "mov qword ptr [{area} + {at_sequence}], {slot}",

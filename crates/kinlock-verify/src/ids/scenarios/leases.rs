@@ -24,6 +24,8 @@ struct Counts {
     /// Holders, including threads on their way in or out: now, and at most so far.
     inside: AtomicU32,
     most_inside: AtomicU32,
+    /// IDs taken or given back so far.
+    moved: AtomicU32,
     /// The largest limit so far: it shrinks when threads end.
     limit: AtomicU32,
     shared: AtomicU64,
@@ -110,14 +112,14 @@ impl Watch {
         let inside = self.counts.inside.fetch_add(1, SeqCst) + 1;
         self.counts.most_inside.fetch_max(inside, SeqCst);
         self.counts.limit.fetch_max(self.source.limit(), SeqCst);
+        let before = self.counts.moved.load(SeqCst);
         let served = self.source.with(&mut |id| {
+            let meanwhile = self.counts.moved.fetch_add(1, SeqCst) - before;
             // Once more: a thread may become a member as it enters.
             self.counts.limit.fetch_max(self.source.limit(), SeqCst);
-            let bound = self
-                .counts
-                .most_inside
-                .load(SeqCst)
-                .max(self.counts.limit.load(SeqCst));
+            // IDs may change hands during a search.
+            let holders = self.counts.most_inside.load(SeqCst) + meanwhile;
+            let bound = holders.max(self.counts.limit.load(SeqCst));
             if id >= bound + self.source.reserved() {
                 self.counts.above.fetch_add(1, Relaxed);
             }
