@@ -232,8 +232,8 @@ impl Domain {
 
     fn restartable() -> Self {
         // The kernel's IDs are below the number of possible CPUs, whatever the number of threads:
-        // since Linux 6.19 they may exceed min(threads, allowed CPUs) by a quarter. Gaps in the CPU numbers only make
-        // this limit larger than needed.
+        // since Linux 6.19 they may exceed min(threads, allowed CPUs) by a quarter. Gaps in the CPU
+        // numbers only make this limit larger than needed.
         let ids = leased::possible_cpus().last().map_or(1, |last| last + 1) as u32;
         let inner = Inner {
             arena: Arena::new(ids),
@@ -268,8 +268,9 @@ impl Domain {
         self.inner.leased.as_ref().map(Leased::members)
     }
 
-    /// The smaller of members and allowed CPUs, and at least 1, with leases; else `None`. Every ID is below the
-    /// larger of this limit and the peak number of concurrent holders.
+    /// The smaller of members and allowed CPUs, and at least 1, with leases; else `None`. IDs are
+    /// below the larger of this limit and the peak number of concurrent holders. They may exceed
+    /// that by as many as changed hands while a thread was looking for one.
     pub fn limit(&self) -> Option<u32> {
         self.inner.leased.as_ref().map(Leased::limit)
     }

@@ -28,7 +28,11 @@
 //! 4. `fork` calls the functions of [`PART`] on one thread, which has locked the list and the
 //!    tables with the first of them. In the child it is the only thread.
 
+mod cpus;
 mod membership;
+
+pub(super) use cpus::possible_cpus;
+use cpus::{Cpus, NO_INDEX, UNSEEN};
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -334,51 +338,6 @@ pub(super) fn capacity(policy: Policy, max_ids: u32) -> u32 {
         1
     };
     max_ids.max(least).next_multiple_of(BLOCK)
-}
-
-/// Maps CPU numbers, which may be large and have gaps, to indices.
-#[derive(Debug)]
-struct Cpus {
-    /// By CPU number: the index, plus [`UNSEEN`] if no thread is known to be allowed there.
-    entries: Box<[AtomicU32]>,
-    count: u32,
-}
-
-const UNSEEN: u32 = 1 << 31;
-/// The entry of a number that no possible CPU has.
-const NO_INDEX: u32 = UNSEEN - 1;
-
-impl Cpus {
-    fn possible() -> Self {
-        let possible = possible_cpus();
-        let numbers = possible.last().map_or(0, |last| last + 1);
-        let entries: Box<[_]> = (0..numbers)
-            .map(|_| AtomicU32::new(UNSEEN | NO_INDEX))
-            .collect();
-        for (index, &cpu) in possible.iter().enumerate() {
-            entries[cpu].store(UNSEEN | index as u32, Relaxed);
-        }
-        Cpus {
-            entries,
-            count: possible.len() as u32,
-        }
-    }
-}
-
-/// The numbers of all CPUs that this kernel can ever have, in ascending order.
-pub(super) fn possible_cpus() -> Vec<usize> {
-    let text = std::fs::read("/sys/devices/system/cpu/possible").unwrap_or_default();
-    let ranges: Result<Vec<_>, _> = kinlock_core::topology::CpuList::new(text).collect();
-    let mut cpus: Vec<usize> = ranges.unwrap_or_default().into_iter().flatten().collect();
-    if cpus.is_empty() {
-        // No sysfs: assume the configured CPUs, and those that the process may run on.
-        let configured = std::thread::available_parallelism().map_or(1, |n| n.get());
-        cpus = (0..configured).chain(CpuSet::of_process().iter()).collect();
-    }
-    cpus.retain(|&cpu| cpu < kinlock_core::topology::MAX_CPUS);
-    cpus.sort_unstable();
-    cpus.dedup();
-    cpus
 }
 
 /// All domains with leases.

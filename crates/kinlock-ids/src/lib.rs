@@ -18,7 +18,7 @@
 //! * *A thread-local* costs less still (0.8 ns against 2). Take it if threads are few and live
 //!   long, and if nobody has to find the values of all threads, those of ended ones included.
 //! * *An atomic* is smaller and is one value, not a sum. Take it if few threads write it, if it is
-//!   written less than some 100,000 times per second, or if a reader needs the exact value now.
+//!   written seldom, or if a reader needs the exact value now.
 //! * Leases taken anew for each operation cost more than a shared atomic with many threads. Where
 //!   [`Domain::backend`] is [`Backend::Lease`], hold one for as long as there is work
 //!   ([`Counter::add_with`], [`PerId::get`]).
@@ -39,14 +39,15 @@
 //! | --- | --- | --- |
 //! | an ID is held | never: a [restartable sequence](sequence) reads it | while a [`Lease`] lives |
 //! | unique among | running threads | holders |
-//! | dense | below min(threads, allowed CPUs); a quarter more since Linux 6.19 | below that, or below peak holders |
+//! | dense | below min(threads, allowed CPUs), or a quarter above | [nearly](Domain::limit) so |
 //! | allocated by | Linux 6.3 or later, x86-64 and aarch64 | this library: everywhere |
 //! | domains | one per process | any number, each with a [`Policy`] |
 //! | a counter's `add` | 1 to 3 ns | 10 to 15 ns; 1 to 3 ns under a longer lease |
 //!
-//! A [`Domain`] has one of the two, [says which](Domain::backend), and never switches to the other.
-//! A restartable sequence starts again if the thread is preempted, migrated or signalled. A lease
-//! runs from [`Domain::enter`] until its drop.
+//! Linux may exceed its bound by a quarter since 6.19, but IDs stay below the number of possible
+//! CPUs. A [`Domain`] has one of the two, [says which](Domain::backend), and never switches to the
+//! other. A restartable sequence starts again if the thread is preempted, migrated or signalled. A
+//! lease runs from [`Domain::enter`] until its drop.
 //!
 //! # Threads, signals and fork
 //!

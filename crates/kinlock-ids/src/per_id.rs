@@ -48,9 +48,9 @@ use super::sequence::{self, Slots, Sound};
 /// 1. The slots were allocated for this structure: zeroed, a `Slot<T>` for each ID, returned when
 ///    it is dropped. Spares are boxes made into pointers, never removed before the drop.
 /// 2. A slot has a value if its state is `READY`. The value is made by the thread that has the
-///    slot, on one thread. A thread has a slot while it holds the slot's ID by a lease, or from when
-///    it has set the slot's claim until it clears it. In a domain of one backend only one of the
-///    two happens; spares are claimed only.
+///    slot, on one thread. A thread has a slot while it holds the slot's ID by a lease, or from
+///    when it has set the slot's claim until it clears it. In a domain of one backend only one of
+///    the two happens; spares are claimed only.
 /// 3. Only a thread that runs with the slot's ID, in a restartable sequence, sets its claim, and
 ///    only if that is clear. Only the thread that has set it clears it. A spare's claim is set
 ///    under the mutex.

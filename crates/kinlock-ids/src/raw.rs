@@ -22,14 +22,16 @@
 //!
 //! # Bounds
 //!
-//! * *limit* = min(allowed CPUs, members, capacity), and at least 1. IDs spread up to the limit for locality's
-//!   sake: fresh IDs are handed out up to there although older ones may lie idle on other CPUs.
-//! * An ID at or above the limit is handed out only to an acquisition that has looked at every lower
-//!   one, and found each held (not just kept). They were not all held at one instant: some may have
-//!   changed hands during the search. So `id < max(limit, h + a)`, where `h` is the peak number of
-//!   concurrent holders, and `a` the number of IDs that others took or moved during that search. A
-//!   thread that releases, reclaims or changes the limit counts as a holder. A released ID above the
-//!   limit is free again.
+//! * *limit* = min(allowed CPUs, members, capacity), and at least 1. IDs spread up to the limit for
+//!   locality's sake: fresh IDs are handed out up to there although older ones may lie idle on
+//!   other CPUs.
+//! * An ID at or above the limit is handed out for the first time only if a search has found each
+//!   lower one held (not just kept). They were not all held at one instant: some may have changed
+//!   hands during the search. So `id < max(limit, h + a)`. Here `h` is the peak number of
+//!   concurrent holders, and `a` the largest number of IDs that others took or moved during one
+//!   acquisition. A thread that acquires, releases, reclaims or changes the limit counts as a
+//!   holder. A released ID above the limit is free again. It goes to an acquisition that finds none
+//!   below the limit.
 //! * If the limit changes during an acquisition, any value that it had in between may apply. So may
 //!   any value that the limit has had since the start of a change that is still under way. Once the
 //!   limit has come down and all calls that changed it have returned, it binds all acquisitions

@@ -57,8 +57,8 @@
 //! | 33 | the end; a sequence without anything to commit jumps here |
 //! | 44 | the abort handler |
 //!
-//! The sections `__rseq_cs_ptr_array` and `__rseq_exit_point_array` tell debuggers what to step over:
-//! a breakpoint or a single step inside a sequence makes it restart for ever.
+//! The sections `__rseq_cs_ptr_array` and `__rseq_exit_point_array` tell debuggers what to step
+//! over: a breakpoint or a single step inside a sequence makes it restart for ever.
 //!
 //! # Invariants
 //!

@@ -22,6 +22,7 @@ use kinlock_ids::raw::{
     AGE, Block, Held, IdAllocator, IdConfig, IdError, IdFault, Policy, Record, Storage,
 };
 use loom::cell::UnsafeCell;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 macro_rules! config {
@@ -76,8 +77,10 @@ struct Model<C: IdConfig> {
     /// The current and the peak number of active threads; not modelled.
     now: AtomicUsize,
     most: AtomicUsize,
-    /// How many IDs were taken or moved so far.
-    moved: AtomicUsize,
+    /// How many IDs were taken or moved so far, and what it was when active acquisitions began.
+    moved: Mutex<(usize, Vec<usize>)>,
+    /// How many IDs were moved during one acquisition, at most.
+    meanwhile: AtomicUsize,
     /// The largest limit so far.
     limit: AtomicUsize,
     /// The number of IDs that the first thread holds all the time.
@@ -98,7 +101,8 @@ impl<C: IdConfig> Model<C> {
             data: (0..CAPACITY).map(|_| UnsafeCell::new(0)).collect(),
             now: AtomicUsize::new(0),
             most: AtomicUsize::new(0),
-            moved: AtomicUsize::new(0),
+            moved: Mutex::default(),
+            meanwhile: AtomicUsize::new(0),
             limit: AtomicUsize::new(ids.limit() as usize),
             held: 0,
             ids,
@@ -112,9 +116,21 @@ impl<C: IdConfig> Model<C> {
 
     fn acquire(&self, cpu: u32) -> Result<Held, IdError> {
         self.enters();
-        let before = self.moved.load(Relaxed);
+        let began = {
+            let (moved, began) = &mut *self.moved.lock().unwrap();
+            began.push(*moved);
+            *moved
+        };
         let held = self.ids.acquire(cpu)?;
-        let meanwhile = self.moved.fetch_add(1, Relaxed) - before;
+        {
+            let (moved, all) = &mut *self.moved.lock().unwrap();
+            let earliest = *all.iter().min().unwrap();
+            self.meanwhile.fetch_max(*moved - earliest, Relaxed);
+            *moved += 1;
+            let own = all.iter().position(|&one| one == began).unwrap();
+            all.remove(own);
+        }
+        let meanwhile = self.meanwhile.load(Relaxed);
         let bound = self
             .limit
             .load(Relaxed)
@@ -144,7 +160,7 @@ impl<C: IdConfig> Model<C> {
     /// Marks the idle IDs, then frees them.
     fn reclaim(&self) {
         self.enters();
-        self.moved.fetch_add(self.ids.in_use() as usize, Relaxed);
+        self.moved.lock().unwrap().0 += self.ids.in_use() as usize;
         self.ids.reclaim(0);
         self.ids.reclaim(AGE);
         self.now.fetch_sub(1, Relaxed);

@@ -98,8 +98,8 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     /// limit. Marks the other idle ones. `now` is [`Platform::now`]. Returns how many were freed.
     /// O(capacity).
     ///
-    /// With [`IdConfig::AGING`] acquisitions call this themselves. Under [`Policy::PerCpu`] and [`Policy::TaskOwned`] IDs do
-    /// not age: they have owners.
+    /// With [`IdConfig::AGING`] acquisitions call this themselves. Under [`Policy::PerCpu`] and
+    /// [`Policy::TaskOwned`] IDs do not age: they have owners.
     pub fn reclaim(&self, now: u64) -> u32 {
         let control = self.shape.control();
         let age = match self.policy {

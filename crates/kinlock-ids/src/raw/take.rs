@@ -85,28 +85,22 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         fresh.and_then(|id| self.take_fresh(id))
     }
 
-    /// An ID at or above `from`, the limit: one that was handed out before, or a fresh one if all
-    /// IDs from `first` on are held. `Ok(None)`: one has become available.
+    /// An ID at or above `from`, the limit: one that was handed out before, or a fresh one if a
+    /// search finds all IDs from `first` on held. `Ok(None)`: one has become available.
     pub(super) fn find_above(&self, from: u32, first: u32) -> Result<Option<u32>, IdError> {
-        let available = |id| {
-            let used = self.used(id).load(Relaxed) >> (id % BLOCK) & 1 != 0;
-            !used || self.kept(id).is_some()
-        };
-        let asked = !matches!(C::FAULT, IdFault::AboveBound);
-        if asked && (first..from.min(self.shape.grown())).any(available) {
-            return Ok(None);
-        }
-        // The fast path of a release keeps an ID without comparing it with the limit. No other
-        // acquisition might ever take it: its CPU may never run a thread again.
-        let take = |id| match C::FAULT {
-            IdFault::Stranded => self.claim(id).then_some(id),
-            _ => self.take_fresh(id),
-        };
         let grown = self.shape.grown();
-        if let Some(id) = (from..grown).find_map(take) {
+        if let Some(id) = self.claim_lowest(from, grown) {
             return Ok(Some(id));
         }
-        if matches!(C::FAULT, IdFault::Stranded) && (from..grown).any(available) {
+        // The fast path of a release keeps an ID without comparing it with the limit. No other
+        // acquisition might ever take it: its CPU may never run a thread again. And as long as it
+        // is kept, the search below fails.
+        if !matches!(C::FAULT, IdFault::Stranded) {
+            if let Some(id) = (from..grown).find_map(|id| self.take_from_keeper(id)) {
+                return Ok(Some(id));
+            }
+        }
+        if !self.all_held(first, grown) {
             return Ok(None);
         }
         if grown >= self.capacity() {
@@ -114,6 +108,30 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         }
         let fresh = self.shape.grow(|now| now == grown);
         Ok(fresh.and_then(|id| self.take_fresh(id)))
+    }
+
+    /// Whether each ID of the range is found held, one after the other.
+    ///
+    /// Read-modify-writes, which read the newest values: a late load could find an ID held that was
+    /// given back before this acquisition began.
+    fn all_held(&self, from: u32, to: u32) -> bool {
+        if matches!(C::FAULT, IdFault::AboveBound) {
+            return true;
+        }
+        let mut start = from;
+        while start < to {
+            let end = (start / BLOCK + 1) * BLOCK;
+            let asked = u32::MAX >> (end - end.min(to)) & u32::MAX << (start % BLOCK);
+            if !self.used(start).fetch_or(0, AcqRel) & asked != 0 {
+                return false;
+            }
+            start = end;
+        }
+        let mut words = self.storage.records().iter().map(|record| &record.word);
+        words.all(|word| {
+            let word = Word(word.fetch_or(0, AcqRel));
+            !(word.keeps() && (from..to).contains(&word.id()))
+        })
     }
 
     /// Takes an ID that is free or kept. A fresh one is not if another thread was faster, or if it
@@ -228,10 +246,11 @@ impl Held {
 
 /// Takes the ID that the record keeps, if its word is still `old`.
 fn exchange<P: Platform>(record: &Record<P>, old: Word, new: Word) -> bool {
-    // Acquire pairs with the Release of the thread that made the record keep it.
+    // Acquire pairs with the Release of the thread that made the record keep it. Release: a search
+    // that sees this word must see what came before it.
     record
         .word
-        .compare_exchange(old.0, new.0, Acquire, Relaxed)
+        .compare_exchange(old.0, new.0, AcqRel, Relaxed)
         .is_ok()
 }
 

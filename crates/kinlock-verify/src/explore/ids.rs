@@ -12,7 +12,7 @@
 //!
 //! In the end all IDs are free but those that belong to CPUs. An ID is above the bound if it is at
 //! or above both the limit and the number of active threads plus that of IDs that others took or
-//! moved during its acquisition.
+//! moved during one acquisition, at most so far.
 
 use super::violation::{Failure, Violation};
 use super::{Outcome, Replay, Subject, Tally};
@@ -120,6 +120,10 @@ struct Watch {
     leaving: u32,
     /// IDs that were taken or may have been moved.
     moved: u64,
+    /// What that was when active acquisitions began.
+    began: Vec<u64>,
+    /// How many were moved during one acquisition, at most.
+    meanwhile: u32,
     /// IDs taken, those taken while more threads were active than the limit, members that left.
     taken: u64,
     beyond: u64,
@@ -177,6 +181,8 @@ impl<C: IdConfig> Shared<C> {
                 joining: 0,
                 leaving: 0,
                 moved: 0,
+                began: Vec::new(),
+                meanwhile: 0,
                 taken: 0,
                 beyond: 0,
                 left: 0,
@@ -210,7 +216,11 @@ impl<C: IdConfig> Shared<C> {
     fn acquire(&self, me: usize) -> Option<Held> {
         self.sets_out();
         let cpu = self.below(self.cpus as u64 + 1) as u32;
-        let before = self.watch.borrow().moved;
+        let began = {
+            let watch = &mut *self.watch.borrow_mut();
+            watch.began.push(watch.moved);
+            watch.moved
+        };
         say("takes an ID");
         let Ok(held) = self.ids.acquire_as(cpu, me as u32) else {
             // There are many more IDs than are held.
@@ -222,10 +232,13 @@ impl<C: IdConfig> Shared<C> {
         let (bound, taken) = {
             let watch = &mut *self.watch.borrow_mut();
             watch.taken += 1;
-            let meanwhile = (watch.moved - before) as u32;
+            let earliest = watch.began.iter().min().expect("this one began");
+            watch.meanwhile = watch.meanwhile.max((watch.moved - earliest) as u32);
             watch.moved += 1;
+            let own = watch.began.iter().position(|&one| one == began);
+            watch.began.remove(own.expect("this one began"));
             watch.beyond += u64::from(watch.now > watch.limit);
-            let bound = self.bound(watch.most + meanwhile, watch.limit);
+            let bound = self.bound(watch.most + watch.meanwhile, watch.limit);
             (bound, std::mem::replace(&mut watch.holders[id], true))
         };
         self.demand(Property::Contract, held.id() < bound, || {

@@ -26,6 +26,8 @@ struct Counts {
     most_inside: AtomicU32,
     /// IDs taken or given back so far.
     moved: AtomicU32,
+    /// IDs taken by others during one acquisition, at most.
+    meanwhile: AtomicU32,
     /// The largest limit so far: it shrinks when threads end.
     limit: AtomicU32,
     shared: AtomicU64,
@@ -117,8 +119,12 @@ impl Watch {
             let meanwhile = self.counts.moved.fetch_add(1, SeqCst) - before;
             // Once more: a thread may become a member as it enters.
             self.counts.limit.fetch_max(self.source.limit(), SeqCst);
-            // IDs may change hands during a search.
-            let holders = self.counts.most_inside.load(SeqCst) + meanwhile;
+            self.counts.meanwhile.fetch_max(meanwhile, SeqCst);
+            // IDs may change hands during a search. Some of the searches are still under way; hence
+            // twice the number of holders, if there were several.
+            let inside = self.counts.most_inside.load(SeqCst);
+            let meanwhile = self.counts.meanwhile.load(SeqCst);
+            let holders = inside + meanwhile + (inside - 1);
             let bound = holders.max(self.counts.limit.load(SeqCst));
             if id >= bound + self.source.reserved() {
                 self.counts.above.fetch_add(1, Relaxed);
