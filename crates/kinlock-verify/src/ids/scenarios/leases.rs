@@ -116,15 +116,14 @@ impl Watch {
         self.counts.limit.fetch_max(self.source.limit(), SeqCst);
         let before = self.counts.moved.load(SeqCst);
         let served = self.source.with(&mut |id| {
-            let meanwhile = self.counts.moved.fetch_add(1, SeqCst) - before;
+            let moved = self.counts.moved.fetch_add(1, SeqCst) - before;
             // Once more: a thread may become a member as it enters.
             self.counts.limit.fetch_max(self.source.limit(), SeqCst);
-            self.counts.meanwhile.fetch_max(meanwhile, SeqCst);
+            self.counts.meanwhile.fetch_max(moved, SeqCst);
             // IDs may change hands during a search. Some of the searches are still under way; hence
             // twice the number of holders, if there were several.
             let inside = self.counts.most_inside.load(SeqCst);
-            let meanwhile = self.counts.meanwhile.load(SeqCst);
-            let holders = inside + meanwhile + (inside - 1);
+            let holders = 2 * inside - 1 + self.counts.meanwhile.load(SeqCst);
             let bound = holders.max(self.counts.limit.load(SeqCst));
             if id >= bound + self.source.reserved() {
                 self.counts.above.fetch_add(1, Relaxed);
