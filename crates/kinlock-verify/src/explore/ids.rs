@@ -352,6 +352,8 @@ impl<C: IdConfig> Shared<C> {
         // An ID that belongs to a CPU does not age.
         let owned = match self.ids.policy() {
             Policy::PerCpu => self.cpus,
+            // Nor that of a member: the limit is at least 1, and what is below it stays.
+            Policy::TaskOwned => 1,
             _ => 0,
         };
         let in_use = self.ids.in_use();
