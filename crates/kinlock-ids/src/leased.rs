@@ -43,10 +43,8 @@ use super::error::{BuildError, EnterError};
 use super::sequence::Slots;
 use super::{area, thread};
 use crate::raw::{BLOCK, Block, Held, IdAllocator, IdConfig, NO_MEMBER, Policy, Record, Storage};
-use kinlock_core::fork::Part;
-use kinlock_core::platform::Platform;
-use kinlock_core::topology::CpuSet;
-use {kinlock::SpinLock, kinlock_core::Native};
+use kinlock::SpinLock;
+use kinlock_core::{Native, fork::Part, platform::Platform, topology::CpuSet};
 
 /// The IDs of a domain.
 #[derive(Debug)]
