@@ -13,8 +13,8 @@ fn sound_ones_pass() {
             "locks --locks cna,fifo --schedules 300 --seed 1",
         ),
         (
-            "ids --policies per-cpu,task-owned-impatient --schedules 300 --threads 5",
-            "ids --policies per-cpu,task-owned-impatient --schedules 300 --seed 1 --threads 5",
+            "ids --policies per-cpu,task-owned --schedules 300 --threads 5",
+            "ids --policies per-cpu,task-owned --schedules 300 --seed 1 --threads 5",
         ),
         (
             "invalidation --backends slots,packed --schedules 300 --threads 5",
