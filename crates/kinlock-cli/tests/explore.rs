@@ -41,7 +41,7 @@ fn broken_locks_are_caught_and_can_be_replayed() {
 
 #[test]
 fn broken_ids_are_caught_and_can_be_replayed() {
-    broken_ones_are_caught("ids", "--policies", 6);
+    broken_ones_are_caught("ids", "--policies", 5);
 }
 
 #[test]
