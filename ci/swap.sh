@@ -21,9 +21,15 @@ sources_of() {
     dirname "$manifest"
 }
 
-# The program of a user: the facade takes parking_lot's place for the crate and all that it uses.
+# The program of a user: the facades take the places of parking_lot and parking_lot_core, for the crate
+# and all that it uses.
 patch_all() {
-    printf '\n[patch.crates-io]\nparking_lot = { path = "%s/crates/kinlock-parking-lot" }\n' "$root" >>Cargo.toml
+    cat >>Cargo.toml <<EOF
+
+[patch.crates-io]
+parking_lot = { path = "$root/crates/kinlock-parking-lot" }
+parking_lot_core = { path = "$root/crates/kinlock-parking-lot-core" }
+EOF
 }
 
 # The one line: the manifest takes the crate kinlock itself.
@@ -57,7 +63,7 @@ try() {
 uses_ours() {
     cargo tree --quiet --edges normal,dev --target all --prefix none >tree
     grep -q '^kinlock v' tree || return 1
-    [ "$1" = one_line ] || ! grep '^parking_lot v' tree | grep -qv kinlock-parking-lot
+    [ "$1" = one_line ] || ! grep -E '^parking_lot(_core)? v' tree | grep -qv kinlock-parking-lot
 }
 
 only=$*
@@ -69,6 +75,8 @@ try measureme 12.0.3 patch_all
 try prometheus 0.14.0 patch_all --lib
 try serial_test 3.5.0 patch_all
 try governor 0.10.4 patch_all --lib
+try once_cell 1.21.4 patch_all --features parking_lot
+try dashmap 6.1.0 patch_all
 
 [ ${#skipped[@]} = 0 ] || printf 'WARNING: cannot be fetched, NOT tested with kinlock: %s\n' "${skipped[@]}" >&2
 [ ${#passed[@]} = 0 ] || printf 'passed with kinlock in place of parking_lot: %s\n' "${passed[@]}"
