@@ -51,7 +51,7 @@ try() {
     fi
     cp -r "$from" "$work/$crate"
     echo "---- $crate $version, by $how"
-    if (cd "$work/$crate" && rm -f Cargo.lock && printf '\n[workspace]\n' >>Cargo.toml && "$how" &&
+    if (cd "$work/$crate" && rm -f Cargo.lock rust-toolchain* && printf '\n[workspace]\n' >>Cargo.toml && "$how" &&
         cargo test --quiet "$@" && uses_ours "$how"); then
         passed+=("$crate $version")
     else
@@ -61,7 +61,7 @@ try() {
 
 # Whether the tests were built with kinlock; by a patch also without the real parking_lot.
 uses_ours() {
-    cargo tree --quiet --edges normal,dev --target all --prefix none >tree
+    cargo tree --quiet --all-features --edges normal,dev --target all --prefix none >tree
     grep -q '^kinlock v' tree || return 1
     [ "$1" = one_line ] || ! grep -E '^parking_lot(_core)? v' tree | grep -qv kinlock-parking-lot
 }
