@@ -42,7 +42,7 @@ pub(super) use table::{forbid_relock, forget, remember};
 ))]
 mod table {
     use super::RawMutex;
-    use core::cell::Cell;
+    use crate::deadlock::number;
     use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
     const PLACES: usize = 4096;
@@ -84,27 +84,9 @@ mod table {
     fn entry(mutex: &impl RawMutex) -> (&'static AtomicU64, u64) {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         let address = (core::ptr::from_ref(mutex).addr() as u64).wrapping_mul(ODD);
-        let mix = address ^ thread().wrapping_mul(ODD).rotate_left(32);
+        let mix = address ^ number().wrapping_mul(ODD).rotate_left(32);
         // Never 0, which means not held.
         (&HELD[(address >> 52) as usize % PLACES], mix | 1)
-    }
-
-    /// The calling thread's number, which no other thread ever has.
-    fn thread() -> u64 {
-        std::thread_local! {
-            // No destructor: accessible for as long as the thread runs.
-            static NUMBER: Cell<u64> = const { Cell::new(0) };
-        }
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        NUMBER.with(|number| {
-            if number.get() == 0 {
-                let fresh = LAST.fetch_add(1, Relaxed) + 1;
-                // A signal handler may have set a number in between. Its locks are released again,
-                // so that number may be lost.
-                number.set(fresh);
-            }
-            number.get()
-        })
     }
 }
 
