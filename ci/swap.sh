@@ -2,7 +2,7 @@
 # Real crates pass their own tests with kinlock in place of parking_lot: by [patch.crates-io], or by one
 # line of the manifest. Prints which passed, and fails if one did not.
 #
-# ci/swap.sh [CRATE...]: only these.
+# ci/swap.sh [CRATE...]: only these. Some run only if they are named.
 set -euo pipefail
 root=$PWD work=$PWD/target/swap
 rm -rf "$work" && mkdir -p "$work"
@@ -77,6 +77,12 @@ try serial_test 3.5.0 patch_all
 try governor 0.10.4 patch_all --lib
 try once_cell 1.21.4 patch_all --features parking_lot
 try dashmap 6.1.0 patch_all
+# These take minutes, and run if they are named.
+if [ -n "$only" ]; then
+    try moka 0.12.16 patch_all --features sync --lib
+    try tokio 1.54.1 patch_all --features full --lib --test sync_mutex --test sync_rwlock \
+        --test sync_semaphore --test sync_notify --test sync_watch --test sync_mpsc --test rt_threaded
+fi
 
 [ ${#skipped[@]} = 0 ] || printf 'WARNING: cannot be fetched, NOT tested with kinlock: %s\n' "${skipped[@]}" >&2
 [ ${#passed[@]} = 0 ] || printf 'passed with kinlock in place of parking_lot: %s\n' "${passed[@]}"
