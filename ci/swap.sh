@@ -80,7 +80,7 @@ try dashmap 6.1.0 patch_all
 # These take minutes, and run if they are named.
 if [ -n "$only" ]; then
     try moka 0.12.16 patch_all --features sync --lib
-    try tokio 1.54.1 patch_all --features full --lib --test sync_mutex --test sync_rwlock \
+    try tokio 1.54.1 patch_all --features full,test-util --lib --test sync_mutex --test sync_rwlock \
         --test sync_semaphore --test sync_notify --test sync_watch --test sync_mpsc --test rt_threaded
 fi
 
