@@ -22,8 +22,9 @@
 //! std::thread::scope(|s| {
 //!     s.spawn(|| {
 //!         while !open.load(Acquire) {
+//!             let closed = || !open.load(Relaxed);
 //!             // SAFETY: the key is the address of our own variable; the closure only reads it.
-//!             unsafe { park(key, || !open.load(Relaxed), || (), |_, _| (), DEFAULT_PARK_TOKEN, None) };
+//!             unsafe { park(key, closed, || (), |_, _| (), DEFAULT_PARK_TOKEN, None) };
 //!         }
 //!     });
 //!     open.store(true, Release);
@@ -48,6 +49,7 @@
 mod queue;
 mod spin;
 
+pub use queue::{ParkToken, UnparkToken};
 pub use spin::SpinWait;
 
 use kinlock_core::native::deadline;
@@ -115,14 +117,6 @@ pub enum FilterOp {
     /// Leave it and those behind it.
     Stop,
 }
-
-/// What an unparking thread tells the parked one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct UnparkToken(pub usize);
-
-/// What a parked thread tells [`unpark_filter`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ParkToken(pub usize);
 
 /// For threads that have nothing to tell.
 pub const DEFAULT_UNPARK_TOKEN: UnparkToken = UnparkToken(0);

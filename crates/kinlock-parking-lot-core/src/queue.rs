@@ -4,13 +4,20 @@
 //! their states. The memory of a waiter is shared, so that one that leaves need not wait for the
 //! thread that wakes it.
 
-use crate::{ParkToken, UnparkToken};
 use kinlock::{Mutex, MutexGuard};
 use kinlock_core::Native;
 use kinlock_core::platform::{NEVER, Platform};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+
+/// What an unparking thread tells the parked one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnparkToken(pub usize);
+
+/// What a parked thread tells [`unpark_filter`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ParkToken(pub usize);
 
 const BUCKETS: usize = 256;
 

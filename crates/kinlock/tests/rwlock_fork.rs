@@ -96,7 +96,7 @@ fn a_child_writes_its_locks_whatever_readers_were_announced() {
             let guard = mine.read();
             // The child drops a copy.
             let found = in_a_child(|| {
-                // SAFETY: this process is a copy (invariant 1), in which the guard is dropped once only.
+                // SAFETY: this process is a copy, in which the guard is dropped only once.
                 child(&theirs, &mine, unsafe { std::ptr::read(&guard) })
             });
             forked.store(true, Release);
