@@ -58,7 +58,6 @@ fn place<const FAULT: u8>(park: bool) -> Explored {
             lock: &pair.mutex,
             meeting: Some(pair),
             reading: None,
-            running: None,
         }
     }
     if park {

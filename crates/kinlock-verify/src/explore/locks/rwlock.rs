@@ -72,7 +72,6 @@ fn place<const FAULT: u8>(park: bool) -> Explored {
             lock,
             meeting: None,
             reading: Some(lock),
-            running: None,
         }
     }
     match park {
