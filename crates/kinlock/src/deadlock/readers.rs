@@ -110,7 +110,7 @@ fn entry<L>(lock: &L) -> (&'static AtomicU64, u64) {
     // No count is 0 unless the whole word is.
     (
         &READ[(reader >> 52) as usize % PLACES],
-        mix & !COUNT | COUNT + 1,
+        mix & !COUNT | (COUNT + 1),
     )
 }
 
