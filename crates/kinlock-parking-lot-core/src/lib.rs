@@ -79,6 +79,7 @@ impl ParkResult {
 
 /// What a function has done to a queue.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct UnparkResult {
     /// So many threads were unparked.
     pub unparked_threads: usize,
@@ -89,7 +90,6 @@ pub struct UnparkResult {
     /// Says to pass a lock on to the thread that is unparked: about every 0.5 ms, by bucket. Only
     /// if one is unparked.
     pub be_fair: bool,
-    more: (),
 }
 
 /// What [`unpark_requeue`] is to do.
