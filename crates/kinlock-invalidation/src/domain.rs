@@ -1,7 +1,7 @@
 //! A domain, its statistics, and its open sections.
 
 use super::backend::{Backend, Unsupported};
-use super::error::{BeginError, WaitError};
+use super::error::{BeginError, NeverIssued, WaitError};
 use super::inner::{Inner, coarse_now, each};
 use super::section::Section;
 use super::tag::Tag;
@@ -154,12 +154,39 @@ impl Domain {
         }
     }
 
+    /// A tag of this generation, which was read from a [`Tag`] or a [`Section`] and stored
+    /// elsewhere. 0 is a [new](Tag::new) tag.
+    ///
+    /// The load of the stored generation must acquire what its store released, as with any data
+    /// about a removed thing. Takes as many steps as sections are open.
+    ///
+    /// # Errors
+    /// [`NeverIssued`] if no section of this domain has had the generation: such a tag might never
+    /// pass, or pass with sections that it does not stand for.
+    ///
+    /// ```
+    /// use kinlock_invalidation::{Domain, NeverIssued};
+    ///
+    /// let domain = Domain::new();
+    /// let stored: u64 = domain.begin().generation();
+    /// assert!(domain.passed(&domain.tag_of(stored)?));
+    /// assert_eq!(domain.tag_of(stored + 1).unwrap_err(), NeverIssued(stored + 1));
+    /// # Ok::<(), NeverIssued>(())
+    /// ```
+    pub fn tag_of(&self, generation: u64) -> Result<Tag, NeverIssued> {
+        if generation <= each!(&*self.inner, domain => domain.newest()) {
+            Ok(Tag::at(generation))
+        } else {
+            Err(NeverIssued(generation))
+        }
+    }
+
     /// A tag that passes when all sections that are open now have ended.
     ///
     /// "Now" covers every section whose begin happens before this call. Useful after things were
     /// removed without a section, or to be kept and checked later.
     pub fn snapshot(&self) -> Tag {
-        Tag::from(each!(&*self.inner, domain => domain.newest()))
+        Tag::at(each!(&*self.inner, domain => domain.newest()))
     }
 
     /// Waits until all sections that are open now have ended: [`wait`](Self::wait) for a

@@ -70,3 +70,19 @@ impl fmt::Display for WaitError {
 }
 
 impl core::error::Error for WaitError {}
+
+/// No section of the domain has had this generation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NeverIssued(
+    /// The generation.
+    pub u64,
+);
+
+impl fmt::Display for NeverIssued {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let generation = self.0;
+        write!(f, "no section of the domain has had the generation {generation}")
+    }
+}
+
+impl core::error::Error for NeverIssued {}

@@ -115,7 +115,7 @@ pub use backend::{Backend, UnknownBackend, Unsupported};
 #[cfg(not(loom))]
 pub use domain::{Builder, Domain, OpenSection, Stats};
 #[cfg(not(loom))]
-pub use error::{BeginError, WaitError};
+pub use error::{BeginError, NeverIssued, WaitError};
 #[cfg(not(loom))]
 pub use section::Section;
 #[cfg(not(loom))]
