@@ -207,6 +207,7 @@ impl Domain {
             end_restarts: tally.end_restarts,
             waits: tally.waits,
             slow_waits: tally.slow_waits,
+            wakes: tally.wakes,
             longest_queue: tally.longest_queue,
         }
     }
@@ -230,11 +231,13 @@ impl Domain {
             .into_iter()
             .map(|open| OpenSection {
                 generation: open.generation,
+                current: open.current,
+                marked: open.marked,
                 age: Duration::from_nanos(now.saturating_sub(open.since)),
                 thread: thread::id_of(open.place),
             })
             .collect();
-        open.sort_by_key(|open| open.generation);
+        open.sort_by_key(|open| open.current);
         open
     }
 }
@@ -297,6 +300,9 @@ pub struct Stats {
     pub waits: u64,
     /// How many of those slept.
     pub slow_waits: u64,
+    /// How many times sleeping waiters were woken, all at once. Only the end of a section for which
+    /// one of them waits does that.
+    pub wakes: u64,
     /// The peak number of open sections that was observed. With the backend `slots`, only waiters
     /// about to sleep observe.
     pub longest_queue: u64,
@@ -306,8 +312,14 @@ pub struct Stats {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct OpenSection {
-    /// The generation with which the section began.
+    /// The generation with which the section began; 0 while it begins.
     pub generation: u64,
+    /// The generation that passes with the section: sections that began later and have ended have
+    /// donated theirs.
+    pub current: u64,
+    /// Whether the thread is just beginning or ending the section. In the lists without a lock
+    /// nobody passes it meanwhile; one that is marked in several dumps holds the others up.
+    pub marked: bool,
     /// For how long the section has been open; accurate to some milliseconds.
     pub age: Duration,
     /// The kernel's ID of the section's thread.
@@ -316,10 +328,13 @@ pub struct OpenSection {
 
 impl fmt::Display for OpenSection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "generation {}, open for {:?}, thread {}",
-            self.generation, self.age, self.thread
-        )
+        write!(f, "generation {}", self.generation)?;
+        if self.current != self.generation {
+            write!(f, " (now {})", self.current)?;
+        }
+        if self.marked {
+            f.write_str(", marked")?;
+        }
+        write!(f, ", open for {:?}, thread {}", self.age, self.thread)
     }
 }

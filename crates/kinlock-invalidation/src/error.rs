@@ -81,7 +81,10 @@ pub struct NeverIssued(
 impl fmt::Display for NeverIssued {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let generation = self.0;
-        write!(f, "no section of the domain has had the generation {generation}")
+        write!(
+            f,
+            "no section of the domain has had the generation {generation}"
+        )
     }
 }
 
