@@ -70,9 +70,8 @@
 //! * **Deadlock**: a thread that waits must not hold a lock that a section takes. Reserve the thing
 //!   under its lock, release the lock, then wait.
 //! * **Threads**: 8191 living threads may have begun sections, in all domains together; see
-//!   [`BeginError::TooManyThreads`]. A thread that ends with a section open aborts the process,
-//!   with a message. So does `exit` in a thread with an open section, since it destroys the
-//!   thread-locals first.
+//!   [`BeginError::TooManyThreads`]. A thread-local may hold a section; its destructor ends it. A
+//!   thread that ends with a section open aborts the process, with a message.
 //! * **Signals**: a handler must not begin a section, nor end one.
 //! * **fork**: in the child only the calling thread's own sections are open, in all domains. A tag
 //!   that other threads have stamped passes once the calling thread's older sections have ended;

@@ -80,12 +80,15 @@ contract!(
     places_are_used_again,
     reusers_never_meet_a_stale_copy,
     invalidations_publish_what_they_did,
+    a_thread_local_may_hold_an_invalidation,
     #[cfg_attr(miri, ignore = "takes long")]
     invalidations_of_many_threads_all_pass,
     #[cfg_attr(miri, ignore = "takes long")]
     five_thousand_threads_invalidate,
     #[cfg_attr(miri, ignore = "there are no processes")]
     a_child_has_its_own_invalidations_only,
+    #[cfg_attr(miri, ignore = "there are no processes")]
+    a_child_reads_no_places_that_were_never_used,
     #[cfg_attr(miri, ignore = "there are no processes")]
     a_child_without_invalidations_has_none,
     #[cfg_attr(miri, ignore = "there are no processes")]

@@ -174,6 +174,27 @@ pub fn invalidations_of_many_threads_all_pass(domain: Domain) {
     assert_eq!(domain.wait(&newest), Ok(()));
 }
 
+/// The thread-local is used before the thread's first section, so that it is destroyed last.
+pub fn a_thread_local_may_hold_an_invalidation(domain: Domain) {
+    use std::cell::RefCell;
+    thread_local! {
+        static HELD: RefCell<Option<kinlock_invalidation::Section<'static>>> =
+            const { RefCell::new(None) };
+    }
+    let domain: &'static Domain = Box::leak(Box::new(domain));
+    let ends = || {
+        HELD.with_borrow(|held| assert!(held.is_none()));
+        let section = domain.begin();
+        let tag = stamped(&section);
+        HELD.set(Some(section));
+        assert!(!domain.passed(&tag));
+        tag
+    };
+    // A scope does not wait for destructors of thread-locals; `join` does.
+    let tag = thread::spawn(ends).join().unwrap();
+    assert!(domain.passed(&tag) && domain.dump().is_empty());
+}
+
 pub fn five_thousand_threads_invalidate(domain: Domain) {
     const THREADS: usize = 5000;
     // One backend at a time: there are only 8191 places.
