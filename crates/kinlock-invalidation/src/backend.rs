@@ -8,27 +8,23 @@ use core::str::FromStr;
 /// How a domain keeps track of its open sections. All backends keep the same contract; their costs
 /// differ.
 ///
-/// | | begin and end | `passed`, `wait` |
-/// | --- | --- | --- |
-/// | `Packed` | three read-modify-writes, no lock | one load |
-/// | `Wide` | the same, dearer | one load |
-/// | `Locked` | two critical sections under our mutex | one load |
-/// | `Slots` | one read-modify-write | reads all slots that were ever in use |
+/// | | begin and end | `passed`, `wait` | a thread preempted within begin or end | take it |
+/// | --- | --- | --- | --- | --- |
+/// | `Locked` | two critical sections under our mutex | one load | holds all others up; they sleep | by default: fastest of all where a few CPUs begin at the same time |
+/// | `Slots` | two read-modify-writes, one of them shared | a scan of all slots ever in use, if not known | holds no one up | frequent sections on many CPUs, and rare waits |
+/// | `Packed` | three read-modify-writes of shared lines | one load | its mark is a lock bit: holds beginners and neighbours up; they pause, yield, sleep | many CPUs, and `passed` is asked often |
+/// | `Wide` | the same with sixteen bytes | one load | the same | as `Packed`, where 2^50 generations are too few |
 ///
-/// Choose `Packed` unless one of these holds:
-///
-/// * `Wide`: 2^50 generations are too few.
-/// * `Locked`: far more invalidators than CPUs, and short sections. Waiters sleep instead of
-///   starting over.
-/// * `Slots`: frequent sections, rare waits, and few threads with sections.
+/// `Wide` needs a CPU with an exchange of sixteen bytes (`cx16` on x86-64; every aarch64 has one).
+/// Without it the domain is [refused](Unsupported): nothing falls back to a lock behind your back.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Backend {
-    /// A list without a lock, in pairs of eight bytes.
-    #[default]
+    /// A list whose elements have a lock bit each, in pairs of eight bytes.
     Packed,
     /// The same in pairs of sixteen bytes.
     Wide,
     /// A list under a mutex.
+    #[default]
     Locked,
     /// A slot for each thread.
     Slots,

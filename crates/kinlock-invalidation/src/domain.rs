@@ -256,7 +256,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Uses this backend [default: [`Backend::Packed`]].
+    /// Uses this backend [default: [`Backend::Locked`]].
     #[must_use]
     pub fn backend(mut self, backend: Backend) -> Self {
         self.backend = backend;
@@ -292,9 +292,9 @@ impl Builder {
 pub struct Stats {
     /// The chosen backend.
     pub backend: Backend,
-    /// How many times a begin started over (lists without a lock only).
+    /// How many times a begin started over (`packed` and `wide` only).
     pub begin_restarts: u64,
-    /// How many times an end started over (lists without a lock only).
+    /// How many times an end started over (`packed` and `wide` only).
     pub end_restarts: u64,
     /// How many waits were for a tag that had not passed.
     pub waits: u64,
@@ -317,8 +317,9 @@ pub struct OpenSection {
     /// The generation that passes with the section: sections that began later and have ended have
     /// donated theirs.
     pub current: u64,
-    /// Whether the thread is just beginning or ending the section. In the lists without a lock
-    /// nobody passes it meanwhile; one that is marked in several dumps holds the others up.
+    /// Whether the thread is just beginning or ending the section. With `packed` and
+    /// `wide` no other thread passes it meanwhile; if it is marked in several dumps it holds the
+    /// others up.
     pub marked: bool,
     /// For how long the section has been open; accurate to some milliseconds.
     pub age: Duration,

@@ -2,7 +2,7 @@
 //! wants to reuse a removed thing waits for the batches that may cover it.
 //!
 //! Source: Konstantin Belousov's delayed-invalidation blocks of FreeBSD's page tables (2018), whose
-//! list without a lock goes back to T. L. Harris, "A pragmatic implementation of non-blocking
+//! list goes back to T. L. Harris, "A pragmatic implementation of non-blocking
 //! linked lists" (DISC 2001).
 //!
 //! # Terms
@@ -20,10 +20,10 @@
 //!
 //! | backend | begin and end | passed | where |
 //! | --- | --- | --- | --- |
-//! | [`Packed`] | lock-free list, 8-byte compare-and-swaps | one load | everywhere; up to 2^50 |
+//! | [`Packed`] | list with lock bits, 8-byte compare-and-swaps | one load | everywhere; up to 2^50 |
 //! | [`Wide`] | the same with 16 bytes | one load | `cmpxchg16b`, or aarch64 |
 //! | [`Locked`] | the same list under a mutex | one load | everywhere; the reference |
-//! | [`Slots`] | a store, a ticket, a store; no list | one load, else all slots | everywhere |
+//! | [`Slots`] | a store, a ticket, an exchange; no list | one load, else all slots | everywhere |
 //!
 //! [`Slots`] answers by one load for a generation that is already known to have passed, and reads
 //! all slots otherwise.
@@ -85,8 +85,11 @@ pub trait Config: Copy + core::fmt::Debug + Send + Sync + 'static {
     type Mutex: MutexConfig;
     /// How many times a begin starts over before it queues for the starter lock.
     const PATIENCE: u32 = 64;
-    /// How many times a waiter checks before it sleeps, with a pause between.
+    /// How many times a waiter checks at first, with a pause between.
     const SPINS: u32 = 64;
+    /// How many times it then yields its CPU and checks, before it sleeps. A section that is open
+    /// for longer than the pauses is often one whose thread has no CPU.
+    const YIELDS: u32 = 32;
     /// A deliberate defect, to show that a check can fail.
     #[doc(hidden)]
     const FAULT: Fault = Fault::None;

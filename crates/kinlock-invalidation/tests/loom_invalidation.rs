@@ -47,6 +47,7 @@ macro_rules! config {
             const PATIENCE: u32 = $patience;
             // A waiter sleeps without checking again.
             const SPINS: u32 = 0;
+            const YIELDS: u32 = 0;
             const FAULT: Fault = Fault::$fault;
         }
     };

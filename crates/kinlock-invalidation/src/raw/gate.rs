@@ -112,6 +112,15 @@ impl<P: Platform, C: Config> Gate<P, C> {
                 return true;
             }
         }
+        for _ in 0..C::YIELDS {
+            P::yield_now();
+            if passed() {
+                return true;
+            }
+            if time_is_up() {
+                return false;
+            }
+        }
         if !P::CAN_PARK {
             while !passed() {
                 if time_is_up() {

@@ -1,4 +1,5 @@
-//! Open sections in a singly linked list, in order of generation, without a lock.
+//! Open sections in a singly linked list, in order of generation. There is no lock for the list;
+//! each element has a lock bit, its mark.
 //!
 //! # Shape
 //!
@@ -48,10 +49,10 @@
 //!
 //! # Progress
 //!
-//! The window between mark and unmark is a few instructions long. A thread that is preempted in it
-//! makes all threads that pass start over; a kernel would forbid preemption there. Here a thread
-//! that starts over first pauses, then yields its CPU, then uses timed sleeps, so that a preempted
-//! thread of lower priority can also finish.
+//! The mark is a lock bit. It is held for a few instructions. A thread that is preempted in between
+//! stops all beginners and the ends of its neighbours: each thread that meets the mark starts over.
+//! A kernel would forbid preemption there. Here a thread that starts over first pauses, then yields
+//! its CPU, then uses timed sleeps, so that a preempted thread of lower priority can also finish.
 //!
 //! A begin that has started over often enough queues for the *starter lock*, and from then on all
 //! begins do. Only ends, and begins that had checked the starter lock before, can then overtake

@@ -268,5 +268,5 @@ fn backends_have_names() {
         error.to_string(),
         "known backends: packed, wide, locked, slots"
     );
-    assert_eq!(Domain::new().backend(), Backend::Packed);
+    assert_eq!(Domain::new().backend(), Backend::Locked);
 }

@@ -168,7 +168,10 @@ pub fn invalidations_of_many_threads_all_pass(domain: Domain) {
         }
     });
     let newest = domain.snapshot();
-    assert_eq!(newest.generation(), sections.into_inner() as u64);
+    let (newest_one, sections) = (newest.generation(), sections.into_inner() as u64);
+    // In slots a begin gives its ticket up if a waiter raises its bound.
+    let gaps = domain.backend() == kinlock_invalidation::Backend::Slots;
+    assert!(newest_one == sections || gaps && newest_one > sections);
     // All donations have arrived at the head.
     assert!(domain.passed(&newest));
     assert_eq!(domain.wait(&newest), Ok(()));
