@@ -30,7 +30,7 @@ const WORDS: usize = PAGE / 8;
 const SHARD: usize = 64;
 
 /// What keeps an evicted page from being read into its place before its batch is done.
-pub trait Protection: Sync {
+pub(crate) trait Protection: Sync {
     type Mark: Default + Sync;
     type Section<'a>;
     /// Whether the shard's lock is held until the batch is done.
@@ -56,7 +56,7 @@ impl Protection for Domain {
     }
 }
 
-pub struct Nothing<const HOLDS_LOCK: bool>;
+pub(crate) struct Nothing<const HOLDS_LOCK: bool>;
 
 impl<const HOLDS_LOCK: bool> Protection for Nothing<HOLDS_LOCK> {
     type Mark = ();
@@ -69,7 +69,7 @@ impl<const HOLDS_LOCK: bool> Protection for Nothing<HOLDS_LOCK> {
 
 /// Batches pin an epoch. Grace periods have numbers; a mark is that of the next one.
 #[derive(Default)]
-pub struct Epochs {
+pub(crate) struct Epochs {
     begun: AtomicU64,
     ended: AtomicU64,
 }
@@ -110,7 +110,7 @@ enum Entry {
 /// Its entries, and the mark of each page.
 type Shard<M> = (Mutex<[Entry; SHARD]>, [M; SHARD]);
 
-pub struct Pool<P: Protection> {
+pub(crate) struct Pool<P: Protection> {
     protection: P,
     file: File,
     base: usize,
@@ -123,7 +123,7 @@ pub struct Pool<P: Protection> {
 }
 
 impl<P: Protection> Pool<P> {
-    pub fn new(protection: P, file: &File, shards: usize, memory: usize) -> Self {
+    pub(crate) fn new(protection: P, file: &File, shards: usize, memory: usize) -> Self {
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let (access, bytes) = (libc::PROT_READ | libc::PROT_WRITE, shards * SHARD * PAGE);
         // SAFETY: a new mapping touches no existing memory.
@@ -213,7 +213,7 @@ impl<P: Protection> Pool<P> {
 
     /// Reads at random in `threads` threads. Returns the number of reads, and of those that found a
     /// wrong checksum.
-    pub fn run(&self, threads: usize, span: Duration) -> (u64, u64) {
+    pub(crate) fn run(&self, threads: usize, span: Duration) -> (u64, u64) {
         let pages = (self.shards.len() * SHARD) as u64;
         let end = Instant::now() + span;
         let reader = |me: u64| {
@@ -257,7 +257,7 @@ fn checksum(page: usize, word: impl Fn(usize) -> u64) -> u64 {
 }
 
 /// A file of so many shards of pages, each with its checksum. It has no name any more.
-pub fn file(shards: usize) -> File {
+pub(crate) fn file(shards: usize) -> File {
     let name = format!("kinlock-buffer-pool-{}-{shards}", std::process::id());
     let path = std::env::temp_dir().join(name);
     let file = File::create_new(&path).expect("a file can be made");
