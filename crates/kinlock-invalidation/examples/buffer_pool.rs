@@ -5,7 +5,7 @@
 //! finds too many pages resident evicts a batch: it clears table entries under a shard's lock, and
 //! returns the memory by one `madvise(MADV_DONTNEED)` for each run of neighbours.
 //!
-//! From there to the end of `madvise` the lock is free: a reader of an evicted page waits on its tag.
+//! From there to the end of `madvise` the lock is free: a reader of such a page waits on its tag.
 //! For comparison: the lock is held, also against readers of other pages; or such a reader
 //! waits for a grace period of crossbeam-epoch.
 //!

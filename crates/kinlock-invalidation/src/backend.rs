@@ -8,12 +8,18 @@ use core::str::FromStr;
 /// How a domain keeps track of its open sections. All backends keep the same contract; their costs
 /// differ.
 ///
-/// | | begin and end | `passed`, `wait` | a thread preempted within begin or end | take it |
-/// | --- | --- | --- | --- | --- |
-/// | `Locked` | two critical sections under our mutex | one load | holds all others up; they sleep | by default: fastest of all where a few CPUs begin at the same time |
-/// | `Slots` | two read-modify-writes, one of them shared | a scan of all slots ever in use, if not known | holds no one up | frequent sections on many CPUs, and rare waits |
-/// | `Packed` | three read-modify-writes of shared lines | one load | its mark is a lock bit: holds beginners and neighbours up; they pause, yield, sleep | many CPUs, and `passed` is asked often |
-/// | `Wide` | the same with sixteen bytes | one load | the same | as `Packed`, where 2^50 generations are too few |
+/// | | begin and end | `passed`, `wait` | take it |
+/// | --- | --- | --- | --- |
+/// | `Locked` | two critical sections of our mutex | one load | by default |
+/// | `Slots` | two read-modify-writes, one of them shared | scans slots | many CPUs, rare waits |
+/// | `Packed` | three shared read-modify-writes | one load | many CPUs, frequent `passed` |
+/// | `Wide` | the same with sixteen bytes | one load | 2^50 generations are too few |
+///
+/// `Locked` is the fastest of them on two CPUs that begin at the same time.
+///
+/// A thread that is preempted within begin or end holds all others up with `Locked`; they sleep.
+/// With `Packed` and `Wide` its mark is a lock bit: it holds up beginners and its neighbours, which
+/// pause, yield, and sleep for a while. With `Slots` it holds no one up.
 ///
 /// `Wide` needs a CPU with an exchange of sixteen bytes (`cx16` on x86-64; every aarch64 has one).
 /// Without it the domain is [refused](Unsupported): nothing falls back to a lock behind your back.

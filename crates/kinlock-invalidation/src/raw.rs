@@ -20,7 +20,7 @@
 //!
 //! | backend | begin and end | passed | where |
 //! | --- | --- | --- | --- |
-//! | [`Packed`] | list with lock bits, 8-byte compare-and-swaps | one load | everywhere; up to 2^50 |
+//! | [`Packed`] | list with lock bits, 8-byte exchanges | one load | everywhere; up to 2^50 |
 //! | [`Wide`] | the same with 16 bytes | one load | `cmpxchg16b`, or aarch64 |
 //! | [`Locked`] | the same list under a mutex | one load | everywhere; the reference |
 //! | [`Slots`] | a store, a ticket, an exchange; no list | one load, else all slots | everywhere |

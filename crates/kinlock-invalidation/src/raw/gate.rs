@@ -4,7 +4,7 @@
 //!
 //! | thread | does | then |
 //! | --- | --- | --- |
-//! | waiter | reads `wakeups`, checks, lowers `awaited` to its generation, heavy fence | checks, sleeps |
+//! | waiter | reads `wakeups`, checks, lowers `awaited` to its own, heavy fence | checks, sleeps |
 //! | ender | lets a generation pass, light fence | reads `awaited`; if that has passed, *rouses* |
 //! | waiter, passed | if `awaited` is not above its generation, rouses | leaves |
 //!

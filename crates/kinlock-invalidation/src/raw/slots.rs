@@ -2,7 +2,7 @@
 //!
 //! | thread | does |
 //! | --- | --- |
-//! | begins | slot := {ticket + 1, *bound*}; takes a ticket; exchanges the slot for its generation |
+//! | begins | slot := {ticket + 1, *bound*}; takes a ticket; exchanges the slot for that |
 //! | ends | slot := 0 |
 //! | waits | reads the ticket, then all slots; generations below the least slot have passed |
 //! | meets a bound that is in its way | exchanges it for {ticket + 1, *bound*} |
