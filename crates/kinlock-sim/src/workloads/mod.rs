@@ -16,10 +16,11 @@ mod mutex_spinners;
 mod open1;
 mod osq;
 mod readers;
+pub mod recorded;
 
 pub use cid::MAX_CPUS as MAX_CPUS_FOR_IDS;
 pub use cid_changing::PHASES;
-pub use meter::{Bursts, Handoffs, Meter, Metered, SharedMeter};
+pub use meter::{Bursts, Handoffs, Meter, Metered, SharedMeter, Waited};
 
 use crate::locks::Genre;
 use crate::platform::compute;
@@ -65,6 +66,8 @@ pub enum Prepare {
     ReaderWriter(fn(threads: usize, lock: Metered) -> Rc<dyn Body>),
     /// A lock, in a cell of the [grid].
     Cell(grid::Cell),
+    /// A lock for each of those of a [recorded] program.
+    Recorded(&'static recorded::Replay),
     /// A policy for concurrency IDs. Threads mostly sleep: operations are counted and timed by
     /// themselves.
     Ids {
@@ -171,7 +174,7 @@ impl Kind {
             Prepare::Ids { .. } => Genre::Policy,
             Prepare::ReaderWriter(_) => Genre::ReaderWriter,
             Prepare::Lock(_) if self.name == invalidation::KIND.name => Genre::Invalidation,
-            Prepare::Lock(_) | Prepare::Cell(_) => Genre::Lock,
+            Prepare::Lock(_) | Prepare::Cell(_) | Prepare::Recorded(_) => Genre::Lock,
         }
     }
 }
