@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::bench::hogs;
 use crate::outcome::{Failure, tell};
-use crate::{bench, compare, explore, reproduce, run, sim, topology, torture};
+use crate::{bench, compare, explore, record, reproduce, run, sim, topology, torture};
 
 /// Locks that stay fast on big machines: measure them, torture them, see what they see of your
 /// machine.
@@ -30,6 +30,7 @@ enum Verb {
     Bench(bench::Args),
     Compare(compare::Args),
     Explore(explore::Args),
+    Record(record::Args),
     Reproduce(reproduce::Args),
     Run(run::Args),
     Sim(sim::Args),
@@ -49,6 +50,7 @@ pub fn run() -> ExitCode {
         Verb::Bench(args) => bench::run(&args),
         Verb::Compare(args) => compare::run(&args),
         Verb::Explore(args) => explore::run(&args),
+        Verb::Record(args) => record::run(&args),
         Verb::Reproduce(args) => reproduce::run(&args),
         Verb::Run(args) => run::run(&args),
         Verb::Sim(args) => sim::run(&args),

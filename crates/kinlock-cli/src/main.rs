@@ -11,6 +11,7 @@ mod explore;
 mod machine;
 mod outcome;
 mod parameters;
+mod record;
 mod report;
 mod reproduce;
 mod run;

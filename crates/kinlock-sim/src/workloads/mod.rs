@@ -168,6 +168,14 @@ impl Kind {
         }
     }
 
+    /// The recording that it replays, if it is one.
+    pub fn replay(&self) -> Option<&'static recorded::Replay> {
+        match self.prepare {
+            Prepare::Recorded(replay) => Some(replay),
+            _ => None,
+        }
+    }
+
     /// What it takes.
     pub fn takes(&self) -> Genre {
         match self.prepare {
