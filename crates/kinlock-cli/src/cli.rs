@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::bench::hogs;
 use crate::outcome::{Failure, tell};
-use crate::{bench, compare, explore, record, reproduce, run, sim, topology, torture};
+use crate::{bench, compare, explore, record, reproduce, run, sim, topology, torture, validate};
 
 /// Locks that stay fast on big machines: measure them, torture them, see what they see of your
 /// machine.
@@ -36,6 +36,7 @@ enum Verb {
     Sim(sim::Args),
     Topology(topology::Args),
     Torture(torture::Args),
+    Validate(validate::Args),
     #[command(hide = true)]
     Hog(hogs::Args),
 }
@@ -56,6 +57,7 @@ pub fn run() -> ExitCode {
         Verb::Sim(args) => sim::run(&args),
         Verb::Topology(args) => topology::run(args),
         Verb::Torture(args) => torture::run(&args),
+        Verb::Validate(args) => validate::run(&args),
         Verb::Hog(args) => hogs::run(&args),
     };
     match outcome {

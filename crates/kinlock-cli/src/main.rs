@@ -20,6 +20,7 @@ mod simulation;
 mod stats;
 mod topology;
 mod torture;
+mod validate;
 
 fn main() -> ExitCode {
     cli::run()

@@ -6,6 +6,7 @@
 mod cid;
 mod cid_changing;
 mod cid_intermittent;
+pub mod counter;
 pub mod grid;
 mod invalidation;
 mod leveldb_readrandom;
@@ -128,6 +129,7 @@ pub const ALL: &[Kind] = &[
     leveldb_readrandom::KIND,
     mutex_spinners::KIND,
     osq::KIND,
+    counter::KIND,
     invalidation::KIND,
     readers::ONLY,
     readers::MOST,
