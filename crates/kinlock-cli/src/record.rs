@@ -19,9 +19,9 @@ use crate::run::{cannot_run, library, stay};
 /// Record how an unmodified program uses its locks, for `kinlock sim`
 ///
 /// The program runs as under `kinlock run`. Of each lock the file has the distributions of hold
-/// times and of think times: from a thread's unlock to its next lock of the same lock. It says, too,
-/// which thread held the lock after which, and how often. Times are of about one acquisition in 256,
-/// and of those that waited. Record with no more threads than CPUs: a thread that is preempted
+/// times and of think times: from a thread's unlock to its next lock of the same lock. It also says
+/// which thread held the lock after which, and how often. Times are of about one acquisition in
+/// 256, and of those that waited. Record with no more threads than CPUs: a thread that is preempted
 /// holds its lock for long.
 ///
 /// Nothing is written to the program's stdout. Of several processes, the one that took locks most

@@ -1,8 +1,8 @@
 //! `kinlock validate`: workloads that `bench` and `sim` share, measured on this host beside
 //! simulated on a machine made from it.
 //!
-//! Both descriptions of a workload have one source, in the simulator's crate. Both verbs run as they
-//! do by hand, as processes of their own: measuring must not share one with simulating.
+//! Both descriptions of a workload have one source, in the simulator's crate. Both verbs run as
+//! they do by hand, as processes of their own: measuring must not share one with simulating.
 
 use std::env;
 use std::fs;
@@ -24,8 +24,8 @@ use crate::simulation::band::median;
 
 /// Measured beside simulated, on this machine
 ///
-/// Workloads that `kinlock bench` and `kinlock sim` share run with 1 and 2 threads: on this machine,
-/// and on one simulated with this one's CPUs and measured latencies (`sim --machine this`). No
+/// Workloads that `kinlock bench` and `kinlock sim` share run with 1 and 2 threads: on this
+/// machine, and on one simulated with this one's CPUs and measured latencies (`sim --machine this`). No
 /// number of the simulator is fitted to these results. Errors are those of the simulated time per
 /// operation: +10 % means that the simulator is that much slower. The machine should be idle.
 ///

@@ -203,8 +203,8 @@ pub struct Pause {
     pub sample_at: AtomicU32,
 }
 
-/// The distributions of a lock. All of it is the lock holder's. Numbers are estimates: each measured
-/// acquisition counts as many times as it stands for.
+/// The distributions of a lock. All of it is the lock holder's. Numbers are estimates: each
+/// measured acquisition counts as many times as it stands for.
 #[repr(C, align(64))]
 pub struct Record {
     /// How often holds took how long, by [`class`].

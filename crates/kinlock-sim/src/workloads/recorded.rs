@@ -3,8 +3,8 @@
 //!
 //! Each thread plays a thread of the program. It knows for each of that one's locks when it will
 //! want it next: so long after its last release as a draw from the recorded think times says. It
-//! takes the one that is due first, and holds it for a draw from the hold times. A wait for one lock
-//! delays what is due with the others, since the program's work would have been delayed.
+//! takes the one that is due first, and holds it for a draw from the hold times. A wait for one
+//! lock delays what is due with the others, since the program's work would have been delayed.
 
 use super::{Body, Kind, Metered, Prepare, SharedMeter, none};
 use crate::locks::Lock;
