@@ -25,9 +25,10 @@ use crate::simulation::band::median;
 /// Measured beside simulated, on this machine
 ///
 /// Workloads that `kinlock bench` and `kinlock sim` share run with 1 and 2 threads: on this
-/// machine, and on one simulated with this one's CPUs and measured latencies (`sim --machine this`). No
-/// number of the simulator is fitted to these results. Errors are those of the simulated time per
-/// operation: +10 % means that the simulator is that much slower. The machine should be idle.
+/// machine, and on one simulated with this one's CPUs and measured latencies (`sim --machine
+/// this`). No number of the simulator is fitted to these results. Errors are those of the simulated
+/// time per operation: +10 % means that the simulator is that much slower. The machine should be
+/// idle.
 ///
 /// Example: kinlock validate --json validate.json
 #[derive(clap::Args)]
