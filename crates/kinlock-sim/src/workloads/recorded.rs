@@ -81,6 +81,19 @@ impl Distribution {
         self.0.iter().map(middle).sum::<f64>() / (self.count() as f64).max(1.0)
     }
 
+    /// Without the longest times that too few measured ones stand for: one that was preempted
+    /// counts for hundreds, and would decide the mean. None are left out of a short distribution.
+    fn without_outliers(&self) -> Self {
+        let most = OUTLIERS.min(self.count() / 100);
+        let mut kept = self.0.clone();
+        let mut out = 0;
+        while let Some(last) = kept.last().filter(|last| out + last.2 <= most) {
+            out += last.2;
+            kept.pop();
+        }
+        Distribution(kept)
+    }
+
     /// The time at a place from 0 to 1.
     fn at(&self, place: f64) -> f64 {
         let mut left = place * self.count() as f64;
@@ -107,6 +120,9 @@ pub enum Unusable {
     #[error("the distributions of {0} have a class that ends before it begins")]
     Class(String),
 }
+
+/// Two measured acquisitions stand for about so many.
+const OUTLIERS: u64 = 512;
 
 /// Places of a distribution that are looked up at once.
 const POINTS: usize = 1024;
@@ -154,6 +170,7 @@ impl Replay {
             return Err(Unusable::Empty);
         }
         let spread = |times: &Distribution| {
+            let times = times.without_outliers();
             let places = (0..POINTS).map(|n| (n as f64 + 0.5) / POINTS as f64);
             let own = places.map(|place| (times.at(place) - recording.clock_ns).max(0.0));
             own.collect()
@@ -385,6 +402,19 @@ mod tests {
         assert!((1.9..2.1).contains(&ratio), "{counts:?}");
         // As much of either as alone.
         assert!((0.145..0.151).contains(&outcome.ops_per_us()));
+    }
+
+    #[test]
+    fn a_preempted_hold_does_not_decide_the_mean() {
+        let usual = (1_000, 1_001, 100_000);
+        let long = (4_000_000, 4_500_000, 256);
+        let times = Distribution(vec![usual, long]).without_outliers();
+        assert_eq!(times.0, [usual]);
+        // What happens more often, or in a short recording, stays.
+        let often = Distribution(vec![usual, (4_000_000, 4_500_000, 1_000)]);
+        assert_eq!(often.without_outliers(), often);
+        let short = Distribution(vec![(1_000, 1_001, 100), (4_000_000, 4_500_000, 2)]);
+        assert_eq!(short.without_outliers(), short);
     }
 
     #[test]
