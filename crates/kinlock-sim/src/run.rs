@@ -4,7 +4,9 @@ use crate::coherence::Traffic;
 use crate::locks::{self, Genre};
 use crate::machine::Machine;
 use crate::platform;
-use crate::workloads::{self, Body, Bursts, Handoffs, Meter, Metered, Prepare, SharedMeter};
+use crate::workloads::{
+    self, Body, Bursts, Handoffs, Meter, Metered, Prepare, SharedMeter, Waited,
+};
 use crate::world::{Disturbance, Placement, Setup, Stuck, World, with};
 use hdrhistogram::Histogram;
 use kinlock_core::config::Tuning;
@@ -60,6 +62,8 @@ pub struct Outcome {
     pub counted: Vec<(Event, u64)>,
     /// What was done under concurrency IDs, by phase of the workload; empty for locks.
     pub bursts: Vec<Bursts>,
+    /// How threads waited for each lock of a recorded program; empty for other workloads.
+    pub waited: Vec<Waited>,
     /// Memory events simulated.
     pub events: u64,
     /// Times a thread was suspended.
@@ -147,7 +151,7 @@ impl Run {
     fn measured_seconds(&self) -> f64 {
         match self.workload.prepare {
             Prepare::Ids { seconds, .. } => self.seconds.max(seconds(self.threads)),
-            Prepare::Lock(_) | Prepare::ReaderWriter(_) | Prepare::Cell(_) => self.seconds,
+            _ => self.seconds,
         }
     }
 
@@ -164,6 +168,9 @@ impl Run {
             }
             Prepare::Cell(cell) => {
                 cell.prepare(Metered::new((self.lock.place)(self.threads), meter))
+            }
+            Prepare::Recorded(replay) => {
+                replay.prepare(self.threads, || (self.lock.place)(self.threads), meter)
             }
             Prepare::Ids { prepare, .. } => {
                 let policy = self.lock.policy().expect("the workload takes policies");
@@ -190,6 +197,7 @@ impl Run {
             traffic: world.traffic.since(&traffic),
             counted: Event::ALL.iter().map(since_warm_up).collect(),
             bursts: meter.bursts.clone(),
+            waited: meter.waited.clone(),
             events: world.accesses,
             switches: world.switches,
             host_seconds,

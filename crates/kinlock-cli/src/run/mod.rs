@@ -6,8 +6,8 @@
 
 pub mod library;
 pub mod program;
-mod report;
-mod stay;
+pub mod report;
+pub mod stay;
 pub mod variables;
 
 use std::ffi::OsString;
@@ -140,7 +140,7 @@ fn reported(
     Ok(Outcome::Program(status.code().unwrap_or(1) as u8))
 }
 
-fn cannot_run(program: &Program, error: &io::Error) -> Failure {
+pub fn cannot_run(program: &Program, error: &io::Error) -> Failure {
     Failure {
         status: CANNOT_RUN,
         what: format!("{}: cannot be run: {error}", program.name()),

@@ -5,7 +5,7 @@ use std::io::Write;
 use kinlock_sim::Handoffs;
 
 use super::results::{Entry, Report};
-use super::{grid, plot};
+use super::{grid, plot, replay};
 use crate::report::cells::{Cells, Compared, Usual};
 use crate::report::table::{Columns, Table};
 use crate::report::units::{rate, three_digits, time};
@@ -144,6 +144,7 @@ impl Cells for Report {
             }
         }
         grid::write(self, out)?;
+        replay::write(self, out)?;
         writeln!(out, "{}", bands(&parameters.variants))?;
         Ok(())
     }

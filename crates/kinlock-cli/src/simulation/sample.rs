@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kinlock_sim::workloads::Bursts;
+use kinlock_sim::workloads::{Bursts, Waited};
 use kinlock_sim::{Handoffs, Outcome, Traffic};
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +35,9 @@ pub struct Sample {
     /// What was done under concurrency IDs, by phase of the workload; none for locks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ids: Vec<IdUse>,
+    /// How threads waited for each lock of a recorded program; none for other workloads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waited: Vec<Waited>,
     /// Memory events simulated, warm-up included.
     pub events: u64,
     /// How long the simulation took on this machine.
@@ -106,6 +109,7 @@ impl Sample {
                 .map(|&(event, count)| (event.name().to_owned(), count))
                 .collect(),
             ids: outcome.bursts.iter().map(IdUse::of).collect(),
+            waited: outcome.waited.clone(),
             events: outcome.events,
             host_seconds: outcome.host_seconds,
         }

@@ -7,7 +7,7 @@ use crate::world::{COUNTED, with};
 use hdrhistogram::Histogram;
 use kinlock_core::platform::Platform;
 use serde::{Deserialize, Serialize};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// The meter of a run.
@@ -18,25 +18,31 @@ pub type SharedMeter = Rc<RefCell<Meter>>;
 pub struct Metered {
     lock: &'static dyn Lock,
     meter: SharedMeter,
+    /// The thread that took it last, and that one's locality domain.
+    last: Rc<Cell<Option<(usize, u16)>>>,
 }
 
 impl Metered {
     pub(crate) fn new(lock: &'static dyn Lock, meter: SharedMeter) -> Self {
-        Metered { lock, meter }
+        Metered {
+            lock,
+            meter,
+            last: Rc::default(),
+        }
     }
 
     /// Takes the lock.
     pub fn lock(&self, me: usize) {
         let since = with(|w| w.now());
         self.lock.lock(me);
-        self.meter.borrow_mut().acquired(me, since, false);
+        self.acquired(me, since, false);
     }
 
     /// Takes it for reading.
     pub fn read(&self, me: usize) {
         let since = with(|w| w.now());
         self.lock.read(me);
-        self.meter.borrow_mut().acquired(me, since, true);
+        self.acquired(me, since, true);
     }
 
     /// Ends reading.
@@ -47,6 +53,12 @@ impl Metered {
     /// Releases it.
     pub fn unlock(&self, me: usize) {
         self.lock.unlock(me);
+    }
+
+    fn acquired(&self, me: usize, since: u64, reads: bool) {
+        let here = (me, Sim::domain());
+        let last = self.last.replace(Some(here));
+        self.meter.borrow_mut().acquired(here, last, since, reads);
     }
 }
 
@@ -62,8 +74,7 @@ pub struct Meter {
     pub(crate) handoffs: Handoffs,
     pub(crate) acquisitions: u64,
     pub(crate) bursts: Vec<Bursts>,
-    /// The thread that took the lock last, and its locality domain.
-    last: Option<(usize, u16)>,
+    pub(crate) waited: Vec<Waited>,
     /// What the world had counted when the warm-up was over.
     warm_up: Option<(Traffic, [u64; COUNTED])>,
     start: u64,
@@ -91,7 +102,7 @@ impl Meter {
             handoffs: Handoffs::default(),
             acquisitions: 0,
             bursts: Vec::new(),
-            last: None,
+            waited: Vec::new(),
             warm_up: None,
             start,
             end,
@@ -144,10 +155,26 @@ impl Meter {
         });
     }
 
-    fn acquired(&mut self, me: usize, since: u64, reads: bool) {
+    /// Notes a wait for one of the locks of a recorded program, which has just ended.
+    pub(super) fn waited(&mut self, lock: usize, since: u64) {
+        if !self.covers(since) {
+            return;
+        }
+        if self.waited.len() <= lock {
+            self.waited.resize(lock + 1, Waited::default());
+        }
+        self.waited[lock].acquisitions += 1;
+        self.waited[lock].wait_ns += with(|w| w.costs().nanos(w.now() - since));
+    }
+
+    fn acquired(
+        &mut self,
+        (me, domain): (usize, u16),
+        last: Option<(usize, u16)>,
+        since: u64,
+        reads: bool,
+    ) {
         let (now, nanos) = with(|w| (w.now(), w.costs().nanos(w.now() - since)));
-        let domain = Sim::domain();
-        let last = self.last.replace((me, domain));
         if now <= self.start {
             return;
         }
@@ -168,6 +195,15 @@ impl Meter {
             _ => self.handoffs.remote += 1,
         }
     }
+}
+
+/// How threads waited for one of several locks.
+#[derive(Clone, Copy, Default, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Waited {
+    /// How often it was taken.
+    pub acquisitions: u64,
+    /// How long that took from asking for it to having it, in nanoseconds.
+    pub wait_ns: f64,
 }
 
 /// Bursts of work under concurrency IDs, summed up.
