@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(by_name::<Specimen>("kinlock-spin").len(), 1);
         let busted = by_name::<Specimen>(BUSTED);
         assert!(busted.iter().all(|lock| lock.name.starts_with("busted-")));
-        assert_eq!((busted.len(), ALL.len()), (19, 26));
+        assert_eq!((busted.len(), ALL.len()), (20, 27));
         assert!(by_name::<Specimen>("kinlock").is_empty());
     }
 }
