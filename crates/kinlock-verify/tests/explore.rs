@@ -112,7 +112,7 @@ fn found<S: Subject>(name: &str, threads: Option<usize>, host_threads: usize) ->
 fn what_is_found_does_not_depend_on_the_host() {
     let lock = |host| found::<locks::Specimen>("busted-splice", Some(4), host);
     assert_eq!(lock(1), lock(3));
-    let ids = |host| found::<ids::Specimen>("busted-leak", Some(40), host);
+    let ids = |host| found::<ids::Specimen>("busted-leak", Some(6), host);
     assert_eq!(ids(1), ids(3));
     // All of a number of schedules together.
     let invalidation = |host| found::<invalidation::Specimen>("busted-mark", None, host);
