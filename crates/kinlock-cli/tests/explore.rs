@@ -46,7 +46,7 @@ fn broken_ids_are_caught_and_can_be_replayed() {
 
 #[test]
 fn broken_invalidation_is_caught_and_can_be_replayed() {
-    broken_ones_are_caught("invalidation", "--backends", 3);
+    broken_ones_are_caught("invalidation", "--backends", 4);
 }
 
 fn broken_ones_are_caught(what: &str, flag: &str, count: usize) {

@@ -6,11 +6,10 @@
 //! returns the memory by one `madvise(MADV_DONTNEED)` for each run of neighbours.
 //!
 //! From there to the end of `madvise` the lock is free: a reader of such a page waits on its tag.
-//! For comparison: the lock is held, also against readers of other pages; or such a reader
-//! waits for a grace period of crossbeam-epoch.
+//! For comparison the lock is held, or such a reader waits for a grace period of crossbeam-epoch.
 //!
 //! Each read verifies the page's checksum: a batch that comes too late zeroes a page that was read
-//! again. The argument `--without-waiting` shows that.
+//! again. The argument `--without-waiting` shows that; a number at the end is seconds a run.
 //!
 //! Invariants cited by `SAFETY` comments:
 //! 1. The mapping is as long as the file, and unmapped once, when its pool is dropped.
@@ -277,8 +276,9 @@ const SHARDS: usize = 256;
 /// Reads with memory for a quarter of the file, after a warm-up.
 fn measure<P: Protection>(protection: P, file: &File, threads: usize) -> (u64, u64) {
     let pool = Pool::new(protection, file, SHARDS, SHARDS * SHARD / 4);
-    pool.run(threads, Duration::from_millis(300));
-    pool.run(threads, Duration::from_secs(1))
+    let seconds = std::env::args().last().unwrap().parse().unwrap_or(1.0);
+    pool.run(threads, Duration::from_secs_f64(0.3 * seconds));
+    pool.run(threads, Duration::from_secs_f64(seconds))
 }
 
 fn main() {

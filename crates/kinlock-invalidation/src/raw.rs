@@ -34,10 +34,12 @@
 //! section has ended. The memory of places lives as long as the domain and has no other use, so a
 //! thread that walks along the list may read an element that has left it.
 
+mod counts;
 mod gate;
 mod list;
 mod locked;
 mod packed;
+mod place;
 mod slots;
 #[cfg(all(
     any(target_arch = "x86_64", target_arch = "aarch64"),
@@ -46,10 +48,12 @@ mod slots;
 ))]
 mod wide;
 
+pub use counts::{Counts, Tally};
 pub use gate::Gate;
 pub use list::{List, Pair, Seen};
 pub use locked::{Exclusion, Locked, Member};
 pub use packed::PackedPair;
+pub use place::{Place, Places};
 pub use slots::Slots;
 #[cfg(all(
     any(target_arch = "x86_64", target_arch = "aarch64"),
@@ -180,69 +184,6 @@ pub trait Backend<P: Platform>: Send + Sync + 'static {
     fn keep_only(&self, places: Places<'_, P, Self::Link>, survivor: Option<(u16, u64)>);
 }
 
-/// A place: the backend's part and the owner's part. Two places never share a pair of cache lines,
-/// which some CPUs fetch together.
-#[repr(C, align(128))]
-#[derive(Debug)]
-pub struct Place<P: Platform, L> {
-    pub(super) link: L,
-    owner: Owner<P>,
-}
-
-/// Written by the owner of the place only.
-#[derive(Debug)]
-struct Owner<P: Platform> {
-    /// The generation with which the open section began; 0 while it begins.
-    begun: P::AtomicU64,
-    /// When the section began, as its owner said.
-    since: P::AtomicU64,
-    /// How many times the section was begun and not ended yet.
-    depth: P::AtomicU32,
-}
-
-impl<P: Platform, L> Place<P, L> {
-    /// A place that was never used, for platforms that cannot use zeroed memory instead.
-    pub fn new(link: L) -> Self {
-        Place {
-            link,
-            owner: Owner {
-                begun: Atomic::new(0),
-                since: Atomic::new(0),
-                depth: Atomic::new(0),
-            },
-        }
-    }
-}
-
-/// The places of a domain, as its backend sees them.
-#[derive(Debug)]
-pub struct Places<'a, P: Platform, L> {
-    all: &'a [Place<P, L>],
-    highest: &'a P::AtomicU32,
-}
-
-impl<P: Platform, L> Clone for Places<'_, P, L> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<P: Platform, L> Copy for Places<'_, P, L> {}
-
-impl<'a, P: Platform, L> Places<'a, P, L> {
-    /// The backend's part of a place.
-    #[inline]
-    fn link(self, place: u16) -> &'a L {
-        &self.all[place as usize - 1].link
-    }
-
-    /// The places up to the highest in which a section was ever open. Those of all sections that
-    /// the caller may know of are among them: a place counts before its section begins.
-    fn used(self) -> &'a [Place<P, L>] {
-        &self.all[..self.highest.load(Relaxed) as usize]
-    }
-}
-
 /// An open section, as reported by [`Domain::sections`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Open {
@@ -256,68 +197,6 @@ pub struct Open {
     pub marked: bool,
     /// When the section began, as its owner said.
     pub since: u64,
-}
-
-/// The statistics of a domain.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Tally {
-    /// How many times a begin started over.
-    pub begin_restarts: u64,
-    /// How many times an end started over.
-    pub end_restarts: u64,
-    /// How many waits were for a generation that had not passed.
-    pub waits: u64,
-    /// How many of those slept.
-    pub slow_waits: u64,
-    /// How many times sleeping waiters were woken.
-    pub wakes: u64,
-    /// The peak number of open sections that was observed: by begins in the lists, by waiters in
-    /// the slots.
-    pub longest_queue: u64,
-}
-
-/// Counters of rare events, in cache lines of their own.
-#[repr(C, align(128))]
-#[derive(Debug)]
-pub struct Counts<P: Platform> {
-    begin_restarts: P::AtomicU64,
-    end_restarts: P::AtomicU64,
-    waits: P::AtomicU64,
-    slow_waits: P::AtomicU64,
-    wakes: P::AtomicU64,
-    longest_queue: P::AtomicU64,
-}
-
-impl<P: Platform> Counts<P> {
-    fn new() -> Self {
-        Counts {
-            begin_restarts: Atomic::new(0),
-            end_restarts: Atomic::new(0),
-            waits: Atomic::new(0),
-            slow_waits: Atomic::new(0),
-            wakes: Atomic::new(0),
-            longest_queue: Atomic::new(0),
-        }
-    }
-
-    fn read(&self) -> Tally {
-        Tally {
-            begin_restarts: self.begin_restarts.load(Relaxed),
-            end_restarts: self.end_restarts.load(Relaxed),
-            waits: self.waits.load(Relaxed),
-            slow_waits: self.slow_waits.load(Relaxed),
-            wakes: self.wakes.load(Relaxed),
-            longest_queue: self.longest_queue.load(Relaxed),
-        }
-    }
-
-    /// Notes the length of a queue. A concurrent longer one may be lost: it is a statistic.
-    #[inline]
-    fn saw_queue(&self, length: u64) {
-        if self.longest_queue.load(Relaxed) < length {
-            self.longest_queue.store(length, Relaxed);
-        }
-    }
 }
 
 /// A backend, its places, and what all backends share.

@@ -92,7 +92,7 @@ fn broken_ids_are_caught() {
 
 #[test]
 fn broken_invalidation_is_caught() {
-    all_broken_are_caught::<invalidation::Specimen>(3);
+    all_broken_are_caught::<invalidation::Specimen>(4);
 }
 
 /// The first failure that is found, as text.

@@ -60,6 +60,7 @@ pub const ALL: &[Specimen] = &[
         Some(Property::Contract),
     ),
     packed::<{ Fault::WakeLost as u8 }>("busted-wakeup", Some(Property::Completion)),
+    packed::<{ Fault::ErasedLate as u8 }>("busted-erasure", Some(Property::Completion)),
     packed::<{ Fault::MarkedEarly as u8 }>("busted-mark", Some(Property::Progress)),
 ];
 
@@ -94,7 +95,8 @@ impl<const FAULT: u8> Config for Kind<FAULT> {
     const PATIENCE: u32 = 8;
     const SPINS: u32 = 4;
     const YIELDS: u32 = 2;
-    const FAULT: Fault = fault!(FAULT, Fault: GenerationReadBeforeMark, WakeLost, MarkedEarly);
+    const FAULT: Fault = fault!(FAULT, Fault: GenerationReadBeforeMark, WakeLost, ErasedLate,
+        MarkedEarly);
 }
 
 /// After so many accesses a schedule counts as endless.
