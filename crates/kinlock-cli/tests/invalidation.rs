@@ -39,7 +39,7 @@ fn bench_has_the_promised_fields() {
         }
     }
     let other = results.iter().find(|entry| entry["lock"] == "lock-held");
-    assert_eq!(other.unwrap()["ratio"]["to"], "packed");
+    assert_eq!(other.unwrap()["ratio"]["to"], "locked");
 }
 
 #[test]
@@ -62,12 +62,12 @@ fn bench_draws_what_was_measured() {
     let one = drawn("b.svg", both);
     let curves = "thousands of operations per second";
     // All bars, once per contender and workload; the flag has no sections.
-    for (text, times) in [("slots", 3), ("packed", 3), ("busy-flag", 2), (curves, 0)] {
+    for (text, times) in [("slots", 3), ("locked", 3), ("busy-flag", 2), (curves, 0)] {
         let found = one.lines().filter(|line| line.trim() == text).count();
         assert_eq!(found, times, "{text}");
     }
     let several = drawn("c.svg", "--workload pages --threads 1,3 --backends slots");
-    for text in ["slots", "packed", "operations per second", "threads"] {
+    for text in ["slots", "locked", "operations per second", "threads"] {
         assert!(several.contains(text), "{text}");
     }
     assert!(!several.contains("busy-flag") && !several.contains("shorter is better"));

@@ -49,7 +49,7 @@ pub struct Args {
     #[arg(long, visible_alias = "locks", value_name = "A,B", value_delimiter = ',', value_parser = named::<ContenderName>)]
     backends: Vec<ContenderName>,
     /// What the others are compared with, where it does the workload
-    #[arg(long, value_name = "NAME", default_value = "packed", value_parser = named::<ContenderName>)]
+    #[arg(long, value_name = "NAME", default_value = Backend::default().name(), value_parser = named::<ContenderName>)]
     baseline: ContenderName,
     #[command(flatten)]
     common: Common<Invalidation>,
