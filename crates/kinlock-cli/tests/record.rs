@@ -61,15 +61,15 @@ fn times_and_threads_are_those_of_the_program() {
         );
         let hot = lock(&recording, "hot");
         assert_eq!(hot["locked"], 8000, "{name}");
-        // Others may use the CPUs meanwhile, so that some times are longer.
-        let (part, count) = within(&hot["hold"], 5_000, 6_500);
+        // Others may use the CPUs meanwhile, so that many times are longer, and none is shorter.
+        let (part, count) = within(&hot["hold"], 5_000, 10_000);
         assert!(part > 0.5, "{name}: {hot}");
         // Each measured one stands for those that are not.
         assert!((6_000..10_000).contains(&count), "{name}: {count}");
-        let (part, count) = within(&hot["think"], 40_000, 48_000);
+        let (part, count) = within(&hot["think"], 40_000, 80_000);
         assert!(part > 0.5, "{name}: {hot}");
         assert!((6_000..10_000).contains(&count), "{name}: {count}");
-        let (part, _) = within(&lock(&recording, "rare")["think"], 160_000, 220_000);
+        let (part, _) = within(&lock(&recording, "rare")["think"], 160_000, 320_000);
         assert!(part > 0.4, "{name}: {recording}");
         assert_eq!(list(&hot["rates"]).len(), 2, "{name}");
         let follows = list(&hot["follows"]);
