@@ -113,7 +113,8 @@ fn a_simulation_tells_how_long_more_threads_would_wait() {
     };
     // A ninth of the time it is held: with 16 threads, 9 can work.
     assert!(share(1) < 0.02, "{}", share(1));
-    assert!((0.25..0.65).contains(&share(16)), "{}", share(16));
+    // On a busy machine holds were recorded that took up to twice as long: then 5 can work.
+    assert!((0.25..0.8).contains(&share(16)), "{}", share(16));
 }
 
 #[test]
