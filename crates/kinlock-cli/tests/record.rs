@@ -61,15 +61,15 @@ fn times_and_threads_are_those_of_the_program() {
         );
         let hot = lock(&recording, "hot");
         assert_eq!(hot["locked"], 8000, "{name}");
-        // Others may use the CPUs meanwhile, so that some times are longer.
-        let (part, count) = within(&hot["hold"], 5_000, 6_500);
+        // Others may use the CPUs meanwhile, so that many times are longer, and none is shorter.
+        let (part, count) = within(&hot["hold"], 5_000, 10_000);
         assert!(part > 0.5, "{name}: {hot}");
         // Each measured one stands for those that are not.
         assert!((6_000..10_000).contains(&count), "{name}: {count}");
-        let (part, count) = within(&hot["think"], 40_000, 48_000);
+        let (part, count) = within(&hot["think"], 40_000, 80_000);
         assert!(part > 0.5, "{name}: {hot}");
         assert!((6_000..10_000).contains(&count), "{name}: {count}");
-        let (part, _) = within(&lock(&recording, "rare")["think"], 160_000, 220_000);
+        let (part, _) = within(&lock(&recording, "rare")["think"], 160_000, 320_000);
         assert!(part > 0.4, "{name}: {recording}");
         assert_eq!(list(&hot["rates"]).len(), 2, "{name}");
         let follows = list(&hot["follows"]);
@@ -113,7 +113,8 @@ fn a_simulation_tells_how_long_more_threads_would_wait() {
     };
     // A ninth of the time it is held: with 16 threads, 9 can work.
     assert!(share(1) < 0.02, "{}", share(1));
-    assert!((0.25..0.65).contains(&share(16)), "{}", share(16));
+    // On a busy machine holds were recorded that took up to twice as long: then 5 can work.
+    assert!((0.25..0.8).contains(&share(16)), "{}", share(16));
 }
 
 #[test]

@@ -14,14 +14,15 @@ mod record;
 mod rules;
 pub(crate) mod table;
 mod tally;
+mod uses;
 
-use self::frames::Frames;
 use self::table::{add, bump, raise};
+use self::uses::{stack_of, used};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use kinlock_core::Native;
 use kinlock_core::platform::Platform;
-use kinlock_report::{HELD, Lock, Owner, STACKS, Stack, Table, Tally, Thread, USES, Use, bucket};
+use kinlock_report::{HELD, Lock, Owner, Table, Tally, Thread, bucket};
 
 unsafe extern "C" {
     safe fn kinlock_token() -> u32;
@@ -430,70 +431,6 @@ pub(crate) fn end(address: u64) {
     if let Some(table) = table::table() {
         if let Some((index, lock)) = table::lock_at(table, address) {
             table::end(table, index, lock);
-        }
-    }
-}
-
-/// The use of a lock by some callers: its index plus 1, or 0, and itself.
-fn used<'a>(table: &'a Table, index: u32, lock: &Lock, stack: u32) -> (u32, Option<&'a Use>) {
-    if lock.first.load(Relaxed) == 0 {
-        lock.first.store(stack, Relaxed);
-    }
-    if stack == 0 {
-        return (0, None);
-    }
-    use_of(table, index, lock, stack)
-}
-
-/// The use of a lock by a stack. Several threads may add the same one, so that there are two.
-fn use_of<'a>(table: &'a Table, index: u32, lock: &Lock, stack: u32) -> (u32, Option<&'a Use>) {
-    let key = Use::key_of(index, stack);
-    let found = table::place(
-        |at| &table.uses[at].key,
-        key,
-        table::scattered(key) as usize % USES,
-        USES,
-        |_| {},
-    );
-    let Some((at, is_new)) = found else {
-        add(&table.header.dropped_uses, 1);
-        return (0, None);
-    };
-    let number = at as u32 + 1;
-    if is_new {
-        let mut before = lock.uses.load(Relaxed);
-        loop {
-            table.uses[at].before.store(before, Relaxed);
-            match lock.uses.compare_exchange(before, number, Release, Relaxed) {
-                Ok(_) => break,
-                Err(now) => before = now,
-            }
-        }
-    }
-    (number, Some(&table.uses[at]))
-}
-
-/// The entry of a call stack: its index plus 1, or 0.
-fn stack_of(table: &Table, frames: &Frames) -> u32 {
-    let hash = frames.hash();
-    let fill = |at: usize| {
-        let stack: &Stack = &table.stacks[at];
-        for (to, from) in stack.frames.iter().zip(frames.list()) {
-            to.store(*from, Relaxed);
-        }
-    };
-    let found = table::place(
-        |at| &table.stacks[at].hash,
-        hash,
-        hash as usize % STACKS,
-        STACKS,
-        fill,
-    );
-    match found {
-        Some((at, _)) => at as u32 + 1,
-        None => {
-            add(&table.header.dropped_stacks, 1);
-            0
         }
     }
 }

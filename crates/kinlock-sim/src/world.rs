@@ -55,6 +55,7 @@ use actions::{Recheck, spin_is_over};
 pub(crate) use actions::{compute, park, requeue_but, spin_on, unpark, unpark_some};
 use corosensei::Yielder;
 use coroutine::Bodies;
+pub(crate) use coroutine::wait_for_turn;
 pub use cpus::Placement;
 pub use disturbance::{Disruption, Disturbance, Kind as DisruptionKind, Note, Noted, Spot};
 use events::{Events, What};

@@ -1,6 +1,7 @@
 //! The table's memory, and finding entries in it.
 
-use super::{Object, merge, modules, tally, use_of};
+use super::uses::use_of;
+use super::{Object, merge, modules, tally};
 use crate::environment;
 use core::fmt::{self, Write};
 use core::ptr;

@@ -9,7 +9,7 @@
 use super::{Body, Kind, Metered, Prepare, SharedMeter, none};
 use crate::locks::Lock;
 use crate::platform::compute;
-use crate::world::{Placement, with};
+use crate::world::{Placement, wait_for_turn, with};
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -224,6 +224,8 @@ impl Replay {
             let lock = self.player(me)[place];
             let now = with(|w| w.now());
             compute(with(|w| w.costs().nanos(at.saturating_sub(now))));
+            // A time slice that ended meanwhile is over before the thread asks, not while it waits.
+            wait_for_turn();
             let asked = with(|w| w.now());
             locks[lock].lock(me);
             meter.borrow_mut().waited(lock, asked);
@@ -371,6 +373,15 @@ mod tests {
             few[0] < 0.15 && (0.35..0.55).contains(&many[0]),
             "{few:?} {many:?}"
         );
+    }
+
+    #[test]
+    fn a_thread_that_works_when_it_loses_its_cpu_waits_for_no_lock() {
+        // Four times as many threads as CPUs, which hardly ever meet.
+        let program = recording(vec![lock("a", 100, 500_000, &[1, 2])]);
+        let (ops, shares) = figures(&program, 64);
+        assert!((0.02..0.033).contains(&ops), "{ops}");
+        assert!(shares[0] < 0.05, "{shares:?}");
     }
 
     #[test]

@@ -66,7 +66,7 @@ fn spawn<S: 'static>(thread: usize, shared: S, body: impl Fn(&S, usize) + 'stati
 
 /// Lets all threads with an earlier clock go first.
 #[inline]
-pub(super) fn wait_for_turn() {
+pub(crate) fn wait_for_turn() {
     while with(World::must_yield) {
         suspend();
     }
