@@ -50,6 +50,7 @@ fn play(body: impl Fn(&Shared, usize) + Copy + 'static) -> Vec<(usize, u64)> {
         limit: u64::MAX,
         max_accesses: u64::MAX,
         disturbance: None,
+        factors: Vec::new(),
     };
     let line = || place(SimU64::new(0));
     let prepare = || Shared {

@@ -52,14 +52,14 @@ fn prepare(writers: usize, lock: Metered) -> Rc<dyn Body> {
         acquisitions: SimU64::new(0),
     });
     Rc::new(move |me: usize| {
-        work(WORK.ns);
+        work(WORK.value());
         lock.lock(me);
         // The check is off the critical path: nothing waits for the answer.
         held.store(1, Relaxed);
         statistics[me].acquisitions.increment();
-        work(SECTION.ns);
+        work(SECTION.value());
         if with(|w| w.random()) % (4 * writers as u64) == 0 {
-            compute(SHORT_HOLD.ns);
+            compute(SHORT_HOLD.value());
         }
         held.store(0, Relaxed);
         lock.unlock(me);

@@ -41,14 +41,14 @@ struct Data(SimU64);
 fn prepare(_: usize, lock: Metered) -> Rc<dyn Body> {
     let lines = place_slice(LINES, |_| Data(SimU64::new(0)));
     Rc::new(move |me: usize| {
-        any_length(THINK.ns);
+        any_length(THINK.value());
         lock.lock(me);
         for Data(line) in lines {
             // The old value is read before it is changed, so the holder waits for the line.
             line.load(Relaxed);
             line.increment();
         }
-        any_length(SECTION.ns);
+        any_length(SECTION.value());
         lock.unlock(me);
         1
     })

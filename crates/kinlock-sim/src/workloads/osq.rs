@@ -36,11 +36,11 @@ fn prepare(_: usize, lock: Metered) -> Rc<dyn Body> {
     // Data of the file, such as its size.
     let shared = place(SimU64::new(0));
     Rc::new(move |me: usize| {
-        work(THINK.ns);
+        work(THINK.value());
         lock.lock(me);
         shared.load(Relaxed);
         shared.increment();
-        work(SECTION.ns);
+        work(SECTION.value());
         lock.unlock(me);
         1
     })

@@ -28,6 +28,7 @@ fn play_with<const NUMA: bool>(
         limit: 1 << 40,
         max_accesses: u64::MAX,
         disturbance: None,
+        factors: Vec::new(),
     };
     let prepare = || -> &'static Native<NUMA> { place(Native::new(nodes)) };
     let body = move |lock: &&'static Native<NUMA>, me| body(lock, me);
