@@ -20,9 +20,7 @@
 //! What [`NUMA`-aware](self::cna) queues do otherwise: they scan for a waiter of their node when
 //! they become head, look at the queue of those set aside when they clear the tail, and choose whom
 //! they pass headship to.
-//!
-//! Left out: fetching the successor's node ahead of the store of its flag. The successor polls that
-//! line, and takes it back.
+//! A head that has a successor already fetches that one's node for writing before it waits.
 
 mod cna;
 #[cfg(test)]
@@ -159,6 +157,10 @@ impl<const NUMA: bool> Native<NUMA> {
         if before != 0 {
             self.node(before).next.store(name(me), Release);
             Sim::wait(&node.flag, Acquire, |flag| flag != WAIT);
+            let next = node.next.load(Relaxed);
+            if next != 0 {
+                Sim::prefetch_for_writing(&self.node(next).flag);
+            }
         }
         self.take_as_head(me);
     }

