@@ -78,6 +78,8 @@ pub(crate) struct Thread {
     pub(crate) now: u64,
     /// When it must leave its CPU to another thread.
     preempt_at: u64,
+    /// When the system's timer interrupts it next.
+    next_tick: u64,
     /// When its store buffer is empty.
     drained: u64,
     yielder: *const Yielder<(), ()>,

@@ -203,10 +203,6 @@ impl World {
     /// long it travels.
     #[inline(always)]
     fn begin(&mut self, address: usize, how: How) -> u64 {
-        // These take effect at once: the thread does not wait for the line.
-        if matches!(how, How::Store | How::Prefetch) {
-            return 0;
-        }
         let thread = &mut self.threads[self.current];
         let line = self.lines.at(address);
         let travelled = self.fabric.travel(line, how.kind(), thread.place);
@@ -225,7 +221,7 @@ impl World {
         let thread = &mut self.threads[self.current];
         let line = self.lines.at(address);
         let (now, drained) = (thread.now, thread.drained);
-        let from = if how == How::Locked || how==How::Store && std::env::var_os("SERIAL").is_some() {
+        let from = if how == How::Locked {
             now.max(drained)
         } else {
             now
@@ -241,13 +237,14 @@ impl World {
             How::Glance => thread.now = answered,
             How::Store => {
                 // Stores become visible in program order; their requests overlap.
-                visible = done.max(drained);
+                visible = answered.max(drained);
                 thread.drained = visible;
-                thread.now = now + 1;
+                // The thread went on meanwhile.
+                thread.now = now - travelled + 1;
                 // Until then no other core sees the value, whether it spins on the line or not.
                 line.delay_until(visible);
             }
-            How::Prefetch => visible = done,
+            How::Prefetch => thread.now = now - travelled,
             How::Locked => thread.now = answered + self.fabric.costs.rmw,
         }
         if how.kind() == Kind::Write && !line.spinners.is_empty() {
