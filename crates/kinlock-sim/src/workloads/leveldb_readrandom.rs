@@ -14,10 +14,10 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-const READ: Constant = Constant::assumed(
-    2_500.0,
+const READ: Constant = Constant::fitted(
+    1_571.0,
     "private work per read",
-    "usual for a read that is served from memory: two binary searches and a copy",
+    "leveldb-readrandom, stock, 1 thread",
 );
 const COUNT: Constant = Constant::assumed(
     150.0,

@@ -11,7 +11,7 @@ use kinlock_core::platform::{Atomic, Ordering::Relaxed};
 use std::rc::Rc;
 
 const WORK: Constant = Constant::fitted(
-    623.6,
+    620.4,
     "private work per operation",
     "lock2, stock, 1 to 8 threads",
 );
