@@ -65,7 +65,7 @@ fn tables_say_what_the_simulation_rests_on() {
     for expected in [
         "cna-lock2",
         "speed-up",
-        "our source, configured as stock = qspinlock, cna = cna-v10",
+        "workload lock2; stock = qspinlock, cna = cna-v10",
         "targets met",
         "parameters of machine haswell-ex-4s",
         "parameters of workload locktorture",

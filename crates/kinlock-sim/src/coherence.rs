@@ -2,9 +2,9 @@
 //!
 //! The granule is the line of 64 bytes, found by the address of the simulated atomic, so false
 //! sharing is real. Each line has at most one **owner** (a core that has modified it, or may do so
-//! without asking, as the only one that has it), a set of **sharers** (cores that can read it without asking) and the set of last-level **caches** that
-//! hold it clean. Transfers that change the owner of a line exclude each other: the line is
-//! **busy** until they are done.
+//! without asking, as the only one that has it), a set of **sharers** (cores that can read it
+//! without asking) and the set of last-level **caches** that hold it clean. Transfers that change
+//! the owner of a line exclude each other: the line is **busy** until they are done.
 //!
 //! | access | the line is | cost | afterwards |
 //! | --- | --- | --- | --- |

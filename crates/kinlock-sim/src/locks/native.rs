@@ -41,8 +41,8 @@ const LOOKS: u32 = 512;
 
 /// The flag of a node: its thread waits.
 const WAIT: u32 = 0;
-/// Its thread is the head, and nobody was set aside. Greater: as `GO`, and the last one set aside, in
-/// the form of a tail.
+/// Its thread is the head, and nobody was set aside. Greater: as `GO`, and the last one set aside,
+/// in the form of a tail.
 const GO: u32 = 1;
 
 /// The lock; `NUMA`: the NUMA-aware one.

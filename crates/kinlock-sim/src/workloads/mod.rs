@@ -89,7 +89,8 @@ pub struct Constant {
 }
 
 impl Constant {
-    /// Its value in the simulation under way, in nanoseconds: see [`Run::factors`](crate::Run::factors).
+    /// Its value in the simulation under way, in nanoseconds: see
+    /// [`Run::factors`](crate::Run::factors).
     pub(crate) fn value(&self) -> f64 {
         let factor = with(|w| {
             w.factors

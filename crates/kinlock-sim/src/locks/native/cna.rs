@@ -1,7 +1,7 @@
 //! The steps in which version 10 of CNA differs.
 //!
-//! Those set aside form a circle: the last one's `next` is the first. The head's flag names the last
-//! one, so the lock has no memory of its own for them.
+//! Those set aside form a circle: the last one's `next` is the first. The head's flag names the
+//! last one, so the lock has no memory of its own for them.
 
 use super::{GO, LOCKED, Native, Node, name};
 use kinlock_core::platform::{Atomic, Ordering::*};
@@ -68,8 +68,9 @@ impl<const NUMA: bool> Native<NUMA> {
         head.flag.store(last, Relaxed);
     }
 
-    /// The queue is empty but for the head `me`: takes the lock, makes those set aside the queue, and
-    /// passes headship to their first. Returns false if somebody has joined the queue since `seen`.
+    /// The queue is empty but for the head `me`: takes the lock, makes those set aside the queue,
+    /// and passes headship to their first. Returns false if somebody has joined the queue since
+    /// `seen`.
     pub(super) fn promote_those_set_aside(&self, me: usize, seen: u32) -> bool {
         let last = self.nodes[me].flag.load(Relaxed);
         let end = &self.node(last).next;

@@ -41,8 +41,8 @@ fn play<const NUMA: bool>(threads: usize, body: impl Fn(&Native<NUMA>, usize) + 
     play_with(threads, threads, body);
 }
 
-/// Runs `body` on one thread, with a lock whose queue has waiters of these NUMA nodes. The first one
-/// is the head, number 0.
+/// Runs `body` on one thread, with a lock whose queue has waiters of these NUMA nodes. The first
+/// one is the head, number 0.
 fn queue(domains: &'static [u32], body: impl Fn(&Native<true>) + Copy + 'static) {
     play_with(1, domains.len(), move |lock, _| {
         for (i, &domain) in domains.iter().enumerate() {
@@ -116,7 +116,8 @@ fn pending_is_undone_if_others_queue_and_left_if_it_was_set() {
 
 #[test]
 fn a_newcomer_waits_for_a_hand_over_a_bounded_time_only() {
-    // Thread 0 sees pending alone for ever, and queues in the end; thread 1 then ends the hand-over.
+    // Thread 0 sees pending alone for ever, and queues in the end; thread 1 then ends the
+    // hand-over.
     play::<false>(2, |lock, me| {
         if me == 0 {
             lock.word.store(PENDING, Relaxed);
