@@ -14,13 +14,13 @@ use std::rc::Rc;
 const THINK: Constant = Constant::assumed(
     100_000.0,
     "private work between sections",
-    "a system call, and so much of the copy that about half of 128 threads queue: published is no \
+    "chosen knowing the result: a system call, and so much of the copy that about half of 128 threads queue: published is no \
      more than that it is contended",
 );
 const SECTION: Constant = Constant::assumed(
     300.0,
     "work under the lock",
-    "some loads and compares; the copy of a buffer of 256 bytes takes about a tenth of that",
+    "chosen knowing the result: some loads and compares; the copy of a buffer of 256 bytes takes about a tenth of that",
 );
 
 /// The workload.
