@@ -19,7 +19,7 @@ import rust_source as rust
 ORDER = [
     ["kinlock-core", "kinlock-report"],
     ["kinlock"],
-    ["kinlock-ids", "kinlock-invalidation", "kinlock-preload", "parking_lot"],
+    ["kinlock-ids", "kinlock-invalidation", "kinlock-preload", "parking_lot", "parking_lot_core"],
     ["kinlock-sim"],
     ["kinlock-verify"],
     ["kinlock-cli"],

@@ -83,6 +83,11 @@ for module in condvar deadlock fair_mutex mutex once remutex rwlock; do
     echo "mod ${module}_;" >>"$work/tests/src/lib.rs"
 done
 cp "$from"/tests/*.rs "$work/tests/tests/"
+# All names that its root exports are exported here, too.
+sed -n '/^#\[cfg(feature = "arc_lock")\]/p; /^pub use self::/,/;/p' "$from/src/lib.rs" |
+    sed 's/self::[a-z_]*::/parking_lot::/' >"$work/tests/src/names.rs"
+grep -q 'const_reentrant_mutex' "$work/tests/src/names.rs"
+echo "pub mod names;" >>"$work/tests/src/lib.rs"
 
 cd "$work/tests"
 export RUSTFLAGS="--cap-lints allow" CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR="$root/target/swap-build"

@@ -25,7 +25,8 @@ fi
 mutexes='(__)?pthread_mutex_(init|destroy|lock|trylock|timedlock|clocklock|unlock)'
 condvars='pthread_cond_(init|destroy|wait|timedwait|clockwait|signal|broadcast)'
 spinlocks='pthread_spin_(init|destroy|lock|trylock|unlock)'
-family="^($mutexes|$condvars|$spinlocks|(mtx|cnd)_.*)\$"
+rwlocks='(__)?pthread_rwlock_(init|destroy|(try|timed|clock)?(rd|wr)lock|unlock)'
+family="^($mutexes|$condvars|$spinlocks|$rwlocks|(mtx|cnd)_.*)\$"
 missing=$(echo "$known" | grep -E "$family" | comm -23 - <(echo "$exported"))
 if [ -n "$missing" ]; then
     echo "the C library has what this library does not replace: $missing" >&2

@@ -58,6 +58,15 @@ kyotocabinet() {
     ours 100 kccachetest order -th 16 5000
     says '^ok$'
     report "kccachetest order"
+    # Its B+ tree takes reader-writer locks most of the time.
+    ours 100 kctreetest order -th 4 -etc "$work/tree.kct" 10000
+    says '^ok$'
+    if grep -q '"rw_reads":0,' "$work/counts"; then
+        echo "FAILED: kctreetest took no reader-writer lock of ours" >&2
+        exit 1
+    fi
+    report "kctreetest order"
+    rm -f "$work/tree.kct"
 }
 
 rocksdb() {

@@ -10,6 +10,9 @@
 #                                    docs/results/<date>-<cpu model>-grid/: the quick grid for the
 #                                    mutexes and the spinlocks, and the workloads with maps.
 #                                    25 minutes more
+#   ci/record-results.sh validate    the workloads that bench and sim share, measured on this
+#                                    machine beside simulated on one made from it, in
+#                                    docs/results/<date>-<cpu model>-validate/. A minute more
 #
 # QUICK=1 shortens all runs, to test the script itself. RESULTS=DIR writes elsewhere. KINLOCK=PATH
 # takes a command that is built already.
@@ -17,8 +20,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
 case $what in
-    all | measured | simulated | grid) ;;
-    *) echo "usage: $0 [all|measured|simulated|grid]" >&2; exit 2 ;;
+    all | measured | simulated | grid | validate) ;;
+    *) echo "usage: $0 [all|measured|simulated|grid|validate]" >&2; exit 2 ;;
 esac
 
 if [ -z "${KINLOCK:-}" ]; then
@@ -52,6 +55,12 @@ record() {
 
 model=$(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -1 | slug)
 measured=$results/$date-${model:-$(uname -m)}
+
+if [ "$what" = validate ]; then
+    folder=$measured-validate
+    rm -rf "$folder"
+    record "$folder" validate validate --seconds "${short:-0.1}" --rounds "${once:-3}"
+fi
 
 if [ "$what" = grid ]; then
     folder=$measured-grid

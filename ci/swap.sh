@@ -2,7 +2,7 @@
 # Real crates pass their own tests with kinlock in place of parking_lot: by [patch.crates-io], or by one
 # line of the manifest. Prints which passed, and fails if one did not.
 #
-# ci/swap.sh [CRATE...]: only these.
+# ci/swap.sh [CRATE...]: only these. Some run only if they are named.
 set -euo pipefail
 root=$PWD work=$PWD/target/swap
 rm -rf "$work" && mkdir -p "$work"
@@ -21,9 +21,15 @@ sources_of() {
     dirname "$manifest"
 }
 
-# The program of a user: the facade takes parking_lot's place for the crate and all that it uses.
+# The program of a user: the facades take the places of parking_lot and parking_lot_core, for the crate
+# and all that it uses.
 patch_all() {
-    printf '\n[patch.crates-io]\nparking_lot = { path = "%s/crates/kinlock-parking-lot" }\n' "$root" >>Cargo.toml
+    cat >>Cargo.toml <<EOF
+
+[patch.crates-io]
+parking_lot = { path = "$root/crates/kinlock-parking-lot" }
+parking_lot_core = { path = "$root/crates/kinlock-parking-lot-core" }
+EOF
 }
 
 # The one line: the manifest takes the crate kinlock itself.
@@ -45,7 +51,7 @@ try() {
     fi
     cp -r "$from" "$work/$crate"
     echo "---- $crate $version, by $how"
-    if (cd "$work/$crate" && rm -f Cargo.lock && printf '\n[workspace]\n' >>Cargo.toml && "$how" &&
+    if (cd "$work/$crate" && rm -f Cargo.lock rust-toolchain* && printf '\n[workspace]\n' >>Cargo.toml && "$how" &&
         cargo test --quiet "$@" && uses_ours "$how"); then
         passed+=("$crate $version")
     else
@@ -55,9 +61,9 @@ try() {
 
 # Whether the tests were built with kinlock; by a patch also without the real parking_lot.
 uses_ours() {
-    cargo tree --quiet --edges normal,dev --target all --prefix none >tree
+    cargo tree --quiet --all-features --edges normal,dev --target all --prefix none >tree
     grep -q '^kinlock v' tree || return 1
-    [ "$1" = one_line ] || ! grep '^parking_lot v' tree | grep -qv kinlock-parking-lot
+    [ "$1" = one_line ] || ! grep -E '^parking_lot(_core)? v' tree | grep -qv kinlock-parking-lot
 }
 
 only=$*
@@ -69,6 +75,14 @@ try measureme 12.0.3 patch_all
 try prometheus 0.14.0 patch_all --lib
 try serial_test 3.5.0 patch_all
 try governor 0.10.4 patch_all --lib
+try once_cell 1.21.4 patch_all --features parking_lot
+try dashmap 6.1.0 patch_all
+# These take minutes, and run if they are named.
+if [ -n "$only" ]; then
+    try moka 0.12.16 patch_all --features sync --lib
+    try tokio 1.54.1 patch_all --features full,test-util --lib --test sync_mutex --test sync_rwlock \
+        --test sync_semaphore --test sync_notify --test sync_watch --test sync_mpsc --test rt_threaded
+fi
 
 [ ${#skipped[@]} = 0 ] || printf 'WARNING: cannot be fetched, NOT tested with kinlock: %s\n' "${skipped[@]}" >&2
 [ ${#passed[@]} = 0 ] || printf 'passed with kinlock in place of parking_lot: %s\n' "${passed[@]}"

@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::bench::hogs;
 use crate::outcome::{Failure, tell};
-use crate::{bench, compare, explore, reproduce, run, sim, topology, torture};
+use crate::{bench, compare, explore, record, reproduce, run, sim, topology, torture, validate};
 
 /// Locks that stay fast on big machines: measure them, torture them, see what they see of your
 /// machine.
@@ -30,11 +30,13 @@ enum Verb {
     Bench(bench::Args),
     Compare(compare::Args),
     Explore(explore::Args),
+    Record(record::Args),
     Reproduce(reproduce::Args),
     Run(run::Args),
     Sim(sim::Args),
     Topology(topology::Args),
     Torture(torture::Args),
+    Validate(validate::Args),
     #[command(hide = true)]
     Hog(hogs::Args),
 }
@@ -49,11 +51,13 @@ pub fn run() -> ExitCode {
         Verb::Bench(args) => bench::run(&args),
         Verb::Compare(args) => compare::run(&args),
         Verb::Explore(args) => explore::run(&args),
+        Verb::Record(args) => record::run(&args),
         Verb::Reproduce(args) => reproduce::run(&args),
         Verb::Run(args) => run::run(&args),
         Verb::Sim(args) => sim::run(&args),
         Verb::Topology(args) => topology::run(args),
         Verb::Torture(args) => torture::run(&args),
+        Verb::Validate(args) => validate::run(&args),
         Verb::Hog(args) => hogs::run(&args),
     };
     match outcome {

@@ -11,6 +11,7 @@ mod explore;
 mod machine;
 mod outcome;
 mod parameters;
+mod record;
 mod report;
 mod reproduce;
 mod run;
@@ -19,6 +20,7 @@ mod simulation;
 mod stats;
 mod topology;
 mod torture;
+mod validate;
 
 fn main() -> ExitCode {
     cli::run()

@@ -13,8 +13,8 @@ fn sound_ones_pass() {
             "locks --locks cna,fifo --schedules 300 --seed 1",
         ),
         (
-            "ids --policies per-cpu,task-owned-impatient --schedules 300 --threads 5",
-            "ids --policies per-cpu,task-owned-impatient --schedules 300 --seed 1 --threads 5",
+            "ids --policies per-cpu,task-owned --schedules 300 --threads 5",
+            "ids --policies per-cpu,task-owned --schedules 300 --seed 1 --threads 5",
         ),
         (
             "invalidation --backends slots,packed --schedules 300 --threads 5",
@@ -36,12 +36,12 @@ fn sound_ones_pass() {
 
 #[test]
 fn broken_locks_are_caught_and_can_be_replayed() {
-    broken_ones_are_caught("locks", "--locks", 22);
+    broken_ones_are_caught("locks", "--locks", 23);
 }
 
 #[test]
 fn broken_ids_are_caught_and_can_be_replayed() {
-    broken_ones_are_caught("ids", "--policies", 6);
+    broken_ones_are_caught("ids", "--policies", 5);
 }
 
 #[test]

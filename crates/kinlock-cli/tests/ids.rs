@@ -11,7 +11,14 @@ fn bench_measures_everything_against_the_baseline() {
     assert!(report["restartable"].is_string());
     assert_eq!(report["parameters"]["delay_seconds"], 0.001);
     let results = list(&report["results"]);
-    for workload in ["counter", "lease", "stack", "pool", "intermittent"] {
+    for workload in [
+        "counter",
+        "histogram",
+        "lease",
+        "stack",
+        "pool",
+        "intermittent",
+    ] {
         let of = results.iter().filter(|entry| entry["workload"] == workload);
         let of: Vec<_> = of.collect();
         let mut locks = of.iter().map(|entry| entry["lock"].as_str().unwrap());

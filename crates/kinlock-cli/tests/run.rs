@@ -106,6 +106,11 @@ fn the_library_is_told_what_was_asked_for() {
     assert_eq!(text(&output.stdout), expected);
     let without = place.run(&["--lock", "pthread", "--", "sh", "-c", SHOW]);
     assert_eq!(text(&without.stdout), "");
+    let shared = [
+        "--lock", "pthread", "--rwlock", "ours", "--", "sh", "-c", SHOW,
+    ];
+    let expected = format!("KINLOCK_LOCK=pthread\nKINLOCK_RWLOCK=ours\nLD_PRELOAD={library}\n");
+    assert_eq!(text(&place.run(&shared).stdout), expected);
 }
 
 #[test]

@@ -115,12 +115,11 @@ fn numbers_are_those_on_paper() {
                 "{name}: {lock_name}"
             );
         }
-        // 2,000 times 20 us, of which few are measured.
-        let steady = lock(&report, "steady")["hold"]["total_ns"]
-            .as_u64()
-            .unwrap()
-            / 1_000_000;
-        assert!((20..1000).contains(&steady), "{name}: {steady} ms");
+        // 2,000 times 20 us, of which few are measured. One that lost its CPU may stand for many.
+        let hold = |field: &str| lock(&report, "steady")["hold"][field].as_u64().unwrap();
+        let (steady, preempted) = (hold("total_ns") / 1_000_000, hold("max_ns") > 1_000_000);
+        assert!(steady >= 20, "{name}: {steady} ms");
+        assert!(steady < 1000 || preempted, "{name}: {steady} ms");
         assert!(
             locks(&report)
                 .iter()

@@ -55,6 +55,19 @@ impl Config for Fifo {
     }
 }
 
+/// As [`Fifo`], and no thread overtakes a waiter that sleeps.
+#[derive(Clone, Copy, Debug)]
+pub struct InOrder;
+
+impl Config for InOrder {
+    fn tuning() -> Tuning {
+        Tuning {
+            stealing: false,
+            ..<Fifo as Config>::tuning()
+        }
+    }
+}
+
 /// As [`AsConfigured`], but always NUMA-aware.
 #[derive(Clone, Copy, Debug)]
 pub struct NumaAware;

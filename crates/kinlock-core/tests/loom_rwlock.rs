@@ -44,6 +44,7 @@ config! {
     LostReader: fault LostReader, trials 0;
     UnseenReader: fault UnseenReader, trials 0;
     BlindAnnouncement: fault BlindAnnouncement, trials 0;
+    HastyReader: fault HastyReader, trials 0;
     BiasInWrite: fault BiasInWrite, trials 0;
     MissingWake: fault MissingWake, trials 0;
     LeakyRequest: fault LeakyRequest, trials 0;
@@ -406,6 +407,7 @@ mod broken {
         lost_reader: model, LostReader, 4, 2, writes_twice => "Causality violation";
         unseen_reader: biased, UnseenReader, 3, 2, one_writes => "Causality violation";
         blind_announcement: biased, BlindAnnouncement, 3, 2, one_writes => "Causality violation";
+        hasty_reader: model, HastyReader, 4, 2, writes_twice => "Causality violation";
         bias_in_write: model, BiasInWrite, 3, 3, one_writes => "Causality violation";
         missing_wake: model, MissingWake, 3, 2, one_writes => "deadlock";
         leaky_request: model, LeakyRequest, 3, 3, writer_gives_up => "deadlock";

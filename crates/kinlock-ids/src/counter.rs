@@ -1,5 +1,6 @@
-//! A counter that every CPU adds to on its own.
+//! Counters that every CPU adds to on its own.
 
+use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
 use super::area;
@@ -18,6 +19,8 @@ use super::sequence::{self, Probe, Slots, Sound};
 /// A thread without an ID adds to one word that all such threads share, with a locked instruction.
 /// A thread has no ID if all are held, if the kernel refuses it restartable sequences, or if it
 /// runs its last destructors. The sum is right in any case.
+///
+/// A counter takes 128 bytes of each ID. Several counters are smaller as a [`CounterArray`].
 ///
 /// # Guarantees
 ///
@@ -41,31 +44,10 @@ use super::sequence::{self, Probe, Slots, Sound};
 /// assert_eq!(requests.sum(), 4000);
 /// # Ok::<(), kinlock_ids::BuildError>(())
 /// ```
-///
-/// # Invariants
-///
-/// 1. The slots were allocated for this counter, and are returned when it is dropped. Each has one
-///    word, written only with the ID of the slot: in a restartable sequence, or under a lease.
 #[derive(Debug)]
 pub struct Counter<P: Probe = Sound> {
-    slots: Slots,
-    domain: Domain,
-    restartable: bool,
-    shared: Shared,
-    probe: core::marker::PhantomData<P>,
+    words: Words<P>,
 }
-
-/// In lines of its own, so that threads without an ID do not disturb readers of the other fields.
-#[repr(align(128))]
-#[derive(Debug, Default)]
-struct Shared(AtomicU64);
-
-const SIZE: usize = size_of::<AtomicU64>();
-
-// SAFETY: the slots are accessed as invariant 1 says, by any thread; the rest is `Send` and `Sync`.
-unsafe impl<P: Probe> Send for Counter<P> {}
-// SAFETY: as above.
-unsafe impl<P: Probe> Sync for Counter<P> {}
 
 impl Counter {
     /// A counter at 0.
@@ -84,32 +66,15 @@ impl<P: Probe> Counter<P> {
     /// # Errors
     ///
     /// [`BuildError::Memory`].
+    #[doc(hidden)]
     pub fn probed(domain: &Domain) -> Result<Self, BuildError> {
-        Ok(Counter {
-            slots: domain.allocate(SIZE)?,
-            restartable: domain.leased().is_none(),
-            domain: domain.clone(),
-            shared: Shared::default(),
-            probe: core::marker::PhantomData,
-        })
+        Words::new(domain, 1).map(|words| Counter { words })
     }
 
     /// Adds `n`, wrapping at 2^64.
     #[inline]
     pub fn add(&self, n: u64) {
-        if self.restartable {
-            if let Some(area) = area::current() {
-                // SAFETY: invariant 1, and invariant 1 of `sequence`.
-                if unsafe { sequence::add::<P>(area, &self.slots, n) }.is_ok() {
-                    return;
-                }
-            }
-            return self.add_shared(n);
-        }
-        match self.domain.enter() {
-            Ok(lease) => self.add_to(lease.id(), n),
-            Err(_) => self.add_shared(n),
-        }
+        self.words.add(0, n);
     }
 
     /// Adds `n` under a lease of this counter's domain. A lease of another domain works as
@@ -117,29 +82,185 @@ impl<P: Probe> Counter<P> {
     /// interrupts.
     #[inline]
     pub fn add_with(&self, lease: &Lease<'_>, n: u64) {
-        if lease.is_of(&self.domain) {
-            self.add_to(lease.id(), n);
-        } else {
-            self.add(n);
-        }
+        self.words.add_with(lease, 0, n);
     }
 
     /// The sum of all additions, wrapping; see the [guarantees](Self#guarantees).
     /// O([`Domain::max_ids`]): one load for each possible ID.
     pub fn sum(&self) -> u64 {
-        let own = (0..self.slots.limit).map(|id| self.word(id).load(Relaxed));
-        own.fold(self.shared.0.load(Relaxed), u64::wrapping_add)
+        self.words.sum(0)
     }
 
     /// The domain that the counter was made for.
     pub fn domain(&self) -> &Domain {
-        &self.domain
+        &self.words.domain
+    }
+}
+
+/// Several counters, packed: each takes eight bytes of each ID. Else as [`Counter`], with the same
+/// [guarantees](Counter#guarantees) for each one; two of them are not read at one instant.
+///
+/// For counters that are counted up together: those of a module, the buckets of a histogram. They
+/// share cache lines with each other, but not with other IDs.
+///
+/// ```
+/// use kinlock_ids::{CounterArray, Domain};
+///
+/// const OK: usize = 0;
+/// const FAILED: usize = 1;
+/// let replies = CounterArray::new(&Domain::auto(), 2)?;
+/// replies.add(OK, 1);
+/// replies.add(FAILED, 1);
+/// replies.add(OK, 1);
+/// assert_eq!(replies.sums(), [2, 1]);
+/// # Ok::<(), kinlock_ids::BuildError>(())
+/// ```
+#[derive(Debug)]
+pub struct CounterArray {
+    words: Words<Sound>,
+}
+
+impl CounterArray {
+    /// `len` counters at 0. Takes `8 * len` bytes of each ID, rounded up to a multiple of 128.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::Memory`] if there is no address space.
+    pub fn new(domain: &Domain, len: usize) -> Result<Self, BuildError> {
+        Words::new(domain, len).map(|words| CounterArray { words })
+    }
+
+    /// Adds `n` to a counter, wrapping at 2^64. O(1).
+    ///
+    /// # Panics
+    ///
+    /// If there is no counter `index`.
+    #[inline]
+    pub fn add(&self, index: usize, n: u64) {
+        self.words.add(index, n);
+    }
+
+    /// As [`add`](Self::add), under a lease; see [`Counter::add_with`].
+    ///
+    /// # Panics
+    ///
+    /// If there is no counter `index`.
+    #[inline]
+    pub fn add_with(&self, lease: &Lease<'_>, index: usize, n: u64) {
+        self.words.add_with(lease, index, n);
+    }
+
+    /// The sum of all additions to one counter. O([`Domain::max_ids`]).
+    ///
+    /// # Panics
+    ///
+    /// If there is no counter `index`.
+    pub fn sum(&self, index: usize) -> u64 {
+        self.words.sum(index)
+    }
+
+    /// The sums of all counters. O([`Domain::max_ids`] * [`len`](Self::len)).
+    pub fn sums(&self) -> Vec<u64> {
+        (0..self.len()).map(|index| self.sum(index)).collect()
+    }
+
+    /// How many counters there are.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.words.len
+    }
+
+    /// The domain that the counters were made for.
+    pub fn domain(&self) -> &Domain {
+        &self.words.domain
+    }
+}
+
+/// Some words for each ID, to be added to.
+///
+/// # Invariants
+///
+/// 1. The slots were allocated for these words, and are returned when they are dropped. Each has
+///    `len` words, written only with the ID of the slot: in a restartable sequence, or under a
+///    lease.
+#[derive(Debug)]
+struct Words<P: Probe> {
+    slots: Slots,
+    len: usize,
+    restartable: bool,
+    domain: Domain,
+    /// For threads without an ID.
+    shared: Box<[Line]>,
+    probe: PhantomData<P>,
+}
+
+/// Lines of their own, so that threads without an ID disturb no reader of something else.
+#[repr(align(128))]
+#[derive(Debug, Default)]
+struct Line([AtomicU64; LINE]);
+
+const LINE: usize = 16;
+const WORD: usize = size_of::<AtomicU64>();
+
+// SAFETY: the slots are accessed as invariant 1 says, by any thread; the rest is `Send` and `Sync`.
+unsafe impl<P: Probe> Send for Words<P> {}
+// SAFETY: as above.
+unsafe impl<P: Probe> Sync for Words<P> {}
+
+impl<P: Probe> Words<P> {
+    fn new(domain: &Domain, len: usize) -> Result<Self, BuildError> {
+        let size = len.checked_mul(WORD).ok_or(BuildError::Memory)?;
+        Ok(Words {
+            slots: domain.allocate(size)?,
+            len,
+            restartable: domain.leased().is_none(),
+            domain: domain.clone(),
+            shared: (0..len.div_ceil(LINE)).map(|_| Line::default()).collect(),
+            probe: PhantomData,
+        })
+    }
+
+    #[inline]
+    fn add(&self, index: usize, n: u64) {
+        assert!(index < self.len, "no such counter");
+        if self.restartable {
+            if let Some(area) = area::current() {
+                // SAFETY: invariant 1: the word lies within the slot.
+                let base = unsafe { self.slots.base.add(index * WORD) };
+                let slots = Slots { base, ..self.slots };
+                // SAFETY: invariant 1, and invariant 1 of `sequence`.
+                if unsafe { sequence::add::<P>(area, &slots, n) }.is_ok() {
+                    return;
+                }
+            }
+            return self.add_shared(index, n);
+        }
+        match self.domain.enter() {
+            Ok(lease) => self.add_to(lease.id(), index, n),
+            Err(_) => self.add_shared(index, n),
+        }
+    }
+
+    #[inline]
+    fn add_with(&self, lease: &Lease<'_>, index: usize, n: u64) {
+        assert!(index < self.len, "no such counter");
+        if lease.is_of(&self.domain) {
+            self.add_to(lease.id(), index, n);
+        } else {
+            self.add(index, n);
+        }
+    }
+
+    fn sum(&self, index: usize) -> u64 {
+        assert!(index < self.len, "no such counter");
+        let own = (0..self.slots.limit).map(|id| self.word(id, index).load(Relaxed));
+        own.fold(self.shared(index).load(Relaxed), u64::wrapping_add)
     }
 
     /// A load and a store suffice: no other thread writes this word.
     #[inline]
-    fn add_to(&self, id: u32, n: u64) {
-        let word = self.word(id);
+    fn add_to(&self, id: u32, index: usize, n: u64) {
+        let word = self.word(id, index);
         // Relaxed: the next holder of the ID sees the store because the ID is released and acquired
         // in between. A reader that sums up asks for no order.
         word.store(word.load(Relaxed).wrapping_add(n), Relaxed);
@@ -147,26 +268,48 @@ impl<P: Probe> Counter<P> {
 
     #[cold]
     #[inline(never)]
-    fn add_shared(&self, n: u64) {
-        self.shared.0.fetch_add(n, Relaxed);
+    fn add_shared(&self, index: usize, n: u64) {
+        self.shared(index).fetch_add(n, Relaxed);
     }
 
+    fn shared(&self, index: usize) -> &AtomicU64 {
+        &self.shared[index / LINE].0[index % LINE]
+    }
+
+    /// The word of an ID. Callers have checked that `index` is below `len`.
     #[inline]
-    fn word(&self, id: u32) -> &AtomicU64 {
+    fn word(&self, id: u32, index: usize) -> &AtomicU64 {
+        debug_assert!(index < self.len);
         // SAFETY: invariant 1; zeroed memory is a word.
-        unsafe { self.slots.of(id).cast::<AtomicU64>().as_ref() }
+        unsafe { self.slots.of(id).cast::<AtomicU64>().add(index).as_ref() }
     }
 }
 
-impl<P: Probe> Drop for Counter<P> {
+impl<P: Probe> Drop for Words<P> {
     fn drop(&mut self) {
         for id in 0..self.slots.limit {
-            let word = self.word(id);
-            // A page that was only read has no memory, and must not get any here.
-            if word.load(Relaxed) != 0 {
-                word.store(0, Relaxed);
+            for index in 0..self.len {
+                let word = self.word(id, index);
+                // A page that was only read has no memory, and must not get any here.
+                if word.load(Relaxed) != 0 {
+                    word.store(0, Relaxed);
+                }
             }
         }
-        self.domain.free(self.slots, SIZE);
+        self.domain.free(self.slots, self.len * WORD);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sixty_four_counters_take_512_bytes_of_an_id() {
+        let domain = Domain::builder().max_ids(32).build().unwrap();
+        let make = || CounterArray::new(&domain, 64).unwrap();
+        let (first, second) = (make(), make());
+        let base = |counters: &CounterArray| counters.words.slots.base.addr().get();
+        assert_eq!(base(&second) - base(&first), 512);
     }
 }

@@ -231,8 +231,9 @@ impl Domain {
     }
 
     fn restartable() -> Self {
-        // The kernel's IDs are below the number of possible CPUs. Gaps in the CPU numbers only make
-        // this limit larger than needed.
+        // The kernel's IDs are below the number of possible CPUs, whatever the number of threads:
+        // since Linux 6.19 they may exceed min(threads, allowed CPUs) by a quarter. Gaps in the CPU
+        // numbers only make this limit larger than needed.
         let ids = leased::possible_cpus().last().map_or(1, |last| last + 1) as u32;
         let inner = Inner {
             arena: Arena::new(ids),
@@ -267,10 +268,47 @@ impl Domain {
         self.inner.leased.as_ref().map(Leased::members)
     }
 
-    /// The smaller of members and allowed CPUs, with leases; else `None`. Every ID is below the
-    /// larger of this limit and the peak number of concurrent holders.
+    /// The smaller of members and allowed CPUs, and at least 1, with leases; else `None`. IDs are
+    /// below the larger of this limit and the peak number of concurrent holders. They may exceed
+    /// that by as many as changed hands while a thread was looking for one.
     pub fn limit(&self) -> Option<u32> {
         self.inner.leased.as_ref().map(Leased::limit)
+    }
+
+    /// The IDs that are held, or kept for their CPUs, with leases; else none: the kernel does not
+    /// tell. In ascending order. Not one instant, but a thread finds the IDs that it holds itself.
+    /// O([`max_ids`](Self::max_ids) / 32).
+    ///
+    /// ```
+    /// let domain = kinlock_ids::Domain::builder().max_ids(32).build()?;
+    /// let lease = domain.enter()?;
+    /// assert!(domain.ids_in_use().eq([lease.id()]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn ids_in_use(&self) -> impl Iterator<Item = u32> {
+        let leased = self.inner.leased.iter();
+        leased.flat_map(Leased::ids_in_use)
+    }
+
+    /// With leases: frees IDs that CPUs keep and that nobody has used for 100 ms, so that those in
+    /// use get denser. Returns how many. No effect without leases.
+    ///
+    /// Use is not stamped. A call marks the idle IDs, and a later call frees those whose mark is
+    /// old enough; using an ID removes its mark. Threads that find no ID on their CPU do the same,
+    /// at most every 100 ms. O([`max_ids`](Self::max_ids) / 32). Not for
+    /// [`Policy::PerCpu`] and [`Policy::TaskOwned`], whose IDs have owners.
+    ///
+    /// ```
+    /// let domain = kinlock_ids::Domain::builder().max_ids(32).build()?;
+    /// drop(domain.enter()?);
+    /// domain.reclaim();
+    /// std::thread::sleep(std::time::Duration::from_millis(101));
+    /// assert_eq!(domain.reclaim(), 1);
+    /// assert_eq!(domain.ids_in_use().count(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reclaim(&self) -> u32 {
+        self.inner.leased.as_ref().map_or(0, Leased::reclaim)
     }
 
     /// With leases: on how many CPUs the threads of the process may run, as far as the domain

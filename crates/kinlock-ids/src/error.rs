@@ -21,8 +21,6 @@ pub enum BuildError {
     /// The process has made 4294967294 domains with leases, as many as serial numbers can tell
     /// apart.
     TooManyDomains,
-    /// The structure needs an ID that is held, and in a restartable domain none is.
-    Unleased,
 }
 
 impl fmt::Display for BuildError {
@@ -39,7 +37,6 @@ impl fmt::Display for BuildError {
             BuildError::TooManyDomains => {
                 f.write_str("the process has made as many domains as it can tell apart")
             }
-            BuildError::Unleased => f.write_str("this needs leases, and the domain is restartable"),
         }
     }
 }

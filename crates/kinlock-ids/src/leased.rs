@@ -5,9 +5,9 @@
 //!
 //! # Members
 //!
-//! A thread becomes a member at its first acquisition, and leaves when it ends. A thread remembers
-//! up to [`MEMBERSHIPS`] domains in a table of its own. It can use more domains, but those do not
-//! count it as a member. A global list of all domains with leases serves ending threads and forks.
+//! A thread becomes a member at its first acquisition, and leaves when it ends. It remembers its
+//! domains in tables of its own, of eight each. A global list of all domains with leases serves
+//! ending threads and forks.
 //!
 //! # Holdings
 //!
@@ -28,7 +28,11 @@
 //! 4. `fork` calls the functions of [`PART`] on one thread, which has locked the list and the
 //!    tables with the first of them. In the child it is the only thread.
 
+mod cpus;
 mod membership;
+
+pub(super) use cpus::possible_cpus;
+use cpus::{Cpus, NO_INDEX, UNSEEN};
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -38,25 +42,28 @@ use super::arena::{self, Arena, NoMemory};
 use super::error::{BuildError, EnterError};
 use super::sequence::Slots;
 use super::{area, thread};
-use crate::raw::{BLOCK, Block, Held, IdAllocator, NO_MEMBER, Policy, Record, Storage};
-use kinlock_core::fork::Part;
-use kinlock_core::topology::CpuSet;
-use {kinlock::SpinLock, kinlock_core::Native};
-
-/// How many domains a thread can be a member of.
-const MEMBERSHIPS: usize = 8;
+use crate::raw::{BLOCK, Block, Held, IdAllocator, IdConfig, NO_MEMBER, Policy, Record, Storage};
+use kinlock::SpinLock;
+use kinlock_core::{Native, fork::Part, platform::Platform, topology::CpuSet};
 
 /// The IDs of a domain.
 #[derive(Debug)]
 pub(super) struct Leased {
     /// Names the domain in the threads' tables. Never 0, never reused.
     serial: u32,
-    ids: IdAllocator<Native, Owned>,
+    ids: IdAllocator<Native, Owned, Aging>,
     cpus: Cpus,
     /// A bit for each member index, set if in use.
     members: Box<[AtomicU64]>,
     /// A [`Holding`] for each ID.
     holdings: Slots,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Aging;
+
+impl IdConfig for Aging {
+    const AGING: bool = true;
 }
 
 /// The holder of an ID.
@@ -135,6 +142,14 @@ impl Leased {
 
     pub(super) fn members(&self) -> u32 {
         self.ids.members()
+    }
+
+    pub(super) fn ids_in_use(&self) -> impl Iterator<Item = u32> {
+        self.ids.ids_in_use()
+    }
+
+    pub(super) fn reclaim(&self) -> u32 {
+        self.ids.reclaim(Native::now())
     }
 
     pub(super) fn cpus_allowed(&self) -> u32 {
@@ -323,51 +338,6 @@ pub(super) fn capacity(policy: Policy, max_ids: u32) -> u32 {
     max_ids.max(least).next_multiple_of(BLOCK)
 }
 
-/// Maps CPU numbers, which may be large and have gaps, to indices.
-#[derive(Debug)]
-struct Cpus {
-    /// By CPU number: the index, plus [`UNSEEN`] if no thread is known to be allowed there.
-    entries: Box<[AtomicU32]>,
-    count: u32,
-}
-
-const UNSEEN: u32 = 1 << 31;
-/// The entry of a number that no possible CPU has.
-const NO_INDEX: u32 = UNSEEN - 1;
-
-impl Cpus {
-    fn possible() -> Self {
-        let possible = possible_cpus();
-        let numbers = possible.last().map_or(0, |last| last + 1);
-        let entries: Box<[_]> = (0..numbers)
-            .map(|_| AtomicU32::new(UNSEEN | NO_INDEX))
-            .collect();
-        for (index, &cpu) in possible.iter().enumerate() {
-            entries[cpu].store(UNSEEN | index as u32, Relaxed);
-        }
-        Cpus {
-            entries,
-            count: possible.len() as u32,
-        }
-    }
-}
-
-/// The numbers of all CPUs that this kernel can ever have, in ascending order.
-pub(super) fn possible_cpus() -> Vec<usize> {
-    let text = std::fs::read("/sys/devices/system/cpu/possible").unwrap_or_default();
-    let ranges: Result<Vec<_>, _> = kinlock_core::topology::CpuList::new(text).collect();
-    let mut cpus: Vec<usize> = ranges.unwrap_or_default().into_iter().flatten().collect();
-    if cpus.is_empty() {
-        // No sysfs: assume the configured CPUs, and those that the process may run on.
-        let configured = std::thread::available_parallelism().map_or(1, |n| n.get());
-        cpus = (0..configured).chain(CpuSet::of_process().iter()).collect();
-    }
-    cpus.retain(|&cpu| cpu < kinlock_core::topology::MAX_CPUS);
-    cpus.sort_unstable();
-    cpus.dedup();
-    cpus
-}
-
 /// All domains with leases.
 static LIST: SpinLock<Vec<Listed>> = SpinLock::new(Vec::new());
 
@@ -394,6 +364,9 @@ pub(super) fn leave_where_nothing_is_held() -> bool {
             leased.leave(membership::take(leased.serial));
         }
     }
+    if nothing {
+        membership::forget_all();
+    }
     nothing
 }
 
@@ -408,6 +381,7 @@ pub(super) fn leave_all() {
         leased.release_forgotten();
         leased.leave(member);
     }
+    membership::forget_all();
 }
 
 /// The list of domains and the tables of memory, as a part of the fork protocol. Rank 1.
@@ -491,6 +465,27 @@ mod tests {
         let handlers = membership::join(leased);
         assert_eq!(membership::join(leased), handlers);
         assert_eq!(leased.members(), 1);
+    }
+
+    #[test]
+    fn a_thread_is_a_member_of_as_many_domains_as_it_enters() {
+        let make = |_| crate::Domain::builder().max_ids(32).build().unwrap();
+        let domains: Vec<_> = (0..20).map(make).collect();
+        for _ in 0..2 {
+            for domain in &domains {
+                drop(domain.enter().unwrap());
+                assert_eq!(domain.members(), Some(1));
+                let serial = domain.leased().unwrap().serial;
+                assert!(membership::remembered(serial).is_some());
+            }
+        }
+        // Places of dropped domains are used again.
+        drop(domains);
+        let domains: Vec<_> = (0..20).map(make).collect();
+        domains
+            .iter()
+            .for_each(|domain| drop(domain.enter().unwrap()));
+        assert!(domains.iter().all(|domain| domain.members() == Some(1)));
     }
 
     #[test]

@@ -296,7 +296,7 @@ impl<P: Probe> Lists<P> {
             // the slot.
             let found =
                 unsafe { sequence::compare_store::<P, GATED>(area, &self.slots, HEAD, 0, new) };
-            return found == Ok(0);
+            return matches!(found, Ok((_, 0)));
         }
         self.at_own(|slot| {
             let empty = slot.head.load(Relaxed).is_null();

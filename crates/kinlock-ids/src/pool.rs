@@ -4,8 +4,8 @@ use core::fmt;
 use core::mem::{MaybeUninit, align_of, size_of};
 use core::ops::{Deref, DerefMut};
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicUsize, Ordering::*};
 use std::alloc::{Layout, alloc, dealloc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::domain::Domain;
 use super::error::BuildError;
@@ -17,13 +17,19 @@ const BATCH: usize = 32;
 /// How many free objects an ID's list keeps: two batches. A thread that alternately allocates and
 /// frees near a full batch then moves nothing.
 const MOST: usize = 2 * BATCH;
+/// How many places the first slab of a growing pool has. Each further one has as many as all before
+/// it together, up to [`LARGEST`].
+const SMALLEST: usize = 2 * BATCH;
+const LARGEST: usize = 1 << 14;
 
-/// Memory for a fixed number of objects, allocated and freed mostly per CPU.
+/// Memory for objects of one size, allocated and freed mostly per CPU.
 ///
 /// Free places are in lists per ID, of up to 64. Excess places go to a shared list in batches of
 /// 32, and come back in batches. Places that were never used are also allocated in batches, so an
 /// object's memory is first written by its first user and lies on that thread's NUMA node. When all
-/// that is exhausted, a thread takes over another ID's list ([stealing](super::Stack)).
+/// that is exhausted, a [growing](Self::growing) pool takes a new slab of places from the global
+/// allocator. In one of [fixed](Self::new) size a thread takes over another ID's list
+/// ([stealing](super::Stack)). Slabs are freed with the pool.
 ///
 /// | backend | allocate, free |
 /// | --- | --- |
@@ -44,23 +50,45 @@ const MOST: usize = 2 * BATCH;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
+/// In a static, objects live as long as they like:
+///
+/// ```
+/// use kinlock_ids::{Domain, Pool, Pooled};
+/// use std::sync::LazyLock;
+///
+/// static NODES: LazyLock<Pool<[u64; 8]>> =
+///     LazyLock::new(|| Pool::growing(&Domain::auto()).expect("address space"));
+/// let node: Pooled<'static, _> = NODES.insert([0; 8]).expect("memory");
+/// std::thread::spawn(move || drop(node)).join().unwrap();
+/// ```
+///
 /// # Invariants
 ///
-/// 1. The memory holds `capacity` places of type `Place<T>`; those from `fresh` on were never used.
-/// 2. A place below `fresh` is in `lists`, or has an object that one [`Pooled`] owns, or belongs to
+/// 1. A slab is an allocation of `len` places of type `Place<T>`, freed with the pool. Those of the
+///    last slab from `used` on were never used.
+/// 2. A place that was used is in `lists`, or has an object that one [`Pooled`] owns, or belongs to
 ///    a thread that is moving it between these states.
 #[derive(Debug)]
 pub struct Pool<T, P: Probe = Sound> {
     lists: Lists<P>,
-    memory: NonNull<Place<T>>,
-    capacity: usize,
-    fresh: Fresh,
+    slabs: Padded<T>,
+    /// How many places there may be.
+    most: usize,
 }
 
-/// The number of places that were used so far, in cache lines of its own.
+/// In cache lines of its own.
 #[repr(align(128))]
 #[derive(Debug)]
-struct Fresh(AtomicUsize);
+struct Padded<T>(Mutex<Slabs<T>>);
+
+#[derive(Debug)]
+struct Slabs<T> {
+    all: Vec<(NonNull<Place<T>>, usize)>,
+    /// How many places of the last slab were used.
+    used: usize,
+    /// How many places all slabs have.
+    capacity: usize,
+}
 
 /// A place: free, or with an object.
 #[repr(C)]
@@ -74,6 +102,46 @@ unsafe impl<T: Send, P: Probe> Send for Pool<T, P> {}
 // SAFETY: as above. A shared pool gives no references to objects; their owners do.
 unsafe impl<T: Send, P: Probe> Sync for Pool<T, P> {}
 
+impl<T> Slabs<T> {
+    /// Adds a slab of `len` places. Returns whether there was memory.
+    fn add(&mut self, len: usize) -> bool {
+        let Some(layout) = Self::layout(len) else {
+            return false;
+        };
+        // SAFETY: the size is not 0, since a place is not smaller than a node.
+        let Some(memory) = NonNull::new(unsafe { alloc(layout) }) else {
+            return false;
+        };
+        self.all.push((memory.cast(), len));
+        (self.used, self.capacity) = (0, self.capacity + len);
+        true
+    }
+
+    fn layout(len: usize) -> Option<Layout> {
+        Layout::array::<Place<T>>(len).ok().filter(|_| len > 0)
+    }
+
+    /// Up to a batch of places that were never used, linked and with depths.
+    fn take(&mut self) -> Option<NonNull<Node>> {
+        let &(memory, len) = self.all.last()?;
+        let (from, to) = (self.used, (self.used + BATCH).min(len));
+        self.used = to;
+        let mut chain: *mut Node = ptr::null_mut();
+        for index in (from..to).rev() {
+            // SAFETY: invariants 1 and 2: the places from `from` to `to` are ours.
+            unsafe {
+                let node = memory.add(index).cast::<Node>();
+                node.write(Node {
+                    next: chain,
+                    depth: to - index,
+                });
+                chain = node.as_ptr();
+            }
+        }
+        NonNull::new(chain)
+    }
+}
+
 impl<T> Pool<T> {
     /// A pool for `capacity` objects.
     ///
@@ -83,6 +151,52 @@ impl<T> Pool<T> {
     pub fn new(domain: &Domain, capacity: usize) -> Result<Self, BuildError> {
         Self::probed(domain, capacity)
     }
+
+    /// A pool without places. It takes memory when it needs some, and keeps it.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::Memory`] if there is no address space for the lists.
+    ///
+    /// ```
+    /// use kinlock_ids::{Domain, Pool};
+    ///
+    /// let pool = Pool::growing(&Domain::auto())?;
+    /// let objects: Vec<_> = (0..1000).map_while(|i| pool.insert(i).ok()).collect();
+    /// assert_eq!(objects.len(), 1000);
+    /// # Ok::<(), kinlock_ids::BuildError>(())
+    /// ```
+    pub fn growing(domain: &Domain) -> Result<Self, BuildError> {
+        Self::with_at_most(domain, usize::MAX)
+    }
+
+    /// As [`insert`](Self::insert); the object keeps the pool alive.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    ///
+    /// ```
+    /// use kinlock_ids::{Domain, Pool};
+    /// use std::sync::Arc;
+    ///
+    /// let pool = Arc::new(Pool::growing(&Domain::auto())?);
+    /// let object = pool.insert_owned(7).map_err(|full| full.to_string())?;
+    /// drop(pool);
+    /// assert_eq!(*object, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn insert_owned(self: &Arc<Self>, object: T) -> Result<PooledArc<T>, Full<T>>
+    where
+        T: 'static,
+    {
+        let object = self.insert(object)?;
+        // SAFETY: the `Arc` beside it keeps the pool, which has a fixed address, and is dropped
+        // after it.
+        let object = unsafe { core::mem::transmute::<Pooled<'_, T>, Pooled<'static, T>>(object) };
+        let _pool = Arc::clone(self);
+        Ok(PooledArc { object, _pool })
+    }
 }
 
 impl<T, P: Probe> Pool<T, P> {
@@ -91,21 +205,30 @@ impl<T, P: Probe> Pool<T, P> {
     /// # Errors
     ///
     /// [`BuildError::Memory`].
+    #[doc(hidden)]
     pub fn probed(domain: &Domain, capacity: usize) -> Result<Self, BuildError> {
-        let lists = Lists::new(domain)?;
-        let layout = Self::layout(capacity).ok_or(BuildError::Memory)?;
-        // SAFETY: the size is not 0, since a place is not smaller than a node.
-        let memory = NonNull::new(unsafe { alloc(layout) }).ok_or(BuildError::Memory)?;
+        let pool = Self::with_at_most(domain, capacity)?;
+        if capacity > 0 && !pool.slabs().add(capacity) {
+            return Err(BuildError::Memory);
+        }
+        Ok(pool)
+    }
+
+    fn with_at_most(domain: &Domain, most: usize) -> Result<Self, BuildError> {
+        let slabs = Slabs {
+            all: Vec::new(),
+            used: 0,
+            capacity: 0,
+        };
         Ok(Pool {
-            lists,
-            memory: memory.cast(),
-            capacity,
-            fresh: Fresh(AtomicUsize::new(0)),
+            lists: Lists::new(domain)?,
+            slabs: Padded(Mutex::new(slabs)),
+            most,
         })
     }
 
-    fn layout(capacity: usize) -> Option<Layout> {
-        Layout::array::<Place<T>>(capacity.max(1)).ok()
+    fn slabs(&self) -> MutexGuard<'_, Slabs<T>> {
+        self.slabs.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts an object into the pool. O(1), but for stealing, which is O([`Domain::max_ids`]).
@@ -129,9 +252,9 @@ impl<T, P: Probe> Pool<T, P> {
         Ok(Pooled { pool: self, place })
     }
 
-    /// How many objects the pool can hold.
+    /// How many objects the pool can hold; how many it has memory for, if it grows.
     pub fn capacity(&self) -> usize {
-        self.capacity
+        self.slabs().capacity
     }
 
     /// How many lists were stolen so far.
@@ -155,35 +278,17 @@ impl<T, P: Probe> Pool<T, P> {
 
     /// A place that was never used. The rest of a batch becomes the calling thread's list.
     fn take_fresh(&self) -> Option<NonNull<Node>> {
-        let mut from = self.fresh.0.load(Relaxed);
-        let to = loop {
-            let to = (from + BATCH).min(self.capacity);
-            if from == to {
-                return None;
-            }
-            match self
-                .fresh
-                .0
-                .compare_exchange_weak(from, to, Relaxed, Relaxed)
-            {
-                Ok(_) => break to,
-                Err(now) => from = now,
-            }
-        };
-        let mut chain: *mut Node = ptr::null_mut();
-        for index in (from..to).rev() {
-            // SAFETY: invariants 1 and 2: the places from `from` to `to` are ours.
-            unsafe {
-                let node = self.memory.add(index).cast::<Node>();
-                node.write(Node {
-                    next: chain,
-                    depth: to - index,
-                });
-                chain = node.as_ptr();
+        let mut slabs = self.slabs();
+        let mut chain = slabs.take();
+        if chain.is_none() && slabs.capacity < self.most {
+            let len = slabs.capacity.clamp(SMALLEST, LARGEST);
+            if slabs.add(len) {
+                chain = slabs.take();
             }
         }
+        drop(slabs);
         // SAFETY: invariant 2: the chain is ours.
-        NonNull::new(chain).map(|chain| unsafe { self.lists.adopt(chain) })
+        chain.map(|chain| unsafe { self.lists.adopt(chain) })
     }
 
     #[inline]
@@ -215,9 +320,11 @@ impl<T, P: Probe> Drop for Pool<T, P> {
     fn drop(&mut self) {
         // Owners of objects borrow the pool. A leaked object stays undropped.
         self.lists.drain(|_| ());
-        if let Some(layout) = Self::layout(self.capacity) {
-            // SAFETY: allocated with this layout.
-            unsafe { dealloc(self.memory.cast().as_ptr(), layout) };
+        for (memory, len) in self.slabs().all.drain(..) {
+            if let Some(layout) = Slabs::<T>::layout(len) {
+                // SAFETY: allocated with this layout.
+                unsafe { dealloc(memory.cast().as_ptr(), layout) };
+            }
         }
     }
 }
@@ -261,7 +368,30 @@ impl<T, P: Probe> Drop for Pooled<'_, T, P> {
     }
 }
 
-/// The pool has no free place. The object comes back.
+/// An object in a [`Pool`] that it keeps alive; see [`Pool::insert_owned`].
+#[derive(Debug)]
+pub struct PooledArc<T: 'static> {
+    // The fields are dropped in this order.
+    object: Pooled<'static, T>,
+    _pool: Arc<Pool<T>>,
+}
+
+impl<T: 'static> Deref for PooledArc<T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.object
+    }
+}
+
+impl<T: 'static> DerefMut for PooledArc<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.object
+    }
+}
+
+/// The pool has no free place, or no memory for more. The object comes back.
 pub struct Full<T>(pub T);
 
 impl<T> fmt::Debug for Full<T> {

@@ -22,29 +22,28 @@
 //!
 //! # Bounds
 //!
-//! * *limit* = min(allowed CPUs, members, capacity). IDs spread up to the limit for locality's
-//!   sake: fresh IDs are handed out up to there although older ones may lie idle on other CPUs.
-//! * An ID at or above the limit is handed out for the first time only if at one instant every
-//!   lower one was held (not just kept). So `id < max(limit, h)`, where `h` is the peak number of
-//!   concurrent holders. Threads that are acquiring, releasing, reclaiming or changing the limit
-//!   count as holders. A released ID above the limit is free again. It goes to an acquisition that
-//!   finds all IDs below the limit held. A record that lent such an ID while the limit was higher
-//!   may keep it.
+//! * *limit* = min(allowed CPUs, members, capacity), and at least 1. IDs spread up to the limit for
+//!   locality's sake: fresh IDs are handed out up to there although older ones may lie idle on
+//!   other CPUs.
+//! * An ID at or above the limit is handed out for the first time only if a search has found each
+//!   lower one held (not just kept). They were not all held at one instant: some may have changed
+//!   hands during the search. So `id < max(limit, h + a)`. Here `h` is the peak number of
+//!   concurrent holders, and `a` the largest number of IDs that others took or moved during one
+//!   acquisition. A thread that acquires, releases, reclaims or changes the limit counts as a
+//!   holder. A released ID above the limit is free again. It goes to an acquisition that finds none
+//!   below the limit.
 //! * If the limit changes during an acquisition, any value that it had in between may apply. So may
 //!   any value that the limit has had since the start of a change that is still under way. Once the
 //!   limit has come down and all calls that changed it have returned, it binds all acquisitions
 //!   that begin afterwards. IDs acquired before stay held.
-//! * [`IdError::Exhausted`] means that at one instant all IDs of the storage were held.
+//! * [`IdError::Exhausted`] means that such a search has found every ID of the storage held.
 //!
 //! # Progress
 //!
-//! Lock-free: if all other threads stop, an acquisition ends. It takes any ID below `grown` that is
-//! free or kept. If there is none, the proof that all are held succeeds. A round fails only for one
-//! of two reasons. Either another operation has made progress, or a fresh ID turns out to have been
-//! held since before the limit came down. The latter happens at most once per ID. After
-//! [`PATIENCE`](IdConfig::PATIENCE) failed rounds a thread closes the fast path, and other
-//! acquisitions let it go first. They wait for a limited time only: the waiter may be a signal
-//! handler that has interrupted exactly that thread.
+//! Lock-free: if all other threads stop, an acquisition ends. It takes any ID that is free or kept;
+//! if there is none it takes a fresh one. A round fails only for one of two reasons. Either another
+//! operation has made progress, or a fresh ID turns out to have been held since before the limit
+//! came down. The latter happens at most once per ID.
 //!
 //! # Example
 //!
@@ -73,7 +72,6 @@
 
 mod blocks;
 mod give;
-mod proof;
 pub mod record;
 mod shape;
 mod take;
@@ -139,8 +137,8 @@ impl Policy {
 /// Why there is no ID, or no allocator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IdError {
-    /// At one instant all IDs were held. Under [`Policy::PerCpu`]: the CPU's own ID, and all those
-    /// at or above the number of CPUs.
+    /// A search found no ID. Under [`Policy::PerCpu`]: neither the CPU's own, nor one at or above
+    /// the number of CPUs.
     Exhausted,
     /// The storage has no blocks, more than [`MAX_IDS`] IDs, fewer records than CPUs, or (for
     /// [`Policy::PerCpu`]) fewer IDs than CPUs.
@@ -181,8 +179,9 @@ impl<P: Platform> Storage<P> for (&[Record<P>], &[Block<P>]) {
 
 /// The compile-time configuration of an allocator.
 pub trait IdConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
-    /// After so many failed rounds an acquisition closes the fast path for the others.
-    const PATIENCE: u32 = 16;
+    /// Whether an acquisition that finds no ID on its CPU also [reclaims](IdAllocator::reclaim) old
+    /// ones, at most once per [`AGE`]. Not for callers that reclaim by a clock of their own.
+    const AGING: bool = false;
     /// A deliberate defect, to show that a check can fail.
     #[doc(hidden)]
     const FAULT: IdFault = IdFault::None;
@@ -209,9 +208,6 @@ pub enum IdFault {
     AboveBound,
     /// A recent ID is acquired again although the limit has shrunk below it: it is above the bound.
     StaleRecent,
-    /// Fresh IDs are handed out by the limit that the acquisition read at first, which may have
-    /// come down since.
-    LateGrowth,
     /// No acquisition takes what a record keeps above the limit: acquisitions that need it search
     /// for ever.
     Stranded,
@@ -225,15 +221,14 @@ pub enum IdFault {
 pub struct Held {
     /// The record that lent the ID and gets it back; [`NOWHERE`] if none did.
     at: u32,
-    /// The word of that record meanwhile. Without a record, just the ID.
-    word: u64,
+    id: u32,
 }
 
 impl Held {
     /// The ID.
     #[inline]
     pub fn id(&self) -> u32 {
-        Word(self.word).id()
+        self.id
     }
 }
 
@@ -255,7 +250,7 @@ pub struct IdAllocator<P: Platform, S: Storage<P>, C: IdConfig = Usual> {
 }
 
 impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
-    /// An allocator for `cpus` CPUs, all of them allowed, without members. The limit is 0 until
+    /// An allocator for `cpus` CPUs, all of them allowed, without members. The limit is 1 until
     /// threads [`join`](Self::join).
     ///
     /// # Errors
@@ -271,13 +266,15 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
             return Err(IdError::Storage);
         }
         let first = if policy == Policy::PerCpu { cpus } else { 0 };
-        Ok(IdAllocator {
+        let ids = IdAllocator {
             shape: Shape::new(cpus, first),
             storage,
             cpus,
             policy,
             config: PhantomData,
-        })
+        };
+        ids.limit_changed();
+        Ok(ids)
     }
 
     /// Acquires an ID for a thread that runs on the CPU with index `cpu`. The holder sees what the
@@ -313,14 +310,14 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         if let Some(record) = self.storage.records().get(at as usize) {
             let word = Word(record.word.load(Relaxed));
             if word.keeps() && control.allows(word.id()) {
-                let lent = word.lent();
+                let id = word.id();
                 // Acquire pairs with the Release of the thread that made the record keep it.
                 if record
                     .word
-                    .compare_exchange(word.0, lent.0, Acquire, Relaxed)
+                    .compare_exchange(word.0, Word::lent(id).0, Acquire, Relaxed)
                     .is_ok()
                 {
-                    return Ok(Held { at, word: lent.0 });
+                    return Ok(Held { at, id });
                 }
             }
         }
@@ -337,9 +334,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         let stays = held.at == cpu || held.at >= self.cpus;
         match self.storage.records().get(held.at as usize) {
             // Even if the limit has shrunk below the ID: the next acquisition or reclaim finds it.
-            Some(record) if stays => record
-                .word
-                .overwrite(Word(held.word).kept().0, Self::RELEASE),
+            Some(record) if stays => record.word.overwrite(Word::kept(held.id).0, Self::RELEASE),
             _ => self.release_slow(cpu, held),
         }
     }

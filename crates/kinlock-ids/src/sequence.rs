@@ -37,6 +37,8 @@
 //! * The inputs are unchanged when an abort restarts the sequence: they are `in` operands, and all
 //!   results go to other registers.
 //! * There is no system call and no other call inside.
+//! * aarch64: no operand is in x16 or x17. A linker may reach a distant label by a veneer, which
+//!   overwrites them.
 //! * The descriptor's memory stays mapped, since the kernel may read it after the end. A library
 //!   with sequences must not be unloaded while threads that used it live.
 //! * Inlining and link-time optimisation may copy a block. All labels are local numbers, and the
@@ -54,6 +56,9 @@
 //! | 22 | the begin |
 //! | 33 | the end; a sequence without anything to commit jumps here |
 //! | 44 | the abort handler |
+//!
+//! The sections `__rseq_cs_ptr_array` and `__rseq_exit_point_array` tell debuggers what to step
+//! over: a breakpoint or a single step inside a sequence makes it restart for ever.
 //!
 //! # Invariants
 //!
@@ -100,6 +105,7 @@ use core::ptr::NonNull;
 ///
 /// A probe with a [`FAULT`](Self::FAULT) may be used by [`Counter`](super::Counter)s only, which
 /// then count wrong. A list would have nodes twice.
+#[doc(hidden)]
 pub unsafe trait Probe: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// Iterations of an empty loop right before the commit, so that disturbances hit it; at most
     /// 65,535.
@@ -109,6 +115,7 @@ pub unsafe trait Probe: Copy + core::fmt::Debug + Send + Sync + 'static {
 }
 
 /// Correct sequences.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Sound;
 
@@ -116,6 +123,7 @@ pub struct Sound;
 unsafe impl Probe for Sound {}
 
 /// A defect that tests must find.
+#[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Fault {

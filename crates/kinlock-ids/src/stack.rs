@@ -83,6 +83,7 @@ impl<T, P: Probe> Stack<T, P> {
     /// # Errors
     ///
     /// [`BuildError::Memory`].
+    #[doc(hidden)]
     pub fn probed(domain: &Domain) -> Result<Self, BuildError> {
         Ok(Stack {
             lists: Lists::new(domain)?,

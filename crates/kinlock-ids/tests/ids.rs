@@ -11,10 +11,11 @@
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Barrier, Mutex, OnceLock};
+use std::sync::{Arc, Barrier, Mutex, OnceLock};
 
 use kinlock_ids::{
-    Backend, BuildError, Counter, Domain, EnterError, Lease, PerId, Policy, Pool, Stack,
+    Backend, BuildError, Counter, CounterArray, Domain, EnterError, Histogram, Lease, PerId,
+    Policy, Pool, Stack,
 };
 
 const THREADS: usize = 8;
@@ -63,6 +64,45 @@ fn no_addition_is_lost() {
         assert_eq!(counter.sum(), 28 * 20_000, "{domain:?}");
         counter.add(u64::MAX);
         assert_eq!(counter.sum(), 28 * 20_000 - 1);
+    }
+}
+
+#[test]
+fn counters_in_an_array_do_not_mix() {
+    for domain in domains() {
+        let counters = CounterArray::new(&domain, 33).unwrap();
+        crew(|me| {
+            for i in 0..20_000 {
+                counters.add((i + me) % 33, i as u64);
+            }
+        });
+        let mut expected = [0; 33];
+        for i in 0..THREADS * 20_000 {
+            expected[(i % 20_000 + i / 20_000) % 33] += (i % 20_000) as u64;
+        }
+        assert_eq!(counters.sums(), expected, "{domain:?}");
+        drop(counters);
+        // The memory comes back zeroed.
+        let again = CounterArray::new(&domain, 33).unwrap();
+        assert_eq!(again.sums(), [0; 33]);
+    }
+}
+
+#[test]
+#[should_panic(expected = "no such counter")]
+fn there_is_no_counter_behind_the_last() {
+    let counters = CounterArray::new(&leases(32), 3).unwrap();
+    counters.add(3, 1);
+}
+
+#[test]
+fn a_histogram_counts_each_value_once() {
+    for domain in domains() {
+        let histogram = Histogram::new(&domain, &[100, 10, 10]).unwrap();
+        crew(|_| (0..1_000).for_each(|value| histogram.record(value)));
+        assert_eq!(histogram.bounds(), [10, 100]);
+        assert_eq!(histogram.counts(), [88, 720, 7192], "{domain:?}");
+        assert_eq!(histogram.sum(), 8 * 499_500);
     }
 }
 
@@ -155,6 +195,35 @@ fn a_pool_holds_as_many_as_it_says_and_says_when_it_is_full() {
 }
 
 #[test]
+fn a_growing_pool_is_never_full() {
+    for domain in domains() {
+        let pool = Pool::growing(&domain).unwrap();
+        assert_eq!(pool.capacity(), 0, "nothing is allocated unasked");
+        for _ in 0..3 {
+            let objects: Vec<_> = (0..10_000).map(|i| pool.insert(i).unwrap()).collect();
+            let places: HashSet<_> = objects.iter().map(|object| &raw const **object).collect();
+            assert_eq!(places.len(), 10_000);
+            assert!(objects.iter().map(|object| **object).eq(0..10_000));
+        }
+        // What was freed was used again.
+        assert!(pool.capacity() < 30_000, "{} {domain:?}", pool.capacity());
+    }
+}
+
+#[test]
+fn objects_may_keep_their_pool_alive() {
+    for domain in domains() {
+        let pool = Arc::new(Pool::growing(&domain).unwrap());
+        let objects: Vec<_> = (0..100)
+            .map(|i| pool.insert_owned(vec![i]).unwrap())
+            .collect();
+        drop(pool);
+        let sum = std::thread::spawn(move || objects.iter().map(|object| object[0]).sum::<i32>());
+        assert_eq!(sum.join().unwrap(), 4950);
+    }
+}
+
+#[test]
 fn objects_may_be_freed_by_other_threads() {
     for domain in domains() {
         let pool = Pool::new(&domain, 4_000).unwrap();
@@ -230,7 +299,6 @@ fn a_restartable_domain_has_nothing_to_hold_nor_to_choose() {
     let builder = || Domain::builder().backend(Backend::Restartable);
     let domain = builder().build().unwrap();
     assert_eq!(domain.enter().unwrap_err(), EnterError::NothingToHold);
-    assert_eq!(PerId::new(&domain, || 0).unwrap_err(), BuildError::Unleased);
     assert!(domain.momentary_id().unwrap() < domain.max_ids());
     assert_eq!((domain.policy(), domain.limit()), (None, None));
     let refused = builder().policy(Policy::RecentFirst).build();
@@ -267,6 +335,52 @@ fn every_id_has_its_own_value_that_outlives_its_holders() {
     assert_eq!(sum, THREADS as u64 * 1_000);
     assert_eq!(values.values_mut().count() as u64, made.load(Relaxed));
     assert_eq!(values.into_values().count() as u64, made.load(Relaxed));
+}
+
+#[test]
+fn a_thread_has_a_value_to_itself_whatever_the_backend() {
+    for domain in domains() {
+        // Two words that are equal unless two threads have the value at the same time.
+        let values = PerId::new(&domain, || (Cell::new(0u64), Cell::new(0u64))).unwrap();
+        crew(|me| {
+            for i in 0..5_000 {
+                values.with(|(first, second)| {
+                    first.set(first.get() + 1);
+                    // Some are preempted here, and other threads come with the same ID.
+                    if (i + me) % 64 == 0 {
+                        std::thread::yield_now();
+                    }
+                    second.set(second.get() + 1);
+                    assert_eq!(first, second);
+                });
+            }
+        });
+        let sum: u64 = values.into_values().map(|(first, _)| first.get()).sum();
+        assert_eq!(sum, THREADS as u64 * 5_000, "{domain:?}");
+    }
+}
+
+#[test]
+fn a_nested_call_has_another_value_and_a_panic_leaves_none_behind() {
+    for domain in domains() {
+        let values = PerId::new(&domain, || AtomicU64::new(0)).unwrap();
+        values.with(|outer| values.with(|inner| assert!(!core::ptr::eq(outer, inner))));
+        let panics = std::panic::AssertUnwindSafe(|| values.with(|_| panic!("on purpose")));
+        assert!(std::panic::catch_unwind(panics).is_err());
+        let mut made = 0;
+        values.for_each(|_| made += 1);
+        for _ in 0..100 {
+            values.with(|value| value.fetch_add(1, Relaxed));
+            values.with(|_| values.with(|value| value.fetch_add(1, Relaxed)));
+        }
+        let (mut sum, mut count) = (0, 0);
+        values.for_each(|value| {
+            sum += value.load(Relaxed);
+            count += 1;
+        });
+        assert_eq!(sum, 200);
+        assert!(made >= 2 && count <= made + 4, "{made} {count} {domain:?}");
+    }
 }
 
 #[test]

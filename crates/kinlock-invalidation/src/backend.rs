@@ -8,27 +8,29 @@ use core::str::FromStr;
 /// How a domain keeps track of its open sections. All backends keep the same contract; their costs
 /// differ.
 ///
-/// | | begin and end | `passed`, `wait` |
-/// | --- | --- | --- |
-/// | `Packed` | three read-modify-writes, no lock | one load |
-/// | `Wide` | the same, dearer | one load |
-/// | `Locked` | two critical sections under our mutex | one load |
-/// | `Slots` | one read-modify-write | reads all slots that were ever in use |
+/// | | begin and end | `passed`, `wait` | take it |
+/// | --- | --- | --- | --- |
+/// | `Locked` | two critical sections of our mutex | one load | by default |
+/// | `Slots` | two read-modify-writes, one of them shared | scans slots | many CPUs, rare waits |
+/// | `Packed` | three shared read-modify-writes | one load | many CPUs, frequent `passed` |
+/// | `Wide` | the same with sixteen bytes | one load | 2^50 generations are too few |
 ///
-/// Choose `Packed` unless one of these holds:
+/// `Locked` is the fastest of them on two CPUs that begin at the same time.
 ///
-/// * `Wide`: 2^50 generations are too few.
-/// * `Locked`: far more invalidators than CPUs, and short sections. Waiters sleep instead of
-///   starting over.
-/// * `Slots`: frequent sections, rare waits, and few threads with sections.
+/// A thread that is preempted within begin or end holds all others up with `Locked`; they sleep.
+/// With `Packed` and `Wide` its mark is a lock bit: it holds up beginners and its neighbours, which
+/// pause, yield, and sleep for a while. With `Slots` it holds no one up.
+///
+/// `Wide` needs a CPU with an exchange of sixteen bytes (`cx16` on x86-64; every aarch64 has one).
+/// Without it the domain is [refused](Unsupported): nothing falls back to a lock behind your back.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Backend {
-    /// A list without a lock, in pairs of eight bytes.
-    #[default]
+    /// A list whose elements have a lock bit each, in pairs of eight bytes.
     Packed,
     /// The same in pairs of sixteen bytes.
     Wide,
     /// A list under a mutex.
+    #[default]
     Locked,
     /// A slot for each thread.
     Slots,

@@ -1,7 +1,7 @@
 //! A domain, its statistics, and its open sections.
 
 use super::backend::{Backend, Unsupported};
-use super::error::{BeginError, WaitError};
+use super::error::{BeginError, NeverIssued, WaitError};
 use super::inner::{Inner, coarse_now, each};
 use super::section::Section;
 use super::tag::Tag;
@@ -154,12 +154,39 @@ impl Domain {
         }
     }
 
+    /// A tag of this generation, which was read from a [`Tag`] or a [`Section`] and stored
+    /// elsewhere. 0 is a [new](Tag::new) tag.
+    ///
+    /// The load of the stored generation must acquire what its store released, as with any data
+    /// about a removed thing. Takes as many steps as sections are open.
+    ///
+    /// # Errors
+    /// [`NeverIssued`] if no section of this domain has had the generation: such a tag might never
+    /// pass, or pass with sections that it does not stand for.
+    ///
+    /// ```
+    /// use kinlock_invalidation::{Domain, NeverIssued};
+    ///
+    /// let domain = Domain::new();
+    /// let stored: u64 = domain.begin().generation();
+    /// assert!(domain.passed(&domain.tag_of(stored)?));
+    /// assert_eq!(domain.tag_of(stored + 1).unwrap_err(), NeverIssued(stored + 1));
+    /// # Ok::<(), NeverIssued>(())
+    /// ```
+    pub fn tag_of(&self, generation: u64) -> Result<Tag, NeverIssued> {
+        if generation <= each!(&*self.inner, domain => domain.newest()) {
+            Ok(Tag::at(generation))
+        } else {
+            Err(NeverIssued(generation))
+        }
+    }
+
     /// A tag that passes when all sections that are open now have ended.
     ///
     /// "Now" covers every section whose begin happens before this call. Useful after things were
     /// removed without a section, or to be kept and checked later.
     pub fn snapshot(&self) -> Tag {
-        Tag::from(each!(&*self.inner, domain => domain.newest()))
+        Tag::at(each!(&*self.inner, domain => domain.newest()))
     }
 
     /// Waits until all sections that are open now have ended: [`wait`](Self::wait) for a
@@ -180,6 +207,7 @@ impl Domain {
             end_restarts: tally.end_restarts,
             waits: tally.waits,
             slow_waits: tally.slow_waits,
+            wakes: tally.wakes,
             longest_queue: tally.longest_queue,
         }
     }
@@ -203,11 +231,13 @@ impl Domain {
             .into_iter()
             .map(|open| OpenSection {
                 generation: open.generation,
+                current: open.current,
+                marked: open.marked,
                 age: Duration::from_nanos(now.saturating_sub(open.since)),
                 thread: thread::id_of(open.place),
             })
             .collect();
-        open.sort_by_key(|open| open.generation);
+        open.sort_by_key(|open| open.current);
         open
     }
 }
@@ -226,7 +256,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Uses this backend [default: [`Backend::Packed`]].
+    /// Uses this backend [default: [`Backend::Locked`]].
     #[must_use]
     pub fn backend(mut self, backend: Backend) -> Self {
         self.backend = backend;
@@ -262,14 +292,17 @@ impl Builder {
 pub struct Stats {
     /// The chosen backend.
     pub backend: Backend,
-    /// How many times a begin started over (lists without a lock only).
+    /// How many times a begin started over (`packed` and `wide` only).
     pub begin_restarts: u64,
-    /// How many times an end started over (lists without a lock only).
+    /// How many times an end started over (`packed` and `wide` only).
     pub end_restarts: u64,
     /// How many waits were for a tag that had not passed.
     pub waits: u64,
     /// How many of those slept.
     pub slow_waits: u64,
+    /// How many times sleeping waiters were woken, all at once. Only the end of a section for which
+    /// one of them waits does that.
+    pub wakes: u64,
     /// The peak number of open sections that was observed. With the backend `slots`, only waiters
     /// about to sleep observe.
     pub longest_queue: u64,
@@ -279,8 +312,15 @@ pub struct Stats {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct OpenSection {
-    /// The generation with which the section began.
+    /// The generation with which the section began; 0 while it begins.
     pub generation: u64,
+    /// The generation that passes with the section: sections that began later and have ended have
+    /// donated theirs.
+    pub current: u64,
+    /// Whether the thread is just beginning or ending the section. With `packed` and
+    /// `wide` no other thread passes it meanwhile; if it is marked in several dumps it holds the
+    /// others up.
+    pub marked: bool,
     /// For how long the section has been open; accurate to some milliseconds.
     pub age: Duration,
     /// The kernel's ID of the section's thread.
@@ -289,10 +329,13 @@ pub struct OpenSection {
 
 impl fmt::Display for OpenSection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "generation {}, open for {:?}, thread {}",
-            self.generation, self.age, self.thread
-        )
+        write!(f, "generation {}", self.generation)?;
+        if self.current != self.generation {
+            write!(f, " (now {})", self.current)?;
+        }
+        if self.marked {
+            f.write_str(", marked")?;
+        }
+        write!(f, ", open for {:?}, thread {}", self.age, self.thread)
     }
 }

@@ -12,8 +12,11 @@ pub enum BeginError {
     /// The domain's generations are used up. Tags can still be waited for; use another domain for
     /// new sections.
     NearWrap,
-    /// The thread is ending, and its destructors of thread-locals are past the library's own.
+    /// The thread is ending, and has given up its place already. Destructors of thread-locals never
+    /// see this with glibc.
     ThreadEnding,
+    /// The program has used up its `pthread` keys, or the memory for their values.
+    NoKey,
 }
 
 impl fmt::Display for BeginError {
@@ -29,6 +32,7 @@ impl fmt::Display for BeginError {
                 f.write_str("the domain's generations of delayed invalidation are used up")
             }
             BeginError::ThreadEnding => f.write_str("the thread is ending"),
+            BeginError::NoKey => f.write_str("no pthread key is left to notice the thread's end"),
         }
     }
 }
@@ -70,3 +74,22 @@ impl fmt::Display for WaitError {
 }
 
 impl core::error::Error for WaitError {}
+
+/// No section of the domain has had this generation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NeverIssued(
+    /// The generation.
+    pub u64,
+);
+
+impl fmt::Display for NeverIssued {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let generation = self.0;
+        write!(
+            f,
+            "no section of the domain has had the generation {generation}"
+        )
+    }
+}
+
+impl core::error::Error for NeverIssued {}

@@ -84,7 +84,7 @@ impl Inner {
     #[inline]
     pub(super) fn begin(&self, place: u16) -> Result<u64, NearWrap> {
         match self {
-            Inner::Packed(domain) => domain.begin(place, coarse_now),
+            Inner::Locked(domain) => domain.begin(place, coarse_now),
             other => other.begin_in_any(place),
         }
     }
@@ -97,7 +97,7 @@ impl Inner {
     #[inline]
     pub(super) fn end(&self, place: u16) {
         match self {
-            Inner::Packed(domain) => domain.end(place),
+            Inner::Locked(domain) => domain.end(place),
             other => other.end_in_any(place),
         }
     }

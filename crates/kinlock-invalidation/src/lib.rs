@@ -51,7 +51,8 @@
 //!
 //! # Semantics
 //!
-//! * **Generations**: a section's generation is one above the newest open one. A generation has
+//! * **Generations**: a section's generation is one above the newest open one; with `slots`
+//!   sometimes more, if a waiter meets its begin under way. A generation has
 //!   *passed* when all sections with it or an older one have ended. A section that begins later
 //!   never prolongs a [`Domain::wait`].
 //! * **Memory order**: a thread that sees a generation passed also sees everything that its
@@ -60,19 +61,21 @@
 //!   acquire.
 //! * **Nesting**: sections of one domain may nest in a thread. The generation ends with the
 //!   outermost section. Sections of different domains are independent.
-//! * **Cost**: begin and end together take three read-modify-writes on lines that all invalidators
-//!   share (`packed`, `wide`), or one (`slots`). `passed` is one load; with `slots`, sometimes a
-//!   scan of all slots. A wait spins briefly, then sleeps. An end makes a system call only if there
-//!   are sleepers.
+//! * **Cost**: begin and end together take two critical sections of our mutex (`locked`), three
+//!   read-modify-writes on lines that all invalidators share (`packed`, `wide`), or one such and
+//!   one on a line of their own (`slots`). `passed` is one load; with `slots`, sometimes a scan of
+//!   all slots. A wait spins briefly, yields, then sleeps. An end makes a system call only if a
+//!   sleeper waits for what it lets pass.
+//! * **Preemption**: no backend but `slots` begins or ends a section without a lock. A thread that
+//!   is preempted in the middle holds others up until it runs again. [`Backend`] says whom.
 //! * **Memory**: 128 bytes for each thread that has ever had a section open in the domain at the
 //!   same time as others; address space for all 8191 of them. A thread's first begin takes
 //!   O(threads / 32) steps.
 //! * **Deadlock**: a thread that waits must not hold a lock that a section takes. Reserve the thing
 //!   under its lock, release the lock, then wait.
 //! * **Threads**: 8191 living threads may have begun sections, in all domains together; see
-//!   [`BeginError::TooManyThreads`]. A thread that ends with a section open aborts the process,
-//!   with a message. So does `exit` in a thread with an open section, since it destroys the
-//!   thread-locals first.
+//!   [`BeginError::TooManyThreads`]. A thread-local may hold a section; its destructor ends it. A
+//!   thread that ends with a section open aborts the process, with a message.
 //! * **Signals**: a handler must not begin a section, nor end one.
 //! * **fork**: in the child only the calling thread's own sections are open, in all domains. A tag
 //!   that other threads have stamped passes once the calling thread's older sections have ended;
@@ -115,7 +118,7 @@ pub use backend::{Backend, UnknownBackend, Unsupported};
 #[cfg(not(loom))]
 pub use domain::{Builder, Domain, OpenSection, Stats};
 #[cfg(not(loom))]
-pub use error::{BeginError, WaitError};
+pub use error::{BeginError, NeverIssued, WaitError};
 #[cfg(not(loom))]
 pub use section::Section;
 #[cfg(not(loom))]

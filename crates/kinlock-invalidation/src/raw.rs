@@ -2,7 +2,7 @@
 //! wants to reuse a removed thing waits for the batches that may cover it.
 //!
 //! Source: Konstantin Belousov's delayed-invalidation blocks of FreeBSD's page tables (2018), whose
-//! list without a lock goes back to T. L. Harris, "A pragmatic implementation of non-blocking
+//! list goes back to T. L. Harris, "A pragmatic implementation of non-blocking
 //! linked lists" (DISC 2001).
 //!
 //! # Terms
@@ -20,10 +20,10 @@
 //!
 //! | backend | begin and end | passed | where |
 //! | --- | --- | --- | --- |
-//! | [`Packed`] | lock-free list, 8-byte compare-and-swaps | one load | everywhere; up to 2^50 |
+//! | [`Packed`] | list with lock bits, 8-byte exchanges | one load | everywhere; up to 2^50 |
 //! | [`Wide`] | the same with 16 bytes | one load | `cmpxchg16b`, or aarch64 |
 //! | [`Locked`] | the same list under a mutex | one load | everywhere; the reference |
-//! | [`Slots`] | a store, a ticket, a store; no list | one load, else all slots | everywhere |
+//! | [`Slots`] | a store, a ticket, an exchange; no list | one load, else all slots | everywhere |
 //!
 //! [`Slots`] answers by one load for a generation that is already known to have passed, and reads
 //! all slots otherwise.
@@ -75,6 +75,9 @@ pub type Wide<C> = List<kinlock_core::Native, WidePair, C>;
 /// The largest number of places of a domain: what a packed pair can name.
 pub const MAX_PLACES: usize = (1 << 13) - 1;
 
+/// The largest generation of any backend. Waiters use the next number for "none".
+const NEWEST: u64 = u64::MAX - 1;
+
 /// The compile-time configuration of a domain.
 pub trait Config: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// The configuration of the mutexes inside: the list's starter lock, and the mutex of
@@ -82,8 +85,11 @@ pub trait Config: Copy + core::fmt::Debug + Send + Sync + 'static {
     type Mutex: MutexConfig;
     /// How many times a begin starts over before it queues for the starter lock.
     const PATIENCE: u32 = 64;
-    /// How many times a waiter checks before it sleeps, with a pause between.
+    /// How many times a waiter checks at first, with a pause between.
     const SPINS: u32 = 64;
+    /// How many times it then yields its CPU and checks, before it sleeps. A section that is open
+    /// for longer than the pauses is often one whose thread has no CPU.
+    const YIELDS: u32 = 32;
     /// A deliberate defect, to show that a check can fail.
     #[doc(hidden)]
     const FAULT: Fault = Fault::None;
@@ -103,22 +109,16 @@ pub enum Fault {
     GenerationReadBeforeMark,
     /// An end does not wake waiters.
     WakeLost,
+    /// An end takes the awaited generation away after it has counted its wake-up.
+    ErasedLate,
+    /// A waiter respects the lower bound of a begin that has no ticket yet.
+    BoundRespected,
 }
 
 /// The domain's generations are used up, so no section can begin. The domain is unchanged; tags can
 /// still be waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NearWrap;
-
-/// A section that has begun.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Begun {
-    /// The section's generation.
-    pub generation: u64,
-    /// Whether another section's generation may count as passed now that did not while this section
-    /// was about to begin.
-    pub lets_pass: bool,
-}
 
 /// A way to keep track of open sections.
 pub trait Backend<P: Platform>: Send + Sync + 'static {
@@ -127,44 +127,57 @@ pub trait Backend<P: Platform>: Send + Sync + 'static {
     /// What the backend keeps in a place. All zeros is a place that was never used.
     type Link: Send + Sync + 'static;
 
-    /// Opens a section in the place `me`, where none is open.
+    /// Opens a section in the place `me`, where none is open. Returns its generation.
     ///
     /// # Errors
     /// [`NearWrap`]. Then no section is open.
     fn begin(
         &self,
-        places: &[Place<P, Self::Link>],
+        places: Places<'_, P, Self::Link>,
         counts: &Counts<P>,
         me: u16,
-    ) -> Result<Begun, NearWrap>;
+    ) -> Result<u64, NearWrap>;
 
-    /// Ends the section in the place `me`. Returns whether a generation that may have waiters has
-    /// passed thereby. Releases what the thread did before, to threads that see the generation
-    /// passed.
-    fn end(&self, places: &[Place<P, Self::Link>], counts: &Counts<P>, me: u16) -> bool;
+    /// Ends the section in the place `me`. Releases what the thread did before, to threads that see
+    /// the generation passed. Returns what [`lets_pass`](Self::lets_pass) needs to know, or `None`
+    /// if no generation has passed thereby.
+    fn end(&self, places: Places<'_, P, Self::Link>, counts: &Counts<P>, me: u16) -> Option<u64>;
+
+    /// Whether the generation `awaited` has passed, after an end that returned `ended`. If several
+    /// ends let it pass together, at least one of them hears `true`.
+    ///
+    /// In the lists `ended` is the newest generation that has passed.
+    #[inline]
+    fn lets_pass(&self, _: Places<'_, P, Self::Link>, ended: u64, awaited: u64) -> bool {
+        awaited <= ended
+    }
 
     /// Whether all sections with this generation or an older one have ended. Once true it stays
     /// true. Acquires what those sections released.
-    fn passed(&self, places: &[Place<P, Self::Link>], generation: u64) -> bool;
+    fn passed(&self, places: Places<'_, P, Self::Link>, generation: u64) -> bool;
 
     /// As [`newest`](Self::newest), or `None` if the answer is not available without waiting.
-    fn newest_at_once(&self, places: &[Place<P, Self::Link>]) -> Option<u64> {
+    fn newest_at_once(&self, places: Places<'_, P, Self::Link>) -> Option<u64> {
         Some(self.newest(places))
     }
 
     /// About how many sections are open, if begins do not count them; else 0. For the statistic of
     /// the longest queue.
-    fn count_open(&self, _: &[Place<P, Self::Link>]) -> u64 {
+    fn count_open(&self, _: Places<'_, P, Self::Link>) -> u64 {
         0
     }
 
     /// The newest generation that a section has got.
-    fn newest(&self, places: &[Place<P, Self::Link>]) -> u64;
+    fn newest(&self, places: Places<'_, P, Self::Link>) -> u64;
+
+    /// The generation of an open section now, which donations have raised, and whether it is
+    /// marked: no other thread can change the link. For reports; any part may be outdated.
+    fn look(&self, link: &Self::Link) -> (u64, bool);
 
     /// In a forked child: ends all sections but that of `survivor`. The threads of the others do
     /// not exist, and may have stopped at any point. No other thread may use the domain meanwhile.
     /// `survivor` is a place and the generation with which its section began.
-    fn keep_only(&self, places: &[Place<P, Self::Link>], survivor: Option<(u16, u64)>);
+    fn keep_only(&self, places: Places<'_, P, Self::Link>, survivor: Option<(u16, u64)>);
 }
 
 /// A place: the backend's part and the owner's part. Two places never share a pair of cache lines,
@@ -179,7 +192,7 @@ pub struct Place<P: Platform, L> {
 /// Written by the owner of the place only.
 #[derive(Debug)]
 struct Owner<P: Platform> {
-    /// The generation with which the open section began.
+    /// The generation with which the open section began; 0 while it begins.
     begun: P::AtomicU64,
     /// When the section began, as its owner said.
     since: P::AtomicU64,
@@ -201,13 +214,46 @@ impl<P: Platform, L> Place<P, L> {
     }
 }
 
+/// The places of a domain, as its backend sees them.
+#[derive(Debug)]
+pub struct Places<'a, P: Platform, L> {
+    all: &'a [Place<P, L>],
+    highest: &'a P::AtomicU32,
+}
+
+impl<P: Platform, L> Clone for Places<'_, P, L> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Platform, L> Copy for Places<'_, P, L> {}
+
+impl<'a, P: Platform, L> Places<'a, P, L> {
+    /// The backend's part of a place.
+    #[inline]
+    fn link(self, place: u16) -> &'a L {
+        &self.all[place as usize - 1].link
+    }
+
+    /// The places up to the highest in which a section was ever open. Those of all sections that
+    /// the caller may know of are among them: a place counts before its section begins.
+    fn used(self) -> &'a [Place<P, L>] {
+        &self.all[..self.highest.load(Relaxed) as usize]
+    }
+}
+
 /// An open section, as reported by [`Domain::sections`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Open {
     /// The place in which it is open.
     pub place: u16,
-    /// The generation with which the section began.
+    /// The generation with which the section began; 0 while it begins.
     pub generation: u64,
+    /// The generation that it has now, after donations.
+    pub current: u64,
+    /// Whether it is marked: it is about to begin or to end.
+    pub marked: bool,
     /// When the section began, as its owner said.
     pub since: u64,
 }
@@ -223,6 +269,8 @@ pub struct Tally {
     pub waits: u64,
     /// How many of those slept.
     pub slow_waits: u64,
+    /// How many times sleeping waiters were woken.
+    pub wakes: u64,
     /// The peak number of open sections that was observed: by begins in the lists, by waiters in
     /// the slots.
     pub longest_queue: u64,
@@ -236,6 +284,7 @@ pub struct Counts<P: Platform> {
     end_restarts: P::AtomicU64,
     waits: P::AtomicU64,
     slow_waits: P::AtomicU64,
+    wakes: P::AtomicU64,
     longest_queue: P::AtomicU64,
 }
 
@@ -246,6 +295,7 @@ impl<P: Platform> Counts<P> {
             end_restarts: Atomic::new(0),
             waits: Atomic::new(0),
             slow_waits: Atomic::new(0),
+            wakes: Atomic::new(0),
             longest_queue: Atomic::new(0),
         }
     }
@@ -256,6 +306,7 @@ impl<P: Platform> Counts<P> {
             end_restarts: self.end_restarts.load(Relaxed),
             waits: self.waits.load(Relaxed),
             slow_waits: self.slow_waits.load(Relaxed),
+            wakes: self.wakes.load(Relaxed),
             longest_queue: self.longest_queue.load(Relaxed),
         }
     }
@@ -279,6 +330,8 @@ impl<P: Platform> Counts<P> {
 pub struct Domain<P: Platform, C: Config, B, S> {
     backend: B,
     gate: Gate<P, C>,
+    /// The highest place in which a section was ever open.
+    highest: P::AtomicU32,
     counts: Counts<P>,
     places: S,
 }
@@ -299,6 +352,7 @@ where
         Domain {
             backend,
             gate: Gate::new(),
+            highest: Atomic::new(0),
             counts: Counts::new(),
             places,
         }
@@ -307,6 +361,26 @@ where
     /// The number of places.
     pub fn places(&self) -> usize {
         self.places.len()
+    }
+
+    #[inline]
+    fn view(&self) -> Places<'_, P, B::Link> {
+        Places {
+            all: &self.places,
+            highest: &self.highest,
+        }
+    }
+
+    #[cold]
+    fn raise_highest(&self, me: u32) {
+        let mut seen = self.highest.load(Relaxed);
+        while seen < me {
+            // Relaxed: the begin that follows releases it.
+            match self.highest.compare_exchange(seen, me, Relaxed, Relaxed) {
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
     }
 
     /// Opens a section in the place `me`, or opens the open one once more. Returns the generation
@@ -330,14 +404,19 @@ where
             owner.depth.store(deeper, Relaxed);
             return Ok(owner.begun.load(Relaxed));
         }
-        let begun = self.backend.begin(&self.places, &self.counts, me)?;
-        owner.begun.store(begun.generation, Relaxed);
-        owner.since.store(since(), Relaxed);
-        owner.depth.store(1, Relaxed);
-        if begun.lets_pass {
-            self.gate.wake();
+        if self.highest.load(Relaxed) < me as u32 {
+            self.raise_highest(me as u32);
         }
-        Ok(begun.generation)
+        // Open already for reports: a thread that is preempted while it begins may be in the way.
+        owner.since.store(since(), Relaxed);
+        owner.begun.store(0, Relaxed);
+        owner.depth.store(1, Relaxed);
+        let begun = self.backend.begin(self.view(), &self.counts, me);
+        match begun {
+            Ok(generation) => owner.begun.store(generation, Relaxed),
+            Err(NearWrap) => owner.depth.store(0, Relaxed),
+        }
+        begun
     }
 
     /// Ends what [`begin`](Self::begin) began, unless it was begun more often than ended.
@@ -349,9 +428,16 @@ where
         let owner = &self.places[me as usize - 1].owner;
         let depth = owner.depth.load(Relaxed);
         debug_assert!(depth != 0, "no section is open here");
-        owner.depth.store(depth - 1, Relaxed);
-        if depth == 1 && self.backend.end(&self.places, &self.counts, me) {
-            self.gate.wake();
+        if depth > 1 {
+            owner.depth.store(depth - 1, Relaxed);
+            return;
+        }
+        let ended = self.backend.end(self.view(), &self.counts, me);
+        owner.depth.store(0, Relaxed);
+        if let Some(ended) = ended {
+            self.gate.wake(&self.counts, |awaited| {
+                self.backend.lets_pass(self.view(), ended, awaited)
+            });
         }
     }
 
@@ -365,13 +451,13 @@ where
     /// See [`Backend::passed`].
     #[inline]
     pub fn passed(&self, generation: u64) -> bool {
-        self.backend.passed(&self.places, generation)
+        self.backend.passed(self.view(), generation)
     }
 
     /// See [`Backend::newest`]. When this generation has passed, all sections that are open now
     /// have ended.
     pub fn newest(&self) -> u64 {
-        self.backend.newest(&self.places)
+        self.backend.newest(self.view())
     }
 
     /// Whether no section of this domain can have had the generation yet. `false` may be wrong
@@ -379,7 +465,7 @@ where
     #[cold]
     pub fn is_foreign(&self, generation: u64) -> bool {
         // A thread that has seen the tag of a section also sees that its generation was given out.
-        let newest = self.backend.newest_at_once(&self.places);
+        let newest = self.backend.newest_at_once(self.view());
         newest.is_some_and(|newest| generation > newest)
     }
 
@@ -396,9 +482,11 @@ where
         self.counts.waits.fetch_add(1, Relaxed);
         let slow = || {
             self.counts.slow_waits.fetch_add(1, Relaxed);
-            self.counts.saw_queue(self.backend.count_open(&self.places));
+            self.counts.saw_queue(self.backend.count_open(self.view()));
         };
-        self.gate.wait(until, slow, || self.passed(generation))
+        let counts = &self.counts;
+        self.gate
+            .wait(counts, generation, until, slow, || self.passed(generation))
     }
 
     /// The statistics so far. Not one instant: threads may count meanwhile.
@@ -408,12 +496,18 @@ where
 
     /// The open sections. Not one instant: sections may begin and end meanwhile.
     pub fn sections(&self) -> impl Iterator<Item = Open> {
-        self.places.iter().enumerate().filter_map(|(i, place)| {
+        let used = self.view().used().iter().enumerate();
+        used.filter_map(|(i, place)| {
             let owner = &place.owner;
-            (owner.depth.load(Relaxed) != 0).then(|| Open {
-                place: i as u16 + 1,
-                generation: owner.begun.load(Relaxed),
-                since: owner.since.load(Relaxed),
+            (owner.depth.load(Relaxed) != 0).then(|| {
+                let (current, marked) = self.backend.look(&place.link);
+                Open {
+                    place: i as u16 + 1,
+                    generation: owner.begun.load(Relaxed),
+                    current,
+                    marked,
+                    since: owner.since.load(Relaxed),
+                }
             })
         })
     }
@@ -422,10 +516,9 @@ where
     /// exist here. No other thread may use the domain meanwhile.
     pub fn reset_in_child(&self, survivor: Option<u16>) {
         let mut kept = None;
-        for (i, place) in self.places.iter().enumerate() {
+        for (i, place) in self.view().used().iter().enumerate() {
             let number = i as u16 + 1;
-            // Written only where needed: a place that was never used has no memory, and must not
-            // get any here.
+            // Written only where needed: a write would copy the page.
             if place.owner.depth.load(Relaxed) != 0 {
                 if survivor == Some(number) {
                     kept = Some((number, place.owner.begun.load(Relaxed)));
@@ -434,7 +527,7 @@ where
                 }
             }
         }
-        self.backend.keep_only(&self.places, kept);
+        self.backend.keep_only(self.view(), kept);
         self.gate.reset_in_child();
     }
 }

@@ -19,7 +19,13 @@ impl Tag {
         Tag(AtomicU64::new(0))
     }
 
-    /// The generation that must pass; 0 = none. Acquires.
+    /// For a generation that was given out.
+    pub(super) const fn at(generation: u64) -> Self {
+        Tag(AtomicU64::new(generation))
+    }
+
+    /// The generation that must pass; 0 = none. Acquires. It can be stored elsewhere;
+    /// [`Domain::tag_of`](super::Domain::tag_of) makes a tag of it again.
     #[inline]
     pub fn generation(&self) -> u64 {
         // Pairs with the Release in `raise`.
@@ -39,11 +45,5 @@ impl Tag {
                 Err(now) => seen = now,
             }
         }
-    }
-}
-
-impl From<u64> for Tag {
-    fn from(generation: u64) -> Self {
-        Tag(AtomicU64::new(generation))
     }
 }

@@ -1,11 +1,30 @@
 //! The place of each thread: a number from 1 on, the same in all domains. A thread gets it with its
 //! first section and gives it back when it ends.
+//!
+//! The destructor of a `pthread` key gives it back. With glibc it runs after the destructors of
+//! thread-locals, and so after a thread-local that holds a section, in whatever order the two were
+//! first used. Destructors of other keys, from which musl runs thread-locals, may come later. Keys'
+//! destructors run in rounds, at least four of them (POSIX), for as long as a destructor sets its
+//! key again. Ours does that while a section is open. One that is open in the fourth round was
+//! forgotten. The key's value is the number of the round.
+//!
+//! If only a destructor has begun sections, our first round is not the C library's first, and our
+//! fourth may never run: a forgotten section is then not noticed.
+//!
+//! # Invariants
+//!
+//! 1. Functions given to the C library are `extern "C"`, do not unwind, and live as long as the
+//!    program; out-pointers are to locals; the key is never deleted.
+//! 2. `gettid` takes nothing and returns a number.
 
 use super::error::BeginError;
 use super::places::PLACES;
 use super::registry;
 use core::cell::Cell;
+use core::ffi::c_void;
+use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering::*};
+use std::sync::OnceLock;
 
 /// One bit for each place in use.
 static IN_USE: [AtomicU32; PLACES.div_ceil(32)] =
@@ -18,31 +37,43 @@ const NONE: u16 = 0;
 /// The thread has given its place back.
 const ENDED: u16 = u16::MAX;
 
+/// The least number of rounds: `_POSIX_THREAD_DESTRUCTOR_ITERATIONS`.
+const ROUNDS: usize = 4;
+
 thread_local! {
     // No destructor: plain memory of the thread, so that reading it costs a load.
     static PLACE: Cell<u16> = const { Cell::new(NONE) };
-    static GUARD: Guard = const { Guard };
+}
+
+/// Makes the C library call [`end`] in its next round of destructors, as our round `round`.
+fn will_end_in(round: usize) -> bool {
+    static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
+    let key = KEY.get_or_init(|| {
+        let mut key = 0;
+        // SAFETY: invariant 1.
+        (unsafe { libc::pthread_key_create(&mut key, Some(end)) } == 0).then_some(key)
+    });
+    // SAFETY: invariant 1. The value only has to differ from null.
+    key.is_some_and(|key| unsafe {
+        libc::pthread_setspecific(key, ptr::without_provenance(round)) == 0
+    })
 }
 
 /// Gives the place back when the thread ends.
-struct Guard;
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        let place = PLACE.replace(ENDED);
-        // Its claim failed: there were too many threads.
-        if place == NONE {
+extern "C" fn end(round: *mut c_void) {
+    let (place, round) = (PLACE.get(), round.addr());
+    if let Some(open) = registry::open_in(place) {
+        if round < ROUNDS && will_end_in(round + 1) {
             return;
         }
-        if let Some(open) = registry::open_in(place) {
-            eprintln!(
-                "kinlock: a thread ended within a section of delayed invalidation (generation {}, backend {}): a wait for it would never end",
-                open.generation, open.backend
-            );
-            std::process::abort();
-        }
-        release(place);
+        eprintln!(
+            "kinlock: a thread ended within a section of delayed invalidation (generation {}, backend {}): a wait for it would never end",
+            open.generation, open.backend
+        );
+        std::process::abort();
     }
+    PLACE.set(ENDED);
+    release(place);
 }
 
 /// The calling thread's place.
@@ -71,10 +102,14 @@ pub(super) fn id_of(place: u16) -> u32 {
 #[cold]
 #[inline(never)]
 fn claim() -> Result<u16, BeginError> {
-    if PLACE.get() == ENDED || GUARD.try_with(|_| ()).is_err() {
+    if PLACE.get() == ENDED {
         return Err(BeginError::ThreadEnding);
     }
     let place = claim_lowest().ok_or(BeginError::TooManyThreads)?;
+    if !will_end_in(1) {
+        release(place);
+        return Err(BeginError::NoKey);
+    }
     THREADS[place as usize - 1].store(own_id(), Relaxed);
     PLACE.set(place);
     Ok(place)
@@ -120,7 +155,7 @@ pub(super) fn reset_in_child() {
 }
 
 fn own_id() -> u32 {
-    // SAFETY: takes nothing and returns a number.
+    // SAFETY: invariant 2.
     #[cfg(not(miri))]
     let id = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
     #[cfg(miri)]

@@ -47,6 +47,7 @@ macro_rules! config {
             const PATIENCE: u32 = $patience;
             // A waiter sleeps without checking again.
             const SPINS: u32 = 0;
+            const YIELDS: u32 = 0;
             const FAULT: Fault = Fault::$fault;
         }
     };
@@ -55,6 +56,8 @@ macro_rules! config {
 config!(Sound: patience 1000, fault None);
 config!(LinesUp: patience 0, fault None);
 config!(WakeLost: patience 1000, fault WakeLost);
+config!(ErasedLate: patience 1000, fault ErasedLate);
+config!(BoundRespected: patience 1000, fault BoundRespected);
 config!(GenerationReadBeforeMark: patience 1000, fault GenerationReadBeforeMark);
 
 const PLACES: usize = 3;
@@ -204,6 +207,61 @@ fn donations_arrive<C: Config, B: Made>() {
     );
 }
 
+/// Two sections end one after the other; one waiter waits for each.
+fn each_wait_has_its_wake_up<C: Config, B: Made>() {
+    model(
+        "two sections end, one waits for each",
+        3,
+        2,
+        || Shared::<C, B>::new(2),
+        |shared, i| match i {
+            0 => (1..=2).for_each(|me| shared.end(me)),
+            _ => {
+                shared.wait(1, 1..=1);
+                shared.wait(2, 2..=2);
+            }
+        },
+    );
+}
+
+/// Two sections end concurrently; one waiter for each.
+fn waiters_meet_in_the_gate<C: Config, B: Made>() {
+    model(
+        "two sections end, two wait",
+        2,
+        4,
+        || Shared::<C, B>::new(2),
+        |shared, i| match i {
+            0 | 1 => shared.end(i as u16 + 1),
+            2 => shared.wait(1, 1..=1),
+            _ => shared.wait(2, 1..=2),
+        },
+    );
+}
+
+/// A section that is not passed when it has ended is held up by an older one. A begin that gets a
+/// newer generation holds up nothing, wherever its thread is preempted.
+fn no_begin_holds_up_what_is_older<C: Config, B: Made>() {
+    let name = format!("{}, a begin does not hold up", B::NAME);
+    explore(
+        &name,
+        3,
+        2,
+        || Shared::<C, B>::new(0),
+        |shared, i| {
+            let me = i as u16 + 1;
+            let mine = shared.begin(me);
+            shared.end(me);
+            (mine, shared.domain.passed(mine))
+        },
+        |shared, ends| {
+            let (oldest, passed) = ends.iter().min().unwrap();
+            assert!(passed, "{oldest} was held up by a newer section");
+            shared.check();
+        },
+    );
+}
+
 /// Two neighbours end concurrently.
 fn neighbours_end<C: Config, B: Made>() {
     model(
@@ -333,6 +391,18 @@ macro_rules! models {
             }
 
             #[test]
+            fn waking() {
+                each_wait_has_its_wake_up::<Sound, B<Sound>>();
+                waiters_meet_in_the_gate::<Sound, B<Sound>>();
+            }
+
+            #[test]
+            #[ignore = "must fail; run by are_caught"]
+            fn broken_erased_late() {
+                each_wait_has_its_wake_up::<ErasedLate, B<ErasedLate>>();
+            }
+
+            #[test]
             fn ending() {
                 neighbours_end::<Sound, B<Sound>>();
                 donations_pass_through::<Sound, B<Sound>>();
@@ -367,6 +437,17 @@ fn the_starter_lock() {
 }
 
 #[test]
+fn a_begin_in_the_slots() {
+    no_begin_holds_up_what_is_older::<Sound, Slots<Loom, Sound>>();
+}
+
+#[test]
+#[ignore = "must fail; run by are_caught"]
+fn broken_bound_respected() {
+    no_begin_holds_up_what_is_older::<BoundRespected, Slots<Loom, BoundRespected>>();
+}
+
+#[test]
 #[ignore = "must fail; run by are_caught"]
 fn broken_generation_read_before_mark() {
     neighbours_end::<GenerationReadBeforeMark, Packed<Loom, GenerationReadBeforeMark>>();
@@ -379,6 +460,10 @@ fn are_caught() {
         ("packed::broken_wake_lost", "deadlock"),
         ("locked::broken_wake_lost", "deadlock"),
         ("slots::broken_wake_lost", "deadlock"),
+        ("packed::broken_erased_late", "deadlock"),
+        ("locked::broken_erased_late", "deadlock"),
+        ("slots::broken_erased_late", "deadlock"),
+        ("broken_bound_respected", "held up by a newer section"),
         ("broken_generation_read_before_mark", "a donation was lost"),
     ]);
 }

@@ -5,9 +5,12 @@
 
 use crate::environment;
 use crate::mode::{self, Mode};
+use crate::time::Limit;
 use core::ffi::c_int;
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
+use kinlock_core::Native;
+use kinlock_core::platform::Platform;
 
 unsafe extern "C" {
     safe fn kinlock_token() -> u32;
@@ -26,9 +29,11 @@ enum Count {
     Shared,
     Waits,
     Signals,
+    Reads,
+    Writes,
 }
 
-const COUNTS: usize = Count::Signals as usize + 1;
+const COUNTS: usize = Count::Writes as usize + 1;
 const SHARDS: usize = 64;
 
 #[repr(align(128))]
@@ -64,7 +69,7 @@ fn add(count: Count, n: u64) {
 const ROBUST: u32 = 0x10;
 const INHERITS: u32 = 0x20;
 const PROTECTS: u32 = 0x40;
-const SHARED: u32 = 0x80;
+pub(crate) const SHARED: u32 = 0x80;
 
 /// A call. `passed` is the kind of a mutex that is passed on, otherwise 0.
 #[inline]
@@ -102,6 +107,37 @@ pub(crate) fn acquisition(is_try: bool, waited: Option<u64>, result: c_int) {
     if is_taken(result) {
         add(Count::Locked, 1);
     }
+}
+
+/// How a reader-writer lock is taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+/// Takes a reader-writer lock, and counts that.
+pub(crate) fn access(access: Access, limit: Limit, take: impl Fn(Limit) -> c_int) -> c_int {
+    let is_try = matches!(limit, Limit::Now);
+    let mut result = take(Limit::Now);
+    let mut waited = None;
+    if result == libc::EBUSY && !is_try {
+        let since = Native::now();
+        result = take(limit);
+        // Not where a holder asks again.
+        if is_taken(result) || result == libc::ETIMEDOUT {
+            waited = Some(Native::now().saturating_sub(since));
+        }
+    }
+    acquisition(is_try, waited, result);
+    if is_taken(result) {
+        let count = match access {
+            Access::Read => Count::Reads,
+            Access::Write => Count::Writes,
+        };
+        add(count, 1);
+    }
+    result
 }
 
 pub(crate) fn is_taken(result: c_int) -> bool {
@@ -196,13 +232,15 @@ fn compose(line: &mut Line, process: libc::pid_t) -> fmt::Result {
     writeln!(
         line,
         ",\"passed\":{{\"robust\":{},\"pi\":{},\"protect\":{},\"shared\":{}}},\
-         \"cond_waits\":{},\"cond_signals\":{},\"threads\":{}}}",
+         \"cond_waits\":{},\"cond_signals\":{},\"rw_reads\":{},\"rw_writes\":{},\"threads\":{}}}",
         sum(Count::Robust),
         sum(Count::Inherits),
         sum(Count::Protects),
         sum(Count::Shared),
         sum(Count::Waits),
         sum(Count::Signals),
+        sum(Count::Reads),
+        sum(Count::Writes),
         THREADS.load(Relaxed).wrapping_sub(FORMER.load(Relaxed)),
     )
 }

@@ -52,6 +52,13 @@ unsigned kinlock_token(void)
     return token;
 }
 
+/* How many read locks this thread holds. */
+unsigned *kinlock_read_locks(void)
+{
+    static __thread unsigned held __attribute__((tls_model("initial-exec")));
+    return &held;
+}
+
 /* What of this thread's stack the report knows to be readable: from the first to the second address. */
 unsigned long long *kinlock_known_stack(void)
 {

@@ -1,18 +1,20 @@
 //! kinlock's locks under programs that know nothing of them: a library for `LD_PRELOAD`.
 //!
-//! It defines the C library's functions for mutexes, condition variables and spinlocks, those of
-//! POSIX and those of C11. The dynamic loader finds these before the C library's. Read-write locks,
-//! barriers and semaphores stay the C library's.
+//! It defines the C library's functions for mutexes, condition variables, spinlocks and
+//! reader-writer locks, those of POSIX and those of C11. The dynamic loader finds these before the
+//! C library's. Barriers and semaphores stay the C library's.
 //!
 //! # State
 //!
 //! All state lies in the program's objects: there is no table, and nothing is allocated. An object
-//! of zeros, such as a static one, is an unlocked mutex or a fresh condition variable.
+//! of zeros, such as a static one, is an unlocked mutex or reader-writer lock, or a fresh
+//! condition variable.
 //!
 //! ```text
 //!   pthread_mutex_t   0 the lock   4 depth   8 owner   16 kind, as in the C library
 //!                     12, 20, 24 the report's marks: last holder, serial number, domain
 //!   pthread_cond_t    0 the condition variable   8 its users     36 flags, as in the C library
+//!   pthread_rwlock_t  0 the lock   8 writer   28 shared, 48 preference, as in the C library
 //! ```
 //!
 //! # Whose an object is
@@ -34,7 +36,8 @@
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
-//! 1. A pointer that the program passes as a mutex, condition variable or spinlock refers to such
+//! 1. A pointer that the program passes as a mutex, reader-writer lock, condition variable or
+//!    spinlock refers to such
 //!    an object, which lives until the call returns or, where POSIX allows the program to end it
 //!    sooner, until the last access of this library. Its fields are only accessed as atomics here.
 //! 2. A thread that releases a lock holds it: for recursive and error-checking mutexes that is
@@ -48,6 +51,8 @@
 //!    kernel has said can be read.
 //! 7. The loader knows a shared object's first and last address. The object is loaded while a
 //!    function of it is on the stack, and from its unwinding data to its end it can be read.
+//! 8. The count of read locks is a thread-local of the calling thread, and no reference to it
+//!    outlives the expression.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("this library replaces functions of the GNU C library on Linux");
@@ -60,6 +65,7 @@ mod mode;
 mod mutex;
 mod real;
 mod report;
+mod rwlock;
 mod spin;
 mod start;
 mod time;

@@ -15,6 +15,9 @@ const PASSES: u32 = 1 << 28;
 /// Alone: our mutex, and a report.
 pub(crate) const REPORTS: u32 = 1 << 27;
 
+/// The same for reader-writer locks; 0: ours, and nothing is counted.
+pub(crate) static RWLOCKS: AtomicU32 = AtomicU32::new(UNDECIDED);
+
 /// A mode that has been decided.
 #[derive(Clone, Copy)]
 pub(crate) struct Mode(u32);
@@ -72,6 +75,17 @@ pub(crate) fn mode() -> Mode {
     }
 }
 
+/// The mode of reader-writer locks: whether they pass, and whether calls are counted.
+pub(crate) fn of_rwlocks() -> Mode {
+    match RWLOCKS.load(Relaxed) {
+        UNDECIDED => {
+            mode();
+            Mode(RWLOCKS.load(Relaxed))
+        }
+        mode => Mode(mode),
+    }
+}
+
 /// Whether a call has been intercepted.
 pub(crate) fn is_decided() -> bool {
     MODE.load(Relaxed) != UNDECIDED
@@ -91,9 +105,22 @@ fn decide() -> Mode {
             0
         }
     };
+    let mut rwlocks = match variable(b"KINLOCK_RWLOCK") {
+        None => mode & PASSES,
+        Some(b"ours") => 0,
+        Some(b"glibc") => PASSES,
+        Some(_) => {
+            complain(
+                8,
+                b"kinlock: ignoring KINLOCK_RWLOCK: expected ours or glibc\n",
+            );
+            mode & PASSES
+        }
+    };
     if let Some(path) = variable(b"KINLOCK_COUNTS") {
         if keep_path(&COUNTS_PATH, path) {
             mode |= COUNTS;
+            rwlocks |= COUNTS;
         } else {
             complain(
                 2,
@@ -101,6 +128,8 @@ fn decide() -> Mode {
             );
         }
     }
+    // Before the report, which another thread may be about to begin.
+    RWLOCKS.store(rwlocks, Relaxed);
     if let Some(path) = variable(b"KINLOCK_REPORT") {
         if !keep_path(&REPORT_PATH, path) {
             complain(

@@ -100,6 +100,7 @@ macro_rules! functions {
 
 type Mutex = *const c_void;
 type Condvar = *const c_void;
+type RwLock = *const c_void;
 type Time = *const libc::timespec;
 
 functions! {
@@ -118,6 +119,17 @@ functions! {
     ), CLOCKS;
     pthread_cond_signal(condvar: Condvar), CONDVARS;
     pthread_cond_broadcast(condvar: Condvar), CONDVARS;
+    pthread_rwlock_init(lock: RwLock, attributes: *const c_void), FIRST;
+    pthread_rwlock_destroy(lock: RwLock), FIRST;
+    pthread_rwlock_rdlock(lock: RwLock), FIRST;
+    pthread_rwlock_wrlock(lock: RwLock), FIRST;
+    pthread_rwlock_tryrdlock(lock: RwLock), FIRST;
+    pthread_rwlock_trywrlock(lock: RwLock), FIRST;
+    pthread_rwlock_timedrdlock(lock: RwLock, until: Time), FIRST;
+    pthread_rwlock_timedwrlock(lock: RwLock, until: Time), FIRST;
+    pthread_rwlock_clockrdlock(lock: RwLock, clock: libc::clockid_t, until: Time), CLOCKS;
+    pthread_rwlock_clockwrlock(lock: RwLock, clock: libc::clockid_t, until: Time), CLOCKS;
+    pthread_rwlock_unlock(lock: RwLock), FIRST;
     pthread_spin_init(lock: *const c_void, shared: c_int), FIRST;
     pthread_spin_lock(lock: *const c_void), FIRST;
     pthread_spin_trylock(lock: *const c_void), FIRST;

@@ -10,6 +10,7 @@
 
 mod frames;
 mod modules;
+mod record;
 mod rules;
 pub(crate) mod table;
 mod tally;
@@ -20,7 +21,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use kinlock_core::Native;
 use kinlock_core::platform::Platform;
-use kinlock_report::{HELD, Lock, STACKS, Stack, Table, Tally, Thread, USES, Use, bucket};
+use kinlock_report::{HELD, Lock, Owner, STACKS, Stack, Table, Tally, Thread, USES, Use, bucket};
 
 unsafe extern "C" {
     safe fn kinlock_token() -> u32;
@@ -137,7 +138,7 @@ pub(crate) fn acquisition(object: Object<'_>, outcome: Outcome) {
         return add(&table.header.dropped_locks, 1);
     };
     match tally::new(table, object, marks) {
-        Some(tally) => count(table, tally, marks, outcome.waited),
+        Some((owner, tally)) => count(table, owner, tally, marks, outcome.waited),
         None => without_tally(table, object, marks, outcome.waited),
     }
 }
@@ -197,9 +198,14 @@ fn marks_in(lock: &Lock) -> Marks<'_> {
 }
 
 /// Counts an acquisition.
-fn count(table: &Table, tally: &Tally, marks: Marks<'_>, waited: Option<Wait>) {
+fn count(table: &Table, owner: &Owner, tally: &Tally, marks: Marks<'_>, waited: Option<Wait>) {
     bump(&tally.locked, 1);
     tally.since.store(HELD, Relaxed);
+    let recorded = entry(table, tally).filter(|_| record::is_on());
+    if let Some((_, lock)) = recorded {
+        let wait = waited.map(|wait| (wait.since, wait.nanos()));
+        record::taken(table, lock, owner, tally, wait);
+    }
     let token = kinlock_token();
     let last = marks.last.load(Relaxed);
     if last != token {
@@ -214,7 +220,10 @@ fn count(table: &Table, tally: &Tally, marks: Marks<'_>, waited: Option<Wait>) {
             after_wait(table, tally, wait);
         }
         None if sample_at == tally.locked.load(Relaxed) as u32 => measured(table, tally),
-        None => {}
+        None => return,
+    }
+    if let Some((_, lock)) = recorded {
+        record::follows(table, lock, tally, last, token);
     }
 }
 
@@ -382,21 +391,25 @@ pub(crate) fn release(address: u64, marks: Option<Marks<'_>>) {
     let Some(marks) = marks.or_else(entry) else {
         return;
     };
-    let Some(tally) = tally::of_holder(table, address, marks) else {
+    let Some((owner, tally)) = tally::of_holder(table, address, marks) else {
         return;
     };
     let since = tally.since.load(Relaxed);
     tally.since.store(0, Relaxed);
     if since > HELD {
-        end_of_hold(table, tally, since);
+        end_of_hold(table, owner, tally, since);
     }
 }
 
-fn end_of_hold(table: &Table, tally: &Tally, since: u64) {
+fn end_of_hold(table: &Table, owner: &Owner, tally: &Tally, since: u64) {
     let Some((_, lock)) = entry(table, tally) else {
         return;
     };
-    let nanos = Native::now().saturating_sub(since);
+    let now = Native::now();
+    let nanos = now.saturating_sub(since);
+    if record::is_on() && owner.token.load(Relaxed) == kinlock_token() {
+        record::held(table, lock, owner, tally, nanos, now);
+    }
     let weight = u32::from(tally.weight.load(Relaxed));
     let total = nanos.saturating_mul(u64::from(weight));
     bump(&lock.samples, 1);

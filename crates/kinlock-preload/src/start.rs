@@ -43,8 +43,8 @@ extern "C" fn end() {
     let is_named = warns == 1 || warns == unsafe { libc::getpid() };
     if is_named && !mode::is_decided() {
         environment::write_stderr(
-            b"kinlock: the program called no function of pthread mutexes, condition variables or \
-              spinlocks\n",
+            b"kinlock: the program called no function of pthread mutexes, condition variables, \
+              spinlocks or reader-writer locks\n",
         );
     }
 }

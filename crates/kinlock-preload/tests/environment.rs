@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
 
 const WARNING: &str = "kinlock: the program called no function of pthread mutexes, condition \
-                       variables or spinlocks\n";
+                       variables, spinlocks or reader-writer locks\n";
 
 fn run(command: &mut Command) -> Output {
     command
@@ -53,10 +53,13 @@ fn counts_are_those_on_paper() {
         assert!(counts.contains(&format!("\"lock\":\"{lock}\"")), "{counts}");
         assert!(counts.contains("known\""), "{counts}");
         let expected = [
-            // Two of `mutex` that wait, one that tries, three shared, one robust, the spinlock.
-            ("locked", 8),
-            ("contended", 1),
-            ("tries", 2),
+            // Two of `mutex` that wait, one that tries, three shared, one robust, the spinlock,
+            // three of the reader-writer lock.
+            ("locked", 11),
+            ("contended", 2),
+            ("tries", 3),
+            ("rw_reads", 2),
+            ("rw_writes", 1),
             ("robust", 2),
             ("pi", 0),
             ("protect", 0),
@@ -65,14 +68,40 @@ fn counts_are_those_on_paper() {
             ("cond_signals", 2),
             ("threads", 2),
             // 2 and 2 of `mutex` by lock and unlock, 2 tries and an unlock, 3 of the condition
-            // variable, 2 inits, 6 and 2 of the passed ones, 3 of the spinlock.
-            ("calls", 23),
+            // variable, 2 inits, 6 and 2 of the passed ones, 3 of the spinlock, 9 of the
+            // reader-writer lock.
+            ("calls", 32),
         ];
         for (name, value) in expected {
             assert_eq!(number(&counts, name), value, "{lock}: {name} in {counts}");
         }
         let waited = number(&counts, "wait_ns");
         assert!((10_000_000..10_000_000_000).contains(&waited), "{counts}");
+    }
+}
+
+/// A lock of ours has no reader count where the C library's has it.
+#[test]
+fn rwlocks_are_whose_was_asked_for() {
+    let program = Program::of("whose.c");
+    for (lock, rwlock, expected) in [
+        (None, None, "ours\n"),
+        (None, Some("glibc"), "the C library's\n"),
+        (Some("kinlock-spin"), None, "ours\n"),
+        (Some("pthread"), None, "the C library's\n"),
+        (Some("pthread"), Some("ours"), "ours\n"),
+    ] {
+        let mut command = program.command();
+        let set = [("KINLOCK_LOCK", lock), ("KINLOCK_RWLOCK", rwlock)];
+        command.envs(
+            set.into_iter()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
+        assert_eq!(
+            text(&run(&mut command).stdout),
+            expected,
+            "{lock:?} {rwlock:?}"
+        );
     }
 }
 
@@ -90,7 +119,7 @@ fn children_count_for_themselves() {
         (2, 1),
         "{counts}"
     );
-    assert_eq!(number(lines[1], "calls"), 23, "{counts}");
+    assert_eq!(number(lines[1], "calls"), 32, "{counts}");
     assert_ne!(number(lines[0], "pid"), number(lines[1], "pid"));
 }
 
@@ -111,6 +140,12 @@ fn bad_values_are_reported_once_and_ignored() {
     let expected =
         "kinlock: ignoring KINLOCK_LOCK: expected kinlock-mutex, kinlock-spin or pthread\n";
     assert_eq!(text(&output.stderr), expected);
+    let output = run(program.command().env("KINLOCK_RWLOCK", "theirs"));
+    assert!(output.status.success());
+    assert_eq!(
+        text(&output.stderr),
+        "kinlock: ignoring KINLOCK_RWLOCK: expected ours or glibc\n"
+    );
     let output = run(program.command().env("KINLOCK_COUNTS", "x".repeat(5000)));
     assert!(output.status.success());
     assert_eq!(

@@ -20,6 +20,9 @@ const OURS: &[&str] = &["kinlock-mutex", "kinlock-spin"];
 
 same_answers! {
     return_codes_of_mutexes: "codes.c", ALL;
+    return_codes_of_rwlocks: "rwcodes.c", ALL;
+    readers_and_writers: "rwthreads.c", ALL;
+    readers_and_writers_with_signals: "rwlocks.c", &["kinlock-mutex", "pthread"];
     depth_of_recursion: "depth.c", ALL;
     waits_with_mutexes_of_every_kind: "waits.c", ALL;
     a_bounded_buffer: "bounded.c", ALL;
@@ -65,6 +68,29 @@ fn nothing_is_allocated_for_a_report() {
         assert!(output.status.success(), "{lock}: {output:?}");
         assert_eq!(errors, "");
         assert_eq!(output.stdout, b"begin\n24000 800\n");
+    }
+}
+
+/// Of the C library's hundreds of times as many fit, so its answers are others.
+#[test]
+fn too_many_readers() {
+    let program = Program::of("rwfull.c");
+    for (choice, expected) in [
+        ("ours", "1048575 readers, EAGAIN"),
+        ("glibc", "1100000 readers, 0"),
+    ] {
+        let output = program
+            .command()
+            .env("LD_PRELOAD", library())
+            .env("KINLOCK_RWLOCK", choice)
+            .output()
+            .expect("it starts");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(
+            text,
+            format!("{expected}\npthread_rwlock_trywrlock(&lock): 0\n")
+        );
     }
 }
 

@@ -18,6 +18,7 @@
 //! | field | changed by |
 //! | --- | --- |
 //! | of a tally, of a thread | that thread |
+//! | of a record | the holder of its lock, likewise |
 //! | of a lock, below "the holder's" | its holder, so that plain loads and stores suffice |
 //! | other numbers of a lock, of a use | any thread, by atomic additions |
 
@@ -26,7 +27,7 @@
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// How a file begins. It changes with the layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"kinlock2");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"kinlock3");
 
 /// How many locks, living and ended ones, are told apart.
 pub const LOCKS: usize = 4096;
@@ -42,6 +43,12 @@ pub const OWNERS: usize = 512;
 pub const TALLIES: usize = 64;
 /// How many shared objects.
 pub const MODULES: usize = 256;
+/// How many locks are recorded: the first ones.
+pub const RECORDS: usize = 512;
+/// How many classes a recorded distribution has.
+pub const CLASSES: usize = 256;
+/// Threads of a recorded lock are told apart by their number modulo this.
+pub const RECORDED_THREADS: usize = 32;
 /// How many calls of a stack, innermost first.
 pub const FRAMES: usize = 16;
 /// How many classes of a histogram.
@@ -74,6 +81,8 @@ pub struct Table {
     pub uses: [Use; USES],
     /// By the number of the thread.
     pub owners: [Owner; OWNERS],
+    /// In the order in which locks were first measured.
+    pub records: [Record; RECORDS],
 }
 
 impl Table {
@@ -112,6 +121,10 @@ pub struct Header {
     pub threads: AtomicU32,
     /// How many locks have ended.
     pub ended: AtomicU32,
+    /// Whether distributions are recorded.
+    pub is_recorded: AtomicU32,
+    /// How many locks wanted a record.
+    pub records: AtomicU32,
     /// What the program is called, up to the first zero.
     pub program: [AtomicU8; 64],
     /// Acquisitions of locks that found no entry.
@@ -173,6 +186,34 @@ pub struct Owner {
     pub token: AtomicU32,
     /// In the place of the lock's serial number, modulo their number, or in the one beside it.
     pub tallies: [Tally; TALLIES],
+    /// What is recorded for each tally.
+    pub pauses: [Pause; TALLIES],
+}
+
+/// The time since a thread's last measured hold of a lock ended.
+#[repr(C, align(32))]
+pub struct Pause {
+    /// Since when, or 0.
+    pub since: AtomicU64,
+    /// How long the thread had waited by then, for all locks.
+    pub waited: AtomicU64,
+    /// For how many acquisitions the hold stood.
+    pub weight: AtomicU32,
+    /// The [`Tally::sample_at`] that holds again afterwards.
+    pub sample_at: AtomicU32,
+}
+
+/// The distributions of a lock. All of it is the lock holder's. Numbers are estimates: each
+/// measured acquisition counts as many times as it stands for.
+#[repr(C, align(64))]
+pub struct Record {
+    /// How often holds took how long, by [`class`].
+    pub holds: [AtomicU32; CLASSES],
+    /// How often a thread that had released the lock asked for it again after how long, the waits
+    /// for other locks left out.
+    pub thinks: [AtomicU32; CLASSES],
+    /// How often a thread, the second index, held it after one, the first.
+    pub follows: [[AtomicU32; RECORDED_THREADS]; RECORDED_THREADS],
 }
 
 /// The thread holds the lock, and the hold is not measured.
@@ -228,8 +269,8 @@ pub struct Lock {
     pub first: AtomicU32,
     /// The last use that was added; each knows the one before.
     pub uses: AtomicU32,
-    /// Unused.
-    pub unused: AtomicU32,
+    /// Its record, plus 1; 0: it has none yet; above the number of records: it gets none.
+    pub record: AtomicU32,
     /// Which threads took it, by number modulo [`THREAD_BITS`].
     pub threads: [AtomicU64; THREAD_BITS / 64],
     /// How often its holder took it again, as a recursive one.
@@ -331,6 +372,42 @@ pub fn end_of(bucket: usize) -> u64 {
     }
 }
 
+/// Classes per power of two of a recorded distribution.
+const PARTS: u64 = 8;
+
+/// The class of a time in a recorded distribution: eight per power of two, each nanosecond its own
+/// below 16 ns; the last one takes all from about 17 s on.
+///
+/// ```
+/// use kinlock_report::{class, class_range};
+/// assert_eq!(class(1000), 63);
+/// assert_eq!(class_range(63), (960, 1024));
+/// ```
+pub fn class(ns: u64) -> usize {
+    if ns < 2 * PARTS {
+        return ns as usize;
+    }
+    let power = u64::from(ns.ilog2() - PARTS.ilog2());
+    let class = PARTS * power + (ns >> power);
+    (class as usize).min(CLASSES - 1)
+}
+
+/// The first time of a class, and the one after its last.
+///
+/// # Panics
+///
+/// If there is no such class.
+pub fn class_range(class: usize) -> (u64, u64) {
+    assert!(class < CLASSES);
+    let class = class as u64;
+    if class < 2 * PARTS {
+        return (class, class + 1);
+    }
+    let power = class / PARTS - 1;
+    let part = class - PARTS * power;
+    (part << power, (part + 1) << power)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -343,6 +420,20 @@ mod tests {
             assert_eq!(bucket(end_of(class) - 1), class);
             assert_eq!(bucket(end_of(class)), class + 1);
         }
+    }
+
+    #[test]
+    fn recorded_classes_are_an_eighth_of_a_power_of_two() {
+        for class_before in 0..CLASSES - 1 {
+            let (from, to) = class_range(class_before);
+            assert_eq!(
+                [from, to - 1, to].map(class),
+                [class_before, class_before, class_before + 1]
+            );
+            assert!(to - from <= (from / 8).max(1));
+        }
+        assert_eq!(class(u64::MAX), CLASSES - 1);
+        assert!(class_range(CLASSES - 1).0 > 10_000_000_000);
     }
 
     #[test]

@@ -4,7 +4,9 @@ use crate::coherence::Traffic;
 use crate::locks::{self, Genre};
 use crate::machine::Machine;
 use crate::platform;
-use crate::workloads::{self, Body, Bursts, Handoffs, Meter, Metered, Prepare, SharedMeter};
+use crate::workloads::{
+    self, Body, Bursts, Handoffs, Meter, Metered, Prepare, SharedMeter, Waited,
+};
 use crate::world::{Disturbance, Placement, Setup, Stuck, World, with};
 use hdrhistogram::Histogram;
 use kinlock_core::config::Tuning;
@@ -53,8 +55,8 @@ pub struct Outcome {
     pub seconds: f64,
     /// How long acquisitions of the lock took, in nanoseconds.
     pub waits: Histogram<u64>,
-    /// The longest of those for reading, and for writing.
-    pub longest: [u64; 2],
+    /// The longest of those for reading, and for writing. `None` if no thread read.
+    pub longest: Option<[u64; 2]>,
     /// Acquisitions by the holder before.
     pub handoffs: Handoffs,
     /// Where accesses were served from, after the warm-up.
@@ -63,6 +65,8 @@ pub struct Outcome {
     pub counted: Vec<(Event, u64)>,
     /// What was done under concurrency IDs, by phase of the workload; empty for locks.
     pub bursts: Vec<Bursts>,
+    /// How threads waited for each lock of a recorded program; empty for other workloads.
+    pub waited: Vec<Waited>,
     /// Memory events simulated.
     pub events: u64,
     /// Times a thread was suspended.
@@ -156,7 +160,7 @@ impl Run {
     fn measured_seconds(&self) -> f64 {
         match self.workload.prepare {
             Prepare::Ids { seconds, .. } => self.seconds.max(seconds(self.threads)),
-            Prepare::Lock(_) | Prepare::ReaderWriter(_) | Prepare::Cell(_) => self.seconds,
+            _ => self.seconds,
         }
     }
 
@@ -173,6 +177,9 @@ impl Run {
             }
             Prepare::Cell(cell) => {
                 cell.prepare(Metered::new((self.lock.place)(self.threads), meter))
+            }
+            Prepare::Recorded(replay) => {
+                replay.prepare(self.threads, || (self.lock.place)(self.threads), meter)
             }
             Prepare::Ids { prepare, .. } => {
                 let policy = self.lock.policy().expect("the workload takes policies");
@@ -194,11 +201,12 @@ impl Run {
             per_thread: meter.per_thread.clone(),
             seconds,
             waits: meter.waits.clone(),
-            longest: meter.longest,
+            longest: (meter.reads > 0).then_some(meter.longest),
             handoffs: meter.handoffs,
             traffic: world.traffic.since(&traffic),
             counted: Event::ALL.iter().map(since_warm_up).collect(),
             bursts: meter.bursts.clone(),
+            waited: meter.waited.clone(),
             events: world.accesses,
             switches: world.switches,
             host_seconds,

@@ -79,6 +79,7 @@ configs! {
     SoundRwLock: None ()
     LostReader: LostReader ()
     UnseenReader: UnseenReader ()
+    HastyReader: HastyReader ()
     BiasInWrite: BiasInWrite ()
     MissingRwWake: MissingWake ()
     LeakyRequest: LeakyRequest ()

@@ -94,6 +94,7 @@ pub const ALL: &[Specimen] = &[
     broken_mutex::<configs::LeakyCancel>("busted-mutex-cancel", Property::Completion),
     broken_rwlock::<configs::LostReader>("busted-rwlock-reader", Property::Exclusion),
     broken_rwlock::<configs::UnseenReader>("busted-rwlock-unseen", Property::Exclusion),
+    broken_rwlock::<configs::HastyReader>("busted-rwlock-hasty", Property::Exclusion),
     broken_rwlock::<configs::BiasInWrite>("busted-rwlock-bias", Property::Exclusion),
     broken_rwlock::<configs::MissingRwWake>("busted-rwlock-wake", Property::Completion),
     broken_rwlock::<configs::LeakyRequest>("busted-rwlock-request", Property::Completion),

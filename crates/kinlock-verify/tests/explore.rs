@@ -87,7 +87,7 @@ fn broken_locks_are_caught() {
 
 #[test]
 fn broken_ids_are_caught() {
-    all_broken_are_caught::<ids::Specimen>(6);
+    all_broken_are_caught::<ids::Specimen>(5);
 }
 
 #[test]

@@ -58,6 +58,7 @@ caught! {
     a_mutex_whose_pickups_are_missed_is_caught: "busted-mutex-cancel" by "completion";
     an_rwlock_that_loses_readers_is_caught: "busted-rwlock-reader" by "exclusion";
     an_rwlock_whose_writers_do_not_look_is_caught: "busted-rwlock-unseen" by "exclusion";
+    an_rwlock_with_hasty_readers_is_caught: "busted-rwlock-hasty" by "exclusion";
     an_rwlock_biased_during_a_write_is_caught: "busted-rwlock-bias" by "exclusion";
     an_rwlock_whose_last_reader_wakes_nobody_is_caught: "busted-rwlock-wake" by "completion";
     an_rwlock_with_requests_left_behind_is_caught: "busted-rwlock-request" by "completion";

@@ -45,15 +45,35 @@
 mod circles;
 #[cfg(feature = "deadlock_detection")]
 mod notes;
-#[cfg(not(feature = "deadlock_detection"))]
+#[cfg(not(any(
+    feature = "deadlock_detection",
+    all(debug_assertions, feature = "std", not(feature = "send_guard"))
+)))]
 mod nothing;
+#[cfg(all(
+    debug_assertions,
+    feature = "std",
+    not(feature = "send_guard"),
+    not(feature = "deadlock_detection")
+))]
+mod readers;
 
 #[cfg(feature = "deadlock_detection")]
 pub use circles::{DeadlockedThread, check_deadlock};
 #[cfg(feature = "deadlock_detection")]
 pub(crate) use notes::{Noted, acquired, changed, lock, releasing, tried, upgrade};
-#[cfg(not(feature = "deadlock_detection"))]
+#[cfg(not(any(
+    feature = "deadlock_detection",
+    all(debug_assertions, feature = "std", not(feature = "send_guard"))
+)))]
 pub(crate) use nothing::{acquired, changed, lock, releasing, tried, upgrade};
+#[cfg(all(
+    debug_assertions,
+    feature = "std",
+    not(feature = "send_guard"),
+    not(feature = "deadlock_detection")
+))]
+pub(crate) use readers::{acquired, changed, lock, number, releasing, tried, upgrade};
 
 /// How a thread holds a lock, or wants to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -73,15 +73,16 @@
 //!
 //! # Invariant cited by `SAFETY` comments
 //!
-//! 1. `QueuedMutex` excludes: its `locked` byte is set by a compare-and-swap from 0. An unlock
-//!    clears it, or leaves it set for the one waiter that requested a hand-off.
+//! 1. `QueuedMutex` and `QueuedSpinLock` exclude: their `locked` byte is set by a compare-and-swap
+//!    from 0. An unlock clears it, or leaves it set for the one waiter that requested a hand-off.
 
 mod held;
 
 use crate::deadlock::{self, Kind};
 use kinlock_core::Native;
-use kinlock_core::configured::AsConfigured;
+use kinlock_core::configured::{AsConfigured, InOrder};
 use kinlock_core::raw::mutex::QueuedMutex;
+use kinlock_core::raw::qspinlock::QueuedSpinLock;
 
 /// Whether guards may be sent to other threads.
 #[cfg(feature = "send_guard")]
@@ -102,10 +103,15 @@ pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
 /// Holds a [`Mutex`] and refers to a part of its data. Dropping it unlocks the mutex.
 pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawMutex, T>;
 
-/// A mutex of four bytes plus the data whose every unlock is [fair](lock_api::RawMutexFair).
+/// A mutex of four bytes plus the data that goes to its waiters in the order of their queue.
 ///
-/// Threads that lock it again and again take turns with those that wait. This costs a wake-up per
-/// critical section, where a [`Mutex`] costs one per [quantum](crate::config::Quantum).
+/// No thread takes it while one waits, whether that one runs or not, except one that has looked
+/// before the other began to wait. Locality does not count, nor does the knob for stealing. Up to
+/// 16,383 threads can queue in a process; others wait in no order.
+///
+/// Each hand-off to a sleeper waits until it has woken up, where a [`Mutex`] does so once per
+/// [quantum](crate::config::Quantum). The lock is the queued [spinlock](crate::spin), whose other
+/// guarantees and costs hold.
 ///
 /// ```
 /// use kinlock::FairMutex;
@@ -134,10 +140,11 @@ pub const fn const_fair_mutex<T>(value: T) -> FairMutex<T> {
 }
 
 macro_rules! raw_mutex {
-    ($(#[$doc:meta])* $name:ident, $unlock:ident) => {
+    ($(#[$doc:meta])* $name:ident, $lock:ident<$config:ident>,
+     $(#[$fair_doc:meta])* $unlock_fair:ident) => {
         $(#[$doc])*
         #[repr(transparent)]
-        pub struct $name(pub(crate) QueuedMutex<Native, AsConfigured>);
+        pub struct $name(pub(crate) $lock<Native, $config>);
 
         impl $name {
             /// An unlocked lock. All-zero memory is one too.
@@ -166,17 +173,17 @@ macro_rules! raw_mutex {
         unsafe impl lock_api::RawMutex for $name {
             // Each use makes a new lock.
             #[allow(clippy::declare_interior_mutable_const)]
-            const INIT: Self = $name(QueuedMutex::UNLOCKED);
+            const INIT: Self = $name($lock::UNLOCKED);
             type GuardMarker = GuardMarker;
 
             #[inline]
             #[cfg_attr(debug_assertions, track_caller)]
             fn lock(&self) {
-                held::forbid_relock(&self.0);
+                held::forbid_relock(self);
                 deadlock::lock(&self.0, Kind::Exclusive, |until| self.0.lock_until(until), || {
                     self.0.lock()
                 });
-                held::remember(&self.0);
+                held::remember(self);
             }
 
             #[inline]
@@ -184,7 +191,7 @@ macro_rules! raw_mutex {
                 let taken = self.0.try_lock();
                 if taken {
                     deadlock::acquired(&self.0, Kind::Exclusive);
-                    held::remember(&self.0);
+                    held::remember(self);
                 }
                 taken
             }
@@ -192,10 +199,10 @@ macro_rules! raw_mutex {
             #[inline]
             #[cfg_attr(debug_assertions, track_caller)]
             unsafe fn unlock(&self) {
-                held::forget(&self.0);
+                held::forget(self);
                 deadlock::releasing(&self.0);
                 // SAFETY: the caller holds the lock, as this function demands.
-                unsafe { self.0.$unlock() }
+                unsafe { self.0.unlock() }
             }
 
             #[inline]
@@ -206,16 +213,13 @@ macro_rules! raw_mutex {
 
         // SAFETY: invariant 1; the fair unlock is one.
         unsafe impl lock_api::RawMutexFair for $name {
-            /// Unlocks. If threads wait, stands aside until one of them has the lock, for at most
-            /// 250 us.
-            ///
-            /// Fair to threads that queue; another running thread may be faster than they are.
+            $(#[$fair_doc])*
             #[cfg_attr(debug_assertions, track_caller)]
             unsafe fn unlock_fair(&self) {
-                held::forget(&self.0);
+                held::forget(self);
                 deadlock::releasing(&self.0);
                 // SAFETY: the caller holds the lock, as this function demands.
-                unsafe { self.0.unlock_fair() }
+                unsafe { self.0.$unlock_fair() }
             }
         }
 
@@ -230,7 +234,7 @@ macro_rules! raw_mutex {
                 let taken = self.0.lock_until(kinlock_core::native::deadline(timeout));
                 if taken {
                     deadlock::acquired(&self.0, Kind::Exclusive);
-                    held::remember(&self.0);
+                    held::remember(self);
                 }
                 taken
             }
@@ -253,12 +257,18 @@ raw_mutex! {
     ///
     /// assert_eq!(Mutex::new(7).into_inner(), 7);
     /// ```
-    RawMutex, unlock
+    RawMutex, QueuedMutex<AsConfigured>,
+    /// Unlocks. If threads wait, stands aside until one of them has the lock, for at most 250 us.
+    ///
+    /// Fair to threads that queue; another running thread may be faster than they are.
+    unlock_fair
 }
 
 raw_mutex! {
     /// The lock of [`FairMutex`] without data, for any user of [`lock_api`] 0.4.
-    RawFairMutex, unlock_fair
+    RawFairMutex, QueuedSpinLock<InOrder>,
+    /// As `unlock`, which is fair.
+    unlock
 }
 
 impl RawMutex {

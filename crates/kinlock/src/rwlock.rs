@@ -25,7 +25,9 @@
 //!   late. Nobody sets the bias again for nine times as long as that took: writers spend a tenth of
 //!   their time on it at most.
 //! * **Recursion**: a thread that already reads may use `read_recursive`, which passes waiting
-//!   writers. A second plain `read` may wait for ever behind a writer.
+//!   writers. A second plain `read` may wait for ever behind a writer. With `debug_assertions` it
+//!   panics when it has done so for a second, for as many reads as a small table remembers; not
+//!   with the features `send_guard` and `deadlock_detection`.
 //! * **Upgradable readers**: one at a time, beside plain readers. They queue with the writers.
 //! * **Time limits** are on the monotonic clock. A zero timeout, or a deadline in the past, tries
 //!   once. While a writer whose time is limited waits for announced readers, `try_read` fails.
@@ -160,6 +162,7 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     type GuardMarker = GuardMarker;
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn lock_shared(&self) {
         let wait = |until| self.0.read_until(until, false);
         deadlock::lock(&self.0, Kind::Shared, wait, || self.0.read());

@@ -2,7 +2,7 @@
 #![cfg(not(loom))]
 
 use kinlock::lock_api::{MappedMutexGuard, Mutex, MutexGuard, RawMutexTimed};
-use kinlock::{RawCnaSpinLock, RawFifoSpinLock, RawMutex, RawSpinLock};
+use kinlock::{RawCnaSpinLock, RawFairMutex, RawFifoSpinLock, RawMutex, RawSpinLock};
 use std::mem::ManuallyDrop;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -21,6 +21,7 @@ macro_rules! for_every_lock {
         #[test]
         fn $test() {
             $check::<RawMutex>();
+            $check::<RawFairMutex>();
             $check::<RawSpinLock>();
             $check::<RawFifoSpinLock>();
             $check::<RawCnaSpinLock>();

@@ -122,7 +122,8 @@ pub fn run(program: &Program, variables: &[Variable]) -> anyhow::Result<Option<R
     command
         .env_remove("KINLOCK_COUNTS")
         .env_remove("KINLOCK_REPORT")
-        .env_remove("KINLOCK_LOCK");
+        .env_remove("KINLOCK_LOCK")
+        .env_remove("KINLOCK_RWLOCK");
     command.envs(variables.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::null()).process_group(0);
     command

@@ -60,16 +60,11 @@ pub struct Locks {
 /// that fails is shrunk to the few preemptions it needs, and printed with a word for --replay.
 /// Values are sequentially consistent: errors of memory ordering are not found.
 ///
-/// `-impatient` stands for the same policy with a fast path that is closed after one vain attempt,
-/// so that the slow paths meet more often. The rarest defect, `busted-growth`, takes thousands of
-/// schedules.
-///
 /// Example: kinlock explore ids --policies recent-first --schedules 100000
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Ids {
-    /// Policies, separated by commas [default: all, and all impatient; `busted`: all that are
-    /// broken on purpose]
+    /// Policies, separated by commas [default: all; `busted`: all that are broken on purpose]
     #[arg(long, visible_alias = "ids", value_name = "A,B", value_delimiter = ',', value_parser = name::<ids::Specimen>, conflicts_with = "replay")]
     pub policies: Vec<&'static str>,
     #[command(flatten)]

@@ -6,8 +6,8 @@
 
 pub mod library;
 pub mod program;
-mod report;
-mod stay;
+pub mod report;
+pub mod stay;
 pub mod variables;
 
 use std::ffi::OsString;
@@ -21,15 +21,15 @@ use anyhow::{Context, bail};
 
 use self::program::{CANNOT_RUN, Program};
 use self::report::Session;
-use self::variables::{Knobs, Lock, Variable, quoted};
-use crate::args::named;
+use self::variables::{Knobs, Lock, RwLocks, Variable, quoted};
+use crate::args::{Named, named};
 use crate::outcome::{Failure, Outcome, tell};
 
 /// Run an unmodified program on our locks
 ///
 /// A library is preloaded that serves the calls by which the program takes and leaves pthread
-/// mutexes, spinlocks and condition variables; C11 threads and C++ use these, too. The command then
-/// becomes the program. Nothing is written to the program's stdout.
+/// mutexes, reader-writer locks, spinlocks and condition variables; C11 threads and C++ use these,
+/// too. The command then becomes the program. Nothing is written to the program's stdout.
 ///
 /// Refused are programs that a preloaded library does not reach: static ones, set-uid ones, those
 /// of another architecture; and those under a sanitizer, which has to see the C library's locks. If
@@ -55,6 +55,10 @@ pub struct Args {
     /// own, and nothing is preloaded but to count or to report
     #[arg(long, value_name = "NAME", default_value = "kinlock-mutex", value_parser = named::<Lock>)]
     lock: Lock,
+    /// The reader-writer locks to use: ours, or glibc: the C library's own [default: ours, but
+    /// glibc with --lock pthread]
+    #[arg(long, value_name = "ours|glibc", value_parser = named::<RwLocks>)]
+    rwlock: Option<RwLocks>,
     #[command(flatten)]
     knobs: Knobs,
     /// Write how often locks were taken and found taken, as JSON: a line per process
@@ -77,7 +81,8 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let session = Session::begin(&args.report, &args.command)?;
     let is_watched = args.counts.is_some() || session.is_some();
-    let is_swapped = args.lock != Lock::Pthread || is_watched;
+    let is_ours = args.lock != Lock::Pthread || args.rwlock == Some(RwLocks::Ours);
+    let is_swapped = is_ours || is_watched;
     let program = args.command.split_first();
     let program = program.map(|(name, args)| Program::find(name, args));
     let program = program.transpose()?;
@@ -88,6 +93,10 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     if is_swapped {
         let counts = args.counts.as_deref().map(new_file).transpose()?;
         variables.extend(variables::of_lock(args.lock, &library::find()?)?);
+        variables.extend(
+            args.rwlock
+                .map(|kind| ("KINLOCK_RWLOCK", kind.name().into())),
+        );
         variables.extend(counts.map(|path| ("KINLOCK_COUNTS", path.into())));
     }
     if args.print_env {
@@ -131,7 +140,7 @@ fn reported(
     Ok(Outcome::Program(status.code().unwrap_or(1) as u8))
 }
 
-fn cannot_run(program: &Program, error: &io::Error) -> Failure {
+pub fn cannot_run(program: &Program, error: &io::Error) -> Failure {
     Failure {
         status: CANNOT_RUN,
         what: format!("{}: cannot be run: {error}", program.name()),

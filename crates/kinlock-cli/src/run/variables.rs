@@ -20,6 +20,13 @@ names! {
     Pthread = "pthread", "the C library's own locks";
 }
 
+names! {
+    /// What a program's reader-writer locks become.
+    RwLocks, "kind of reader-writer lock":
+    Ours = "ours", "our reader-writer lock";
+    Glibc = "glibc", "the C library's own";
+}
+
 pub type Variable = (&'static str, OsString);
 
 /// The flags that become variables.

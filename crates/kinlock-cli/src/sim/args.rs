@@ -1,12 +1,13 @@
 //! The arguments.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use kinlock_core::config::{LocalLimit, Numa, Scan};
 use kinlock_core::topology::DomainKind;
 use kinlock_sim::{Placement, locks, workloads};
 
 use super::part::Shard;
+use super::replay;
 use super::results::Report;
 use crate::args::ThreadCounts;
 use crate::report::Destinations;
@@ -27,15 +28,16 @@ pub struct Args {
     #[arg(long, value_name = "NAME|FILE", default_value = "haswell-ex-4s")]
     pub machine: String,
     /// Workloads, separated by commas; grid: all its cells, each of which is a workload, such as
-    /// grid:400ns/100ns/16
-    #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = "lock2", value_parser = workload)]
+    /// grid:400ns/100ns/16; a file that `kinlock record` wrote: the locks of that program
+    #[arg(long, value_name = "A,B|FILE", value_delimiter = ',', default_value = "lock2", value_parser = workload)]
     pub workload: Vec<Asked>,
     /// For grid: a fifth of its cells
     #[arg(long)]
     pub quick: bool,
     /// Locks, separated by commas; the baseline always comes along. For cid-* workloads policies
     /// for concurrency IDs, for invalidation backends of delayed invalidation [default:
-    /// tas,ticket,mcs,qspinlock,cna-v10,cna, or all of the others; for grid: futex,mutex,mutex-cna]
+    /// tas,ticket,mcs,qspinlock,cna-v10,cna, or all of the others; for grid and for a recorded
+    /// program: futex,mutex,mutex-cna]
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = lock)]
     pub locks: Vec<locks::Kind>,
     /// Numbers of threads, 1 to 4096: a list with inclusive ranges, as 1,2,8 or 1..142 [default:
@@ -106,6 +108,11 @@ fn workload(name: &str) -> Result<Asked, String> {
     }
     let known = workloads::ALL.iter().chain(workloads::IDS);
     let known = known.map(|kind| kind.name).chain([GRID]);
+    if Path::new(name).is_file() {
+        return replay::load(name)
+            .map(Asked::Kind)
+            .map_err(|error| format!("{error:#}"));
+    }
     let found = workloads::by_name(name).map(Asked::Kind);
     found.ok_or_else(|| unknown("workload", known))
 }

@@ -1,13 +1,15 @@
 //! `kinlock sim`: a workload on a simulated machine.
 //!
 //! What runs: [`args`], [`plan`], and [`part`] for runs that are divided among machines. What came
-//! out: [`results`], shown by [`report`] and [`plot`]; [`grid`] says how locks stand in its cells.
+//! out: [`results`], shown by [`report`] and [`plot`]; [`grid`] says how locks stand in its cells,
+//! and [`replay`] what a recorded program would wait.
 
 mod args;
 mod grid;
 mod part;
 mod plan;
 mod plot;
+mod replay;
 mod report;
 mod results;
 

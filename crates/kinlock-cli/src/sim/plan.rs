@@ -236,7 +236,7 @@ fn usual_locks(first: &workloads::Kind) -> (Vec<locks::Kind>, locks::Kind) {
             known("invalidation-locked"),
         ),
         Genre::ReaderWriter => (locks::rwlock::ALL.to_vec(), known("rwlock-central")),
-        Genre::Lock if is_cell(first.name) => {
+        Genre::Lock if is_cell(first.name) || first.replay().is_some() => {
             let names = ["futex", "mutex", "mutex-cna"];
             (names.map(known).to_vec(), known("futex"))
         }

@@ -5,12 +5,12 @@ use std::io::Write;
 use kinlock_sim::Handoffs;
 
 use super::results::{Entry, Report};
-use super::{grid, plot};
+use super::{grid, plot, replay};
 use crate::report::cells::{Cells, Compared, Usual};
 use crate::report::table::{Columns, Table};
 use crate::report::units::{rate, three_digits, time};
 use crate::report::{Flags, Plot};
-use crate::simulation::sample::{IdUse, SERVICES};
+use crate::simulation::sample::{IdUse, Longest, SERVICES};
 use crate::simulation::sampling::bands;
 
 impl Cells for Report {
@@ -52,15 +52,27 @@ impl Cells for Report {
                 .add("ns to get the ID", of_ids(|ids| ids.acquire_ns))
                 .add("events/s", |e| rate(e.events_per_host_second));
         }
-        columns
+        let columns = columns
             .add("ops/us", |e| three_digits(e.ops_per_us.median))
             .spread("band", |usual| usual.ops)
             .ratio(times)
             .spread("band", |usual| usual.ratio)
             .min_over_mean()
             .add("wait p50", |e| time(e.acquire_ns.p50 as f64))
-            .add("p99", |e| time(e.acquire_ns.p99 as f64))
-            .add("max", |e| time(e.acquire_ns.max as f64))
+            .add("p99", |e| time(e.acquire_ns.p99 as f64));
+        let longest = |of: fn(&Longest) -> u64| {
+            move |e: &Entry| {
+                e.longest_ns
+                    .map_or_else(String::new, |l| time(of(&l) as f64))
+            }
+        };
+        let columns = match entry.longest_ns {
+            None => columns.add("max", |e| time(e.acquire_ns.max as f64)),
+            Some(_) => columns
+                .add("max read", longest(|l| l.read))
+                .add("max write", longest(|l| l.write)),
+        };
+        columns
             .add("local", |e| local_share(e.handoffs))
             .add("remote/op", |e| three_digits(e.traffic["remote"]))
             .add("events/s", |e| rate(e.events_per_host_second))
@@ -77,6 +89,8 @@ impl Cells for Report {
             .add("acquire_p99_ns", |e| e.acquire_ns.p99)
             .add("acquire_p999_ns", |e| e.acquire_ns.p999)
             .add("acquire_max_ns", |e| e.acquire_ns.max)
+            .add("read_max_ns", longest_in_csv(|l| l.read))
+            .add("write_max_ns", longest_in_csv(|l| l.write))
             .add("handoffs_local", |e| e.handoffs.local)
             .add("handoffs_remote", |e| e.handoffs.remote)
             .add("handoffs_retaken", |e| e.handoffs.retaken);
@@ -130,6 +144,7 @@ impl Cells for Report {
             }
         }
         grid::write(self, out)?;
+        replay::write(self, out)?;
         writeln!(out, "{}", bands(&parameters.variants))?;
         Ok(())
     }
@@ -149,6 +164,14 @@ impl Compared for Entry {
             noisy: false,
             fairness: self.fairness,
         }
+    }
+}
+
+/// Empty where no thread reads.
+fn longest_in_csv(of: fn(&Longest) -> u64) -> impl Fn(&Entry) -> String + 'static {
+    move |e| {
+        e.longest_ns
+            .map_or_else(String::new, |l| of(&l).to_string())
     }
 }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::grid::{Standings, standings};
 use super::plan::Setup;
 use crate::simulation::band::{Band, median, over};
-use crate::simulation::sample::{Acquire, IdUse, SERVICES, Sample};
+use crate::simulation::sample::{Acquire, IdUse, Longest, SERVICES, Sample};
 use crate::stats::{Fairness, Summary};
 
 /// One run of the command. All but the fields with `host` in their names are the same on every
@@ -47,6 +47,9 @@ pub struct Entry {
     pub fairness: Fairness,
     /// Medians over the seeds, the longest of all.
     pub acquire_ns: Acquire,
+    /// The longest for reading and for writing over the seeds, if some read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longest_ns: Option<Longest>,
     /// How the lock travelled, over all seeds.
     pub handoffs: Handoffs,
     /// Accesses per operation, over all seeds.
@@ -165,6 +168,7 @@ impl Entry {
                 min_over_mean: median(usual().map(|sample| sample.fairness.min_over_mean)),
             },
             acquire_ns: acquire(usual()),
+            longest_ns: Longest::over(usual()),
             handoffs: handoffs(usual()),
             traffic: traffic_per_op(usual()),
             ids,

@@ -23,7 +23,7 @@ pub fn check(
     let name = workload.name;
     for lock in locks {
         ensure!(
-            workload.takes() == lock.genre(),
+            workload.takes().admits(lock.genre()),
             "{name} takes {}, and {} is {}",
             workload.takes().plural(),
             lock.name,

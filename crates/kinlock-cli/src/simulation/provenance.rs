@@ -39,6 +39,9 @@ pub struct WorkloadEntry {
     /// Where its threads run.
     placement: String,
     pub parameters: Vec<ParameterEntry>,
+    /// The locks of a recorded program; none for other workloads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub program_locks: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -84,6 +87,9 @@ impl WorkloadEntry {
             about: kind.about.to_owned(),
             placement: placement.unwrap_or(kind.placement).name().to_owned(),
             parameters: parameters.collect(),
+            program_locks: kind
+                .replay()
+                .map_or(Vec::new(), |replay| replay.names().to_vec()),
         }
     }
 }

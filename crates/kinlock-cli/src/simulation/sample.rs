@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kinlock_sim::workloads::Bursts;
+use kinlock_sim::workloads::{Bursts, Waited};
 use kinlock_sim::{Handoffs, Outcome, Traffic};
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,9 @@ pub struct Sample {
     pub fairness: Fairness,
     /// From asking for the lock to having it.
     pub acquire_ns: Acquire,
+    /// The longest of these, if some read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_ns: Option<Longest>,
     pub handoffs: Handoffs,
     /// Memory accesses by where they were served from.
     pub traffic: Traffic,
@@ -32,6 +35,9 @@ pub struct Sample {
     /// What was done under concurrency IDs, by phase of the workload; none for locks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ids: Vec<IdUse>,
+    /// How threads waited for each lock of a recorded program; none for other workloads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waited: Vec<Waited>,
     /// Memory events simulated, warm-up included.
     pub events: u64,
     /// How long the simulation took on this machine.
@@ -61,6 +67,24 @@ pub struct Acquire {
     pub max: u64,
 }
 
+/// The longest acquisitions in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Longest {
+    pub read: u64,
+    pub write: u64,
+}
+
+impl Longest {
+    /// The longest of all, if some read.
+    pub fn over<'a>(all: impl Iterator<Item = &'a Sample>) -> Option<Self> {
+        all.filter_map(|sample| sample.longest_ns)
+            .reduce(|a, b| Self {
+                read: a.read.max(b.read),
+                write: a.write.max(b.write),
+            })
+    }
+}
+
 impl Sample {
     /// Keeps what reports are made of.
     pub fn new(variant: Variant, outcome: &Outcome) -> Self {
@@ -78,12 +102,14 @@ impl Sample {
                 p999: waits.value_at_quantile(0.999),
                 max: waits.max(),
             },
+            longest_ns: outcome.longest.map(|[read, write]| Longest { read, write }),
             handoffs: outcome.handoffs,
             traffic: outcome.traffic,
             counters: counters
                 .map(|&(event, count)| (event.name().to_owned(), count))
                 .collect(),
             ids: outcome.bursts.iter().map(IdUse::of).collect(),
+            waited: outcome.waited.clone(),
             events: outcome.events,
             host_seconds: outcome.host_seconds,
         }

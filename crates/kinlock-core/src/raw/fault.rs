@@ -97,6 +97,8 @@ pub enum RwLockFault {
     UnseenReader,
     /// A reader announces itself without looking whether the bias still holds.
     BlindAnnouncement,
+    /// A reader that counts itself does not look whether a writer has come.
+    HastyReader,
     /// A reader that waits for a writer sets the bias, and readers look for nothing else.
     BiasInWrite,
     /// The last reader does not wake the waiter at the front.

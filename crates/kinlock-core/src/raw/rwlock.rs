@@ -23,6 +23,7 @@
 //! | who | from | to | how |
 //! | --- | --- | --- | --- |
 //! | reader enters | (f, n), no `W`, `REQUEST`, `UPGRADING` | (f, n + 1) | compare-and-swap (a) |
+//! | ... after a look that found such a word | (f, n) | (f, n + 1) | fetch-and-add (g) |
 //! | ... and sets the bias | (f, n), likewise | (f + BIASED, n + 1) | compare-and-swap |
 //! | ... passing writers | (f, n), no `W` or `REVOKING` | (f, n + 1) | compare-and-swap |
 //! | reader leaves | (f, n + 1) | (f, n) | fetch-and-add, then unpark (b) |
@@ -54,13 +55,19 @@
 //!   A thread that already reads may pass it meanwhile, and is counted.
 //! * (e) Unparks the front instead, if no reader is registered. Clears the flags in the same step.
 //! * (f) They could not register before, and now they can.
+//! * (g) Where a compare-and-swap has failed: among many readers it would fail again. The word
+//!   before tells whether the reader holds the lock, or has registered since a writer has come. It
+//!   may enter although a waiter has just asked to go next, or a writer has just begun to wait for
+//!   announced readers: both wait for all that are counted. Each reader does that once at most,
+//!   since it looks before.
 //!
 //! # Why neither side starves
 //!
-//! 1. *A writer at the front* asks to go next after a quantum. From then on no reader enters, none
-//!    can register unless a writer holds the lock, and no other writer enters. So it waits at most
-//!    for the writer that holds the lock, if there is one, and for one batch of readers: those that
-//!    hold the lock, or were registered when that writer left.
+//! 1. *A writer at the front* asks to go next after a quantum. From then on no reader enters but
+//!    those that had looked before, none can register unless a writer holds the lock, and no other
+//!    writer enters. So it waits at most for the writer that holds the lock, if there is one, and
+//!    for one batch of readers: those that hold the lock, had looked, or were registered when that
+//!    writer left.
 //! 2. *A reader* registers after a spin if a writer holds the lock: it then waits for the rest of
 //!    that writer's section. If a writer is to go next, it waits for that one to enter, is woken,
 //!    and registers. So it waits for one batch of readers and one writer at most, once it has spun,
@@ -212,8 +219,10 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         self.read_at_once() || self.try_read_slow(passing)
     }
 
+    /// Takes the lock for reading if one attempt succeeds. It may fail on a lock that others only
+    /// read.
     #[inline]
-    fn read_at_once(&self) -> bool {
+    pub fn read_at_once(&self) -> bool {
         let seen = self.state.load(Relaxed);
         if seen & BIASED != 0 {
             return self.announce();
@@ -268,6 +277,13 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     #[inline]
     pub fn write_until(&self, deadline: u64) -> bool {
         self.state.take_idle() || self.take_slow(Want::Write, deadline)
+    }
+
+    /// Takes the lock for writing if one attempt succeeds: nobody holds it, waits for it or is
+    /// announced at it.
+    #[inline]
+    pub fn write_at_once(&self) -> bool {
+        self.state.take_idle()
     }
 
     /// Takes the lock for writing if nobody holds it and nobody is to go next.
@@ -328,6 +344,12 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     #[inline]
     pub fn is_locked_exclusive(&self) -> bool {
         self.state.load(Relaxed) & WRITER != 0
+    }
+
+    /// Whether as many readers hold the lock, or wait for a writer, as can be counted: 2^20 - 1.
+    pub fn is_full(&self) -> bool {
+        // A larger count is one below zero.
+        count(self.state.load(Relaxed)) == LIMIT
     }
 
     /// Whether a writer queues or is to go next, or an upgradable reader waits for others, at this

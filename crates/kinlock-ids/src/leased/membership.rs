@@ -1,22 +1,83 @@
 //! The domains that the calling thread is a member of.
+//!
+//! # Invariants
+//!
+//! 1. `more` is null or comes from a box that belongs to this table. Only the table's thread, its
+//!    signal handlers included, accesses it, and frees it when the thread's memberships have ended.
+//! 2. Functions here keep no reference into a table beyond their return, and [`forget_all`] unlinks
+//!    tables before it frees them. So a signal handler never meets a freed one.
 
-use core::sync::atomic::{AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
+use core::{iter, ptr};
 
-use super::{LIST, Leased, MEMBERSHIPS};
+use super::{LIST, Leased};
 use crate::raw::NO_MEMBER;
 use crate::thread;
 
+/// How many domains a table has room for.
+const MEMBERSHIPS: usize = 8;
+
+struct Table {
+    /// Upper half: serial; lower half: member index; 0 = unused. Atomic because of signal handlers.
+    words: [AtomicU64; MEMBERSHIPS],
+    /// The table for more domains.
+    more: AtomicPtr<Table>,
+}
+
+impl Table {
+    const fn new() -> Self {
+        Table {
+            words: [const { AtomicU64::new(0) }; MEMBERSHIPS],
+            more: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    /// This table and those behind it.
+    fn all(&self) -> impl Iterator<Item = &Table> {
+        // SAFETY: invariants 1 and 2.
+        iter::successors(Some(self), |table| unsafe {
+            table.more.load(Relaxed).as_ref()
+        })
+    }
+
+    fn places(&self) -> impl Iterator<Item = &AtomicU64> {
+        self.all().flat_map(|table| &table.words)
+    }
+
+    /// Occupies a free place with `word`.
+    fn claim(&self, word: u64) -> Option<&AtomicU64> {
+        let take = |place: &&AtomicU64| place.compare_exchange(0, word, Relaxed, Relaxed).is_ok();
+        self.places().find(take)
+    }
+
+    /// Makes room for more domains. Allocates.
+    fn extend(&self) {
+        let new = Box::into_raw(Box::new(Table::new()));
+        for table in self.all() {
+            let more = &table.more;
+            if more
+                .compare_exchange(ptr::null_mut(), new, Relaxed, Relaxed)
+                .is_ok()
+            {
+                return;
+            }
+        }
+    }
+}
+
 thread_local! {
-    // No destructor, so accessible until the thread is gone. Upper half: serial; lower half:
-    // member index; 0 = unused. Atomic because of signal handlers.
-    static JOINED: [AtomicU64; MEMBERSHIPS] =
-        const { [const { AtomicU64::new(0) }; MEMBERSHIPS] };
+    // No destructor, so accessible until the thread is gone.
+    static JOINED: Table = const { Table::new() };
+}
+
+fn serial_of(place: &AtomicU64) -> u32 {
+    (place.load(Relaxed) >> 32) as u32
 }
 
 /// The calling thread's member index. Makes it a member if need be. `None`: it has ended.
 #[inline]
 pub(super) fn of(leased: &Leased) -> Option<u32> {
-    let first = JOINED.with(|joined| joined[0].load(Relaxed));
+    let first = JOINED.with(|joined| joined.words[0].load(Relaxed));
     if (first >> 32) as u32 == leased.serial {
         return Some(first as u32);
     }
@@ -31,9 +92,9 @@ fn others(leased: &Leased) -> Option<u32> {
 /// As [`of`], without making the thread a member.
 pub(super) fn remembered(serial: u32) -> Option<u32> {
     JOINED.with(|joined| {
-        let words = joined.iter().map(|word| word.load(Relaxed));
-        let mut ours = words.filter(|word| (word >> 32) as u32 == serial);
-        ours.next().map(|word| word as u32)
+        let mut words = joined.places().map(|place| place.load(Relaxed));
+        let ours = words.find(|word| (word >> 32) as u32 == serial);
+        ours.map(|word| word as u32)
     })
 }
 
@@ -47,22 +108,20 @@ pub(super) fn join(leased: &Leased) -> Option<u32> {
     let word = |member: u32| u64::from(leased.serial) << 32 | u64::from(member);
     JOINED.with(|joined| {
         // A signal handler that comes after this finds the thread to be a member already.
-        let free = joined.iter().find(|place| {
-            place
-                .compare_exchange(0, word(NO_MEMBER), Relaxed, Relaxed)
-                .is_ok()
-        });
-        let Some(place) = free else {
-            forget_gone(joined);
-            return Some(NO_MEMBER);
+        let place = loop {
+            if let Some(place) = joined.claim(word(NO_MEMBER)) {
+                break place;
+            }
+            if !forget_gone(joined) {
+                joined.extend();
+            }
         };
         // A signal handler that came just before may have made it a member. One membership is
         // enough.
-        let others = joined.iter().filter(|other| !core::ptr::eq(*other, place));
-        let words = others.map(|other| other.load(Relaxed));
-        if let Some(word) = { words }.find(|word| (word >> 32) as u32 == leased.serial) {
+        let mut others = joined.places().filter(|other| !ptr::eq(*other, place));
+        if let Some(other) = others.find(|other| serial_of(other) == leased.serial) {
             place.store(0, Relaxed);
-            return Some(word as u32);
+            return Some(other.load(Relaxed) as u32);
         }
         let member = leased.claim_member();
         leased.ids.join();
@@ -71,29 +130,39 @@ pub(super) fn join(leased: &Leased) -> Option<u32> {
     })
 }
 
-/// Frees the entries of dropped domains for later calls.
-fn forget_gone(joined: &[AtomicU64; MEMBERSHIPS]) {
+/// Frees the entries of dropped domains. Returns whether there were any.
+fn forget_gone(joined: &Table) -> bool {
     // A signal handler may have interrupted the holder of the list's lock.
     let Some(list) = LIST.try_lock() else {
-        return;
+        return false;
     };
-    for place in joined {
+    let mut any = false;
+    for place in joined.places() {
         let seen = place.load(Relaxed);
         // SAFETY: invariant 2 of the parent module.
         let alive = list
             .iter()
             .any(|listed| unsafe { &*listed.0 }.serial == (seen >> 32) as u32);
         if !alive {
-            let _ = place.compare_exchange(seen, 0, Relaxed, Relaxed);
+            any |= place.compare_exchange(seen, 0, Relaxed, Relaxed).is_ok();
         }
     }
+    any
 }
 
 /// Forgets that the calling thread is a member. Returns its member index.
 pub(super) fn take(serial: u32) -> Option<u32> {
     JOINED.with(|joined| {
-        let ours = |place: &&AtomicU64| (place.load(Relaxed) >> 32) as u32 == serial;
-        let place = joined.iter().find(ours)?;
+        let place = joined.places().find(|place| serial_of(place) == serial)?;
         Some(place.swap(0, Relaxed) as u32)
     })
+}
+
+/// Frees the tables but the first. The thread has left all domains, or keeps none of them.
+pub(super) fn forget_all() {
+    let mut next = JOINED.with(|joined| joined.more.swap(ptr::null_mut(), Relaxed));
+    while !next.is_null() {
+        // SAFETY: invariants 1 and 2: it was unlinked, and came from a box.
+        next = unsafe { Box::from_raw(next) }.more.into_inner();
+    }
 }

@@ -10,8 +10,7 @@ pub const BLOCK: u32 = 32;
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Block<P: Platform> {
-    /// Bits 0 to 31: the ID is held or kept. From 32 on: how many times an ID was freed, modulo
-    /// 2^32. See [`proof`](super::proof).
+    /// A bit for each ID: held or kept.
     pub(super) used: Used<P>,
     /// The index of the record that keeps the ID, if any. Written by the ID's holder only.
     pub(super) keepers: [P::AtomicU32; BLOCK as usize],
@@ -21,10 +20,7 @@ pub struct Block<P: Platform> {
 /// keeper.
 #[repr(C, align(64))]
 #[derive(Debug)]
-pub(super) struct Used<P: Platform>(pub(super) P::AtomicU64);
-
-/// One freed ID, in the count of [`Block::used`].
-const FREED: u64 = 1 << 32;
+pub(super) struct Used<P: Platform>(pub(super) P::AtomicU32);
 
 impl<P: Platform> Default for Block<P> {
     fn default() -> Self {
@@ -45,7 +41,7 @@ impl<P: Platform> Block<P> {
 impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     /// The number of IDs that are held or kept. O(capacity / 32); not one instant.
     pub fn in_use(&self) -> u32 {
-        let count = |block: &Block<P>| (block.used.0.load(Relaxed) as u32).count_ones();
+        let count = |block: &Block<P>| block.used.0.load(Relaxed).count_ones();
         self.storage.blocks().iter().map(count).sum()
     }
 
@@ -58,14 +54,14 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
             .iter()
             .zip((0..).step_by(BLOCK as usize));
         blocks.flat_map(|(block, first)| {
-            let used = block.used.0.load(Relaxed) as u32;
+            let used = block.used.0.load(Relaxed);
             (0..BLOCK)
                 .filter(move |bit| used >> bit & 1 != 0)
                 .map(move |bit| first + bit)
         })
     }
 
-    pub(super) fn used(&self, id: u32) -> &P::AtomicU64 {
+    pub(super) fn used(&self, id: u32) -> &P::AtomicU32 {
         &self.storage.blocks()[(id / BLOCK) as usize].used.0
     }
 
@@ -78,7 +74,6 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         let bit = 1 << (id % BLOCK);
         let used = self.used(id);
         // A load first, since the ID is usually in use. Acquire pairs with the Release in `free`.
-        // Claiming makes no ID available, so there is nothing to count.
         used.load(Relaxed) & bit == 0 && used.fetch_or(bit, Acquire) & bit == 0
     }
 
@@ -86,7 +81,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     pub(super) fn claim_lowest(&self, from: u32, to: u32) -> Option<u32> {
         let mut id = from;
         while id < to {
-            let taken = self.used(id).load(Relaxed) as u32;
+            let taken = self.used(id).load(Relaxed);
             let free = !taken & (u32::MAX << (id % BLOCK));
             let lowest = id / BLOCK * BLOCK + free.trailing_zeros();
             if free == 0 {
@@ -103,9 +98,8 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
 
     /// Frees `id`, which the caller holds.
     pub(super) fn free(&self, id: u32) {
-        let bit = 1 << (id % BLOCK);
-        // The bit is set, so nothing is borrowed from the count. Release pairs with the Acquire in
-        // `claim`.
-        self.used(id).fetch_add(FREED - bit, Release);
+        let bit: u32 = 1 << (id % BLOCK);
+        // Release pairs with the Acquire in `claim`.
+        self.used(id).fetch_and(!bit, Release);
     }
 }

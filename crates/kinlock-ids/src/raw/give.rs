@@ -16,16 +16,16 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
             _ => self.place(false, cpu, NO_MEMBER),
         };
         let allowed = self.shape.control().allows(id);
-        let moves = allowed && !self.stays_behind(from, to) && self.keep(to, id);
+        let has_own = self.has_own(from, to);
+        let moves = allowed && !has_own && self.keep(to, id);
         if let Some(record) = self.storage.records().get(from as usize) {
             // The word is ours, so a store suffices.
-            let word = Word(held.word);
-            let stays = allowed && !moves;
+            let stays = allowed && !moves && (!has_own || self.shape.is_full());
             if stays {
                 // `keep` may have written another record's index here.
                 self.keeper(id).store(from, Relaxed);
             }
-            let new = if stays { word.kept() } else { word.given_up() };
+            let new = if stays { Word::kept(id) } else { Word::had(id) };
             record.word.overwrite(new.0, Self::RELEASE);
             if stays {
                 return;
@@ -36,21 +36,19 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         }
     }
 
-    /// Whether an ID that the record `from` lent stays there although its thread has moved to `to`.
-    fn stays_behind(&self, from: u32, to: u32) -> bool {
+    /// Whether the record `to`, another one than `from`, has an ID or had one: a thread that comes
+    /// from `from` brings none along, since the data of that ID is nearer.
+    fn has_own(&self, from: u32, to: u32) -> bool {
         let at = |at: u32| self.storage.records().get(at as usize);
         match (at(from), at(to)) {
-            (Some(_), Some(record)) if from != to => {
-                let word = Word(record.word.load(Relaxed));
-                word.keeps() || word.is_lent() || !word.is_nothing() && self.shape.is_full()
-            }
+            (Some(_), Some(record)) if from != to => !Word(record.word.load(Relaxed)).is_nothing(),
             _ => false,
         }
     }
 
     /// Makes the record keep `id`, which the caller holds. `false`: it keeps or lends another.
     pub(super) fn keep(&self, at: u32, id: u32) -> bool {
-        self.occupy(at, id, |word| word.keeping(id)).is_some()
+        self.occupy(at, Word::kept(id))
     }
 
     /// Tells that a thread without an ID has moved from one CPU to another, both by index. The ID
@@ -59,22 +57,22 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     /// For schedulers and simulators. In user space a thread learns of its migration too late, and
     /// [`release`](Self::release) moves IDs anyway.
     ///
-    /// If the destination has an ID or a recent one, and there are no fewer members than allowed
-    /// CPUs, nothing happens. Else the source's ID moves, unless it is in use there. If the
-    /// destination keeps one already, the source's is freed.
+    /// If the destination has an ID or a recent one, the source's stays there while there are no
+    /// fewer members than allowed CPUs, and else is freed. If not, the source's ID moves. An ID in
+    /// use is left alone. That is the published rule.
     pub fn migrate(&self, from: u32, to: u32) {
         if self.policy == Policy::PerCpu || from >= self.cpus || to >= self.cpus || from == to {
             return;
         }
         let records = self.storage.records();
-        let there = Word(records[to as usize].word.load(Relaxed));
-        if !there.is_nothing() && self.shape.is_full() {
+        let has_own = self.has_own(from, to);
+        if has_own && self.shape.is_full() {
             return;
         }
-        let moved = self.empty(&records[from as usize]);
-        if let Some(id) =
-            moved.filter(|&id| !(self.shape.control().allows(id) && self.keep(to, id)))
-        {
+        let Some(id) = self.empty(&records[from as usize]) else {
+            return;
+        };
+        if has_own || !self.shape.control().allows(id) || !self.keep(to, id) {
             self.free(id);
         }
     }
@@ -100,9 +98,8 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     /// limit. Marks the other idle ones. `now` is [`Platform::now`]. Returns how many were freed.
     /// O(capacity).
     ///
-    /// Calling this is optional: an acquisition that needs an ID takes an idle one. It serves
-    /// callers that want few IDs in use. Under [`Policy::PerCpu`] and [`Policy::TaskOwned`] IDs do
-    /// not age: they have owners.
+    /// With [`IdConfig::AGING`] acquisitions call this themselves. Under [`Policy::PerCpu`] and
+    /// [`Policy::TaskOwned`] IDs do not age: they have owners.
     pub fn reclaim(&self, now: u64) -> u32 {
         let control = self.shape.control();
         let age = match self.policy {
@@ -111,7 +108,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         };
         let mut freed = 0;
         for id in 0..self.capacity() {
-            if id % BLOCK == 0 && self.used(id).load(Relaxed) as u32 == 0 {
+            if id % BLOCK == 0 && self.used(id).load(Relaxed) == 0 {
                 continue;
             }
             let Some((record, word)) = self.kept(id) else {
@@ -149,7 +146,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
             // Acquire pairs with the Release of the thread that made the record keep it.
             match record
                 .word
-                .compare_exchange(word.0, word.emptied().0, Acquire, Relaxed)
+                .compare_exchange(word.0, Word::NOTHING.0, Acquire, Relaxed)
             {
                 Ok(_) => return Some(word.id()),
                 Err(seen) => word = Word(seen),
@@ -172,7 +169,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
             // here, had moved the ID on and had not yet updated its record.
             let lender = |held: &Held| held.at == at;
             if !(word.is_lent() && held(word.id()).is_some_and(lender)) {
-                record.word.store(word.emptied().0, Relaxed);
+                record.word.store(Word::NOTHING.0, Relaxed);
             }
         }
         for (block, first) in self
@@ -186,6 +183,5 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
             let stay = (0..BLOCK).filter(stays).map(|bit| 1 << bit).sum();
             block.used.0.store(stay, Relaxed);
         }
-        self.shape.open();
     }
 }

@@ -25,9 +25,6 @@
 //! away, only one of them succeeds; steps 1 and 2 are a hand-shake with the owner. Only the lease
 //! writes a word in state lent, so its release needs no more than a store. A second thread of that
 //! CPU gets an ID that no record lent.
-//!
-//! A count in the word goes up whenever the record gives its ID up. So two equal words at two times
-//! mean that the ID has not been kept in between; see `proof.rs`.
 
 use kinlock_core::platform::{Atomic, Platform};
 
@@ -38,7 +35,7 @@ use kinlock_core::platform::{Atomic, Platform};
 #[derive(Debug)]
 pub struct Record<P: Platform> {
     /// See [`Word`].
-    pub(super) word: P::AtomicU64,
+    pub(super) word: P::AtomicU32,
     /// When it was last marked, in nanoseconds. Meaningful in state marked only, and may be early
     /// or late then.
     pub(super) marked_at: P::AtomicU64,
@@ -60,24 +57,47 @@ impl<P: Platform> Record<P> {
     }
 }
 
-/// Bits 0 to 23: the ID. 24 to 26: the state. From 27 on: how many times an ID was given up, modulo
-/// 2^37.
+/// Bits 0 to 23: the ID. 24 to 26: the state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Word(pub u64);
+pub(super) struct Word(pub u32);
 
-const ID: u64 = (1 << 24) - 1;
-const STATE: u64 = 7 << 24;
-const RECENT: u64 = 1 << 24;
-const LENT: u64 = 2 << 24;
-const KEPT: u64 = 4 << 24;
-const MARKED: u64 = 5 << 24;
-const COUNT: u64 = 1 << 27;
+const ID: u32 = (1 << 24) - 1;
+const STATE: u32 = 7 << 24;
+const RECENT: u32 = 1 << 24;
+const LENT: u32 = 2 << 24;
+const KEPT: u32 = 4 << 24;
+const MARKED: u32 = 5 << 24;
 
 impl Word {
+    /// Without an ID.
+    pub(super) const NOTHING: Word = Word(0);
+
+    /// A lease holds `id`.
+    #[inline]
+    pub(super) fn lent(id: u32) -> Word {
+        Word(LENT | id)
+    }
+
+    /// `id` waits for the next acquisition.
+    #[inline]
+    pub(super) fn kept(id: u32) -> Word {
+        Word(KEPT | id)
+    }
+
+    /// `id` has gone elsewhere.
+    pub(super) fn had(id: u32) -> Word {
+        Word(RECENT | id)
+    }
+
+    /// As this one, and seen idle.
+    pub(super) fn marked(self) -> Word {
+        Word(MARKED | self.id())
+    }
+
     /// The ID. Meaningless in state nothing.
     #[inline]
     pub(super) fn id(self) -> u32 {
-        (self.0 & ID) as u32
+        self.0 & ID
     }
 
     /// Whether the state is kept or marked.
@@ -106,59 +126,5 @@ impl Word {
 
     pub(super) fn is_nothing(self) -> bool {
         self.0 & STATE == 0
-    }
-
-    /// The word after lending the kept ID to a lease.
-    #[inline]
-    pub(super) fn lent(self) -> Word {
-        self.lending(self.id())
-    }
-
-    /// The word after getting the lent ID back.
-    #[inline]
-    pub(super) fn kept(self) -> Word {
-        self.with(KEPT, self.id())
-    }
-
-    /// The word after the kept or lent ID has gone elsewhere.
-    pub(super) fn given_up(self) -> Word {
-        self.with(RECENT, self.id()).counted()
-    }
-
-    /// The word after `id` came from elsewhere and a lease holds it.
-    #[inline]
-    pub(super) fn lending(self, id: u32) -> Word {
-        self.with(LENT, id).counted()
-    }
-
-    /// The word after being handed `id`.
-    pub(super) fn keeping(self, id: u32) -> Word {
-        let word = self.with(KEPT, id);
-        // An ID above the limit may have been there; it is given up.
-        if self.keeps() { word.counted() } else { word }
-    }
-
-    pub(super) fn marked(self) -> Word {
-        self.with(MARKED, self.id())
-    }
-
-    /// The word after the ID has moved along.
-    pub(super) fn emptied(self) -> Word {
-        self.with(0, 0).counted()
-    }
-
-    /// How many times an ID was given up.
-    pub(super) fn count(self) -> u64 {
-        self.0 / COUNT
-    }
-
-    #[inline]
-    fn with(self, state: u64, id: u32) -> Word {
-        Word(self.0 & !(STATE | ID) | state | id as u64)
-    }
-
-    #[inline]
-    fn counted(self) -> Word {
-        Word(self.0.wrapping_add(COUNT))
     }
 }

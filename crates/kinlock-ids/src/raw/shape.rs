@@ -1,20 +1,15 @@
 //! How far IDs may spread: members, allowed CPUs, the limit, and how far they have spread.
 //!
-//! # When the limit comes down
+//! A thread that changes the counts publishes their consequences in the control word. It exchanges
+//! that word even if it stays the same. Each exchange acquires what the previous one has released.
+//! If several threads publish at the same time, the last one therefore sees the newest counts when
+//! it reads them again.
 //!
-//! An acquisition reads the limit once, and the limit may come down before it finishes. Taking an
-//! ID below the old limit is harmless: it could have been taken before. But handing out a *fresh*
-//! ID by the old limit would leave `grown` too high for later acquisitions, which take free IDs
-//! below `grown` without a proof. So [`Spread`] has limit and `grown` in one word. One exchange
-//! brings both down, and no exchange that expects the old limit can succeed after it.
-//!
-//! A thread that changes the counts publishes their consequences: first the control word, then the
-//! spread word. It exchanges both even if they stay the same. Each exchange acquires what the
-//! previous one has released. If several threads publish at the same time, the last one therefore
-//! sees the newest counts when it reads them again.
+//! `grown` says how far searches go. It comes down with the limit; a late acquisition may leave it
+//! one too high, which makes searches longer and no ID larger.
 
-use super::{IdAllocator, IdConfig, NO_MEMBER, Policy, Storage};
-use kinlock_core::platform::{Atomic, Ordering, Ordering::*, Platform};
+use super::{AGE, IdAllocator, IdConfig, NO_MEMBER, Policy, Storage};
+use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
 /// The state that all acquisitions read and few operations write.
 #[derive(Debug)]
@@ -33,26 +28,24 @@ struct ReadMostly<P: Platform>(P::AtomicU32);
 struct Changing<P: Platform> {
     /// Upper half: members. Lower half: allowed CPUs.
     counts: P::AtomicU64,
-    /// See [`Spread`].
-    spread: P::AtomicU64,
+    /// How far IDs have been handed out. IDs in use at or above it have been so since it came down.
+    grown: P::AtomicU32,
     /// Where the next search for an idle ID starts.
     hand: P::AtomicU32,
+    /// When an acquisition last looked for old IDs.
+    aged: P::AtomicU64,
 }
 
-/// Bit 0: members' records are used, not CPUs'. Bits 1 to 30: the limit of what is kept. Bit 31:
-/// the fast path is closed, because a thread needs an ID urgently.
-///
-/// This layout lets one signed comparison tell whether the fast path may take an ID.
+/// Bit 0: members' records are used, not CPUs'. The other bits: the limit of what is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Control(u32);
 
 const BY_MEMBER: u32 = 1;
-const CLOSED: u32 = 1 << 31;
 
 impl Control {
     #[inline]
     pub(super) fn allows(self, id: u32) -> bool {
-        (self.0 as i32) >> 1 > id as i32
+        self.limit() > id
     }
 
     #[inline]
@@ -60,13 +53,10 @@ impl Control {
         self.0 & BY_MEMBER != 0
     }
 
-    pub(super) fn is_closed(self) -> bool {
-        self.0 & CLOSED != 0
-    }
-
     /// Records keep IDs below this limit only.
+    #[inline]
     pub(super) fn limit(self) -> u32 {
-        (self.0 & !CLOSED) >> 1
+        self.0 >> 1
     }
 }
 
@@ -88,39 +78,15 @@ impl Counts {
     }
 }
 
-/// Upper half: the limit. Lower half: `grown`, how far IDs have been handed out. IDs in use are
-/// below `grown`. Exceptions: IDs that were in use when `grown` came down and that leases still
-/// hold, that their records keep, or that their records take again once the limit allows it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Spread(u64);
-
-impl Spread {
-    fn new(limit: u32, grown: u32) -> Self {
-        Spread((limit as u64) << 32 | grown as u64)
-    }
-
-    pub(super) fn limit(self) -> u32 {
-        (self.0 >> 32) as u32
-    }
-
-    pub(super) fn grown(self) -> u32 {
-        self.0 as u32
-    }
-
-    /// With another limit. `grown` is cut down to it.
-    fn within(self, limit: u32) -> Self {
-        Self::new(limit, self.grown().min(limit))
-    }
-}
-
 impl<P: Platform> Shape<P> {
     pub(super) fn new(cpus: u32, grown: u32) -> Self {
         Shape {
             control: ReadMostly(Atomic::new(0)),
             changing: Changing {
                 counts: Atomic::new(cpus as u64),
-                spread: Atomic::new(Spread::new(0, grown).0),
+                grown: Atomic::new(grown),
                 hand: Atomic::new(0),
+                aged: Atomic::new(0),
             },
         }
     }
@@ -131,47 +97,31 @@ impl<P: Platform> Shape<P> {
         Control(self.control.0.load(Relaxed))
     }
 
-    fn spread(&self) -> Spread {
-        Spread(self.changing.spread.load(Relaxed))
-    }
-
     pub(super) fn grown(&self) -> u32 {
-        self.spread().grown()
+        self.changing.grown.load(Relaxed)
     }
 
     /// Makes `grown` larger by one, as long as `may` agrees to the current value. Returns the old
     /// `grown`.
-    pub(super) fn grow(&self, may: impl Fn(Spread) -> bool) -> Option<u32> {
-        let mut seen = self.spread();
-        while may(seen) {
-            let more = Spread::new(seen.limit(), seen.grown() + 1);
-            // Relaxed: it publishes nothing but itself. Being a read-modify-write, it does not
-            // break the release sequence between two threads that publish limits.
-            match self.exchange_spread(seen, more, Relaxed) {
-                Ok(()) => return Some(seen.grown()),
-                Err(now) => seen = now,
-            }
-        }
-        None
+    pub(super) fn grow(&self, may: impl Fn(u32) -> bool) -> Option<u32> {
+        self.change_grown(|grown| may(grown).then_some(grown + 1))
     }
 
-    /// Sets the limit and cuts `grown` down to it. Returns the old `grown`.
-    fn spread_within(&self, limit: u32) -> u32 {
-        let mut seen = self.spread();
+    /// Cuts `grown` down to the limit. Returns the old `grown`.
+    fn cut(&self, limit: u32) -> u32 {
+        self.change_grown(|grown| (grown > limit).then_some(limit))
+            .unwrap_or(limit)
+    }
+
+    fn change_grown(&self, new: impl Fn(u32) -> Option<u32>) -> Option<u32> {
+        let word = &self.changing.grown;
+        let mut seen = word.load(Relaxed);
         loop {
-            // Acquire and release: see the top.
-            match self.exchange_spread(seen, seen.within(limit), AcqRel) {
-                Ok(()) => return seen.grown(),
+            // Relaxed: it publishes nothing but itself.
+            match word.compare_exchange(seen, new(seen)?, Relaxed, Relaxed) {
+                Ok(_) => return Some(seen),
                 Err(now) => seen = now,
             }
-        }
-    }
-
-    fn exchange_spread(&self, old: Spread, new: Spread, order: Ordering) -> Result<(), Spread> {
-        let word = &self.changing.spread;
-        match word.compare_exchange(old.0, new.0, order, Relaxed) {
-            Ok(_) => Ok(()),
-            Err(now) => Err(Spread(now)),
         }
     }
 
@@ -179,24 +129,18 @@ impl<P: Platform> Shape<P> {
         self.changing.hand.fetch_add(1, Relaxed)
     }
 
+    /// Whether the last look for old IDs is [`AGE`] ago. One caller is told so.
+    pub(super) fn is_time_to_age(&self, now: u64) -> bool {
+        let aged = &self.changing.aged;
+        let last = aged.load(Relaxed);
+        now.saturating_sub(last) >= AGE
+            && aged.compare_exchange(last, now, Relaxed, Relaxed).is_ok()
+    }
+
     /// Whether there are at least as many members as allowed CPUs.
     pub(super) fn is_full(&self) -> bool {
         let counts = self.counts();
         counts.members() >= counts.allowed()
-    }
-
-    /// Closes the fast path. `false`: another thread already has.
-    pub(super) fn close(&self) -> bool {
-        self.control.0.fetch_or(CLOSED, Relaxed) & CLOSED == 0
-    }
-
-    pub(super) fn open(&self) {
-        self.control.0.fetch_and(!CLOSED, Relaxed);
-    }
-
-    /// Waits until the fast path is open, for at most `nanos` nanoseconds.
-    pub(super) fn wait_until_open(&self, nanos: u64) {
-        let _ = P::wait_for(&self.control.0, Relaxed, nanos, |c| c & CLOSED == 0);
     }
 
     fn counts(&self) -> Counts {
@@ -246,12 +190,12 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         self.shape.counts().allowed()
     }
 
-    /// min(allowed CPUs, members, capacity): see the [bounds](super). Under [`Policy::PerCpu`]: the
-    /// number of CPUs.
+    /// min(allowed CPUs, members, capacity), and at least 1: see the [bounds](super). Under
+    /// [`Policy::PerCpu`]: the number of CPUs.
     pub fn limit(&self) -> u32 {
         match self.policy {
             Policy::PerCpu => self.cpus,
-            _ => self.shape.counts().bound().min(self.capacity()),
+            _ => self.limit_of(self.shape.counts()),
         }
     }
 
@@ -309,7 +253,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     }
 
     /// Publishes the consequences of the counts, and frees what idle records keep above the limit.
-    fn limit_changed(&self) {
+    pub(super) fn limit_changed(&self) {
         let mut top = 0;
         let limit = loop {
             let counts = self.shape.counts();
@@ -329,7 +273,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
                 return;
             }
             let limit = self.limit_of(counts);
-            top = top.max(self.shape.spread_within(limit));
+            top = top.max(self.shape.cut(limit));
             // Our counts may be outdated: a newer change may have been published first.
             if self.shape.counts() == counts {
                 break limit;
@@ -348,11 +292,13 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
             Policy::RecentFirst | Policy::LowestFree => (self.limit_of(counts), false),
             Policy::PerCpu => (self.cpus, false),
         };
-        Control(old.0 & CLOSED | kept << 1 | by_member as u32)
+        Control(kept << 1 | by_member as u32)
     }
 
+    /// At least 1: a thread that nothing counts as a member can acquire an ID all the same, and the
+    /// fast path shall serve it.
     fn limit_of(&self, counts: Counts) -> u32 {
-        counts.bound().min(self.capacity())
+        counts.bound().clamp(1, self.capacity())
     }
 }
 

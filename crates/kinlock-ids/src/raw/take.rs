@@ -1,11 +1,8 @@
 //! Acquisitions for which the fast path finds no ID.
 
 use super::record::{Record, Word};
-use super::{AGE, Held, IdAllocator, IdConfig, IdError, IdFault, NOWHERE, Policy, Storage};
+use super::{AGE, BLOCK, Held, IdAllocator, IdConfig, IdError, IdFault, NOWHERE, Policy, Storage};
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
-
-/// How long an acquisition lets an urgent one go first, in nanoseconds, in each round.
-const COURTESY: u64 = 20_000;
 
 /// How many kept IDs an acquisition compares to find an old one.
 const CANDIDATES: u32 = 8;
@@ -16,30 +13,24 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     #[cold]
     #[inline(never)]
     pub(super) fn acquire_slow(&self, cpu: u32, member: u32) -> Result<Held, IdError> {
-        let mut urgent = false;
-        let mut rounds = 0;
-        let result = loop {
-            if !urgent && self.shape.control().is_closed() {
-                self.shape.wait_until_open(COURTESY);
+        if C::AGING {
+            let now = P::now();
+            if self.shape.is_time_to_age(now) {
+                self.reclaim(now);
             }
+        }
+        let mut rounds = 0;
+        loop {
             if let Some(result) = self.try_once(cpu, member).transpose() {
-                break result;
+                return result;
             }
             rounds += 1;
-            // With a defect the state may be inconsistent for ever: no ID is free, and the proof
-            // that all are held fails.
+            // With a defect the state may be inconsistent for ever.
             if !matches!(C::FAULT, IdFault::None) && rounds == ROUNDS_WITH_A_DEFECT {
-                break Err(IdError::Exhausted);
-            }
-            if rounds >= C::PATIENCE && !urgent {
-                urgent = self.shape.close();
+                return Err(IdError::Exhausted);
             }
             P::relax();
-        };
-        if urgent {
-            self.shape.open();
         }
-        result
     }
 
     /// One round. `None`: another thread was faster, try again.
@@ -53,10 +44,8 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         if let Some(record) = self.storage.records().get(at as usize) {
             let word = Word(record.word.load(Relaxed));
             if word.keeps() && word.id() < limit {
-                return Ok(exchange(record, word, word.lent()).then(|| Held {
-                    at,
-                    word: word.lent().0,
-                }));
+                let id = word.id();
+                return Ok(exchange(record, word, Word::lent(id)).then_some(Held { at, id }));
             }
             let old = match self.policy {
                 Policy::PerCpu => Some(at),
@@ -90,15 +79,14 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
 
     /// A fresh ID below the limit: below the current one, not the one that the caller has seen.
     fn spread(&self, seen: u32) -> Option<u32> {
-        let fresh = self.shape.grow(|spread| match C::FAULT {
-            IdFault::LateGrowth => spread.grown() < seen,
-            _ => spread.grown() < spread.limit(),
-        });
+        let fresh = self
+            .shape
+            .grow(|grown| grown < seen.min(self.shape.control().limit()));
         fresh.and_then(|id| self.take_fresh(id))
     }
 
-    /// An ID at or above `from`, the limit: one that was handed out before, or a fresh one if all
-    /// IDs from `first` on are held.
+    /// An ID at or above `from`, the limit: one that was handed out before, or a fresh one if a
+    /// search finds all IDs from `first` on held. `Ok(None)`: one has become available.
     pub(super) fn find_above(&self, from: u32, first: u32) -> Result<Option<u32>, IdError> {
         let grown = self.shape.grown();
         if let Some(id) = self.claim_lowest(from, grown) {
@@ -106,7 +94,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         }
         // The fast path of a release keeps an ID without comparing it with the limit. No other
         // acquisition might ever take it: its CPU may never run a thread again. And as long as it
-        // is kept, the proof that all IDs are held fails.
+        // is kept, the search below fails.
         if !matches!(C::FAULT, IdFault::Stranded) {
             if let Some(id) = (from..grown).find_map(|id| self.take_from_keeper(id)) {
                 return Ok(Some(id));
@@ -118,13 +106,36 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         if grown >= self.capacity() {
             return Err(IdError::Exhausted);
         }
-        // The proof stays valid, even if another thread changes `grown` now.
-        self.shape.grow(|spread| spread.grown() == grown);
-        Ok(self.take_fresh(grown))
+        let fresh = self.shape.grow(|now| now == grown);
+        Ok(fresh.and_then(|id| self.take_fresh(id)))
     }
 
-    /// Takes an ID that has not been handed out. `None`: another thread was faster, or the ID has
-    /// been held since before the limit came down.
+    /// Whether each ID of the range is found held, one after the other.
+    ///
+    /// Read-modify-writes, which read the newest values: a late load could find an ID held that was
+    /// given back before this acquisition began.
+    fn all_held(&self, from: u32, to: u32) -> bool {
+        if matches!(C::FAULT, IdFault::AboveBound) {
+            return true;
+        }
+        let mut start = from;
+        while start < to {
+            let end = (start / BLOCK + 1) * BLOCK;
+            let asked = u32::MAX >> (end - end.min(to)) & u32::MAX << (start % BLOCK);
+            if !self.used(start).fetch_or(0, AcqRel) & asked != 0 {
+                return false;
+            }
+            start = end;
+        }
+        let mut words = self.storage.records().iter().map(|record| &record.word);
+        words.all(|word| {
+            let word = Word(word.fetch_or(0, AcqRel));
+            !(word.keeps() && (from..to).contains(&word.id()))
+        })
+    }
+
+    /// Takes an ID that is free or kept. A fresh one is not if another thread was faster, or if it
+    /// has been held since before the limit came down.
     fn take_fresh(&self, id: u32) -> Option<u32> {
         if self.claim(id) {
             return Some(id);
@@ -182,33 +193,35 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     pub(super) fn take_from_keeper(&self, id: u32) -> Option<u32> {
         let (record, word) = self.kept(id)?;
         if matches!(C::FAULT, IdFault::Shared) {
-            record.word.overwrite(word.given_up().0, Release);
+            record.word.overwrite(Word::had(id).0, Release);
             return Some(id);
         }
-        exchange(record, word, word.given_up()).then_some(id)
+        exchange(record, word, Word::had(id)).then_some(id)
     }
 
     /// Makes the record lend `id`, which the caller has just got from elsewhere, unless the record
     /// is occupied.
     fn settle(&self, at: u32, id: u32) -> Held {
-        match self.occupy(at, id, |word| word.lending(id)) {
-            Some(word) => Held { at, word: word.0 },
-            None => Held::nowhere(id),
+        if self.occupy(at, Word::lent(id)) {
+            Held { at, id }
+        } else {
+            Held::nowhere(id)
         }
     }
 
-    /// Puts `id`, which the caller holds, into the record; `new` computes the record's word.
-    /// `None`: the record keeps or lends another.
-    pub(super) fn occupy(&self, at: u32, id: u32, new: impl Fn(Word) -> Word) -> Option<Word> {
-        let record = self.storage.records().get(at as usize)?;
+    /// Puts an ID that the caller holds into the record, whose word becomes `new`. `false`: the
+    /// record keeps or lends another.
+    pub(super) fn occupy(&self, at: u32, new: Word) -> bool {
+        let Some(record) = self.storage.records().get(at as usize) else {
+            return false;
+        };
         // Written before the word, whose Release publishes it. Only the ID's holder writes it.
-        self.keeper(id).store(at, Relaxed);
+        self.keeper(new.id()).store(at, Relaxed);
         let mut word = Word(record.word.load(Relaxed));
         loop {
             if word.is_lent() || word.keeps() && self.shape.control().allows(word.id()) {
-                return None;
+                return false;
             }
-            let new = new(word);
             // Release pairs with the Acquire of the thread that takes the ID later. Acquire pairs
             // with the Release of the thread that left an ID above the limit here.
             match record.word.compare_exchange(word.0, new.0, AcqRel, Relaxed) {
@@ -216,7 +229,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
                     if word.keeps() {
                         self.free(word.id());
                     }
-                    return Some(new);
+                    return true;
                 }
                 Err(seen) => word = Word(seen),
             }
@@ -227,17 +240,14 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
 impl Held {
     /// An ID that no record lent.
     pub(super) fn nowhere(id: u32) -> Self {
-        Held {
-            at: NOWHERE,
-            word: id as u64,
-        }
+        Held { at: NOWHERE, id }
     }
 }
 
 /// Takes the ID that the record keeps, if its word is still `old`.
 fn exchange<P: Platform>(record: &Record<P>, old: Word, new: Word) -> bool {
-    // Acquire pairs with the Release of the thread that made the record keep it. Release: the
-    // second scan of a proof that sees this word must see what came before it.
+    // Acquire pairs with the Release of the thread that made the record keep it. Release: a search
+    // that sees this word must see what came before it.
     record
         .word
         .compare_exchange(old.0, new.0, AcqRel, Relaxed)

@@ -31,6 +31,14 @@ macro_rules! sequence {
             ".word 0, 0",
             ".quad 22f, 33f - 22f, 44f",
             ".popsection",
+            // For debuggers: where descriptors are, and where sequences begin and are left. `R`:
+            // kept by linkers that drop unused sections.
+            ".pushsection __rseq_cs_ptr_array, \"awR\", %progbits",
+            ".quad 77b",
+            ".popsection",
+            ".pushsection __rseq_exit_point_array, \"awR\", %progbits",
+            ".quad 22f, 33f",
+            ".popsection",
             "55:",
             "adrp {slot}, 77b",
             "add {slot}, {slot}, :lo12:77b",
@@ -73,6 +81,10 @@ macro_rules! sequence {
             delay = const Knobs::<$probe>::DELAY,
             spin = out(reg) _,
             $($operands)*
+            // No operand is in these two: if the linker puts a veneer between a branch and its
+            // distant label, as that of the abort handler may be, it may overwrite them.
+            out("x16") _,
+            out("x17") _,
             // Without `preserves_flags`: the block changes flags. It accesses memory, uses no
             // stack, and returns.
             options(nostack),
@@ -115,7 +127,7 @@ pub(in super::super) unsafe fn add<P: Probe>(
 const _: () = assert!(GATE == 0);
 
 /// Stores `new` in the word at `offset` of the slot if that holds `expected` and, with `GATED` = 1,
-/// the gate is open. Returns the word's old value, or [`CLOSED`].
+/// the gate is open. Returns the ID, and the word's old value or [`CLOSED`].
 ///
 /// # Safety
 ///
@@ -127,7 +139,7 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
     offset: usize,
     expected: u64,
     new: u64,
-) -> Result<u64, OutOfRange> {
+) -> Result<(u32, u64), OutOfRange> {
     let id: u64;
     let found: u64;
     // SAFETY: invariants 1 and 2, by the caller.
@@ -152,7 +164,7 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
             found = out(reg) found,
         );
     }
-    slots.check(id).map(|()| found)
+    slots.check(id).map(|()| (id as u32, found))
 }
 
 /// Pushes `node` on the list of the slot, unless that has `most` nodes already.

@@ -55,6 +55,38 @@ impl Memory {
     }
 }
 
+/// The words of an array that the linker has put together.
+macro_rules! linked {
+    ($start:ident, $stop:ident) => {{
+        unsafe extern "C" {
+            static $start: usize;
+            static $stop: usize;
+        }
+        let (start, stop) = (&raw const $start, &raw const $stop);
+        // SAFETY: the linker sets the two symbols around the words that the assembly put there.
+        unsafe { core::slice::from_raw_parts(start, stop.offset_from_unsigned(start)) }
+    }};
+}
+
+#[test]
+fn debuggers_find_the_sequences() {
+    let (mut area, mut memory) = (FakeArea::with_id(2), Memory::new());
+    // SAFETY: memory and area made for this.
+    unsafe { add::<Sound>(area.pointer(), &memory.slots(), 1) }.unwrap();
+    let used = area.descriptor();
+    let all = linked!(__start___rseq_cs_ptr_array, __stop___rseq_cs_ptr_array);
+    assert!(all.contains(&used.addr()));
+    // SAFETY: the sequence has just stored it.
+    let used = unsafe { &*used };
+    let exits = linked!(
+        __start___rseq_exit_point_array,
+        __stop___rseq_exit_point_array
+    );
+    assert_eq!(exits.len(), 2 * all.len());
+    let own = [used.begin, used.begin + used.length];
+    assert!(exits.chunks(2).any(|pair| pair == own));
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Slow;
 
@@ -110,15 +142,15 @@ fn compare_store_stores_what_is_expected_only() {
     unsafe {
         assert_eq!(
             compare_store::<Sound, 0>(area.pointer(), &slots, 24, 0, 9),
-            Ok(0)
+            Ok((1, 0))
         );
         assert_eq!(
             compare_store::<Slow, 0>(area.pointer(), &slots, 24, 0, 8),
-            Ok(9)
+            Ok((1, 9))
         );
         assert_eq!(
             compare_store::<Slow, 0>(area.pointer(), &slots, 24, 9, 7),
-            Ok(9)
+            Ok((1, 9))
         );
     }
     assert_eq!(memory.0[1][3], 7);
@@ -128,7 +160,7 @@ fn compare_store_stores_what_is_expected_only() {
     unsafe {
         assert_eq!(
             compare_store::<Sound, 1>(area.pointer(), &slots, 8, 0, 9),
-            Ok(CLOSED as u64)
+            Ok((1, CLOSED as u64))
         );
     }
     assert_eq!(memory.0[1][1], 0);

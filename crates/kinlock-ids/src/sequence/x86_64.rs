@@ -32,6 +32,14 @@ macro_rules! sequence {
             ".long 0, 0",
             ".quad 22f, 33f - 22f, 44f",
             ".popsection",
+            // For debuggers: where descriptors are, and where sequences begin and are left. `R`:
+            // kept by linkers that drop unused sections.
+            ".pushsection __rseq_cs_ptr_array, \"awR\", @progbits",
+            ".quad 77b",
+            ".popsection",
+            ".pushsection __rseq_exit_point_array, \"awR\", @progbits",
+            ".quad 22f, 33f",
+            ".popsection",
             "55:",
             "lea {slot}, [rip + 77b]",
             "mov qword ptr [{area} + {at_sequence}], {slot}",
@@ -114,7 +122,7 @@ pub(in super::super) unsafe fn add<P: Probe>(
 }
 
 /// Stores `new` in the word at `offset` of the slot if that holds `expected` and, with `GATED` = 1,
-/// the gate is open. Returns the word's old value, or [`CLOSED`].
+/// the gate is open. Returns the ID, and the word's old value or [`CLOSED`].
 ///
 /// # Safety
 ///
@@ -126,7 +134,7 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
     offset: usize,
     expected: u64,
     new: u64,
-) -> Result<u64, OutOfRange> {
+) -> Result<(u32, u64), OutOfRange> {
     let id: u64;
     let found: u64;
     // SAFETY: invariants 1 and 2, by the caller.
@@ -152,7 +160,7 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
             found = out(reg) found,
         );
     }
-    slots.check(id).map(|()| found)
+    slots.check(id).map(|()| (id as u32, found))
 }
 
 /// Pushes `node` on the list of the slot, unless that has `most` nodes already.

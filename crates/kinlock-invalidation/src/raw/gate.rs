@@ -1,20 +1,29 @@
 //! Waiting and waking, for all backends.
 //!
+//! `awaited` is a lower bound of the generations that sleeping waiters wait for, or [`NONE`].
+//!
 //! | thread | does | then |
 //! | --- | --- | --- |
-//! | waiter | `sleepers` + 1, heavy fence | reads `wakeups`, checks the generation, sleeps |
-//! | ender | lets a generation pass, light fence | with `sleepers`: `wakeups` + 1, wakes all |
+//! | waiter | reads `wakeups`, checks, lowers `awaited` to its own, heavy fence | checks, sleeps |
+//! | ender | lets a generation pass, light fence | reads `awaited`; if that has passed, *rouses* |
+//! | waiter, passed | if `awaited` is not above its generation, rouses | leaves |
 //!
-//! The waiter repeats the last column until the generation has passed. It sleeps only while
-//! `wakeups` has the value that it read before the check.
+//! To rouse is: `awaited` := [`NONE`], `wakeups` + 1, wake all. A waiter repeats its line until its
+//! generation has passed. It sleeps only while `wakeups` has the value that it read at first.
+//!
+//! So an end wakes nobody as long as the oldest generation that is waited for has not passed.
 //!
 //! 1. *No lost wake-up before the check*: the fences ensure that at least one side sees the other's
-//!    store. Either the waiter sees the generation passed, or the ender sees the sleeper.
-//! 2. *No lost wake-up between check and sleep*: `wakeups` has changed, so the waiter does not fall
-//!    asleep. If it has read the new `wakeups` before the check (Acquire), it sees the generation
-//!    passed, which precedes the ender's change of `wakeups` (Release).
+//!    store. Either the waiter sees the generation passed, or the ender sees the waiter's value of
+//!    `awaited`, or a lower one, or that another thread has roused.
+//! 2. *A thread that rouses may take away what a waiter has just written*, but `wakeups` changes
+//!    after that. Either the waiter does not fall asleep, or it is woken. If it has read the new
+//!    `wakeups` (Acquire), its value of `awaited` comes after [`NONE`] (Release).
+//! 3. *A value of `awaited` is never left without an end to come*. Its waiter has seen a section
+//!    open that is not newer, whose end will find it; or has seen it passed, and takes it away.
+//!    A waiter whose time was up belongs to the former.
 
-use super::{Config, Fault};
+use super::{Config, Counts, Fault};
 use core::marker::PhantomData;
 use kinlock_core::platform::{Atomic, NEVER, Ordering::*, Platform};
 
@@ -22,10 +31,13 @@ use kinlock_core::platform::{Atomic, NEVER, Ordering::*, Platform};
 /// ender may miss a sleeper. Each later one is twice as long.
 const UNNOTICED_SLEEP: u64 = 200_000;
 
+/// No waiter sleeps. Above all generations.
+const NONE: u64 = super::NEWEST + 1;
+
 /// The sleeping place of waiters; see the top of this file.
 #[derive(Debug)]
 pub struct Gate<P: Platform, C: Config> {
-    sleepers: P::AtomicU32,
+    awaited: P::AtomicU64,
     wakeups: P::AtomicU32,
     config: PhantomData<C>,
 }
@@ -33,34 +45,65 @@ pub struct Gate<P: Platform, C: Config> {
 impl<P: Platform, C: Config> Gate<P, C> {
     pub(super) fn new() -> Self {
         Gate {
-            sleepers: Atomic::new(0),
+            awaited: Atomic::new(NONE),
             wakeups: Atomic::new(0),
             config: PhantomData,
         }
     }
 
-    /// Wakes waiters, if any: a generation may have passed.
+    /// Wakes waiters if `passed` says so of the lowest generation that any of them waits for.
     #[inline]
-    pub(super) fn wake(&self) {
+    pub(super) fn wake(&self, counts: &Counts<P>, passed: impl FnOnce(u64) -> bool) {
         // Pairs with the heavy fence in `wait`.
         P::light_fence();
-        if self.sleepers.glance(Relaxed) != 0 && C::FAULT as u8 != Fault::WakeLost as u8 {
-            self.wake_all();
+        let awaited = self.awaited.glance(Relaxed);
+        if awaited != NONE && passed(awaited) && C::FAULT as u8 != Fault::WakeLost as u8 {
+            self.rouse(counts);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn wake_all(&self) {
-        // Release: a waiter that acquires this sees what has passed before.
+    fn rouse(&self, counts: &Counts<P>) {
+        let late = C::FAULT as u8 == Fault::ErasedLate as u8;
+        if !late {
+            self.awaited.store(NONE, Relaxed);
+        }
+        // Release: a waiter that acquires this sees what has passed before, and `NONE`.
         self.wakeups.fetch_add(1, Release);
+        if late {
+            self.awaited.store(NONE, Relaxed);
+        }
+        counts.wakes.fetch_add(1, Relaxed);
         P::unpark(self.key(), u32::MAX);
     }
 
+    /// Lowers `awaited` to `generation`.
+    fn lower(&self, generation: u64) {
+        let mut seen = self.awaited.load(Relaxed);
+        while generation < seen {
+            match self
+                .awaited
+                .compare_exchange(seen, generation, Relaxed, Relaxed)
+            {
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
     /// Waits until `passed()` (`true`), or until the time `until` (`false`). `passed()` is false at
-    /// the call. Calls `slow()` before the first sleep.
-    pub(super) fn wait(&self, until: u64, slow: impl FnOnce(), passed: impl Fn() -> bool) -> bool {
-        if until != NEVER && P::now() >= until {
+    /// the call, and tells about `generation`. Calls `slow()` before the first sleep.
+    pub(super) fn wait(
+        &self,
+        counts: &Counts<P>,
+        generation: u64,
+        until: u64,
+        slow: impl FnOnce(),
+        passed: impl Fn() -> bool,
+    ) -> bool {
+        let time_is_up = || until != NEVER && P::now() >= until;
+        if time_is_up() {
             return false;
         }
         for _ in 0..C::SPINS {
@@ -69,9 +112,18 @@ impl<P: Platform, C: Config> Gate<P, C> {
                 return true;
             }
         }
+        for _ in 0..C::YIELDS {
+            P::yield_now();
+            if passed() {
+                return true;
+            }
+            if time_is_up() {
+                return false;
+            }
+        }
         if !P::CAN_PARK {
             while !passed() {
-                if until != NEVER && P::now() >= until {
+                if time_is_up() {
                     return false;
                 }
                 P::relax();
@@ -79,43 +131,41 @@ impl<P: Platform, C: Config> Gate<P, C> {
             return true;
         }
         let mut slow = Some(slow);
-        self.sleepers.fetch_add(1, Relaxed);
-        // Pairs with the light fence in `wake`. Once is enough: from here on every ender sees a
-        // sleeper.
-        let noticed = P::heavy_fence();
         let mut sleep = UNNOTICED_SLEEP;
-        let done = loop {
-            // Acquire pairs with the Release in `wake_all`.
+        loop {
+            // Acquire pairs with the Release in `rouse`.
             let seen = self.wakeups.load(Acquire);
             if passed() {
-                break true;
+                break;
             }
-            let limit = if noticed && until == NEVER {
-                NEVER
-            } else {
-                let now = P::now();
-                if now >= until {
-                    break false;
-                }
-                if noticed {
-                    until
-                } else {
-                    sleep = sleep.saturating_mul(2);
-                    until.min(now.saturating_add(sleep / 2))
-                }
-            };
+            self.lower(generation);
+            // Pairs with the light fence in `wake`.
+            let noticed = P::heavy_fence();
+            if passed() {
+                break;
+            }
+            let mut limit = until;
+            if !noticed {
+                limit = until.min(P::now().saturating_add(sleep));
+                sleep = sleep.saturating_mul(2);
+            }
+            if time_is_up() {
+                return false;
+            }
             if let Some(slow) = slow.take() {
                 slow();
             }
             P::park(self.key(), seen, limit, || self.wakeups.load(Relaxed));
-        };
-        self.sleepers.fetch_add(u32::MAX, Relaxed);
-        done
+        }
+        if self.awaited.load(Relaxed) <= generation {
+            self.rouse(counts);
+        }
+        true
     }
 
     /// In a forked child: no thread sleeps there.
     pub(super) fn reset_in_child(&self) {
-        self.sleepers.store(0, Relaxed);
+        self.awaited.store(NONE, Relaxed);
     }
 
     fn key(&self) -> *const u32 {

@@ -1,4 +1,5 @@
-//! Open sections in a singly linked list, in order of generation, without a lock.
+//! Open sections in a singly linked list, in order of generation. There is no lock for the list;
+//! each element has a lock bit, its mark.
 //!
 //! # Shape
 //!
@@ -48,10 +49,10 @@
 //!
 //! # Progress
 //!
-//! The window between mark and unmark is a few instructions long. A thread that is preempted in it
-//! makes all threads that pass start over; a kernel would forbid preemption there. Here a thread
-//! that starts over first pauses, then yields its CPU, then uses timed sleeps, so that a preempted
-//! thread of lower priority can also finish.
+//! The mark is a lock bit. It is held for a few instructions. A thread that is preempted in between
+//! stops all beginners and the ends of its neighbours: each thread that meets the mark starts over.
+//! A kernel would forbid preemption there. Here a thread that starts over first pauses, then yields
+//! its CPU, then uses timed sleeps, so that a preempted thread of lower priority can also finish.
 //!
 //! A begin that has started over often enough queues for the *starter lock*, and from then on all
 //! begins do. Only ends, and begins that had checked the starter lock before, can then overtake
@@ -61,7 +62,7 @@
 // Invariants cited by `SAFETY` comments:
 // 1. The starter lock is released once, by the thread that acquired it.
 
-use super::{Backend, Begun, Config, Counts, Fault, NearWrap, Place};
+use super::{Backend, Config, Counts, Fault, NearWrap, Places};
 use core::marker::PhantomData;
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 use kinlock_core::raw::mutex::QueuedMutex;
@@ -120,22 +121,17 @@ impl<P: Platform, Q: Pair, C: Config> List<P, Q, C> {
         }
     }
 
-    #[inline]
-    fn element<'a>(&'a self, places: &'a [Place<P, Q>], next: u16) -> &'a Q {
-        &places[next as usize - 1].link
-    }
-
     /// The last element, its value, and the number of elements before it. `None`: an element is
     /// marked.
     #[inline]
-    fn last<'a>(&'a self, places: &'a [Place<P, Q>]) -> Option<(&'a Q, Seen, usize)> {
+    fn last<'a>(&'a self, places: Places<'a, P, Q>) -> Option<(&'a Q, Seen, usize)> {
         let mut at = &self.head;
-        for steps in 0..=places.len() {
+        for steps in 0..=places.all.len() {
             let seen = at.load();
             match seen {
                 Seen { marked: true, .. } => return None,
                 Seen { next: 0, .. } => return Some((at, seen, steps)),
-                Seen { next, .. } => at = self.element(places, next),
+                Seen { next, .. } => at = places.link(next),
             }
         }
         None
@@ -145,16 +141,16 @@ impl<P: Platform, Q: Pair, C: Config> List<P, Q, C> {
     #[inline]
     pub(super) fn predecessor<'a>(
         &'a self,
-        places: &'a [Place<P, Q>],
+        places: Places<'a, P, Q>,
         me: u16,
     ) -> Option<(&'a Q, Seen)> {
         let mut at = &self.head;
-        for _ in 0..=places.len() {
+        for _ in 0..=places.all.len() {
             let seen = at.load();
             match seen {
                 Seen { marked: true, .. } | Seen { next: 0, .. } => return None,
                 Seen { next, .. } if next == me => return Some((at, seen)),
-                Seen { next, .. } => at = self.element(places, next),
+                Seen { next, .. } => at = places.link(next),
             }
         }
         None
@@ -164,7 +160,7 @@ impl<P: Platform, Q: Pair, C: Config> List<P, Q, C> {
     #[inline]
     fn try_begin(
         &self,
-        places: &[Place<P, Q>],
+        places: Places<'_, P, Q>,
         counts: &Counts<P>,
         me: u16,
     ) -> Result<Option<u64>, NearWrap> {
@@ -174,7 +170,7 @@ impl<P: Platform, Q: Pair, C: Config> List<P, Q, C> {
         if seen.generation >= Q::NEWEST {
             return Err(NearWrap);
         }
-        let own = self.element(places, me);
+        let own = places.link(me);
         let generation = seen.generation + 1;
         let mine = |marked| Seen {
             generation,
@@ -194,7 +190,7 @@ impl<P: Platform, Q: Pair, C: Config> List<P, Q, C> {
     #[inline(never)]
     fn begin_slow(
         &self,
-        places: &[Place<P, Q>],
+        places: Places<'_, P, Q>,
         counts: &Counts<P>,
         me: u16,
     ) -> Result<u64, NearWrap> {
@@ -223,15 +219,16 @@ impl<P: Platform, Q: Pair, C: Config> List<P, Q, C> {
         begun
     }
 
-    /// Tries to end. Returns whether the head has advanced, or `None`: start over.
+    /// Tries to end. Returns to which generation the head has advanced, if it has, or `None`: start
+    /// over.
     #[inline]
-    fn try_end(&self, places: &[Place<P, Q>], me: u16) -> Option<bool> {
-        let own = self.element(places, me);
+    fn try_end(&self, places: Places<'_, P, Q>, me: u16) -> Option<Option<u64>> {
+        let own = places.link(me);
         let marks_early = matches!(C::FAULT, Fault::MarkedEarly);
         let early = match C::FAULT {
-            Fault::None | Fault::WakeLost => None,
             Fault::MarkedEarly => Some(own.mark()),
             Fault::GenerationReadBeforeMark => Some(own.load()),
+            _ => None,
         };
         let Some((before, seen)) = self.predecessor(places, me) else {
             if let Some(own_seen) = early.filter(|_| marks_early) {
@@ -248,7 +245,7 @@ impl<P: Platform, Q: Pair, C: Config> List<P, Q, C> {
             }
         };
         if before.exchange(seen, Seen { generation, ..mine }) {
-            return Some(core::ptr::eq(before, &self.head));
+            return Some(core::ptr::eq(before, &self.head).then_some(generation));
         }
         own.publish(mine);
         None
@@ -256,7 +253,7 @@ impl<P: Platform, Q: Pair, C: Config> List<P, Q, C> {
 
     #[cold]
     #[inline(never)]
-    fn end_slow(&self, places: &[Place<P, Q>], counts: &Counts<P>, me: u16) -> bool {
+    fn end_slow(&self, places: Places<'_, P, Q>, counts: &Counts<P>, me: u16) -> Option<u64> {
         let mut restarts = 1;
         loop {
             pause::<P>(restarts);
@@ -276,26 +273,22 @@ impl<P: Platform, Q: Pair, C: Config> Backend<P> for List<P, Q, C> {
     #[inline]
     fn begin(
         &self,
-        places: &[Place<P, Q>],
+        places: Places<'_, P, Q>,
         counts: &Counts<P>,
         me: u16,
-    ) -> Result<Begun, NearWrap> {
+    ) -> Result<u64, NearWrap> {
         let mut generation = None;
         if !self.starter.is_locked() {
             generation = self.try_begin(places, counts, me)?;
         }
-        let generation = match generation {
-            Some(generation) => generation,
-            None => self.begin_slow(places, counts, me)?,
-        };
-        Ok(Begun {
-            generation,
-            lets_pass: false,
-        })
+        match generation {
+            Some(generation) => Ok(generation),
+            None => self.begin_slow(places, counts, me),
+        }
     }
 
     #[inline]
-    fn end(&self, places: &[Place<P, Q>], counts: &Counts<P>, me: u16) -> bool {
+    fn end(&self, places: Places<'_, P, Q>, counts: &Counts<P>, me: u16) -> Option<u64> {
         match self.try_end(places, me) {
             Some(advanced) => advanced,
             None => self.end_slow(places, counts, me),
@@ -303,11 +296,11 @@ impl<P: Platform, Q: Pair, C: Config> Backend<P> for List<P, Q, C> {
     }
 
     #[inline]
-    fn passed(&self, _: &[Place<P, Q>], generation: u64) -> bool {
+    fn passed(&self, _: Places<'_, P, Q>, generation: u64) -> bool {
         generation <= self.head.generation()
     }
 
-    fn newest(&self, places: &[Place<P, Q>]) -> u64 {
+    fn newest(&self, places: Places<'_, P, Q>) -> u64 {
         let mut restarts = 0;
         loop {
             if let Some((_, seen, _)) = self.last(places) {
@@ -318,14 +311,19 @@ impl<P: Platform, Q: Pair, C: Config> Backend<P> for List<P, Q, C> {
         }
     }
 
-    fn newest_at_once(&self, places: &[Place<P, Q>]) -> Option<u64> {
+    fn newest_at_once(&self, places: Places<'_, P, Q>) -> Option<u64> {
         let mut walks = (0..WALKS_FOR_NEWEST).map(|_| self.last(places));
         walks.find_map(|last| last.map(|(_, seen, _)| seen.generation))
     }
 
-    fn keep_only(&self, places: &[Place<P, Q>], survivor: Option<(u16, u64)>) {
+    fn look(&self, link: &Q) -> (u64, bool) {
+        let seen = link.load();
+        (seen.generation, seen.marked)
+    }
+
+    fn keep_only(&self, places: Places<'_, P, Q>, survivor: Option<(u16, u64)>) {
         let mut newest = self.head.generation();
-        for place in places {
+        for place in places.used() {
             let seen = place.link.load();
             if seen.generation != 0 {
                 newest = newest.max(seen.generation);
@@ -345,7 +343,7 @@ impl<P: Platform, Q: Pair, C: Config> Backend<P> for List<P, Q, C> {
         match survivor {
             None => self.head.publish(head(newest, 0)),
             Some((place, begun)) => {
-                self.element(places, place).publish(head(newest, 0));
+                places.link(place).publish(head(newest, 0));
                 self.head.publish(head(begun - 1, place));
             }
         }

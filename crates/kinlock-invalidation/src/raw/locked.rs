@@ -7,7 +7,7 @@
 //!
 //! 1. The mutex is released once, by the thread that acquired it.
 
-use super::{Backend, Begun, Config, Counts, NearWrap, Place};
+use super::{Backend, Config, Counts, NEWEST, NearWrap, Places};
 use core::marker::PhantomData;
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 use kinlock_core::raw::mutex::{MutexConfig, QueuedMutex};
@@ -122,14 +122,14 @@ impl<P: Platform, C: Config, M: Exclusion> Backend<P> for Locked<P, C, M> {
     #[inline]
     fn begin(
         &self,
-        places: &[Place<P, Member<P>>],
+        places: Places<'_, P, Member<P>>,
         counts: &Counts<P>,
         me: u16,
-    ) -> Result<Begun, NearWrap> {
-        let own = &places[me as usize - 1].link;
+    ) -> Result<u64, NearWrap> {
+        let own = places.link(me);
         self.locked(|| {
             let newest = self.newest.load(Relaxed);
-            if newest == u64::MAX {
+            if newest >= NEWEST {
                 return Err(NearWrap);
             }
             let last = self.last.load(Relaxed);
@@ -139,22 +139,19 @@ impl<P: Platform, C: Config, M: Exclusion> Backend<P> for Locked<P, C, M> {
             own.next.store(0, Relaxed);
             match last {
                 0 => self.first.store(me, Relaxed),
-                last => places[last as usize - 1].link.next.store(me, Relaxed),
+                last => places.link(last).next.store(me, Relaxed),
             }
             self.last.store(me, Relaxed);
             let open = self.open.load(Relaxed) + 1;
             self.open.store(open, Relaxed);
             counts.saw_queue(open as u64);
-            Ok(Begun {
-                generation: newest + 1,
-                lets_pass: false,
-            })
+            Ok(newest + 1)
         })
     }
 
     #[inline]
-    fn end(&self, places: &[Place<P, Member<P>>], _: &Counts<P>, me: u16) -> bool {
-        let own = &places[me as usize - 1].link;
+    fn end(&self, places: Places<'_, P, Member<P>>, _: &Counts<P>, me: u16) -> Option<u64> {
+        let own = places.link(me);
         self.locked(|| {
             let generation = own.generation.load(Relaxed);
             let (previous, next) = (own.previous.load(Relaxed), own.next.load(Relaxed));
@@ -166,37 +163,38 @@ impl<P: Platform, C: Config, M: Exclusion> Backend<P> for Locked<P, C, M> {
                     self.done.store(generation, Release);
                 }
                 previous => {
-                    let previous = &places[previous as usize - 1].link;
+                    let previous = places.link(previous);
                     previous.generation.store(generation, Relaxed);
                     previous.next.store(next, Relaxed);
                 }
             }
             match next {
                 0 => self.last.store(previous, Relaxed),
-                next => places[next as usize - 1]
-                    .link
-                    .previous
-                    .store(previous, Relaxed),
+                next => places.link(next).previous.store(previous, Relaxed),
             }
             self.open.store(self.open.load(Relaxed) - 1, Relaxed);
-            previous == 0
+            (previous == 0).then_some(generation)
         })
     }
 
     #[inline]
-    fn passed(&self, _: &[Place<P, Member<P>>], generation: u64) -> bool {
+    fn passed(&self, _: Places<'_, P, Member<P>>, generation: u64) -> bool {
         generation <= self.done.load(Acquire)
     }
 
-    fn newest(&self, _: &[Place<P, Member<P>>]) -> u64 {
+    fn newest(&self, _: Places<'_, P, Member<P>>) -> u64 {
         self.locked(|| self.newest.load(Relaxed))
     }
 
-    fn newest_at_once(&self, _: &[Place<P, Member<P>>]) -> Option<u64> {
+    fn newest_at_once(&self, _: Places<'_, P, Member<P>>) -> Option<u64> {
         Some(self.newest.load(Relaxed))
     }
 
-    fn keep_only(&self, places: &[Place<P, Member<P>>], survivor: Option<(u16, u64)>) {
+    fn look(&self, link: &Member<P>) -> (u64, bool) {
+        (link.generation.load(Relaxed), false)
+    }
+
+    fn keep_only(&self, places: Places<'_, P, Member<P>>, survivor: Option<(u16, u64)>) {
         self.mutex.reset_in_child();
         let newest = self.newest.load(Relaxed);
         let place = survivor.map_or(0, |(place, _)| place);
@@ -206,7 +204,7 @@ impl<P: Platform, C: Config, M: Exclusion> Backend<P> for Locked<P, C, M> {
         match survivor {
             None => self.done.store(newest, Relaxed),
             Some((place, begun)) => {
-                let own = &places[place as usize - 1].link;
+                let own = places.link(place);
                 own.generation.store(newest, Relaxed);
                 own.previous.store(0, Relaxed);
                 own.next.store(0, Relaxed);

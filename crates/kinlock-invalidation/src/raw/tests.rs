@@ -2,7 +2,7 @@
 
 use super::*;
 use kinlock_core::Native;
-use kinlock_core::platform::NEVER;
+use kinlock_core::platform::{Atomics, NEVER};
 use kinlock_core::raw::mutex::Queue;
 use kinlock_core::raw::osq::Watch;
 use kinlock_core::tuning::Tuning;
@@ -37,6 +37,7 @@ type Packed<C> = super::Packed<Native, C>;
 struct Fixture<C: Config> {
     list: Packed<C>,
     places: Vec<Place<Native, Pairs>>,
+    highest: <Native as Atomics>::AtomicU32,
     counts: Counts<Native>,
 }
 
@@ -53,18 +54,24 @@ impl<C: Config> Fixture<C> {
         Fixture {
             list: List::new(generation),
             places: (0..6).map(|_| Place::new(Pairs::new(0))).collect(),
+            highest: Atomic::new(6),
             counts: Counts::new(),
         }
     }
 
+    fn view(&self) -> Places<'_, Native, Pairs> {
+        Places {
+            all: &self.places,
+            highest: &self.highest,
+        }
+    }
+
     fn begin(&self, me: u16) -> u64 {
-        let begun = self.list.begin(&self.places, &self.counts, me).unwrap();
-        assert!(!begun.lets_pass);
-        begun.generation
+        self.list.begin(self.view(), &self.counts, me).unwrap()
     }
 
     fn end(&self, me: u16) -> bool {
-        self.list.end(&self.places, &self.counts, me)
+        self.list.end(self.view(), &self.counts, me).is_some()
     }
 
     fn element(&self, me: u16) -> &Pairs {
@@ -72,11 +79,11 @@ impl<C: Config> Fixture<C> {
     }
 
     fn passed(&self, generation: u64) -> bool {
-        self.list.passed(&self.places, generation)
+        self.list.passed(self.view(), generation)
     }
 
     fn newest(&self) -> u64 {
-        self.list.newest(&self.places)
+        self.list.newest(self.view())
     }
 }
 
@@ -187,8 +194,8 @@ fn a_search_may_miss() {
     // neither 2 nor 3.
     assert_eq!(f.element(1).load(), seen(4, 0, false));
     assert!(!f.element(1).exchange(stale, seen(9, 3, false)));
-    assert!(f.list.predecessor(&f.places, 4).is_none());
-    let (before, was) = f.list.predecessor(&f.places, 1).unwrap();
+    assert!(f.list.predecessor(f.view(), 4).is_none());
+    let (before, was) = f.list.predecessor(f.view(), 1).unwrap();
     assert!(core::ptr::eq(before, f.element(3)) && was == seen(3, 1, false));
 }
 
@@ -227,42 +234,148 @@ fn only_the_defect_marks_before_it_has_found() {
 fn generations_run_out() {
     let f = Fixture::<Sound>::new(Pairs::NEWEST - 1);
     assert_eq!(f.begin(1), Pairs::NEWEST);
-    assert_eq!(f.list.begin(&f.places, &f.counts, 2), Err(NearWrap));
+    assert_eq!(f.list.begin(f.view(), &f.counts, 2), Err(NearWrap));
     assert!(f.end(1));
-    assert_eq!(f.list.begin(&f.places, &f.counts, 2), Err(NearWrap));
+    assert_eq!(f.list.begin(f.view(), &f.counts, 2), Err(NearWrap));
     assert!(f.passed(Pairs::NEWEST));
 }
 
-/// A thread has stored the lower bound in its slot, but has not taken its ticket yet.
+type Of<B> = super::Domain<Native, Sound, B, Box<[Place<Native, <B as Backend<Native>>::Link>]>>;
+
+fn domain<B: Backend<Native>>(backend: B, link: impl Fn() -> B::Link) -> Of<B> {
+    super::Domain::new(backend, (0..3).map(|_| Place::new(link())).collect())
+}
+
+fn slots(generation: u64) -> Of<Slots<Native, Sound>> {
+    domain(Slots::new(generation), || Atomic::new(0))
+}
+
+/// A thread has stored the bound in its slot, but has not taken its ticket yet. Who waits for an
+/// older section does not wait for it.
 #[test]
-fn slots_count_a_begin_without_a_ticket() {
-    let slots = super::Slots::<Native, Sound>::new(3);
-    let places: Vec<Place<Native, _>> = (0..3).map(|_| Place::new(Atomic::new(0))).collect();
-    let counts = Counts::new();
-    // Raises the highest place, so that all slots are scanned.
-    assert_eq!(slots.begin(&places, &counts, 3).unwrap().generation, 4);
-    slots.end(&places, &counts, 3);
-    let first = slots.begin(&places, &counts, 1).unwrap();
-    assert_eq!((first.generation, first.lets_pass), (5, false));
-    // What `begin` does, by hand, with an outdated bound.
-    Atomic::store(&places[1].link, 5, Relaxed);
-    assert!(slots.end(&places, &counts, 1));
-    assert!(slots.passed(&places, 4) && !slots.passed(&places, 5));
-    Atomic::store(&places[1].link, 6, Relaxed);
-    assert!(slots.passed(&places, 5));
+fn slots_wait_for_no_begin_without_a_ticket() {
+    const BOUND: u64 = 1 << 63;
+    let domain = slots(3);
+    // All slots are looked at.
+    assert_eq!(domain.begin(3, || 0), Ok(4));
+    domain.end(3);
+    assert_eq!(domain.begin(1, || 0), Ok(5));
+    // What `begin` does, by hand, with a bound that is as old as the open section.
+    Atomic::store(&domain.places[1].link, 5 | BOUND, Relaxed);
+    assert!(!domain.passed(5));
+    domain.end(1);
+    assert!(domain.passed(5));
+    // The bound was raised. The begin will notice.
+    assert_eq!(Atomic::load(&domain.places[1].link, Relaxed), 6 | BOUND);
+    Atomic::store(&domain.places[1].link, 6, Relaxed);
+    assert!(domain.passed(5));
     // What has passed stays passed.
-    Atomic::store(&places[2].link, 3, Relaxed);
-    assert!(slots.passed(&places, 5));
+    Atomic::store(&domain.places[2].link, 3, Relaxed);
+    assert!(domain.passed(5));
+}
+
+/// The generation of another domain may be far above the ticket: no bound is raised so far.
+#[test]
+fn slots_raise_bounds_to_the_ticket_only() {
+    const BOUND: u64 = 1 << 63;
+    let domain = slots(3);
+    assert_eq!(domain.begin(3, || 0), Ok(4));
+    domain.end(3);
+    Atomic::store(&domain.places[1].link, 4 | BOUND, Relaxed);
+    assert!(!domain.passed(1000));
+    assert_eq!(Atomic::load(&domain.places[1].link, Relaxed), 5 | BOUND);
+}
+
+/// Waits for `generation` in another thread, and calls `meanwhile` when that sleeps.
+fn with_sleeper<B: Backend<Native>>(domain: &Of<B>, generation: u64, meanwhile: impl FnOnce()) {
+    std::thread::scope(|s| {
+        let sleeper = s.spawn(|| domain.wait(generation, NEVER));
+        while domain.tally().slow_waits == 0 {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        meanwhile();
+        assert!(sleeper.join().unwrap());
+    });
+}
+
+/// Ends of sections for which no thread waits wake none.
+fn wakes_only_who_may_go<B: Backend<Native>>(domain: &Of<B>) {
+    for (place, generation) in [(1, 1), (2, 2)] {
+        assert_eq!(domain.begin(place, || 0), Ok(generation));
+    }
+    with_sleeper(domain, 2, || {
+        // Newer ones, then an older one.
+        for generation in 3..10 {
+            assert_eq!(domain.begin(3, || 0), Ok(generation));
+            domain.end(3);
+        }
+        domain.end(1);
+        assert_eq!(domain.tally().wakes, 0, "{}", B::NAME);
+        domain.end(2);
+    });
+    assert_eq!(domain.tally().wakes, 1, "{}", B::NAME);
+}
+
+#[test]
+fn an_end_wakes_only_who_may_go() {
+    wakes_only_who_may_go(&domain(Packed::<Sound>::new(0), || Pairs::new(0)));
+    wakes_only_who_may_go(&domain(Locked::<Native, Sound>::new(0), Member::new));
+    wakes_only_who_may_go(&slots(0));
+}
+
+/// A waiter whose time is up leaves its generation behind; later waiters are woken all the same.
+#[test]
+fn a_wait_that_timed_out_is_in_nobodys_way() {
+    fn check<B: Backend<Native>>(domain: &Of<B>) {
+        domain.begin(1, || 0).unwrap();
+        domain.begin(2, || 0).unwrap();
+        while domain.tally().slow_waits == 0 {
+            assert!(!domain.wait(1, Native::now() + 1_000_000));
+        }
+        std::thread::scope(|s| {
+            let sleeper = s.spawn(|| domain.wait(2, NEVER));
+            while domain.tally().slow_waits < 2 {
+                std::thread::yield_now();
+            }
+            domain.end(1);
+            domain.end(2);
+            assert!(sleeper.join().unwrap());
+        });
+    }
+    check(&domain(Packed::<Sound>::new(0), || Pairs::new(0)));
+    check(&domain(Locked::<Native, Sound>::new(0), Member::new));
+    check(&slots(0));
+}
+
+/// A thread that is preempted between mark and unmark is in everyone's way: reports show the mark,
+/// and the generation that was donated.
+#[test]
+fn reports_show_marks_and_donations() {
+    let domain = domain(Packed::<Sound>::new(0), || Pairs::new(0));
+    for place in 1..=3 {
+        domain.begin(place, || 0).unwrap();
+    }
+    domain.end(2);
+    let seen = domain.places[2].link.mark();
+    let shown = domain.sections();
+    let shown: Vec<_> = shown.map(|s| (s.generation, s.current, s.marked)).collect();
+    assert_eq!(shown, [(1, 2, false), (3, 3, true)]);
+    domain.places[2].link.publish(seen);
+    // As a thread leaves it that is preempted while it begins.
+    domain.places[1].link.publish(self::seen(4, 0, true));
+    Atomic::store(&domain.places[1].owner.begun, 0, Relaxed);
+    Atomic::store(&domain.places[1].owner.depth, 1, Relaxed);
+    let beginning = domain.sections().find(|s| s.place == 2).unwrap();
+    assert_eq!(
+        (beginning.generation, beginning.current, beginning.marked),
+        (0, 4, true)
+    );
 }
 
 #[test]
 fn waiting_has_an_end() {
-    let domain = Domain::<Native, Sound, _, _>::new(
-        Packed::<Sound>::new(0),
-        (0..3)
-            .map(|_| Place::new(Pairs::new(0)))
-            .collect::<Box<[_]>>(),
-    );
+    let domain = domain(Packed::<Sound>::new(0), || Pairs::new(0));
     assert_eq!(domain.begin(1, || 17), Ok(1));
     assert_eq!(domain.begin(1, || 18), Ok(1));
     assert_eq!(domain.depth(1), 2);

@@ -126,7 +126,7 @@ fn decode(generation: u64, next: u64) -> Seen {
 
 impl Pair for WidePair {
     const NAME: &'static str = "wide";
-    const NEWEST: u64 = u64::MAX;
+    const NEWEST: u64 = super::NEWEST;
 
     fn new(generation: u64) -> Self {
         WidePair {

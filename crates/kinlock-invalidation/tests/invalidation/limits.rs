@@ -10,8 +10,8 @@ fn generations_run_out_with_an_error() {
     for backend in Backend::ALL.into_iter().filter(|b| b.is_supported()) {
         let last = match backend {
             Backend::Packed => (1 << 50) - 1,
-            Backend::Slots => u64::MAX - (1 << 32),
-            _ => u64::MAX,
+            Backend::Slots => (1 << 63) - (1 << 32),
+            _ => u64::MAX - 1,
         };
         let builder = Domain::builder().backend(backend).generation(last - 1);
         let domain = builder.build().unwrap();

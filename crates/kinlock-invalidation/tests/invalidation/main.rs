@@ -6,7 +6,7 @@ mod processes;
 mod threads;
 mod waits;
 
-use kinlock_invalidation::{Backend, Domain, Tag, Unsupported};
+use kinlock_invalidation::{Backend, Domain, NeverIssued, Tag, Unsupported};
 use processes::*;
 use std::thread;
 use std::time::Duration;
@@ -76,15 +76,19 @@ contract!(
     waits_are_counted,
     a_foreign_tag_is_an_error,
     a_tag_keeps_the_newest_stamp,
+    a_stored_generation_comes_back_only_if_it_was_given_out,
     places_are_used_again,
     reusers_never_meet_a_stale_copy,
     invalidations_publish_what_they_did,
+    a_thread_local_may_hold_an_invalidation,
     #[cfg_attr(miri, ignore = "takes long")]
     invalidations_of_many_threads_all_pass,
     #[cfg_attr(miri, ignore = "takes long")]
     five_thousand_threads_invalidate,
     #[cfg_attr(miri, ignore = "there are no processes")]
     a_child_has_its_own_invalidations_only,
+    #[cfg_attr(miri, ignore = "there are no processes")]
+    a_child_reads_no_places_that_were_never_used,
     #[cfg_attr(miri, ignore = "there are no processes")]
     a_child_without_invalidations_has_none,
     #[cfg_attr(miri, ignore = "there are no processes")]
@@ -240,6 +244,19 @@ fn a_tag_keeps_the_newest_stamp(domain: Domain) {
     assert!(domain.passed(&tag));
 }
 
+fn a_stored_generation_comes_back_only_if_it_was_given_out(domain: Domain) {
+    assert_eq!(domain.tag_of(1).unwrap_err(), NeverIssued(1));
+    let section = domain.begin();
+    let stored: u64 = stamped(&section).generation();
+    let tag = domain.tag_of(stored).unwrap();
+    assert!(!domain.passed(&tag));
+    drop(section);
+    assert_eq!(domain.wait(&tag), Ok(()));
+    assert!(domain.passed(&domain.tag_of(0).unwrap()));
+    let refused = domain.tag_of(u64::MAX).unwrap_err();
+    assert!(refused.to_string().contains(&u64::MAX.to_string()));
+}
+
 #[test]
 fn backends_have_names() {
     for backend in Backend::ALL {
@@ -251,5 +268,5 @@ fn backends_have_names() {
         error.to_string(),
         "known backends: packed, wide, locked, slots"
     );
-    assert_eq!(Domain::new().backend(), Backend::Packed);
+    assert_eq!(Domain::new().backend(), Backend::Locked);
 }

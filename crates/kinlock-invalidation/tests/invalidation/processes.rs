@@ -94,3 +94,31 @@ pub fn a_thread_must_not_end_within_an_invalidation(domain: Domain) {
         "{stderr}"
     );
 }
+
+/// Without a mark of the highest place in use, a child reads two thousand pages of eight domains.
+pub fn a_child_reads_no_places_that_were_never_used(domain: Domain) {
+    // In a process of its own: threads of other tests may leave this one a high place only.
+    const ALONE: &str = "KINLOCK_TEST_READS_NO_PLACES";
+    if std::env::var_os(ALONE).is_none() {
+        let test = "a_child_reads_no_places_that_were_never_used";
+        let name = format!("{}::{test}", domain.backend());
+        let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
+        let status = alone.args(["--exact", &name]).env(ALONE, "1").status();
+        assert!(status.unwrap().success());
+        return;
+    }
+    let more = |_| super::domain(domain.backend()).unwrap();
+    let domains: Vec<_> = (0..8).map(more).collect();
+    domains.iter().for_each(|domain| drop(domain.begin()));
+    let status = in_child(|| {
+        // SAFETY: the C library writes to a live local; all zeros is a value of it.
+        let used: libc::rusage = unsafe {
+            let mut used = std::mem::zeroed();
+            libc::getrusage(libc::RUSAGE_SELF, &mut used);
+            used
+        };
+        used.ru_minflt < 500
+    });
+    assert_eq!(status, 0);
+    drop(domains);
+}

@@ -270,6 +270,7 @@ fn join(table: &Table, lock: &Lock, others: &Lock, index: u32) {
         }
     }
     for number in [
+        &lock.record,
         &lock.serial,
         &lock.last,
         &lock.domain,
@@ -410,6 +411,8 @@ fn begin_table(made: *mut Table, process: libc::pid_t, locks: u32) {
     let header = unsafe { &(*made).header };
     header.begin.store(Native::now(), Relaxed);
     header.process.store(process as u32, Relaxed);
+    // SAFETY: invariant 5.
+    super::record::begin(unsafe { &*made });
     header.locks.store(locks, Relaxed);
     let domains = kinlock_core::topology::domain_count();
     header.domains.store(domains as u32, Relaxed);

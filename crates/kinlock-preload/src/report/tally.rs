@@ -64,18 +64,22 @@ fn in_any_place(owner: &Owner, address: u64, serial: u32) -> Option<&Tally> {
 }
 
 /// The same, in any place; it is added if it is missing. `None` if there is no room.
-pub(super) fn new<'a>(table: &'a Table, object: Object<'_>, marks: Marks<'_>) -> Option<&'a Tally> {
+pub(super) fn new<'a>(
+    table: &'a Table,
+    object: Object<'_>,
+    marks: Marks<'_>,
+) -> Option<(&'a Owner, &'a Tally)> {
     let owner = own().or_else(|| new_owner(table))?;
     let known = in_any_place(owner, object.address, marks.serial.load(Relaxed));
-    if known.is_some() {
-        return known;
+    if let Some(known) = known {
+        return Some((owner, known));
     }
     let (index, lock) = lock_of_holder(table, object)?;
     let serial = lock.serial.load(Relaxed);
     marks.serial.store(serial, Relaxed);
     let known = in_any_place(owner, object.address, serial);
-    if known.is_some() {
-        return known;
+    if let Some(known) = known {
+        return Some((owner, known));
     }
     let free = places(serial).map(|at| &owner.tallies[at]);
     let unheld = free.into_iter().filter(|t| t.since.load(Relaxed) == 0);
@@ -95,13 +99,14 @@ pub(super) fn new<'a>(table: &'a Table, object: Object<'_>, marks: Marks<'_>) ->
     tally.lock.store(index, Relaxed);
     tally.address.store(object.address, Relaxed);
     tally.serial.store(serial, Relaxed);
-    Some(tally)
+    Some((owner, tally))
 }
 
 /// Adds a tally to its lock and its thread, and frees it.
 fn settle(table: &Table, owner: &Owner, tally: &Tally) {
     let lock = table.lock_of(tally).map(|at| &table.locks[at]);
     tally.serial.store(0, Relaxed);
+    super::record::forget(owner, tally);
     let [locked, changed, remote] =
         [&tally.locked, &tally.changed, &tally.remote].map(|number| number.swap(0, Relaxed));
     if locked == 0 {
@@ -122,7 +127,11 @@ fn settle(table: &Table, owner: &Owner, tally: &Tally) {
 }
 
 /// The tally of the thread that took a lock, which another one may release.
-pub(super) fn of_holder<'a>(table: &'a Table, address: u64, marks: Marks<'_>) -> Option<&'a Tally> {
+pub(super) fn of_holder<'a>(
+    table: &'a Table,
+    address: u64,
+    marks: Marks<'_>,
+) -> Option<(&'a Owner, &'a Tally)> {
     let (serial, last) = (marks.serial.load(Relaxed), marks.last.load(Relaxed));
     let owner = match last == kinlock_token() {
         true => own()?,
@@ -131,7 +140,7 @@ pub(super) fn of_holder<'a>(table: &'a Table, address: u64, marks: Marks<'_>) ->
             near.find(|owner| owner.token.load(Relaxed) == last)?
         }
     };
-    in_any_place(owner, address, serial)
+    Some((owner, in_any_place(owner, address, serial)?))
 }
 
 // ---- threads --------------------------------------------

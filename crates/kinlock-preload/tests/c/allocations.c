@@ -46,6 +46,7 @@ static pthread_mutex_t normal = PTHREAD_MUTEX_INITIALIZER, recursive = PTHREAD_R
 static pthread_mutex_t robust, inherits;
 static pthread_cond_t condvar = PTHREAD_COND_INITIALIZER;
 static pthread_spinlock_t spin;
+static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_barrier_t barrier;
 static long counter, turn;
 static void *unused_memory;
@@ -73,6 +74,18 @@ static void *work(void *argument)
         pthread_mutex_unlock(&robust);
         pthread_mutex_lock(&inherits);
         pthread_mutex_unlock(&inherits);
+        for (int reads = 0; reads < 4; reads++) {
+            pthread_rwlock_rdlock(&rwlock);
+            if (pthread_rwlock_timedrdlock(&rwlock, &soon) == 0)
+                pthread_rwlock_unlock(&rwlock);
+            pthread_rwlock_unlock(&rwlock);
+        }
+        if (i % 10 == 0) {
+            pthread_rwlock_wrlock(&rwlock);
+            pthread_rwlock_unlock(&rwlock);
+            if (pthread_rwlock_clockwrlock(&rwlock, CLOCK_MONOTONIC, &far) == 0)
+                pthread_rwlock_unlock(&rwlock);
+        }
         pthread_spin_lock(&spin);
         pthread_spin_unlock(&spin);
         if (i % 30 == 0) {

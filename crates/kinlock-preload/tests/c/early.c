@@ -29,6 +29,10 @@ static void before_all(void)
     early += pthread_mutex_unlock(&recursive) == 0;
     early += pthread_mutex_unlock(&recursive) == 0;
     early += pthread_mutex_unlock(&mutex) == 0;
+    static pthread_rwlock_t rwlock;
+    early += pthread_rwlock_wrlock(&rwlock) == 0;
+    early += pthread_rwlock_tryrdlock(&rwlock) == EBUSY;
+    early += pthread_rwlock_unlock(&rwlock) == 0;
 }
 
 /* The program's own come before those of all libraries. */

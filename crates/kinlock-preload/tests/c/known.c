@@ -40,6 +40,14 @@ int main(int argc, char **argv)
     pthread_spin_init(&spin, 0);
     pthread_spin_lock(&spin);
     pthread_spin_unlock(&spin);
+    static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
+    pthread_rwlock_rdlock(&rwlock), pthread_rwlock_rdlock(&rwlock);
+    CHECK(pthread_rwlock_trywrlock(&rwlock) == EBUSY);
+    CHECK(pthread_rwlock_timedwrlock(&rwlock, &past) == ETIMEDOUT);
+    pthread_rwlock_unlock(&rwlock), pthread_rwlock_unlock(&rwlock);
+    pthread_rwlock_wrlock(&rwlock);
+    pthread_rwlock_unlock(&rwlock);
+    pthread_rwlock_destroy(&rwlock);
     if (argc > 1) {
         pid_t child = fork();
         if (child == 0) {

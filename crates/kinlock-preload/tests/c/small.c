@@ -5,6 +5,7 @@
 #include <sched.h>
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_cond_t condvar = PTHREAD_COND_INITIALIZER;
 static atomic_int stop;
 static long counter;
@@ -22,6 +23,10 @@ static void *contend(void *unused)
         pthread_mutex_unlock(&mutex);
         if (i % 64 == 0 && pthread_mutex_timedlock(&mutex, &soon) == 0)
             pthread_mutex_unlock(&mutex);
+        i % 8 ? pthread_rwlock_rdlock(&rwlock) : pthread_rwlock_wrlock(&rwlock);
+        if (i % 32 == 0)
+            sched_yield();
+        pthread_rwlock_unlock(&rwlock);
     }
     return NULL;
 }

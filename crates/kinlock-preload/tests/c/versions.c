@@ -17,6 +17,13 @@ __asm__(".symver __pthread_mutex_trylock, __pthread_mutex_trylock@GLIBC_2.2.5");
 __asm__(".symver __pthread_mutex_unlock, __pthread_mutex_unlock@GLIBC_2.2.5");
 __asm__(".symver __pthread_mutex_init, __pthread_mutex_init@GLIBC_2.2.5");
 __asm__(".symver __pthread_mutex_destroy, __pthread_mutex_destroy@GLIBC_2.2.5");
+__asm__(".symver pthread_rwlock_rdlock, pthread_rwlock_rdlock@GLIBC_2.2.5");
+__asm__(".symver pthread_rwlock_timedwrlock, pthread_rwlock_timedwrlock@GLIBC_2.2.5");
+__asm__(".symver pthread_rwlock_clockrdlock, pthread_rwlock_clockrdlock@GLIBC_2.30");
+__asm__(".symver __pthread_rwlock_wrlock, __pthread_rwlock_wrlock@GLIBC_2.2.5");
+__asm__(".symver __pthread_rwlock_tryrdlock, __pthread_rwlock_tryrdlock@GLIBC_2.2.5");
+__asm__(".symver __pthread_rwlock_trywrlock, __pthread_rwlock_trywrlock@GLIBC_2.2.5");
+__asm__(".symver __pthread_rwlock_unlock, __pthread_rwlock_unlock@GLIBC_2.2.5");
 __asm__(".symver pthread_create, pthread_create@GLIBC_2.2.5");
 #endif
 
@@ -26,6 +33,12 @@ int __pthread_mutex_unlock(pthread_mutex_t *);
 int __pthread_mutex_init(pthread_mutex_t *, const pthread_mutexattr_t *);
 int __pthread_mutex_destroy(pthread_mutex_t *);
 
+int __pthread_rwlock_wrlock(pthread_rwlock_t *);
+int __pthread_rwlock_tryrdlock(pthread_rwlock_t *);
+int __pthread_rwlock_trywrlock(pthread_rwlock_t *);
+int __pthread_rwlock_unlock(pthread_rwlock_t *);
+
+static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t condvar = PTHREAD_COND_INITIALIZER;
 static pthread_spinlock_t spin;
@@ -93,6 +106,15 @@ int main(void)
     pthread_mutex_t other;
     SHOW(__pthread_mutex_init(&other, NULL));
     SHOW(__pthread_mutex_destroy(&other));
+    SHOW(__pthread_rwlock_wrlock(&rwlock));
+    SHOW(pthread_rwlock_rdlock(&rwlock));
+    SHOW(__pthread_rwlock_tryrdlock(&rwlock));
+    SHOW(__pthread_rwlock_unlock(&rwlock));
+    SHOW(pthread_rwlock_clockrdlock(&rwlock, CLOCK_MONOTONIC, &far));
+    SHOW(__pthread_rwlock_trywrlock(&rwlock));
+    SHOW(pthread_rwlock_unlock(&rwlock));
+    SHOW(pthread_rwlock_timedwrlock(&rwlock, &far));
+    SHOW(pthread_rwlock_unlock(&rwlock));
     /* By name and version, as wrappers do it. */
     int (*lock)(pthread_mutex_t *) = (int (*)(pthread_mutex_t *))dlsym(RTLD_DEFAULT, "pthread_mutex_lock");
     SHOW(lock(&mutex));

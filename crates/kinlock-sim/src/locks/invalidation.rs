@@ -31,7 +31,7 @@ pub const ALL: &[Kind] = &[
     Kind::new(
         "invalidation-packed",
         |threads| place(threads, Packed::<Sim, Ours>::new(0), || PackedPair::new(0)),
-        "our backend `packed`: the list without a lock",
+        "our backend `packed`: the list with a lock bit in each element",
     ),
     Kind::new(
         "invalidation-slots",

@@ -148,6 +148,11 @@ pub enum Genre {
 }
 
 impl Genre {
+    /// Whether a workload that takes the one can take the other. Readers may exclude each other.
+    pub fn admits(self, other: Genre) -> bool {
+        self == other || (self, other) == (Genre::ReaderWriter, Genre::Lock)
+    }
+
     /// One of them, for people.
     pub fn singular(self) -> &'static str {
         match self {

@@ -131,7 +131,7 @@ impl Cell {
 struct Line(SimU64);
 
 /// Private work, as long as the benchmark's.
-fn half_to_one_and_a_half(ns: u32) {
+pub(super) fn half_to_one_and_a_half(ns: u32) {
     let chance = (with(|w| w.random()) % 1024) as f64 / 1024.0;
     compute(f64::from(ns) * (0.5 + chance));
 }

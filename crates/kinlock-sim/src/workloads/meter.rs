@@ -7,7 +7,7 @@ use crate::world::{COUNTED, with};
 use hdrhistogram::Histogram;
 use kinlock_core::platform::Platform;
 use serde::{Deserialize, Serialize};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// The meter of a run.
@@ -18,25 +18,31 @@ pub type SharedMeter = Rc<RefCell<Meter>>;
 pub struct Metered {
     lock: &'static dyn Lock,
     meter: SharedMeter,
+    /// The thread that took it last, and that one's locality domain.
+    last: Rc<Cell<Option<(usize, u16)>>>,
 }
 
 impl Metered {
     pub(crate) fn new(lock: &'static dyn Lock, meter: SharedMeter) -> Self {
-        Metered { lock, meter }
+        Metered {
+            lock,
+            meter,
+            last: Rc::default(),
+        }
     }
 
     /// Takes the lock.
     pub fn lock(&self, me: usize) {
         let since = with(|w| w.now());
         self.lock.lock(me);
-        self.meter.borrow_mut().acquired(me, since, false);
+        self.acquired(me, since, false);
     }
 
     /// Takes it for reading.
     pub fn read(&self, me: usize) {
         let since = with(|w| w.now());
         self.lock.read(me);
-        self.meter.borrow_mut().acquired(me, since, true);
+        self.acquired(me, since, true);
     }
 
     /// Ends reading.
@@ -48,6 +54,12 @@ impl Metered {
     pub fn unlock(&self, me: usize) {
         self.lock.unlock(me);
     }
+
+    fn acquired(&self, me: usize, since: u64, reads: bool) {
+        let here = (me, Sim::domain());
+        let last = self.last.replace(Some(here));
+        self.meter.borrow_mut().acquired(here, last, since, reads);
+    }
 }
 
 /// The counters of a run.
@@ -57,11 +69,12 @@ pub struct Meter {
     pub(crate) waits: Histogram<u64>,
     /// The longest wait for reading, and for writing, in nanoseconds.
     pub(crate) longest: [u64; 2],
+    /// How many of them were for reading.
+    pub(crate) reads: u64,
     pub(crate) handoffs: Handoffs,
     pub(crate) acquisitions: u64,
     pub(crate) bursts: Vec<Bursts>,
-    /// The thread that took the lock last, and its locality domain.
-    last: Option<(usize, u16)>,
+    pub(crate) waited: Vec<Waited>,
     /// What the world had counted when the warm-up was over.
     warm_up: Option<(Traffic, [u64; COUNTED])>,
     start: u64,
@@ -85,10 +98,11 @@ impl Meter {
             per_thread: vec![0; threads],
             waits: Histogram::new(3).expect("three digits are allowed"),
             longest: [0; 2],
+            reads: 0,
             handoffs: Handoffs::default(),
             acquisitions: 0,
             bursts: Vec::new(),
-            last: None,
+            waited: Vec::new(),
             warm_up: None,
             start,
             end,
@@ -141,10 +155,26 @@ impl Meter {
         });
     }
 
-    fn acquired(&mut self, me: usize, since: u64, reads: bool) {
+    /// Notes a wait for one of the locks of a recorded program, which has just ended.
+    pub(super) fn waited(&mut self, lock: usize, since: u64) {
+        if !self.covers(since) {
+            return;
+        }
+        if self.waited.len() <= lock {
+            self.waited.resize(lock + 1, Waited::default());
+        }
+        self.waited[lock].acquisitions += 1;
+        self.waited[lock].wait_ns += with(|w| w.costs().nanos(w.now() - since));
+    }
+
+    fn acquired(
+        &mut self,
+        (me, domain): (usize, u16),
+        last: Option<(usize, u16)>,
+        since: u64,
+        reads: bool,
+    ) {
         let (now, nanos) = with(|w| (w.now(), w.costs().nanos(w.now() - since)));
-        let domain = Sim::domain();
-        let last = self.last.replace((me, domain));
         if now <= self.start {
             return;
         }
@@ -152,6 +182,7 @@ impl Meter {
         self.waits
             .record(nanos as u64)
             .expect("the histogram grows");
+        self.reads += u64::from(reads);
         let longest = &mut self.longest[usize::from(!reads)];
         *longest = (*longest).max(nanos as u64);
         if now > self.end {
@@ -164,6 +195,15 @@ impl Meter {
             _ => self.handoffs.remote += 1,
         }
     }
+}
+
+/// How threads waited for one of several locks.
+#[derive(Clone, Copy, Default, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Waited {
+    /// How often it was taken.
+    pub acquisitions: u64,
+    /// How long that took from asking for it to having it, in nanoseconds.
+    pub wait_ns: f64,
 }
 
 /// Bursts of work under concurrency IDs, summed up.

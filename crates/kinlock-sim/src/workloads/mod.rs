@@ -6,6 +6,7 @@
 mod cid;
 mod cid_changing;
 mod cid_intermittent;
+pub mod counter;
 pub mod grid;
 mod invalidation;
 mod leveldb_readrandom;
@@ -16,10 +17,11 @@ mod mutex_spinners;
 mod open1;
 mod osq;
 mod readers;
+pub mod recorded;
 
 pub use cid::MAX_CPUS as MAX_CPUS_FOR_IDS;
 pub use cid_changing::PHASES;
-pub use meter::{Bursts, Handoffs, Meter, Metered, SharedMeter};
+pub use meter::{Bursts, Handoffs, Meter, Metered, SharedMeter, Waited};
 
 use crate::locks::Genre;
 use crate::platform::compute;
@@ -65,6 +67,8 @@ pub enum Prepare {
     ReaderWriter(fn(threads: usize, lock: Metered) -> Rc<dyn Body>),
     /// A lock, in a cell of the [grid].
     Cell(grid::Cell),
+    /// A lock for each of those of a [recorded] program.
+    Recorded(&'static recorded::Replay),
     /// A policy for concurrency IDs. Threads mostly sleep: operations are counted and timed by
     /// themselves.
     Ids {
@@ -137,6 +141,7 @@ pub const ALL: &[Kind] = &[
     leveldb_readrandom::KIND,
     mutex_spinners::KIND,
     osq::KIND,
+    counter::KIND,
     invalidation::KIND,
     readers::ONLY,
     readers::MOST,
@@ -177,13 +182,21 @@ impl Kind {
         }
     }
 
+    /// The recording that it replays, if it is one.
+    pub fn replay(&self) -> Option<&'static recorded::Replay> {
+        match self.prepare {
+            Prepare::Recorded(replay) => Some(replay),
+            _ => None,
+        }
+    }
+
     /// What it takes.
     pub fn takes(&self) -> Genre {
         match self.prepare {
             Prepare::Ids { .. } => Genre::Policy,
             Prepare::ReaderWriter(_) => Genre::ReaderWriter,
             Prepare::Lock(_) if self.name == invalidation::KIND.name => Genre::Invalidation,
-            Prepare::Lock(_) | Prepare::Cell(_) => Genre::Lock,
+            Prepare::Lock(_) | Prepare::Cell(_) | Prepare::Recorded(_) => Genre::Lock,
         }
     }
 }

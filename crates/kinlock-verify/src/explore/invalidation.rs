@@ -93,6 +93,7 @@ impl<const FAULT: u8> Config for Kind<FAULT> {
     type Mutex = Self;
     const PATIENCE: u32 = 8;
     const SPINS: u32 = 4;
+    const YIELDS: u32 = 2;
     const FAULT: Fault = fault!(FAULT, Fault: GenerationReadBeforeMark, WakeLost, MarkedEarly);
 }
 

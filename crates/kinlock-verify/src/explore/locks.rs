@@ -181,6 +181,10 @@ pub const ALL: &[Specimen] = &[
         "busted-rwlock-blind",
         Property::Exclusion,
     ),
+    rwlock::broken::<{ RwLockFault::HastyReader as u8 }>(
+        "busted-rwlock-hasty",
+        Property::Exclusion,
+    ),
     rwlock::broken::<{ RwLockFault::BiasInWrite as u8 }>("busted-rwlock-bias", Property::Exclusion),
     rwlock::broken::<{ RwLockFault::MissingWake as u8 }>(
         "busted-rwlock-wake",

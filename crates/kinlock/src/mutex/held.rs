@@ -17,10 +17,7 @@
 //! With the feature `send_guard` another thread may release the mutex, so that a thread may wait
 //! for one that it has taken. With `deadlock_detection` the wait is to be found by that.
 
-use kinlock_core::Native;
-use kinlock_core::raw::mutex::{MutexConfig, QueuedMutex};
-
-type Queued<C> = QueuedMutex<Native, C>;
+use lock_api::RawMutex;
 
 #[cfg(not(all(
     debug_assertions,
@@ -44,8 +41,8 @@ pub(super) use table::{forbid_relock, forget, remember};
     not(feature = "deadlock_detection")
 ))]
 mod table {
-    use super::{MutexConfig, Queued};
-    use core::cell::Cell;
+    use super::RawMutex;
+    use crate::deadlock::number;
     use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
     const PLACES: usize = 4096;
@@ -55,7 +52,7 @@ mod table {
 
     /// Panics if the calling thread holds `mutex`.
     #[track_caller]
-    pub(in super::super) fn forbid_relock(mutex: &Queued<impl MutexConfig>) {
+    pub(in super::super) fn forbid_relock(mutex: &impl RawMutex) {
         let (place, mix) = entry(mutex);
         if place.load(Relaxed) == mix && mutex.is_locked() {
             panic!(
@@ -65,14 +62,14 @@ mod table {
     }
 
     /// The calling thread has taken `mutex`.
-    pub(in super::super) fn remember(mutex: &Queued<impl MutexConfig>) {
+    pub(in super::super) fn remember(mutex: &impl RawMutex) {
         let (place, mix) = entry(mutex);
         place.store(mix, Relaxed);
     }
 
     /// The calling thread is about to release `mutex`. Panics if it is free.
     #[track_caller]
-    pub(in super::super) fn forget(mutex: &Queued<impl MutexConfig>) {
+    pub(in super::super) fn forget(mutex: &impl RawMutex) {
         assert!(
             mutex.is_locked(),
             "unlock of a kinlock mutex that no thread holds"
@@ -84,30 +81,12 @@ mod table {
         }
     }
 
-    fn entry(mutex: &Queued<impl MutexConfig>) -> (&'static AtomicU64, u64) {
+    fn entry(mutex: &impl RawMutex) -> (&'static AtomicU64, u64) {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         let address = (core::ptr::from_ref(mutex).addr() as u64).wrapping_mul(ODD);
-        let mix = address ^ thread().wrapping_mul(ODD).rotate_left(32);
+        let mix = address ^ number().wrapping_mul(ODD).rotate_left(32);
         // Never 0, which means not held.
         (&HELD[(address >> 52) as usize % PLACES], mix | 1)
-    }
-
-    /// The calling thread's number, which no other thread ever has.
-    fn thread() -> u64 {
-        std::thread_local! {
-            // No destructor: accessible for as long as the thread runs.
-            static NUMBER: Cell<u64> = const { Cell::new(0) };
-        }
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        NUMBER.with(|number| {
-            if number.get() == 0 {
-                let fresh = LAST.fetch_add(1, Relaxed) + 1;
-                // A signal handler may have set a number in between. Its locks are released again,
-                // so that number may be lost.
-                number.set(fresh);
-            }
-            number.get()
-        })
     }
 }
 
@@ -118,17 +97,17 @@ mod table {
     not(feature = "deadlock_detection")
 )))]
 mod nothing {
-    use super::{MutexConfig, Queued};
+    use super::RawMutex;
 
     #[inline(always)]
-    pub(in super::super) fn forbid_relock(_: &Queued<impl MutexConfig>) {}
+    pub(in super::super) fn forbid_relock(_: &impl RawMutex) {}
 
     #[inline(always)]
-    pub(in super::super) fn remember(_: &Queued<impl MutexConfig>) {}
+    pub(in super::super) fn remember(_: &impl RawMutex) {}
 
     #[inline(always)]
     #[cfg_attr(debug_assertions, track_caller)]
-    pub(in super::super) fn forget(mutex: &Queued<impl MutexConfig>) {
+    pub(in super::super) fn forget(mutex: &impl RawMutex) {
         debug_assert!(
             mutex.is_locked(),
             "unlock of a kinlock mutex that no thread holds"

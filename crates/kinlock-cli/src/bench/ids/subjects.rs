@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use crossbeam_queue::SegQueue;
 use crossbeam_utils::CachePadded;
 use fast_counter::ConcurrentCounter;
-use kinlock_ids::{Backend, Counter, Domain, Policy, Pool, Stack};
+use kinlock_ids::{Backend, Counter, Domain, Histogram, Policy, Pool, Stack};
 use thread_local::ThreadLocal;
 
 use crate::args::names;
@@ -18,6 +18,7 @@ use crate::bench::harness::suite::cpus;
 names! {
     Workload, "workload":
     Counter = "counter", "add 1 to a counter";
+    Histogram = "histogram", "count a value in one of 16 ranges and add it to a sum";
     Lease = "lease", "take an ID and give it back; the baseline is a locked addition without contention";
     Stack = "stack", "push a number, then pop one";
     Pool = "pool", "allocate an object of 64 bytes, then free it";
@@ -28,12 +29,14 @@ names! {
 pub fn baseline(workload: Workload) -> &'static str {
     match workload {
         Workload::Counter | Workload::Lease => LOCKED,
+        Workload::Histogram => ATOMICS,
         Workload::Stack | Workload::Pool => MUTEX,
         Workload::Intermittent => INDEXED,
     }
 }
 
 const LOCKED: &str = "locked-add";
+const ATOMICS: &str = "shared-atomics";
 const MUTEX: &str = "mutex-vec";
 /// The area of one's CPU, without any ID.
 const INDEXED: &str = "cpu-index";
@@ -154,6 +157,7 @@ pub fn of(workload: Workload, backends: &[Backend], policies: &[Policy]) -> Vec<
     let domains: Vec<_> = domains.collect();
     match workload {
         Workload::Counter => counters(&domains),
+        Workload::Histogram => histograms(&domains),
         Workload::Lease => leases(domains),
         Workload::Stack => stacks(&domains),
         Workload::Pool => pools(&domains),
@@ -205,6 +209,31 @@ fn counters(domains: &[Named]) -> Vec<Subject> {
             make: Box::new(move || Arc::new(Held(make(&domain(policy))))),
         });
     }
+    all
+}
+
+/// The ends of a histogram's ranges.
+const BOUNDS: [u64; 15] = {
+    let mut bounds = [0; 15];
+    let mut i = 0;
+    while i < bounds.len() {
+        bounds[i] = 1 << i;
+        i += 1;
+    }
+    bounds
+};
+
+fn histograms(domains: &[Named]) -> Vec<Subject> {
+    let words = || -> [AtomicU64; BOUNDS.len() + 2] { Default::default() };
+    let make = |domain: &Domain| Histogram::new(domain, &BOUNDS).expect("memory for a histogram");
+    let mut all = vec![shared(ATOMICS, words, |words| {
+        let value = black_box(700);
+        words[BOUNDS.partition_point(|&bound| bound < value)].fetch_add(1, Relaxed);
+        words[BOUNDS.len() + 1].fetch_add(value, Relaxed);
+    })];
+    all.extend(ours(domains, make, |histogram| {
+        histogram.record(black_box(700))
+    }));
     all
 }
 
@@ -308,6 +337,14 @@ fn pools(domains: &[Named]) -> Vec<Subject> {
         ),
     ];
     all.extend(ours(domains, make, |pool| {
+        drop(black_box(pool.insert([0; 8])))
+    }));
+    let growing = |domain: &Domain| Pool::<Object>::growing(domain).expect("memory for a pool");
+    let named = domains.iter().filter(|(_, policy)| policy.is_none());
+    let named: Vec<_> = named
+        .map(|(name, _)| (format!("{name}-growing"), None))
+        .collect();
+    all.extend(ours(&named, growing, |pool| {
         drop(black_box(pool.insert([0; 8])))
     }));
     all

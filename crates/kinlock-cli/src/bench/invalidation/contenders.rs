@@ -16,7 +16,7 @@ use crate::args::{Available, names};
 names! {
     /// A way to protect pages.
     ContenderName, "backend or rival":
-    Packed = "packed", "ours: a list without a lock, in pairs of eight bytes";
+    Packed = "packed", "ours: a list with a lock bit in each element, in pairs of eight bytes";
     Wide = "wide", "ours: the same in pairs of sixteen bytes";
     Locked = "locked", "ours: the list under our mutex";
     Slots = "slots", "ours: slots instead of a list";

@@ -5,6 +5,7 @@
 
 mod folded;
 mod read;
+pub mod recorded;
 mod symbols;
 mod view;
 
@@ -127,6 +128,9 @@ pub struct Lock {
     /// Estimated from `hold_samples` acquisitions: all that waited, and about one in 256 others.
     hold: Times,
     hold_samples: u64,
+    /// What is recorded of it, if that was asked for.
+    #[serde(skip)]
+    recorded: Option<recorded::Distributions>,
     /// The thread that holds it.
     held_by: Option<u32>,
     /// Threads that wait for it.
@@ -251,10 +255,7 @@ impl<'a> Session<'a> {
 
     /// Reports what has happened until now, or until the program ended.
     pub fn report(&self, status: Option<ExitStatus>) -> anyhow::Result<()> {
-        let now = Native::now();
-        let files = fs::read_dir(self.folder.path()).context("the report is gone")?;
-        let files = files.flatten().map(|entry| entry.path());
-        let mut processes: Vec<_> = files.filter_map(|file| read::process(&file, now)).collect();
+        let mut processes = processes(self.folder.path())?;
         processes.sort_by_key(|process| (std::cmp::Reverse(process.wait_ns()), process.pid));
         let report = Report {
             command: self
@@ -280,8 +281,16 @@ impl<'a> Session<'a> {
     }
 }
 
+/// What the tables in a folder say.
+fn processes(folder: &Path) -> anyhow::Result<Vec<Process>> {
+    let now = Native::now();
+    let files = fs::read_dir(folder).context("the report is gone")?;
+    let files = files.flatten().map(|entry| entry.path());
+    Ok(files.filter_map(|file| read::process(&file, now)).collect())
+}
+
 /// In memory if that can be.
-fn folder() -> anyhow::Result<TempDir> {
+pub fn folder() -> anyhow::Result<TempDir> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("kinlock-report-");
     let folder = builder

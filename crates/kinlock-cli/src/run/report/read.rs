@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use kinlock_report::{BUCKETS, ENDED, FREED, MAGIC, SPIN, Table, end_of};
 
 use super::symbols::{Frame, Module, Symbols};
-use super::{Caller, Dropped, Lock, Process, Thread, Times};
+use super::{Caller, Dropped, Lock, Process, Thread, Times, recorded};
 
 /// A table in memory.
 struct Mapped(*const Table);
@@ -254,6 +254,7 @@ fn lock(
             &holds,
         ),
         hold_samples: get(&from.samples),
+        recorded: recorded::distributions(table, from),
         held_by: holder.map(by_token),
         waiting: Vec::new(),
         first: stack(table, get32(&from.first), symbols),

@@ -269,7 +269,7 @@ fn one(frame: &Frame) -> String {
     }
 }
 
-fn place(frames: &[Frame]) -> String {
+pub fn place(frames: &[Frame]) -> String {
     let frame = beyond_wrappers(frames).first();
     frame.map_or_else(|| "unknown".to_owned(), one)
 }

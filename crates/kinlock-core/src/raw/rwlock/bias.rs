@@ -107,28 +107,24 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
 
     /// Enters if that is possible now, and lets other readers announce themselves. In one step, and
     /// announced if another has been faster: to change a word among many readers takes long.
-    pub(super) fn enter_and_bias(&self, passing: bool) -> bool {
-        let has_table = C::BIAS && P::announced().is_some();
-        let may = has_table && self.hints.may_set_bias(P::now);
-        let is_biased = |seen| has_table && seen & BIASED != 0;
-        let entered = |seen| {
-            if is_biased(seen) {
-                return None;
-            }
-            let word = with_reader::<P>(seen, passing)?;
-            Some(biased(word).filter(|_| may).unwrap_or(word))
-        };
-        // Acquire pairs with the release of writers.
-        match self.state.change(Acquire, entered) {
-            Ok(before) => {
-                if may && biased(before).is_some() {
+    pub(super) fn announce_or_enter(&self, passing: bool) -> Option<Counted> {
+        if C::BIAS && P::announced().is_some() {
+            let may = self.hints.may_set_bias(P::now);
+            let entered = |seen| {
+                let word = with_reader::<P>(seen, passing).filter(|_| may)?;
+                biased(word)
+            };
+            // Acquire pairs with the release of writers.
+            match self.state.change(Acquire, entered) {
+                Ok(_) => {
                     P::count(Event::Bias);
+                    return Some(Counted::Reads);
                 }
-                true
+                Err(seen) if seen & BIASED != 0 && self.announce() => return Some(Counted::Reads),
+                Err(_) => {}
             }
-            Err(seen) if is_biased(seen) => self.announce() || self.enter(passing).is_some(),
-            Err(_) => false,
         }
+        self.enter(passing)
     }
 
     /// A writer, or an upgradable reader, has taken the lock and found the word `before`. `false`:

@@ -13,19 +13,46 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     pub(super) fn read_slow(&self, deadline: u64, passing: bool) -> bool {
         P::count(Event::SlowPath);
         // If it succeeds, it was other readers that made the first try fail.
-        let entered = self.enter_and_bias(passing)
-            || !passed(deadline, P::now) && self.wait_to_read(deadline, passing);
+        let entered = match self.announce_or_enter(passing) {
+            Some(counted) => self.finish(counted, deadline),
+            None => !passed(deadline, P::now) && self.wait_to_read(deadline, passing),
+        };
         if !entered {
             P::count(Event::Timeout);
         }
         entered
     }
 
-    /// Enters if that is possible now. Returns the word before.
-    pub(super) fn enter(&self, passing: bool) -> Option<u32> {
+    /// Enters if a look says that this is possible. Other readers do not make it fail.
+    pub(super) fn enter(&self, passing: bool) -> Option<Counted> {
+        let seen = self.state.load(Relaxed);
+        with_reader::<P>(seen, passing)?;
+        if may_add::<P>(seen) {
+            return Some(self.add());
+        }
+        self.try_enter(passing).then_some(Counted::Reads)
+    }
+
+    /// Enters if that is possible now.
+    fn try_enter(&self, passing: bool) -> bool {
         // Acquire pairs with the release of writers.
         let entered = |seen| with_reader::<P>(seen, passing);
-        self.state.change(Acquire, entered).ok()
+        self.state.change(Acquire, entered).is_ok()
+    }
+
+    /// Counts this reader. Among many readers a compare-and-swap hardly ever succeeds.
+    pub(super) fn add(&self) -> Counted {
+        // Acquire pairs with the release of writers.
+        let before = self.state.add(Acquire);
+        match C::FAULT {
+            RwLockFault::HastyReader => Counted::Reads,
+            _ => Counted::at(before),
+        }
+    }
+
+    /// Waits until a counted reader holds the lock (`true`), or until the time is up.
+    fn finish(&self, counted: Counted, deadline: u64) -> bool {
+        counted == Counted::Reads || self.await_writer(deadline)
     }
 
     /// Waits and enters (`true`), or until the time is up.
@@ -33,7 +60,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         let mut stay = self.begin(C::tuning(), deadline);
         let free = |seen| with_reader::<P>(seen, passing).is_some();
         match self.follow_policy(&mut stay, free, || self.enter(passing)) {
-            End::Taken(_) => true,
+            End::Taken(counted) => self.finish(counted, deadline),
             End::TimeUp => false,
             End::Sleep(_) | End::Request => self.read_in_turn(deadline, passing),
         }
@@ -46,11 +73,8 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             if C::FAULT == RwLockFault::BiasInWrite {
                 self.state.set(BIASED);
             }
-            if self.enter(passing).is_some() {
-                return true;
-            }
-            if self.register() {
-                return self.await_writer(deadline);
+            if let Some(counted) = self.enter(passing).or_else(|| self.register()) {
+                return self.finish(counted, deadline);
             }
             if passed(deadline, P::now) {
                 return false;
@@ -73,17 +97,23 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     #[cold]
     #[inline(never)]
     pub(super) fn try_read_slow(&self, passing: bool) -> bool {
-        self.enter(passing).is_some()
+        self.try_enter(passing)
     }
 
-    /// Makes this reader one of those that hold the lock after the writer. `false`: the writer has
+    /// Makes this reader one of those that hold the lock after the writer. `None`: the writer has
     /// gone.
-    pub(super) fn register(&self) -> bool {
-        let registered = |seen| match C::FAULT {
-            RwLockFault::LostReader => with_registered::<P>(seen).map(|_| seen),
-            _ => with_registered::<P>(seen),
-        };
-        self.state.change(Relaxed, registered).is_ok()
+    pub(super) fn register(&self) -> Option<Counted> {
+        let seen = self.state.load(Relaxed);
+        with_registered::<P>(seen)?;
+        if C::FAULT == RwLockFault::LostReader {
+            return Some(Counted::Registered);
+        }
+        if may_add::<P>(seen) {
+            return Some(self.add());
+        }
+        let registered = |seen| with_registered::<P>(seen);
+        let registered = self.state.change(Relaxed, registered);
+        registered.is_ok().then_some(Counted::Registered)
     }
 
     /// A registered reader waits until the writer has gone (`true`), or until the time is up.
@@ -133,7 +163,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         if !counts(before) {
             // This thread's reader was announced, and others have left in place of each other; see
             // `leave_marked`. It still holds the lock.
-            let after = self.state.enter_again();
+            let after = self.state.add(Relaxed).wrapping_add(READER);
             if count(after) == 0 {
                 // A waiter that the last counted reader woke may have seen the wrong count.
                 Self::wake_after_reader(key, after | READER);

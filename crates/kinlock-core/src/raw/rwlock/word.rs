@@ -85,6 +85,32 @@ fn settled(word: u32) -> u32 {
     if kept { word } else { word & !GENERATION }
 }
 
+/// Whether a reader may add itself without a look at the same moment: nothing else has to change
+/// in the word. So many readers as half of [`LIMIT`] may do that at once.
+pub(super) fn may_add<P: Platform>(seen: u32) -> bool {
+    let woken = is_free(seen) && seen & FRONT_SLEEPS != 0;
+    generation::<P>() == 0 && seen & GENERATION == 0 && !woken && count(seen) < LIMIT / 2
+}
+
+/// What has become of a reader that has counted itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Counted {
+    /// It holds the lock.
+    Reads,
+    /// It holds the lock as soon as the writer has left.
+    Registered,
+}
+
+impl Counted {
+    /// By the word before.
+    pub(super) fn at(before: u32) -> Self {
+        match before & (WRITER | REVOKING) {
+            WRITER => Counted::Registered,
+            _ => Counted::Reads,
+        }
+    }
+}
+
 /// A reader enters. `passing`: it passes waiting writers.
 pub(super) fn with_reader<P: Platform>(seen: u32, passing: bool) -> Option<u32> {
     let waited_for = seen & UPGRADING != 0 || is_requested::<P>(seen);
@@ -278,9 +304,9 @@ impl<P: Platform> State<P> {
         self.0.fetch_add(READER.wrapping_neg(), order)
     }
 
-    /// Undoes [`leave`](Self::leave). Returns the word afterwards.
-    pub(super) fn enter_again(&self) -> u32 {
-        self.0.fetch_add(READER, Relaxed).wrapping_add(READER)
+    /// A reader counts itself. Returns the word before.
+    pub(super) fn add(&self, order: Ordering) -> u32 {
+        self.0.fetch_add(READER, order)
     }
 
     /// A writer enters a lock that nobody holds, waits for or is announced at.
@@ -333,7 +359,7 @@ pub(super) struct Hints<P: Platform>(P::AtomicU16);
 
 const KEPT: u16 = 1 << 15;
 /// The unit of the moment, in nanoseconds.
-const TICK: u64 = 1 << 16;
+const TICK: u64 = 1 << 13;
 /// The longest time without bias, in ticks. The moments repeat after 2^15 ticks: one that has long
 /// passed looks like one to come for a 16th of the time.
 const LONGEST: u16 = 1 << 11;

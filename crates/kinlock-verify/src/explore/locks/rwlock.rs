@@ -51,6 +51,7 @@ impl<const PARK: bool, const FAULT: u8> RwLockConfig for Kind<PARK, FAULT> {
         RwLockFault: LostReader,
         UnseenReader,
         BlindAnnouncement,
+        HastyReader,
         BiasInWrite,
         MissingWake,
         LeakyRequest

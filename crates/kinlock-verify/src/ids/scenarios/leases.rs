@@ -24,6 +24,10 @@ struct Counts {
     /// Holders, including threads on their way in or out: now, and at most so far.
     inside: AtomicU32,
     most_inside: AtomicU32,
+    /// IDs taken or given back so far.
+    moved: AtomicU32,
+    /// IDs taken by others during one acquisition, at most.
+    meanwhile: AtomicU32,
     /// The largest limit so far: it shrinks when threads end.
     limit: AtomicU32,
     shared: AtomicU64,
@@ -110,14 +114,17 @@ impl Watch {
         let inside = self.counts.inside.fetch_add(1, SeqCst) + 1;
         self.counts.most_inside.fetch_max(inside, SeqCst);
         self.counts.limit.fetch_max(self.source.limit(), SeqCst);
+        let before = self.counts.moved.load(SeqCst);
         let served = self.source.with(&mut |id| {
+            let moved = self.counts.moved.fetch_add(1, SeqCst) - before;
             // Once more: a thread may become a member as it enters.
             self.counts.limit.fetch_max(self.source.limit(), SeqCst);
-            let bound = self
-                .counts
-                .most_inside
-                .load(SeqCst)
-                .max(self.counts.limit.load(SeqCst));
+            self.counts.meanwhile.fetch_max(moved, SeqCst);
+            // IDs may change hands during a search. Some of the searches are still under way; hence
+            // twice the number of holders, if there were several.
+            let inside = self.counts.most_inside.load(SeqCst);
+            let holders = 2 * inside - 1 + self.counts.meanwhile.load(SeqCst);
+            let bound = holders.max(self.counts.limit.load(SeqCst));
             if id >= bound + self.source.reserved() {
                 self.counts.above.fetch_add(1, Relaxed);
             }

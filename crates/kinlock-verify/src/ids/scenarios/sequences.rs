@@ -310,6 +310,8 @@ impl<P: Probe> Stage<P> {
             // Besides the crew: the main thread, and other threads of the process.
             _ => cpus.min(context.orders.threads + 1),
         };
+        // Linux hands out a quarter more since 6.19, but never as many as possible CPUs allow.
+        let bound = (bound + bound / 4).min(self.domain.max_ids() as usize);
         let greatest = self.counts.greatest.load(Relaxed);
         let detail = format!("IDs up to {greatest}, bound {bound}");
         findings.judge(Property::Contract, (greatest as usize) < bound, detail)

@@ -1,6 +1,7 @@
 //! A few nanoseconds under the lock, then about 100 ns of private work.
 
 use kinlock_sim::random::Random;
+use kinlock_sim::workloads::counter::{THINK, WORDS};
 
 use super::Workload;
 use crate::bench::locks::work_loop;
@@ -12,18 +13,18 @@ pub struct Counter {
 impl Counter {
     pub fn new() -> Self {
         Self {
-            think: ThinkTime::of_ns(100.0),
+            think: ThinkTime::of_ns(THINK.ns),
         }
     }
 }
 
 impl Workload for Counter {
     /// Four words: with the lock word they fill most of one cache line, as small structures do.
-    type Shared = [u64; 4];
+    type Shared = [u64; WORDS];
     type Local = Random;
 
-    fn shared(&self) -> [u64; 4] {
-        [0; 4]
+    fn shared(&self) -> [u64; WORDS] {
+        [0; WORDS]
     }
 
     fn local(&self, rng: Random) -> Random {
@@ -36,7 +37,7 @@ impl Workload for Counter {
     }
 
     #[inline(always)]
-    fn section(&self, words: &mut [u64; 4], _: &mut Random) {
+    fn section(&self, words: &mut [u64; WORDS], _: &mut Random) {
         for word in words {
             *word += 1;
         }

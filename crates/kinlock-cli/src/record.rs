@@ -1,0 +1,133 @@
+//! `kinlock record`: hold and think times of a program's locks, to a file for `kinlock sim`.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf, absolute};
+
+use anyhow::{Context, bail};
+use kinlock_sim::workloads::recorded::Recording;
+
+use crate::args::named;
+use crate::machine::Machine;
+use crate::outcome::{Outcome, tell};
+use crate::report::units::time;
+use crate::run::program::Program;
+use crate::run::report::{folder, recorded};
+use crate::run::variables::{self, Knobs, Lock};
+use crate::run::{cannot_run, library, stay};
+
+/// Record how an unmodified program uses its locks, for `kinlock sim`
+///
+/// The program runs as under `kinlock run`. Of each lock the file has the distributions of hold
+/// times and of think times: from a thread's unlock to its next lock of the same lock. It also says
+/// which thread held the lock after which, and how often. Times are of about one acquisition in
+/// 256, and of those that waited. Record with no more threads than CPUs: a thread that is preempted
+/// holds its lock for long.
+///
+/// Nothing is written to the program's stdout. Of several processes, the one that took locks most
+/// often is recorded.
+///
+/// Exit status: the program's; 2 bad input, 126 the program cannot be run, 127 it was not found.
+///
+/// Examples:
+///   kinlock record -o recorded.json -- program --threads 2
+///   kinlock sim --workload recorded.json --machine epyc-9654-2s --threads 2,16,64
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct Args {
+    /// Where the recording goes, as JSON of at most 10 MB
+    #[arg(short, long, value_name = "FILE", default_value = "recorded.json")]
+    output: PathBuf,
+    /// The lock to use: kinlock-mutex; kinlock-spin; or pthread: the C library's own
+    #[arg(long, value_name = "NAME", default_value = "kinlock-mutex", value_parser = named::<Lock>)]
+    lock: Lock,
+    #[command(flatten)]
+    knobs: Knobs,
+    /// The program and its arguments
+    #[arg(value_name = "PROG", trailing_var_arg = true, required = true)]
+    command: Vec<OsString>,
+}
+
+/// The largest file.
+const LARGEST: usize = 10_000_000;
+
+/// Runs the verb.
+pub fn run(args: &Args) -> anyhow::Result<Outcome> {
+    let [name, words @ ..] = &args.command[..] else {
+        bail!("there is no program");
+    };
+    let program = Program::find(name, words)?;
+    program.check()?;
+    let output = output(&args.output)?;
+    let folder = folder()?;
+    let mut variables = args.knobs.variables();
+    variables.extend(variables::of_lock(args.lock, &library::find()?)?);
+    variables.push(("KINLOCK_REPORT", folder.path().join("process").into()));
+    variables.push(("KINLOCK_RECORD", "1".into()));
+    let about = about(&args.command);
+    let status = stay::run(program.command().envs(variables), || ());
+    let status = status.map_err(|error| cannot_run(&program, &error))?;
+    match recorded::recording(folder.path(), &about) {
+        Ok(Some(recording)) if !recording.locks.is_empty() => write(recording, &output)?,
+        Ok(_) => {
+            tell("kinlock: nothing recorded: no thread took a pthread mutex or spinlock twice")
+        }
+        Err(error) => tell(&format!("kinlock: {error:#}")),
+    }
+    // No destructor runs when this process ends as the program did.
+    drop(folder);
+    stay::end_like(status);
+    Ok(Outcome::Program(status.code().unwrap_or(1) as u8))
+}
+
+/// The file, empty. Whether it can be written is known before the program runs.
+fn output(path: &Path) -> anyhow::Result<PathBuf> {
+    if path == Path::new("-") {
+        bail!("--output -: stdout is the program's; name a file");
+    }
+    let cannot = || format!("cannot write {}", path.display());
+    fs::write(path, "").with_context(cannot)?;
+    absolute(path).with_context(cannot)
+}
+
+/// What a recording says besides what the table has.
+fn about(command: &[OsString]) -> Recording {
+    let machine = Machine::current();
+    let words = command.iter().map(|word| word.display().to_string());
+    Recording {
+        kind: "recorded".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command: words.collect(),
+        cpu: machine.cpu,
+        cpus: machine.usable_cpus,
+        seconds: 0.0,
+        lock: String::new(),
+        clock_ns: machine.timer_cost_ns,
+        threads: 0,
+        locks: Vec::new(),
+        left_out: 0,
+        left_out_locked: 0,
+    }
+}
+
+/// Writes as many locks as the file has room for, and says what there is.
+fn write(mut recording: Recording, path: &Path) -> anyhow::Result<()> {
+    let mut text = serde_json::to_string(&recording)?;
+    while text.len() >= LARGEST {
+        let last = recording.locks.pop().context("a lock is too large")?;
+        recording.left_out += 1;
+        recording.left_out_locked += last.locked;
+        text = serde_json::to_string(&recording)?;
+    }
+    fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
+    let lock = &recording.locks[0];
+    tell(&format!(
+        "kinlock: recorded {} locks in {}; most waited for: {}, held for {}, then left for {} on average",
+        recording.locks.len(),
+        path.display(),
+        lock.name,
+        time(lock.hold.mean()),
+        time(lock.think.mean()),
+    ));
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! What the preloaded library records of each lock, for a simulation: from the same table.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use kinlock_report::{CLASSES, Lock as Entry, RECORDED_THREADS, Table, class_range};
+use kinlock_sim::workloads::recorded::{Distribution, RecordedLock, Recording};
+
+use super::view::place;
+use super::{Lock, Process, processes};
+
+/// The distributions of a lock.
+pub struct Distributions {
+    hold: Distribution,
+    think: Distribution,
+    follows: Vec<[u64; 3]>,
+}
+
+/// Those that a table has; `None` if the lock has no record.
+pub fn distributions(table: &Table, lock: &Entry) -> Option<Distributions> {
+    let number = lock.record.load(Relaxed) as usize;
+    let record = table.records.get(number.checked_sub(1)?)?;
+    let places =
+        (0..RECORDED_THREADS).flat_map(|from| (0..RECORDED_THREADS).map(move |to| (from, to)));
+    let counts = places.map(|(from, to)| {
+        let count = record.follows[from][to].load(Relaxed);
+        [from as u64, to as u64, count.into()]
+    });
+    Some(Distributions {
+        hold: distribution(&record.holds),
+        think: distribution(&record.thinks),
+        follows: counts.filter(|count| count[2] > 0).collect(),
+    })
+}
+
+fn distribution(classes: &[AtomicU32; CLASSES]) -> Distribution {
+    let all = classes.iter().enumerate().map(|(class, count)| {
+        let (from, to) = class_range(class);
+        (from, to, count.load(Relaxed).into())
+    });
+    Distribution(all.filter(|class| class.2 > 0).collect())
+}
+
+/// The recording of the process in a folder of tables that took locks most often; `None` if none
+/// took any.
+pub fn recording(folder: &Path, of: &Recording) -> anyhow::Result<Option<Recording>> {
+    let locked = |process: &Process| process.locks.iter().map(|lock| lock.locked).sum::<u64>();
+    let most = processes(folder)?.into_iter().max_by_key(locked);
+    Ok(most.map(|mut process| {
+        process
+            .locks
+            .sort_by_key(|lock| std::cmp::Reverse((lock.wait.total_ns, lock.locked)));
+        let all: u64 = locked(&process);
+        let seconds = process.seconds;
+        let mut locks: Vec<RecordedLock> = Vec::new();
+        for lock in &process.locks {
+            locks.extend(recorded(lock, seconds, &locks));
+        }
+        Recording {
+            seconds,
+            lock: process.lock.to_owned(),
+            threads: process.thread_count,
+            left_out: process.locks.len() - locks.len(),
+            left_out_locked: all - locks.iter().map(|lock| lock.locked).sum::<u64>(),
+            locks,
+            ..of.clone()
+        }
+    }))
+}
+
+/// A lock that has distributions, after some others.
+fn recorded(lock: &Lock, seconds: f64, before: &[RecordedLock]) -> Option<RecordedLock> {
+    let own = lock.recorded.as_ref()?;
+    if own.hold.0.is_empty() || own.think.0.is_empty() {
+        return None;
+    }
+    // Addresses differ from run to run.
+    let base = match lock.name.starts_with("0x") && !lock.first.is_empty() {
+        true => format!("of {}", place(&lock.first)),
+        false => lock.name.clone(),
+    };
+    let mut names = (1..).map(|n| match n {
+        1 => base.clone(),
+        n => format!("{base} #{n}"),
+    });
+    let name = names.find(|name| before.iter().all(|other| other.name != *name))?;
+    let rates = (0..RECORDED_THREADS as u64).map(|thread| {
+        let held = own.follows.iter().filter(|follow| follow[1] == thread);
+        let count: u64 = held.map(|follow| follow[2]).sum();
+        (thread, count as f64 / seconds.max(1e-9))
+    });
+    Some(RecordedLock {
+        name,
+        locked: lock.locked,
+        contended: lock.contended,
+        wait_ns: lock.wait.total_ns,
+        hold: own.hold.clone(),
+        think: own.think.clone(),
+        rates: rates.filter(|rate| rate.1 > 0.0).collect(),
+        follows: own.follows.clone(),
+    })
+}

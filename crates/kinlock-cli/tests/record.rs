@@ -1,0 +1,150 @@
+//! `kinlock record`: what it says of a program whose times are known, and what `sim` makes of it.
+
+mod support;
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+use support::{compiled, done, ends, json, kinlock, list, refused, script};
+use tempfile::TempDir;
+
+const SOURCE: &str = include_str!("programs/recorded.c");
+
+fn recorded(flags: &[&str], words: &[&str]) -> (TempDir, PathBuf, Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), "program", "-O1 -g -pthread", SOURCE);
+    let file = folder.path().join("recorded.json");
+    let mut command = kinlock();
+    command
+        .arg("record")
+        .args(flags)
+        .arg("-o")
+        .arg(&file)
+        .arg("--");
+    let output = command.arg(program).args(words).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(7), "{message}");
+    // Stdout is the program's.
+    assert!(output.stdout.starts_with(b"ops/s: "));
+    assert!(message.contains("recorded 3 locks"), "{message}");
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.len() < 10_000_000);
+    (folder, file, serde_json::from_str(&text).unwrap())
+}
+
+fn lock<'a>(recording: &'a Value, name: &str) -> &'a Value {
+    let mut locks = list(&recording["locks"]).iter();
+    let found = locks.find(|lock| lock["name"] == name);
+    found.unwrap_or_else(|| panic!("no lock {name}: {}", recording["locks"]))
+}
+
+/// The part of the times that lies in a range, and for how many acquisitions all stand.
+fn within(times: &Value, from: u64, to: u64) -> (f64, u64) {
+    let classes: Vec<(u64, u64, u64)> = serde_json::from_value(times.clone()).unwrap();
+    assert!(classes.iter().all(|class| class.0 < class.1));
+    let of_range = classes
+        .iter()
+        .filter(|class| class.1 > from && class.0 <= to);
+    let count: u64 = of_range.map(|class| class.2).sum();
+    let all: u64 = classes.iter().map(|class| class.2).sum();
+    (count as f64 / all as f64, all)
+}
+
+#[test]
+fn times_and_threads_are_those_of_the_program() {
+    for name in ["kinlock-mutex", "kinlock-spin", "pthread"] {
+        let (_folder, _, recording) = recorded(&["--lock", name], &["2", "4000", "5", "40"]);
+        assert_eq!(
+            (&recording["kind"], &recording["lock"]),
+            (&"recorded".into(), &name.into())
+        );
+        let hot = lock(&recording, "hot");
+        assert_eq!(hot["locked"], 8000, "{name}");
+        // Others may use the CPUs meanwhile, so that some times are longer.
+        let (part, count) = within(&hot["hold"], 5_000, 6_500);
+        assert!(part > 0.5, "{name}: {hot}");
+        // Each measured one stands for those that are not.
+        assert!((6_000..10_000).contains(&count), "{name}: {count}");
+        let (part, count) = within(&hot["think"], 40_000, 48_000);
+        assert!(part > 0.5, "{name}: {hot}");
+        assert!((6_000..10_000).contains(&count), "{name}: {count}");
+        let (part, _) = within(&lock(&recording, "rare")["think"], 160_000, 220_000);
+        assert!(part > 0.4, "{name}: {recording}");
+        assert_eq!(list(&hot["rates"]).len(), 2, "{name}");
+        let follows = list(&hot["follows"]);
+        assert!(
+            follows.iter().any(|follow| follow[0] != follow[1]),
+            "{name}: {hot}"
+        );
+        let count: u64 = follows
+            .iter()
+            .map(|follow| follow[2].as_u64().unwrap())
+            .sum();
+        assert!((6_000..10_000).contains(&count), "{name}: {count}");
+    }
+}
+
+#[test]
+fn a_simulation_tells_how_long_more_threads_would_wait() {
+    let (_folder, file, _) = recorded(&[], &["2", "4000", "5", "40"]);
+    let line = format!(
+        "sim --quiet --machine laptop --threads 1,8,16 --seconds 0.02 --seeds 2 --workload {}",
+        file.display()
+    );
+    let text = done(&line);
+    let said = "on laptop with 16 threads your program would spend ";
+    let sentence = text.lines().find(|line| line.contains(said)).unwrap();
+    assert!(
+        sentence.contains("waiting for lock hot under futex; under mutex "),
+        "{sentence}"
+    );
+    assert!(text.contains("A replay knows how long"), "{text}");
+    let report = json(&line);
+    let workload = &report["parameters"]["workloads"][0];
+    let names = list(&workload["program_locks"]);
+    let hot = names.iter().position(|name| name == "hot").unwrap();
+    let share = |threads: u64| {
+        let mut results = list(&report["results"]).iter();
+        let of_mutex = |result: &&Value| result["threads"] == threads && result["lock"] == "mutex";
+        let run = &results.find(of_mutex).unwrap()["runs"][0];
+        let all = threads as f64 * run["seconds"].as_f64().unwrap() * 1e9;
+        run["waited"][hot]["wait_ns"].as_f64().unwrap() / all
+    };
+    // A ninth of the time it is held: with 16 threads, 9 can work.
+    assert!(share(1) < 0.02, "{}", share(1));
+    assert!((0.25..0.65).contains(&share(16)), "{}", share(16));
+}
+
+#[test]
+fn bad_input_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = script(folder.path(), "other.json", "{}");
+    let place = other.display();
+    refused(
+        &format!("sim --workload {place}"),
+        "is no recording of `kinlock record`",
+    );
+    refused("record -o - -- true", "stdout is the program's");
+    refused(
+        "record -o /nowhere/file -- true",
+        "cannot write /nowhere/file",
+    );
+    ends(127, "record -- no-such-program");
+}
+
+#[test]
+fn a_program_without_locks_leaves_no_recording_and_keeps_its_status() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("recorded.json");
+    let output = kinlock()
+        .arg("record")
+        .arg("-o")
+        .arg(&file)
+        .args(["--", "false"])
+        .output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("nothing recorded"), "{message}");
+}

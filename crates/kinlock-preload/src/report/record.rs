@@ -1,0 +1,119 @@
+//! Recording: the distributions of hold and think times, and which thread follows which.
+//!
+//! Only acquisitions that the report measures are recorded. The next acquisition of the lock by the
+//! same thread is looked at, too: it ends the think time. Nothing here allocates, takes a lock or
+//! waits; what is changed belongs to the holder of the lock, or to the thread.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use kinlock_core::Native;
+use kinlock_core::platform::Platform;
+use kinlock_report::{Lock, Owner, Pause, RECORDED_THREADS, RECORDS, Record, Table, Tally, class};
+
+static IS_ON: AtomicBool = AtomicBool::new(false);
+
+#[inline]
+pub(super) fn is_on() -> bool {
+    IS_ON.load(Relaxed)
+}
+
+/// Before the table is used.
+pub(super) fn begin(table: &Table) {
+    let is_on = crate::environment::variable(b"KINLOCK_RECORD") == Some(b"1") || is_on();
+    table.header.is_recorded.store(is_on.into(), Relaxed);
+    IS_ON.store(is_on, Relaxed);
+}
+
+/// What belongs to the tally, which is one of the owner's.
+fn pause<'a>(owner: &'a Owner, tally: &Tally) -> Option<&'a Pause> {
+    let at = owner
+        .tallies
+        .iter()
+        .position(|own| core::ptr::eq(own, tally))?;
+    owner.pauses.get(at)
+}
+
+/// The tally becomes another lock's.
+pub(super) fn forget(owner: &Owner, tally: &Tally) {
+    if let Some(pause) = pause(owner, tally) {
+        pause.since.store(0, Relaxed);
+    }
+}
+
+/// The lock's record; it gets one if there are some left.
+fn of<'a>(table: &'a Table, lock: &Lock) -> Option<&'a Record> {
+    let mut number = lock.record.load(Relaxed);
+    if number == 0 {
+        // Enough for the numbers to remain above that of records.
+        number = match table.header.records.load(Relaxed) as usize {
+            0..RECORDS => table.header.records.fetch_add(1, Relaxed) + 1,
+            _ => RECORDS as u32 + 1,
+        };
+        lock.record.store(number, Relaxed);
+    }
+    table.records.get(number as usize - 1)
+}
+
+fn count(number: &AtomicU32, weight: u32) {
+    number.store(number.load(Relaxed).saturating_add(weight), Relaxed);
+}
+
+/// How long the calling thread has waited, for all locks.
+fn waited(table: &Table) -> u64 {
+    super::thread(table).map_or(0, |thread| thread.wait_ns.load(Relaxed))
+}
+
+/// A measured hold by the calling thread has ended.
+pub(super) fn held(table: &Table, lock: &Lock, owner: &Owner, tally: &Tally, hold: u64, now: u64) {
+    let weight = tally.weight.load(Relaxed).into();
+    if let Some(record) = of(table, lock) {
+        count(&record.holds[class(hold)], weight);
+    }
+    let Some(pause) = pause(owner, tally) else {
+        return;
+    };
+    pause.weight.store(weight, Relaxed);
+    pause.waited.store(waited(table), Relaxed);
+    pause
+        .sample_at
+        .store(tally.sample_at.load(Relaxed), Relaxed);
+    pause.since.store(now, Relaxed);
+    // So that the next acquisition is looked at.
+    let next = (tally.locked.load(Relaxed) as u32).wrapping_add(1);
+    tally.sample_at.store(next, Relaxed);
+}
+
+/// The calling thread has taken the lock. It waited for it from then on, and how long.
+pub(super) fn taken(
+    table: &Table,
+    lock: &Lock,
+    owner: &Owner,
+    tally: &Tally,
+    wait: Option<(u64, u64)>,
+) {
+    let Some(pause) = pause(owner, tally) else {
+        return;
+    };
+    let since = pause.since.load(Relaxed);
+    if since == 0 {
+        return;
+    }
+    pause.since.store(0, Relaxed);
+    tally
+        .sample_at
+        .store(pause.sample_at.load(Relaxed), Relaxed);
+    let (asked, waited_for_it) = wait.unwrap_or_else(|| (Native::now(), 0));
+    let waited = waited(table).wrapping_sub(pause.waited.load(Relaxed));
+    let for_others = waited.saturating_sub(waited_for_it);
+    let think = asked.saturating_sub(since).saturating_sub(for_others);
+    if let Some(record) = of(table, lock) {
+        count(&record.thinks[class(think)], pause.weight.load(Relaxed));
+    }
+}
+
+/// A measured acquisition, after one by the thread `last`, or by none.
+pub(super) fn follows(table: &Table, lock: &Lock, tally: &Tally, last: u32, token: u32) {
+    if let Some(record) = of(table, lock).filter(|_| last != 0) {
+        let [from, to] = [last, token].map(|token| token as usize % RECORDED_THREADS);
+        count(&record.follows[from][to], tally.weight.load(Relaxed).into());
+    }
+}

@@ -1,0 +1,173 @@
+/* Readers and writers of many threads, signals among them, children of fork, and memory that goes at once. */
+#include "common.h"
+
+static pthread_rwlock_t lock;
+static volatile long first, second;
+static long written;
+static atomic_int stop;
+
+static void handle(int signal)
+{
+}
+
+static void *use(void *argument)
+{
+    unsigned random = (unsigned)(intptr_t)argument * 2654435761u;
+    for (int i = 0; i < 4000; i++) {
+        struct timespec soon = in_ms(CLOCK_REALTIME, 1);
+        random = random * 1664525 + 1013904223;
+        unsigned what = random >> 24;
+        if (what < 40) {
+            int error = what < 30 ? pthread_rwlock_wrlock(&lock) : what < 35 ? pthread_rwlock_trywrlock(&lock)
+                                                                             : pthread_rwlock_timedwrlock(&lock, &soon);
+            CHECK(error == 0 || what >= 35 && error == ETIMEDOUT || what >= 30 && what < 35 && error == EBUSY);
+            if (error)
+                continue;
+            first++;
+            if (what % 8 == 0)
+                sched_yield();
+            second++;
+            __atomic_fetch_add(&written, 1, __ATOMIC_RELAXED);
+        } else {
+            int error = what < 200 ? pthread_rwlock_rdlock(&lock) : what < 230 ? pthread_rwlock_tryrdlock(&lock)
+                                                                              : pthread_rwlock_timedrdlock(&lock, &soon);
+            CHECK(error == 0 || what >= 230 && error == ETIMEDOUT || what >= 200 && what < 230 && error == EBUSY);
+            if (error)
+                continue;
+            long seen = first;
+            if (what % 16 == 0)
+                sched_yield();
+            CHECK(seen == second);
+            if (what % 4 == 0) {
+                CHECK(pthread_rwlock_rdlock(&lock) == 0);
+                CHECK(first == seen && pthread_rwlock_unlock(&lock) == 0);
+            }
+        }
+        CHECK(pthread_rwlock_unlock(&lock) == 0);
+    }
+    return NULL;
+}
+
+static void torture(int count)
+{
+    pthread_t threads[64];
+    for (long i = 0; i < count; i++)
+        threads[i] = start(use, (void *)(i + 1));
+    for (int i = 0; i < 200; i++) {
+        /* Joined below, so they exist. */
+        pthread_kill(threads[i % count], SIGUSR1);
+        usleep(100);
+    }
+    for (int i = 0; i < count; i++)
+        end(threads[i]);
+    CHECK(first == second && first == written && first > 0);
+    CHECK(pthread_rwlock_trywrlock(&lock) == 0);
+    CHECK(pthread_rwlock_unlock(&lock) == 0);
+    printf("%d threads\n", count);
+}
+
+static void *read_it(void *unused)
+{
+    CHECK(pthread_rwlock_rdlock(&lock) == 0);
+    CHECK(pthread_rwlock_unlock(&lock) == 0);
+    return NULL;
+}
+
+static void *cancelled(void *held)
+{
+    pthread_rwlock_t *object = held;
+    CHECK(pthread_rwlock_wrlock(object) == 0);
+    CHECK(pthread_rwlock_unlock(object) == 0);
+    stop = 1;
+    pthread_testcancel();
+    return NULL;
+}
+
+/* None of these functions is a cancellation point. */
+static void cancel(void)
+{
+    CHECK(pthread_rwlock_rdlock(&lock) == 0);
+    pthread_t thread = start(cancelled, &lock);
+    nap(20);
+    pthread_cancel(thread);
+    nap(20);
+    CHECK(!stop && pthread_rwlock_unlock(&lock) == 0);
+    CHECK(end(thread) == PTHREAD_CANCELED && stop);
+    printf("cancelled after it had the lock\n");
+}
+
+/* The writer forks beside readers that wait: in the child there are none. */
+static void forks(void)
+{
+    for (int i = 0; i < 20; i++) {
+        pthread_t readers[3];
+        CHECK(pthread_rwlock_wrlock(&lock) == 0);
+        for (int r = 0; r < 3; r++)
+            readers[r] = start(read_it, NULL);
+        nap(3);
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            alarm(20);
+            CHECK(pthread_rwlock_unlock(&lock) == 0);
+            /* The C library's own waits there for a reader that does not exist. */
+            const char *locks = getenv("KINLOCK_LOCK");
+            if (locks && strcmp(locks, "pthread"))
+                CHECK(pthread_rwlock_rdlock(&lock) == 0 && pthread_rwlock_unlock(&lock) == 0);
+            _exit(0);
+        }
+        CHECK(pthread_rwlock_unlock(&lock) == 0);
+        for (int r = 0; r < 3; r++)
+            end(readers[r]);
+        CHECK(end_of(child) == 0);
+    }
+    printf("children\n");
+}
+
+static void *leave(void *object)
+{
+    pthread_rwlock_rdlock(object);
+    sched_yield();
+    pthread_rwlock_unlock(object);
+    return NULL;
+}
+
+/* Destroyed and unmapped by the thread that has taken it for writing after the last reader. */
+static void goes(void)
+{
+    for (int i = 0; i < 300; i++) {
+        size_t size = sysconf(_SC_PAGESIZE);
+        pthread_rwlock_t *object = shared_memory(size);
+        pthread_rwlock_init(object, NULL);
+        CHECK(pthread_rwlock_wrlock(object) == 0);
+        pthread_t reader = start(leave, object);
+        sched_yield();
+        CHECK(pthread_rwlock_unlock(object) == 0);
+        end(reader);
+        CHECK(pthread_rwlock_wrlock(object) == 0);
+        CHECK(pthread_rwlock_unlock(object) == 0 && pthread_rwlock_destroy(object) == 0);
+        CHECK(munmap(object, size) == 0);
+    }
+    printf("gone\n");
+}
+
+int main(void)
+{
+    struct sigaction action = {.sa_handler = handle};
+    sigaction(SIGUSR1, &action, NULL);
+    for (int kind = 0; kind < 3; kind += 2) {
+        pthread_rwlockattr_t attributes;
+        pthread_rwlockattr_init(&attributes);
+        pthread_rwlockattr_setkind_np(&attributes, kind);
+        pthread_rwlock_init(&lock, &attributes);
+        stop = first = second = written = 0;
+        if (kind == 0) {
+            torture(4), torture(16), torture(64);
+            forks();
+        }
+        cancel();
+        CHECK(pthread_rwlock_destroy(&lock) == 0);
+    }
+    goes();
+    return 0;
+}

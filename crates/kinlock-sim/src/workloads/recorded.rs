@@ -1,0 +1,430 @@
+//! `recorded`: the locks of a real program, replayed from the distributions that `kinlock record`
+//! has written.
+//!
+//! Each thread plays a thread of the program. It knows for each of that one's locks when it will
+//! want it next: so long after its last release as a draw from the recorded think times says. It
+//! takes the one that is due first, and holds it for a draw from the hold times. A wait for one
+//! lock delays what is due with the others, since the program's work would have been delayed.
+
+use super::{Body, Kind, Metered, Prepare, SharedMeter, none};
+use crate::locks::Lock;
+use crate::platform::compute;
+use crate::world::{Placement, with};
+use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// What `kinlock record` writes. Field names are a contract: add, don't rename.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Recording {
+    /// `recorded`.
+    pub kind: String,
+    /// Of the command that wrote it.
+    pub version: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// The processor that it ran on.
+    pub cpu: String,
+    /// How many CPUs it might use.
+    pub cpus: usize,
+    /// How long the process with these locks ran.
+    pub seconds: f64,
+    /// The lock that it ran on.
+    pub lock: String,
+    /// What reading the clock took. Each time has one reading in it.
+    pub clock_ns: f64,
+    /// Threads that took locks.
+    pub threads: u32,
+    /// The locks that waited most first.
+    pub locks: Vec<RecordedLock>,
+    /// Locks without distributions: rarely taken, or beyond the table's room.
+    pub left_out: usize,
+    /// Acquisitions of those.
+    pub left_out_locked: u64,
+}
+
+/// A lock of a program.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecordedLock {
+    /// What it is called.
+    pub name: String,
+    /// How often it was taken.
+    pub locked: u64,
+    /// How often it was found taken.
+    pub contended: u64,
+    /// How long threads waited for it.
+    pub wait_ns: u64,
+    /// From having it to releasing it.
+    pub hold: Distribution,
+    /// From a thread's release to its next request, without its waits for other locks.
+    pub think: Distribution,
+    /// How often which thread held it after which one: first, then, how often. The numbers of the
+    /// threads are modulo 32; the counts are estimates.
+    pub follows: Vec<[u64; 3]>,
+    /// Acquisitions per second, by thread: its number modulo 32, its rate.
+    pub rates: Vec<(u64, f64)>,
+}
+
+/// Times in nanoseconds: the first of a class, the one after its last, and how often.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Distribution(pub Vec<(u64, u64, u64)>);
+
+impl Distribution {
+    fn count(&self) -> u64 {
+        self.0.iter().map(|class| class.2).sum()
+    }
+
+    /// The mean, in nanoseconds, each time taken to be in the middle of its class.
+    pub fn mean(&self) -> f64 {
+        let middle = |&(from, to, n): &(u64, u64, u64)| 0.5 * (from + to) as f64 * n as f64;
+        self.0.iter().map(middle).sum::<f64>() / (self.count() as f64).max(1.0)
+    }
+
+    /// Without the longest times that too few measured ones stand for: one that was preempted
+    /// counts for hundreds, and would decide the mean. None are left out of a short distribution.
+    fn without_outliers(&self) -> Self {
+        let most = OUTLIERS.min(self.count() / 100);
+        let mut kept = self.0.clone();
+        let mut out = 0;
+        while let Some(last) = kept.last().filter(|last| out + last.2 <= most) {
+            out += last.2;
+            kept.pop();
+        }
+        Distribution(kept)
+    }
+
+    /// The time at a place from 0 to 1.
+    fn at(&self, place: f64) -> f64 {
+        let mut left = place * self.count() as f64;
+        for &(from, to, n) in &self.0 {
+            if left < n as f64 {
+                return from as f64 + (to - from) as f64 * left / n as f64;
+            }
+            left -= n as f64;
+        }
+        self.0.last().map_or(0.0, |class| class.1 as f64)
+    }
+}
+
+/// A recording is not one that can be replayed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unusable {
+    /// Another file, or of another version.
+    #[error("it is no recording of `kinlock record`")]
+    Kind,
+    /// No lock was taken twice by a thread.
+    #[error("it has no lock that a thread took often enough")]
+    Empty,
+    /// A class ends before it begins.
+    #[error("the distributions of {0} have a class that ends before it begins")]
+    Class(String),
+}
+
+/// Two measured acquisitions stand for about so many.
+const OUTLIERS: u64 = 512;
+
+/// Places of a distribution that are looked up at once.
+const POINTS: usize = 1024;
+
+/// A recording, prepared.
+#[derive(Debug)]
+pub struct Replay {
+    names: Vec<String>,
+    locks: Vec<Times>,
+    /// The locks of each thread that is played.
+    players: Vec<Vec<usize>>,
+}
+
+/// The times of a lock, at evenly spaced places of their distributions.
+#[derive(Debug)]
+struct Times {
+    hold: Vec<f64>,
+    think: Vec<f64>,
+}
+
+/// Threads that take locks less often than the busiest by this factor are not played: those that
+/// prepare the work of others, and do not grow in number.
+const RARE: f64 = 0.1;
+
+impl Replay {
+    /// Prepares a recording.
+    ///
+    /// # Errors
+    ///
+    /// If it is none, or has nothing to replay.
+    pub fn new(recording: &Recording) -> Result<Self, Unusable> {
+        if recording.kind != "recorded" {
+            return Err(Unusable::Kind);
+        }
+        let has_times = |lock: &&RecordedLock| lock.hold.count() > 0 && lock.think.count() > 0;
+        let locks: Vec<_> = recording.locks.iter().filter(has_times).collect();
+        for lock in &locks {
+            let mut classes = lock.hold.0.iter().chain(&lock.think.0);
+            if classes.any(|class| class.0 >= class.1) {
+                return Err(Unusable::Class(lock.name.clone()));
+            }
+        }
+        let players = players(&locks);
+        if players.is_empty() {
+            return Err(Unusable::Empty);
+        }
+        let spread = |times: &Distribution| {
+            let times = times.without_outliers();
+            let places = (0..POINTS).map(|n| (n as f64 + 0.5) / POINTS as f64);
+            let own = places.map(|place| (times.at(place) - recording.clock_ns).max(0.0));
+            own.collect()
+        };
+        Ok(Replay {
+            names: locks.iter().map(|lock| lock.name.clone()).collect(),
+            locks: locks
+                .iter()
+                .map(|lock| Times {
+                    hold: spread(&lock.hold),
+                    think: spread(&lock.think),
+                })
+                .collect(),
+            players,
+        })
+    }
+
+    /// What the locks are called, by their numbers in [`Outcome::waited`](crate::Outcome::waited).
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// It as a workload. Both are kept to the end of the process, as workloads are values without
+    /// owners.
+    pub fn workload(self, name: &str) -> Kind {
+        Kind {
+            name: Box::leak(name.to_owned().into_boxed_str()),
+            about: "a program's locks, replayed from a recording",
+            placement: Placement::Spread,
+            parameters: &[],
+            prepare: Prepare::Recorded(Box::leak(Box::new(self))),
+            unsimulated_seconds: none,
+        }
+    }
+
+    pub(crate) fn prepare(
+        &'static self,
+        threads: usize,
+        place: impl Fn() -> &'static dyn Lock,
+        meter: SharedMeter,
+    ) -> Rc<dyn Body> {
+        let locks = self.locks.iter();
+        let locks: Vec<_> = locks
+            .map(|_| Metered::new(place(), Rc::clone(&meter)))
+            .collect();
+        let due = (0..threads).map(|me| vec![None; self.player(me).len()]);
+        let due: RefCell<Vec<Vec<Option<u64>>>> = RefCell::new(due.collect());
+        Rc::new(move |me: usize| {
+            let next = self.next(me, &mut due.borrow_mut()[me]);
+            let (place, at) = next;
+            let lock = self.player(me)[place];
+            let now = with(|w| w.now());
+            compute(with(|w| w.costs().nanos(at.saturating_sub(now))));
+            let asked = with(|w| w.now());
+            locks[lock].lock(me);
+            meter.borrow_mut().waited(lock, asked);
+            let waited = with(|w| w.now()) - asked;
+            compute(draw(&self.locks[lock].hold));
+            locks[lock].unlock(me);
+            let think = draw(&self.locks[lock].think);
+            let released = with(|w| w.now());
+            for (other, due) in due.borrow_mut()[me].iter_mut().enumerate() {
+                *due = match other == place {
+                    true => Some(released + with(|w| w.costs().cycles(think))),
+                    false => due.map(|at| at + waited),
+                };
+            }
+            1
+        })
+    }
+
+    /// The locks of the thread that `me` plays.
+    fn player(&self, me: usize) -> &[usize] {
+        &self.players[me % self.players.len()]
+    }
+
+    /// The thread's next lock, by its place among the thread's, and when it is due.
+    fn next(&self, me: usize, due: &mut [Option<u64>]) -> (usize, u64) {
+        let all = self.player(me).iter().zip(due).enumerate();
+        let times = all.map(|(place, (&lock, due))| {
+            // At first, anywhere in a think time.
+            let begin = || {
+                let part = (with(|w| w.random()) % 1024) as f64 / 1024.0;
+                let think = part * draw(&self.locks[lock].think);
+                with(|w| w.now() + w.costs().cycles(think))
+            };
+            (place, *due.get_or_insert_with(begin))
+        });
+        let first = times.min_by_key(|&(_, at)| at);
+        first.expect("a player has a lock")
+    }
+}
+
+fn draw(times: &[f64]) -> f64 {
+    times[(with(|w| w.random()) % POINTS as u64) as usize]
+}
+
+/// The threads that are played, with their locks.
+fn players(locks: &[&RecordedLock]) -> Vec<Vec<usize>> {
+    let taken = |lock: &RecordedLock, thread: u64| {
+        let own = lock.follows.iter().filter(|follow| follow[1] == thread);
+        own.map(|follow| follow[2]).sum::<u64>() as f64
+    };
+    let mut threads: Vec<_> = locks
+        .iter()
+        .flat_map(|lock| lock.follows.iter().map(|follow| follow[1]))
+        .collect();
+    threads.sort_unstable();
+    threads.dedup();
+    let of_thread = |&thread: &u64| locks.iter().map(|lock| taken(lock, thread)).sum::<f64>();
+    let most = threads.iter().map(of_thread).fold(0.0, f64::max);
+    threads.retain(|thread| of_thread(thread) >= RARE * most);
+    let most = |lock: &RecordedLock| {
+        let all = threads.iter().map(|&thread| taken(lock, thread));
+        all.fold(0.0, f64::max)
+    };
+    let players = threads.iter().map(|&thread| {
+        let numbers = 0..locks.len();
+        let is_used = |&n: &usize| {
+            let own = taken(locks[n], thread);
+            own > 0.0 && own >= RARE * most(locks[n])
+        };
+        numbers.filter(is_used).collect::<Vec<_>>()
+    });
+    players.filter(|own| !own.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Machine, Outcome, Run, locks};
+
+    /// A lock that threads 1 and 2 took in turn.
+    fn lock(name: &str, hold: u64, think: u64, threads: &[u64]) -> RecordedLock {
+        RecordedLock {
+            name: name.to_owned(),
+            locked: 1_000,
+            contended: 0,
+            wait_ns: 0,
+            hold: Distribution(vec![(hold, hold + 1, 1_000)]),
+            think: Distribution(vec![(think, think + 1, 1_000)]),
+            follows: threads.iter().map(|&thread| [1, thread, 500]).collect(),
+            rates: Vec::new(),
+        }
+    }
+
+    fn recording(locks: Vec<RecordedLock>) -> Recording {
+        Recording {
+            kind: "recorded".to_owned(),
+            version: String::new(),
+            command: Vec::new(),
+            cpu: String::new(),
+            cpus: 2,
+            seconds: 1.0,
+            lock: String::new(),
+            clock_ns: 0.0,
+            threads: 3,
+            locks,
+            left_out: 0,
+            left_out_locked: 0,
+        }
+    }
+
+    fn replayed(recording: &Recording, threads: usize) -> Outcome {
+        let workload = Replay::new(recording).unwrap().workload("test");
+        let machine = Machine::load("laptop").unwrap();
+        let run = Run {
+            seconds: 0.02,
+            ..Run::new(machine, workload, locks::by_name("mutex").unwrap(), threads)
+        };
+        run.execute().unwrap()
+    }
+
+    /// Operations per microsecond and the share of its time that a thread waits for each lock.
+    fn figures(recording: &Recording, threads: usize) -> (f64, Vec<f64>) {
+        let outcome = replayed(recording, threads);
+        let all = threads as f64 * outcome.seconds * 1e9;
+        let shares = outcome.waited.iter().map(|waited| waited.wait_ns / all);
+        (outcome.ops_per_us(), shares.collect())
+    }
+
+    #[test]
+    fn a_thread_alone_takes_as_long_as_recorded() {
+        let (ops, shares) = figures(&recording(vec![lock("a", 2_000, 8_000, &[1, 2])]), 1);
+        assert!((0.097..0.101).contains(&ops), "{ops}");
+        assert!(shares[0] < 0.01, "{shares:?}");
+    }
+
+    #[test]
+    fn a_lock_that_is_held_a_fifth_of_the_time_is_full_with_eight_threads() {
+        let program = recording(vec![lock("a", 2_000, 8_000, &[1, 2])]);
+        let (two, few) = figures(&program, 2);
+        let (eight, many) = figures(&program, 8);
+        // Two threads hardly meet; of eight, the lock lets no more than five work.
+        assert!((0.17..0.201).contains(&two), "{two}");
+        assert!((0.40..0.501).contains(&eight), "{eight}");
+        assert!(
+            few[0] < 0.15 && (0.35..0.55).contains(&many[0]),
+            "{few:?} {many:?}"
+        );
+    }
+
+    #[test]
+    fn threads_use_the_locks_of_those_that_they_play() {
+        let apart = recording(vec![
+            lock("a", 9_000, 1_000, &[1]),
+            lock("b", 9_000, 1_000, &[2]),
+        ]);
+        let (ops, shares) = figures(&apart, 2);
+        assert!((0.19..0.201).contains(&ops) && shares.iter().all(|&s| s < 0.01));
+        // With four there are two at each lock.
+        let (_, shares) = figures(&apart, 4);
+        assert!(shares.iter().all(|&share| share > 0.15), "{shares:?}");
+        // A thread that took a lock once, to prepare it, is not played.
+        let mut once = lock("a", 2_000, 8_000, &[2, 3]);
+        once.follows.push([1, 1, 1]);
+        assert_eq!(players(&[&once]).len(), 2);
+    }
+
+    #[test]
+    fn several_locks_of_a_thread_are_interleaved() {
+        let both = recording(vec![
+            lock("a", 500, 9_500, &[1, 2]),
+            lock("b", 500, 19_500, &[1, 2]),
+        ]);
+        let outcome = replayed(&both, 1);
+        let counts: Vec<_> = outcome.waited.iter().map(|w| w.acquisitions).collect();
+        let ratio = counts[0] as f64 / counts[1] as f64;
+        assert!((1.9..2.1).contains(&ratio), "{counts:?}");
+        // As much of either as alone.
+        assert!((0.145..0.151).contains(&outcome.ops_per_us()));
+    }
+
+    #[test]
+    fn a_preempted_hold_does_not_decide_the_mean() {
+        let usual = (1_000, 1_001, 100_000);
+        let long = (4_000_000, 4_500_000, 256);
+        let times = Distribution(vec![usual, long]).without_outliers();
+        assert_eq!(times.0, [usual]);
+        // What happens more often, or in a short recording, stays.
+        let often = Distribution(vec![usual, (4_000_000, 4_500_000, 1_000)]);
+        assert_eq!(often.without_outliers(), often);
+        let short = Distribution(vec![(1_000, 1_001, 100), (4_000_000, 4_500_000, 2)]);
+        assert_eq!(short.without_outliers(), short);
+    }
+
+    #[test]
+    fn what_cannot_be_replayed_is_refused() {
+        let refused = |recording: &Recording| Replay::new(recording).err();
+        assert_eq!(refused(&recording(vec![])), Some(Unusable::Empty));
+        let mut other = recording(vec![lock("a", 1, 1, &[1])]);
+        other.locks[0].hold.0[0].1 = 1;
+        assert_eq!(refused(&other), Some(Unusable::Class("a".to_owned())));
+        other.kind = "measured".to_owned();
+        assert_eq!(refused(&other), Some(Unusable::Kind));
+    }
+}
