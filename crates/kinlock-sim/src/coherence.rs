@@ -12,7 +12,7 @@
 //! | read | modified by another core | `modified[distance]` (1) | clean, shared by both |
 //! | read | clean in the core's last-level cache | `last_level` | one more sharer |
 //! | read | clean in another one | `shared[distance of the nearest]` | one more sharer |
-//! | read | nowhere | `memory[is the home remote?]` | owned: nobody else has it |
+//! | read | nowhere | `memory[is the home remote?]` | owned: no other core has it |
 //! | write | owned by the core | `own_cache` | |
 //! | write | owned by another core | as a read of a modified line | owned |
 //! | write | clean somewhere | `invalidate[distance of the farthest]`, at least as a read | owned |

@@ -239,7 +239,8 @@ impl World {
                 // Stores become visible in program order; their requests overlap.
                 visible = answered.max(drained);
                 thread.drained = visible;
-                // The thread went on meanwhile.
+                // The thread went on meanwhile. What it does until then meets what others have
+                // done up to `now`: inexact by half a latency at most.
                 thread.now = now - travelled + 1;
                 // Until then no other core sees the value, whether it spins on the line or not.
                 line.delay_until(visible);
