@@ -186,7 +186,7 @@ impl<const NUMA: bool> Native<NUMA> {
         }
     }
 
-    /// Takes the lock and empties the queue, unless somebody has joined it since `seen`.
+    /// Takes the lock and empties the queue, unless a thread has joined it since `seen`.
     fn clear_tail(&self, me: usize, seen: u32) -> bool {
         if NUMA && self.nodes[me].flag.load(Relaxed) > GO {
             return self.promote_those_set_aside(me, seen);

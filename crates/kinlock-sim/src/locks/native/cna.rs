@@ -69,7 +69,7 @@ impl<const NUMA: bool> Native<NUMA> {
     }
 
     /// The queue is empty but for the head `me`: takes the lock, makes those set aside the queue,
-    /// and passes headship to their first. Returns false if somebody has joined the queue since
+    /// and passes headship to their first. Returns false if a thread has joined the queue since
     /// `seen`.
     pub(super) fn promote_those_set_aside(&self, me: usize, seen: u32) -> bool {
         let last = self.nodes[me].flag.load(Relaxed);
