@@ -89,3 +89,21 @@ expect lengths "README.md: 151 lines, limit 150"
 plant
 printf '%.0s\n' {1..26} >"$tree/docs/decisions/0001-x.md"
 expect lengths "docs/decisions/0001-x.md: 26 lines, limit 25"
+
+# The scoreboard: an error that grows by 5 points passes, by more it fails, and so does a row that is gone.
+score() {
+    printf 'table,threads,column,error_pct\ncna-x,8,speedup,%s\n' "$1"
+}
+score 4 >"$tree/recorded.csv"
+score -9 >"$tree/now.csv"
+python3 "$here/scoreboard.py" "$tree/now.csv" "$tree/recorded.csv" >/dev/null
+score -9.1 >"$tree/now.csv"
+if python3 "$here/scoreboard.py" "$tree/now.csv" "$tree/recorded.csv" >/dev/null 2>&1; then
+    echo "scoreboard.py does not see that an error has grown" >&2
+    exit 1
+fi
+score 4 | head -1 >"$tree/now.csv"
+if python3 "$here/scoreboard.py" "$tree/now.csv" "$tree/recorded.csv" >/dev/null 2>&1; then
+    echo "scoreboard.py does not see that a row is gone" >&2
+    exit 1
+fi

@@ -60,12 +60,35 @@ fn results_depend_on_neither_host_threads_nor_the_rows_shown() {
 }
 
 #[test]
+fn draws_of_assumed_numbers_widen_bands_and_say_what_speedups_hang_on() {
+    let table = |more: &str| json(&short(more))["tables"][0].clone();
+    let usual = table("cna-lock2 --band 0");
+    let drawn = table("cna-lock2 --band 0 --bands 4");
+    assert!(usual["hangs_on"].is_null());
+    let hangs_on = drawn["hangs_on"].as_array().unwrap();
+    let strength = hangs_on
+        .iter()
+        .map(|on| on["rank_correlation"].as_f64().unwrap().abs());
+    let strength: Vec<_> = strength.collect();
+    assert!(strength.len() > 10 && strength.is_sorted_by(|a, b| a >= b));
+    assert!(strength[0] > 0.0 && strength[0] <= 1.0);
+    // The speed-up with 16 threads.
+    let of = |table: &serde_json::Value, what: &str| {
+        table["rows"][5]["simulated"][what].as_f64().unwrap()
+    };
+    assert_eq!(of(&drawn, "median"), of(&usual, "median"));
+    assert_eq!(of(&usual, "low"), of(&usual, "high"));
+    assert!(of(&drawn, "low") < of(&drawn, "high"));
+    assert!(done(&short("cna-lock2 --bands 4")).contains("speed-ups hang on"));
+}
+
+#[test]
 fn tables_say_what_the_simulation_rests_on() {
     let table = done(SHORT);
     for expected in [
         "cna-lock2",
         "speed-up",
-        "our source, configured as stock = qspinlock, cna = cna-v10",
+        "workload lock2; stock = qspinlock, cna = cna-v10",
         "targets met",
         "parameters of machine haswell-ex-4s",
         "parameters of workload locktorture",

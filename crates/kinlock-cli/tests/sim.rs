@@ -99,7 +99,9 @@ fn another_seed_gives_other_results() {
 
 #[test]
 fn the_command_in_the_report_repeats_it() {
-    let report = json(&short("--local-limit 2^10 --placement spread --band 0"));
+    let report = json(&short(
+        "--local-limit 2^10 --placement spread --band 0 --bands 2",
+    ));
     let command: Vec<String> = serde_json::from_value(report["command"].clone()).unwrap();
     let again = json(&command[1..].join(" "));
     assert_eq!(without_host(again), without_host(report));

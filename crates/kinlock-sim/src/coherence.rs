@@ -1,10 +1,10 @@
 //! Cache lines: which core has them, and the cost of getting them.
 //!
 //! The granule is the line of 64 bytes, found by the address of the simulated atomic, so false
-//! sharing is real. Each line has at most one **owner** (a core that has modified it), a set of
-//! **sharers** (cores that can read it without asking) and the set of last-level **caches** that
-//! hold it clean. Transfers that change the owner of a line exclude each other: the line is
-//! **busy** until they are done.
+//! sharing is real. Each line has at most one **owner** (a core that has modified it, or may do so
+//! without asking, as the only one that has it), a set of **sharers** (cores that can read it
+//! without asking) and the set of last-level **caches** that hold it clean. Transfers that change
+//! the owner of a line exclude each other: the line is **busy** until they are done.
 //!
 //! | access | the line is | cost | afterwards |
 //! | --- | --- | --- | --- |
@@ -12,7 +12,7 @@
 //! | read | modified by another core | `modified[distance]` (1) | clean, shared by both |
 //! | read | clean in the core's last-level cache | `last_level` | one more sharer |
 //! | read | clean in another one | `shared[distance of the nearest]` | one more sharer |
-//! | read | nowhere | `memory[is the home remote?]` | one sharer |
+//! | read | nowhere | `memory[is the home remote?]` | owned: no other core has it |
 //! | write | owned by the core | `own_cache` | |
 //! | write | owned by another core | as a read of a modified line | owned |
 //! | write | clean somewhere | `invalidate[distance of the farthest]`, at least as a read | owned |
@@ -271,11 +271,12 @@ impl Fabric {
             false => start + self.costs.read_occupancy,
         };
         match kind {
-            Kind::Read => {
+            Kind::Read if service != Service::Memory => {
                 line.caches |= 1 << at.cache;
                 line.sharers.insert(at.core as usize);
             }
-            Kind::Write => {
+            // What only this core has, it may write without asking.
+            Kind::Read | Kind::Write => {
                 line.caches = 1 << at.cache;
                 line.sharers.become_only(at.core as usize);
                 line.owner = at.core;

@@ -110,6 +110,15 @@ impl Machine {
         write::machine(self)
     }
 
+    /// Makes the number that is called `name` in machine files so many times as large, if there is
+    /// such a number. A percentage stays at 100 or above.
+    pub fn scale(&mut self, name: &str, factor: f64) {
+        let least = if Costs::is_percentage(name) { 100 } else { 0 };
+        if let Some(cost) = self.costs.named(name) {
+            *cost = ((*cost as f64 * factor).round() as u64).max(least);
+        }
+    }
+
     /// The same machine with everything between sockets taking `factor` times as long: for bands
     /// over plausible latencies.
     #[must_use]

@@ -12,7 +12,7 @@ mod tests;
 
 pub use atomic::{SimU8, SimU16, SimU32, SimU64};
 
-use crate::world::{self, Noted, Setup, Stuck, World, with};
+use crate::world::{self, How, Noted, Setup, Stuck, World, with};
 use kinlock_core::announced::{Announced, Row};
 use kinlock_core::events::Event;
 use kinlock_core::platform::{Atomic, Atomics, NEVER, Ordering, Parked, Platform};
@@ -148,6 +148,10 @@ impl Platform for Sim {
         }
         world::compute(with(|w| w.costs().spin_exit));
         Ok(value)
+    }
+
+    fn prefetch_for_writing<A: Atomic>(word: &A) {
+        world::access((&raw const *word).addr(), How::Prefetch);
     }
 
     fn relax() {

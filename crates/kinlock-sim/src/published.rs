@@ -96,6 +96,18 @@ pub const TABLES: &[Table] = &[
         text: include_str!("../published/cna-locktorture.csv"),
         ..LOCK2
     },
+    Table {
+        name: "cna-open1",
+        workload: "open1",
+        text: include_str!("../published/cna-open1.csv"),
+        ..LOCK2
+    },
+    Table {
+        name: "cna-leveldb-readrandom",
+        workload: "leveldb-readrandom",
+        text: include_str!("../published/cna-leveldb-readrandom.csv"),
+        ..LOCK2
+    },
     MUTEX,
     OSQ,
     Table {
@@ -141,6 +153,12 @@ pub const TABLES: &[Table] = &[
         ..INVALIDATION
     },
     CID,
+    Table {
+        name: "cid-10ms",
+        workload: "cid-intermittent-10ms",
+        text: include_str!("../published/cid-10ms.csv"),
+        ..CID
+    },
 ];
 
 /// The second lock over the first.

@@ -39,6 +39,9 @@ pub struct Run {
     pub seed: u64,
     /// Preemption anywhere.
     pub disturbance: Option<Disturbance>,
+    /// Numbers of the machine and constants of the workload, by name, that are so many times their
+    /// usual value: for bands over what is assumed.
+    pub factors: Vec<(&'static str, f64)>,
 }
 
 /// What came out.
@@ -96,6 +99,7 @@ impl Run {
             seconds: 0.05,
             seed: 1,
             disturbance: None,
+            factors: Vec::new(),
         }
     }
 
@@ -132,8 +136,12 @@ impl Run {
     fn setup(&self) -> Setup {
         let seconds = self.measured_seconds();
         let end = self.cycles(seconds * WARM_UP) + self.cycles(seconds);
+        let mut machine = self.machine.clone();
+        for &(name, factor) in &self.factors {
+            machine.scale(name, factor);
+        }
         Setup {
-            machine: self.machine.clone(),
+            machine,
             threads: self.threads,
             placement: self.placement.unwrap_or(self.workload.placement),
             tuning: self.tuning,
@@ -144,6 +152,7 @@ impl Run {
             limit: end + self.cycles(seconds + 1.0) * 10,
             max_accesses: u64::MAX,
             disturbance: self.disturbance.clone(),
+            factors: self.factors.clone(),
         }
     }
 

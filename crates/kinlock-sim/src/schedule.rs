@@ -116,6 +116,7 @@ impl Schedule {
             limit: costs.cycles(self.max_nanos as f64),
             max_accesses: self.max_accesses,
             disturbance: Some(self.disturbance.clone()),
+            factors: Vec::new(),
         };
         let prepare = || {
             let shared = Rc::new(prepare());

@@ -79,6 +79,8 @@ pub(crate) struct Thread {
     pub(crate) now: u64,
     /// When it must leave its CPU to another thread.
     preempt_at: u64,
+    /// When the system's timer interrupts it next.
+    next_tick: u64,
     /// When its store buffer is empty.
     drained: u64,
     yielder: *const Yielder<(), ()>,
@@ -173,6 +175,8 @@ pub(crate) struct World {
     pub(crate) switches: u64,
     pub(crate) traffic: Traffic,
     pub(crate) counted: [u64; COUNTED],
+    /// Constants of the workload that are so many times as long as usual.
+    pub(crate) factors: Vec<(&'static str, f64)>,
     pub(crate) disturbance: Option<Disturbance>,
     pub(crate) done: Vec<Disruption>,
     /// The trace, if one is kept.
@@ -202,6 +206,8 @@ pub(crate) struct Setup {
     /// The same, in accesses.
     pub(crate) max_accesses: u64,
     pub(crate) disturbance: Option<Disturbance>,
+    /// Constants of the workload that are so many times as long as usual.
+    pub(crate) factors: Vec<(&'static str, f64)>,
 }
 
 /// Why a run was given up.
@@ -302,6 +308,7 @@ impl World {
             traffic: Traffic::default(),
             counted: [0; COUNTED],
             disturbance: setup.disturbance.clone(),
+            factors: setup.factors.clone(),
             done: Vec::new(),
             notes: None,
             handler: None,

@@ -9,8 +9,9 @@ use crate::simulation::sampling::{Sampling, seconds};
 
 /// Show published tables beside simulated ones
 ///
-/// Each table is simulated on its machine, with our source configured like the locks that were
-/// measured: cna-v10, for example, is our queued spinlock configured like v10 of the CNA patches.
+/// Each table is simulated on its machine. qspinlock and cna-v10 are models of the kernel's locks
+/// that were measured, step by step; for the other tables our source is configured like what was
+/// measured.
 ///
 /// Tables are fitted and compared. Fitted: simulated throughputs are multiplied by one number per
 /// table, so that the first row of the first lock fits, and some parameters of machines and

@@ -103,7 +103,7 @@ fn simulated(entry: &TableEntry) -> String {
     let (machine, workload) = (&entry.machine.name, &entry.workload.name);
     let locks = locks.join(", ");
     let unit = entry.unit;
-    format!(": {machine}; workload {workload}; our source, configured as {locks}; in {unit}")
+    format!(": {machine}; workload {workload}; {locks}; in {unit}")
 }
 
 /// Published beside simulated. An error with an exclamation mark is beyond its target.
@@ -148,6 +148,9 @@ fn table(entry: &TableEntry) -> Table {
     }
 }
 
+/// How many assumed numbers are shown, of those that speed-ups hang on.
+const SHOWN: usize = 4;
+
 /// What to say below a table: how many targets were met, the scale, and each note on what was
 /// missed once, with the names of the rows that have it.
 fn remarks(entry: &TableEntry) -> Vec<String> {
@@ -156,6 +159,15 @@ fn remarks(entry: &TableEntry) -> Vec<String> {
         let first = entry.columns[0];
         remarks.push(format!(
             "simulated throughputs are times {scale:.3}: published over simulated, {first}, first row"
+        ));
+    }
+    if !entry.hangs_on.is_empty() {
+        let first = entry.hangs_on.iter().take(SHOWN);
+        let first = first.map(|on| format!("{} {:+.2}", on.name, on.rank_correlation));
+        let first: Vec<_> = first.collect();
+        remarks.push(format!(
+            "assumed numbers that speed-ups hang on (mean rank correlation): {}",
+            first.join(", ")
         ));
     }
     let mut notes: Vec<(String, &str)> = Vec::new();

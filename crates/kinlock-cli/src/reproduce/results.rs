@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::plan::{Plan, error_pct};
 use crate::simulation::band::{Band, over};
+use crate::simulation::draws::{self, rank_correlation};
 use crate::simulation::provenance::{LockEntry, MachineEntry, WorkloadEntry};
 use crate::simulation::sample::{IdUse, Sample};
 use crate::simulation::sampling::Variant;
@@ -36,6 +37,9 @@ pub struct TableEntry {
     /// Simulated seconds per run, after the warm-up; none where the workload decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
+    /// The assumed numbers that speed-ups hang on, the most important first; with `--bands` only.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hangs_on: Vec<HangsOn>,
     /// What the rows are: `threads`, or what their labels say.
     pub row_key: &'static str,
     pub columns: Vec<&'static str>,
@@ -63,6 +67,14 @@ pub struct TableEntry {
     /// How many targets were met, in a sentence.
     #[serde(skip)]
     pub verdict: String,
+}
+
+/// An assumed number, and how much speed-ups hang on it.
+#[derive(Clone, Debug, Serialize)]
+pub struct HangsOn {
+    pub name: &'static str,
+    /// The mean over rows of the rank correlation between the number and the speed-up.
+    pub rank_correlation: f64,
 }
 
 /// One number, published and simulated.
@@ -101,6 +113,7 @@ impl TableEntry {
         let scale = plan.scale_to.map(first);
 
         let mut rows = Vec::new();
+        let mut speedups: Vec<Vec<f64>> = Vec::new();
         let runs: Vec<_> = samples
             .chunks(table.columns.len() * variants.len())
             .collect();
@@ -117,6 +130,11 @@ impl TableEntry {
             }
             for (index, ratio) in (table.columns.len()..).zip(table.ratios) {
                 let pairs = by_column[ratio.of].iter().zip(by_column[ratio.by]);
+                if index == table.columns.len() && row.threads >= plan.from_threads {
+                    let drawn = pairs.clone().filter(|(a, _)| a.variant.draw.is_some());
+                    let ratios = drawn.map(|(a, b)| over(plan.value(a), plan.value(b)));
+                    speedups.push(ratios.collect());
+                }
                 let ratios = pairs.map(|(a, b)| (a, over(plan.value(a), plan.value(b))));
                 let band = Band::of_pairs(ratios);
                 rows.push(RowEntry::new(plan, row, index, ratio.name, band));
@@ -143,6 +161,7 @@ impl TableEntry {
             unit: table.unit,
             variants: variants.to_vec(),
             scale,
+            hangs_on: hangs_on(plan, variants, &speedups),
             targets,
             met,
             rows,
@@ -181,6 +200,33 @@ impl RowEntry {
             ids: None,
         }
     }
+}
+
+/// Every assumed number with the mean of its rank correlations, the strongest first. `speedups`: of
+/// all draws, row by row.
+fn hangs_on(plan: &Plan, variants: &[Variant], speedups: &[Vec<f64>]) -> Vec<HangsOn> {
+    let draws = variants.iter().filter_map(|variant| variant.draw);
+    let factors = draws.map(|draw| draws::factors(&plan.machine, &plan.workload, draw));
+    let factors: Vec<Vec<(&str, f64)>> = factors.collect();
+    let Some(first) = factors.first().filter(|_| factors.len() > 2) else {
+        return Vec::new();
+    };
+    let of = |(index, &(name, _)): (usize, &(&'static str, f64))| {
+        let values: Vec<_> = factors.iter().map(|draw| draw[index].1).collect();
+        let each = speedups.iter().map(|row| rank_correlation(&values, row));
+        let rank_correlation = each.sum::<f64>() / (speedups.len() as f64).max(1.0);
+        HangsOn {
+            name,
+            rank_correlation,
+        }
+    };
+    let mut all: Vec<_> = first.iter().enumerate().map(of).collect();
+    all.sort_by(|a, b| {
+        b.rank_correlation
+            .abs()
+            .total_cmp(&a.rank_correlation.abs())
+    });
+    all
 }
 
 /// The IDs given out in samples with the usual latencies.

@@ -79,7 +79,7 @@ pub struct Args {
     #[arg(
         long, value_name = "FILE", num_args = 1..,
         conflicts_with_all = [
-            "machine", "workload", "quick", "locks", "threads", "seconds", "seeds", "seed", "band",
+            "machine", "workload", "quick", "locks", "threads", "seconds", "seeds", "seed", "band", "bands",
             "host_threads", "placement", "numa", "scan", "local_limit", "domain",
             "baseline", "shard",
         ],

@@ -189,6 +189,7 @@ impl<'a> Plan<'a> {
             .add("seeds", args.sampling.seeds)
             .add("seed", args.sampling.seed)
             .add("band", args.sampling.band)
+            .add("bands", args.sampling.bands)
             .add(
                 "placement",
                 args.placement.map(|placement| placement.name()),

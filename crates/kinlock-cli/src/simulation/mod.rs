@@ -1,8 +1,9 @@
-//! Simulating, for the verbs that do: with which seeds and latencies ([`sampling`]), on which
-//! threads of this machine ([`pool`]), what came out of one simulation ([`sample`]) and of several
-//! ([`band`]), and what all of it rests on ([`provenance`]).
+//! Simulating, for the verbs that do: with which seeds and latencies ([`sampling`], [`draws`]), on
+//! which threads of this machine ([`pool`]), what came out of one simulation ([`sample`]) and of
+//! several ([`band`]), and what all of it rests on ([`provenance`]).
 
 pub mod band;
+pub mod draws;
 pub mod pool;
 pub mod provenance;
 pub mod sample;

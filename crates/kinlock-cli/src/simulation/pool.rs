@@ -7,6 +7,7 @@ use std::thread;
 
 use kinlock_sim::{Machine, Run};
 
+use super::draws;
 use super::sample::Sample;
 use super::sampling::Variant;
 use crate::outcome::tell;
@@ -31,6 +32,10 @@ impl Job {
             run: Run {
                 machine: machine.clone().with_remote_latency(variant.remote_factor),
                 seed: variant.seed,
+                factors: match variant.draw {
+                    None => Vec::new(),
+                    Some(draw) => draws::factors(machine, &run.workload, draw),
+                },
                 ..run.clone()
             },
             variant,

@@ -115,9 +115,9 @@ impl Sample {
         }
     }
 
-    /// Whether it ran with the latencies of the machine's file.
+    /// Whether it ran with the numbers of the machine's file and the workload.
     pub fn is_usual(&self) -> bool {
-        self.variant.remote_factor == 1.0
+        self.variant.remote_factor == 1.0 && self.variant.draw.is_none()
     }
 }
 

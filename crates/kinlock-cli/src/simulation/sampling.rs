@@ -5,6 +5,8 @@ use std::thread::available_parallelism;
 use clap::builder::RangedU64ValueParser;
 use serde::{Deserialize, Serialize};
 
+use super::draws::Draw;
+
 /// Flags of the verbs that simulate.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Sampling {
@@ -18,6 +20,10 @@ pub struct Sampling {
     /// and that much slower; 0 leaves this out
     #[arg(long, value_name = "PERCENT", default_value_t = 20.0, value_parser = band, allow_negative_numbers = true)]
     pub band: f64,
+    /// Widens the band: the first seed also runs with so many draws of all assumed numbers at a
+    /// time, each up to 1.4 times as large or as small; a dozen shows which of them matter
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = RangedU64ValueParser::<u32>::new().range(0..=1000))]
+    pub bands: u32,
     /// Simulations at a time; changes nothing in the results [default: the CPUs of this machine]
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024))]
     host_threads: Option<usize>,
@@ -30,6 +36,9 @@ pub struct Variant {
     pub seed: u64,
     /// Factor on all latencies between sockets.
     pub remote_factor: f64,
+    /// Which draw of all assumed numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draw: Option<Draw>,
 }
 
 impl Sampling {
@@ -44,11 +53,12 @@ impl Sampling {
     }
 
     /// What every lock runs with, on a machine with so many sockets: first every seed, then the
-    /// first seed with other latencies.
+    /// first seed with other latencies, then with draws of all assumed numbers.
     pub fn variants(&self, sockets: usize) -> Vec<Variant> {
         let variant = |seed, remote_factor| Variant {
             seed,
             remote_factor,
+            draw: None,
         };
         let seeds = self.all_seeds().into_iter();
         let mut variants: Vec<_> = seeds.map(|seed| variant(seed, 1.0)).collect();
@@ -56,16 +66,24 @@ impl Sampling {
             let others = [100.0 - self.band, 100.0 + self.band];
             variants.extend(others.map(|percent| variant(self.seed, percent / 100.0)));
         }
+        variants.extend((0..self.bands).map(|number| Variant {
+            draw: Some(Draw {
+                number,
+                of: self.bands,
+            }),
+            ..variant(self.seed, 1.0)
+        }));
         variants
     }
 }
 
 /// What medians and bands are taken over, for people.
 pub fn bands(variants: &[Variant]) -> String {
+    let draws = variants.iter().filter(|v| v.draw.is_some()).count();
     let factors = variants.iter().map(|variant| variant.remote_factor);
     let others = factors.filter(|&factor| factor != 1.0);
     let others: Vec<_> = others.map(|factor| factor.to_string()).collect();
-    let (of, over) = match variants.len() - others.len() {
+    let (of, over) = match variants.len() - others.len() - draws {
         1 => ("one seed".to_owned(), "that one"),
         n => (format!("median of {n} seeds"), "all of them"),
     };
@@ -74,6 +92,9 @@ pub fn bands(variants: &[Variant]) -> String {
         let factors = others.join(" and ");
         text += ", and the first seed with latencies between sockets times ";
         text += &factors;
+    }
+    if draws > 0 {
+        text += &format!(", and with {draws} draws of all assumed numbers");
     }
     text
 }

@@ -326,11 +326,7 @@ impl<P: Platform, C: Config> Head<P, C> {
 
     /// Whether the waiter is of the preferred domain, or a priority waiter, which counts as local.
     fn is_local(&self, link: Link) -> bool {
-        let domain = if C::AS_PUBLISHED {
-            self.node(link.id()).domain.load(Relaxed)
-        } else {
-            link.domain()
-        };
+        let domain = link.domain();
         domain == self.preference || domain == PRIORITY
     }
 

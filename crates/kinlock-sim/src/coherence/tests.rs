@@ -78,10 +78,17 @@ fn cost(line: &mut Line, kind: Kind, from: Place) -> (u64, Service) {
     (done - start, service)
 }
 
-/// The same for several accesses. Returns the last one's.
-fn costs_in_turn(line: &mut Line, accesses: &[(Kind, Place)]) -> (u64, Service) {
-    let each = accesses.iter().map(|&(kind, from)| cost(line, kind, from));
-    each.last().expect("there is one")
+/// A core reads what it and others have read before: it has the line clean, without an owner.
+fn share(line: &mut Line, reader: Place) {
+    line.caches |= 1 << reader.cache;
+    line.sharers.insert(reader.core as usize);
+}
+
+/// What an access takes to a line of a home that cores share.
+fn cost_of_shared(home: usize, sharers: &[Place], kind: Kind, from: Place) -> u64 {
+    let mut line = line(home);
+    sharers.iter().for_each(|&sharer| share(&mut line, sharer));
+    cost(&mut line, kind, from).0
 }
 
 fn reads(line: &Line, from: Place) -> bool {
@@ -147,7 +154,7 @@ fn the_home_is_the_socket_that_touched_a_line_first() {
 fn a_read_of_what_the_last_level_cache_has_clean_adds_a_sharer() {
     let (first, second) = (at(0, 0), at(0, 1));
     let mut line = line(0);
-    cost(&mut line, Read, first);
+    share(&mut line, first);
     let expected = (LAST, Service::LastLevel);
     assert_eq!(cost(&mut line, Read, second), expected);
     assert!(reads(&line, first) && reads(&line, second));
@@ -160,7 +167,7 @@ fn a_read_of_what_is_clean_elsewhere_costs_by_the_nearest() {
     for (n, distance) in [(1, 3), (2, 2), (3, 1)] {
         let mut line = line(0);
         for &sharer in &sharers[..n] {
-            cost(&mut line, Read, sharer);
+            share(&mut line, sharer);
         }
         let (cycles, service) = cost(&mut line, Read, at(0, 0));
         // The home, which does not have it, is the reader's own socket: no third socket is asked.
@@ -178,7 +185,7 @@ fn an_access_to_what_is_nowhere_costs_by_the_home() {
             let done = cost(&mut line, kind, at(0, 0));
             assert_eq!(done, (expected, Service::Memory));
             assert!(reads(&line, at(0, 0)) && !reads(&line, at(0, 1)));
-            assert_eq!(writes(&line, at(0, 0)), kind == Write);
+            assert!(writes(&line, at(0, 0)));
         }
     }
 }
@@ -211,7 +218,7 @@ fn a_write_of_what_is_clean_costs_by_the_farthest() {
     for n in 1..=4 {
         let mut line = line(0);
         for &sharer in &sharers[..n] {
-            cost(&mut line, Read, sharer);
+            share(&mut line, sharer);
         }
         let (cycles, service) = cost(&mut line, Write, at(0, 0));
         assert_eq!(cycles, INVALIDATE[n - 1], "{n} sharers");
@@ -222,10 +229,22 @@ fn a_write_of_what_is_clean_costs_by_the_farthest() {
 }
 
 #[test]
-fn a_write_of_what_the_core_alone_has_clean_invalidates_within_the_cache() {
+fn a_write_of_what_only_this_core_has_read_costs_nothing_more() {
     let mut line = line(0);
-    let accesses = [(Read, at(0, 0)), (Write, at(0, 0))];
-    assert_eq!(costs_in_turn(&mut line, &accesses).0, INVALIDATE[0]);
+    cost(&mut line, Read, at(0, 0));
+    let hit = (OWN, Service::OwnCache);
+    assert_eq!(cost(&mut line, Write, at(0, 0)), hit);
+    // Once another core has read it, the others are told.
+    cost(&mut line, Read, at(0, 1));
+    assert_eq!(cost(&mut line, Write, at(0, 0)).0, INVALIDATE[0]);
+}
+
+#[test]
+fn a_read_of_what_another_core_may_have_changed_asks_that_one() {
+    let mut line = line(0);
+    cost(&mut line, Read, at(0, 0));
+    let (cycles, service) = cost(&mut line, Read, at(0, 1));
+    assert_eq!((cycles, service), (MODIFIED[0], Service::Local));
 }
 
 #[test]
@@ -238,9 +257,9 @@ fn a_write_costs_what_a_read_would_at_least() {
     let sharers = [(at(0, 0), OWN), (at(0, 1), LAST), (at(0, 2), SHARED[1])];
     for (sharer, expected) in sharers {
         let mut line = line(0);
-        let (now, _) = fabric.access(&mut line, Read, sharer, 0);
-        let (done, _) = fabric.access(&mut line, Write, at(0, 0), now);
-        assert_eq!(done - now, expected);
+        share(&mut line, sharer);
+        let (done, _) = fabric.access(&mut line, Write, at(0, 0), 0);
+        assert_eq!(done, expected);
     }
 }
 
@@ -259,19 +278,11 @@ fn a_modified_line_is_dearer_if_its_home_is_a_third_socket() {
 
 #[test]
 fn a_read_from_another_socket_asks_a_third_one_unless_that_has_the_line() {
-    let mut elsewhere = line(2);
-    let accesses = [(Read, at(1, 0)), (Read, at(0, 0))];
-    let expected = SHARED[2] + THIRD_PARTY;
-    assert_eq!(costs_in_turn(&mut elsewhere, &accesses).0, expected);
-
-    let mut there_too = line(2);
-    let accesses = [(Read, at(2, 0)), (Read, at(1, 0)), (Read, at(0, 0))];
-    assert_eq!(costs_in_turn(&mut there_too, &accesses).0, SHARED[2]);
-
+    let read = |sharers: &[Place]| cost_of_shared(2, sharers, Read, at(0, 0));
+    assert_eq!(read(&[at(1, 0)]), SHARED[2] + THIRD_PARTY);
+    assert_eq!(read(&[at(2, 0), at(1, 0)]), SHARED[2]);
     // Within the socket no home is asked.
-    let mut nearby = line(2);
-    let accesses = [(Read, at(0, 2)), (Read, at(0, 0))];
-    assert_eq!(costs_in_turn(&mut nearby, &accesses).0, SHARED[1]);
+    assert_eq!(read(&[at(0, 2)]), SHARED[1]);
 }
 
 #[test]
@@ -286,16 +297,11 @@ fn a_write_across_sockets_asks_a_third_one_unless_all_others_are_there() {
         (&[at(1, 0)], 0, INVALIDATE[2]),
     ];
     for (sharers, home, expected) in sharers {
-        let mut line = line(home);
-        for &sharer in sharers {
-            cost(&mut line, Read, sharer);
-        }
-        let (cycles, _) = cost(&mut line, Write, at(0, 0));
+        let cycles = cost_of_shared(home, sharers, Write, at(0, 0));
         assert_eq!(cycles, expected, "{sharers:?}, home {home}");
     }
-    let mut nearby = line(2);
-    let accesses = [(Read, at(0, 2)), (Write, at(0, 0))];
-    assert_eq!(costs_in_turn(&mut nearby, &accesses).0, INVALIDATE[1]);
+    let nearby = cost_of_shared(2, &[at(0, 2)], Write, at(0, 0));
+    assert_eq!(nearby, INVALIDATE[1]);
 }
 
 #[test]
@@ -310,7 +316,7 @@ fn a_request_travels_for_half_of_its_latency() {
             assert_eq!(travelled, MODIFIED[distance] / 2);
         }
         let mut clean = line(0);
-        cost(&mut clean, Read, other);
+        share(&mut clean, other);
         assert_eq!(fabric.travel(&clean, Read, me), SHARED[distance] / 2);
         let written = fabric.travel(&clean, Write, me);
         assert_eq!(written, INVALIDATE[distance] / 2);
@@ -326,7 +332,7 @@ fn a_read_travels_to_the_nearest_and_a_write_to_the_farthest() {
     let fabric = fabric();
     let mut line = line(0);
     for sharer in by_distance().into_iter().skip(1) {
-        cost(&mut line, Read, sharer);
+        share(&mut line, sharer);
     }
     assert_eq!(fabric.travel(&line, Read, at(0, 0)), SHARED[1] / 2);
     assert_eq!(fabric.travel(&line, Write, at(0, 0)), INVALIDATE[3] / 2);
@@ -355,7 +361,8 @@ fn transfers_that_take_a_line_wait_for_each_other() {
 fn reads_of_a_clean_line_wait_for_each_other_a_little() {
     let fabric = fabric();
     let mut line = line(0);
-    let (now, _) = fabric.access(&mut line, Read, at(0, 0), 0);
+    share(&mut line, at(0, 0));
+    let now = 1000;
     let (first, _) = fabric.access(&mut line, Read, at(0, 1), now);
     let (second, _) = fabric.access(&mut line, Read, at(0, 2), now);
     assert_eq!(first, now + LAST);

@@ -7,6 +7,7 @@ mod futex;
 pub mod invalidation;
 mod mcs;
 mod mutex;
+mod native;
 mod qspinlock;
 pub mod rwlock;
 mod tas;
@@ -66,13 +67,13 @@ const SPINLOCKS: &[Kind] = &[
     Kind::new("mcs", mcs::place, "Mellor-Crummey and Scott's queue lock"),
     Kind::new(
         "qspinlock",
-        qspinlock::place_fifo,
-        "our queued spinlock, first in first out, nobody parks",
+        native::place_fifo,
+        "the queued spinlock of Linux 5.6, modelled step by step",
     ),
     Kind::new(
         "cna-v10",
-        qspinlock::place_cna_v10,
-        "our queued spinlock, configured like v10 of CNA: full scan, limit of 2^16 hand-offs, nobody parks",
+        native::place_cna,
+        "the same with v10 of CNA: full scan, limit of 2^16 hand-offs, modelled step by step",
     ),
     Kind::new(
         "cna",
@@ -81,7 +82,7 @@ const SPINLOCKS: &[Kind] = &[
     ),
     Kind::new(
         "fifo",
-        qspinlock::place_parking_fifo,
+        qspinlock::place_fifo,
         "our queued spinlock, first in first out; waiters park",
     ),
 ];

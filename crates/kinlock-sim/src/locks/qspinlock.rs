@@ -1,4 +1,4 @@
-//! The library's queued spinlock, its own source, in several configurations.
+//! The library's queued spinlock, its own source, as configured and first in first out.
 //!
 //! # Invariants
 //!
@@ -7,7 +7,7 @@
 use super::Lock;
 use crate::platform::Sim;
 use crate::world::with;
-use kinlock_core::config::{LocalLimit, Scan, Tuning};
+use kinlock_core::config::Tuning;
 use kinlock_core::raw::{Config, QueuedSpinLock};
 
 struct Queued<C: Config>(QueuedSpinLock<Sim, C>);
@@ -23,16 +23,14 @@ impl<C: Config> Lock for Queued<C> {
     }
 }
 
-/// A configuration, and a function that places a lock of it. `like_v10`: without what the library
-/// adds to the published algorithm.
+/// A configuration, and a function that places a lock of it.
 macro_rules! configuration {
-    ($name:ident, $place:ident, park: $park:literal, like_v10: $like_v10:literal, $tuning:expr) => {
+    ($name:ident, $place:ident, $tuning:expr) => {
         #[derive(Clone, Copy, Debug)]
         struct $name;
 
         impl Config for $name {
-            const PARK: bool = $park;
-            const AS_PUBLISHED: bool = $like_v10;
+            const PARK: bool = true;
 
             fn tuning() -> Tuning {
                 $tuning
@@ -45,27 +43,16 @@ macro_rules! configuration {
     };
 }
 
-configuration!(Fifo, place_fifo, park: false, like_v10: true, reordering(Tuning::DEFAULT, false));
-configuration!(CnaV10, place_cna_v10, park: false, like_v10: true, v10());
-configuration!(Cna, place_cna, park: true, like_v10: false, configured());
-configuration!(
-    ParkingFifo, place_parking_fifo, park: true, like_v10: false, reordering(configured(), false)
-);
+configuration!(Cna, place_cna, configured());
+configuration!(Fifo, place_fifo, first_in_first_out());
 
 /// The tuning of the run.
 fn configured() -> Tuning {
     with(|w| w.tuning)
 }
 
-fn reordering(mut tuning: Tuning, on: bool) -> Tuning {
-    tuning.reorder = on;
-    tuning
-}
-
-/// The configuration behind the published tables.
-fn v10() -> Tuning {
-    let mut tuning = reordering(Tuning::DEFAULT, true);
-    tuning.scan = Scan::Full;
-    tuning.limit = LocalLimit::count(16).unwrap_or_default();
+fn first_in_first_out() -> Tuning {
+    let mut tuning = configured();
+    tuning.reorder = false;
     tuning
 }

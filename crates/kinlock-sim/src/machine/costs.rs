@@ -56,6 +56,10 @@ pub struct Costs {
     pub wake_latency: u64,
     /// The heavy fence.
     pub membarrier: u64,
+    /// What the system's timer takes from a thread each time; 0: there is none.
+    pub tick: u64,
+    /// The time between two such interrupts of a CPU.
+    pub tick_period: u64,
 }
 
 impl Costs {
@@ -100,6 +104,8 @@ impl Costs {
             "unpark" => &mut self.unpark,
             "wake_latency" => &mut self.wake_latency,
             "membarrier" => &mut self.membarrier,
+            "tick" => &mut self.tick,
+            "tick_period" => &mut self.tick_period,
             _ if name.starts_with("modified") => &mut self.modified[by_distance(name)?],
             _ if name.starts_with("shared") => &mut self.shared[by_distance(name)?],
             _ if name.starts_with("invalidate") => &mut self.invalidate[by_distance(name)?],

@@ -82,7 +82,7 @@ table! {
 }
 
 table! {
-    SystemTable { time_slice, context_switch, park, unpark, wake_latency, membarrier, } optional {}
+    SystemTable { time_slice, context_switch, park, unpark, wake_latency, membarrier, } optional { tick, tick_period, }
 }
 
 pub(super) fn parse(origin: &str, text: &str) -> Result<Machine, MachineError> {

@@ -101,3 +101,19 @@ impl SimU64 {
         self.0.store(self.0.load(Relaxed) + 1, Relaxed);
     }
 }
+
+impl SimU32 {
+    /// Stores the bits of `value` that `part` has, as a store of a byte or a half of the word: a
+    /// plain store, during which other threads may change the rest.
+    pub fn store_part(&self, part: u32, value: u32) {
+        access(self.0.as_ptr().addr(), How::Store);
+        self.0
+            .store(self.0.load(Relaxed) & !part | value & part, Relaxed);
+    }
+
+    /// Exchanges the bits that `part` has for those of `value`, in one atomic operation on a byte
+    /// or a half of the word. Returns the word before.
+    pub fn swap_part(&self, part: u32, value: u32) -> u32 {
+        self.locked(|old| Some(old & !part | value & part))
+    }
+}

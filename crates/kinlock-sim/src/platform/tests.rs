@@ -50,6 +50,7 @@ fn play(body: impl Fn(&Shared, usize) + Copy + 'static) -> Vec<(usize, u64)> {
         limit: u64::MAX,
         max_accesses: u64::MAX,
         disturbance: None,
+        factors: Vec::new(),
     };
     let line = || place(SimU64::new(0));
     let prepare = || Shared {
@@ -125,7 +126,8 @@ fn of_two_requests_at_a_time_the_one_from_nearby_comes_first() {
 
 #[test]
 fn stores_do_not_stall_and_become_visible_in_order() {
-    let said = play(|shared, thread| match thread {
+    let arrival = costs().modified[2] / 2;
+    let said = play(move |shared, thread| match thread {
         NEXT_SOCKET => shared.a.store(1, Relaxed),
         0 => {
             shared.b.store(1, Relaxed);
@@ -142,7 +144,8 @@ fn stores_do_not_stall_and_become_visible_in_order() {
             shared.say(thread, now() - LATER);
         }
         1 => {
-            wait_until(LATER + 10);
+            // Its request comes when the store's has arrived.
+            wait_until(LATER + arrival);
             let seen = shared.b.load(Relaxed);
             shared.say(thread, now() - LATER);
             assert_eq!(seen, 2);
@@ -166,7 +169,8 @@ fn stores_do_not_stall_and_become_visible_in_order() {
 
 #[test]
 fn a_store_that_is_done_early_is_visible_after_those_before() {
-    let said = play(|shared, thread| match thread {
+    let arrival = costs().modified[2] / 2;
+    let said = play(move |shared, thread| match thread {
         NEXT_SOCKET => shared.a.store(1, Relaxed),
         2 => shared.b.store(1, Relaxed),
         0 => {
@@ -176,7 +180,8 @@ fn a_store_that_is_done_early_is_visible_after_those_before() {
             shared.b.store(2, Relaxed);
         }
         1 => {
-            wait_until(LATER + 10);
+            // Its request comes when the store's has arrived.
+            wait_until(LATER + arrival);
             let seen = shared.b.load(Relaxed);
             shared.say(thread, now() - LATER);
             assert_eq!(seen, 2);
@@ -187,6 +192,26 @@ fn a_store_that_is_done_early_is_visible_after_those_before() {
     let nearby = costs.modified[0];
     let expected = costs.modified[2] + nearby - nearby / 2;
     assert_eq!(said, [(1, expected)]);
+}
+
+#[test]
+fn a_store_overtakes_no_request_that_was_sent_before() {
+    // Both are equally far from the line; the load is sent a moment earlier or later.
+    for (earlier, expected) in [(true, 1), (false, 2)] {
+        let said = play(move |shared, thread| match thread {
+            2 => shared.a.store(1, Relaxed),
+            0 => {
+                wait_until(LATER);
+                shared.a.store(2, Relaxed);
+            }
+            1 => {
+                wait_until(if earlier { LATER - 1 } else { LATER + 1 });
+                shared.say(thread, shared.a.load(Relaxed));
+            }
+            _ => {}
+        });
+        assert_eq!(said, [(1, expected)]);
+    }
 }
 
 #[test]

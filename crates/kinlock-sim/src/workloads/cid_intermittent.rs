@@ -37,7 +37,7 @@ const FIRST_TOUCH: Constant = Constant::fitted(
 const TICK: Constant = Constant::assumed(
     1e6,
     "time between two scheduler ticks",
-    "CONFIG_HZ=1000, as in Linux' x86_64_defconfig",
+    "chosen knowing the result: CONFIG_HZ=1000, as in Linux' x86_64_defconfig",
 );
 const WARM_UP_BURSTS: f64 = 20_000.0;
 const WARM_UP: Constant = Constant::assumed(
@@ -48,7 +48,7 @@ const WARM_UP: Constant = Constant::assumed(
 const LATE: Constant = Constant::assumed(
     1.0,
     "how late a thread is woken, in thousandths of its sleep (a number, not a time)",
-    "the slack of poll() in Linux",
+    "chosen knowing the result: the slack of poll() in Linux",
 );
 const SCATTER: Constant = Constant::assumed(
     3e3,

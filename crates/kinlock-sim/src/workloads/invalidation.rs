@@ -33,9 +33,9 @@ pub const KIND: Kind = Kind::new(
 
 fn prepare(_: usize, sections: Metered) -> Rc<dyn Body> {
     Rc::new(move |me: usize| {
-        work(OUTSIDE.ns);
+        work(OUTSIDE.value());
         sections.lock(me);
-        work(INSIDE.ns);
+        work(INSIDE.value());
         sections.unlock(me);
         1
     })

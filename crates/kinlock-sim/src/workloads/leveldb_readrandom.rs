@@ -14,10 +14,10 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-const READ: Constant = Constant::assumed(
-    2_500.0,
+const READ: Constant = Constant::fitted(
+    1_571.0,
     "private work per read",
-    "usual for a read that is served from memory: two binary searches and a copy",
+    "leveldb-readrandom, stock, 1 thread",
 );
 const COUNT: Constant = Constant::assumed(
     150.0,
@@ -69,10 +69,10 @@ fn prepare(threads: usize, bucket: Metered) -> Rc<dyn Body> {
 impl Body for ReadRandom {
     fn iterate(&self, me: usize) -> u64 {
         for _ in 0..2 {
-            work(READ.ns / 2.0);
+            work(READ.value() / 2.0);
             self.lock(me);
             self.references.increment();
-            work(COUNT.ns);
+            work(COUNT.value());
             self.unlock(me);
         }
         1
@@ -106,7 +106,7 @@ impl ReadRandom {
             sleeper.store(1, Relaxed);
             self.chain.increment();
             self.queue.borrow_mut().push_back(me);
-            work(QUEUE.ns);
+            work(QUEUE.value());
         }
         self.bucket.unlock(me);
         while still && sleeper.load(Acquire) == 1 {
@@ -121,7 +121,7 @@ impl ReadRandom {
         let first = self.queue.borrow_mut().pop_front();
         if first.is_some() {
             self.chain.increment();
-            work(QUEUE.ns);
+            work(QUEUE.value());
         }
         self.bucket.unlock(me);
         if let Some(first) = first {

@@ -11,7 +11,7 @@ use kinlock_core::platform::{Atomic, Ordering::Relaxed};
 use std::rc::Rc;
 
 const WORK: Constant = Constant::fitted(
-    623.6,
+    620.4,
     "private work per operation",
     "lock2, stock, 1 to 8 threads",
 );
@@ -30,10 +30,10 @@ fn prepare(_: usize, lock: Metered) -> Rc<dyn Body> {
     // The table of open files: read under the lock, never written.
     let table = place(SimU64::new(0));
     Rc::new(move |me: usize| {
-        work(WORK.ns);
+        work(WORK.value());
         lock.lock(me);
         table.load(Relaxed);
-        work(SECTION.ns);
+        work(SECTION.value());
         lock.unlock(me);
         1
     })

@@ -93,6 +93,18 @@ pub struct Constant {
 }
 
 impl Constant {
+    /// Its value in the simulation under way, in nanoseconds: see
+    /// [`Run::factors`](crate::Run::factors).
+    pub(crate) fn value(&self) -> f64 {
+        let factor = with(|w| {
+            w.factors
+                .iter()
+                .find(|(name, _)| *name == self.name)
+                .map(|f| f.1)
+        });
+        self.ns * factor.unwrap_or(1.0)
+    }
+
     const fn published(ns: f64, name: &'static str, source: &'static str) -> Self {
         Constant {
             name,

@@ -14,13 +14,13 @@ use std::rc::Rc;
 const THINK: Constant = Constant::assumed(
     100_000.0,
     "private work between sections",
-    "a system call, and so much of the copy that about half of 128 threads queue: published is no \
+    "chosen knowing the result: a system call, and so much of the copy that about half of 128 threads queue: published is no \
      more than that it is contended",
 );
 const SECTION: Constant = Constant::assumed(
     300.0,
     "work under the lock",
-    "some loads and compares; the copy of a buffer of 256 bytes takes about a tenth of that",
+    "chosen knowing the result: some loads and compares; the copy of a buffer of 256 bytes takes about a tenth of that",
 );
 
 /// The workload.
@@ -36,11 +36,11 @@ fn prepare(_: usize, lock: Metered) -> Rc<dyn Body> {
     // Data of the file, such as its size.
     let shared = place(SimU64::new(0));
     Rc::new(move |me: usize| {
-        work(THINK.ns);
+        work(THINK.value());
         lock.lock(me);
         shared.load(Relaxed);
         shared.increment();
-        work(SECTION.ns);
+        work(SECTION.value());
         lock.unlock(me);
         1
     })

@@ -57,13 +57,13 @@ struct Data([SimU64; 4]);
 fn prepare(percent: u64, lock: Metered) -> Rc<dyn Body> {
     let data = place(Data([0; 4].map(SimU64::new)));
     Rc::new(move |me: usize| {
-        work(PRIVATE.ns);
+        work(PRIVATE.value());
         if with(|w| w.random()) % 100 < percent {
             lock.read(me);
             for word in &data.0 {
                 word.load(Relaxed);
             }
-            work(SECTION.ns);
+            work(SECTION.value());
             lock.unlock_read(me);
         } else {
             lock.lock(me);
@@ -71,7 +71,7 @@ fn prepare(percent: u64, lock: Metered) -> Rc<dyn Body> {
                 word.load(Relaxed);
                 word.increment();
             }
-            work(SECTION.ns);
+            work(SECTION.value());
             lock.unlock(me);
         }
         1

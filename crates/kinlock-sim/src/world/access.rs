@@ -58,6 +58,8 @@ pub(crate) enum How {
     Glance,
     /// A store: buffered; its request for the line is sent meanwhile.
     Store,
+    /// A request for the line ahead of a store: the thread goes on, and nothing waits for it.
+    Prefetch,
     /// A locked read-modify-write: the buffer drains first, and the thread waits.
     Locked,
 }
@@ -67,7 +69,7 @@ impl How {
     fn kind(self) -> Kind {
         match self {
             How::Load | How::Glance => Kind::Read,
-            How::Store | How::Locked => Kind::Write,
+            How::Store | How::Prefetch | How::Locked => Kind::Write,
         }
     }
 }
@@ -120,7 +122,7 @@ impl World {
             match how {
                 How::Load => thread.now += cost,
                 // As any instruction that nothing waits for.
-                How::Glance => {}
+                How::Glance | How::Prefetch => {}
                 How::Store => {
                     thread.drained = thread.drained.max(thread.now + cost);
                     line.delay_until(thread.drained);
@@ -166,6 +168,7 @@ impl World {
             How::Load => self.step(address, How::Load, travelled),
             How::Glance => self.step(address, How::Glance, travelled),
             How::Store => self.step(address, How::Store, travelled),
+            How::Prefetch => self.step(address, How::Prefetch, travelled),
             How::Locked => self.step(address, How::Locked, travelled),
         }
     }
@@ -200,10 +203,6 @@ impl World {
     /// long it travels.
     #[inline(always)]
     fn begin(&mut self, address: usize, how: How) -> u64 {
-        // A store takes effect at once: its thread does not wait for the line.
-        if how == How::Store {
-            return 0;
-        }
         let thread = &mut self.threads[self.current];
         let line = self.lines.at(address);
         let travelled = self.fabric.travel(line, how.kind(), thread.place);
@@ -238,12 +237,15 @@ impl World {
             How::Glance => thread.now = answered,
             How::Store => {
                 // Stores become visible in program order; their requests overlap.
-                visible = done.max(drained);
+                visible = answered.max(drained);
                 thread.drained = visible;
-                thread.now = now + 1;
+                // The thread went on meanwhile. What it does until then meets what others have
+                // done up to `now`: inexact by half a latency at most.
+                thread.now = now - travelled + 1;
                 // Until then no other core sees the value, whether it spins on the line or not.
                 line.delay_until(visible);
             }
+            How::Prefetch => thread.now = now - travelled,
             How::Locked => thread.now = answered + self.fabric.costs.rmw,
         }
         if how.kind() == Kind::Write && !line.spinners.is_empty() {

@@ -165,7 +165,27 @@ impl World {
 
     fn compute(&mut self, cycles: u64) {
         let percent = self.sibling_percent();
-        self.threads[self.current].now += cycles * percent / 100;
+        let thread = &mut self.threads[self.current];
+        let since = thread.now;
+        thread.now += cycles * percent / 100;
+        if thread.now >= thread.next_tick {
+            self.tick(since);
+        }
+    }
+
+    /// The system's timer interrupts the current thread, unless that has happened already while it
+    /// waited, before `since`.
+    #[cold]
+    fn tick(&mut self, since: u64) {
+        let (tick, period) = (self.fabric.costs.tick, self.fabric.costs.tick_period);
+        let thread = &mut self.threads[self.current];
+        if thread.next_tick < since {
+            thread.next_tick += (since - thread.next_tick).div_ceil(period) * period;
+        }
+        while thread.now >= thread.next_tick {
+            thread.now += tick;
+            thread.next_tick += period;
+        }
     }
 
     fn compute_alone(&mut self, cycles: u64) {

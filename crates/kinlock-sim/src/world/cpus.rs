@@ -86,6 +86,10 @@ impl World {
         }
         for spot in spot {
             let cpu = order[spot % order.len()];
+            let next_tick = match &setup.machine.costs {
+                costs if costs.tick == 0 || costs.tick_period == 0 => NEVER,
+                costs => seeds.below(costs.tick_period),
+            };
             self.threads.push(Thread {
                 // Threads do not start in lock-step.
                 now: seeds.below(1000),
@@ -94,6 +98,7 @@ impl World {
                 cpu,
                 first_sibling: cpu - cpu % shape.threads_per_core,
                 place: Place::default(),
+                next_tick,
                 drained: 0,
                 preempt_at: NEVER,
                 pinned: setup.placement != Placement::Scheduled,

@@ -148,6 +148,8 @@ pub(super) fn machine(random: &mut Random, threads: usize, oversubscribed: bool)
         unpark: lot(8),
         wake_latency: lot(10),
         membarrier: lot(8),
+        tick: 0,
+        tick_period: 0,
     };
     Machine {
         name: String::new(),

@@ -35,7 +35,7 @@ impl<P: Platform, C: Config> Head<P, C> {
     /// several before, and otherwise a waiter of another domain would be next. Call it once, with
     /// the lock held.
     pub(crate) fn wait_for_local(&mut self) {
-        if !C::AS_PUBLISHED && self.wants_local() {
+        if self.wants_local() {
             // The post-scan: some may have queued since the pre-scan.
             self.scan();
             if self.wants_local() {

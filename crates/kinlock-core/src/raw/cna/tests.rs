@@ -14,15 +14,6 @@ use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicU16, AtomicU32};
 
 #[derive(Clone, Copy, Debug)]
-struct Published;
-impl Config for Published {
-    const AS_PUBLISHED: bool = true;
-    fn tuning() -> Tuning {
-        Sound::tuning()
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
 struct Lossy;
 impl Config for Lossy {
     const FAULT: Fault = Fault::LostSplice;

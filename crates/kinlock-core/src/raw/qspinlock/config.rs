@@ -10,10 +10,6 @@ pub trait Config: Copy + core::fmt::Debug + Send + Sync + 'static {
     const PENDING_BIT: bool = true;
     /// Whether waiters may sleep, where the platform can.
     const PARK: bool = true;
-    /// Whether the queue does only what is published, for comparison: a head looks at the word
-    /// before it tries to take the lock, reads a waiter's domain in that waiter's node, and passes
-    /// headship to another domain as soon as it knows no local waiter.
-    const AS_PUBLISHED: bool = false;
     /// A deliberate defect, which shows that a check can fail.
     #[doc(hidden)]
     const FAULT: Fault = Fault::None;

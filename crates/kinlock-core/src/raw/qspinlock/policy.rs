@@ -154,7 +154,6 @@ mod tests {
     }
     configuration!(Sound,);
     configuration!(Pushy, FAULT: Fault = Fault::Pushy);
-    configuration!(Published, AS_PUBLISHED: bool = true);
 
     /// The advice of a head that took the lock at its first try, with this pending byte.
     fn advice<C: Config>(pending: u8) -> Approach {
@@ -170,7 +169,6 @@ mod tests {
             assert_eq!(advice::<Sound>(rest), BLINDLY);
             assert_eq!(advice::<Sound>(PENDING | rest), Approach::Look);
             assert_eq!(advice::<Pushy>(PENDING | rest), BLINDLY, "can fail");
-            assert_eq!(advice::<Published>(rest), Approach::Look);
         }
         let lock = QueuedSpinLock::<Native, Sound>::new();
         assert_eq!(

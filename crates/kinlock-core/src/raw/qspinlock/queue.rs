@@ -265,7 +265,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     /// back.
     pub(super) fn advise(&self, taken: bool, approach: Approach) -> Approach {
         let none_pending = || self.pending.glance(Relaxed) & PENDING == 0;
-        if taken && !C::AS_PUBLISHED && (none_pending() || matches!(C::FAULT, Fault::Pushy)) {
+        if taken && (none_pending() || matches!(C::FAULT, Fault::Pushy)) {
             approach
         } else {
             Approach::Look

@@ -125,6 +125,8 @@ fn constant(name: &str) -> Option<Value> {
             "an interrupt to an idle CPU and a context switch",
         ),
         "membarrier" => assumed(5000.0, "ns", "interrupts to all CPUs that run the process"),
+        "tick" => assumed(2500.0, "ns", "an interrupt and the scheduler's accounting"),
+        "tick_period" => assumed(1e6, "ns", "CONFIG_HZ=1000, as in Linux' x86_64_defconfig"),
         _ => None,
     }
 }

@@ -60,27 +60,3 @@ fn a_holder_that_waits_for_local_waiters_in_vain_goes_to_another_domain() {
     assert_eq!(q.pass(head), Some((1, GO)));
     assert_eq!(q.primary_from(1), [1, 3]);
 }
-
-#[test]
-fn as_published_no_holder_waits_for_local_waiters() {
-    // Local waiters that have queued are left to the hand-off.
-    let mut q = Queue::new(&[0, 1, 0, 1]);
-    let mut head = dry::<Published>(&q, LINGER_RUN, FULL);
-    q.arrive(0);
-    head.wait_for_local();
-    assert!(matches!(head.search, Search::UpTo(_)));
-    let mut head = dry::<Sound>(&Queue::new(&[0, 1, 0, 1]), LINGER_RUN, FULL);
-    head.wait_for_local();
-    assert!(matches!(head.search, Search::UpTo(_)));
-}
-
-#[test]
-fn as_published_domains_are_read_in_nodes() {
-    let q = Queue::new(&[0, 1, 0]);
-    // What the links say is not looked at.
-    q.table.node(q.ids[1]).domain.store(0, Relaxed);
-    assert_eq!(q.turn::<Published>(0, GO, 0, FULL), Some((1, GO)));
-    let q = Queue::new(&[0, 1, 0]);
-    q.table.node(q.ids[1]).domain.store(0, Relaxed);
-    assert_eq!(q.turn::<Sound>(0, GO, 0, FULL).unwrap().0, 2);
-}

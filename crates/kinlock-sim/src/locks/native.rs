@@ -1,0 +1,198 @@
+//! The queued spinlock of Linux 5.6 and version 10 of its NUMA-aware variant, as they were measured
+//! for the published tables: small models written from a description of what they do. They are not
+//! the library's lock, which differs in several steps.
+//!
+//! The word is (tail, pending, locked). `0` in the place of the tail: nobody waits in the queue.
+//!
+//! | step | from | to | how |
+//! | --- | --- | --- | --- |
+//! | fast path | (0, 0, 0) | (0, 0, 1) | compare-and-swap |
+//! | the only waiter | (0, 0, 1) | (0, 1, 1) | fetch-or; it is undone if others wait |
+//! | ... and takes | (0, 1, 0) | (0, 0, 1) | a store of locked and pending together |
+//! | queues | (t, p, l) | (me, p, l) | exchange of the tail |
+//! | last head takes | (me, 0, 0) | (0, 0, 1) | compare-and-swap |
+//! | another head takes | (t, 0, 0) | (t, 0, 1) | a store of the locked byte |
+//! | unlock | (t, p, 1) | (t, p, 0) | a store of the locked byte |
+//!
+//! A head takes the lock first, and passes headship on then: its store of the flag becomes visible
+//! after that of the locked byte, as stores do.
+//!
+//! What [`NUMA`-aware](self::cna) queues do otherwise: they scan for a waiter of their node when
+//! they become head, look at the queue of those set aside when they clear the tail, and choose whom
+//! they pass headship to.
+//! A head that has a successor already fetches that one's node for writing before it waits.
+
+mod cna;
+#[cfg(test)]
+mod tests;
+
+use super::Lock;
+use crate::platform::{Sim, SimU32};
+use kinlock_core::platform::{Atomic, Ordering::*, Platform};
+
+const LOCKED: u32 = 1;
+const LOCKED_BYTE: u32 = 0xff;
+const PENDING: u32 = 1 << 8;
+const PENDING_BYTE: u32 = 0xff << 8;
+const TAIL: u32 = 0xffff << 16;
+
+/// How often a newcomer looks whether a hand-over from pending to locked ends.
+const LOOKS: u32 = 512;
+
+/// The flag of a node: its thread waits.
+const WAIT: u32 = 0;
+/// Its thread is the head, and nobody was set aside. Greater: as `GO`, and the last one set aside,
+/// in the form of a tail.
+const GO: u32 = 1;
+
+/// The lock; `NUMA`: the NUMA-aware one.
+struct Native<const NUMA: bool> {
+    word: SimU32,
+    nodes: &'static [Node],
+}
+
+/// A thread's place in the queue. In a kernel it belongs to the CPU.
+#[repr(align(128))]
+struct Node {
+    flag: SimU32,
+    /// The next waiter's name; 0: none yet.
+    next: SimU32,
+    /// The NUMA node of the thread's CPU.
+    domain: SimU32,
+    /// Hand-offs within the NUMA node in a row, up to this thread's.
+    run: SimU32,
+}
+
+/// A thread's name in the word and in nodes: its number + 1, where the tail is.
+fn name(me: usize) -> u32 {
+    (me as u32 + 1) << 16
+}
+
+pub(super) fn place_fifo(threads: usize) -> &'static dyn Lock {
+    crate::place(Native::<false>::new(threads))
+}
+
+pub(super) fn place_cna(threads: usize) -> &'static dyn Lock {
+    crate::place(Native::<true>::new(threads))
+}
+
+impl<const NUMA: bool> Lock for Native<NUMA> {
+    fn lock(&self, me: usize) {
+        if let Err(seen) = self.word.compare_exchange(0, LOCKED, Acquire, Relaxed) {
+            self.lock_contended(me, seen);
+        }
+    }
+
+    fn unlock(&self, _: usize) {
+        self.word.store_part(LOCKED_BYTE, 0);
+    }
+}
+
+impl<const NUMA: bool> Native<NUMA> {
+    fn new(threads: usize) -> Self {
+        let node = |_| Node {
+            flag: SimU32::new(WAIT),
+            next: SimU32::new(0),
+            domain: SimU32::new(0),
+            run: SimU32::new(0),
+        };
+        Native {
+            word: SimU32::new(0),
+            nodes: crate::place_slice(threads, node),
+        }
+    }
+
+    /// The node of the thread that a name or a tail names.
+    fn node(&self, name: u32) -> &Node {
+        &self.nodes[(name >> 16) as usize - 1]
+    }
+
+    fn lock_contended(&self, me: usize, mut seen: u32) {
+        let mut looks = 0;
+        while seen == PENDING && looks < LOOKS {
+            Sim::relax();
+            seen = self.word.load(Relaxed);
+            looks += 1;
+        }
+        if seen & !LOCKED_BYTE != 0 || !self.wait_alone() {
+            self.wait_in_queue(me);
+        }
+    }
+
+    /// Takes the lock as its only waiter. Returns false if there are others.
+    fn wait_alone(&self) -> bool {
+        let before = self.word.fetch_or(PENDING, Acquire);
+        if before & !LOCKED_BYTE != 0 {
+            if before & PENDING_BYTE == 0 {
+                self.word.store_part(PENDING_BYTE, 0);
+            }
+            return false;
+        }
+        if before & LOCKED_BYTE != 0 {
+            Sim::wait(&self.word, Acquire, |word| word & LOCKED_BYTE == 0);
+        }
+        self.word.store_part(LOCKED_BYTE | PENDING_BYTE, LOCKED);
+        true
+    }
+
+    fn wait_in_queue(&self, me: usize) {
+        let node = &self.nodes[me];
+        node.flag.store(WAIT, Relaxed);
+        node.next.store(0, Relaxed);
+        if NUMA {
+            node.domain.store(Sim::domain() as u32, Relaxed);
+            node.run.store(0, Relaxed);
+        }
+        // The node may have come from far away, and the lock may be free by now.
+        let is_free = self.word.load(Relaxed) == 0;
+        if is_free
+            && self
+                .word
+                .compare_exchange(0, LOCKED, Acquire, Relaxed)
+                .is_ok()
+        {
+            return;
+        }
+        let before = self.word.swap_part(TAIL, name(me)) & TAIL;
+        if before != 0 {
+            self.node(before).next.store(name(me), Release);
+            Sim::wait(&node.flag, Acquire, |flag| flag != WAIT);
+            let next = node.next.load(Relaxed);
+            if next != 0 {
+                Sim::prefetch_for_writing(&self.node(next).flag);
+            }
+        }
+        self.take_as_head(me);
+    }
+
+    fn take_as_head(&self, me: usize) {
+        let node = &self.nodes[me];
+        let scan = if NUMA {
+            self.scan_early(me)
+        } else {
+            cna::Scan::None
+        };
+        let is_free = |word: u32| word & (LOCKED_BYTE | PENDING_BYTE) == 0;
+        let seen = Sim::wait(&self.word, Acquire, is_free);
+        if seen & TAIL == name(me) && self.clear_tail(me, seen) {
+            return;
+        }
+        self.word.store_part(LOCKED_BYTE, LOCKED);
+        let next = Sim::wait(&node.next, Relaxed, |next| next != 0);
+        if NUMA {
+            self.pass_to_kin(me, next, scan);
+        } else {
+            self.node(next).flag.store(GO, Release);
+        }
+    }
+
+    /// Takes the lock and empties the queue, unless a thread has joined it since `seen`.
+    fn clear_tail(&self, me: usize, seen: u32) -> bool {
+        if NUMA && self.nodes[me].flag.load(Relaxed) > GO {
+            return self.promote_those_set_aside(me, seen);
+        }
+        self.word
+            .compare_exchange(seen, LOCKED, Relaxed, Relaxed)
+            .is_ok()
+    }
+}
