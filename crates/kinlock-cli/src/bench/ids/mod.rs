@@ -24,11 +24,11 @@ use crate::report::units::time;
 
 /// Measure concurrency IDs and what is built on them on this machine.
 ///
-/// Counters, stacks and pools by restartable sequences and by leases, against locked additions,
-/// thread-locals and crates with the same purpose. All of them run in each round, in random order,
+/// Counters, stacks, rings and pools by restartable sequences and by leases, against locked
+/// additions, thread-locals and crates with the same purpose. All of them run in each round, in random order,
 /// on the same threads; throughput is compared with the baseline's in the same round.
 ///
-/// Workloads: counter (add 1), lease (take an ID and give it back), stack (push and pop), pool
+/// Workloads: counter (add 1), lease (take an ID and give it back), stack, ring (push and pop), pool
 /// (allocate and free), intermittent (bursts over the 16 KiB of one's ID, one thread at a time,
 /// rarely, under each policy; it has one thread per CPU).
 ///
