@@ -293,7 +293,6 @@ impl<T> Element<T> {
 }
 
 /// What the assembly reports instead of an element's address when the ring is full, or empty.
-#[cfg_attr(miri, allow(dead_code))]
 pub(super) const REFUSED: usize = 2;
 
 /// The result of moving an element into a ring or out of it.
