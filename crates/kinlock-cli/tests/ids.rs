@@ -16,6 +16,7 @@ fn bench_measures_everything_against_the_baseline() {
         "histogram",
         "lease",
         "stack",
+        "ring",
         "pool",
         "intermittent",
     ] {

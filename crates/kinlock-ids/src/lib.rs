@@ -10,6 +10,7 @@
 //! | several counts of one module | [`CounterArray`] | the same; eight bytes per count and ID |
 //! | a distribution of values | [`Histogram`] | the same |
 //! | a free list, any order | [`Stack`] | a mutex and a vector |
+//! | events or jobs, oldest first per ID, at most so many | [`Ring`] | a mutex and a queue |
 //! | objects of one size | [`Pool`] | malloc |
 //! | anything else | [`PerId`] | a value per thread, and a list of threads |
 //!
@@ -92,6 +93,7 @@ mod per_id;
 mod pool;
 #[doc(hidden)]
 pub mod raw;
+mod ring;
 pub mod sequence;
 mod stack;
 mod thread;
@@ -104,4 +106,5 @@ pub use error::{BuildError, EnterError};
 pub use histogram::Histogram;
 pub use per_id::PerId;
 pub use pool::{Full, Pool, Pooled, PooledArc};
+pub use ring::Ring;
 pub use stack::Stack;

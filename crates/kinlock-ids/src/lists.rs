@@ -56,8 +56,8 @@ struct Slot {
 const _: () =
     assert!(core::mem::offset_of!(Slot, gate) == GATE && core::mem::offset_of!(Slot, head) == HEAD);
 
-const OPEN: u64 = 0;
-const CLOSED: u64 = 1;
+pub(super) const OPEN: u64 = 0;
+pub(super) const CLOSED: u64 = 1;
 const SIZE: usize = size_of::<Slot>();
 
 #[derive(Debug)]
@@ -262,7 +262,7 @@ impl<P: Probe> Lists<P> {
     }
 
     fn take_leased(&self, slot: &Slot) -> Option<NonNull<Node>> {
-        at(slot, |slot| {
+        at(&slot.gate, || {
             let chain = slot.head.load(Relaxed);
             slot.head.store(ptr::null_mut(), Relaxed);
             NonNull::new(chain)
@@ -312,7 +312,8 @@ impl<P: Probe> Lists<P> {
     #[inline]
     fn at_own<R>(&self, action: impl FnOnce(&Slot) -> R) -> Option<R> {
         let lease = self.domain.enter().ok()?;
-        at(self.slot(lease.id()), action)
+        let slot = self.slot(lease.id());
+        at(&slot.gate, || action(slot))
     }
 
     #[inline]
@@ -356,12 +357,12 @@ impl<P: Probe> Lists<P> {
 
 /// With leases: accesses a slot under its gate. `None` if another thread does.
 #[inline]
-fn at<R>(slot: &Slot, action: impl FnOnce(&Slot) -> R) -> Option<R> {
-    if slot.gate.swap(CLOSED, Acquire) != OPEN {
+pub(super) fn at<R>(gate: &AtomicU64, action: impl FnOnce() -> R) -> Option<R> {
+    if gate.swap(CLOSED, Acquire) != OPEN {
         return None;
     }
-    let result = action(slot);
-    slot.gate.store(OPEN, Release);
+    let result = action();
+    gate.store(OPEN, Release);
     Some(result)
 }
 

@@ -391,7 +391,8 @@ impl<T: 'static> DerefMut for PooledArc<T> {
     }
 }
 
-/// The pool has no free place, or no memory for more. The object comes back.
+/// A [`Pool`] has no free place and no memory for more, or a [`Ring`](super::Ring) is full. The
+/// object comes back.
 pub struct Full<T>(pub T);
 
 impl<T> fmt::Debug for Full<T> {
@@ -402,7 +403,7 @@ impl<T> fmt::Debug for Full<T> {
 
 impl<T> fmt::Display for Full<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the pool has no free place")
+        f.write_str("no place is free")
     }
 }
 

@@ -68,6 +68,8 @@
 //!    thread's own ID, and atomically by all other code.
 //! 3. Every node in a list is live memory of `Node`'s layout. Only the thread that has popped it,
 //!    or is about to push it, writes it.
+//! 4. A slot of a ring has room for `mask + 1` elements from [`Element::AT`] on; `mask + 1` is a
+//!    power of two.
 
 #[cfg(all(target_arch = "aarch64", target_endian = "little", not(miri)))]
 mod aarch64;
@@ -103,8 +105,9 @@ use core::ptr::NonNull;
 ///
 /// # Safety
 ///
-/// A probe with a [`FAULT`](Self::FAULT) may be used by [`Counter`](super::Counter)s only, which
-/// then count wrong. A list would have nodes twice.
+/// A probe with a [`FAULT`](Self::FAULT) may be used by [`Counter`](super::Counter)s and by
+/// [`Ring`](super::Ring)s of integers only, which then count wrong, or lose and double integers. A
+/// list would have nodes twice.
 #[doc(hidden)]
 pub unsafe trait Probe: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// Iterations of an empty loop right before the commit, so that disturbances hit it; at most
@@ -263,6 +266,56 @@ impl Popped {
             (Ok(()), None) => Self::Empty,
             (Ok(()), Some(node)) if node.addr().get() == CLOSED => Self::Closed,
             (Ok(()), Some(node)) => Self::Node(node),
+        }
+    }
+}
+
+/// The offset of a ring's head in a slot: how many elements were ever popped.
+pub(super) const FIRST: usize = 8;
+/// The offset of a ring's tail in a slot: how many elements were ever pushed.
+pub(super) const END: usize = 16;
+
+/// An element of a ring: whole words, so that sequences copy words.
+#[repr(align(8))]
+pub(super) struct Element<T>(pub(super) core::mem::MaybeUninit<T>);
+
+impl<T> Element<T> {
+    /// The offset of the first element in a slot.
+    pub(super) const AT: usize = {
+        let (header, align) = (32, align_of::<Self>());
+        if align > header { align } else { header }
+    };
+    /// The size, checked to fit into an instruction.
+    pub(super) const BYTES: usize = {
+        assert!(size_of::<Self>() <= i32::MAX as usize);
+        size_of::<Self>()
+    };
+}
+
+/// What the assembly reports instead of an element's address when the ring is full, or empty.
+pub(super) const REFUSED: usize = 2;
+
+/// The result of moving an element into a ring or out of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Moved {
+    Done,
+    /// The ring is full (push) or empty (pop).
+    Refused,
+    /// The gate is closed.
+    Closed,
+    /// As [`OutOfRange`].
+    OutOfRange,
+}
+
+impl Moved {
+    /// From what the assembly reports: where the element is in the slot.
+    #[inline]
+    fn of(ran: Result<(), OutOfRange>, place: usize) -> Self {
+        match (ran, place) {
+            (Err(OutOfRange), _) => Self::OutOfRange,
+            (Ok(()), CLOSED) => Self::Closed,
+            (Ok(()), REFUSED) => Self::Refused,
+            (Ok(()), _) => Self::Done,
         }
     }
 }

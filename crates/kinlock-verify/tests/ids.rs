@@ -147,6 +147,7 @@ tortured! {
     lowest_free_survives: "lease-lowest-free", 1_500;
     task_owned_survives: "lease-task-owned", 1_500;
     a_sequence_that_does_not_restart_is_caught: "busted-restart", 4_000;
+    a_ring_that_does_not_restart_is_caught: "busted-ring", 4_000;
     a_shared_id_is_caught: "busted-shared", 4_000;
     a_leaked_id_is_caught: "busted-leaked", 4_000;
     an_id_above_the_bound_is_caught: "busted-bound", 4_000;

@@ -8,7 +8,8 @@ use core::arch::asm;
 use core::ptr::NonNull;
 
 use super::{
-    CLOSED, DEPTH, GATE, HEAD, Knobs, NEXT, Node, OutOfRange, Popped, Probe, Pushed, Slots,
+    CLOSED, DEPTH, END, Element, FIRST, GATE, HEAD, Knobs, Moved, NEXT, Node, OutOfRange, Popped,
+    Probe, Pushed, REFUSED, Slots,
 };
 use crate::area::{SIGNATURE, at};
 
@@ -245,4 +246,75 @@ pub(in super::super) unsafe fn pop<P: Probe>(area: NonNull<u8>, slots: &Slots) -
         );
     }
     Popped::of(slots.check(id), found)
+}
+
+/// With `PUSH` = 1 copies `value` behind the last element of the ring of the slot, else moves the
+/// first one to `value`. If the result is not `Done`, `value` is still what it was, or unspecified.
+///
+/// # Safety
+///
+/// Invariants 1, 2 and 4; `value` may be read, and without `PUSH` written.
+#[inline]
+pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize>(
+    area: NonNull<u8>,
+    slots: &Slots,
+    mask: usize,
+    value: NonNull<Element<T>>,
+) -> Moved {
+    let id: u64;
+    let place: usize;
+    // SAFETY: invariants 1, 2 and 4, by the caller. A place that is not between head and tail is
+    // read by nobody, so it may be half written when the sequence restarts.
+    unsafe {
+        sequence!(P, area, slots, [
+            "mov {place}, #{closed}",
+            "ldar {spin}, [{slot}]",
+            "cbnz {spin}, 33f",
+            "ldr {count}, [{slot}, #{first}]",
+            "ldr {word}, [{slot}, #{end}]",
+            "sub {spin}, {word}, {count}",
+            "mov {place}, #{refused}",
+            ".if {push}",
+            "cmp {spin}, {mask}",
+            "b.hi 33f",
+            "mov {count}, {word}",
+            ".else",
+            "cbz {spin}, 33f",
+            ".endif",
+            "and {place}, {count}, {mask}",
+            "madd {place}, {place}, {bytes}, {slot}",
+            "add {place}, {place}, {elements}",
+            "add {count}, {count}, #1",
+            "mov {spin}, {bytes}",
+            "98:",
+            "cbz {spin}, 99f",
+            "sub {spin}, {spin}, #8",
+            ".if {push}",
+            "ldr {word}, [{value}, {spin}]",
+            "str {word}, [{place}, {spin}]",
+            ".else",
+            "ldr {word}, [{place}, {spin}]",
+            "str {word}, [{value}, {spin}]",
+            ".endif",
+            "b 98b",
+            "99:",
+        ], [
+            "str {count}, [{slot}, #{moved}]",
+        ], id,
+            push = const PUSH,
+            first = const FIRST,
+            end = const END,
+            moved = const if PUSH == 1 { END } else { FIRST },
+            elements = in(reg) Element::<T>::AT,
+            bytes = in(reg) Element::<T>::BYTES,
+            closed = const CLOSED,
+            refused = const REFUSED,
+            value = in(reg) value.as_ptr(),
+            mask = in(reg) mask,
+            count = out(reg) _,
+            place = out(reg) place,
+            word = out(reg) _,
+        );
+    }
+    Moved::of(slots.check(id), place)
 }

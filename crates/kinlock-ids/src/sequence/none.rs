@@ -3,7 +3,7 @@
 
 use core::ptr::NonNull;
 
-use super::{Node, OutOfRange, Popped, Probe, Pushed, Slots};
+use super::{Element, Moved, Node, OutOfRange, Popped, Probe, Pushed, Slots};
 
 pub(in super::super) unsafe fn add<P: Probe>(
     _: NonNull<u8>,
@@ -34,4 +34,13 @@ pub(in super::super) unsafe fn push<P: Probe>(
 
 pub(in super::super) unsafe fn pop<P: Probe>(_: NonNull<u8>, _: &Slots) -> Popped {
     Popped::OutOfRange
+}
+
+pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize>(
+    _: NonNull<u8>,
+    _: &Slots,
+    _: usize,
+    _: NonNull<Element<T>>,
+) -> Moved {
+    Moved::OutOfRange
 }

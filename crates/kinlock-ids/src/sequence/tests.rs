@@ -200,6 +200,54 @@ fn a_list_is_last_in_first_out_bounded_and_gated() {
     push_and_pop::<Slow>();
 }
 
+fn a_ring_of<P: Probe, T: Copy + PartialEq + core::fmt::Debug>(values: [T; 3]) {
+    let (mut area, mut memory) = (FakeArea::with_id(1), Memory::new());
+    let slots = memory.slots();
+    let area = area.pointer();
+    let element = |value| Element(core::mem::MaybeUninit::new(value));
+    let push = |value| {
+        let mut value = element(value);
+        // SAFETY: memory and area made for this: two elements have room.
+        unsafe { ring::<P, T, 1>(area, &slots, 1, NonNull::from(&mut value)) }
+    };
+    let pop = || {
+        let mut to = element(values[2]);
+        // SAFETY: as above. It had a value before.
+        unsafe {
+            let moved = ring::<P, T, 0>(area, &slots, 1, NonNull::from(&mut to));
+            (moved, to.0.assume_init())
+        }
+    };
+    assert_eq!(pop(), (Moved::Refused, values[2]));
+    for _ in 0..3 {
+        assert_eq!(push(values[0]), Moved::Done);
+        assert_eq!(push(values[1]), Moved::Done);
+        assert_eq!(push(values[2]), Moved::Refused);
+        assert_eq!(pop(), (Moved::Done, values[0]));
+        assert_eq!(push(values[2]), Moved::Done);
+        let gate = slots.of(1).cast::<u64>();
+        // SAFETY: memory made for this.
+        unsafe { gate.write(1) };
+        assert_eq!(push(values[0]), Moved::Closed);
+        assert_eq!(pop().0, Moved::Closed);
+        // SAFETY: as above.
+        unsafe { gate.write(0) };
+        assert_eq!(pop(), (Moved::Done, values[1]));
+        assert_eq!(pop(), (Moved::Done, values[2]));
+        assert_eq!(pop().0, Moved::Refused);
+    }
+    assert_eq!(memory.0[1][..3], [0, 9, 9]);
+    assert!([0, 2, 3].iter().all(|&id| memory.0[id] == [0; 16]));
+}
+
+#[test]
+fn a_ring_is_first_in_first_out_bounded_and_gated() {
+    a_ring_of::<Sound, u64>([7, 8, 9]);
+    a_ring_of::<Slow, _>([(1u8, 2u32), (3, 4), (5, 6)]);
+    a_ring_of::<Sound, _>([[1u64, 2, 3, 4], [5; 4], [6, 7, 8, 9]]);
+    a_ring_of::<Slow, _>([(); 3]);
+}
+
 #[test]
 fn the_kernel_is_told_what_it_accepts() {
     let (mut area, mut memory) = (FakeArea::with_id(0), Memory::new());

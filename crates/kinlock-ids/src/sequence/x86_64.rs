@@ -9,7 +9,8 @@ use core::arch::asm;
 use core::ptr::NonNull;
 
 use super::{
-    CLOSED, DEPTH, GATE, HEAD, Knobs, NEXT, Node, OutOfRange, Popped, Probe, Pushed, Slots,
+    CLOSED, DEPTH, END, Element, FIRST, GATE, HEAD, Knobs, Moved, NEXT, Node, OutOfRange, Popped,
+    Probe, Pushed, REFUSED, Slots,
 };
 use crate::area::{SIGNATURE, at};
 
@@ -245,4 +246,78 @@ pub(in super::super) unsafe fn pop<P: Probe>(area: NonNull<u8>, slots: &Slots) -
         );
     }
     Popped::of(slots.check(id), found)
+}
+
+/// With `PUSH` = 1 copies `value` behind the last element of the ring of the slot, else moves the
+/// first one to `value`. If the result is not `Done`, `value` is still what it was, or unspecified.
+///
+/// # Safety
+///
+/// Invariants 1, 2 and 4; `value` may be read, and without `PUSH` written.
+#[inline]
+pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize>(
+    area: NonNull<u8>,
+    slots: &Slots,
+    mask: usize,
+    value: NonNull<Element<T>>,
+) -> Moved {
+    let id: u64;
+    let place: usize;
+    // SAFETY: invariants 1, 2 and 4, by the caller. A place that is not between head and tail is
+    // read by nobody, so it may be half written when the sequence restarts.
+    unsafe {
+        sequence!(P, area, slots, [
+            "mov {place:e}, {closed}",
+            "cmp qword ptr [{slot} + {gate}], 0",
+            "jne 33f",
+            "mov {count}, qword ptr [{slot} + {moved}]",
+            "mov {place}, qword ptr [{slot} + {end}]",
+            "sub {place}, qword ptr [{slot} + {first}]",
+            ".if {push}",
+            "cmp {place}, {mask}",
+            "mov {place:e}, {refused}",
+            "ja 33f",
+            ".else",
+            "test {place}, {place}",
+            "mov {place:e}, {refused}",
+            "jz 33f",
+            ".endif",
+            "mov {place}, {count}",
+            "and {place}, {mask}",
+            "imul {place}, {place}, {bytes}",
+            "lea {place}, [{slot} + {place} + {elements}]",
+            "inc {count}",
+            ".if {bytes}",
+            "mov {spin:e}, {bytes}",
+            "99:",
+            ".if {push}",
+            "mov {word}, qword ptr [{value} + {spin} - 8]",
+            "mov qword ptr [{place} + {spin} - 8], {word}",
+            ".else",
+            "mov {word}, qword ptr [{place} + {spin} - 8]",
+            "mov qword ptr [{value} + {spin} - 8], {word}",
+            ".endif",
+            "sub {spin}, 8",
+            "jnz 99b",
+            ".endif",
+        ], [
+            "mov qword ptr [{slot} + {moved}], {count}",
+        ], id,
+            push = const PUSH,
+            gate = const GATE,
+            first = const FIRST,
+            end = const END,
+            moved = const if PUSH == 1 { END } else { FIRST },
+            elements = const Element::<T>::AT,
+            bytes = const Element::<T>::BYTES,
+            closed = const CLOSED,
+            refused = const REFUSED,
+            value = in(reg) value.as_ptr(),
+            mask = in(reg) mask,
+            count = out(reg) _,
+            place = out(reg) place,
+            word = out(reg) _,
+        );
+    }
+    Moved::of(slots.check(id), place)
 }

@@ -50,7 +50,10 @@ fn has_leases(specimen: &Specimen) -> bool {
 
 /// Structures need a domain, and a broken allocator is in none.
 fn has_domain(specimen: &Specimen) -> bool {
-    matches!(specimen.broken, None | Some(Broken::NoRestart))
+    matches!(
+        specimen.broken,
+        None | Some(Broken::NoRestart | Broken::Ring)
+    )
 }
 
 /// What a scenario works with.

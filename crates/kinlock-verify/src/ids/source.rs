@@ -14,6 +14,8 @@ use std::sync::OnceLock;
 pub(super) enum Broken {
     /// Sequences do not restart.
     NoRestart,
+    /// Sequences of rings do not restart.
+    Ring,
     /// An ID has two holders.
     Shared,
     /// An ID is lost.
@@ -95,7 +97,7 @@ pub(super) fn of(specimen: &Specimen) -> Box<dyn Source> {
         Some(Broken::Shared) => own::<{ IdFault::Shared as u8 }>(specimen.policy),
         Some(Broken::Leaked) => own::<{ IdFault::Leaked as u8 }>(specimen.policy),
         Some(Broken::AboveBound) => own::<{ IdFault::AboveBound as u8 }>(specimen.policy),
-        None | Some(Broken::NoRestart) => Box::new(domain(specimen)),
+        None | Some(Broken::NoRestart | Broken::Ring) => Box::new(domain(specimen)),
     }
 }
 

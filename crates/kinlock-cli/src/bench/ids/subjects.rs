@@ -1,6 +1,7 @@
 //! What is measured: one operation each, of ours and of others'.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex};
@@ -8,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use crossbeam_queue::SegQueue;
 use crossbeam_utils::CachePadded;
 use fast_counter::ConcurrentCounter;
-use kinlock_ids::{Backend, Counter, Domain, Histogram, Policy, Pool, Stack};
+use kinlock_ids::{Backend, Counter, Domain, Histogram, Policy, Pool, Ring, Stack};
 use thread_local::ThreadLocal;
 
 use crate::args::names;
@@ -21,6 +22,7 @@ names! {
     Histogram = "histogram", "count a value in one of 16 ranges and add it to a sum";
     Lease = "lease", "take an ID and give it back; the baseline is a locked addition without contention";
     Stack = "stack", "push a number, then pop one";
+    Ring = "ring", "push a number at the end, then pop one from the front; the baseline is a queue of the thread's own";
     Pool = "pool", "allocate an object of 64 bytes, then free it";
     Intermittent = "intermittent", "increment the 16,384 bytes of one's ID; one thread at a time, rarely, each on its own CPU";
 }
@@ -31,6 +33,7 @@ pub fn baseline(workload: Workload) -> &'static str {
         Workload::Counter | Workload::Lease => LOCKED,
         Workload::Histogram => ATOMICS,
         Workload::Stack | Workload::Pool => MUTEX,
+        Workload::Ring => LOCAL,
         Workload::Intermittent => INDEXED,
     }
 }
@@ -38,6 +41,7 @@ pub fn baseline(workload: Workload) -> &'static str {
 const LOCKED: &str = "locked-add";
 const ATOMICS: &str = "shared-atomics";
 const MUTEX: &str = "mutex-vec";
+const LOCAL: &str = "thread-local";
 /// The area of one's CPU, without any ID.
 const INDEXED: &str = "cpu-index";
 
@@ -160,6 +164,7 @@ pub fn of(workload: Workload, backends: &[Backend], policies: &[Policy]) -> Vec<
         Workload::Histogram => histograms(&domains),
         Workload::Lease => leases(domains),
         Workload::Stack => stacks(&domains),
+        Workload::Ring => rings(&domains),
         Workload::Pool => pools(&domains),
         Workload::Intermittent => areas(&domains),
     }
@@ -302,6 +307,40 @@ fn stacks(domains: &[Named]) -> Vec<Subject> {
     all.extend(ours(domains, make, |stack| {
         stack.push(1);
         black_box(stack.pop());
+    }));
+    all
+}
+
+fn rings(domains: &[Named]) -> Vec<Subject> {
+    let queue = || VecDeque::from([0u64; 64]);
+    let make = |domain: &Domain| {
+        let ring = Ring::<u64>::new(domain, 1024).expect("memory for a ring");
+        (0..64).for_each(|value| drop(ring.push(value)));
+        ring
+    };
+    let mut all = vec![
+        local(
+            LOCAL,
+            || (),
+            queue,
+            |(), own| {
+                black_box(&mut *own).push_back(1);
+                black_box(own.pop_front());
+            },
+        ),
+        shared(
+            "mutex-queue",
+            move || Mutex::new(queue()),
+            |queue| {
+                let lock = || queue.lock().expect("no member panics");
+                lock().push_back(1);
+                black_box(lock().pop_front());
+            },
+        ),
+    ];
+    all.extend(ours(domains, make, |ring| {
+        drop(ring.push(black_box(1)));
+        black_box(ring.pop());
     }));
     all
 }

@@ -1,4 +1,4 @@
-//! Counters, stacks and pools, disturbed inside their operations.
+//! Counters, stacks, rings and pools, disturbed inside their operations.
 
 use super::super::source::{self, Broken};
 use super::super::storm::Storm;
@@ -7,7 +7,7 @@ use crate::affinity::confine;
 use crate::injector::Injector;
 use crate::report::{Findings, Property};
 use kinlock_ids::sequence::{Fault, Probe, Sound};
-use kinlock_ids::{Backend, Counter, Domain, Pool, Stack};
+use kinlock_ids::{Backend, Counter, Domain, Pool, Ring, Stack};
 use kinlock_sim::random::Random;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 const TOKENS: usize = 256;
 /// Places in the pool: now and then too few.
 const PLACES: usize = 128;
+/// Values in the ring of an ID: now and then full.
+const CAPACITY: usize = 16;
 /// Threads alive at a time in the scenario `churn`, besides the threads that start them.
 const CHILDREN: usize = 3;
 
@@ -33,7 +35,7 @@ unsafe impl Probe for Slow {
 #[derive(Clone, Copy, Debug)]
 struct Unrestarted;
 
-// SAFETY: `step` uses only the counters then.
+// SAFETY: used with counters, and with a ring of integers; `step` leaves out the others.
 unsafe impl Probe for Unrestarted {
     const DELAY: u32 = 2_000;
     const FAULT: Option<Fault> = Some(Fault::NoRestart);
@@ -41,19 +43,20 @@ unsafe impl Probe for Unrestarted {
 
 pub(super) fn run(context: &Context) -> Findings {
     match context.specimen.broken {
-        Some(Broken::NoRestart) => torture::<Unrestarted>(context, Life::Long),
-        _ => torture::<Slow>(context, Life::Long),
+        Some(Broken::NoRestart) => torture::<Unrestarted, Slow>(context, Life::Long),
+        Some(Broken::Ring) => torture::<Slow, Unrestarted>(context, Life::Long),
+        _ => torture::<Slow, Slow>(context, Life::Long),
     }
 }
 
 /// Threads come and go.
 pub(super) fn churn(context: &Context) -> Findings {
-    torture::<Sound>(context, Life::Short)
+    torture::<Sound, Sound>(context, Life::Short)
 }
 
 /// All threads on one CPU, whose number is not 0 if there is another.
 pub(super) fn sparse(context: &Context) -> Findings {
-    torture::<Slow>(context, Life::OnOneCpu)
+    torture::<Slow, Slow>(context, Life::OnOneCpu)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -64,11 +67,12 @@ enum Life {
 }
 
 /// The structures that threads share, and what went wrong.
-struct Stage<P: Probe> {
+struct Stage<P: Probe, R: Probe> {
     domain: Domain,
     /// Threads add to both, handlers to the second.
     counters: [Counter<P>; 2],
     stack: Stack<usize, P>,
+    ring: Ring<u64, R>,
     tokens: Vec<AtomicBool>,
     pool: Pool<Tagged, P>,
     counts: Counts,
@@ -78,6 +82,8 @@ struct Stage<P: Probe> {
 struct Counts {
     added: AtomicU64,
     added_by_all: AtomicU64,
+    /// Sum of the values pushed into the ring, less those that came out; and how many, likewise.
+    in_ring: [AtomicU64; 2],
     doubles: AtomicU64,
     mistaken: AtomicU64,
     inserted: AtomicU64,
@@ -104,7 +110,7 @@ impl Tagged {
     }
 }
 
-fn torture<P: Probe>(context: &Context, life: Life) -> Findings {
+fn torture<P: Probe, R: Probe>(context: &Context, life: Life) -> Findings {
     let domain = source::domain(&context.specimen);
     let cpus = crate::allowed_cpus();
     if life == Life::OnOneCpu {
@@ -112,7 +118,7 @@ fn torture<P: Probe>(context: &Context, life: Life) -> Findings {
         confine(0, &cpus[cpus.len() - 1..]);
         domain.refresh();
     }
-    let stage = Arc::new(Stage::<P>::new(&domain));
+    let stage = Arc::new(Stage::<P, R>::new(&domain));
     let in_handler = Arc::clone(&stage);
     let action = move || {
         in_handler.counters[1].add(1);
@@ -140,7 +146,7 @@ fn torture<P: Probe>(context: &Context, life: Life) -> Findings {
     stage.judge(&storm, context, life, findings)
 }
 
-impl<P: Probe> Stage<P> {
+impl<P: Probe, R: Probe> Stage<P, R> {
     fn new(domain: &Domain) -> Self {
         let counter = || Counter::probed(domain).expect("memory for a counter");
         let stack = Stack::probed(domain).expect("memory for a stack");
@@ -148,6 +154,7 @@ impl<P: Probe> Stage<P> {
         Stage {
             counters: [counter(), counter()],
             stack,
+            ring: Ring::probed(domain, CAPACITY).expect("memory for a ring"),
             tokens: (0..TOKENS).map(|_| AtomicBool::new(false)).collect(),
             pool: Pool::probed(domain, PLACES).expect("memory for a pool"),
             counts: Counts::default(),
@@ -171,8 +178,9 @@ impl<P: Probe> Stage<P> {
             self.counts.greatest.fetch_max(id, Relaxed);
         }
 
+        self.step_of_ring(n, random);
         if P::FAULT.is_some() {
-            return 2;
+            return 4;
         }
         let token = self.stack.pop();
         if let Some(token) = token {
@@ -190,7 +198,27 @@ impl<P: Probe> Stage<P> {
             }
             Err(_) => drop(self.counts.full.fetch_add(1, Relaxed)),
         }
-        4
+        6
+    }
+
+    /// Pushes, pops, and now and then takes what others pushed.
+    fn step_of_ring(&self, n: u64, random: &mut Random) {
+        if self.ring.push(n).is_ok() {
+            self.counts.in_ring[0].fetch_add(n, Relaxed);
+            self.counts.in_ring[1].fetch_add(1, Relaxed);
+        }
+        let out = match random.below(512) {
+            0 => self.ring.drain(),
+            1 => self.ring.steal(),
+            _ => self.ring.pop().into_iter().collect(),
+        };
+        self.out_of_ring(&out);
+    }
+
+    fn out_of_ring(&self, values: &[u64]) {
+        let sum = values.iter().fold(0, |sum: u64, &n| sum.wrapping_add(n));
+        self.counts.in_ring[0].fetch_sub(sum, Relaxed);
+        self.counts.in_ring[1].fetch_sub(values.len() as u64, Relaxed);
     }
 
     fn handle_token(&self, token: usize, meanwhile: impl FnOnce()) {
@@ -254,6 +282,8 @@ impl<P: Probe> Stage<P> {
             self.counts.added_by_all.load(Relaxed),
         ];
         let off = [0, 1].map(|i| expected[i].wrapping_sub(sums[i]) as i64);
+        self.out_of_ring(&self.ring.drain());
+        let ring = [0, 1].map(|i| self.counts.in_ring[i].load(Relaxed) as i64);
         let mut left = 0;
         while let Some(token) = self.stack.pop() {
             left += 1;
@@ -269,10 +299,12 @@ impl<P: Probe> Stage<P> {
             self.counts.mistaken.load(Relaxed),
         );
         let exclusion = format!(
-            "sums off by {} and {}; {doubles} tokens had twice; {mistaken} of {} objects changed by \
+            "sums off by {} and {}; ring off by {} values, sum {}; {doubles} tokens had twice; {mistaken} of {} objects changed by \
              others",
             off[0],
             off[1],
+            ring[1],
+            ring[0],
             self.counts.inserted.load(Relaxed),
         );
         let members_left = || self.domain.members().unwrap_or(0);
@@ -291,7 +323,7 @@ impl<P: Probe> Stage<P> {
             "{left} of {TOKENS} tokens, {places} of {PLACES} places, \
              {ids} IDs of at least {ids_expected} and {members} members left"
         );
-        let intact = off == [0, 0] && doubles == 0 && mistaken == 0;
+        let intact = off == [0, 0] && ring == [0, 0] && doubles == 0 && mistaken == 0;
         let complete = left == TOKENS && places == PLACES && ids >= ids_expected && members <= 1;
         findings
             .judge(Property::Exclusion, intact, exclusion)

@@ -1,0 +1,421 @@
+//! A bounded queue per ID.
+//!
+//! # Invariants
+//!
+//! 1. The slots were allocated for this ring: zeroed, a [`Header`] and `mask + 1` elements for each
+//!    ID, which is what `sequence` requires of a ring.
+//! 2. The elements from `first` to `end`, at their numbers modulo `mask + 1`, have values. Each
+//!    belongs to the ring until `first` passes it.
+//! 3. A slot is accessed by a restartable sequence with its ID; with leases, by the thread that has
+//!    closed its gate; with restartable sequences, by a thread that holds the mutex, has closed the
+//!    gate and has restarted all sequences; or with `&mut self`. Other threads only compare `first`
+//!    with `end`.
+
+use core::marker::PhantomData;
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use std::collections::VecDeque;
+
+use super::area;
+use super::arena::LINE;
+use super::domain::Domain;
+use super::error::BuildError;
+use super::lists::{CLOSED, OPEN, at};
+use super::pool::Full;
+use super::sequence::{self, END, Element, FIRST, GATE, Moved, Probe, Slots, Sound};
+use kinlock::{Mutex, MutexGuard};
+use kinlock_core::native::futex;
+
+/// A queue without a contended end: every CPU pushes and pops on its own. First in, first out per
+/// ID, and bounded per ID.
+///
+/// For what is collected per CPU and then taken together, or worked off where it came up: events of
+/// a trace, jobs, things to free later. Values lie in the ring itself, so nothing is allocated.
+///
+/// A thread that migrates leaves its values behind, and [`pop`](Self::pop) finds what was pushed
+/// with the ID that the thread has now. [`steal`](Self::steal) and [`drain`](Self::drain) take the
+/// values of other IDs.
+///
+/// | backend | `push`, `pop` | `steal`, `drain` |
+/// | --- | --- | --- |
+/// | restartable | one restartable sequence, which copies the value | one `membarrier` |
+/// | lease | enter, a swap, a store on lines of the ID's own, leave | a swap and a store per ID |
+///
+/// The `membarrier` costs some microseconds, and an interrupt for every CPU that runs the process.
+/// The longer a value takes to copy, the likelier its sequence starts again: above some kilobytes,
+/// push a box.
+///
+/// # Guarantees
+///
+/// * A pushed value is popped once, or dropped with the ring. The popping thread sees what the
+///   pushing thread did before.
+/// * Values of one ID leave in the order in which they were pushed. There is no order between IDs.
+///   Threads without an ID share one more queue, of the same capacity, behind a mutex.
+/// * `push` and `pop` wait only for a `steal` or `drain` that is taking values of their ID.
+/// * Not for signal handlers: taking values from other IDs holds a lock.
+/// * Not for the child of a fork if another thread was using the ring at that moment; the child
+///   must not even drop it.
+///
+/// ```
+/// use kinlock_ids::{Domain, Ring};
+///
+/// let events = Ring::new(&Domain::auto(), 1024)?;
+/// std::thread::scope(|s| {
+///     for thread in 0..4 {
+///         let events = &events;
+///         s.spawn(move || events.push((thread, "started")));
+///     }
+/// });
+/// assert_eq!(events.drain().len(), 4);
+/// # Ok::<(), kinlock_ids::BuildError>(())
+/// ```
+#[derive(Debug)]
+pub struct Ring<T, P: Probe = Sound> {
+    slots: Slots,
+    mask: usize,
+    domain: Domain,
+    restartable: bool,
+    shared: Shared<T>,
+    probe: PhantomData<P>,
+}
+
+/// The layout that sequences access by [`GATE`], [`FIRST`] and [`END`].
+#[repr(C)]
+struct Header {
+    gate: AtomicU64,
+    first: AtomicU64,
+    end: AtomicU64,
+}
+
+const _: () = assert!(
+    core::mem::offset_of!(Header, gate) == GATE
+        && core::mem::offset_of!(Header, first) == FIRST
+        && core::mem::offset_of!(Header, end) == END
+);
+
+/// The values of threads without an ID, in cache lines of their own.
+#[repr(align(128))]
+#[derive(Debug)]
+struct Shared<T> {
+    queue: Mutex<VecDeque<T>>,
+    /// The length of the queue, written under the mutex.
+    len: AtomicUsize,
+}
+
+// SAFETY: values are moved in by one thread and out by another.
+unsafe impl<T: Send, P: Probe> Send for Ring<T, P> {}
+// SAFETY: as above: a shared ring gives no references to values.
+unsafe impl<T: Send, P: Probe> Sync for Ring<T, P> {}
+
+impl<T> Ring<T> {
+    /// An empty ring for `capacity` values of each ID, rounded up to a power of two.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::Memory`] if there is no address space, or if `T` has an alignment above 128.
+    pub fn new(domain: &Domain, capacity: usize) -> Result<Self, BuildError> {
+        Self::probed(domain, capacity)
+    }
+}
+
+impl<T, P: Probe> Ring<T, P> {
+    /// As [`new`](Ring::new), for tests.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::Memory`].
+    #[doc(hidden)]
+    pub fn probed(domain: &Domain, capacity: usize) -> Result<Self, BuildError> {
+        let capacity = capacity.max(1).checked_next_power_of_two();
+        let size = capacity.and_then(Self::size);
+        let fits = align_of::<Element<T>>() <= LINE;
+        let (Some(capacity), Some(size), true) = (capacity, size, fits) else {
+            return Err(BuildError::Memory);
+        };
+        Ok(Ring {
+            slots: domain.allocate(size)?,
+            mask: capacity - 1,
+            restartable: domain.leased().is_none(),
+            domain: domain.clone(),
+            shared: Shared {
+                queue: Mutex::new(VecDeque::new()),
+                len: AtomicUsize::new(0),
+            },
+            probe: PhantomData,
+        })
+    }
+
+    /// The size of a slot with so many elements.
+    fn size(elements: usize) -> Option<usize> {
+        let bytes = elements.checked_mul(Element::<T>::BYTES)?;
+        bytes.checked_add(Element::<T>::AT)
+    }
+
+    /// Pushes a value behind the others of the calling thread's ID. O(1).
+    ///
+    /// # Errors
+    ///
+    /// [`Full`], with the value, if there are as many as the [`capacity`](Self::capacity).
+    ///
+    /// ```
+    /// use kinlock_ids::{Domain, Ring};
+    ///
+    /// let domain = Domain::builder().max_ids(32).build()?;
+    /// let ring = Ring::new(&domain, 2)?;
+    /// assert!(ring.push(1).is_ok() && ring.push(2).is_ok());
+    /// assert_eq!(ring.push(3).unwrap_err().0, 3);
+    /// assert_eq!((ring.pop(), ring.pop(), ring.pop()), (Some(1), Some(2), None));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn push(&self, value: T) -> Result<(), Full<T>> {
+        let mut value = Element(MaybeUninit::new(value));
+        // SAFETY: the element has a value, and keeps it unless it is pushed.
+        unsafe {
+            match self.transfer::<1>(&mut value) {
+                Moved::Done => Ok(()),
+                Moved::OutOfRange => self.push_shared(value.0.assume_init()),
+                _ => Err(Full(value.0.assume_init())),
+            }
+        }
+    }
+
+    /// Pops the oldest value of the calling thread's ID. `None` if there was none at some moment of
+    /// the call, nor any of threads without an ID. O(1).
+    #[inline]
+    pub fn pop(&self) -> Option<T> {
+        let mut value = Element(MaybeUninit::uninit());
+        // SAFETY: any element may be overwritten; it has a value if one was moved to it.
+        unsafe {
+            match self.transfer::<0>(&mut value) {
+                Moved::Done => Some(value.0.assume_init()),
+                _ => self.pop_shared(),
+            }
+        }
+    }
+
+    /// Takes the values of one ID that has any, oldest first, of another than the calling thread's
+    /// if possible. Empty if each ID had, at some moment of the call, none, or, with leases, was in
+    /// use. O([`Domain::max_ids`] + number of values).
+    ///
+    /// ```
+    /// use kinlock_ids::{Domain, Ring};
+    ///
+    /// let jobs = Ring::new(&Domain::auto(), 64)?;
+    /// std::thread::scope(|s| s.spawn(|| jobs.push("job")).join().unwrap()).unwrap();
+    /// let job = jobs.pop().or_else(|| jobs.steal().pop());
+    /// assert_eq!(job, Some("job"));
+    /// # Ok::<(), kinlock_ids::BuildError>(())
+    /// ```
+    pub fn steal(&self) -> Vec<T> {
+        self.take(1)
+    }
+
+    /// Takes the values of all IDs: those of each ID oldest first, then those of threads without an
+    /// ID. With leases, an ID in use at that moment is passed over. Values that are pushed
+    /// meanwhile may stay. O([`Domain::max_ids`] + number of values).
+    pub fn drain(&self) -> Vec<T> {
+        self.take(usize::MAX)
+    }
+
+    /// How many values of one ID the ring can hold.
+    pub fn capacity(&self) -> usize {
+        self.mask + 1
+    }
+
+    /// The domain that the ring was made for.
+    pub fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    /// Moves `value` into the ring of the calling thread's ID, or the oldest one to it.
+    ///
+    /// # Safety
+    ///
+    /// With `PUSH` = 1 the value is there. After `Done` it belongs to the ring.
+    #[inline]
+    unsafe fn transfer<const PUSH: usize>(&self, value: &mut Element<T>) -> Moved {
+        let value = NonNull::from(value);
+        loop {
+            let moved = if self.restartable {
+                match area::current() {
+                    // SAFETY: invariant 1, and those of `sequence`; the caller's element.
+                    Some(area) => unsafe {
+                        sequence::ring::<P, T, PUSH>(area, &self.slots, self.mask, value)
+                    },
+                    None => Moved::OutOfRange,
+                }
+            } else {
+                self.transfer_leased::<PUSH>(value)
+            };
+            if moved != Moved::Closed {
+                return moved;
+            }
+            self.wait();
+        }
+    }
+
+    fn transfer_leased<const PUSH: usize>(&self, value: NonNull<Element<T>>) -> Moved {
+        let Ok(lease) = self.domain.enter() else {
+            return Moved::OutOfRange;
+        };
+        let header = self.header(lease.id());
+        let moved = at(&header.gate, || {
+            let (first, end) = (header.first.load(Relaxed), header.end.load(Relaxed));
+            let refused = if PUSH == 1 { self.mask as u64 + 1 } else { 0 };
+            if end - first == refused {
+                return Moved::Refused;
+            }
+            // SAFETY: invariants 2 and 3; the caller's element.
+            unsafe {
+                if PUSH == 1 {
+                    self.place(lease.id(), end)
+                        .copy_from_nonoverlapping(value, 1);
+                    header.end.store(end + 1, Relaxed);
+                } else {
+                    value.copy_from_nonoverlapping(self.place(lease.id(), first), 1);
+                    header.first.store(first + 1, Relaxed);
+                }
+            }
+            Moved::Done
+        });
+        moved.unwrap_or(Moved::Closed)
+    }
+
+    /// Waits for the thief that has closed a gate: it holds the mutex.
+    #[cold]
+    #[inline(never)]
+    fn wait(&self) {
+        drop(self.shared.queue.lock());
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn push_shared(&self, value: T) -> Result<(), Full<T>> {
+        let mut queue = self.shared.queue.lock();
+        if queue.len() > self.mask {
+            return Err(Full(value));
+        }
+        queue.push_back(value);
+        self.shared.len.store(queue.len(), Relaxed);
+        Ok(())
+    }
+
+    #[inline]
+    fn pop_shared(&self) -> Option<T> {
+        if self.shared.len.load(Relaxed) == 0 {
+            return None;
+        }
+        let mut queue = self.shared.queue.lock();
+        let value = queue.pop_front();
+        self.shared.len.store(queue.len(), Relaxed);
+        value
+    }
+
+    /// Takes the values of up to `most` IDs that have any.
+    #[cold]
+    #[inline(never)]
+    fn take(&self, most: usize) -> Vec<T> {
+        let start = self.domain.momentary_id().map_or(0, |id| id + 1);
+        let limit = self.slots.limit;
+        let mut queue = self.shared.queue.lock();
+        let used = (0..limit).map(|step| (start + step) % limit).filter(|&id| {
+            let header = self.header(id);
+            header.first.load(Relaxed) != header.end.load(Relaxed)
+        });
+        let used: Vec<u32> = used.take(most).collect();
+        let mut taken = Vec::new();
+        if self.restartable {
+            self.take_restartable(&used, &queue, &mut taken);
+        } else {
+            for id in used {
+                at(&self.header(id).gate, || self.empty(id, &mut taken));
+            }
+        }
+        if most > 1 || taken.is_empty() {
+            taken.extend(queue.drain(..));
+            self.shared.len.store(0, Relaxed);
+        }
+        taken
+    }
+
+    /// As `take`, of these IDs. The mutex is held, so this is the only thief.
+    fn take_restartable(&self, ids: &[u32], _alone: &MutexGuard<'_, VecDeque<T>>, to: &mut Vec<T>) {
+        if ids.is_empty() {
+            return;
+        }
+        let gates = || ids.iter().map(|&id| &self.header(id).gate);
+        gates().for_each(|gate| gate.store(CLOSED, Relaxed));
+        // A full barrier for all threads. Sequences that start later see the gates closed;
+        // sequences under way start again, and see it.
+        if futex::restart_sequences() {
+            ids.iter().for_each(|&id| self.empty(id, to));
+        }
+        // Pairs with the acquiring load of the gate in each sequence.
+        gates().for_each(|gate| gate.store(OPEN, Release));
+    }
+
+    /// Moves all values of an ID. The caller has access to its slot (invariant 3).
+    fn empty(&self, id: u32, to: &mut Vec<T>) {
+        let header = self.header(id);
+        let (first, end) = (header.first.load(Relaxed), header.end.load(Relaxed));
+        // Never more than there is room for, even if a broken sequence has counted wrong.
+        let count = end.wrapping_sub(first).min(self.mask as u64 + 1);
+        to.reserve(count as usize);
+        for number in first..first + count {
+            // SAFETY: invariant 2, and access by invariant 3. It leaves the ring below.
+            to.push(unsafe { self.place(id, number).as_ref().0.assume_init_read() });
+        }
+        if count > 0 {
+            header.first.store(end, Relaxed);
+        }
+    }
+
+    #[inline]
+    fn header(&self, id: u32) -> &Header {
+        // SAFETY: invariant 1; all zeros is an open gate and an empty ring.
+        unsafe { self.slots.of(id).cast::<Header>().as_ref() }
+    }
+
+    /// Where the element with this number is.
+    #[inline]
+    fn place(&self, id: u32, number: u64) -> NonNull<Element<T>> {
+        let index = number as usize & self.mask;
+        // SAFETY: invariant 1.
+        unsafe {
+            let elements = self.slots.of(id).add(Element::<T>::AT);
+            elements.cast::<Element<T>>().add(index)
+        }
+    }
+}
+
+impl<T, P: Probe> Drop for Ring<T, P> {
+    fn drop(&mut self) {
+        let mut values = Vec::new();
+        for id in 0..self.slots.limit {
+            let end = self.header(id).end.load(Acquire);
+            self.empty(id, &mut values);
+            // SAFETY: invariant 1: zeros, or what a sequence has written.
+            let half_written = || unsafe {
+                let words = self.place(id, 0).cast::<u64>();
+                (0..Element::<T>::BYTES / 8).any(|at| words.add(at).read() != 0)
+            };
+            // The next user of this memory expects zeros. A page that was only read has no memory,
+            // and must not get any here. In the child of a fork a gate may be closed.
+            let closed = self.header(id).gate.load(Relaxed) != OPEN;
+            if end != 0 || closed || self.restartable && half_written() {
+                // A sequence that started again may have left another element behind the last.
+                let written = (end as usize).saturating_add(1).min(self.mask + 1);
+                let bytes = Self::size(written).unwrap_or(0);
+                // SAFETY: invariant 1; access is exclusive, and the values were moved out.
+                unsafe { self.slots.of(id).write_bytes(0, bytes) };
+            }
+        }
+        // The elements that a defect has touched are not known.
+        if P::FAULT.is_none() {
+            let size = Self::size(self.mask + 1).unwrap_or(0);
+            self.domain.free(self.slots, size);
+        }
+    }
+}
