@@ -22,6 +22,7 @@
 //!
 //! A waiter sleeps only while the word is Running + SLEEPERS: the kernel compares. The thread that
 //! leaves this state does so by a swap. It finds the flag, and wakes all that sleep.
+//! A waiter sets the flag only where it has seen Running, so that no end is overwritten.
 //!
 //! # Memory
 //!
@@ -226,7 +227,9 @@ impl<P: Platform, C: OnceConfig> RunOnce<P, C> {
         // The last word of a wait in vain may be of a function that has ended meanwhile.
         if seen == RUNNING {
             // Relaxed: this publishes nothing, and the caller looks again before it returns.
-            let _ = self.word.compare_exchange(RUNNING, asleep, Relaxed, Relaxed);
+            let _ = self
+                .word
+                .compare_exchange(RUNNING, asleep, Relaxed, Relaxed);
         }
         if self.word.load(Relaxed) == asleep || C::FAULT == OnceFault::BlindSleep {
             P::count(Event::Park);
