@@ -96,7 +96,7 @@ pub trait Platform: Atomics {
     }
 
     /// As [`wait`](Self::wait), for about `nanos` nanoseconds; then returns the last value as
-    /// `Err`.
+    /// `Err`. `done` may hold for that, too: it is read last, and not checked.
     ///
     /// Reads `word` at least once, and reads the clock only if more reads are needed. [`NEVER`]
     /// means no limit. With any other limit a model checker gives up after one read.

@@ -6,6 +6,7 @@ use kinlock_core::config::{Quantum, Tuning};
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::condvar::{CondvarConfig, CondvarFault};
 use kinlock_core::raw::mutex::{MutexConfig, MutexFault};
+use kinlock_core::raw::once::{OnceConfig, OnceFault};
 use kinlock_core::raw::rwlock::{RwLockConfig, RwLockFault};
 use kinlock_core::raw::{Config, Fault};
 
@@ -47,6 +48,7 @@ macro_rules! configs {
             <SoundMutex as MutexConfig>::tuning()
         }
     };
+    (@OnceConfig ()) => {};
     (@CondvarConfig ()) => {
         const AT_ONCE: u32 = 4;
     };
@@ -93,6 +95,13 @@ configs! {
     BrokenChain: BrokenChain ()
     SwallowedWake: SwallowedWake ()
     LingeringSpinner: LingeringSpinner ()
+}
+
+configs! {
+    OnceConfig, OnceFault;
+    SoundOnce: None ()
+    EarlyDone: EarlyDone ()
+    MissingOnceWake: MissingWake ()
 }
 
 fn reordering(on: bool) -> Tuning {

@@ -8,14 +8,16 @@ use crate::monitors::{self, Monitor};
 use crate::pretend::Pretend;
 use crate::report::Property;
 use crate::specimen::named;
-use crate::test_lock::{Own, ReadWrite, TestLock};
+use crate::test_lock::{Own, ReadWrite, Runs, TestLock};
 use kinlock::{RawCnaSpinLock, RawFifoSpinLock, RawMutex, RawSpinLock};
 use kinlock_core::Native;
 use kinlock_core::configured::AsConfigured;
 use kinlock_core::platform::ConstPlatform;
 use kinlock_core::raw::condvar::CondvarConfig;
 use kinlock_core::raw::mutex::{Joined, MutexConfig, QueuedMutex};
+use kinlock_core::raw::once::{OnceConfig, RunOnce};
 use kinlock_core::raw::{Config, QueuedRwLock, QueuedSpinLock, RwLockConfig};
+use std::sync::Arc;
 
 /// A kind of lock.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +34,8 @@ pub struct Specimen {
     pub defect: Option<Property>,
     /// The same as a reader-writer lock, if it is one.
     pub(crate) reads: Option<Reads>,
+    /// What runs functions once, if that is what is tortured, beside a sound lock.
+    pub(crate) runs: Option<fn() -> Arc<dyn Runs>>,
     /// The same with condition variables, if it has any. If it is broken they are.
     pub meets: Option<Meets>,
 }
@@ -83,6 +87,7 @@ pub const ALL: &[Specimen] = &[
         reads: Some(readwrite::<SoundRwLock>),
         ..lock("kinlock-rwlock", rwlock::<SoundRwLock>)
     },
+    once::<configs::SoundOnce>("kinlock-once", None),
     broken::<configs::NoExclusion>("busted-exclusion", Property::Exclusion),
     broken::<configs::LostSplice>("busted-splice", Property::Completion),
     broken::<configs::LostWakeup>("busted-wakeup", Property::Completion),
@@ -103,6 +108,8 @@ pub const ALL: &[Specimen] = &[
     broken_condvar::<configs::BrokenChain>("busted-condvar-chain"),
     broken_condvar::<configs::SwallowedWake>("busted-condvar-swallow"),
     broken_condvar::<configs::LingeringSpinner>("busted-condvar-spinner"),
+    once::<configs::EarlyDone>("busted-once-early", Some(Property::Exclusion)),
+    once::<configs::MissingOnceWake>("busted-once-wake", Some(Property::Completion)),
 ];
 
 named!(Specimen, "lock", ALL);
@@ -115,6 +122,7 @@ const fn lock(name: &'static str, new_pretended: fn() -> Box<dyn TestLock>) -> S
         reorders: || false,
         defect: None,
         reads: None,
+        runs: None,
         meets: None,
     }
 }
@@ -155,6 +163,14 @@ const fn broken_condvar<C: CondvarConfig>(name: &'static str) -> Specimen {
     }
 }
 
+const fn once<C: OnceConfig>(name: &'static str, defect: Option<Property>) -> Specimen {
+    Specimen {
+        defect,
+        runs: Some(|| Arc::new(RunOnce::<Pretend, C>::NEW)),
+        ..lock(name, mutex::<SoundMutex>)
+    }
+}
+
 fn mutex<C: MutexConfig>() -> Box<dyn TestLock> {
     Box::new(Own(QueuedMutex::<Pretend, C>::UNLOCKED))
 }
@@ -189,7 +205,7 @@ mod tests {
         assert_eq!(by_name::<Specimen>("kinlock-spin").len(), 1);
         let busted = by_name::<Specimen>(BUSTED);
         assert!(busted.iter().all(|lock| lock.name.starts_with("busted-")));
-        assert_eq!((busted.len(), ALL.len()), (20, 27));
+        assert_eq!((busted.len(), ALL.len()), (22, 30));
         assert!(by_name::<Specimen>("kinlock").is_empty());
     }
 }

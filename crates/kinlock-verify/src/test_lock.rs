@@ -8,6 +8,7 @@
 use kinlock::lock_api::RawMutexTimed;
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::mutex::{Layout, MutexConfig, QueuedMutex};
+use kinlock_core::raw::once::{OnceConfig, RunOnce};
 use kinlock_core::raw::{Config, QueuedRwLock, QueuedSpinLock, RwLockConfig};
 use std::time::Duration;
 
@@ -190,6 +191,19 @@ impl<P: Platform, C: RwLockConfig> ReadWrite for QueuedRwLock<P, C> {
     unsafe fn downgrade(&self) {
         // SAFETY: as this function demands.
         unsafe { self.downgrade() }
+    }
+}
+
+/// Runs a function once.
+pub(crate) trait Runs: Send + Sync {
+    /// Runs `function`, unless one has returned. Waits for one that is running.
+    fn call(&self, function: &mut dyn FnMut());
+}
+
+impl<P: Platform, C: OnceConfig> Runs for RunOnce<P, C> {
+    fn call(&self, function: &mut dyn FnMut()) {
+        // Never `Err`: no function panics.
+        let _ = self.call(false, |_| function());
     }
 }
 

@@ -30,6 +30,7 @@ passes! {
     the_mutex_passes: "kinlock-mutex";
     the_mutex_in_one_atomic_passes: "kinlock-mutex-joined";
     the_rwlock_passes: "kinlock-rwlock";
+    running_once_passes: "kinlock-once";
 }
 
 macro_rules! caught {
@@ -66,6 +67,8 @@ caught! {
     a_condvar_that_forgets_newcomers_is_caught: "busted-condvar-clear" by "completion";
     a_condvar_whose_sleepers_wake_nobody_is_caught: "busted-condvar-chain" by "completion";
     a_condvar_that_swallows_wakeups_is_caught: "busted-condvar-swallow" by "completion";
+    a_function_that_is_not_awaited_is_caught: "busted-once-early" by "exclusion";
+    a_function_whose_end_wakes_nobody_is_caught: "busted-once-wake" by "completion";
     a_condvar_whose_spinners_linger_is_caught: "busted-condvar-spinner" by "completion";
 }
 

@@ -22,6 +22,7 @@
 //!
 //! A waiter sleeps only while the word is Running + SLEEPERS: the kernel compares. The thread that
 //! leaves this state does so by a swap. It finds the flag, and wakes all that sleep.
+//! A waiter sets the flag only where it has seen Running, so that no end is overwritten.
 //!
 //! # Memory
 //!
@@ -214,15 +215,21 @@ impl<P: Platform, C: OnceConfig> RunOnce<P, C> {
             true => SPIN,
             false => NEVER,
         };
-        let ended = |word| word & STATE != RUNNING;
-        let now = match P::wait_for(&self.word, Acquire, patience, ended) {
-            Ok(now) => return now,
-            Err(now) => now,
-        };
+        match P::wait_for(&self.word, Acquire, patience, |w| w & STATE != RUNNING) {
+            Ok(now) => now,
+            Err(last) => self.sleep(last),
+        }
+    }
+
+    /// Sleeps while the function runs. May return early. Returns the word, which was `seen`.
+    fn sleep(&self, seen: u32) -> u32 {
         let asleep = RUNNING | SLEEPERS;
-        if now != asleep {
-            // Relaxed: this publishes nothing, and the loop looks again before it returns.
-            let _ = self.word.compare_exchange(now, asleep, Relaxed, Relaxed);
+        // The last word of a wait in vain may be of a function that has ended meanwhile.
+        if seen == RUNNING {
+            // Relaxed: this publishes nothing, and the caller looks again before it returns.
+            let _ = self
+                .word
+                .compare_exchange(RUNNING, asleep, Relaxed, Relaxed);
         }
         if self.word.load(Relaxed) == asleep || C::FAULT == OnceFault::BlindSleep {
             P::count(Event::Park);

@@ -8,6 +8,7 @@
 
 mod condvar;
 mod mutex;
+mod once;
 mod playing;
 mod rwlock;
 
@@ -19,6 +20,7 @@ use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::condvar::CondvarFault;
 use kinlock_core::raw::mutex::{MutexFault, Queue};
+use kinlock_core::raw::once::OnceFault;
 use kinlock_core::raw::rwlock::RwLockFault;
 use kinlock_core::raw::{Config, Fault, QueuedSpinLock};
 use kinlock_sim::Sim;
@@ -44,6 +46,8 @@ pub struct Specimen {
     pub(super) meets: bool,
     /// Whether it is a reader-writer lock.
     pub(super) reads: bool,
+    /// Whether it runs functions once, which is then what is explored.
+    pub(super) runs: bool,
     /// After so many accesses a schedule counts as endless.
     pub(super) max_accesses: u64,
 }
@@ -96,6 +100,8 @@ pub(super) struct Explored {
     pub(super) meeting: Option<&'static dyn Meeting>,
     /// The same lock, if it can be taken for reading.
     pub(super) reading: Option<&'static dyn ReadWrite>,
+    /// What runs functions once, beside it.
+    pub(super) running: Option<&'static dyn Runs>,
 }
 
 impl Explored {
@@ -120,6 +126,12 @@ pub(super) trait Meeting {
     fn wait_until(&self, deadline: u64) -> bool;
     fn notify_one(&self);
     fn notify_all(&self);
+}
+
+/// Runs functions once, each with a number.
+pub(super) trait Runs {
+    /// Runs `function`, unless one with this number has returned. Waits for one that is running.
+    fn call(&self, number: usize, function: &mut dyn FnMut());
 }
 
 /// All locks.
@@ -194,6 +206,10 @@ pub const ALL: &[Specimen] = &[
         "busted-rwlock-request",
         Property::Completion,
     ),
+    once::SOUND,
+    once::broken::<{ OnceFault::EarlyDone as u8 }>("busted-once-early", Property::Exclusion),
+    once::broken::<{ OnceFault::MissingWake as u8 }>("busted-once-wake", Property::Completion),
+    once::broken::<{ OnceFault::BlindSleep as u8 }>("busted-once-sleep", Property::Completion),
 ];
 
 named!(Specimen, "lock", ALL);
@@ -214,6 +230,7 @@ const fn sound(
         in_order: true,
         meets: false,
         reads: false,
+        runs: false,
         max_accesses: MAX_ACCESSES,
     }
 }
@@ -317,6 +334,7 @@ fn place<const PENDING: bool, const FAULT: u8>(park: bool) -> Explored {
             lock: kinlock_sim::place(QueuedSpinLock::<Sim, C>::new()),
             meeting: None,
             reading: None,
+            running: None,
         }
     }
     if park {
@@ -334,7 +352,7 @@ mod tests {
     #[test]
     fn names_are_found() {
         assert_eq!(by_name::<Specimen>("cna").len(), 1);
-        assert_eq!(by_name::<Specimen>(BUSTED).len(), 23);
+        assert_eq!(by_name::<Specimen>(BUSTED).len(), 26);
         assert!(by_name::<Specimen>("none").is_empty());
         let mut names: Vec<_> = ALL.iter().map(|lock| lock.name).collect();
         names.sort_unstable();

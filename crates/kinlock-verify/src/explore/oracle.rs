@@ -143,6 +143,20 @@ impl Oracle {
         }
     }
 
+    /// Thread `me` runs a function, which must be the first one.
+    pub(super) fn runs(&self, me: usize, first: bool) {
+        self.demand(Property::Exclusion, first, || {
+            format!("thread {me} runs a function that another has run")
+        });
+    }
+
+    /// Thread `me` goes on, since the function has returned.
+    pub(super) fn passes(&self, me: usize, returned: bool) {
+        self.demand(Property::Exclusion, returned, || {
+            format!("thread {me} goes on, but the function has not returned")
+        });
+    }
+
     /// Waiting with a time limit has failed.
     pub(super) fn gives_up(&self, me: usize, deadline: u64) {
         self.demand(Property::Contract, Sim::now() >= deadline, || {

@@ -5,7 +5,7 @@
 //! 1. A thread releases a lock in the way in which it has just taken it, once.
 
 use super::draw::Plan;
-use super::locks::{Explored, Meeting, Specimen};
+use super::locks::{Explored, Meeting, Runs, Specimen};
 use super::oracle::Oracle;
 use super::violation::Failure;
 use crate::test_lock::ReadWrite;
@@ -30,6 +30,8 @@ pub struct Scenario {
     pub(super) meets: bool,
     /// Threads also take the lock for reading.
     pub(super) reads: bool,
+    /// Threads run functions once.
+    pub(super) runs: bool,
 }
 
 /// Rows of name, what sets it apart from `plain`, and description.
@@ -60,6 +62,8 @@ scenarios! {
         "reading, writing, upgrading, in every way to wait, with and without bias";
     "readers-knobs" [timed changes_knobs reads]: "readers, and every wait finds other knobs";
     "readers-oversubscribed" [timed oversubscribed reads]: "readers, with more threads than CPUs";
+    "once" [runs]: "threads that each want a function to have run, one after the other";
+    "once-oversubscribed" [oversubscribed runs]: "once, with more threads than CPUs";
     "tokens-oversubscribed" [timed oversubscribed meets]: "tokens, with more threads than CPUs";
 }
 
@@ -73,6 +77,7 @@ const PLAIN: Scenario = Scenario {
     oversubscribed: false,
     meets: false,
     reads: false,
+    runs: false,
 };
 
 /// What the threads of a schedule share.
@@ -86,6 +91,8 @@ pub(super) struct Shared {
     threads: usize,
     /// Given and not yet taken. With the lock.
     tokens: Cell<usize>,
+    /// The rounds whose function has begun, and has returned, one per bit.
+    functions: [Cell<u64>; 2],
 }
 
 impl Shared {
@@ -98,18 +105,21 @@ impl Shared {
             work: plan.work,
             threads: plan.schedule.threads,
             tokens: Cell::new(0),
+            functions: Default::default(),
         }
     }
 
     /// What every thread does.
     pub(super) fn body(&self, me: usize) {
         self.oracle.starts(me);
-        for _ in 0..self.rounds {
+        for round in 0..self.rounds {
             if self.oracle.has_failed() {
                 return;
             }
             if let Some(meeting) = self.locks[0].meeting {
                 self.meet(me, meeting);
+            } else if let Some(running) = self.locks[0].running {
+                self.run_once(me, round as usize, running);
             } else if let Some(lock) = self.locks[0].reading {
                 self.read_or_write(me, lock);
             } else if self.acquire(me) {
@@ -160,6 +170,21 @@ impl Shared {
             15 if held(lock.upgradable_until(deadline)) => self.upgrade(me, lock, deadline),
             _ => {}
         }
+    }
+
+    /// One round of threads that want a function to have run, of which there is one per round.
+    fn run_once(&self, me: usize, round: usize, running: &dyn Runs) {
+        let [begun, returned] = &self.functions;
+        let bit = 1 << (round % 64);
+        let mut function = || {
+            self.oracle.runs(me, begun.get() & bit == 0);
+            begun.set(begun.get() | bit);
+            say("runs the function");
+            self.work();
+            returned.set(returned.get() | bit);
+        };
+        running.call(round, &mut function);
+        self.oracle.passes(me, returned.get() & bit != 0);
     }
 
     fn end_read(&self, me: usize, lock: &dyn ReadWrite) {

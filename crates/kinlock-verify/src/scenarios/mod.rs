@@ -9,6 +9,7 @@ mod domains;
 mod fairness;
 mod fork;
 mod leak;
+mod once;
 mod partner;
 mod patience;
 mod preemption;
@@ -40,6 +41,8 @@ pub struct Scenario {
     pub needs_condvar: bool,
     /// Whether it is for reader-writer locks.
     pub needs_readers: bool,
+    /// Whether it is for what runs functions once.
+    pub needs_runs: bool,
     pub(crate) run: fn(&Context) -> Findings,
 }
 
@@ -48,6 +51,7 @@ enum Needs {
     Nothing,
     Condvar,
     Readers,
+    Runs,
 }
 
 /// Rows of name, weight, needs, function and description.
@@ -60,6 +64,7 @@ macro_rules! scenarios {
             weight: $weight,
             needs_condvar: matches!(Needs::$needs, Needs::Condvar),
             needs_readers: matches!(Needs::$needs, Needs::Readers),
+            needs_runs: matches!(Needs::$needs, Needs::Runs),
             run: $run,
         },)*];
     };
@@ -94,6 +99,8 @@ scenarios! {
         "one writer, which may give up, among readers that leave no gap";
     "writer-flood" 2 Readers readers::writer_flood:
         "one reader among writers that leave no gap";
+    "once" 4 Runs once::run:
+        "a function ends just as the only thread that waits for it falls asleep";
     "churn" 5 Nothing churn::run:
         "threads come and go, and take the lock in destructors of thread-locals and pthread keys";
     "fork" 3 Nothing fork::run:
@@ -118,8 +125,12 @@ pub fn by_default() -> Vec<&'static str> {
 }
 
 impl Scenario {
-    /// Whether it applies to `lock`. A broken condition variable comes with a sound lock.
+    /// Whether it applies to `lock`. A broken condition variable comes with a sound lock, and so
+    /// does all that runs functions once.
     pub fn suits(&self, lock: &Specimen) -> bool {
+        if self.needs_runs || lock.runs.is_some() {
+            return self.needs_runs && lock.runs.is_some();
+        }
         let broken = lock.defect.is_some();
         let has = [lock.meets.is_some(), lock.reads.is_some()];
         match (self.needs_condvar, self.needs_readers) {

@@ -55,3 +55,14 @@ fn waiters_sleep_until_the_function_ends() {
     });
     assert_eq!(once.word.load(Relaxed), DONE);
 }
+
+/// A wait in vain may end with the word of a function that has just ended.
+#[test]
+fn a_waiter_that_finds_the_end_does_not_mark_it() {
+    for end in [NEW, DONE, POISONED] {
+        let once = Once::NEW;
+        once.word.store(end, Relaxed);
+        assert_eq!(once.sleep(end), end);
+        assert_eq!(once.word.load(Relaxed), end);
+    }
+}

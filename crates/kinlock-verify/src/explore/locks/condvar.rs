@@ -58,6 +58,7 @@ fn place<const FAULT: u8>(park: bool) -> Explored {
             lock: &pair.mutex,
             meeting: Some(pair),
             reading: None,
+            running: None,
         }
     }
     if park {

@@ -34,6 +34,7 @@ pub(super) const SOUND: Specimen = Specimen {
     in_order: false,
     meets: false,
     reads: false,
+    runs: false,
     // A waiter that leaves the queue polls the lock until its neighbour has linked itself, and the
     // neighbour may be preempted for long.
     max_accesses: 20 * MAX_ACCESSES,
@@ -123,6 +124,7 @@ fn place<const FAULT: u8>(park: bool) -> Explored {
             lock: kinlock_sim::place(QueuedMutex::<Sim, C, L>::default()),
             meeting: None,
             reading: None,
+            running: None,
         }
     }
     match (park, KNOBS.get().joined) {

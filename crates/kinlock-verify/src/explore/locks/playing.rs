@@ -11,6 +11,7 @@ impl Subject for Specimen {
         let fits = |scenario: &&Scenario| {
             scenario.meets == self.meets
                 && scenario.reads == self.reads
+                && scenario.runs == self.runs
                 && (self.in_order || !scenario.ordered)
         };
         let fitting = scenarios::ALL.iter().filter(fits);

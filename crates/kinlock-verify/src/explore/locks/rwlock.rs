@@ -73,6 +73,7 @@ fn place<const FAULT: u8>(park: bool) -> Explored {
             lock,
             meeting: None,
             reading: Some(lock),
+            running: None,
         }
     }
     match park {
