@@ -199,7 +199,7 @@ def speed(result):
 
 
 def simulated(folder, reports):
-    """One table: first in first out, our source like v10, our default."""
+    """One table: the kernel's lock, CNA v10, our default."""
     found = cells(folder, reports)
     machine = reports[0]["machine"]
     lines = [
@@ -207,7 +207,7 @@ def simulated(folder, reports):
         f"Operations per microsecond [lowest, highest over seeds and over latencies a fifth apart], longest",
         f"wait; the fastest is bold ([raw data](docs/results/{folder.name})).",
         "",
-        row("workload", "threads", "first in first out", "our source, configured like CNA v10", "our CNA"),
+        row("workload", "threads", "the kernel's (model)", "CNA v10 (model)", "our CNA"),
         row(*["---"] * 5),
     ]
     rows = 0

@@ -78,18 +78,18 @@ fn broken_ones_are_caught(what: &str, flag: &str, count: usize) {
 
 #[test]
 fn broken_ones_are_hunted_for_longer_than_asked_for() {
-    // Each takes several schedules; up to ten times those asked for are played.
-    let line = "explore --locks busted-condvar-sleep,busted-condvar-chain --schedules 3 --json -";
+    // It takes several schedules; up to ten times those asked for are played.
+    let line = "explore --locks busted-condvar-sleep --schedules 1 --json -";
     let report: Value = serde_json::from_str(&ends(1, line)).expect("stdout is JSON");
     let found = report["found"].as_object().expect("by name");
     let schedules = |found: &Value| found["schedules"].as_u64().unwrap();
     assert!(
-        found.values().any(|found| schedules(found) > 3),
+        found.values().any(|found| schedules(found) > 1),
         "{report:#}"
     );
     let checks = report["checks"].as_array().unwrap().iter();
     let catches = checks.filter(|check| check["property"] == "catch");
-    assert!(catches.clone().count() == 2 && catches.into_iter().all(|c| c["passed"] == true));
+    assert!(catches.clone().count() == 1 && catches.into_iter().all(|c| c["passed"] == true));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::fs;
 use support::{done, ends, json, refused, without_host};
 use tempfile::TempDir;
 
-/// Two rows in a moment.
+/// Two rows of each table in a moment.
 const SHORT: &str = "reproduce --seconds 0.0005 --threads 1,16 --seeds 1";
 
 fn short(more: &str) -> String {
@@ -20,7 +20,13 @@ fn json_has_the_promised_fields() {
     assert_eq!(report["seconds"], 0.0005);
     let tables = report["tables"].as_array().unwrap();
     let names: Vec<_> = tables.iter().map(|table| &table["table"]).collect();
-    assert_eq!(names, ["cna-lock2", "cna-locktorture"]);
+    let expected = [
+        "cna-lock2",
+        "cna-locktorture",
+        "cna-open1",
+        "cna-leveldb-readrandom",
+    ];
+    assert_eq!(names, expected);
     for table in tables {
         assert_eq!(table["stock"]["name"], "qspinlock");
         assert_eq!(table["cna"]["name"], "cna-v10");
@@ -100,7 +106,7 @@ fn tables_say_what_the_simulation_rests_on() {
     }
     assert_eq!(table.matches("parameters of machine").count(), 1);
     assert!(done(&short("--markdown -")).contains("### cna-lock2"));
-    assert_eq!(done(&short("--csv -")).lines().count(), 1 + 2 * 6);
+    assert_eq!(done(&short("--csv -")).lines().count(), 1 + 4 * 6);
 }
 
 #[test]
