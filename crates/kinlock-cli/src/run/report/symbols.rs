@@ -220,8 +220,12 @@ fn inlined(module: &Module, address: u64) -> Vec<Frame> {
     found
 }
 
+/// A name as its language has it. One of C stays: `m` alone would be read as a type of C++.
 fn demangled(name: &str) -> String {
-    addr2line::demangle_auto(name.into(), None).into_owned()
+    match name.starts_with("_Z") || name.starts_with("_R") {
+        true => addr2line::demangle_auto(name.into(), None).into_owned(),
+        false => name.to_owned(),
+    }
 }
 
 /// A name without parameters, template arguments and result.
@@ -297,6 +301,14 @@ mod tests {
         ] {
             assert_eq!(short(long), expected);
         }
+    }
+
+    #[test]
+    fn names_of_c_stay() {
+        for name in ["m", "i", "St", "main"] {
+            assert_eq!(demangled(name), name);
+        }
+        assert_eq!(demangled("_ZN1a1bEv"), "a::b()");
     }
 
     #[test]
