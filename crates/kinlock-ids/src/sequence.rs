@@ -68,7 +68,7 @@
 //!    thread's own ID, and atomically by all other code.
 //! 3. Every node in a list is live memory of `Node`'s layout. Only the thread that has popped it,
 //!    or is about to push it, writes it.
-//! 4. A slot of a ring has room for `mask + 1` elements from [`Element::AT`] on; `mask + 1` is a
+//! 4. A slot of a ring has room for `mask + 1` elements from `Element::AT` on; `mask + 1` is a
 //!    power of two.
 
 #[cfg(all(target_arch = "aarch64", target_endian = "little", not(miri)))]
