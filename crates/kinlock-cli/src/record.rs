@@ -121,9 +121,12 @@ fn write(mut recording: Recording, path: &Path) -> anyhow::Result<()> {
     }
     fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
     let lock = &recording.locks[0];
+    let locks = match recording.locks.len() {
+        1 => "one lock".to_owned(),
+        n => format!("{n} locks"),
+    };
     tell(&format!(
-        "kinlock: recorded {} locks in {}; most waited for: {}, held for {}, then left for {} on average",
-        recording.locks.len(),
+        "kinlock: recorded {locks} in {}; most waited for: {}, held for {}, then left for {} on average",
         path.display(),
         lock.name,
         time(lock.hold.mean()),
