@@ -335,6 +335,12 @@ fn a_search_misses<C: Config, B: Made>() {
     );
 }
 
+/// The newest generation of three sections. With `slots` each look for what has passed may make both
+/// other beginnings skip a number.
+fn most<B: Made>() -> u64 {
+    if B::NAME == "slots" { 9 } else { 3 }
+}
+
 /// All sections begin and end concurrently.
 fn all_begin<C: Config, B: Made>(preemptions: usize) {
     let name = format!("{}, three sections begin and end", B::NAME);
@@ -346,11 +352,12 @@ fn all_begin<C: Config, B: Made>(preemptions: usize) {
         |shared, i| {
             let me = i as u16 + 1;
             let mine = shared.begin(me);
-            assert!((1..=3).contains(&mine) && !shared.domain.passed(mine));
+            assert!((1..=most::<B>()).contains(&mine), "{mine}");
+            assert!(!shared.domain.passed(mine), "an open section has passed");
             shared.end(me);
         },
         |shared, _| {
-            assert_eq!(shared.domain.newest(), 3);
+            assert!((3..=most::<B>()).contains(&shared.domain.newest()));
             shared.check();
         },
     );
