@@ -335,8 +335,8 @@ fn a_search_misses<C: Config, B: Made>() {
     );
 }
 
-/// The newest generation of three sections. With `slots` each look for what has passed may make both
-/// other beginnings skip a number.
+/// The newest generation of three sections. With `slots` each look for what has passed may make
+/// both other beginnings skip a number.
 fn most<B: Made>() -> u64 {
     if B::NAME == "slots" { 9 } else { 3 }
 }
