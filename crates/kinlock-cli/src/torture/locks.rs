@@ -98,7 +98,8 @@ impl Torture for Args {
         let cpus = allowed_cpus();
         let is_divided = |name: &&str| *name == scenarios::TOPOLOGY;
         let mut divisions = self.topology.clone();
-        let divides = scenarios.iter().any(is_divided) && lock.defect.is_none();
+        let asked = scenarios.iter().any(is_divided) && suits(&lock, scenarios::TOPOLOGY);
+        let divides = asked && lock.defect.is_none();
         divisions.retain(|&n| divides && n <= cpus.len());
         let divided = |&domains: &usize| {
             let seconds = whole.seconds * DIVIDED;
