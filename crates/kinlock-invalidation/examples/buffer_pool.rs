@@ -276,7 +276,7 @@ const SHARDS: usize = 256;
 /// Reads with memory for a quarter of the file, after a warm-up.
 fn measure<P: Protection>(protection: P, file: &File, threads: usize) -> (u64, u64) {
     let pool = Pool::new(protection, file, SHARDS, SHARDS * SHARD / 4);
-    let seconds = std::env::args().last().unwrap().parse().unwrap_or(1.0);
+    let seconds = std::env::args().next_back().unwrap().parse().unwrap_or(1.0);
     pool.run(threads, Duration::from_secs_f64(0.3 * seconds));
     pool.run(threads, Duration::from_secs_f64(seconds))
 }
