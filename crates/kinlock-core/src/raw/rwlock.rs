@@ -46,7 +46,8 @@
 //!
 //! Notes:
 //!
-//! * (a) Who enters a free lock clears `FRONT_SLEEPS`: see (b).
+//! * (a) Who enters a free lock clears `FRONT_SLEEPS`: see (b). One that enters by (g) may leave
+//!   it, and then the last reader sends a wake-up too many.
 //! * (b) The last one unparks the upgrading reader, or the front. It does not clear the flag, since
 //!   the lock may be gone. The flag on a free lock means that a wake-up has been sent.
 //! * (c) It holds the lock from the moment in which `W` goes. No writer can enter before it has

@@ -250,8 +250,8 @@ fn slots(generation: u64) -> Of<Slots<Native, Sound>> {
     domain(Slots::new(generation), || Atomic::new(0))
 }
 
-/// A thread has stored the bound in its slot, but has not taken its ticket yet. Who waits for an
-/// older section does not wait for it.
+/// A thread has stored the bound in its slot, but has not taken its ticket yet. A wait for
+/// an older section is not for it.
 #[test]
 fn slots_wait_for_no_begin_without_a_ticket() {
     const BOUND: u64 = 1 << 63;
