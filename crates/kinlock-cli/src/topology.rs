@@ -44,7 +44,10 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     })?;
     let path = args.machine_file.as_deref();
     outputs.add(path, |found: &Found, out| {
-        let measured = found.measured.as_ref().expect("the flag requires --measure");
+        let measured = found
+            .measured
+            .as_ref()
+            .expect("the flag requires --measure");
         Ok(out.write_all(measured.machine.to_toml().as_bytes())?)
     })?;
     outputs.for_people(|found, out| Ok(out.write_all(found.text().as_bytes())?));

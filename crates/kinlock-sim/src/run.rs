@@ -182,9 +182,7 @@ impl Run {
             Prepare::Lock(prepare) | Prepare::ReaderWriter(prepare) => {
                 prepare(self.threads, self.place_lock(meter))
             }
-            Prepare::Cell(cell) => {
-                cell.prepare(self.place_lock(meter))
-            }
+            Prepare::Cell(cell) => cell.prepare(self.place_lock(meter)),
             Prepare::Recorded(replay) => {
                 replay.prepare(self.threads, || (self.lock.place)(self.threads), meter)
             }
@@ -221,7 +219,10 @@ impl Run {
             counted: Event::ALL.iter().map(since_warm_up).collect(),
             bursts: meter.bursts.clone(),
             waited: meter.waited.clone(),
-            trace: world.recorder.as_ref().map(|recorder| recorder.finish(|c| world.costs().nanos(c))),
+            trace: world
+                .recorder
+                .as_ref()
+                .map(|recorder| recorder.finish(|c| world.costs().nanos(c))),
             events: world.accesses,
             switches: world.switches,
             host_seconds,

@@ -54,9 +54,7 @@ use crate::trace::{Part, Recorder, Whereabouts};
 use access::Pending;
 pub(crate) use access::access;
 use actions::{Recheck, spin_is_over};
-pub(crate) use actions::{
-    compute, leave_spin, park, requeue_but, spin_on, unpark, unpark_some,
-};
+pub(crate) use actions::{compute, leave_spin, park, requeue_but, spin_on, unpark, unpark_some};
 use corosensei::Yielder;
 use coroutine::Bodies;
 pub(crate) use coroutine::wait_for_turn;
@@ -322,7 +320,10 @@ impl World {
             factors: setup.factors.clone(),
             done: Vec::new(),
             notes: None,
-            recorder: setup.trace.clone().map(|counted| Box::new(Recorder::new(setup.threads, counted))),
+            recorder: setup
+                .trace
+                .clone()
+                .map(|counted| Box::new(Recorder::new(setup.threads, counted))),
             watched: setup.disturbance.is_some() || setup.trace.is_some(),
             handler: None,
             max_accesses: setup.max_accesses,

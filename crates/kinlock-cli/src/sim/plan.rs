@@ -149,7 +149,9 @@ impl<'a> Plan<'a> {
     pub fn traced_command(&self) -> Vec<String> {
         let args = self.args;
         let asked: Vec<_> = args.locks.iter().map(|kind| kind.name).collect();
-        let mut flags = self.flags().without(&["seeds", "band", "bands", "baseline"]);
+        let mut flags = self
+            .flags()
+            .without(&["seeds", "band", "bands", "baseline"]);
         if !asked.is_empty() {
             flags = flags.with("locks", asked);
         }

@@ -109,7 +109,10 @@ impl Report {
             self.workload, self.threads, self.seed
         )?;
         for (heading, rows) in [
-            ("From one acquisition to the next, ns by what was waited for", self.cycle()),
+            (
+                "From one acquisition to the next, ns by what was waited for",
+                self.cycle(),
+            ),
             ("Hand-offs: share of them, and ns of each", self.distances()),
             ("Lines moved per acquisition", self.traffic()),
         ] {
@@ -177,11 +180,14 @@ impl Report {
             Row(distance.name().to_owned(), cells.collect())
         };
         let rows = Distance::ALL.into_iter().map(row);
-        rows.filter(|Row(_, cells)| cells.iter().any(|cell| cell != "-")).collect()
+        rows.filter(|Row(_, cells)| cells.iter().any(|cell| cell != "-"))
+            .collect()
     }
 
     fn traffic(&self) -> Vec<Row> {
-        let pairs = Part::ALL.into_iter().flat_map(|part| Reach::ALL.map(|reach| (part, reach)));
+        let pairs = Part::ALL
+            .into_iter()
+            .flat_map(|part| Reach::ALL.map(|reach| (part, reach)));
         let row = |(part, reach): (Part, Reach)| {
             let name = format!("{} from {}", part.name(), reach.name());
             self.row(&name, 3, |trace| trace.moves(part, reach))
@@ -207,7 +213,9 @@ impl Report {
             .number("held_ns", 1, |(_, h)| h.released_ns - h.acquired_ns)
             .number("free_ns", 1, |(_, h)| h.asked_ns - h.released_ns)
             .number("handed_ns", 1, |(_, h)| h.handed_ns - h.asked_ns)
-            .add("steps", |(_, h)| h.handed.iter().map(step).collect::<Vec<_>>().join("; "))
+            .add("steps", |(_, h)| {
+                h.handed.iter().map(step).collect::<Vec<_>>().join("; ")
+            })
             .of(&all)
     }
 }

@@ -125,11 +125,7 @@ fn a_read_of_a_modified_line_costs_by_the_distance_of_the_owner() {
         let reader = at(0, 0);
         let (cycles, service) = cost(&mut line, Read, reader);
         assert_eq!(cycles, MODIFIED[distance], "at distance {distance}");
-        assert_eq!(
-            service,
-            SERVICES[distance],
-            "at distance {distance}"
-        );
+        assert_eq!(service, SERVICES[distance], "at distance {distance}");
         // Clean, shared by both, without an owner.
         assert!(reads(&line, reader) && reads(&line, owner));
         assert!(!writes(&line, reader) && !writes(&line, owner));

@@ -51,7 +51,7 @@ fn play(body: impl Fn(&Shared, usize) + Copy + 'static) -> Vec<(usize, u64)> {
         max_accesses: u64::MAX,
         disturbance: None,
         factors: Vec::new(),
-            trace: None,
+        trace: None,
     };
     let line = || place(SimU64::new(0));
     let prepare = || Shared {

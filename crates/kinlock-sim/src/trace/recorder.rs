@@ -170,7 +170,12 @@ impl Recorder {
             }
             How::Load | How::Glance | How::Locked => {
                 if reach.is_some() {
-                    self.span(thread, request.sent, request.answered, What::Requests(request));
+                    self.span(
+                        thread,
+                        request.sent,
+                        request.answered,
+                        What::Requests(request),
+                    );
                 }
             }
         }
@@ -195,7 +200,12 @@ impl Recorder {
 
     /// The last write sends a spinning thread to look again at time `to`.
     pub(crate) fn looks_again(&mut self, thread: usize, to: u64) {
-        self.span(thread, self.timelines[thread].since, to, What::Spins(self.write));
+        self.span(
+            thread,
+            self.timelines[thread].since,
+            to,
+            What::Spins(self.write),
+        );
     }
 
     /// The thread stops to spin for another reason.
@@ -311,7 +321,11 @@ impl Recorder {
             shares: shares.collect(),
             distances: distances.filter(|those| those.count > 0).collect(),
             lines: lines.map(|(&line, &times)| Moved { line, times }).collect(),
-            handoffs: self.kept.iter().map(|kept| self.handoff(kept, &ns)).collect(),
+            handoffs: self
+                .kept
+                .iter()
+                .map(|kept| self.handoff(kept, &ns))
+                .collect(),
         }
     }
 

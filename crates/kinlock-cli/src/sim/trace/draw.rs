@@ -50,7 +50,9 @@ fn threads(handoffs: &[Handoff]) -> Vec<(usize, usize)> {
 /// The steps that have a number: transfers of lines.
 fn numbered(handoff: &Handoff) -> Vec<&Step> {
     let steps = handoff.handed.iter();
-    steps.filter(|step| !matches!(step.cause, Cause::Own | Cause::Spin)).collect()
+    steps
+        .filter(|step| !matches!(step.cause, Cause::Own | Cause::Spin))
+        .collect()
 }
 
 fn list_height(handoffs: &[Handoff]) -> u32 {
@@ -65,7 +67,10 @@ fn panel_height(traced: &Traced) -> u32 {
 
 /// How large the picture is.
 pub fn size(report: &Report) -> (u32, u32) {
-    (WIDTH, TITLE + report.locks.iter().map(panel_height).sum::<u32>())
+    (
+        WIDTH,
+        TITLE + report.locks.iter().map(panel_height).sum::<u32>(),
+    )
 }
 
 pub fn draw(report: &Report, area: &Area) -> Drawn {
@@ -110,7 +115,10 @@ fn colour(cause: Cause) -> RGBColor {
 fn legend(title: &Area) -> Drawn {
     let entries = [
         (HELD, "holds the lock"),
-        (colour(Cause::Queue(Part::Word)), "(pale: the line goes to others first)"),
+        (
+            colour(Cause::Queue(Part::Word)),
+            "(pale: the line goes to others first)",
+        ),
         (COLOURS[0], "lock word travels"),
         (COLOURS[2], "queue node"),
         (COLOURS[4], "data"),
@@ -174,12 +182,20 @@ fn draw_lock(traced: &Traced, area: &Area) -> Drawn {
         to_ns: last.handed_ns + 0.03 * (last.handed_ns - first.acquired_ns),
     };
     let per_cycle = traced.trace.mean_ns(|_| true);
-    let heading = format!("{}: {per_cycle:.0} ns from one acquisition to the next, on average", traced.lock);
+    let heading = format!(
+        "{}: {per_cycle:.0} ns from one acquisition to the next, on average",
+        traced.lock
+    );
     area.draw(&Text::new(heading, (14, 8), text(15)))?;
     rows(area, &scale)?;
     let mut number = 1;
     for (column, handoff) in handoffs.iter().enumerate() {
-        scale.bar(area, handoff.from.0, (handoff.acquired_ns, handoff.released_ns), HELD)?;
+        scale.bar(
+            area,
+            handoff.from.0,
+            (handoff.acquired_ns, handoff.released_ns),
+            HELD,
+        )?;
         draw_steps(area, &scale, &handoff.handed, number)?;
         list(area, &scale, handoff, column, number)?;
         number += numbered(handoff).len();
@@ -198,13 +214,22 @@ fn rows(area: &Area, scale: &Scale) -> Drawn {
         area.draw(&PathElement::new([(LEFT, middle), (RIGHT, middle)], grid))?;
     }
     let span = scale.to_ns - scale.from_ns;
-    let tick = [10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 1e4, 1e5, 1e6, 1e7];
-    let tick = tick.into_iter().find(|tick| span / tick <= 12.0).unwrap_or(1e8);
+    let tick = [
+        10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 1e4, 1e5, 1e6, 1e7,
+    ];
+    let tick = tick
+        .into_iter()
+        .find(|tick| span / tick <= 12.0)
+        .unwrap_or(1e8);
     for n in 0..=(span / tick) as usize {
         let ns = n as f64 * tick;
         let (x, y) = (scale.x(scale.from_ns + ns), scale.bottom());
         area.draw(&PathElement::new([(x, HEADING as i32), (x, y + 3)], grid))?;
-        area.draw(&Text::new(format!("{ns:.0} ns"), (x + 2, y + 5), quiet_text(12)))?;
+        area.draw(&Text::new(
+            format!("{ns:.0} ns"),
+            (x + 2, y + 5),
+            quiet_text(12),
+        ))?;
     }
     Ok(())
 }
@@ -212,7 +237,12 @@ fn rows(area: &Area, scale: &Scale) -> Drawn {
 /// The steps of a hand-off, and an arrow where the chain goes from one thread to another.
 fn draw_steps(area: &Area, scale: &Scale, steps: &[Step], mut number: usize) -> Drawn {
     for step in steps {
-        scale.bar(area, step.thread, (step.from_ns, step.to_ns), colour(step.cause))?;
+        scale.bar(
+            area,
+            step.thread,
+            (step.from_ns, step.to_ns),
+            colour(step.cause),
+        )?;
         if matches!(step.cause, Cause::Own | Cause::Spin) {
             continue;
         }
@@ -224,7 +254,10 @@ fn draw_steps(area: &Area, scale: &Scale, steps: &[Step], mut number: usize) -> 
         }
         number += 1;
     }
-    for pair in steps.windows(2).filter(|pair| pair[0].thread != pair[1].thread) {
+    for pair in steps
+        .windows(2)
+        .filter(|pair| pair[0].thread != pair[1].thread)
+    {
         let x = scale.x(pair[1].from_ns);
         let [from, to] = [0, 1].map(|i| scale.y(pair[i].thread) + ROW as i32 / 2);
         let head = if to > from { -5 } else { 5 };
