@@ -259,8 +259,10 @@ pub struct Share {
 pub struct Moved {
     /// The line.
     pub line: LineName,
-    /// How often a core got it from elsewhere than its own caches, by [`Reach`].
-    pub times: [u64; Reach::ALL.len()],
+    /// How often a core got it from elsewhere than its own caches to read it, by [`Reach`].
+    pub read: [u64; Reach::ALL.len()],
+    /// The same to write it, or where it had it and others as well, which lose it.
+    pub written: [u64; Reach::ALL.len()],
 }
 
 /// What a traced run found, after its warm-up.
@@ -290,10 +292,11 @@ impl Trace {
         those.map(|share| share.ns).sum::<f64>() / self.cycles.max(1) as f64
     }
 
-    /// How often lines of a part moved over a distance, per cycle.
-    pub fn moves(&self, part: Part, reach: Reach) -> f64 {
-        let those = self.lines.iter().filter(|moved| moved.line.part == part);
-        let times: u64 = those.map(|moved| moved.times[reach as usize]).sum();
-        times as f64 / self.cycles.max(1) as f64
+    /// How often lines of a part moved over a distance, per cycle: to be read, and to be written.
+    pub fn moves(&self, part: Part, reach: Reach) -> [f64; 2] {
+        let those = || self.lines.iter().filter(|moved| moved.line.part == part);
+        let read: u64 = those().map(|moved| moved.read[reach as usize]).sum();
+        let written: u64 = those().map(|moved| moved.written[reach as usize]).sum();
+        [read, written].map(|times| times as f64 / self.cycles.max(1) as f64)
     }
 }

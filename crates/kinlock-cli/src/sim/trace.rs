@@ -185,14 +185,16 @@ impl Report {
     }
 
     fn traffic(&self) -> Vec<Row> {
-        let pairs = Part::ALL
-            .into_iter()
-            .flat_map(|part| Reach::ALL.map(|reach| (part, reach)));
-        let row = |(part, reach): (Part, Reach)| {
-            let name = format!("{} from {}", part.name(), reach.name());
-            self.row(&name, 3, |trace| trace.moves(part, reach))
-        };
-        pairs.filter_map(row).collect()
+        let mut rows = Vec::new();
+        for part in Part::ALL {
+            for (kind, verb) in ["read", "written"].into_iter().enumerate() {
+                rows.extend(Reach::ALL.into_iter().filter_map(|reach| {
+                    let name = format!("{} {verb} from {}", part.name(), reach.name());
+                    self.row(&name, 2, |trace| trace.moves(part, reach)[kind])
+                }));
+            }
+        }
+        rows
     }
 
     /// A row for each hand-off that was kept.

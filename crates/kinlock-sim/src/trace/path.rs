@@ -158,8 +158,10 @@ impl Chain {
                 (Cause::Line(part, reach), Cause::Queue(part))
             }
         };
-        self.back_to(request.served, transfer, line);
-        self.back_to(request.arrived, queue, line);
+        if request.served > request.arrived {
+            self.back_to(request.served, transfer, line);
+            self.back_to(request.arrived, queue, line);
+        }
         self.back_to(request.sent, transfer, line);
     }
 }

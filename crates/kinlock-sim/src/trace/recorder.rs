@@ -79,7 +79,8 @@ pub(crate) struct Recorder {
     cycles: u64,
     shares: BTreeMap<(Stage, Cause), u64>,
     distances: [(u64, u64); Distance::ALL.len()],
-    moved: BTreeMap<LineName, [u64; Reach::ALL.len()]>,
+    /// For each kind of access.
+    moved: BTreeMap<LineName, [[u64; Reach::ALL.len()]; 2]>,
     kept: VecDeque<(Distance, Cycle)>,
 }
 
@@ -147,7 +148,7 @@ impl Recorder {
         if let Some(reach) = reach
             && self.counted.contains(&served.answered)
         {
-            self.moved.entry(line).or_default()[reach as usize] += 1;
+            self.moved.entry(line).or_default()[served.how.kind() as usize][reach as usize] += 1;
         }
         let mut request = Request {
             line,
@@ -320,7 +321,13 @@ impl Recorder {
             ns: ns(self.shares.values().sum()),
             shares: shares.collect(),
             distances: distances.filter(|those| those.count > 0).collect(),
-            lines: lines.map(|(&line, &times)| Moved { line, times }).collect(),
+            lines: lines
+                .map(|(&line, &[read, written])| Moved {
+                    line,
+                    read,
+                    written,
+                })
+                .collect(),
             handoffs: self
                 .kept
                 .iter()
