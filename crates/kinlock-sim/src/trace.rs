@@ -53,7 +53,8 @@ impl Part {
 pub struct LineName {
     /// What it belongs to.
     pub part: Part,
-    /// Of a node: which one, in the order in which they were placed. Else: which line of that part.
+    /// Of a node: its place in its table, for a model of a lock the number of its thread. Else:
+    /// which line of that part.
     pub number: usize,
 }
 

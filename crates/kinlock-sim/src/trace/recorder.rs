@@ -116,7 +116,9 @@ impl Recorder {
             (part, _) => (part, LINE),
         };
         let bytes = size * n.unwrap_or(1);
-        let before = self.placed.iter().filter(|placed| placed.part == part);
+        // Nodes are numbered in each table anew: a lock uses one only.
+        let is_line = |placed: &&Placed| placed.part == part && part != Part::Node;
+        let before = self.placed.iter().filter(is_line);
         let count = |p: &Placed| (p.end - p.start).div_ceil(p.stride);
         self.placed.push(Placed {
             part,

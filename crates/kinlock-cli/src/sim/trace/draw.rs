@@ -130,7 +130,7 @@ fn legend(title: &Area) -> Drawn {
     for (colour, name) in order.map(|place| entries[place]) {
         title.draw(&Rectangle::new([(x, 62), (x + 14, 74)], colour.filled()))?;
         title.draw(&Text::new(name, (x + 19, 61), quiet_text(13)))?;
-        x += 36 + 6 * name.len() as i32;
+        x += 38 + 11 * name.len() as i32 / 2;
     }
     Ok(())
 }
