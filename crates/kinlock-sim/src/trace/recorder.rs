@@ -190,6 +190,8 @@ impl Recorder {
     }
 
     /// A locked operation waits until the thread's stores are visible.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn drains(&mut self, thread: usize, from: u64, to: u64) {
         if let Some(request) = self.timelines[thread].draining {
             self.span(thread, from, to, What::Requests(request));
@@ -197,11 +199,15 @@ impl Recorder {
     }
 
     /// The thread begins to spin, or leaves its CPU.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn stops(&mut self, thread: usize, at: u64) {
         self.timelines[thread].since = at;
     }
 
     /// The last write sends a spinning thread to look again at time `to`.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn looks_again(&mut self, thread: usize, to: u64) {
         self.span(
             thread,

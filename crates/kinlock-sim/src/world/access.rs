@@ -227,10 +227,8 @@ impl World {
             How::Prefetch => thread.now = now - travelled,
             How::Locked => thread.now = answered + self.fabric.costs.rmw,
         }
-        if let Some(recorder) = &mut self.recorder {
-            if how == How::Locked {
-                recorder.drains(self.current, now, drained);
-            }
+        let wakes = how.kind() == Kind::Write && !line.spinners.is_empty();
+        if self.recorder.is_some() {
             let served = Served {
                 how,
                 service,
@@ -240,10 +238,21 @@ impl World {
                 answered,
                 visible,
             };
-            recorder.access(self.current, address, served);
+            self.record(address, (now, drained), served);
         }
-        if how.kind() == Kind::Write && !line.spinners.is_empty() {
+        if wakes {
             self.notify(address, visible);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn record(&mut self, address: usize, (now, drained): (u64, u64), served: Served) {
+        if let Some(recorder) = &mut self.recorder {
+            if served.how == How::Locked {
+                recorder.drains(self.current, now, drained);
+            }
+            recorder.access(self.current, address, served);
         }
     }
 
