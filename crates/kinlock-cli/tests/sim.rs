@@ -230,7 +230,7 @@ fn a_trace_comes_in_every_form() {
         let handoff = &lock["handoffs"][0];
         has_numbers(
             handoff,
-            "acquired_ns released_ns asked_ns handed_ns from.0 to.1",
+            "acquired_ns released_ns asked_ns handed_ns from.thread to.socket",
         );
         for step in list(&handoff["handed"]) {
             has_numbers(step, "thread socket from_ns to_ns");

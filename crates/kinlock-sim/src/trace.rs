@@ -179,10 +179,10 @@ pub struct Step {
 /// From one acquisition to the next. The steps of each stage follow each other without a gap.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Handoff {
-    /// The thread that had the lock, and its socket.
-    pub from: (usize, usize),
-    /// The thread that has it next, and its socket.
-    pub to: (usize, usize),
+    /// Which thread had the lock.
+    pub from: Holder,
+    /// Which has it next.
+    pub to: Holder,
     /// How far apart their cores were.
     pub distance: Distance,
     /// When the former had it, in nanoseconds from the start of the run.
@@ -197,6 +197,15 @@ pub struct Handoff {
     pub held: Vec<Step>,
     /// What the hand-off waited for.
     pub handed: Vec<Step>,
+}
+
+/// A thread that has the lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Holder {
+    /// The thread.
+    pub thread: usize,
+    /// The socket it runs on.
+    pub socket: usize,
 }
 
 /// How far apart two holders in a row were.

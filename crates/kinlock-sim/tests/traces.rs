@@ -72,7 +72,7 @@ fn check(trace: &Trace, name: &str) {
     }
     for pair in trace.handoffs.windows(2) {
         assert_eq!(pair[0].handed_ns, pair[1].acquired_ns, "{name}");
-        assert_eq!(pair[0].to.0, pair[1].from.0, "{name}");
+        assert_eq!(pair[0].to, pair[1].from, "{name}");
     }
     let near = |a: f64, b: f64| (a - b).abs() < 1e-6 * (1.0 + a.abs());
     let shares: f64 = trace.shares.iter().map(|share| share.ns).sum();

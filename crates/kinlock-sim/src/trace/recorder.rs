@@ -2,7 +2,8 @@
 
 use super::path::{Piece, Request, Timeline, Wake, What, chain};
 use super::{
-    AtDistance, Cause, Distance, Handoff, LineName, Moved, Part, Reach, Share, Stage, Step, Trace,
+    AtDistance, Cause, Distance, Handoff, Holder, LineName, Moved, Part, Reach, Share, Stage, Step,
+    Trace,
 };
 use crate::coherence::{How, LINE, Service};
 use std::collections::{BTreeMap, VecDeque};
@@ -357,7 +358,10 @@ impl Recorder {
             pieces.iter().map(step).collect()
         };
         let release = &cycle.release;
-        let named = |(thread, at): (usize, Whereabouts)| (thread, at.socket);
+        let named = |(thread, at): (usize, Whereabouts)| Holder {
+            thread,
+            socket: at.socket,
+        };
         Handoff {
             from: named(release.from),
             to: named(cycle.to),

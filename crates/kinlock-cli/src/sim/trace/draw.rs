@@ -38,7 +38,7 @@ fn shown(traced: &Traced) -> &[Handoff] {
 fn threads(handoffs: &[Handoff]) -> Vec<(usize, usize)> {
     let mut threads = Vec::new();
     for handoff in handoffs {
-        threads.extend([handoff.from, handoff.to].map(|(thread, socket)| (socket, thread)));
+        threads.extend([handoff.from, handoff.to].map(|holder| (holder.socket, holder.thread)));
         let steps = handoff.held.iter().chain(&handoff.handed);
         threads.extend(steps.map(|step| (step.socket, step.thread)));
     }
@@ -192,7 +192,7 @@ fn draw_lock(traced: &Traced, area: &Area) -> Drawn {
     for (column, handoff) in handoffs.iter().enumerate() {
         scale.bar(
             area,
-            handoff.from.0,
+            handoff.from.thread,
             (handoff.acquired_ns, handoff.released_ns),
             HELD,
         )?;
@@ -200,7 +200,7 @@ fn draw_lock(traced: &Traced, area: &Area) -> Drawn {
         list(area, &scale, handoff, column, number)?;
         number += numbered(handoff).len();
     }
-    scale.bar(area, last.to.0, (last.handed_ns, scale.to_ns), HELD)
+    scale.bar(area, last.to.thread, (last.handed_ns, scale.to_ns), HELD)
 }
 
 /// The threads' names and lines, and the axis of time.
@@ -272,7 +272,7 @@ fn draw_steps(area: &Area, scale: &Scale, steps: &[Step], mut number: usize) -> 
 fn list(area: &Area, scale: &Scale, handoff: &Handoff, column: usize, first: usize) -> Drawn {
     let x = 14 + column as i32 * (WIDTH as i32 - 14) / SHOWN as i32;
     let mut y = scale.bottom() + AXIS as i32;
-    let (from, to) = (handoff.from.0, handoff.to.0);
+    let (from, to) = (handoff.from.thread, handoff.to.thread);
     let took = handoff.handed_ns - handoff.asked_ns;
     let heading = format!("{from} to {to}, {}: {took:.0} ns", handoff.distance.name());
     area.draw(&Text::new(heading, (x, y), text(13)))?;
