@@ -1,24 +1,40 @@
 //! `kinlock topology`: what this machine looks like to the locks.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use comfy_table::{Cell, ContentArrangement, Table, TableComponent, presets};
 use kinlock_core::config::{self, Decision, Tuning};
 use kinlock_core::topology::{self, Cpu, DomainKind, Features, Node, Topology};
+use kinlock_sim::Machine;
+use kinlock_sim::machine::{Origin, Parameter};
 use serde_json::{Value, json};
 
+use crate::machine::Machine as Host;
 use crate::outcome::Outcome;
 use crate::report::write::Outputs;
 use crate::report::write_json;
+use crate::simulation::provenance::MachineEntry;
 
 /// Show CPUs, locality domains, what `auto` makes of them, and the kernel features found.
 ///
-/// Example: kinlock topology --json -
+/// Examples:
+///   kinlock topology --json -
+///   kinlock topology --measure --machine-file server.toml
+///   kinlock sim --machine server.toml
 #[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
 pub struct Args {
     /// Write everything as JSON; `-` writes it to stdout instead of the tables
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Also measure what caches and transfers between CPUs cost, which takes up to two seconds on
+    /// an idle machine. Takes at least two CPUs
+    #[arg(long)]
+    measure: bool,
+    /// Write what was measured, with assumptions for the rest, as a machine that `sim --machine
+    /// FILE` takes; `-` writes it to stdout instead of the tables
+    #[arg(long, value_name = "FILE", requires = "measure")]
+    machine_file: Option<PathBuf>,
 }
 
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
@@ -26,12 +42,57 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     outputs.add(args.json.as_deref(), |found: &Found, out| {
         write_json(&found.json(), out)
     })?;
+    let path = args.machine_file.as_deref();
+    outputs.add(path, |found: &Found, out| {
+        let measured = found
+            .measured
+            .as_ref()
+            .expect("the flag requires --measure");
+        Ok(out.write_all(measured.machine.to_toml().as_bytes())?)
+    })?;
     outputs.for_people(|found, out| Ok(out.write_all(found.text().as_bytes())?));
-    outputs.write(&Found::new())?;
+    let measured = args.measure.then(|| Measured::new(path)).transpose()?;
+    outputs.write(&Found::new(measured))?;
     Ok(Outcome::Done)
 }
 
+/// This machine as one to simulate.
+struct Measured {
+    machine: Machine,
+    /// A warning.
+    is_busy: Option<String>,
+}
+
+impl Measured {
+    /// Measures. The machine has the name of the file that it goes to.
+    fn new(file: Option<&Path>) -> anyhow::Result<Self> {
+        let is_busy = Host::current().is_busy();
+        let mut machine = Machine::load(Machine::THIS)?;
+        let stem = file.and_then(|file| file.file_stem()?.to_str());
+        if let Some(stem) = stem.filter(|stem| *stem != "-") {
+            machine.name = stem.to_owned();
+        }
+        Ok(Self { machine, is_busy })
+    }
+
+    /// For people: what was measured.
+    fn text(&self) -> String {
+        let mut table = table(["latency", "ns", "measured"]);
+        let measured = |p: &&Parameter| p.origin == Origin::Measured;
+        for parameter in self.machine.parameters.iter().filter(measured) {
+            let value = parameter.value.trim_end_matches(" ns");
+            table.add_row([parameter.name, value, &parameter.source]);
+        }
+        let mut text = format!("{table}\nAll else in the machine file is assumed.");
+        if let Some(warning) = &self.is_busy {
+            text += &format!("\nnote: {warning}");
+        }
+        text
+    }
+}
+
 struct Found {
+    measured: Option<Measured>,
     topology: Topology,
     /// The domains of each kind, and what `auto` makes of them.
     kinds: Vec<(DomainKind, Vec<Vec<usize>>, Decision)>,
@@ -46,7 +107,7 @@ struct Found {
 }
 
 impl Found {
-    fn new() -> Self {
+    fn new(measured: Option<Measured>) -> Self {
         let topology = Topology::current();
         let of_kind = |kind| {
             (
@@ -57,6 +118,7 @@ impl Found {
         };
         let kind = topology::domain_kind_in_use();
         Found {
+            measured,
             kinds: DomainKind::ALL.map(of_kind).into(),
             domains_by: kind.map_or_else(|| "KINLOCK_TOPOLOGY".into(), |kind| kind.to_string()),
             auto: topology::automatic_decision(),
@@ -89,7 +151,7 @@ impl Found {
         });
         let (tuning, features) = (&self.tuning, &self.features);
         let (kind, reason) = self.topology.automatic_kind();
-        json!({
+        let mut report = json!({
             "cpus": self.topology.cpus().iter().map(cpu).collect::<Vec<_>>(),
             "nodes": self.topology.nodes().iter().map(node).collect::<Vec<_>>(),
             "virtual": self.topology.is_virtual(),
@@ -115,7 +177,11 @@ impl Found {
                 "futex_waitv": features.futex_waitv,
                 "futex2": features.futex2,
             },
-        })
+        });
+        if let Some(measured) = &self.measured {
+            report["machine"] = json!(MachineEntry::new(&measured.machine));
+        }
+        report
     }
 
     /// For people. In one piece, so that a reader of the beginning only does not break it off.
@@ -125,6 +191,7 @@ impl Found {
             parts.push(distances(self.topology.nodes()));
         }
         parts.extend([self.in_use(), features(&self.features)]);
+        parts.extend(self.measured.as_ref().map(Measured::text));
         parts.join("\n\n") + "\n"
     }
 

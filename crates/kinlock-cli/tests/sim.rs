@@ -5,7 +5,7 @@ mod support;
 use std::fs;
 
 use serde_json::Value;
-use support::{done, ends, json, refused, refused_words, without_host};
+use support::{done, ends, has_numbers, json, list, refused, refused_words, without_host};
 use tempfile::TempDir;
 
 /// A run that takes a moment.
@@ -188,6 +188,95 @@ fn knobs_reach_the_lock() {
     ] {
         let ops = |result: &Value| result["runs"][0]["ops"].clone();
         assert_ne!(ops(&auto), ops(&with(knob)), "{knob}");
+    }
+}
+
+/// A traced run that takes a moment.
+const TRACED: &str = "sim --seconds 0.0005 --locks tas,cna --threads 20 --trace-handoffs";
+
+#[test]
+fn a_trace_comes_in_every_form() {
+    let folder = TempDir::new().unwrap();
+    let trace = |name: &str| {
+        let file = folder.path().join(name);
+        let table = done(&format!("{TRACED} {}", file.display()));
+        (table, fs::read(file).unwrap())
+    };
+    let (table, csv) = trace("t.csv");
+    for expected in [
+        "lock2, 20 threads, seed 1",
+        "handed over",
+        "lock word from other socket",
+        "queue node written from same cache",
+    ] {
+        assert!(table.contains(expected), "{expected}: {table}");
+    }
+    // The baseline does not come along.
+    assert!(!table.contains("qspinlock"), "{table}");
+    let csv = String::from_utf8(csv).unwrap();
+    let fields: Vec<_> = csv.lines().map(|line| line.split(',').count()).collect();
+    assert!(
+        fields.len() > 200 && fields.iter().all(|&count| count == 11),
+        "{csv}"
+    );
+
+    let (again, json) = trace("t.json");
+    assert_eq!(again, table);
+    let report: Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(report["kind"], "traced");
+    for (lock, name) in list(&report["locks"]).iter().zip(["tas", "cna"]) {
+        assert_eq!(lock["lock"], name);
+        has_numbers(lock, "ops_per_us cycles ns");
+        let handoff = &lock["handoffs"][0];
+        has_numbers(
+            handoff,
+            "acquired_ns released_ns asked_ns handed_ns from.thread to.socket",
+        );
+        for step in list(&handoff["handed"]) {
+            has_numbers(step, "thread socket from_ns to_ns");
+            assert!(step["cause"].is_string(), "{step}");
+        }
+        assert_eq!(lock["lines"][0]["line"], "lock word 0");
+        assert_eq!(list(&lock["lines"][0]["written"]).len(), 4);
+    }
+    // The command in the report gives the same report.
+    let mut command: Vec<String> = serde_json::from_value(report["command"].clone()).unwrap();
+    *command.last_mut().unwrap() = "-".to_owned();
+    let mut again: Value = serde_json::from_str(&done(&command[1..].join(" "))).unwrap();
+    again["command"] = report["command"].clone();
+    assert_eq!(again, report);
+
+    let (_, svg) = trace("t.svg");
+    assert!(String::from_utf8(svg).unwrap().contains("queue node"));
+    assert!(trace("t.png").1.starts_with(b"\x89PNG"));
+}
+
+#[test]
+fn what_cannot_be_traced_is_refused() {
+    for (arguments, expected) in [
+        ("--threads 2 --trace-handoffs t.txt", "has to end in"),
+        ("--threads 2 --trace-handoffs t", "has to end in"),
+        ("--trace-handoffs t.csv", "one number of threads"),
+        (
+            "--threads 2 --workload lock2,open1 --trace-handoffs t.csv",
+            "one workload",
+        ),
+        (
+            "--threads 2 --workload readers-99 --trace-handoffs t.csv",
+            "reader-writer",
+        ),
+        (
+            "--threads 2 --workload cid-changing --trace-handoffs t.csv",
+            "policies",
+        ),
+        ("--threads 2 --trace-handoffs t.csv --seeds 2", "--seeds"),
+        ("--threads 2 --trace-handoffs t.csv --json -", "--json"),
+        (
+            "--threads 2 --trace-handoffs /nonexistent/t.csv",
+            "cannot write",
+        ),
+    ] {
+        refused(&format!("sim {arguments}"), expected);
     }
 }
 

@@ -124,9 +124,66 @@ fn a_bad_variable_is_a_note() {
     assert_eq!(String::from_utf8(output.stderr).unwrap(), note);
 }
 
+/// `kinlock topology` where it may use one CPU only.
+fn on_one_cpu(arguments: &[&str]) -> Output {
+    let mut command = Command::new("taskset");
+    let one = kinlock_verify::allowed_cpus()[0].to_string();
+    command.args(["-c", &one, env!("CARGO_BIN_EXE_kinlock"), "topology"]);
+    command.args(arguments).output().unwrap()
+}
+
+#[test]
+fn a_measured_machine_can_be_simulated() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = folder.path().join("my-server.toml");
+    let file = file.to_str().unwrap();
+    if kinlock_verify::allowed_cpus().len() < 2 {
+        return;
+    }
+    let output = topology(&["--measure", "--machine-file", file], &[]);
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    for expected in ["own_cache", "last_level", "is assumed"] {
+        assert!(text.contains(expected), "no {expected} in {text}");
+    }
+    let simulated =
+        format!("sim --machine {file} --threads 2 --seconds 0.0005 --locks mcs --json -");
+    let report: Value = serde_json::from_str(&support::done(&simulated)).unwrap();
+    let machine = &report["machine"];
+    assert_eq!(machine["name"], "my-server");
+    let measured = list(&machine["parameters"]).iter();
+    let measured = measured.filter(|parameter| parameter["origin"] == "measured");
+    assert!(measured.count() >= 4, "{machine}");
+    // The file alone on standard output, and the machine in the report.
+    let output = topology(&["--measure", "--machine-file", "-"], &[]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("name = \"this\""), "{text}");
+    let output = topology(&["--measure", "--json", "-"], &[]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["machine"]["name"], "this");
+}
+
+#[test]
+fn one_cpu_cannot_be_measured() {
+    let output = on_one_cpu(&["--measure"]);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(
+        output.stdout.is_empty() && message.lines().count() == 1,
+        "{message}"
+    );
+    assert!(message.contains("one CPU only"), "{message}");
+}
+
 #[test]
 fn bad_input_is_one_line_and_status_2() {
-    for line in ["--json /nonexistent/folder/file", "--bogus", "extra"] {
+    for line in [
+        "--json /nonexistent/folder/file",
+        "--bogus",
+        "extra",
+        "--machine-file file.toml",
+        "--measure --machine-file /nonexistent/folder/file.toml",
+    ] {
         refused(&format!("topology {line}"), "kinlock: ");
     }
 }

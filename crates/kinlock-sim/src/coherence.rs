@@ -41,12 +41,40 @@ pub(crate) enum Kind {
     Write,
 }
 
+/// The kinds of accesses, by how they meet the store buffer and the line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum How {
+    /// A load: the thread waits for it.
+    Load,
+    /// A load that only a predicted branch depends on: the thread waits only if the line is
+    /// elsewhere.
+    Glance,
+    /// A store: buffered; its request for the line is sent meanwhile.
+    Store,
+    /// A request for the line ahead of a store: the thread goes on, and nothing waits for it.
+    Prefetch,
+    /// A locked read-modify-write: the buffer drains first, and the thread waits.
+    Locked,
+}
+
+impl How {
+    #[inline]
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            How::Load | How::Glance => Kind::Read,
+            How::Store | How::Prefetch | How::Locked => Kind::Write,
+        }
+    }
+}
+
 /// Where an access was served from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Service {
     OwnCache,
     LastLevel,
-    /// From another core, or by invalidating others, within the socket.
+    /// From another core of the same last-level cache, or by invalidating such ones only.
+    Nearby,
+    /// The same from another last-level cache of the socket.
     Local,
     /// The same across sockets.
     Remote,
@@ -74,7 +102,7 @@ impl Traffic {
         match service {
             Service::OwnCache => self.own_cache += 1,
             Service::LastLevel => self.last_level += 1,
-            Service::Local => self.local += 1,
+            Service::Nearby | Service::Local => self.local += 1,
             Service::Remote => self.remote += 1,
             Service::Memory => self.memory += 1,
         }
@@ -122,6 +150,12 @@ impl Line {
     #[inline]
     pub(crate) fn hits(&self, kind: Kind, core: u16) -> bool {
         self.owner == core || kind == Kind::Read && self.sharers.contains(core as usize)
+    }
+
+    /// When it can next be transferred.
+    #[inline]
+    pub(crate) fn busy(&self) -> u64 {
+        self.busy
     }
 
     /// No other core gets the line before `time`.
@@ -363,9 +397,9 @@ struct Span {
 }
 
 fn reach(distance: Distance) -> Service {
-    if distance > 1 {
-        Service::Remote
-    } else {
-        Service::Local
+    match distance {
+        0 => Service::Nearby,
+        1 => Service::Local,
+        _ => Service::Remote,
     }
 }

@@ -32,6 +32,7 @@
 //! | [`machine`] | machines as text files: shape, costs, origin of each number | `random` |
 //! | `coherence` | cache lines and the cost of an access | `machine` |
 //! | `memory` | the arena that shared data lives in, and its lines | `coherence` |
+//! | [`trace`] | what each hand-off of a lock waited for | `coherence` |
 //! | `world` | a simulation under way: threads, CPUs, the order of events | all above |
 //! | [`platform`] | the machine as an algorithm sees it | `world` |
 //! | [`locks`] | the locks that can run, one small file each | `platform` and above |
@@ -49,6 +50,7 @@ pub mod published;
 pub mod random;
 pub mod run;
 pub mod schedule;
+pub mod trace;
 pub mod workloads;
 mod world;
 
@@ -57,6 +59,7 @@ pub use machine::Machine;
 pub use platform::{Sim, compute, place, place_slice};
 pub use run::{Outcome, Run};
 pub use schedule::{Played, Schedule};
+pub use trace::Trace;
 pub use workloads::Handoffs;
 pub use world::{Disruption, DisruptionKind, Disturbance, Note, Noted, Placement, Spot, Stuck};
 

@@ -59,6 +59,10 @@ impl Machine {
             "epyc-9654-2s",
             include_str!("../machines/epyc-9654-2s.toml"),
         ),
+        (
+            "graviton4-2s",
+            include_str!("../machines/graviton4-2s.toml"),
+        ),
         ("laptop", include_str!("../machines/laptop.toml")),
     ];
 

@@ -12,6 +12,7 @@ mod tests;
 
 pub use atomic::{SimU8, SimU16, SimU32, SimU64};
 
+use crate::trace::Part;
 use crate::world::{self, How, Noted, Setup, Stuck, World, with};
 use kinlock_core::announced::{Announced, Row};
 use kinlock_core::events::Event;
@@ -30,7 +31,11 @@ pub struct Sim;
 ///
 /// Outside of a simulation, if its memory is full, or if `T` needs to be dropped.
 pub fn place<T>(value: T) -> &'static T {
-    let at = world::with(|w| w.arena.place(value));
+    let at = world::with(|w| {
+        let at = w.arena.place(value);
+        w.placed(at.addr().get(), size_of::<T>(), None);
+        at
+    });
     // SAFETY: `Arena::place` wrote the value, and invariant 1.
     unsafe { at.as_ref() }
 }
@@ -41,7 +46,11 @@ pub fn place<T>(value: T) -> &'static T {
 ///
 /// As [`place`].
 pub fn place_slice<T>(n: usize, value: impl FnMut(usize) -> T) -> &'static [T] {
-    let at = world::with(|w| w.arena.place_slice(n, value));
+    let at = world::with(|w| {
+        let at = w.arena.place_slice(n, value);
+        w.placed(at.addr().get(), size_of::<T>(), Some(n));
+        at
+    });
     // SAFETY: `Arena::place_slice` wrote the values, and invariant 1.
     unsafe { at.as_ref() }
 }
@@ -84,8 +93,11 @@ pub(crate) fn run<S: Clone + 'static, R>(
 }
 
 fn make_waiters(slots: usize) {
+    with(|w| w.place_part(Part::Node));
+    let slots_placed = place_slice(slots, |_| Slot::<Sim>::new());
+    with(|w| w.place_part(Part::Other));
     let table = Waiters::new(
-        place_slice(slots, |_| Slot::<Sim>::new()),
+        slots_placed,
         place_slice(slots.div_ceil(32), |_| SimU32::new(0)),
         place(SimU32::new(0)),
     );
@@ -146,7 +158,7 @@ impl Platform for Sim {
         if !satisfied {
             return Err(word.load(order));
         }
-        world::compute(with(|w| w.costs().spin_exit));
+        world::leave_spin();
         Ok(value)
     }
 

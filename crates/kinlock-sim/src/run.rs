@@ -4,6 +4,7 @@ use crate::coherence::Traffic;
 use crate::locks::{self, Genre};
 use crate::machine::Machine;
 use crate::platform;
+use crate::trace::{Part, Trace};
 use crate::workloads::{
     self, Body, Bursts, Handoffs, Meter, Metered, Prepare, SharedMeter, Waited,
 };
@@ -42,6 +43,8 @@ pub struct Run {
     /// Numbers of the machine and constants of the workload, by name, that are so many times their
     /// usual value: for bands over what is assumed.
     pub factors: Vec<(&'static str, f64)>,
+    /// Whether to trace the hand-offs of the lock. It changes no result.
+    pub trace: bool,
 }
 
 /// What came out.
@@ -67,6 +70,8 @@ pub struct Outcome {
     pub bursts: Vec<Bursts>,
     /// How threads waited for each lock of a recorded program; empty for other workloads.
     pub waited: Vec<Waited>,
+    /// The hand-offs of the lock, if they were traced.
+    pub trace: Option<Trace>,
     /// Memory events simulated.
     pub events: u64,
     /// Times a thread was suspended.
@@ -100,6 +105,7 @@ impl Run {
             seed: 1,
             disturbance: None,
             factors: Vec::new(),
+            trace: false,
         }
     }
 
@@ -135,7 +141,8 @@ impl Run {
 
     fn setup(&self) -> Setup {
         let seconds = self.measured_seconds();
-        let end = self.cycles(seconds * WARM_UP) + self.cycles(seconds);
+        let start = self.cycles(seconds * WARM_UP);
+        let end = start + self.cycles(seconds);
         let mut machine = self.machine.clone();
         for &(name, factor) in &self.factors {
             machine.scale(name, factor);
@@ -153,6 +160,7 @@ impl Run {
             max_accesses: u64::MAX,
             disturbance: self.disturbance.clone(),
             factors: self.factors.clone(),
+            trace: self.trace.then_some(start..end),
         }
     }
 
@@ -172,12 +180,9 @@ impl Run {
     fn prepare(&self, meter: SharedMeter) -> Rc<dyn Body> {
         match self.workload.prepare {
             Prepare::Lock(prepare) | Prepare::ReaderWriter(prepare) => {
-                let lock = (self.lock.place)(self.threads);
-                prepare(self.threads, Metered::new(lock, meter))
+                prepare(self.threads, self.place_lock(meter))
             }
-            Prepare::Cell(cell) => {
-                cell.prepare(Metered::new((self.lock.place)(self.threads), meter))
-            }
+            Prepare::Cell(cell) => cell.prepare(self.place_lock(meter)),
             Prepare::Recorded(replay) => {
                 replay.prepare(self.threads, || (self.lock.place)(self.threads), meter)
             }
@@ -186,6 +191,13 @@ impl Run {
                 prepare(self.threads, policy, meter)
             }
         }
+    }
+
+    fn place_lock(&self, meter: SharedMeter) -> Metered {
+        with(|w| w.place_part(Part::Word));
+        let lock = (self.lock.place)(self.threads);
+        with(|w| w.place_part(Part::Data));
+        Metered::new(lock, meter)
     }
 
     fn outcome(&self, world: &World, meter: &Meter, host_seconds: f64) -> Outcome {
@@ -207,6 +219,10 @@ impl Run {
             counted: Event::ALL.iter().map(since_warm_up).collect(),
             bursts: meter.bursts.clone(),
             waited: meter.waited.clone(),
+            trace: world
+                .recorder
+                .as_ref()
+                .map(|recorder| recorder.finish(|c| world.costs().nanos(c))),
             events: world.accesses,
             switches: world.switches,
             host_seconds,

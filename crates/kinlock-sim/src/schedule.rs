@@ -117,6 +117,7 @@ impl Schedule {
             max_accesses: self.max_accesses,
             disturbance: Some(self.disturbance.clone()),
             factors: Vec::new(),
+            trace: None,
         };
         let prepare = || {
             let shared = Rc::new(prepare());

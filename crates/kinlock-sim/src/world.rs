@@ -45,14 +45,16 @@ mod cpus;
 mod disturbance;
 mod events;
 
+pub(crate) use crate::coherence::How;
 use crate::coherence::{Fabric, Place, Traffic};
 use crate::machine::{Costs, Machine};
 use crate::memory::{Arena, Lines};
 use crate::random::Random;
+use crate::trace::{Part, Recorder, Whereabouts};
 use access::Pending;
-pub(crate) use access::{How, access};
+pub(crate) use access::access;
 use actions::{Recheck, spin_is_over};
-pub(crate) use actions::{compute, park, requeue_but, spin_on, unpark, unpark_some};
+pub(crate) use actions::{compute, leave_spin, park, requeue_but, spin_on, unpark, unpark_some};
 use corosensei::Yielder;
 use coroutine::Bodies;
 pub(crate) use coroutine::wait_for_turn;
@@ -65,6 +67,7 @@ use kinlock_core::topology::DomainKind;
 use std::any::Any;
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// Counters of [`Counted`] events.
@@ -181,6 +184,10 @@ pub(crate) struct World {
     pub(crate) done: Vec<Disruption>,
     /// The trace, if one is kept.
     pub(crate) notes: Option<Vec<Note>>,
+    /// What records hand-offs, if they are traced.
+    pub(crate) recorder: Option<Box<Recorder>>,
+    /// No access is simple: it is disturbed or recorded.
+    watched: bool,
     pub(crate) handler: Option<Rc<dyn Fn(usize)>>,
     max_accesses: u64,
     /// The next event comes after `limit`.
@@ -208,6 +215,8 @@ pub(crate) struct Setup {
     pub(crate) disturbance: Option<Disturbance>,
     /// Constants of the workload that are so many times as long as usual.
     pub(crate) factors: Vec<(&'static str, f64)>,
+    /// Whether hand-offs are traced, and from when to when they count, in cycles.
+    pub(crate) trace: Option<Range<u64>>,
 }
 
 /// Why a run was given up.
@@ -311,6 +320,11 @@ impl World {
             factors: setup.factors.clone(),
             done: Vec::new(),
             notes: None,
+            recorder: setup
+                .trace
+                .clone()
+                .map(|counted| Box::new(Recorder::new(setup.threads, counted))),
+            watched: setup.disturbance.is_some() || setup.trace.is_some(),
             handler: None,
             max_accesses: setup.max_accesses,
             too_late: false,
@@ -344,6 +358,42 @@ impl World {
     pub(crate) fn whereabouts(&self) -> (usize, usize) {
         let cache = self.threads[self.current].place.cache;
         (cache as usize, self.fabric.socket(cache) as usize)
+    }
+
+    /// A thread that asked for the lock under test at time `asked` has it.
+    pub(crate) fn trace_acquired(&mut self, asked: u64) {
+        let (me, here, now) = (self.current, self.here(), self.now());
+        if let Some(recorder) = &mut self.recorder {
+            let far = |before: Whereabouts| self.machine.shape.distance(before.cache, here.cache);
+            recorder.acquired((me, here), asked, now, far);
+        }
+    }
+
+    /// The current thread releases the lock under test.
+    pub(crate) fn trace_released(&mut self) {
+        let (me, here, now) = (self.current, self.here(), self.now());
+        if let Some(recorder) = &mut self.recorder {
+            recorder.released((me, here), now);
+        }
+    }
+
+    /// What is placed from now on is part of this.
+    pub(crate) fn place_part(&mut self, part: Part) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.placing = part;
+        }
+    }
+
+    /// `n` values of `size` bytes have been placed at `address`, or one by itself.
+    pub(crate) fn placed(&mut self, address: usize, size: usize, n: Option<usize>) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.placed(address, size, n);
+        }
+    }
+
+    fn here(&self) -> Whereabouts {
+        let (cache, socket) = self.whereabouts();
+        Whereabouts { cache, socket }
     }
 
     /// The CPU of a pinned thread.

@@ -85,6 +85,18 @@ pub struct Args {
         ],
     )]
     pub merge: Vec<PathBuf>,
+    /// Trace instead, with the first seed: what each hand-off of the lock waited for, on which
+    /// line. Takes one workload and one number of threads. The last 1000 hand-offs go to FILE: the
+    /// name ends in .csv or .json (- for JSON on stdout), or in .svg or .png for a picture of the
+    /// last few
+    #[arg(
+        long, value_name = "FILE",
+        conflicts_with_all = [
+            "seeds", "band", "bands", "host_threads", "baseline", "shard", "merge", "json", "csv",
+            "markdown", "plot",
+        ],
+    )]
+    pub trace_handoffs: Option<PathBuf>,
     #[command(flatten)]
     pub destinations: Destinations<Report>,
     /// No progress bar and no notes

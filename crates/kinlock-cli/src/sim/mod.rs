@@ -2,7 +2,7 @@
 //!
 //! What runs: [`args`], [`plan`], and [`part`] for runs that are divided among machines. What came
 //! out: [`results`], shown by [`report`] and [`plot`]; [`grid`] says how locks stand in its cells,
-//! and [`replay`] what a recorded program would wait.
+//! [`replay`] what a recorded program would wait, and [`trace`] what hand-offs waited for.
 
 mod args;
 mod grid;
@@ -12,6 +12,7 @@ mod plot;
 mod replay;
 mod report;
 mod results;
+mod trace;
 
 pub use self::args::Args;
 
@@ -29,6 +30,9 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Done);
     }
     let plan = Plan::new(args)?;
+    if let Some(file) = &args.trace_handoffs {
+        return trace::run(&plan, file);
+    }
     let mut jobs = plan.jobs();
     let host_threads = args.sampling.host_threads();
     if let Some(shard) = args.shard {

@@ -1,6 +1,6 @@
 //! What `kinlock sim` is to simulate, and in which order.
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use kinlock_core::config::{Numa, Tuning};
 use kinlock_core::topology::DomainKind;
 use kinlock_sim::locks::{self, Genre};
@@ -112,6 +112,52 @@ impl<'a> Plan<'a> {
             }
         }
         jobs
+    }
+
+    /// One traced simulation of each lock that was asked for.
+    pub fn traced(&self) -> anyhow::Result<Vec<Run>> {
+        let (&[workload], &[threads]) = (&self.workloads[..], &self.threads[..]) else {
+            bail!("--trace-handoffs takes one workload, and one number of threads: --threads 36");
+        };
+        ensure!(
+            workload.takes() == Genre::Lock && workload.replay().is_none(),
+            "--trace-handoffs takes a workload with one lock, and {} takes {}",
+            workload.name,
+            match workload.replay() {
+                Some(_) => "several",
+                None => workload.takes().plural(),
+            }
+        );
+        let asked = |lock: &&locks::Kind| {
+            let named = self.args.locks.iter().any(|asked| asked.name == lock.name);
+            named || self.args.locks.is_empty()
+        };
+        let run = |&lock: &locks::Kind| Run {
+            seed: self.args.sampling.seed,
+            trace: true,
+            ..self.run(workload, lock, threads)
+        };
+        Ok(self.locks.iter().filter(asked).map(run).collect())
+    }
+
+    /// The machine that is simulated.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// A command that gives this trace, with nothing left to defaults.
+    pub fn traced_command(&self) -> Vec<String> {
+        let args = self.args;
+        let asked: Vec<_> = args.locks.iter().map(|kind| kind.name).collect();
+        let mut flags = self
+            .flags()
+            .without(&["seeds", "band", "bands", "baseline"]);
+        if !asked.is_empty() {
+            flags = flags.with("locks", asked);
+        }
+        let flags = flags.add("trace-handoffs", &args.trace_handoffs);
+        let command = ["kinlock", "sim"].map(str::to_owned).into_iter();
+        command.chain(flags.arguments()).collect()
     }
 
     /// What a report says about this.

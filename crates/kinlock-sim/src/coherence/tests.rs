@@ -17,6 +17,13 @@ const SHARED: [u64; 4] = [0, 71, 151, 251];
 const INVALIDATE: [u64; 4] = [53, 97, 223, 331];
 const MEMORY: [u64; 2] = [101, 181];
 const OCCUPANCY: u64 = 7;
+/// By distance.
+const SERVICES: [Service; 4] = [
+    Service::Nearby,
+    Service::Local,
+    Service::Remote,
+    Service::Remote,
+];
 
 /// Cores of a socket, the first two in one cache.
 const CORES: usize = 4;
@@ -118,11 +125,7 @@ fn a_read_of_a_modified_line_costs_by_the_distance_of_the_owner() {
         let reader = at(0, 0);
         let (cycles, service) = cost(&mut line, Read, reader);
         assert_eq!(cycles, MODIFIED[distance], "at distance {distance}");
-        assert_eq!(
-            service,
-            [Service::Local, Service::Remote][distance / 2],
-            "at distance {distance}"
-        );
+        assert_eq!(service, SERVICES[distance], "at distance {distance}");
         // Clean, shared by both, without an owner.
         assert!(reads(&line, reader) && reads(&line, owner));
         assert!(!writes(&line, reader) && !writes(&line, owner));
@@ -172,7 +175,7 @@ fn a_read_of_what_is_clean_elsewhere_costs_by_the_nearest() {
         let (cycles, service) = cost(&mut line, Read, at(0, 0));
         // The home, which does not have it, is the reader's own socket: no third socket is asked.
         assert_eq!(cycles, SHARED[distance], "at distance {distance}");
-        assert_eq!(service, [Service::Local, Service::Remote][distance / 2]);
+        assert_eq!(service, SERVICES[distance]);
         assert!(reads(&line, at(0, 0)) && reads(&line, sharers[0]));
     }
 }
@@ -206,7 +209,7 @@ fn a_write_of_what_another_core_owns_costs_as_a_read_and_takes_it() {
         let more = [0, HOMED_AT_READER][distance / 2];
         let (cycles, service) = cost(&mut line, Write, at(0, 0));
         assert_eq!(cycles, MODIFIED[distance] + more);
-        assert_eq!(service, [Service::Local, Service::Remote][distance / 2]);
+        assert_eq!(service, SERVICES[distance]);
         assert!(writes(&line, at(0, 0)));
         assert!(!reads(&line, owner) && !writes(&line, owner));
     }
@@ -222,7 +225,7 @@ fn a_write_of_what_is_clean_costs_by_the_farthest() {
         }
         let (cycles, service) = cost(&mut line, Write, at(0, 0));
         assert_eq!(cycles, INVALIDATE[n - 1], "{n} sharers");
-        assert_eq!(service, [Service::Local, Service::Remote][(n - 1) / 2]);
+        assert_eq!(service, SERVICES[n - 1]);
         assert!(writes(&line, at(0, 0)));
         assert!(sharers.iter().all(|&sharer| !reads(&line, sharer)));
     }
@@ -244,7 +247,7 @@ fn a_read_of_what_another_core_may_have_changed_asks_that_one() {
     let mut line = line(0);
     cost(&mut line, Read, at(0, 0));
     let (cycles, service) = cost(&mut line, Read, at(0, 1));
-    assert_eq!((cycles, service), (MODIFIED[0], Service::Local));
+    assert_eq!((cycles, service), (MODIFIED[0], Service::Nearby));
 }
 
 #[test]

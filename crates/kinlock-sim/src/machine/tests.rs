@@ -62,6 +62,7 @@ fn built_in_machines_are_in_order() {
         ("westmere-ex-8s", 80),
         ("ivybridge-2s", 32),
         ("epyc-9654-2s", 384),
+        ("graviton4-2s", 192),
         ("laptop", 16),
     ];
     assert_eq!(cpus, expected);

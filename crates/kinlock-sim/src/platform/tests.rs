@@ -51,6 +51,7 @@ fn play(body: impl Fn(&Shared, usize) + Copy + 'static) -> Vec<(usize, u64)> {
         max_accesses: u64::MAX,
         disturbance: None,
         factors: Vec::new(),
+        trace: None,
     };
     let line = || place(SimU64::new(0));
     let prepare = || Shared {

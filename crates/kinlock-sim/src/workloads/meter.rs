@@ -3,7 +3,7 @@
 use crate::coherence::Traffic;
 use crate::locks::Lock;
 use crate::platform::Sim;
-use crate::world::{COUNTED, with};
+use crate::world::{COUNTED, World, with};
 use hdrhistogram::Histogram;
 use kinlock_core::platform::Platform;
 use serde::{Deserialize, Serialize};
@@ -35,6 +35,7 @@ impl Metered {
     pub fn lock(&self, me: usize) {
         let since = with(|w| w.now());
         self.lock.lock(me);
+        with(|w| w.trace_acquired(since));
         self.acquired(me, since, false);
     }
 
@@ -52,6 +53,7 @@ impl Metered {
 
     /// Releases it.
     pub fn unlock(&self, me: usize) {
+        with(World::trace_released);
         self.lock.unlock(me);
     }
 

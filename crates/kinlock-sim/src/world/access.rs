@@ -2,7 +2,8 @@
 
 use super::coroutine::suspend_with;
 use super::{State, What, World, with};
-use crate::coherence::{Kind, Service};
+use crate::coherence::{How, Kind, Service};
+use crate::trace::Served;
 use corosensei::Yielder;
 use kinlock_core::platform::NEVER;
 use std::rc::Rc;
@@ -48,32 +49,6 @@ fn interrupt(handler: &Rc<dyn Fn(usize)>) {
     with(|w| w.threads[me].interrupted = false);
 }
 
-/// The kinds of accesses, by how they meet the store buffer and the line.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum How {
-    /// A load: the thread waits for it.
-    Load,
-    /// A load that only a predicted branch depends on: the thread waits only if the line is
-    /// elsewhere.
-    Glance,
-    /// A store: buffered; its request for the line is sent meanwhile.
-    Store,
-    /// A request for the line ahead of a store: the thread goes on, and nothing waits for it.
-    Prefetch,
-    /// A locked read-modify-write: the buffer drains first, and the thread waits.
-    Locked,
-}
-
-impl How {
-    #[inline]
-    fn kind(self) -> Kind {
-        match self {
-            How::Load | How::Glance => Kind::Read,
-            How::Store | How::Prefetch | How::Locked => Kind::Write,
-        }
-    }
-}
-
 /// The access in which a thread is suspended. The scheduler goes on with it, and resumes the
 /// coroutine when it is finished. Switching stacks in between would cost more than the access.
 #[derive(Clone, Copy, Debug)]
@@ -114,7 +89,7 @@ impl World {
             && thread.now < thread.preempt_at
             && line.hits(how.kind(), thread.place.core)
             && (how.kind() == Kind::Read || line.spinners.is_empty())
-            && self.disturbance.is_none()
+            && !self.watched
             && !self.read_already;
         if simple {
             self.traffic.own_cache += 1;
@@ -208,6 +183,9 @@ impl World {
         let travelled = self.fabric.travel(line, how.kind(), thread.place);
         if travelled != 0 {
             if how == How::Locked {
+                if let Some(recorder) = &mut self.recorder {
+                    recorder.drains(self.current, thread.now, thread.drained);
+                }
                 thread.now = thread.now.max(thread.drained);
             }
             thread.now += travelled;
@@ -226,6 +204,7 @@ impl World {
         } else {
             now
         };
+        let busy = line.busy();
         let (done, service) = self.fabric.access(line, how.kind(), thread.place, from);
         self.traffic.count(service);
         let answered = done.saturating_sub(travelled).max(from);
@@ -248,8 +227,32 @@ impl World {
             How::Prefetch => thread.now = now - travelled,
             How::Locked => thread.now = answered + self.fabric.costs.rmw,
         }
-        if how.kind() == Kind::Write && !line.spinners.is_empty() {
+        let wakes = how.kind() == Kind::Write && !line.spinners.is_empty();
+        if self.recorder.is_some() {
+            let served = Served {
+                how,
+                service,
+                sent: from - travelled,
+                arrived: from,
+                busy,
+                answered,
+                visible,
+            };
+            self.record(address, (now, drained), served);
+        }
+        if wakes {
             self.notify(address, visible);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn record(&mut self, address: usize, (now, drained): (u64, u64), served: Served) {
+        if let Some(recorder) = &mut self.recorder {
+            if served.how == How::Locked {
+                recorder.drains(self.current, now, drained);
+            }
+            recorder.access(self.current, address, served);
         }
     }
 
@@ -269,6 +272,9 @@ impl World {
             let phase = thread.random.below(pause);
             thread.now = thread.now.max(at + phase);
             let now = thread.now;
+            if let Some(recorder) = &mut self.recorder {
+                recorder.looks_again(id, now);
+            }
             self.plan(now, id, What::Step);
         }
         spinners.clear();
@@ -281,6 +287,9 @@ impl World {
         let thread = &mut self.threads[id];
         thread.enter(State::Spinning);
         let (epoch, now, preempt_at) = (thread.epoch, thread.now, thread.preempt_at);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.stops(id, now);
+        }
         self.stand_in_line();
         self.lines.at(address).spinners.push((id as u32, epoch));
         if until != NEVER {

@@ -20,6 +20,18 @@ pub(crate) fn compute(cycles: u64) {
     }
 }
 
+/// The current thread leaves a spin loop.
+pub(crate) fn leave_spin() {
+    let (from, cycles) = with(|w| (w.now(), w.fabric.costs.spin_exit));
+    compute(cycles);
+    with(|w| {
+        let (me, to) = (w.current, w.now());
+        if let Some(recorder) = &mut w.recorder {
+            recorder.leaves_spin(me, from, to);
+        }
+    });
+}
+
 /// Spins on the line at `address` until `check` is satisfied, or until the clock reaches `until`.
 /// Returns whether it was satisfied. The caller has just found that it is not.
 ///

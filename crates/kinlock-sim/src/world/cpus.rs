@@ -137,6 +137,12 @@ impl World {
 
     /// The time slice of a thread is over.
     fn end_slice(&mut self, id: usize, at: u64) {
+        if let Some(recorder) = &mut self.recorder {
+            if self.threads[id].state == State::Spinning {
+                recorder.gives_up(id, at);
+            }
+            recorder.stops(id, at);
+        }
         self.threads[id].enter(State::Queued);
         self.vacate(self.threads[id].cpu, at);
         self.make_ready(id, at, 0);
@@ -160,6 +166,9 @@ impl World {
             (What::TimeLimit, State::Spinning) => {
                 thread.enter(State::Running);
                 thread.now = thread.now.max(time);
+                if let Some(recorder) = &mut self.recorder {
+                    recorder.gives_up(id, thread.now);
+                }
                 true
             }
             (What::TimeLimit, State::Parked) => {
@@ -191,6 +200,9 @@ impl World {
         thread.enter(State::Parked);
         thread.overslept = false;
         let (cpu, now) = (thread.cpu, thread.now);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.stops(id, now);
+        }
         self.stand_in_line();
         self.note(Noted::Parks);
         self.parked.push(Sleeper { key, id, sets });
@@ -207,6 +219,9 @@ impl World {
                 return woken;
             };
             let sleeper = self.parked.remove(i);
+            if let Some(recorder) = &mut self.recorder {
+                recorder.wakes(self.current, sleeper.id, at);
+            }
             self.wake(sleeper.id, at);
         }
         n
@@ -335,6 +350,10 @@ impl World {
         };
         thread.enter(State::Running);
         let now = thread.now;
+        if let Some(recorder) = &mut self.recorder {
+            let socket = self.fabric.socket(thread.place.cache) as usize;
+            recorder.is_back(id, now, socket);
+        }
         let processor = &mut self.cpus[cpu];
         processor.running = Some(id);
         processor.slice_end = now + slice;

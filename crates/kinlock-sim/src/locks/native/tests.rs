@@ -29,6 +29,7 @@ fn play_with<const NUMA: bool>(
         max_accesses: u64::MAX,
         disturbance: None,
         factors: Vec::new(),
+        trace: None,
     };
     let prepare = || -> &'static Native<NUMA> { place(Native::new(nodes)) };
     let body = move |lock: &&'static Native<NUMA>, me| body(lock, me);
