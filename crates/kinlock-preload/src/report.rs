@@ -65,30 +65,36 @@ pub(crate) struct Outcome {
 pub(crate) struct Wait {
     since: u64,
     until: u64,
-    /// By which callers.
+    /// For how many waits it stands if it is measured, or 0.
+    weight: u32,
+    /// By which callers, then.
     stack: u32,
 }
 
 impl Wait {
-    /// The calling thread begins to wait. It looks up its callers now, while it would wait anyway,
-    /// and not when it holds the lock.
+    /// The calling thread begins to wait. If the wait is measured, it looks up its callers now,
+    /// while it would wait anyway, and not when it holds the lock.
     #[cold]
     #[inline(never)]
     pub(crate) fn begin(object: Object<'_>) -> Self {
-        let since = Native::now();
-        let mut stack = 0;
+        let mut wait = Wait {
+            since: Native::now(),
+            until: 0,
+            weight: 0,
+            stack: 0,
+        };
         if let Some(table) = table::table() {
             if let Some(thread) = thread(table) {
-                thread.waits_since.store(since, Relaxed);
+                thread.waits_since.store(wait.since, Relaxed);
                 thread.waits_for.store(object.address, Relaxed);
             }
-            stack = stack_of(table, &frames::capture());
+            let one_in = kinlock_report::waits_per_sample(tally::waits_so_far(table, object));
+            if one_in == 1 || Native::random() % one_in == 0 {
+                wait.weight = one_in;
+                wait.stack = stack_of(table, &frames::capture());
+            }
         }
-        Wait {
-            since,
-            until: 0,
-            stack,
-        }
+        wait
     }
 
     pub(crate) fn end(self) -> Self {
@@ -216,9 +222,12 @@ fn count(table: &Table, owner: &Owner, tally: &Tally, marks: Marks<'_>, waited: 
     let sample_at = tally.sample_at.load(Relaxed);
     match waited {
         Some(wait) => {
-            // It is measured anyway, so it is none of those that the next sample stands for.
+            // It is none of those that the next sample stands for.
             tally.sample_at.store(sample_at.wrapping_add(1), Relaxed);
-            after_wait(table, tally, wait);
+            after_wait(table, owner, tally, wait);
+            if wait.weight == 0 {
+                return;
+            }
         }
         None if sample_at == tally.locked.load(Relaxed) as u32 => measured(table, tally),
         None => return,
@@ -294,24 +303,45 @@ fn entry<'a>(table: &'a Table, tally: &Tally) -> Option<(u32, &'a Lock)> {
 
 #[cold]
 #[inline(never)]
-fn after_wait(table: &Table, tally: &Tally, wait: Wait) {
+fn after_wait(table: &Table, owner: &Owner, tally: &Tally, wait: Wait) {
+    let nanos = wait.nanos();
+    match tally::waits_of(owner, tally) {
+        Some(waits) => {
+            bump(&waits.count, 1);
+            bump(&waits.nanos, nanos);
+        }
+        None => return,
+    }
     if let Some((index, lock)) = entry(table, tally) {
-        let taken_by = note_wait(table, index, lock, wait);
-        measure(tally, lock, wait.until, 1, taken_by);
+        let taken_by = measured_wait(table, index, lock, wait);
+        if wait.weight != 0 {
+            measure(tally, lock, wait.until, wait.weight as u16, taken_by);
+        }
     }
 }
 
-/// Notes a wait that has ended. By which use it was.
-fn note_wait(table: &Table, index: u32, lock: &Lock, wait: Wait) -> u32 {
-    let nanos = wait.nanos();
+/// Notes a wait of a thread without a tally.
+fn note_wait(table: &Table, index: u32, lock: &Lock, wait: Wait) {
     add(&lock.contended, 1);
-    add(&lock.wait_ns, nanos);
-    lock.wait_max.fetch_max(nanos, Relaxed);
-    lock.waits[bucket(nanos)].fetch_add(1, Relaxed);
+    add(&lock.wait_ns, wait.nanos());
+    measured_wait(table, index, lock, wait);
+}
+
+/// Notes what is known of a wait that has ended, if it is measured: by which use it was.
+fn measured_wait(table: &Table, index: u32, lock: &Lock, wait: Wait) -> u32 {
+    let nanos = wait.nanos();
+    if nanos > lock.wait_max.load(Relaxed) {
+        lock.wait_max.fetch_max(nanos, Relaxed);
+    }
+    if wait.weight == 0 {
+        return 0;
+    }
+    lock.waits[bucket(nanos)].fetch_add(wait.weight, Relaxed);
     let (taken_by, entry) = used(table, index, lock, wait.stack);
     if let Some(entry) = entry {
-        add(&entry.contended, 1);
-        add(&entry.wait_ns, nanos);
+        let weight = u64::from(wait.weight);
+        add(&entry.contended, weight);
+        add(&entry.wait_ns, weight * nanos);
         entry.wait_max.fetch_max(nanos, Relaxed);
     }
     taken_by
@@ -408,9 +438,6 @@ fn end_of_hold(table: &Table, owner: &Owner, tally: &Tally, since: u64) {
     };
     let now = Native::now();
     let nanos = now.saturating_sub(since);
-    if record::is_on() && owner.token.load(Relaxed) == kinlock_token() {
-        record::held(table, lock, owner, tally, nanos, now);
-    }
     let weight = u32::from(tally.weight.load(Relaxed));
     let total = nanos.saturating_mul(u64::from(weight));
     bump(&lock.samples, 1);
@@ -423,6 +450,9 @@ fn end_of_hold(table: &Table, owner: &Owner, tally: &Tally, since: u64) {
     if let Some(entry) = taken_by.checked_sub(1).and_then(|at| table.uses.get(at)) {
         add(&entry.held, u64::from(weight));
         add(&entry.hold_ns, total);
+    }
+    if record::is_on() && owner.token.load(Relaxed) == kinlock_token() {
+        record::held(table, lock, owner, tally, nanos);
     }
 }
 

@@ -25,11 +25,7 @@ pub(super) fn begin(table: &Table) {
 
 /// What belongs to the tally, which is one of the owner's.
 fn pause<'a>(owner: &'a Owner, tally: &Tally) -> Option<&'a Pause> {
-    let at = owner
-        .tallies
-        .iter()
-        .position(|own| core::ptr::eq(own, tally))?;
-    owner.pauses.get(at)
+    owner.pauses.get(super::tally::number(owner, tally))
 }
 
 /// The tally becomes another lock's.
@@ -63,7 +59,7 @@ fn waited(table: &Table) -> u64 {
 }
 
 /// A measured hold by the calling thread has ended.
-pub(super) fn held(table: &Table, lock: &Lock, owner: &Owner, tally: &Tally, hold: u64, now: u64) {
+pub(super) fn held(table: &Table, lock: &Lock, owner: &Owner, tally: &Tally, hold: u64) {
     let weight = tally.weight.load(Relaxed).into();
     if let Some(record) = of(table, lock) {
         count(&record.holds[class(hold)], weight);
@@ -76,10 +72,11 @@ pub(super) fn held(table: &Table, lock: &Lock, owner: &Owner, tally: &Tally, hol
     pause
         .sample_at
         .store(tally.sample_at.load(Relaxed), Relaxed);
-    pause.since.store(now, Relaxed);
     // So that the next acquisition is looked at.
     let next = (tally.locked.load(Relaxed) as u32).wrapping_add(1);
     tally.sample_at.store(next, Relaxed);
+    // The last of all: what measuring took is no part of the program's think time.
+    pause.since.store(Native::now(), Relaxed);
 }
 
 /// The calling thread has taken the lock. It waited for it from then on, and how long.

@@ -61,7 +61,7 @@ pub struct RecordedLock {
     /// How often which thread held it after which one: first, then, how often. The numbers of the
     /// threads are modulo 32; the counts are estimates.
     pub follows: Vec<[u64; 3]>,
-    /// Acquisitions per second, by thread: its number modulo 32, its rate.
+    /// Acquisitions per second of a thread's life, by thread: its number modulo 32, its rate.
     pub rates: Vec<(u64, f64)>,
 }
 
@@ -134,6 +134,8 @@ pub struct Replay {
     locks: Vec<Times>,
     /// The locks of each thread that is played.
     players: Vec<Vec<usize>>,
+    /// Acquisitions of those locks by those threads, per second of the recording.
+    per_second: f64,
 }
 
 /// The times of a lock, at evenly spaced places of their distributions.
@@ -184,8 +186,15 @@ impl Replay {
                     think: spread(&lock.think),
                 })
                 .collect(),
-            players,
+            per_second: players.iter().map(|player| player.rate(&locks)).sum(),
+            players: players.into_iter().map(|player| player.locks).collect(),
         })
+    }
+
+    /// How often the threads that are played took their locks when they were recorded, per second.
+    /// An operation of the workload is an acquisition.
+    pub fn recorded_per_second(&self) -> f64 {
+        self.per_second
     }
 
     /// What the locks are called, by their numbers in [`Outcome::waited`](crate::Outcome::waited).
@@ -270,8 +279,25 @@ fn draw(times: &[f64]) -> f64 {
     times[(with(|w| w.random()) % POINTS as u64) as usize]
 }
 
+/// A thread that is played.
+struct Player {
+    /// Its number in the recording.
+    thread: u64,
+    /// The numbers of its locks.
+    locks: Vec<usize>,
+}
+
+impl Player {
+    /// How often it took its locks per second.
+    fn rate(&self, locks: &[&RecordedLock]) -> f64 {
+        let own = self.locks.iter().flat_map(|&lock| &locks[lock].rates);
+        let own = own.filter(|(thread, _)| *thread == self.thread);
+        own.map(|(_, rate)| rate).sum()
+    }
+}
+
 /// The threads that are played, with their locks.
-fn players(locks: &[&RecordedLock]) -> Vec<Vec<usize>> {
+fn players(locks: &[&RecordedLock]) -> Vec<Player> {
     let taken = |lock: &RecordedLock, thread: u64| {
         let own = lock.follows.iter().filter(|follow| follow[1] == thread);
         own.map(|follow| follow[2]).sum::<u64>() as f64
@@ -295,9 +321,12 @@ fn players(locks: &[&RecordedLock]) -> Vec<Vec<usize>> {
             let own = taken(locks[n], thread);
             own > 0.0 && own >= RARE * most(locks[n])
         };
-        numbers.filter(is_used).collect::<Vec<_>>()
+        Player {
+            thread,
+            locks: numbers.filter(is_used).collect(),
+        }
     });
-    players.filter(|own| !own.is_empty()).collect()
+    players.filter(|own| !own.locks.is_empty()).collect()
 }
 
 #[cfg(test)]
@@ -399,6 +428,15 @@ mod tests {
         let mut once = lock("a", 2_000, 8_000, &[2, 3]);
         once.follows.push([1, 1, 1]);
         assert_eq!(players(&[&once]).len(), 2);
+    }
+
+    #[test]
+    fn the_recorded_speed_is_that_of_the_threads_that_are_played() {
+        let mut one = lock("a", 2_000, 8_000, &[2, 3]);
+        one.follows.push([1, 1, 1]);
+        one.rates = vec![(1, 7.0), (2, 100.0), (3, 150.0)];
+        let replay = Replay::new(&recording(vec![one])).unwrap();
+        assert_eq!(replay.recorded_per_second(), 250.0);
     }
 
     #[test]

@@ -186,6 +186,9 @@ pub struct Thread {
     wait_max_ns: u64,
     /// Address of the lock that it waits for, or 0.
     waits_for: u64,
+    /// From its first lock to its end.
+    #[serde(skip)]
+    seconds: f64,
 }
 
 impl Process {
