@@ -58,6 +58,8 @@ pub(crate) struct Outcome {
     pub(crate) is_try: bool,
     pub(crate) waited: Option<Wait>,
     pub(crate) result: c_int,
+    /// When it was asked for, if that is known.
+    pub(crate) asked: Option<u64>,
 }
 
 /// A wait for a lock.
@@ -145,7 +147,7 @@ pub(crate) fn acquisition(object: Object<'_>, outcome: Outcome) {
         return add(&table.header.dropped_locks, 1);
     };
     match tally::new(table, object, marks) {
-        Some((owner, tally)) => count(table, owner, tally, marks, outcome.waited),
+        Some((owner, tally)) => count(table, owner, tally, marks, outcome),
         None => without_tally(table, object, marks, outcome.waited),
     }
 }
@@ -178,6 +180,8 @@ pub(crate) fn taken_at_once(object: Object<'_>) {
         is_try: false,
         waited: None,
         result: 0,
+        // Before what follows takes time.
+        asked: record::is_on().then(Native::now),
     };
     acquisition(object, outcome);
 }
@@ -205,13 +209,15 @@ fn marks_in(lock: &Lock) -> Marks<'_> {
 }
 
 /// Counts an acquisition.
-fn count(table: &Table, owner: &Owner, tally: &Tally, marks: Marks<'_>, waited: Option<Wait>) {
+fn count(table: &Table, owner: &Owner, tally: &Tally, marks: Marks<'_>, outcome: Outcome) {
+    let waited = outcome.waited;
     bump(&tally.locked, 1);
     tally.since.store(HELD, Relaxed);
     let recorded = entry(table, tally).filter(|_| record::is_on());
     if let Some((_, lock)) = recorded {
-        let wait = waited.map(|wait| (wait.since, wait.nanos()));
-        record::taken(table, lock, owner, tally, wait);
+        let asked = waited.map(|wait| wait.since).or(outcome.asked);
+        let waited = waited.map_or(0, |wait| wait.nanos());
+        record::taken(table, lock, owner, tally, asked, waited);
     }
     let token = kinlock_token();
     let last = marks.last.load(Relaxed);
@@ -315,7 +321,7 @@ fn after_wait(table: &Table, owner: &Owner, tally: &Tally, wait: Wait) {
     if let Some((index, lock)) = entry(table, tally) {
         let taken_by = measured_wait(table, index, lock, wait);
         if wait.weight != 0 {
-            measure(tally, lock, wait.until, wait.weight as u16, taken_by);
+            measure(tally, lock, wait.weight as u16, taken_by);
         }
     }
 }
@@ -388,35 +394,36 @@ fn measured(table: &Table, tally: &Tally) {
     tally.sample_at.store(locked.wrapping_add(next), Relaxed);
     let stack = stack_of(table, &frames::capture());
     let (taken_by, _) = used(table, index, lock, stack);
-    measure(tally, lock, Native::now(), stands_for, taken_by);
+    measure(tally, lock, stands_for, taken_by);
 }
 
 /// The hold that begins now is measured.
-fn measure(tally: &Tally, lock: &Lock, now: u64, weight: u16, taken_by: u32) {
+fn measure(tally: &Tally, lock: &Lock, weight: u16, taken_by: u32) {
     tally.first.store(lock.first.load(Relaxed), Relaxed);
     tally.weight.store(weight, Relaxed);
     tally.taken_by.store(taken_by, Relaxed);
-    tally.since.store(now, Relaxed);
+    // The last of all: what measuring took is no part of the hold.
+    tally.since.store(Native::now(), Relaxed);
 }
 
-/// The calling thread is about to release a lock that has room for its marks. Returns false unless
-/// that needed nothing more; then [`release`] has to follow.
+/// The calling thread is about to release a lock that has room for its marks. Unless that needs
+/// nothing more, returns the time, with which [`release`] has to follow.
 #[inline]
-pub(crate) fn released(address: u64, marks: Marks<'_>) -> bool {
-    let Some((_, tally)) = tally::found(address, marks) else {
-        return false;
-    };
-    let is_all = tally.since.load(Relaxed) == HELD;
-    if is_all {
-        tally.since.store(0, Relaxed);
+pub(crate) fn released(address: u64, marks: Marks<'_>) -> Option<u64> {
+    if let Some((_, tally)) = tally::found(address, marks) {
+        if tally.since.load(Relaxed) == HELD {
+            tally.since.store(0, Relaxed);
+            return None;
+        }
     }
-    is_all
+    // Here, since the rest is seldom in a cache, and would make a short hold twice as long.
+    Some(Native::now())
 }
 
-/// The calling thread is about to release a lock.
+/// The calling thread is about to release a lock. It may know the time.
 #[cold]
 #[inline(never)]
-pub(crate) fn release(address: u64, marks: Option<Marks<'_>>) {
+pub(crate) fn release(address: u64, marks: Option<Marks<'_>>, now: Option<u64>) {
     let Some(table) = table::table() else { return };
     let entry = || Some(marks_in(table::lock_at(table, address)?.1));
     let Some(marks) = marks.or_else(entry) else {
@@ -428,16 +435,15 @@ pub(crate) fn release(address: u64, marks: Option<Marks<'_>>) {
     let since = tally.since.load(Relaxed);
     tally.since.store(0, Relaxed);
     if since > HELD {
-        end_of_hold(table, owner, tally, since);
+        let nanos = now.unwrap_or_else(Native::now).saturating_sub(since);
+        end_of_hold(table, owner, tally, nanos);
     }
 }
 
-fn end_of_hold(table: &Table, owner: &Owner, tally: &Tally, since: u64) {
+fn end_of_hold(table: &Table, owner: &Owner, tally: &Tally, nanos: u64) {
     let Some((_, lock)) = entry(table, tally) else {
         return;
     };
-    let now = Native::now();
-    let nanos = now.saturating_sub(since);
     let weight = u32::from(tally.weight.load(Relaxed));
     let total = nanos.saturating_mul(u64::from(weight));
     bump(&lock.samples, 1);

@@ -79,13 +79,14 @@ pub(super) fn held(table: &Table, lock: &Lock, owner: &Owner, tally: &Tally, hol
     pause.since.store(Native::now(), Relaxed);
 }
 
-/// The calling thread has taken the lock. It waited for it from then on, and how long.
+/// The calling thread has taken the lock: when it asked for it, and how long it waited.
 pub(super) fn taken(
     table: &Table,
     lock: &Lock,
     owner: &Owner,
     tally: &Tally,
-    wait: Option<(u64, u64)>,
+    asked: Option<u64>,
+    waited_for_it: u64,
 ) {
     let Some(pause) = pause(owner, tally) else {
         return;
@@ -98,7 +99,7 @@ pub(super) fn taken(
     tally
         .sample_at
         .store(pause.sample_at.load(Relaxed), Relaxed);
-    let (asked, waited_for_it) = wait.unwrap_or_else(|| (Native::now(), 0));
+    let asked = asked.unwrap_or_else(Native::now);
     let waited = waited(table).wrapping_sub(pause.waited.load(Relaxed));
     let for_others = waited.saturating_sub(waited_for_it);
     let think = asked.saturating_sub(since).saturating_sub(for_others);
