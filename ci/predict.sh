@@ -5,7 +5,8 @@
 #   ci/predict.sh 'NAME | METRIC | COMMAND'...
 #
 #   NAME     what the program is called in the table
-#   METRIC   a regular expression whose first group is a rate in the program's output; `time`: one over its run time
+#   METRIC   a regular expression whose first group is a rate in the program's output; `1/` before it: a time, of which
+#            all that are found are added
 #   COMMAND  no shell; {t} stands for the number of threads, {1000/t} for a thousand divided by it
 #
 #   KINLOCK=PATH     the command, with its library beside it [target/release/kinlock]
@@ -16,7 +17,7 @@
 #   FOLDER=PATH      where recordings and simulations are kept [a temporary one, removed]
 #
 # For example
-#   ci/predict.sh 'order | time | kccachetest order -th {t} {320000/t}' \
+#   ci/predict.sh 'order | 1/time: ([0-9.]+) | kccachetest order -th {t} {320000/t}' \
 #       'readrandom | readrandom .* ([0-9]+) ops/sec | db_bench --benchmarks=fillrandom,readrandom --threads={t}'
 set -euo pipefail
 KINLOCK=$(realpath "${KINLOCK:-target/release/kinlock}")
@@ -33,7 +34,7 @@ mkdir -p "$FOLDER"
 FOLDER=$(realpath "$FOLDER")
 export FOLDER
 python3 /dev/fd/9 "$@" 9<<'END'
-import json, os, re, shlex, statistics, subprocess, sys, time
+import json, os, re, shlex, statistics, subprocess, sys
 
 kinlock, folder = os.environ["KINLOCK"], os.environ["FOLDER"]
 threads = [int(n) for n in os.environ.get("THREADS", "1 2 4 8 16").split()]
@@ -50,18 +51,15 @@ def words(command, n):
 def rate(how, metric, command, n):
     """Runs the program by a verb of ours. Its rate."""
     call = [kinlock, *how, "--", *words(command, n)]
-    begin = time.monotonic()
     done = subprocess.run(call, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    taken = time.monotonic() - begin
     output = done.stdout + done.stderr
     if done.returncode != 0:
         sys.exit(f"{shlex.join(call)}: exit status {done.returncode}\n{output[-2000:]}")
-    if metric == "time":
-        return 1 / taken
-    found = re.search(metric, output)
-    if not found:
+    inverse = metric.startswith("1/")
+    found = [float(text) for text in re.findall(metric[2 * inverse:], output)]
+    if not found or sum(found) == 0:
         sys.exit(f"{shlex.join(call)}: no {metric!r} in its output\n{output[-2000:]}")
-    return float(found[1])
+    return 1 / sum(found) if inverse else found[0]
 
 
 def simulated(name):
@@ -104,9 +102,6 @@ print("| --- | --- | --- | --- | --- | --- | --- |")
 misses = []
 for name, metric, command in programs:
     made = rate(["record", "-o", f"{folder}/{name}.json"], metric, command, recorded)
-    if metric == "time":
-        # Without the time that it took to write the recording.
-        made = 1 / json.load(open(f"{folder}/{name}.json"))["seconds"]
     speeds = simulated(name)
     measured = {n: [] for n in threads}
     for number in range(rounds):

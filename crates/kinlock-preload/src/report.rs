@@ -241,6 +241,8 @@ fn count(table: &Table, owner: &Owner, tally: &Tally, marks: Marks<'_>, outcome:
     if let Some((_, lock)) = recorded {
         record::follows(table, lock, tally, last, token);
     }
+    // The last of all: what measuring took is no part of the hold.
+    tally.since.store(Native::now(), Relaxed);
 }
 
 /// Its holder is another thread than the one before.
@@ -397,13 +399,11 @@ fn measured(table: &Table, tally: &Tally) {
     measure(tally, lock, stands_for, taken_by);
 }
 
-/// The hold that begins now is measured.
+/// The hold that begins is measured.
 fn measure(tally: &Tally, lock: &Lock, weight: u16, taken_by: u32) {
     tally.first.store(lock.first.load(Relaxed), Relaxed);
     tally.weight.store(weight, Relaxed);
     tally.taken_by.store(taken_by, Relaxed);
-    // The last of all: what measuring took is no part of the hold.
-    tally.since.store(Native::now(), Relaxed);
 }
 
 /// The calling thread is about to release a lock that has room for its marks. Unless that needs

@@ -35,6 +35,10 @@ pub struct Recording {
     pub clock_ns: f64,
     /// Threads that took locks.
     pub threads: u32,
+    /// When threads took their first lock and ended, in seconds of the process: the number modulo
+    /// 32, from, to.
+    #[serde(default)]
+    pub lives: Vec<(u64, f64, f64)>,
     /// The locks that waited most first.
     pub locks: Vec<RecordedLock>,
     /// Locks without distributions: rarely taken, or beyond the table's room.
@@ -186,7 +190,7 @@ impl Replay {
                     think: spread(&lock.think),
                 })
                 .collect(),
-            per_second: players.iter().map(|player| player.rate(&locks)).sum(),
+            per_second: per_second(recording, &locks, &players),
             players: players.into_iter().map(|player| player.locks).collect(),
         })
     }
@@ -287,13 +291,28 @@ struct Player {
     locks: Vec<usize>,
 }
 
-impl Player {
-    /// How often it took its locks per second.
-    fn rate(&self, locks: &[&RecordedLock]) -> f64 {
-        let own = self.locks.iter().flat_map(|&lock| &locks[lock].rates);
-        let own = own.filter(|(thread, _)| *thread == self.thread);
-        own.map(|(_, rate)| rate).sum()
+/// How often the players took their locks per second in which one of them lived: programs may have
+/// phases, each with threads of its own.
+fn per_second(recording: &Recording, locks: &[&RecordedLock], players: &[Player]) -> f64 {
+    let mut count = 0.0;
+    let mut lives: Vec<&(u64, f64, f64)> = Vec::new();
+    for player in players {
+        let of_player = |life: &&(u64, f64, f64)| life.0 == player.thread;
+        let own: Vec<_> = recording.lives.iter().filter(of_player).collect();
+        let seconds: f64 = own.iter().map(|life| life.2 - life.1).sum();
+        let rates = player.locks.iter().flat_map(|&lock| &locks[lock].rates);
+        let rates = rates.filter(|rate| rate.0 == player.thread);
+        count += seconds * rates.map(|rate| rate.1).sum::<f64>();
+        lives.extend(own);
     }
+    lives.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let mut until = 0.0_f64;
+    let mut all = 0.0;
+    for &&(_, from, to) in &lives {
+        all += (to - from.max(until)).max(0.0);
+        until = until.max(to);
+    }
+    if all > 0.0 { count / all } else { 0.0 }
 }
 
 /// The threads that are played, with their locks.
@@ -359,6 +378,7 @@ mod tests {
             lock: String::new(),
             clock_ns: 0.0,
             threads: 3,
+            lives: vec![(1, 0.0, 2.0), (2, 0.5, 1.0), (3, 1.0, 1.5)],
             locks,
             left_out: 0,
             left_out_locked: 0,
@@ -435,8 +455,13 @@ mod tests {
         let mut one = lock("a", 2_000, 8_000, &[2, 3]);
         one.follows.push([1, 1, 1]);
         one.rates = vec![(1, 7.0), (2, 100.0), (3, 150.0)];
-        let replay = Replay::new(&recording(vec![one])).unwrap();
-        assert_eq!(replay.recorded_per_second(), 250.0);
+        let mut program = recording(vec![one]);
+        // One after the other.
+        let speed = |program: &Recording| Replay::new(program).unwrap().recorded_per_second();
+        assert_eq!(speed(&program), 125.0);
+        // At the same time.
+        program.lives[2] = (3, 0.5, 1.0);
+        assert_eq!(speed(&program), 250.0);
     }
 
     #[test]

@@ -205,10 +205,14 @@ fn threads(table: &Table, tallies: &Tallies, end: u64) -> Vec<Thread> {
         wait_ns: get(&thread.wait_ns),
         wait_max_ns: get(&thread.wait_max),
         waits_for: get(&thread.waits_for),
-        seconds: {
-            let own = Some(get(&thread.end)).filter(|&end| end != 0);
-            own.unwrap_or(end).saturating_sub(get(&thread.begin)) as f64 / 1e9
-        },
+        life: [
+            get(&thread.begin),
+            match get(&thread.end) {
+                0 => end,
+                end => end,
+            },
+        ]
+        .map(|time| time.saturating_sub(get(&table.header.begin)) as f64 / 1e9),
     })
     .collect()
 }

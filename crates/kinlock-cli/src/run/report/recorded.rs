@@ -52,10 +52,11 @@ pub fn recording(folder: &Path, of: &Recording) -> anyhow::Result<Option<Recordi
             .sort_by_key(|lock| std::cmp::Reverse((lock.wait.total_ns, lock.locked)));
         let all: u64 = locked(&process);
         let seconds = process.seconds;
-        let mut lives = [0.0; RECORDED_THREADS];
-        for thread in &process.threads {
-            lives[thread.number as usize % RECORDED_THREADS] += thread.seconds;
-        }
+        let lives = process.threads.iter().map(|thread| {
+            let number = u64::from(thread.number) % RECORDED_THREADS as u64;
+            (number, thread.life[0], thread.life[1])
+        });
+        let lives: Vec<_> = lives.collect();
         let mut locks: Vec<RecordedLock> = Vec::new();
         for lock in &process.locks {
             locks.extend(recorded(lock, &lives, &locks));
@@ -64,6 +65,7 @@ pub fn recording(folder: &Path, of: &Recording) -> anyhow::Result<Option<Recordi
             seconds,
             lock: process.lock.to_owned(),
             threads: process.thread_count,
+            lives,
             left_out: process.locks.len() - locks.len(),
             left_out_locked: all - locks.iter().map(|lock| lock.locked).sum::<u64>(),
             locks,
@@ -72,10 +74,10 @@ pub fn recording(folder: &Path, of: &Recording) -> anyhow::Result<Option<Recordi
     }))
 }
 
-/// A lock that has distributions, after some others. Threads lived for so many seconds.
+/// A lock that has distributions, after some others. Threads lived from when to when.
 fn recorded(
     lock: &Lock,
-    lives: &[f64; RECORDED_THREADS],
+    lives: &[(u64, f64, f64)],
     before: &[RecordedLock],
 ) -> Option<RecordedLock> {
     let own = lock.recorded.as_ref()?;
@@ -94,7 +96,9 @@ fn recorded(
     let name = names.find(|name| before.iter().all(|other| other.name != *name))?;
     // Who took it how often is an estimate, how often it was taken is known.
     let all: u64 = own.follows.iter().map(|follow| follow[2]).sum();
-    let rates = lives.iter().zip(0..).map(|(life, thread)| {
+    let rates = (0..RECORDED_THREADS as u64).map(|thread| {
+        let own = lives.iter().filter(|life| life.0 == thread);
+        let life: f64 = own.map(|life| life.2 - life.1).sum();
         let held = own.follows.iter().filter(|follow| follow[1] == thread);
         let part = held.map(|follow| follow[2]).sum::<u64>() as f64 / (all as f64).max(1.0);
         (thread, part * lock.locked as f64 / life.max(1e-9))
