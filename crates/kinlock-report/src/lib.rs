@@ -43,7 +43,7 @@ pub const OWNERS: usize = 512;
 pub const TALLIES: usize = 64;
 /// How many shared objects.
 pub const MODULES: usize = 256;
-/// How many locks are recorded: the first ones.
+/// How many locks are recorded: the first ones, in the second half those that are often measured.
 pub const RECORDS: usize = 512;
 /// How many classes a recorded distribution has.
 pub const CLASSES: usize = 256;

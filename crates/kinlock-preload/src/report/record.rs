@@ -35,12 +35,20 @@ pub(super) fn forget(owner: &Owner, tally: &Tally) {
     }
 }
 
+/// How often a lock must have been measured to get one of the second half of the records: programs
+/// take many locks a few times when they start.
+const BUSY: u64 = 32;
+
 /// The lock's record; it gets one if there are some left.
 fn of<'a>(table: &'a Table, lock: &Lock) -> Option<&'a Record> {
     let mut number = lock.record.load(Relaxed);
     if number == 0 {
         // Enough for the numbers to remain above that of records.
-        number = match table.header.records.load(Relaxed) as usize {
+        let used = table.header.records.load(Relaxed) as usize;
+        if used >= RECORDS / 2 && lock.samples.load(Relaxed) < BUSY {
+            return None;
+        }
+        number = match used {
             0..RECORDS => table.header.records.fetch_add(1, Relaxed) + 1,
             _ => RECORDS as u32 + 1,
         };

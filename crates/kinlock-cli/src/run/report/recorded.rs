@@ -97,8 +97,8 @@ fn recorded(
     // Who took it how often is an estimate, how often it was taken is known.
     let all: u64 = own.follows.iter().map(|follow| follow[2]).sum();
     let rates = (0..RECORDED_THREADS as u64).map(|thread| {
-        let own = lives.iter().filter(|life| life.0 == thread);
-        let life: f64 = own.map(|life| life.2 - life.1).sum();
+        let lives = lives.iter().filter(|life| life.0 == thread);
+        let life: f64 = lives.map(|life| life.2 - life.1).sum();
         let held = own.follows.iter().filter(|follow| follow[1] == thread);
         let part = held.map(|follow| follow[2]).sum::<u64>() as f64 / (all as f64).max(1.0);
         (thread, part * lock.locked as f64 / life.max(1e-9))
