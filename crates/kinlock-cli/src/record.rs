@@ -104,6 +104,7 @@ fn about(command: &[OsString]) -> Recording {
         lock: String::new(),
         clock_ns: machine.timer_cost_ns,
         threads: 0,
+        lives: Vec::new(),
         locks: Vec::new(),
         left_out: 0,
         left_out_locked: 0,

@@ -244,7 +244,7 @@ impl Mutex {
     pub(crate) fn release_watched(&self, mode: Mode) -> c_int {
         // Afterwards another thread may hold it.
         if mode.reports() && self.is_released_now(mode) {
-            report::release(self.address() as u64, self.marks(mode));
+            report::release(self.address() as u64, self.marks(mode), None);
         }
         self.release(mode)
     }
@@ -269,7 +269,7 @@ impl Mutex {
         let object = self.object(mode);
         let released = self.is_released_now(mode);
         if released {
-            report::release(object.address, object.marks);
+            report::release(object.address, object.marks, None);
         }
         let result = wait();
         // With other results it may not be held.
@@ -368,8 +368,8 @@ fn lock_reported(mutex: &Mutex) -> c_int {
 #[inline(never)]
 fn unlock_reported(mutex: &Mutex) -> c_int {
     let (address, marks) = (mutex.address() as u64, mutex.own_marks());
-    if !report::released(address, marks) {
-        report::release(address, Some(marks));
+    if let now @ Some(_) = report::released(address, marks) {
+        report::release(address, Some(marks), now);
     }
     // SAFETY: invariant 2.
     unsafe { mutex.word.unlock() };

@@ -58,6 +58,8 @@ pub(crate) struct Outcome {
     pub(crate) is_try: bool,
     pub(crate) waited: Option<Wait>,
     pub(crate) result: c_int,
+    /// When it was asked for, if that is known.
+    pub(crate) asked: Option<u64>,
 }
 
 /// A wait for a lock.
@@ -65,30 +67,36 @@ pub(crate) struct Outcome {
 pub(crate) struct Wait {
     since: u64,
     until: u64,
-    /// By which callers.
+    /// For how many waits it stands if it is measured, or 0.
+    weight: u32,
+    /// By which callers, then.
     stack: u32,
 }
 
 impl Wait {
-    /// The calling thread begins to wait. It looks up its callers now, while it would wait anyway,
-    /// and not when it holds the lock.
+    /// The calling thread begins to wait. If the wait is measured, it looks up its callers now,
+    /// while it would wait anyway, and not when it holds the lock.
     #[cold]
     #[inline(never)]
     pub(crate) fn begin(object: Object<'_>) -> Self {
-        let since = Native::now();
-        let mut stack = 0;
+        let mut wait = Wait {
+            since: Native::now(),
+            until: 0,
+            weight: 0,
+            stack: 0,
+        };
         if let Some(table) = table::table() {
             if let Some(thread) = thread(table) {
-                thread.waits_since.store(since, Relaxed);
+                thread.waits_since.store(wait.since, Relaxed);
                 thread.waits_for.store(object.address, Relaxed);
             }
-            stack = stack_of(table, &frames::capture());
+            let one_in = kinlock_report::waits_per_sample(tally::waits_so_far(table, object));
+            if one_in == 1 || Native::random() % one_in == 0 {
+                wait.weight = one_in;
+                wait.stack = stack_of(table, &frames::capture());
+            }
         }
-        Wait {
-            since,
-            until: 0,
-            stack,
-        }
+        wait
     }
 
     pub(crate) fn end(self) -> Self {
@@ -139,7 +147,7 @@ pub(crate) fn acquisition(object: Object<'_>, outcome: Outcome) {
         return add(&table.header.dropped_locks, 1);
     };
     match tally::new(table, object, marks) {
-        Some((owner, tally)) => count(table, owner, tally, marks, outcome.waited),
+        Some((owner, tally)) => count(table, owner, tally, marks, outcome),
         None => without_tally(table, object, marks, outcome.waited),
     }
 }
@@ -172,6 +180,8 @@ pub(crate) fn taken_at_once(object: Object<'_>) {
         is_try: false,
         waited: None,
         result: 0,
+        // Before what follows takes time.
+        asked: record::is_on().then(Native::now),
     };
     acquisition(object, outcome);
 }
@@ -199,13 +209,15 @@ fn marks_in(lock: &Lock) -> Marks<'_> {
 }
 
 /// Counts an acquisition.
-fn count(table: &Table, owner: &Owner, tally: &Tally, marks: Marks<'_>, waited: Option<Wait>) {
+fn count(table: &Table, owner: &Owner, tally: &Tally, marks: Marks<'_>, outcome: Outcome) {
+    let waited = outcome.waited;
     bump(&tally.locked, 1);
     tally.since.store(HELD, Relaxed);
     let recorded = entry(table, tally).filter(|_| record::is_on());
     if let Some((_, lock)) = recorded {
-        let wait = waited.map(|wait| (wait.since, wait.nanos()));
-        record::taken(table, lock, owner, tally, wait);
+        let asked = waited.map(|wait| wait.since).or(outcome.asked);
+        let waited = waited.map_or(0, |wait| wait.nanos());
+        record::taken(table, lock, owner, tally, asked, waited);
     }
     let token = kinlock_token();
     let last = marks.last.load(Relaxed);
@@ -216,9 +228,12 @@ fn count(table: &Table, owner: &Owner, tally: &Tally, marks: Marks<'_>, waited: 
     let sample_at = tally.sample_at.load(Relaxed);
     match waited {
         Some(wait) => {
-            // It is measured anyway, so it is none of those that the next sample stands for.
+            // It is none of those that the next sample stands for.
             tally.sample_at.store(sample_at.wrapping_add(1), Relaxed);
-            after_wait(table, tally, wait);
+            after_wait(table, owner, tally, wait);
+            if wait.weight == 0 {
+                return;
+            }
         }
         None if sample_at == tally.locked.load(Relaxed) as u32 => measured(table, tally),
         None => return,
@@ -226,6 +241,8 @@ fn count(table: &Table, owner: &Owner, tally: &Tally, marks: Marks<'_>, waited: 
     if let Some((_, lock)) = recorded {
         record::follows(table, lock, tally, last, token);
     }
+    // The last of all: what measuring took is no part of the hold.
+    tally.since.store(Native::now(), Relaxed);
 }
 
 /// Its holder is another thread than the one before.
@@ -294,24 +311,45 @@ fn entry<'a>(table: &'a Table, tally: &Tally) -> Option<(u32, &'a Lock)> {
 
 #[cold]
 #[inline(never)]
-fn after_wait(table: &Table, tally: &Tally, wait: Wait) {
+fn after_wait(table: &Table, owner: &Owner, tally: &Tally, wait: Wait) {
+    let nanos = wait.nanos();
+    match tally::waits_of(owner, tally) {
+        Some(waits) => {
+            bump(&waits.count, 1);
+            bump(&waits.nanos, nanos);
+        }
+        None => return,
+    }
     if let Some((index, lock)) = entry(table, tally) {
-        let taken_by = note_wait(table, index, lock, wait);
-        measure(tally, lock, wait.until, 1, taken_by);
+        let taken_by = measured_wait(table, index, lock, wait);
+        if wait.weight != 0 {
+            measure(tally, lock, wait.weight as u16, taken_by);
+        }
     }
 }
 
-/// Notes a wait that has ended. By which use it was.
-fn note_wait(table: &Table, index: u32, lock: &Lock, wait: Wait) -> u32 {
-    let nanos = wait.nanos();
+/// Notes a wait of a thread without a tally.
+fn note_wait(table: &Table, index: u32, lock: &Lock, wait: Wait) {
     add(&lock.contended, 1);
-    add(&lock.wait_ns, nanos);
-    lock.wait_max.fetch_max(nanos, Relaxed);
-    lock.waits[bucket(nanos)].fetch_add(1, Relaxed);
+    add(&lock.wait_ns, wait.nanos());
+    measured_wait(table, index, lock, wait);
+}
+
+/// Notes what is known of a wait that has ended, if it is measured: by which use it was.
+fn measured_wait(table: &Table, index: u32, lock: &Lock, wait: Wait) -> u32 {
+    let nanos = wait.nanos();
+    if nanos > lock.wait_max.load(Relaxed) {
+        lock.wait_max.fetch_max(nanos, Relaxed);
+    }
+    if wait.weight == 0 {
+        return 0;
+    }
+    lock.waits[bucket(nanos)].fetch_add(wait.weight, Relaxed);
     let (taken_by, entry) = used(table, index, lock, wait.stack);
     if let Some(entry) = entry {
-        add(&entry.contended, 1);
-        add(&entry.wait_ns, nanos);
+        let weight = u64::from(wait.weight);
+        add(&entry.contended, weight);
+        add(&entry.wait_ns, weight * nanos);
         entry.wait_max.fetch_max(nanos, Relaxed);
     }
     taken_by
@@ -358,35 +396,34 @@ fn measured(table: &Table, tally: &Tally) {
     tally.sample_at.store(locked.wrapping_add(next), Relaxed);
     let stack = stack_of(table, &frames::capture());
     let (taken_by, _) = used(table, index, lock, stack);
-    measure(tally, lock, Native::now(), stands_for, taken_by);
+    measure(tally, lock, stands_for, taken_by);
 }
 
-/// The hold that begins now is measured.
-fn measure(tally: &Tally, lock: &Lock, now: u64, weight: u16, taken_by: u32) {
+/// The hold that begins is measured.
+fn measure(tally: &Tally, lock: &Lock, weight: u16, taken_by: u32) {
     tally.first.store(lock.first.load(Relaxed), Relaxed);
     tally.weight.store(weight, Relaxed);
     tally.taken_by.store(taken_by, Relaxed);
-    tally.since.store(now, Relaxed);
 }
 
-/// The calling thread is about to release a lock that has room for its marks. Returns false unless
-/// that needed nothing more; then [`release`] has to follow.
+/// The calling thread is about to release a lock that has room for its marks. Unless that needs
+/// nothing more, returns the time, with which [`release`] has to follow.
 #[inline]
-pub(crate) fn released(address: u64, marks: Marks<'_>) -> bool {
-    let Some((_, tally)) = tally::found(address, marks) else {
-        return false;
-    };
-    let is_all = tally.since.load(Relaxed) == HELD;
-    if is_all {
-        tally.since.store(0, Relaxed);
+pub(crate) fn released(address: u64, marks: Marks<'_>) -> Option<u64> {
+    if let Some((_, tally)) = tally::found(address, marks) {
+        if tally.since.load(Relaxed) == HELD {
+            tally.since.store(0, Relaxed);
+            return None;
+        }
     }
-    is_all
+    // Here, since the rest is seldom in a cache, and would make a short hold twice as long.
+    Some(Native::now())
 }
 
-/// The calling thread is about to release a lock.
+/// The calling thread is about to release a lock. It may know the time.
 #[cold]
 #[inline(never)]
-pub(crate) fn release(address: u64, marks: Option<Marks<'_>>) {
+pub(crate) fn release(address: u64, marks: Option<Marks<'_>>, now: Option<u64>) {
     let Some(table) = table::table() else { return };
     let entry = || Some(marks_in(table::lock_at(table, address)?.1));
     let Some(marks) = marks.or_else(entry) else {
@@ -398,19 +435,15 @@ pub(crate) fn release(address: u64, marks: Option<Marks<'_>>) {
     let since = tally.since.load(Relaxed);
     tally.since.store(0, Relaxed);
     if since > HELD {
-        end_of_hold(table, owner, tally, since);
+        let nanos = now.unwrap_or_else(Native::now).saturating_sub(since);
+        end_of_hold(table, owner, tally, nanos);
     }
 }
 
-fn end_of_hold(table: &Table, owner: &Owner, tally: &Tally, since: u64) {
+fn end_of_hold(table: &Table, owner: &Owner, tally: &Tally, nanos: u64) {
     let Some((_, lock)) = entry(table, tally) else {
         return;
     };
-    let now = Native::now();
-    let nanos = now.saturating_sub(since);
-    if record::is_on() && owner.token.load(Relaxed) == kinlock_token() {
-        record::held(table, lock, owner, tally, nanos, now);
-    }
     let weight = u32::from(tally.weight.load(Relaxed));
     let total = nanos.saturating_mul(u64::from(weight));
     bump(&lock.samples, 1);
@@ -423,6 +456,9 @@ fn end_of_hold(table: &Table, owner: &Owner, tally: &Tally, since: u64) {
     if let Some(entry) = taken_by.checked_sub(1).and_then(|at| table.uses.get(at)) {
         add(&entry.held, u64::from(weight));
         add(&entry.hold_ns, total);
+    }
+    if record::is_on() && owner.token.load(Relaxed) == kinlock_token() {
+        record::held(table, lock, owner, tally, nanos);
     }
 }
 

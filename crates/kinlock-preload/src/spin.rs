@@ -175,7 +175,7 @@ unsafe extern "C" fn pthread_spin_unlock(pointer: *mut c_void) -> c_int {
     let mode = mode();
     counts::call(mode, || 0);
     if mode.reports() {
-        report::release(pointer as u64, None);
+        report::release(pointer as u64, None, None);
     }
     // SAFETY: invariant 1.
     unsafe { spinlock(pointer) }.unlock(mode)

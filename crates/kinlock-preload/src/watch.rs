@@ -33,6 +33,7 @@ pub(crate) fn acquisition(
             is_try,
             waited,
             result,
+            asked: None,
         };
         report::acquisition(object, outcome);
     }

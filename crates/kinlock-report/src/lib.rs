@@ -27,7 +27,7 @@
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// How a file begins. It changes with the layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"kinlock3");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"kinlock4");
 
 /// How many locks, living and ended ones, are told apart.
 pub const LOCKS: usize = 4096;
@@ -43,7 +43,7 @@ pub const OWNERS: usize = 512;
 pub const TALLIES: usize = 64;
 /// How many shared objects.
 pub const MODULES: usize = 256;
-/// How many locks are recorded: the first ones.
+/// How many locks are recorded: the first ones, in the second half those that are often measured.
 pub const RECORDS: usize = 512;
 /// How many classes a recorded distribution has.
 pub const CLASSES: usize = 256;
@@ -177,6 +177,10 @@ pub struct Thread {
     pub waits_for: AtomicU64,
     /// Since when.
     pub waits_since: AtomicU64,
+    /// When it took its first lock.
+    pub begin: AtomicU64,
+    /// When it ended; 0: it has not.
+    pub end: AtomicU64,
 }
 
 /// A thread that has tallies.
@@ -186,8 +190,19 @@ pub struct Owner {
     pub token: AtomicU32,
     /// In the place of the lock's serial number, modulo their number, or in the one beside it.
     pub tallies: [Tally; TALLIES],
+    /// The waits of each tally.
+    pub waits: [Waits; TALLIES],
     /// What is recorded for each tally.
     pub pauses: [Pause; TALLIES],
+}
+
+/// How one thread waited for one lock.
+#[repr(C)]
+pub struct Waits {
+    /// How often it found the lock taken, and waited for it.
+    pub count: AtomicU64,
+    /// How long.
+    pub nanos: AtomicU64,
 }
 
 /// The time since a thread's last measured hold of a lock ended.
@@ -292,11 +307,11 @@ pub struct Lock {
     pub changed: AtomicU64,
     /// How often that was in another locality domain, likewise.
     pub remote: AtomicU64,
-    /// How often waits took how long.
+    /// How often waits took how long: measured ones, times what they stand for.
     pub waits: [AtomicU32; BUCKETS],
-    /// How often it was found taken, and waited for.
+    /// How often it was found taken, and waited for, besides what tallies say.
     pub contended: AtomicU64,
-    /// How long.
+    /// How long, likewise.
     pub wait_ns: AtomicU64,
     /// How long at most.
     pub wait_max: AtomicU64,
@@ -328,11 +343,11 @@ pub struct Stack {
 pub struct Use {
     /// The lock in the upper, the stack in the lower 32 bits; or [`FREED`].
     pub key: AtomicU64,
-    /// How often the lock was found taken.
+    /// How often the lock was found taken: measured waits, times what they stand for.
     pub contended: AtomicU64,
-    /// How long it was waited for.
+    /// How long it was waited for, likewise.
     pub wait_ns: AtomicU64,
-    /// How long at most.
+    /// How long at most, of the measured ones.
     pub wait_max: AtomicU64,
     /// Measured holds, times what they stand for.
     pub held: AtomicU64,
@@ -353,6 +368,12 @@ impl Use {
 
 /// The shortest time of the second class.
 const SHORTEST: u32 = 5;
+
+/// For how many waits of a thread for a lock one stands that is measured, after so many: all at
+/// first, then ever fewer, so that what is known grows about as the logarithm of their number.
+pub fn waits_per_sample(waits: u64) -> u32 {
+    (waits / 32).next_power_of_two().min(64) as u32
+}
 
 /// The class of a time: two per power of two, from 32 ns on.
 pub fn bucket(ns: u64) -> usize {
@@ -434,6 +455,12 @@ mod tests {
         }
         assert_eq!(class(u64::MAX), CLASSES - 1);
         assert!(class_range(CLASSES - 1).0 > 10_000_000_000);
+    }
+
+    #[test]
+    fn all_waits_are_measured_at_first_then_ever_fewer() {
+        assert_eq!([0, 63, 96, 128].map(waits_per_sample), [1, 1, 4, 4]);
+        assert_eq!([1 << 20, u64::MAX].map(waits_per_sample), [64, 64]);
     }
 
     #[test]

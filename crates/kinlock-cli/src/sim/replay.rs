@@ -10,6 +10,7 @@ use kinlock_sim::workloads::recorded::{Recording, Replay};
 use super::results::{Entry, Report};
 use crate::report::cells::Cells;
 use crate::simulation::band::{Band, over};
+use crate::simulation::provenance::WorkloadEntry;
 
 /// Locks of a program that something is said about.
 const SHOWN: usize = 3;
@@ -29,7 +30,7 @@ pub fn load(path: &str) -> anyhow::Result<workloads::Kind> {
     Ok(replay.workload(path))
 }
 
-/// Says how long each recorded program would wait for which lock.
+/// Says how fast each recorded program would be, and how long it would wait for which lock.
 pub fn write(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
     let workloads = &report.setup.parameters.workloads;
     for workload in workloads.iter().filter(|w| !w.program_locks.is_empty()) {
@@ -37,17 +38,18 @@ pub fn write(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
             .cells()
             .filter(|cell| cell[0].workload == workload.name)
         {
-            sentences(report, &workload.program_locks, cell, out)?;
+            sentences(report, workload, cell, out)?;
         }
         writeln!(out, "\n{UNKNOWN}\n")?;
     }
     Ok(())
 }
 
-/// A sentence for each of the locks that are waited for most, with one number of threads.
+/// A sentence about the speed, and one for each of the locks that are waited for most, with one
+/// number of threads.
 fn sentences(
     report: &Report,
-    names: &[String],
+    workload: &WorkloadEntry,
     cell: &[Entry],
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
@@ -56,25 +58,44 @@ fn sentences(
     let Some(base) = base.first() else {
         return Ok(());
     };
+    let under = |of_lock: &dyn Fn(&Entry) -> String| {
+        let others = others.iter();
+        let others = others.map(|other| format!("; under {} {}", other.lock, of_lock(other)));
+        others.collect::<String>()
+    };
+    let program = format!(
+        "on {} with {} {} your program would",
+        report.setup.machine.name,
+        base.threads,
+        if base.threads == 1 {
+            "thread"
+        } else {
+            "threads"
+        },
+    );
+    if let Some(recorded) = workload.recorded_per_second.filter(|&rate| rate > 0.0) {
+        let speed = |entry: &Entry| {
+            let Band { median, low, high } = entry.ops_per_us.times(1e6 / recorded);
+            format!("{median:.2}x [{low:.2}, {high:.2}]")
+        };
+        writeln!(
+            out,
+            "{program} have {} of the recorded speed under {baseline}{}",
+            speed(base),
+            under(&speed),
+        )?;
+    }
+    let names = &workload.program_locks;
     let mut locks: Vec<_> = (0..names.len()).map(|n| (n, share(base, n))).collect();
     locks.sort_by(|(_, a), (_, b)| b.median.total_cmp(&a.median));
     for (number, of_base) in locks.into_iter().take(SHOWN) {
-        let mut line = format!(
-            "on {} with {} {} your program would spend {} of its time waiting for lock {} under {baseline}",
-            report.setup.machine.name,
-            base.threads,
-            if base.threads == 1 {
-                "thread"
-            } else {
-                "threads"
-            },
+        writeln!(
+            out,
+            "{program} spend {} of its time waiting for lock {} under {baseline}{}",
             percent(of_base),
             names[number],
-        );
-        for other in &others {
-            line += &format!("; under {} {}", other.lock, percent(share(other, number)));
-        }
-        writeln!(out, "{line}")?;
+            under(&|other| percent(share(other, number))),
+        )?;
     }
     Ok(())
 }

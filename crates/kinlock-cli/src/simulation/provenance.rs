@@ -42,6 +42,9 @@ pub struct WorkloadEntry {
     /// The locks of a recorded program; none for other workloads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub program_locks: Vec<String>,
+    /// How often its threads took these per second when it was recorded; none for other workloads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded_per_second: Option<f64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -90,6 +93,7 @@ impl WorkloadEntry {
             program_locks: kind
                 .replay()
                 .map_or(Vec::new(), |replay| replay.names().to_vec()),
+            recorded_per_second: kind.replay().map(|replay| replay.recorded_per_second()),
         }
     }
 }

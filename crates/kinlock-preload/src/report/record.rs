@@ -25,11 +25,7 @@ pub(super) fn begin(table: &Table) {
 
 /// What belongs to the tally, which is one of the owner's.
 fn pause<'a>(owner: &'a Owner, tally: &Tally) -> Option<&'a Pause> {
-    let at = owner
-        .tallies
-        .iter()
-        .position(|own| core::ptr::eq(own, tally))?;
-    owner.pauses.get(at)
+    owner.pauses.get(super::tally::number(owner, tally))
 }
 
 /// The tally becomes another lock's.
@@ -39,12 +35,20 @@ pub(super) fn forget(owner: &Owner, tally: &Tally) {
     }
 }
 
+/// How often a lock must have been measured to get one of the second half of the records: programs
+/// take many locks a few times when they start.
+const BUSY: u64 = 32;
+
 /// The lock's record; it gets one if there are some left.
 fn of<'a>(table: &'a Table, lock: &Lock) -> Option<&'a Record> {
     let mut number = lock.record.load(Relaxed);
     if number == 0 {
         // Enough for the numbers to remain above that of records.
-        number = match table.header.records.load(Relaxed) as usize {
+        let used = table.header.records.load(Relaxed) as usize;
+        if used >= RECORDS / 2 && lock.samples.load(Relaxed) < BUSY {
+            return None;
+        }
+        number = match used {
             0..RECORDS => table.header.records.fetch_add(1, Relaxed) + 1,
             _ => RECORDS as u32 + 1,
         };
@@ -63,7 +67,7 @@ fn waited(table: &Table) -> u64 {
 }
 
 /// A measured hold by the calling thread has ended.
-pub(super) fn held(table: &Table, lock: &Lock, owner: &Owner, tally: &Tally, hold: u64, now: u64) {
+pub(super) fn held(table: &Table, lock: &Lock, owner: &Owner, tally: &Tally, hold: u64) {
     let weight = tally.weight.load(Relaxed).into();
     if let Some(record) = of(table, lock) {
         count(&record.holds[class(hold)], weight);
@@ -76,19 +80,21 @@ pub(super) fn held(table: &Table, lock: &Lock, owner: &Owner, tally: &Tally, hol
     pause
         .sample_at
         .store(tally.sample_at.load(Relaxed), Relaxed);
-    pause.since.store(now, Relaxed);
     // So that the next acquisition is looked at.
     let next = (tally.locked.load(Relaxed) as u32).wrapping_add(1);
     tally.sample_at.store(next, Relaxed);
+    // The last of all: what measuring took is no part of the program's think time.
+    pause.since.store(Native::now(), Relaxed);
 }
 
-/// The calling thread has taken the lock. It waited for it from then on, and how long.
+/// The calling thread has taken the lock: when it asked for it, and how long it waited.
 pub(super) fn taken(
     table: &Table,
     lock: &Lock,
     owner: &Owner,
     tally: &Tally,
-    wait: Option<(u64, u64)>,
+    asked: Option<u64>,
+    waited_for_it: u64,
 ) {
     let Some(pause) = pause(owner, tally) else {
         return;
@@ -101,7 +107,7 @@ pub(super) fn taken(
     tally
         .sample_at
         .store(pause.sample_at.load(Relaxed), Relaxed);
-    let (asked, waited_for_it) = wait.unwrap_or_else(|| (Native::now(), 0));
+    let asked = asked.unwrap_or_else(Native::now);
     let waited = waited(table).wrapping_sub(pause.waited.load(Relaxed));
     let for_others = waited.saturating_sub(waited_for_it);
     let think = asked.saturating_sub(since).saturating_sub(for_others);

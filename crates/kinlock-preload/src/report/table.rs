@@ -162,6 +162,7 @@ pub(super) fn new_thread<'a>(
         .is_ok();
     taken.then_some(())?;
     table.header.threads.fetch_add(1, Relaxed);
+    thread.begin.store(Native::now(), Relaxed);
     let mut name = [0_u8; 16];
     let kept = Errno::keep();
     // SAFETY: invariant 4; a name has at most 16 bytes.

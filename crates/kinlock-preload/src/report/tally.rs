@@ -4,13 +4,13 @@
 //! added to the entry of its lock, and so are all of them when the thread ends.
 
 use super::table::{add, lock_of_holder};
-use super::{Marks, Object, note_thread, table, thread};
+use super::{Marks, Object, marks_in, note_thread, table, thread};
 use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use kinlock_core::Native;
 use kinlock_core::platform::Platform;
-use kinlock_report::{OWNERS, Owner, TALLIES, Table, Tally};
+use kinlock_report::{OWNERS, Owner, TALLIES, Table, Tally, Waits};
 
 unsafe extern "C" {
     safe fn kinlock_token() -> u32;
@@ -63,6 +63,30 @@ fn in_any_place(owner: &Owner, address: u64, serial: u32) -> Option<&Tally> {
     all.find(|tally| is_of(tally, serial, address))
 }
 
+/// The waits that belong to a tally, which is one of the owner's.
+pub(super) fn waits_of<'a>(owner: &'a Owner, tally: &Tally) -> Option<&'a Waits> {
+    owner.waits.get(number(owner, tally))
+}
+
+/// Which of the owner's tallies it is.
+pub(super) fn number(owner: &Owner, tally: &Tally) -> usize {
+    let first = ptr::from_ref(&owner.tallies).addr();
+    (ptr::from_ref(tally).addr() - first) / size_of::<Tally>()
+}
+
+/// How often the calling thread, which does not hold the lock, has waited for it, as far as its
+/// tally knows.
+pub(super) fn waits_so_far(table: &Table, object: Object<'_>) -> u64 {
+    let entry = || Some(marks_in(table::lock_at(table, object.address)?.1));
+    let waits = |marks: Marks<'_>| {
+        let owner = own()?;
+        // The serial number is the lock's for as long as the lock lives.
+        let tally = in_any_place(owner, object.address, marks.serial.load(Relaxed))?;
+        Some(waits_of(owner, tally)?.count.load(Relaxed))
+    };
+    object.marks.or_else(entry).and_then(waits).unwrap_or(0)
+}
+
 /// The same, in any place; it is added if it is missing. `None` if there is no room.
 pub(super) fn new<'a>(
     table: &'a Table,
@@ -107,8 +131,15 @@ fn settle(table: &Table, owner: &Owner, tally: &Tally) {
     let lock = table.lock_of(tally).map(|at| &table.locks[at]);
     tally.serial.store(0, Relaxed);
     super::record::forget(owner, tally);
-    let [locked, changed, remote] =
-        [&tally.locked, &tally.changed, &tally.remote].map(|number| number.swap(0, Relaxed));
+    let waits = &owner.waits[number(owner, tally)];
+    let [locked, changed, remote, contended, wait_ns] = [
+        &tally.locked,
+        &tally.changed,
+        &tally.remote,
+        &waits.count,
+        &waits.nanos,
+    ]
+    .map(|number| number.swap(0, Relaxed));
     if locked == 0 {
         return;
     }
@@ -117,6 +148,8 @@ fn settle(table: &Table, owner: &Owner, tally: &Tally) {
             add(&lock.locked, locked);
             add(&lock.changed, changed);
             add(&lock.remote, remote);
+            add(&lock.contended, contended);
+            add(&lock.wait_ns, wait_ns);
         }
         None => add(&table.header.dropped_locks, locked),
     }
@@ -206,6 +239,9 @@ unsafe extern "C" fn end_of_thread(_: *mut c_void) {
     keep(0);
     for tally in &owner.tallies {
         settle(table, owner, tally);
+    }
+    if let Some(thread) = super::thread_of(table, owner.token.load(Relaxed)) {
+        thread.end.store(Native::now(), Relaxed);
     }
     // Release pairs with the acquire of the next owner.
     owner.token.store(0, Release);

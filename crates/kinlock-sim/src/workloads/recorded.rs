@@ -35,6 +35,10 @@ pub struct Recording {
     pub clock_ns: f64,
     /// Threads that took locks.
     pub threads: u32,
+    /// When threads took their first lock and ended, in seconds of the process: the number modulo
+    /// 32, from, to.
+    #[serde(default)]
+    pub lives: Vec<(u64, f64, f64)>,
     /// The locks that waited most first.
     pub locks: Vec<RecordedLock>,
     /// Locks without distributions: rarely taken, or beyond the table's room.
@@ -61,7 +65,7 @@ pub struct RecordedLock {
     /// How often which thread held it after which one: first, then, how often. The numbers of the
     /// threads are modulo 32; the counts are estimates.
     pub follows: Vec<[u64; 3]>,
-    /// Acquisitions per second, by thread: its number modulo 32, its rate.
+    /// Acquisitions per second of a thread's life, by thread: its number modulo 32, its rate.
     pub rates: Vec<(u64, f64)>,
 }
 
@@ -134,6 +138,8 @@ pub struct Replay {
     locks: Vec<Times>,
     /// The locks of each thread that is played.
     players: Vec<Vec<usize>>,
+    /// Acquisitions of those locks by those threads, per second of the recording.
+    per_second: f64,
 }
 
 /// The times of a lock, at evenly spaced places of their distributions.
@@ -184,8 +190,15 @@ impl Replay {
                     think: spread(&lock.think),
                 })
                 .collect(),
-            players,
+            per_second: per_second(recording, &locks, &players),
+            players: players.into_iter().map(|player| player.locks).collect(),
         })
+    }
+
+    /// How often the threads that are played took their locks when they were recorded, per second.
+    /// An operation of the workload is an acquisition.
+    pub fn recorded_per_second(&self) -> f64 {
+        self.per_second
     }
 
     /// What the locks are called, by their numbers in [`Outcome::waited`](crate::Outcome::waited).
@@ -270,8 +283,40 @@ fn draw(times: &[f64]) -> f64 {
     times[(with(|w| w.random()) % POINTS as u64) as usize]
 }
 
+/// A thread that is played.
+struct Player {
+    /// Its number in the recording.
+    thread: u64,
+    /// The numbers of its locks.
+    locks: Vec<usize>,
+}
+
+/// How often the players took their locks per second in which one of them lived: programs may have
+/// phases, each with threads of its own.
+fn per_second(recording: &Recording, locks: &[&RecordedLock], players: &[Player]) -> f64 {
+    let mut count = 0.0;
+    let mut lives: Vec<&(u64, f64, f64)> = Vec::new();
+    for player in players {
+        let of_player = |life: &&(u64, f64, f64)| life.0 == player.thread;
+        let own: Vec<_> = recording.lives.iter().filter(of_player).collect();
+        let seconds: f64 = own.iter().map(|life| life.2 - life.1).sum();
+        let rates = player.locks.iter().flat_map(|&lock| &locks[lock].rates);
+        let rates = rates.filter(|rate| rate.0 == player.thread);
+        count += seconds * rates.map(|rate| rate.1).sum::<f64>();
+        lives.extend(own);
+    }
+    lives.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let mut until = 0.0_f64;
+    let mut all = 0.0;
+    for &&(_, from, to) in &lives {
+        all += (to - from.max(until)).max(0.0);
+        until = until.max(to);
+    }
+    if all > 0.0 { count / all } else { 0.0 }
+}
+
 /// The threads that are played, with their locks.
-fn players(locks: &[&RecordedLock]) -> Vec<Vec<usize>> {
+fn players(locks: &[&RecordedLock]) -> Vec<Player> {
     let taken = |lock: &RecordedLock, thread: u64| {
         let own = lock.follows.iter().filter(|follow| follow[1] == thread);
         own.map(|follow| follow[2]).sum::<u64>() as f64
@@ -295,9 +340,12 @@ fn players(locks: &[&RecordedLock]) -> Vec<Vec<usize>> {
             let own = taken(locks[n], thread);
             own > 0.0 && own >= RARE * most(locks[n])
         };
-        numbers.filter(is_used).collect::<Vec<_>>()
+        Player {
+            thread,
+            locks: numbers.filter(is_used).collect(),
+        }
     });
-    players.filter(|own| !own.is_empty()).collect()
+    players.filter(|own| !own.locks.is_empty()).collect()
 }
 
 #[cfg(test)]
@@ -330,6 +378,7 @@ mod tests {
             lock: String::new(),
             clock_ns: 0.0,
             threads: 3,
+            lives: vec![(1, 0.0, 2.0), (2, 0.5, 1.0), (3, 1.0, 1.5)],
             locks,
             left_out: 0,
             left_out_locked: 0,
@@ -399,6 +448,20 @@ mod tests {
         let mut once = lock("a", 2_000, 8_000, &[2, 3]);
         once.follows.push([1, 1, 1]);
         assert_eq!(players(&[&once]).len(), 2);
+    }
+
+    #[test]
+    fn the_recorded_speed_is_that_of_the_threads_that_are_played() {
+        let mut one = lock("a", 2_000, 8_000, &[2, 3]);
+        one.follows.push([1, 1, 1]);
+        one.rates = vec![(1, 7.0), (2, 100.0), (3, 150.0)];
+        let mut program = recording(vec![one]);
+        // One after the other.
+        let speed = |program: &Recording| Replay::new(program).unwrap().recorded_per_second();
+        assert_eq!(speed(&program), 125.0);
+        // At the same time.
+        program.lives[2] = (3, 0.5, 1.0);
+        assert_eq!(speed(&program), 250.0);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Which thread runs where: placement, time slices, migration, parking.
 //!
 //! A CPU runs one thread. Other threads assigned to it wait in its queue, first come first served,
-//! for a time slice each. A pinned thread stays on its CPU. An unpinned thread that wakes or has to
+//! for a time slice each. A thread that has slept comes before those that lost the CPU, as it has
+//! run less; not before one that has waited for as many slices as threads wait. A pinned thread stays on its CPU. An unpinned thread that wakes or has to
 //! leave its CPU goes to an idle CPU if there is one: its last one, else the nearest to that.
 
 use super::access::Pending;
@@ -118,7 +119,7 @@ impl World {
         }
         for thread in 0..setup.threads {
             let now = self.threads[thread].now;
-            self.enqueue(thread, self.threads[thread].cpu, now);
+            self.enqueue(thread, self.threads[thread].cpu, now, false);
         }
         debug_assert_eq!(self.counted.len(), COUNTED);
     }
@@ -145,7 +146,7 @@ impl World {
         }
         self.threads[id].enter(State::Queued);
         self.vacate(self.threads[id].cpu, at);
-        self.make_ready(id, at, 0);
+        self.make_ready(id, at, 0, false);
     }
 
     /// Handles an event that is not void. Returns whether its thread goes on.
@@ -242,11 +243,11 @@ impl World {
 
     fn wake(&mut self, id: usize, at: u64) {
         self.threads[id].enter(State::Queued);
-        self.make_ready(id, at, self.fabric.costs.wake_latency);
+        self.make_ready(id, at, self.fabric.costs.wake_latency, true);
     }
 
     /// Finds a CPU for a thread that is to run. On an idle CPU it runs after `latency`.
-    fn make_ready(&mut self, id: usize, at: u64, latency: u64) {
+    fn make_ready(&mut self, id: usize, at: u64, latency: u64, woken: bool) {
         let thread = &mut self.threads[id];
         thread.now = thread.now.max(at);
         let cpu = if thread.pinned {
@@ -255,7 +256,7 @@ impl World {
             self.nearest_idle(id)
         };
         let idle = self.cpus[cpu].running.is_none();
-        self.enqueue(id, cpu, at + if idle { latency } else { 0 });
+        self.enqueue(id, cpu, at + if idle { latency } else { 0 }, woken);
     }
 
     /// The thread's last CPU if it is idle, else the idle CPU nearest to that, else the last one
@@ -281,8 +282,13 @@ impl World {
     }
 
     /// Assigns a thread to a CPU, on which it runs at once if that is idle.
-    fn enqueue(&mut self, id: usize, cpu: CpuId, at: u64) {
-        self.cpus[cpu].queue.push_back(id);
+    fn enqueue(&mut self, id: usize, cpu: CpuId, at: u64, woken: bool) {
+        let queue = &mut self.cpus[cpu].queue;
+        let slices = self.fabric.costs.time_slice * queue.len() as u64;
+        // The clock of a thread in a queue has the time of its coming.
+        let overtaken = |&other: &usize| woken && self.threads[other].now + slices > at;
+        let place = queue.iter().position(overtaken).unwrap_or(queue.len());
+        queue.insert(place, id);
         self.movable += !self.threads[id].pinned as usize;
         match self.cpus[cpu].running {
             None => self.dispatch(cpu, at, 0),

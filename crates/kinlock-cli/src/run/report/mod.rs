@@ -186,6 +186,9 @@ pub struct Thread {
     wait_max_ns: u64,
     /// Address of the lock that it waits for, or 0.
     waits_for: u64,
+    /// From its first lock to its end, in seconds of the process.
+    #[serde(skip)]
+    life: [f64; 2],
 }
 
 impl Process {

@@ -86,16 +86,16 @@ pub fn process(path: &Path, now: u64) -> Option<Process> {
     }
     let mut symbols = Symbols::new(modules(table));
     let tallies = Tallies::of(table);
-    let threads = threads(table, &tallies);
+    let end = match get(&header.end) {
+        0 => now,
+        end => end,
+    };
+    let threads = threads(table, &tallies, end);
     let locks = table.locks.iter().enumerate();
     let locks = locks.filter(|(_, lock)| !matches!(get(&lock.address), 0 | FREED));
     let mut locks: Vec<_> = locks
         .map(|(index, _)| lock(table, index, &tallies, &mut symbols, &threads))
         .collect();
-    let end = match get(&header.end) {
-        0 => now,
-        end => end,
-    };
     for lock in &mut locks {
         lock.waiting = threads
             .iter()
@@ -150,6 +150,8 @@ struct Sum {
     locked: u64,
     changed: u64,
     remote: u64,
+    contended: u64,
+    wait_ns: u64,
     /// The token of the thread that holds it.
     holder: Option<u32>,
 }
@@ -167,7 +169,7 @@ impl Tallies {
         let mut locked = HashMap::new();
         for owner in table.owners.iter().filter(|o| get32(&o.token) != 0) {
             let token = get32(&owner.token);
-            for tally in &owner.tallies {
+            for (tally, waits) in owner.tallies.iter().zip(&owner.waits) {
                 let Some(at) = table.lock_of(tally) else {
                     continue;
                 };
@@ -175,6 +177,8 @@ impl Tallies {
                 sum.locked += get(&tally.locked);
                 sum.changed += get(&tally.changed);
                 sum.remote += get(&tally.remote);
+                sum.contended += get(&waits.count);
+                sum.wait_ns += get(&waits.nanos);
                 if get(&tally.since) != 0 {
                     sum.holder = Some(token);
                 }
@@ -185,7 +189,7 @@ impl Tallies {
     }
 }
 
-fn threads(table: &Table, tallies: &Tallies) -> Vec<Thread> {
+fn threads(table: &Table, tallies: &Tallies, end: u64) -> Vec<Thread> {
     let all = table.threads.iter().filter(|t| get32(&t.token) != 0);
     all.map(|thread| Thread {
         number: get32(&thread.token),
@@ -201,6 +205,14 @@ fn threads(table: &Table, tallies: &Tallies) -> Vec<Thread> {
         wait_ns: get(&thread.wait_ns),
         wait_max_ns: get(&thread.wait_max),
         waits_for: get(&thread.waits_for),
+        life: [
+            get(&thread.begin),
+            match get(&thread.end) {
+                0 => end,
+                end => end,
+            },
+        ]
+        .map(|time| time.saturating_sub(get(&table.header.begin)) as f64 / 1e9),
     })
     .collect()
 }
@@ -215,6 +227,7 @@ fn lock(
     let (from, sum) = (&table.locks[index], &tallies.locks[index]);
     let changed = get(&from.changed) + sum.changed;
     let remote = get(&from.remote) + sum.remote;
+    let contended = get(&from.contended) + sum.contended;
     let address = get(&from.address) & !ENDED;
     let is_ended = get(&from.address) & ENDED != 0;
     let by_token = |token: u32| {
@@ -233,7 +246,7 @@ fn lock(
         ended: get(&from.ended),
         locked: get(&from.locked) + sum.locked,
         nested: get(&from.nested),
-        contended: get(&from.contended),
+        contended,
         timeouts: get(&from.timeouts),
         tries: get(&from.tries),
         failed_tries: get(&from.failed),
@@ -242,8 +255,8 @@ fn lock(
         remote,
         threads: from.threads.iter().map(|word| get(word).count_ones()).sum(),
         wait: times(
-            get(&from.wait_ns),
-            get(&from.contended),
+            get(&from.wait_ns) + sum.wait_ns,
+            contended,
             get(&from.wait_max),
             &waits,
         ),

@@ -52,14 +52,20 @@ pub fn recording(folder: &Path, of: &Recording) -> anyhow::Result<Option<Recordi
             .sort_by_key(|lock| std::cmp::Reverse((lock.wait.total_ns, lock.locked)));
         let all: u64 = locked(&process);
         let seconds = process.seconds;
+        let lives = process.threads.iter().map(|thread| {
+            let number = u64::from(thread.number) % RECORDED_THREADS as u64;
+            (number, thread.life[0], thread.life[1])
+        });
+        let lives: Vec<_> = lives.collect();
         let mut locks: Vec<RecordedLock> = Vec::new();
         for lock in &process.locks {
-            locks.extend(recorded(lock, seconds, &locks));
+            locks.extend(recorded(lock, &lives, &locks));
         }
         Recording {
             seconds,
             lock: process.lock.to_owned(),
             threads: process.thread_count,
+            lives,
             left_out: process.locks.len() - locks.len(),
             left_out_locked: all - locks.iter().map(|lock| lock.locked).sum::<u64>(),
             locks,
@@ -68,8 +74,12 @@ pub fn recording(folder: &Path, of: &Recording) -> anyhow::Result<Option<Recordi
     }))
 }
 
-/// A lock that has distributions, after some others.
-fn recorded(lock: &Lock, seconds: f64, before: &[RecordedLock]) -> Option<RecordedLock> {
+/// A lock that has distributions, after some others. Threads lived from when to when.
+fn recorded(
+    lock: &Lock,
+    lives: &[(u64, f64, f64)],
+    before: &[RecordedLock],
+) -> Option<RecordedLock> {
     let own = lock.recorded.as_ref()?;
     if own.hold.0.is_empty() || own.think.0.is_empty() {
         return None;
@@ -84,10 +94,14 @@ fn recorded(lock: &Lock, seconds: f64, before: &[RecordedLock]) -> Option<Record
         n => format!("{base} #{n}"),
     });
     let name = names.find(|name| before.iter().all(|other| other.name != *name))?;
+    // Who took it how often is an estimate, how often it was taken is known.
+    let all: u64 = own.follows.iter().map(|follow| follow[2]).sum();
     let rates = (0..RECORDED_THREADS as u64).map(|thread| {
+        let lives = lives.iter().filter(|life| life.0 == thread);
+        let life: f64 = lives.map(|life| life.2 - life.1).sum();
         let held = own.follows.iter().filter(|follow| follow[1] == thread);
-        let count: u64 = held.map(|follow| follow[2]).sum();
-        (thread, count as f64 / seconds.max(1e-9))
+        let part = held.map(|follow| follow[2]).sum::<u64>() as f64 / (all as f64).max(1.0);
+        (thread, part * lock.locked as f64 / life.max(1e-9))
     });
     Some(RecordedLock {
         name,
