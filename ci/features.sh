@@ -5,6 +5,19 @@ libraries=(-p kinlock-core -p kinlock -p kinlock-ids -p kinlock-invalidation)
 cargo check -p kinlock-core -p kinlock --no-default-features
 cargo check "${libraries[@]}" --target aarch64-unknown-linux-gnu
 cargo check -p kinlock-core -p kinlock --target aarch64-unknown-linux-gnu --no-default-features
+# Restartable sequences are assembled only where they are used, as the unit tests do. No kernel takes
+# part in those tests, so an emulator of programs runs them.
+arm() {
+    env CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER="$1" \
+        CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" \
+        cargo test -p kinlock-ids --lib --target aarch64-unknown-linux-gnu "${@:2}"
+}
+if command -v qemu-aarch64 >/dev/null && command -v aarch64-linux-gnu-gcc >/dev/null; then
+    arm aarch64-linux-gnu-gcc sequence::
+else
+    echo "!!!! qemu-aarch64 or aarch64-linux-gnu-gcc is missing: the sequences of aarch64 were NOT run" >&2
+    arm true --no-run
+fi
 # A kernel's use of the algorithms, on a platform of its own.
 cargo build --release -p kinlock-core --no-default-features --example bare_metal --target x86_64-unknown-none
 msrv=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)

@@ -30,6 +30,15 @@ if ! command -v valgrind >/dev/null; then
         missing valgrind "not root or no apt-get; ci/instructions.sh will fail"
     fi
 fi
+if ! command -v qemu-aarch64 >/dev/null || ! command -v aarch64-linux-gnu-gcc >/dev/null; then
+    if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+        { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+            qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross; } >/dev/null 2>&1 ||
+            missing qemu-user "ci/features.sh will not run the sequences of aarch64"
+    else
+        missing qemu-user "not root or no apt-get; ci/features.sh will not run the sequences of aarch64"
+    fi
+fi
 for program in kyotocabinet-utils:kccachetest rocksdb-tools:db_bench sysbench redis-server zstd stress-ng \
     memcached libmemcached-tools:memcslap openjdk-17-jdk-headless:javac; do
     package=${program%%:*}

@@ -18,6 +18,7 @@ fn bench_measures_everything_against_the_baseline() {
         "stack",
         "ring",
         "pool",
+        "cache",
         "intermittent",
     ] {
         let of = results.iter().filter(|entry| entry["workload"] == workload);

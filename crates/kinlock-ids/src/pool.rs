@@ -14,9 +14,12 @@ use super::sequence::{Node, Popped, Probe, Pushed, Sound};
 
 /// How many free objects move at a time between an ID's list and the shared one.
 const BATCH: usize = 32;
-/// How many free objects an ID's list keeps: two batches. A thread that alternately allocates and
+/// How many bytes of free places an ID's list keeps. Places that go through the shared list come to
+/// other CPUs, and each costs a cache miss or two there.
+const KEPT: usize = 64 << 10;
+/// The least number of places that an ID's list keeps. A thread that alternately allocates and
 /// frees near a full batch then moves nothing.
-const MOST: usize = 2 * BATCH;
+const LEAST: usize = 2 * BATCH;
 /// How many places the first slab of a growing pool has. Each further one has as many as all before
 /// it together, up to [`LARGEST`].
 const SMALLEST: usize = 2 * BATCH;
@@ -24,8 +27,9 @@ const LARGEST: usize = 1 << 14;
 
 /// Memory for objects of one size, allocated and freed mostly per CPU.
 ///
-/// Free places are in lists per ID, of up to 64. Excess places go to a shared list in batches of
-/// 32, and come back in batches. Places that were never used are also allocated in batches, so an
+/// Free places are in lists per ID, of up to 64 KiB or 64 places, whichever is more; with a fixed
+/// capacity, of up to half of an ID's share of it, or 64. Excess places go to a shared list in
+/// batches of 32, and come back in batches. Places that were never used are also allocated in batches, so an
 /// object's memory is first written by its first user and lies on that thread's NUMA node. When all
 /// that is exhausted, a [growing](Self::growing) pool takes a new slab of places from the global
 /// allocator. In one of [fixed](Self::new) size a thread takes over another ID's list
@@ -74,6 +78,8 @@ pub struct Pool<T, P: Probe = Sound> {
     slabs: Padded<T>,
     /// How many places there may be.
     most: usize,
+    /// How many places an ID's list keeps.
+    kept: usize,
 }
 
 /// In cache lines of its own.
@@ -220,10 +226,13 @@ impl<T, P: Probe> Pool<T, P> {
             used: 0,
             capacity: 0,
         };
+        // What lies in lists of other IDs can only be stolen: half of the places may.
+        let share = most / (2 * domain.max_ids() as usize);
         Ok(Pool {
             lists: Lists::new(domain)?,
             slabs: Padded(Mutex::new(slabs)),
             most,
+            kept: share.min(KEPT / size_of::<Place<T>>()).max(LEAST),
         })
     }
 
@@ -294,7 +303,7 @@ impl<T, P: Probe> Pool<T, P> {
     #[inline]
     fn give_back(&self, place: NonNull<Node>) {
         // SAFETY: invariant 2: the owner of the place gives it up.
-        let pushed = unsafe { self.lists.push(place, MOST) };
+        let pushed = unsafe { self.lists.push(place, self.kept) };
         if pushed != Pushed::Done {
             self.give_back_slowly(place, pushed);
         }
@@ -307,7 +316,7 @@ impl<T, P: Probe> Pool<T, P> {
             self.lists.flush(BATCH);
             // SAFETY: as above. The thread may run with another ID by now, whose list may be full,
             // too; then the node goes to the shared list.
-            if unsafe { self.lists.push(place, MOST) } == Pushed::Done {
+            if unsafe { self.lists.push(place, self.kept) } == Pushed::Done {
                 return;
             }
         }

@@ -170,29 +170,35 @@ impl<T, P: Probe> Ring<T, P> {
     /// ```
     #[inline]
     pub fn push(&self, value: T) -> Result<(), Full<T>> {
-        let mut value = Element(MaybeUninit::new(value));
-        // SAFETY: the element has a value, and keeps it unless it is pushed.
-        unsafe {
-            match self.transfer::<1>(&mut value) {
-                Moved::Done => Ok(()),
-                Moved::OutOfRange => self.push_shared(value.0.assume_init()),
-                _ => Err(Full(value.0.assume_init())),
-            }
+        if !self.restartable {
+            return self.push_slowly(value, None);
         }
+        let mut value = Element::new(value);
+        let moved = self.transfer_restartable::<1>(&mut value);
+        if moved == Moved::Done {
+            return Ok(());
+        }
+        // SAFETY: the element has a value, and keeps it unless it is pushed.
+        self.push_slowly(unsafe { value.0.assume_init() }, Some(moved))
     }
 
     /// Pops the oldest value of the calling thread's ID. `None` if there was none at some moment of
     /// the call, nor any of threads without an ID. O(1).
     #[inline]
     pub fn pop(&self) -> Option<T> {
-        let mut value = Element(MaybeUninit::uninit());
-        // SAFETY: any element may be overwritten; it has a value if one was moved to it.
-        unsafe {
-            match self.transfer::<0>(&mut value) {
-                Moved::Done => Some(value.0.assume_init()),
-                _ => self.pop_shared(),
-            }
+        if !self.restartable {
+            return self.pop_slowly(None);
         }
+        let mut value = Element(MaybeUninit::uninit());
+        let moved = self.transfer_restartable::<0>(&mut value);
+        if moved == Moved::Done {
+            // SAFETY: a value was moved to it.
+            return Some(unsafe { value.0.assume_init() });
+        }
+        if moved == Moved::Refused && self.shared.len.load(Relaxed) == 0 {
+            return None;
+        }
+        self.pop_slowly(Some(moved))
     }
 
     /// Takes the values of one ID that has any, oldest first, of another than the calling thread's
@@ -229,34 +235,63 @@ impl<T, P: Probe> Ring<T, P> {
         &self.domain
     }
 
-    /// Moves `value` into the ring of the calling thread's ID, or the oldest one to it.
-    ///
-    /// # Safety
-    ///
-    /// With `PUSH` = 1 the value is there. After `Done` it belongs to the ring.
+    /// With `PUSH` = 1 moves `value` into the ring of the calling thread's ID, else the oldest one
+    /// to it. After `Done` it belongs to the ring, or to the caller.
     #[inline]
-    unsafe fn transfer<const PUSH: usize>(&self, value: &mut Element<T>) -> Moved {
-        let value = NonNull::from(value);
-        loop {
-            let moved = if self.restartable {
-                match area::current() {
-                    // SAFETY: invariant 1, and those of `sequence`; the caller's element.
-                    Some(area) => unsafe {
-                        sequence::ring::<P, T, PUSH>(area, &self.slots, self.mask, value)
-                    },
-                    None => Moved::OutOfRange,
-                }
-            } else {
-                self.transfer_leased::<PUSH>(value)
-            };
-            if moved != Moved::Closed {
-                return moved;
-            }
-            self.wait();
+    fn transfer_restartable<const PUSH: usize>(&self, value: &mut Element<T>) -> Moved {
+        match area::current() {
+            // SAFETY: invariant 1, and those of `sequence`.
+            Some(area) => unsafe {
+                sequence::ring::<P, T, PUSH>(area, &self.slots, self.mask, value)
+            },
+            None => Moved::OutOfRange,
         }
     }
 
-    fn transfer_leased<const PUSH: usize>(&self, value: NonNull<Element<T>>) -> Moved {
+    /// As `push`, after an attempt that was not `Done`, if there was one.
+    #[inline(never)]
+    fn push_slowly(&self, value: T, tried: Option<Moved>) -> Result<(), Full<T>> {
+        let mut value = Element::new(value);
+        let moved = self.transfer::<1>(&mut value, tried);
+        if moved == Moved::Done {
+            return Ok(());
+        }
+        // SAFETY: the element has a value, and keeps it unless it is pushed.
+        let value = unsafe { value.0.assume_init() };
+        match moved {
+            Moved::OutOfRange => self.push_shared(value),
+            _ => Err(Full(value)),
+        }
+    }
+
+    /// As `pop`, after an attempt that was not `Done`, if there was one.
+    #[inline(never)]
+    fn pop_slowly(&self, tried: Option<Moved>) -> Option<T> {
+        let mut value = Element(MaybeUninit::uninit());
+        match self.transfer::<0>(&mut value, tried) {
+            // SAFETY: a value was moved to it.
+            Moved::Done => Some(unsafe { value.0.assume_init() }),
+            _ => self.pop_shared(),
+        }
+    }
+
+    /// Goes on until the gate is open.
+    fn transfer<const PUSH: usize>(&self, value: &mut Element<T>, tried: Option<Moved>) -> Moved {
+        let attempt = |value: &mut Element<T>| match self.restartable {
+            true => self.transfer_restartable::<PUSH>(value),
+            false => self.transfer_leased::<PUSH>(value),
+        };
+        let mut moved = tried.unwrap_or_else(|| attempt(value));
+        while moved == Moved::Closed {
+            // The thief that has closed the gate holds the mutex.
+            drop(self.shared.queue.lock());
+            moved = attempt(value);
+        }
+        moved
+    }
+
+    fn transfer_leased<const PUSH: usize>(&self, value: &mut Element<T>) -> Moved {
+        let value = NonNull::from(value);
         let Ok(lease) = self.domain.enter() else {
             return Moved::OutOfRange;
         };
@@ -283,15 +318,6 @@ impl<T, P: Probe> Ring<T, P> {
         moved.unwrap_or(Moved::Closed)
     }
 
-    /// Waits for the thief that has closed a gate: it holds the mutex.
-    #[cold]
-    #[inline(never)]
-    fn wait(&self) {
-        drop(self.shared.queue.lock());
-    }
-
-    #[cold]
-    #[inline(never)]
     fn push_shared(&self, value: T) -> Result<(), Full<T>> {
         let mut queue = self.shared.queue.lock();
         if queue.len() > self.mask {
@@ -302,7 +328,6 @@ impl<T, P: Probe> Ring<T, P> {
         Ok(())
     }
 
-    #[inline]
     fn pop_shared(&self) -> Option<T> {
         if self.shared.len.load(Relaxed) == 0 {
             return None;

@@ -99,6 +99,7 @@ pub(super) use none::*;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(super) use x86_64::*;
 
+use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
 /// Changes that tests make to sequences. Programs use [`Sound`].
@@ -277,7 +278,7 @@ pub(super) const END: usize = 16;
 
 /// An element of a ring: whole words, so that sequences copy words.
 #[repr(align(8))]
-pub(super) struct Element<T>(pub(super) core::mem::MaybeUninit<T>);
+pub(super) struct Element<T>(pub(super) MaybeUninit<T>);
 
 impl<T> Element<T> {
     /// The offset of the first element in a slot.
@@ -290,6 +291,39 @@ impl<T> Element<T> {
         assert!(size_of::<Self>() <= i32::MAX as usize);
         size_of::<Self>()
     };
+
+    /// Whether the assembly has the element itself in a register: if it is one word.
+    const IN_REGISTER: bool = Self::BYTES == 8;
+
+    #[inline]
+    pub(super) fn new(value: T) -> Self {
+        Element(MaybeUninit::new(value))
+    }
+
+    /// What the assembly has in a register: the element itself, or its address.
+    #[inline]
+    fn operand(&mut self) -> MaybeUninit<*mut u8> {
+        let this = core::ptr::from_mut(self);
+        if Self::IN_REGISTER {
+            // SAFETY: any eight bytes may be there.
+            unsafe { this.cast::<MaybeUninit<*mut u8>>().read() }
+        } else {
+            MaybeUninit::new(this.cast())
+        }
+    }
+
+    /// Takes over what the assembly has left in that register.
+    #[inline]
+    fn take(&mut self, operand: MaybeUninit<*mut u8>) {
+        if Self::IN_REGISTER {
+            // SAFETY: the element has eight bytes, and any may be there.
+            unsafe {
+                core::ptr::from_mut(self)
+                    .cast::<MaybeUninit<*mut u8>>()
+                    .write(operand)
+            };
+        }
+    }
 }
 
 /// What the assembly reports instead of an element's address when the ring is full, or empty.

@@ -4,35 +4,11 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex};
 
-use kinlock_ids::{Backend, BuildError, CounterArray, Domain, Policy, Ring};
+use kinlock_ids::{BuildError, CounterArray, Ring};
 
-const THREADS: usize = 8;
+mod common;
 
-/// A domain of each kind that this machine supports.
-fn domains() -> Vec<Domain> {
-    let leased = Policy::ALL.into_iter().map(|policy| {
-        let builder = Domain::builder().policy(policy).max_ids(64);
-        builder.build().unwrap()
-    });
-    let restartable = Backend::Restartable.available().ok().map(|()| {
-        let builder = Domain::builder().backend(Backend::Restartable);
-        builder.build().unwrap()
-    });
-    leased.chain(restartable).collect()
-}
-
-fn leases(max_ids: u32) -> Domain {
-    Domain::builder().max_ids(max_ids).build().unwrap()
-}
-
-fn crew(work: impl Fn(usize) + Sync) {
-    std::thread::scope(|scope| {
-        for me in 0..THREADS {
-            let work = &work;
-            scope.spawn(move || work(me));
-        }
-    });
-}
+use common::{THREADS, crew, domains, leases};
 
 #[test]
 fn a_ring_gives_each_value_once_and_in_order() {

@@ -253,16 +253,17 @@ pub(in super::super) unsafe fn pop<P: Probe>(area: NonNull<u8>, slots: &Slots) -
 ///
 /// # Safety
 ///
-/// Invariants 1, 2 and 4; `value` may be read, and without `PUSH` written.
+/// Invariants 1, 2 and 4.
 #[inline]
 pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize>(
     area: NonNull<u8>,
     slots: &Slots,
     mask: usize,
-    value: NonNull<Element<T>>,
+    value: &mut Element<T>,
 ) -> Moved {
     let id: u64;
     let place: usize;
+    let mut operand = value.operand();
     // SAFETY: invariants 1, 2 and 4, by the caller. A place that is not between head and tail is
     // read by nobody, so it may be half written when the sequence restarts.
     unsafe {
@@ -270,10 +271,10 @@ pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize>(
             "mov {place}, #{closed}",
             "ldar {spin}, [{slot}]",
             "cbnz {spin}, 33f",
+            "mov {place}, #{refused}",
             "ldr {count}, [{slot}, #{first}]",
             "ldr {word}, [{slot}, #{end}]",
             "sub {spin}, {word}, {count}",
-            "mov {place}, #{refused}",
             ".if {push}",
             "cmp {spin}, {mask}",
             "b.hi 33f",
@@ -282,9 +283,16 @@ pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize>(
             "cbz {spin}, 33f",
             ".endif",
             "and {place}, {count}, {mask}",
+            "add {count}, {count}, #1",
             "madd {place}, {place}, {bytes}, {slot}",
             "add {place}, {place}, {elements}",
-            "add {count}, {count}, #1",
+            ".if {in_register}",
+            ".if {push}",
+            "str {value}, [{place}]",
+            ".else",
+            "ldr {value}, [{place}]",
+            ".endif",
+            ".else",
             "mov {spin}, {bytes}",
             "98:",
             "cbz {spin}, 99f",
@@ -298,6 +306,7 @@ pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize>(
             ".endif",
             "b 98b",
             "99:",
+            ".endif",
         ], [
             "str {count}, [{slot}, #{moved}]",
         ], id,
@@ -305,16 +314,18 @@ pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize>(
             first = const FIRST,
             end = const END,
             moved = const if PUSH == 1 { END } else { FIRST },
+            in_register = const Element::<T>::IN_REGISTER as usize,
             elements = in(reg) Element::<T>::AT,
             bytes = in(reg) Element::<T>::BYTES,
             closed = const CLOSED,
             refused = const REFUSED,
-            value = in(reg) value.as_ptr(),
+            value = inout(reg) operand,
             mask = in(reg) mask,
             count = out(reg) _,
             place = out(reg) place,
             word = out(reg) _,
         );
     }
+    value.take(operand);
     Moved::of(slots.check(id), place)
 }

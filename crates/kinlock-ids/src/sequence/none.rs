@@ -40,7 +40,7 @@ pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize>(
     _: NonNull<u8>,
     _: &Slots,
     _: usize,
-    _: NonNull<Element<T>>,
+    _: &mut Element<T>,
 ) -> Moved {
     Moved::OutOfRange
 }

@@ -204,17 +204,15 @@ fn a_ring_of<P: Probe, T: Copy + PartialEq + core::fmt::Debug>(values: [T; 3]) {
     let (mut area, mut memory) = (FakeArea::with_id(1), Memory::new());
     let slots = memory.slots();
     let area = area.pointer();
-    let element = |value| Element(core::mem::MaybeUninit::new(value));
     let push = |value| {
-        let mut value = element(value);
         // SAFETY: memory and area made for this: two elements have room.
-        unsafe { ring::<P, T, 1>(area, &slots, 1, NonNull::from(&mut value)) }
+        unsafe { ring::<P, T, 1>(area, &slots, 1, &mut Element::new(value)) }
     };
     let pop = || {
-        let mut to = element(values[2]);
+        let mut to = Element::new(values[2]);
         // SAFETY: as above. It had a value before.
         unsafe {
-            let moved = ring::<P, T, 0>(area, &slots, 1, NonNull::from(&mut to));
+            let moved = ring::<P, T, 0>(area, &slots, 1, &mut to);
             (moved, to.0.assume_init())
         }
     };

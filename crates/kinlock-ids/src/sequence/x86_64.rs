@@ -6,7 +6,8 @@
 //! commit.
 
 use core::arch::asm;
-use core::ptr::NonNull;
+use core::mem::offset_of;
+use core::ptr::{self, NonNull};
 
 use super::{
     CLOSED, DEPTH, END, Element, FIRST, GATE, HEAD, Knobs, Moved, NEXT, Node, OutOfRange, Popped,
@@ -19,9 +20,47 @@ use crate::area::{SIGNATURE, at};
 ///
 /// `slot` is the address of the slot when `$before` starts. If `$before` has run, `id` is below the
 /// limit.
+///
+/// The first argument says where the fields of `$slots` are. In memory they take one register, so
+/// that fewer values are saved around a long sequence. A counter is faster with them in `registers`.
 macro_rules! sequence {
+    (registers, $probe:ty, $area:expr, $slots:expr, $($rest:tt)*) => {
+        sequence!(
+            @ [
+                "cmp {id:e}, {limit:e}",
+                "jae 33f",
+                "mov {slot}, {stride}",
+                "imul {slot}, {id}",
+                "add {slot}, {base}",
+            ],
+            [
+                base = in(reg) $slots.base.as_ptr(),
+                stride = in(reg) $slots.stride,
+                limit = in(reg) $slots.limit,
+            ],
+            $probe, $area, $($rest)*
+        )
+    };
+    (memory, $probe:ty, $area:expr, $slots:expr, $($rest:tt)*) => {
+        sequence!(
+            @ [
+                "cmp {id:e}, dword ptr [{slots} + {limit}]",
+                "jae 33f",
+                "mov {slot}, qword ptr [{slots} + {stride}]",
+                "imul {slot}, {id}",
+                "add {slot}, qword ptr [{slots} + {base}]",
+            ],
+            [
+                slots = in(reg) ptr::from_ref::<Slots>($slots),
+                base = const offset_of!(Slots, base),
+                stride = const offset_of!(Slots, stride),
+                limit = const offset_of!(Slots, limit),
+            ],
+            $probe, $area, $($rest)*
+        )
+    };
     (
-        $probe:ty, $area:expr, $slots:expr,
+        @ [$($find:literal),* $(,)?], [$($where:tt)*], $probe:ty, $area:expr,
         [$($before:literal),* $(,)?], [$($commit:literal),* $(,)?],
         $id:ident, $($operands:tt)*
     ) => {
@@ -47,11 +86,7 @@ macro_rules! sequence {
             ".endif",
             "22:",
             "mov {id:e}, dword ptr [{area} + {at_mm_cid}]",
-            "cmp {id:e}, {limit:e}",
-            "jae 33f",
-            "mov {slot}, {stride}",
-            "imul {slot}, {id}",
-            "add {slot}, {base}",
+            $($find,)*
             $($before,)*
             ".if {delay}",
             "mov {spin:e}, {delay}",
@@ -76,9 +111,7 @@ macro_rules! sequence {
             at_sequence = const at::SEQUENCE,
             at_mm_cid = const at::MM_CID,
             area = in(reg) $area.as_ptr(),
-            base = in(reg) $slots.base.as_ptr(),
-            stride = in(reg) $slots.stride,
-            limit = in(reg) $slots.limit,
+            $($where)*
             slot = out(reg) _,
             id = out(reg) $id,
             delay = const Knobs::<$probe>::DELAY,
@@ -105,7 +138,7 @@ pub(in super::super) unsafe fn add<P: Probe>(
     let id: u64;
     // SAFETY: invariants 1 and 2, by the caller.
     unsafe {
-        sequence!(P, area, slots, [], [
+        sequence!(registers, P, area, slots, [], [
             ".if {restart}",
             "add qword ptr [{slot}], {value}",
             ".else",
@@ -140,7 +173,7 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
     let found: u64;
     // SAFETY: invariants 1 and 2, by the caller.
     unsafe {
-        sequence!(P, area, slots, [
+        sequence!(memory, P, area, slots, [
             ".if {gated}",
             "mov {found:e}, {closed}",
             "cmp qword ptr [{slot} + {gate}], 0",
@@ -182,7 +215,7 @@ pub(in super::super) unsafe fn push<P: Probe>(
     // SAFETY: invariants 1, 2 and 3, by the caller. The node is written before the commit, and
     // until then no other thread sees it.
     unsafe {
-        sequence!(P, area, slots, [
+        sequence!(memory, P, area, slots, [
             "mov {found:e}, {closed}",
             "cmp qword ptr [{slot} + {gate}], 0",
             "jne 33f",
@@ -226,7 +259,7 @@ pub(in super::super) unsafe fn pop<P: Probe>(area: NonNull<u8>, slots: &Slots) -
     // SAFETY: invariants 1, 2 and 3, by the caller. The head is a live node while no other thread
     // runs with this ID.
     unsafe {
-        sequence!(P, area, slots, [
+        sequence!(memory, P, area, slots, [
             "mov {found:e}, {closed}",
             "cmp qword ptr [{slot} + {gate}], 0",
             "jne 33f",
@@ -253,40 +286,48 @@ pub(in super::super) unsafe fn pop<P: Probe>(area: NonNull<u8>, slots: &Slots) -
 ///
 /// # Safety
 ///
-/// Invariants 1, 2 and 4; `value` may be read, and without `PUSH` written.
+/// Invariants 1, 2 and 4.
 #[inline]
 pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize>(
     area: NonNull<u8>,
     slots: &Slots,
     mask: usize,
-    value: NonNull<Element<T>>,
+    value: &mut Element<T>,
 ) -> Moved {
     let id: u64;
     let place: usize;
+    let mut operand = value.operand();
     // SAFETY: invariants 1, 2 and 4, by the caller. A place that is not between head and tail is
     // read by nobody, so it may be half written when the sequence restarts.
     unsafe {
-        sequence!(P, area, slots, [
+        sequence!(memory, P, area, slots, [
             "mov {place:e}, {closed}",
             "cmp qword ptr [{slot} + {gate}], 0",
             "jne 33f",
-            "mov {count}, qword ptr [{slot} + {moved}]",
-            "mov {place}, qword ptr [{slot} + {end}]",
-            "sub {place}, qword ptr [{slot} + {first}]",
-            ".if {push}",
-            "cmp {place}, {mask}",
             "mov {place:e}, {refused}",
+            "mov {count}, qword ptr [{slot} + {moved}]",
+            ".if {push}",
+            "mov {spin}, {count}",
+            "sub {spin}, qword ptr [{slot} + {first}]",
+            "cmp {spin}, {mask}",
             "ja 33f",
             ".else",
-            "test {place}, {place}",
-            "mov {place:e}, {refused}",
-            "jz 33f",
+            "cmp {count}, qword ptr [{slot} + {end}]",
+            "je 33f",
             ".endif",
             "mov {place}, {count}",
+            "inc {count}",
             "and {place}, {mask}",
+            ".if {in_register}",
+            "lea {place}, [{slot} + {place} * 8 + {elements}]",
+            ".if {push}",
+            "mov qword ptr [{place}], {value}",
+            ".else",
+            "mov {value}, qword ptr [{place}]",
+            ".endif",
+            ".else",
             "imul {place}, {place}, {bytes}",
             "lea {place}, [{slot} + {place} + {elements}]",
-            "inc {count}",
             ".if {bytes}",
             "mov {spin:e}, {bytes}",
             "99:",
@@ -300,6 +341,7 @@ pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize>(
             "sub {spin}, 8",
             "jnz 99b",
             ".endif",
+            ".endif",
         ], [
             "mov qword ptr [{slot} + {moved}], {count}",
         ], id,
@@ -308,16 +350,18 @@ pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize>(
             first = const FIRST,
             end = const END,
             moved = const if PUSH == 1 { END } else { FIRST },
+            in_register = const Element::<T>::IN_REGISTER as usize,
             elements = const Element::<T>::AT,
             bytes = const Element::<T>::BYTES,
             closed = const CLOSED,
             refused = const REFUSED,
-            value = in(reg) value.as_ptr(),
+            value = inout(reg) operand,
             mask = in(reg) mask,
             count = out(reg) _,
             place = out(reg) place,
             word = out(reg) _,
         );
     }
+    value.take(operand);
     Moved::of(slots.check(id), place)
 }

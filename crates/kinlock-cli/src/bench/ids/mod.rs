@@ -2,6 +2,7 @@
 //! crates that do the same in other ways.
 
 mod intermittent;
+mod objects;
 mod subjects;
 
 use std::collections::BTreeMap;
@@ -29,8 +30,9 @@ use crate::report::units::time;
 /// random order, on the same threads; throughput is compared with the baseline's in the same round.
 ///
 /// Workloads: counter (add 1), lease (take an ID and give it back), stack, ring (push and pop),
-/// pool (allocate and free), intermittent (bursts over the 16 KiB of one's ID, one thread at a
-/// time, rarely, under each policy; it has one thread per CPU).
+/// pool (allocate and free), cache (as pool, but objects are kept for a while), intermittent
+/// (bursts over the 16 KiB of one's ID, one thread at a time, rarely, under each policy; it has one
+/// thread per CPU).
 ///
 /// SIGINT (Ctrl-C) and SIGTERM end a run early, with a report of its complete rounds: one under way
 /// has a second to complete. A second signal ends the process at once, unless it comes within 0.3

@@ -12,6 +12,7 @@ use fast_counter::ConcurrentCounter;
 use kinlock_ids::{Backend, Counter, Domain, Histogram, Policy, Pool, Ring, Stack};
 use thread_local::ThreadLocal;
 
+use super::objects::{self, Object};
 use crate::args::names;
 use crate::bench::harness::slice::{Part, Slice};
 use crate::bench::harness::suite::cpus;
@@ -24,6 +25,7 @@ names! {
     Stack = "stack", "push a number, then pop one";
     Ring = "ring", "push a number at the end, then pop one from the front; the baseline is a queue of the thread's own";
     Pool = "pool", "allocate an object of 64 bytes, then free it";
+    Cache = "cache", "take up to 64 objects of 64 bytes, keep up to 256, give back up to 64 of the oldest; the baseline is malloc";
     Intermittent = "intermittent", "increment the 16,384 bytes of one's ID; one thread at a time, rarely, each on its own CPU";
 }
 
@@ -34,6 +36,7 @@ pub fn baseline(workload: Workload) -> &'static str {
         Workload::Histogram => ATOMICS,
         Workload::Stack | Workload::Pool => MUTEX,
         Workload::Ring => LOCAL,
+        Workload::Cache => MALLOC,
         Workload::Intermittent => INDEXED,
     }
 }
@@ -41,6 +44,7 @@ pub fn baseline(workload: Workload) -> &'static str {
 const LOCKED: &str = "locked-add";
 const ATOMICS: &str = "shared-atomics";
 const MUTEX: &str = "mutex-vec";
+pub const MALLOC: &str = "malloc";
 const LOCAL: &str = "thread-local";
 /// The area of one's CPU, without any ID.
 const INDEXED: &str = "cpu-index";
@@ -121,7 +125,7 @@ fn shared<S: Send + Sync + 'static>(
 }
 
 /// A name, and the policy of leases; none: restartable.
-type Named = (String, Option<Policy>);
+pub type Named = (String, Option<Policy>);
 
 /// One of ours for each way to hold IDs.
 fn ours<S: Send + Sync + 'static>(
@@ -142,7 +146,7 @@ fn ours<S: Send + Sync + 'static>(
     })
 }
 
-fn domain(policy: Option<Policy>) -> Domain {
+pub fn domain(policy: Option<Policy>) -> Domain {
     let builder = Domain::builder();
     let built = match policy {
         None => builder.backend(Backend::Restartable).build(),
@@ -166,6 +170,7 @@ pub fn of(workload: Workload, backends: &[Backend], policies: &[Policy]) -> Vec<
         Workload::Stack => stacks(&domains),
         Workload::Ring => rings(&domains),
         Workload::Pool => pools(&domains),
+        Workload::Cache => objects::of(&domains),
         Workload::Intermittent => areas(&domains),
     }
 }
@@ -345,7 +350,6 @@ fn rings(domains: &[Named]) -> Vec<Subject> {
     all
 }
 
-type Object = [u64; 8];
 const OBJECTS: usize = 4096;
 
 fn pools(domains: &[Named]) -> Vec<Subject> {
@@ -359,7 +363,7 @@ fn pools(domains: &[Named]) -> Vec<Subject> {
                 lock().push(black_box(object));
             }
         }),
-        shared("malloc", || (), |()| drop(black_box(Box::new([0u64; 8])))),
+        shared(MALLOC, || (), |()| drop(black_box(Box::new([0u64; 8])))),
         shared(
             "object-pool",
             || object_pool::Pool::new(OBJECTS, || [0u64; 8]),
@@ -378,12 +382,11 @@ fn pools(domains: &[Named]) -> Vec<Subject> {
     all.extend(ours(domains, make, |pool| {
         drop(black_box(pool.insert([0; 8])))
     }));
-    let growing = |domain: &Domain| Pool::<Object>::growing(domain).expect("memory for a pool");
     let named = domains.iter().filter(|(_, policy)| policy.is_none());
     let named: Vec<_> = named
         .map(|(name, _)| (format!("{name}-growing"), None))
         .collect();
-    all.extend(ours(&named, growing, |pool| {
+    all.extend(ours(&named, objects::growing, |pool| {
         drop(black_box(pool.insert([0; 8])))
     }));
     all
