@@ -50,8 +50,8 @@
 //! | holder unlocks | (n, p, 1) | (n, p, 0) | store `locked`, light fence, read `pending` |
 //! | the same, `PARKED` was set | (n, p + PARKED, *) | (n, p, *) | fetch-and `pending`, unpark |
 //!
-//! A head takes the lock by a CAS of `locked`. Before that, it or the thread that granted it
-//! headship has read `pending`. Whether it first reads `locked`, too, is decided in `policy.rs`.
+//! A head takes the lock by a CAS of `locked`. Before that, it or an earlier head of the same queue
+//! has read `pending`. Whether it first reads `locked`, too, is decided in `policy.rs`.
 //!
 //! # Fork
 //!
@@ -184,8 +184,8 @@ impl<P: Platform, C: Config> Default for QueuedSpinLock<P, C> {
     }
 }
 
-/// The waiters that a newcomer saw at its first look at the word. It decides by that alone what to
-/// do: newcomers and heads take the line from each other, so a second look may be a second transfer.
+/// The waiters that a newcomer saw at its first look at the word. It decides by that alone:
+/// newcomers and heads take the line from each other, so another look may be another transfer.
 #[derive(Clone, Copy)]
 struct Seen {
     pending: u8,
@@ -234,10 +234,8 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     /// like [`lock`](Self::lock).
     #[inline]
     pub fn lock_until(&self, deadline: u64) -> bool {
-        match self.try_at_once() {
-            Ok(()) => true,
-            Err(seen) => self.lock_slow(seen, deadline),
-        }
+        let slow = |seen| self.lock_slow(seen, deadline);
+        self.try_at_once().map_or_else(slow, |()| true)
     }
 
     /// Releases the lock: a later holder sees what the caller wrote before.

@@ -18,7 +18,7 @@ pub(super) enum Front {
 }
 
 /// How a waiter at the front got the lock.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Taken {
     /// The lock was free at the first look.
     pub(super) at_once: bool,
@@ -85,10 +85,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         let mut at_once = true;
         if front == Front::Head && matches!(C::FAULT, Fault::NoExclusion) {
             self.locked.store(1, Relaxed);
-            return Some(Taken {
-                at_once: false,
-                overtook: false,
-            });
+            return Some(Taken::default());
         }
         let (tuning, deadline) = (terms.tuning, terms.deadline);
         let mut since = None;
@@ -96,17 +93,16 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             // This waiter runs: from here on only threads that have already looked can steal.
             let mut pending = self.forbid_stealing(front);
             let limit = spin_limit::<P, C>(terms.oversubscribed).min(left(deadline, P::now));
-            let mut may_take = may_try(front, pending);
-            if !may_take {
+            if !may_try(front, pending) {
                 at_once = false;
                 let waited = P::wait_for(&self.pending, SeqCst, limit, |p| may_try(front, p));
-                may_take = waited.is_ok();
                 pending = waited.unwrap_or_else(|p| p);
             }
             let mut is_free = |locked| {
                 at_once &= locked == 0;
                 locked == 0
             };
+            let may_take = may_try(front, pending);
             let free = may_take && P::wait_for(&self.locked, Relaxed, limit, &mut is_free).is_ok();
             if free && self.take() {
                 let overtook = front == Front::Head && pending & PENDING != 0;

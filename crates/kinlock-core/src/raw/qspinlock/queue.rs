@@ -216,10 +216,9 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         } else {
             Approach::told_in(state)
         };
-        // From when the lock is taken until headship is passed on no head reads the word without
-        // need: newcomers have its line by then.
+        // From here until headship is passed on the word is read only if it must be: newcomers have
+        // its line by then.
         let (taken, advice) = self.get(told, terms);
-        let advice = advice.encode();
         if taken {
             if headship.slept {
                 // The granter may have set the bit after this waiter began to run.
@@ -229,7 +228,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         }
         let steal = if tuning.stealing { STEAL } else { 0 };
         head.leave(&self.tail, &waiter, |heir, go, check| {
-            let go = go | advice;
+            let go = go | advice.encode();
             if taken && !check {
                 self.grant(heir, go, steal);
                 return true;
