@@ -86,6 +86,8 @@ pub(crate) struct Thread {
     next_tick: u64,
     /// When its store buffer is empty.
     drained: u64,
+    /// The line that a load of it has fetched last, and when that came.
+    fetched: (usize, u64),
     yielder: *const Yielder<(), ()>,
     /// The access that it is suspended in.
     pending: Pending,

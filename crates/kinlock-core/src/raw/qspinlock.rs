@@ -50,8 +50,8 @@
 //! | holder unlocks | (n, p, 1) | (n, p, 0) | store `locked`, light fence, read `pending` |
 //! | the same, `PARKED` was set | (n, p + PARKED, *) | (n, p, *) | fetch-and `pending`, unpark |
 //!
-//! A head takes the lock by a CAS of `locked`. Before that, it or the thread that granted it
-//! headship has read `pending`. Whether it first reads `locked`, too, is decided in `policy.rs`.
+//! A head takes the lock by a CAS of `locked`. Before that, it or an earlier head of the same queue
+//! has read `pending`. Whether it first reads `locked`, too, is decided in `policy.rs`.
 //!
 //! # Fork
 //!
@@ -79,9 +79,9 @@
 //!    newcomer sets `tail`, then reads `PENDING`. All four accesses are sequentially consistent, so
 //!    at least one side sees the other. The pending waiter steps back. A head that takes the lock
 //!    without a look does not read `PENDING`. It relies on the holder that granted it headship,
-//!    which saw the bit clear. A head to which no thread granted headship looks. No thread sets the
-//!    bit for good while there is a queue: the first head of each queue looks, and grants make what
-//!    it saw visible to each later head.
+//!    which saw the bit clear or was told so itself. A head to which no thread granted headship
+//!    looks. No thread sets the bit for good while there is a queue: the first head of each queue
+//!    looks, and grants make what it saw visible to each later head.
 //! 4. *A head asleep behind a pending waiter* waits for an unlock, and for that waiter to go. If
 //!    the waiter goes with the lock, its own unlock comes later and finds the head's `PARKED`. If
 //!    it goes without the lock, it wakes the sleepers of `PARKED` (`leave_pending`).
@@ -184,6 +184,14 @@ impl<P: Platform, C: Config> Default for QueuedSpinLock<P, C> {
     }
 }
 
+/// The waiters that a newcomer saw at its first look at the word. It decides by that alone:
+/// newcomers and heads take the line from each other, so another look may be another transfer.
+#[derive(Clone, Copy)]
+struct Seen {
+    pending: u8,
+    tail: u16,
+}
+
 /// What holds for one wait from its beginning to its end.
 #[derive(Clone, Copy)]
 struct Terms {
@@ -211,22 +219,23 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     /// A thread that already holds the lock waits for ever.
     #[inline]
     pub fn lock(&self) {
-        if !self.try_at_once() {
-            self.lock_slow(NEVER);
+        if let Err(seen) = self.try_at_once() {
+            self.lock_slow(seen, NEVER);
         }
     }
 
     /// Takes the lock if no thread holds it or waits for it. Acquires like [`lock`](Self::lock).
     #[inline]
     pub fn try_lock(&self) -> bool {
-        self.try_at_once() || P::forked() && self.try_lock_in_child()
+        self.try_at_once().is_ok() || P::forked() && self.try_lock_in_child()
     }
 
     /// Takes the lock, or returns `false` once [`Platform::now`] has reached `deadline`. Acquires
     /// like [`lock`](Self::lock).
     #[inline]
     pub fn lock_until(&self, deadline: u64) -> bool {
-        self.try_at_once() || self.lock_slow(deadline)
+        let slow = |seen| self.lock_slow(seen, deadline);
+        self.try_at_once().map_or_else(slow, |()| true)
     }
 
     /// Releases the lock: a later holder sees what the caller wrote before.
@@ -273,9 +282,22 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         self.locked.store(0, Relaxed);
     }
 
+    /// Takes the lock if no thread holds it or waits for it. `Err`: which waiters it saw.
     #[inline]
-    fn try_at_once(&self) -> bool {
-        self.pending.load(Relaxed) == 0 && self.tail.load(Relaxed) == 0 && self.try_take()
+    fn try_at_once(&self) -> Result<(), Seen> {
+        let seen = self.look();
+        if seen.pending == 0 && seen.tail == 0 && self.try_take() {
+            return Ok(());
+        }
+        Err(seen)
+    }
+
+    #[inline]
+    fn look(&self) -> Seen {
+        Seen {
+            pending: self.pending.load(Relaxed),
+            tail: self.tail.load(Relaxed),
+        }
     }
 
     /// Looks first, since even a failing exchange takes the line away from all other CPUs.
@@ -292,7 +314,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
 
     #[cold]
     #[inline(never)]
-    fn lock_slow(&self, deadline: u64) -> bool {
+    fn lock_slow(&self, seen: Seen, deadline: u64) -> bool {
         P::count(Event::SlowPath);
         if P::forked() {
             self.forget_pending_of_parent();
@@ -303,7 +325,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         }
         // Asked once, before the thread becomes one for which others wait.
         let oversubscribed = P::CAN_PARK && C::PARK && P::oversubscribed();
-        if tuning.stealing && self.steal(oversubscribed) {
+        if tuning.stealing && self.steal(seen, oversubscribed) {
             P::count(Event::Steal);
             return true;
         }
@@ -312,7 +334,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             deadline,
             oversubscribed,
         };
-        if C::PENDING_BIT && self.become_pending() {
+        if C::PENDING_BIT && self.become_pending(seen) {
             return self.wait_pending(terms);
         }
         match P::waiters().enter() {

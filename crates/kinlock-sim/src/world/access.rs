@@ -2,11 +2,14 @@
 
 use super::coroutine::suspend_with;
 use super::{State, What, World, with};
-use crate::coherence::{How, Kind, Service};
+use crate::coherence::{How, Kind, LINE, Service};
 use crate::trace::Served;
 use corosensei::Yielder;
 use kinlock_core::platform::NEVER;
 use std::rc::Rc;
+
+/// How many loads of one line are sent at once: a look at a lock reads so many values.
+const LOADS_AT_ONCE: u64 = 3;
 
 /// One access of the current thread to the line at `address`.
 ///
@@ -108,7 +111,27 @@ impl World {
                 }
             }
         }
-        simple
+        simple || how.kind() == Kind::Read && self.came_along(address, how)
+    }
+
+    /// Makes a load that follows directly on one that has fetched the line: a processor sends both
+    /// at once, and one transfer serves both, even if the line is then taken away.
+    #[inline]
+    fn came_along(&mut self, address: usize, how: How) -> bool {
+        let cost = self.fabric.costs.own_cache;
+        let thread = &mut self.threads[self.current];
+        let (line, at) = thread.fetched;
+        let follows = line == address / LINE
+            && thread.now < at + (LOADS_AT_ONCE - 1) * cost
+            && self.disturbance.is_none()
+            && !self.read_already;
+        if follows {
+            self.traffic.own_cache += 1;
+            if how == How::Load {
+                thread.now += cost;
+            }
+        }
+        follows
     }
 
     /// An access of the current thread. If it is not finished, returns the yielder that suspends
@@ -209,6 +232,9 @@ impl World {
         self.traffic.count(service);
         let answered = done.saturating_sub(travelled).max(from);
         let mut visible = answered;
+        if how.kind() == Kind::Read && service != Service::OwnCache {
+            thread.fetched = (address / LINE, answered);
+        }
         match how {
             How::Load => thread.now = answered,
             // As any instruction that nothing waits for.

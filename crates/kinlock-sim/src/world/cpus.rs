@@ -101,6 +101,7 @@ impl World {
                 place: Place::default(),
                 next_tick,
                 drained: 0,
+                fetched: (usize::MAX, 0),
                 preempt_at: NEVER,
                 pinned: setup.placement != Placement::Scheduled,
                 overslept: false,

@@ -1,7 +1,7 @@
 //! The pending waiter and the head: waiting for the lock itself, and sleeping on its word.
 
 use super::timing::spin_limit;
-use super::{Config, Fault, PARKED, PENDING, QueuedSpinLock, STEAL, STEAL_LIMIT, Terms};
+use super::{Config, Fault, PARKED, PENDING, QueuedSpinLock, STEAL, STEAL_LIMIT, Seen, Terms};
 use super::{compose, pending_bit};
 use crate::events::Event;
 use crate::platform::{Atomic, Ordering::*, Platform};
@@ -17,20 +17,21 @@ pub(super) enum Front {
     Head,
 }
 
-/// When the lock was found free.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Free {
-    /// At the first look at it.
-    AtOnce,
-    Later,
+/// How a waiter at the front got the lock.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Taken {
+    /// The lock was free at the first look.
+    pub(super) at_once: bool,
+    /// It was a head that went before a sleeping pending waiter.
+    pub(super) overtook: bool,
 }
 
 impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     /// Tries to become the pending waiter. Invariant 3 above the lock needs SeqCst here and for
     /// `tail`.
-    pub(super) fn become_pending(&self) -> bool {
+    pub(super) fn become_pending(&self, seen: Seen) -> bool {
         let bit = pending_bit::<P>();
-        if self.tail.load(Relaxed) != 0 || self.pending.load(Relaxed) != 0 || bit == 0 {
+        if seen.tail != 0 || seen.pending != 0 || bit == 0 {
             return false;
         }
         if self
@@ -80,34 +81,32 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     }
 
     /// Waits for the lock and takes it. `None`: the time is up.
-    pub(super) fn wait_at_front(&self, front: Front, terms: Terms) -> Option<Free> {
+    pub(super) fn wait_at_front(&self, front: Front, terms: Terms) -> Option<Taken> {
+        let mut at_once = true;
         if front == Front::Head && matches!(C::FAULT, Fault::NoExclusion) {
             self.locked.store(1, Relaxed);
-            return Some(Free::Later);
+            return Some(Taken::default());
         }
         let (tuning, deadline) = (terms.tuning, terms.deadline);
         let mut since = None;
-        let mut when = Free::AtOnce;
         loop {
             // This waiter runs: from here on only threads that have already looked can steal.
-            let pending = self.forbid_stealing(front);
+            let mut pending = self.forbid_stealing(front);
             let limit = spin_limit::<P, C>(terms.oversubscribed).min(left(deadline, P::now));
-            let mut may_take = may_try(front, pending);
-            if !may_take {
-                when = Free::Later;
-                may_take = P::wait_for(&self.pending, SeqCst, limit, |p| may_try(front, p)).is_ok();
+            if !may_try(front, pending) {
+                at_once = false;
+                let waited = P::wait_for(&self.pending, SeqCst, limit, |p| may_try(front, p));
+                pending = waited.unwrap_or_else(|p| p);
             }
             let mut is_free = |locked| {
-                if locked != 0 {
-                    when = Free::Later;
-                }
+                at_once &= locked == 0;
                 locked == 0
             };
+            let may_take = may_try(front, pending);
             let free = may_take && P::wait_for(&self.locked, Relaxed, limit, &mut is_free).is_ok();
             if free && self.take() {
-                // The granter may have set the bit after this waiter began to run.
-                self.forbid_stealing(front);
-                return Some(when);
+                let overtook = front == Front::Head && pending & PENDING != 0;
+                return Some(Taken { at_once, overtook });
             }
             if passed(deadline, P::now) {
                 P::count(Event::Timeout);
@@ -118,7 +117,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 }
                 return None;
             }
-            when = Free::Later;
+            at_once = false;
             if !free && P::CAN_PARK && C::PARK {
                 let mut recent = || {
                     let now = P::now();

@@ -86,10 +86,10 @@ impl Approach {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::{Config, Fault, PARKED, PENDING, QueuedSpinLock, STEAL};
+    use super::super::{Config, Fault, PARKED, PENDING, QueuedSpinLock, STEAL, Terms};
     use super::*;
     use crate::Native;
-    use crate::platform::Ordering::Relaxed;
+    use crate::platform::{Ordering::Relaxed, Platform};
     use crate::raw::waiter::{ABANDONED, GO, Id, secondary_in};
     use crate::tuning::Tuning;
 
@@ -155,27 +155,29 @@ mod tests {
     configuration!(Sound,);
     configuration!(Pushy, FAULT: Fault = Fault::Pushy);
 
-    /// The advice of a head that took the lock at its first try, with this pending byte.
-    fn advice<C: Config>(pending: u8) -> Approach {
+    /// Whether a head that looked got the free lock with this pending byte, and its advice.
+    fn advice<C: Config>(pending: u8) -> (bool, Approach) {
         let lock = QueuedSpinLock::<Native, C>::new();
         lock.pending.store(pending, Relaxed);
-        lock.advise(true, BLINDLY)
+        let terms = Terms {
+            tuning: C::tuning(),
+            deadline: Native::now() + 1_000_000,
+            oversubscribed: true,
+        };
+        lock.get(Approach::Look, terms)
     }
     const BLINDLY: Approach = Approach::Take { pauses: 0 };
 
     #[test]
     fn no_head_goes_before_a_pending_waiter_without_a_look() {
         for rest in [0, PARKED, STEAL, PARKED | STEAL] {
-            assert_eq!(advice::<Sound>(rest), BLINDLY);
-            assert_eq!(advice::<Sound>(PENDING | rest), Approach::Look);
-            assert_eq!(advice::<Pushy>(PENDING | rest), BLINDLY, "can fail");
+            assert_eq!(advice::<Sound>(rest), (true, BLINDLY));
+            // It goes before a pending waiter that sleeps, and waits for one that runs.
+            let overtakes = rest & STEAL != 0;
+            assert_eq!(advice::<Sound>(PENDING | rest), (overtakes, Approach::Look));
+            let pushy = advice::<Pushy>(PENDING | rest);
+            assert_eq!(pushy.1 == BLINDLY, overtakes, "can fail");
         }
-        let lock = QueuedSpinLock::<Native, Sound>::new();
-        assert_eq!(
-            lock.advise(false, BLINDLY),
-            Approach::Look,
-            "without the lock it cannot exclude a pending waiter"
-        );
     }
 
     #[test]

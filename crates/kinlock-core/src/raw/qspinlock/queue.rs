@@ -1,10 +1,10 @@
 //! In the queue: waiting for headship, and passing it on.
 
-use super::front::{Free, Front};
+use super::front::{Front, Taken};
 use super::key;
 use super::policy::Approach;
 use super::timing::spin_limit;
-use super::{Config, Fault, PARKED, PENDING, QueuedSpinLock, STEAL, Terms};
+use super::{Config, Fault, PARKED, QueuedSpinLock, STEAL, Terms};
 use crate::events::Event;
 use crate::platform::{Atomic, NEVER, Ordering::*, Platform};
 use crate::raw::cna::{self, Head, ROUSE_AHEAD};
@@ -21,7 +21,7 @@ const ROUSE_STEPS: u32 = 1024;
 struct Headship {
     /// The word by which it came.
     state: u32,
-    /// Whether the waiter has slept for it.
+    /// Whether the waiter has slept for it, or was about to.
     slept: bool,
 }
 
@@ -99,6 +99,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 continue;
             }
             let noticed = Self::announce_sleep(node, guarded);
+            slept = true;
             // Relaxed: nothing is handed over. The fence orders the announcement before this.
             if node
                 .state
@@ -106,7 +107,6 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
                 .is_ok()
             {
                 P::count(Event::Park);
-                slept = true;
                 let key = key::<P>(&node.state);
                 while node.state.load(Relaxed) == NODE_PARKED && !Self::rouse_oneself(node) {
                     let until = sleep_limit(noticed, deadline, P::now);
@@ -216,15 +216,19 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         } else {
             Approach::told_in(state)
         };
-        let (taken, approach) = self.get(told, terms);
-        // Now, while this CPU still has the cache line of the word.
-        let advice = self.advise(taken, approach).encode();
+        // From here until headship is passed on the word is read only if it must be: newcomers have
+        // its line by then.
+        let (taken, advice) = self.get(told, terms);
         if taken {
+            if headship.slept {
+                // The granter may have set the bit after this waiter began to run.
+                self.forbid_stealing(Front::Head);
+            }
             head.wait_for_local();
         }
         let steal = if tuning.stealing { STEAL } else { 0 };
         head.leave(&self.tail, &waiter, |heir, go, check| {
-            let go = go | advice;
+            let go = go | advice.encode();
             if taken && !check {
                 self.grant(heir, go, steal);
                 return true;
@@ -236,39 +240,32 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
 
     /// Gets the lock as the head. Returns whether it did before its time was up, and how the next
     /// head should try.
-    fn get(&self, approach: Approach, terms: Terms) -> (bool, Approach) {
+    pub(super) fn get(&self, approach: Approach, terms: Terms) -> (bool, Approach) {
         if let Approach::Take { pauses } = approach {
             for _ in 0..pauses {
                 P::relax();
             }
             P::count(Event::BlindTry);
             if self.take() {
-                // The granter may have set the bit.
-                self.forbid_stealing(Front::Head);
                 return (true, approach.after_success());
             }
             P::count(Event::BlindTryFailed);
         }
-        let free = self.wait_at_front(Front::Head, terms);
-        let next = match (approach, free) {
-            (Approach::Look, Some(Free::AtOnce)) => approach.after_success(),
-            _ => approach.after_failure(),
-        };
-        (free.is_some(), next)
+        let taken = self.wait_at_front(Front::Head, terms);
+        (taken.is_some(), Self::advise(approach, taken))
     }
 
-    /// What a head that has learned `approach` tells the next one.
+    /// What a head that looked tells the next one. `told`: what it was told itself.
     ///
     /// A head that takes the lock without a look goes before a pending waiter. So the advice is to
-    /// look if there is a pending waiter, or if the adviser does not hold the lock and cannot
-    /// exclude one. None can come later: a newcomer that finds a queue becomes pending only to step
-    /// back.
-    pub(super) fn advise(&self, taken: bool, approach: Approach) -> Approach {
-        let none_pending = || self.pending.glance(Relaxed) & PENDING == 0;
-        if taken && (none_pending() || matches!(C::FAULT, Fault::Pushy)) {
-            approach
-        } else {
-            Approach::Look
+    /// look if there is one, or if the adviser does not hold the lock and cannot exclude one. None
+    /// can come later: a newcomer that finds a queue becomes pending only to step back.
+    fn advise(told: Approach, taken: Option<Taken>) -> Approach {
+        match taken {
+            None => Approach::Look,
+            Some(taken) if taken.overtook && !matches!(C::FAULT, Fault::Pushy) => Approach::Look,
+            Some(taken) if taken.at_once && told == Approach::Look => told.after_success(),
+            Some(_) => told.after_failure(),
         }
     }
 

@@ -2,7 +2,7 @@
 //! node.
 
 use super::timing::{STEAL_ATTEMPTS, STEAL_PATIENCE};
-use super::{Config, QueuedSpinLock, STEAL, Terms, passed};
+use super::{Config, QueuedSpinLock, STEAL, Seen, Terms, passed};
 use crate::events::Event;
 use crate::platform::{Atomic, Ordering::*, Platform};
 use crate::raw::waiter::{GONE, Id, PARKED as NODE_PARKED, sleep_until};
@@ -10,10 +10,10 @@ use crate::raw::waiter::{GONE, Id, PARKED as NODE_PARKED, sleep_until};
 impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     /// Takes the lock before a front waiter that does not run. Tries for a moment: queueing behind
     /// sleepers means sleeping, which costs more than a few short critical sections.
-    pub(super) fn steal(&self, oversubscribed: bool) -> bool {
+    pub(super) fn steal(&self, mut seen: Seen, oversubscribed: bool) -> bool {
         for _ in 0..STEAL_ATTEMPTS {
             // The second look fetches a cache line of another thread.
-            let hopeful = self.steal_permitted() || oversubscribed && self.last_waiter_sleeps();
+            let hopeful = seen.pending & STEAL != 0 || oversubscribed && sleeps::<P>(seen.tail);
             if !hopeful {
                 return false;
             }
@@ -26,17 +26,13 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             if self.steal_permitted() && self.try_take() {
                 return true;
             }
+            seen = self.look();
         }
         false
     }
 
     pub(super) fn steal_permitted(&self) -> bool {
         self.pending.load(Relaxed) & STEAL != 0
-    }
-
-    fn last_waiter_sleeps(&self) -> bool {
-        let last = Id::decode(self.tail.load(Relaxed));
-        last.is_some_and(|id| P::waiters().node(id).state.load(Relaxed) == NODE_PARKED)
     }
 
     /// Tries to take the lock in a forked child, where the waiters that the word names may not
@@ -48,7 +44,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         let last = Id::decode(self.tail.load(Relaxed));
         let gone = |id| P::waiters().node(id).next.load(Relaxed) == GONE;
         if self.is_locked() || !last.is_some_and(gone) {
-            return self.try_at_once();
+            return self.try_at_once().is_ok();
         }
         let terms = Terms {
             tuning: C::tuning(),
@@ -84,4 +80,10 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
             pause = (pause * 2).min(1 << 10);
         }
     }
+}
+
+/// Whether the waiter that this tail names sleeps.
+fn sleeps<P: Platform>(tail: u16) -> bool {
+    let last = Id::decode(tail);
+    last.is_some_and(|id| P::waiters().node(id).state.load(Relaxed) == NODE_PARKED)
 }
