@@ -2,8 +2,9 @@
 //!
 //! A CPU runs one thread. Other threads assigned to it wait in its queue, first come first served,
 //! for a time slice each. A thread that has slept comes before those that lost the CPU, as it has
-//! run less; not before one that has waited for as many slices as threads wait. A pinned thread stays on its CPU. An unpinned thread that wakes or has to
-//! leave its CPU goes to an idle CPU if there is one: its last one, else the nearest to that.
+//! run less; not before one that has waited for as many slices as threads wait. A pinned thread
+//! stays on its CPU. An unpinned thread that wakes or has to leave its CPU goes to an idle CPU if
+//! there is one: its last one, else the nearest to that.
 
 use super::access::Pending;
 use super::{COUNTED, Noted, Setup, Sleeper, State, Thread, What, World};
