@@ -29,11 +29,11 @@ const LARGEST: usize = 1 << 14;
 ///
 /// Free places are in lists per ID, of up to 64 KiB or 64 places, whichever is more; with a fixed
 /// capacity, of up to half of an ID's share of it, or 64. Excess places go to a shared list in
-/// batches of 32, and come back in batches. Places that were never used are also allocated in batches, so an
-/// object's memory is first written by its first user and lies on that thread's NUMA node. When all
-/// that is exhausted, a [growing](Self::growing) pool takes a new slab of places from the global
-/// allocator. In one of [fixed](Self::new) size a thread takes over another ID's list
-/// ([stealing](super::Stack)). Slabs are freed with the pool.
+/// batches of 32, and come back in batches. Places that were never used are also allocated in
+/// batches, so an object's memory is first written by its first user and lies on that thread's NUMA
+/// node. When all that is exhausted, a [growing](Self::growing) pool takes a new slab of places
+/// from the global allocator. In one of [fixed](Self::new) size a thread takes over another ID's
+/// list ([stealing](super::Stack)). Slabs are freed with the pool.
 ///
 /// | backend | allocate, free |
 /// | --- | --- |

@@ -22,7 +22,7 @@ use crate::area::{SIGNATURE, at};
 /// limit.
 ///
 /// The first argument says where the fields of `$slots` are. In memory they take one register, so
-/// that fewer values are saved around a long sequence. A counter is faster with them in `registers`.
+/// that fewer values are saved around a long sequence. A counter is faster with them in registers.
 macro_rules! sequence {
     (registers, $probe:ty, $area:expr, $slots:expr, $($rest:tt)*) => {
         sequence!(
