@@ -127,7 +127,9 @@ fn of_two_requests_at_a_time_the_one_from_nearby_comes_first() {
 
 #[test]
 fn loads_that_follow_directly_come_with_the_same_transfer() {
-    let said = play(|shared, thread| match thread {
+    let costs = costs();
+    let pause = costs.pause;
+    let said = play(move |shared, thread| match thread {
         0 => shared.a.store(1, Relaxed),
         1 => {
             // Its request arrives while the line travels, and waits for it.
@@ -136,7 +138,7 @@ fn loads_that_follow_directly_come_with_the_same_transfer() {
         }
         NEXT_SOCKET => {
             wait_until(LATER);
-            for later in [0, 0, costs().pause] {
+            for later in [0, 0, pause] {
                 with(|w| w.current().now += later);
                 let loading = time(|| _ = shared.a.load(Relaxed));
                 shared.say(thread, loading);
@@ -144,7 +146,6 @@ fn loads_that_follow_directly_come_with_the_same_transfer() {
         }
         _ => {}
     });
-    let costs = costs();
     assert_eq!(said[0].1, costs.modified[2]);
     assert_eq!(said[1].1, costs.own_cache);
     assert!(said[2].1 > costs.modified[2], "it waits for the swap first");
