@@ -184,7 +184,7 @@ impl<P: Platform, C: Config> Default for QueuedSpinLock<P, C> {
     }
 }
 
-/// The waiters that a newcomer saw at its first look at the word. It decides by that alone:
+/// The waiters that a newcomer saw when the lock was taken. It decides by that look alone:
 /// newcomers and heads take the line from each other, so another look may be another transfer.
 #[derive(Clone, Copy)]
 struct Seen {
@@ -219,23 +219,26 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
     /// A thread that already holds the lock waits for ever.
     #[inline]
     pub fn lock(&self) {
-        if let Err(seen) = self.try_at_once() {
-            self.lock_slow(seen, NEVER);
-        }
+        self.lock_until(NEVER);
     }
 
     /// Takes the lock if no thread holds it or waits for it. Acquires like [`lock`](Self::lock).
     #[inline]
     pub fn try_lock(&self) -> bool {
-        self.try_at_once().is_ok() || P::forked() && self.try_lock_in_child()
+        self.try_at_once() || P::forked() && self.try_lock_in_child()
     }
 
     /// Takes the lock, or returns `false` once [`Platform::now`] has reached `deadline`. Acquires
     /// like [`lock`](Self::lock).
     #[inline]
     pub fn lock_until(&self, deadline: u64) -> bool {
-        let slow = |seen| self.lock_slow(seen, deadline);
-        self.try_at_once().map_or_else(slow, |()| true)
+        if self.pending.load(Relaxed) != 0 {
+            self.lock_marked(deadline)
+        } else if self.tail.load(Relaxed) != 0 {
+            self.lock_queued(deadline)
+        } else {
+            self.try_take() || self.lock_held(deadline)
+        }
     }
 
     /// Releases the lock: a later holder sees what the caller wrote before.
@@ -282,14 +285,35 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         self.locked.store(0, Relaxed);
     }
 
-    /// Takes the lock if no thread holds it or waits for it. `Err`: which waiters it saw.
     #[inline]
-    fn try_at_once(&self) -> Result<(), Seen> {
-        let seen = self.look();
-        if seen.pending == 0 && seen.tail == 0 && self.try_take() {
-            return Ok(());
-        }
-        Err(seen)
+    fn try_at_once(&self) -> bool {
+        self.pending.load(Relaxed) == 0 && self.tail.load(Relaxed) == 0 && self.try_take()
+    }
+
+    // A newcomer that could not take the lock at once. Three functions, since what it saw would cost
+    // the fast path registers, and looking again another transfer of the line.
+
+    /// There was a mark in `pending`.
+    #[cold]
+    #[inline(never)]
+    fn lock_marked(&self, deadline: u64) -> bool {
+        self.lock_slow(self.look(), deadline)
+    }
+
+    /// There was no mark, but a queue.
+    #[cold]
+    #[inline(never)]
+    fn lock_queued(&self, deadline: u64) -> bool {
+        let (pending, tail) = (0, self.tail.load(Relaxed));
+        self.lock_slow(Seen { pending, tail }, deadline)
+    }
+
+    /// There were no waiters.
+    #[cold]
+    #[inline(never)]
+    fn lock_held(&self, deadline: u64) -> bool {
+        let (pending, tail) = (0, 0);
+        self.lock_slow(Seen { pending, tail }, deadline)
     }
 
     #[inline]
@@ -312,8 +336,6 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         self.locked.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
     }
 
-    #[cold]
-    #[inline(never)]
     fn lock_slow(&self, seen: Seen, deadline: u64) -> bool {
         P::count(Event::SlowPath);
         if P::forked() {

@@ -44,7 +44,7 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         let last = Id::decode(self.tail.load(Relaxed));
         let gone = |id| P::waiters().node(id).next.load(Relaxed) == GONE;
         if self.is_locked() || !last.is_some_and(gone) {
-            return self.try_at_once().is_ok();
+            return self.try_at_once();
         }
         let terms = Terms {
             tuning: C::tuning(),
