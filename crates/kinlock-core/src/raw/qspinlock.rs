@@ -290,8 +290,8 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         self.pending.load(Relaxed) == 0 && self.tail.load(Relaxed) == 0 && self.try_take()
     }
 
-    // A newcomer that could not take the lock at once. Three functions, since what it saw would cost
-    // the fast path registers, and looking again another transfer of the line.
+    // A newcomer that could not take the lock at once. Three functions: what it saw would cost the
+    // fast path registers, and to look again another transfer of the line.
 
     /// There was a mark in `pending`.
     #[cold]
