@@ -70,7 +70,7 @@ struct Bursts<S>(S);
 impl<S: Source> Run for Bursts<S> {
     fn run(&self, slice: &Slice, member: usize) {
         let mut kept = VecDeque::with_capacity(KEPT);
-        let mut random = member as u32 * 0x9e37_79b9 + 1;
+        let mut random = (member as u32).wrapping_mul(0x9e37_79b9) | 1;
         let mut burst = || {
             random ^= random << 13;
             random ^= random >> 17;
