@@ -38,8 +38,8 @@ def load(results):
     """The reports of each folder: [(folder, [report])], oldest folder first."""
     folders = []
     for folder in sorted(path for path in results.iterdir() if path.is_dir()):
-        if folder.name.endswith("-programs"):
-            continue  # made by `kinlock compare`
+        if folder.name.endswith(("-programs", "-others")):
+            continue  # made by `kinlock compare`, or not for the README
         reports = []
         for path in sorted(folder.glob("*.json")):
             try:
@@ -62,7 +62,7 @@ def newest(folders, kind, suffix=""):
         reports = [report for report in reports if report["kind"] == kind]
         if reports:
             machine = reports[0]["machine"]
-            machines[machine.get("cpu") or machine.get("name")] = (folder, reports)
+            machines[machine.get("cpu") or machine.get("name"), machine.get("usable_cpus")] = (folder, reports)
     return list(machines.values())
 
 
@@ -152,15 +152,19 @@ def measured(folder, reports):
 
 def grid(machines):
     """One table: our mutex over all cells of the grid on each machine, quiet and beside other processes."""
+    large = [machine for machine in machines if machine[1][0]["machine"]["usable_cpus"] > 2]
     states = [(folder, reports, hogs) for folder, reports in machines for hogs in (0, 1)]
+    states = [state for state in states if state[:2] not in large]
     heads = [f"{short(reports)}, {'one busy process' if hogs else 'quiet'}" for _, reports, hogs in states]
     lines = [
         "Twelve mixes of section, private work and cache lines ([maps, raw data](docs/results/README.md)).",
         "Over the best of std, parking_lot and pthread: geometric mean [worst mix]; longest wait / parking_lot's.",
-        "",
-        row("threads", *heads),
-        row(*["---"] * (1 + len(heads))),
     ]
+    for folder, reports in large:
+        cpus, name = reports[0]["machine"]["usable_cpus"], f"[{short(reports)}](docs/results/{folder.name})"
+        for threads, text in grid_cells(folder, reports, 0).items():
+            lines.append(f"{threads} threads, {cpus} CPUs ({name}): {text}. On 2:")
+    lines += ["", row("threads", *heads), row(*["---"] * (1 + len(heads)))]
     columns = [grid_cells(*state) for state in states]
     counts = sorted(set().union(*columns))
     for threads in counts:
