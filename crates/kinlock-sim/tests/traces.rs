@@ -104,7 +104,7 @@ fn a_saturated_lock_is_explained_from_beginning_to_end() {
     // Each operation takes the lock once.
     let difference = trace.cycles as f64 / outcome.ops as f64 - 1.0;
     assert!(difference.abs() < 0.05, "{} {}", trace.cycles, outcome.ops);
-    // Somebody always waits.
+    // There is always a thread that waits.
     assert!(trace.mean_ns(|share| share.stage == Stage::Free) < 1.0);
 }
 
