@@ -144,13 +144,15 @@ impl Epochs for Seize {
     fn synchronize(&self) {
         use seize::Guard;
         let flag = Arc::new(AtomicBool::new(false));
-        let last = Box::into_raw(Box::new(Reclaimed(Arc::clone(&flag))));
-        let guard = self.0.enter();
-        // SAFETY: invariant 1.
-        unsafe { guard.defer_retire(last, seize::reclaim::boxed) };
-        guard.flush();
-        drop(guard);
-        wait_for(&flag, || self.0.enter().flush());
+        // A batch is handed over only if it has an object for each thread in a section. So each
+        // look adds one: else it waits for a moment at which hardly any section is open.
+        wait_for(&flag, || {
+            let object = Box::into_raw(Box::new(Reclaimed(Arc::clone(&flag))));
+            let guard = self.0.enter();
+            // SAFETY: invariant 1.
+            unsafe { guard.defer_retire(object, seize::reclaim::boxed) };
+            guard.flush();
+        });
     }
 }
 
@@ -250,3 +252,52 @@ c_library!(
     kinlock_urcu_end,
     kinlock_urcu_synchronize
 );
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread::{scope, sleep};
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A grace period ends although several sections are open at any moment.
+    fn ends_while_others_begin<E: Epochs>() {
+        const THREADS: u32 = 4;
+        const SECTION: Duration = Duration::from_millis(4);
+        let (epochs, over) = (E::new(), AtomicBool::new(false));
+        scope(|scope| {
+            for thread in 0..THREADS {
+                let (epochs, over) = (&epochs, &over);
+                scope.spawn(move || {
+                    sleep(SECTION * thread / THREADS);
+                    while !over.load(Relaxed) {
+                        let guard = epochs.enter();
+                        sleep(SECTION);
+                        drop(guard);
+                    }
+                });
+            }
+            let (tell, told) = mpsc::channel();
+            let waiter = &epochs;
+            scope.spawn(move || {
+                (0..8).for_each(|_| waiter.synchronize());
+                tell.send(()).unwrap();
+            });
+            let ended = told.recv_timeout(Duration::from_secs(10));
+            // Those inside leave, so that the waiter ends in any case.
+            over.store(true, Relaxed);
+            ended.expect("grace periods end while sections are open");
+        });
+    }
+
+    #[test]
+    fn grace_periods_end_while_others_begin() {
+        ends_while_others_begin::<Crossbeam>();
+        ends_while_others_begin::<Seize>();
+        #[cfg(have_ck_epoch)]
+        ends_while_others_begin::<CkEpoch>();
+        #[cfg(have_urcu)]
+        ends_while_others_begin::<Urcu>();
+    }
+}
