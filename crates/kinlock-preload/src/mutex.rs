@@ -3,7 +3,7 @@
 use crate::counts;
 use crate::mode::{MODE, Mode, REPORTS, mode};
 use crate::real;
-use crate::report::{self, Marks, Object};
+use crate::report::{self, Marks, Object, Wait};
 use crate::time::{self, Limit};
 use crate::watch;
 use core::ffi::{c_int, c_void};
@@ -357,11 +357,27 @@ fn is_reported(mutex: &Mutex) -> bool {
 #[inline(never)]
 fn lock_reported(mutex: &Mutex) -> c_int {
     if !mutex.word.try_lock() {
-        return acquire(mutex, Limit::Never);
+        return wait_reported(mutex);
     }
     if !report::counted(mutex.address() as u64, mutex.own_marks()) {
         report::taken_at_once(mutex.object(mode()));
     }
+    0
+}
+
+/// The same, of one that is held.
+#[cold]
+#[inline(never)]
+fn wait_reported(mutex: &Mutex) -> c_int {
+    let object = Object {
+        address: mutex.address() as u64,
+        marks: Some(mutex.own_marks()),
+        kind: 0,
+        is_nested: false,
+    };
+    let wait = Wait::begin(object);
+    mutex.word.lock();
+    report::taken_after(object, wait.end());
     0
 }
 

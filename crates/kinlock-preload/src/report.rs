@@ -87,7 +87,6 @@ impl Wait {
         };
         if let Some(table) = table::table() {
             if let Some(thread) = thread(table) {
-                thread.waits_since.store(wait.since, Relaxed);
                 thread.waits_for.store(object.address, Relaxed);
             }
             let one_in = kinlock_report::waits_per_sample(tally::waits_so_far(table, object));
@@ -121,12 +120,7 @@ pub(crate) fn acquisition(object: Object<'_>, outcome: Outcome) {
     let Some(table) = table::table() else { return };
     let is_taken = matches!(outcome.result, 0 | libc::EOWNERDEAD);
     if let Some(wait) = outcome.waited {
-        if let Some(thread) = thread(table) {
-            thread.waits_for.store(0, Relaxed);
-            bump(&thread.contended, 1);
-            bump(&thread.wait_ns, wait.nanos());
-            raise(&thread.wait_max, wait.nanos());
-        }
+        has_waited(table, wait.nanos());
     }
     if !is_taken {
         return in_vain(table, object, outcome);
@@ -152,6 +146,63 @@ pub(crate) fn acquisition(object: Object<'_>, outcome: Outcome) {
     }
 }
 
+/// A wait of the calling thread has ended.
+fn has_waited(table: &Table, nanos: u64) {
+    if let Some(thread) = thread(table) {
+        thread.waits_for.store(0, Relaxed);
+        bump(&thread.contended, 1);
+        bump(&thread.wait_ns, nanos);
+        raise(&thread.wait_max, nanos);
+    }
+}
+
+/// A lock that has room for its marks was taken after a wait. The other threads wait for what this
+/// does: most waits are only counted.
+pub(crate) fn taken_after(object: Object<'_>, wait: Wait) {
+    if counted_after(object, wait).is_none() {
+        let outcome = Outcome {
+            is_try: false,
+            waited: Some(wait),
+            result: 0,
+            asked: None,
+        };
+        acquisition(object, outcome);
+    }
+}
+
+/// Counts an acquisition after a wait, unless it needs more.
+#[inline]
+fn counted_after(object: Object<'_>, wait: Wait) -> Option<()> {
+    let (table, marks) = (table::table()?, object.marks?);
+    let (owner, tally) = tally::found(object.address, marks)?;
+    let (_, lock) = entry(table, tally)?;
+    let waits = tally::waits_of(owner, tally)?;
+    let sample_at = tally.sample_at.load(Relaxed);
+    let locked = tally.locked.load(Relaxed).wrapping_add(1);
+    let is_looked_at = wait.weight != 0 || sample_at == locked as u32;
+    if is_looked_at || table::has_domains() || wait.nanos() > lock.wait_max.load(Relaxed) {
+        return None;
+    }
+    // It is none of those that the next sample stands for.
+    tally.sample_at.store(sample_at.wrapping_add(1), Relaxed);
+    holds(owner, tally, marks, locked);
+    bump(&waits.count, 1);
+    bump(&waits.nanos, wait.nanos());
+    has_waited(table, wait.nanos());
+    Some(())
+}
+
+/// The calling thread holds the lock, for the `locked`th time.
+#[inline]
+fn holds(owner: &Owner, tally: &Tally, marks: Marks<'_>, locked: u64) {
+    tally.locked.store(locked, Relaxed);
+    tally.since.store(HELD, Relaxed);
+    // No branch: which thread was the last one cannot be predicted.
+    let (last, token) = (marks.last.load(Relaxed), owner.token.load(Relaxed));
+    bump(&tally.changed, ((last != token) & (last != 0)).into());
+    marks.last.store(token, Relaxed);
+}
+
 /// A lock that has room for its marks was taken at once. Returns false unless that needed nothing
 /// but counting; then [`taken_at_once`] has to follow.
 #[inline]
@@ -163,12 +214,7 @@ pub(crate) fn counted(address: u64, marks: Marks<'_>) -> bool {
     if tally.sample_at.load(Relaxed) == locked as u32 || table::has_domains() {
         return false;
     }
-    tally.locked.store(locked, Relaxed);
-    tally.since.store(HELD, Relaxed);
-    // No branch: which thread was the last one cannot be predicted.
-    let (last, token) = (marks.last.load(Relaxed), owner.token.load(Relaxed));
-    bump(&tally.changed, ((last != token) & (last != 0)).into());
-    marks.last.store(token, Relaxed);
+    holds(owner, tally, marks, locked);
     true
 }
 

@@ -27,7 +27,7 @@
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// How a file begins. It changes with the layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"kinlock4");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"kinlock5");
 
 /// How many locks, living and ended ones, are told apart.
 pub const LOCKS: usize = 4096;
@@ -175,8 +175,6 @@ pub struct Thread {
     pub wait_max: AtomicU64,
     /// The lock that it waits for now, or 0.
     pub waits_for: AtomicU64,
-    /// Since when.
-    pub waits_since: AtomicU64,
     /// When it took its first lock.
     pub begin: AtomicU64,
     /// When it ended; 0: it has not.
