@@ -3,10 +3,14 @@
 //!
 //! Both descriptions of a workload have one source, in the simulator's crate. Both verbs run as
 //! they do by hand, as processes of their own: measuring must not share one with simulating.
+//!
+//! Hosts of virtual machines move CPUs: a transfer between two takes 25 ns in one second and 100 ns
+//! or more in the next. So transfers are measured before and after each round. A round in which
+//! they have changed is dropped, and each workload is simulated with the transfers of its rounds.
 
 use std::env;
-use std::fs;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
@@ -19,8 +23,9 @@ use crate::machine::Machine;
 use crate::outcome::Outcome;
 use crate::report::table::{Columns, Table};
 use crate::report::units::three_digits;
-use crate::report::{self, Destinations, Flags};
+use crate::report::{self, Destinations, Flags, progress};
 use crate::simulation::band::median;
+use crate::stats::Summary;
 
 /// Measured beside simulated, on this machine
 ///
@@ -29,6 +34,9 @@ use crate::simulation::band::median;
 /// this`). No number of the simulator is fitted to these results. Errors are those of the simulated
 /// time per operation: +10 % means that the simulator is that much slower. The machine should be
 /// idle.
+///
+/// The time of a transfer between CPUs is measured before and after each round, as hosts of virtual
+/// machines move CPUs. A round between two that differ by more than a quarter is measured again.
 ///
 /// Example: kinlock validate --json validate.json
 #[derive(clap::Args)]
@@ -63,11 +71,13 @@ pub struct Report {
     version: &'static str,
     commit: Option<&'static str>,
     machine: Machine,
-    /// The simulated machine, with the origin of its numbers.
+    /// The simulated machine, with the origin of its numbers; as it was for the last workload.
     simulated_machine: Value,
     /// The median of the errors' sizes, and the largest, in percent.
     error_median_pct: f64,
     error_max_pct: f64,
+    /// Workloads without a steady round.
+    unsteady: Vec<&'static str>,
     results: Vec<Entry>,
 }
 
@@ -77,18 +87,12 @@ struct Entry {
     workload: String,
     lock: String,
     threads: u64,
+    /// How long a transfer between CPUs took before these rounds.
+    transfer_ns: Summary,
     /// Nanoseconds from one operation to the next, of any thread.
-    measured_ns: Range,
-    simulated_ns: Range,
+    measured_ns: Summary,
+    simulated_ns: Summary,
     error_pct: f64,
-}
-
-/// The median and the extremes.
-#[derive(Clone, Copy, Serialize)]
-struct Range {
-    median: f64,
-    min: f64,
-    max: f64,
 }
 
 /// Runs the verb.
@@ -98,99 +102,192 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let machine = Machine::current();
     let cells = Cell::chosen(!args.all).into_iter().map(Cell::name);
     let workloads: Vec<_> = [counter::KIND.name].into_iter().chain(cells).collect();
-    let workloads = workloads.join(",");
-    let (seconds, rounds) = (args.seconds.to_string(), args.rounds.to_string());
-    let both = ["--workload", &workloads, "--threads", "1,2", "--locks"];
-    let names = |name: fn(&(&'static str, &'static str)) -> &'static str| {
-        LOCKS.each_ref().map(name).join(",")
-    };
-    let (benched, simulated) = (names(|lock| lock.0), names(|lock| lock.1));
-    let bench = [
-        &both[..],
-        &[&benched, "--seconds", &seconds, "--rounds", &rounds],
-    ]
-    .concat();
-    let measured = verb(&[&["bench", "locks"], &bench[..]].concat(), args.quiet)?;
-    let sim = [
-        &both[..],
-        &[&simulated, "--baseline", LOCKS[0].1, "--seconds", "0.01"],
-    ]
-    .concat();
-    let mut simulated = verb(
-        &[&["sim", "--machine", "this"], &sim[..]].concat(),
-        args.quiet,
-    )?;
-    let results = entries(&measured, &simulated)?;
+    let folder = tempfile::tempdir().context("cannot make a folder for results")?;
+    let bar = progress::bar(args.quiet, workloads.len(), || ());
+    let (mut results, mut unsteady, mut simulated_machine) = (vec![], vec![], Value::Null);
+    for workload in workloads {
+        bar.set_message(workload);
+        let rounds = rounds(args, workload, folder.path())?;
+        match rounds.is_empty() {
+            true => unsteady.push(workload),
+            false => {
+                let mut simulated = simulate(workload, &rounds)?;
+                results.extend(entries(&rounds, &simulated)?);
+                simulated_machine = simulated["machine"].take();
+            }
+        }
+        bar.inc(1);
+    }
+    bar.finish();
+    ensure!(
+        !results.is_empty(),
+        "nothing was measured: the host moves the CPUs within every round"
+    );
     let sizes = results.iter().map(|entry| entry.error_pct.abs());
     outputs.write(&Report {
         kind: "validated",
         version: env!("CARGO_PKG_VERSION"),
         commit: option_env!("KINLOCK_COMMIT"),
         machine,
-        simulated_machine: simulated["machine"].take(),
+        simulated_machine,
         error_median_pct: median(sizes.clone()),
         error_max_pct: sizes.fold(0.0, f64::max),
+        unsteady,
         results,
     })?;
     Ok(Outcome::Done)
 }
 
-/// What a verb of this command reports.
-fn verb(words: &[&str], quiet: bool) -> anyhow::Result<Value> {
-    let folder = tempfile::tempdir().context("cannot make a folder for results")?;
-    let file = folder.path().join("report.json");
-    let this = env::current_exe().context("cannot find the command itself")?;
-    let mut command = Command::new(this);
-    command
-        .args(words)
-        .arg("--json")
-        .arg(&file)
-        .stdout(Stdio::null());
-    if quiet {
-        command.arg("--quiet");
-    }
-    let status = command
-        .status()
-        .context("cannot start the command itself")?;
-    ensure!(status.success(), "kinlock {} ended with {status}", words[0]);
-    let text = fs::read_to_string(&file).context("the report is gone")?;
-    Ok(serde_json::from_str(&text)?)
+/// One measurement of each lock under one workload.
+struct Round {
+    /// How long a transfer between CPUs took, in nanoseconds.
+    transfer: f64,
+    /// The machine as it was then.
+    machine: PathBuf,
+    /// What `bench` reports.
+    measured: Value,
 }
 
-/// Each measured result beside the simulated one.
-fn entries(measured: &Value, simulated: &Value) -> anyhow::Result<Vec<Entry>> {
+/// How often a round is tried, for each that is asked for.
+const TRIES: u32 = 4;
+
+/// Rounds before and after which transfers took as long, and as long as in the others: as many as
+/// asked for, if there are so many.
+fn rounds(args: &Args, workload: &str, folder: &Path) -> anyhow::Result<Vec<Round>> {
+    let seconds = args.seconds.to_string();
+    let names = LOCKS.map(|lock| lock.0).join(",");
+    let wanted = args.rounds.max(1);
+    let mut steady: Vec<Round> = Vec::new();
+    for number in 0..TRIES * wanted {
+        let machine = folder.join(format!("{number}.toml"));
+        let transfer = transfer(&["--machine-file", &machine.to_string_lossy()])?;
+        let shared = [
+            "--workload",
+            workload,
+            "--threads",
+            "1,2",
+            "--locks",
+            &names,
+        ];
+        let once = ["--rounds", "1", "--seconds", &seconds];
+        let measured = verb(&[&["bench", "locks"], &shared[..], &once].concat())?;
+        if !is_same(transfer, self::transfer(&[])?) {
+            continue;
+        }
+        steady.push(Round {
+            transfer,
+            machine,
+            measured,
+        });
+        if alike(&steady, transfer) == wanted as usize {
+            break;
+        }
+    }
+    let most = steady.iter().map(|round| round.transfer);
+    let most = most.max_by_key(|&transfer| alike(&steady, transfer));
+    steady.retain(|round| most.is_some_and(|transfer| is_same(round.transfer, transfer)));
+    Ok(steady)
+}
+
+/// How many rounds had transfers like this one.
+fn alike(rounds: &[Round], transfer: f64) -> usize {
+    let same = rounds
+        .iter()
+        .filter(|round| is_same(round.transfer, transfer));
+    same.count()
+}
+
+/// Whether two transfers took about as long: they are within a quarter.
+fn is_same(a: f64, b: f64) -> bool {
+    a.max(b) <= 1.25 * a.min(b)
+}
+
+/// How long a transfer between CPUs takes now, in nanoseconds: the farthest, if they differ.
+fn transfer(arguments: &[&str]) -> anyhow::Result<f64> {
+    let topology = verb(&[&["topology", "--measure"], arguments].concat())?;
+    let parameters = topology["machine"]["parameters"].as_array();
+    let transfers = parameters.into_iter().flatten().filter_map(|parameter| {
+        let is_one = parameter["name"].as_str()?.starts_with("modified");
+        let value = parameter["value"].as_str().filter(|_| is_one)?;
+        value.strip_suffix(" ns")?.parse::<f64>().ok()
+    });
+    let longest = transfers.max_by(f64::total_cmp);
+    longest.context("no transfer between CPUs was measured: there is one CPU only")
+}
+
+/// Simulates a workload on the machine as it was in the round whose transfers are the median.
+fn simulate(workload: &str, rounds: &[Round]) -> anyhow::Result<Value> {
+    let mut by_transfer: Vec<_> = rounds.iter().collect();
+    by_transfer.sort_by(|a, b| a.transfer.total_cmp(&b.transfer));
+    let machine = by_transfer[rounds.len() / 2].machine.to_string_lossy();
+    let names = LOCKS.map(|lock| lock.1).join(",");
+    let on = ["--machine", &*machine, "--workload", workload];
+    let shared = ["--threads", "1,2", "--locks", &names];
+    let usual = ["--baseline", LOCKS[0].1, "--seconds", "0.01"];
+    verb(&[&["sim"], &on[..], &shared, &usual].concat())
+}
+
+/// What a verb of this command reports.
+fn verb(words: &[&str]) -> anyhow::Result<Value> {
+    let this = env::current_exe().context("cannot find the command itself")?;
+    let mut command = Command::new(this);
+    command.args(words).args(["--json", "-"]);
+    if words[0] != "topology" {
+        command.arg("--quiet");
+    }
+    let output = command.stderr(Stdio::piped()).output();
+    let output = output.context("cannot start the command itself")?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    let (name, status) = (words[0], output.status);
+    ensure!(
+        status.success(),
+        "kinlock {name} ended with {status}: {}",
+        told.trim()
+    );
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// What was measured in all rounds beside what was simulated.
+fn entries(rounds: &[Round], simulated: &Value) -> anyhow::Result<Vec<Entry>> {
     let results = |report: &Value| report["results"].as_array().cloned().unwrap_or_default();
     let simulated = results(simulated);
+    let measured: Vec<_> = rounds
+        .iter()
+        .map(|round| results(&round.measured))
+        .collect();
     let mut entries = Vec::new();
-    for result in results(measured) {
-        let names = LOCKS.iter().find(|names| result["lock"] == names.0);
+    for (at, first) in measured[0].iter().enumerate() {
+        let names = LOCKS.iter().find(|names| first["lock"] == names.0);
         let (lock, in_sim) = names.context("a lock was measured that was not asked for")?;
-        let key = |of: &Value| (of["workload"].clone(), of["threads"].clone());
-        let mut same = simulated.iter().filter(|other| key(other) == key(&result));
+        let (workload, threads) = (&first["workload"], &first["threads"]);
+        let mut same = simulated.iter().filter(|s| s["threads"] == *threads);
         let other = same.find(|other| other["lock"] == *in_sim);
-        let other = other.with_context(|| format!("{} was not simulated", result["workload"]))?;
-        let (measured_ns, simulated_ns) = (range(&result)?, range(other)?);
+        let other = other.with_context(|| format!("{workload} was not simulated"))?;
+        let all = measured.iter().map(|of| Ok(nanos(&of[at])?.median));
+        let all: anyhow::Result<Vec<f64>> = all.collect();
+        let (measured_ns, simulated_ns) = (Summary::of(all?), nanos(other)?);
         entries.push(Entry {
-            workload: result["workload"].as_str().unwrap_or_default().to_owned(),
+            workload: workload.as_str().unwrap_or_default().to_owned(),
             lock: (*lock).to_owned(),
-            threads: result["threads"].as_u64().unwrap_or(0),
+            threads: threads.as_u64().unwrap_or(0),
+            transfer_ns: Summary::of(rounds.iter().map(|round| round.transfer)),
             measured_ns,
             simulated_ns,
             error_pct: 100.0 * (simulated_ns.median / measured_ns.median - 1.0),
         });
     }
-    ensure!(!entries.is_empty(), "nothing was measured");
     Ok(entries)
 }
 
-fn range(result: &Value) -> anyhow::Result<Range> {
+/// What `bench` and `sim` say of the time per operation.
+fn nanos(result: &Value) -> anyhow::Result<Summary> {
     let number = |name: &str| {
         let found = result["ns_per_op"][name].as_f64();
         found
             .filter(|ns| *ns > 0.0)
             .with_context(|| format!("no {name} of ns_per_op: {result}"))
     };
-    Ok(Range {
+    Ok(Summary {
         median: number("median")?,
         min: number("min")?,
         max: number("max")?,
@@ -200,11 +297,12 @@ fn range(result: &Value) -> anyhow::Result<Range> {
 impl Report {
     fn table(&self) -> Table {
         let spread =
-            |range: Range| format!("{} to {}", three_digits(range.min), three_digits(range.max));
+            |all: Summary| format!("{} to {}", three_digits(all.min), three_digits(all.max));
         Columns::<Entry>::new()
             .add("workload", |e| e.workload.clone())
             .add("lock", |e| e.lock.clone())
             .add("threads", |e| e.threads)
+            .add("transfer ns", |e| three_digits(e.transfer_ns.median))
             .add("measured ns/op", |e| three_digits(e.measured_ns.median))
             .add("spread", move |e| spread(e.measured_ns))
             .add("simulated", |e| three_digits(e.simulated_ns.median))
@@ -236,6 +334,19 @@ impl Report {
     }
 }
 
+impl Report {
+    fn warnings(&self) -> Vec<String> {
+        let mut all: Vec<String> = self.machine.is_busy().into_iter().collect();
+        if !self.unsteady.is_empty() {
+            let unsteady = self.unsteady.join(", ");
+            all.push(format!(
+                "the host moved the CPUs within each round of {unsteady}"
+            ));
+        }
+        all
+    }
+}
+
 impl report::Report for Report {
     const FLAGS: Flags<Self> = Flags {
         json: "Write the full report as JSON (- for stdout)",
@@ -249,10 +360,10 @@ impl report::Report for Report {
             out,
             "{}\n\n{}\n\n{}",
             self.machine.summary(),
-            table.text(2..7),
+            table.text(2..8),
             self.sums()
         )?;
-        if let Some(warning) = self.machine.is_busy() {
+        for warning in self.warnings() {
             writeln!(out, "note: {warning}")?;
         }
         Ok(())
@@ -265,10 +376,10 @@ impl report::Report for Report {
             self.machine.summary(),
             self.sums()
         )?;
-        if let Some(warning) = self.machine.is_busy() {
+        for warning in self.warnings() {
             writeln!(out, "Note: {warning}.\n")?;
         }
-        self.table().markdown(2..7, out)
+        self.table().markdown(2..8, out)
     }
 
     fn csv(&self) -> Table {
@@ -276,6 +387,7 @@ impl report::Report for Report {
             .add("workload", |e| e.workload.clone())
             .add("lock", |e| e.lock.clone())
             .add("threads", |e| e.threads)
+            .number("transfer_ns", 1, |e| e.transfer_ns.median)
             .number("measured_ns", 3, |e| e.measured_ns.median)
             .number("simulated_ns", 3, |e| e.simulated_ns.median)
             .number("error_pct", 2, |e| e.error_pct)

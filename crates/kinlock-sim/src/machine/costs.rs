@@ -34,8 +34,13 @@ pub struct Costs {
     pub memory: [u64; 2],
     /// How long a read of a clean line keeps the next reader waiting.
     pub read_occupancy: u64,
+    /// Of several lines that another core has modified: how long after one a core gets the next;
+    /// 0: the workload says how many it fetches at a time.
+    pub next_line: u64,
     /// What a locked read-modify-write costs beyond the access.
     pub rmw: u64,
+    /// Reading the clock.
+    pub clock: u64,
     /// One iteration of a spin loop.
     pub pause: u64,
     /// What leaving a spin loop costs: the mispredicted branch and the pause in flight.
@@ -76,6 +81,12 @@ impl Costs {
         cycles as f64 * 1000.0 / self.clock_mhz as f64
     }
 
+    /// How many lines a core fetches at a time from a core next to it, if the machine says so.
+    pub fn lines_at_a_time(&self) -> Option<usize> {
+        let lines = self.modified[0].checked_div(self.next_line)?;
+        Some((lines as usize).max(1))
+    }
+
     /// The cost that a number of a machine file sets.
     pub(super) fn named(&mut self, name: &str) -> Option<&mut u64> {
         let by_distance = |name: &str| match name.split_once('_') {
@@ -93,7 +104,9 @@ impl Costs {
             "memory" => &mut self.memory[0],
             "memory_remote" => &mut self.memory[1],
             "read_occupancy" => &mut self.read_occupancy,
+            "next_line" => &mut self.next_line,
             "rmw" => &mut self.rmw,
+            "clock" => &mut self.clock,
             "pause" => &mut self.pause,
             "spin_exit" => &mut self.spin_exit,
             "sibling_computes" => &mut self.sibling_computes_pct,

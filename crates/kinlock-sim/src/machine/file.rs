@@ -72,7 +72,7 @@ table! {
     } optional {
         modified_other_cache, shared_other_cache, invalidate_other_cache,
         modified_1_hop, shared_1_hop, invalidate_1_hop,
-        memory_remote, modified_homed_at_reader, third_party_home,
+        memory_remote, modified_homed_at_reader, third_party_home, next_line, clock,
         modified_2_hops, shared_2_hops, invalidate_2_hops,
     }
 }

@@ -6,8 +6,10 @@
 
 use super::MachineError;
 use crate::random::Random;
+use kinlock_core::Native;
+use kinlock_core::platform::{EVERY_SET, NEVER, Platform};
 use std::hint::{black_box, spin_loop};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
 /// A line travels between two CPUs: how long one way takes, in ns; the median of several series.
@@ -46,12 +48,7 @@ pub(super) fn one_way_ns(first: usize, second: usize, time: Duration) -> Result<
             Vec::new()
         }
     });
-    median(series).ok_or_else(|| {
-        MachineError::new(
-            "this",
-            format!("threads could not be pinned to CPUs {first} and {second}"),
-        )
-    })
+    median(series).ok_or_else(|| not_pinned(first, second))
 }
 
 /// How long a load takes that depends on the one before, in ns, within `bytes` bytes in an
@@ -77,6 +74,15 @@ pub(super) fn locked_ns() -> f64 {
     })
 }
 
+/// How long reading the clock takes, in ns.
+pub(super) fn clock_ns() -> f64 {
+    best_ns(2_000, |times| {
+        for _ in 0..times {
+            black_box(Native::now());
+        }
+    })
+}
+
 /// How long an iteration of a spin loop takes, in ns.
 pub(super) fn pause_ns() -> f64 {
     best_ns(2_000, |times| {
@@ -84,6 +90,183 @@ pub(super) fn pause_ns() -> f64 {
             spin_loop();
         }
     })
+}
+
+/// What a thread on `first` pays to wake one that has slept on `second` for a short while, and how
+/// long after that the other runs, in ns; the medians of at most so many times.
+///
+/// # Errors
+///
+/// If a thread cannot be pinned.
+pub(super) fn wake_ns(
+    first: usize,
+    second: usize,
+    times: usize,
+) -> Result<(f64, f64), MachineError> {
+    let sleeper = Sleeper::default();
+    let (pays, later) = std::thread::scope(|scope| {
+        let woken = scope.spawn(|| {
+            let slept = on_this_cpu(second, || sleeper.sleep_and_wake());
+            sleeper.over.store(true, Release);
+            slept
+        });
+        let waker = scope.spawn(|| {
+            let turns = on_this_cpu(first, || sleeper.wake(times));
+            sleeper.over.store(true, Release);
+            sleeper.wake_up();
+            turns
+        });
+        // Neither thread panics.
+        let (woken, turns) = (woken.join().ok().flatten(), waker.join().ok().flatten());
+        woken.and(turns).unwrap_or_default().into_iter().unzip()
+    });
+    let both = median(pays).zip(median(later));
+    both.ok_or_else(|| not_pinned(first, second))
+}
+
+/// How long a core takes per line to increment many lines that another one has modified, in ns; the
+/// median of at most so many times.
+///
+/// # Errors
+///
+/// If a thread cannot be pinned.
+pub(super) fn next_line_ns(first: usize, second: usize, times: usize) -> Result<f64, MachineError> {
+    let lines = Lines::new();
+    let turns = std::thread::scope(|scope| {
+        let sides = [(first, SERVED, RETURNED), (second, RETURNED, SERVED)];
+        let sides = sides.map(|(cpu, own, other)| {
+            let lines = &lines;
+            scope.spawn(move || {
+                let turns = on_this_cpu(cpu, || lines.increment_in_turn(own, other, times));
+                lines.turn.0.store(OVER, Relaxed);
+                turns
+            })
+        });
+        // Neither thread panics.
+        sides.map(|side| side.join().ok().flatten())
+    });
+    let [Some(turns), Some(_)] = turns else {
+        return Err(not_pinned(first, second));
+    };
+    median(turns).ok_or_else(|| not_pinned(first, second))
+}
+
+/// Lines one after the other, as a program has them.
+#[repr(align(64))]
+struct Neighbour(AtomicU32);
+
+struct Lines {
+    turn: Line,
+    lines: Vec<Neighbour>,
+}
+
+impl Lines {
+    fn new() -> Self {
+        let lines = (0..128).map(|_| Neighbour(AtomicU32::new(0)));
+        Lines {
+            turn: Line(AtomicU32::new(SERVED)),
+            lines: lines.collect(),
+        }
+    }
+
+    /// Nanoseconds per line, each time. They end early if the other side has ended.
+    fn increment_in_turn(&self, own: u32, other: u32, times: usize) -> Vec<f64> {
+        let mut turns = Vec::new();
+        let begin = Instant::now();
+        while turns.len() < times && (turns.is_empty() || begin.elapsed() < LONGEST) {
+            match self.turn.0.load(Acquire) {
+                OVER => break,
+                turn if turn != own => continue,
+                _ => {}
+            }
+            let start = Instant::now();
+            for Neighbour(line) in &self.lines {
+                line.store(line.load(Relaxed).wrapping_add(1), Relaxed);
+            }
+            let nanos = start.elapsed().as_nanos() as f64;
+            turns.push(nanos / self.lines.len() as f64);
+            // It fails if the other side has ended.
+            let passed = self.turn.0.compare_exchange(own, other, Release, Relaxed);
+            if passed.is_err() {
+                break;
+            }
+        }
+        turns
+    }
+}
+
+/// Runs `work` if the calling thread can be pinned to `cpu`.
+fn on_this_cpu<T>(cpu: usize, work: impl FnOnce() -> T) -> Option<T> {
+    pin_to(cpu).then(work)
+}
+
+fn not_pinned(first: usize, second: usize) -> MachineError {
+    let problem = format!("threads could not be pinned to CPUs {first} and {second}");
+    MachineError::new("this", problem)
+}
+
+/// A thread that sleeps again and again.
+#[derive(Default)]
+struct Sleeper {
+    word: AtomicU32,
+    /// When it ran again, by [`Platform::now`]; 0: it has not.
+    ran_at: AtomicU64,
+    /// One of the two has ended.
+    over: AtomicBool,
+}
+
+const SLEEP: u32 = 0;
+const WAKE: u32 = 1;
+/// As waits for a lock are that do not end while the thread spins.
+const ASLEEP: Duration = Duration::from_micros(20);
+/// On a machine that is not idle, after which time fewer turns have to do.
+const LONGEST: Duration = Duration::from_millis(200);
+
+impl Sleeper {
+    fn sleep_and_wake(&self) {
+        let word = || self.word.load(Acquire);
+        while !self.over.load(Acquire) {
+            if word() == SLEEP {
+                Native::park(self.word.as_ptr(), SLEEP, NEVER, word);
+            } else if self.ran_at.load(Relaxed) == 0 {
+                self.ran_at.store(Native::now(), Release);
+            }
+        }
+    }
+
+    /// Wakes it so many times: how long each took, and how long after that it ran. Those times are
+    /// left out when it did not sleep yet.
+    fn wake(&self, times: usize) -> Vec<(f64, f64)> {
+        let mut turns = Vec::new();
+        let begin = Instant::now();
+        while turns.len() < times && (turns.is_empty() || begin.elapsed() < LONGEST) {
+            self.ran_at.store(0, Relaxed);
+            self.word.store(SLEEP, Release);
+            let asleep = Instant::now();
+            while asleep.elapsed() < ASLEEP {
+                spin_loop();
+            }
+            let begin = Native::now();
+            let woken = self.wake_up();
+            let end = Native::now();
+            while self.ran_at.load(Acquire) == 0 {
+                if self.over.load(Acquire) {
+                    return turns;
+                }
+                spin_loop();
+            }
+            if woken == 1 {
+                let later = self.ran_at.load(Relaxed).saturating_sub(end);
+                turns.push(((end - begin) as f64, later as f64));
+            }
+        }
+        turns
+    }
+
+    fn wake_up(&self) -> u32 {
+        self.word.store(WAKE, Release);
+        Native::unpark_in(self.word.as_ptr(), 1, EVERY_SET)
+    }
 }
 
 /// Runs `work` on a thread that is pinned to `cpu`.
@@ -227,6 +410,17 @@ mod tests {
     fn the_median_of_nothing_is_nothing() {
         assert_eq!(median(Vec::new()), None);
         assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
+    }
+
+    #[test]
+    fn two_threads_that_cannot_be_pinned_are_an_error() {
+        for (first, second) in [(0, 8000), (8000, 0)] {
+            let wake = wake_ns(first, second, 3).unwrap_err();
+            let next_line = next_line_ns(first, second, 3).unwrap_err();
+            for error in [wake, next_line] {
+                assert!(error.to_string().contains("8000"), "{error}");
+            }
+        }
     }
 
     #[test]

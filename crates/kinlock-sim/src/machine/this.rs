@@ -5,7 +5,9 @@ mod parameters;
 #[cfg(test)]
 mod tests;
 
-use super::pingpong::{load_ns, locked_ns, median, on_cpu, one_way_ns, pause_ns};
+use super::pingpong::{
+    clock_ns, load_ns, locked_ns, median, next_line_ns, on_cpu, one_way_ns, pause_ns, wake_ns,
+};
 use super::{Distance, Machine, MachineError, Shape, file, write};
 use kinlock_core::topology::Topology;
 use std::collections::{BTreeMap, BTreeSet};
@@ -183,6 +185,11 @@ struct Latencies {
     one_way: [Option<f64>; super::DISTANCES],
     locked: f64,
     pause: f64,
+    clock: f64,
+    /// Of many lines that another core has modified.
+    next_line: f64,
+    /// What waking a thread takes the waker, and how long after that it runs.
+    wake: (f64, f64),
     pairs: [usize; super::DISTANCES],
 }
 
@@ -192,15 +199,22 @@ const LEAST: f64 = 0.3;
 impl Latencies {
     fn measure(cpus: &[HostCpu], shape: &Shape) -> Result<Self, MachineError> {
         let sizes = cache_sizes(cpus[0].cpu);
-        let (own_cache, last_level, locked, pause) = on_cpu(cpus[0].cpu, || {
+        let (own_cache, last_level, locked, pause, clock) = on_cpu(cpus[0].cpu, || {
             let last_level = sizes.map(|(below, last)| {
                 load_ns((2 * below).max(last / 16).min(last / 2).min(MOST_TO_READ))
             });
-            (load_ns(4096), last_level, locked_ns(), pause_ns())
+            (
+                load_ns(4096),
+                last_level,
+                locked_ns(),
+                pause_ns(),
+                clock_ns(),
+            )
         })?;
         let (mut one_way, mut pairs) = ([None; super::DISTANCES], [0; super::DISTANCES]);
         let start = Instant::now();
-        for (distance, all) in pairs_by_distance(cpus, shape).iter().enumerate() {
+        let by_distance = pairs_by_distance(cpus, shape);
+        for (distance, all) in by_distance.iter().enumerate() {
             let few = sample(all, PAIRS_PER_DISTANCE);
             let time = TIME_PER_DISTANCE / few.len().max(1) as u32;
             let mut measured = Vec::new();
@@ -212,12 +226,20 @@ impl Latencies {
             pairs[distance] = measured.len();
             one_way[distance] = median(measured);
         }
+        // Two threads of one core, if there is no other.
+        let nearest = by_distance.iter().flatten().next();
+        let (a, b) = nearest.copied().unwrap_or((cpus[0].cpu, cpus[1].cpu));
+        let next_line = next_line_ns(a, b, TURNS)?;
+        let wake = wake_ns(a, b, TURNS)?;
         Ok(Latencies {
             own_cache: own_cache.max(LEAST),
             last_level,
             one_way,
             locked,
             pause: pause.max(LEAST),
+            clock: clock.max(LEAST),
+            next_line: next_line.max(LEAST),
+            wake: (wake.0.max(LEAST), wake.1.max(LEAST)),
             pairs,
         })
     }
@@ -249,6 +271,8 @@ impl Latencies {
     }
 }
 
+/// So many take some milliseconds.
+const TURNS: usize = 200;
 const PAIRS_PER_DISTANCE: usize = 50;
 const TIME_PER_DISTANCE: Duration = Duration::from_millis(80);
 const MOST_TIME_PER_PAIR: Duration = Duration::from_millis(20);

@@ -37,9 +37,9 @@ fn costs() -> Costs {
     Machine::load(MACHINE).expect("it is built in").costs
 }
 
-/// Lets 20 threads run, and returns what they said, in order.
-fn play(body: impl Fn(&Shared, usize) + Copy + 'static) -> Vec<(usize, u64)> {
-    let setup = Setup {
+/// 20 threads.
+fn setup() -> Setup {
+    Setup {
         machine: Machine::load(MACHINE).expect("it is built in"),
         threads: NEXT_SOCKET + 2,
         placement: Placement::Compact,
@@ -52,7 +52,11 @@ fn play(body: impl Fn(&Shared, usize) + Copy + 'static) -> Vec<(usize, u64)> {
         disturbance: None,
         factors: Vec::new(),
         trace: None,
-    };
+    }
+}
+
+/// Lets 20 threads run, and returns what they said, in order.
+fn play(body: impl Fn(&Shared, usize) + Copy + 'static) -> Vec<(usize, u64)> {
     let line = || place(SimU64::new(0));
     let prepare = || Shared {
         a: line(),
@@ -60,7 +64,7 @@ fn play(body: impl Fn(&Shared, usize) + Copy + 'static) -> Vec<(usize, u64)> {
         c: line(),
         said: Rc::default(),
     };
-    let (_, end, said) = run(&setup, prepare, body, |shared, _| shared.said.take());
+    let (_, end, said) = run(&setup(), prepare, body, |shared, _| shared.said.take());
     assert_eq!(end, Ok(()));
     said
 }
@@ -322,4 +326,36 @@ fn a_spinner_must_not_wait_while_it_checks() {
         }
         _ => {}
     });
+}
+
+#[test]
+fn reading_the_clock_takes_as_long_as_the_machine_says() {
+    let took = |clock: u64| {
+        let mut machine = Machine::load(MACHINE).expect("it is built in");
+        machine.costs.clock = clock;
+        let setup = Setup {
+            machine,
+            threads: 1,
+            ..setup()
+        };
+        let body = |said: &Rc<RefCell<Vec<u64>>>, _| {
+            let (before, shown) = (now(), Sim::now());
+            let cycles = with(|w| w.costs().cycles(shown as f64));
+            said.borrow_mut().extend([now() - before, cycles - before]);
+        };
+        let (_, end, said) = run(
+            &setup,
+            || Rc::new(RefCell::new(vec![])),
+            body,
+            |said, _| said.take(),
+        );
+        assert_eq!(end, Ok(()));
+        said
+    };
+    assert_eq!(took(0)[0], 0);
+    let [took, shown] = took(60)[..] else {
+        panic!()
+    };
+    // It shows the time at which it has been read.
+    assert!(took == 60 && shown.abs_diff(60) <= 3, "{took} {shown}");
 }

@@ -113,7 +113,8 @@ impl Cell {
             half_to_one_and_a_half(self.private_ns);
             lock.lock(me);
             work(f64::from(self.section_ns));
-            for group in lines.chunks(OVERLAP.ns as usize) {
+            let at_a_time = with(|w| w.costs().lines_at_a_time());
+            for group in lines.chunks(at_a_time.unwrap_or(OVERLAP.ns as usize)) {
                 group.iter().for_each(|Line(line)| line.increment());
                 // The core has no more requests under way than these.
                 if lines.len() > group.len() {
@@ -203,8 +204,10 @@ mod tests {
     }
 
     #[test]
-    fn lines_travel_with_the_lock_ten_at_a_time() {
-        let fetched = |lines: u32| {
+    fn lines_travel_with_the_lock_as_many_at_a_time_as_the_machine_says() {
+        let fetched = |lines: u32, next_line: u64| {
+            let mut machine = Machine::load("haswell-ex-4s").unwrap();
+            machine.costs.next_line = next_line;
             let cell = Cell {
                 section_ns: 2_000,
                 lines,
@@ -213,7 +216,7 @@ mod tests {
             let run = Run {
                 seconds: 0.002,
                 ..Run::new(
-                    Machine::load("haswell-ex-4s").unwrap(),
+                    machine,
                     cell.workload(),
                     locks::by_name("ticket").unwrap(),
                     2,
@@ -222,10 +225,14 @@ mod tests {
             let o = run.execute().unwrap();
             (1e3 / o.ops_per_us(), o.traffic.remote as f64 / o.ops as f64)
         };
-        let ((short, few), (long, many)) = (fetched(2), fetched(128));
+        let ((short, few), (long, many)) = (fetched(2, 0), fetched(128, 0));
         assert!((125.0..127.0).contains(&(many - few)), "{few} {many}");
         // 13 groups, the first of which overlaps with nothing; a transfer takes about 130 ns.
         let more = long - short;
         assert!((1_200.0..2_200.0).contains(&more), "{more}");
+        // Three at a time: 43 groups.
+        let modified = Machine::load("haswell-ex-4s").unwrap().costs.modified[0];
+        let more = fetched(128, modified / 3).0 - short;
+        assert!((4_000.0..7_000.0).contains(&more), "{more}");
     }
 }

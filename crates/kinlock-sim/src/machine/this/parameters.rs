@@ -96,8 +96,18 @@ fn latency(name: &str, l: &Latencies, shape: &Shape) -> Option<Value> {
             )
         }
         "read_occupancy" => assumed(last_level / 3.0, "ns", "a third of last_level"),
+        "next_line" => measured(
+            l.next_line,
+            "incrementing 128 lines that another core has modified, per line",
+        ),
         "rmw" => measured(l.rmw(), "locked additions to one word, less own_cache"),
+        "clock" => measured(l.clock, "reading the clock of the system"),
         "pause" => measured(l.pause, "a turn of a spin loop"),
+        "unpark" => measured(
+            l.wake.0,
+            "waking a thread on another CPU that has slept for 20 us: what the waker pays",
+        ),
+        "wake_latency" => measured(l.wake.1, "the same: how long after that the thread runs"),
         _ => None,
     }
 }
@@ -118,12 +128,6 @@ fn constant(name: &str) -> Option<Value> {
         ),
         "context_switch" => assumed(1500.0, "ns", "usual"),
         "park" => assumed(800.0, "ns", "a system call and going to sleep"),
-        "unpark" => assumed(1000.0, "ns", "a system call and a wake-up across CPUs"),
-        "wake_latency" => assumed(
-            4000.0,
-            "ns",
-            "an interrupt to an idle CPU and a context switch",
-        ),
         "membarrier" => assumed(5000.0, "ns", "interrupts to all CPUs that run the process"),
         "tick" => assumed(2500.0, "ns", "an interrupt and the scheduler's accounting"),
         "tick_period" => assumed(1e6, "ns", "CONFIG_HZ=1000, as in Linux' x86_64_defconfig"),

@@ -101,6 +101,9 @@ fn any_measurement_makes_a_machine() {
             one_way: [None, Some(0.0), Some(1e6), None],
             locked: 0.0,
             pause: LEAST,
+            clock: LEAST,
+            next_line: LEAST,
+            wake: (LEAST, LEAST),
             pairs: [0, 1, 1, 0],
         };
         let text = write::text("this", &about, 2500, &shape, |name| {
