@@ -9,6 +9,7 @@
 //! they have changed is dropped, and each workload is simulated with the transfers of its rounds.
 
 use std::env;
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -32,8 +33,8 @@ use crate::stats::Summary;
 /// Workloads that `kinlock bench` and `kinlock sim` share run with 1 and 2 threads: on this
 /// machine, and on one simulated with this one's CPUs and measured latencies (`sim --machine
 /// this`). No number of the simulator is fitted to these results. Errors are those of the simulated
-/// time per operation: +10 % means that the simulator is that much slower. The machine should be
-/// idle.
+/// time per operation: +10 % means that the simulator is that much slower. Beside them are those
+/// of the speed relative to std-mutex. The machine should be idle.
 ///
 /// The time of a transfer between CPUs is measured before and after each round, as hosts of virtual
 /// machines move CPUs. A round between two that differ by more than a quarter is measured again.
@@ -93,6 +94,8 @@ struct Entry {
     measured_ns: Summary,
     simulated_ns: Summary,
     error_pct: f64,
+    /// That of the speed relative to the first lock's; 0 of the first lock itself.
+    ratio_error_pct: f64,
 }
 
 /// Runs the verb.
@@ -159,7 +162,10 @@ fn rounds(args: &Args, workload: &str, folder: &Path) -> anyhow::Result<Vec<Roun
     let wanted = args.rounds.max(1);
     let mut steady: Vec<Round> = Vec::new();
     for number in 0..TRIES * wanted {
-        let machine = folder.join(format!("{number}.toml"));
+        // The machine is called like its file.
+        let folder = folder.join(format!("{workload}-{number}").replace('/', "-"));
+        fs::create_dir(&folder).context("cannot make a folder for results")?;
+        let machine = folder.join("this.toml");
         let transfer = transfer(&["--machine-file", &machine.to_string_lossy()])?;
         let shared = [
             "--workload",
@@ -255,25 +261,32 @@ fn entries(rounds: &[Round], simulated: &Value) -> anyhow::Result<Vec<Entry>> {
         .iter()
         .map(|round| results(&round.measured))
         .collect();
-    let mut entries = Vec::new();
+    let mut entries: Vec<Entry> = Vec::new();
     for (at, first) in measured[0].iter().enumerate() {
         let names = LOCKS.iter().find(|names| first["lock"] == names.0);
         let (lock, in_sim) = names.context("a lock was measured that was not asked for")?;
-        let (workload, threads) = (&first["workload"], &first["threads"]);
-        let mut same = simulated.iter().filter(|s| s["threads"] == *threads);
+        let workload = &first["workload"];
+        let threads = first["threads"].as_u64().unwrap_or(0);
+        let mut same = simulated.iter().filter(|s| s["threads"] == threads);
         let other = same.find(|other| other["lock"] == *in_sim);
         let other = other.with_context(|| format!("{workload} was not simulated"))?;
         let all = measured.iter().map(|of| Ok(nanos(&of[at])?.median));
         let all: anyhow::Result<Vec<f64>> = all.collect();
         let (measured_ns, simulated_ns) = (Summary::of(all?), nanos(other)?);
+        let baseline = entries
+            .iter()
+            .find(|e| e.threads == threads && e.lock == LOCKS[0].0);
+        let slower = simulated_ns.median / measured_ns.median;
+        let of_baseline = baseline.map_or(slower, |e| 1.0 + e.error_pct / 100.0);
         entries.push(Entry {
             workload: workload.as_str().unwrap_or_default().to_owned(),
             lock: (*lock).to_owned(),
-            threads: threads.as_u64().unwrap_or(0),
+            threads,
             transfer_ns: Summary::of(rounds.iter().map(|round| round.transfer)),
             measured_ns,
             simulated_ns,
-            error_pct: 100.0 * (simulated_ns.median / measured_ns.median - 1.0),
+            error_pct: 100.0 * (slower - 1.0),
+            ratio_error_pct: 100.0 * (of_baseline / slower - 1.0),
         });
     }
     Ok(entries)
@@ -307,6 +320,10 @@ impl Report {
             .add("spread", move |e| spread(e.measured_ns))
             .add("simulated", |e| three_digits(e.simulated_ns.median))
             .add("error", |e| format!("{:+.0}%", e.error_pct))
+            .add("of ratio", |e| match e.lock == LOCKS[0].0 {
+                true => "-".to_owned(),
+                false => format!("{:+.0}%", e.ratio_error_pct),
+            })
             .of(&self.results)
     }
 
@@ -325,11 +342,19 @@ impl Report {
                 of(2, lock)
             )
         });
+        let two = || self.results.iter().filter(|e| e.threads == 2);
+        let within =
+            |most: f64, of: fn(&Entry) -> f64| two().filter(|e| of(e).abs() <= most).count();
         format!(
-            "Errors: median {:.0} %, largest {:.0} %. Medians by lock: {}.",
+            "Errors: median {:.0} %, largest {:.0} %. Medians by lock: {}. With 2 threads {} of {} times are within \
+             25 %, and {} ratios to {} within 15 %.",
             self.error_median_pct,
             self.error_max_pct,
-            by_lock.join("; ")
+            by_lock.join("; "),
+            within(25.0, |e| e.error_pct),
+            two().count(),
+            within(15.0, |e| e.ratio_error_pct),
+            LOCKS[0].0
         )
     }
 }
@@ -360,7 +385,7 @@ impl report::Report for Report {
             out,
             "{}\n\n{}\n\n{}",
             self.machine.summary(),
-            table.text(2..8),
+            table.text(2..9),
             self.sums()
         )?;
         for warning in self.warnings() {
@@ -379,7 +404,7 @@ impl report::Report for Report {
         for warning in self.warnings() {
             writeln!(out, "Note: {warning}.\n")?;
         }
-        self.table().markdown(2..8, out)
+        self.table().markdown(2..9, out)
     }
 
     fn csv(&self) -> Table {
@@ -391,6 +416,7 @@ impl report::Report for Report {
             .number("measured_ns", 3, |e| e.measured_ns.median)
             .number("simulated_ns", 3, |e| e.simulated_ns.median)
             .number("error_pct", 2, |e| e.error_pct)
+            .number("ratio_error_pct", 2, |e| e.ratio_error_pct)
             .of(&self.results)
     }
 }
