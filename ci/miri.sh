@@ -11,11 +11,10 @@ miri "" -p kinlock --test every_lock --test spin --test mutex --test condvar --t
 miri "" -p kinlock-invalidation --test invalidation --no-run
 miri "" -p kinlock-core -p kinlock-ids --lib --no-run
 miri "-Zmiri-many-seeds=0..2" -p kinlock --test every_lock --test spin
-miri "-Zmiri-seed=1" -p kinlock --test rwlock
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 # These take minutes per seed.
-miri "-Zmiri-seed=1" -p kinlock --test mutex --test condvar >"$log" 2>&1 &
+miri "-Zmiri-seed=1" -p kinlock --test mutex --test condvar --test rwlock >"$log" 2>&1 &
 beside=$!
 status=0
 # All backends of delayed invalidation but `wide`, which is inline assembly. The tests leak their tags
