@@ -1,4 +1,4 @@
-//! Measures the latencies of the host's caches.
+//! Measures what transfers between caches, wake-ups and the clock of the host take.
 //!
 //! # Invariants
 //!
