@@ -27,7 +27,7 @@ if [ $# -eq 0 ]; then
     exit 2
 fi
 if [ -z "${FOLDER:-}" ]; then
-    FOLDER=$(mktemp -d "${TMPDIR:-/tmp}/kinlock-predict.XXXXXX")
+    FOLDER=$(mktemp -d)
     trap 'rm -rf "$FOLDER"' EXIT
 fi
 mkdir -p "$FOLDER"

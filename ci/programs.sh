@@ -9,7 +9,7 @@ times=${1:-1}
 only=${2:-}
 cargo build --quiet --release -p kinlock-preload
 library=$(realpath "${CARGO_TARGET_DIR:-target}/release/libkinlock_preload.so")
-work=$(mktemp -d "${TMPDIR:-/tmp}/kinlock-programs.XXXXXX")
+work=$(mktemp -d)
 server=
 trap '[ -z "$server" ] || kill "$server" || true; rm -rf "$work"' EXIT
 

@@ -20,7 +20,7 @@ slug() {
 model=$(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -1 | slug)
 folder=$PWD/docs/results/$(date +%F)-${model:-$(uname -m)}-programs
 mkdir -p "$folder"
-work=$(mktemp -d "${TMPDIR:-/tmp}/kinlock-programs.XXXXXX")
+work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 wanted=("$@")
 
