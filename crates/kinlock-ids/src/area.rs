@@ -77,7 +77,8 @@ struct Own(Cell<[u32; 8]>);
 const UNREGISTERED: [u32; 8] = [0, u32::MAX, 0, 0, 0, 0, 0, 0];
 
 /// `AREA` of a thread without an area. It is not aligned, so it is never the address of one.
-const NONE: *mut u8 = ptr::without_provenance_mut(1);
+const NONE: *mut u8 = ptr::without_provenance_mut(NONE_ADDRESS);
+const NONE_ADDRESS: usize = 1;
 
 thread_local! {
     // No destructors: plain memory of the thread, accessible for as long as it runs.
@@ -89,12 +90,41 @@ thread_local! {
 /// [`available`] has returned `Ok`.
 #[inline]
 pub(super) fn current() -> Option<NonNull<u8>> {
-    let area = AREA.with(Cell::get);
-    // One comparison covers null and `NONE`: the address of an area is greater than both.
-    if area.addr() > NONE.addr() {
-        return NonNull::new(area);
+    if let Some(area) = Least::SEQUENCES.known() {
+        return Some(area);
     }
-    if area.is_null() { first_use() } else { None }
+    if AREA.with(Cell::get).is_null() {
+        first_use()
+    } else {
+        None
+    }
+}
+
+/// What the address of every area exceeds, or of none: one comparison tells a structure whether it
+/// has sequences, and whether the calling thread has an area for them. Not 0.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Least(usize);
+
+impl Least {
+    /// Every area's address is greater than null and `NONE`.
+    const SEQUENCES: Self = Least(NONE_ADDRESS);
+
+    pub(super) fn new(sequences: bool) -> Self {
+        if sequences {
+            Self::SEQUENCES
+        } else {
+            Least(usize::MAX)
+        }
+    }
+
+    /// The calling thread's area, if this is not for structures without sequences, and the thread
+    /// has used its area before.
+    #[inline]
+    pub(super) fn known(self) -> Option<NonNull<u8>> {
+        let area = AREA.with(Cell::get);
+        // SAFETY: what is greater than any number is not null.
+        (area.addr() > self.0).then(|| unsafe { NonNull::new_unchecked(area) })
+    }
 }
 
 /// The CPU on which the calling thread ran a moment ago.

@@ -27,10 +27,9 @@ use kinlock::{SpinLock, SpinLockGuard};
 /// The alignment and granularity of allocations: two cache lines, since processors fetch them in
 /// pairs. No two structures and no two IDs share such a pair.
 pub(super) const LINE: usize = 128;
-/// The stretch of an ID in a region for ordinary structures.
+/// The stretch of an ID in a region for ordinary structures: the largest page size, as stretches
+/// never share a page. A larger one is a power of two, too, so that an ID is shifted to find it.
 const STRETCH: usize = 64 * 1024;
-/// The largest page size. Stretches never share a page.
-const PAGE: usize = 64 * 1024;
 
 /// Memory for a number of IDs.
 #[derive(Debug)]
@@ -108,7 +107,7 @@ impl Arena {
                 .addr()
                 .get()
                 .wrapping_sub(region.slots.base.addr().get());
-            if offset < region.slots.stride {
+            if offset < region.slots.stride() {
                 region.put(offset, size);
                 return;
             }
@@ -132,14 +131,14 @@ impl Region {
     fn map(ids: u32, size: usize) -> Result<Self, NoMemory> {
         let stride = size
             .max(STRETCH)
-            .checked_next_multiple_of(PAGE)
+            .checked_next_power_of_two()
             .ok_or(NoMemory)?;
         let bytes = stride.checked_mul(ids as usize).ok_or(NoMemory)?;
         let base = memory::map(bytes).ok_or(NoMemory)?;
         Ok(Region {
             slots: Slots {
                 base,
-                stride,
+                shift: stride.ilog2(),
                 limit: ids,
             },
             free: vec![(0, stride)],
@@ -147,7 +146,7 @@ impl Region {
     }
 
     fn bytes(&self, ids: u32) -> usize {
-        self.slots.stride * ids as usize
+        self.slots.stride() * ids as usize
     }
 
     fn take(&mut self, size: usize) -> Option<Slots> {
@@ -177,13 +176,18 @@ impl Region {
 }
 
 impl Slots {
+    /// The distance between the slots of two neighbouring IDs.
+    fn stride(&self) -> usize {
+        1 << self.shift
+    }
+
     /// The slot of an ID, which must be below the limit.
     #[inline]
     pub(super) fn of(&self, id: u32) -> NonNull<u8> {
         debug_assert!(id < self.limit);
         // SAFETY: by invariants 1 and 2 of this file the slots of all IDs below the limit are one
         // mapping.
-        unsafe { self.base.add(id as usize * self.stride) }
+        unsafe { self.base.add((id as usize) << self.shift) }
     }
 }
 
@@ -282,7 +286,7 @@ mod tests {
     fn what_is_larger_than_a_stretch_gets_its_own_region() {
         let arena = Arena::new(2);
         let large = arena.allocate(STRETCH + 1).unwrap();
-        assert_eq!(large.stride, 2 * STRETCH);
+        assert_eq!(large.stride(), 2 * STRETCH);
         // SAFETY: invariant 2: the last byte of the last slot.
         unsafe { large.of(1).add(STRETCH).write(1) };
         assert!(arena.allocate(usize::MAX).is_err());

@@ -1,9 +1,10 @@
 //! Counters that every CPU adds to on its own.
 
 use core::marker::PhantomData;
+use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
-use super::area;
+use super::area::{self, Least};
 use super::domain::{Domain, Lease};
 use super::error::BuildError;
 use super::sequence::{self, Probe, Slots, Sound};
@@ -74,7 +75,8 @@ impl<P: Probe> Counter<P> {
     /// Adds `n`, wrapping at 2^64.
     #[inline]
     pub fn add(&self, n: u64) {
-        self.words.add(0, n);
+        // SAFETY: there is a word.
+        unsafe { self.words.add(0, n) };
     }
 
     /// Adds `n` under a lease of this counter's domain. A lease of another domain works as
@@ -82,7 +84,8 @@ impl<P: Probe> Counter<P> {
     /// interrupts.
     #[inline]
     pub fn add_with(&self, lease: &Lease<'_>, n: u64) {
-        self.words.add_with(lease, 0, n);
+        // SAFETY: there is a word.
+        unsafe { self.words.add_with(lease, 0, n) };
     }
 
     /// The sum of all additions, wrapping; see the [guarantees](Self#guarantees).
@@ -137,7 +140,9 @@ impl CounterArray {
     /// If there is no counter `index`.
     #[inline]
     pub fn add(&self, index: usize, n: u64) {
-        self.words.add(index, n);
+        self.words.check(index);
+        // SAFETY: just checked.
+        unsafe { self.words.add(index, n) };
     }
 
     /// As [`add`](Self::add), under a lease; see [`Counter::add_with`].
@@ -147,7 +152,9 @@ impl CounterArray {
     /// If there is no counter `index`.
     #[inline]
     pub fn add_with(&self, lease: &Lease<'_>, index: usize, n: u64) {
-        self.words.add_with(lease, index, n);
+        self.words.check(index);
+        // SAFETY: just checked.
+        unsafe { self.words.add_with(lease, index, n) };
     }
 
     /// The sum of all additions to one counter. O([`Domain::max_ids`]).
@@ -187,7 +194,7 @@ impl CounterArray {
 struct Words<P: Probe> {
     slots: Slots,
     len: usize,
-    restartable: bool,
+    least: Least,
     domain: Domain,
     /// For threads without an ID.
     shared: Box<[Line]>,
@@ -213,7 +220,7 @@ impl<P: Probe> Words<P> {
         Ok(Words {
             slots: domain.allocate(size)?,
             len,
-            restartable: domain.leased().is_none(),
+            least: Least::new(domain.leased().is_none()),
             domain: domain.clone(),
             shared: (0..len.div_ceil(LINE)).map(|_| Line::default()).collect(),
             probe: PhantomData,
@@ -221,38 +228,73 @@ impl<P: Probe> Words<P> {
     }
 
     #[inline]
-    fn add(&self, index: usize, n: u64) {
+    fn check(&self, index: usize) {
         assert!(index < self.len, "no such counter");
-        if self.restartable {
-            if let Some(area) = area::current() {
-                // SAFETY: invariant 1: the word lies within the slot.
-                let base = unsafe { self.slots.base.add(index * WORD) };
-                let slots = Slots { base, ..self.slots };
-                // SAFETY: invariant 1, and invariant 1 of `sequence`.
-                if unsafe { sequence::add::<P>(area, &slots, n) }.is_ok() {
-                    return;
-                }
+    }
+
+    /// # Safety
+    ///
+    /// `index` is below `len`.
+    #[inline]
+    unsafe fn add(&self, index: usize, n: u64) {
+        if let Some(area) = self.least.known() {
+            // SAFETY: by the caller.
+            if unsafe { self.add_in(area, index, n) } {
+                return;
             }
-            return self.add_shared(index, n);
         }
-        match self.domain.enter() {
-            Ok(lease) => self.add_to(lease.id(), index, n),
-            Err(_) => self.add_shared(index, n),
+        // SAFETY: by the caller.
+        unsafe { self.add_otherwise(index, n) };
+    }
+
+    /// Adds by a sequence. Returns false if the thread's ID has no slot.
+    ///
+    /// # Safety
+    ///
+    /// `index` is below `len`, and the backend is the restartable one.
+    #[inline]
+    unsafe fn add_in(&self, area: NonNull<u8>, index: usize, n: u64) -> bool {
+        // SAFETY: invariant 1: the word lies within the slot.
+        let base = unsafe { self.slots.base.add(index * WORD) };
+        let slots = Slots { base, ..self.slots };
+        // SAFETY: invariant 1, and invariant 1 of `sequence`.
+        unsafe { sequence::add::<P>(area, &slots, n) }.is_ok()
+    }
+
+    /// With leases, at a thread's first addition by a sequence, and for a thread without an ID.
+    ///
+    /// # Safety
+    ///
+    /// `index` is below `len`.
+    #[inline(never)]
+    unsafe fn add_otherwise(&self, index: usize, n: u64) {
+        if self.domain.leased().is_some() {
+            return match self.domain.enter() {
+                Ok(lease) => self.add_to(lease.id(), index, n),
+                Err(_) => self.add_shared(index, n),
+            };
+        }
+        // SAFETY: by the caller.
+        if !area::current().is_some_and(|area| unsafe { self.add_in(area, index, n) }) {
+            self.add_shared(index, n);
         }
     }
 
+    /// # Safety
+    ///
+    /// `index` is below `len`.
     #[inline]
-    fn add_with(&self, lease: &Lease<'_>, index: usize, n: u64) {
-        assert!(index < self.len, "no such counter");
+    unsafe fn add_with(&self, lease: &Lease<'_>, index: usize, n: u64) {
         if lease.is_of(&self.domain) {
             self.add_to(lease.id(), index, n);
         } else {
-            self.add(index, n);
+            // SAFETY: by the caller.
+            unsafe { self.add(index, n) };
         }
     }
 
     fn sum(&self, index: usize) -> u64 {
-        assert!(index < self.len, "no such counter");
+        self.check(index);
         let own = (0..self.slots.limit).map(|id| self.word(id, index).load(Relaxed));
         own.fold(self.shared(index).load(Relaxed), u64::wrapping_add)
     }

@@ -154,12 +154,13 @@ impl<T> PerId<T> {
         let area = area::current()?;
         // SAFETY: invariants 1 and 3, and those of `sequence`; the offset is that of the claim.
         let found = unsafe { sequence::compare_store::<Sound, 0>(area, &self.slots, CLAIM, 0, 1) };
-        let Ok((id, 0)) = found else {
+        let Ok((slot, 0)) = found else {
             return None;
         };
         // Pairs with the Release of the thread that cleared the claim, which the sequence has read.
         fence(Acquire);
-        Some(Claimed(self.slot(id)))
+        // SAFETY: invariant 1.
+        Some(Claimed(unsafe { slot.cast::<Slot<T>>().as_ref() }))
     }
 
     #[cold]

@@ -6,7 +6,7 @@
 //! ```text
 //!           area.sequence := descriptor    { begin, length, where to go on after an abort }
 //!   begin:  id := area.mm_cid              loaded inside: after an abort the ID may be another
-//!           slot := base + id * stride     the memory of this ID, unless id >= limit
+//!           slot := base + (id << shift)   the memory of this ID, unless id >= limit
 //!           ...                            loads, and stores to memory that no other thread reads
 //!           store to slot                  the commit: one instruction, and the last one
 //!   end:
@@ -56,6 +56,7 @@
 //! | 22 | the begin |
 //! | 33 | the end; a sequence without anything to commit jumps here |
 //! | 44 | the abort handler |
+//! | 66 | x86-64: the ID is not below the limit |
 //!
 //! The sections `__rseq_cs_ptr_array` and `__rseq_exit_point_array` tell debuggers what to step
 //! over: a breakpoint or a single step inside a sequence makes it restart for ever.
@@ -63,8 +64,8 @@
 //! # Invariants
 //!
 //! 1. `area` is what `area::current` has returned to the calling thread.
-//! 2. For every `id` below `limit`, `stride` bytes at `base + id * stride` are mapped, writable and
-//!    live, and `base` is aligned to 8. They hold words that are accessed by sequences on this
+//! 2. For every `id` below `limit`, `1 << shift` bytes at `base + (id << shift)` are mapped, writable
+//!    and live, and `base` is aligned to 8. They hold words that are accessed by sequences on this
 //!    thread's own ID, and atomically by all other code.
 //! 3. Every node in a list is live memory of `Node`'s layout. Only the thread that has popped it,
 //!    or is about to push it, writes it.
@@ -148,27 +149,26 @@ impl<P: Probe> Knobs<P> {
     };
 }
 
-/// The memory of all IDs: one slot of `stride` bytes each.
+/// The memory of all IDs: one slot each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slots {
     /// The slot of ID 0.
     pub(super) base: NonNull<u8>,
-    /// The distance between the slots of two neighbouring IDs.
-    pub(super) stride: usize,
+    /// Two slots of neighbouring IDs are `1 << shift` bytes apart. A shift costs one cycle between
+    /// the ID and the address, a multiplication three.
+    pub(super) shift: u32,
     /// How many slots there are.
     pub(super) limit: u32,
 }
 
-impl Slots {
-    /// Whether a sequence that ran with this ID did anything.
-    #[inline]
-    fn check(&self, id: u64) -> Result<(), OutOfRange> {
-        if (id as u32) < self.limit {
-            Ok(())
-        } else {
-            Err(OutOfRange)
-        }
-    }
+/// What a sequence reports of the slot: its address, or null if the ID was not below the limit.
+#[cfg_attr(
+    not(any(target_arch = "x86_64", target_arch = "aarch64")),
+    allow(dead_code)
+)]
+#[inline]
+fn in_range(slot: *mut u8) -> Result<NonNull<u8>, OutOfRange> {
+    NonNull::new(slot).ok_or(OutOfRange)
 }
 
 /// The sequence ran with an ID at or above `limit`, and did nothing.
@@ -235,12 +235,12 @@ impl Pushed {
     /// From what the assembly reports: the head that it found, and the depth that the list would
     /// get.
     #[inline]
-    fn of(ran: Result<(), OutOfRange>, found: usize, depth: usize, most: usize) -> Self {
+    fn of(ran: Result<NonNull<u8>, OutOfRange>, found: usize, depth: usize, most: usize) -> Self {
         match ran {
             Err(OutOfRange) => Self::OutOfRange,
-            Ok(()) if found == CLOSED => Self::Closed,
-            Ok(()) if depth > most => Self::Full,
-            Ok(()) => Self::Done,
+            Ok(_) if found == CLOSED => Self::Closed,
+            Ok(_) if depth > most => Self::Full,
+            Ok(_) => Self::Done,
         }
     }
 }
@@ -261,12 +261,12 @@ pub(super) enum Popped {
 impl Popped {
     /// From what the assembly reports: the head that it found.
     #[inline]
-    fn of(ran: Result<(), OutOfRange>, found: *mut Node) -> Self {
+    fn of(ran: Result<NonNull<u8>, OutOfRange>, found: *mut Node) -> Self {
         match (ran, NonNull::new(found)) {
             (Err(OutOfRange), _) => Self::OutOfRange,
-            (Ok(()), None) => Self::Empty,
-            (Ok(()), Some(node)) if node.addr().get() == CLOSED => Self::Closed,
-            (Ok(()), Some(node)) => Self::Node(node),
+            (Ok(_), None) => Self::Empty,
+            (Ok(_), Some(node)) if node.addr().get() == CLOSED => Self::Closed,
+            (Ok(_), Some(node)) => Self::Node(node),
         }
     }
 }
@@ -344,12 +344,12 @@ pub(super) enum Moved {
 impl Moved {
     /// From what the assembly reports: where the element is in the slot.
     #[inline]
-    fn of(ran: Result<(), OutOfRange>, place: usize) -> Self {
+    fn of(ran: Result<NonNull<u8>, OutOfRange>, place: usize) -> Self {
         match (ran, place) {
             (Err(OutOfRange), _) => Self::OutOfRange,
-            (Ok(()), CLOSED) => Self::Closed,
-            (Ok(()), REFUSED) => Self::Refused,
-            (Ok(()), _) => Self::Done,
+            (Ok(_), CLOSED) => Self::Closed,
+            (Ok(_), REFUSED) => Self::Refused,
+            (Ok(_), _) => Self::Done,
         }
     }
 }

@@ -9,20 +9,20 @@ use core::ptr::NonNull;
 
 use super::{
     CLOSED, DEPTH, END, Element, FIRST, GATE, HEAD, Knobs, Moved, NEXT, Node, OutOfRange, Popped,
-    Probe, Pushed, REFUSED, Slots,
+    Probe, Pushed, REFUSED, Slots, in_range,
 };
 use crate::area::{SIGNATURE, at};
 
 /// A sequence: `$before` and `$commit` between begin and end, with the operands below and its own.
 /// The delay of a [`Probe`] comes between `$before` and `$commit`.
 ///
-/// `slot` is the address of the slot when `$before` starts. If `$before` has run, `id` is below the
-/// limit.
+/// `slot` is the address of the slot when `$before` starts. It is 0 at the end if the ID is not below
+/// the limit.
 macro_rules! sequence {
     (
         $probe:ty, $area:expr, $slots:expr,
         [$($before:literal),* $(,)?], [$($commit:literal),* $(,)?],
-        $id:ident, $($operands:tt)*
+        $slot:ident, $($operands:tt)*
     ) => {
         asm!(
             ".if {restart}",
@@ -46,11 +46,13 @@ macro_rules! sequence {
             "str {slot}, [{area}, #{at_sequence}]",
             ".endif",
             "22:",
+            // Clears the upper half of `id`.
             "ldr {id:w}, [{area}, #{at_mm_cid}]",
+            "mov {slot}, xzr",
             "cmp {id:w}, {limit:w}",
             "b.hs 33f",
-            // The 32-bit load has cleared the upper half of `id`.
-            "madd {slot}, {id}, {stride}, {base}",
+            "lsl {slot}, {id}, {shift}",
+            "add {slot}, {slot}, {base}",
             $($before,)*
             ".if {delay}",
             "mov {spin:w}, #{delay}",
@@ -75,10 +77,10 @@ macro_rules! sequence {
             at_mm_cid = const at::MM_CID,
             area = in(reg) $area.as_ptr(),
             base = in(reg) $slots.base.as_ptr(),
-            stride = in(reg) $slots.stride,
+            shift = in(reg) u64::from($slots.shift),
             limit = in(reg) $slots.limit,
-            slot = out(reg) _,
-            id = out(reg) $id,
+            slot = out(reg) $slot,
+            id = out(reg) _,
             delay = const Knobs::<$probe>::DELAY,
             spin = out(reg) _,
             $($operands)*
@@ -104,7 +106,7 @@ pub(in super::super) unsafe fn add<P: Probe>(
     slots: &Slots,
     value: u64,
 ) -> Result<(), OutOfRange> {
-    let id: u64;
+    let slot: *mut u8;
     // SAFETY: invariants 1 and 2, by the caller.
     unsafe {
         sequence!(P, area, slots, [], [
@@ -115,12 +117,12 @@ pub(in super::super) unsafe fn add<P: Probe>(
             ".endif",
             "add {sum}, {sum}, {value}",
             "str {sum}, [{slot}]",
-        ], id,
+        ], slot,
             value = in(reg) value,
             sum = out(reg) _,
         );
     }
-    slots.check(id)
+    in_range(slot).map(drop)
 }
 
 // The gate is read by `ldar`, which takes no offset. An acquiring load, so that the head is read
@@ -128,11 +130,11 @@ pub(in super::super) unsafe fn add<P: Probe>(
 const _: () = assert!(GATE == 0);
 
 /// Stores `new` in the word at `offset` of the slot if that holds `expected` and, with `GATED` = 1,
-/// the gate is open. Returns the ID, and the word's old value or [`CLOSED`].
+/// the gate is open. Returns the slot, and the word's old value or [`CLOSED`].
 ///
 /// # Safety
 ///
-/// Invariants 1 and 2; `offset` is a multiple of 8 and `offset + 8 <= stride`.
+/// Invariants 1 and 2; `offset` is a multiple of 8 and `offset + 8` is at most the size of a slot.
 #[inline]
 pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
     area: NonNull<u8>,
@@ -140,8 +142,8 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
     offset: usize,
     expected: u64,
     new: u64,
-) -> Result<(u32, u64), OutOfRange> {
-    let id: u64;
+) -> Result<(NonNull<u8>, u64), OutOfRange> {
+    let slot: *mut u8;
     let found: u64;
     // SAFETY: invariants 1 and 2, by the caller.
     unsafe {
@@ -156,7 +158,7 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
             "b.ne 33f",
         ], [
             "str {new}, [{slot}, {offset}]",
-        ], id,
+        ], slot,
             gated = const GATED,
             closed = const CLOSED,
             offset = in(reg) offset,
@@ -165,7 +167,7 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
             found = out(reg) found,
         );
     }
-    slots.check(id).map(|()| (id as u32, found))
+    in_range(slot).map(|slot| (slot, found))
 }
 
 /// Pushes `node` on the list of the slot, unless that has `most` nodes already.
@@ -180,7 +182,7 @@ pub(in super::super) unsafe fn push<P: Probe>(
     node: NonNull<Node>,
     most: usize,
 ) -> Pushed {
-    let id: u64;
+    let slot: *mut u8;
     let found: usize;
     let depth: usize;
     // SAFETY: invariants 1, 2 and 3, by the caller. The node is written before the commit, and
@@ -202,7 +204,7 @@ pub(in super::super) unsafe fn push<P: Probe>(
             "str {depth}, [{node}, #{at_depth}]",
         ], [
             "str {node}, [{slot}, #{head}]",
-        ], id,
+        ], slot,
             head = const HEAD,
             next = const NEXT,
             at_depth = const DEPTH,
@@ -213,7 +215,7 @@ pub(in super::super) unsafe fn push<P: Probe>(
             depth = out(reg) depth,
         );
     }
-    Pushed::of(slots.check(id), found, depth, most)
+    Pushed::of(in_range(slot), found, depth, most)
 }
 
 /// Pops the head of the list of the slot.
@@ -223,7 +225,7 @@ pub(in super::super) unsafe fn push<P: Probe>(
 /// Invariants 1, 2 and 3.
 #[inline]
 pub(in super::super) unsafe fn pop<P: Probe>(area: NonNull<u8>, slots: &Slots) -> Popped {
-    let id: u64;
+    let slot: *mut u8;
     let found: *mut Node;
     // SAFETY: invariants 1, 2 and 3, by the caller. The head is a live node while no other thread
     // runs with this ID.
@@ -237,7 +239,7 @@ pub(in super::super) unsafe fn pop<P: Probe>(area: NonNull<u8>, slots: &Slots) -
             "ldr {below}, [{found}, #{next}]",
         ], [
             "str {below}, [{slot}, #{head}]",
-        ], id,
+        ], slot,
             head = const HEAD,
             next = const NEXT,
             closed = const CLOSED,
@@ -245,7 +247,7 @@ pub(in super::super) unsafe fn pop<P: Probe>(area: NonNull<u8>, slots: &Slots) -
             below = out(reg) _,
         );
     }
-    Popped::of(slots.check(id), found)
+    Popped::of(in_range(slot), found)
 }
 
 /// With `PUSH` = 1 copies `value` behind the last element of the ring of the slot, else moves the
@@ -261,7 +263,7 @@ pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize>(
     mask: usize,
     value: &mut Element<T>,
 ) -> Moved {
-    let id: u64;
+    let slot: *mut u8;
     let place: usize;
     let mut operand = value.operand();
     // SAFETY: invariants 1, 2 and 4, by the caller. A place that is not between head and tail is
@@ -309,7 +311,7 @@ pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize>(
             ".endif",
         ], [
             "str {count}, [{slot}, #{moved}]",
-        ], id,
+        ], slot,
             push = const PUSH,
             first = const FIRST,
             end = const END,
@@ -327,5 +329,5 @@ pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize>(
         );
     }
     value.take(operand);
-    Moved::of(slots.check(id), place)
+    Moved::of(in_range(slot), place)
 }

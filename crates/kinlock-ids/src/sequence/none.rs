@@ -19,7 +19,7 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
     _: usize,
     _: u64,
     _: u64,
-) -> Result<(u32, u64), OutOfRange> {
+) -> Result<(NonNull<u8>, u64), OutOfRange> {
     Err(OutOfRange)
 }
 

@@ -49,7 +49,7 @@ impl Memory {
     fn slots(&mut self) -> Slots {
         Slots {
             base: NonNull::from(&mut self.0).cast(),
-            stride: 128,
+            shift: 7,
             limit: 4,
         }
     }
@@ -142,15 +142,15 @@ fn compare_store_stores_what_is_expected_only() {
     unsafe {
         assert_eq!(
             compare_store::<Sound, 0>(area.pointer(), &slots, 24, 0, 9),
-            Ok((1, 0))
+            Ok((slots.of(1), 0))
         );
         assert_eq!(
             compare_store::<Slow, 0>(area.pointer(), &slots, 24, 0, 8),
-            Ok((1, 9))
+            Ok((slots.of(1), 9))
         );
         assert_eq!(
             compare_store::<Slow, 0>(area.pointer(), &slots, 24, 9, 7),
-            Ok((1, 9))
+            Ok((slots.of(1), 9))
         );
     }
     assert_eq!(memory.0[1][3], 7);
@@ -160,7 +160,7 @@ fn compare_store_stores_what_is_expected_only() {
     unsafe {
         assert_eq!(
             compare_store::<Sound, 1>(area.pointer(), &slots, 8, 0, 9),
-            Ok((1, CLOSED as u64))
+            Ok((slots.of(1), CLOSED as u64))
         );
     }
     assert_eq!(memory.0[1][1], 0);

@@ -11,15 +11,15 @@ use core::ptr::{self, NonNull};
 
 use super::{
     CLOSED, DEPTH, END, Element, FIRST, GATE, HEAD, Knobs, Moved, NEXT, Node, OutOfRange, Popped,
-    Probe, Pushed, REFUSED, Slots,
+    Probe, Pushed, REFUSED, Slots, in_range,
 };
 use crate::area::{SIGNATURE, at};
 
 /// A sequence: `$before` and `$commit` between begin and end, with the operands below and its own.
 /// The delay of a [`Probe`] comes between `$before` and `$commit`.
 ///
-/// `slot` is the address of the slot when `$before` starts. If `$before` has run, `id` is below the
-/// limit.
+/// `slot` is the address of the slot when `$before` starts. It is 0 at the end if the ID is not below
+/// the limit.
 ///
 /// The first argument says where the fields of `$slots` are. In memory they take one register, so
 /// that fewer values are saved around a long sequence. A counter is faster with them in registers.
@@ -27,42 +27,42 @@ macro_rules! sequence {
     (registers, $probe:ty, $area:expr, $slots:expr, $($rest:tt)*) => {
         sequence!(
             @ [
-                "cmp {id:e}, {limit:e}",
-                "jae 33f",
-                "mov {slot}, {stride}",
-                "imul {slot}, {id}",
+                "cmp {slot:e}, {limit:e}",
+                "jae 66f",
+                "shl {slot}, cl",
                 "add {slot}, {base}",
             ],
             [
                 base = in(reg) $slots.base.as_ptr(),
-                stride = in(reg) $slots.stride,
                 limit = in(reg) $slots.limit,
             ],
+            [in("ecx") $slots.shift,],
             $probe, $area, $($rest)*
         )
     };
     (memory, $probe:ty, $area:expr, $slots:expr, $($rest:tt)*) => {
         sequence!(
             @ [
-                "cmp {id:e}, dword ptr [{slots} + {limit}]",
-                "jae 33f",
-                "mov {slot}, qword ptr [{slots} + {stride}]",
-                "imul {slot}, {id}",
+                "cmp {slot:e}, dword ptr [{slots} + {limit}]",
+                "jae 66f",
+                "mov ecx, dword ptr [{slots} + {shift}]",
+                "shl {slot}, cl",
                 "add {slot}, qword ptr [{slots} + {base}]",
             ],
             [
                 slots = in(reg) ptr::from_ref::<Slots>($slots),
                 base = const offset_of!(Slots, base),
-                stride = const offset_of!(Slots, stride),
+                shift = const offset_of!(Slots, shift),
                 limit = const offset_of!(Slots, limit),
             ],
+            [out("ecx") _,],
             $probe, $area, $($rest)*
         )
     };
     (
-        @ [$($find:literal),* $(,)?], [$($where:tt)*], $probe:ty, $area:expr,
+        @ [$($find:literal),* $(,)?], [$($where:tt)*], [$($shift:tt)*], $probe:ty, $area:expr,
         [$($before:literal),* $(,)?], [$($commit:literal),* $(,)?],
-        $id:ident, $($operands:tt)*
+        $slot:ident, $($operands:tt)*
     ) => {
         asm!(
             ".if {restart}",
@@ -85,7 +85,8 @@ macro_rules! sequence {
             "mov qword ptr [{area} + {at_sequence}], {slot}",
             ".endif",
             "22:",
-            "mov {id:e}, dword ptr [{area} + {at_mm_cid}]",
+            // Clears the upper half of `slot`.
+            "mov {slot:e}, dword ptr [{area} + {at_mm_cid}]",
             $($find,)*
             $($before,)*
             ".if {delay}",
@@ -96,27 +97,30 @@ macro_rules! sequence {
             ".endif",
             $($commit,)*
             "33:",
-            ".if {restart}",
             ".pushsection __rseq_failure, \"ax\", @progbits",
+            "66:",
+            "xor {slot:e}, {slot:e}",
+            "jmp 33b",
+            ".if {restart}",
             // The signature as the operand of an undefined instruction, so that disassemblers stay
             // in step.
             ".byte 0x0f, 0xb9, 0x3d",
             ".long {signature}",
             "44:",
             "jmp 55b",
-            ".popsection",
             ".endif",
+            ".popsection",
             restart = const Knobs::<$probe>::RESTART,
             signature = const SIGNATURE,
             at_sequence = const at::SEQUENCE,
             at_mm_cid = const at::MM_CID,
             area = in(reg) $area.as_ptr(),
             $($where)*
-            slot = out(reg) _,
-            id = out(reg) $id,
+            slot = out(reg) $slot,
             delay = const Knobs::<$probe>::DELAY,
             spin = out(reg) _,
             $($operands)*
+            $($shift)*
             // Without `preserves_flags`: the block changes flags. It accesses memory, uses no
             // stack, and returns.
             options(nostack),
@@ -135,7 +139,7 @@ pub(in super::super) unsafe fn add<P: Probe>(
     slots: &Slots,
     value: u64,
 ) -> Result<(), OutOfRange> {
-    let id: u64;
+    let slot: *mut u8;
     // SAFETY: invariants 1 and 2, by the caller.
     unsafe {
         sequence!(registers, P, area, slots, [], [
@@ -148,19 +152,19 @@ pub(in super::super) unsafe fn add<P: Probe>(
             "add {spin}, {value}",
             "mov qword ptr [{slot}], {spin}",
             ".endif",
-        ], id,
+        ], slot,
             value = in(reg) value,
         );
     }
-    slots.check(id)
+    in_range(slot).map(drop)
 }
 
 /// Stores `new` in the word at `offset` of the slot if that holds `expected` and, with `GATED` = 1,
-/// the gate is open. Returns the ID, and the word's old value or [`CLOSED`].
+/// the gate is open. Returns the slot, and the word's old value or [`CLOSED`].
 ///
 /// # Safety
 ///
-/// Invariants 1 and 2; `offset` is a multiple of 8 and `offset + 8 <= stride`.
+/// Invariants 1 and 2; `offset` is a multiple of 8 and `offset + 8` is at most the size of a slot.
 #[inline]
 pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
     area: NonNull<u8>,
@@ -168,8 +172,8 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
     offset: usize,
     expected: u64,
     new: u64,
-) -> Result<(u32, u64), OutOfRange> {
-    let id: u64;
+) -> Result<(NonNull<u8>, u64), OutOfRange> {
+    let slot: *mut u8;
     let found: u64;
     // SAFETY: invariants 1 and 2, by the caller.
     unsafe {
@@ -184,7 +188,7 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
             "jne 33f",
         ], [
             "mov qword ptr [{slot} + {offset}], {new}",
-        ], id,
+        ], slot,
             gated = const GATED,
             gate = const GATE,
             closed = const CLOSED,
@@ -194,7 +198,7 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
             found = out(reg) found,
         );
     }
-    slots.check(id).map(|()| (id as u32, found))
+    in_range(slot).map(|slot| (slot, found))
 }
 
 /// Pushes `node` on the list of the slot, unless that has `most` nodes already.
@@ -209,7 +213,7 @@ pub(in super::super) unsafe fn push<P: Probe>(
     node: NonNull<Node>,
     most: usize,
 ) -> Pushed {
-    let id: u64;
+    let slot: *mut u8;
     let found: usize;
     let depth: usize;
     // SAFETY: invariants 1, 2 and 3, by the caller. The node is written before the commit, and
@@ -222,9 +226,9 @@ pub(in super::super) unsafe fn push<P: Probe>(
             "mov {found}, qword ptr [{slot} + {head}]",
             "xor {depth:e}, {depth:e}",
             "test {found}, {found}",
-            "jz 66f",
+            "jz 67f",
             "mov {depth}, qword ptr [{found} + {at_depth}]",
-            "66:",
+            "67:",
             "inc {depth}",
             "cmp {depth}, {most}",
             "ja 33f",
@@ -232,7 +236,7 @@ pub(in super::super) unsafe fn push<P: Probe>(
             "mov qword ptr [{node} + {at_depth}], {depth}",
         ], [
             "mov qword ptr [{slot} + {head}], {node}",
-        ], id,
+        ], slot,
             gate = const GATE,
             head = const HEAD,
             next = const NEXT,
@@ -244,7 +248,7 @@ pub(in super::super) unsafe fn push<P: Probe>(
             depth = out(reg) depth,
         );
     }
-    Pushed::of(slots.check(id), found, depth, most)
+    Pushed::of(in_range(slot), found, depth, most)
 }
 
 /// Pops the head of the list of the slot.
@@ -254,7 +258,7 @@ pub(in super::super) unsafe fn push<P: Probe>(
 /// Invariants 1, 2 and 3.
 #[inline]
 pub(in super::super) unsafe fn pop<P: Probe>(area: NonNull<u8>, slots: &Slots) -> Popped {
-    let id: u64;
+    let slot: *mut u8;
     let found: *mut Node;
     // SAFETY: invariants 1, 2 and 3, by the caller. The head is a live node while no other thread
     // runs with this ID.
@@ -269,7 +273,7 @@ pub(in super::super) unsafe fn pop<P: Probe>(area: NonNull<u8>, slots: &Slots) -
             "mov {below}, qword ptr [{found} + {next}]",
         ], [
             "mov qword ptr [{slot} + {head}], {below}",
-        ], id,
+        ], slot,
             gate = const GATE,
             head = const HEAD,
             next = const NEXT,
@@ -278,7 +282,7 @@ pub(in super::super) unsafe fn pop<P: Probe>(area: NonNull<u8>, slots: &Slots) -
             below = out(reg) _,
         );
     }
-    Popped::of(slots.check(id), found)
+    Popped::of(in_range(slot), found)
 }
 
 /// With `PUSH` = 1 copies `value` behind the last element of the ring of the slot, else moves the
@@ -294,7 +298,7 @@ pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize>(
     mask: usize,
     value: &mut Element<T>,
 ) -> Moved {
-    let id: u64;
+    let slot: *mut u8;
     let place: usize;
     let mut operand = value.operand();
     // SAFETY: invariants 1, 2 and 4, by the caller. A place that is not between head and tail is
@@ -344,7 +348,7 @@ pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize>(
             ".endif",
         ], [
             "mov qword ptr [{slot} + {moved}], {count}",
-        ], id,
+        ], slot,
             push = const PUSH,
             gate = const GATE,
             first = const FIRST,
@@ -363,5 +367,5 @@ pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize>(
         );
     }
     value.take(operand);
-    Moved::of(slots.check(id), place)
+    Moved::of(in_range(slot), place)
 }
