@@ -58,11 +58,16 @@ pub(crate) fn registered_mm_cid() -> Option<u32> {
         .and_then(|_| area::mm_cid())
 }
 
-/// The address of the area that is registered for the calling thread, if there is one.
-///
-/// It does not change while the thread lives.
-pub fn registered_area() -> Option<core::ptr::NonNull<u8>> {
-    registered_cpu().and_then(|_| area::address())
+/// The distance of the area from the thread pointer, the same for all threads, if the C library
+/// registers areas. The registration of a single thread may have failed: its CPU is negative then.
+pub fn registered_offset() -> Option<isize> {
+    area::offset()
+}
+
+/// The calling thread's thread pointer; null on architectures without access to the area.
+#[inline]
+pub fn thread_pointer() -> *mut u8 {
+    area::thread_pointer()
 }
 
 /// How many bytes of the area the running kernel maintains (`AT_RSEQ_FEATURE_SIZE`); 0 before Linux
@@ -123,20 +128,16 @@ mod area {
 
     /// The area's distance from the thread pointer, if the C library has registered one.
     #[inline]
-    fn offset() -> Option<isize> {
+    pub(super) fn offset() -> Option<isize> {
         let (offset, size) = symbols();
         // SAFETY: by invariant 1, a non-null pointer is valid for reads.
         let (offset, size) = unsafe { (offset.as_ref()?, size.as_ref()?) };
         (*size != 0).then_some(*offset)
     }
 
-    pub(super) fn address() -> Option<core::ptr::NonNull<u8>> {
-        let offset = offset()?;
-        core::ptr::NonNull::new(thread_pointer().wrapping_offset(offset))
-    }
-
     #[cfg(target_arch = "x86_64")]
-    fn thread_pointer() -> *mut u8 {
+    #[inline]
+    pub(super) fn thread_pointer() -> *mut u8 {
         let pointer;
         // SAFETY: invariant 6.
         unsafe {
@@ -150,7 +151,8 @@ mod area {
     }
 
     #[cfg(target_arch = "aarch64")]
-    fn thread_pointer() -> *mut u8 {
+    #[inline]
+    pub(super) fn thread_pointer() -> *mut u8 {
         let pointer;
         // SAFETY: invariant 6.
         unsafe {
@@ -277,8 +279,12 @@ mod area {
         None
     }
 
-    pub(super) fn address() -> Option<core::ptr::NonNull<u8>> {
+    pub(super) fn offset() -> Option<isize> {
         None
+    }
+
+    pub(super) fn thread_pointer() -> *mut u8 {
+        core::ptr::null_mut()
     }
 }
 

@@ -18,12 +18,17 @@
 //! kinds of threads have none: threads whose registration was refused, and, where areas are our
 //! own, threads that already run the destructors of their `pthread` keys.
 //!
-//! # The states of a thread
+//! The areas of the C library are at one distance from the thread pointers. So the same number is
+//! good for all threads, and finding the area reads nothing of the thread's: where this library is
+//! part of a shared object, a thread-local costs a call. Whether the registration of a thread has
+//! failed is found in the area: the kernel has written no CPU there. Sequences look.
+//!
+//! # The states of a thread where areas are our own
 //!
 //! | `AREA` | means | next |
 //! | --- | --- | --- |
-//! | null | not asked for yet | an address, or `NONE` |
-//! | an address | registered, by the C library or by us | `NONE` if ours, at thread exit |
+//! | null | not asked for yet | the address of `OWN`, or `NONE` |
+//! | the address of `OWN` | registered | `NONE`, at thread exit |
 //! | `NONE` | refused, or unregistered again | |
 //!
 //! A signal handler between two of these steps performs them itself, with the same result: the
@@ -31,8 +36,9 @@
 //!
 //! # Invariants
 //!
-//! 1. An address in `AREA` is that of an area registered for the calling thread: 32 bytes, aligned
-//!    to 32, mapped for as long as the thread runs its own code.
+//! 1. An [`Area`] is that of the calling thread: at its thread pointer plus that distance are 32
+//!    bytes, aligned to 32, mapped for as long as the thread runs its own code. They are registered,
+//!    or the CPU in them is negative.
 //! 2. `OWN` is memory of the thread. It is registered only if a destructor will unregister it: on
 //!    this thread, when the thread ends, before that memory goes. The exception is a first use in
 //!    the last round of destructors; see above.
@@ -40,7 +46,9 @@
 //!    nothing else.
 
 use core::cell::Cell;
+use core::num::NonZero;
 use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 
 use super::thread;
 use kinlock_core::rseq;
@@ -77,8 +85,7 @@ struct Own(Cell<[u32; 8]>);
 const UNREGISTERED: [u32; 8] = [0, u32::MAX, 0, 0, 0, 0, 0, 0];
 
 /// `AREA` of a thread without an area. It is not aligned, so it is never the address of one.
-const NONE: *mut u8 = ptr::without_provenance_mut(NONE_ADDRESS);
-const NONE_ADDRESS: usize = 1;
+const NONE: *mut u8 = ptr::without_provenance_mut(1);
 
 thread_local! {
     // No destructors: plain memory of the thread, accessible for as long as it runs.
@@ -86,56 +93,67 @@ thread_local! {
     static OWN: Own = const { Own(Cell::new(UNREGISTERED)) };
 }
 
-/// The calling thread's area; `None` if it has none. The kernel keeps a concurrency ID in it if
-/// [`available`] has returned `Ok`.
-#[inline]
-pub(super) fn current() -> Option<NonNull<u8>> {
-    if let Some(area) = Least::SEQUENCES.known() {
-        return Some(area);
+/// The area of a thread: its distance from the thread pointer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Area(NonZero<isize>);
+
+impl Area {
+    pub(super) fn at(address: NonNull<u8>) -> Option<Self> {
+        let distance = address.addr().get() as isize - rseq::thread_pointer().addr() as isize;
+        NonZero::new(distance).map(Area)
     }
-    if AREA.with(Cell::get).is_null() {
-        first_use()
-    } else {
-        None
+
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    #[inline]
+    pub(super) fn distance(self) -> isize {
+        self.0.get()
+    }
+
+    /// The address of the calling thread's area.
+    #[inline]
+    pub(super) fn address(self) -> *mut u8 {
+        rseq::thread_pointer().wrapping_offset(self.0.get())
+    }
+
+    /// The CPU on which the calling thread ran a moment ago; `None` if it is not registered.
+    #[inline]
+    fn cpu(self) -> Option<u32> {
+        // SAFETY: invariant 1. The kernel writes it only while this thread does not run.
+        let cpu = unsafe { self.address().add(at::CPU_ID).cast::<i32>().read_volatile() };
+        u32::try_from(cpu).ok()
+    }
+
+    /// The concurrency ID with which the calling thread ran a moment ago; `None` if it is not
+    /// registered.
+    #[inline]
+    pub(super) fn momentary_id(self) -> Option<u32> {
+        self.cpu()?;
+        // SAFETY: as above.
+        Some(unsafe { self.address().add(at::MM_CID).cast::<u32>().read_volatile() })
     }
 }
 
-/// What the address of every area exceeds, or of none: one comparison tells a structure whether it
-/// has sequences, and whether the calling thread has an area for them. Not 0.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Least(usize);
+/// The distance of the C library's areas. 0: not asked for yet, or it registers none.
+static COMMON: AtomicIsize = AtomicIsize::new(0);
 
-impl Least {
-    /// Every area's address is greater than null and `NONE`.
-    const SEQUENCES: Self = Least(NONE_ADDRESS);
+/// The area of whichever thread asks, if the C library registers areas.
+#[inline]
+pub(super) fn common() -> Option<Area> {
+    // Relaxed: everyone stores the same number.
+    NonZero::new(COMMON.load(Relaxed)).map(Area)
+}
 
-    pub(super) fn new(sequences: bool) -> Self {
-        if sequences {
-            Self::SEQUENCES
-        } else {
-            Least(usize::MAX)
-        }
-    }
-
-    /// The calling thread's area, if this is not for structures without sequences, and the thread
-    /// has used its area before.
-    #[inline]
-    pub(super) fn known(self) -> Option<NonNull<u8>> {
-        let area = AREA.with(Cell::get);
-        // SAFETY: what is greater than any number is not null.
-        (area.addr() > self.0).then(|| unsafe { NonNull::new_unchecked(area) })
-    }
+/// The calling thread's area; `None` if it has none. The kernel keeps a concurrency ID in it if
+/// [`available`] has returned `Ok`.
+#[inline]
+pub(super) fn current() -> Option<Area> {
+    common().or_else(find)
 }
 
 /// The CPU on which the calling thread ran a moment ago.
 #[inline]
 pub(super) fn cpu() -> Option<u32> {
-    let cpu = current().and_then(|area| {
-        // SAFETY: invariant 1. The kernel writes it only while this thread does not run.
-        let cpu = unsafe { area.as_ptr().add(at::CPU_ID).cast::<i32>().read_volatile() };
-        u32::try_from(cpu).ok()
-    });
-    cpu.or_else(rseq::current_cpu)
+    current().and_then(Area::cpu).or_else(rseq::current_cpu)
 }
 
 /// Why restartable sequences with a concurrency ID are not available.
@@ -192,22 +210,28 @@ pub(super) fn available() -> Result<(), Unavailable> {
     if rseq::feature_size() < WITH_MM_CID {
         return Err(Unavailable::ConcurrencyId);
     }
-    // SAFETY: invariant 1.
-    let cpu = unsafe { area.as_ptr().add(at::CPU_ID).cast::<i32>().read_volatile() };
-    if cpu < 0 {
-        return Err(Unavailable::Registration);
-    }
+    area.cpu().ok_or(Unavailable::Registration)?;
     if !kinlock_core::native::futex::prepare_to_restart_sequences() {
         return Err(Unavailable::Membarrier);
     }
     Ok(())
 }
 
-#[cold]
 #[inline(never)]
-fn first_use() -> Option<NonNull<u8>> {
-    let area = rseq::registered_area().or_else(register_own);
-    AREA.with(|own| own.set(area.map_or(NONE, NonNull::as_ptr)));
+fn find() -> Option<Area> {
+    if let Some(distance) = rseq::registered_offset() {
+        COMMON.store(distance, Relaxed);
+        return common();
+    }
+    let own = AREA.with(Cell::get);
+    let own = if own.is_null() { first_use() } else { own };
+    NonNull::new(own).filter(|_| own != NONE).and_then(Area::at)
+}
+
+#[cold]
+fn first_use() -> *mut u8 {
+    let area = register_own().map_or(NONE, NonNull::as_ptr);
+    AREA.with(|own| own.set(area));
     area
 }
 

@@ -29,7 +29,7 @@ use kinlock::{SpinLock, SpinLockGuard};
 pub(super) const LINE: usize = 128;
 /// The stretch of an ID in a region for ordinary structures: the largest page size, as stretches
 /// never share a page. A larger one is a power of two, too, so that an ID is shifted to find it.
-const STRETCH: usize = 64 * 1024;
+pub(super) const STRETCH: usize = 64 * 1024;
 
 /// Memory for a number of IDs.
 #[derive(Debug)]
@@ -83,14 +83,20 @@ impl Arena {
         }
     }
 
-    /// Allocates `size` zeroed bytes for every ID, aligned to [`LINE`] and alone in their lines.
+    /// Allocates `size` zeroed bytes for every ID, aligned to [`LINE`] and alone in their lines. If
+    /// `size` is at most a [`STRETCH`], the slots are [near](Slots::are_near).
     pub(super) fn allocate(&self, size: usize) -> Result<Slots, NoMemory> {
         let size = size.max(1).checked_next_multiple_of(LINE).ok_or(NoMemory)?;
+        let stride = size.max(STRETCH).checked_next_power_of_two();
+        let stride = stride.ok_or(NoMemory)?;
         let regions = &mut self.table().regions;
-        if let Some(slots) = regions.iter_mut().find_map(|region| region.take(size)) {
+        let mut fitting = regions
+            .iter_mut()
+            .filter(|region| region.slots.stride() == stride);
+        if let Some(slots) = fitting.find_map(|region| region.take(size)) {
             return Ok(slots);
         }
-        let mut region = Region::map(self.ids, size)?;
+        let mut region = Region::map(self.ids, stride)?;
         let slots = region.take(size).ok_or(NoMemory)?;
         regions.push(region);
         Ok(slots)
@@ -128,11 +134,7 @@ impl Drop for Arena {
 }
 
 impl Region {
-    fn map(ids: u32, size: usize) -> Result<Self, NoMemory> {
-        let stride = size
-            .max(STRETCH)
-            .checked_next_power_of_two()
-            .ok_or(NoMemory)?;
+    fn map(ids: u32, stride: usize) -> Result<Self, NoMemory> {
         let bytes = stride.checked_mul(ids as usize).ok_or(NoMemory)?;
         let base = memory::map(bytes).ok_or(NoMemory)?;
         Ok(Region {
@@ -176,6 +178,11 @@ impl Region {
 }
 
 impl Slots {
+    /// Whether invariant 5 of `sequence` holds.
+    pub(super) fn are_near(&self) -> bool {
+        self.stride() == STRETCH
+    }
+
     /// The distance between the slots of two neighbouring IDs.
     fn stride(&self) -> usize {
         1 << self.shift
@@ -289,6 +296,9 @@ mod tests {
         assert_eq!(large.stride(), 2 * STRETCH);
         // SAFETY: invariant 2: the last byte of the last slot.
         unsafe { large.of(1).add(STRETCH).write(1) };
+        // There would be room for it in the large one's stretch.
+        let small = arena.allocate(8).unwrap();
+        assert!(small.are_near() && !large.are_near());
         assert!(arena.allocate(usize::MAX).is_err());
     }
 }

@@ -1,10 +1,9 @@
 //! Counters that every CPU adds to on its own.
 
 use core::marker::PhantomData;
-use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
-use super::area::{self, Least};
+use super::area::{self, Area};
 use super::domain::{Domain, Lease};
 use super::error::BuildError;
 use super::sequence::{self, Probe, Slots, Sound};
@@ -194,7 +193,9 @@ impl CounterArray {
 struct Words<P: Probe> {
     slots: Slots,
     len: usize,
-    least: Least,
+    /// The area of whichever thread adds. `None` if additions are no sequences, if areas are our own,
+    /// or if the slots are not near each other.
+    area: Option<Area>,
     domain: Domain,
     /// For threads without an ID.
     shared: Box<[Line]>,
@@ -217,10 +218,12 @@ unsafe impl<P: Probe> Sync for Words<P> {}
 impl<P: Probe> Words<P> {
     fn new(domain: &Domain, len: usize) -> Result<Self, BuildError> {
         let size = len.checked_mul(WORD).ok_or(BuildError::Memory)?;
+        let slots = domain.allocate(size)?;
+        let sequences = domain.leased().is_none() && slots.are_near();
         Ok(Words {
-            slots: domain.allocate(size)?,
+            slots,
             len,
-            least: Least::new(domain.leased().is_none()),
+            area: area::common().filter(|_| sequences),
             domain: domain.clone(),
             shared: (0..len.div_ceil(LINE)).map(|_| Line::default()).collect(),
             probe: PhantomData,
@@ -237,9 +240,9 @@ impl<P: Probe> Words<P> {
     /// `index` is below `len`.
     #[inline]
     unsafe fn add(&self, index: usize, n: u64) {
-        if let Some(area) = self.least.known() {
+        if let Some(area) = self.area {
             // SAFETY: by the caller.
-            if unsafe { self.add_in(area, index, n) } {
+            if unsafe { self.add_in::<1>(area, index, n) } {
                 return;
             }
         }
@@ -247,21 +250,19 @@ impl<P: Probe> Words<P> {
         unsafe { self.add_otherwise(index, n) };
     }
 
-    /// Adds by a sequence. Returns false if the thread's ID has no slot.
+    /// Adds by a sequence. Returns false if the thread has no ID, or that has no slot.
     ///
     /// # Safety
     ///
-    /// `index` is below `len`, and the backend is the restartable one.
+    /// `index` is below `len`, and the backend is the restartable one. With `NEAR` = 1 the slots are
+    /// near each other.
     #[inline]
-    unsafe fn add_in(&self, area: NonNull<u8>, index: usize, n: u64) -> bool {
-        // SAFETY: invariant 1: the word lies within the slot.
-        let base = unsafe { self.slots.base.add(index * WORD) };
-        let slots = Slots { base, ..self.slots };
+    unsafe fn add_in<const NEAR: usize>(&self, area: Area, index: usize, n: u64) -> bool {
         // SAFETY: invariant 1, and invariant 1 of `sequence`.
-        unsafe { sequence::add::<P>(area, &slots, n) }.is_ok()
+        unsafe { sequence::add::<P, NEAR>(area, &self.slots, index * WORD, n) }.is_ok()
     }
 
-    /// With leases, at a thread's first addition by a sequence, and for a thread without an ID.
+    /// With leases, with an area of our own, and for a thread without an ID.
     ///
     /// # Safety
     ///
@@ -275,7 +276,7 @@ impl<P: Probe> Words<P> {
             };
         }
         // SAFETY: by the caller.
-        if !area::current().is_some_and(|area| unsafe { self.add_in(area, index, n) }) {
+        if !area::current().is_some_and(|area| unsafe { self.add_in::<0>(area, index, n) }) {
             self.add_shared(index, n);
         }
     }
@@ -345,6 +346,7 @@ impl<P: Probe> Drop for Words<P> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::arena::STRETCH;
 
     #[test]
     fn sixty_four_counters_take_512_bytes_of_an_id() {
@@ -353,5 +355,17 @@ mod tests {
         let (first, second) = (make(), make());
         let base = |counters: &CounterArray| counters.words.slots.base.addr().get();
         assert_eq!(base(&second) - base(&first), 512);
+    }
+
+    #[test]
+    fn an_array_may_be_larger_than_a_stretch() {
+        let counters = CounterArray::new(&Domain::auto(), 3 * STRETCH / WORD).unwrap();
+        assert!(!counters.words.slots.are_near());
+        std::thread::scope(|s| {
+            for _ in 0..3 {
+                s.spawn(|| (0..counters.len()).for_each(|index| counters.add(index, 2)));
+            }
+        });
+        assert!(counters.sums().iter().all(|&sum| sum == 6));
     }
 }

@@ -10,7 +10,7 @@ use super::arena::{Arena, NoMemory};
 use super::ending;
 use super::error::{BuildError, EnterError};
 use super::leased::{self, Leased};
-use super::sequence::{self, Slots};
+use super::sequence::Slots;
 use crate::raw::{MAX_IDS, Policy};
 
 /// How a thread gets its ID; see [the two backends](super#two-backends).
@@ -360,9 +360,7 @@ impl Domain {
         if self.inner.leased.is_some() {
             return None;
         }
-        let area = area::current()?;
-        // SAFETY: invariant 1 of `sequence`.
-        Some(unsafe { sequence::id(area) })
+        area::current()?.momentary_id()
     }
 
     pub(super) fn leased(&self) -> Option<&Leased> {

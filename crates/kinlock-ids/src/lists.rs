@@ -39,8 +39,8 @@
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 
-use super::area;
-use super::arena::NoMemory;
+use super::area::{self, Area};
+use super::arena::{NoMemory, STRETCH};
 use super::domain::Domain;
 use super::sequence::{self, GATE, HEAD, Node, Popped, Probe, Pushed, Slots};
 use kinlock::Mutex;
@@ -59,12 +59,15 @@ const _: () =
 pub(super) const OPEN: u64 = 0;
 pub(super) const CLOSED: u64 = 1;
 const SIZE: usize = size_of::<Slot>();
+const _: () = assert!(SIZE <= STRETCH);
 
 #[derive(Debug)]
 pub(super) struct Lists<P: Probe> {
     slots: Slots,
     domain: Domain,
     restartable: bool,
+    /// The area of whichever thread asks. `None` with leases, and if areas are our own.
+    area: Option<Area>,
     shared: Shared,
     /// How many lists were stolen.
     steals: AtomicUsize,
@@ -91,9 +94,11 @@ unsafe impl<P: Probe> Sync for Lists<P> {}
 
 impl<P: Probe> Lists<P> {
     pub(super) fn new(domain: &Domain) -> Result<Self, NoMemory> {
+        let restartable = domain.leased().is_none();
         Ok(Lists {
             slots: domain.allocate(SIZE)?,
-            restartable: domain.leased().is_none(),
+            restartable,
+            area: area::common().filter(|_| restartable),
             domain: domain.clone(),
             shared: Shared(Mutex::new(Vec::new())),
             steals: AtomicUsize::new(0),
@@ -118,9 +123,24 @@ impl<P: Probe> Lists<P> {
     /// Invariant 1.
     #[inline]
     pub(super) unsafe fn push(&self, node: NonNull<Node>, most: usize) -> Pushed {
+        if let Some(area) = self.area {
+            // SAFETY: invariants 1 and 2, and those of `sequence`; `SIZE` is at most a stretch.
+            return unsafe { sequence::push::<P>(area, &self.slots, node, most) };
+        }
+        // SAFETY: by the caller.
+        unsafe { self.push_otherwise(node, most) }
+    }
+
+    /// With leases, or areas of our own.
+    ///
+    /// # Safety
+    ///
+    /// Invariant 1.
+    #[inline(never)]
+    unsafe fn push_otherwise(&self, node: NonNull<Node>, most: usize) -> Pushed {
         if self.restartable {
             return match area::current() {
-                // SAFETY: invariants 1 and 2, and those of `sequence`.
+                // SAFETY: as above.
                 Some(area) => unsafe { sequence::push::<P>(area, &self.slots, node, most) },
                 None => Pushed::OutOfRange,
             };
@@ -145,9 +165,19 @@ impl<P: Probe> Lists<P> {
     /// Pops from the calling thread's list.
     #[inline]
     pub(super) fn pop(&self) -> Popped {
+        if let Some(area) = self.area {
+            // SAFETY: invariants 1 and 2, and those of `sequence`; `SIZE` is at most a stretch.
+            return unsafe { sequence::pop::<P>(area, &self.slots) };
+        }
+        self.pop_otherwise()
+    }
+
+    /// With leases, or areas of our own.
+    #[inline(never)]
+    fn pop_otherwise(&self) -> Popped {
         if self.restartable {
             return match area::current() {
-                // SAFETY: invariants 1 and 2, and those of `sequence`.
+                // SAFETY: as above.
                 Some(area) => unsafe { sequence::pop::<P>(area, &self.slots) },
                 None => Popped::OutOfRange,
             };

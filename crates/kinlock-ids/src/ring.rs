@@ -17,7 +17,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use std::collections::VecDeque;
 
-use super::area;
+use super::area::{self, Area};
 use super::arena::LINE;
 use super::domain::Domain;
 use super::error::BuildError;
@@ -76,6 +76,8 @@ pub struct Ring<T, P: Probe = Sound> {
     mask: usize,
     domain: Domain,
     restartable: bool,
+    /// The area of whichever thread asks. `None` with leases, and if areas are our own.
+    area: Option<Area>,
     shared: Shared<T>,
     probe: PhantomData<P>,
 }
@@ -133,10 +135,12 @@ impl<T, P: Probe> Ring<T, P> {
         let (Some(capacity), Some(size), true) = (capacity, size, fits) else {
             return Err(BuildError::Memory);
         };
+        let restartable = domain.leased().is_none();
         Ok(Ring {
             slots: domain.allocate(size)?,
             mask: capacity - 1,
-            restartable: domain.leased().is_none(),
+            restartable,
+            area: area::common().filter(|_| restartable),
             domain: domain.clone(),
             shared: Shared {
                 queue: Mutex::new(VecDeque::new()),
@@ -170,11 +174,11 @@ impl<T, P: Probe> Ring<T, P> {
     /// ```
     #[inline]
     pub fn push(&self, value: T) -> Result<(), Full<T>> {
-        if !self.restartable {
+        let Some(area) = self.area else {
             return self.push_slowly(value, None);
-        }
+        };
         let mut value = Element::new(value);
-        let moved = self.transfer_restartable::<1>(&mut value);
+        let moved = self.transfer_restartable::<1>(area, &mut value);
         if moved == Moved::Done {
             return Ok(());
         }
@@ -186,11 +190,11 @@ impl<T, P: Probe> Ring<T, P> {
     /// the call, nor any of threads without an ID. O(1).
     #[inline]
     pub fn pop(&self) -> Option<T> {
-        if !self.restartable {
+        let Some(area) = self.area else {
             return self.pop_slowly(None);
-        }
+        };
         let mut value = Element(MaybeUninit::uninit());
-        let moved = self.transfer_restartable::<0>(&mut value);
+        let moved = self.transfer_restartable::<0>(area, &mut value);
         if moved == Moved::Done {
             // SAFETY: a value was moved to it.
             return Some(unsafe { value.0.assume_init() });
@@ -238,14 +242,9 @@ impl<T, P: Probe> Ring<T, P> {
     /// With `PUSH` = 1 moves `value` into the ring of the calling thread's ID, else the oldest one
     /// to it. After `Done` it belongs to the ring, or to the caller.
     #[inline]
-    fn transfer_restartable<const PUSH: usize>(&self, value: &mut Element<T>) -> Moved {
-        match area::current() {
-            // SAFETY: invariant 1, and those of `sequence`.
-            Some(area) => unsafe {
-                sequence::ring::<P, T, PUSH>(area, &self.slots, self.mask, value)
-            },
-            None => Moved::OutOfRange,
-        }
+    fn transfer_restartable<const PUSH: usize>(&self, area: Area, value: &mut Element<T>) -> Moved {
+        // SAFETY: invariant 1, and those of `sequence`.
+        unsafe { sequence::ring::<P, T, PUSH>(area, &self.slots, self.mask, value) }
     }
 
     /// As `push`, after an attempt that was not `Done`, if there was one.
@@ -277,9 +276,10 @@ impl<T, P: Probe> Ring<T, P> {
 
     /// Goes on until the gate is open.
     fn transfer<const PUSH: usize>(&self, value: &mut Element<T>, tried: Option<Moved>) -> Moved {
-        let attempt = |value: &mut Element<T>| match self.restartable {
-            true => self.transfer_restartable::<PUSH>(value),
-            false => self.transfer_leased::<PUSH>(value),
+        let attempt = |value: &mut Element<T>| match (self.restartable, area::current()) {
+            (true, Some(area)) => self.transfer_restartable::<PUSH>(area, value),
+            (true, None) => Moved::OutOfRange,
+            (false, _) => self.transfer_leased::<PUSH>(value),
         };
         let mut moved = tried.unwrap_or_else(|| attempt(value));
         while moved == Moved::Closed {

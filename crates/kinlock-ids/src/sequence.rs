@@ -56,14 +56,14 @@
 //! | 22 | the begin |
 //! | 33 | the end; a sequence without anything to commit jumps here |
 //! | 44 | the abort handler |
-//! | 66 | x86-64: the ID is not below the limit |
+//! | 66 | x86-64: the thread is not registered, or its ID not below the limit |
 //!
 //! The sections `__rseq_cs_ptr_array` and `__rseq_exit_point_array` tell debuggers what to step
 //! over: a breakpoint or a single step inside a sequence makes it restart for ever.
 //!
 //! # Invariants
 //!
-//! 1. `area` is what `area::current` has returned to the calling thread.
+//! 1. `area` is what `area::current` or `area::common` has returned to the calling thread.
 //! 2. For every `id` below `limit`, `1 << shift` bytes at `base + (id << shift)` are mapped, writable
 //!    and live, and `base` is aligned to 8. They hold words that are accessed by sequences on this
 //!    thread's own ID, and atomically by all other code.
@@ -71,6 +71,7 @@
 //!    or is about to push it, writes it.
 //! 4. A slot of a ring has room for `mask + 1` elements from `Element::AT` on; `mask + 1` is a
 //!    power of two.
+//! 5. The slots are near each other: `shift` is that of an `arena::STRETCH`.
 
 #[cfg(all(target_arch = "aarch64", target_endian = "little", not(miri)))]
 mod aarch64;
@@ -154,14 +155,14 @@ impl<P: Probe> Knobs<P> {
 pub(super) struct Slots {
     /// The slot of ID 0.
     pub(super) base: NonNull<u8>,
-    /// Two slots of neighbouring IDs are `1 << shift` bytes apart. A shift costs one cycle between
-    /// the ID and the address, a multiplication three.
+    /// Two slots of neighbouring IDs are `1 << shift` bytes apart. A shift takes one cycle of the
+    /// way from the ID to the address, a multiplication three.
     pub(super) shift: u32,
     /// How many slots there are.
     pub(super) limit: u32,
 }
 
-/// What a sequence reports of the slot: its address, or null if the ID was not below the limit.
+/// What a sequence reports of the slot: its address, or null if there was none.
 #[cfg_attr(
     not(any(target_arch = "x86_64", target_arch = "aarch64")),
     allow(dead_code)
@@ -171,25 +172,15 @@ fn in_range(slot: *mut u8) -> Result<NonNull<u8>, OutOfRange> {
     NonNull::new(slot).ok_or(OutOfRange)
 }
 
-/// The sequence ran with an ID at or above `limit`, and did nothing.
+/// The sequence ran with an ID at or above `limit`, or the thread is not registered. Nothing was
+/// done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct OutOfRange;
 
-/// The ID with which the calling thread ran a moment ago.
-///
-/// # Safety
-///
-/// Invariant 1.
-#[inline]
-pub(super) unsafe fn id(area: NonNull<u8>) -> u32 {
-    // SAFETY: invariant 1. The kernel writes it only while this thread does not run.
-    unsafe {
-        area.as_ptr()
-            .add(super::area::at::MM_CID)
-            .cast::<u32>()
-            .read_volatile()
-    }
-}
+/// Keeps the compiler from computing a result that is seldom needed beside the usual one.
+#[cold]
+#[inline(never)]
+fn seldom() {}
 
 /// A node of a list: the first two words of each element.
 #[repr(C)]
@@ -236,11 +227,14 @@ impl Pushed {
     /// get.
     #[inline]
     fn of(ran: Result<NonNull<u8>, OutOfRange>, found: usize, depth: usize, most: usize) -> Self {
+        if ran.is_ok() && found != CLOSED && depth <= most {
+            return Self::Done;
+        }
+        seldom();
         match ran {
             Err(OutOfRange) => Self::OutOfRange,
             Ok(_) if found == CLOSED => Self::Closed,
-            Ok(_) if depth > most => Self::Full,
-            Ok(_) => Self::Done,
+            Ok(_) => Self::Full,
         }
     }
 }
@@ -262,11 +256,14 @@ impl Popped {
     /// From what the assembly reports: the head that it found.
     #[inline]
     fn of(ran: Result<NonNull<u8>, OutOfRange>, found: *mut Node) -> Self {
-        match (ran, NonNull::new(found)) {
-            (Err(OutOfRange), _) => Self::OutOfRange,
-            (Ok(_), None) => Self::Empty,
-            (Ok(_), Some(node)) if node.addr().get() == CLOSED => Self::Closed,
-            (Ok(_), Some(node)) => Self::Node(node),
+        match NonNull::new(found) {
+            Some(node) if ran.is_ok() && found.addr() != CLOSED => return Self::Node(node),
+            _ => seldom(),
+        }
+        match ran {
+            Err(OutOfRange) => Self::OutOfRange,
+            Ok(_) if found.is_null() => Self::Empty,
+            Ok(_) => Self::Closed,
         }
     }
 }
@@ -345,11 +342,16 @@ impl Moved {
     /// From what the assembly reports: where the element is in the slot.
     #[inline]
     fn of(ran: Result<NonNull<u8>, OutOfRange>, place: usize) -> Self {
-        match (ran, place) {
-            (Err(OutOfRange), _) => Self::OutOfRange,
-            (Ok(_), CLOSED) => Self::Closed,
-            (Ok(_), REFUSED) => Self::Refused,
-            (Ok(_), _) => Self::Done,
+        if ran.is_ok() && place > REFUSED {
+            return Self::Done;
+        }
+        seldom();
+        match ran {
+            Err(OutOfRange) => Self::OutOfRange,
+            Ok(_) if place == CLOSED => Self::Closed,
+            Ok(_) => Self::Refused,
         }
     }
 }
+
+const _: () = assert!(REFUSED > CLOSED);

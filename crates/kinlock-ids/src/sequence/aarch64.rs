@@ -11,13 +11,13 @@ use super::{
     CLOSED, DEPTH, END, Element, FIRST, GATE, HEAD, Knobs, Moved, NEXT, Node, OutOfRange, Popped,
     Probe, Pushed, REFUSED, Slots, in_range,
 };
-use crate::area::{SIGNATURE, at};
+use crate::area::{Area, SIGNATURE, at};
 
 /// A sequence: `$before` and `$commit` between begin and end, with the operands below and its own.
 /// The delay of a [`Probe`] comes between `$before` and `$commit`.
 ///
 /// `slot` is the address of the slot when `$before` starts. It is 0 at the end if the ID is not below
-/// the limit.
+/// the limit, or the thread is not registered.
 macro_rules! sequence {
     (
         $probe:ty, $area:expr, $slots:expr,
@@ -46,9 +46,12 @@ macro_rules! sequence {
             "str {slot}, [{area}, #{at_sequence}]",
             ".endif",
             "22:",
+            "mov {slot}, xzr",
+            // No CPU: not registered, and no ID either.
+            "ldr {id:w}, [{area}, #{at_cpu_id}]",
+            "tbnz {id:w}, #31, 33f",
             // Clears the upper half of `id`.
             "ldr {id:w}, [{area}, #{at_mm_cid}]",
-            "mov {slot}, xzr",
             "cmp {id:w}, {limit:w}",
             "b.hs 33f",
             "lsl {slot}, {id}, {shift}",
@@ -74,8 +77,9 @@ macro_rules! sequence {
             restart = const Knobs::<$probe>::RESTART,
             signature = const SIGNATURE,
             at_sequence = const at::SEQUENCE,
+            at_cpu_id = const at::CPU_ID,
             at_mm_cid = const at::MM_CID,
-            area = in(reg) $area.as_ptr(),
+            area = in(reg) $area.address(),
             base = in(reg) $slots.base.as_ptr(),
             shift = in(reg) u64::from($slots.shift),
             limit = in(reg) $slots.limit,
@@ -95,29 +99,32 @@ macro_rules! sequence {
     };
 }
 
-/// Adds `value` to the first word of the slot, wrapping.
+/// Adds `value` to the word at `offset` of the slot, wrapping. `NEAR` makes no difference: the shift
+/// is in a register in any case.
 ///
 /// # Safety
 ///
-/// Invariants 1 and 2.
+/// Invariants 1 and 2; `offset` is a multiple of 8 and `offset + 8` is at most the size of a slot.
 #[inline]
-pub(in super::super) unsafe fn add<P: Probe>(
-    area: NonNull<u8>,
+pub(in super::super) unsafe fn add<P: Probe, const NEAR: usize>(
+    area: Area,
     slots: &Slots,
+    offset: usize,
     value: u64,
 ) -> Result<(), OutOfRange> {
     let slot: *mut u8;
     // SAFETY: invariants 1 and 2, by the caller.
     unsafe {
         sequence!(P, area, slots, [], [
-            "ldr {sum}, [{slot}]",
+            "ldr {sum}, [{slot}, {offset}]",
             ".ifeq {restart}",
             // The defect loses updates. This widens the window for it.
             "yield",
             ".endif",
             "add {sum}, {sum}, {value}",
-            "str {sum}, [{slot}]",
+            "str {sum}, [{slot}, {offset}]",
         ], slot,
+            offset = in(reg) offset,
             value = in(reg) value,
             sum = out(reg) _,
         );
@@ -137,7 +144,7 @@ const _: () = assert!(GATE == 0);
 /// Invariants 1 and 2; `offset` is a multiple of 8 and `offset + 8` is at most the size of a slot.
 #[inline]
 pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
-    area: NonNull<u8>,
+    area: Area,
     slots: &Slots,
     offset: usize,
     expected: u64,
@@ -177,7 +184,7 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
 /// Invariants 1, 2 and 3; no other thread accesses `node`.
 #[inline]
 pub(in super::super) unsafe fn push<P: Probe>(
-    area: NonNull<u8>,
+    area: Area,
     slots: &Slots,
     node: NonNull<Node>,
     most: usize,
@@ -224,7 +231,7 @@ pub(in super::super) unsafe fn push<P: Probe>(
 ///
 /// Invariants 1, 2 and 3.
 #[inline]
-pub(in super::super) unsafe fn pop<P: Probe>(area: NonNull<u8>, slots: &Slots) -> Popped {
+pub(in super::super) unsafe fn pop<P: Probe>(area: Area, slots: &Slots) -> Popped {
     let slot: *mut u8;
     let found: *mut Node;
     // SAFETY: invariants 1, 2 and 3, by the caller. The head is a live node while no other thread
@@ -258,7 +265,7 @@ pub(in super::super) unsafe fn pop<P: Probe>(area: NonNull<u8>, slots: &Slots) -
 /// Invariants 1, 2 and 4.
 #[inline]
 pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize>(
-    area: NonNull<u8>,
+    area: Area,
     slots: &Slots,
     mask: usize,
     value: &mut Element<T>,

@@ -3,18 +3,16 @@
 
 use core::ptr::NonNull;
 
+use crate::area::Area;
+
 use super::{Element, Moved, Node, OutOfRange, Popped, Probe, Pushed, Slots};
 
-pub(in super::super) unsafe fn add<P: Probe>(
-    _: NonNull<u8>,
-    _: &Slots,
-    _: u64,
-) -> Result<(), OutOfRange> {
+pub(in super::super) unsafe fn add<P: Probe>(_: Area, _: &Slots, _: u64) -> Result<(), OutOfRange> {
     Err(OutOfRange)
 }
 
 pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
-    _: NonNull<u8>,
+    _: Area,
     _: &Slots,
     _: usize,
     _: u64,
@@ -24,7 +22,7 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
 }
 
 pub(in super::super) unsafe fn push<P: Probe>(
-    _: NonNull<u8>,
+    _: Area,
     _: &Slots,
     _: NonNull<Node>,
     _: usize,
@@ -32,12 +30,12 @@ pub(in super::super) unsafe fn push<P: Probe>(
     Pushed::OutOfRange
 }
 
-pub(in super::super) unsafe fn pop<P: Probe>(_: NonNull<u8>, _: &Slots) -> Popped {
+pub(in super::super) unsafe fn pop<P: Probe>(_: Area, _: &Slots) -> Popped {
     Popped::OutOfRange
 }
 
 pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize>(
-    _: NonNull<u8>,
+    _: Area,
     _: &Slots,
     _: usize,
     _: &mut Element<T>,

@@ -3,7 +3,8 @@
 use core::ptr::NonNull;
 
 use super::*;
-use crate::area::at;
+use crate::area::{Area, at};
+use crate::arena::STRETCH;
 
 /// An area with an ID that the test chooses.
 #[repr(C, align(32))]
@@ -16,8 +17,8 @@ impl FakeArea {
         FakeArea(words)
     }
 
-    fn pointer(&mut self) -> NonNull<u8> {
-        NonNull::from(&mut self.0).cast()
+    fn area(&mut self) -> Area {
+        Area::at(NonNull::from(&mut self.0).cast()).unwrap()
     }
 
     /// The descriptor that the kernel would read.
@@ -38,18 +39,20 @@ struct Descriptor {
     abort: usize,
 }
 
-#[repr(C, align(128))]
-struct Memory([[u64; 16]; 4]);
+const WORDS: usize = STRETCH / 8;
+
+/// The slots of four IDs, near each other.
+struct Memory(Vec<[u64; WORDS]>);
 
 impl Memory {
     fn new() -> Self {
-        Memory([[0; 16]; 4])
+        Memory(vec![[0; WORDS]; 4])
     }
 
     fn slots(&mut self) -> Slots {
         Slots {
-            base: NonNull::from(&mut self.0).cast(),
-            shift: 7,
+            base: NonNull::from(&mut *self.0).cast(),
+            shift: STRETCH.ilog2(),
             limit: 4,
         }
     }
@@ -72,7 +75,7 @@ macro_rules! linked {
 fn debuggers_find_the_sequences() {
     let (mut area, mut memory) = (FakeArea::with_id(2), Memory::new());
     // SAFETY: memory and area made for this.
-    unsafe { add::<Sound>(area.pointer(), &memory.slots(), 1) }.unwrap();
+    unsafe { add::<Sound, 0>(area.area(), &memory.slots(), 0, 1) }.unwrap();
     let used = area.descriptor();
     let all = linked!(__start___rseq_cs_ptr_array, __stop___rseq_cs_ptr_array);
     assert!(all.contains(&used.addr()));
@@ -95,20 +98,23 @@ unsafe impl Probe for Slow {
     const DELAY: u32 = 100;
 }
 
-fn adds<P: Probe>() {
+fn adds<P: Probe, const NEAR: usize>() {
     let (mut area, mut memory) = (FakeArea::with_id(2), Memory::new());
     let slots = memory.slots();
     for value in [5, u64::MAX, 1] {
         // SAFETY: memory and area made for this.
-        assert_eq!(unsafe { add::<P>(area.pointer(), &slots, value) }, Ok(()));
+        let added = unsafe { add::<P, NEAR>(area.area(), &slots, 8, value) };
+        assert_eq!(added, Ok(()));
     }
-    assert_eq!(memory.0.map(|slot| slot[0]), [0, 0, 5, 0]);
+    assert_eq!(memory.0[2][..3], [0, 5, 0]);
+    assert!([0, 1, 3].iter().all(|&id| memory.0[id] == [0; WORDS]));
 }
 
 #[test]
 fn add_adds_to_the_slot_of_the_id() {
-    adds::<Sound>();
-    adds::<Slow>();
+    adds::<Sound, 0>();
+    adds::<Sound, 1>();
+    adds::<Slow, 1>();
 }
 
 #[test]
@@ -121,17 +127,33 @@ fn an_id_beyond_the_limit_touches_nothing() {
     };
     // SAFETY: memory and area made for this.
     unsafe {
-        assert_eq!(add::<Sound>(area.pointer(), &slots, 1), Err(OutOfRange));
+        assert_eq!(add::<Sound, 0>(area.area(), &slots, 0, 1), Err(OutOfRange));
         assert_eq!(
-            compare_store::<Sound, 0>(area.pointer(), &slots, 0, 0, 1),
+            compare_store::<Sound, 0>(area.area(), &slots, 0, 0, 1),
             Err(OutOfRange)
         );
-        assert_eq!(pop::<Sound>(area.pointer(), &slots), Popped::OutOfRange);
-        let pushed = push::<Sound>(area.pointer(), &slots, NonNull::from(&mut node), 9);
+        assert_eq!(pop::<Sound>(area.area(), &slots), Popped::OutOfRange);
+        let pushed = push::<Sound>(area.area(), &slots, NonNull::from(&mut node), 9);
         assert_eq!(pushed, Pushed::OutOfRange);
     }
     assert!(memory.0.iter().flatten().all(|&word| word == 0));
     assert_eq!(node.depth, 7);
+}
+
+#[test]
+fn a_thread_that_is_not_registered_touches_nothing() {
+    let (mut area, mut memory) = (FakeArea::with_id(1), Memory::new());
+    let slots = memory.slots();
+    for cpu in [-1i32, -2] {
+        area.0[at::CPU_ID / 4] = cpu as u32;
+        // SAFETY: memory and area made for this.
+        unsafe {
+            assert_eq!(add::<Sound, 1>(area.area(), &slots, 0, 1), Err(OutOfRange));
+            assert_eq!(pop::<Sound>(area.area(), &slots), Popped::OutOfRange);
+        }
+        assert_eq!(area.area().momentary_id(), None);
+    }
+    assert!(memory.0.iter().flatten().all(|&word| word == 0));
 }
 
 #[test]
@@ -141,15 +163,15 @@ fn compare_store_stores_what_is_expected_only() {
     // SAFETY: memory and area made for this.
     unsafe {
         assert_eq!(
-            compare_store::<Sound, 0>(area.pointer(), &slots, 24, 0, 9),
+            compare_store::<Sound, 0>(area.area(), &slots, 24, 0, 9),
             Ok((slots.of(1), 0))
         );
         assert_eq!(
-            compare_store::<Slow, 0>(area.pointer(), &slots, 24, 0, 8),
+            compare_store::<Slow, 0>(area.area(), &slots, 24, 0, 8),
             Ok((slots.of(1), 9))
         );
         assert_eq!(
-            compare_store::<Slow, 0>(area.pointer(), &slots, 24, 9, 7),
+            compare_store::<Slow, 0>(area.area(), &slots, 24, 9, 7),
             Ok((slots.of(1), 9))
         );
     }
@@ -159,7 +181,7 @@ fn compare_store_stores_what_is_expected_only() {
     // SAFETY: as above. The gate is closed.
     unsafe {
         assert_eq!(
-            compare_store::<Sound, 1>(area.pointer(), &slots, 8, 0, 9),
+            compare_store::<Sound, 1>(area.area(), &slots, 8, 0, 9),
             Ok((slots.of(1), CLOSED as u64))
         );
     }
@@ -174,7 +196,7 @@ fn push_and_pop<P: Probe>() {
         depth: 0,
     });
     let nodes: [NonNull<Node>; 3] = nodes.each_mut().map(NonNull::from);
-    let area = area.pointer();
+    let area = area.area();
     // SAFETY: memory, area and nodes made for this.
     unsafe {
         assert_eq!(pop::<P>(area, &slots), Popped::Empty);
@@ -203,7 +225,7 @@ fn a_list_is_last_in_first_out_bounded_and_gated() {
 fn a_ring_of<P: Probe, T: Copy + PartialEq + core::fmt::Debug>(values: [T; 3]) {
     let (mut area, mut memory) = (FakeArea::with_id(1), Memory::new());
     let slots = memory.slots();
-    let area = area.pointer();
+    let area = area.area();
     let push = |value| {
         // SAFETY: memory and area made for this: two elements have room.
         unsafe { ring::<P, T, 1>(area, &slots, 1, &mut Element::new(value)) }
@@ -235,7 +257,7 @@ fn a_ring_of<P: Probe, T: Copy + PartialEq + core::fmt::Debug>(values: [T; 3]) {
         assert_eq!(pop().0, Moved::Refused);
     }
     assert_eq!(memory.0[1][..3], [0, 9, 9]);
-    assert!([0, 2, 3].iter().all(|&id| memory.0[id] == [0; 16]));
+    assert!([0, 2, 3].iter().all(|&id| memory.0[id] == [0; WORDS]));
 }
 
 #[test]
@@ -251,7 +273,7 @@ fn the_kernel_is_told_what_it_accepts() {
     let (mut area, mut memory) = (FakeArea::with_id(0), Memory::new());
     let slots = memory.slots();
     // SAFETY: memory and area made for this.
-    unsafe { add::<Slow>(area.pointer(), &slots, 1) }.unwrap();
+    unsafe { add::<Slow, 0>(area.area(), &slots, 0, 1) }.unwrap();
     let descriptor = area.descriptor();
     assert_eq!(descriptor.addr() % 32, 0);
     // SAFETY: a sequence has left its descriptor's address there, which is valid for as long as the

@@ -13,54 +13,19 @@ use super::{
     CLOSED, DEPTH, END, Element, FIRST, GATE, HEAD, Knobs, Moved, NEXT, Node, OutOfRange, Popped,
     Probe, Pushed, REFUSED, Slots, in_range,
 };
-use crate::area::{SIGNATURE, at};
+use crate::area::{Area, SIGNATURE, at};
+use crate::arena::STRETCH;
 
 /// A sequence: `$before` and `$commit` between begin and end, with the operands below and its own.
 /// The delay of a [`Probe`] comes between `$before` and `$commit`.
 ///
 /// `slot` is the address of the slot when `$before` starts. It is 0 at the end if the ID is not below
-/// the limit.
+/// the limit, or the thread is not registered. `fs` points at the thread pointer.
 ///
-/// The first argument says where the fields of `$slots` are. In memory they take one register, so
-/// that fewer values are saved around a long sequence. A counter is faster with them in registers.
+/// `$near` = 1: invariant 5 holds. A shift by a constant saves a load, which costs an addition a cycle.
 macro_rules! sequence {
-    (registers, $probe:ty, $area:expr, $slots:expr, $($rest:tt)*) => {
-        sequence!(
-            @ [
-                "cmp {slot:e}, {limit:e}",
-                "jae 66f",
-                "shl {slot}, cl",
-                "add {slot}, {base}",
-            ],
-            [
-                base = in(reg) $slots.base.as_ptr(),
-                limit = in(reg) $slots.limit,
-            ],
-            [in("ecx") $slots.shift,],
-            $probe, $area, $($rest)*
-        )
-    };
-    (memory, $probe:ty, $area:expr, $slots:expr, $($rest:tt)*) => {
-        sequence!(
-            @ [
-                "cmp {slot:e}, dword ptr [{slots} + {limit}]",
-                "jae 66f",
-                "mov ecx, dword ptr [{slots} + {shift}]",
-                "shl {slot}, cl",
-                "add {slot}, qword ptr [{slots} + {base}]",
-            ],
-            [
-                slots = in(reg) ptr::from_ref::<Slots>($slots),
-                base = const offset_of!(Slots, base),
-                shift = const offset_of!(Slots, shift),
-                limit = const offset_of!(Slots, limit),
-            ],
-            [out("ecx") _,],
-            $probe, $area, $($rest)*
-        )
-    };
     (
-        @ [$($find:literal),* $(,)?], [$($where:tt)*], [$($shift:tt)*], $probe:ty, $area:expr,
+        $near:expr, $probe:ty, $area:expr, $slots:expr,
         [$($before:literal),* $(,)?], [$($commit:literal),* $(,)?],
         $slot:ident, $($operands:tt)*
     ) => {
@@ -82,12 +47,23 @@ macro_rules! sequence {
             ".popsection",
             "55:",
             "lea {slot}, [rip + 77b]",
-            "mov qword ptr [{area} + {at_sequence}], {slot}",
+            "mov qword ptr fs:[{area} + {at_sequence}], {slot}",
             ".endif",
             "22:",
+            // No CPU: not registered, and no ID either.
+            "cmp dword ptr fs:[{area} + {at_cpu_id}], 0",
+            "jl 66f",
             // Clears the upper half of `slot`.
-            "mov {slot:e}, dword ptr [{area} + {at_mm_cid}]",
-            $($find,)*
+            "mov {slot:e}, dword ptr fs:[{area} + {at_mm_cid}]",
+            "cmp {slot:e}, dword ptr [{slots} + {limit}]",
+            "jae 66f",
+            ".if {near}",
+            "shl {slot}, {near}",
+            ".else",
+            "mov ecx, dword ptr [{slots} + {shift}]",
+            "shl {slot}, cl",
+            ".endif",
+            "add {slot}, qword ptr [{slots} + {base}]",
             $($before,)*
             ".if {delay}",
             "mov {spin:e}, {delay}",
@@ -113,14 +89,21 @@ macro_rules! sequence {
             restart = const Knobs::<$probe>::RESTART,
             signature = const SIGNATURE,
             at_sequence = const at::SEQUENCE,
+            at_cpu_id = const at::CPU_ID,
             at_mm_cid = const at::MM_CID,
-            area = in(reg) $area.as_ptr(),
-            $($where)*
+            area = in(reg) $area.distance(),
+            // In memory the fields take one register together, so that fewer values are saved
+            // around a long sequence.
+            slots = in(reg) ptr::from_ref::<Slots>($slots),
+            base = const offset_of!(Slots, base),
+            limit = const offset_of!(Slots, limit),
+            shift = const offset_of!(Slots, shift),
+            near = const $near * STRETCH.ilog2() as usize,
             slot = out(reg) $slot,
             delay = const Knobs::<$probe>::DELAY,
             spin = out(reg) _,
             $($operands)*
-            $($shift)*
+            out("ecx") _,
             // Without `preserves_flags`: the block changes flags. It accesses memory, uses no
             // stack, and returns.
             options(nostack),
@@ -128,31 +111,34 @@ macro_rules! sequence {
     };
 }
 
-/// Adds `value` to the first word of the slot, wrapping.
+/// Adds `value` to the word at `offset` of the slot, wrapping.
 ///
 /// # Safety
 ///
-/// Invariants 1 and 2.
+/// Invariants 1 and 2; with `NEAR` = 1 also 5; `offset` is a multiple of 8 and `offset + 8` is at most
+/// the size of a slot.
 #[inline]
-pub(in super::super) unsafe fn add<P: Probe>(
-    area: NonNull<u8>,
+pub(in super::super) unsafe fn add<P: Probe, const NEAR: usize>(
+    area: Area,
     slots: &Slots,
+    offset: usize,
     value: u64,
 ) -> Result<(), OutOfRange> {
     let slot: *mut u8;
     // SAFETY: invariants 1 and 2, by the caller.
     unsafe {
-        sequence!(registers, P, area, slots, [], [
+        sequence!(NEAR, P, area, slots, [], [
             ".if {restart}",
-            "add qword ptr [{slot}], {value}",
+            "add qword ptr [{slot} + {offset}], {value}",
             ".else",
             // The defect loses updates, so the addition must take more than one instruction.
-            "mov {spin}, qword ptr [{slot}]",
+            "mov {spin}, qword ptr [{slot} + {offset}]",
             "pause",
             "add {spin}, {value}",
-            "mov qword ptr [{slot}], {spin}",
+            "mov qword ptr [{slot} + {offset}], {spin}",
             ".endif",
         ], slot,
+            offset = in(reg) offset,
             value = in(reg) value,
         );
     }
@@ -167,7 +153,7 @@ pub(in super::super) unsafe fn add<P: Probe>(
 /// Invariants 1 and 2; `offset` is a multiple of 8 and `offset + 8` is at most the size of a slot.
 #[inline]
 pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
-    area: NonNull<u8>,
+    area: Area,
     slots: &Slots,
     offset: usize,
     expected: u64,
@@ -177,7 +163,7 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
     let found: u64;
     // SAFETY: invariants 1 and 2, by the caller.
     unsafe {
-        sequence!(memory, P, area, slots, [
+        sequence!(0, P, area, slots, [
             ".if {gated}",
             "mov {found:e}, {closed}",
             "cmp qword ptr [{slot} + {gate}], 0",
@@ -205,10 +191,10 @@ pub(in super::super) unsafe fn compare_store<P: Probe, const GATED: usize>(
 ///
 /// # Safety
 ///
-/// Invariants 1, 2 and 3; no other thread accesses `node`.
+/// Invariants 1, 2, 3 and 5; no other thread accesses `node`.
 #[inline]
 pub(in super::super) unsafe fn push<P: Probe>(
-    area: NonNull<u8>,
+    area: Area,
     slots: &Slots,
     node: NonNull<Node>,
     most: usize,
@@ -216,10 +202,10 @@ pub(in super::super) unsafe fn push<P: Probe>(
     let slot: *mut u8;
     let found: usize;
     let depth: usize;
-    // SAFETY: invariants 1, 2 and 3, by the caller. The node is written before the commit, and
+    // SAFETY: invariants 1, 2, 3 and 5, by the caller. The node is written before the commit, and
     // until then no other thread sees it.
     unsafe {
-        sequence!(memory, P, area, slots, [
+        sequence!(1, P, area, slots, [
             "mov {found:e}, {closed}",
             "cmp qword ptr [{slot} + {gate}], 0",
             "jne 33f",
@@ -255,15 +241,15 @@ pub(in super::super) unsafe fn push<P: Probe>(
 ///
 /// # Safety
 ///
-/// Invariants 1, 2 and 3.
+/// Invariants 1, 2, 3 and 5.
 #[inline]
-pub(in super::super) unsafe fn pop<P: Probe>(area: NonNull<u8>, slots: &Slots) -> Popped {
+pub(in super::super) unsafe fn pop<P: Probe>(area: Area, slots: &Slots) -> Popped {
     let slot: *mut u8;
     let found: *mut Node;
-    // SAFETY: invariants 1, 2 and 3, by the caller. The head is a live node while no other thread
+    // SAFETY: invariants 1, 2, 3 and 5, by the caller. The head is a live node while no other thread
     // runs with this ID.
     unsafe {
-        sequence!(memory, P, area, slots, [
+        sequence!(1, P, area, slots, [
             "mov {found:e}, {closed}",
             "cmp qword ptr [{slot} + {gate}], 0",
             "jne 33f",
@@ -293,7 +279,7 @@ pub(in super::super) unsafe fn pop<P: Probe>(area: NonNull<u8>, slots: &Slots) -
 /// Invariants 1, 2 and 4.
 #[inline]
 pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize>(
-    area: NonNull<u8>,
+    area: Area,
     slots: &Slots,
     mask: usize,
     value: &mut Element<T>,
@@ -304,7 +290,7 @@ pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize>(
     // SAFETY: invariants 1, 2 and 4, by the caller. A place that is not between head and tail is
     // read by nobody, so it may be half written when the sequence restarts.
     unsafe {
-        sequence!(memory, P, area, slots, [
+        sequence!(0, P, area, slots, [
             "mov {place:e}, {closed}",
             "cmp qword ptr [{slot} + {gate}], 0",
             "jne 33f",
