@@ -76,7 +76,8 @@ pub struct Ring<T, P: Probe = Sound> {
     mask: usize,
     domain: Domain,
     restartable: bool,
-    /// The area of whichever thread asks. `None` with leases, and if areas are our own.
+    /// The area of whichever thread asks. `None` with leases, if areas are our own, or if the slots
+    /// are not near each other.
     area: Option<Area>,
     shared: Shared<T>,
     probe: PhantomData<P>,
@@ -135,12 +136,14 @@ impl<T, P: Probe> Ring<T, P> {
         let (Some(capacity), Some(size), true) = (capacity, size, fits) else {
             return Err(BuildError::Memory);
         };
+        let slots = domain.allocate(size)?;
         let restartable = domain.leased().is_none();
+        let near = restartable && slots.are_near();
         Ok(Ring {
-            slots: domain.allocate(size)?,
+            slots,
             mask: capacity - 1,
             restartable,
-            area: area::common().filter(|_| restartable),
+            area: area::common().filter(|_| near),
             domain: domain.clone(),
             shared: Shared {
                 queue: Mutex::new(VecDeque::new()),
@@ -178,7 +181,7 @@ impl<T, P: Probe> Ring<T, P> {
             return self.push_slowly(value, None);
         };
         let mut value = Element::new(value);
-        let moved = self.transfer_restartable::<1>(area, &mut value);
+        let moved = self.transfer_restartable::<1, 1>(area, &mut value);
         if moved == Moved::Done {
             return Ok(());
         }
@@ -194,7 +197,7 @@ impl<T, P: Probe> Ring<T, P> {
             return self.pop_slowly(None);
         };
         let mut value = Element(MaybeUninit::uninit());
-        let moved = self.transfer_restartable::<0>(area, &mut value);
+        let moved = self.transfer_restartable::<0, 1>(area, &mut value);
         if moved == Moved::Done {
             // SAFETY: a value was moved to it.
             return Some(unsafe { value.0.assume_init() });
@@ -240,11 +243,16 @@ impl<T, P: Probe> Ring<T, P> {
     }
 
     /// With `PUSH` = 1 moves `value` into the ring of the calling thread's ID, else the oldest one
-    /// to it. After `Done` it belongs to the ring, or to the caller.
+    /// to it. After `Done` it belongs to the ring, or to the caller. `NEAR` = 1: for an area of
+    /// [`Self::area`].
     #[inline]
-    fn transfer_restartable<const PUSH: usize>(&self, area: Area, value: &mut Element<T>) -> Moved {
+    fn transfer_restartable<const PUSH: usize, const NEAR: usize>(
+        &self,
+        area: Area,
+        value: &mut Element<T>,
+    ) -> Moved {
         // SAFETY: invariant 1, and those of `sequence`.
-        unsafe { sequence::ring::<P, T, PUSH>(area, &self.slots, self.mask, value) }
+        unsafe { sequence::ring::<P, T, PUSH, NEAR>(area, &self.slots, self.mask, value) }
     }
 
     /// As `push`, after an attempt that was not `Done`, if there was one.
@@ -277,7 +285,7 @@ impl<T, P: Probe> Ring<T, P> {
     /// Goes on until the gate is open.
     fn transfer<const PUSH: usize>(&self, value: &mut Element<T>, tried: Option<Moved>) -> Moved {
         let attempt = |value: &mut Element<T>| match (self.restartable, area::current()) {
-            (true, Some(area)) => self.transfer_restartable::<PUSH>(area, value),
+            (true, Some(area)) => self.transfer_restartable::<PUSH, 0>(area, value),
             (true, None) => Moved::OutOfRange,
             (false, _) => self.transfer_leased::<PUSH>(value),
         };

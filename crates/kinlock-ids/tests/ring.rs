@@ -123,3 +123,24 @@ fn rings_of_odd_values_and_sizes() {
     );
     drop(held);
 }
+
+#[test]
+fn a_ring_may_be_larger_than_64_kibibytes_of_an_id() {
+    const VALUES: u64 = 20_000;
+    let ring = Ring::new(&Domain::auto(), VALUES as usize).unwrap();
+    assert_eq!(ring.capacity(), 32_768);
+    std::thread::scope(|s| {
+        for _ in 0..2 {
+            // The ring may have the values of both: then some do not fit.
+            s.spawn(|| {
+                (0..VALUES)
+                    .filter(|&value| ring.push(value).is_ok())
+                    .count()
+            });
+        }
+    });
+    let first = ring.pop();
+    assert!(first.is_none_or(|value| value < VALUES));
+    let left = ring.drain();
+    assert!(left.len() >= VALUES as usize - 1 && left.iter().all(|&value| value < VALUES));
+}

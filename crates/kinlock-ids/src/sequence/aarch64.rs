@@ -259,12 +259,13 @@ pub(in super::super) unsafe fn pop<P: Probe>(area: Area, slots: &Slots) -> Poppe
 
 /// With `PUSH` = 1 copies `value` behind the last element of the ring of the slot, else moves the
 /// first one to `value`. If the result is not `Done`, `value` is still what it was, or unspecified.
+/// `NEAR` as for [`add`].
 ///
 /// # Safety
 ///
 /// Invariants 1, 2 and 4.
 #[inline]
-pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize>(
+pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize, const NEAR: usize>(
     area: Area,
     slots: &Slots,
     mask: usize,

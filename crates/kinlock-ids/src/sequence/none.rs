@@ -34,7 +34,7 @@ pub(in super::super) unsafe fn pop<P: Probe>(_: Area, _: &Slots) -> Popped {
     Popped::OutOfRange
 }
 
-pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize>(
+pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize, const NEAR: usize>(
     _: Area,
     _: &Slots,
     _: usize,

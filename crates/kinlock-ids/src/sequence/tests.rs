@@ -222,19 +222,19 @@ fn a_list_is_last_in_first_out_bounded_and_gated() {
     push_and_pop::<Slow>();
 }
 
-fn a_ring_of<P: Probe, T: Copy + PartialEq + core::fmt::Debug>(values: [T; 3]) {
+fn a_ring_of<P: Probe, T: Copy + PartialEq + core::fmt::Debug, const NEAR: usize>(values: [T; 3]) {
     let (mut area, mut memory) = (FakeArea::with_id(1), Memory::new());
     let slots = memory.slots();
     let area = area.area();
     let push = |value| {
         // SAFETY: memory and area made for this: two elements have room.
-        unsafe { ring::<P, T, 1>(area, &slots, 1, &mut Element::new(value)) }
+        unsafe { ring::<P, T, 1, NEAR>(area, &slots, 1, &mut Element::new(value)) }
     };
     let pop = || {
         let mut to = Element::new(values[2]);
         // SAFETY: as above. It had a value before.
         unsafe {
-            let moved = ring::<P, T, 0>(area, &slots, 1, &mut to);
+            let moved = ring::<P, T, 0, NEAR>(area, &slots, 1, &mut to);
             (moved, to.0.assume_init())
         }
     };
@@ -262,10 +262,11 @@ fn a_ring_of<P: Probe, T: Copy + PartialEq + core::fmt::Debug>(values: [T; 3]) {
 
 #[test]
 fn a_ring_is_first_in_first_out_bounded_and_gated() {
-    a_ring_of::<Sound, u64>([7, 8, 9]);
-    a_ring_of::<Slow, _>([(1u8, 2u32), (3, 4), (5, 6)]);
-    a_ring_of::<Sound, _>([[1u64, 2, 3, 4], [5; 4], [6, 7, 8, 9]]);
-    a_ring_of::<Slow, _>([(); 3]);
+    a_ring_of::<Sound, u64, 0>([7, 8, 9]);
+    a_ring_of::<Sound, u64, 1>([7, 8, 9]);
+    a_ring_of::<Slow, _, 0>([(1u8, 2u32), (3, 4), (5, 6)]);
+    a_ring_of::<Sound, _, 1>([[1u64, 2, 3, 4], [5; 4], [6, 7, 8, 9]]);
+    a_ring_of::<Slow, _, 1>([(); 3]);
 }
 
 #[test]

@@ -276,9 +276,9 @@ pub(in super::super) unsafe fn pop<P: Probe>(area: Area, slots: &Slots) -> Poppe
 ///
 /// # Safety
 ///
-/// Invariants 1, 2 and 4.
+/// Invariants 1, 2 and 4; with `NEAR` = 1 also 5.
 #[inline]
-pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize>(
+pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize, const NEAR: usize>(
     area: Area,
     slots: &Slots,
     mask: usize,
@@ -290,7 +290,7 @@ pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize>(
     // SAFETY: invariants 1, 2 and 4, by the caller. A place that is not between head and tail is
     // read by nobody, so it may be half written when the sequence restarts.
     unsafe {
-        sequence!(0, P, area, slots, [
+        sequence!(NEAR, P, area, slots, [
             "mov {place:e}, {closed}",
             "cmp qword ptr [{slot} + {gate}], 0",
             "jne 33f",

@@ -339,6 +339,9 @@ impl<P: Probe, R: Probe> Stage<P, R> {
             // The kernel counts the CPUs that the process was allowed at some time: all, if it was
             // not confined before.
             Life::OnOneCpu => cpus,
+            // A thread is joined before the kernel takes it off its count, so each may have a
+            // predecessor there.
+            Life::Short => cpus.min(2 * context.orders.threads + 1),
             // Besides the crew: the main thread, and other threads of the process.
             _ => cpus.min(context.orders.threads + 1),
         };
