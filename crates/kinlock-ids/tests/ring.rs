@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex};
 
-use kinlock_ids::{BuildError, CounterArray, Ring};
+use kinlock_ids::{BuildError, CounterArray, Domain, Ring};
 
 mod common;
 
