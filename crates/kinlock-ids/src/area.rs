@@ -14,9 +14,9 @@
 //! stack of a detached thread before the thread has left it (musl) may let the write fault. Hence
 //! the rule: no first use that late.
 //!
-//! A thread without an area uses the part of a per-ID structure that all such threads share. Two
-//! kinds of threads have none: threads whose registration was refused, and, where areas are our
-//! own, threads that already run the destructors of their `pthread` keys.
+//! A thread without a registered area uses the part of a per-ID structure that all such threads
+//! share. Two kinds of threads have none: threads whose registration was refused, and, where areas
+//! are our own, threads that already run the destructors of their `pthread` keys.
 //!
 //! The areas of the C library are at one distance from the thread pointers. So the same number is
 //! good for all threads, and finding the area reads nothing of the thread's: where this library is
@@ -99,8 +99,10 @@ pub(super) struct Area(NonZero<isize>);
 
 impl Area {
     pub(super) fn at(address: NonNull<u8>) -> Option<Self> {
-        let distance = address.addr().get() as isize - rseq::thread_pointer().addr() as isize;
-        NonZero::new(distance).map(Area)
+        // Sequences access it by the thread pointer.
+        let address = address.as_ptr().expose_provenance();
+        let distance = address.wrapping_sub(rseq::thread_pointer().addr());
+        NonZero::new(distance as isize).map(Area)
     }
 
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
@@ -133,18 +135,24 @@ impl Area {
     }
 }
 
-/// The distance of the C library's areas. 0: not asked for yet, or it registers none.
+/// The distance of the C library's areas; 0: not asked for yet; [`NOT_COMMON`].
 static COMMON: AtomicIsize = AtomicIsize::new(0);
+
+/// The C library registers no areas. Not the distance of an area, which is aligned.
+const NOT_COMMON: isize = 1;
 
 /// The area of whichever thread asks, if the C library registers areas.
 #[inline]
 pub(super) fn common() -> Option<Area> {
     // Relaxed: everyone stores the same number.
-    NonZero::new(COMMON.load(Relaxed)).map(Area)
+    NonZero::new(COMMON.load(Relaxed))
+        .filter(|distance| distance.get() != NOT_COMMON)
+        .map(Area)
 }
 
-/// The calling thread's area; `None` if it has none. The kernel keeps a concurrency ID in it if
-/// [`available`] has returned `Ok`.
+/// The calling thread's area; `None` if it has none. If [`available`] has returned `Ok`, the kernel
+/// keeps a concurrency ID in it, unless it is the C library's and this thread's registration has
+/// failed.
 #[inline]
 pub(super) fn current() -> Option<Area> {
     common().or_else(find)
@@ -194,7 +202,10 @@ impl core::error::Error for Unavailable {}
 
 /// Whether restartable sequences are written for this architecture.
 const WRITTEN: bool = cfg!(all(
-    any(target_arch = "x86_64", target_arch = "aarch64"),
+    any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_endian = "little")
+    ),
     not(miri)
 ));
 
@@ -219,9 +230,9 @@ pub(super) fn available() -> Result<(), Unavailable> {
 
 #[inline(never)]
 fn find() -> Option<Area> {
-    if let Some(distance) = rseq::registered_offset() {
-        COMMON.store(distance, Relaxed);
-        return common();
+    if COMMON.load(Relaxed) == 0 {
+        COMMON.store(rseq::registered_offset().unwrap_or(NOT_COMMON), Relaxed);
+        return current();
     }
     let own = AREA.with(Cell::get);
     let own = if own.is_null() { first_use() } else { own };

@@ -27,9 +27,10 @@ use kinlock::{SpinLock, SpinLockGuard};
 /// The alignment and granularity of allocations: two cache lines, since processors fetch them in
 /// pairs. No two structures and no two IDs share such a pair.
 pub(super) const LINE: usize = 128;
-/// The stretch of an ID in a region for ordinary structures: the largest page size, as stretches
-/// never share a page. A larger one is a power of two, too, so that an ID is shifted to find it.
-pub(super) const STRETCH: usize = 64 * 1024;
+/// The stretch of an ID in a region for ordinary structures, a multiple of the largest page size, as
+/// stretches never share a page. What is larger has a region for itself, with stretches of the next
+/// power of two. So an ID is shifted to find its stretch.
+pub(super) const STRETCH: usize = 256 * 1024;
 
 /// Memory for a number of IDs.
 #[derive(Debug)]
@@ -107,16 +108,25 @@ impl Arena {
     /// memory.
     pub(super) fn free(&self, slots: Slots, size: usize) {
         let size = size.max(1).next_multiple_of(LINE);
-        for region in self.table().regions.iter_mut() {
+        let regions = &mut self.table().regions;
+        for index in 0..regions.len() {
+            let region = &mut regions[index];
             let offset = slots
                 .base
                 .addr()
                 .get()
                 .wrapping_sub(region.slots.base.addr().get());
-            if offset < region.slots.stride() {
-                region.put(offset, size);
-                return;
+            if offset >= region.slots.stride() {
+                continue;
             }
+            if region.slots.are_near() {
+                region.put(offset, size);
+            } else {
+                // It had the region for itself.
+                let region = regions.remove(index);
+                memory::unmap(region.slots.base, region.bytes(self.ids));
+            }
+            return;
         }
     }
 }
@@ -299,6 +309,8 @@ mod tests {
         // There would be room for it in the large one's stretch.
         let small = arena.allocate(8).unwrap();
         assert!(small.are_near() && !large.are_near());
+        arena.free(large, STRETCH + 1);
+        assert_eq!(arena.table().regions.len(), 1);
         assert!(arena.allocate(usize::MAX).is_err());
     }
 }

@@ -262,7 +262,8 @@ impl<P: Probe> Words<P> {
         unsafe { sequence::add::<P, NEAR>(area, &self.slots, index * WORD, n) }.is_ok()
     }
 
-    /// With leases, with an area of our own, and for a thread without an ID.
+    /// With leases, with areas of our own, if the slots are not near each other, and for a thread
+    /// without an ID.
     ///
     /// # Safety
     ///

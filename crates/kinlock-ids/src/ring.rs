@@ -181,7 +181,8 @@ impl<T, P: Probe> Ring<T, P> {
             return self.push_slowly(value, None);
         };
         let mut value = Element::new(value);
-        let moved = self.transfer_restartable::<1, 1>(area, &mut value);
+        // SAFETY: there is an area only if so.
+        let moved = unsafe { self.transfer_restartable::<1, 1>(area, &mut value) };
         if moved == Moved::Done {
             return Ok(());
         }
@@ -197,7 +198,8 @@ impl<T, P: Probe> Ring<T, P> {
             return self.pop_slowly(None);
         };
         let mut value = Element(MaybeUninit::uninit());
-        let moved = self.transfer_restartable::<0, 1>(area, &mut value);
+        // SAFETY: there is an area only if so.
+        let moved = unsafe { self.transfer_restartable::<0, 1>(area, &mut value) };
         if moved == Moved::Done {
             // SAFETY: a value was moved to it.
             return Some(unsafe { value.0.assume_init() });
@@ -243,15 +245,18 @@ impl<T, P: Probe> Ring<T, P> {
     }
 
     /// With `PUSH` = 1 moves `value` into the ring of the calling thread's ID, else the oldest one
-    /// to it. After `Done` it belongs to the ring, or to the caller. `NEAR` = 1: for an area of
-    /// [`Self::area`].
+    /// to it. After `Done` it belongs to the ring, or to the caller.
+    ///
+    /// # Safety
+    ///
+    /// The backend is the restartable one. With `NEAR` = 1 the slots are near each other.
     #[inline]
-    fn transfer_restartable<const PUSH: usize, const NEAR: usize>(
+    unsafe fn transfer_restartable<const PUSH: usize, const NEAR: usize>(
         &self,
         area: Area,
         value: &mut Element<T>,
     ) -> Moved {
-        // SAFETY: invariant 1, and those of `sequence`.
+        // SAFETY: invariant 1, and those of `sequence`, by the caller.
         unsafe { sequence::ring::<P, T, PUSH, NEAR>(area, &self.slots, self.mask, value) }
     }
 
@@ -284,10 +289,15 @@ impl<T, P: Probe> Ring<T, P> {
 
     /// Goes on until the gate is open.
     fn transfer<const PUSH: usize>(&self, value: &mut Element<T>, tried: Option<Moved>) -> Moved {
-        let attempt = |value: &mut Element<T>| match (self.restartable, area::current()) {
-            (true, Some(area)) => self.transfer_restartable::<PUSH, 0>(area, value),
-            (true, None) => Moved::OutOfRange,
-            (false, _) => self.transfer_leased::<PUSH>(value),
+        let attempt = |value: &mut Element<T>| {
+            if !self.restartable {
+                return self.transfer_leased::<PUSH>(value);
+            }
+            let area = area::current();
+            // SAFETY: the backend is the restartable one.
+            let moved =
+                area.map(|area| unsafe { self.transfer_restartable::<PUSH, 0>(area, value) });
+            moved.unwrap_or(Moved::OutOfRange)
         };
         let mut moved = tried.unwrap_or_else(|| attempt(value));
         while moved == Moved::Closed {

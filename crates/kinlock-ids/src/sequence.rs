@@ -35,7 +35,8 @@
 //! * The commit is the last instruction before the end. Each sequence is one block of assembly, so
 //!   the compiler cannot move anything into it or out of it.
 //! * The inputs are unchanged when an abort restarts the sequence: they are `in` operands, and all
-//!   results go to other registers.
+//!   results go to other registers. The exception is the value that is popped from a ring, which is
+//!   no input.
 //! * There is no system call and no other call inside.
 //! * aarch64: no operand is in x16 or x17. A linker may reach a distant label by a veneer, which
 //!   overwrites them.
@@ -56,14 +57,14 @@
 //! | 22 | the begin |
 //! | 33 | the end; a sequence without anything to commit jumps here |
 //! | 44 | the abort handler |
-//! | 66 | x86-64: the thread is not registered, or its ID not below the limit |
+//! | 66 | x86-64: the thread is not registered, or its ID not below the limit; returns to 33 |
 //!
 //! The sections `__rseq_cs_ptr_array` and `__rseq_exit_point_array` tell debuggers what to step
 //! over: a breakpoint or a single step inside a sequence makes it restart for ever.
 //!
 //! # Invariants
 //!
-//! 1. `area` is what `area::current` or `area::common` has returned to the calling thread.
+//! 1. `area` is what `area::current` has returned to the calling thread, or `area::common` to any.
 //! 2. For every `id` below `limit`, `1 << shift` bytes at `base + (id << shift)` are mapped, writable
 //!    and live, and `base` is aligned to 8. They hold words that are accessed by sequences on this
 //!    thread's own ID, and atomically by all other code.

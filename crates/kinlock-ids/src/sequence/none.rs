@@ -7,7 +7,12 @@ use crate::area::Area;
 
 use super::{Element, Moved, Node, OutOfRange, Popped, Probe, Pushed, Slots};
 
-pub(in super::super) unsafe fn add<P: Probe>(_: Area, _: &Slots, _: u64) -> Result<(), OutOfRange> {
+pub(in super::super) unsafe fn add<P: Probe, const NEAR: usize>(
+    _: Area,
+    _: &Slots,
+    _: usize,
+    _: u64,
+) -> Result<(), OutOfRange> {
     Err(OutOfRange)
 }
 

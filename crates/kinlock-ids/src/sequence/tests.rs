@@ -117,43 +117,50 @@ fn add_adds_to_the_slot_of_the_id() {
     adds::<Slow, 1>();
 }
 
-#[test]
-fn an_id_beyond_the_limit_touches_nothing() {
-    let (mut area, mut memory) = (FakeArea::with_id(4), Memory::new());
-    let slots = memory.slots();
+/// All sequences do nothing.
+fn nothing_is_done<P: Probe>(area: &mut FakeArea) {
+    let mut memory = Memory::new();
+    let (area, slots) = (area.area(), memory.slots());
     let mut node = Node {
         next: core::ptr::null_mut(),
         depth: 7,
     };
+    let mut value = Element::new(5u64);
     // SAFETY: memory and area made for this.
     unsafe {
-        assert_eq!(add::<Sound, 0>(area.area(), &slots, 0, 1), Err(OutOfRange));
-        assert_eq!(
-            compare_store::<Sound, 0>(area.area(), &slots, 0, 0, 1),
-            Err(OutOfRange)
-        );
-        assert_eq!(pop::<Sound>(area.area(), &slots), Popped::OutOfRange);
-        let pushed = push::<Sound>(area.area(), &slots, NonNull::from(&mut node), 9);
+        assert_eq!(add::<P, 0>(area, &slots, 0, 1), Err(OutOfRange));
+        assert_eq!(add::<P, 1>(area, &slots, 0, 1), Err(OutOfRange));
+        let stored = compare_store::<P, 0>(area, &slots, 0, 0, 1);
+        assert_eq!(stored, Err(OutOfRange));
+        assert_eq!(pop::<P>(area, &slots), Popped::OutOfRange);
+        let pushed = push::<P>(area, &slots, NonNull::from(&mut node), 9);
         assert_eq!(pushed, Pushed::OutOfRange);
+        let moved = ring::<P, _, 1, 0>(area, &slots, 1, &mut value);
+        assert_eq!(moved, Moved::OutOfRange);
+        let moved = ring::<P, _, 1, 1>(area, &slots, 1, &mut value);
+        assert_eq!((moved, value.0.assume_init()), (Moved::OutOfRange, 5));
+        let moved = ring::<P, _, 0, 1>(area, &slots, 1, &mut value);
+        assert_eq!(moved, Moved::OutOfRange);
     }
     assert!(memory.0.iter().flatten().all(|&word| word == 0));
     assert_eq!(node.depth, 7);
 }
 
 #[test]
+fn an_id_beyond_the_limit_touches_nothing() {
+    nothing_is_done::<Sound>(&mut FakeArea::with_id(4));
+    nothing_is_done::<Slow>(&mut FakeArea::with_id(u32::MAX));
+}
+
+#[test]
 fn a_thread_that_is_not_registered_touches_nothing() {
-    let (mut area, mut memory) = (FakeArea::with_id(1), Memory::new());
-    let slots = memory.slots();
+    let mut area = FakeArea::with_id(1);
     for cpu in [-1i32, -2] {
         area.0[at::CPU_ID / 4] = cpu as u32;
-        // SAFETY: memory and area made for this.
-        unsafe {
-            assert_eq!(add::<Sound, 1>(area.area(), &slots, 0, 1), Err(OutOfRange));
-            assert_eq!(pop::<Sound>(area.area(), &slots), Popped::OutOfRange);
-        }
+        nothing_is_done::<Sound>(&mut area);
+        nothing_is_done::<Slow>(&mut area);
         assert_eq!(area.area().momentary_id(), None);
     }
-    assert!(memory.0.iter().flatten().all(|&word| word == 0));
 }
 
 #[test]

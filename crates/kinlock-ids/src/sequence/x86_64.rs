@@ -20,9 +20,10 @@ use crate::arena::STRETCH;
 /// The delay of a [`Probe`] comes between `$before` and `$commit`.
 ///
 /// `slot` is the address of the slot when `$before` starts. It is 0 at the end if the ID is not below
-/// the limit, or the thread is not registered. `fs` points at the thread pointer.
+/// the limit, or the thread is not registered. The base of `fs` is the thread
+/// pointer.
 ///
-/// `$near` = 1: invariant 5 holds. A shift by a constant saves a load, which costs an addition a cycle.
+/// `$near` = 1: invariant 5 holds. A shift by a constant saves a load, and so an addition a cycle.
 macro_rules! sequence {
     (
         $near:expr, $probe:ty, $area:expr, $slots:expr,
@@ -125,7 +126,7 @@ pub(in super::super) unsafe fn add<P: Probe, const NEAR: usize>(
     value: u64,
 ) -> Result<(), OutOfRange> {
     let slot: *mut u8;
-    // SAFETY: invariants 1 and 2, by the caller.
+    // SAFETY: invariants 1, 2 and, with `NEAR` = 1, 5, by the caller.
     unsafe {
         sequence!(NEAR, P, area, slots, [], [
             ".if {restart}",
@@ -287,7 +288,7 @@ pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize, const NEAR: 
     let slot: *mut u8;
     let place: usize;
     let mut operand = value.operand();
-    // SAFETY: invariants 1, 2 and 4, by the caller. A place that is not between head and tail is
+    // SAFETY: invariants 1, 2, 4 and, with `NEAR` = 1, 5, by the caller. A place that is not between head and tail is
     // read by nobody, so it may be half written when the sequence restarts.
     unsafe {
         sequence!(NEAR, P, area, slots, [
