@@ -141,13 +141,46 @@ static COMMON: AtomicIsize = AtomicIsize::new(0);
 /// The C library registers no areas. Not the distance of an area, which is aligned.
 const NOT_COMMON: isize = 1;
 
-/// The area of whichever thread asks, if the C library registers areas.
+/// The calling thread's own area, if it has registered it.
 #[inline]
-pub(super) fn common() -> Option<Area> {
-    // Relaxed: everyone stores the same number.
-    NonZero::new(COMMON.load(Relaxed))
-        .filter(|distance| distance.get() != NOT_COMMON)
-        .map(Area)
+fn own() -> Option<Area> {
+    let area = AREA.with(Cell::get);
+    NonNull::new(area)
+        .filter(|_| area != NONE)
+        .and_then(Area::at)
+}
+
+/// How the operations of a structure come to the areas of threads: a distance, or one of the two
+/// below. One comparison tells the usual case from all others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Reach(isize);
+
+impl Reach {
+    /// There are no sequences.
+    const NONE: Self = Reach(0);
+    /// Each thread registers an area of its own.
+    const OWN: Self = Reach(NOT_COMMON);
+
+    pub(super) fn new(sequences: bool) -> Self {
+        if !sequences {
+            return Self::NONE;
+        }
+        if COMMON.load(Relaxed) == 0 {
+            // Relaxed: everyone stores the same number.
+            COMMON.store(rseq::registered_offset().unwrap_or(NOT_COMMON), Relaxed);
+        }
+        Reach(COMMON.load(Relaxed))
+    }
+
+    /// The calling thread's area. `None` without sequences, and for a thread that has not used one
+    /// of its own before.
+    #[inline]
+    pub(super) fn area(self) -> Option<Area> {
+        if self.0 as usize > Self::OWN.0 as usize {
+            return NonZero::new(self.0).map(Area);
+        }
+        if self.0 == Self::OWN.0 { own() } else { None }
+    }
 }
 
 /// The calling thread's area; `None` if it has none. If [`available`] has returned `Ok`, the kernel
@@ -155,7 +188,7 @@ pub(super) fn common() -> Option<Area> {
 /// failed.
 #[inline]
 pub(super) fn current() -> Option<Area> {
-    common().or_else(find)
+    Reach(COMMON.load(Relaxed)).area().or_else(find)
 }
 
 /// The CPU on which the calling thread ran a moment ago.
@@ -230,20 +263,12 @@ pub(super) fn available() -> Result<(), Unavailable> {
 
 #[inline(never)]
 fn find() -> Option<Area> {
-    if COMMON.load(Relaxed) == 0 {
-        COMMON.store(rseq::registered_offset().unwrap_or(NOT_COMMON), Relaxed);
-        return current();
+    let reach = Reach::new(true);
+    if reach == Reach::OWN && AREA.with(Cell::get).is_null() {
+        let area = register_own().map_or(NONE, NonNull::as_ptr);
+        AREA.with(|own| own.set(area));
     }
-    let own = AREA.with(Cell::get);
-    let own = if own.is_null() { first_use() } else { own };
-    NonNull::new(own).filter(|_| own != NONE).and_then(Area::at)
-}
-
-#[cold]
-fn first_use() -> *mut u8 {
-    let area = register_own().map_or(NONE, NonNull::as_ptr);
-    AREA.with(|own| own.set(area));
-    area
+    reach.area()
 }
 
 fn register_own() -> Option<NonNull<u8>> {

@@ -3,7 +3,7 @@
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
-use super::area::{self, Area};
+use super::area::{self, Area, Reach};
 use super::domain::{Domain, Lease};
 use super::error::BuildError;
 use super::sequence::{self, Probe, Slots, Sound};
@@ -193,9 +193,8 @@ impl CounterArray {
 struct Words<P: Probe> {
     slots: Slots,
     len: usize,
-    /// The area of whichever thread adds. `None` if additions are no sequences, if areas are our own,
-    /// or if the slots are not near each other.
-    area: Option<Area>,
+    /// None if additions are no sequences, or if the slots are not near each other.
+    reach: Reach,
     domain: Domain,
     /// For threads without an ID.
     shared: Box<[Line]>,
@@ -223,7 +222,7 @@ impl<P: Probe> Words<P> {
         Ok(Words {
             slots,
             len,
-            area: area::common().filter(|_| sequences),
+            reach: Reach::new(sequences),
             domain: domain.clone(),
             shared: (0..len.div_ceil(LINE)).map(|_| Line::default()).collect(),
             probe: PhantomData,
@@ -240,7 +239,7 @@ impl<P: Probe> Words<P> {
     /// `index` is below `len`.
     #[inline]
     unsafe fn add(&self, index: usize, n: u64) {
-        if let Some(area) = self.area {
+        if let Some(area) = self.reach.area() {
             // SAFETY: by the caller.
             if unsafe { self.add_in::<1>(area, index, n) } {
                 return;
@@ -262,8 +261,8 @@ impl<P: Probe> Words<P> {
         unsafe { sequence::add::<P, NEAR>(area, &self.slots, index * WORD, n) }.is_ok()
     }
 
-    /// With leases, with areas of our own, if the slots are not near each other, and for a thread
-    /// without an ID.
+    /// With leases, if the slots are not near each other, at a thread's first use of an area of its
+    /// own, and for a thread without an ID.
     ///
     /// # Safety
     ///

@@ -39,7 +39,7 @@
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 
-use super::area::{self, Area};
+use super::area::{self, Reach};
 use super::arena::{NoMemory, STRETCH};
 use super::domain::Domain;
 use super::sequence::{self, GATE, HEAD, Node, Popped, Probe, Pushed, Slots};
@@ -66,8 +66,8 @@ pub(super) struct Lists<P: Probe> {
     slots: Slots,
     domain: Domain,
     restartable: bool,
-    /// The area of whichever thread asks. `None` with leases, and if areas are our own.
-    area: Option<Area>,
+    /// None with leases.
+    reach: Reach,
     shared: Shared,
     /// How many lists were stolen.
     steals: AtomicUsize,
@@ -98,7 +98,7 @@ impl<P: Probe> Lists<P> {
         Ok(Lists {
             slots: domain.allocate(SIZE)?,
             restartable,
-            area: area::common().filter(|_| restartable),
+            reach: Reach::new(restartable),
             domain: domain.clone(),
             shared: Shared(Mutex::new(Vec::new())),
             steals: AtomicUsize::new(0),
@@ -123,7 +123,7 @@ impl<P: Probe> Lists<P> {
     /// Invariant 1.
     #[inline]
     pub(super) unsafe fn push(&self, node: NonNull<Node>, most: usize) -> Pushed {
-        if let Some(area) = self.area {
+        if let Some(area) = self.reach.area() {
             // SAFETY: invariants 1 and 2, and those of `sequence`; `SIZE` is at most a stretch.
             return unsafe { sequence::push::<P>(area, &self.slots, node, most) };
         }
@@ -131,7 +131,7 @@ impl<P: Probe> Lists<P> {
         unsafe { self.push_otherwise(node, most) }
     }
 
-    /// With leases, or areas of our own.
+    /// With leases, and at a thread's first use of an area of its own.
     ///
     /// # Safety
     ///
@@ -165,14 +165,14 @@ impl<P: Probe> Lists<P> {
     /// Pops from the calling thread's list.
     #[inline]
     pub(super) fn pop(&self) -> Popped {
-        if let Some(area) = self.area {
+        if let Some(area) = self.reach.area() {
             // SAFETY: invariants 1 and 2, and those of `sequence`; `SIZE` is at most a stretch.
             return unsafe { sequence::pop::<P>(area, &self.slots) };
         }
         self.pop_otherwise()
     }
 
-    /// With leases, or areas of our own.
+    /// With leases, and at a thread's first use of an area of its own.
     #[inline(never)]
     fn pop_otherwise(&self) -> Popped {
         if self.restartable {

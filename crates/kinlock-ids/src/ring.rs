@@ -17,7 +17,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use std::collections::VecDeque;
 
-use super::area::{self, Area};
+use super::area::{self, Area, Reach};
 use super::arena::LINE;
 use super::domain::Domain;
 use super::error::BuildError;
@@ -76,9 +76,8 @@ pub struct Ring<T, P: Probe = Sound> {
     mask: usize,
     domain: Domain,
     restartable: bool,
-    /// The area of whichever thread asks. `None` with leases, if areas are our own, or if the slots
-    /// are not near each other.
-    area: Option<Area>,
+    /// None with leases, or if the slots are not near each other.
+    reach: Reach,
     shared: Shared<T>,
     probe: PhantomData<P>,
 }
@@ -143,7 +142,7 @@ impl<T, P: Probe> Ring<T, P> {
             slots,
             mask: capacity - 1,
             restartable,
-            area: area::common().filter(|_| near),
+            reach: Reach::new(near),
             domain: domain.clone(),
             shared: Shared {
                 queue: Mutex::new(VecDeque::new()),
@@ -177,11 +176,11 @@ impl<T, P: Probe> Ring<T, P> {
     /// ```
     #[inline]
     pub fn push(&self, value: T) -> Result<(), Full<T>> {
-        let Some(area) = self.area else {
+        let Some(area) = self.reach.area() else {
             return self.push_slowly(value, None);
         };
         let mut value = Element::new(value);
-        // SAFETY: there is an area only if so.
+        // SAFETY: `reach` has an area only if so.
         let moved = unsafe { self.transfer_restartable::<1, 1>(area, &mut value) };
         if moved == Moved::Done {
             return Ok(());
@@ -194,11 +193,11 @@ impl<T, P: Probe> Ring<T, P> {
     /// the call, nor any of threads without an ID. O(1).
     #[inline]
     pub fn pop(&self) -> Option<T> {
-        let Some(area) = self.area else {
+        let Some(area) = self.reach.area() else {
             return self.pop_slowly(None);
         };
         let mut value = Element(MaybeUninit::uninit());
-        // SAFETY: there is an area only if so.
+        // SAFETY: `reach` has an area only if so.
         let moved = unsafe { self.transfer_restartable::<0, 1>(area, &mut value) };
         if moved == Moved::Done {
             // SAFETY: a value was moved to it.

@@ -64,7 +64,7 @@
 //!
 //! # Invariants
 //!
-//! 1. `area` is what `area::current` has returned to the calling thread, or `area::common` to any.
+//! 1. `area` is what `area::current` or `Reach::area` has returned to the calling thread.
 //! 2. For every `id` below `limit`, `1 << shift` bytes at `base + (id << shift)` are mapped, writable
 //!    and live, and `base` is aligned to 8. They hold words that are accessed by sequences on this
 //!    thread's own ID, and atomically by all other code.
