@@ -288,23 +288,25 @@ impl<T, P: Probe> Ring<T, P> {
 
     /// Goes on until the gate is open.
     fn transfer<const PUSH: usize>(&self, value: &mut Element<T>, tried: Option<Moved>) -> Moved {
-        let attempt = |value: &mut Element<T>| {
-            if !self.restartable {
-                return self.transfer_leased::<PUSH>(value);
+        let mut moved = tried;
+        loop {
+            match moved {
+                Some(Moved::Closed) => {
+                    // The thief that has closed the gate holds the mutex.
+                    drop(self.shared.queue.lock());
+                }
+                Some(moved) => return moved,
+                None => {}
             }
-            let area = area::current();
-            // SAFETY: the backend is the restartable one.
-            let moved =
-                area.map(|area| unsafe { self.transfer_restartable::<PUSH, 0>(area, value) });
-            moved.unwrap_or(Moved::OutOfRange)
-        };
-        let mut moved = tried.unwrap_or_else(|| attempt(value));
-        while moved == Moved::Closed {
-            // The thief that has closed the gate holds the mutex.
-            drop(self.shared.queue.lock());
-            moved = attempt(value);
+            moved = Some(if self.restartable {
+                // SAFETY: the backend is the restartable one.
+                area::current().map_or(Moved::OutOfRange, |area| unsafe {
+                    self.transfer_restartable::<PUSH, 0>(area, value)
+                })
+            } else {
+                self.transfer_leased::<PUSH>(value)
+            });
         }
-        moved
     }
 
     fn transfer_leased<const PUSH: usize>(&self, value: &mut Element<T>) -> Moved {
