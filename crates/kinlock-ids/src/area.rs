@@ -37,8 +37,8 @@
 //! # Invariants
 //!
 //! 1. An [`Area`] is that of the calling thread: at its thread pointer plus that distance are 32
-//!    bytes, aligned to 32, mapped for as long as the thread runs its own code. They are registered,
-//!    or the CPU in them is negative.
+//!    bytes, aligned to 32, mapped for as long as the thread runs its own code. They are
+//!    registered, or the CPU in them is negative.
 //! 2. `OWN` is memory of the thread. It is registered only if a destructor will unregister it: on
 //!    this thread, when the thread ends, before that memory goes. The exception is a first use in
 //!    the last round of destructors; see above.

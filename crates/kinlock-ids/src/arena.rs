@@ -21,16 +21,12 @@
 use core::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::sequence::Slots;
+use super::sequence::{STRETCH, Slots};
 use kinlock::{SpinLock, SpinLockGuard};
 
 /// The alignment and granularity of allocations: two cache lines, since processors fetch them in
 /// pairs. No two structures and no two IDs share such a pair.
 pub(super) const LINE: usize = 128;
-/// The stretch of an ID in a region for ordinary structures, a multiple of the largest page size, as
-/// stretches never share a page. What is larger has a region for itself, with stretches of the next
-/// power of two. So an ID is shifted to find its stretch.
-pub(super) const STRETCH: usize = 256 * 1024;
 
 /// Memory for a number of IDs.
 #[derive(Debug)]

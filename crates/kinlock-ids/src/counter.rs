@@ -253,8 +253,8 @@ impl<P: Probe> Words<P> {
     ///
     /// # Safety
     ///
-    /// `index` is below `len`, and the backend is the restartable one. With `NEAR` = 1 the slots are
-    /// near each other.
+    /// `index` is below `len`, and the backend is the restartable one. With `NEAR` = 1 the slots
+    /// are near each other.
     #[inline]
     unsafe fn add_in<const NEAR: usize>(&self, area: Area, index: usize, n: u64) -> bool {
         // SAFETY: invariant 1, and invariant 1 of `sequence`.
@@ -346,7 +346,7 @@ impl<P: Probe> Drop for Words<P> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::arena::STRETCH;
+    use crate::sequence::STRETCH;
 
     #[test]
     fn sixty_four_counters_take_512_bytes_of_an_id() {

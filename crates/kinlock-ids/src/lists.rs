@@ -40,9 +40,9 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 
 use super::area::{self, Reach};
-use super::arena::{NoMemory, STRETCH};
+use super::arena::NoMemory;
 use super::domain::Domain;
-use super::sequence::{self, GATE, HEAD, Node, Popped, Probe, Pushed, Slots};
+use super::sequence::{self, GATE, HEAD, Node, Popped, Probe, Pushed, STRETCH, Slots};
 use kinlock::Mutex;
 use kinlock_core::native::futex;
 

@@ -16,8 +16,8 @@ use crate::area::{Area, SIGNATURE, at};
 /// A sequence: `$before` and `$commit` between begin and end, with the operands below and its own.
 /// The delay of a [`Probe`] comes between `$before` and `$commit`.
 ///
-/// `slot` is the address of the slot when `$before` starts. It is 0 at the end if the ID is not below
-/// the limit, or the thread is not registered.
+/// `slot` is the address of the slot when `$before` starts. It is 0 at the end if the ID is not
+/// below the limit, or the thread is not registered.
 macro_rules! sequence {
     (
         $probe:ty, $area:expr, $slots:expr,
@@ -99,8 +99,8 @@ macro_rules! sequence {
     };
 }
 
-/// Adds `value` to the word at `offset` of the slot, wrapping. `NEAR` makes no difference: the shift
-/// is in a register in any case.
+/// Adds `value` to the word at `offset` of the slot, wrapping. `NEAR` makes no difference: the
+/// shift is in a register in any case.
 ///
 /// # Safety
 ///

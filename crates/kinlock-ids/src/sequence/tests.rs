@@ -4,7 +4,6 @@ use core::ptr::NonNull;
 
 use super::*;
 use crate::area::{Area, at};
-use crate::arena::STRETCH;
 
 /// An area with an ID that the test chooses.
 #[repr(C, align(32))]

@@ -11,19 +11,17 @@ use core::ptr::{self, NonNull};
 
 use super::{
     CLOSED, DEPTH, END, Element, FIRST, GATE, HEAD, Knobs, Moved, NEXT, Node, OutOfRange, Popped,
-    Probe, Pushed, REFUSED, Slots, in_range,
+    Probe, Pushed, REFUSED, STRETCH, Slots, in_range,
 };
 use crate::area::{Area, SIGNATURE, at};
-use crate::arena::STRETCH;
 
 /// A sequence: `$before` and `$commit` between begin and end, with the operands below and its own.
 /// The delay of a [`Probe`] comes between `$before` and `$commit`.
 ///
-/// `slot` is the address of the slot when `$before` starts. It is 0 at the end if the ID is not below
-/// the limit, or the thread is not registered. The base of `fs` is the thread
-/// pointer.
+/// `slot` is the address of the slot when `$before` starts. It is 0 at the end if the ID is not
+/// below the limit, or the thread is not registered. The base of `fs` is the thread pointer.
 ///
-/// `$near` = 1: invariant 5 holds. A shift by a constant saves a load, and so an addition a cycle.
+/// `$near` = 1: invariant 5 holds. A shift by a constant saves an addition a load and a cycle.
 macro_rules! sequence {
     (
         $near:expr, $probe:ty, $area:expr, $slots:expr,
@@ -116,8 +114,8 @@ macro_rules! sequence {
 ///
 /// # Safety
 ///
-/// Invariants 1 and 2; with `NEAR` = 1 also 5; `offset` is a multiple of 8 and `offset + 8` is at most
-/// the size of a slot.
+/// Invariants 1 and 2; with `NEAR` = 1 also 5; `offset` is a multiple of 8 and `offset + 8` is at
+/// most the size of a slot.
 #[inline]
 pub(in super::super) unsafe fn add<P: Probe, const NEAR: usize>(
     area: Area,
@@ -247,8 +245,8 @@ pub(in super::super) unsafe fn push<P: Probe>(
 pub(in super::super) unsafe fn pop<P: Probe>(area: Area, slots: &Slots) -> Popped {
     let slot: *mut u8;
     let found: *mut Node;
-    // SAFETY: invariants 1, 2, 3 and 5, by the caller. The head is a live node while no other thread
-    // runs with this ID.
+    // SAFETY: invariants 1, 2, 3 and 5, by the caller. The head is a live node while no other
+    // thread runs with this ID.
     unsafe {
         sequence!(1, P, area, slots, [
             "mov {found:e}, {closed}",
@@ -288,8 +286,9 @@ pub(in super::super) unsafe fn ring<P: Probe, T, const PUSH: usize, const NEAR: 
     let slot: *mut u8;
     let place: usize;
     let mut operand = value.operand();
-    // SAFETY: invariants 1, 2, 4 and, with `NEAR` = 1, 5, by the caller. A place that is not between head and tail is
-    // read by nobody, so it may be half written when the sequence restarts.
+    // SAFETY: invariants 1, 2, 4 and, with `NEAR` = 1, 5, by the caller. A place that is
+    // not between head and tail is read by nobody, so it may be half written when the sequence
+    // restarts.
     unsafe {
         sequence!(NEAR, P, area, slots, [
             "mov {place:e}, {closed}",
