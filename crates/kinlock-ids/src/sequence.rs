@@ -66,13 +66,13 @@
 //!
 //! 1. `area` is what `area::current` or `Reach::area` has returned to the calling thread.
 //! 2. For every `id` below `limit`, `1 << shift` bytes at `base + (id << shift)` are mapped,
-//!    writable and live, and `base` is aligned to 8. They hold words that are accessed by sequences on this
-//!    thread's own ID, and atomically by all other code.
+//!    writable and live, and `base` is aligned to 8. They hold words that are accessed by
+//!    sequences on this thread's own ID, and atomically by all other code.
 //! 3. Every node in a list is live memory of `Node`'s layout. Only the thread that has popped it,
 //!    or is about to push it, writes it.
 //! 4. A slot of a ring has room for `mask + 1` elements from `Element::AT` on; `mask + 1` is a
 //!    power of two.
-//! 5. The slots are near each other: `shift` is that of a [`STRETCH`].
+//! 5. The slots are near each other: `shift` is that of a `STRETCH`.
 
 #[cfg(all(target_arch = "aarch64", target_endian = "little", not(miri)))]
 mod aarch64;
