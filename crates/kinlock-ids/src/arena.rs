@@ -6,14 +6,15 @@
 //!             | a | b |  c  |   free       | a | b |  c  |   free       |
 //! ```
 //!
-//! Address space costs nothing. A page gets memory when it is first written, from the NUMA node of
-//! the writing CPU. Only holders of the ID write there, so that is the CPU that first holds the ID.
+//! Address space costs no memory, but limits on it count it. A page gets memory when it is first
+//! written, from the NUMA node of the writing CPU. Only threads that run with the ID write there.
 //! Nothing moves, IDs share no pages, and structures that an ID uses together share pages and TLB
 //! entries. Huge pages are declined: one would span many IDs.
 //!
 //! # Invariants
 //!
-//! 1. A region is mapped, zeroed when fresh, readable and writable, until the arena is dropped.
+//! 1. A region is mapped, zeroed when fresh, readable and writable, until the arena is dropped;
+//!    that of one large structure until that is freed.
 //! 2. Allocated ranges do not overlap, and lie within every stretch. The owner of a range returns
 //!    it zeroed, when nothing uses it any more.
 //! 3. Free ranges are zero in every stretch.
@@ -230,8 +231,7 @@ mod memory {
     }
 
     pub(super) fn unmap(base: NonNull<u8>, bytes: usize) {
-        // SAFETY: invariant 1: this is the mapping made above, and the arena that owns it goes
-        // away.
+        // SAFETY: invariant 1: this is the mapping made above, and nothing uses it any more.
         unsafe { libc::munmap(base.as_ptr().cast(), bytes) };
     }
 }

@@ -53,14 +53,16 @@
 //!
 //! # Threads, signals and fork
 //!
-//! * *Signals.* A handler may use a [`Counter`] and [`Domain::enter`], even if it interrupts the
-//!   same call. The handler gets another ID, or makes the interrupted sequence restart.
+//! * *Signals.* A handler may add to a [`Counter`] and call [`Domain::enter`], even if it
+//!   interrupts the same call: it gets another ID, or makes the interrupted sequence restart. The
+//!   thread must have done so before in that domain, since a first call may allocate. A handler
+//!   must not use a [`Ring`], [`Stack`], [`Pool`] or [`PerId`].
 //! * *Thread exit.* The thread stops being a member. Its leases are released, forgotten ones
 //!   included. Its destructors may go on using this module; see [`Lease`] for very late ones.
 //! * *Fork.* The child has the forking thread's leases and no others. Its copies of the data are
-//!   half changed where another thread was writing at that moment. A [`Stack`] or [`Pool`] that
-//!   another thread was using must not be used in the child. A signal handler that has interrupted
-//!   this module must not fork.
+//!   half changed where another thread was writing at that moment. A [`Ring`], [`Stack`] or
+//!   [`Pool`] that another thread was using must be neither used nor dropped in the child. A signal
+//!   handler that has interrupted this module must not fork.
 //! * *Changes of affinity.* Nothing to do: IDs follow. See [`Domain::refresh`].
 //! * *No registration.* If a sandbox or other code prevents the registration for restartable
 //!   sequences, the thread uses data that all such threads share, with locked instructions or under
@@ -68,13 +70,15 @@
 //!
 //! Some C libraries do not register threads for restartable sequences: older ones, musl, and glibc
 //! under `GLIBC_TUNABLES=glibc.pthread.rseq=0`. There each thread registers itself at its first
-//! use. A library that uses this module must not be unloaded (`dlclose`) while threads that have
-//! used it live: the kernel may still read the descriptor of their last sequence.
+//! use. With musl a detached thread must not do so as late as in its last round of destructors. A
+//! library that uses this module must not be unloaded (`dlclose`) while threads that have used it
+//! live: the kernel may still read the descriptor of their last sequence.
 //!
 //! # Memory
 //!
 //! Each used ID costs pages of its own in each domain, shared by all structures of the domain. An
-//! unused ID costs address space.
+//! unused ID costs address space: 128 KiB, 32 MiB for the 256 IDs that a domain with leases has at
+//! least, unless [`Builder::max_ids`] says otherwise.
 //!
 //! # Source
 //!

@@ -31,7 +31,8 @@ use kinlock_core::native::futex;
 /// ID, and bounded per ID.
 ///
 /// For what is collected per CPU and then taken together, or worked off where it came up: events of
-/// a trace, jobs, things to free later. Values lie in the ring itself, so nothing is allocated.
+/// a trace, jobs, things to free later. Values lie in the ring itself: a push with an ID allocates
+/// nothing.
 ///
 /// A thread that migrates leaves its values behind, and [`pop`](Self::pop) finds what was pushed
 /// with the ID that the thread has now. [`steal`](Self::steal) and [`drain`](Self::drain) take the
@@ -52,7 +53,8 @@ use kinlock_core::native::futex;
 ///   pushing thread did before.
 /// * Values of one ID leave in the order in which they were pushed. There is no order between IDs.
 ///   Threads without an ID share one more queue, of the same capacity, behind a mutex.
-/// * `push` and `pop` wait only for a `steal` or `drain` that is taking values of their ID.
+/// * `push` and `pop` wait for a `steal` or `drain` that is taking values of their ID, and for the
+///   mutex if they use the shared queue.
 /// * Not for signal handlers: taking values from other IDs holds a lock.
 /// * Not for the child of a fork if another thread was using the ring at that moment; the child
 ///   must not even drop it.
@@ -189,8 +191,9 @@ impl<T, P: Probe> Ring<T, P> {
         self.push_slowly(unsafe { value.0.assume_init() }, Some(moved))
     }
 
-    /// Pops the oldest value of the calling thread's ID. `None` if there was none at some moment of
-    /// the call, nor any of threads without an ID. O(1).
+    /// Pops the oldest value of the calling thread's ID; if there is none, of the queue that
+    /// threads without an ID share. `None` if each of the two was empty at some moment of the call.
+    /// O(1).
     #[inline]
     pub fn pop(&self) -> Option<T> {
         let Some(area) = self.reach.area() else {
@@ -209,9 +212,10 @@ impl<T, P: Probe> Ring<T, P> {
         self.pop_slowly(Some(moved))
     }
 
-    /// Takes the values of one ID that has any, oldest first, of another than the calling thread's
-    /// if possible. Empty if each ID had, at some moment of the call, none, or, with leases, was in
-    /// use. O([`Domain::max_ids`] + number of values).
+    /// Takes the values of one ID that has any, oldest first. The search begins after the calling
+    /// thread's own ID, with leases at ID 0. Where no ID has any, takes those of threads without an
+    /// ID. Empty also if the ID that was found had lost its values meanwhile, or, with leases, is
+    /// in use. O([`Domain::max_ids`] + number of values).
     ///
     /// ```
     /// use kinlock_ids::{Domain, Ring};
@@ -228,7 +232,8 @@ impl<T, P: Probe> Ring<T, P> {
 
     /// Takes the values of all IDs: those of each ID oldest first, then those of threads without an
     /// ID. With leases, an ID in use at that moment is passed over. Values that are pushed
-    /// meanwhile may stay. O([`Domain::max_ids`] + number of values).
+    /// meanwhile may stay; all values of IDs do if the kernel has come to refuse `membarrier`.
+    /// O([`Domain::max_ids`] + number of values).
     pub fn drain(&self) -> Vec<T> {
         self.take(usize::MAX)
     }

@@ -16,8 +16,8 @@
 //! on at the abort handler. The handler jumps back to where the descriptor is stored. No other
 //! thread runs with this ID while this one does, so the values loaded from the slot are still
 //! current at the commit. The commit is one instruction, so it is never half done. Hence a *plain*
-//! store suffices. A list has no ABA problem: a thread that pops the same node in between has
-//! preempted this one, and this one restarts.
+//! store suffices. A list has no ABA problem: another thread changes the head only after this one
+//! was preempted, or restarted by a thief (see below). In both cases this sequence starts again.
 //!
 //! The next thread with the same ID sees everything done with it before: a context switch is a full
 //! barrier. Threads with other IDs see only what [`Relaxed`](core::sync::atomic::Ordering::Relaxed)
@@ -65,9 +65,9 @@
 //! # Invariants
 //!
 //! 1. `area` is what `area::current` or `Reach::area` has returned to the calling thread.
-//! 2. For every `id` below `limit`, `1 << shift` bytes at `base + (id << shift)` are mapped,
-//!    writable and live, and `base` is aligned to 8. They hold words that are accessed by
-//!    sequences on this thread's own ID, and atomically by all other code.
+//! 2. For every `id` below `limit`, a *slot* is at `base + (id << shift)`: as many bytes as were
+//!    allocated, mapped, writable and live. `base` is aligned to 8. Sequences that run with that ID
+//!    access the words of the slot. Other code does so atomically, or with exclusive access.
 //! 3. Every node in a list is live memory of `Node`'s layout. Only the thread that has popped it,
 //!    or is about to push it, writes it.
 //! 4. A slot of a ring has room for `mask + 1` elements from `Element::AT` on; `mask + 1` is a
@@ -154,7 +154,7 @@ impl<P: Probe> Knobs<P> {
 /// The stretch of an ID in a region for ordinary structures, a multiple of the largest page size,
 /// as stretches never share a page. What is larger has a region for itself, with stretches of the
 /// next power of two. So an ID is shifted to find its stretch.
-pub(super) const STRETCH: usize = 256 * 1024;
+pub(super) const STRETCH: usize = 128 * 1024;
 
 /// The memory of all IDs: one slot each.
 #[derive(Clone, Copy, Debug)]

@@ -125,7 +125,7 @@ fn rings_of_odd_values_and_sizes() {
 }
 
 #[test]
-fn a_ring_may_be_larger_than_256_kibibytes_of_an_id() {
+fn a_ring_may_be_larger_than_128_kibibytes_of_an_id() {
     const VALUES: u64 = 40_000;
     let ring = Ring::new(&Domain::auto(), VALUES as usize).unwrap();
     assert_eq!(ring.capacity(), 65_536);

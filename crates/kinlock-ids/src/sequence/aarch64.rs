@@ -258,8 +258,8 @@ pub(in super::super) unsafe fn pop<P: Probe>(area: Area, slots: &Slots) -> Poppe
 }
 
 /// With `PUSH` = 1 copies `value` behind the last element of the ring of the slot, else moves the
-/// first one to `value`. If the result is not `Done`, `value` is still what it was, or unspecified.
-/// `NEAR` as for [`add`].
+/// first one to `value`. If the result is not `Done`, a push leaves `value` as it was, and a pop
+/// leaves it unspecified. `NEAR` as for [`add`].
 ///
 /// # Safety
 ///
