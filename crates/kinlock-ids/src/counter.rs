@@ -22,6 +22,8 @@ use super::sequence::{self, Probe, Slots, Sound};
 ///
 /// A counter takes 128 bytes of each ID. Several counters are smaller as a [`CounterArray`].
 ///
+/// The parameter `P` is for this crate's own tests.
+///
 /// # Guarantees
 ///
 /// * No addition is lost. [`sum`](Self::sum) includes every addition that happened before the call,

@@ -44,6 +44,8 @@ const LARGEST: usize = 1 << 14;
 /// for the child of a fork if another thread was using the pool at that moment: a list may be half
 /// changed, and the shared list's lock may be held by a thread that the child does not have.
 ///
+/// The parameter `P` is for this crate's own tests.
+///
 /// ```
 /// use kinlock_ids::{Domain, Pool};
 ///

@@ -47,6 +47,8 @@ use kinlock_core::native::futex;
 /// The longer a value takes to copy, the likelier its sequence starts again: above some kilobytes,
 /// push a box.
 ///
+/// The parameter `P` is for this crate's own tests.
+///
 /// # Guarantees
 ///
 /// * A pushed value is popped once, or dropped with the ring. The popping thread sees what the

@@ -24,6 +24,8 @@ use super::sequence::{Node, Popped, Probe, Pushed, Sound};
 /// There is no ABA problem, and no memory reclamation to wait for: no other thread reads a list
 /// while it is changed.
 ///
+/// The parameter `P` is for this crate's own tests.
+///
 /// # Guarantees
 ///
 /// * A pushed value is popped once, or dropped with the stack. The popping thread sees what the

@@ -120,7 +120,7 @@ pub(super) fn with_reader<P: Platform>(seen: u32, passing: bool) -> Option<u32> 
     }
     // A sleeper marked on a free lock has been woken by the one who released it.
     let woken = if is_free(seen) { FRONT_SLEEPS } else { 0 };
-    Some(settled(seen & !woken) + READER)
+    Some(settled(seen & !woken).wrapping_add(READER))
 }
 
 /// A reader can neither enter nor register: another thread goes next.
@@ -134,12 +134,15 @@ pub(super) fn is_refused<P: Platform>(seen: u32, passing: bool) -> bool {
 pub(super) fn with_registered<P: Platform>(seen: u32) -> Option<u32> {
     let word = marked::<P>(seen);
     let written = seen & (WRITER | REVOKING) == WRITER;
-    (written && count(word) < LIMIT).then_some(word + READER)
+    (written && count(word) < LIMIT).then_some(word.wrapping_add(READER))
 }
 
 /// A waiting reader withdraws, or a counted one leaves.
+///
+/// Wrapping, as the additions: after an unlock too many nothing is right, but no thread may panic
+/// here, where others wait for it.
 pub(super) fn without_registered(seen: u32) -> u32 {
-    settled(seen & !WATCHED) - READER
+    settled(seen & !WATCHED).wrapping_sub(READER)
 }
 
 /// A writer or an upgradable reader enters. `front`: it is at the front of the queue.
@@ -213,7 +216,7 @@ pub(super) fn after_writer<P: Platform>(seen: u32, leave: Leave) -> u32 {
         Leave::Free => word,
         Leave::Fair if word & FRONT_SLEEPS != 0 => word | REQUEST,
         Leave::Fair => word,
-        Leave::Reader => word + READER,
+        Leave::Reader => word.wrapping_add(READER),
         Leave::Upgradable => word | UPGRADABLE,
         Leave::Biased => word | BIASED,
         Leave::UpgradableBiased => word | UPGRADABLE | BIASED,
@@ -264,7 +267,8 @@ pub(super) fn biased(seen: u32) -> Option<u32> {
 /// A counted reader leaves, and the waiter at the front goes next if it sleeps.
 pub(super) fn without_reader_fair<P: Platform>(seen: u32) -> Option<u32> {
     let sleeping = seen & FRONT_SLEEPS != 0 && is_ours::<P>(seen);
-    (sleeping && counts(seen) && seen & (BIASED | WRITER) == 0).then(|| (seen | REQUEST) - READER)
+    (sleeping && counts(seen) && seen & (BIASED | WRITER) == 0)
+        .then(|| (seen | REQUEST).wrapping_sub(READER))
 }
 
 /// The word itself.
