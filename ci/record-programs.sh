@@ -10,7 +10,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ -z "${KINLOCK:-}" ]; then
-    cargo build --release --quiet -p kinlock-cli -p kinlock-preload
+    cargo build --release --quiet --bin kinlock
+    cargo build --release --quiet -p kinlock-preload
 fi
 kinlock=$(realpath "${KINLOCK:-${CARGO_TARGET_DIR:-target}/release/kinlock}")
 slug() {
