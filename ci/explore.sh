@@ -4,7 +4,7 @@
 # (exit status 1). Without it, only `cargo test --workspace` checks those.
 set -euo pipefail
 schedules=${1:-20000}
-cargo build --release --bin kinlock
+cargo run --release --quiet -- --version
 kinlock=${CARGO_TARGET_DIR:-target}/release/kinlock
 for what in "locks --locks" "ids --policies" "invalidation --backends"; do
     read -r primitive flag <<<"$what"

@@ -31,7 +31,7 @@ TABLE = re.compile(r"(<!-- table: ci/guide_pictures.py -->\n\n```text\n).*?(```\
 def command():
     if path := os.environ.get("KINLOCK"):
         return path
-    subprocess.run(["cargo", "build", "--release", "--quiet", "--bin", "kinlock"], cwd=ROOT, check=True)
+    subprocess.run(["cargo", "run", "--release", "--quiet", "--", "--version"], cwd=ROOT, check=True)
     return str(pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/kinlock")
 
 

@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ -z "${KINLOCK:-}" ]; then
-    cargo build --release --quiet --bin kinlock
+    cargo run --release --quiet -- --version >&2
     cargo build --release --quiet -p kinlock-preload
 fi
 kinlock=$(realpath "${KINLOCK:-${CARGO_TARGET_DIR:-target}/release/kinlock}")

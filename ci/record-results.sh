@@ -25,7 +25,7 @@ case $what in
 esac
 
 if [ -z "${KINLOCK:-}" ]; then
-    cargo build --release --quiet --bin kinlock
+    cargo run --release --quiet -- --version >&2
 fi
 kinlock=${KINLOCK:-${CARGO_TARGET_DIR:-target}/release/kinlock}
 results=${RESULTS:-docs/results}

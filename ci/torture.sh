@@ -5,7 +5,7 @@
 # which must be caught (exit status 1). Without it, only `cargo test --workspace` checks those.
 set -euo pipefail
 seconds=${1:-5}
-cargo build --release --bin kinlock
+cargo run --release --quiet -- --version
 kinlock=${CARGO_TARGET_DIR:-target}/release/kinlock
 
 catches() {
