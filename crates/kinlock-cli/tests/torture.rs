@@ -79,7 +79,13 @@ fn json_has_the_promised_fields_and_nothing_else_beside_it() {
 
 #[test]
 fn broken_locks_are_caught_by_the_checks_meant_for_them() {
-    let text = ends(1, "torture --locks busted --seconds 2 --hang 2");
+    let line = "torture --locks busted --seconds 2 --hang 2";
+    // A lock that miscounts readers may hang before it lets two in: status 3. Once more, then.
+    let first = support::run(line);
+    let text = match first.status.code() {
+        Some(1) => String::from_utf8(first.stdout).unwrap(),
+        _ => ends(1, line),
+    };
     for (lock, property) in [
         ("busted-exclusion", "exclusion"),
         ("busted-splice", "completion"),
