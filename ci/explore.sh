@@ -4,6 +4,7 @@
 # (exit status 1). Without it, only `cargo test --workspace` checks those.
 set -euo pipefail
 schedules=${1:-20000}
+# Not `-p kinlock-cli`: that selects other features, and a plain `cargo run` would build all again.
 cargo run --release --quiet -- --version
 kinlock=${CARGO_TARGET_DIR:-target}/release/kinlock
 for what in "locks --locks" "ids --policies" "invalidation --backends"; do

@@ -5,6 +5,7 @@
 # which must be caught (exit status 1). Without it, only `cargo test --workspace` checks those.
 set -euo pipefail
 seconds=${1:-5}
+# Not `-p kinlock-cli`: that selects other features, and a plain `cargo run` would build all again.
 cargo run --release --quiet -- --version
 kinlock=${CARGO_TARGET_DIR:-target}/release/kinlock
 

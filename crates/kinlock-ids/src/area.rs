@@ -166,7 +166,7 @@ impl Reach {
             return Self::NONE;
         }
         if COMMON.load(Relaxed) == 0 {
-            // Relaxed: everyone stores the same number.
+            // Relaxed: all threads store the same number.
             COMMON.store(rseq::registered_offset().unwrap_or(NOT_COMMON), Relaxed);
         }
         Reach(COMMON.load(Relaxed))

@@ -153,7 +153,8 @@ impl<P: Probe> Knobs<P> {
 
 /// The stretch of an ID in a region for ordinary structures, a multiple of the largest page size,
 /// as stretches never share a page. What is larger has a region for itself, with stretches of the
-/// next power of two. So an ID is shifted to find its stretch.
+/// next power of two. So an ID is shifted to find its stretch. A ring of 8,192 words fits; limits
+/// on address space count what is unused.
 pub(super) const STRETCH: usize = 128 * 1024;
 
 /// The memory of all IDs: one slot each.
