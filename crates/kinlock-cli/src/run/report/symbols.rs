@@ -1,11 +1,23 @@
 //! Names for addresses: of functions, with those inlined into them, and of variables.
+//!
+//! Many processes of one run load the same files, and a browser's symbol table has hundreds of
+//! megabytes. So each file is mapped, not copied, and read once per command ([`contents`]), and its
+//! symbols are sorted once, when the first name is asked for.
+//!
+//! # Invariants
+//!
+//! 1. A map of a file is private and only read. If another program shortens the file meanwhile,
+//!    reading its former end raises SIGBUS, as for every debugger; nothing of the map is kept as a
+//!    reference for longer than the map itself.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
-use std::fs;
+use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use addr2line::Loader;
+use memmap2::Mmap;
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSymbol, SymbolKind};
 use serde::Serialize;
@@ -18,20 +30,33 @@ pub struct Module {
     pub bias: u64,
     pub path: PathBuf,
     pub build_id: Vec<u8>,
-    file: OnceCell<Option<Contents>>,
+    file: OnceCell<Option<Rc<Contents>>>,
 }
 
 /// What its file says.
 struct Contents {
-    loader: Option<Loader>,
+    path: PathBuf,
+    data: Mmap,
+    /// Its debugging information, if it has any.
+    loader: OnceCell<Option<Loader>>,
+    functions: OnceCell<SymbolMap>,
+    variables: OnceCell<SymbolMap>,
+}
+
+/// The symbols of one kind in a file, in the order of their addresses.
+struct SymbolMap {
     symbols: Vec<Symbol>,
+    /// For each symbol, where the longest of it and its predecessors ends: no earlier one covers an
+    /// address beyond.
+    ends: Vec<u64>,
 }
 
 struct Symbol {
     address: u64,
     size: u64,
-    is_function: bool,
-    name: String,
+    /// Where its name lies in the file.
+    name: usize,
+    length: usize,
 }
 
 /// A call.
@@ -71,46 +96,125 @@ impl Module {
     }
 
     fn contents(&self) -> Option<&Contents> {
-        let read = || Contents::read(&self.path, &self.build_id);
-        self.file.get_or_init(read).as_ref()
+        let read = || contents(&self.path, &self.build_id);
+        self.file.get_or_init(read).as_deref()
     }
 
-    fn symbol(&self, address: u64, is_function: bool) -> Option<&Symbol> {
-        let symbols = &self.contents()?.symbols;
-        let covers = |s: &&Symbol| (s.address..s.address + s.size.max(1)).contains(&address);
-        let fits = |s: &&Symbol| s.is_function == is_function && covers(s);
-        symbols.iter().find(fits)
+    /// The address and the name of the symbol that covers an address of the file.
+    fn symbol(&self, address: u64, kind: SymbolKind) -> Option<(u64, String)> {
+        let contents = self.contents()?;
+        let symbol = contents.symbols(kind).at(address)?;
+        let name = &contents.data[symbol.name..][..symbol.length];
+        Some((symbol.address, String::from_utf8_lossy(name).into_owned()))
     }
+}
+
+/// What the file at a path says, if it is the one that was loaded; read at the first call.
+fn contents(path: &Path, build_id: &[u8]) -> Option<Rc<Contents>> {
+    type Files = HashMap<(PathBuf, Vec<u8>), Option<Rc<Contents>>>;
+    thread_local! {
+        static FILES: RefCell<Files> = RefCell::default();
+    }
+    FILES.with_borrow_mut(|files| {
+        let key = (path.to_owned(), build_id.to_owned());
+        let read = || Contents::read(path, build_id).map(Rc::new);
+        files.entry(key).or_insert_with(read).clone()
+    })
 }
 
 impl Contents {
     /// `None` if it is not the file that was loaded.
     fn read(path: &Path, build_id: &[u8]) -> Option<Self> {
-        let data = fs::read(path).ok()?;
-        let file: ElfFile64 = ElfFile64::parse(&*data).ok()?;
-        let has = file.build_id().ok().flatten().unwrap_or_default();
+        let file = File::open(path).ok()?;
+        // SAFETY: invariant 1.
+        let data = unsafe { Mmap::map(&file) }.ok()?;
+        let has = parse(&data)?.build_id().ok().flatten().unwrap_or_default();
         if has != build_id {
             return None;
         }
-        let symbols = file.symbols().chain(file.dynamic_symbols());
-        let symbols = symbols.filter(|s| s.is_definition() && s.address() != 0);
-        let known = symbols.filter_map(|s| {
-            let is_function = match s.kind() {
-                SymbolKind::Text => true,
-                SymbolKind::Data => false,
-                _ => return None,
-            };
+        Some(Contents {
+            path: path.to_owned(),
+            data,
+            loader: OnceCell::new(),
+            functions: OnceCell::new(),
+            variables: OnceCell::new(),
+        })
+    }
+
+    fn loader(&self) -> Option<&Loader> {
+        let load = || Loader::new(&self.path).ok();
+        self.loader.get_or_init(load).as_ref()
+    }
+
+    fn symbols(&self, kind: SymbolKind) -> &SymbolMap {
+        let map = match kind {
+            SymbolKind::Text => &self.functions,
+            _ => &self.variables,
+        };
+        map.get_or_init(|| SymbolMap::read(&self.data, kind))
+    }
+}
+
+fn parse(data: &[u8]) -> Option<ElfFile64<'_>> {
+    ElfFile64::parse(data).ok()
+}
+
+impl SymbolMap {
+    fn read(data: &[u8], kind: SymbolKind) -> Self {
+        let file = parse(data);
+        let all = file
+            .iter()
+            .flat_map(|f| f.symbols().chain(f.dynamic_symbols()));
+        let fitting = all.filter(|s| s.kind() == kind && s.is_definition() && s.address() != 0);
+        let named = fitting.filter_map(|s| {
+            let name = s.name_bytes().ok()?;
             Some(Symbol {
                 address: s.address(),
                 size: s.size(),
-                is_function,
-                name: s.name().ok()?.to_owned(),
+                // A name is a part of the data.
+                name: name.as_ptr().addr().checked_sub(data.as_ptr().addr())?,
+                length: name.len(),
             })
         });
-        Some(Contents {
-            symbols: known.collect(),
-            loader: Loader::new(path).ok(),
-        })
+        Self::new(named.collect())
+    }
+
+    fn new(mut symbols: Vec<Symbol>) -> Self {
+        // A stable sort: of aliases, the first in the file's order is found.
+        symbols.sort_by_key(|symbol| symbol.address);
+        let mut end = 0;
+        let ends = symbols.iter().map(|symbol| {
+            end = symbol.end().max(end);
+            end
+        });
+        let ends = ends.collect();
+        SymbolMap { symbols, ends }
+    }
+
+    /// The innermost symbol that covers an address: the one that starts last.
+    fn at(&self, address: u64) -> Option<&Symbol> {
+        let after = self.symbols.partition_point(|s| s.address <= address);
+        let mut found: Option<&Symbol> = None;
+        for index in (0..after).rev() {
+            let symbol = &self.symbols[index];
+            // Only an alias of what was found is better.
+            if found.is_some_and(|found| found.address != symbol.address) {
+                break;
+            }
+            if address < symbol.end() {
+                found = Some(symbol);
+            } else if found.is_none() && self.ends[index] <= address {
+                break;
+            }
+        }
+        found
+    }
+}
+
+impl Symbol {
+    /// A symbol without a size covers its own address.
+    fn end(&self) -> u64 {
+        self.address.saturating_add(self.size.max(1))
     }
 }
 
@@ -162,8 +266,8 @@ impl Symbols {
         };
         let address = pc.wrapping_sub(module.bias);
         let mut frames = inlined(module, address);
-        let symbol = module.symbol(address, true);
-        let outer = symbol.map(|symbol| demangled(&symbol.name));
+        let symbol = module.symbol(address, SymbolKind::Text);
+        let outer = symbol.map(|(_, name)| demangled(&name));
         match frames.last_mut() {
             Some(last) if last.function.is_empty() => {
                 last.function = outer.unwrap_or_else(|| "?".to_owned());
@@ -181,11 +285,11 @@ impl Symbols {
     pub fn variable(&self, address: u64) -> Option<String> {
         let module = self.module(address)?;
         let at = address.wrapping_sub(module.bias);
-        let Some(symbol) = module.symbol(at, false) else {
+        let Some((start, name)) = module.symbol(at, SymbolKind::Data) else {
             return Some(format!("{}+{at:#x}", module.name()));
         };
-        let name = short(&demangled(&symbol.name));
-        Some(match at - symbol.address {
+        let name = short(&demangled(&name));
+        Some(match at - start {
             0 => name,
             offset => format!("{name}+{offset:#x}"),
         })
@@ -195,7 +299,7 @@ impl Symbols {
 /// What the debugging information says of an address.
 fn inlined(module: &Module, address: u64) -> Vec<Frame> {
     let mut found = Vec::new();
-    let loader = module.contents().and_then(|file| file.loader.as_ref());
+    let loader = module.contents().and_then(Contents::loader);
     let Some(Ok(mut frames)) = loader.map(|loader| loader.find_frames(address)) else {
         return found;
     };
@@ -289,6 +393,56 @@ pub fn is_wrapper(function: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn symbols_are_found_as_by_a_walk_over_all() {
+        let symbol = |(address, size): (u64, u64), name| Symbol {
+            address,
+            size,
+            name,
+            length: 0,
+        };
+        // Nested, overlapping, aliases, without a size, far apart, up to the last address.
+        let ranges = [
+            (100, 50),
+            (110, 10),
+            (100, 50),
+            (112, 0),
+            (140, 20),
+            (300, 4),
+            (u64::MAX - 2, 2),
+            (0x20, 200),
+        ];
+        let all = || {
+            ranges
+                .into_iter()
+                .zip(0..)
+                .map(|(range, n)| symbol(range, n))
+        };
+        let map = SymbolMap::new(all().collect());
+        for address in (0..400).chain([u64::MAX - 3, u64::MAX - 2, u64::MAX - 1, u64::MAX]) {
+            let covering = all().filter(|s| (s.address..s.end()).contains(&address));
+            let expected = covering.max_by_key(|s| (s.address, std::cmp::Reverse(s.name)));
+            let found = map.at(address).map(|s| s.name);
+            assert_eq!(found, expected.map(|s| s.name), "at {address}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_once_and_only_with_its_own_id() {
+        let path = std::env::current_exe().unwrap();
+        let data = std::fs::read(&path).unwrap();
+        let id = parse(&data)
+            .unwrap()
+            .build_id()
+            .unwrap()
+            .unwrap_or_default()
+            .to_owned();
+        let first = contents(&path, &id).unwrap();
+        assert!(Rc::ptr_eq(&first, &contents(&path, &id).unwrap()));
+        assert!(contents(&path, b"another").is_none());
+        assert!(contents(Path::new("/nowhere"), &id).is_none());
+    }
 
     #[test]
     fn names_without_what_makes_them_long() {
