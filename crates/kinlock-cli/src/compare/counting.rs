@@ -38,6 +38,9 @@ pub struct Counting {
 
 /// What an uncontended lock and unlock cost at most, in nanoseconds: so much a lock could save.
 const PAIR: f64 = 20.0;
+/// What another lock can shorten a wait by, at most: about what it takes to wake a sleeping thread.
+/// The rest of a wait is the time for which the lock is held, which is the program's.
+const WAKE_UP: f64 = 100_000.0;
 /// Less of the time than this is nothing to win.
 const LITTLE: f64 = 0.01;
 
@@ -72,12 +75,20 @@ impl Counting {
         }
         let found = percent(self.contended as f64 / self.locked as f64);
         let (wait, cpu) = (self.wait_ns as f64, self.cpu_ns as f64);
+        let little = LITTLE * (cpu + wait);
         let means = match self.at_stake {
-            stake if stake < LITTLE => "no lock can change this program",
-            _ if wait < LITTLE * (cpu + wait) => {
-                "threads hardly wait, and only what a lock costs by itself can matter"
+            stake if stake < LITTLE => "no lock can change this program".to_owned(),
+            _ if wait < little => {
+                "threads hardly wait, and only what a lock costs by itself can matter".to_owned()
             }
-            _ => "which lock it is can matter",
+            _ if WAKE_UP * self.contended as f64 + PAIR * (self.locked as f64) < little => {
+                let average = time(wait / self.contended.max(1) as f64);
+                format!(
+                    "waits are few and long, {average} on average, so that it matters what threads do \
+                     while they hold a lock, and hardly which lock it is"
+                )
+            }
+            _ => "which lock it is can matter".to_owned(),
         };
         format!(
             "{found} of {} locks were found taken: {means} (threads waited {} for locks and used {} of CPU time)",
@@ -93,5 +104,63 @@ impl Counting {
         (self.calls == 0).then(|| {
             "no call of the program was intercepted: it takes no locks, or they do not go through pthread (Go, Rust's std, CPython's own), or it takes them in a child process that nothing can be preloaded into (static, set-uid), or a signal ended it: the ratios say nothing about locks".to_owned()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(locked: u64, contended: u64, wait_ns: u64, cpu_ns: u64) -> String {
+        let wait = wait_ns as f64;
+        let at_stake = (wait + PAIR * locked as f64) / (cpu_ns as f64 + wait);
+        let counting = Counting {
+            processes: 1,
+            calls: 2 * locked,
+            locked,
+            contended,
+            wait_ns,
+            cond_waits: 0,
+            threads: 4,
+            cpu_ns,
+            at_stake,
+        };
+        counting.words()
+    }
+
+    #[test]
+    fn the_sentence_says_what_another_lock_can_change() {
+        const SECOND: u64 = 1_000_000_000;
+        for (locked, contended, wait, expected) in [
+            (0, 0, 0, "no mutex or spinlock was taken"),
+            (1_000, 0, 0, "no lock can change this program"),
+            (1_000_000, 10, 1_000, "only what a lock costs by itself"),
+            // 60 waits among many locks, for 5 ms each: whoever holds the lock decides.
+            (
+                875_510,
+                60,
+                300_000_000,
+                "waits are few and long, 5.00 ms on average",
+            ),
+            (
+                100_000,
+                10,
+                900_000_000,
+                "waits are few and long, 90.0 ms on average",
+            ),
+            (875_510, 60_000, 300_000_000, "which lock it is can matter"),
+        ] {
+            // The locks themselves cost less than a percent of the CPU time, but in the third row.
+            let cpu = if contended == 10 && wait == 1_000 {
+                SECOND
+            } else {
+                4 * SECOND
+            };
+            let words = words(locked, contended, wait, cpu);
+            assert!(
+                words.contains(expected),
+                "{locked} {contended} {wait}: {words}"
+            );
+        }
     }
 }

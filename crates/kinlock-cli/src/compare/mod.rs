@@ -37,9 +37,9 @@ use crate::run::variables::{Knobs, Variable};
 /// In each round every lock runs the program once, in random order. The time that it takes, or a
 /// number that it prints, is compared with the reference's in the same round, so that drift of the
 /// machine cancels. Of the ratios of all rounds the report has the median, with an interval that
-/// contains the true one with a confidence of about 95 %, whatever their distribution is. First
-/// the program runs once on the C library's locks, to count how often they are found taken: where
-/// that is seldom, no lock can change much.
+/// contains the true one with a confidence of at least 95 % (six rounds or more), whatever their
+/// distribution is. First the program runs once on the C library's locks, to count how often they
+/// are found taken, and for how long threads wait: where both are little, no lock can change much.
 ///
 /// The program's stdin is empty. What it writes is not shown; if it fails, a file has it. SIGINT
 /// (Ctrl-C) and SIGTERM end the program, and the complete rounds are reported.
