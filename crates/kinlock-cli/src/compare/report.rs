@@ -340,6 +340,7 @@ fn failures(entry: &Entry) -> Option<String> {
 }
 
 impl report::Report for Report {
+    const IS_PRIVATE: bool = true;
     const FLAGS: Flags<Self> = Flags {
         json: "Write the full report, raw runs included, as JSON (- for stdout)",
         csv: "Write one line per lock as CSV (- for stdout)",

@@ -29,6 +29,8 @@ pub fn write_json(report: &impl Serialize, mut out: impl Write) -> anyhow::Resul
 pub trait Report: Serialize + Sized + 'static {
     /// What is said about its flags.
     const FLAGS: Flags<Self>;
+    /// It contains the command line of the user's program.
+    const IS_PRIVATE: bool = false;
 
     /// Writes what people read on stdout.
     fn text(&self, out: &mut dyn Write) -> anyhow::Result<()>;
@@ -85,7 +87,10 @@ impl<R: Report> Destinations<R> {
     /// # Errors
     /// If a file cannot be written, or two destinations are the same.
     pub fn open_for(&self, names: &[&str]) -> anyhow::Result<Outputs<R>> {
-        let mut outputs = Outputs::new();
+        let mut outputs = match R::IS_PRIVATE {
+            true => Outputs::private(),
+            false => Outputs::new(),
+        };
         outputs.add(self.json.as_deref(), |report, out| write_json(report, out))?;
         outputs.add(self.csv.as_deref(), |report: &R, out| report.csv().csv(out))?;
         outputs.add(self.markdown.as_deref(), R::markdown)?;

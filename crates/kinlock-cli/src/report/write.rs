@@ -19,6 +19,8 @@ use anyhow::{Context, bail};
 /// The destinations of a report.
 pub struct Outputs<R> {
     outputs: Vec<Output<R>>,
+    /// Permissions of new files, subject to the user's mask.
+    mode: u32,
 }
 
 /// Writes a report in one form.
@@ -40,8 +42,19 @@ enum Destination {
 
 impl<R> Outputs<R> {
     pub fn new() -> Self {
-        let outputs = Vec::new();
-        Self { outputs }
+        Self {
+            outputs: Vec::new(),
+            mode: 0o666,
+        }
+    }
+
+    /// For reports that contain the command line of a program, in which passwords may stand: only
+    /// the user can read new files.
+    pub fn private() -> Self {
+        Self {
+            outputs: Vec::new(),
+            mode: 0o600,
+        }
     }
 
     /// Adds `path`, if there is one; `-` is stdout.
@@ -99,7 +112,7 @@ impl<R> Outputs<R> {
     /// Writes to stdout at once, for people, unless an output for programs goes there.
     pub fn say(&self, text: &str) -> anyhow::Result<()> {
         if !self.uses_stdout() {
-            let said = Destination::Stdout.write(text.as_bytes());
+            let said = Destination::Stdout.write(text.as_bytes(), self.mode);
             said.context("cannot write to stdout")?;
         }
         Ok(())
@@ -112,7 +125,9 @@ impl<R> Outputs<R> {
     pub fn write(mut self, report: &R) -> anyhow::Result<()> {
         self.outputs
             .sort_by_key(|output| (output.is_picture, output.to.rank()));
-        let results = self.outputs.into_iter().map(|output| output.write(report));
+        let mode = self.mode;
+        let outputs = self.outputs.into_iter();
+        let results = outputs.map(|output| output.write(report, mode));
         // All of them before the first error is looked at.
         let results: Vec<_> = results.collect();
         results.into_iter().collect()
@@ -125,7 +140,7 @@ impl<R> Outputs<R> {
 }
 
 impl<R> Output<R> {
-    fn write(self, report: &R) -> anyhow::Result<()> {
+    fn write(self, report: &R, mode: u32) -> anyhow::Result<()> {
         let cannot = match &self.to {
             Destination::Stdout => "cannot write to stdout".to_owned(),
             Destination::File(path) | Destination::Stream(path, _) => {
@@ -135,7 +150,7 @@ impl<R> Output<R> {
         let mut text = Vec::new();
         let rendered = (self.render)(report, &mut text);
         rendered.with_context(|| cannot.clone())?;
-        match self.to.write(&text) {
+        match self.to.write(&text, mode) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
             result => result.context(cannot),
         }
@@ -195,7 +210,7 @@ impl Destination {
         }
     }
 
-    fn write(&self, text: &[u8]) -> io::Result<()> {
+    fn write(&self, text: &[u8], mode: u32) -> io::Result<()> {
         match self {
             Self::Stdout => {
                 let mut out = io::stdout().lock();
@@ -204,18 +219,17 @@ impl Destination {
             }
             Self::Stream(_, file) => (&*file).write_all(text),
             // A file that may be written in a folder that may not is written as it stands.
-            Self::File(path) => replace(path, text).or_else(|_| fs::write(path, text)),
+            Self::File(path) => replace(path, text, mode).or_else(|_| fs::write(path, text)),
         }
     }
 }
 
-/// Replaces a file by a complete one, with the permissions of the old one.
-fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+/// Replaces a file by a complete one, with the permissions of the old one if there is one.
+fn replace(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
     let old = fs::metadata(path).map(|data| data.permissions());
-    // For a new file the usual ones, subject to the user's mask.
     let new = tempfile::Builder::new()
         .prefix(".kinlock-")
-        .permissions(Permissions::from_mode(0o666))
+        .permissions(Permissions::from_mode(mode))
         .tempfile_in(path.parent().unwrap_or(Path::new("/")))?;
     new.as_file().write_all(text)?;
     if let Ok(permissions) = old {
@@ -290,6 +304,17 @@ mod tests {
         // A reader that has the old one open still reads it whole.
         let old = io::read_to_string(before).unwrap();
         assert_eq!(old, "longer than what comes");
+    }
+
+    #[test]
+    fn what_contains_a_command_line_is_for_its_user_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let new = folder.path().join("new");
+        let mut outputs = Text::private();
+        outputs.add(Some(&new), text).unwrap();
+        outputs.write(&"--password=".to_owned()).unwrap();
+        let mode = fs::metadata(&new).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0);
     }
 
     #[test]

@@ -244,7 +244,7 @@ impl<'a> Session<'a> {
     }
 
     fn outputs(&self) -> anyhow::Result<Outputs<Report>> {
-        let mut outputs = Outputs::new();
+        let mut outputs = Outputs::private();
         outputs.add(self.args.json.as_deref(), |report, out| {
             write_json(report, out)
         })?;
