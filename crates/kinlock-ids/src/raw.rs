@@ -2,7 +2,8 @@
 //! the CPUs whose caches have their data.
 //!
 //! Source: the per-memory-map concurrency IDs of Linux's restartable sequences (Desnoyers, 2022:
-//! lowest free first; 2024: kept by CPUs, recent IDs, spreading; Gleixner, 2025: owned by tasks).
+//! lowest free first; 2023: kept by CPUs for 100 ms; 2024: recent IDs, spreading; Gleixner, 2025:
+//! owned by tasks).
 //! Here an ID is *leased*: user space cannot give it up when it is preempted.
 //!
 //! # Where an ID is
