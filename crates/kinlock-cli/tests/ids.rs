@@ -72,9 +72,14 @@ fn bad_input_is_named_in_one_line() {
 }
 
 #[test]
-fn torture_passes_what_works_and_catches_what_does_not() {
-    let sound = "torture ids --policy recent-first --backend lease --seconds 1.5 --threads 4";
+fn torture_passes_what_works() {
+    let sound = "torture ids --policy recent-first --backend lease --seconds 1 --threads 4";
     assert_eq!(json(sound)["passed"], true);
+}
+
+#[test]
+#[ignore = "deep: runs until the defects show"]
+fn deep_torture_catches_what_does_not_work() {
     let busted = "torture ids --ids busted-bound,busted-leaked --seconds 3";
     let report = json_with(busted, 1);
     let checks = list(&report["checks"]).iter();

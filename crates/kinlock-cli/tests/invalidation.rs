@@ -100,13 +100,17 @@ fn bad_input_is_one_line() {
 }
 
 #[test]
-fn torture_passes_ours_and_catches_broken_ones() {
-    let short = "torture invalidation --threads 8 --quiet";
-    let report = json(&format!("{short} --seconds 0.5"));
+fn torture_passes_ours() {
+    let report = json("torture invalidation --threads 8 --quiet --seconds 0.5");
     assert_eq!(report["passed"], true, "{report}");
     assert_eq!(report["parameters"]["backends"][0], "packed");
     assert!(report["per_thread"]["mean"].as_f64() > Some(0.0));
+}
 
+#[test]
+#[ignore = "deep: runs until the defects show"]
+fn deep_torture_catches_broken_ones() {
+    let short = "torture invalidation --threads 8 --quiet";
     let busted = "--backends busted-wait,busted-wakeup --seconds 4 --hang 2";
     let report = json_with(&format!("{short} {busted}"), 1);
     let checks = list(&report["checks"]).iter();

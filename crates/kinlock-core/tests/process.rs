@@ -9,7 +9,8 @@ use kinlock_core::raw::qspinlock::{Config, QueuedSpinLock};
 use kinlock_core::slots::{Table, Waiters};
 use kinlock_core::tuning::Tuning;
 use std::ffi::{CString, c_void};
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -125,13 +126,16 @@ fn locking_leaves_errno_alone() {
         );
         mutex.lock();
         spinlock.lock();
+        let gave_up = AtomicBool::new(false);
         thread::scope(|scope| {
-            let (mutex, spinlock) = (&mutex, &spinlock);
+            let (mutex, spinlock, gave_up) = (&mutex, &spinlock, &gave_up);
             let waiter = scope.spawn(move || {
                 refuse(refused);
                 set_errno(libc::EXDEV);
                 let in_time = Native::now() + 3_000_000;
-                assert!(!mutex.lock_until(in_time) && !spinlock.lock_until(in_time));
+                let in_vain = !mutex.lock_until(in_time) && !spinlock.lock_until(in_time);
+                gave_up.store(true, Relaxed);
+                assert!(in_vain);
                 Native::yield_now();
                 Native::is_priority();
                 mutex.lock();
@@ -143,6 +147,10 @@ fn locking_leaves_errno_alone() {
                 }
                 errno()
             });
+            while !gave_up.load(Relaxed) && !waiter.is_finished() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            // The waiter may sleep by now. It does not matter if it does not.
             thread::sleep(Duration::from_millis(20));
             set_errno(libc::EXDEV);
             // SAFETY: this thread has taken both.

@@ -34,8 +34,8 @@ pub trait Tortured: Named {
     /// Tortures it. `progress` is told each step's name before it starts.
     ///
     /// After a step that leaves threads hanging no further step is run, since those threads would
-    /// disturb it. A specimen that is broken on purpose is done after the first step in which the
-    /// check meant for it catches it, or after all steps [`PATIENCE`] times.
+    /// disturb it. A specimen that is broken on purpose is done after the first step in which a
+    /// check [shows](Property::shows) its defect, or after all steps [`PATIENCE`] times.
     fn torture(self, settings: &Settings, progress: &mut dyn FnMut(&str)) -> Report;
 }
 
@@ -101,10 +101,10 @@ pub(crate) fn run<S: Named, T>(
     report
 }
 
-/// Whether the check meant for `meant`, which is broken on purpose, has caught it, and which did.
+/// Whether a check has shown a defect that violates `meant`, and which did.
 pub(crate) fn judge_catch(specimen: &str, meant: Property, checks: &[Check]) -> Check {
     let mut failed = checks.iter().filter(|check| !check.passed);
-    let by = failed.clone().find(|check| check.property == meant);
+    let by = failed.clone().find(|check| check.property.shows(meant));
     let meant = meant.name();
     let detail = match (by, failed.next()) {
         (Some(by), _) => format!("caught by {}", by.name),
@@ -125,8 +125,8 @@ fn step_name(specimen: &str, label: &str, round: u64) -> String {
     }
 }
 
-/// Whether the check meant for this defect has failed.
+/// Whether a check that shows this defect has failed.
 fn is_caught(defect: Option<Property>, report: &Report) -> bool {
     let mut checks = report.checks.iter();
-    defect.is_some_and(|meant| checks.any(|check| check.property == meant && !check.passed))
+    defect.is_some_and(|meant| checks.any(|check| check.property.shows(meant) && !check.passed))
 }

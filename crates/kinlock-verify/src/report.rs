@@ -16,7 +16,7 @@ pub enum Property {
     Contract,
     /// The scenario reached the situations it is there for.
     Reach,
-    /// A specimen that is broken on purpose failed the check meant for it.
+    /// A specimen that is broken on purpose failed a check that [shows](Property::shows) it.
     Catch,
 }
 
@@ -33,6 +33,21 @@ impl Check {
 }
 
 impl Property {
+    /// Whether a failure of this check shows a defect that violates `broken`.
+    ///
+    /// What is seen first depends on how threads meet: a lock that lets two threads in may lose a
+    /// waiter before anybody sees two inside, and a waiter that is starved cannot be told from one
+    /// that is lost. But nothing unsafe follows from a lost wake-up.
+    pub fn shows(self, broken: Property) -> bool {
+        use Property::{Catch, Completion, Contract, Exclusion, Progress, Reach};
+        match (self, broken) {
+            (Reach | Catch, _) => false,
+            (_, Exclusion | Contract) => true,
+            (Completion | Progress, Completion | Progress) => true,
+            _ => self == broken,
+        }
+    }
+
     /// Its name in reports.
     pub fn name(self) -> &'static str {
         match self {

@@ -58,7 +58,7 @@ type Handler = unsafe extern "C" fn();
 
 const FORKS: u32 = 200;
 /// A process that takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Between two looks at a child.
 const PAUSE: Duration = Duration::from_micros(100);

@@ -5,7 +5,7 @@
 #![allow(dead_code)]
 
 use kinlock_verify::plan::{Settings, Tortured};
-use kinlock_verify::report::Report;
+use kinlock_verify::report::{Property, Report};
 use kinlock_verify::{Preemption, by_name};
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -21,11 +21,20 @@ pub fn again(name: &str, tunables: &str) -> Option<Output> {
     }
     let this = std::env::current_exe().expect("the test knows its own program");
     let output = Command::new(this)
-        .args(["--exact", name, "--nocapture", "--test-threads", "1"])
+        .args(["--exact", name, "--include-ignored"])
+        .args(["--nocapture", "--test-threads", "1"])
         .env(CHILD, "1")
         .env("GLIBC_TUNABLES", tunables)
         .output();
     Some(output.expect("a child process can be started"))
+}
+
+/// The name under which the test program knows a test of the module `module_path!()`.
+pub fn test_name(module: &str, test: &str) -> String {
+    match module.split_once("::") {
+        Some((_, module)) => format!("{module}::{test}"),
+        None => test.to_owned(),
+    }
 }
 
 /// Runs `body`, the body of the test `name`, in such a process.
@@ -49,7 +58,7 @@ pub fn settings(millis: u64, threads: &[usize], scenarios: Vec<&'static str>) ->
         threads: threads.to_vec(),
         domains: vec![2, 4],
         preemption: Preemption::Light,
-        hang: Duration::from_secs(3),
+        hang: Duration::from_secs(30),
         seed: 1,
         scenarios,
     }
@@ -65,12 +74,20 @@ pub fn torture<S: Tortured>(name: &str, settings: &Settings) -> Report {
     report
 }
 
-/// Tortures it; a sound one has to pass, and one that is broken on purpose has to be caught.
+/// Tortures it; see [`is_right`].
 pub fn judge<S: Tortured>(name: &str, settings: &Settings) {
     let report = torture::<S>(name, settings);
-    let right = match by_name::<S>(name)[0].defect() {
-        None => report.passed,
+    assert!(is_right::<S>(name, &report), "{name}: {report:#?}");
+}
+
+/// Whether a sound specimen has passed, or one that is broken on purpose was caught.
+///
+/// What a scenario reaches in so short a time depends on what else the machine does. That it
+/// reaches what it is for is asked of the longer runs of `ci/torture.sh`.
+pub fn is_right<S: Tortured>(name: &str, report: &Report) -> bool {
+    let mut failed = report.checks.iter().filter(|check| !check.passed);
+    match by_name::<S>(name)[0].defect() {
+        None => failed.all(|check| check.property == Property::Reach),
         Some(_) => !report.passed && !report.escaped(),
-    };
-    assert!(right, "{name}: {report:#?}");
+    }
 }
