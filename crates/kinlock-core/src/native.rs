@@ -243,7 +243,7 @@ impl Platform for Native {
     }
 
     #[cfg(feature = "std")]
-    fn keep_slot(slot: u16) -> bool {
+    unsafe fn keep_slot(slot: u16) -> bool {
         thread::keep_slot(slot)
     }
 

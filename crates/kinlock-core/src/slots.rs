@@ -426,7 +426,12 @@ impl<P: Atomics> Waiters<P> {
     }
 
     /// Gives `slot` back. The platform calls this when the thread that kept it ends.
-    pub fn release(&self, slot: u16) {
+    ///
+    /// # Safety
+    ///
+    /// The slot is the caller's, and is not used by it any more. Locks would give two threads one
+    /// place to wait.
+    pub unsafe fn release(&self, slot: u16) {
         self.drop_reference(slot);
     }
 
@@ -474,7 +479,11 @@ impl<P: Atomics> Waiters<P> {
     ///
     /// The exceptions are `kept` (0 = none) and slots that a queue may still name. Their busy nodes
     /// are marked as gone. The platform calls this in the child, before the child starts threads.
-    pub fn reset_in_child(&self, kept: u16) {
+    ///
+    /// # Safety
+    ///
+    /// The process has a single thread, which waits nowhere and keeps no slot but `kept`.
+    pub unsafe fn reset_in_child(&self, kept: u16) {
         let mut left = 0;
         for (w, word) in self.claimed.iter().enumerate() {
             let mut bits = word.load(Relaxed);
@@ -568,7 +577,7 @@ impl<P: Atomics> Waiters<P> {
         self.node(id).busy.store(FREE, Release);
     }
 
-    fn drop_reference(&self, slot: u16) {
+    pub(crate) fn drop_reference(&self, slot: u16) {
         let i = slot as usize - 1;
         // AcqRel: all accesses of former users happen before the slot is claimed again.
         if self.slots[i].references.fetch_add(u8::MAX, AcqRel) == 1 {

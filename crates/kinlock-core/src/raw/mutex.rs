@@ -218,9 +218,13 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
             || self.word.flags(Relaxed) & (SLEEPERS | HANDOFF_SLEEPS | HANDOFF | PICKUP) != 0
     }
 
-    /// Makes it an unlocked mutex in a forked child, where its holder and waiters do not exist. No
-    /// other thread may use it meanwhile.
-    pub fn reset_in_child(&self) {
+    /// Makes it an unlocked mutex in a forked child, where its holder and waiters do not exist.
+    ///
+    /// # Safety
+    ///
+    /// No other thread uses the lock meanwhile. Nobody relies on holding it who got it before, be it
+    /// in this process or in the one that forked.
+    pub unsafe fn reset_in_child(&self) {
         self.spinners.tail().store(0, Relaxed);
         self.word.clear(u8::MAX);
         // Without flags that is all it does, and it does no harm to a lock that is free.
