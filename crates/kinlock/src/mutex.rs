@@ -276,8 +276,7 @@ impl RawMutex {
     ///
     /// # Safety
     ///
-    /// No other thread uses the lock meanwhile. Nobody relies on holding it who got it before, be it
-    /// in this process or in the one that forked.
+    /// No other thread uses the lock meanwhile, and none that got it before relies on holding it.
     ///
     /// ```compile_fail,E0133
     /// kinlock::RawMutex::new().reset_in_child();

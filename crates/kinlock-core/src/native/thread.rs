@@ -261,4 +261,5 @@ fn reset_in_child() {
         ANNOUNCED.reset_in_child((row != NO_ROW).then_some(row as usize));
     }
     super::load::reset_in_child();
+    crate::topology::reset_in_child();
 }

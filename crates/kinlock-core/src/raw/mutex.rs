@@ -222,8 +222,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     ///
     /// # Safety
     ///
-    /// No other thread uses the lock meanwhile. Nobody relies on holding it who got it before, be it
-    /// in this process or in the one that forked.
+    /// No other thread uses the lock meanwhile, and none that got it before relies on holding it.
     pub unsafe fn reset_in_child(&self) {
         self.spinners.tail().store(0, Relaxed);
         self.word.clear(u8::MAX);

@@ -375,8 +375,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     ///
     /// # Safety
     ///
-    /// No other thread uses the lock meanwhile. Nobody relies on holding it who got it before, be it
-    /// in this process or in the one that forked.
+    /// No other thread uses the lock meanwhile, and none that got it before relies on holding it.
     pub unsafe fn reset_in_child(&self) {
         self.writers.tail().store(0, Relaxed);
         self.state.clear(u32::MAX);
