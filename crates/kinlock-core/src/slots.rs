@@ -412,8 +412,8 @@ impl<P: Atomics> Waiters<P> {
         self.waiting_in(0..MAX_SLOTS.div_ceil(32), &mut left, most, but)
     }
 
-    /// As [`waiting`](Self::waiting), for the slots of some words of 32, as long as `left` is not 0:
-    /// how many claimed slots have not been looked at.
+    /// As [`waiting`](Self::waiting), for the slots of some words of 32, as long as `left` is not
+    /// 0: how many claimed slots have not been looked at.
     pub(crate) fn waiting_in(
         &self,
         words: core::ops::Range<usize>,

@@ -204,8 +204,8 @@ impl<T> PerId<T> {
 
     /// The spares that have been made, the newest first.
     fn spare_slots(&self) -> impl Iterator<Item = &Slot<T>> {
-        // Acquire pairs with the Release by which each spare came into the list: the changes of this
-        // pointer are read-modify-writes, so they form one release sequence.
+        // Acquire pairs with the Release by which each spare came into the list: the changes of
+        // this pointer are read-modify-writes, so they form one release sequence.
         // SAFETY: invariant 1.
         let newest = unsafe { self.spares.load(Acquire).as_ref() };
         // SAFETY: invariant 1.

@@ -5,8 +5,8 @@
 //!
 //! 1. What [`place`] and [`place_slice`] return points into the arena of the run under way. It is
 //!    used only as long as the run's `World` exists (invariant 2 of `world`).
-//! 2. A simulated thread's `slot` is the one that it has claimed and keeps. It is taken out of there
-//!    before it is released.
+//! 2. A simulated thread's `slot` is the one that it has claimed and keeps. It is taken out of
+//!    there before it is released.
 
 mod atomic;
 #[cfg(test)]

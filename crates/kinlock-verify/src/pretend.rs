@@ -7,7 +7,8 @@
 //!
 //! # Invariant cited by `SAFETY` comments
 //!
-//! 1. A thread's [`KeptSlot`] names a slot that the thread has claimed, and is dropped when it ends.
+//! 1. A thread's [`KeptSlot`] names a slot that the thread has claimed, and is dropped when that
+//!    ends.
 
 use crate::injector::Injector;
 use kinlock_core::Native;

@@ -13,9 +13,9 @@
 //! slow path looks at a thousand of them at most: with more threads, several ticks take a sample.
 //!
 //! The number of CPUs is read again every 100 ms at most, see [`cpus`](super::cpus): not in the
-//! first sample, so that the first contended lock of a process is not delayed. A thread that may run
-//! on one CPU only has to ask about all other threads. As long as that finds nothing new, the next
-//! look comes after twice the time, up to some ten seconds.
+//! first sample, so that the first contended lock of a process is not delayed. A thread that may
+//! run on one CPU only has to ask about all other threads. As long as that finds nothing new, the
+//! next look comes after twice the time, up to some ten seconds.
 
 use super::{WAITERS, cpus, thread};
 use crate::atomic::Atomics;
@@ -201,8 +201,8 @@ fn look_at_cpus() {
     DUE.store(end + pause, Relaxed);
 }
 
-/// The pause after a look at the CPUs that took so long, where `last` was the one before. `in_vain`:
-/// it asked about all threads, and found nothing new.
+/// The pause after a look at the CPUs that took so long, where `last` was the one before.
+/// `in_vain`: it asked about all threads, and found nothing new.
 fn pause_after(last: u64, in_vain: bool, took: u64) -> u64 {
     let pause = match in_vain {
         true => last.saturating_mul(2).min(CPUS_LONGEST),

@@ -6,8 +6,8 @@
 //! # Invariants cited by `SAFETY` comments
 //!
 //! 1. The mutex is released once, by the thread that acquired it.
-//! 2. `keep_only` is called in the child of a fork, on its only thread. The list consists of atomics,
-//!    so that no memory is at risk if it is called elsewhere.
+//! 2. `keep_only` is called in the child of a fork, on its only thread. The list consists of
+//!    atomics, so that no memory is at risk if it is called elsewhere.
 
 use super::{Backend, Config, Counts, NEWEST, NearWrap, Places};
 use core::marker::PhantomData;

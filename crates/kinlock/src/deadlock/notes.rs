@@ -183,8 +183,8 @@ impl Notes {
     }
 }
 
-/// A thread's notes, and the [forks](Platform::forks) of their process. Takes them off the list when
-/// the thread ends.
+/// A thread's notes, and the [forks](Platform::forks) of their process. Takes them off the list
+/// when the thread ends.
 struct Mine(RefCell<(u8, Arc<Notes>)>);
 
 impl Mine {

@@ -294,9 +294,9 @@ impl<P: Platform> Joined<P> {
         let forgets = C::TRIALS > 0 && P::random() % C::TRIALS == C::TRIALS - 1;
         let unlock = |seen| {
             let flags = flags_in(seen);
-            // Only a waiter at the front finds out that a lock is no longer kept, and contention may
-            // end without one. With the flag each lock and unlock takes two tries. The queue is read
-            // while the lock is still held.
+            // Only a waiter at the front finds out that a lock is no longer kept, and contention
+            // may end without one. With the flag each lock and unlock takes two tries. The queue is
+            // read while the lock is still held.
             if flags == KEPT && forgets && queue.last() == 0 {
                 return Some(0);
             }
