@@ -90,7 +90,12 @@ impl<P: Atomics> Announced<P> {
     }
 
     /// In the child of a fork: forgets the readers in all rows but `own`.
-    pub fn reset_in_child(&self, own: Option<usize>) {
+    ///
+    /// # Safety
+    ///
+    /// No thread holds a lock for reading that is announced in another row: a writer would enter
+    /// beside it. In the child such threads do not exist.
+    pub unsafe fn reset_in_child(&self, own: Option<usize>) {
         for (number, row) in self.used().iter().enumerate() {
             if Some(number) != own {
                 row.0.iter().for_each(|entry| entry.store(0, Relaxed));

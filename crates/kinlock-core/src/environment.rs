@@ -8,14 +8,15 @@
 //!
 //! 1. `environ` is null or an array of zero-terminated strings that ends with a null pointer. No
 //!    other thread changes it while the constructor of this library runs.
-//! 2. `SNAPSHOT` is written by the thread that turned `STATE` from `UNTOUCHED` to `COPYING`, and
-//!    read by threads that have seen `COPIED`.
+//! 2. `SNAPSHOT` is written by the thread that has put the number of its process into `STATE`, and
+//!    read by threads that have seen `COPIED`. In the child of a fork at that moment this thread
+//!    does not exist, and another one may put its own process there.
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
 use core::fmt::Write;
 use core::str::FromStr;
-use core::sync::atomic::{AtomicU8, AtomicU16, Ordering};
+use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use crate::sys::{KeepErrno, Text, write_stderr};
 use crate::tuning::ParseError;
@@ -73,10 +74,10 @@ static SNAPSHOT: Shared = Shared(UnsafeCell::new(Snapshot {
     places: [None; Variable::NAMES.len()],
 }));
 
-static STATE: AtomicU8 = AtomicU8::new(UNTOUCHED);
-const UNTOUCHED: u8 = 0;
-const COPYING: u8 = 1;
-const COPIED: u8 = 2;
+/// One of these two, or the number of the process in which a thread copies.
+static STATE: AtomicU32 = AtomicU32::new(UNTOUCHED);
+const UNTOUCHED: u32 = 0;
+const COPIED: u32 = u32::MAX;
 
 unsafe extern "C" {
     static environ: *const *const c_char;
@@ -84,14 +85,22 @@ unsafe extern "C" {
 
 /// Copies the variables, unless that has been done. Call it before the program has threads.
 pub(crate) fn take_snapshot() {
+    if STATE.load(Ordering::Relaxed) == COPIED {
+        return;
+    }
+    let process = std::process::id();
+    let claim = |state| (state != COPIED && state != process).then_some(process);
     if STATE
-        .compare_exchange(UNTOUCHED, COPYING, Ordering::Relaxed, Ordering::Relaxed)
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim)
         .is_err()
     {
         return;
     }
     // SAFETY: invariant 2.
     let copy = unsafe { &mut *SNAPSHOT.0.get() };
+    // A thread that does not exist in this process may have begun.
+    copy.used = 0;
+    copy.places = [None; Variable::NAMES.len()];
     // SAFETY: invariant 1.
     let mut entry = unsafe { environ };
     // SAFETY: invariant 1, for this block.

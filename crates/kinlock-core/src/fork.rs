@@ -51,7 +51,8 @@ use core::cell::Cell;
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
+use core::time::Duration;
 
 /// What one part of the library does around a fork.
 #[derive(Debug)]
@@ -70,8 +71,8 @@ const RANKS: usize = 4;
 
 static PARTS: [AtomicPtr<Part>; RANKS] = [const { AtomicPtr::new(ptr::null_mut()) }; RANKS];
 
-/// Shut while a thread forks or registers a part.
-static GATE_SHUT: AtomicBool = AtomicBool::new(false);
+/// Shut while a thread forks or registers a part: then the number of its process. Otherwise 0.
+static GATE: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
     // No destructor: plain memory of the thread, accessible for as long as it runs.
@@ -100,30 +101,55 @@ pub fn register(rank: usize, part: &'static Part) {
 
 /// Shuts the gate: no part registers until it is open again. Otherwise a part could register, and
 /// its locks be taken, between `before` and the fork. The child would find them locked for ever.
+///
+/// In a process that was forked before the handlers were registered, or without them, the gate may
+/// have been shut by a thread that does not exist there. Such a gate is as good as open.
 fn shut_gate() {
+    let process = std::process::id();
+    let mut yields = 0;
     // Acquire and the release in `open_gate` pair: a fork sees each registered part.
-    while GATE_SHUT.swap(true, Acquire) {
-        std::thread::yield_now();
+    while GATE
+        .fetch_update(Acquire, Relaxed, |by| (by != process).then_some(process))
+        .is_err()
+    {
+        // A yield of a real-time thread lets only threads of the same priority run.
+        if yields < YIELDS {
+            yields += 1;
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(NAP);
+        }
     }
 }
 
+/// How often a thread at the shut gate yields before it sleeps, and for how long at a time.
+const YIELDS: u32 = 16;
+const NAP: Duration = Duration::from_micros(50);
+
 fn open_gate() {
-    GATE_SHUT.store(false, Release);
+    GATE.store(0, Release);
 }
 
 fn register_handlers() {
-    static REGISTERED: AtomicBool = AtomicBool::new(false);
+    static REGISTERED: AtomicU32 = AtomicU32::new(0);
     // SAFETY: invariant 1.
     once(&REGISTERED, || unsafe {
         libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child))
     });
 }
 
-/// Calls `attempt` unless an earlier call has returned 0. A second caller does not wait for the
-/// first: in the child of a fork it might wait for ever.
-fn once(done: &AtomicBool, attempt: impl FnOnce() -> c_int) {
-    if !done.swap(true, Relaxed) && attempt() != 0 {
-        done.store(false, Relaxed);
+/// The state of [`once`] after an attempt that has succeeded.
+const DONE: u32 = u32::MAX;
+
+/// Calls `attempt` unless an earlier call has returned 0, or one has begun in this process. `state`
+/// is 0 at first, and the number of the process during an attempt: an attempt that a thread of the
+/// parent has begun never ends in the child of a fork.
+fn once(state: &AtomicU32, attempt: impl FnOnce() -> c_int) {
+    let process = std::process::id();
+    let begin = |seen| (seen != DONE && seen != process).then_some(process);
+    if state.fetch_update(Relaxed, Relaxed, begin).is_ok() {
+        let succeeded = attempt() == 0;
+        state.store(if succeeded { DONE } else { 0 }, Relaxed);
     }
 }
 
@@ -137,6 +163,10 @@ fn parts() -> impl DoubleEndedIterator<Item = (usize, &'static Part)> {
 }
 
 extern "C" fn before() {
+    // A process that was forked in the middle of a registration may have registered twice.
+    if FORKS.get() {
+        return;
+    }
     shut_gate();
     FORKS.set(true);
     parts().rev().for_each(|(_, part)| (part.lock)());

@@ -309,7 +309,7 @@ impl Platform for Loom {
         0
     }
 
-    fn keep_slot(_: u16) -> bool {
+    unsafe fn keep_slot(_: u16) -> bool {
         false
     }
 

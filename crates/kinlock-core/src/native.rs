@@ -64,6 +64,22 @@ pub fn deadline(timeout: std::time::Duration) -> u64 {
     Native::now().saturating_add(nanos)
 }
 
+/// As [`Platform::park_in`], with an absolute `CLOCK_REALTIME` deadline: until the time of day is
+/// `until`, in nanoseconds since 1970.
+///
+/// The kernel follows changes of that clock: setting it past `until` ends the sleep, and setting
+/// it back prolongs the sleep.
+#[cfg(feature = "std")]
+pub fn park_until_realtime(
+    key: *const u32,
+    expected: u32,
+    until: u64,
+    sets: u32,
+    current: impl Fn() -> u32,
+) -> Parked {
+    futex::wait_until_realtime(key, expected, until, sets, current)
+}
+
 impl Atomics for Native {
     type AtomicU8 = AtomicU8;
     type AtomicU16 = AtomicU16;
@@ -227,7 +243,7 @@ impl Platform for Native {
     }
 
     #[cfg(feature = "std")]
-    fn keep_slot(slot: u16) -> bool {
+    unsafe fn keep_slot(slot: u16) -> bool {
         thread::keep_slot(slot)
     }
 

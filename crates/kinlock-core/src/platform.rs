@@ -341,7 +341,11 @@ pub trait Platform: Atomics {
     ///
     /// Returns `false` if that is impossible: the thread is ending, a signal handler has set a slot
     /// meanwhile, or there are no thread-locals. The caller then releases the slot after use.
-    fn keep_slot(slot: u16) -> bool {
+    ///
+    /// # Safety
+    ///
+    /// The calling thread has claimed the slot, and uses it no more after it has ended.
+    unsafe fn keep_slot(slot: u16) -> bool {
         let _ = slot;
         false
     }

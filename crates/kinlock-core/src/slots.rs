@@ -408,25 +408,44 @@ impl<P: Atomics> Waiters<P> {
     /// seldom and keep the answer. The alternative, a counter, would be written by every CPU twice
     /// per wait.
     pub fn waiting(&self, most: u32, but: u16) -> u32 {
-        let (mut waiting, mut left) = (0, self.in_use());
-        for (w, word) in self.claimed.iter().enumerate() {
+        let mut left = self.in_use();
+        self.waiting_in(0..MAX_SLOTS.div_ceil(32), &mut left, most, but)
+    }
+
+    /// As [`waiting`](Self::waiting), for the slots of some words of 32, as long as `left` is not
+    /// 0: how many claimed slots have not been looked at.
+    pub(crate) fn waiting_in(
+        &self,
+        words: core::ops::Range<usize>,
+        left: &mut u32,
+        most: u32,
+        but: u16,
+    ) -> u32 {
+        let mut waiting = 0;
+        let (from, many) = (words.start, words.len());
+        for (w, word) in self.claimed.iter().enumerate().skip(from).take(many) {
+            // The lowest free slot is claimed first, so the claimed ones are in front.
+            if *left == 0 || waiting >= most {
+                break;
+            }
             let mut bits = word.glance(Relaxed);
             while bits != 0 {
                 let slot = w * 32 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
-                left = left.saturating_sub(1);
+                *left = left.saturating_sub(1);
                 waiting += u32::from(slot + 1 != usize::from(but) && self.slots[slot].is_waiting());
-            }
-            // The lowest free slot is claimed first, so the claimed ones are in front.
-            if left == 0 || waiting >= most {
-                break;
             }
         }
         waiting.min(most)
     }
 
     /// Gives `slot` back. The platform calls this when the thread that kept it ends.
-    pub fn release(&self, slot: u16) {
+    ///
+    /// # Safety
+    ///
+    /// The slot is the caller's, and is not used by it any more. Locks would give two threads one
+    /// place to wait.
+    pub unsafe fn release(&self, slot: u16) {
         self.drop_reference(slot);
     }
 
@@ -474,7 +493,11 @@ impl<P: Atomics> Waiters<P> {
     ///
     /// The exceptions are `kept` (0 = none) and slots that a queue may still name. Their busy nodes
     /// are marked as gone. The platform calls this in the child, before the child starts threads.
-    pub fn reset_in_child(&self, kept: u16) {
+    ///
+    /// # Safety
+    ///
+    /// The process has a single thread, which waits nowhere and keeps no slot but `kept`.
+    pub unsafe fn reset_in_child(&self, kept: u16) {
         let mut left = 0;
         for (w, word) in self.claimed.iter().enumerate() {
             let mut bits = word.load(Relaxed);
@@ -568,7 +591,7 @@ impl<P: Atomics> Waiters<P> {
         self.node(id).busy.store(FREE, Release);
     }
 
-    fn drop_reference(&self, slot: u16) {
+    pub(crate) fn drop_reference(&self, slot: u16) {
         let i = slot as usize - 1;
         // AcqRel: all accesses of former users happen before the slot is claimed again.
         if self.slots[i].references.fetch_add(u8::MAX, AcqRel) == 1 {

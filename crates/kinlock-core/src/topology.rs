@@ -23,11 +23,13 @@ pub use affinity::CpuSet;
 pub use cpulist::{CpuList, CpuListError};
 pub use features::Features;
 pub use machine::{Cpu, Node, Topology};
+#[cfg(all(test, not(any(loom, miri))))]
+pub(crate) use map::begin_filling;
 pub use map::{
     automatic_decision, automatic_decision_if_known, current_domain, domain_count,
     domain_kind_in_use, domain_of_cpu,
 };
-pub(crate) use map::{mutexes_only, set_kind};
+pub(crate) use map::{mutexes_only, reset_in_child, set_kind};
 
 use crate::tuning::ParseError;
 use walk::{Files, Groups};

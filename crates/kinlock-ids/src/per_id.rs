@@ -2,10 +2,10 @@
 
 use core::cell::UnsafeCell;
 use core::fmt;
+use core::iter::successors;
 use core::mem::MaybeUninit;
-use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
-use std::sync::{Mutex, PoisonError};
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
 
 use super::area;
 use super::domain::{Domain, Lease};
@@ -40,25 +40,34 @@ use super::sequence::{self, Slots, Sound};
 /// With restartable sequences a thread can be preempted inside `with`, and another may get its ID.
 /// So the value has a claim beside it: a sequence sets it if it is not set, and the end of `with`
 /// clears it. A thread that finds the claim set (the one that set it was preempted, or is this one:
-/// a nested call) takes a *spare* value, from a list behind a mutex. There are as many spares as
+/// a nested call) takes a *spare* value, from a list that only grows. There are as many spares as
 /// such threads at the same time. With leases `with` enters, and takes a spare if there is no ID.
+/// The list has no lock: in the child of a fork, one that another thread held would stay locked.
 ///
 /// # Invariants
 ///
 /// 1. The slots were allocated for this structure: zeroed, a `Slot<T>` for each ID, returned when
-///    it is dropped. Spares are boxes made into pointers, never removed before the drop.
+///    it is dropped. Spares are boxes made into pointers, never removed before the drop. A spare's
+///    `older` is written before the spare is in the list, and never changes.
 /// 2. A slot has a value if its state is `READY`. The value is made by the thread that has the
 ///    slot, on one thread. A thread has a slot while it holds the slot's ID by a lease, or from
 ///    when it has set the slot's claim until it clears it. In a domain of one backend only one of
 ///    the two happens; spares are claimed only.
 /// 3. Only a thread that runs with the slot's ID, in a restartable sequence, sets its claim, and
-///    only if that is clear. Only the thread that has set it clears it. A spare's claim is set
-///    under the mutex.
+///    only if that is clear. Only the thread that has set it clears it. A spare's claim is set by
+///    compare-and-swap.
 pub struct PerId<T> {
     slots: Slots,
     domain: Domain,
     make: Box<dyn Fn() -> T + Send + Sync>,
-    spares: Mutex<Vec<NonNull<Slot<T>>>>,
+    /// The newest spare; null = none.
+    spares: AtomicPtr<Spare<T>>,
+}
+
+struct Spare<T> {
+    slot: Slot<T>,
+    /// The spare that was made before this one; null = none.
+    older: *const Spare<T>,
 }
 
 #[repr(C)]
@@ -89,7 +98,7 @@ struct Claimed<'s, T>(&'s Slot<T>);
 impl<T> Drop for Claimed<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        // Release pairs with the fence, or the lock, of the next thread.
+        // Release pairs with the fence, or the compare-and-swap, of the next thread.
         self.0.claim.store(0, Release);
     }
 }
@@ -111,7 +120,7 @@ impl<T> PerId<T> {
             slots: domain.allocate(size_of::<Slot<T>>())?,
             domain: domain.clone(),
             make: Box::new(make),
-            spares: Mutex::new(Vec::new()),
+            spares: AtomicPtr::new(ptr::null_mut()),
         })
     }
 
@@ -166,23 +175,42 @@ impl<T> PerId<T> {
     #[cold]
     #[inline(never)]
     fn claim_spare(&self) -> Claimed<'_, T> {
-        let mut spares = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: invariant 1.
-        let mut all = spares.iter().map(|spare| unsafe { spare.as_ref() });
-        let free = all.find(|spare| spare.claim.load(Acquire) == 0);
-        let spare = free.unwrap_or_else(|| {
-            let new = Box::leak(Box::new(Slot {
-                claim: AtomicU64::new(0),
+        // Acquire pairs with the Release of the thread that cleared the claim.
+        let claim = |slot: &&Slot<T>| {
+            slot.claim.load(Relaxed) == 0
+                && slot.claim.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
+        };
+        if let Some(free) = self.spare_slots().find(claim) {
+            return Claimed(free);
+        }
+        let mut newest = self.spares.load(Relaxed);
+        let new = Box::into_raw(Box::new(Spare {
+            slot: Slot {
+                claim: AtomicU64::new(1),
                 state: AtomicU32::new(FRESH),
                 value: UnsafeCell::new(MaybeUninit::uninit()),
-            }));
-            let new = NonNull::from(new);
-            spares.push(new);
-            // SAFETY: invariant 1.
-            unsafe { new.as_ref() }
-        });
-        spare.claim.store(1, Relaxed);
-        Claimed(spare)
+            },
+            older: newest,
+        }));
+        // Release pairs with the Acquire in `spare_slots`.
+        while let Err(now) = self.spares.compare_exchange(newest, new, Release, Relaxed) {
+            newest = now;
+            // SAFETY: invariant 1: it is not in the list yet, so that no other thread has it.
+            unsafe { (*new).older = newest };
+        }
+        // SAFETY: invariant 1.
+        Claimed(unsafe { &(*new).slot })
+    }
+
+    /// The spares that have been made, the newest first.
+    fn spare_slots(&self) -> impl Iterator<Item = &Slot<T>> {
+        // Acquire pairs with the Release by which each spare came into the list: the changes of
+        // this pointer are read-modify-writes, so they form one release sequence.
+        // SAFETY: invariant 1.
+        let newest = unsafe { self.spares.load(Acquire).as_ref() };
+        // SAFETY: invariant 1.
+        let spares = successors(newest, |spare| unsafe { spare.older.as_ref() });
+        spares.map(|spare| &spare.slot)
     }
 
     /// The value of the lease's ID. O(1); the first call for an ID runs `make`.
@@ -248,11 +276,8 @@ impl<T> PerId<T> {
     }
 
     fn all_slots(&self) -> impl Iterator<Item = &Slot<T>> {
-        let spares = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
-        let spares = spares.clone().into_iter();
-        // SAFETY: invariant 1.
-        let spares = spares.map(|spare| unsafe { &*spare.as_ptr() });
-        (0..self.slots.limit).map(|id| self.slot(id)).chain(spares)
+        let slots = (0..self.slots.limit).map(|id| self.slot(id));
+        slots.chain(self.spare_slots())
     }
 
     /// The value of a slot that the calling thread has.
@@ -303,13 +328,10 @@ impl<T> Drop for PerId<T> {
                 unsafe { self.slots.of(id).write_bytes(0, size_of::<Slot<T>>()) };
             }
         }
-        let spares = self
-            .spares
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
-        for spare in spares.drain(..) {
+        let mut next = *self.spares.get_mut();
+        while !next.is_null() {
             // SAFETY: invariant 1; its value was dropped.
-            drop(unsafe { Box::from_raw(spare.as_ptr()) });
+            next = unsafe { Box::from_raw(next) }.older.cast_mut();
         }
         self.domain.free(self.slots, size_of::<Slot<T>>());
     }

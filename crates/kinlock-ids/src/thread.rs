@@ -38,13 +38,13 @@
 //! # Invariants
 //!
 //! 1. Functions given to the C library are `extern "C"`, do not unwind, and live as long as the
-//!    program; out-pointers are to locals; the key is never deleted.
+//!    program; out-pointers are to locals; the key that
+//!    `KEY` names is never deleted.
 
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering::*};
-use std::sync::Once;
 
 /// The key + 1; 0 = none.
 static KEY: AtomicU64 = AtomicU64::new(0);
@@ -69,15 +69,23 @@ pub(super) const ROUNDS: usize = 4;
 
 /// Makes the key whose destructor is `end`, once. Must be called before any thread needs
 /// [`will_end`]. Not for signal handlers.
+///
+/// Two threads may each make a key, of which one is kept. A `Once` would be simpler, but in the
+/// child of a fork it might wait for ever for a thread that does not exist there.
 pub(super) fn prepare(end: extern "C" fn(*mut c_void)) {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let mut key = 0;
-        // SAFETY: invariant 1.
-        if unsafe { libc::pthread_key_create(&mut key, Some(end)) } == 0 {
-            KEY.store(u64::from(key) + 1, Release);
-        }
-    });
+    if KEY.load(Relaxed) != 0 {
+        return;
+    }
+    let mut key = 0;
+    // SAFETY: invariant 1.
+    if unsafe { libc::pthread_key_create(&mut key, Some(end)) } != 0 {
+        return;
+    }
+    let made = u64::from(key) + 1;
+    if KEY.compare_exchange(0, made, Release, Relaxed).is_err() {
+        // SAFETY: it was just made, and no thread has a value for it.
+        unsafe { libc::pthread_key_delete(key) };
+    }
 }
 
 /// Ensures that the calling thread cleans up when it ends. False if that cannot be promised, or if

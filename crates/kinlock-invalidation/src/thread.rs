@@ -14,7 +14,7 @@
 //! # Invariants
 //!
 //! 1. Functions given to the C library are `extern "C"`, do not unwind, and live as long as the
-//!    program; out-pointers are to locals; the key is never deleted.
+//!    program; out-pointers are to locals; the key that `KEY` names is never deleted.
 //! 2. `gettid` takes nothing and returns a number.
 
 use super::error::BeginError;
@@ -23,8 +23,7 @@ use super::registry;
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::ptr;
-use core::sync::atomic::{AtomicU32, Ordering::*};
-use std::sync::OnceLock;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// One bit for each place in use.
 static IN_USE: [AtomicU32; PLACES.div_ceil(32)] =
@@ -47,16 +46,33 @@ thread_local! {
 
 /// Makes the C library call [`end`] in its next round of destructors, as our round `round`.
 fn will_end_in(round: usize) -> bool {
-    static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
-    let key = KEY.get_or_init(|| {
-        let mut key = 0;
-        // SAFETY: invariant 1.
-        (unsafe { libc::pthread_key_create(&mut key, Some(end)) } == 0).then_some(key)
-    });
     // SAFETY: invariant 1. The value only has to differ from null.
-    key.is_some_and(|key| unsafe {
+    key().is_some_and(|key| unsafe {
         libc::pthread_setspecific(key, ptr::without_provenance(round)) == 0
     })
+}
+
+/// The key whose destructor is [`end`], which is made if need be.
+///
+/// Two threads may each make one, of which one is kept. A `OnceLock` would be simpler, but in the
+/// child of a fork it might wait for ever for a thread that does not exist there.
+fn key() -> Option<libc::pthread_key_t> {
+    /// The key + 1; 0 = none.
+    static KEY: AtomicU64 = AtomicU64::new(0);
+
+    if KEY.load(Relaxed) == 0 {
+        let mut key = 0;
+        // SAFETY: invariant 1.
+        if unsafe { libc::pthread_key_create(&mut key, Some(end)) } != 0 {
+            return None;
+        }
+        let made = u64::from(key) + 1;
+        if KEY.compare_exchange(0, made, Relaxed, Relaxed).is_err() {
+            // SAFETY: it was just made, and no thread has a value for it.
+            unsafe { libc::pthread_key_delete(key) };
+        }
+    }
+    Some((KEY.load(Relaxed) - 1) as libc::pthread_key_t)
 }
 
 /// Gives the place back when the thread ends.

@@ -5,6 +5,8 @@
 //!
 //! 1. What [`place`] and [`place_slice`] return points into the arena of the run under way. It is
 //!    used only as long as the run's `World` exists (invariant 2 of `world`).
+//! 2. A simulated thread's `slot` is the one that it has claimed and keeps. It is taken out of
+//!    there before it is released.
 
 mod atomic;
 #[cfg(test)]
@@ -85,7 +87,8 @@ pub(crate) fn run<S: Clone + 'static, R>(
         loop {
             match with(|w| std::mem::take(&mut w.current().slot)) {
                 0 => break,
-                slot => Sim::waiters().release(slot),
+                // SAFETY: invariant 2.
+                slot => unsafe { Sim::waiters().release(slot) },
             }
         }
     };
@@ -280,7 +283,7 @@ impl Platform for Sim {
         with(|w| w.current().slot)
     }
 
-    fn keep_slot(slot: u16) -> bool {
+    unsafe fn keep_slot(slot: u16) -> bool {
         with(|w| {
             // An interrupt's handler may have kept one already.
             let kept = w.current().slot == 0 && !w.disturbed(|d| d.forgetful);

@@ -4,6 +4,11 @@
 //! can ask for. It can be held up inside algorithms: where they call the kernel, spin, or count an
 //! event, because there they rely on what they have just read. It can be told whether the machine
 //! is oversubscribed.
+//!
+//! # Invariant cited by `SAFETY` comments
+//!
+//! 1. A thread's [`KeptSlot`] names a slot that the thread has claimed, and is dropped when that
+//!    ends.
 
 use crate::injector::Injector;
 use kinlock_core::Native;
@@ -57,7 +62,8 @@ struct KeptSlot(Cell<u16>);
 impl Drop for KeptSlot {
     fn drop(&mut self) {
         if self.0.get() != 0 {
-            WAITERS.release(self.0.get());
+            // SAFETY: invariant 1.
+            unsafe { WAITERS.release(self.0.get()) };
         }
     }
 }
@@ -113,7 +119,7 @@ impl Platform for Pretend {
         SLOT.try_with(|slot| slot.0.get()).unwrap_or(0)
     }
 
-    fn keep_slot(slot: u16) -> bool {
+    unsafe fn keep_slot(slot: u16) -> bool {
         SLOT.try_with(|kept| kept.0.set(slot)).is_ok()
     }
 

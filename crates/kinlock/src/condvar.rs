@@ -85,14 +85,11 @@
 
 use crate::mutex::MutexGuard;
 use kinlock_core::Native;
-use kinlock_core::native::deadline;
-use kinlock_core::platform::{NEVER, Platform};
-use kinlock_core::raw::condvar::QueuedCondvar;
+use kinlock_core::native::{deadline, park_until_realtime};
+use kinlock_core::platform::{NEVER, Parked, Platform};
+use kinlock_core::raw::condvar::{Partner, QueuedCondvar};
 use std::fmt;
-use std::time::{Duration, Instant, SystemTime};
-
-/// The longest wait between two reads of a clock that may jump.
-const SLICE: Duration = Duration::from_millis(100);
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A condition variable of eight bytes. See the [module](self) for semantics.
 #[repr(transparent)]
@@ -221,15 +218,14 @@ impl Condvar {
 
     /// As [`wait`](Self::wait), until the time of day is `deadline` or later.
     ///
-    /// That clock may be set during the wait. It is read at least every 100 ms, and each time the
-    /// waiter queues anew. A jump forward past `deadline` ends the wait, a jump backward prolongs
-    /// it.
+    /// That clock may be set during the wait, and the kernel then looks at the limit again. A jump
+    /// forward past `deadline` ends the wait, a jump backward prolongs it.
     pub fn wait_until_system<T: ?Sized>(
         &self,
         guard: &mut MutexGuard<'_, T>,
         deadline: SystemTime,
     ) -> WaitTimeoutResult {
-        self.wait_by(guard, until_system(deadline, SystemTime::now))
+        self.wait_by_clock(guard, until_system(deadline), since_1970(deadline))
     }
 
     /// Waits while `condition` returns `true`, for at most `timeout` in total.
@@ -242,7 +238,7 @@ impl Condvar {
         timeout: Duration,
     ) -> WaitTimeoutResult {
         let mut until = until(timeout);
-        self.wait_while_by(guard, condition, &mut until)
+        wait_while(guard, condition, |guard| self.wait_by(guard, &mut until))
     }
 
     /// As [`wait_while_for`](Self::wait_while_for), until `deadline` at the latest.
@@ -264,21 +260,9 @@ impl Condvar {
         condition: impl FnMut(&mut T) -> bool,
         deadline: SystemTime,
     ) -> WaitTimeoutResult {
-        let mut until = until_system(deadline, SystemTime::now);
-        self.wait_while_by(guard, condition, &mut until)
-    }
-
-    fn wait_while_by<T: ?Sized>(
-        &self,
-        guard: &mut MutexGuard<'_, T>,
-        mut condition: impl FnMut(&mut T) -> bool,
-        until: &mut impl FnMut() -> Option<u64>,
-    ) -> WaitTimeoutResult {
-        let mut result = WaitTimeoutResult(false);
-        while !result.timed_out() && condition(guard) {
-            result = self.wait_by(guard, &mut *until);
-        }
-        result
+        wait_while(guard, condition, |guard| {
+            self.wait_until_system(guard, deadline)
+        })
     }
 
     fn wait_by<T: ?Sized>(
@@ -294,6 +278,87 @@ impl Condvar {
         let notified = unsafe { self.0.wait_by(mutex, until) };
         WaitTimeoutResult(!notified)
     }
+
+    /// As [`wait_by`](Self::wait_by), asleep until the time of day is `end`, in nanoseconds since
+    /// 1970.
+    fn wait_by_clock<T: ?Sized>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        until: impl FnMut() -> Option<u64>,
+        end: u64,
+    ) -> WaitTimeoutResult {
+        // SAFETY: invariant 2: only the wait below uses the raw mutex.
+        let mutex = unsafe { &MutexGuard::mutex(guard).raw().0 };
+        #[cfg(feature = "deadlock_detection")]
+        let mutex = &crate::deadlock::Noted(mutex);
+        let mutex = ByTimeOfDay { mutex, end };
+        // SAFETY: invariants 1 and 2.
+        let notified = unsafe { self.0.wait_by(&mutex, until) };
+        WaitTimeoutResult(!notified)
+    }
+}
+
+/// Waits by `wait` while `condition` returns `true`, and until a wait has timed out.
+fn wait_while<T: ?Sized>(
+    guard: &mut MutexGuard<'_, T>,
+    mut condition: impl FnMut(&mut T) -> bool,
+    mut wait: impl FnMut(&mut MutexGuard<'_, T>) -> WaitTimeoutResult,
+) -> WaitTimeoutResult {
+    let mut result = WaitTimeoutResult(false);
+    while !result.timed_out() && condition(guard) {
+        result = wait(guard);
+    }
+    result
+}
+
+/// A mutex whose waiter sleeps by the time of day.
+struct ByTimeOfDay<'a, M> {
+    mutex: &'a M,
+    /// In nanoseconds since 1970.
+    end: u64,
+}
+
+impl<M: Partner<Native>> Partner<Native> for ByTimeOfDay<'_, M> {
+    fn key(&self) -> Option<*const u32> {
+        self.mutex.key()
+    }
+
+    fn is_locked(&self) -> bool {
+        self.mutex.is_locked()
+    }
+
+    unsafe fn unlock(&self) -> bool {
+        // SAFETY: as this function demands.
+        unsafe { self.mutex.unlock() }
+    }
+
+    fn lock(&self) {
+        self.mutex.lock();
+    }
+
+    fn lock_notified(&self) {
+        self.mutex.lock_notified();
+    }
+
+    fn lock_after_sleep(&self) {
+        self.mutex.lock_after_sleep();
+    }
+
+    /// The moment on the monotonic clock is right only as long as nobody sets the time of day.
+    fn park(
+        &self,
+        key: *const u32,
+        expected: u32,
+        _: u64,
+        sets: u32,
+        current: impl Fn() -> u32,
+    ) -> Parked {
+        park_until_realtime(key, expected, self.end, sets, current)
+    }
+
+    fn leave(&self) {
+        self.mutex.leave();
+    }
 }
 
 /// The end of a wait of `timeout` from now; `None` once it has passed.
@@ -302,42 +367,62 @@ fn until(timeout: Duration) -> impl FnMut() -> Option<u64> {
     move || (deadline == NEVER || Native::now() < deadline).then_some(deadline)
 }
 
-/// When a waiter has to read `clock` again; `None` once it shows `deadline`.
-fn until_system(
-    deadline: SystemTime,
-    clock: impl Fn() -> SystemTime,
-) -> impl FnMut() -> Option<u64> {
+/// When the time of day will be `deadline` unless that clock is set; `None` once it is.
+///
+/// A waiter that spins heeds this moment. One that sleeps heeds the clock itself.
+fn until_system(deadline: SystemTime) -> impl FnMut() -> Option<u64> {
     move || {
-        let left = deadline.duration_since(clock()).unwrap_or_default();
-        (!left.is_zero()).then(|| kinlock_core::native::deadline(left.min(SLICE)))
+        let left = deadline
+            .duration_since(SystemTime::now())
+            .unwrap_or_default();
+        (!left.is_zero()).then(|| kinlock_core::native::deadline(left))
     }
+}
+
+/// A time of day in nanoseconds since 1970. Those after the year 2554 never come.
+fn since_1970(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::Cell;
+    use crate::Mutex;
+    use kinlock_core::platform::EVERY_SET;
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+    /// The moment on the monotonic clock would end this sleep in some centuries.
     #[test]
-    fn a_clock_that_jumps_is_asked_again() {
-        let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
-        let clock = Cell::new(start);
-        let mut until = until_system(start + Duration::from_secs(3600), || clock.get());
-        let now = Native::now();
-        let slice = until().expect("an hour is left");
-        assert!(slice >= now && slice - now < 2 * SLICE.as_nanos() as u64);
-        clock.set(start - Duration::from_secs(86_400));
-        assert!(until().is_some(), "set back: the wait goes on");
-        clock.set(start + Duration::from_secs(3600));
-        assert_eq!(until(), None, "set forward: the wait is over");
+    #[cfg_attr(miri, ignore = "Miri has no time of day")]
+    fn a_waiter_sleeps_by_the_time_of_day_itself() {
+        let mutex = Mutex::new(());
+        // SAFETY: nobody uses the mutex.
+        let mutex = unsafe { &mutex.raw().0 };
+        let deadline = SystemTime::now() + Duration::from_millis(20);
+        let end = since_1970(deadline);
+        let partner = ByTimeOfDay { mutex, end };
+        let word = AtomicU32::new(0);
+        let park = || {
+            let key = word.as_ptr().cast_const();
+            partner.park(key, 0, NEVER, EVERY_SET, || word.load(Relaxed))
+        };
+        while SystemTime::now() < deadline {
+            assert_eq!(park(), Parked::Unwoken);
+        }
     }
 
+    /// A long wait is one sleep. A waiter that reads the clock now and then wakes up for it.
     #[test]
-    fn the_last_slice_ends_with_the_wait() {
-        let start = SystemTime::UNIX_EPOCH;
-        let mut until = until_system(start + Duration::from_millis(1), || start);
-        let slice = until().expect("a millisecond is left");
-        assert!(slice < Native::now() + 50_000_000);
+    #[cfg_attr(miri, ignore = "Miri has no time of day")]
+    fn a_waiter_need_not_look_at_the_time_of_day_again() {
+        let hour = Duration::from_secs(3600);
+        let mut until = until_system(SystemTime::now() + hour);
+        let until = until().expect("an hour is left");
+        assert!(until >= deadline(hour / 2));
+        assert_eq!(until_system(SystemTime::now())(), None);
+        assert_eq!(since_1970(UNIX_EPOCH - hour), 0);
+        assert_eq!(since_1970(UNIX_EPOCH + 20 * 1_000_000 * hour), u64::MAX);
     }
 
     #[test]

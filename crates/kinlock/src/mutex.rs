@@ -20,7 +20,9 @@
 //! * **Bound**: a waiter with `n` waiters before it in the queue gets the lock after at most
 //!   `n + 1` quanta, plus twice as many critical sections, plus the time that `n + 1` threads take
 //!   to wake up. Before it queues it may spin for 20 us. This holds as long as the scheduler runs
-//!   the holder, and up to 16,383 waiters in the process.
+//!   the holder, and if no more than 16,383 threads that live have ever queued for a lock: a thread
+//!   keeps its place in the table until it ends. Further threads wait outside the queue, without a
+//!   bound.
 //! * **NUMA**: with [reordering](crate::config::set_numa) on, waiters of the holder's locality
 //!   domain go first, for at most the [local limit](crate::config::set_local_limit). The first
 //!   contended mutex decides this for all mutexes of the process.
@@ -49,7 +51,8 @@
 //! * **fork**: in the child, a lock that another thread held stays locked. All other locks work,
 //!   even if other threads waited for them; the forking thread can unlock those that it held. But a
 //!   lock that threads fought for at a fork, and that nobody touches in three processes, each
-//!   forked by the one before, may stay locked in the fourth.
+//!   forked by the one before, may stay locked in the fourth. A child made by `_Fork` or by a bare
+//!   `clone` runs no fork handlers: any lock that threads of the parent waited for may stay locked.
 //!
 //! # Algorithm
 //!
@@ -107,7 +110,8 @@ pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawMutex, T>;
 ///
 /// No thread takes it while one waits, whether that one runs or not, except one that has looked
 /// before the other began to wait. Locality does not count, nor does the knob for stealing. Up to
-/// 16,383 threads can queue in a process; others wait in no order.
+/// 16,383 threads of a process can queue, and each keeps its place until it ends. Others wait in no
+/// order, and look at the lock every 0.1 ms.
 ///
 /// Each hand-off to a sleeper waits until it has woken up, where a [`Mutex`] does so once per
 /// [quantum](crate::config::Quantum). The lock is the queued [spinlock](crate::spin), whose other
@@ -273,8 +277,17 @@ raw_mutex! {
 
 impl RawMutex {
     /// Makes this an unlocked lock in the child of a fork, whatever its word says.
+    ///
+    /// # Safety
+    ///
+    /// No other thread uses the lock meanwhile, and none that got it before relies on holding it.
+    ///
+    /// ```compile_fail,E0133
+    /// kinlock::RawMutex::new().reset_in_child();
+    /// ```
     #[doc(hidden)]
-    pub fn reset_in_child(&self) {
-        self.0.reset_in_child();
+    pub unsafe fn reset_in_child(&self) {
+        // SAFETY: as this function demands.
+        unsafe { self.0.reset_in_child() };
     }
 }

@@ -140,9 +140,18 @@ impl RawRwLock {
     }
 
     /// Makes this an unlocked lock in the child of a fork, whatever its words say.
+    ///
+    /// # Safety
+    ///
+    /// No other thread uses the lock meanwhile, and none that got it before relies on holding it.
+    ///
+    /// ```compile_fail,E0133
+    /// kinlock::RawRwLock::new().reset_in_child();
+    /// ```
     #[doc(hidden)]
-    pub fn reset_in_child(&self) {
-        self.0.reset_in_child();
+    pub unsafe fn reset_in_child(&self) {
+        // SAFETY: as this function demands.
+        unsafe { self.0.reset_in_child() };
     }
 }
 

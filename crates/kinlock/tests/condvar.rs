@@ -200,7 +200,6 @@ fn conditions_are_evaluated_first_and_after_notifications() {
 fn the_time_of_day_limits_a_wait() {
     let pair = Pair::<bool>::default();
     let mut done = pair.mutex.lock();
-    // Longer than the 100 ms between two reads of the clock.
     let until = SystemTime::now() + Duration::from_millis(150);
     let result = pair
         .condvar

@@ -8,13 +8,13 @@
 use super::*;
 use core::cell::Cell;
 
-/// Runs `body` in a child, for at most ten seconds. Returns whether `body` returned `true`.
+/// Runs `body` in a child, for at most half a minute. Returns whether `body` returned `true`.
 fn in_a_child(body: impl FnOnce() -> bool) -> bool {
     // SAFETY: invariant 1.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: no preconditions. If the child hangs, the signal's default action ends it.
-        unsafe { libc::alarm(10) };
+        unsafe { libc::alarm(30) };
         let code = if body() { 0 } else { 1 };
         // SAFETY: invariant 1.
         unsafe { libc::_exit(code) };
@@ -58,9 +58,9 @@ fn no_handler_runs_while_signals_are_blocked() {
 
 #[test]
 fn an_attempt_is_repeated_until_it_succeeds() {
-    let (done, tried) = (AtomicBool::new(false), Cell::new(0));
+    let (state, tried) = (AtomicU32::new(0), Cell::new(0));
     let attempt = |answer| {
-        once(&done, || {
+        once(&state, || {
             tried.set(tried.get() + 1);
             answer
         });
@@ -70,6 +70,85 @@ fn an_attempt_is_repeated_until_it_succeeds() {
     assert_eq!(attempt(libc::ENOMEM), 2);
     assert_eq!(attempt(0), 3);
     assert_eq!(attempt(0), 3);
+    // Another thread is at it, in this process or in the parent.
+    state.store(std::process::id(), Relaxed);
+    assert_eq!(attempt(0), 3);
+    state.store(OTHER_PROCESS, Relaxed);
+    assert_eq!(attempt(0), 4);
+    assert_eq!(attempt(0), 4);
+}
+
+/// No process has this number.
+const OTHER_PROCESS: u32 = i32::MAX as u32;
+
+#[test]
+fn a_gate_that_a_thread_of_the_parent_has_shut_is_open() {
+    let opened = in_a_child(|| {
+        GATE.store(OTHER_PROCESS, Relaxed);
+        shut_gate();
+        open_gate();
+        GATE.load(Relaxed) == 0
+    });
+    assert!(opened);
+}
+
+/// In a child, since the gate is that of all tests.
+#[test]
+fn a_thread_at_the_shut_gate_sleeps() {
+    let slept = in_a_child(|| {
+        shut_gate();
+        let waiter = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // SAFETY: it takes nothing and returns a number.
+                waiter.store(unsafe { libc::gettid() } as u32, Relaxed);
+                shut_gate();
+                open_gate();
+            });
+            let asleep = || {
+                let path = format!("/proc/self/task/{}/stat", waiter.load(Relaxed));
+                let stat = std::fs::read_to_string(path).unwrap_or_default();
+                stat.rsplit(") ")
+                    .next()
+                    .is_some_and(|rest| rest.starts_with('S'))
+            };
+            // The child is ended after half a minute.
+            while !asleep() {
+                std::thread::yield_now();
+            }
+            open_gate();
+        });
+        true
+    });
+    assert!(slept);
+}
+
+#[test]
+fn handlers_that_are_registered_twice_do_as_one() {
+    let forked = in_a_child(|| {
+        // SAFETY: invariant 1 of the module.
+        let again = unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+        again == 0 && in_a_child(|| GATE.load(Relaxed) == 0) && GATE.load(Relaxed) == 0
+    });
+    assert!(forked);
+}
+
+/// A thread of the parent was reading the topology. Locks of the child would do without queues for
+/// ever.
+#[test]
+fn the_child_reads_the_topology_that_its_parent_was_reading() {
+    use crate::{config, topology};
+    let decided = in_a_child(|| {
+        config::set_numa(config::Numa::Auto);
+        topology::begin_filling();
+        let undecided = topology::automatic_decision_if_known().is_none();
+        let decided = || {
+            (0..100).for_each(|_| _ = config::tuning_of_wait());
+            config::is_decided() && topology::domain_count() <= topology::MAX_CPUS
+        };
+        !undecided || !decided() && in_a_child(decided)
+    });
+    assert!(decided);
 }
 
 thread_local! {

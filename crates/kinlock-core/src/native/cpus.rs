@@ -24,17 +24,27 @@ pub(super) fn of_calling_thread() -> u32 {
     CpuSet::of_calling_thread().count() as u32
 }
 
+/// How many CPUs the threads of the process may run on.
+pub(super) struct Allowed {
+    pub(super) count: u32,
+    /// Finding it took a system call for each thread.
+    pub(super) asked_all: bool,
+}
+
 /// The number of CPUs that any thread of the process may run on. `before` was the last answer; 0 =
 /// none.
 ///
 /// If the calling thread may run on as many, that is the answer. Otherwise it is pinned or the
 /// number has changed, and it asks about all others, with a system call for each.
 #[inline(never)]
-pub(super) fn allowed(before: u32) -> u32 {
-    match of_calling_thread() {
-        mine if mine == before && mine > 1 || cfg!(miri) => mine,
-        _ => CpuSet::of_process().count() as u32,
-    }
+pub(super) fn allowed(before: u32) -> Allowed {
+    let mine = of_calling_thread();
+    let asked_all = !(mine == before && mine > 1 || cfg!(miri));
+    let count = match asked_all {
+        true => CpuSet::of_process().count() as u32,
+        false => mine,
+    };
+    Allowed { count, asked_all }
 }
 
 /// How many CPUs' time the quotas of the process allow, rounded up; `u32::MAX` if there is none.

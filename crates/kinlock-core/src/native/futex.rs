@@ -7,11 +7,15 @@
 //! 2. `membarrier` takes numbers only.
 
 #[cfg(not(miri))]
-pub(super) use kernel::{membarrier, register_membarrier, requeue_but, wait, wake, wake_some};
+pub(super) use kernel::{
+    membarrier, register_membarrier, requeue_but, wait, wait_until_realtime, wake, wake_some,
+};
 #[cfg(not(miri))]
 pub use kernel::{prepare_to_restart_sequences, restart_sequences};
 #[cfg(miri)]
-pub(super) use table::{membarrier, register_membarrier, requeue_but, wait, wake, wake_some};
+pub(super) use table::{
+    membarrier, register_membarrier, requeue_but, wait, wait_until_realtime, wake, wake_some,
+};
 #[cfg(miri)]
 pub use table::{prepare_to_restart_sequences, restart_sequences};
 
@@ -32,6 +36,29 @@ mod kernel {
     ) -> Parked {
         // This operation takes a moment on the monotonic clock, not a duration.
         let until = timeout.map(|nanos| crate::native::thread::now().saturating_add(nanos));
+        wait_until(0, key, expected, until, sets)
+    }
+
+    /// As [`wait`], until `CLOCK_REALTIME` shows `until`, in nanoseconds since 1970. The kernel
+    /// heeds it if that clock is set meanwhile.
+    pub(in crate::native) fn wait_until_realtime(
+        key: *const u32,
+        expected: u32,
+        until: u64,
+        sets: u32,
+        _: impl Fn() -> u32,
+    ) -> Parked {
+        wait_until(libc::FUTEX_CLOCK_REALTIME, key, expected, Some(until), sets)
+    }
+
+    /// `clock` is 0 for the monotonic clock, or `FUTEX_CLOCK_REALTIME`.
+    fn wait_until(
+        clock: libc::c_int,
+        key: *const u32,
+        expected: u32,
+        until: Option<u64>,
+        sets: u32,
+    ) -> Parked {
         let until = until.map(|nanos| libc::timespec {
             tv_sec: (nanos / 1_000_000_000) as libc::time_t,
             tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
@@ -45,7 +72,7 @@ mod kernel {
             libc::syscall(
                 libc::SYS_futex,
                 key,
-                libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG,
+                libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG | clock,
                 expected,
                 until,
                 core::ptr::null::<u32>(),
@@ -243,6 +270,22 @@ mod table {
         }
     }
 
+    /// Nobody sets the clock under Miri.
+    pub(in crate::native) fn wait_until_realtime(
+        key: *const u32,
+        expected: u32,
+        until: u64,
+        sets: u32,
+        current: impl Fn() -> u32,
+    ) -> Parked {
+        let now = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
+        let left = u128::from(until).saturating_sub(now.as_nanos());
+        let left = u64::try_from(left).unwrap_or(u64::MAX);
+        wait(key, expected, Some(left), sets, current)
+    }
+
     pub(in crate::native) fn wake(key: *const u32, n: u32, sets: u32) -> u32 {
         SLEEPERS.lock().unwrap().wake(key, n, sets)
     }
@@ -289,5 +332,48 @@ mod table {
         // The light fence is a full one under Miri.
         core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::native::park_until_realtime;
+    use crate::platform::{EVERY_SET, Parked};
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+    fn nanos(time: SystemTime) -> u64 {
+        let since = time.duration_since(UNIX_EPOCH).expect("after 1970");
+        u64::try_from(since.as_nanos()).expect("before 2554")
+    }
+
+    fn park(word: &AtomicU32, until: u64) -> Parked {
+        let key = word.as_ptr().cast_const();
+        park_until_realtime(key, 0, until, EVERY_SET, || word.load(Relaxed))
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no time of day")]
+    fn a_sleep_until_a_time_of_day_ends_then_and_not_before() {
+        let word = AtomicU32::new(0);
+        assert_eq!(park(&word, 0), Parked::Unwoken, "1970 is over");
+        let until = SystemTime::now() + Duration::from_millis(20);
+        while park(&word, nanos(until)) != Parked::Unwoken || SystemTime::now() < until {}
+        word.store(1, Relaxed);
+        let tomorrow = SystemTime::now() + Duration::from_secs(86_400);
+        assert_eq!(park(&word, nanos(tomorrow)), Parked::Differed);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no time of day")]
+    fn a_sleep_until_a_time_of_day_can_be_ended_before() {
+        let word = AtomicU32::new(0);
+        std::thread::scope(|s| {
+            let sleeper = s.spawn(|| park(&word, u64::MAX));
+            while !sleeper.is_finished() {
+                super::wake(word.as_ptr(), 1, EVERY_SET);
+                std::thread::yield_now();
+            }
+        });
     }
 }

@@ -17,6 +17,9 @@
 //!    the program.
 //! 3. The out-pointer refers to a live local of the type and size that the kernel writes.
 //! 4. `sched_getscheduler` takes and returns numbers only.
+//! 5. The key's value is the slot that this thread keeps, set once by `keep_slot`. `release_slot`
+//!    forgets it before it gives it back.
+//! 6. `fork` calls a part's `reset_in_child` in the child of a fork, on its only thread.
 
 use super::account::Account;
 use super::{ANNOUNCED, WAITERS};
@@ -225,7 +228,8 @@ pub(super) fn create_key() {
 
 extern "C" fn release_slot(slot: *mut c_void) {
     SLOT.with(|s| s.store(ENDED, Relaxed));
-    WAITERS.release(slot as usize as u16);
+    // SAFETY: invariant 5.
+    unsafe { WAITERS.release(slot as usize as u16) };
 }
 
 /// Rank 0, since all other parts use waiter slots. Slots have no locks.
@@ -250,8 +254,12 @@ pub(super) static FORKS: AtomicU8 = AtomicU8::new(0);
 fn reset_in_child() {
     // Never 0 again, and modulo 4 as if it had not wrapped.
     FORKS.store(FORKS.load(Relaxed).checked_add(1).unwrap_or(252), Relaxed);
-    WAITERS.reset_in_child(kept_slot());
     let row = ROW.get();
-    ANNOUNCED.reset_in_child((row != NO_ROW).then_some(row as usize));
+    // SAFETY: invariant 6.
+    unsafe {
+        WAITERS.reset_in_child(kept_slot());
+        ANNOUNCED.reset_in_child((row != NO_ROW).then_some(row as usize));
+    }
     super::load::reset_in_child();
+    crate::topology::reset_in_child();
 }

@@ -32,6 +32,7 @@
 //! | ... with `HANDOFF` | (f + HANDOFF, 1) | (f + PICKUP, 1) | compare-and-swap instead (a) |
 //! | ... with `WATCHED` | (f + WATCHED, 1) | (f, 1) | `Split`: compare-and-swap first |
 //! | ... with sleepers | (f + SLEEPERS, *) | (f, *) | unpark one, and a requester that sleeps (g) |
+//! | ... kept, and nobody queues | (KEPT, 1) | (0, 0) | `Joined`, one unlock in 1024 (h) |
 //! | front watches | (f, *) | (f + WATCHED, *) | fetch-or |
 //! | front begins a trial | (f, *) | (f + KEPT, *) | fetch-or |
 //! | front takes an idle lock | (f + KEPT, 1) | (f, 1) | fetch-and, as holder |
@@ -56,6 +57,9 @@
 //! * (f) For the other sleepers: this thread's unlock then wakes the next one.
 //! * (g) `Split` only: a request may come between the look at the flags and the store. The
 //!   requester may be giving up, so its wake-up does not replace that of another sleeper.
+//! * (h) Contention may end without a front that finds the lock idle. With `Joined` the flag then
+//!   costs each lock and each unlock a second try. A kept lock that others still want, and that was
+//!   unlocked so often between two of them, is shared until the next trial.
 //!
 //! # Why no sleeper is forgotten
 //!
@@ -202,7 +206,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     /// The lock must be held, and the right to release it must be the caller's.
     #[inline]
     pub unsafe fn unlock(&self) {
-        self.word.unlock::<C>(self.key());
+        self.word.unlock::<C>(self.key(), &self.spinners);
     }
 
     /// Whether the lock is held at this moment.
@@ -218,13 +222,16 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
             || self.word.flags(Relaxed) & (SLEEPERS | HANDOFF_SLEEPS | HANDOFF | PICKUP) != 0
     }
 
-    /// Makes it an unlocked mutex in a forked child, where its holder and waiters do not exist. No
-    /// other thread may use it meanwhile.
-    pub fn reset_in_child(&self) {
+    /// Makes it an unlocked mutex in a forked child, where its holder and waiters do not exist.
+    ///
+    /// # Safety
+    ///
+    /// No other thread uses the lock meanwhile, and none that got it before relies on holding it.
+    pub unsafe fn reset_in_child(&self) {
         self.spinners.tail().store(0, Relaxed);
         self.word.clear(u8::MAX);
         // Without flags that is all it does, and it does no harm to a lock that is free.
-        self.word.unlock::<C>(self.key());
+        self.word.unlock::<C>(self.key(), &self.spinners);
     }
 
     /// The address at which waiters sleep.

@@ -277,9 +277,12 @@ impl<P: Platform, C: Config> QueuedSpinLock<P, C> {
         self.tail.load(Relaxed) != 0 || self.pending.load(Relaxed) & PENDING != 0
     }
 
-    /// Unlocks the lock in a forked child, in which its holder and its waiters do not exist. No
-    /// other thread may use it meanwhile.
-    pub fn reset_in_child(&self) {
+    /// Unlocks the lock in a forked child, in which its holder and its waiters do not exist.
+    ///
+    /// # Safety
+    ///
+    /// No other thread uses the lock meanwhile, and none that got it before relies on holding it.
+    pub unsafe fn reset_in_child(&self) {
         self.tail.store(0, Relaxed);
         self.pending.store(0, Relaxed);
         self.locked.store(0, Relaxed);

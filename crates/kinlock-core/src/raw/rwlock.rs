@@ -371,9 +371,12 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         }
     }
 
-    /// Makes it an unlocked lock in a forked child, where its holders and waiters do not exist. No
-    /// other thread may use it meanwhile.
-    pub fn reset_in_child(&self) {
+    /// Makes it an unlocked lock in a forked child, where its holders and waiters do not exist.
+    ///
+    /// # Safety
+    ///
+    /// No other thread uses the lock meanwhile, and none that got it before relies on holding it.
+    pub unsafe fn reset_in_child(&self) {
         self.writers.tail().store(0, Relaxed);
         self.state.clear(u32::MAX);
         self.forget_announced();

@@ -1,6 +1,10 @@
 //! Waiting in a queue: the calling thread's hold on one of its [nodes](Node).
 //!
 //! [`slots`](crate::slots) explains slots, nodes, and the states of their words.
+//!
+//! # Invariant cited by `SAFETY` comments
+//!
+//! 1. A slot that has been claimed is the claiming thread's until that thread releases it.
 
 use crate::platform::{Atomic, NEVER, Ordering::*, Platform};
 pub use crate::slots::*;
@@ -15,13 +19,14 @@ impl<P: Platform> Waiters<P> {
             return self.free_node(kept).map(|id| Waiter::new(self, id, false));
         }
         let slot = self.claim()?;
-        let transient = !P::keep_slot(slot);
+        // SAFETY: invariant 1.
+        let transient = unsafe { !P::keep_slot(slot) };
         match self.free_node(slot) {
             Some(id) => Some(Waiter::new(self, id, transient)),
             None => {
                 // A signal handler since `keep_slot` has used up all nodes, and abandoned them.
                 if transient {
-                    self.release(slot);
+                    self.drop_reference(slot);
                 }
                 None
             }
@@ -96,7 +101,7 @@ impl<P: Platform> Drop for Waiter<P> {
             self.table.free(self.id);
         }
         if self.transient {
-            self.table.release(self.id.slot());
+            self.table.drop_reference(self.id.slot());
         }
     }
 }

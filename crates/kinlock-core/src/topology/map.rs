@@ -3,8 +3,9 @@
 //! The thread that first needs it fills it. That thread may be on a lock's slow path, even in a
 //! signal handler, so filling the table neither allocates nor takes a lock. No other thread
 //! waits for it. Until the table is complete they all act as if there were a single domain, which
-//! costs them some speed. So does a signal handler that interrupts the filling thread, and for good
-//! the child of a `fork` at that moment.
+//! costs them some speed. So does a signal handler that interrupts the filling thread. In the child
+//! of a `fork` at that moment the filling thread does not exist: the first thread there that needs
+//! the table fills it.
 //!
 //! # States
 //!
@@ -101,6 +102,17 @@ const KIND_MASK: u32 = 3 << KIND_SHIFT;
 const FILLING: u32 = 1 << 18;
 const CHOICE_SHIFT: u32 = 24;
 
+/// In the child of a fork: another thread may have been filling the table.
+pub(crate) fn reset_in_child() {
+    MAP.reset_in_child();
+}
+
+/// As if another thread of this process had begun to fill the table.
+#[cfg(all(test, not(any(loom, miri))))]
+pub(crate) fn begin_filling() {
+    MAP.begin_filling();
+}
+
 #[cold]
 fn first_current_domain() -> u16 {
     match ready_map() {
@@ -164,6 +176,28 @@ impl Map {
         self.state.store(ready, Ordering::Release);
     }
 
+    /// Takes a filling that has begun for one whose thread does not exist.
+    pub(super) fn reset_in_child(&self) {
+        let state = self.state.load(Ordering::Relaxed);
+        if state & FILLING != 0 {
+            // Groups that the walk has left would count as such of the next.
+            self.forget_domains();
+            self.state.store(state & !FILLING, Ordering::Relaxed);
+        }
+    }
+
+    /// As the thread that fills the table leaves it halfway.
+    #[cfg(all(test, not(any(loom, miri))))]
+    pub(super) fn begin_filling(&self) {
+        self.state.fetch_or(FILLING, Ordering::Relaxed);
+        self.set(MAX_CPUS - 1, GROUP | 7);
+    }
+
+    fn forget_domains(&self) {
+        let domains = self.domains.iter();
+        domains.for_each(|domain| domain.store(0, Ordering::Relaxed));
+    }
+
     /// Fills the table and returns the state in which it is ready.
     fn fill(&self, chosen: Option<DomainKind>) -> u32 {
         let pretended = environment::read(Variable::Topology, |text| {
@@ -203,8 +237,7 @@ impl Map {
         let mut count = 0;
         let mut fill = |kind: DomainKind| {
             // The kind tried before may have left domains.
-            let domains = self.domains.iter();
-            domains.for_each(|domain| domain.store(0, Ordering::Relaxed));
+            self.forget_domains();
             kind.walk(files, &mut &*self);
             count = self.number_densely();
             Spread::of(cpus.iter().map(|cpu| usize::from(self.domain_of(cpu))))

@@ -61,6 +61,8 @@
 
 // Invariants cited by `SAFETY` comments:
 // 1. The starter lock is released once, by the thread that acquired it.
+// 2. `keep_only` is called in the child of a fork, on its only thread. The list consists of
+//    atomics, so that no memory is at risk if it is called elsewhere.
 
 use super::{Backend, Config, Counts, Fault, NearWrap, Places};
 use core::marker::PhantomData;
@@ -347,7 +349,8 @@ impl<P: Platform, Q: Pair, C: Config> Backend<P> for List<P, Q, C> {
                 self.head.publish(head(begun - 1, place));
             }
         }
-        self.starter.reset_in_child();
+        // SAFETY: invariant 2.
+        unsafe { self.starter.reset_in_child() };
     }
 }
 

@@ -6,6 +6,8 @@
 //! # Invariants cited by `SAFETY` comments
 //!
 //! 1. The mutex is released once, by the thread that acquired it.
+//! 2. `keep_only` is called in the child of a fork, on its only thread. The list consists of
+//!    atomics, so that no memory is at risk if it is called elsewhere.
 
 use super::{Backend, Config, Counts, NEWEST, NearWrap, Places};
 use core::marker::PhantomData;
@@ -24,7 +26,10 @@ pub trait Exclusion: Send + Sync + 'static {
     /// The calling thread has locked it, and has not unlocked it since.
     unsafe fn unlock(&self);
     /// In a forked child: unlocks it and drops its waiters.
-    fn reset_in_child(&self);
+    ///
+    /// # Safety
+    /// No other thread uses the mutex, and the calling thread does not rely on holding it.
+    unsafe fn reset_in_child(&self);
 }
 
 impl<P: Platform, C: MutexConfig> Exclusion for QueuedMutex<P, C> {
@@ -43,8 +48,9 @@ impl<P: Platform, C: MutexConfig> Exclusion for QueuedMutex<P, C> {
         unsafe { self.unlock() }
     }
 
-    fn reset_in_child(&self) {
-        self.reset_in_child();
+    unsafe fn reset_in_child(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.reset_in_child() }
     }
 }
 
@@ -195,7 +201,8 @@ impl<P: Platform, C: Config, M: Exclusion> Backend<P> for Locked<P, C, M> {
     }
 
     fn keep_only(&self, places: Places<'_, P, Member<P>>, survivor: Option<(u16, u64)>) {
-        self.mutex.reset_in_child();
+        // SAFETY: invariant 2.
+        unsafe { self.mutex.reset_in_child() };
         let newest = self.newest.load(Relaxed);
         let place = survivor.map_or(0, |(place, _)| place);
         self.first.store(place, Relaxed);

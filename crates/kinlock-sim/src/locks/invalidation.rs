@@ -119,5 +119,5 @@ impl<const BACKS_OFF: bool> Exclusion for Adaptive<BACKS_OFF> {
         let _ = self.0.compare_exchange(HELD, FREE, Release, Relaxed);
     }
 
-    fn reset_in_child(&self) {}
+    unsafe fn reset_in_child(&self) {}
 }

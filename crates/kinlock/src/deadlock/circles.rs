@@ -1,9 +1,9 @@
 //! Finds circles in the threads' notes, and confirms them.
 
 use super::Kind;
-use super::notes::{Held, Notes, Progress, View, Wait, threads};
+use super::notes::{Held, Notes, Progress, View, Wait, one_at_a_time, threads};
 use backtrace::Backtrace;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::{ThreadId, sleep};
 use std::time::{Duration, Instant};
 
@@ -54,9 +54,7 @@ impl DeadlockedThread {
 /// assert!(check_deadlock().is_empty(), "it has been reported");
 /// ```
 pub fn check_deadlock() -> Vec<Vec<DeadlockedThread>> {
-    // Two checks at once would both report a circle.
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _guard = one_at_a_time();
     let threads = threads();
     let views: Vec<View> = threads.iter().map(|notes| notes.view()).collect();
     let mut found = circles(&arrows(&views));

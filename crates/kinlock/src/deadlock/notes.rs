@@ -1,14 +1,28 @@
 //! What each thread notes: the locks that it holds, and the one that it waits for.
 //!
 //! The notes use the locks of `std`, which note nothing.
+//!
+//! # Fork
+//!
+//! In the child of a fork other threads do not exist, but they may have locked notes. So the first
+//! use there begins a new list, and a thread that survives has new notes of what it holds. What the
+//! parent had is never freed.
+//!
+//! # Invariant cited by `SAFETY` comments
+//!
+//! 1. `CURRENT` is null or was a box. What it has ever named is never freed.
 
 use super::Kind;
 use backtrace::Backtrace;
 use kinlock_core::Native;
 use kinlock_core::native::deadline;
 use kinlock_core::platform::NEVER;
+use kinlock_core::platform::Platform;
 use kinlock_core::raw::condvar::Partner;
 use kinlock_core::raw::mutex::{MutexConfig, QueuedMutex};
+use std::cell::RefCell;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
@@ -17,11 +31,46 @@ use std::time::Duration;
 /// It then queues anew, once per wait.
 const SHORT: Duration = Duration::from_millis(1);
 
-/// The notes of all threads that run.
-static ALL: Mutex<Vec<Arc<Notes>>> = Mutex::new(Vec::new());
+/// What belongs to a process.
+struct Process {
+    /// [`Platform::forks`], by which a child knows that this is its parent's.
+    forks: u8,
+    /// The notes of all threads that run.
+    all: Mutex<Vec<Arc<Notes>>>,
+    /// Held by a thread that checks.
+    check: Mutex<()>,
+}
+
+impl Process {
+    fn current() -> &'static Self {
+        static CURRENT: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
+        let forks = Native::forks();
+        let mut seen = CURRENT.load(Acquire);
+        loop {
+            // SAFETY: invariant 1.
+            match unsafe { seen.as_ref() } {
+                Some(process) if process.forks == forks => return process,
+                _ => {}
+            }
+            let new = Box::into_raw(Box::new(Process {
+                forks,
+                all: Mutex::default(),
+                check: Mutex::default(),
+            }));
+            seen = match CURRENT.compare_exchange(seen, new, AcqRel, Acquire) {
+                Ok(_) => new,
+                Err(now) => {
+                    // SAFETY: this box was not named.
+                    drop(unsafe { Box::from_raw(new) });
+                    now
+                }
+            };
+        }
+    }
+}
 
 std::thread_local! {
-    static MINE: Mine = Mine(Notes::enlist());
+    static MINE: Mine = Mine(RefCell::new((Native::forks(), Notes::enlist(Vec::new()))));
 }
 
 /// What one thread notes.
@@ -78,10 +127,13 @@ pub(super) enum Progress {
 }
 
 impl Notes {
-    fn enlist() -> Arc<Self> {
+    fn enlist(held: Vec<Held>) -> Arc<Self> {
         let notes = Arc::new(Notes {
             thread: std::thread::current().id(),
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                held,
+                ..State::default()
+            }),
         });
         all().push(notes.clone());
         notes
@@ -131,12 +183,27 @@ impl Notes {
     }
 }
 
-/// Takes a thread's notes off the list when it ends.
-struct Mine(Arc<Notes>);
+/// A thread's notes, and the [forks](Platform::forks) of their process. Takes them off the list
+/// when the thread ends.
+struct Mine(RefCell<(u8, Arc<Notes>)>);
+
+impl Mine {
+    fn notes(&self) -> Arc<Notes> {
+        let (forks, mut mine) = (Native::forks(), self.0.borrow_mut());
+        if mine.0 != forks {
+            // A thread that looked at them does not exist any more. Then this thread forgets what
+            // it holds.
+            let held = mine.1.state.try_lock().map(|state| state.held.clone());
+            *mine = (forks, Notes::enlist(held.unwrap_or_default()));
+        }
+        mine.1.clone()
+    }
+}
 
 impl Drop for Mine {
     fn drop(&mut self) {
-        all().retain(|notes| !Arc::ptr_eq(notes, &self.0));
+        let (_, mine) = self.0.get_mut();
+        all().retain(|notes| !Arc::ptr_eq(notes, mine));
     }
 }
 
@@ -146,12 +213,19 @@ pub(super) fn threads() -> Vec<Arc<Notes>> {
 }
 
 fn all() -> MutexGuard<'static, Vec<Arc<Notes>>> {
-    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+    let all = Process::current().all.lock();
+    all.unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Two checks at once would both report a circle.
+pub(super) fn one_at_a_time() -> MutexGuard<'static, ()> {
+    let check = Process::current().check.lock();
+    check.unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The notes of this thread; `None` while it ends.
 fn mine() -> Option<Arc<Notes>> {
-    MINE.try_with(|mine| mine.0.clone()).ok()
+    MINE.try_with(Mine::notes).ok()
 }
 
 fn address<L>(lock: &L) -> usize {
@@ -266,5 +340,57 @@ impl<C: MutexConfig> Partner<Native> for Noted<'_, C> {
     fn lock_after_sleep(&self) {
         Partner::lock_after_sleep(self.0);
         acquired(self.0, Kind::Exclusive);
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+    use crate::deadlock::check_deadlock;
+    use std::sync::Barrier;
+    use std::thread;
+
+    /// Runs `body` in a forked child, which is ended if it hangs. Returns whether it succeeded.
+    fn succeeds_in_a_child(body: impl FnOnce() -> bool) -> bool {
+        let mut status = 0;
+        // SAFETY: these calls have no conditions; the status is a local. The child may allocate,
+        // since the C library sees to that, and ends without destructors.
+        unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                libc::alarm(30);
+                libc::_exit(i32::from(!body()));
+            }
+            libc::waitpid(child, &mut status, 0) == child && status == 0
+        }
+    }
+
+    #[test]
+    fn a_child_neither_waits_for_nor_notes_threads_that_it_lacks() {
+        let (lock, looks) = (0_u8, Barrier::new(2));
+        acquired(&lock, Kind::Exclusive);
+        let succeeded = thread::scope(|s| {
+            s.spawn(|| {
+                let (_all, _check) = (all(), one_at_a_time());
+                looks.wait();
+                looks.wait();
+            });
+            looks.wait();
+            let succeeded = succeeds_in_a_child(|| {
+                let mine = mine().expect("the thread runs").view().held;
+                let other = thread::spawn(|| {
+                    let lock = 0_u8;
+                    acquired(&lock, Kind::Exclusive);
+                    releasing(&lock);
+                    threads().len()
+                });
+                let threads = other.join().expect("it does not panic");
+                mine.len() == 1 && threads == 2 && check_deadlock().is_empty()
+            });
+            looks.wait();
+            succeeded
+        });
+        releasing(&lock);
+        assert!(succeeded);
     }
 }

@@ -28,7 +28,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         if self.is_contended() {
             self.unlock_to_waiter();
         } else {
-            self.word.unlock::<C>(self.key());
+            self.word.unlock::<C>(self.key(), &self.spinners);
         }
     }
 
@@ -36,7 +36,7 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
     #[inline(never)]
     fn unlock_to_waiter(&self) {
         let until = P::now().saturating_add(PATIENCE);
-        self.word.unlock::<C>(self.key());
+        self.word.unlock::<C>(self.key(), &self.spinners);
         self.stand_aside(until, || self.is_locked() || !self.is_contended());
     }
 

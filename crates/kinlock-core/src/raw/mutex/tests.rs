@@ -21,6 +21,22 @@ impl MutexConfig for Sound {
     }
 }
 
+macro_rules! trying {
+    ($($name:ident: $trials:literal),*) => {$(
+        #[derive(Clone, Copy, Debug)]
+        struct $name;
+
+        impl MutexConfig for $name {
+            const TRIALS: u32 = $trials;
+            fn tuning() -> Tuning {
+                Tuning::DEFAULT
+            }
+        }
+    )*};
+}
+
+trying!(AlwaysTrying: 1, Usual: 1024);
+
 macro_rules! broken {
     ($($name:ident)*) => {$(
         #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! The lock word, in two layouts. Nothing else touches it. One method per row of the table in
 //! [`mutex`](super).
 
-use super::{MutexConfig, MutexFault, OTHERS, REQUESTER};
+use super::{MutexConfig, MutexFault, OTHERS, Osq, REQUESTER};
 use crate::events::Event;
 use crate::platform::{Atomic, ConstAtomic, ConstPlatform, Ordering, Ordering::*, Platform};
 
@@ -76,8 +76,9 @@ pub trait Layout<P: Platform>: core::fmt::Debug + Send + Sync + Sized + 'static 
     /// [`Joined`] threads that take or release the lock change the same atomic.
     fn change(&self, order: Ordering, f: impl Fn(u8) -> Option<u8>) -> Result<u8, u8>;
 
-    /// The holder unlocks, hands over if that is requested, and wakes who sleeps for it.
-    fn unlock<C: MutexConfig>(&self, key: *const u32);
+    /// The holder unlocks, hands over if that is requested, and wakes who sleeps for it. `queue` is
+    /// the lock's.
+    fn unlock<C: MutexConfig>(&self, key: *const u32, queue: &Osq<P>);
 
     /// After a waiter has set its flag, to sleep: from now on either the waiter sees the lock free,
     /// or the holder sees the flag. `false`: perhaps neither does. With one atomic it is certain.
@@ -152,7 +153,7 @@ impl<P: Platform> Layout<P> for Split<P> {
     }
 
     #[inline]
-    fn unlock<C: MutexConfig>(&self, key: *const u32) {
+    fn unlock<C: MutexConfig>(&self, key: *const u32, _: &Osq<P>) {
         // If others have tried meanwhile, the line is away. Without this, the load of the flags
         // would fetch it once and the store a second time, for writing.
         P::prefetch_for_writing(&self.locked);
@@ -273,11 +274,11 @@ impl<P: Platform> Layout<P> for Joined<P> {
     }
 
     #[inline]
-    fn unlock<C: MutexConfig>(&self, key: *const u32) {
+    fn unlock<C: MutexConfig>(&self, key: *const u32, queue: &Osq<P>) {
         let order = release::<C>();
         let unlocked = self.0.compare_exchange(HELD_WORD, 0, order, Relaxed);
         if unlocked.is_err() {
-            self.unlock_flagged::<C>(key);
+            self.unlock_flagged::<C>(key, queue);
         }
     }
 
@@ -289,9 +290,16 @@ impl<P: Platform> Layout<P> for Joined<P> {
 impl<P: Platform> Joined<P> {
     #[cold]
     #[inline(never)]
-    fn unlock_flagged<C: MutexConfig>(&self, key: *const u32) {
+    fn unlock_flagged<C: MutexConfig>(&self, key: *const u32, queue: &Osq<P>) {
+        let forgets = C::TRIALS > 0 && P::random() % C::TRIALS == C::TRIALS - 1;
         let unlock = |seen| {
             let flags = flags_in(seen);
+            // Only a waiter at the front finds out that a lock is no longer kept, and contention
+            // may end without one. With the flag each lock and unlock takes two tries. The queue is
+            // read while the lock is still held.
+            if flags == KEPT && forgets && queue.last() == 0 {
+                return Some(0);
+            }
             let handed = is_requested::<P>(flags);
             let held = handed && C::FAULT != MutexFault::DoubleHandOff;
             // The requester of a hand-off wakes the next sleeper.

@@ -173,10 +173,33 @@ both_layouts! {
 
     fn a_forked_child_resets_what_its_parent_left<L>() {
         let mutex = with::<Sound, L>(HELD, u8::MAX);
-        mutex.reset_in_child();
+        // SAFETY: nobody uses the mutex.
+        unsafe { mutex.reset_in_child() };
         assert!(!mutex.is_contended());
         assert_eq!(state(&mutex), (FREE, 0));
     }
+}
+
+/// The flag would make every lock and unlock of a lock without waiters slower.
+#[test]
+fn a_lock_for_which_nobody_waits_does_not_stay_kept() {
+    let kept = || with::<AlwaysTrying, Joined<Native>>(HELD, KEPT);
+    let mutex = kept();
+    unlock(&mutex);
+    assert_eq!(state(&mutex), (FREE, 0));
+    // A waiter queues; only it can tell.
+    let mutex = kept();
+    mutex.spinners.tail().store(4, Relaxed);
+    unlock(&mutex);
+    assert_eq!(state(&mutex), (FREE, KEPT));
+    // In one of so many unlocks.
+    let mutex = Mutex::<Usual, Joined<Native>>::default();
+    mutex.word.set(KEPT, Relaxed);
+    for _ in 0..1_000_000 {
+        assert!(mutex.try_lock());
+        unlock(&mutex);
+    }
+    assert_eq!(state(&mutex), (FREE, 0));
 }
 
 /// With [`Split`] a request may come between the holder's first look and its store. The requester
