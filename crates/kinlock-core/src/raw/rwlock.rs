@@ -360,14 +360,12 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         self.writers.last() != 0 || self.state.load(Relaxed) & waiting != 0
     }
 
-    /// Makes the lock read-biased, if nobody holds it and the platform has a table. Otherwise
-    /// readers do that when they get into each other's way.
+    /// Makes the lock read-biased, unless a writer holds it or waits at the front of the queue, if
+    /// the platform has a table. Otherwise readers do that when they get into each other's way.
     #[doc(hidden)]
     pub fn set_biased(&self) {
         if P::announced().is_some() {
-            let _ = self
-                .state
-                .change(Relaxed, |seen| is_free(seen).then_some(seen | BIASED));
+            let _ = self.state.change(Relaxed, biased);
         }
     }
 
