@@ -176,6 +176,7 @@ impl Platform for Pretend {
     native! {
         plain yield_now();
         plain cpu() -> u16;
+        plain forks() -> u8;
         plain row() -> usize;
         plain light_fence();
         plain is_priority() -> bool;

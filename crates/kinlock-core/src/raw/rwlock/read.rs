@@ -37,13 +37,27 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     fn try_enter(&self, passing: bool) -> bool {
         // Acquire pairs with the release of writers.
         let entered = |seen| with_reader::<P>(seen, passing);
-        self.state.change(Acquire, entered).is_ok()
+        let before = self.state.change(Acquire, entered);
+        before.is_ok_and(|before| {
+            self.counted(before);
+            true
+        })
+    }
+
+    /// A reader has counted itself. If it has thereby taken the place of one that is leaving, see
+    /// `left_last`, a waiter that the last counted reader woke may have seen the wrong count.
+    fn counted(&self, before: u32) {
+        let after = before.wrapping_add(READER);
+        if is_below_zero(before) && count(after) == 0 {
+            Self::wake_after_reader(self.key(), after | READER);
+        }
     }
 
     /// Counts this reader. Among many readers a compare-and-swap hardly ever succeeds.
     pub(super) fn add(&self) -> Counted {
         // Acquire pairs with the release of writers.
         let before = self.state.add(Acquire);
+        self.counted(before);
         match C::FAULT {
             RwLockFault::HastyReader => Counted::Reads,
             _ => Counted::at(before),
@@ -178,17 +192,12 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         // `leave_elsewhere`. While the count is below zero no writer enters, so this thread takes
         // its count back and thereby is a reader again, for which an entry must be left.
         let borrowed = |seen| is_below_zero(seen).then(|| seen.wrapping_add(READER));
-        let (Ok(seen) | Err(seen)) = self.state.change(Relaxed, borrowed);
-        let after = borrowed(seen).unwrap_or(seen);
-        if count(after) == 0 {
-            // A waiter that the last counted reader woke may have seen the wrong count.
-            Self::wake_after_reader(key, after | READER);
-        }
-        // If another reader has counted itself meanwhile, it has the count that this thread has
-        // given up, and the entry is its own.
-        if is_below_zero(seen) {
+        if let Ok(before) = self.state.change(Relaxed, borrowed) {
+            self.counted(before);
             self.leave_marked();
         }
+        // Otherwise another reader has counted itself meanwhile. It has the count that this thread
+        // has given up, and the entry stands for it.
     }
 
     /// As [`leave_counted`](Self::leave_counted), after the word has changed.

@@ -74,10 +74,9 @@ pub(super) fn is_below_zero(seen: u32) -> bool {
     count(seen) > LIMIT
 }
 
-/// As many readers are counted as can be, or the count is below zero for a moment. Nobody is told
-/// when that is over.
+/// As many readers are counted as can be. Nobody is told when that is over.
 pub(super) fn is_full(seen: u32) -> bool {
-    count(seen) >= LIMIT
+    count(seen) == LIMIT
 }
 
 /// Nobody holds the lock. Announced readers aside.
