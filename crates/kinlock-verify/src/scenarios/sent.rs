@@ -1,39 +1,49 @@
-//! A guard that is released by another thread than the one that took it, at the worst moments.
+//! A guard that is released by another thread than the one that took it, at the worst moment.
 //!
 //! ```text
-//!   thread 0        writes, lets the others in, reads, sends that, reads again or writes again
-//!   thread 1        releases what thread 0 sends
-//!   all others      read; those that wait for thread 0 are held up when they are woken
+//!   thread 0   writes      ends that    reads and sends that               writes
+//!   thread 1                            releases what it receives
+//!   thread 2   waits       reads, but it does not run for a while ..............
 //! ```
 //!
 //! # Invariant
 //!
-//! 1. Thread 0 sends a guard once, and does not release it. Thread 1 receives each once.
+//! 1. Thread 0 sends a guard once, and does not release it. Who takes it from the mail releases it.
 
 use super::{Context, Events};
 use crate::crew::{self, Worker};
-use crate::injector::Injector;
 use crate::oracle::SharedState;
-use crate::pretend;
+use crate::pretend::{self, Gate};
 use crate::report::{Findings, Property};
 use crate::test_lock::ReadWrite;
 use kinlock_core::events::Event;
 use kinlock_core::platform::NEVER;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 struct Shared {
     lock: Box<dyn ReadWrite + Send + Sync>,
     state: SharedState,
-    /// A read guard is on its way.
-    sent: AtomicBool,
+    gate: Arc<Gate>,
+    mail: Mutex<Mail>,
+    news: Condvar,
     writes: AtomicU64,
     reads: AtomicU64,
     released: AtomicU64,
 }
 
-/// How often a thread looks whether another one has done its part before it goes on without.
-const LOOKS: u32 = 10_000;
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mail {
+    Empty,
+    Sent,
+    Received,
+}
+
+/// For how long the reader does not run.
+const HELD_UP: Duration = Duration::from_millis(5);
+/// For how long a thread waits for another one to do its part, before it goes on without that.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 pub(super) fn overtaken(context: &Context) -> Findings {
     let new = context.specimen.reads.expect("the scenario is for these");
@@ -41,40 +51,32 @@ pub(super) fn overtaken(context: &Context) -> Findings {
     let shared = Arc::new(Shared {
         lock: new(),
         state: SharedState::new(),
-        sent: AtomicBool::new(false),
+        gate: Arc::default(),
+        mail: Mutex::new(Mail::Empty),
+        news: Condvar::new(),
         writes: AtomicU64::new(0),
         reads: AtomicU64::new(0),
         released: AtomicU64::new(0),
     });
-    let (of_crew, preemption) = (Arc::clone(&shared), context.preemption);
-    let body = move |worker: &mut Worker| match worker.index() {
-        0 => {
-            while worker.running() {
-                of_crew.write_and_send(worker);
-            }
-            of_crew.receive(worker);
+    let of_crew = Arc::clone(&shared);
+    let body = move |worker: &mut Worker| {
+        if worker.index() == 2 {
+            pretend::pass(Arc::clone(&of_crew.gate));
         }
-        1 => {
-            while worker.running() {
-                if !of_crew.receive(worker) {
-                    std::hint::spin_loop();
-                }
-            }
-        }
-        _ => {
-            pretend::hold_up(Injector::inside(preemption, worker.random.branch()));
-            while worker.running() {
-                of_crew.read(worker);
+        while worker.running() {
+            match worker.index() {
+                0 => of_crew.write_and_send(worker),
+                1 => of_crew.receive(worker),
+                _ => of_crew.read(worker),
             }
         }
     };
-    // More readers than a few keep the first writer out for most of the time.
     let mut orders = context.orders.clone();
-    orders.threads = orders.threads.clamp(3, 4);
-    let reached = || shared.released.load(Relaxed) > 0;
+    orders.threads = 3;
+    let counts = || [&shared.writes, &shared.reads, &shared.released].map(|n| n.load(Relaxed));
+    let reached = || counts().iter().all(|&count| count > 0);
     let outcome = crew::run(&orders, body, |_| reached());
-    let [writes, reads, released] =
-        [&shared.writes, &shared.reads, &shared.released].map(|n| n.load(Relaxed));
+    let [writes, reads, released] = counts();
     let exclusion = match outcome.completed {
         true => shared.state.verdict(writes),
         false => (shared.state.no_violation()).map(|()| "no violation before the hang".into()),
@@ -87,58 +89,78 @@ pub(super) fn overtaken(context: &Context) -> Findings {
 }
 
 impl Shared {
+    fn mail(&self) -> MutexGuard<'_, Mail> {
+        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the mail is no longer so, or for as long as patience lasts.
+    fn await_mail(&self, other_than: Mail) -> MutexGuard<'_, Mail> {
+        let waiting = |mail: &mut Mail| *mail == other_than;
+        let waited = (self.news).wait_timeout_while(self.mail(), PATIENCE, waiting);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
     fn write_and_send(&self, worker: &mut Worker) {
         let lock = &*self.lock;
-        let dice = worker.random.below(8);
         self.write(worker, || {
-            // Time for a reader to register and to fall asleep.
-            if dice < 6 {
-                crate::injector::spin(1 << (8 + dice));
+            let start = Instant::now();
+            while !self.gate.is_asleep() && start.elapsed() < PATIENCE {
+                std::thread::sleep(Duration::from_micros(20));
             }
+            self.gate.shut(HELD_UP);
         });
         lock.set_biased();
         worker.operation(|| _ = lock.read_until(NEVER, true));
-        self.sent.store(true, Release);
-        for _ in 0..worker.random.below(4) {
+        *self.mail() = Mail::Sent;
+        self.news.notify_all();
+        // Sometimes while the other thread looks for the reader that it is to end.
+        let again = worker.random.below(8).saturating_sub(4);
+        for _ in 0..again {
             worker.operation(|| _ = lock.read_until(NEVER, true));
             // SAFETY: taken above.
             unsafe { lock.unlock_read() };
         }
-        let mut looks = 0;
-        while self.sent.load(Acquire) && looks < LOOKS {
-            looks += 1;
-            std::hint::spin_loop();
+        let mut mail = self.await_mail(Mail::Sent);
+        if *mail == Mail::Sent {
+            // The other thread gets no CPU.
+            *mail = Mail::Empty;
+            // SAFETY: invariant 1.
+            unsafe { lock.unlock_read() };
         }
-        if looks == LOOKS {
-            // The other thread has no CPU.
-            self.receive(worker);
-        }
+        drop(mail);
+        // Before the next guard is sent, however long it takes.
+        while *self.await_mail(Mail::Received) == Mail::Received {}
         self.write(worker, || ());
     }
 
     fn write(&self, worker: &mut Worker, pause: impl Fn()) {
         worker.operation(|| self.lock.lock());
         self.writes.fetch_add(1, Relaxed);
-        self.state.section(worker.name(), &pause);
+        self.state.section(worker.name(), || ());
+        pause();
         // SAFETY: taken above.
         unsafe { self.lock.unlock() };
     }
 
-    fn receive(&self, worker: &Worker) -> bool {
-        let received = self.sent.swap(false, Acquire);
-        if received {
-            self.state.look(worker.name(), || ());
-            // SAFETY: invariant 1.
-            unsafe { self.lock.unlock_read() };
-            self.released.fetch_add(1, Relaxed);
+    fn receive(&self, worker: &mut Worker) {
+        let mut mail = self.await_mail(Mail::Empty);
+        if *mail != Mail::Sent {
+            return;
         }
-        received
+        *mail = Mail::Received;
+        drop(mail);
+        self.state.look(worker.name(), || ());
+        // SAFETY: invariant 1.
+        unsafe { self.lock.unlock_read() };
+        self.released.fetch_add(1, Relaxed);
+        *self.mail() = Mail::Empty;
+        self.news.notify_all();
     }
 
     fn read(&self, worker: &mut Worker) {
         let lock = &*self.lock;
         let deadline = match worker.random.below(4) {
-            0 => lock.now() + (1 << worker.random.below(20)),
+            0 => lock.now() + HELD_UP.as_nanos() as u64 / 2,
             _ => NEVER,
         };
         let mut taken = false;
@@ -149,7 +171,7 @@ impl Shared {
             // SAFETY: taken above.
             unsafe { lock.unlock_read() };
         }
-        // So that the lock is free for the writer.
-        crate::injector::spin(worker.random.below(1 << 10));
+        // So that the writer comes first.
+        std::thread::sleep(Duration::from_micros(100));
     }
 }

@@ -150,7 +150,11 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
                 return true;
             }
             if passed(deadline, P::now) {
-                let withdrawn = |seen| written(seen).then(|| without_registered(seen));
+                let lost = |seen| C::FAULT == RwLockFault::LostReader && !counts(seen);
+                let withdrawn = |seen| match lost(seen) {
+                    true => written(seen).then_some(seen),
+                    false => written(seen).then(|| without_registered(seen)),
+                };
                 if self.state.change(Relaxed, withdrawn).is_ok() {
                     P::count(Event::Timeout);
                     return false;
