@@ -1,8 +1,8 @@
 //! The real machine, but with as many locality domains as a test wants, however few CPUs there are.
 //!
 //! Everything is [`Native`]'s but the domain, the table of waiters, and three things that a thread
-//! can ask for. It can be held up inside algorithms: where they call the kernel, spin, or count an
-//! event, because there they rely on what they have just read. It can be held up by a [`Gate`] when
+//! can ask for. It can be held up inside algorithms: where they call the kernel, spin, count an
+//! event or look at the table of readers, because there they rely on what they have just read. It can be held up by a [`Gate`] when
 //! it has slept. It can be told whether the machine is oversubscribed.
 
 use crate::injector::Injector;
@@ -157,6 +157,7 @@ impl Platform for Pretend {
     }
 
     fn announced() -> Option<&'static Announced<Self>> {
+        point();
         Some(&ANNOUNCED)
     }
 

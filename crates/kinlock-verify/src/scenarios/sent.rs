@@ -12,6 +12,7 @@
 
 use super::{Context, Events};
 use crate::crew::{self, Worker};
+use crate::injector::{Injector, Preemption};
 use crate::oracle::SharedState;
 use crate::pretend::{self, Gate};
 use crate::report::{Findings, Property};
@@ -60,8 +61,10 @@ pub(super) fn overtaken(context: &Context) -> Findings {
     });
     let of_crew = Arc::clone(&shared);
     let body = move |worker: &mut Worker| {
-        if worker.index() == 2 {
-            pretend::pass(Arc::clone(&of_crew.gate));
+        match worker.index() {
+            1 => pretend::hold_up(Injector::inside(Preemption::Heavy, worker.random.branch())),
+            2 => pretend::pass(Arc::clone(&of_crew.gate)),
+            _ => {}
         }
         while worker.running() {
             match worker.index() {
@@ -113,9 +116,10 @@ impl Shared {
         worker.operation(|| _ = lock.read_until(NEVER, true));
         *self.mail() = Mail::Sent;
         self.news.notify_all();
-        // Sometimes while the other thread looks for the reader that it is to end.
-        let again = worker.random.below(8).saturating_sub(4);
-        for _ in 0..again {
+        // In every second round while the other thread looks for the reader that it is to end.
+        let start = Instant::now();
+        let again = worker.random.below(2) == 0;
+        while again && *self.mail() != Mail::Empty && start.elapsed() < PATIENCE {
             worker.operation(|| _ = lock.read_until(NEVER, true));
             // SAFETY: taken above.
             unsafe { lock.unlock_read() };
