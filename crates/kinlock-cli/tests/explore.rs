@@ -36,7 +36,7 @@ fn sound_ones_pass() {
 
 #[test]
 fn broken_locks_are_caught_and_can_be_replayed() {
-    broken_ones_are_caught("locks", "--locks", 26);
+    broken_ones_are_caught("locks", "--locks", 28);
 }
 
 #[test]

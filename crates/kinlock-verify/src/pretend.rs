@@ -2,8 +2,9 @@
 //!
 //! Everything is [`Native`]'s but the domain, the table of waiters, and three things that a thread
 //! can ask for. It can be held up inside algorithms: where they call the kernel, spin, count an
-//! event or look at the table of readers, because there they rely on what they have just read. It can be held up by a [`Gate`] when
-//! it has slept. It can be told whether the machine is oversubscribed.
+//! event or look at the table of readers, because there they rely on what they have just read. It
+//! can be held up by a [`Gate`] when it has slept. It can be told whether the machine is
+//! oversubscribed.
 
 use crate::injector::Injector;
 use kinlock_core::Native;

@@ -2,8 +2,8 @@
 //!
 //! # Invariant
 //!
-//! 1. A thread releases a lock in the way in which it has just taken it, once, or sends the right to
-//!    do so to another thread, which does.
+//! 1. A thread releases a lock in the way in which it has just taken it, once, or sends the right
+//!    to do so to another thread, which does.
 
 use super::draw::Plan;
 use super::locks::{Explored, Meeting, Runs, Specimen};

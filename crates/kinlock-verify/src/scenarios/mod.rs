@@ -112,6 +112,8 @@ scenarios! {
         "children forked amid contention use locks of their own, at rest, and inherited";
     "leak" 2 Nothing leak::run:
         "threads that leaked guards, and some that wait for a leaked one, harm no other lock";
+    "sent" 3 Nothing sent::sent:
+        "what one thread has taken another one releases";
     "topology" 3 Nothing domains::real:
         "threads pinned to CPUs that KINLOCK_TOPOLOGY divides, while knobs are turned";
 }

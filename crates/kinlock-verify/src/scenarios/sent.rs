@@ -1,4 +1,5 @@
-//! A guard that is released by another thread than the one that took it, at the worst moment.
+//! A guard that is released by another thread than the one that took it: of any lock at random, and
+//! of a reader-writer lock at the worst moment:
 //!
 //! ```text
 //!   thread 0   writes      ends that    reads and sends that               writes
@@ -8,20 +9,97 @@
 //!
 //! # Invariant
 //!
-//! 1. Thread 0 sends a guard once, and does not release it. Who takes it from the mail releases it.
+//! 1. A thread sends a guard once, and does not release it. Who takes it from the mail releases it.
 
-use super::{Context, Events};
+use super::{Context, Events, Stage};
 use crate::crew::{self, Worker};
 use crate::injector::{Injector, Preemption};
 use crate::oracle::SharedState;
 use crate::pretend::{self, Gate};
 use crate::report::{Findings, Property};
-use crate::test_lock::ReadWrite;
+use crate::test_lock::{ReadWrite, TestLock};
 use kinlock_core::events::Event;
 use kinlock_core::platform::NEVER;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// A lock whose holder leaves the release to another thread.
+struct Sending<'a> {
+    lock: &'a dyn TestLock,
+    sent: &'a AtomicBool,
+}
+
+impl TestLock for Sending<'_> {
+    fn lock(&self) {
+        self.lock.lock();
+    }
+
+    fn try_lock(&self) -> bool {
+        self.lock.try_lock()
+    }
+
+    fn try_lock_for(&self, timeout: Duration) -> bool {
+        self.lock.try_lock_for(timeout)
+    }
+
+    unsafe fn unlock(&self) {
+        self.sent.store(true, Release);
+    }
+}
+
+/// Threads take the lock in every way, and send it. With the lock that remembers in debug builds
+/// which thread holds it this would be a mistake, so the algorithm itself is used.
+pub(super) fn sent(context: &Context) -> Findings {
+    let stage = Arc::new(Stage::new(context.specimen.new_pretended));
+    let sent = Arc::new(AtomicBool::new(false));
+    let received = Arc::new(AtomicU64::new(0));
+    let (of_crew, mail, arrived) = (Arc::clone(&stage), Arc::clone(&sent), Arc::clone(&received));
+    let own_context = context.clone();
+    let body = move |worker: &mut Worker| {
+        pretend::hold_up(own_context.injector(worker));
+        // Who holds the lock has sent it, so there is one on its way at most.
+        let receive = |worker: &Worker| {
+            if mail.swap(false, Acquire) {
+                of_crew.state.section(worker.name(), || ());
+                // SAFETY: invariant 1.
+                unsafe { of_crew.lock.unlock() };
+                arrived.fetch_add(1, Relaxed);
+            }
+        };
+        let sending = Sending {
+            lock: &*of_crew.lock,
+            sent: &mail,
+        };
+        while worker.running() {
+            // Before it waits itself: the others may all wait already.
+            receive(worker);
+            let view: &dyn TestLock = match worker.random.below(2) {
+                0 => &sending,
+                _ => &*of_crew.lock,
+            };
+            let (way, limit) = (worker.random.below(4), 1 << worker.random.below(20));
+            let limit = Duration::from_nanos(limit);
+            let acquire = |lock: &dyn TestLock| match way {
+                0 => lock.try_lock(),
+                1 => lock.try_lock_for(limit),
+                _ => super::blocking(lock),
+            };
+            worker.with_lock(view, acquire, |worker| {
+                of_crew.state.section(worker.name(), || ());
+            });
+            // So that it is another thread that receives.
+            std::thread::yield_now();
+        }
+        receive(worker);
+    };
+    let count = || received.load(Relaxed);
+    let outcome = crew::run(&context.orders, body, |_| count() > 0);
+    let extra = count();
+    outcome
+        .findings(&stage.state, extra)
+        .with_reach(extra > 0, format!("{extra} guards received"))
+}
 
 struct Shared {
     lock: Box<dyn ReadWrite + Send + Sync>,
