@@ -21,7 +21,8 @@ status=0
 # on purpose.
 miri "-Zmiri-seed=1 -Zmiri-ignore-leaks" -p kinlock-invalidation --test invalidation || status=$?
 # These tests leak their tables and storage on purpose.
-miri "-Zmiri-ignore-leaks" -p kinlock-core --lib -- raw::waiter raw::once raw::cna::tests::leaving raw::rwlock::tests::sent || status=$?
+miri "-Zmiri-ignore-leaks" -p kinlock-core --lib -- raw::waiter raw::once raw::cna::tests::leaving \
+    raw::rwlock::tests::sent || status=$?
 miri "-Zmiri-ignore-leaks" -p kinlock-ids --lib -- raw:: || status=$?
 wait "$beside" || status=$?
 cat "$log"

@@ -12,8 +12,7 @@ use kinlock_core::announced::{Announced, Row};
 use kinlock_core::events::Event;
 use kinlock_core::platform::{Atomic, Atomics, Ordering, Parked, Platform};
 use kinlock_core::raw::waiter::{Slot, Waiters};
-use std::cell::{Cell, RefCell};
-use std::sync::Arc;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -28,7 +27,7 @@ thread_local! {
     static DOMAIN: Cell<u16> = const { Cell::new(0) };
     static OVERSUBSCRIBED: Cell<Option<bool>> = const { Cell::new(None) };
     static INJECTOR: Cell<Option<Injector>> = const { Cell::new(None) };
-    static GATE: RefCell<Option<Arc<Gate>>> = const { RefCell::new(None) };
+    static GATE: Cell<Option<&'static Gate>> = const { Cell::new(None) };
     static SLOT: KeptSlot = const { KeptSlot(Cell::new(0)) };
 }
 
@@ -74,13 +73,16 @@ impl Gate {
     }
 }
 
-/// Has the calling thread pass this gate whenever it has slept.
-pub(crate) fn pass(gate: Arc<Gate>) {
+/// Has the calling thread pass this gate whenever it has slept. Destructors of thread-locals take
+/// locks, too, so the gate is not owned by one.
+pub(crate) fn pass(gate: &'static Gate) {
     GATE.set(Some(gate));
 }
 
 fn gate(f: impl FnOnce(&Gate)) {
-    GATE.with_borrow(|gate| gate.as_deref().map(f));
+    if let Some(gate) = GATE.get() {
+        f(gate);
+    }
 }
 
 /// A point inside an algorithm. A signal handler that interrupts it is not held up.

@@ -104,7 +104,7 @@ pub(super) fn sent(context: &Context) -> Findings {
 struct Shared {
     lock: Box<dyn ReadWrite + Send + Sync>,
     state: SharedState,
-    gate: Arc<Gate>,
+    gate: &'static Gate,
     mail: Mutex<Mail>,
     news: Condvar,
     writes: AtomicU64,
@@ -130,7 +130,7 @@ pub(super) fn overtaken(context: &Context) -> Findings {
     let shared = Arc::new(Shared {
         lock: new(),
         state: SharedState::new(),
-        gate: Arc::default(),
+        gate: Box::leak(Box::default()),
         mail: Mutex::new(Mail::Empty),
         news: Condvar::new(),
         writes: AtomicU64::new(0),
@@ -141,7 +141,7 @@ pub(super) fn overtaken(context: &Context) -> Findings {
     let body = move |worker: &mut Worker| {
         match worker.index() {
             1 => pretend::hold_up(Injector::inside(Preemption::Heavy, worker.random.branch())),
-            2 => pretend::pass(Arc::clone(&of_crew.gate)),
+            2 => pretend::pass(of_crew.gate),
             _ => {}
         }
         while worker.running() {
