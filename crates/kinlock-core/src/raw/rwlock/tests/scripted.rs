@@ -1,5 +1,5 @@
 //! A machine with one thread, which plays the parts of several: what others do while a thread
-//! looks, sleeps or waits is called where it does so.
+//! looks or sleeps is called where it does so.
 
 use super::*;
 use crate::announced::{Announced, Row};
@@ -14,9 +14,7 @@ pub(super) struct Scripted;
 
 static TABLE: Table<Scripted, 64, 2> = Table::FREE;
 static WAITERS: Waiters<Scripted> = TABLE.waiters();
-static ROWS: [Row<Scripted>; 8] = [const { Row::EMPTY }; 8];
-static IN_USE: AtomicU32 = AtomicU32::new(8);
-static ANNOUNCED: Announced<Scripted> = Announced::new(&ROWS, &IN_USE);
+const ROWS: usize = 8;
 
 /// What others do once, after so many calls.
 type Others = Option<(u32, Box<dyn FnOnce()>)>;
@@ -30,6 +28,12 @@ pub(super) struct Sleep {
 }
 
 thread_local! {
+    /// The test's own, since other tests run at the same time.
+    static ANNOUNCED: &'static Announced<Scripted> = {
+        let rows: Vec<Row<Scripted>> = (0..ROWS).map(|_| Row::default()).collect();
+        let in_use = Box::leak(Box::new(AtomicU32::new(ROWS as u32)));
+        Box::leak(Box::new(Announced::new(rows.leak(), in_use)))
+    };
     static NOW: Cell<u64> = const { Cell::new(1) };
     static PART: Cell<usize> = const { Cell::new(0) };
     static FORKS: Cell<u8> = const { Cell::new(0) };
@@ -134,7 +138,7 @@ impl Platform for Scripted {
     fn announced() -> Option<&'static Announced<Self>> {
         LOOKS.set(LOOKS.get() + 1);
         others(&AT_A_LOOK);
-        Some(&ANNOUNCED)
+        Some(ANNOUNCED.with(|table| *table))
     }
 
     fn row() -> usize {

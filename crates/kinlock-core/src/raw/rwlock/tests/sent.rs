@@ -42,6 +42,9 @@ fn a_registered_reader_with_a_time_limit_does_not_withdraw_from_a_writer_that_wa
     overtaken(sound);
     assert!(sound.await_writer(limit()));
     assert_eq!(word(sound), WRITER | REVOKING);
+    // The other lock may have the same column.
+    end(sound, ScriptedLock::unlock_read);
+    assert!(!sound.is_announced());
     let stale = lock::<StaleWriter>();
     overtaken(stale);
     assert!(!stale.await_writer(limit()));
