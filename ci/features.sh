@@ -5,6 +5,8 @@ libraries=(-p kinlock-core -p kinlock -p kinlock-ids -p kinlock-invalidation)
 cargo check -p kinlock-core -p kinlock --no-default-features
 cargo check "${libraries[@]}" --target aarch64-unknown-linux-gnu
 cargo check -p kinlock-core -p kinlock --target aarch64-unknown-linux-gnu --no-default-features
+# Guards that are sent, which the usual tests cannot do.
+cargo test -p kinlock --features send_guard,arc_lock --test legal_uses
 # Restartable sequences are assembled only where they are used, as the unit tests do. No kernel takes
 # part in those tests, so an emulator of programs runs them.
 arm() {

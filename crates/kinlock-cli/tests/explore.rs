@@ -37,7 +37,7 @@ fn sound_ones_pass() {
 #[test]
 #[ignore = "deep: the explorer's own tests catch them all, too"]
 fn deep_broken_locks_are_caught_and_can_be_replayed() {
-    broken_ones_are_caught("locks", "--locks", 26);
+    broken_ones_are_caught("locks", "--locks", 28);
 }
 
 #[test]

@@ -19,7 +19,7 @@ use kinlock_core::loom::{LATE, Loom, set_oversubscribed, set_row, set_step};
 use kinlock_core::raw::rwlock::{QueuedRwLock, RwLockConfig, RwLockFault};
 use loom::cell::UnsafeCell;
 use model::explore;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::*};
 
 /// `trials`: one wait in so many keeps the lock until it knows better.
 macro_rules! config {
@@ -49,6 +49,8 @@ config! {
     MissingWake: fault MissingWake, trials 0;
     LeakyRequest: fault LeakyRequest, trials 0;
     RelaxedUnlock: fault RelaxedUnlock, trials 0;
+    StaleWriter: fault StaleWriter, trials 0;
+    HastyRelease: fault HastyRelease, trials 0;
 }
 
 /// Less than a waiter spins before it sleeps, more than it watches between two looks.
@@ -60,6 +62,8 @@ struct Shared<C: RwLockConfig> {
     /// Critical sections that write, counted under the lock and, in `expected`, by an atomic.
     value: UnsafeCell<usize>,
     expected: AtomicUsize,
+    /// How many guards have been sent to another thread.
+    sent: loom::sync::atomic::AtomicUsize,
 }
 
 impl<C: RwLockConfig> Shared<C> {
@@ -68,6 +72,7 @@ impl<C: RwLockConfig> Shared<C> {
             lock: QueuedRwLock::default(),
             value: UnsafeCell::new(0),
             expected: AtomicUsize::new(0),
+            sent: loom::sync::atomic::AtomicUsize::new(0),
         }
     }
 
@@ -243,6 +248,97 @@ fn sent<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
     }
 }
 
+/// Reads, announced where that is possible, and releases in another row.
+fn read_and_send<C: RwLockConfig>(shared: &Shared<C>) {
+    shared.lock.set_biased();
+    set_row(1);
+    shared.lock.read_passing();
+    set_row(0);
+    shared.end_read();
+}
+
+/// Thread 1 waits for the first writer. Before it runs again, another reader is released elsewhere
+/// and a second writer comes. Thread 2, if there is one, does the same as the other reader.
+fn sent_past_registered<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+    match i {
+        0 => {
+            shared.write();
+            read_and_send(shared);
+            shared.write();
+        }
+        1 => shared.read(),
+        _ => read_and_send(shared),
+    }
+}
+
+/// As `sent_past_registered`, and the reader may give up.
+fn sent_past_timed<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+    match i {
+        1 if shared.lock.read_until(3 * LATE, false) => {
+            shared.look();
+            shared.end_read();
+        }
+        1 => {}
+        _ => sent_past_registered(shared, i),
+    }
+}
+
+/// As `sent_past_registered`, and the second writer is the first one again, after it has read.
+fn sent_past_upgrade<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+    if i > 0 {
+        return sent_past_registered(shared, i);
+    }
+    shared.lock.write();
+    shared.change();
+    // SAFETY: taken above.
+    unsafe {
+        shared.lock.downgrade_to_upgradable();
+        read_and_send(shared);
+        shared.lock.upgrade();
+    }
+    shared.change();
+    shared.end_write();
+}
+
+/// As `sent_past_registered`, and what is sent was a writer, too.
+fn sent_after_downgrade<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+    if i < 2 {
+        return sent_past_registered(shared, i);
+    }
+    set_row(1);
+    shared.lock.write();
+    shared.change();
+    // SAFETY: taken above.
+    unsafe { shared.lock.downgrade() };
+    shared.lock.set_biased();
+    shared.lock.read_passing();
+    set_row(0);
+    shared.end_read();
+    shared.end_read();
+}
+
+/// Thread 1 releases what thread 0 reads, while thread 0 reads again. A third one writes.
+fn handed_over<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
+    set_row(i);
+    match i {
+        0 => {
+            shared.lock.read();
+            shared.sent.store(1, Release);
+            shared.lock.read_passing();
+            shared.look();
+            shared.end_read();
+        }
+        1 => {
+            while shared.sent.load(Acquire) == 0 {
+                loom::thread::yield_now();
+            }
+            shared.look();
+            shared.end_read();
+        }
+        _ => shared.write(),
+    }
+}
+
 /// Thread 0 upgrades, 1 reads, 2 writes.
 fn upgrade<C: RwLockConfig>(shared: &Shared<C>, i: usize) {
     set_row(i);
@@ -382,7 +478,21 @@ fn announced() {
     biased::<Sound>("biased rwlock, sent", 2, 3, sent);
 }
 
-/// Models of broken locks; see [`model::catches`].
+#[test]
+fn released_by_others() {
+    model::<Sound>("rwlock, sent past one reader", 4, 2, sent_past_registered);
+    model::<Sound>("rwlock, sent past one in time", 4, 2, sent_past_timed);
+    model::<Sound>("rwlock, sent past an upgrade", 4, 2, sent_past_upgrade);
+    model::<Sound>("rwlock, two sent", 2, 3, sent_past_registered);
+    model::<Sound>("rwlock, two sent in time", 2, 3, sent_past_timed);
+    model::<Sound>("rwlock, two sent, upgrade", 2, 3, sent_past_upgrade);
+    model::<Sound>("rwlock, two sent, downgrade", 2, 3, sent_after_downgrade);
+    biased::<Sound>("biased rwlock, handed over", 4, 2, handed_over);
+    biased::<Sound>("biased rwlock, handed to a third", 2, 3, handed_over);
+}
+
+/// Models of broken locks; see [`model::catches`]. A writer that waits for announced readers polls:
+/// one that does so for ever exceeds the number of branches.
 mod broken {
     use super::*;
 
@@ -412,5 +522,9 @@ mod broken {
         missing_wake: model, MissingWake, 3, 2, one_writes => "deadlock";
         leaky_request: model, LeakyRequest, 3, 3, writer_gives_up => "deadlock";
         relaxed_unlock: model, RelaxedUnlock, 3, 2, one_writes => "Causality violation";
+        stale_writer: model, StaleWriter, 3, 2, sent_past_registered => "maximum number of branches";
+        stale_writer_that_upgrades: model, StaleWriter, 3, 2, sent_past_upgrade => "maximum number of branches";
+        stale_writer_in_time: model, StaleWriter, 3, 2, sent_past_timed => "maximum number of branches";
+        hasty_release: biased, HastyRelease, 3, 2, handed_over => "the lock is still held";
     }
 }

@@ -85,6 +85,8 @@ configs! {
     BiasInWrite: BiasInWrite ()
     MissingRwWake: MissingWake ()
     LeakyRequest: LeakyRequest ()
+    StaleWriter: StaleWriter ()
+    HastyRelease: HastyRelease ()
 }
 
 configs! {

@@ -103,6 +103,8 @@ pub const ALL: &[Specimen] = &[
     broken_rwlock::<configs::BiasInWrite>("busted-rwlock-bias", Property::Exclusion),
     broken_rwlock::<configs::MissingRwWake>("busted-rwlock-wake", Property::Completion),
     broken_rwlock::<configs::LeakyRequest>("busted-rwlock-request", Property::Completion),
+    broken_rwlock::<configs::StaleWriter>("busted-rwlock-stale", Property::Completion),
+    broken_rwlock::<configs::HastyRelease>("busted-rwlock-release", Property::Completion),
     broken_condvar::<configs::BlindSleep>("busted-condvar-sleep"),
     broken_condvar::<configs::CarelessClear>("busted-condvar-clear"),
     broken_condvar::<configs::BrokenChain>("busted-condvar-chain"),
@@ -205,7 +207,7 @@ mod tests {
         assert_eq!(by_name::<Specimen>("kinlock-spin").len(), 1);
         let busted = by_name::<Specimen>(BUSTED);
         assert!(busted.iter().all(|lock| lock.name.starts_with("busted-")));
-        assert_eq!((busted.len(), ALL.len()), (22, 30));
+        assert_eq!((busted.len(), ALL.len()), (24, 32));
         assert!(by_name::<Specimen>("kinlock").is_empty());
     }
 }

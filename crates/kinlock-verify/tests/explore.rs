@@ -82,7 +82,7 @@ fn sound_invalidation_passes() {
 
 #[test]
 fn broken_locks_are_caught() {
-    all_broken_are_caught::<locks::Specimen>(26);
+    all_broken_are_caught::<locks::Specimen>(28);
 }
 
 #[test]

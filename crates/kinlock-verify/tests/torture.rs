@@ -68,6 +68,8 @@ mod deep {
         an_rwlock_biased_during_a_write_is_caught: "busted-rwlock-bias";
         an_rwlock_whose_last_reader_wakes_nobody_is_caught: "busted-rwlock-wake";
         an_rwlock_with_requests_left_behind_is_caught: "busted-rwlock-request";
+        an_rwlock_whose_registered_readers_see_any_writer_is_caught: "busted-rwlock-stale";
+        an_rwlock_whose_releases_look_once_is_caught: "busted-rwlock-release";
         a_condvar_whose_waiters_sleep_blindly_is_caught: "busted-condvar-sleep";
         a_condvar_that_forgets_newcomers_is_caught: "busted-condvar-clear";
         a_condvar_whose_sleepers_wake_nobody_is_caught: "busted-condvar-chain";

@@ -15,9 +15,10 @@
 //!   it. When a writer leaves, all readers that wait hold the lock before the next writer.
 //! * **Bounds**: the writer at the front of the queue waits for one quantum, one writer's section,
 //!   and the sections of one batch of readers, plus the time that it and they take to wake up. A
-//!   reader that has spun for 20 us waits for one batch of readers and one writer. A writer with
-//!   `n` writers before it waits `n + 1` times as long as the one at the front. This holds as long
-//!   as the scheduler runs the holders, and up to 16,383 waiters in the process.
+//!   reader that has waited for a quantum waits for one batch of readers and one writer. With a
+//!   time limit an eighth of what is left of it takes the place of the quantum, if that is less. A
+//!   writer with `n` writers before it waits `n + 1` times as long as the one at the front. This
+//!   holds as long as the scheduler runs the holders, and up to 16,383 waiters in the process.
 //! * **Read bias**: readers that get into each other's way make the lock *read-biased*. From then
 //!   on they announce themselves in a table, and write no shared cache line. The next writer ends
 //!   that: it reads a table entry per thread that ever read (256 at most), and waits for the
@@ -45,8 +46,15 @@
 //!   read guard has leaked is used for another lock, that one may stay locked, too.
 //! * **Signals**: a handler may take any lock that the interrupted code neither holds nor is
 //!   acquiring.
-//! * **fork**: in the child, a lock that another thread held for writing stays locked. One that
-//!   another thread read stays locked unless it was read-biased. All other locks work.
+//! * **Released by another thread** (feature `send_guard`, or raw): legal for every kind of guard.
+//!   A read guard costs a look at the table then, if the lock is read-biased.
+//! * **Released too often** (raw, or `force_unlock_read`): a mistake. It ends a reader if there is
+//!   one, and otherwise nothing, after at most a thousand looks at the table.
+//! * **fork**: in the child, a lock that another thread held for writing, or as an upgradable
+//!   reader, stays locked. One that another thread read stays locked unless that reader had
+//!   announced itself. Then the lock is free there, also if its guard had been sent to the thread
+//!   that forks: that thread must not use such a guard in the child. All other locks work, and
+//!   what the forking thread took itself is its own in the child, too.
 //!
 //! # Algorithm
 //!

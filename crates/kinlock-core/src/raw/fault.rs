@@ -107,4 +107,8 @@ pub enum RwLockFault {
     LeakyRequest,
     /// A writer that leaves does not publish its critical section.
     RelaxedUnlock,
+    /// A registered reader takes each writer that it sees for the one that it waits for.
+    StaleWriter,
+    /// A reader that leaves and finds no reader at its first look gives up.
+    HastyRelease,
 }

@@ -27,6 +27,7 @@
 //! | ... and sets the bias | (f, n), likewise | (f + BIASED, n + 1) | compare-and-swap |
 //! | ... passing writers | (f, n), no `W` or `REVOKING` | (f, n + 1) | compare-and-swap |
 //! | reader leaves | (f, n + 1) | (f, n) | fetch-and-add, then unpark (b) |
+//! | ... in place of another one (h) | (f, -1) | (f, 0) | compare-and-swap, then an entry goes |
 //! | reader waits for a writer | (f + W, n) | (f + W, n + 1) | compare-and-swap: *registers* (c) |
 //! | ... and gives up | (f + W, n + 1) | (f + W, n) | compare-and-swap |
 //! | reader is announced | (f + BIASED, n) | the same | its entry, then a look |
@@ -50,8 +51,11 @@
 //!   it, and then the last reader sends a wake-up too many.
 //! * (b) The last one unparks the upgrading reader, or the front. It does not clear the flag, since
 //!   the lock may be gone. The flag on a free lock means that a wake-up has been sent.
-//! * (c) It holds the lock from the moment in which `W` goes. No writer can enter before it has
-//!   left, since the count is not 0.
+//! * (c) It holds the lock from the moment in which `W` goes. The next writer may find the count 0
+//!   before this reader has run: where another thread has released an announced reader by the
+//!   count, an entry stands for this one. That writer has `REVOKING` set until this reader has
+//!   left, and nobody registers for a writer with `REVOKING`. So a registered reader that sees it
+//!   holds the lock, and must not wait.
 //! * (d) The writer then looks at the lock's entries in the table, and waits until all are empty.
 //!   A thread that already reads may pass it meanwhile, and is counted.
 //! * (e) Unparks the front instead, if no reader is registered. Clears the flags in the same step.
@@ -61,6 +65,9 @@
 //!   may enter although a waiter has just asked to go next, or a writer has just begun to wait for
 //!   announced readers: both wait for all that are counted. Each reader does that once at most,
 //!   since it looks before.
+//! * (h) It has looked at flags that changed before its fetch-and-add. It is announced by now, as
+//!   others have left in place of each other. Below zero no writer enters, so the count can be
+//!   taken back. Another reader may enter meanwhile and so take it; then nothing is left to do.
 //!
 //! # Why neither side starves
 //!
@@ -88,17 +95,24 @@
 //!
 //! Readers of one lock are alike. A reader that leaves empties its thread's entry if that names the
 //! lock, else subtracts one from the count, else empties any entry that names the lock. There
-//! remain as many entries and counts as readers.
+//! remain as many entries and counts as readers: those that hold the lock, that are registered, and
+//! that have announced themselves too late and will step back. So one that leaves finds something
+//! to end as soon as the others stand still for one look at the count and at the entries. After a
+//! thousand looks it gives up: somebody has released once too often. That release has done nothing
+//! then, unless it has ended another reader.
 //!
 //! # Memory
 //!
 //! Each release changes `state` or an entry once, and then only uses the address. So the lock may
-//! be freed by a thread that has taken it for writing.
+//! be freed by a thread that has taken it for writing. There is one exception: a reader that leaves
+//! in place of another one (h) looks at `state` a second time. That takes a guard that another
+//! thread has released, and a preemption between the look at the flags and the fetch-and-add.
 //!
 //! # Fork
 //!
 //! Marks that waiters leave (`REQUEST`, `FRONT_SLEEPS`, registered readers) carry a generation, as
-//! in the mutex: in the child they are void.
+//! in the mutex: in the child they are void. Entries of other rows than the forking thread's are
+//! emptied. All else is as in the parent: `docs/guide/rwlock.md` has a table.
 
 mod bias;
 mod read;
@@ -360,14 +374,12 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         self.writers.last() != 0 || self.state.load(Relaxed) & waiting != 0
     }
 
-    /// Makes the lock read-biased, if nobody holds it and the platform has a table. Otherwise
-    /// readers do that when they get into each other's way.
+    /// Makes the lock read-biased, unless a writer holds it or waits at the front of the queue, if
+    /// the platform has a table. Otherwise readers do that when they get into each other's way.
     #[doc(hidden)]
     pub fn set_biased(&self) {
         if P::announced().is_some() {
-            let _ = self
-                .state
-                .change(Relaxed, |seen| is_free(seen).then_some(seen | BIASED));
+            let _ = self.state.change(Relaxed, biased);
         }
     }
 

@@ -206,6 +206,14 @@ pub const ALL: &[Specimen] = &[
         "busted-rwlock-request",
         Property::Completion,
     ),
+    rwlock::broken::<{ RwLockFault::StaleWriter as u8 }>(
+        "busted-rwlock-stale",
+        Property::Completion,
+    ),
+    rwlock::broken::<{ RwLockFault::HastyRelease as u8 }>(
+        "busted-rwlock-release",
+        Property::Completion,
+    ),
     once::SOUND,
     once::broken::<{ OnceFault::EarlyDone as u8 }>("busted-once-early", Property::Exclusion),
     once::broken::<{ OnceFault::MissingWake as u8 }>("busted-once-wake", Property::Completion),
@@ -352,7 +360,7 @@ mod tests {
     #[test]
     fn names_are_found() {
         assert_eq!(by_name::<Specimen>("cna").len(), 1);
-        assert_eq!(by_name::<Specimen>(BUSTED).len(), 26);
+        assert_eq!(by_name::<Specimen>(BUSTED).len(), 28);
         assert!(by_name::<Specimen>("none").is_empty());
         let mut names: Vec<_> = ALL.iter().map(|lock| lock.name).collect();
         names.sort_unstable();

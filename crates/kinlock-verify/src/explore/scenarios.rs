@@ -2,7 +2,8 @@
 //!
 //! # Invariant
 //!
-//! 1. A thread releases a lock in the way in which it has just taken it, once.
+//! 1. A thread releases a lock in the way in which it has just taken it, once, or sends the right
+//!    to do so to another thread, which does.
 
 use super::draw::Plan;
 use super::locks::{Explored, Meeting, Runs, Specimen};
@@ -30,6 +31,8 @@ pub struct Scenario {
     pub(super) meets: bool,
     /// Threads also take the lock for reading.
     pub(super) reads: bool,
+    /// Threads release what other threads have taken for reading or writing.
+    pub(super) sends: bool,
     /// Threads run functions once.
     pub(super) runs: bool,
 }
@@ -62,6 +65,10 @@ scenarios! {
         "reading, writing, upgrading, in every way to wait, with and without bias";
     "readers-knobs" [timed changes_knobs reads]: "readers, and every wait finds other knobs";
     "readers-oversubscribed" [timed oversubscribed reads]: "readers, with more threads than CPUs";
+    "readers-sent" [timed reads sends]:
+        "readers, and what one thread has taken another one releases";
+    "readers-sent-oversubscribed" [timed oversubscribed reads sends]:
+        "readers-sent, with more threads than CPUs";
     "once" [runs]: "threads that each want a function to have run, one after the other";
     "once-oversubscribed" [oversubscribed runs]: "once, with more threads than CPUs";
     "tokens-oversubscribed" [timed oversubscribed meets]: "tokens, with more threads than CPUs";
@@ -77,8 +84,14 @@ const PLAIN: Scenario = Scenario {
     oversubscribed: false,
     meets: false,
     reads: false,
+    sends: false,
     runs: false,
 };
+
+/// The kinds of guards that are sent.
+const SENT_READ: usize = 0;
+const SENT_UPGRADABLE: usize = 1;
+const SENT_WRITE: usize = 2;
 
 /// What the threads of a schedule share.
 pub(super) struct Shared {
@@ -86,11 +99,14 @@ pub(super) struct Shared {
     locks: [Explored; 2],
     oracle: Oracle,
     timed: bool,
+    sends: bool,
     rounds: u32,
     work: u64,
     threads: usize,
     /// Given and not yet taken. With the lock.
     tokens: Cell<usize>,
+    /// How many read guards, upgradable ones and write guards have been sent and not yet received.
+    sent: Cell<[u32; 3]>,
     /// The rounds whose function has begun, and has returned, one per bit.
     functions: [Cell<u64>; 2],
 }
@@ -101,10 +117,12 @@ impl Shared {
             locks: [(lock.place)(plan.park), (lock.place)(plan.park)],
             oracle: Oracle::new(plan),
             timed: scenario.timed,
+            sends: scenario.sends,
             rounds: plan.rounds,
             work: plan.work,
             threads: plan.schedule.threads,
             tokens: Cell::new(0),
+            sent: Cell::default(),
             functions: Default::default(),
         }
     }
@@ -121,6 +139,8 @@ impl Shared {
             } else if let Some(running) = self.locks[0].running {
                 self.run_once(me, round as usize, running);
             } else if let Some(lock) = self.locks[0].reading {
+                // Before it waits itself: the others may all wait already.
+                while self.receive(me, lock) {}
                 self.read_or_write(me, lock);
             } else if self.acquire(me) {
                 say("takes the lock");
@@ -130,6 +150,55 @@ impl Shared {
             }
             self.work();
         }
+        if let Some(lock) = self.locks[0].reading.filter(|_| self.sends) {
+            while self.receive(me, lock) {}
+            // A reader that nobody releases is found here.
+            lock.lock();
+            self.oracle.section(0, me, || self.work());
+            self.locks[0].unlock();
+        }
+    }
+
+    /// Releases what another thread has taken, if anything was sent.
+    fn receive(&self, me: usize, lock: &dyn ReadWrite) -> bool {
+        let mut sent = self.sent.get();
+        let Some(kind) = sent.iter().position(|&number| number > 0) else {
+            return false;
+        };
+        sent[kind] -= 1;
+        self.sent.set(sent);
+        say("receives a guard");
+        // SAFETY: invariant 1.
+        unsafe {
+            match kind {
+                SENT_READ => {
+                    self.oracle.look(me, || self.work());
+                    lock.unlock_read();
+                }
+                SENT_UPGRADABLE => {
+                    self.oracle.look(me, || self.work());
+                    lock.unlock_upgradable();
+                }
+                _ => {
+                    self.oracle.section(0, me, || self.work());
+                    lock.unlock();
+                }
+            }
+        }
+        true
+    }
+
+    /// Lets another thread release the lock, sometimes. It was taken in this way.
+    fn sends(&self, kind: usize) -> bool {
+        let sends = self.sends && Sim::random() % 2 == 0;
+        if sends {
+            let mut sent = self.sent.get();
+            sent[kind] += 1;
+            self.sent.set(sent);
+            say("sends its guard");
+            self.work();
+        }
+        sends
     }
 
     /// One round with a reader-writer lock.
@@ -191,6 +260,11 @@ impl Shared {
         say("reads");
         self.oracle.look(me, || self.work());
         say("ends reading");
+        if self.sends(SENT_READ) {
+            // While another thread may be looking for the reader that it is to release.
+            lock.read_until(NEVER, true);
+            self.oracle.look(me, || ());
+        }
         // SAFETY: invariant 1.
         unsafe { lock.unlock_read() };
     }
@@ -199,8 +273,10 @@ impl Shared {
         say("writes");
         self.oracle.section(0, me, || self.work());
         say("ends writing");
-        // SAFETY: invariant 1.
-        unsafe { lock.unlock() };
+        if !self.sends(SENT_WRITE) {
+            // SAFETY: invariant 1.
+            unsafe { lock.unlock() };
+        }
     }
 
     fn upgrade(&self, me: usize, lock: &dyn ReadWrite, deadline: u64) {
@@ -212,7 +288,9 @@ impl Shared {
             } else {
                 self.oracle.gives_up(me, deadline);
                 self.oracle.look(me, || self.work());
-                lock.unlock_upgradable();
+                if !self.sends(SENT_UPGRADABLE) {
+                    lock.unlock_upgradable();
+                }
             }
         }
     }

@@ -15,6 +15,7 @@ mod patience;
 mod preemption;
 mod readers;
 mod relay;
+mod sent;
 mod signals;
 mod timed;
 
@@ -99,6 +100,10 @@ scenarios! {
         "one writer, which may give up, among readers that leave no gap";
     "writer-flood" 2 Readers readers::writer_flood:
         "one reader among writers that leave no gap";
+    "readers-sent" 4 Readers readers::sent:
+        "as readers, and what one thread has taken another one releases; in a forked child, too";
+    "readers-overtaken" 3 Readers sent::overtaken:
+        "a guard is released elsewhere while a reader that a writer has let in has not run yet";
     "once" 4 Runs once::run:
         "a function ends just as the only thread that waits for it falls asleep";
     "churn" 5 Nothing churn::run:
@@ -107,6 +112,8 @@ scenarios! {
         "children forked amid contention use locks of their own, at rest, and inherited";
     "leak" 2 Nothing leak::run:
         "threads that leaked guards, and some that wait for a leaked one, harm no other lock";
+    "sent" 3 Nothing sent::sent:
+        "what one thread has taken another one releases";
     "topology" 3 Nothing domains::real:
         "threads pinned to CPUs that KINLOCK_TOPOLOGY divides, while knobs are turned";
 }

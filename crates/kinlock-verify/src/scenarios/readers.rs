@@ -2,9 +2,11 @@
 //!
 //! # Invariant
 //!
-//! 1. A view of the lock releases it as `with_lock` has taken it through that view.
+//! 1. A view of the lock releases it as `with_lock` has taken it through that view, or sends the
+//!    right to do so, once, to the thread that receives it.
 
 use super::{Context, Events};
+use crate::child::{self, FINE};
 use crate::crew::{self, Worker};
 use crate::injector::Injector;
 use crate::oracle::SharedState;
@@ -13,8 +15,8 @@ use crate::report::{Findings, Property};
 use crate::test_lock::{ReadWrite, TestLock};
 use kinlock_core::events::Event;
 use kinlock_core::platform::NEVER;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 type Lock = dyn ReadWrite + Send + Sync;
@@ -26,6 +28,17 @@ struct Shared {
     reads: AtomicU64,
     timeouts: AtomicU64,
     hasty: AtomicU64,
+    /// Guards on their way to other threads, and how many have arrived.
+    sent: Mutex<Vec<Kind>>,
+    received: AtomicU64,
+}
+
+/// How the lock is held.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Read,
+    Upgradable,
+    Write,
 }
 
 /// The lock as one that is taken for reading.
@@ -33,6 +46,27 @@ struct Reading<'a>(&'a Lock);
 
 /// The lock as one that is taken for writing.
 struct Writing<'a>(&'a Lock);
+
+/// A view whose release is left to another thread.
+struct Sending<'a>(&'a dyn TestLock, Kind, &'a Mutex<Vec<Kind>>);
+
+impl TestLock for Sending<'_> {
+    fn lock(&self) {
+        self.0.lock();
+    }
+
+    fn try_lock(&self) -> bool {
+        self.0.try_lock()
+    }
+
+    fn try_lock_for(&self, timeout: Duration) -> bool {
+        self.0.try_lock_for(timeout)
+    }
+
+    unsafe fn unlock(&self) {
+        (self.2.lock().unwrap_or_else(PoisonError::into_inner)).push(self.1);
+    }
+}
 
 impl TestLock for Reading<'_> {
     fn lock(&self) {
@@ -89,6 +123,57 @@ pub(super) fn mixed(context: &Context) -> Findings {
     })
 }
 
+/// The same, and guards are sent to other threads. Before a thread waits it releases all that are
+/// on their way: the others may all wait already.
+pub(super) fn sent(context: &Context) -> Findings {
+    // While this process has no other threads: the table of readers is copied as it is.
+    let in_a_child = match context.specimen.defect {
+        None => in_a_child(context),
+        Some(_) => Ok("a broken lock is not taken into a child".into()),
+    };
+    run_sending(context).with(Property::Contract, in_a_child)
+}
+
+fn run_sending(context: &Context) -> Findings {
+    run(context, |shared, worker, injector| {
+        while shared.receive(worker, injector) {}
+        match worker.random.below(64) {
+            0..=3 => shared.lock.set_biased(),
+            4..=31 => shared.send_read(worker, injector),
+            32..=39 => shared.read(worker, injector),
+            40..=45 => shared.send_write(worker, injector),
+            46..=49 => shared.send_upgradable(worker, injector),
+            50..=54 => shared.write(worker, injector),
+            55..=59 => shared.upgrade(worker, injector),
+            _ => shared.downgrade(worker, injector),
+        }
+    })
+}
+
+/// Does so in a child, for a part of the time.
+fn in_a_child(context: &Context) -> Result<String, String> {
+    let mut context = context.clone();
+    context.orders.duration /= 4;
+    let patience = context.orders.duration + 3 * context.orders.hang;
+    let work = || {
+        let findings = run_sending(&context);
+        let failed = findings.verdicts.iter().filter_map(|(property, verdict)| {
+            let what = verdict.as_ref().err()?;
+            Some(format!("{} in a child: {what}", property.name()))
+        });
+        let failed: Vec<_> = failed.collect();
+        failed.iter().for_each(|what| eprintln!("{what}"));
+        if failed.is_empty() { FINE } else { FINE + 1 }
+    };
+    let Some(child) = child::fork(work) else {
+        return Ok("no child could be forked".into());
+    };
+    match child.wait(patience, |_| std::thread::sleep(Duration::from_millis(1)))? {
+        FINE => Ok("the same holds in a child".into()),
+        _ => Err("a child found a defect".into()),
+    }
+}
+
 /// The first thread writes or gives up, all others read.
 pub(super) fn reader_flood(context: &Context) -> Findings {
     run(context, |shared, worker, injector| match worker.index() {
@@ -116,6 +201,8 @@ fn run(context: &Context, visit: fn(&Shared, &mut Worker, &mut Injector)) -> Fin
         reads: AtomicU64::new(0),
         timeouts: AtomicU64::new(0),
         hasty: AtomicU64::new(0),
+        sent: Mutex::default(),
+        received: AtomicU64::new(0),
     });
     let many = context.orders.threads > 1;
     let (of_crew, own_context) = (Arc::clone(&shared), context.clone());
@@ -125,6 +212,7 @@ fn run(context: &Context, visit: fn(&Shared, &mut Worker, &mut Injector)) -> Fin
         while worker.running() {
             visit(&of_crew, worker, &mut injector);
         }
+        while of_crew.receive(worker, &mut injector) {}
     };
     let happened = |count: &AtomicU64| count.load(Relaxed) > 0;
     let reached = || !many || happened(&shared.reads) && happened(&shared.writes);
@@ -136,7 +224,10 @@ fn run(context: &Context, visit: fn(&Shared, &mut Worker, &mut Injector)) -> Fin
         false => (shared.state.no_violation()).map(|()| "no violation before the hang".into()),
     };
     let events = events.list(&[Event::HandoffRequest, Event::Bias, Event::Revoke]);
-    let detail = format!("{reads} reads, {writes} writes, {timeouts} timeouts, {events}");
+    let received = shared.received.load(Relaxed);
+    let detail = format!(
+        "{reads} reads, {writes} writes, {timeouts} timeouts, {received} guards received, {events}"
+    );
     let mut findings = outcome.own_findings();
     (findings.verdicts).insert(0, (Property::Exclusion, exclusion));
     findings
@@ -153,6 +244,59 @@ impl Shared {
     fn change(&self, worker: &mut Worker, injector: &mut Injector) {
         self.writes.fetch_add(1, Relaxed);
         self.state.section(worker.name(), || injector.point());
+    }
+
+    /// Releases what another thread, or this one, has taken. `false`: nothing is on its way.
+    fn receive(&self, worker: &mut Worker, injector: &mut Injector) -> bool {
+        let sent = (self.sent.lock().unwrap_or_else(PoisonError::into_inner)).pop();
+        let Some(kind) = sent else { return false };
+        self.received.fetch_add(1, Relaxed);
+        match kind {
+            Kind::Read | Kind::Upgradable => self.look(worker, injector),
+            Kind::Write => self.change(worker, injector),
+        }
+        // SAFETY: invariant 1.
+        unsafe {
+            match kind {
+                Kind::Read => self.lock.unlock_read(),
+                Kind::Upgradable => self.lock.unlock_upgradable(),
+                Kind::Write => self.lock.unlock(),
+            }
+        }
+        true
+    }
+
+    /// Reads, lets another thread release that, and reads again while that may happen. No writer
+    /// can hold the lock meanwhile for long.
+    fn send_read(&self, worker: &mut Worker, injector: &mut Injector) {
+        let (kind, limit) = draw(worker);
+        let again = worker.random.below(4);
+        let acquire = |view: &dyn TestLock| self.acquire(view, kind, limit);
+        let view = Sending(&Reading(&*self.lock), Kind::Read, &self.sent);
+        let taken = worker.with_lock(&view, acquire, |worker| self.look(worker, injector));
+        for _ in 0..again {
+            if taken && self.lock.try_read(true) {
+                // SAFETY: taken above.
+                unsafe { self.lock.unlock_read() };
+            }
+        }
+    }
+
+    fn send_write(&self, worker: &mut Worker, injector: &mut Injector) {
+        let (kind, limit) = draw(worker);
+        let acquire = |view: &dyn TestLock| self.acquire(view, kind, limit);
+        let view = Sending(&Writing(&*self.lock), Kind::Write, &self.sent);
+        worker.with_lock(&view, acquire, |worker| self.change(worker, injector));
+    }
+
+    fn send_upgradable(&self, worker: &mut Worker, injector: &mut Injector) {
+        let (kind, limit) = draw(worker);
+        let acquire = |_: &dyn TestLock| match kind {
+            0..4 => self.lock.upgradable_until(NEVER),
+            _ => self.lock.upgradable_until(after(&*self.lock, limit)),
+        };
+        let view = Sending(&Writing(&*self.lock), Kind::Upgradable, &self.sent);
+        worker.with_lock(&view, acquire, |worker| self.look(worker, injector));
     }
 
     fn read_plainly(&self, worker: &mut Worker, injector: &mut Injector) {

@@ -14,6 +14,12 @@ const INHIBIT: u64 = 9;
 /// nanoseconds. These do not know of it, and so cannot wake it.
 const NAP: core::ops::Range<u64> = 50_000..1_000_000;
 
+/// How often a reader that leaves looks for a reader to end. A look misses all of them only if
+/// others move them meanwhile from the count to an entry, which they can hardly do twice in a row.
+/// Where no reader is left at all, somebody has released once too often, or has released what a
+/// fork has freed; nobody must wait for ever then.
+const LOOKS: u32 = if cfg!(loom) { 4 } else { 1000 };
+
 impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// The lock's name in the table.
     #[inline]
@@ -73,15 +79,17 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// A reader leaves that is counted, or announced in another thread's row since its guard was
     /// sent here. Readers may leave in place of each other: what matters is that there remain as
     /// many, counted or announced, as hold the lock.
+    ///
+    /// The count and the entries cannot be looked at in one step. While this thread looks at one,
+    /// another reader may come or leave and so turn the reader that this thread looks for into one
+    /// of the other kind. So it looks again, in a child of fork, too.
     #[cold]
     #[inline(never)]
-    fn leave_elsewhere(&self) {
+    pub(super) fn leave_elsewhere(&self) {
         let (key, name) = (self.key(), self.name());
-        loop {
-            let counted = |seen| {
-                let held = seen & (WRITER | REVOKING) != WRITER;
-                (held && counts(seen)).then(|| without_registered(seen))
-            };
+        for _ in 0..LOOKS {
+            let counted =
+                |seen| (!is_written(seen) && counts(seen)).then(|| without_registered(seen));
             if let Ok(before) = self.state.change(Release, counted) {
                 return Self::wake_after_reader(key, before);
             }
@@ -89,9 +97,10 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             if entries.any(|e| e.compare_exchange(name, 0, Release, Relaxed).is_ok()) {
                 return;
             }
-            // The platform has emptied the row of the thread that was the sender. Or the defect has
-            // lost the reader.
-            if P::forked() || C::FAULT == RwLockFault::LostReader {
+            if matches!(
+                C::FAULT,
+                RwLockFault::LostReader | RwLockFault::HastyRelease
+            ) {
                 return;
             }
             P::relax();
@@ -171,17 +180,23 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             if gone() {
                 return true;
             }
-            let now = P::now();
-            let waited = now.saturating_sub(start);
-            if passed(deadline, || now) {
+            if passed(deadline, P::now) {
                 return false;
             }
-            if waited < SPIN || !Self::PARKS {
-                P::relax();
-            } else {
-                let nap = (waited / 8).clamp(NAP.start, NAP.end);
-                sleep_until::<P>(now.saturating_add(nap.min(left(deadline, || now))));
-            }
+            Self::pause(start, deadline);
+        }
+    }
+
+    /// A step of a wait that began at `start` and that nobody will end by a wake-up: spins at
+    /// first, and then takes naps, so that a thread of higher priority lets the others run.
+    pub(super) fn pause(start: u64, deadline: u64) {
+        let now = P::now();
+        let waited = now.saturating_sub(start);
+        if waited < SPIN || !Self::PARKS {
+            P::relax();
+        } else {
+            let nap = (waited / 8).clamp(NAP.start, NAP.end);
+            sleep_until::<P>(now.saturating_add(nap.min(left(deadline, || now))));
         }
     }
 

@@ -37,13 +37,27 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     fn try_enter(&self, passing: bool) -> bool {
         // Acquire pairs with the release of writers.
         let entered = |seen| with_reader::<P>(seen, passing);
-        self.state.change(Acquire, entered).is_ok()
+        let before = self.state.change(Acquire, entered);
+        before.is_ok_and(|before| {
+            self.counted(before);
+            true
+        })
+    }
+
+    /// A reader has counted itself. If it has thereby taken the place of one that is leaving, see
+    /// `left_last`, a waiter that the last counted reader woke may have seen the wrong count.
+    fn counted(&self, before: u32) {
+        let after = before.wrapping_add(READER);
+        if is_below_zero(before) && count(after) == 0 {
+            Self::wake_after_reader(self.key(), after | READER);
+        }
     }
 
     /// Counts this reader. Among many readers a compare-and-swap hardly ever succeeds.
     pub(super) fn add(&self) -> Counted {
         // Acquire pairs with the release of writers.
         let before = self.state.add(Acquire);
+        self.counted(before);
         match C::FAULT {
             RwLockFault::HastyReader => Counted::Reads,
             _ => Counted::at(before),
@@ -58,6 +72,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// Waits and enters (`true`), or until the time is up.
     fn wait_to_read(&self, deadline: u64, passing: bool) -> bool {
         let mut stay = self.begin(C::tuning(), deadline);
+        self.arrive(&mut stay);
         let free = |seen| with_reader::<P>(seen, passing).is_some();
         match self.follow_policy(&mut stay, free, || self.enter(passing)) {
             End::Taken(counted) => self.finish(counted, deadline),
@@ -69,6 +84,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// Waits for the writer that holds the lock, or is to go next, and enters (`true`), or until
     /// the time is up.
     pub(super) fn read_in_turn(&self, deadline: u64, passing: bool) -> bool {
+        let start = P::now();
         loop {
             if C::FAULT == RwLockFault::BiasInWrite {
                 self.state.set(BIASED);
@@ -78,6 +94,10 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             }
             if passed(deadline, P::now) {
                 return false;
+            }
+            if is_full(self.state.load(Relaxed)) {
+                Self::pause(start, deadline);
+                continue;
             }
             // Until the one that goes next has the lock, or has given up.
             let patience = SPIN.min(left(deadline, P::now));
@@ -118,14 +138,23 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
 
     /// A registered reader waits until the writer has gone (`true`), or until the time is up.
     pub(super) fn await_writer(&self, deadline: u64) -> bool {
-        let written = |seen| seen & WRITER != 0;
+        // A writer that is still revoking has come after this reader, which then holds the lock:
+        // that writer waits until this reader has left. No reader registers for such a writer.
+        let written = |seen| match C::FAULT {
+            RwLockFault::StaleWriter => seen & WRITER != 0,
+            _ => is_written(seen),
+        };
         loop {
             // Acquire pairs with the release of the writer.
             if !written(self.state.load(Acquire)) {
                 return true;
             }
             if passed(deadline, P::now) {
-                let withdrawn = |seen| written(seen).then(|| without_registered(seen));
+                let lost = |seen| C::FAULT == RwLockFault::LostReader && !counts(seen);
+                let withdrawn = |seen| match lost(seen) {
+                    true => written(seen).then_some(seen),
+                    false => written(seen).then(|| without_registered(seen)),
+                };
                 if self.state.change(Relaxed, withdrawn).is_ok() {
                     P::count(Event::Timeout);
                     return false;
@@ -159,18 +188,20 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
 
     #[cold]
     #[inline(never)]
-    fn left_last(&self, key: *const u32, before: u32) {
-        if !counts(before) {
-            // This thread's reader was announced, and others have left in place of each other; see
-            // `leave_marked`. It still holds the lock.
-            let after = self.state.add(Relaxed).wrapping_add(READER);
-            if count(after) == 0 {
-                // A waiter that the last counted reader woke may have seen the wrong count.
-                Self::wake_after_reader(key, after | READER);
-            }
-            return self.leave_marked();
+    pub(super) fn left_last(&self, key: *const u32, before: u32) {
+        if counts(before) {
+            return Self::wake_after_reader(key, before);
         }
-        Self::wake_after_reader(key, before);
+        // Others have left in place of each other: this thread's reader is announced by now, see
+        // `leave_elsewhere`. While the count is below zero no writer enters, so this thread takes
+        // its count back and thereby is a reader again, for which an entry must be left.
+        let borrowed = |seen| is_below_zero(seen).then(|| seen.wrapping_add(READER));
+        if let Ok(before) = self.state.change(Relaxed, borrowed) {
+            self.counted(before);
+            self.leave_marked();
+        }
+        // Otherwise another reader has counted itself meanwhile. It has the count that this thread
+        // has given up, and the entry stands for it.
     }
 
     /// As [`leave_counted`](Self::leave_counted), after the word has changed.

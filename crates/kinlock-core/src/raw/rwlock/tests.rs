@@ -6,6 +6,10 @@ use crate::Native;
 use crate::tuning::Quantum;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
+mod scripted;
+mod sent;
+mod waits;
+
 macro_rules! config {
     ($($name:ident: $fault:ident;)*) => {$(
         #[derive(Clone, Copy, Debug)]
@@ -29,6 +33,8 @@ config! {
     LeakyRequest: LeakyRequest;
     LostReader: LostReader;
     HastyReader: HastyReader;
+    StaleWriter: StaleWriter;
+    HastyRelease: HastyRelease;
 }
 
 type Lock<C = Sound> = QueuedRwLock<Native, C>;

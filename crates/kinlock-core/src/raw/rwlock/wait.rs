@@ -3,12 +3,18 @@
 
 use super::*;
 use crate::raw::mutex::policy::{Front, Seen, Step};
-use crate::raw::waiter::sleep_until;
+use crate::raw::waiter::{left, sleep_until};
+
+/// A waiter with a time limit takes turns after an eighth of what is left of it, if that is less
+/// than the quantum. The rest is for those that hold the lock: they need not be in the middle of
+/// their sections just then.
+const EARLY: u64 = 8;
 
 /// A wait that has begun.
 #[derive(Debug)]
 pub(super) struct Stay {
     pub(super) deadline: u64,
+    quantum: u64,
     front: Front,
     /// The lock has been marked as kept for the trial.
     tries: bool,
@@ -40,9 +46,19 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
         let trial = tries && P::random() % C::TRIALS == C::TRIALS - 1;
         Stay {
             deadline,
+            quantum,
             front: Front::new(quantum, trial),
             tries: false,
         }
+    }
+
+    /// The waiter is at the front of the queue, or has none.
+    pub(super) fn arrive(&self, stay: &mut Stay) {
+        let quantum = match stay.deadline {
+            NEVER => stay.quantum,
+            deadline => stay.quantum.min(left(deadline, P::now) / EARLY),
+        };
+        stay.front = Front::new(quantum, stay.is_trial());
     }
 
     /// Does what the policy says until it is time to take turns. `free`: this waiter could `take`
@@ -113,7 +129,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     }
 
     /// A trial that ends without a verdict leaves the lock shared.
-    fn end_trial(&self, stay: &Stay) {
+    pub(super) fn end_trial(&self, stay: &Stay) {
         if stay.front.trial {
             self.hints.share();
         }

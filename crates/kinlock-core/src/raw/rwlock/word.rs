@@ -63,6 +63,22 @@ pub(super) fn is_requested<P: Platform>(seen: u32) -> bool {
     seen & REQUEST != 0 && is_ours::<P>(seen)
 }
 
+/// A writer holds the lock, and has waited for all announced readers. Those that are counted wait
+/// for it.
+pub(super) fn is_written(seen: u32) -> bool {
+    seen & (WRITER | REVOKING) == WRITER
+}
+
+/// More readers have left by the count than were counted: others are announced in their place.
+pub(super) fn is_below_zero(seen: u32) -> bool {
+    count(seen) > LIMIT
+}
+
+/// As many readers are counted as can be. Nobody is told when that is over.
+pub(super) fn is_full(seen: u32) -> bool {
+    count(seen) == LIMIT
+}
+
 /// Nobody holds the lock. Announced readers aside.
 pub(super) fn is_free(seen: u32) -> bool {
     seen & (WRITER | UPGRADABLE | COUNT) == 0
@@ -73,14 +89,14 @@ fn marked<P: Platform>(seen: u32) -> u32 {
     if is_ours::<P>(seen) {
         return seen;
     }
-    let waiting = seen & (WRITER | REVOKING) == WRITER;
+    let waiting = is_written(seen);
     let void = REQUEST | FRONT_SLEEPS | GENERATION | if waiting { COUNT } else { 0 };
     seen & !void | generation::<P>()
 }
 
 /// The word without a generation, if it has no mark to which that belongs.
 fn settled(word: u32) -> u32 {
-    let waiting = word & (WRITER | REVOKING) == WRITER && count(word) != 0;
+    let waiting = is_written(word) && count(word) != 0;
     let kept = word & (REQUEST | FRONT_SLEEPS) != 0 || waiting;
     if kept { word } else { word & !GENERATION }
 }
@@ -104,9 +120,9 @@ pub(super) enum Counted {
 impl Counted {
     /// By the word before.
     pub(super) fn at(before: u32) -> Self {
-        match before & (WRITER | REVOKING) {
-            WRITER => Counted::Registered,
-            _ => Counted::Reads,
+        match is_written(before) {
+            true => Counted::Registered,
+            false => Counted::Reads,
         }
     }
 }
@@ -115,7 +131,7 @@ impl Counted {
 pub(super) fn with_reader<P: Platform>(seen: u32, passing: bool) -> Option<u32> {
     let waited_for = seen & UPGRADING != 0 || is_requested::<P>(seen);
     let written = seen & WRITER != 0 && !(passing && seen & REVOKING != 0);
-    if written || waited_for && !passing || count(seen) >= LIMIT {
+    if written || waited_for && !passing || is_full(seen) {
         return None;
     }
     // A sleeper marked on a free lock has been woken by the one who released it.
@@ -127,14 +143,13 @@ pub(super) fn with_reader<P: Platform>(seen: u32, passing: bool) -> Option<u32> 
 pub(super) fn is_refused<P: Platform>(seen: u32, passing: bool) -> bool {
     let entered = with_reader::<P>(seen, passing).is_some();
     // A full lock is not one of which a sleeper would be told when it is no longer full.
-    !entered && with_registered::<P>(seen).is_none() && count(seen) < LIMIT
+    !entered && with_registered::<P>(seen).is_none() && !is_full(seen)
 }
 
 /// A waiting reader registers, and holds the lock when the writer releases it.
 pub(super) fn with_registered<P: Platform>(seen: u32) -> Option<u32> {
     let word = marked::<P>(seen);
-    let written = seen & (WRITER | REVOKING) == WRITER;
-    (written && count(word) < LIMIT).then_some(word.wrapping_add(READER))
+    (is_written(seen) && count(word) < LIMIT).then_some(word.wrapping_add(READER))
 }
 
 /// A waiting reader withdraws, or a counted one leaves.

@@ -108,12 +108,21 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// Waits at the front of the queue, and takes the lock. Returns the word before, or `None` if
     /// the time is up.
     pub(super) fn wait_at_front(&self, want: Want, stay: &mut Stay) -> Option<u32> {
+        self.arrive(stay);
         let free = |seen| taken::<P>(seen, want, true).is_some();
         let taken = loop {
             match self.follow_policy(stay, free, || self.take(want, true).ok()) {
                 End::Taken(before) => break Some(before),
                 End::TimeUp => break None,
-                End::Sleep(until) => self.sleep_at_front(want, until),
+                End::Sleep(until) => {
+                    self.sleep_at_front(want, until);
+                    // A fair release may have made this waiter the next: nobody else enters, so
+                    // every moment that it does not look at the lock is lost.
+                    if is_requested::<P>(self.state.load(Relaxed)) {
+                        self.end_trial(stay);
+                        break self.take_in_turn(want, stay.deadline);
+                    }
+                }
                 End::Request => break self.take_in_turn(want, stay.deadline),
             }
         };

@@ -54,7 +54,9 @@ impl<const PARK: bool, const FAULT: u8> RwLockConfig for Kind<PARK, FAULT> {
         HastyReader,
         BiasInWrite,
         MissingWake,
-        LeakyRequest
+        LeakyRequest,
+        StaleWriter,
+        HastyRelease
     );
 
     fn tuning() -> Tuning {

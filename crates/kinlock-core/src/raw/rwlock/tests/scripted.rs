@@ -1,0 +1,168 @@
+//! A machine with one thread, which plays the parts of several: what others do while a thread
+//! looks or sleeps is called where it does so.
+
+use super::*;
+use crate::announced::{Announced, Row};
+use crate::atomic::Atomics;
+use crate::raw::waiter::{Table, Waiters};
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64};
+
+/// The machine. All its state but the tables is the test's own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scripted;
+
+static TABLE: Table<Scripted, 64, 2> = Table::FREE;
+static WAITERS: Waiters<Scripted> = TABLE.waiters();
+const ROWS: usize = 8;
+
+/// What others do once, after so many calls.
+type Others = Option<(u32, Box<dyn FnOnce()>)>;
+
+/// A sleep: at which address, and the word there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Sleep {
+    pub(super) key: usize,
+    pub(super) word: u32,
+    pub(super) at: u64,
+}
+
+thread_local! {
+    /// The test's own, since other tests run at the same time.
+    static ANNOUNCED: &'static Announced<Scripted> = {
+        let rows: Vec<Row<Scripted>> = (0..ROWS).map(|_| Row::default()).collect();
+        let in_use = Box::leak(Box::new(AtomicU32::new(ROWS as u32)));
+        Box::leak(Box::new(Announced::new(rows.leak(), in_use)))
+    };
+    static NOW: Cell<u64> = const { Cell::new(1) };
+    static PART: Cell<usize> = const { Cell::new(0) };
+    static FORKS: Cell<u8> = const { Cell::new(0) };
+    static LOOKS: Cell<u32> = const { Cell::new(0) };
+    static AT_A_LOOK: RefCell<Others> = const { RefCell::new(None) };
+    static IN_A_SLEEP: RefCell<Others> = const { RefCell::new(None) };
+    static SLEEPS: RefCell<Vec<Sleep>> = const { RefCell::new(Vec::new()) };
+}
+
+/// From here on the thread plays this part: it announces itself in this row.
+pub(super) fn play(part: usize) {
+    PART.set(part);
+}
+
+/// Runs `body` as another part.
+pub(super) fn as_part<R>(part: usize, body: impl FnOnce() -> R) -> R {
+    let me = PART.replace(part);
+    let result = body();
+    PART.set(me);
+    result
+}
+
+/// From here on the process is the last of so many children, each of the one before.
+pub(super) fn forked(times: u8) {
+    FORKS.set(times);
+}
+
+/// Others do this after so many calls for the table.
+pub(super) fn at_a_look(after: u32, others: impl FnOnce() + 'static) {
+    AT_A_LOOK.set(Some((after, Box::new(others))));
+}
+
+/// Others do this in the first sleep after so many.
+pub(super) fn in_a_sleep(after: u32, others: impl FnOnce() + 'static) {
+    IN_A_SLEEP.set(Some((after, Box::new(others))));
+}
+
+/// How often the table was asked for.
+pub(super) fn looks() -> u32 {
+    LOOKS.get()
+}
+
+/// All sleeps so far.
+pub(super) fn sleeps() -> Vec<Sleep> {
+    SLEEPS.with_borrow(Clone::clone)
+}
+
+fn others(script: &'static std::thread::LocalKey<RefCell<Others>>) -> bool {
+    let due = script.with_borrow_mut(|script| match script {
+        Some((0, _)) => script.take(),
+        Some((left, _)) => {
+            *left -= 1;
+            None
+        }
+        None => None,
+    });
+    due.map(|(_, others)| others()).is_some()
+}
+
+impl Atomics for Scripted {
+    type AtomicU8 = AtomicU8;
+    type AtomicU16 = AtomicU16;
+    type AtomicU32 = AtomicU32;
+    type AtomicU64 = AtomicU64;
+}
+
+impl Platform for Scripted {
+    const CAN_PARK: bool = true;
+
+    fn waiters() -> &'static Waiters<Self> {
+        &WAITERS
+    }
+
+    /// Each look at the clock takes a tenth of a microsecond.
+    fn now() -> u64 {
+        NOW.set(NOW.get() + 100);
+        NOW.get()
+    }
+
+    /// Sleeps until the time is up, unless others do something meanwhile.
+    fn park_in(
+        key: *const u32,
+        expected: u32,
+        until: u64,
+        _: u32,
+        current: impl Fn() -> u32,
+    ) -> Parked {
+        let word = current();
+        if word != expected {
+            return Parked::Differed;
+        }
+        let (key, at) = (key.addr(), NOW.get());
+        SLEEPS.with_borrow_mut(|sleeps| sleeps.push(Sleep { key, word, at }));
+        if others(&IN_A_SLEEP) {
+            return Parked::Woken;
+        }
+        assert_ne!(until, NEVER, "a thread sleeps for ever");
+        NOW.set(NOW.get().max(until));
+        Parked::Unwoken
+    }
+
+    fn announced() -> Option<&'static Announced<Self>> {
+        LOOKS.set(LOOKS.get() + 1);
+        others(&AT_A_LOOK);
+        Some(ANNOUNCED.with(|table| *table))
+    }
+
+    fn row() -> usize {
+        PART.get()
+    }
+
+    fn forks() -> u8 {
+        FORKS.get()
+    }
+}
+
+/// The lock of these tests. It is never freed: a name in the table is another lock's otherwise.
+pub(super) type ScriptedLock<C> = QueuedRwLock<Scripted, C>;
+
+pub(super) fn lock<C: RwLockConfig>() -> &'static ScriptedLock<C> {
+    Box::leak(Box::default())
+}
+
+pub(super) fn word<C: RwLockConfig>(lock: &ScriptedLock<C>) -> u32 {
+    lock.state.load(Relaxed)
+}
+
+/// Releases what the caller's script says is held.
+pub(super) fn end<C: RwLockConfig>(lock: &ScriptedLock<C>, release: unsafe fn(&ScriptedLock<C>)) {
+    // SAFETY: every caller holds the lock in that way, or shows that nothing bad comes of it.
+    unsafe { release(lock) }
+}

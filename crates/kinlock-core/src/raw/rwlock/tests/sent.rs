@@ -1,0 +1,144 @@
+//! Read locks that another thread releases, and releases of what nobody holds.
+
+use super::scripted::{
+    Scripted, ScriptedLock, as_part, at_a_look, end, forked, lock, looks, play, word,
+};
+use super::*;
+
+/// A reader that has registered with a writer, which has left. It has not run since then. Another
+/// reader, which was announced, was released elsewhere, so the entry stands for the first one.
+/// Returns the word that it finds when a second writer has come.
+fn overtaken<C: RwLockConfig>(lock: &'static ScriptedLock<C>) -> u32 {
+    as_part(1, || lock.write());
+    assert_eq!(lock.register(), Some(Counted::Registered));
+    as_part(1, || end(lock, ScriptedLock::unlock_write));
+    assert_eq!(word(lock), READER, "it holds the lock");
+    lock.set_biased();
+    as_part(2, || lock.read());
+    assert_eq!(word(lock), BIASED | READER);
+    as_part(3, || end(lock, ScriptedLock::unlock_read));
+    assert_eq!(word(lock), BIASED, "the entry is the first reader's by now");
+    let taken = as_part(1, || lock.take(Want::Write, false));
+    assert_eq!(taken, Ok(BIASED));
+    word(lock)
+}
+
+#[test]
+fn a_registered_reader_does_not_wait_for_a_writer_that_waits_for_it() {
+    let lock = lock::<Sound>();
+    assert_eq!(overtaken(lock), WRITER | REVOKING);
+    assert!(lock.await_writer(NEVER));
+    end(lock, ScriptedLock::unlock_read);
+    assert!(!lock.is_announced());
+    assert!(as_part(1, || lock.revoke(NEVER)));
+    as_part(1, || end(lock, ScriptedLock::unlock_write));
+    assert_eq!(word(lock), 0);
+}
+
+#[test]
+fn a_registered_reader_with_a_time_limit_does_not_withdraw_from_a_writer_that_waits_for_it() {
+    let limit = || Scripted::now() + 1_000_000;
+    let sound = lock::<Sound>();
+    overtaken(sound);
+    assert!(sound.await_writer(limit()));
+    assert_eq!(word(sound), WRITER | REVOKING);
+    // The other lock may have the same column.
+    end(sound, ScriptedLock::unlock_read);
+    assert!(!sound.is_announced());
+    let stale = lock::<StaleWriter>();
+    overtaken(stale);
+    assert!(!stale.await_writer(limit()));
+    assert!(is_below_zero(word(stale)), "it has withdrawn nothing");
+}
+
+/// A thread reads, and sends the guard. While the receiver looks for a reader to end, the sender
+/// reads again. Returns what is left in the word.
+fn read_again_meanwhile<C: RwLockConfig>() -> u32 {
+    let lock = lock::<C>();
+    lock.set_biased();
+    as_part(1, || lock.read());
+    play(2);
+    // After it has looked at its own row and at the count.
+    at_a_look(1, || {
+        as_part(1, || {
+            lock.read();
+            assert_eq!(word(lock), BIASED | READER, "the entry is taken");
+            end(lock, ScriptedLock::unlock_read);
+            assert!(!lock.is_announced());
+        });
+    });
+    end(lock, ScriptedLock::unlock_read);
+    assert!(!lock.is_announced());
+    word(lock)
+}
+
+#[test]
+fn a_release_goes_on_until_it_has_ended_a_reader_in_a_child_of_fork_too() {
+    for forks in [0, 1, 2] {
+        forked(forks);
+        assert_eq!(read_again_meanwhile::<Sound>(), BIASED, "{forks} forks");
+        assert_eq!(read_again_meanwhile::<HastyRelease>(), BIASED | READER);
+    }
+}
+
+#[test]
+fn a_release_too_many_comes_to_an_end_and_changes_nothing() {
+    let free = lock::<Sound>();
+    end(free, ScriptedLock::unlock_read);
+    assert_eq!(word(free), 0);
+    let biased = lock::<Sound>();
+    biased.set_biased();
+    end(biased, ScriptedLock::unlock_read);
+    assert_eq!(word(biased), BIASED);
+    let written = lock::<Sound>();
+    written.write();
+    assert!(written.register().is_some());
+    end(written, ScriptedLock::unlock_read);
+    assert_eq!(
+        word(written),
+        WRITER | READER,
+        "the registered reader stays"
+    );
+    let upgradable = lock::<Sound>();
+    upgradable.upgradable();
+    end(upgradable, ScriptedLock::unlock_read);
+    assert_eq!(word(upgradable), UPGRADABLE);
+    let fair = lock::<Sound>();
+    end(fair, ScriptedLock::unlock_read_fair);
+    end(fair, ScriptedLock::unlock_upgradable);
+    end(fair, ScriptedLock::unlock_write);
+    assert_eq!(word(fair), 0);
+    assert!(looks() > 1000, "it looked often before it gave up");
+    for lock in [free, biased, fair] {
+        lock.read();
+        end(lock, ScriptedLock::unlock_read);
+        assert!(lock.try_write());
+    }
+}
+
+/// Its count was taken in its place while it was about to take it itself.
+#[test]
+fn a_reader_that_finds_no_count_takes_it_back_unless_another_has_done_so() {
+    let lock = lock::<Sound>();
+    lock.set_biased();
+    as_part(1, || lock.read());
+    let key = lock.key();
+    // It has subtracted itself from a count of 0.
+    lock.state.add(Relaxed);
+    lock.state
+        .change(Relaxed, |_| Some(BIASED.wrapping_sub(READER)))
+        .unwrap();
+    lock.left_last(key, BIASED);
+    assert_eq!(word(lock), BIASED);
+    assert!(!lock.is_announced(), "the entry stood for it");
+    // Another reader has counted itself meanwhile.
+    as_part(1, || lock.read());
+    lock.left_last(key, BIASED);
+    assert_eq!(word(lock), BIASED);
+    assert!(lock.is_announced(), "the entry stands for the other reader");
+    // A writer has come and gone.
+    as_part(1, || end(lock, ScriptedLock::unlock_read));
+    lock.state.change(Relaxed, |_| Some(WRITER)).unwrap();
+    lock.left_last(key, BIASED);
+    assert_eq!(word(lock), WRITER);
+}

@@ -1,0 +1,101 @@
+//! How long waits last, on a clock of the test's own.
+
+use super::scripted::{Scripted, ScriptedLock, end, in_a_sleep, lock, sleeps, word};
+use super::*;
+
+/// The usual quantum.
+#[derive(Clone, Copy, Debug)]
+struct Usual;
+
+impl RwLockConfig for Usual {
+    const TRIALS: u32 = 0;
+    fn tuning() -> Tuning {
+        Tuning::DEFAULT
+    }
+}
+
+const MICRO: u64 = 1_000;
+
+#[test]
+fn a_writer_whose_limit_is_below_the_quantum_asks_for_its_turn_in_time() {
+    assert!(Tuning::DEFAULT.quantum.nanos() >= 1_000 * MICRO);
+    for limit in [300 * MICRO, 900 * MICRO, 3_000 * MICRO] {
+        let lock = lock::<Usual>();
+        // One reads while the other leaves and comes again: the lock is never free.
+        lock.state.set(2 * READER);
+        let begun = sleeps().len();
+        let start = Scripted::now();
+        assert!(!lock.write_until(start + limit));
+        assert_eq!(word(lock), 2 * READER, "nothing is left");
+        let sleeps = sleeps();
+        let asked = sleeps[begun..]
+            .iter()
+            .find(|sleep| sleep.word & REQUEST != 0);
+        let asked = asked.expect("it asked to go next").at - start;
+        assert!(asked < limit / 2, "{asked} of {limit}");
+    }
+}
+
+#[test]
+fn a_writer_without_a_limit_leaves_readers_the_quantum() {
+    let lock = lock::<Usual>();
+    lock.state.set(2 * READER);
+    let start = Scripted::now();
+    in_a_sleep(1, || {
+        end(lock, ScriptedLock::unlock_read);
+        end(lock, ScriptedLock::unlock_read);
+    });
+    lock.write();
+    let asked = sleeps().into_iter().find(|sleep| sleep.word & REQUEST != 0);
+    let asked = asked.expect("it asked to go next").at - start;
+    assert!(asked >= Tuning::DEFAULT.quantum.nanos(), "{asked}");
+}
+
+#[test]
+fn a_writer_that_a_fair_release_makes_the_next_takes_no_nap() {
+    let lock = lock::<Usual>();
+    lock.state.set(3 * READER);
+    in_a_sleep(0, || {
+        end(lock, ScriptedLock::unlock_read_fair);
+        assert_eq!(word(lock), (2 * READER) | FRONT_SLEEPS | REQUEST);
+        in_a_sleep(0, || {
+            end(lock, ScriptedLock::unlock_read);
+            end(lock, ScriptedLock::unlock_read);
+        });
+    });
+    lock.write();
+    let keys: Vec<_> = sleeps().iter().map(|sleep| sleep.key).collect();
+    // A nap would be at an address of its own.
+    assert_eq!(keys, [lock.key().addr(); 2]);
+}
+
+#[test]
+fn a_reader_of_a_full_lock_naps() {
+    let full = lock::<Usual>();
+    full.state.set(LIMIT);
+    let start = sleeps().len();
+    assert!(!full.read_until(Scripted::now() + 100_000 * MICRO, false));
+    let naps = sleeps().len() - start;
+    // From 50 us to 1 ms each.
+    assert!((50..2000).contains(&naps), "{naps}");
+    assert_eq!(word(full), LIMIT);
+    assert!(!full.try_read(false) && !full.try_read(true));
+    // One leaves in a nap.
+    in_a_sleep(0, || end(full, ScriptedLock::unlock_read));
+    full.read();
+    assert_eq!(word(full), LIMIT);
+}
+
+/// Between the two steps of a reader that leaves in place of another one the count is below zero.
+/// It may be preempted there for long.
+#[test]
+fn readers_enter_where_the_count_is_below_zero_and_writers_do_not() {
+    let lock = lock::<Usual>();
+    let below = |by: u32| BIASED | FRONT_SLEEPS | 0_u32.wrapping_sub(by * READER);
+    for by in [1, 2] {
+        lock.state.change(Relaxed, |_| Some(below(by))).unwrap();
+        assert!(!lock.try_write() && !lock.is_full());
+        assert_eq!(lock.enter(true), Some(Counted::Reads));
+        assert_eq!(word(lock), below(by - 1));
+    }
+}

@@ -1,0 +1,259 @@
+//! A guard that is released by another thread than the one that took it: of any lock at random, and
+//! of a reader-writer lock at the worst moment:
+//!
+//! ```text
+//!   thread 0   writes      ends that    reads and sends that               writes
+//!   thread 1                            releases what it receives
+//!   thread 2   waits       reads, but it does not run for a while ..............
+//! ```
+//!
+//! # Invariant
+//!
+//! 1. A thread sends a guard once, and does not release it. Who takes it from the mail releases it.
+
+use super::{Context, Events, Stage};
+use crate::crew::{self, Worker};
+use crate::injector::{Injector, Preemption};
+use crate::oracle::SharedState;
+use crate::pretend::{self, Gate};
+use crate::report::{Findings, Property};
+use crate::test_lock::{ReadWrite, TestLock};
+use kinlock_core::events::Event;
+use kinlock_core::platform::NEVER;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A lock whose holder leaves the release to another thread.
+struct Sending<'a> {
+    lock: &'a dyn TestLock,
+    sent: &'a AtomicBool,
+}
+
+impl TestLock for Sending<'_> {
+    fn lock(&self) {
+        self.lock.lock();
+    }
+
+    fn try_lock(&self) -> bool {
+        self.lock.try_lock()
+    }
+
+    fn try_lock_for(&self, timeout: Duration) -> bool {
+        self.lock.try_lock_for(timeout)
+    }
+
+    unsafe fn unlock(&self) {
+        self.sent.store(true, Release);
+    }
+}
+
+/// Threads take the lock in every way, and send it. With the lock that remembers in debug builds
+/// which thread holds it this would be a mistake, so the algorithm itself is used.
+pub(super) fn sent(context: &Context) -> Findings {
+    let stage = Arc::new(Stage::new(context.specimen.new_pretended));
+    let sent = Arc::new(AtomicBool::new(false));
+    let received = Arc::new(AtomicU64::new(0));
+    let (of_crew, mail, arrived) = (Arc::clone(&stage), Arc::clone(&sent), Arc::clone(&received));
+    let own_context = context.clone();
+    let body = move |worker: &mut Worker| {
+        pretend::hold_up(own_context.injector(worker));
+        // Who holds the lock has sent it, so there is one on its way at most.
+        let receive = |worker: &Worker| {
+            if mail.swap(false, Acquire) {
+                of_crew.state.section(worker.name(), || ());
+                // SAFETY: invariant 1.
+                unsafe { of_crew.lock.unlock() };
+                arrived.fetch_add(1, Relaxed);
+            }
+        };
+        let sending = Sending {
+            lock: &*of_crew.lock,
+            sent: &mail,
+        };
+        while worker.running() {
+            // Before it waits itself: the others may all wait already.
+            receive(worker);
+            let view: &dyn TestLock = match worker.random.below(2) {
+                0 => &sending,
+                _ => &*of_crew.lock,
+            };
+            let (way, limit) = (worker.random.below(4), 1 << worker.random.below(20));
+            let limit = Duration::from_nanos(limit);
+            let acquire = |lock: &dyn TestLock| match way {
+                0 => lock.try_lock(),
+                1 => lock.try_lock_for(limit),
+                _ => super::blocking(lock),
+            };
+            worker.with_lock(view, acquire, |worker| {
+                of_crew.state.section(worker.name(), || ());
+            });
+            // So that it is another thread that receives.
+            std::thread::yield_now();
+        }
+        receive(worker);
+    };
+    let count = || received.load(Relaxed);
+    let outcome = crew::run(&context.orders, body, |_| count() > 0);
+    let extra = count();
+    outcome
+        .findings(&stage.state, extra)
+        .with_reach(extra > 0, format!("{extra} guards received"))
+}
+
+struct Shared {
+    lock: Box<dyn ReadWrite + Send + Sync>,
+    state: SharedState,
+    gate: &'static Gate,
+    mail: Mutex<Mail>,
+    news: Condvar,
+    writes: AtomicU64,
+    reads: AtomicU64,
+    released: AtomicU64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mail {
+    Empty,
+    Sent,
+    Received,
+}
+
+/// For how long the reader does not run.
+const HELD_UP: Duration = Duration::from_millis(5);
+/// For how long a thread waits for another one to do its part, before it goes on without that.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+pub(super) fn overtaken(context: &Context) -> Findings {
+    let new = context.specimen.reads.expect("the scenario is for these");
+    let events = Events::start();
+    let shared = Arc::new(Shared {
+        lock: new(),
+        state: SharedState::new(),
+        gate: Box::leak(Box::default()),
+        mail: Mutex::new(Mail::Empty),
+        news: Condvar::new(),
+        writes: AtomicU64::new(0),
+        reads: AtomicU64::new(0),
+        released: AtomicU64::new(0),
+    });
+    let of_crew = Arc::clone(&shared);
+    let body = move |worker: &mut Worker| {
+        match worker.index() {
+            1 => pretend::hold_up(Injector::inside(Preemption::Heavy, worker.random.branch())),
+            2 => pretend::pass(of_crew.gate),
+            _ => {}
+        }
+        while worker.running() {
+            match worker.index() {
+                0 => of_crew.write_and_send(worker),
+                1 => of_crew.receive(worker),
+                _ => of_crew.read(worker),
+            }
+        }
+    };
+    let mut orders = context.orders.clone();
+    orders.threads = 3;
+    let counts = || [&shared.writes, &shared.reads, &shared.released].map(|n| n.load(Relaxed));
+    let reached = || counts().iter().all(|&count| count > 0);
+    let outcome = crew::run(&orders, body, |_| reached());
+    let [writes, reads, released] = counts();
+    let exclusion = match outcome.completed {
+        true => shared.state.verdict(writes),
+        false => (shared.state.no_violation()).map(|()| "no violation before the hang".into()),
+    };
+    let events = events.list(&[Event::Park, Event::Timeout, Event::Revoke]);
+    let detail = format!("{reads} reads, {writes} writes, {released} released by others, {events}");
+    let mut findings = outcome.own_findings();
+    (findings.verdicts).insert(0, (Property::Exclusion, exclusion));
+    findings.with_reach(reached(), detail)
+}
+
+impl Shared {
+    fn mail(&self) -> MutexGuard<'_, Mail> {
+        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the mail is no longer so, or for as long as patience lasts.
+    fn await_mail(&self, other_than: Mail) -> MutexGuard<'_, Mail> {
+        let waiting = |mail: &mut Mail| *mail == other_than;
+        let waited = (self.news).wait_timeout_while(self.mail(), PATIENCE, waiting);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn write_and_send(&self, worker: &mut Worker) {
+        let lock = &*self.lock;
+        self.write(worker, || {
+            let start = Instant::now();
+            while !self.gate.is_asleep() && start.elapsed() < PATIENCE {
+                std::thread::sleep(Duration::from_micros(20));
+            }
+            self.gate.shut(HELD_UP);
+        });
+        lock.set_biased();
+        worker.operation(|| _ = lock.read_until(NEVER, true));
+        *self.mail() = Mail::Sent;
+        self.news.notify_all();
+        // In every second round while the other thread looks for the reader that it is to end.
+        let start = Instant::now();
+        let again = worker.random.below(2) == 0;
+        while again && *self.mail() != Mail::Empty && start.elapsed() < PATIENCE {
+            worker.operation(|| _ = lock.read_until(NEVER, true));
+            // SAFETY: taken above.
+            unsafe { lock.unlock_read() };
+        }
+        let mut mail = self.await_mail(Mail::Sent);
+        if *mail == Mail::Sent {
+            // The other thread gets no CPU.
+            *mail = Mail::Empty;
+            // SAFETY: invariant 1.
+            unsafe { lock.unlock_read() };
+        }
+        drop(mail);
+        // Before the next guard is sent, however long it takes.
+        while *self.await_mail(Mail::Received) == Mail::Received {}
+        self.write(worker, || ());
+    }
+
+    fn write(&self, worker: &mut Worker, pause: impl Fn()) {
+        worker.operation(|| self.lock.lock());
+        self.writes.fetch_add(1, Relaxed);
+        self.state.section(worker.name(), || ());
+        pause();
+        // SAFETY: taken above.
+        unsafe { self.lock.unlock() };
+    }
+
+    fn receive(&self, worker: &mut Worker) {
+        let mut mail = self.await_mail(Mail::Empty);
+        if *mail != Mail::Sent {
+            return;
+        }
+        *mail = Mail::Received;
+        drop(mail);
+        self.state.look(worker.name(), || ());
+        // SAFETY: invariant 1.
+        unsafe { self.lock.unlock_read() };
+        self.released.fetch_add(1, Relaxed);
+        *self.mail() = Mail::Empty;
+        self.news.notify_all();
+    }
+
+    fn read(&self, worker: &mut Worker) {
+        let lock = &*self.lock;
+        let deadline = match worker.random.below(4) {
+            0 => lock.now() + HELD_UP.as_nanos() as u64 / 2,
+            _ => NEVER,
+        };
+        let mut taken = false;
+        worker.operation(|| taken = lock.read_until(deadline, false));
+        if taken {
+            self.reads.fetch_add(1, Relaxed);
+            self.state.look(worker.name(), || ());
+            // SAFETY: taken above.
+            unsafe { lock.unlock_read() };
+        }
+        // So that the writer comes first.
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}

@@ -1,0 +1,428 @@
+//! Uses that are legal and rare: release by another thread, forced releases, locks that move or go
+//! while nobody uses them, leaked guards, panics. `docs/guide/verification.md` has a list of all.
+//!
+//! # Invariants cited by `SAFETY` comments
+//!
+//! 1. The lock is held in this way by a guard that was forgotten.
+//! 2. The page is mapped until it is unmapped here, and holds zeros, which are an unlocked lock. It
+//!    is unmapped by a thread that holds the lock for writing.
+//! 3. This release is one too many. The lock promises that it changes nothing where nobody reads.
+//! 4. These calls of the system have no conditions, and the status is a live local. The child of a
+//!    fork may allocate, since the C library sees to that, and ends without destructors.
+#![cfg(not(loom))]
+
+use kinlock::{Condvar, FairMutex, Mutex, Once, ReentrantMutex, RwLock, RwLockUpgradableReadGuard};
+use kinlock::{RwLockReadGuard, RwLockWriteGuard, SpinLock};
+use kinlock_core::Native;
+use kinlock_core::configured::AsConfigured;
+use kinlock_core::raw::mutex::{Joined, QueuedMutex, Split};
+use kinlock_core::raw::{QueuedRwLock, QueuedSpinLock};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Miri runs one thread at a time, and slowly.
+const ROUNDS: u32 = if cfg!(miri) { 10 } else { 2_000 };
+
+/// One thread takes a lock and another one releases it, beside a third that takes it plainly.
+macro_rules! released_by_another_thread {
+    ($($test:ident: $lock:ty, $take:ident, $release:ident, $try:ident, $end:ident;)*) => {$(
+        #[test]
+        fn $test() {
+            let lock = <$lock>::default();
+            let (send, receive) = mpsc::channel();
+            std::thread::scope(|s| {
+                let lock = &lock;
+                s.spawn(move || {
+                    for _ in 0..ROUNDS {
+                        lock.$take();
+                        send.send(()).unwrap();
+                    }
+                });
+                s.spawn(move || {
+                    for () in receive {
+                        // SAFETY: the sender has taken it, and leaves the release to this thread.
+                        unsafe { lock.$release() };
+                    }
+                });
+                s.spawn(move || {
+                    for _ in 0..ROUNDS {
+                        if lock.$try() {
+                            // SAFETY: taken above.
+                            unsafe { lock.$end() };
+                        }
+                        std::thread::yield_now();
+                    }
+                });
+            });
+            assert!(lock.$try(), "nobody holds it any more");
+        }
+    )*};
+}
+
+released_by_another_thread! {
+    a_mutex_is_released_by_another_thread:
+        QueuedMutex<Native, AsConfigured, Split<Native>>, lock, unlock, try_lock, unlock;
+    a_joined_mutex_is_released_by_another_thread:
+        QueuedMutex<Native, AsConfigured, Joined<Native>>, lock, unlock, try_lock, unlock;
+    a_mutex_is_handed_over_by_another_thread:
+        QueuedMutex<Native, AsConfigured, Split<Native>>, lock, unlock_fair, try_lock, unlock;
+    a_spinlock_is_released_by_another_thread:
+        QueuedSpinLock<Native, AsConfigured>, lock, unlock, try_lock, unlock;
+    a_read_lock_is_released_by_another_thread_beside_a_writer:
+        QueuedRwLock<Native, AsConfigured>, read, unlock_read, try_write, unlock_write;
+    a_write_lock_is_released_by_another_thread:
+        QueuedRwLock<Native, AsConfigured>, write, unlock_write, try_write, unlock_write;
+    an_upgradable_lock_is_released_by_another_thread:
+        QueuedRwLock<Native, AsConfigured>, upgradable, unlock_upgradable, try_write, unlock_write;
+    a_read_lock_is_fairly_released_by_another_thread:
+        QueuedRwLock<Native, AsConfigured>, read, unlock_read_fair, try_write, unlock_write_fair;
+}
+
+/// A guard that was announced is released elsewhere while the thread that took it reads again.
+#[test]
+fn a_biased_read_lock_is_released_elsewhere_while_its_reader_reads_again() {
+    let lock = QueuedRwLock::<Native, AsConfigured>::default();
+    let (send, receive) = mpsc::channel();
+    std::thread::scope(|s| {
+        let lock = &lock;
+        s.spawn(move || {
+            for _ in 0..ROUNDS {
+                lock.set_biased();
+                lock.read();
+                send.send(()).unwrap();
+                lock.read_passing();
+                // SAFETY: taken above.
+                unsafe { lock.unlock_read() };
+            }
+        });
+        for () in receive {
+            // SAFETY: the sender has taken it, and leaves the release to this thread.
+            unsafe { lock.unlock_read() };
+            if lock.write_until(Native::deadline_after_a_moment()) {
+                // SAFETY: taken above.
+                unsafe { lock.unlock_write() };
+            }
+        }
+    });
+    assert!(!lock.is_locked() && lock.try_write());
+}
+
+trait Moment {
+    fn deadline_after_a_moment() -> u64;
+}
+
+impl Moment for Native {
+    fn deadline_after_a_moment() -> u64 {
+        use kinlock_core::platform::Platform;
+        Native::now() + 200_000
+    }
+}
+
+#[test]
+fn forgotten_guards_can_be_released_by_force() {
+    let mutex = Mutex::new(1);
+    std::mem::forget(mutex.lock());
+    assert!(mutex.try_lock().is_none() && mutex.is_locked());
+    // SAFETY: invariant 1.
+    unsafe { mutex.force_unlock() };
+    std::mem::forget(mutex.lock());
+    // SAFETY: invariant 1.
+    unsafe { mutex.force_unlock_fair() };
+    assert!(mutex.try_lock().is_some());
+
+    let fair = FairMutex::new(1);
+    std::mem::forget(fair.lock());
+    // SAFETY: invariant 1.
+    unsafe { fair.force_unlock() };
+    assert!(fair.try_lock().is_some());
+
+    let spin = SpinLock::new(1);
+    std::mem::forget(spin.lock());
+    // SAFETY: invariant 1.
+    unsafe { spin.force_unlock() };
+    assert!(spin.try_lock().is_some());
+
+    let reentrant = ReentrantMutex::new(1);
+    std::mem::forget((reentrant.lock(), reentrant.lock()));
+    // SAFETY: invariant 1, twice.
+    unsafe {
+        reentrant.force_unlock();
+        assert!(reentrant.is_owned_by_current_thread());
+        reentrant.force_unlock();
+    }
+    assert!(!reentrant.is_locked());
+
+    let lock = RwLock::new(1);
+    std::mem::forget((lock.read(), lock.upgradable_read()));
+    assert!(lock.try_write().is_none() && lock.try_read().is_some());
+    // SAFETY: invariant 1. The upgradable guard is forgotten, too.
+    unsafe {
+        lock.force_unlock_read();
+        kinlock::lock_api::RawRwLockUpgrade::unlock_upgradable(lock.raw());
+    }
+    std::mem::forget(lock.write());
+    // SAFETY: invariant 1.
+    unsafe { lock.force_unlock_write() };
+    std::mem::forget(lock.write());
+    // SAFETY: invariant 1.
+    unsafe { lock.force_unlock_write_fair() };
+    std::mem::forget(lock.read());
+    // SAFETY: invariant 1.
+    unsafe { lock.force_unlock_read_fair() };
+    assert!(lock.try_write().is_some());
+}
+
+/// A mistake that programs make. It ends, and the lock is good for use.
+#[test]
+fn a_read_lock_released_once_too_often_can_be_used_on() {
+    let lock = RwLock::new(1);
+    drop(lock.read());
+    // SAFETY: invariant 3.
+    unsafe { lock.force_unlock_read() };
+    *lock.write() += 1;
+    assert_eq!(*lock.read(), 2);
+}
+
+#[test]
+fn leaked_readers_keep_writers_out_and_nobody_else() {
+    let (leaked, other) = (RwLock::new(1), RwLock::new(1));
+    for _ in 0..4 {
+        std::mem::forget(leaked.read());
+    }
+    std::thread::scope(|s| {
+        for _ in 0..3 {
+            s.spawn(|| {
+                assert!(leaked.try_write_for(Duration::from_millis(2)).is_none());
+                assert_eq!(*leaked.read(), 1);
+                *other.write() += 1;
+            });
+        }
+    });
+    assert_eq!(*other.read(), 4);
+}
+
+/// Used by many threads at once, then moved, then used again.
+#[test]
+fn locks_move_while_they_are_unlocked() {
+    fn together(body: impl Fn() + Sync) {
+        std::thread::scope(|s| {
+            for _ in 0..3 {
+                s.spawn(|| (0..ROUNDS / 10).for_each(|_| body()));
+            }
+        });
+    }
+    #[derive(Default)]
+    struct Locks {
+        mutex: Mutex<u32>,
+        fair: FairMutex<u32>,
+        spin: SpinLock<u32>,
+        reentrant: ReentrantMutex<std::cell::Cell<u32>>,
+        rwlock: RwLock<u32>,
+        condvar: Condvar,
+        once: Once,
+    }
+    let mut locks = Locks::default();
+    for round in 1..4 {
+        together(|| {
+            *locks.mutex.lock() += 1;
+            *locks.fair.lock() += 1;
+            *locks.spin.lock() += 1;
+            let again = locks.reentrant.lock();
+            let reentrant = locks.reentrant.lock();
+            reentrant.set(again.get() + 1);
+            drop((reentrant, again));
+            drop((locks.rwlock.read(), locks.rwlock.read_recursive()));
+            *locks.rwlock.write() += 1;
+            locks.once.call_once(|| ());
+            let short = Duration::from_micros(1);
+            locks.condvar.wait_for(&mut locks.mutex.lock(), short);
+            locks.condvar.notify_all();
+        });
+        let sections = round * 3 * (ROUNDS / 10);
+        let moved = Box::new(locks);
+        assert_eq!(*moved.mutex.lock(), sections);
+        assert_eq!(*moved.fair.lock() + *moved.spin.lock(), 2 * sections);
+        assert_eq!(moved.reentrant.lock().get(), sections);
+        assert_eq!(*moved.rwlock.read(), sections);
+        assert!(moved.rwlock.try_write().is_some());
+        locks = *moved;
+    }
+}
+
+#[test]
+fn a_panic_releases_whatever_was_held() {
+    let panics = |body: &mut dyn FnMut()| {
+        assert!(catch_unwind(AssertUnwindSafe(body)).is_err());
+    };
+    let lock = RwLock::new((1, 2));
+    panics(&mut || {
+        let _guard = lock.read();
+        panic!("on purpose");
+    });
+    panics(&mut || {
+        let _guard = lock.upgradable_read();
+        panic!("on purpose");
+    });
+    panics(&mut || {
+        let _guard = RwLockUpgradableReadGuard::upgrade(lock.upgradable_read());
+        panic!("on purpose");
+    });
+    panics(&mut || {
+        let _guard = RwLockWriteGuard::downgrade(lock.write());
+        panic!("on purpose");
+    });
+    panics(&mut || {
+        let _guard = RwLockReadGuard::map(lock.read(), |_| -> &i32 { panic!("on purpose") });
+    });
+    panics(&mut || RwLockReadGuard::unlocked(&mut lock.read(), || panic!("on purpose")));
+    assert!(lock.try_write().is_some());
+
+    let reentrant = ReentrantMutex::new(1);
+    panics(&mut || {
+        let _guards = (reentrant.lock(), reentrant.lock());
+        panic!("on purpose");
+    });
+    assert!(!reentrant.is_locked());
+
+    let (mutex, condvar) = (Mutex::new(1), Condvar::new());
+    panics(&mut || condvar.wait_while(&mut mutex.lock(), |_| panic!("on purpose")));
+    assert!(mutex.try_lock().is_some());
+}
+
+/// The next writer frees the lock as soon as it has it, while the reader may still be in `unlock`.
+#[cfg(not(miri))]
+#[test]
+fn a_reader_writer_lock_may_go_once_a_writer_has_it() {
+    type Lock = QueuedRwLock<Native, AsConfigured>;
+    const PAGE: usize = 4096;
+    for round in 0..ROUNDS {
+        // SAFETY: invariant 2.
+        let lock: &Lock = unsafe {
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let page = libc::mmap(std::ptr::null_mut(), PAGE, access, kind, -1, 0);
+            assert_ne!(page, libc::MAP_FAILED);
+            &*page.cast()
+        };
+        if round % 2 == 0 {
+            lock.set_biased();
+        }
+        let (send, receive) = mpsc::channel();
+        std::thread::scope(|s| {
+            s.spawn(move || {
+                lock.read();
+                send.send(()).unwrap();
+                // SAFETY: taken above.
+                unsafe { lock.unlock_read() };
+            });
+            receive.recv().unwrap();
+            lock.write();
+            // SAFETY: invariant 2.
+            let unmapped = unsafe { libc::munmap(std::ptr::from_ref(lock) as *mut _, PAGE) };
+            assert_eq!(unmapped, 0);
+        });
+    }
+}
+
+/// Guards of every kind but the spinlock's, sent through a channel and dropped elsewhere.
+#[cfg(feature = "send_guard")]
+#[test]
+fn guards_are_sent() {
+    let (mutex, fair) = (Mutex::new(0), FairMutex::new(0));
+    let lock = RwLock::new(0);
+    let (send, receive) = mpsc::channel::<Box<dyn Send>>();
+    std::thread::scope(|s| {
+        s.spawn(move || receive.into_iter().for_each(drop));
+        for _ in 0..ROUNDS {
+            send.send(Box::new(mutex.lock())).unwrap();
+            send.send(Box::new(fair.lock())).unwrap();
+            send.send(Box::new(lock.read())).unwrap();
+            send.send(Box::new(lock.upgradable_read())).unwrap();
+            send.send(Box::new(RwLockReadGuard::map(lock.read(), |n| n)))
+                .unwrap();
+            send.send(Box::new(lock.write())).unwrap();
+            send.send(Box::new(RwLockWriteGuard::map(lock.write(), |n| n)))
+                .unwrap();
+        }
+        drop(send);
+    });
+    assert!(!mutex.is_locked() && !fair.is_locked() && !lock.is_locked());
+}
+
+/// The same with guards that own an `Arc` of their lock, which may be the last.
+#[cfg(all(feature = "send_guard", feature = "arc_lock"))]
+#[test]
+fn guards_that_own_their_lock_are_sent() {
+    use std::sync::Arc;
+    let (send, receive) = mpsc::channel::<Box<dyn Send>>();
+    std::thread::scope(|s| {
+        s.spawn(move || receive.into_iter().for_each(drop));
+        for _ in 0..ROUNDS {
+            send.send(Box::new(Arc::new(Mutex::new(0)).lock_arc()))
+                .unwrap();
+            let lock = Arc::new(RwLock::new(0));
+            send.send(Box::new(lock.read_arc())).unwrap();
+            send.send(Box::new(lock.upgradable_read_arc())).unwrap();
+            send.send(Box::new(lock.write_arc())).unwrap();
+        }
+        drop(send);
+    });
+}
+
+/// What the forking thread holds is its own in the child. There it goes on with it: it sends it,
+/// upgrades it, waits with a condition variable that it used with another mutex.
+#[cfg(not(miri))]
+#[test]
+fn a_child_goes_on_with_what_the_forking_thread_held() {
+    let (first, second, condvar) = (Mutex::new(0), Mutex::new(0), Condvar::new());
+    let lock = QueuedRwLock::<Native, AsConfigured>::default();
+    let upgradable = RwLock::new(0);
+    let once = Once::new();
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            let long = Duration::from_secs(60);
+            condvar.wait_while_for(&mut first.lock(), |n| *n == 0, long);
+        });
+        lock.set_biased();
+        lock.read();
+        lock.read();
+        let guard = upgradable.upgradable_read();
+        // SAFETY: invariant 4.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: invariant 4. If it hangs, the default action of the signal ends it.
+            unsafe { libc::alarm(60) };
+            std::thread::scope(|s| {
+                // One is announced, one is counted; the threads have rows of their own.
+                for _ in 0..2 {
+                    // SAFETY: taken before the fork, and released twice in this process.
+                    s.spawn(|| unsafe { lock.unlock_read() });
+                }
+                s.spawn(|| {
+                    *second.lock() = 1;
+                    condvar.notify_all();
+                });
+                condvar.wait_while(&mut second.lock(), |n| *n == 0);
+            });
+            lock.write();
+            *RwLockUpgradableReadGuard::upgrade(guard) += 1;
+            once.call_once(|| ());
+            let fine = upgradable.try_read().is_some_and(|n| *n == 1);
+            // SAFETY: invariant 4.
+            unsafe { libc::_exit(i32::from(!fine)) };
+        }
+        let mut status = 0;
+        // SAFETY: invariant 4.
+        let waited = unsafe { libc::waitpid(child, &mut status, 0) };
+        assert_eq!((waited, status), (child, 0));
+        *first.lock() = 1;
+        condvar.notify_all();
+        // SAFETY: taken twice above; the child has released its copies.
+        unsafe {
+            lock.unlock_read();
+            lock.unlock_read();
+        }
+    });
+    assert!(!lock.is_locked());
+}
