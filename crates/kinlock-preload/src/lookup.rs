@@ -70,6 +70,29 @@ unsafe extern "C" fn visit(
     1
 }
 
+/// The path by which the loader found this library.
+pub(crate) fn own_path() -> &'static [u8] {
+    unsafe extern "C" fn visit(
+        object: *mut libc::dl_phdr_info,
+        _: libc::size_t,
+        path: *mut c_void,
+    ) -> c_int {
+        // SAFETY: invariant 1. This library, and so its name, is never unloaded.
+        unsafe {
+            let object = &*object;
+            if !contains(object, find as *const () as usize) || object.dlpi_name.is_null() {
+                return 0;
+            }
+            *path.cast::<&'static [u8]>() = CStr::from_ptr(object.dlpi_name).to_bytes();
+        }
+        1
+    }
+    let mut path: &'static [u8] = b"";
+    // SAFETY: as in `find`.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut path).cast()) };
+    path
+}
+
 fn segments(object: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
     match object.dlpi_phdr.is_null() {
         true => &[],
