@@ -18,7 +18,7 @@ fi
 if command -v readelf >/dev/null; then
     needed=$(readelf -d "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
     [ "$needed" = libc.so.6 ] || { echo "the library needs other libraries: $needed" >&2; exit 1; }
-    versions=$(readelf -V "$library" | sed -n 's/.*Name: \(GLIBC_[0-9.]*\|GCC_[0-9.]*\) .*/\1/p' | sort -Vu)
+    versions=$(readelf -V "$library" | sed -n 's/.*Name: \(GLIBC_[0-9.]*\|GCC_[0-9.]*\)  *Flags: .*/\1/p' | sort -Vu)
     newest=$(printf '%s\n' GLIBC_2.17 $versions | sort -Vu | tail -1)
     [ "$newest" = GLIBC_2.17 ] || { echo "the library needs symbols of $newest" >&2; exit 1; }
 else

@@ -352,6 +352,30 @@ fn a_static_program_may_start_others() {
     }
 }
 
+/// A program with many symbols does not start late: they are not read one by one.
+#[test]
+fn many_symbols_are_few_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let variables: String = (0..20_000).map(|n| format!("char v{n};")).collect();
+    let main = r#"
+        #include <stdio.h>
+        int main() {
+            FILE *file = fopen("/proc/self/io", "r");
+            long calls;
+            if (!file || fscanf(file, "rchar: %*d wchar: %*d syscr: %ld", &calls) != 1) calls = -1;
+            return !printf("%ld", calls);
+        }
+    "#;
+    let program = compiled(folder.path(), "many", "", &format!("{variables}{main}"));
+    let output = kinlock().arg("run").arg(program).output().unwrap();
+    // Calls before the command became the program count, too.
+    let calls: i64 = text(&output.stdout).parse().unwrap();
+    if calls < 0 {
+        eprintln!("WARNING: the kernel does not count reads: NOT tested");
+    }
+    assert!(calls < 2000, "{calls} reads");
+}
+
 /// Children that the library cannot work in end as they do without it, and say no more.
 #[test]
 fn children_of_another_c_library_run_as_without() {

@@ -265,12 +265,7 @@ fn wait_mixed(wait: &Wait<'_>) -> c_int {
     // SAFETY: invariants 3 and 4; zeros are an unlocked mutex.
     unsafe {
         real::pthread_mutex_lock(helper);
-        let clock = libc::CLOCK_MONOTONIC;
-        if real::pthread_cond_clockwait(condvar, helper, clock, &moment) == libc::ENOSYS {
-            // glibc before 2.30 cannot wait by this clock: the wait is over its whole short time.
-            let never = AtomicU32::new(0);
-            Native::park(never.as_ptr(), 0, until, || 0);
-        }
+        real::pthread_cond_clockwait(condvar, helper, libc::CLOCK_MONOTONIC, &moment);
         real::pthread_mutex_unlock(helper);
     }
     wait.lock();
@@ -328,13 +323,7 @@ unsafe fn wait_passed(condvar: *const c_void, mutex: *const c_void, limit: Limit
     // SAFETY: invariant 3.
     unsafe {
         match limit {
-            Limit::At(clock, until) => {
-                match real::pthread_cond_clockwait(condvar, mutex, clock, &until) {
-                    // glibc before 2.30, where the program's only clock is the object's own.
-                    libc::ENOSYS => real::pthread_cond_timedwait(condvar, mutex, &until),
-                    result => result,
-                }
-            }
+            Limit::At(clock, until) => real::pthread_cond_clockwait(condvar, mutex, clock, &until),
             _ => real::pthread_cond_wait(condvar, mutex),
         }
     }

@@ -112,7 +112,6 @@ functions! {
     pthread_cond_init(condvar: Condvar, attributes: *const c_void), CONDVARS;
     pthread_cond_destroy(condvar: Condvar), CONDVARS;
     pthread_cond_wait(condvar: Condvar, mutex: Mutex), CONDVARS;
-    pthread_cond_timedwait(condvar: Condvar, mutex: Mutex, until: Time), CONDVARS;
     pthread_cond_clockwait(
         condvar: Condvar, mutex: Mutex, clock: libc::clockid_t, until: Time
     ), CLOCKS;

@@ -4,6 +4,7 @@
 //!
 //! 1. The C library only reads the zero-terminated strings that it is given, which live until it
 //!    returns; a null buffer of length 0 is not written.
+//! 2. `memmem` only reads the two slices whose addresses and lengths it gets.
 
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
@@ -377,6 +378,19 @@ const SANITIZERS: [(&[u8], &str); 4] = [
     (b"__hwasan_init", "HWAddressSanitizer"),
 ];
 
+/// What the names of all of them end with.
+const SANITIZERS_END: &[u8] = b"san_init";
+
+/// Functions one of which a program needs to start another one.
+const STARTS: [&[u8]; 6] = [
+    b"execve",
+    b"execveat",
+    b"posix_spawn",
+    b"posix_spawnp",
+    b"forkExec",
+    b"syscall",
+];
+
 impl Parts {
     fn read<H: FileHeader<Endian = Endianness>>(path: &Path) -> anyhow::Result<Self> {
         let data = &ReadCache::new(File::open(path)?);
@@ -408,13 +422,6 @@ impl Parts {
         endian: Endianness,
         data: &'a ReadCache<File>,
     ) {
-        const STARTS: [&[u8]; 5] = [
-            b"execve",
-            b"fexecve",
-            b"posix_spawn",
-            b"forkExec",
-            b"syscall",
-        ];
         for section in sections.iter() {
             let kind = section.sh_type(endian);
             if ![SHT_DYNSYM, SHT_SYMTAB].contains(&kind) {
@@ -424,16 +431,24 @@ impl Parts {
             let Ok(names) = names.and_then(|names| names.data(endian, data)) else {
                 continue;
             };
-            let mut starts = false;
-            // A name that another one ends with is written as the end of that one.
-            for name in names.split(|&byte| byte == 0) {
-                let known = SANITIZERS.iter().find(|(known, _)| name.ends_with(known));
+            if has_end(names, SANITIZERS_END) {
+                let known = SANITIZERS.iter().find(|(known, _)| has_end(names, known));
                 self.sanitizer = self.sanitizer.or(known.map(|&(_, sanitizer)| sanitizer));
-                starts |= STARTS.iter().any(|known| name.ends_with(known));
             }
-            self.starts_none |= kind == SHT_SYMTAB && !starts;
+            if self.linker.is_none() && kind == SHT_SYMTAB {
+                self.starts_none = !STARTS.iter().any(|known| has_end(names, known));
+            }
         }
     }
+}
+
+/// Whether a table of names has one that ends like this. A name that another one ends with is
+/// written as the end of that one. The C library's search is quick in any build of the command.
+fn has_end(names: &[u8], end: &[u8]) -> bool {
+    let needle = [end, &[0]].concat();
+    let (all, part) = (names.as_ptr().cast(), needle.as_ptr().cast());
+    // SAFETY: invariant 2.
+    unsafe { !libc::memmem(all, names.len(), part, needle.len()).is_null() }
 }
 
 /// What the program gets that its user has not: the loader then ignores `LD_PRELOAD`.
