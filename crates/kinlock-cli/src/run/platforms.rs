@@ -2,9 +2,9 @@
 //!
 //! All processes that a program starts inherit `LD_PRELOAD`. With the library's own path in it one
 //! that is linked with musl would not start, and for each 32-bit one the loader would write a line.
-//! So the path has `$PLATFORM`, for which glibc's loader puts the name of its processor: the file is
-//! a link to the library for 64-bit processes, and an empty library for 32-bit ones. musl's loader
-//! takes the path literally, finds nothing there, and says nothing.
+//! So the path has `$PLATFORM`, for which glibc's loader puts the name of its processor: the file
+//! is a link to the library for 64-bit processes, and an empty library for 32-bit ones. musl's
+//! loader takes the path literally, finds nothing there, and says nothing.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
