@@ -267,7 +267,7 @@ enter=(unshare --mount --propagation private)
 # All at a time: they mostly sleep.
 status=0 running=()
 for release in "$@"; do
-    "${enter[@]}" "$0" --in "$cache/$release" "$work" "$release" &
+    "${enter[@]}" ci/glibc.sh --in "$cache/$release" "$work" "$release" &
     running+=($!)
 done
 for process in "${running[@]}"; do
