@@ -165,6 +165,7 @@ fetch() {
     echo "${wanted[*]}" >"$to/packages"
 }
 
+[ "$(uname -m)" = x86_64 ] || fail "the programs and the packages are for x86_64"
 mkdir -p "$cache"
 for release in "${all[0]}" "$@"; do
     [ -n "${glibc[$release]:-}" ] || fail "$release: known: ${all[*]}"
