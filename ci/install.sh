@@ -39,6 +39,24 @@ if ! command -v qemu-aarch64 >/dev/null || ! command -v aarch64-linux-gnu-gcc >/
         missing qemu-user "not root or no apt-get; ci/features.sh will not run the sequences of aarch64"
     fi
 fi
+# For children of another C library; gcc-multilib would displace the compiler for aarch64.
+for package in musl-tools libc6-dev-i386 "lib32gcc-$(cc -dumpversion | cut -d. -f1)-dev"; do
+    dpkg -s "$package" >/dev/null 2>&1 && continue
+    if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+        { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+            "$package"; } >/dev/null 2>&1 || missing "$package" "children of that kind will not be tested"
+    else
+        missing "$package" "not root or no apt-get; children of that kind will not be tested"
+    fi
+done
+if ! [ -f /usr/share/keyrings/debian-archive-keyring.gpg ]; then
+    if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+        { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq debian-archive-keyring; } \
+            >/dev/null 2>&1 || missing debian-archive-keyring "ci/glibc.sh will fail"
+    else
+        missing debian-archive-keyring "not root or no apt-get; ci/glibc.sh will fail"
+    fi
+fi
 for program in kyotocabinet-utils:kccachetest rocksdb-tools:db_bench sysbench redis-server zstd stress-ng \
     memcached libmemcached-tools:memcslap openjdk-17-jdk-headless:javac; do
     package=${program%%:*}

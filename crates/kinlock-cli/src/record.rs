@@ -57,7 +57,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         bail!("there is no program");
     };
     let program = Program::find(name, words)?;
-    program.check()?;
+    program.check(args.knobs.forces())?;
     let output = output(&args.output)?;
     let folder = folder()?;
     let mut variables = args.knobs.variables();

@@ -183,6 +183,19 @@ fn programs_that_the_library_does_not_reach_are_refused() {
         bytes[at] = value;
         bytes
     };
+    // Nor do checkers of threads and sanitizers that come by other ways see what they have to.
+    place.script("valgrind", "exit 5\n");
+    for (tool, status) in [("drd", 126), ("helgrind", 126), ("memcheck", 5)] {
+        let words = ["./valgrind", &format!("--tool={tool}"), &own, "--tool=none"];
+        assert_eq!(place.run(&words).status.code(), Some(status), "{tool}");
+        let mut command = place.command(&["./valgrind", &own, "--tool=drd"]);
+        let command = command.env("VALGRIND_OPTS", format!("-q --tool={tool}"));
+        assert_eq!(command.status().unwrap().code(), Some(status), "{tool}");
+    }
+    let mut command = place.command(&[&own]);
+    let output = command.env("LD_PRELOAD", "libtsan.so.2").output().unwrap();
+    assert_eq!(output.status.code(), Some(126));
+    assert!(text(&output.stderr).contains("ThreadSanitizer"));
     let foreign = place.script("foreign", changed(18, 243));
     place.refuses(
         126,
@@ -198,6 +211,10 @@ fn programs_that_the_library_does_not_reach_are_refused() {
         &[&place.script("garbage", b"\0\x01\x02")],
         "neither an ELF program",
     );
+    // They run on demand.
+    let forced = place.run(&["--force", "./static"]);
+    assert_eq!(forced.status.code(), Some(7), "{forced:?}");
+    assert!(text(&forced.stderr).contains("statically linked"));
     // Without a library there is nothing to refuse.
     let status = place.run(&["--lock", "pthread", "./static"]).status;
     assert_eq!(
@@ -303,6 +320,127 @@ fn an_installed_command_finds_the_installed_library() {
         let output = print();
         assert!(text(&output.stdout).contains(&expected), "{output:?}");
     }
+}
+
+/// Becomes the program that its arguments name.
+const LAUNCHER: &str = r#"
+    #include <unistd.h>
+    int main(int count, char **words) {
+        return count < 2 || execv(words[1], words + 1);
+    }
+"#;
+
+/// Programs that the library does not reach itself start others that it does reach.
+#[test]
+fn a_static_program_may_start_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), "threads", "-pthread", THREADS);
+    for (name, flags) in [("launcher", "-static"), ("stripped", "-static -s")] {
+        let launcher = compiled(folder.path(), name, flags, LAUNCHER);
+        let counts = folder.path().join(format!("{name}.counts"));
+        let mut command = kinlock();
+        let command = command.args(["run", "--counts"]).arg(&counts).arg("--");
+        let output = command.arg(&launcher).arg(&program).output().unwrap();
+        assert_eq!(text(&output.stdout), "40000\n", "{output:?}");
+        let note = text(&output.stderr);
+        assert!(
+            note.contains("programs that it starts get the library"),
+            "{note}"
+        );
+        let counts = fs::read_to_string(counts).unwrap();
+        assert_eq!(counts.lines().count(), 2, "{counts}");
+    }
+}
+
+/// A program with many symbols does not start late: they are not read one by one.
+#[test]
+fn many_symbols_are_few_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let variables: String = (0..20_000).map(|n| format!("char v{n};")).collect();
+    let main = r#"
+        #include <stdio.h>
+        int main() {
+            FILE *file = fopen("/proc/self/io", "r");
+            long calls;
+            if (!file || fscanf(file, "rchar: %*d wchar: %*d syscr: %ld", &calls) != 1) calls = -1;
+            return !printf("%ld", calls);
+        }
+    "#;
+    let program = compiled(folder.path(), "many", "", &format!("{variables}{main}"));
+    let output = kinlock().arg("run").arg(program).output().unwrap();
+    // Calls before the command became the program count, too.
+    let calls: i64 = text(&output.stdout).parse().unwrap();
+    if calls < 0 {
+        eprintln!("WARNING: the kernel does not count reads: NOT tested");
+    }
+    assert!(calls < 2000, "{calls} reads");
+}
+
+/// Children that the library cannot work in end as they do without it, and say no more.
+#[test]
+fn children_of_another_c_library_run_as_without() {
+    const CHILD: &str = r#"
+        #include <pthread.h>
+        #include <stdio.h>
+        int main() {
+            static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+            pthread_mutex_lock(&lock);
+            puts("child");
+            fputs("errors\n", stderr);
+            return pthread_mutex_unlock(&lock) + 5;
+        }
+    "#;
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("child.c");
+    fs::write(&source, CHILD).unwrap();
+    let folder = folder.path();
+    let mut tried = 0;
+    for (name, compiler, flags) in [
+        ("musl", "musl-gcc", [].as_slice()),
+        ("narrow", "cc", &["-m32", "-pthread"]),
+        ("static", "cc", &["-static", "-pthread"]),
+    ] {
+        let child = folder.join(name);
+        let mut compile = Command::new(compiler);
+        let compile = compile.args(flags).arg(&source).arg("-o").arg(&child);
+        if !compile.output().is_ok_and(|output| output.status.success()) {
+            eprintln!("WARNING: no compiler for {name}: its children are NOT tested");
+            continue;
+        }
+        tried += 1;
+        let script = "\"$0\"; echo $?; \"$0\" >&2; echo $?";
+        let line = [
+            "sh".as_ref(),
+            "-c".as_ref(),
+            script.as_ref(),
+            child.as_os_str(),
+        ];
+        let without = Command::new(line[0]).args(&line[1..]).output().unwrap();
+        assert_eq!(text(&without.stdout), "child\n5\n5\n", "{without:?}");
+        for flags in [
+            [].as_slice(),
+            &["--lock", "kinlock-spin"],
+            &["--no-children"],
+        ] {
+            // Building the library is told.
+            let built = kinlock().args(["run", "--print-env"]).output().unwrap();
+            assert!(built.status.success(), "{built:?}");
+            let mut command = kinlock();
+            let with = command.arg("run").args(flags).arg("--").args(line);
+            // The shell takes no lock, which is told of.
+            let with = with.output().unwrap();
+            let errors = text(&with.stderr);
+            let errors: Vec<_> = errors
+                .lines()
+                .filter(|line| !line.contains("called no function"))
+                .collect();
+            assert_eq!(text(&with.stdout), text(&without.stdout), "{name}");
+            let expected: Vec<_> = text(&without.stderr).lines().collect();
+            assert_eq!(errors, expected, "{name}");
+            assert_eq!(with.status.code(), without.status.code());
+        }
+    }
+    assert_ne!(tried, 0);
 }
 
 /// Threads that take a mutex, and then a child process that takes it once.

@@ -1,5 +1,6 @@
 //! The environment and the standard streams of the process. Nothing here allocates.
 
+use crate::lookup;
 use core::cell::Cell;
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::*};
@@ -13,6 +14,22 @@ unsafe extern "C" {
 pub(crate) fn program() -> &'static [u8] {
     // SAFETY: the C library sets it to a string before any constructor runs.
     unsafe { CStr::from_ptr(program_invocation_short_name) }.to_bytes()
+}
+
+/// The version of the C library: 2 and 36, for example.
+pub(crate) fn c_library() -> (u32, u32) {
+    // SAFETY: it returns a string that is never freed.
+    let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
+    let mut numbers = version.to_bytes().split(|byte| !byte.is_ascii_digit());
+    let mut next = || {
+        let digits = numbers.next().unwrap_or_default().iter();
+        digits.fold(0_u32, |number, digit| {
+            number
+                .saturating_mul(10)
+                .saturating_add(u32::from(digit - b'0'))
+        })
+    };
+    (next(), next())
 }
 
 /// Once per process, though several threads may decide.
@@ -114,6 +131,9 @@ pub(crate) fn leave_children_alone() {
     else {
         return;
     };
+    // The name that it was found by, or that and a folder in which it was found.
+    let path = lookup::own_path();
+    let file = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
     // SAFETY: the entry is writable memory of the process. Cells, since others may point to it.
     let bytes = unsafe { core::slice::from_raw_parts(*place as *const Cell<u8>, length + 1) };
     let is_end = |byte: u8| byte == b':' || byte == b' ' || byte == 0;
@@ -121,11 +141,13 @@ pub(crate) fn leave_children_alone() {
     while from < length {
         let rest = &bytes[from..];
         let part = rest.iter().position(|b| is_end(b.get())).unwrap_or(0);
-        let ours = part >= OURS.len()
-            && rest[part - OURS.len()..part]
-                .iter()
-                .map(Cell::get)
-                .eq(OURS.iter().copied());
+        let is_or_ends_like = |name: &[u8]| {
+            let name = name.iter().copied();
+            let from = part.checked_sub(name.len());
+            from.is_some_and(|from| rest[from..part].iter().map(Cell::get).eq(name))
+        };
+        let is = |name: &[u8]| part == name.len() && is_or_ends_like(name);
+        let ours = is_or_ends_like(OURS) || is(path) || is(file);
         if part > 0 && !ours {
             if kept > NAME.len() {
                 bytes[kept].set(b':');

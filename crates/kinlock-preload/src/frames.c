@@ -2,13 +2,20 @@
    instruction.
 
    A thread is cancelled by an exception that the C library throws, here from a signal handler. In Rust only frames
-   without destructors may be passed by it. So the frame with something to clean up is one of C. */
+   without destructors may be passed by it. So the frame with something to clean up is one of C. It is compiled without
+   exceptions: then it is the C library that cleans it up, and no function of libgcc_s is needed. */
 
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+/* Null before glibc 2.34 in a process without libpthread, which nothing can cancel. */
+#pragma weak pthread_testcancel
+#pragma weak __pthread_register_cancel
+#pragma weak __pthread_unregister_cancel
+#pragma weak __pthread_unwind_next
 
 int kinlock_wait(void *wait);
 void kinlock_wait_cancelled(void *wait);
@@ -18,6 +25,8 @@ unsigned kinlock_new_token(void);
 int kinlock_wait_frame(void *wait)
 {
     int result;
+    if (__pthread_register_cancel == NULL || pthread_testcancel == NULL)
+        return kinlock_wait(wait);
     /* Now if it has been cancelled already: the mutex is held. */
     pthread_testcancel();
     pthread_cleanup_push(kinlock_wait_cancelled, wait);
@@ -32,7 +41,7 @@ int kinlock_wait_frame(void *wait)
 __attribute__((noinline)) long kinlock_cancellable_futex(const unsigned *key, int operation, unsigned expected,
                                                          const struct timespec *until, unsigned sets)
 {
-    int type, kept = errno;
+    int type = PTHREAD_CANCEL_DEFERRED, kept = errno;
     long result;
     pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
     result = syscall(SYS_futex, key, operation, expected, until, (void *)0, sets);

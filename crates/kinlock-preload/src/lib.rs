@@ -61,6 +61,7 @@ mod c11;
 mod condvar;
 mod counts;
 mod environment;
+mod lookup;
 mod mode;
 mod mutex;
 mod real;

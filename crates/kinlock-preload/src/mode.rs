@@ -1,9 +1,12 @@
 //! What the environment asks for. It is read by the first call that the library intercepts, which
 //! may come before any constructor. Nothing here allocates.
 
-use crate::environment::{COUNTS_PATH, REPORT_PATH, complain, keep_path, variable};
+use crate::environment::{self, COUNTS_PATH, REPORT_PATH, complain, keep_path, variable};
 use crate::report::table::{self, Begun};
 use core::sync::atomic::{AtomicU32, Ordering::*};
+
+/// The first C library with condition variables as they are since. In older ones all is passed.
+const OLDEST: (u32, u32) = (2, 25);
 
 /// The mode of the process; 0 is the usual one: our mutex, nothing counted.
 pub(crate) static MODE: AtomicU32 = AtomicU32::new(UNDECIDED);
@@ -94,6 +97,8 @@ pub(crate) fn is_decided() -> bool {
 #[cold]
 fn decide() -> Mode {
     let mut mode = match variable(b"KINLOCK_LOCK") {
+        // What the objects of older ones look like is not known here.
+        _ if environment::c_library() < OLDEST => PASSES,
         None | Some(b"kinlock-mutex") => 0,
         Some(b"kinlock-spin") => SPINS,
         Some(b"pthread") => PASSES,
@@ -106,6 +111,7 @@ fn decide() -> Mode {
         }
     };
     let mut rwlocks = match variable(b"KINLOCK_RWLOCK") {
+        _ if environment::c_library() < OLDEST => PASSES,
         None => mode & PASSES,
         Some(b"ours") => 0,
         Some(b"glibc") => PASSES,

@@ -1,9 +1,9 @@
 //! The C library's own functions.
 //!
 //! They are looked up by name and version when the library is loaded, or at the first use before
-//! that. By version, since a name alone gave the oldest version before glibc 2.36. A lookup that
-//! succeeds allocates nothing.
+//! that. By version, since a name alone gave the oldest version before glibc 2.36.
 
+use crate::lookup;
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use core::{mem, ptr};
@@ -48,9 +48,7 @@ impl Function {
     /// Takes a lock of the loader, and the C library's own. So it is done early.
     #[cold]
     fn look_up(&self) -> *mut c_void {
-        // SAFETY: invariant 3; both are zero-terminated.
-        let found =
-            unsafe { libc::dlvsym(libc::RTLD_NEXT, self.name.as_ptr(), self.version.as_ptr()) };
+        let found = lookup::next(self.name, self.version);
         self.address.store(found, Relaxed);
         found
     }

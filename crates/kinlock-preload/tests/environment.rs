@@ -237,6 +237,37 @@ fn children_are_left_alone_on_demand() {
     assert_eq!(list("1").1, "libc.so.6");
 }
 
+/// Under whatever name it was preloaded.
+#[test]
+fn children_are_left_alone_by_a_library_of_another_name() {
+    let other = scratch("other.so");
+    std::os::unix::fs::symlink(library(), &other).expect("a link");
+    let other = other.to_str().expect("a path");
+    let folder = std::path::Path::new(other).parent().expect("a folder");
+    let name = other.rsplit('/').next().expect("a name");
+    for (preloaded, left) in [
+        (format!("{other}:libc.so.6"), "LD_PRELOAD=libc.so.6"),
+        (format!("libc.so.6 {other}"), "LD_PRELOAD=libc.so.6"),
+        (name.to_owned(), "LD_PRELOAD="),
+        (format!("{other}:x{name}"), "LD_PRELOAD=x"),
+    ] {
+        let mut command = Command::new("env");
+        command
+            .env("LD_PRELOAD", &preloaded)
+            .env("LD_LIBRARY_PATH", folder)
+            .env("KINLOCK_NO_CHILDREN", "1");
+        let output = command.output().expect("it starts");
+        let shown = text(&output.stdout)
+            .lines()
+            .find(|line| line.starts_with("LD_PRELOAD="));
+        let expected = match left {
+            "LD_PRELOAD=x" => format!("LD_PRELOAD=x{name}"),
+            other => other.to_owned(),
+        };
+        assert_eq!(shown, Some(&expected[..]), "{preloaded}");
+    }
+}
+
 #[test]
 fn status_and_signals_are_the_programs() {
     let shell = |script: &str| run(Command::new("sh").args(["-c", script])).status;

@@ -116,7 +116,7 @@ struct Session<'a> {
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let outputs = args.destinations.open()?;
     let program = args.program()?;
-    program.check()?;
+    program.check(args.knobs.forces())?;
     let prepare = args.prepare.as_deref().map(Program::shell).transpose()?;
     let library = library::find()?;
     let mut contenders = contender::chosen(&args.locks, &args.reference, &args.preload, &library)?;

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, bail};
 
+use super::platforms;
 use crate::outcome::tell;
 
 const FILE: &str = "libkinlock_preload.so";
@@ -20,12 +21,21 @@ const CRATES: [&str; 4] = [
     "kinlock",
 ];
 
-/// The library: named by `KINLOCK_PRELOAD`, or installed, or that of the checkout that the command
-/// itself was built in.
+/// What to preload: the [path](platforms) of the library that is named by `KINLOCK_PRELOAD`, or
+/// installed, or that of the checkout that the command itself was built in. A library with another
+/// name than ours is preloaded as it is.
 ///
 /// # Errors
 /// If it is nowhere, or cannot be built.
 pub fn find() -> anyhow::Result<PathBuf> {
+    let library = locate()?;
+    Ok(match library.file_name() == Some(FILE.as_ref()) {
+        true => platforms::path(&library),
+        false => library,
+    })
+}
+
+fn locate() -> anyhow::Result<PathBuf> {
     if let Some(named) = env::var_os("KINLOCK_PRELOAD").filter(|named| !named.is_empty()) {
         let path = PathBuf::from(&named);
         let found = path.canonicalize();

@@ -4,7 +4,9 @@
 //! [variables] that the library reads, and becomes the program: exit status, signals, stdin and
 //! stdout are the program's own. For a [report](report) it [stays](stay) behind.
 
+pub mod handlers;
 pub mod library;
+pub mod platforms;
 pub mod program;
 pub mod report;
 pub mod stay;
@@ -31,8 +33,9 @@ use crate::outcome::{Failure, Outcome, tell};
 /// mutexes, reader-writer locks, spinlocks and condition variables; C11 threads and C++ use these,
 /// too. The command then becomes the program. Nothing is written to the program's stdout.
 ///
-/// Refused are programs that a preloaded library does not reach: static ones, set-uid ones, those
-/// of another architecture; and those under a sanitizer, which has to see the C library's locks. If
+/// Refused are programs that a preloaded library does not reach: static ones, unless they may start
+/// others, set-uid ones, those of another architecture or C library; and those under a sanitizer or
+/// a checker of threads, which has to see the C library's locks. --force runs them all the same. If
 /// no call was intercepted, a line on stderr says so at the end.
 ///
 /// With --report the command stays behind, passes signals on, and says at the end what each lock
@@ -87,7 +90,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let program = program.map(|(name, args)| Program::find(name, args));
     let program = program.transpose()?;
     if let Some(program) = program.as_ref().filter(|_| is_swapped) {
-        program.check()?;
+        program.check(args.knobs.forces())?;
     }
     let mut variables = args.knobs.variables();
     if is_swapped {

@@ -4,6 +4,7 @@
 //!
 //! 1. The C library only reads the zero-terminated strings that it is given, which live until it
 //!    returns; a null buffer of length 0 is not written.
+//! 2. `memmem` only reads the two slices whose addresses and lengths it gets.
 
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
@@ -16,10 +17,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use object::elf::{FileHeader32, FileHeader64, PT_INTERP, SHT_DYNSYM, SHT_SYMTAB};
-use object::read::elf::{FileHeader, ProgramHeader, Sym};
+use object::read::SectionIndex;
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
 use object::{Endianness, ReadCache};
 
-use crate::outcome::Failure;
+use super::handlers;
+use crate::outcome::{Failure, tell};
 
 /// The statuses of shells.
 pub const CANNOT_RUN: u8 = 126;
@@ -81,37 +84,90 @@ impl Program {
         command
     }
 
-    /// Refuses a program that a preloaded library does not reach, or that it would break.
-    pub fn check(&self) -> Result<(), Failure> {
-        if env::var_os("RUNNING_UNDER_RR").is_some() || self.path.file_name() == Some("rr".as_ref())
-        {
+    /// Refuses a program that a preloaded library does not reach, or that it would break; if
+    /// `force`, says so and lets it run.
+    pub fn check(&self, force: bool) -> Result<(), Failure> {
+        match self.obstacle() {
+            Ok(None) => {}
+            // What it starts has the environment that it has.
+            Ok(Some(Obstacle { what, passes: true })) => tell(&format!(
+                "kinlock: {}: {what}; programs that it starts get the library",
+                self.name()
+            )),
+            Ok(Some(obstacle)) if force => tell(&format!(
+                "kinlock: {}: {}; run all the same",
+                self.name(),
+                obstacle.what
+            )),
+            Ok(Some(obstacle)) => return Err(failed(CANNOT_RUN, &self.name, &obstacle.what)),
+            Err(failure) => return Err(failure),
+        }
+        Ok(())
+    }
+
+    /// Why the program should not run with the library.
+    fn obstacle(&self) -> Result<Option<Obstacle>, Failure> {
+        let file = self.path.file_name();
+        if env::var_os("RUNNING_UNDER_RR").is_some() || file == Some("rr".as_ref()) {
             let what = "rr runs one thread at a time, so that those that wait would spin in vain";
-            return Err(self.refused(what.to_owned()));
+            return Ok(Some(what.into()));
+        }
+        let checker = (file == Some("valgrind".as_ref())).then(|| self.thread_checker());
+        if let Some(tool) = checker.flatten() {
+            let what = format!("Valgrind's {tool} has to see the C library's locks");
+            return Ok(Some(what.into()));
+        }
+        if let Some(sanitizer) = preloaded_sanitizer() {
+            let what =
+                format!("LD_PRELOAD has {sanitizer}, which has to see the C library's locks");
+            return Ok(Some(what.into()));
         }
         let mut path = self.path.clone();
         let mut said = String::new();
         // As many scripts in a row as the kernel accepts.
         for _ in 0..=5 {
-            let what = match look(&path) {
+            let interpreter = match look(&path) {
                 // What may be executed but not read, for example: the kernel will tell.
-                Err(_) => return Ok(()),
-                Ok(Kind::Elf) => match obstacle(&path) {
-                    None => return Ok(()),
-                    Some(obstacle) => obstacle,
-                },
-                Ok(Kind::Script(interpreter)) => {
-                    if let Err(failure) = is_executable(&interpreter) {
-                        return Err(self.refused(format!("its interpreter {failure}")));
-                    }
-                    said = format!("its interpreter {}: ", interpreter.display());
-                    path = interpreter;
-                    continue;
+                Err(_) => return Ok(None),
+                Ok(Kind::Elf) => {
+                    let found = obstacle(&path);
+                    return Ok(found.map(|found| found.said_of(&said)));
                 }
-                Ok(Kind::Other) => "it is neither an ELF program nor a script".to_owned(),
+                Ok(Kind::Script(interpreter)) => interpreter,
+                Ok(Kind::Other(begin)) => match handlers::of(&path, &begin) {
+                    Some(handler) => handler,
+                    None => {
+                        let what = format!("{said}it is neither an ELF program nor a script");
+                        return Ok(Some(what.into()));
+                    }
+                },
             };
-            return Err(self.refused(said + &what));
+            if let Err(failure) = is_executable(&interpreter) {
+                return Err(self.refused(format!("its interpreter {failure}")));
+            }
+            said = format!("its interpreter {}: ", interpreter.display());
+            path = interpreter;
         }
         Err(self.refused("its interpreters are scripts, too many in a row".to_owned()))
+    }
+
+    /// The tool of Valgrind that is asked for, if it watches locks.
+    fn thread_checker(&self) -> Option<&'static str> {
+        let options = env::var_os("VALGRIND_OPTS").unwrap_or_default();
+        let options = options.as_bytes().split(u8::is_ascii_whitespace);
+        let words = self.args.iter().map(|word| word.as_bytes());
+        // Those after the name of a program are the program's.
+        let words = words.take_while(|word| word.starts_with(b"-"));
+        let tools = options
+            .chain(words)
+            .filter_map(|word| word.strip_prefix(b"--tool="));
+        let known = |tool: &[u8]| {
+            ["drd", "helgrind"]
+                .into_iter()
+                .find(|k| k.as_bytes() == tool)
+        };
+        // The last one counts.
+        tools.last().and_then(known)
     }
 
     fn refused(&self, what: String) -> Failure {
@@ -146,11 +202,59 @@ fn may_execute(path: &Path) -> bool {
     })
 }
 
+/// Why a program should not run with the library.
+struct Obstacle {
+    what: String,
+    /// Whether it only concerns the program itself, and not those that it may start.
+    passes: bool,
+}
+
+impl From<String> for Obstacle {
+    fn from(what: String) -> Self {
+        Obstacle {
+            what,
+            passes: false,
+        }
+    }
+}
+
+impl From<&str> for Obstacle {
+    fn from(what: &str) -> Self {
+        what.to_owned().into()
+    }
+}
+
+impl Obstacle {
+    fn said_of(self, whom: &str) -> Self {
+        Obstacle {
+            what: format!("{whom}{}", self.what),
+            ..self
+        }
+    }
+}
+
+/// A sanitizer's library in `LD_PRELOAD`, which a program may need that was not built with it.
+fn preloaded_sanitizer() -> Option<&'static str> {
+    let preloaded = env::var_os("LD_PRELOAD")?;
+    let has = |name: &str| {
+        let mut parts = preloaded.as_bytes().windows(name.len());
+        parts.any(|part| part == name.as_bytes())
+    };
+    let all = [
+        ("libtsan.so", "ThreadSanitizer"),
+        ("libasan.so", "AddressSanitizer"),
+        ("libhwasan.so", "HWAddressSanitizer"),
+    ];
+    all.into_iter()
+        .find_map(|(file, name)| has(file).then_some(name))
+}
+
 enum Kind {
     Elf,
     /// With what runs it.
     Script(PathBuf),
-    Other,
+    /// How it begins.
+    Other(Vec<u8>),
 }
 
 fn look(path: &Path) -> io::Result<Kind> {
@@ -163,7 +267,7 @@ fn look(path: &Path) -> io::Result<Kind> {
     let Some(words) = line.strip_prefix(b"#!") else {
         // A shell runs what the kernel does not know, unless it is no text.
         return Ok(match line.contains(&0) {
-            true => Kind::Other,
+            true => Kind::Other(begin),
             false => Kind::Script("/bin/sh".into()),
         });
     };
@@ -174,36 +278,57 @@ fn look(path: &Path) -> io::Result<Kind> {
 }
 
 /// Why nothing can be preloaded into an ELF program.
-fn obstacle(path: &Path) -> Option<String> {
+fn obstacle(path: &Path) -> Option<Obstacle> {
     let (Ok(form), Ok(own)) = (Form::read(path), Form::read(Path::new("/proc/self/exe"))) else {
-        return Some("it is damaged".to_owned());
+        return Some("it is damaged".into());
     };
     if form != own {
         let (is, needs) = (form.words(), own.words());
-        return Some(format!(
-            "it is for another architecture ({is}) than the library ({needs})"
-        ));
+        let what = format!("it is for another architecture ({is}) than the library ({needs})");
+        return Some(what.into());
     }
     let parts = match form.class {
         1 => Parts::read::<FileHeader32<Endianness>>(path),
         _ => Parts::read::<FileHeader64<Endianness>>(path),
     };
-    let Ok(Parts { linker, sanitizer }) = parts else {
-        return Some("it is damaged".to_owned());
+    let Ok(parts) = parts else {
+        return Some("it is damaged".into());
     };
-    let Some(linker) = linker else {
-        return Some("it is statically linked, so that nothing can be preloaded".to_owned());
+    if let Some(privilege) = privilege(path) {
+        let what = format!("it {privilege}, so that nothing is preloaded");
+        return Some(what.into());
+    }
+    let Some(linker) = parts.linker else {
+        return Some(Obstacle {
+            what: "it is statically linked, so that nothing can be preloaded".to_owned(),
+            passes: !parts.starts_none,
+        });
     };
-    if linker.windows(7).any(|part| part == b"ld-musl") {
-        return Some("it is linked with musl, and the library with glibc".to_owned());
+    if let Some(library) = other_c_library(&linker) {
+        let what = format!("it is linked with {library}, and the library with glibc");
+        return Some(what.into());
     }
-    if let Some(sanitizer) = sanitizer {
-        return Some(format!(
-            "it was built with {sanitizer}, which has to see the C library's locks"
-        ));
-    }
-    let privilege = privilege(path)?;
-    Some(format!("it {privilege}, so that nothing is preloaded"))
+    let sanitizer = parts.sanitizer?;
+    let what = format!("it was built with {sanitizer}, which has to see the C library's locks");
+    Some(what.into())
+}
+
+/// The C library that a loader belongs to, if it is known not to be glibc.
+fn other_c_library(linker: &[u8]) -> Option<&'static str> {
+    let file = linker.rsplit(|&byte| byte == b'/').next()?;
+    let has = |part: &str| {
+        file.windows(part.len())
+            .any(|found| found == part.as_bytes())
+    };
+    let known = [
+        ("ld-musl", "musl"),
+        ("uClibc", "uClibc"),
+        ("ld-uclibc", "uClibc"),
+        ("linker", "Android's C library"),
+        ("ld-elf", "a BSD's C library"),
+    ];
+    let found = known.into_iter().find(|&(part, _)| has(part));
+    found.map(|(_, library)| library)
 }
 
 /// Bits, byte order and processor, as an ELF file begins.
@@ -241,6 +366,8 @@ struct Parts {
     /// The program that links it at its start.
     linker: Option<Vec<u8>>,
     sanitizer: Option<&'static str>,
+    /// Whether its symbols are there, and no function that starts programs is one of them.
+    starts_none: bool,
 }
 
 /// Functions that only programs under a sanitizer have.
@@ -249,6 +376,19 @@ const SANITIZERS: [(&[u8], &str); 4] = [
     (b"__asan_init", "AddressSanitizer"),
     (b"__msan_init", "MemorySanitizer"),
     (b"__hwasan_init", "HWAddressSanitizer"),
+];
+
+/// What the names of all of them end with.
+const SANITIZERS_END: &[u8] = b"san_init";
+
+/// Functions one of which a program needs to start another one.
+const STARTS: [&[u8]; 6] = [
+    b"execve",
+    b"execveat",
+    b"posix_spawn",
+    b"posix_spawnp",
+    b"forkExec",
+    b"syscall",
 ];
 
 impl Parts {
@@ -262,31 +402,53 @@ impl Parts {
                 linker = segment.data(endian, data).ok().map(<[u8]>::to_vec);
             }
         }
-        Ok(Parts {
+        let mut parts = Parts {
             linker,
-            // The kernel does without sections, and so do programs.
-            sanitizer: sanitizer(header, endian, data).ok().flatten(),
-        })
+            sanitizer: None,
+            starts_none: false,
+        };
+        // The kernel does without sections, and so do programs.
+        if let Ok(sections) = header.sections(endian, data) {
+            parts.note_symbols(&sections, endian, data);
+        }
+        Ok(parts)
+    }
+
+    /// Looks at the names of symbols. Each table of names is read at once: some programs have
+    /// hundreds of thousands.
+    fn note_symbols<'a, H: FileHeader<Endian = Endianness>>(
+        &mut self,
+        sections: &SectionTable<'a, H, &'a ReadCache<File>>,
+        endian: Endianness,
+        data: &'a ReadCache<File>,
+    ) {
+        for section in sections.iter() {
+            let kind = section.sh_type(endian);
+            if ![SHT_DYNSYM, SHT_SYMTAB].contains(&kind) {
+                continue;
+            }
+            let names = sections.section(SectionIndex(section.sh_link(endian) as usize));
+            let Ok(names) = names.and_then(|names| names.data(endian, data)) else {
+                continue;
+            };
+            if has_end(names, SANITIZERS_END) {
+                let known = SANITIZERS.iter().find(|(known, _)| has_end(names, known));
+                self.sanitizer = self.sanitizer.or(known.map(|&(_, sanitizer)| sanitizer));
+            }
+            if self.linker.is_none() && kind == SHT_SYMTAB {
+                self.starts_none = !STARTS.iter().any(|known| has_end(names, known));
+            }
+        }
     }
 }
 
-fn sanitizer<'a, H: FileHeader<Endian = Endianness>>(
-    header: &H,
-    endian: Endianness,
-    data: &'a ReadCache<File>,
-) -> object::Result<Option<&'static str>> {
-    let sections = header.sections(endian, data)?;
-    let mut found = None;
-    for table in [SHT_DYNSYM, SHT_SYMTAB] {
-        let symbols = sections.symbols(endian, data, table)?;
-        let names = symbols
-            .iter()
-            .map(|symbol| symbol.name(endian, symbols.strings()));
-        let known = |name: &'a [u8]| SANITIZERS.iter().find(|(known, _)| *known == name);
-        let mut names = names.flatten().filter_map(known);
-        found = found.or_else(|| names.next().map(|&(_, name)| name));
-    }
-    Ok(found)
+/// Whether a table of names has one that ends like this. A name that another one ends with is
+/// written as the end of that one. The C library's search is quick in any build of the command.
+fn has_end(names: &[u8], end: &[u8]) -> bool {
+    let needle = [end, &[0]].concat();
+    let (all, part) = (names.as_ptr().cast(), needle.as_ptr().cast());
+    // SAFETY: invariant 2.
+    unsafe { !libc::memmem(all, names.len(), part, needle.len()).is_null() }
 }
 
 /// What the program gets that its user has not: the loader then ignores `LD_PRELOAD`.

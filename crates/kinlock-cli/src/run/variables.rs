@@ -49,6 +49,9 @@ pub struct Knobs {
     /// Child processes run on the C library's locks
     #[arg(long)]
     no_children: bool,
+    /// Run a program that would be refused, for the programs that it starts
+    #[arg(long)]
+    force: bool,
 }
 
 /// The text of a knob, if the library accepts it.
@@ -59,6 +62,11 @@ fn valid<T: FromStr<Err: ToString>>(text: &str) -> Result<String, String> {
 }
 
 impl Knobs {
+    /// Whether a program is run that the library does not reach.
+    pub fn forces(&self) -> bool {
+        self.force
+    }
+
     pub fn variables(&self) -> Vec<Variable> {
         let knobs = [
             ("KINLOCK_QUANTUM", &self.quantum),

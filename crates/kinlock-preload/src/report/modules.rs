@@ -1,6 +1,7 @@
 //! Shared objects: which one an address lies in, and what the command has to know of them.
 
 use super::frames::{self, OWN};
+use crate::lookup;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::{self, MaybeUninit};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
@@ -42,9 +43,7 @@ type Finder = unsafe extern "C" fn(*const c_void, *mut Answer) -> c_int;
 static FINDER: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 pub(super) fn begin() {
-    let (name, version) = (c"_dl_find_object", c"GLIBC_2.35");
-    // SAFETY: invariant 3.
-    let found = unsafe { libc::dlvsym(libc::RTLD_DEFAULT, name.as_ptr(), version.as_ptr()) };
+    let found = lookup::anywhere(c"_dl_find_object", c"GLIBC_2.35");
     FINDER.store(found, Relaxed);
     frames::find_own();
 }

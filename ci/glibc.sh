@@ -1,0 +1,277 @@
+#!/usr/bin/env bash
+# One preload library for all C libraries from glibc 2.31 on: programs answer the same with and without it, in root
+# file systems made of the packages of Debian's releases, without a container. With names of releases: only these.
+# Downloads some 80 MB per release once. Needs root or sudo, to mount and to change the root.
+#   KINLOCK_CACHE    where the root file systems are kept [~/.cache/kinlock-glibc]
+#   KINLOCK_LIBRARY  the library to test [that of this checkout]
+#   KINLOCK_MIRROR   where the packages are
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# The oldest comes first: the programs are compiled with its C library.
+declare -A glibc=([bullseye]=2.31 [bookworm]=2.36 [trixie]=2.41 [forky]=2.43)
+all=(bullseye bookworm trixie forky)
+packages=(libc6 libgcc-s1 libstdc++6 coreutils dash diffutils python3-minimal libpython3-stdlib sqlite3 xz-utils pigz
+    default-jre-headless)
+of_oldest=(libc6-dev libstdc++-10-dev)
+locks=(kinlock-mutex pthread)
+# Those that take long say nothing about the C library, and run in ci/preload.sh.
+programs=(allocations c11 cancel codes cxx depth early forks processes rwcodes spin versions waits)
+
+fail() { echo "FAILED: $*" >&2; exit 1; }
+
+# ---- within the mount namespace: glibc.sh --in ROOT FOLDER RELEASE ----
+
+failures=0
+differs() {
+    failures=$((failures + 1))
+    echo "FAILED: $release: $*" >&2
+}
+
+# Runs it in the root, for a while at most: a lost wake-up is a hang.
+inside() { timeout -k 5 60 chroot "$root" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/t LC_ALL=C "$@" </dev/null; }
+
+# The same with and without the library, with output and status.
+same() {
+    local what=$1 lock want got
+    shift
+    want=$(inside "$@" 2>&1; echo "status $?")
+    [[ $want == *"status 0" ]] || { differs "$what: without the library: $want"; return; }
+    for lock in "${locks[@]}"; do
+        got=$(inside LD_PRELOAD=/t/library.so KINLOCK_LOCK="$lock" "$@" 2>&1; echo "status $?")
+        [ "$want" = "$got" ] || {
+            differs "$what, $lock:"
+            diff <(echo "$want") <(echo "$got") | tail -4 >&2 || true
+        }
+    done
+}
+
+in_root() {
+    root=$1 release=$3
+    mount --bind "$2" "$root/t"
+    mount -t proc proc "$root/proc"
+    mount --rbind /dev "$root/dev"
+    local version n plain lock p arguments
+    version=$(inside /lib64/ld-linux-x86-64.so.2 --library-path /lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu \
+        /t/version)
+    [ "$version" = "${glibc[$release]}" ] || fail "$release has glibc $version, expected ${glibc[$release]}"
+    # The counts say that the library is there and works.
+    inside LD_PRELOAD=/t/library.so KINLOCK_COUNTS="/t/counts-$release" /t/known >/dev/null || differs "known"
+    grep -q '"calls":32,' "$root/t/counts-$release" || differs "nothing was counted"
+    same true true
+    for p in "${programs[@]}"; do
+        arguments=()
+        [ "$p" != early ] || arguments=(/t/plugin.so)
+        same "$p" "/t/$p" "${arguments[@]}"
+    done
+    same xz sh -c 'xz -T2 --block-size=200000 -k -c /t/data | xz -dc | cmp - /t/data'
+    same pigz sh -c 'pigz -p 4 -1 -c /t/data | pigz -dc | cmp - /t/data'
+    same sqlite3 sqlite3 :memory: "create table t(a); with recursive n(i) as (select 1 union all select i + 1 from n
+        where i < 50000) insert into t select i from n; select sum(a) from t;"
+    local java
+    java=$(cd "$root" && ls -d usr/lib/jvm/*/bin/java | head -1)
+    same java "/$java" -Xshare:auto -Xmx64m -XX:+UseSerialGC -cp /t Waits
+    # Each thread has the interpreter for 5 ms at a time, which is a timed wait of the other.
+    plain=$(inside /usr/bin/python3 -S /t/turns.py) || differs "python3: $plain"
+    for lock in "${locks[@]}"; do
+        n=$(inside LD_PRELOAD=/t/library.so KINLOCK_LOCK="$lock" /usr/bin/python3 -S /t/turns.py) || differs python3
+        # Far more than what other processes make of it.
+        [ "$((n * 20))" -gt "$plain" ] || differs "python3, $lock: $n turns, and $plain without the library"
+    done
+    bare
+    [ "$failures" -eq 0 ] || exit 1
+    echo "$release: glibc $version: ${#programs[@]} programs, xz, pigz, sqlite3, java and python3 answer the same"
+}
+
+# A root with a C library and nothing else: no libgcc_s, and before glibc 2.34 no libdl or libpthread in use.
+bare() {
+    local bare=$root/t/bare-$release file whole=$root
+    mkdir -p "$bare/t" "$bare/lib64"
+    for file in ld-linux-x86-64.so.2 libc.so.6 libpthread.so.0; do
+        cp -L "$(find "$root/lib/x86_64-linux-gnu/" "$root/usr/lib/x86_64-linux-gnu/" -name "$file" | head -1)" \
+            "$bare/lib64/"
+    done
+    cp "$root"/t/{library.so,codes,rwcodes,plain} "$bare/t/"
+    # Programs are named by their files: nothing else is there to start them.
+    for file in plain codes rwcodes; do
+        local want got lock
+        want=$(LD_LIBRARY_PATH=/lib64 alone "$bare" "/t/$file")
+        [[ $want == *"status 0" ]] || differs "$file in a bare root: $want"
+        for lock in "${locks[@]}"; do
+            got=$(LD_LIBRARY_PATH=/lib64 LD_PRELOAD_IN=/t/library.so KINLOCK_LOCK=$lock alone "$bare" "/t/$file")
+            [ "$want" = "$got" ] || differs "$file, $lock, in a bare root: $(echo "$got" | tail -3)"
+        done
+    done
+    root=$whole
+}
+
+# The loader sets up the environment of the program, not of chroot.
+alone() {
+    local root=$1 preload=()
+    shift
+    [ -z "${LD_PRELOAD_IN:-}" ] || preload=(--preload "$LD_PRELOAD_IN")
+    [ "${glibc[$release]}" != 2.31 ] || [ -z "${LD_PRELOAD_IN:-}" ] || preload=(--preload "$LD_PRELOAD_IN")
+    timeout -k 5 60 chroot "$root" /lib64/ld-linux-x86-64.so.2 --library-path /lib64 "${preload[@]}" "$@" 2>&1
+    echo "status $?"
+}
+
+if [ "${1:-}" = --in ]; then
+    in_root "${@:2}"
+    exit
+fi
+
+# ---- the root file systems ----
+
+[ $# -gt 0 ] || set -- "${all[@]}"
+cache=${KINLOCK_CACHE:-$HOME/.cache/kinlock-glibc}
+mirror=${KINLOCK_MIRROR:-the mirror that apt knows}
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+for tool in apt-get dpkg-deb cc javac chroot unshare; do
+    command -v "$tool" >/dev/null || fail "$tool is missing; ci/install.sh installs what it can"
+done
+
+# Unpacks the packages of a release, once.
+fetch() {
+    local release=$1 to=$cache/$1 state package wanted=("${packages[@]}")
+    [ "$release" != "${all[0]}" ] || wanted+=("${of_oldest[@]}")
+    [ "$(cat "$to/packages" 2>/dev/null)" != "${wanted[*]}" ] || return 0
+    [ -f "$keyring" ] || fail "$keyring is missing: install debian-archive-keyring"
+    echo "fetching $release"
+    rm -rf "$to"
+    state=$to.state
+    mkdir -p "$to"/{usr/{bin,sbin,lib,lib64},proc,dev,t,tmp,etc} "$state"/{lists,archives}/partial
+    : >"$state/status"
+    echo "deb [arch=amd64 signed-by=$keyring] $mirror $release main" >"$state/sources"
+    local apt=(apt-get -qq -o Dir::Etc::SourceList="$state/sources" -o Dir::Etc::SourceParts=/dev/null
+        -o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null
+        -o Dir::State="$state" -o Dir::State::status="$state/status" -o Dir::Cache="$state"
+        -o APT::Architecture=amd64 -o APT::Architectures=amd64 -o APT::Sandbox::User=root -o Acquire::Retries=3
+        -o Acquire::Languages=none)
+    "${apt[@]}" update >&2 && "${apt[@]}" -y --no-install-recommends --download-only install "${wanted[@]}" >&2 ||
+        fail "cannot download the packages of $release from $mirror"
+    for folder in bin sbin lib lib64; do
+        ln -s "usr/$folder" "$to/$folder"
+    done
+    for package in "$state"/archives/*.deb; do
+        # Older releases have /bin and /lib as folders of their own.
+        dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink --no-same-owner -C "$to"
+    done
+    # So that they lead to the same outside of the root, for the compiler.
+    find "$to" -type l -lname '/*' | while read -r package; do
+        ln -sfn --relative "$to$(readlink "$package")" "$package"
+    done
+    [ -e "$to/usr/bin/sh" ] || ln -s dash "$to/usr/bin/sh"
+    rm -rf "$state"
+    echo "${wanted[*]}" >"$to/packages"
+}
+
+[ "$(uname -m)" = x86_64 ] || fail "the programs and the packages are for x86_64"
+mkdir -p "$cache"
+for release in "${all[0]}" "$@"; do
+    [ -n "${glibc[$release]:-}" ] || fail "$release: known: ${all[*]}"
+    fetch "$release"
+done
+
+library=${KINLOCK_LIBRARY:-}
+if [ -z "$library" ]; then
+    cargo build --quiet --release -p kinlock-preload
+    library=${CARGO_TARGET_DIR:-target}/release/libkinlock_preload.so
+fi
+
+# ---- the programs ----
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+chmod 755 "$work"
+cp "$library" "$work/library.so"
+from=crates/kinlock-preload/tests/c
+# This machine's compiler, with the oldest C library. It looks for that beside itself unless it is told.
+oldest=$cache/${all[0]}
+libraries=usr/lib/x86_64-linux-gnu
+flags=(--sysroot="$oldest" -B"$oldest/$libraries/" -L"$oldest/$libraries" -L"$oldest/lib/x86_64-linux-gnu" -O1 -w
+    -pthread -Wl,--allow-shlib-undefined)
+cxx=(-nostdinc++ -isystem "$oldest/usr/include/c++/10" -isystem "$oldest/usr/include/x86_64-linux-gnu/c++/10")
+compile() { "$1" "${flags[@]}" "$2" -o "$work/$3" "${@:4}" -ldl || fail "$2 does not compile"; }
+for program in known small "${programs[@]}"; do
+    source=$(ls "$from/$program".*)
+    case $source in
+    *.cc) compile cc "$source" "$program" "${cxx[@]}" -l:libstdc++.so.6 ;;
+    *) compile cc "$source" "$program" ;;
+    esac
+done
+compile cc "$from/plugin.c" plugin.so -shared -fPIC
+cat >"$work/version.c" <<'END'
+#include <gnu/libc-version.h>
+#include <stdio.h>
+int main(void) { return puts(gnu_get_libc_version()) < 0; }
+END
+compile cc "$work/version.c" version
+echo 'int main(void) { return 0; }' >"$work/plain.c"
+compile cc "$work/plain.c" plain
+head -c 2000000 /dev/urandom >"$work/data"
+cat >"$work/turns.py" <<'END'
+import threading, time
+turns = [0, 0]
+def work(me):
+    until = time.monotonic() + 1
+    while time.monotonic() < until:
+        for _ in range(100):
+            turns[me] += 1
+threads = [threading.Thread(target=work, args=(me,)) for me in (0, 1)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(sum(turns))
+END
+cat >"$work/Waits.java" <<'END'
+import java.lang.management.ManagementFactory;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.*;
+
+class Waits {
+    interface Wait { void once() throws Exception; }
+
+    /** Says whether a wait lasts as long as it was asked to, and leaves the CPU alone meanwhile. */
+    static void check(String what, int times, long millis, Wait wait) throws Exception {
+        var threads = ManagementFactory.getThreadMXBean();
+        long from = System.nanoTime(), spent = threads.getCurrentThreadCpuTime();
+        for (int i = 0; i < times; i++) wait.once();
+        long lasted = (System.nanoTime() - from) / 1000000;
+        spent = (threads.getCurrentThreadCpuTime() - spent) / 1000000;
+        boolean early = lasted < times * millis * 9 / 10, busy = spent > times * millis / 2;
+        System.out.println(what + (early ? ": early, after " + lasted + " ms" : ": in time")
+            + (busy ? ", busy for " + spent + " ms" : ""));
+    }
+
+    public static void main(String[] args) throws Exception {
+        Object monitor = new Object();
+        check("Object.wait", 10, 200, () -> { synchronized (monitor) { monitor.wait(200); } });
+        check("parkNanos", 4, 250, () -> {
+            // It may return for no reason, a few times.
+            long until = System.nanoTime() + 250000000, left;
+            for (int n = 0; n < 10 && (left = until - System.nanoTime()) > 0; n++) LockSupport.parkNanos(left);
+        });
+        check("sleep", 2, 250, () -> Thread.sleep(250));
+        Lock lock = new ReentrantLock();
+        Condition condition = lock.newCondition();
+        check("await", 2, 250, () -> {
+            lock.lock();
+            condition.await(250, TimeUnit.MILLISECONDS);
+            lock.unlock();
+        });
+    }
+}
+END
+javac --release 11 -d "$work" "$work/Waits.java" || fail "Waits.java does not compile"
+
+enter=(unshare --mount --propagation private)
+[ "$(id -u)" = 0 ] || enter=(sudo -n "${enter[@]}")
+# All at a time: they mostly sleep.
+status=0 running=()
+for release in "$@"; do
+    "${enter[@]}" ci/glibc.sh --in "$cache/$release" "$work" "$release" &
+    running+=($!)
+done
+for process in "${running[@]}"; do
+    wait "$process" || status=1
+done
+exit $status
