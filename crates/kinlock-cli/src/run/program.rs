@@ -19,6 +19,8 @@ use object::elf::{FileHeader32, FileHeader64, PT_INTERP, SHT_DYNSYM, SHT_SYMTAB}
 use object::read::elf::{FileHeader, ProgramHeader, Sym};
 use object::{Endianness, ReadCache};
 
+use super::image::Image;
+use super::variables::Variable;
 use crate::outcome::Failure;
 
 /// The statuses of shells.
@@ -73,6 +75,12 @@ impl Program {
 
     pub fn name(&self) -> String {
         self.name.display().to_string()
+    }
+
+    /// The program as it is executed, with the command's environment and these variables.
+    pub fn image(&self, variables: &[Variable]) -> Result<Image, Failure> {
+        let image = Image::new(&self.path, &self.name, &self.args, variables);
+        image.map_err(|error| self.refused(error.to_string()))
     }
 
     pub fn command(&self) -> Command {

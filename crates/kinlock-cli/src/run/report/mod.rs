@@ -11,6 +11,7 @@ mod view;
 
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf, absolute};
 use std::process::ExitStatus;
 
@@ -24,7 +25,7 @@ use self::symbols::Frame;
 use super::variables::Variable;
 use crate::args::{named, names};
 use crate::outcome::tell;
-use crate::report::write::Outputs;
+use crate::report::write::{Outputs, descriptor};
 use crate::report::write_json;
 
 names! {
@@ -238,6 +239,30 @@ impl<'a> Session<'a> {
         let _ = fs::remove_dir_all(self.folder.path());
     }
 
+    /// Whether the report goes to stderr, to which more may be written then.
+    pub fn is_on_stderr(&self) -> bool {
+        self.text.is_none()
+    }
+
+    /// Open files that the outputs name by their numbers.
+    pub fn descriptors(&self) -> Vec<i32> {
+        let paths = [&self.text, &self.args.json, &self.args.folded];
+        let named = paths.into_iter().flatten();
+        named.filter_map(|path| descriptor(path)).collect()
+    }
+
+    /// Says which processes of the program have not ended, because the report is made without what
+    /// they do from now on.
+    pub fn tell_of_survivors(&self) {
+        let mut variable = b"KINLOCK_REPORT=".to_vec();
+        variable.extend(self.variable().1.as_bytes());
+        for pid in processes_with(&variable) {
+            tell(&format!(
+                "kinlock: process {pid} still runs; what it does from now on is not in this report"
+            ));
+        }
+    }
+
     pub fn variable(&self) -> Variable {
         let prefix = self.folder.path().join("process");
         ("KINLOCK_REPORT", prefix.into())
@@ -290,6 +315,22 @@ fn processes(folder: &Path) -> anyhow::Result<Vec<Process>> {
     let files = fs::read_dir(folder).context("the report is gone")?;
     let files = files.flatten().map(|entry| entry.path());
     Ok(files.filter_map(|file| read::process(&file, now)).collect())
+}
+
+/// The numbers of processes that run and have this variable in their environment.
+fn processes_with(variable: &[u8]) -> Vec<u32> {
+    let own = std::process::id();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let has_it = |&pid: &u32| {
+        // Those of other users cannot be read, nor what has ended.
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let mut entries = environment.split(|&byte| byte == 0);
+        pid != own && entries.any(|entry| entry == variable)
+    };
+    let mut found: Vec<u32> = pids.filter(has_it).collect();
+    found.sort_unstable();
+    found
 }
 
 /// In memory if that can be.
