@@ -9,8 +9,8 @@
 //!
 //! 1. Sets of signals, descriptions and settings are live locals, which the C library fills, and for
 //!    which all zeros is a valid value.
-//! 2. The process has one thread when it forks. Between fork and exec only system calls are made,
-//!    with what was prepared before.
+//! 2. Between fork and exec only system calls are made, with what was prepared before: nothing is
+//!    allocated, and no lock is taken that another thread may have held.
 //! 3. The child is not waited for before the last signal to it: until then its number is its own.
 //!    SIGCHLD is not ignored, so that nobody else takes its status.
 //! 4. Descriptors that stay open over an execution were inherited: this command opens none. Nothing in
@@ -194,6 +194,7 @@ impl Waiting {
             return signal.sender.is_none();
         };
         if witness.has_got(signal.number) {
+            signal.take_both();
             return true;
         }
         if !signal.may_be_of_own_group() {
@@ -204,7 +205,7 @@ impl Waiting {
         loop {
             let may_send_another = signal.sender.is_some_and(is_running);
             if witness.has_got(signal.number) {
-                take_another(signal.number);
+                signal.take_both();
                 return true;
             }
             if !may_send_another || begin.elapsed() > BOTH {
@@ -373,6 +374,15 @@ impl Signal {
                 None => libc::kill(to, self.number),
             }
         };
+    }
+
+    /// Takes the one to the group, too, if this is the one to the command alone: they count as one,
+    /// as they do for a program that has not looked at the first before the second comes.
+    fn take_both(&self) {
+        if self.number < REAL_TIME {
+            witness::finish_sending();
+            take_another(self.number);
+        }
     }
 
     /// Whether its sender is in the command's process group, or has ended. Not asked for real-time

@@ -12,8 +12,8 @@
 //! # Invariants cited by `SAFETY` comments
 //!
 //! 1. Sets and descriptions of signals are live locals for which all zeros is a valid value.
-//! 2. The process has one thread when it forks. The new process makes system calls, and allocates
-//!    nothing.
+//! 2. The new process makes system calls, allocates nothing, and takes no lock that a thread of the
+//!    command may have held.
 //! 3. Descriptors belong to the witness, which is a process of its own: nothing else in it uses
 //!    them.
 //! 4. The witness is not waited for before it is closed: until then its number is its own.
@@ -92,10 +92,8 @@ impl Witness {
         if self.is_broken {
             return None;
         }
-        // A signal to a group is sent with the lock held that this call waits for. So if the command
-        // has it, the witness has it as well.
-        // SAFETY: no preconditions; it changes nothing, whether it succeeds or not.
-        unsafe { libc::setpgid(0, libc::getpgrp()) };
+        // If the command has a signal to the group, the witness has it as well.
+        finish_sending();
         let answer = self.exchange();
         self.is_broken = answer.is_none();
         answer
@@ -128,6 +126,13 @@ impl Witness {
             && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
         {}
     }
+}
+
+/// Returns when no signal to a group is on its way to some of its processes only: the kernel sends
+/// it with a lock held that this call takes.
+pub fn finish_sending() {
+    // SAFETY: no preconditions; it changes nothing, whether it succeeds or not.
+    unsafe { libc::setpgid(0, libc::getpgrp()) };
 }
 
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
