@@ -256,6 +256,22 @@ static int sends(char **words)
     return 0;
 }
 
+/* Waits until the program itself is stopped, or goes on: its parent may be stopped in its stead. */
+static void wait_for_stop(int pid, int is_stopped)
+{
+    char path[64], text[512], *end;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    for (int i = 0; i < LIMIT_MS / 5; i++, nap(5)) {
+        FILE *in = fopen(path, "r");
+        int is_read = in != NULL && fgets(text, sizeof text, in) != NULL && (end = strrchr(text, ')')) != NULL;
+        if (in != NULL)
+            fclose(in);
+        if (is_read && (end[2] == 'T') == is_stopped)
+            return;
+    }
+    fail(is_stopped ? "the program is not stopped" : "the program is not continued");
+}
+
 /* FILE alone|group|program COMMAND: stops it, goes on, and ends it. */
 static int stops(char **words)
 {
@@ -266,8 +282,8 @@ static int stops(char **words)
     pid_t target = strcmp(words[1], "group") == 0 ? -child : strcmp(words[1], "program") == 0 ? program : child;
     /* A command that is stopped alone by SIGSTOP cannot know it. */
     for (int i = 0; i < (strcmp(words[1], "alone") == 0 ? 2 : 3); i++) {
-        kill(target, signals[i]), change(child);
-        kill(target, SIGCONT), change(child);
+        kill(target, signals[i]), change(child), wait_for_stop(program, 1);
+        kill(target, SIGCONT), change(child), wait_for_stop(program, 0);
     }
     kill(target, SIGTERM), change(child);
     return 0;

@@ -7,7 +7,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 only=${1:-}
 if [ -z "${KINLOCK:-}" ]; then
-    cargo build --quiet --release -p kinlock-cli -p kinlock-preload
+    # Not `-p kinlock-cli`: that selects other features, and a plain `cargo run` would build all again.
+    cargo run --release --quiet -- --version
     KINLOCK=${CARGO_TARGET_DIR:-target}/release/kinlock
 fi
 KINLOCK=$(realpath "$KINLOCK")
@@ -150,6 +151,9 @@ same status ended ./probe nothing
 same child-ignored child_ignored
 same sent-alone sent alone 28,12,18,15,2,1,3,14,23,24,29,30,37,37,20,21,22
 same sent-to-group sent group 28,12,10,18,15,2,1,3,14,23,24,29,30,37,37,20,21,22
+prints sent-usr1 "bare run counts record" "exit 5
+signal 10
+signal 64" sent alone 10
 same stopped-alone stopped alone
 same stopped-as-group stopped group
 same stopped-itself stopped program
