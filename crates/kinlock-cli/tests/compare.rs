@@ -3,7 +3,8 @@
 //! # Invariants cited by `SAFETY` comments
 //!
 //! 1. The child has not been waited for, so that the number is still its own.
-//! 2. Between fork and exec only `signal`, `setsid` and `open` are called, which POSIX allows there.
+//! 2. Between fork and exec only `signal`, `setsid` and `open` are called, which POSIX allows
+//!    there.
 
 mod support;
 

@@ -175,8 +175,8 @@ pub fn run(program: &Program, variables: &[Variable]) -> anyhow::Result<Option<R
 }
 
 /// When the child ended, whether that was because of a signal to this command, and whether it was
-/// because it would have waited for ever: it is not in the terminal's foreground. A thread waits, so
-/// that the end is seen at once, and signals are, too.
+/// because it would have waited for ever: it is not in the terminal's foreground. A thread waits,
+/// so that the end is seen at once, and signals are, too.
 fn wait(pid: libc::pid_t) -> (Instant, bool, bool) {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {

@@ -99,7 +99,8 @@ pub struct Round {
     /// Its place in the order of the round, from 0.
     pub place: usize,
     pub value: f64,
-    /// Compared with the reference in this round: above 1 is better. Null if all runs of one failed.
+    /// Compared with the reference in this round: above 1 is better. Null if all runs of one
+    /// failed.
     pub ratio: f64,
     /// As a shell has it.
     pub status: i32,
@@ -163,8 +164,8 @@ pub fn results(parameters: &Parameters, measured: &[Measured]) -> Vec<Entry> {
     results
 }
 
-/// Whether two locks can be compared: not if all runs under one of them failed, unless they ended in
-/// the same way under the other, as those of a program do whose status says something else.
+/// Whether two locks can be compared: not if all runs under one of them failed, unless they ended
+/// in the same way under the other, as those of a program do whose status says something else.
 fn are_comparable(samples: &[(usize, Sample)], others: &[(usize, Sample)]) -> bool {
     let all_failed = |all: &[(usize, Sample)]| all.iter().all(|(_, sample)| sample.status != 0);
     let mut pairs = samples.iter().zip(others);

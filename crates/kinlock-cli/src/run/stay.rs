@@ -1,20 +1,20 @@
 //! Running a program and staying behind, as if the command had become the program: its status is
 //! the command's, signals to the command go to it, and it finds what the command was given.
 //!
-//! What a fork changes though an execution would not is put right: interval timers, pending signals,
-//! the duty to adopt orphans, and variables that name a process. The number of the process, its
-//! parent, and that the parent's end ends it are different.
+//! What a fork changes though an execution would not is put right: interval timers, pending
+//! signals, the duty to adopt orphans, and variables that name a process. The number of the
+//! process, its parent, and that the parent's end ends it are different.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
-//! 1. Sets of signals, descriptions and settings are live locals, which the C library fills, and for
-//!    which all zeros is a valid value.
+//! 1. Sets of signals, descriptions and settings are live locals, which the C library fills, and
+//!    for which all zeros is a valid value.
 //! 2. Between fork and exec only system calls are made, with what was prepared before: nothing is
 //!    allocated, and no lock is taken that another thread may have held.
 //! 3. The child is not waited for before the last signal to it: until then its number is its own.
 //!    SIGCHLD is not ignored, so that nobody else takes its status.
-//! 4. Descriptors that stay open over an execution were inherited: this command opens none. Nothing in
-//!    it owns them.
+//! 4. Descriptors that stay open over an execution were inherited: this command opens none. Nothing
+//!    in it owns them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};

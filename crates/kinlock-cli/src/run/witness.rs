@@ -3,8 +3,8 @@
 //! A program that the command waits for is in the command's process group. A signal to the group
 //! (from a terminal, from `timeout`, from a service manager that signals each process) has reached
 //! the program already, and must not be passed on; one to the command alone is meant for the
-//! program. The receiver of a signal cannot tell these apart. So another process, the witness, is in
-//! the group, with all signals blocked: what it has got, too, was not for the command alone.
+//! program. The receiver of a signal cannot tell these apart. So another process, the witness, is
+//! in the group, with all signals blocked: what it has got, too, was not for the command alone.
 //!
 //! It does one more thing: while the command is stopped because its program is, it continues the
 //! command when the program goes on.
@@ -158,8 +158,8 @@ fn is_readable(descriptor: i32, limit_ms: i32) -> bool {
 /// The life of the witness. It ends when the command does, whose end of the pipe then closes.
 fn live(command: libc::pid_t, asked: i32, told: i32) -> ! {
     inherited::hide_arguments();
-    // SAFETY: invariant 3, and the strings live for ever. Nothing of the command's is kept open or in
-    // use: a reader of what the program writes has to see its end.
+    // SAFETY: invariant 3, and the strings live for ever. Nothing of the command's is kept open or
+    // in use: a reader of what the program writes has to see its end.
     unsafe {
         libc::prctl(libc::PR_SET_NAME, c"signal-witness".as_ptr());
         libc::chdir(c"/".as_ptr());
@@ -240,8 +240,8 @@ fn take_all() -> Answer {
     }
 }
 
-/// Continues the command, which has stopped or is about to, when the process does not stop any more.
-/// That is over when the command asks something.
+/// Continues the command, which has stopped or is about to, when the process does not stop any
+/// more. That is over when the command asks something.
 fn watch(command: libc::pid_t, pid: libc::pid_t) {
     while !is_readable(0, LOOK_MS) {
         // `t` is stopped by a debugger.
