@@ -256,11 +256,18 @@ impl<'a> Session<'a> {
     pub fn tell_of_survivors(&self) {
         let mut variable = b"KINLOCK_REPORT=".to_vec();
         variable.extend(self.variable().1.as_bytes());
-        for pid in processes_with(&variable) {
-            tell(&format!(
-                "kinlock: process {pid} still runs; what it does from now on is not in this report"
-            ));
-        }
+        let pids = processes_with(&variable);
+        let names: Vec<_> = pids.iter().take(10).map(u32::to_string).collect();
+        let who = match &names[..] {
+            [] => return,
+            [one] => format!("process {one} still runs; what it does"),
+            _ if names.len() < pids.len() => {
+                let count = pids.len();
+                format!("{count} processes still run; what they do")
+            }
+            _ => format!("processes {} still run; what they do", names.join(", ")),
+        };
+        tell(&format!("kinlock: {who} from now on is not in this report"));
     }
 
     pub fn variable(&self) -> Variable {
