@@ -420,7 +420,11 @@ fn ignored_signals_stay_ignored() {
         let line = text(&output.stdout).trim().rsplit('\t').next().unwrap();
         let ignored = u64::from_str_radix(line, 16).unwrap();
         let bits = [libc::SIGCHLD, libc::SIGPIPE].map(|signal| 1_u64 << (signal - 1));
-        assert_eq!(ignored, bits[0] | bits[1], "{flags:?}");
+        // The tests may have been started with others ignored.
+        assert!(
+            bits.iter().all(|bit| ignored & bit != 0),
+            "{flags:?}: {line}"
+        );
     }
 }
 
