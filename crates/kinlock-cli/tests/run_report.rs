@@ -472,20 +472,3 @@ fn bad_input_is_one_line() {
     assert_eq!(without.status.code(), Some(0));
     assert!(Path::new(&place.file("watched")).exists());
 }
-
-/// Its files are closed, so that nothing but the command can say that it is there.
-#[test]
-fn a_daemon_is_named() {
-    let place = Place::new();
-    let mut command = kinlock();
-    command.args(["run", "--report", "--", "sh", "-c"]);
-    let daemon = "sleep 1000 <&- >&- 2>&- & echo $!";
-    let output = command.arg(daemon).current_dir(place.0.path()).output();
-    let output = output.unwrap();
-    let pid = text(&output.stdout).trim();
-    let message = text(&output.stderr);
-    let expected = format!("process {pid} still runs; what it does from now on is not in");
-    // SAFETY: it is the number of a process that the test has started and that runs on.
-    unsafe { libc::kill(pid.parse().unwrap(), libc::SIGKILL) };
-    assert!(message.contains(&expected), "{message}");
-}

@@ -150,7 +150,6 @@ fn reported(
         session.close();
         cannot_run(program, &error)
     })?;
-    session.tell_of_survivors();
     if let Err(error) = session.report(Some(status)) {
         tell(&format!("kinlock: {error:#}"));
     }

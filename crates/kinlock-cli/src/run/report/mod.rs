@@ -11,7 +11,6 @@ mod view;
 
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf, absolute};
 use std::process::ExitStatus;
 
@@ -251,25 +250,6 @@ impl<'a> Session<'a> {
         named.filter_map(|path| descriptor(path)).collect()
     }
 
-    /// Says which processes of the program have not ended, because the report is made without what
-    /// they do from now on.
-    pub fn tell_of_survivors(&self) {
-        let mut variable = b"KINLOCK_REPORT=".to_vec();
-        variable.extend(self.variable().1.as_bytes());
-        let pids = processes_with(&variable);
-        let names: Vec<_> = pids.iter().take(10).map(u32::to_string).collect();
-        let who = match &names[..] {
-            [] => return,
-            [one] => format!("process {one} still runs; what it does"),
-            _ if names.len() < pids.len() => {
-                let count = pids.len();
-                format!("{count} processes still run; what they do")
-            }
-            _ => format!("processes {} still run; what they do", names.join(", ")),
-        };
-        tell(&format!("kinlock: {who} from now on is not in this report"));
-    }
-
     pub fn variable(&self) -> Variable {
         let prefix = self.folder.path().join("process");
         ("KINLOCK_REPORT", prefix.into())
@@ -322,22 +302,6 @@ fn processes(folder: &Path) -> anyhow::Result<Vec<Process>> {
     let files = fs::read_dir(folder).context("the report is gone")?;
     let files = files.flatten().map(|entry| entry.path());
     Ok(files.filter_map(|file| read::process(&file, now)).collect())
-}
-
-/// The numbers of processes that run and have this variable in their environment.
-fn processes_with(variable: &[u8]) -> Vec<u32> {
-    let own = std::process::id();
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let has_it = |&pid: &u32| {
-        // Those of other users cannot be read, nor what has ended.
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        let mut entries = environment.split(|&byte| byte == 0);
-        pid != own && entries.any(|entry| entry == variable)
-    };
-    let mut found: Vec<u32> = pids.filter(has_it).collect();
-    found.sort_unstable();
-    found
 }
 
 /// In memory if that can be.
