@@ -311,7 +311,7 @@ static int count_zombies(void)
 /* Leaves children of its children behind, and is killed. */
 static int orphans(void)
 {
-    int ends[2], parent;
+    int ends[2], seen[2];
     if (pipe(ends) != 0)
         return 94;
     take_locks();
@@ -320,18 +320,18 @@ static int orphans(void)
         if (fork() == 0) {
             while (getppid() != 1)
                 nap(1);
-            parent = getppid();
-            _exit(write(ends[1], &parent, sizeof parent) != sizeof parent);
+            seen[0] = getppid(), seen[1] = getpid();
+            _exit(write(ends[1], seen, sizeof seen) != sizeof seen);
         }
         _exit(0);
     }
     waitpid(child, NULL, 0);
-    if (read(ends[0], &parent, sizeof parent) != sizeof parent)
+    if (read(ends[0], seen, sizeof seen) != sizeof seen)
         return 93;
-    printf("the orphan's parent is %d\n", parent);
+    printf("the orphan's parent is %d\n", seen[0]);
     fflush(stdout);
-    int i = 0;
-    while (count_zombies() > 0 && i++ < (getpid() == 1 ? 10 : LIMIT_MS / 5))
+    /* As its parent this program does not wait for it. */
+    for (int i = 0; i < LIMIT_MS / 5 && (getpid() == 1 ? count_zombies() == 0 : kill(seen[1], 0) == 0); i++)
         nap(5);
     printf("zombies: %d\n", count_zombies());
     fflush(stdout);
