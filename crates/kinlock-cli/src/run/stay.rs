@@ -153,12 +153,18 @@ impl Waiting {
         }
         // What has the command go on has the program go on, before another signal that stops takes
         // its place. One to the whole group has done that already.
-        let goes_on = [libc::SIGCONT, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].map(bit);
-        let goes_on = pending() & goes_on.iter().sum::<u64>() != 0;
-        if goes_on && witness::state(self.child) == b'T' {
+        let others = [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].map(bit);
+        let others = others.iter().sum::<u64>();
+        let goes_on = match take(&only(libc::SIGCONT), Some(Duration::ZERO)) {
+            Some(signal) => {
+                let by = self.witness.as_ref().map(Witness::pid);
+                (by.is_none() || signal.sender != by) && !self.is_of_group(&signal)
+            }
+            None => pending() & others != 0 && witness::state(self.child) == b'T',
+        };
+        if goes_on {
             // SAFETY: invariant 3.
             unsafe { libc::kill(self.child, libc::SIGCONT) };
-            take_another(libc::SIGCONT);
         }
     }
 
@@ -417,22 +423,27 @@ impl Signals {
 
     /// The next one within that time, if it is limited.
     fn next(&mut self, left: Option<Duration>) -> Option<Signal> {
-        let left = left.map(|left| libc::timespec {
-            tv_sec: left.as_secs() as libc::time_t,
-            tv_nsec: left.subsec_nanos().into(),
-        });
-        let left = left.as_ref().map_or(ptr::null(), ptr::from_ref);
-        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-        // SAFETY: invariant 1; a signal from a process has its number and, if queued, a value.
-        unsafe {
-            let number = libc::sigtimedwait(&all(), info.as_mut_ptr(), left);
-            let info = info.assume_init();
-            (number > 0).then(|| Signal {
-                number,
-                sender: (info.si_code <= 0).then(|| info.si_pid()),
-                value: (info.si_code == libc::SI_QUEUE).then(|| info.si_value()),
-            })
-        }
+        take(&all(), left)
+    }
+}
+
+/// Takes one of these signals within that time, if it is limited.
+fn take(signals: &libc::sigset_t, left: Option<Duration>) -> Option<Signal> {
+    let left = left.map(|left| libc::timespec {
+        tv_sec: left.as_secs() as libc::time_t,
+        tv_nsec: left.subsec_nanos().into(),
+    });
+    let left = left.as_ref().map_or(ptr::null(), ptr::from_ref);
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: invariant 1; a signal from a process has its number and, if queued, a value.
+    unsafe {
+        let number = libc::sigtimedwait(signals, info.as_mut_ptr(), left);
+        let info = info.assume_init();
+        (number > 0).then(|| Signal {
+            number,
+            sender: (info.si_code <= 0).then(|| info.si_pid()),
+            value: (info.si_code == libc::SI_QUEUE).then(|| info.si_value()),
+        })
     }
 }
 
