@@ -8,6 +8,7 @@ mod checks;
 mod cli;
 mod compare;
 mod explore;
+mod inherited;
 mod machine;
 mod outcome;
 mod parameters;
@@ -23,5 +24,6 @@ mod torture;
 mod validate;
 
 fn main() -> ExitCode {
+    inherited::keep_statuses();
     cli::run()
 }

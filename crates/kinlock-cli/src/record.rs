@@ -1,8 +1,7 @@
 //! `kinlock record`: hold and think times of a program's locks, to a file for `kinlock sim`.
 
 use std::ffi::OsString;
-use std::fs;
-use std::path::{Path, PathBuf, absolute};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use kinlock_sim::workloads::recorded::Recording;
@@ -11,8 +10,10 @@ use crate::args::named;
 use crate::machine::Machine;
 use crate::outcome::{Outcome, tell};
 use crate::report::units::time;
+use crate::report::write::{Outputs, descriptor};
 use crate::run::program::Program;
 use crate::run::report::{folder, recorded};
+use crate::run::stay::Duties;
 use crate::run::variables::{self, Knobs, Lock};
 use crate::run::{cannot_run, library, stay};
 
@@ -58,17 +59,26 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     };
     let program = Program::find(name, words)?;
     program.check(args.knobs.forces())?;
-    let output = output(&args.output)?;
+    let outputs = outputs(&args.output)?;
     let folder = folder()?;
     let mut variables = args.knobs.variables();
     variables.extend(variables::of_lock(args.lock, &library::find()?)?);
     variables.push(("KINLOCK_REPORT", folder.path().join("process").into()));
     variables.push(("KINLOCK_RECORD", "1".into()));
     let about = about(&args.command);
-    let status = stay::run(program.command().envs(variables), || ());
+    let duties = Duties {
+        on_request: None,
+        notes: false,
+        keeps: descriptor(&args.output).into_iter().collect(),
+    };
+    let status = stay::run(&mut program.image(&variables)?, duties);
     let status = status.map_err(|error| cannot_run(&program, &error))?;
     match recorded::recording(folder.path(), &about) {
-        Ok(Some(recording)) if !recording.locks.is_empty() => write(recording, &output)?,
+        Ok(Some(recording)) if !recording.locks.is_empty() => {
+            if let Err(error) = write(recording, outputs, &args.output) {
+                tell(&format!("kinlock: {error:#}"));
+            }
+        }
         Ok(_) => {
             tell("kinlock: nothing recorded: no thread took a pthread mutex or spinlock twice")
         }
@@ -76,18 +86,20 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     }
     // No destructor runs when this process ends as the program did.
     drop(folder);
-    stay::end_like(status);
-    Ok(Outcome::Program(status.code().unwrap_or(1) as u8))
+    Ok(stay::end_like(status))
 }
 
-/// The file, empty. Whether it can be written is known before the program runs.
-fn output(path: &Path) -> anyhow::Result<PathBuf> {
+/// The file. Whether it can be written is known before the program runs; what is in it stays until
+/// there is a recording.
+fn outputs(path: &Path) -> anyhow::Result<Outputs<String>> {
     if path == Path::new("-") {
         bail!("--output -: stdout is the program's; name a file");
     }
-    let cannot = || format!("cannot write {}", path.display());
-    fs::write(path, "").with_context(cannot)?;
-    absolute(path).with_context(cannot)
+    let mut outputs = Outputs::new();
+    outputs.add(Some(path), |text: &String, out| {
+        Ok(writeln!(out, "{text}")?)
+    })?;
+    Ok(outputs)
 }
 
 /// What a recording says besides what the table has.
@@ -112,7 +124,7 @@ fn about(command: &[OsString]) -> Recording {
 }
 
 /// Writes as many locks as the file has room for, and says what there is.
-fn write(mut recording: Recording, path: &Path) -> anyhow::Result<()> {
+fn write(mut recording: Recording, outputs: Outputs<String>, path: &Path) -> anyhow::Result<()> {
     let mut text = serde_json::to_string(&recording)?;
     while text.len() >= LARGEST {
         let last = recording.locks.pop().context("a lock is too large")?;
@@ -120,7 +132,7 @@ fn write(mut recording: Recording, path: &Path) -> anyhow::Result<()> {
         recording.left_out_locked += last.locked;
         text = serde_json::to_string(&recording)?;
     }
-    fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
+    outputs.write(&text)?;
     let lock = &recording.locks[0];
     let locks = match recording.locks.len() {
         1 => "one lock".to_owned(),

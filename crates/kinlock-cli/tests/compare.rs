@@ -3,11 +3,14 @@
 //! # Invariants cited by `SAFETY` comments
 //!
 //! 1. The child has not been waited for, so that the number is still its own.
-//! 2. Between fork and exec only `signal` is called, which POSIX allows there.
+//! 2. Between fork and exec only `signal`, `setsid` and `open` are called, which POSIX allows
+//!    there.
 
 mod support;
 
+use std::ffi::{CStr, CString};
 use std::fs;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -265,6 +268,90 @@ fn a_run_that_fails_is_named_and_what_it_wrote_is_kept() {
     let message = place.refuses(1, &[&SPEED[..], &["./program"]].concat());
     contains(&message, "--metric found no number above 0");
     assert_eq!(kept(&message), "speed: 0\n");
+}
+
+/// A lock under which the program fails at once has no ratio; one that fails in the same way
+/// under each lock has.
+#[test]
+fn a_lock_under_which_all_runs_fail_is_not_compared() {
+    let fails = "case $KINLOCK_LOCK in kinlock-mutex) exit 7 ;; esac; sleep 0.05";
+    let place = Place::new(fails);
+    let words = ["--ignore-failure", "--rounds", "3", "./program"];
+    let text = place.says(&words);
+    contains(&text, "kinlock-mutex and pthread: not compared");
+    contains(&text, "3 of 3 runs failed, with status 7, 7, 7");
+    let row = text.lines().find(|line| line.starts_with("kinlock-mutex "));
+    assert!(row.is_some_and(|row| row.contains("failed")), "{text}");
+    assert!(!row.unwrap().contains("x ["), "{text}");
+    let report = place.json(&words);
+    let failed = list(&report["results"]).last().unwrap();
+    assert_eq!(failed["lock"], "kinlock-mutex");
+    assert_eq!(failed["verdict"], "failed");
+    assert!(failed["ratio"]["median"].is_null(), "{failed}");
+    let place = Place::new("sleep 0.05; exit 7");
+    let text = place.says(&words);
+    assert!(!text.contains("not compared"), "{text}");
+}
+
+/// In a terminal: a program that reads from it would stop for ever, as it is in the background.
+#[test]
+fn a_program_that_reads_from_the_terminal_is_named() {
+    let place = Place::new("read line </dev/tty");
+    let Some(mut terminal) = Terminal::open() else {
+        return eprintln!("WARNING: no pseudo-terminal: NOT tested");
+    };
+    let mut command = place.command(&["./program"]);
+    command.stderr(Stdio::piped()).stdout(Stdio::null());
+    let mut child = terminal.start(command);
+    let begin = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begin.elapsed() > Duration::from_secs(60) {
+            child.kill().unwrap();
+            panic!("it waits for the terminal");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let message = String::from_utf8_lossy(&output.stderr);
+    contains(&message, "the program wants to use the terminal");
+}
+
+struct Terminal {
+    name: CString,
+    _master: OwnedFd,
+}
+
+impl Terminal {
+    fn open() -> Option<Self> {
+        // SAFETY: the calls take numbers, and the name is copied before another call.
+        unsafe {
+            let master = libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC);
+            if master < 0 || libc::grantpt(master) != 0 || libc::unlockpt(master) != 0 {
+                return None;
+            }
+            Some(Terminal {
+                name: CStr::from_ptr(libc::ptsname(master)).to_owned(),
+                _master: OwnedFd::from_raw_fd(master),
+            })
+        }
+    }
+
+    /// Starts a command whose controlling terminal it is.
+    fn start(&mut self, mut command: Command) -> Child {
+        let name = self.name.clone();
+        let take = move || {
+            // SAFETY: invariant 2: system calls only; the name ends with a zero.
+            unsafe {
+                libc::setsid();
+                libc::open(name.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
+            }
+            Ok(())
+        };
+        // SAFETY: invariant 2.
+        unsafe { command.pre_exec(take) };
+        command.spawn().unwrap()
+    }
 }
 
 #[test]

@@ -171,4 +171,13 @@ fn a_program_without_locks_leaves_no_recording_and_keeps_its_status() {
     assert_eq!(output.status.code(), Some(1));
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(message.contains("nothing recorded"), "{message}");
+    assert!(!file.exists());
+    // What was recorded before is kept, also if there is no such program.
+    fs::write(&file, "before").unwrap();
+    for program in ["false", "no-such-program"] {
+        let mut command = kinlock();
+        command.arg("record").arg("-o").arg(&file).arg(program);
+        assert!(!command.output().unwrap().status.success());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "before", "{program}");
+    }
 }

@@ -6,7 +6,7 @@
 //!    number is its own.
 //! 2. The C library writes only through the pointers it is given, which point to live locals for
 //!    which all zeros is a valid value.
-//! 3. Between fork and exec only `prctl` is called, with numbers, which is a mere system call.
+//! 3. Between fork and exec only mere system calls are made, with numbers.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -19,6 +19,7 @@ use anyhow::Context;
 use serde::Serialize;
 
 use crate::bench::interrupt::{self, State};
+use crate::inherited;
 use crate::outcome::Failure;
 use crate::run::program::{CANNOT_RUN, Program};
 use crate::run::variables::Variable;
@@ -33,6 +34,8 @@ pub struct Run {
     pub status: ExitStatus,
     pub usage: Usage,
     pub output: Output,
+    /// It was ended because it would have waited for the terminal.
+    pub needs_terminal: bool,
 }
 
 /// What a run took.
@@ -63,6 +66,10 @@ impl Run {
     pub fn succeeded(mut self, what: &str, place: &str) -> Result<Self, Failure> {
         match self.status.success() {
             true => Ok(self),
+            false if self.needs_terminal => Err(self.output.failure(
+                place,
+                &format!("{what} wants to use the terminal, which it does not have in a comparison: give it what it asks for in its arguments or a file"),
+            )),
             false => Err(self
                 .output
                 .failure(place, &format!("{what} ended with {}", self.status))),
@@ -130,6 +137,7 @@ pub fn run(program: &Program, variables: &[Variable]) -> anyhow::Result<Option<R
         .stdout(output.try_clone()?)
         .stderr(output.try_clone()?);
     let end_with_parent = || {
+        inherited::restore_signals();
         // SAFETY: invariant 3.
         match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } {
             0 => Ok(()),
@@ -147,7 +155,7 @@ pub fn run(program: &Program, variables: &[Variable]) -> anyhow::Result<Option<R
         what: format!("{}: cannot be run: {error}", program.name()),
     })?;
     let pid = child.id() as libc::pid_t;
-    let (end, is_given_up) = wait(pid);
+    let (end, is_given_up, needs_terminal) = wait(pid);
     let (status, usage) = reap(pid).context("cannot wait for the program")?;
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
     let usage = Usage {
@@ -162,29 +170,36 @@ pub fn run(program: &Program, variables: &[Variable]) -> anyhow::Result<Option<R
         status,
         usage,
         output: Output(output),
+        needs_terminal,
     }))
 }
 
-/// When the child ended, and whether that was because of a signal to this command. A thread waits,
+/// When the child ended, whether that was because of a signal to this command, and whether it was
+/// because it would have waited for ever: it is not in the terminal's foreground. A thread waits,
 /// so that the end is seen at once, and signals are, too.
-fn wait(pid: libc::pid_t) -> (Instant, bool) {
+fn wait(pid: libc::pid_t) -> (Instant, bool, bool) {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
-        // SAFETY: invariant 2.
-        let mut info = unsafe { std::mem::zeroed() };
-        let (kind, id) = (libc::P_PID, pid as libc::id_t);
-        // SAFETY: invariants 1 and 2; the child stays to be waited for.
-        while unsafe { libc::waitid(kind, id, &mut info, libc::WEXITED | libc::WNOWAIT) } != 0
-            && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
-        {}
-        // Nobody listens when the command ends meanwhile.
-        let _ = sender.send(Instant::now());
+        loop {
+            let change = change(pid);
+            let is_over = matches!(change, Change::Ended(_));
+            // Nobody listens when the command ends meanwhile.
+            if sender.send(change).is_err() || is_over {
+                return;
+            }
+        }
     });
     let mut asked_at = None;
+    let mut needs_terminal = false;
     loop {
         match receiver.recv_timeout(LOOK) {
-            Ok(end) => return (end, asked_at.is_some()),
-            Err(RecvTimeoutError::Disconnected) => return (Instant::now(), true),
+            Ok(Change::Ended(end)) => return (end, asked_at.is_some(), needs_terminal),
+            Ok(Change::WantsTerminal) => {
+                needs_terminal = true;
+                // SAFETY: invariant 1.
+                unsafe { libc::kill(-pid, libc::SIGKILL) };
+            }
+            Err(RecvTimeoutError::Disconnected) => return (Instant::now(), true, needs_terminal),
             Err(RecvTimeoutError::Timeout) => {}
         }
         let signal = match asked_at {
@@ -195,6 +210,41 @@ fn wait(pid: libc::pid_t) -> (Instant, bool) {
         asked_at.get_or_insert_with(Instant::now);
         // SAFETY: invariant 1.
         unsafe { libc::kill(-pid, signal) };
+    }
+}
+
+/// What happens to a child.
+enum Change {
+    Ended(Instant),
+    /// It was stopped because it read from the terminal, or changed its settings.
+    WantsTerminal,
+}
+
+/// Waits for the next change. A child that has ended stays to be waited for.
+fn change(pid: libc::pid_t) -> Change {
+    let (kind, id) = (libc::P_PID, pid as libc::id_t);
+    loop {
+        // SAFETY: invariant 2.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT;
+        // SAFETY: invariants 1 and 2.
+        if unsafe { libc::waitid(kind, id, &mut info, flags) } != 0 {
+            match io::Error::last_os_error().kind() {
+                io::ErrorKind::Interrupted => continue,
+                _ => return Change::Ended(Instant::now()),
+            }
+        }
+        if info.si_code != libc::CLD_STOPPED {
+            return Change::Ended(Instant::now());
+        }
+        // SAFETY: invariants 1 and 2; the call takes notice of the stop alone. It has a status.
+        let signal = unsafe {
+            libc::waitid(kind, id, &mut info, libc::WSTOPPED | libc::WNOHANG);
+            info.si_status()
+        };
+        if [libc::SIGTTIN, libc::SIGTTOU].contains(&signal) {
+            return Change::WantsTerminal;
+        }
     }
 }
 

@@ -41,8 +41,9 @@ use crate::run::variables::{Knobs, Variable};
 /// distribution is. First the program runs once on the C library's locks, to count how often they
 /// are found taken, and for how long threads wait: where both are little, no lock can change much.
 ///
-/// The program's stdin is empty. What it writes is not shown; if it fails, a file has it. SIGINT
-/// (Ctrl-C) and SIGTERM end the program, and the complete rounds are reported.
+/// The program's stdin is empty, and one that reads from the terminal fails. What it writes is not
+/// shown; if it fails, a file has it. SIGINT (Ctrl-C) and SIGTERM end the program, and the complete
+/// rounds are reported.
 ///
 /// Exit status: 0 done, 1 the program failed, 2 bad input, 126 the program cannot be run, 127 it
 /// was not found, 130 SIGINT, 143 SIGTERM.
@@ -80,7 +81,8 @@ pub struct Args {
     /// Less is better
     #[arg(long, requires = "metric")]
     lower_is_better: bool,
-    /// Go on if the program fails
+    /// Go on if the program fails. A lock under which every run failed is not compared, unless the
+    /// reference's runs ended in the same way
     #[arg(long)]
     ignore_failure: bool,
     /// PROG is a line for the shell

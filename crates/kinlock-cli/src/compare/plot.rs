@@ -57,7 +57,7 @@ pub fn draw(report: &Report, area: &Area) -> Drawn {
     for (index, entry) in report.results.iter().enumerate() {
         let middle = (ROW * index as u32 + ROW / 2) as i32;
         rest.draw(&Text::new(entry.lock.clone(), (14, middle - 8), text(14)))?;
-        if entry.verdict != Verdict::Reference {
+        if ![Verdict::Reference, Verdict::Failed].contains(&entry.verdict) {
             let colour = COLOURS[index % COLOURS.len()];
             row(&mut chart, entry, index as f64 + 0.5, colour)?;
         }

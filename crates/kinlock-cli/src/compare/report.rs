@@ -99,7 +99,8 @@ pub struct Round {
     /// Its place in the order of the round, from 0.
     pub place: usize,
     pub value: f64,
-    /// Compared with the reference in this round: above 1 is better.
+    /// Compared with the reference in this round: above 1 is better. Null if all runs of one
+    /// failed.
     pub ratio: f64,
     /// As a shell has it.
     pub status: i32,
@@ -118,10 +119,12 @@ pub fn results(parameters: &Parameters, measured: &[Measured]) -> Vec<Entry> {
     };
     let entry = |(lock, samples): &Measured| {
         let pairs = samples.iter().zip(others);
+        let is_comparable = lock == reference || are_comparable(samples, others);
         let rounds = pairs.map(|((place, own), (_, other))| Round {
             place: *place,
             value: own.value,
             ratio: match parameters.lower_is_better {
+                _ if !is_comparable => f64::NAN,
                 true => other.value / own.value,
                 false => own.value / other.value,
             },
@@ -130,7 +133,10 @@ pub fn results(parameters: &Parameters, measured: &[Measured]) -> Vec<Entry> {
         });
         let rounds: Vec<_> = rounds.collect();
         let ratios: Vec<_> = rounds.iter().map(|round| round.ratio).collect();
-        let ratio = Ratio::of(reference, &ratios);
+        let ratio = match is_comparable {
+            true => Ratio::of(reference, &ratios),
+            false => Ratio::none(reference),
+        };
         let of = |value: fn(&Round) -> f64| Summary::of(rounds.iter().map(value));
         let peaks = rounds
             .iter()
@@ -152,9 +158,19 @@ pub fn results(parameters: &Parameters, measured: &[Measured]) -> Vec<Entry> {
         }
     };
     let mut results: Vec<_> = measured.iter().map(entry).collect();
-    let median = |entry: &Entry| entry.ratio.over_rounds.median;
+    // What failed is last: no number is at most NaN.
+    let median = |entry: &Entry| entry.ratio.over_rounds.median.max(0.0);
     results.sort_by(|a, b| median(b).total_cmp(&median(a)));
     results
+}
+
+/// Whether two locks can be compared: not if all runs under one of them failed, unless they ended
+/// in the same way under the other, as those of a program do whose status says something else.
+fn are_comparable(samples: &[(usize, Sample)], others: &[(usize, Sample)]) -> bool {
+    let all_failed = |all: &[(usize, Sample)]| all.iter().all(|(_, sample)| sample.status != 0);
+    let mut pairs = samples.iter().zip(others);
+    !(all_failed(samples) || all_failed(others))
+        || pairs.all(|((_, own), (_, other))| own.status == other.status)
 }
 
 impl Entry {
@@ -243,10 +259,11 @@ impl Report {
             })
             .add(format!("over {to}"), |e| match e.verdict {
                 Verdict::Reference => "1".to_owned(),
+                Verdict::Failed => "failed".to_owned(),
                 _ => e.ratio.words(),
             })
             .add("wins", |e| match e.verdict {
-                Verdict::Reference => String::new(),
+                Verdict::Reference | Verdict::Failed => String::new(),
                 _ => format!("{}/{}", e.ratio.wins, e.rounds.len()),
             })
             .add("CPU time", |e| time(1e9 * e.cpu_s.median))

@@ -33,6 +33,8 @@ pub enum Verdict {
     Worse,
     NoDifference,
     TooFewRounds,
+    /// Every run failed, or every run of the reference did, which ended otherwise.
+    Failed,
 }
 
 impl Ratio {
@@ -53,8 +55,27 @@ impl Ratio {
         }
     }
 
+    /// No ratio, because what failed cannot be compared.
+    pub fn none(to: &str) -> Self {
+        let none = f64::NAN;
+        Ratio {
+            to: to.to_owned(),
+            over_rounds: Summary {
+                median: none,
+                min: none,
+                max: none,
+            },
+            low: none,
+            high: none,
+            confidence: 0.0,
+            wins: 0,
+            losses: 0,
+        }
+    }
+
     pub fn verdict(&self, rounds: usize) -> Verdict {
         match self {
+            ratio if ratio.over_rounds.median.is_nan() => Verdict::Failed,
             _ if rounds < ENOUGH => Verdict::TooFewRounds,
             ratio if ratio.low > 1.0 => Verdict::Better,
             ratio if ratio.high < 1.0 => Verdict::Worse,
@@ -80,6 +101,9 @@ impl Ratio {
         let to = &self.to;
         match self.verdict(rounds) {
             Verdict::Reference => format!("{name} is the reference"),
+            Verdict::Failed => {
+                format!("{name} and {to}: not compared, because all runs under one of them failed")
+            }
             Verdict::Better => {
                 let (ratio, wins) = (self.words(), self.wins);
                 format!("{name} is {ratio} {better} than {to} ({wins} of {rounds} rounds)")

@@ -178,7 +178,7 @@ fn open(path: &Path) -> io::Result<Destination> {
 }
 
 /// The number of an open file that `path` names by its words: `-`, `/dev/stderr`, `/dev/fd/3`.
-fn descriptor(path: &Path) -> Option<i32> {
+pub fn descriptor(path: &Path) -> Option<i32> {
     match path.to_str()? {
         "-" | "/dev/stdout" => Some(1),
         "/dev/stderr" => Some(2),

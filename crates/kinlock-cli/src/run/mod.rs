@@ -5,24 +5,25 @@
 //! stdout are the program's own. For a [report](report) it [stays](stay) behind.
 
 pub mod handlers;
+mod image;
 pub mod library;
 pub mod platforms;
 pub mod program;
 pub mod report;
 pub mod stay;
 pub mod variables;
+mod witness;
 
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf, absolute};
-use std::process::Command;
 
 use anyhow::{Context, bail};
 
 use self::program::{CANNOT_RUN, Program};
 use self::report::Session;
+use self::stay::Duties;
 use self::variables::{Knobs, Lock, RwLocks, Variable, quoted};
 use crate::args::{Named, named};
 use crate::outcome::{Failure, Outcome, tell};
@@ -93,14 +94,16 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
         program.check(args.knobs.forces())?;
     }
     let mut variables = args.knobs.variables();
+    let mut counts = None;
     if is_swapped {
-        let counts = args.counts.as_deref().map(new_file).transpose()?;
         variables.extend(variables::of_lock(args.lock, &library::find()?)?);
         variables.extend(
             args.rwlock
                 .map(|kind| ("KINLOCK_RWLOCK", kind.name().into())),
         );
-        variables.extend(counts.map(|path| ("KINLOCK_COUNTS", path.into())));
+        counts = args.counts.as_deref().map(Counts::begin).transpose()?;
+        let path = counts.as_ref().map(|counts| counts.path.clone());
+        variables.extend(path.map(|path| ("KINLOCK_COUNTS", path.into())));
     }
     if args.print_env {
         let lines = variables.iter().map(|(name, value)| quoted(name, value));
@@ -110,15 +113,18 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     if let Some(session) = session {
         variables.push(session.variable());
         let program = program.context("there is no program")?;
-        return reported(&session, &program, variables);
+        return reported(&session, &program, &variables, counts);
     }
     if is_swapped {
         // For the process that this one becomes: many a child of it has no locks.
         variables.push(("KINLOCK_WARN", std::process::id().to_string().into()));
     }
     let program = program.context("there is no program")?;
-    let mut command: Command = program.command();
-    let error = command.envs(variables).exec();
+    let image = program.image(&variables)?;
+    let error = image.exec();
+    if let Some(counts) = counts {
+        counts.give_back();
+    }
     Err(cannot_run(&program, &error).into())
 }
 
@@ -126,21 +132,32 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
 fn reported(
     session: &Session,
     program: &Program,
-    variables: Vec<Variable>,
+    variables: &[Variable],
+    counts: Option<Counts>,
 ) -> anyhow::Result<Outcome> {
-    let asked = || {
+    let mut asked = || {
         if let Err(error) = session.report(None) {
             tell(&format!("kinlock: {error:#}"));
         }
     };
-    let status = stay::run(program.command().envs(variables), asked);
-    let status = status.map_err(|error| cannot_run(program, &error))?;
+    let duties = Duties {
+        on_request: Some(&mut asked),
+        notes: session.is_on_stderr(),
+        keeps: session.descriptors(),
+    };
+    let status = stay::run(&mut program.image(variables)?, duties);
+    let status = status.map_err(|error| {
+        if let Some(counts) = counts {
+            counts.give_back();
+        }
+        session.close();
+        cannot_run(program, &error)
+    })?;
     if let Err(error) = session.report(Some(status)) {
         tell(&format!("kinlock: {error:#}"));
     }
     session.close();
-    stay::end_like(status);
-    Ok(Outcome::Program(status.code().unwrap_or(1) as u8))
+    Ok(stay::end_like(status))
 }
 
 pub fn cannot_run(program: &Program, error: &io::Error) -> Failure {
@@ -150,12 +167,36 @@ pub fn cannot_run(program: &Program, error: &io::Error) -> Failure {
     }
 }
 
-/// An empty file of that name; the program may change its folder.
-fn new_file(path: &Path) -> anyhow::Result<PathBuf> {
-    if path == Path::new("-") {
-        bail!("--counts -: stdout is the program's; name a file");
+/// The file for counts: empty, as each process of the program adds a line.
+struct Counts {
+    /// Absolute, because the program may change its folder.
+    path: PathBuf,
+    /// What was in it, for the case that the program cannot be executed.
+    before: Option<Vec<u8>>,
+}
+
+impl Counts {
+    fn begin(path: &Path) -> anyhow::Result<Self> {
+        if path == Path::new("-") {
+            bail!("--counts -: stdout is the program's; name a file");
+        }
+        let cannot = || format!("cannot write {}", path.display());
+        let is_file = fs::metadata(path).is_ok_and(|data| data.is_file());
+        let before = is_file.then(|| fs::read(path).unwrap_or_default());
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).truncate(true);
+        file.open(path).with_context(cannot)?;
+        let path = absolute(path).with_context(cannot)?;
+        Ok(Counts { path, before })
     }
-    let cannot = || format!("cannot write {}", path.display());
-    File::create(path).with_context(cannot)?;
-    absolute(path).with_context(cannot)
+
+    /// Leaves everything as it was.
+    fn give_back(self) {
+        // There is an error to tell already.
+        let _ = match self.before {
+            Some(text) => fs::write(&self.path, text),
+            None if self.path.is_file() => fs::remove_file(&self.path),
+            None => Ok(()),
+        };
+    }
 }

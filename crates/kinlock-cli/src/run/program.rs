@@ -22,6 +22,8 @@ use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
 use object::{Endianness, ReadCache};
 
 use super::handlers;
+use super::image::Image;
+use super::variables::Variable;
 use crate::outcome::{Failure, tell};
 
 /// The statuses of shells.
@@ -76,6 +78,12 @@ impl Program {
 
     pub fn name(&self) -> String {
         self.name.display().to_string()
+    }
+
+    /// The program as it is executed, with the command's environment and these variables.
+    pub fn image(&self, variables: &[Variable]) -> Result<Image, Failure> {
+        let image = Image::new(&self.path, &self.name, &self.args, variables);
+        image.map_err(|error| self.refused(error.to_string()))
     }
 
     pub fn command(&self) -> Command {

@@ -1,33 +1,51 @@
 //! Running a program and staying behind, as if the command had become the program: its status is
-//! the command's, and signals to the command go to it.
+//! the command's, signals to the command go to it, and it finds what the command was given.
+//!
+//! What a fork changes though an execution would not is put right: interval timers, pending
+//! signals, the duty to adopt orphans, and variables that name a process. The number of the
+//! process, its parent, and that the parent's end ends it are different.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
-//! 1. Sets of signals and their descriptions are live locals, which the C library fills.
-//! 2. Between fork and exec only system calls are made, with numbers and a set copied before.
+//! 1. Sets of signals, descriptions and settings are live locals, which the C library fills, and
+//!    for which all zeros is a valid value.
+//! 2. Between fork and exec only system calls are made, with what was prepared before: nothing is
+//!    allocated, and no lock is taken that another thread may have held.
 //! 3. The child is not waited for before the last signal to it: until then its number is its own.
+//!    SIGCHLD is not ignored, so that nobody else takes its status.
+//! 4. Descriptors that stay open over an execution were inherited: this command opens none. Nothing
+//!    in it owns them.
 
-use std::io;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::ptr;
 use std::time::{Duration, Instant};
 
-use crate::outcome::tell;
-
-/// Signals that are passed on.
-const PASSED: [i32; 6] = [
-    libc::SIGINT,
-    libc::SIGTERM,
-    libc::SIGHUP,
-    libc::SIGQUIT,
-    libc::SIGUSR2,
-    libc::SIGALRM,
-];
+use super::image::Image;
+use super::witness::{self, REAL_TIME, Witness, bits};
+use crate::inherited::{self, LAST, bit};
+use crate::outcome::{Outcome, tell};
 
 /// When a program is long.
 const LONG: Duration = Duration::from_secs(10);
+/// How long a signal to the group may come after the same one to the command alone, from a process
+/// that has not waited for anything in between. `timeout` sends both, so that its program gets one
+/// for certain.
+const BOTH: Duration = Duration::from_millis(500);
+
+/// What the command does beside waiting.
+pub struct Duties<'a> {
+    /// For each SIGUSR1 that is not the program's, and a note that it can be sent.
+    pub on_request: Option<&'a mut dyn FnMut()>,
+    /// The note is written to stderr after some seconds.
+    pub notes: bool,
+    /// Descriptors that are needed at the end, besides stderr.
+    pub keeps: Vec<i32>,
+}
 
 /// What is said once of a long program: how to have the report before its end.
 struct Note {
@@ -48,111 +66,413 @@ impl Note {
     }
 }
 
-/// Starts a program and waits for its end. `asked` is called for each SIGUSR1.
-pub fn run(command: &mut Command, mut asked: impl FnMut()) -> io::Result<ExitStatus> {
-    let mut signals = Signals::block();
-    let before = signals.before;
-    let begin_child = move || {
-        // SAFETY: invariants 1 and 2.
-        unsafe {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut());
-            // As when the command becomes the program: what ends one ends the other.
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        }
-        Ok(())
+/// Starts a program and waits for its end. All signals stay blocked, so that none ends the command
+/// before it has done what remains to be done; it then [ends](end_like).
+pub fn run(image: &mut Image, mut duties: Duties) -> io::Result<ExitStatus> {
+    inherited::keep_statuses();
+    let signals = Signals::block();
+    // Without a witness, if there is no room for a process, only a terminal's signals are known.
+    let witness = Witness::start().ok();
+    let child = start(image, signals.pending)?;
+    let_go(&duties.keeps);
+    let mut command = Waiting {
+        child,
+        signals,
+        witness,
     };
-    // SAFETY: invariant 2.
-    unsafe { command.pre_exec(begin_child) };
-    let mut child = command.spawn()?;
     let begin = Instant::now();
-    let mut note = Note { is_told: false };
+    let mut note = Note {
+        is_told: !duties.notes,
+    };
     loop {
-        match signals.next(note.left(begin.elapsed())) {
-            Some((libc::SIGCHLD, _)) => {
-                if let Some(status) = child.try_wait()? {
-                    signals.unblock();
+        let signal = command.signals.next(note.left(begin.elapsed()));
+        match signal {
+            Some(signal) if signal.number == libc::SIGCHLD => {
+                if let Some(status) = command.children() {
+                    if let Some(witness) = command.witness {
+                        witness.close();
+                    }
                     return Ok(status);
                 }
+                if signal.sender.is_some() {
+                    command.got(signal, &mut duties);
+                }
             }
-            Some((libc::SIGUSR1, _)) => asked(),
-            Some((signal, true)) => pass_on(&child, signal),
-            // Of the terminal, which has sent it to the program, too.
-            Some((_, false)) => {}
-            None if note.is_due(begin.elapsed()) => {
-                tell(&format!(
-                    "kinlock: the report comes when the program ends; kill -USR1 {} shows it now",
-                    std::process::id()
-                ));
-            }
+            Some(signal) => command.got(signal, &mut duties),
+            None if note.is_due(begin.elapsed()) && !is_full_screen() => tell(&format!(
+                "kinlock: the report comes when the program ends; kill -USR1 {} shows it now",
+                std::process::id()
+            )),
             None => {}
         }
     }
 }
 
-fn pass_on(child: &Child, signal: i32) {
-    // SAFETY: invariant 3.
-    unsafe { libc::kill(child.id() as libc::pid_t, signal) };
+/// The command, while its program runs.
+struct Waiting {
+    child: libc::pid_t,
+    signals: Signals,
+    witness: Option<Witness>,
 }
 
-/// Ends the command as the program ended, if a signal did that.
-pub fn end_like(status: ExitStatus) {
-    let Some(signal) = status.signal() else {
-        return;
-    };
-    // SAFETY: invariant 1; the program has left the core, if any.
-    unsafe {
-        let none = libc::rlimit {
-            rlim_cur: 0,
-            rlim_max: 0,
+impl Waiting {
+    /// Looks at children that ended or stopped. As the first process of a container it has children
+    /// that others left behind, which have to be waited for.
+    fn children(&mut self) -> Option<ExitStatus> {
+        loop {
+            let mut status = 0;
+            let flags = libc::WNOHANG | libc::WUNTRACED;
+            // SAFETY: invariants 1 and 3.
+            let pid = unsafe { libc::waitpid(-1, &mut status, flags) };
+            if pid <= 0 {
+                return None;
+            }
+            let is_stopped = libc::WIFSTOPPED(status);
+            if pid == self.child && is_stopped {
+                self.stop(libc::WSTOPSIG(status));
+            } else if pid == self.child {
+                return Some(ExitStatus::from_raw(status));
+            } else if self.witness.as_ref().map(Witness::pid) == Some(pid) && !is_stopped {
+                self.witness = None;
+            }
+        }
+    }
+
+    /// Stops as the program did, so that a shell sees its job stopped. Returns when it goes on.
+    fn stop(&mut self, signal: i32) {
+        if let Some(witness) = &mut self.witness {
+            witness.watch(self.child);
+        }
+        // SAFETY: invariant 1; the signal is one that stops.
+        unsafe {
+            libc::signal(signal, libc::SIG_DFL);
+            let one = only(signal);
+            libc::kill(libc::getpid(), signal);
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, &one, ptr::null_mut());
+            libc::pthread_sigmask(libc::SIG_BLOCK, &one, ptr::null_mut());
+        }
+        // What has the command go on has the program go on, before another signal that stops takes
+        // its place. One to the whole group has done that already.
+        let others = [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].map(bit);
+        let others = others.iter().sum::<u64>();
+        let goes_on = match take(&only(libc::SIGCONT), Some(Duration::ZERO)) {
+            Some(signal) => {
+                let by = self.witness.as_ref().map(Witness::pid);
+                (by.is_none() || signal.sender != by) && !self.is_of_group(&signal)
+            }
+            None => pending() & others != 0 && witness::state(self.child) == b'T',
         };
-        libc::setrlimit(libc::RLIMIT_CORE, &none);
-        libc::signal(signal, libc::SIG_DFL);
-        libc::raise(signal);
+        if goes_on {
+            // SAFETY: invariant 3.
+            unsafe { libc::kill(self.child, libc::SIGCONT) };
+        }
+    }
+
+    fn got(&mut self, signal: Signal, duties: &mut Duties) {
+        // From the program to its parent, which would be the command's.
+        if signal.sender == Some(self.child) {
+            // SAFETY: no preconditions.
+            let parent = unsafe { libc::getppid() };
+            if !self.is_of_group(&signal) && parent > 0 {
+                signal.send(parent);
+            }
+            return;
+        }
+        let is_of_witness = signal.sender.is_some_and(|sender| {
+            self.witness
+                .as_ref()
+                .is_some_and(|witness| witness.pid() == sender)
+        });
+        // The command's own CPU time and files, of which the program has its own.
+        let is_of_limit = [libc::SIGXCPU, libc::SIGXFSZ].contains(&signal.number);
+        if is_of_witness || is_of_limit && signal.sender.is_none() || self.is_of_group(&signal) {
+            return;
+        }
+        if let (libc::SIGUSR1, Some(show)) = (signal.number, &mut duties.on_request) {
+            return show();
+        }
+        signal.send(self.child);
+    }
+
+    /// Whether the signal went to the process group, and so to the program, too.
+    fn is_of_group(&mut self, signal: &Signal) -> bool {
+        let Some(witness) = &mut self.witness else {
+            return signal.sender.is_none();
+        };
+        if witness.has_got(signal.number) {
+            signal.take_both();
+            return true;
+        }
+        if !signal.may_be_of_own_group() {
+            return false;
+        }
+        // The same signal to the group may follow at once.
+        let begin = Instant::now();
+        loop {
+            let may_send_another = signal.sender.is_some_and(is_running);
+            if witness.has_got(signal.number) {
+                signal.take_both();
+                return true;
+            }
+            if !may_send_another || begin.elapsed() > BOTH {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 }
 
-/// The signals that are waited for.
+/// Starts the program. Its pending signals are these.
+fn start(image: &mut Image, pending: u64) -> io::Result<libc::pid_t> {
+    let pid = image.for_child();
+    let arrays = image.arrays();
+    let (mut failure, tell_failure) = io::pipe()?;
+    let mut is_subreaper = 0;
+    // SAFETY: invariant 1.
+    unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &mut is_subreaper) };
+    let timers = TIMERS.map(|timer| {
+        let (mut own, none) = (MaybeUninit::zeroed(), MaybeUninit::zeroed());
+        // SAFETY: invariant 1.
+        unsafe {
+            libc::setitimer(timer, none.as_ptr(), own.as_mut_ptr());
+            own.assume_init()
+        }
+    });
+    // SAFETY: no preconditions.
+    let command = unsafe { libc::getpid() };
+    // SAFETY: invariant 2.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: invariants 1 and 2.
+        unsafe {
+            // As when the command becomes the program: what ends one ends the other.
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            if libc::getppid() != command {
+                libc::_exit(1);
+            }
+            libc::prctl(libc::PR_SET_CHILD_SUBREAPER, is_subreaper);
+            for (timer, time) in TIMERS.into_iter().zip(&timers) {
+                libc::setitimer(timer, time, ptr::null_mut());
+            }
+            for signal in (1..=LAST).filter(|&signal| pending & bit(signal) != 0) {
+                libc::kill(libc::getpid(), signal);
+            }
+        }
+        pid.write();
+        inherited::restore();
+        let error = arrays.exec().raw_os_error().unwrap_or(libc::ENOEXEC);
+        // Nobody listens if the command has ended.
+        let _ = (&tell_failure).write_all(&error.to_ne_bytes());
+        // SAFETY: no preconditions.
+        unsafe { libc::_exit(127) };
+    }
+    if child == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    drop(tell_failure);
+    let mut error = [0; 4];
+    match failure.read_exact(&mut error) {
+        // Closed by the execution.
+        Err(_) => Ok(child),
+        Ok(()) => Err(io::Error::from_raw_os_error(i32::from_ne_bytes(error))),
+    }
+}
+
+const TIMERS: [libc::c_int; 3] = [libc::ITIMER_REAL, libc::ITIMER_VIRTUAL, libc::ITIMER_PROF];
+
+/// Lets go of what only the program should have open: a peer learns of its closing a pipe, a socket
+/// or a terminal. Regular files stay open, because closing one gives up the locks of this process
+/// on it, which were the program's when the command became it.
+fn let_go(keeps: &[i32]) {
+    let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") else {
+        return;
+    };
+    let Ok(open) = fs::read_dir("/proc/self/fd") else {
+        return;
+    };
+    let numbers = open.flatten();
+    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let numbers: Vec<_> = numbers.collect();
+    for number in numbers.into_iter().filter(|number| !keeps.contains(number)) {
+        // SAFETY: invariants 1 and 4.
+        unsafe {
+            let flags = libc::fcntl(number, libc::F_GETFD);
+            let mut data = MaybeUninit::<libc::stat>::zeroed();
+            if flags == -1
+                || flags & libc::FD_CLOEXEC != 0
+                || libc::fstat(number, data.as_mut_ptr()) != 0
+                || data.assume_init().st_mode & libc::S_IFMT == libc::S_IFREG
+            {
+                continue;
+            }
+            match number {
+                0 | 1 => _ = libc::dup2(null.as_raw_fd(), number),
+                2 => {}
+                _ => _ = libc::close(number),
+            }
+        }
+    }
+}
+
+/// Whether the program seems to draw on the terminal that stderr is: it reads single keys.
+fn is_full_screen() -> bool {
+    let Ok(terminal) = File::open("/dev/tty") else {
+        return false;
+    };
+    let mut settings = MaybeUninit::<libc::termios>::zeroed();
+    // SAFETY: invariant 1.
+    let settings = unsafe {
+        if libc::isatty(2) == 0 || libc::tcgetattr(terminal.as_raw_fd(), settings.as_mut_ptr()) != 0
+        {
+            return false;
+        }
+        settings.assume_init()
+    };
+    settings.c_lflag & libc::ICANON == 0
+}
+
+/// Ends the command as the program ended, if a signal did that; else what its status is. The first
+/// process of a container is not ended by its own signal: then it is the status that a shell has.
+pub fn end_like(status: ExitStatus) -> Outcome {
+    if let Some(signal) = status.signal() {
+        // SAFETY: invariant 1; the program has left the core, if any.
+        unsafe {
+            libc::prctl(libc::PR_SET_DUMPABLE, 0);
+            libc::signal(signal, libc::SIG_DFL);
+            libc::kill(libc::getpid(), signal);
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, &only(signal), ptr::null_mut());
+        }
+    }
+    let signal = || Some(128 + status.signal()?);
+    Outcome::Program(status.code().or_else(signal).unwrap_or(1) as u8)
+}
+
+/// Whether a process has something to do.
+fn is_running(pid: libc::pid_t) -> bool {
+    matches!(witness::state(pid), b'R' | b'D')
+}
+
+fn only(signal: i32) -> libc::sigset_t {
+    let mut set = MaybeUninit::zeroed();
+    // SAFETY: invariant 1.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), signal);
+        set.assume_init()
+    }
+}
+
+/// A signal that the command got.
+struct Signal {
+    number: i32,
+    /// The process that sent it, if one did; 0 for one that has no number here.
+    sender: Option<libc::pid_t>,
+    /// What came with it, by `sigqueue`.
+    value: Option<libc::sigval>,
+}
+
+impl Signal {
+    fn send(&self, to: libc::pid_t) {
+        // SAFETY: no preconditions; `to` is the child, not waited for, or the parent.
+        unsafe {
+            match self.value {
+                Some(value) => libc::sigqueue(to, self.number, value),
+                None => libc::kill(to, self.number),
+            }
+        };
+    }
+
+    /// Takes the one to the group, too, if this is the one to the command alone: they count as one,
+    /// as they do for a program that has not looked at the first before the second comes.
+    fn take_both(&self) {
+        if self.number < REAL_TIME {
+            witness::finish_sending();
+            take_another(self.number);
+        }
+    }
+
+    /// Whether its sender is in the command's process group, or has ended. Not asked for real-time
+    /// signals, of which many may come.
+    fn may_be_of_own_group(&self) -> bool {
+        let Some(sender) = self.sender.filter(|&sender| sender > 0) else {
+            return false;
+        };
+        // SAFETY: no preconditions.
+        let group = unsafe { libc::getpgid(sender) };
+        // SAFETY: no preconditions.
+        self.number < REAL_TIME && (group == -1 || group == unsafe { libc::getpgrp() })
+    }
+}
+
+/// All signals, which are waited for.
 struct Signals {
-    waited: libc::sigset_t,
-    before: libc::sigset_t,
+    /// Those that the command was given as pending and blocked, and that are the program's now.
+    pending: u64,
 }
 
 impl Signals {
     fn block() -> Self {
-        let mut waited = MaybeUninit::uninit();
-        let mut before = MaybeUninit::uninit();
+        let pending = pending();
         // SAFETY: invariant 1.
-        unsafe {
-            libc::sigemptyset(waited.as_mut_ptr());
-            for signal in PASSED.into_iter().chain([libc::SIGUSR1, libc::SIGCHLD]) {
-                libc::sigaddset(waited.as_mut_ptr(), signal);
-            }
-            libc::pthread_sigmask(libc::SIG_BLOCK, waited.as_ptr(), before.as_mut_ptr());
-            Signals {
-                waited: waited.assume_init(),
-                before: before.assume_init(),
-            }
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &all(), ptr::null_mut()) };
+        for signal in (1..=LAST).filter(|&signal| pending & bit(signal) != 0) {
+            take_another(signal);
         }
+        Signals { pending }
     }
 
-    /// The next one within that time, if it is limited, and whether a process sent it.
-    fn next(&mut self, left: Option<Duration>) -> Option<(i32, bool)> {
-        let left = left.map(|left| libc::timespec {
-            tv_sec: left.as_secs() as libc::time_t,
-            tv_nsec: left.subsec_nanos().into(),
-        });
-        let left = left.as_ref().map_or(ptr::null(), ptr::from_ref);
-        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-        // SAFETY: invariant 1.
-        unsafe {
-            let signal = libc::sigtimedwait(&self.waited, info.as_mut_ptr(), left);
-            (signal > 0).then(|| (signal, info.assume_init().si_code <= 0))
-        }
+    /// The next one within that time, if it is limited.
+    fn next(&mut self, left: Option<Duration>) -> Option<Signal> {
+        take(&all(), left)
     }
+}
 
-    fn unblock(&self) {
-        // SAFETY: invariant 1.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, ptr::null_mut()) };
+/// Takes one of these signals within that time, if it is limited.
+fn take(signals: &libc::sigset_t, left: Option<Duration>) -> Option<Signal> {
+    let left = left.map(|left| libc::timespec {
+        tv_sec: left.as_secs() as libc::time_t,
+        tv_nsec: left.subsec_nanos().into(),
+    });
+    let left = left.as_ref().map_or(ptr::null(), ptr::from_ref);
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: invariant 1; a signal from a process has its number and, if queued, a value.
+    unsafe {
+        let number = libc::sigtimedwait(signals, info.as_mut_ptr(), left);
+        let info = info.assume_init();
+        (number > 0).then(|| Signal {
+            number,
+            sender: (info.si_code <= 0).then(|| info.si_pid()),
+            value: (info.si_code == libc::SI_QUEUE).then(|| info.si_value()),
+        })
+    }
+}
+
+/// The signals that are pending, as bits.
+fn pending() -> u64 {
+    let mut pending = MaybeUninit::zeroed();
+    // SAFETY: invariant 1.
+    unsafe {
+        libc::sigpending(pending.as_mut_ptr());
+        bits(&pending.assume_init())
+    }
+}
+
+/// Takes one signal of this number that is pending, if there is one.
+fn take_another(signal: i32) {
+    let none = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: invariant 1.
+    unsafe { libc::sigtimedwait(&only(signal), ptr::null_mut(), &none) };
+}
+
+fn all() -> libc::sigset_t {
+    let mut all = MaybeUninit::zeroed();
+    // SAFETY: invariant 1.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        all.assume_init()
     }
 }
 

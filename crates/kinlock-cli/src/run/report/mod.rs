@@ -24,7 +24,7 @@ use self::symbols::Frame;
 use super::variables::Variable;
 use crate::args::{named, names};
 use crate::outcome::tell;
-use crate::report::write::Outputs;
+use crate::report::write::{Outputs, descriptor};
 use crate::report::write_json;
 
 names! {
@@ -236,6 +236,18 @@ impl<'a> Session<'a> {
     pub fn close(&self) {
         // What is left in a folder for such files is removed by the system.
         let _ = fs::remove_dir_all(self.folder.path());
+    }
+
+    /// Whether the report goes to stderr, to which more may be written then.
+    pub fn is_on_stderr(&self) -> bool {
+        self.text.is_none()
+    }
+
+    /// Open files that the outputs name by their numbers.
+    pub fn descriptors(&self) -> Vec<i32> {
+        let paths = [&self.text, &self.args.json, &self.args.folded];
+        let named = paths.into_iter().flatten();
+        named.filter_map(|path| descriptor(path)).collect()
     }
 
     pub fn variable(&self) -> Variable {

@@ -1,0 +1,278 @@
+//! Whether a signal was sent to the process group as a whole, or to the command alone.
+//!
+//! A program that the command waits for is in the command's process group. A signal to the group
+//! (from a terminal, from `timeout`, from a service manager that signals each process) has reached
+//! the program already, and must not be passed on; one to the command alone is meant for the
+//! program. The receiver of a signal cannot tell these apart. So another process, the witness, is
+//! in the group, with all signals blocked: what it has got, too, was not for the command alone.
+//!
+//! It does one more thing: while the command is stopped because its program is, it continues the
+//! command when the program goes on.
+//!
+//! # Invariants cited by `SAFETY` comments
+//!
+//! 1. Sets and descriptions of signals are live locals for which all zeros is a valid value.
+//! 2. The new process makes system calls, allocates nothing, and takes no lock that a thread of the
+//!    command may have held.
+//! 3. Descriptors belong to the witness, which is a process of its own: nothing else in it uses
+//!    them.
+//! 4. The witness is not waited for before it is closed: until then its number is its own.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+use crate::inherited::{self, LAST, bit};
+
+/// The first real-time signal of the kernel. These are not merged: one sent thrice comes thrice.
+pub const REAL_TIME: i32 = 32;
+/// How often it looks whether a stopped program goes on.
+const LOOK_MS: i32 = 50;
+/// How long it may take to answer; it is stopped, for example.
+const PATIENCE_MS: i32 = 1000;
+
+/// What has come since the last question: the number of each signal, by its number.
+type Answer = [u8; LAST as usize + 1];
+
+pub struct Witness {
+    pid: libc::pid_t,
+    questions: File,
+    answers: File,
+    /// Signals to the group that the command has not looked at yet.
+    ahead: Answer,
+    is_broken: bool,
+}
+
+impl Witness {
+    /// Starts it. All signals have to be blocked.
+    pub fn start() -> io::Result<Self> {
+        let (asked, questions) = pipe()?;
+        let (answers, told) = pipe()?;
+        // SAFETY: no preconditions.
+        let command = unsafe { libc::getpid() };
+        // SAFETY: invariant 2.
+        match unsafe { libc::fork() } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => live(command, asked.as_raw_fd(), told.as_raw_fd()),
+            pid => Ok(Witness {
+                pid,
+                questions: questions.into(),
+                answers: answers.into(),
+                ahead: [0; LAST as usize + 1],
+                is_broken: false,
+            }),
+        }
+    }
+
+    pub fn pid(&self) -> libc::pid_t {
+        self.pid
+    }
+
+    /// Whether the command's process group got this signal, one of which the command has just got.
+    pub fn has_got(&mut self, signal: i32) -> bool {
+        let at = signal as usize;
+        let Some(answer) = self.ask() else {
+            return false;
+        };
+        for (ahead, new) in self.ahead.iter_mut().zip(answer) {
+            *ahead = ahead.saturating_add(new);
+        }
+        let is_ahead = self.ahead[at] > 0;
+        self.ahead[at] = match signal < REAL_TIME {
+            // The command, too, has several of them as one.
+            true => 0,
+            false => self.ahead[at].saturating_sub(1),
+        };
+        is_ahead
+    }
+
+    fn ask(&mut self) -> Option<Answer> {
+        if self.is_broken {
+            return None;
+        }
+        // If the command has a signal to the group, the witness has it as well.
+        finish_sending();
+        let answer = self.exchange();
+        self.is_broken = answer.is_none();
+        answer
+    }
+
+    fn exchange(&mut self) -> Option<Answer> {
+        self.questions.write_all(b"?").ok()?;
+        if !is_readable(self.answers.as_raw_fd(), PATIENCE_MS) {
+            return None;
+        }
+        let mut answer = [0; LAST as usize + 1];
+        self.answers.read_exact(&mut answer).ok()?;
+        Some(answer)
+    }
+
+    /// The command is about to stop because that process did. The witness continues the command by
+    /// SIGCONT when that process goes on.
+    pub fn watch(&mut self, pid: libc::pid_t) {
+        let watch = [&b"!"[..], &pid.to_ne_bytes()].concat();
+        self.is_broken |= self.questions.write_all(&watch).is_err();
+    }
+
+    /// Ends it.
+    pub fn close(self) {
+        let pid = self.pid;
+        // SAFETY: invariant 4. It may be stopped, and has nothing to tidy up.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        // SAFETY: invariant 4.
+        while unsafe { libc::waitpid(pid, ptr::null_mut(), 0) } == -1
+            && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+        {}
+    }
+}
+
+/// Returns when no signal to a group is on its way to some of its processes only: the kernel sends
+/// it with a lock held that this call takes.
+pub fn finish_sending() {
+    // SAFETY: no preconditions; it changes nothing, whether it succeeds or not.
+    unsafe { libc::setpgid(0, libc::getpgrp()) };
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: the array has room for two numbers.
+    match unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } {
+        // SAFETY: the call has just opened them.
+        0 => Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn is_readable(descriptor: i32, limit_ms: i32) -> bool {
+    let mut one = libc::pollfd {
+        fd: descriptor,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: the array has one element, a live local.
+    unsafe { libc::poll(&mut one, 1, limit_ms) == 1 }
+}
+
+/// The life of the witness. It ends when the command does, whose end of the pipe then closes.
+fn live(command: libc::pid_t, asked: i32, told: i32) -> ! {
+    inherited::hide_arguments();
+    // SAFETY: invariant 3, and the strings live for ever. Nothing of the command's is kept open or
+    // in use: a reader of what the program writes has to see its end.
+    unsafe {
+        libc::prctl(libc::PR_SET_NAME, c"signal-witness".as_ptr());
+        libc::chdir(c"/".as_ptr());
+        let asked = libc::fcntl(asked, libc::F_DUPFD, 3);
+        let told = libc::fcntl(told, libc::F_DUPFD, 3);
+        libc::dup2(asked, 0);
+        libc::dup2(told, 1);
+        close_from(2);
+    }
+    loop {
+        let mut word = [0; 1];
+        if !read_all(&mut word) {
+            end();
+        }
+        match word {
+            [b'?'] => {
+                let answer = take_all();
+                // SAFETY: invariant 3; the array is a live local. So short a write is whole.
+                unsafe { libc::write(1, answer.as_ptr().cast(), answer.len()) };
+            }
+            _ => {
+                let mut pid = [0; 4];
+                if !read_all(&mut pid) {
+                    end();
+                }
+                watch(command, libc::pid_t::from_ne_bytes(pid));
+            }
+        }
+    }
+}
+
+fn end() -> ! {
+    // SAFETY: no preconditions.
+    unsafe { libc::_exit(0) }
+}
+
+/// Closes the descriptors from that number on.
+fn close_from(first: u32) {
+    // SAFETY: invariant 3; the limit is written to a live local.
+    unsafe {
+        if libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) != 0 {
+            // Linux before 5.9.
+            let mut limit = MaybeUninit::<libc::rlimit>::zeroed();
+            libc::getrlimit(libc::RLIMIT_NOFILE, limit.as_mut_ptr());
+            let last = limit.assume_init().rlim_cur.min(1 << 16) as i32;
+            for number in first as i32..last {
+                libc::close(number);
+            }
+        }
+    }
+}
+
+fn read_all(bytes: &mut [u8]) -> bool {
+    // SAFETY: invariant 3; the bytes are borrowed for the call. What is written at once is read at
+    // once.
+    let read = unsafe { libc::read(0, bytes.as_mut_ptr().cast(), bytes.len()) };
+    read == bytes.len() as isize
+}
+
+/// Takes all signals that are pending.
+fn take_all() -> Answer {
+    let mut answer: Answer = [0; LAST as usize + 1];
+    let none = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let mut all = MaybeUninit::zeroed();
+    loop {
+        // SAFETY: invariant 1.
+        let signal = unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            libc::sigtimedwait(all.as_ptr(), ptr::null_mut(), &none)
+        };
+        match answer.get_mut(signal as usize) {
+            Some(count) => *count = count.saturating_add(1),
+            None => return answer,
+        }
+    }
+}
+
+/// Continues the command, which has stopped or is about to, when the process does not stop any
+/// more. That is over when the command asks something.
+fn watch(command: libc::pid_t, pid: libc::pid_t) {
+    while !is_readable(0, LOOK_MS) {
+        // `t` is stopped by a debugger.
+        if !matches!(state(pid), b'T' | b't') && state(command) == b'T' {
+            // SAFETY: the command is alive: it has not closed the pipe.
+            unsafe { libc::kill(command, libc::SIGCONT) };
+        }
+    }
+}
+
+/// The state of a process, as `/proc` has it; 0 if there is none.
+pub fn state(pid: libc::pid_t) -> u8 {
+    let (mut path, mut text) = ([0; 32], [0; 512]);
+    // The path is short, and zeros follow it.
+    let _ = write!(&mut path[..], "/proc/{pid}/stat");
+    // SAFETY: invariant 3; the path ends with a zero, and the text is a live local.
+    let length = unsafe {
+        let file = libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
+        let length = libc::read(file, text.as_mut_ptr().cast(), text.len());
+        libc::close(file);
+        length
+    };
+    let text = &text[..length.max(0) as usize];
+    // The name, in parentheses, may have any characters in it.
+    let name_end = text.iter().rposition(|&byte| byte == b')');
+    name_end.map_or(0, |end| text.get(end + 2).copied().unwrap_or(0))
+}
+
+/// The signals of a set, as bits.
+pub fn bits(set: &libc::sigset_t) -> u64 {
+    // SAFETY: invariant 1.
+    let has = |&signal: &i32| unsafe { libc::sigismember(set, signal) == 1 };
+    (1..=LAST).filter(has).map(bit).sum()
+}
