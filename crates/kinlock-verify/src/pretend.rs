@@ -1,9 +1,9 @@
 //! The real machine, but with as many locality domains as a test wants, however few CPUs there are.
 //!
-//! Everything is [`Native`]'s but the domain, the table of waiters, and two things that a thread
-//! can ask for. It can be held up inside algorithms: where they call the kernel, spin, or count an
-//! event, because there they rely on what they have just read. It can be told whether the machine
-//! is oversubscribed.
+//! Everything is [`Native`]'s but the domain, the tables of waiters and of readers, and two things
+//! that a thread can ask for. It can be held up inside algorithms: where they call the kernel,
+//! spin, or count an event, because there they rely on what they have just read. It can be told
+//! whether the machine is oversubscribed.
 
 use crate::injector::Injector;
 use kinlock_core::Native;
@@ -25,6 +25,7 @@ thread_local! {
     static DOMAIN: Cell<u16> = const { Cell::new(0) };
     static OVERSUBSCRIBED: Cell<Option<bool>> = const { Cell::new(None) };
     static INJECTOR: Cell<Option<Injector>> = const { Cell::new(None) };
+    static ROW: Cell<Option<&'static Row<Pretend>>> = const { Cell::new(None) };
     static SLOT: KeptSlot = const { KeptSlot(Cell::new(0)) };
 }
 
@@ -121,6 +122,13 @@ impl Platform for Pretend {
         Some(&ANNOUNCED)
     }
 
+    fn row() -> Option<&'static Row<Self>> {
+        if ROW.get().is_none() {
+            ROW.set(Some(ANNOUNCED.row(ANNOUNCED.assign())));
+        }
+        ROW.get()
+    }
+
     fn wait<A: Atomic>(word: &A, order: Ordering, done: impl FnMut(A::Value) -> bool) -> A::Value {
         Native::wait(word, order, done)
     }
@@ -176,7 +184,6 @@ impl Platform for Pretend {
     native! {
         plain yield_now();
         plain cpu() -> u16;
-        plain row() -> usize;
         plain light_fence();
         plain is_priority() -> bool;
         plain now() -> u64;

@@ -12,7 +12,7 @@
 //! The number of CPUs is read again every 100 ms at most, see [`cpus`](super::cpus): not in the
 //! first sample, so that the first contended lock of a process is not delayed.
 
-use super::{WAITERS, cpus, thread};
+use super::{copies, cpus, thread};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The last answer in bit 0, and above it the time of the sample. Starts with a long past one.
@@ -64,9 +64,10 @@ fn sample(now: u64, seen: u64) -> bool {
     }
     let cpus = cpus(now);
     let own = thread::kept_slot();
-    let waiting = WAITERS.waiting(cpus.saturating_mul(2), own);
+    let waiters = &copies::tables().waiters;
+    let waiting = waiters.waiting(cpus.saturating_mul(2), own);
     // No more than have ever waited.
-    let contenders = contenders(waiting).min(WAITERS.in_use() + u32::from(own == 0));
+    let contenders = contenders(waiting).min(waiters.in_use() + u32::from(own == 0));
     let gap = now.saturating_sub(seen >> 1);
     let average = average(AVERAGE.load(Relaxed), contenders, gap);
     AVERAGE.store(average, Relaxed);
