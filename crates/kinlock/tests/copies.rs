@@ -11,6 +11,8 @@
 //! 3. Memory is mapped where nothing is.
 #![cfg(all(feature = "std", not(miri), not(loom)))]
 
+use kinlock::lock_api::{RawMutex as RawMutexTrait, RawRwLock as _};
+use kinlock::{RawMutex, RawRwLock, RawSpinLock};
 use std::ffi::{CString, c_void};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -430,8 +432,69 @@ fn conditions_of(copy: Library) {
     });
 }
 
-const SCENARIOS: [(&str, fn()); 7] = [
+/// The program has a copy, too, which the compiler has optimised in another way.
+fn program() {
+    #[repr(C)]
+    struct Locks {
+        mutex: RawMutex,
+        spin: RawSpinLock,
+        rwlock: RawRwLock,
+    }
+    let plugin = Library::load(1);
+    let memory = locks();
+    // SAFETY: the plugin has these locks at the beginning of the memory.
+    let own = unsafe { &*std::ptr::from_ref(memory).cast::<Locks>() };
+    let _ = kinlock::config::decision();
+    (plugin.bias)(memory);
+    own.rwlock.lock_shared();
+    assert!(!(plugin.write_try)(memory));
+    // SAFETY: it is held.
+    unsafe { own.rwlock.unlock_shared() };
+    (plugin.read_lock)(memory);
+    assert!(!own.rwlock.try_lock_exclusive());
+    (plugin.read_unlock)(memory);
+    own.mutex.lock();
+    own.spin.lock();
+    scope(|s| {
+        for turn in 0..6 {
+            let begin = ((plugin.mutex.0)(memory), (plugin.spin.0)(memory));
+            s.spawn(move || match turn % 2 {
+                0 => {
+                    plugin.mutex.1(memory);
+                    plugin.mutex.2(memory);
+                    plugin.spin.1(memory);
+                    plugin.spin.2(memory);
+                }
+                _ => {
+                    take_and_release(&own.mutex);
+                    take_and_release(&own.spin);
+                }
+            });
+            let since = Instant::now();
+            while ((plugin.mutex.0)(memory), (plugin.spin.0)(memory)) == begin
+                && since.elapsed() < Duration::from_millis(100)
+            {
+                sleep(Duration::from_millis(1));
+            }
+        }
+        // SAFETY: they are held.
+        unsafe { own.mutex.unlock() };
+        sleep(Duration::from_millis(20));
+        // SAFETY: as above.
+        unsafe { own.spin.unlock() };
+    });
+}
+
+/// Takes and releases a lock.
+fn take_and_release(lock: &impl RawMutexTrait) {
+    lock.lock();
+    // SAFETY: it is held.
+    unsafe { lock.unlock() };
+}
+
+const SCENARIOS: [(&str, fn()); 8] = [
     ("sharing", sharing),
+    ("program", program),
     ("forking", forking),
     ("closing", closing),
     ("other_version", other_version),
@@ -506,6 +569,11 @@ fn passes(scenario: &str) {
 #[test]
 fn copies_share_locks() {
     passes("sharing");
+}
+
+#[test]
+fn the_program_and_a_copy_share_locks() {
+    passes("program");
 }
 
 #[test]
