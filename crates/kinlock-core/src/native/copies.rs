@@ -458,11 +458,13 @@ extern "C" fn kept(place: &mut Place) {
 // ---- a copy that is apart ---------------------------------------------------------------------
 
 /// The object with this copy cannot be kept loaded.
+#[cfg(not(any(miri, target_feature = "crt-static")))]
 pub(super) fn keep_apart() {
     APART.store(true, Relaxed);
 }
 
 /// Remembers the name of the object with this copy, for messages of this and other copies.
+#[cfg(not(any(miri, target_feature = "crt-static")))]
 pub(super) fn set_object(name: *const c_char) {
     CARD.object.store(name.cast_mut(), Release);
 }

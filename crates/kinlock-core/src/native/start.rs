@@ -9,7 +9,9 @@
 //!    as long as their object is loaded, and this one is.
 //! 2. `getauxval` has no preconditions.
 
-use super::{copies, futex, thread};
+#[cfg(not(any(miri, target_feature = "crt-static")))]
+use super::copies;
+use super::{futex, thread};
 use crate::{environment, fork};
 
 extern "C" fn prepare() {
