@@ -22,7 +22,7 @@ mod thread;
 
 #[cfg(feature = "std")]
 #[doc(hidden)]
-pub use copies::pretend_other_version;
+pub use copies::{pretend_other_version, serials};
 #[cfg(feature = "std")]
 pub use thread::{keep_no_slot, keeps_slots, register_for_fork, set_priority, thread_identity};
 

@@ -90,6 +90,8 @@ pub(super) struct Tables {
     pub(super) queue: AtomicU8,
     /// The number of forks when the tables were last reset.
     reset: AtomicU8,
+    /// The next serial of something that threads remember by it.
+    serials: AtomicU32,
     /// For each copy the address of its function [`kept`]; 0: none yet.
     copies: [AtomicUsize; COPIES],
 }
@@ -125,6 +127,7 @@ static OWN: Tables = Tables {
     announced: Announced::new(&ROWS, &ROWS_IN_USE),
     queue: AtomicU8::new(0),
     reset: AtomicU8::new(0),
+    serials: AtomicU32::new(1),
     copies: [const { AtomicUsize::new(0) }; COPIES],
 };
 
@@ -134,6 +137,7 @@ static NONE: Tables = Tables {
     announced: Announced::new(&ROWS, &ROWS_IN_USE),
     queue: AtomicU8::new(0),
     reset: AtomicU8::new(0),
+    serials: AtomicU32::new(1 << 31),
     copies: [const { AtomicUsize::new(0) }; COPIES],
 };
 
@@ -208,6 +212,11 @@ pub(super) fn tables() -> &'static Tables {
 pub(super) fn announced() -> Option<&'static Announced<Native>> {
     let tables = tables();
     (!ptr::eq(tables, &NONE)).then_some(&tables.announced)
+}
+
+/// Where serials come from that no other copy gives out. The next one, never 0.
+pub fn serials() -> &'static AtomicU32 {
+    &tables().serials
 }
 
 /// How many forks led to this process; see [`Platform::forks`](crate::platform::Platform::forks).

@@ -70,6 +70,7 @@ fn a_copy_is_listed_once_and_the_last_is_refused() {
         announced: Announced::new(&ROWS, &ROWS_IN_USE),
         queue: AtomicU8::new(0),
         reset: AtomicU8::new(0),
+        serials: AtomicU32::new(1),
         copies: [const { AtomicUsize::new(0) }; COPIES],
     };
     let listed = || {
