@@ -35,6 +35,14 @@ impl<P: ConstAtomics> Row<P> {
     pub const EMPTY: Self = Row([const { P::AtomicU64::ZERO }; COLUMNS]);
 }
 
+impl<P: Atomics> Row<P> {
+    /// The entry for a lock at `address`.
+    #[inline]
+    pub(crate) fn entry(&self, address: u64) -> &P::AtomicU64 {
+        &self.0[column(address)]
+    }
+}
+
 impl<P: Atomics> Default for Row<P> {
     fn default() -> Self {
         Row(core::array::from_fn(|_| Atomic::new(0)))
@@ -42,6 +50,7 @@ impl<P: Atomics> Default for Row<P> {
 }
 
 /// The table. Its memory is fixed: 128 bytes per row.
+#[repr(C)]
 #[derive(Debug)]
 pub struct Announced<P: Atomics> {
     rows: &'static [Row<P>],
@@ -69,17 +78,14 @@ impl<P: Atomics> Announced<P> {
         (seen % count) as usize
     }
 
-    /// The entry for a lock at `address` in a thread's row.
-    #[inline]
-    pub(crate) fn entry(&self, row: usize, address: u64) -> &'static P::AtomicU64 {
-        let row = &self.rows[row % self.rows.len()];
-        &row.0[Self::column(address)]
+    /// The row with this number. All numbers are good: more threads than rows share them.
+    pub fn row(&self, number: usize) -> &'static Row<P> {
+        &self.rows[number % self.rows.len()]
     }
 
     /// The entries in which readers of a lock at `address` may be announced.
     pub(crate) fn entries(&self, address: u64) -> impl Iterator<Item = &'static P::AtomicU64> {
-        let column = Self::column(address);
-        self.used().iter().map(move |row| &row.0[column])
+        self.used().iter().map(move |row| row.entry(address))
     }
 
     /// The rows that threads have.
@@ -89,25 +95,23 @@ impl<P: Atomics> Announced<P> {
         &self.rows[..used.min(self.rows.len())]
     }
 
-    /// In the child of a fork: forgets the readers in all rows but `own`.
+    /// In the child of a fork: forgets the readers in all rows but those of the forking thread.
     ///
     /// # Safety
     ///
     /// No thread holds a lock for reading that is announced in another row: a writer would enter
     /// beside it. In the child such threads do not exist.
-    pub unsafe fn reset_in_child(&self, own: Option<usize>) {
-        for (number, row) in self.used().iter().enumerate() {
-            if Some(number) != own {
-                row.0.iter().for_each(|entry| entry.store(0, Relaxed));
-            }
+    pub unsafe fn reset_in_child(&self, is_own: impl Fn(&Row<P>) -> bool) {
+        for row in self.used().iter().filter(|row| !is_own(row)) {
+            row.0.iter().for_each(|entry| entry.store(0, Relaxed));
         }
     }
+}
 
-    #[inline]
-    fn column(address: u64) -> usize {
-        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-        (address.wrapping_mul(ODD) >> 32) as usize & (COLUMNS - 1)
-    }
+#[inline]
+fn column(address: u64) -> usize {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    (address.wrapping_mul(ODD) >> 32) as usize & (COLUMNS - 1)
 }
 
 #[cfg(all(test, not(loom)))]

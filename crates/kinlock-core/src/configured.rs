@@ -1,12 +1,13 @@
 //! The algorithms with the knobs in force.
 
 use crate::config;
+use crate::native::kind_of_queue;
 use crate::raw::mutex::{MutexConfig, Queue};
 use crate::raw::osq::Watch;
 use crate::raw::qspinlock::Config;
 use crate::raw::rwlock::RwLockConfig;
 use crate::tuning::Tuning;
-use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
 /// The knobs of [`config`]: what the crate `kinlock` uses.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +25,7 @@ impl MutexConfig for AsConfigured {
     }
 
     fn queue() -> Queue {
-        match QUEUE.load(Relaxed) {
+        match kind_of_queue().load(Relaxed) {
             FIFO => Queue::Osq(Watch::CACHED),
             LOCAL_FIRST => Queue::Cna,
             _ => choose_queue(),
@@ -81,8 +82,7 @@ impl Config for NumaAware {
     }
 }
 
-/// The kind of queue of all mutexes, decided once: one lock must not mix two kinds.
-static QUEUE: AtomicU8 = AtomicU8::new(UNDECIDED);
+// The kind of queue of all mutexes, decided once: one lock must not mix two kinds.
 const UNDECIDED: u8 = 0;
 const FIFO: u8 = 1;
 const LOCAL_FIRST: u8 = 2;
@@ -97,6 +97,6 @@ fn choose_queue() -> Queue {
     } else {
         FIFO
     };
-    let _ = QUEUE.compare_exchange(UNDECIDED, choice, Relaxed, Relaxed);
+    let _ = kind_of_queue().compare_exchange(UNDECIDED, choice, Relaxed, Relaxed);
     <AsConfigured as MutexConfig>::queue()
 }

@@ -317,8 +317,8 @@ impl Platform for Loom {
         Some(&READERS.announced)
     }
 
-    fn row() -> usize {
-        ROW.with(|r| r.get())
+    fn row() -> Option<&'static Row<Self>> {
+        Some(READERS.announced.row(ROW.with(|r| r.get())))
     }
 
     fn count(_: Event) {}

@@ -8,6 +8,8 @@
 mod account;
 mod atomic;
 #[cfg(feature = "std")]
+mod copies;
+#[cfg(feature = "std")]
 mod cpus;
 #[cfg(feature = "std")]
 pub mod futex;
@@ -19,7 +21,10 @@ mod start;
 mod thread;
 
 #[cfg(feature = "std")]
-pub use thread::{keep_no_slot, keeps_slots, register_for_fork, set_priority};
+#[doc(hidden)]
+pub use copies::{pretend_other_version, serials};
+#[cfg(feature = "std")]
+pub use thread::{keep_no_slot, keeps_slots, register_for_fork, set_priority, thread_identity};
 
 #[cfg(feature = "std")]
 use crate::announced::{Announced, Row};
@@ -44,17 +49,26 @@ const SLOTS: usize = crate::slots::MAX_SLOTS;
 #[cfg(not(feature = "std"))]
 const SLOTS: usize = 1024;
 
-/// All zeros: it takes address space, but memory only for slots that have been used.
+/// All zeros: it takes address space, but memory only for slots that have been used. This copy of
+/// the library may use the table of another one, see `copies`.
 static TABLE: Table<Native, SLOTS, { SLOTS.div_ceil(32) }> = Table::FREE;
+#[cfg(not(feature = "std"))]
 static WAITERS: Waiters<Native> = TABLE.waiters();
 
 /// Where readers announce themselves: 32 KiB. More threads than rows share them.
 #[cfg(feature = "std")]
 static ROWS: [Row<Native>; 256] = [const { Row::EMPTY }; 256];
-#[cfg(feature = "std")]
-static ROWS_IN_USE: AtomicU32 = AtomicU32::new(0);
-#[cfg(feature = "std")]
-static ANNOUNCED: Announced<Native> = Announced::new(&ROWS, &ROWS_IN_USE);
+
+/// Where the kind of queue of all mutexes is kept, see [`configured`](crate::configured).
+pub(crate) fn kind_of_queue() -> &'static AtomicU8 {
+    #[cfg(not(feature = "std"))]
+    {
+        static KIND: AtomicU8 = AtomicU8::new(0);
+        &KIND
+    }
+    #[cfg(feature = "std")]
+    &copies::tables().queue
+}
 
 /// The moment on the clock of [`Platform::now`] at which `timeout` has passed. A timeout too long
 /// for that clock means [`NEVER`].
@@ -132,6 +146,13 @@ impl Platform for Native {
         core::sync::atomic::compiler_fence(Ordering::SeqCst);
     }
 
+    #[cfg(feature = "std")]
+    #[inline]
+    fn waiters() -> &'static Waiters<Self> {
+        &copies::tables().waiters
+    }
+
+    #[cfg(not(feature = "std"))]
     #[inline]
     fn waiters() -> &'static Waiters<Self> {
         &WAITERS
@@ -218,7 +239,7 @@ impl Platform for Native {
     #[cfg(feature = "std")]
     #[inline]
     fn forks() -> u8 {
-        thread::FORKS.load(core::sync::atomic::Ordering::Relaxed)
+        copies::forks()
     }
 
     #[cfg(feature = "std")]
@@ -256,13 +277,18 @@ impl Platform for Native {
     #[cfg(feature = "std")]
     #[inline]
     fn announced() -> Option<&'static Announced<Self>> {
-        Some(&ANNOUNCED)
+        copies::announced()
     }
 
     #[cfg(feature = "std")]
     #[inline]
-    fn row() -> usize {
+    fn row() -> Option<&'static Row<Self>> {
         thread::row()
+    }
+
+    #[cfg(feature = "std")]
+    fn meet_stranger(lock: *const u32) {
+        copies::meet_stranger(lock)
     }
 
     // Without sleepers no fence is needed.

@@ -38,7 +38,7 @@
 //! assert_eq!(bump::<Native>(&counter), 41);
 //! ```
 
-use crate::announced::Announced;
+use crate::announced::{Announced, Row};
 pub use crate::atomic::{Atomic, Atomics, ConstAtomic, ConstAtomics, Ordering};
 use crate::events::Event;
 use crate::slots::Waiters;
@@ -360,9 +360,18 @@ pub trait Platform: Atomics {
     }
 
     /// The calling thread's row of the table. The same at each call. Several threads may share one.
+    /// `None` if there is no table.
     #[inline]
-    fn row() -> usize {
-        0
+    fn row() -> Option<&'static Row<Self>> {
+        Some(Self::announced()?.row(0))
+    }
+
+    /// A lock shows that readers are announced at it, and this platform has no table in which they
+    /// could be. So code with another table uses the lock, too, and exclusion is lost if the caller
+    /// goes on. `lock` is the address of the lock.
+    #[cold]
+    fn meet_stranger(lock: *const u32) {
+        let _ = lock;
     }
 
     // ---- observation ----

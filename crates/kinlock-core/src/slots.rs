@@ -336,6 +336,7 @@ impl<P: ConstAtomics> Slot<P> {
 }
 
 /// The table of slots shared by all locks of a platform.
+#[repr(C)]
 #[derive(Debug)]
 pub struct Waiters<P: Atomics> {
     slots: &'static [Slot<P>],
@@ -360,6 +361,19 @@ impl<P: Atomics> Waiters<P> {
         Waiters {
             slots,
             claimed,
+            in_use,
+        }
+    }
+
+    /// A table of slots that no thread gets. So no thread queues.
+    #[cfg(feature = "std")]
+    pub(crate) const fn without_places(
+        slots: &'static [Slot<P>],
+        in_use: &'static P::AtomicU32,
+    ) -> Self {
+        Waiters {
+            slots,
+            claimed: &[],
             in_use,
         }
     }
@@ -498,6 +512,17 @@ impl<P: Atomics> Waiters<P> {
     ///
     /// The process has a single thread, which waits nowhere and keeps no slot but `kept`.
     pub unsafe fn reset_in_child(&self, kept: u16) {
+        // SAFETY: as this function demands.
+        unsafe { self.reset_in_child_but(|slot| slot == kept) };
+    }
+
+    /// As [`reset_in_child`](Self::reset_in_child), where the forking thread may keep several
+    /// slots.
+    ///
+    /// # Safety
+    ///
+    /// The process has a single thread, which waits nowhere and keeps no other slots.
+    pub unsafe fn reset_in_child_but(&self, is_kept: impl Fn(u16) -> bool) {
         let mut left = 0;
         for (w, word) in self.claimed.iter().enumerate() {
             let mut bits = word.load(Relaxed);
@@ -507,7 +532,7 @@ impl<P: Atomics> Waiters<P> {
                 let s = &self.slots[slot - 1];
                 // The queue of an inherited lock may name a busy node. The newcomer that finds it
                 // reaps it. The forking thread itself waits nowhere.
-                let mut references = (slot == kept as usize) as u8;
+                let mut references = is_kept(slot as u16) as u8;
                 for node in s.nodes.iter().filter(|n| n.busy.load(Relaxed) != FREE) {
                     node.next.store(GONE, Relaxed);
                     node.busy.store(LEFT_OVER, Relaxed);

@@ -44,13 +44,17 @@ use super::sequence::Slots;
 use super::{area, thread};
 use crate::raw::{BLOCK, Block, Held, IdAllocator, IdConfig, NO_MEMBER, Policy, Record, Storage};
 use kinlock::SpinLock;
+use kinlock_core::native::serials;
 use kinlock_core::{Native, fork::Part, platform::Platform, topology::CpuSet};
 
 /// The IDs of a domain.
 #[derive(Debug)]
 pub(super) struct Leased {
-    /// Names the domain in the threads' tables. Never 0, never reused.
+    /// Names the domain in the threads' tables. Never 0, never reused, not by other copies of this
+    /// library either.
     serial: u32,
+    /// The copy of this library that has made the domain.
+    copy: usize,
     ids: IdAllocator<Native, Owned, Aging>,
     cpus: Cpus,
     /// A bit for each member index, set if in use.
@@ -94,7 +98,6 @@ impl Storage<Native> for Owned {
 impl Leased {
     /// Allocates the IDs that `arena` has memory for, whose number [`capacity`] has rounded up.
     pub(super) fn new(policy: Policy, arena: &Arena) -> Result<Self, BuildError> {
-        static SERIAL: AtomicU32 = AtomicU32::new(1);
         let max_ids = arena.ids();
         let cpus = Cpus::possible();
         let members = if policy == Policy::TaskOwned {
@@ -111,7 +114,8 @@ impl Leased {
         let ids = IdAllocator::new(storage, cpus.count, policy).map_err(|_| NoMemory)?;
         let members = boxed(max_ids.div_ceil(64), || AtomicU64::new(0))?;
         let leased = Leased {
-            serial: next_serial(&SERIAL)?,
+            serial: next_serial(serials())?,
+            copy: copy(),
             ids,
             cpus,
             members,
@@ -119,6 +123,12 @@ impl Leased {
         };
         leased.refresh();
         Ok(leased)
+    }
+
+    /// Whether this copy of the library has made the domain. Another one does not tell it when a
+    /// thread ends or forks.
+    fn is_of_this_copy(&self) -> bool {
+        self.copy == copy()
     }
 
     /// Makes the domain known to forks and ending threads. From now on it must not move, and
@@ -446,6 +456,11 @@ fn boxed<T>(count: u32, new: impl FnMut() -> T) -> Result<Box<[T]>, NoMemory> {
     Ok(all.into_boxed_slice())
 }
 
+/// What tells this copy of the library from others in the process: the address of a static.
+fn copy() -> usize {
+    core::ptr::from_ref(&LIST).addr()
+}
+
 /// The next serial. Serials are never reused: a thread that remembers an old one would count as a
 /// member of the new domain.
 fn next_serial(serial: &AtomicU32) -> Result<u32, BuildError> {
@@ -486,6 +501,15 @@ mod tests {
             .iter()
             .for_each(|domain| drop(domain.enter().unwrap()));
         assert!(domains.iter().all(|domain| domain.members() == Some(1)));
+    }
+
+    #[test]
+    fn a_domain_of_another_copy_is_noticed() {
+        let arena = Arena::new(capacity(Policy::default(), BLOCK));
+        let mut leased = Leased::new(Policy::default(), &arena).unwrap();
+        assert!(leased.is_of_this_copy());
+        leased.copy += 1;
+        assert!(!leased.is_of_this_copy());
     }
 
     #[test]

@@ -29,6 +29,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Domain {
     inner: Arc<Inner>,
+    /// The copy of this library that has made it: threads have places in one copy only.
+    copy: usize,
 }
 
 impl Default for Domain {
@@ -81,6 +83,9 @@ impl Domain {
     /// [`BeginError`] if the section cannot begin. Then nothing has changed.
     #[inline]
     pub fn try_begin(&self) -> Result<Section<'_>, BeginError> {
+        if !self.is_of_this_copy() {
+            return Err(BeginError::OtherCopy);
+        }
         let place = thread::place()?;
         let generation = self.inner.begin(place)?;
         Ok(Section::new(&self.inner, place, generation))
@@ -129,7 +134,15 @@ impl Domain {
     }
 
     #[inline]
+    fn is_of_this_copy(&self) -> bool {
+        self.copy == thread::copy()
+    }
+
+    #[inline]
     fn wait_until(&self, tag: &Tag, until: u64) -> Result<(), WaitError> {
+        if !self.is_of_this_copy() {
+            return Err(WaitError::OtherCopy);
+        }
         if thread::kept().is_some_and(|place| self.inner.depth(place) != 0) {
             return Err(WaitError::InsideSection);
         }
@@ -282,7 +295,8 @@ impl Builder {
         let inner = Arc::new(Inner::new(self.backend, self.generation)?);
         fork::prepare();
         registry::add(Arc::downgrade(&inner));
-        Ok(Domain { inner })
+        let copy = thread::copy();
+        Ok(Domain { inner, copy })
     }
 }
 
@@ -337,5 +351,20 @@ impl fmt::Display for OpenSection {
             f.write_str(", marked")?;
         }
         write!(f, ", open for {:?}, thread {}", self.age, self.thread)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_domain_of_another_copy_is_refused() {
+        let (mut domain, tag) = (Domain::new(), Tag::new());
+        domain.begin().tag(&tag);
+        domain.copy += 1;
+        assert_eq!(domain.try_begin().err(), Some(BeginError::OtherCopy));
+        assert_eq!(domain.wait(&tag), Err(WaitError::OtherCopy));
+        assert!(domain.passed(&tag), "that needs no place");
     }
 }

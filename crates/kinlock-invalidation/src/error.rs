@@ -17,7 +17,13 @@ pub enum BeginError {
     ThreadEnding,
     /// The program has used up its `pthread` keys, or the memory for their values.
     NoKey,
+    /// The domain was made by another copy of this library in the same process. In that one threads
+    /// have other places.
+    OtherCopy,
 }
+
+const OTHER_COPY: &str =
+    "the domain of delayed invalidation was made by another copy of kinlock-invalidation";
 
 impl fmt::Display for BeginError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -33,6 +39,7 @@ impl fmt::Display for BeginError {
             }
             BeginError::ThreadEnding => f.write_str("the thread is ending"),
             BeginError::NoKey => f.write_str("no pthread key is left to notice the thread's end"),
+            BeginError::OtherCopy => f.write_str(OTHER_COPY),
         }
     }
 }
@@ -57,6 +64,8 @@ pub enum WaitError {
     /// have stamped it. Not detected if the foreign generation is lower, nor, with a list, while
     /// sections begin and end so fast that its end cannot be found.
     ForeignTag,
+    /// As [`BeginError::OtherCopy`]: it cannot tell whether the calling thread has a section open.
+    OtherCopy,
 }
 
 impl fmt::Display for WaitError {
@@ -69,6 +78,7 @@ impl fmt::Display for WaitError {
                 "the tag is that of another domain of delayed invalidation: its generation was never given out here"
             }
             WaitError::TimedOut => "delayed invalidation did not end in time",
+            WaitError::OtherCopy => OTHER_COPY,
         })
     }
 }

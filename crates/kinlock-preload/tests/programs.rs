@@ -48,6 +48,19 @@ fn before_main_and_in_plugins_and_after_main() {
     Program::of("early.c").with(&[plugin]).answers_the_same(ALL);
 }
 
+/// The library is a copy of the crate as theirs are.
+#[test]
+fn beside_plugins_with_copies_of_the_crate() {
+    let plugin = common::plugin_with_the_crate();
+    let copies = [1, 2].map(|number| {
+        let copy = common::scratch(&format!("copy-{number}.so"));
+        std::fs::copy(&plugin, &copy).expect("it is copied");
+        copy.to_str().expect("a path").to_owned()
+    });
+    let copies = [&*copies[0], &*copies[1]];
+    Program::of("copies.c").with(&copies).answers_the_same(ALL);
+}
+
 #[test]
 fn nothing_is_allocated() {
     Program::of("allocations.c").answers_the_same(OURS);

@@ -268,15 +268,17 @@ impl Platform for Sim {
         }
     }
 
-    fn row() -> usize {
-        match with(|w| w.current().row) {
-            Some(row) => row,
+    fn row() -> Option<&'static Row<Self>> {
+        let table = Self::announced()?;
+        let number = match with(|w| w.current().row) {
+            Some(number) => number,
             None => {
-                let row = Self::announced().map_or(0, Announced::assign);
-                with(|w| w.current().row = Some(row));
-                row
+                let number = table.assign();
+                with(|w| w.current().row = Some(number));
+                number
             }
-        }
+        };
+        Some(table.row(number))
     }
 
     fn kept_slot() -> u16 {

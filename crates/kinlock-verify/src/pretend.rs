@@ -1,9 +1,9 @@
 //! The real machine, but with as many locality domains as a test wants, however few CPUs there are.
 //!
-//! Everything is [`Native`]'s but the domain, the table of waiters, and three things that a thread
-//! can ask for. It can be held up inside algorithms: where they call the kernel, spin, count an
-//! event or look at the table of readers, because there they rely on what they have just read. It
-//! can be held up by a [`Gate`] when it has slept. It can be told whether the machine is
+//! Everything is [`Native`]'s but the domain, the tables of waiters and of readers, and three things
+//! that a thread can ask for. It can be held up inside algorithms: where they call the kernel, spin,
+//! count an event or look at the table of readers, because there they rely on what they have just
+//! read. It can be held up by a [`Gate`] when it has slept. It can be told whether the machine is
 //! oversubscribed.
 //!
 //! # Invariant cited by `SAFETY` comments
@@ -33,6 +33,7 @@ thread_local! {
     static OVERSUBSCRIBED: Cell<Option<bool>> = const { Cell::new(None) };
     static INJECTOR: Cell<Option<Injector>> = const { Cell::new(None) };
     static GATE: Cell<Option<&'static Gate>> = const { Cell::new(None) };
+    static ROW: Cell<Option<&'static Row<Pretend>>> = const { Cell::new(None) };
     static SLOT: KeptSlot = const { KeptSlot(Cell::new(0)) };
 }
 
@@ -170,6 +171,13 @@ impl Platform for Pretend {
         Some(&ANNOUNCED)
     }
 
+    fn row() -> Option<&'static Row<Self>> {
+        if ROW.get().is_none() {
+            ROW.set(Some(ANNOUNCED.row(ANNOUNCED.assign())));
+        }
+        ROW.get()
+    }
+
     fn wait<A: Atomic>(word: &A, order: Ordering, done: impl FnMut(A::Value) -> bool) -> A::Value {
         Native::wait(word, order, done)
     }
@@ -229,7 +237,6 @@ impl Platform for Pretend {
         plain yield_now();
         plain cpu() -> u16;
         plain forks() -> u8;
-        plain row() -> usize;
         plain light_fence();
         plain is_priority() -> bool;
         plain now() -> u64;

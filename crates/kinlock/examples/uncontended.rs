@@ -7,6 +7,7 @@ use kinlock::{RawMutex, RawSpinLock, RwLock};
 use kinlock_core::Native;
 use kinlock_core::configured::AsConfigured;
 use kinlock_core::raw::mutex::{Joined, QueuedMutex};
+use kinlock_core::raw::rwlock::QueuedRwLock;
 use std::hint::black_box;
 use std::process::ExitCode;
 
@@ -36,6 +37,15 @@ fn main() -> ExitCode {
             let lock = RwLock::new(());
             repeat(pairs, || drop(black_box(&lock).write()));
         }
+        "kinlock-rwlock-biased" => {
+            let lock = QueuedRwLock::<Native, AsConfigured>::UNLOCKED;
+            lock.set_biased();
+            repeat(pairs, || {
+                black_box(&lock).read();
+                // SAFETY: this thread has just taken the lock.
+                unsafe { black_box(&lock).unlock_read() };
+            });
+        }
         "std-mutex" => {
             let mutex = std::sync::Mutex::new(());
             repeat(pairs, || drop(black_box(&mutex).lock()));
@@ -48,7 +58,7 @@ fn main() -> ExitCode {
 fn usage() -> ExitCode {
     eprintln!(
         "usage: uncontended none|kinlock-spin|kinlock-mutex|kinlock-mutex-joined|\
-         kinlock-rwlock-read|kinlock-rwlock-write|std-mutex PAIRS"
+         kinlock-rwlock-read|kinlock-rwlock-write|kinlock-rwlock-biased|std-mutex PAIRS"
     );
     ExitCode::from(2)
 }

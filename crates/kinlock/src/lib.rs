@@ -35,6 +35,13 @@
 //! * `send_guard`: guards may be sent to other threads.
 //! * `deadlock_detection`: `deadlock::check_deadlock` finds threads that wait for each other.
 //!
+//! # Several copies in one process
+//!
+//! Shared libraries that each link this crate may share locks in one process: a plugin and its
+//! host, for example. Copies of one version use common tables. A copy of another version works,
+//! too, but queues no threads. It ends the process with a message where it would have to wait for
+//! readers of a read-biased lock that it cannot see. The guide has a page on copies.
+//!
 //! # Configuration
 //!
 //! The defaults suit most programs. With `std`, locks read `KINLOCK_*` environment variables when

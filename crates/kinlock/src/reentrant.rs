@@ -18,8 +18,7 @@
 //!
 //! # Invariant cited by `SAFETY` comments
 //!
-//! 1. Two threads that run at the same time have different thread-local variables, at different
-//!    addresses, none of which is null.
+//! 1. Two threads that run at the same time have different identities.
 
 use crate::RawMutex;
 use core::num::NonZeroUsize;
@@ -46,11 +45,8 @@ unsafe impl GetThreadId for RawThreadId {
 
     #[inline]
     fn nonzero_thread_id(&self) -> NonZeroUsize {
-        std::thread_local! {
-            // Without a destructor it is there for as long as the thread runs.
-            static PLACE: u8 = const { 0 };
-        }
-        PLACE.with(|place| core::ptr::NonNull::from(place).addr())
+        // Not the address of a thread-local variable: each copy of this library has its own.
+        kinlock_core::native::thread_identity()
     }
 }
 

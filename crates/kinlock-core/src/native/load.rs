@@ -17,7 +17,7 @@
 //! run on one CPU only has to ask about all other threads. As long as that finds nothing new, the
 //! next look comes after twice the time, up to some ten seconds.
 
-use super::{WAITERS, cpus, thread};
+use super::{copies, cpus, thread};
 use crate::atomic::Atomics;
 use crate::slots::{MAX_SLOTS, Waiters};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -81,11 +81,12 @@ fn sample(now: u64, seen: u64) -> bool {
     if gap > FORGOTTEN {
         COUNT.restart();
     }
-    let Some(waiting) = COUNT.proceed(&WAITERS, cpus.saturating_mul(2), own) else {
+    let waiters = &copies::tables().waiters;
+    let Some(waiting) = COUNT.proceed(waiters, cpus.saturating_mul(2), own) else {
         return before != 0;
     };
     // No more than have ever waited.
-    let contenders = contenders(waiting).min(WAITERS.in_use() + u32::from(own == 0));
+    let contenders = contenders(waiting).min(waiters.in_use() + u32::from(own == 0));
     let average = average(AVERAGE.load(Relaxed), contenders, gap);
     AVERAGE.store(average, Relaxed);
     let answer = exceeds(average, cpus);

@@ -9,6 +9,8 @@
 //!    as long as their object is loaded, and this one is.
 //! 2. `getauxval` has no preconditions.
 
+#[cfg(not(any(miri, target_feature = "crt-static")))]
+use super::copies;
 use super::{futex, thread};
 use crate::{environment, fork};
 
@@ -35,10 +37,13 @@ fn stay_loaded() {
     let Some(here) = object_with(prepare as *const () as usize) else {
         return;
     };
+    copies::set_object(here.dli_fname);
     if program.is_none_or(|program| program.dli_fbase != here.dli_fbase) {
         let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
         // SAFETY: invariant 1. The object is loaded, so no other code runs; the handle is kept.
-        unsafe { libc::dlopen(here.dli_fname, flags) };
+        if unsafe { libc::dlopen(here.dli_fname, flags) }.is_null() {
+            copies::keep_apart();
+        }
     }
 }
 

@@ -16,25 +16,26 @@
 //! 2. Functions registered with the C library are `extern "C"`, do not unwind, and live as long as
 //!    the program.
 //! 3. The out-pointer refers to a live local of the type and size that the kernel writes.
-//! 4. `sched_getscheduler` takes and returns numbers only.
+//! 4. `sched_getscheduler` takes and returns numbers only; `pthread_self` takes nothing.
 //! 5. The key's value is the slot that this thread keeps, set once by `keep_slot`. `release_slot`
 //!    forgets it before it gives it back.
-//! 6. `fork` calls a part's `reset_in_child` in the child of a fork, on its only thread.
 
 use super::account::Account;
-use super::{ANNOUNCED, WAITERS};
+use super::{Native, copies};
+use crate::announced::Row;
 use crate::fork::{self, Part};
 use crate::sys::KeepErrno;
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering::*};
+use core::num::NonZeroUsize;
+use core::sync::atomic::{AtomicU16, AtomicU64, Ordering::*};
 
 thread_local! {
     // Without destructors, so that they are accessible for as long as the thread runs.
     static SLOT: AtomicU16 = const { AtomicU16::new(0) };
     static RANDOM: Cell<u32> = const { Cell::new(0) };
-    static ROW: Cell<u16> = const { Cell::new(NO_ROW) };
+    static ROW: Cell<Option<&'static Row<Native>>> = const { Cell::new(None) };
     static PRIORITY: Cell<Priority> = const { Cell::new(Priority::Unknown) };
 }
 
@@ -128,6 +129,14 @@ pub(super) fn is_priority() -> bool {
     })
 }
 
+/// A number that no other running thread has, and that all copies of this library in the process
+/// have for this one.
+#[inline]
+pub fn thread_identity() -> NonZeroUsize {
+    // SAFETY: invariant 4. It is the address of the thread's descriptor, which is aligned.
+    NonZeroUsize::MIN | unsafe { libc::pthread_self() } as usize
+}
+
 /// Makes the calling thread a priority waiter or an ordinary one. `None` restores the default: its
 /// scheduling policy decides.
 pub fn set_priority(on: Option<bool>) {
@@ -138,24 +147,23 @@ pub fn set_priority(on: Option<bool>) {
     });
 }
 
-/// No row yet.
-const NO_ROW: u16 = u16::MAX;
-
 /// See [`Platform::row`](crate::platform::Platform::row).
 #[inline]
-pub(super) fn row() -> usize {
-    match ROW.get() {
-        NO_ROW => assign_row(),
-        row => row as usize,
-    }
+pub(super) fn row() -> Option<&'static Row<Native>> {
+    ROW.get().or_else(assign_row)
 }
 
 #[cold]
-fn assign_row() -> usize {
+fn assign_row() -> Option<&'static Row<Native>> {
+    let table = copies::announced()?;
     // A signal handler may get another row in between, and has left it when it returns.
-    let row = ANNOUNCED.assign();
-    ROW.set(row as u16);
-    row
+    ROW.set(Some(table.row(table.assign())));
+    ROW.get()
+}
+
+/// The row that the thread has already.
+pub(super) fn kept_row() -> Option<&'static Row<Native>> {
+    ROW.get()
 }
 
 #[inline]
@@ -229,12 +237,12 @@ pub(super) fn create_key() {
 extern "C" fn release_slot(slot: *mut c_void) {
     SLOT.with(|s| s.store(ENDED, Relaxed));
     // SAFETY: invariant 5.
-    unsafe { WAITERS.release(slot as usize as u16) };
+    unsafe { copies::tables().waiters.release(slot as usize as u16) };
 }
 
 /// Rank 0, since all other parts use waiter slots. Slots have no locks.
 pub(super) static SLOTS: Part = Part {
-    lock: || {},
+    lock: copies::before_fork,
     unlock: || {},
     reset_in_child,
 };
@@ -246,20 +254,8 @@ pub fn register_for_fork(rank: usize, part: &'static Part) {
     fork::register(rank, part);
 }
 
-/// See [`Platform::forks`](crate::platform::Platform::forks).
-pub(super) static FORKS: AtomicU8 = AtomicU8::new(0);
-
-/// Frees the slots of threads that do not exist in the child of a fork. Signals are blocked
-/// meanwhile: a handler could claim a slot that is then declared free.
 fn reset_in_child() {
-    // Never 0 again, and modulo 4 as if it had not wrapped.
-    FORKS.store(FORKS.load(Relaxed).checked_add(1).unwrap_or(252), Relaxed);
-    let row = ROW.get();
-    // SAFETY: invariant 6.
-    unsafe {
-        WAITERS.reset_in_child(kept_slot());
-        ANNOUNCED.reset_in_child((row != NO_ROW).then_some(row as usize));
-    }
+    copies::reset_in_child();
     super::load::reset_in_child();
     crate::topology::reset_in_child();
 }

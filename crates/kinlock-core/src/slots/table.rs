@@ -39,4 +39,10 @@ impl<P: Atomics, const SLOTS: usize, const WORDS: usize> Table<P, SLOTS, WORDS> 
     pub const fn waiters(&'static self) -> Waiters<P> {
         Waiters::new(&self.slots, &self.claimed, &self.in_use)
     }
+
+    /// A table that locks use for no queue, only to look up names that are not from here.
+    #[cfg(feature = "std")]
+    pub(crate) const fn no_waiters(&'static self) -> Waiters<P> {
+        Waiters::without_places(&self.slots, &self.in_use)
+    }
 }

@@ -101,6 +101,13 @@ pub(super) fn remembered(serial: u32) -> Option<u32> {
 /// Makes the calling thread a member.
 #[cold]
 pub(super) fn join(leased: &Leased) -> Option<u32> {
+    if !leased.is_of_this_copy() {
+        eprintln!(
+            "kinlock: fatal: a domain of concurrency IDs is used by another copy of kinlock-ids \
+             than the one that made it"
+        );
+        std::process::abort();
+    }
     if !thread::will_end() {
         thread::comes_again();
         return (!thread::has_ended()).then_some(NO_MEMBER);

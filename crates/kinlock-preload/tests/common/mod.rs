@@ -21,6 +21,26 @@ pub fn scratch(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
+/// Builds a shared library that links the crate `kinlock`, and works on locks in its caller's
+/// memory.
+pub fn plugin_with_the_crate() -> PathBuf {
+    let this = std::env::current_exe().expect("a test has a path");
+    let target = this.ancestors().nth(3).expect("it is in target/debug/deps");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args([
+        "build",
+        "--quiet",
+        "--package",
+        "kinlock",
+        "--example",
+        "copy",
+    ]);
+    cargo.arg("--target-dir").arg(target);
+    let built = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status();
+    assert!(built.expect("cargo starts").success());
+    target.join("debug/examples/libcopy.so")
+}
+
 /// Compiles a source in `tests/c`.
 pub fn compile(source: &str, flags: &[&str]) -> PathBuf {
     let compiler = if source.ends_with(".cc") { "c++" } else { "cc" };

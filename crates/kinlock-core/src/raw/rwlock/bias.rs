@@ -30,8 +30,7 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// The entry for this thread and this lock.
     #[inline]
     fn entry(&self) -> Option<&'static P::AtomicU64> {
-        let table = P::announced()?;
-        Some(table.entry(P::row(), self.name()))
+        Some(P::row()?.entry(self.name()))
     }
 
     /// A reader enters without a word in the lock, while that is biased.
@@ -97,6 +96,9 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
             if entries.any(|e| e.compare_exchange(name, 0, Release, Relaxed).is_ok()) {
                 return;
             }
+            if P::announced().is_none() {
+                P::meet_stranger(key);
+            }
             if matches!(
                 C::FAULT,
                 RwLockFault::LostReader | RwLockFault::HastyRelease
@@ -149,6 +151,9 @@ impl<P: Platform, C: RwLockConfig> QueuedRwLock<P, C> {
     /// Waits until no announced reader is left (`true`), or until the time is up.
     pub(super) fn revoke(&self, deadline: u64) -> bool {
         P::count(Event::Revoke);
+        if P::announced().is_none() {
+            P::meet_stranger(self.key());
+        }
         let (start, name) = (P::now(), self.name());
         // See `announce`.
         P::light_fence();

@@ -141,8 +141,8 @@ impl Platform for Scripted {
         Some(ANNOUNCED.with(|table| *table))
     }
 
-    fn row() -> usize {
-        PART.get()
+    fn row() -> Option<&'static Row<Self>> {
+        Some(ANNOUNCED.with(|table| table.row(PART.get())))
     }
 
     fn forks() -> u8 {

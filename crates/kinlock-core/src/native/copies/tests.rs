@@ -1,0 +1,89 @@
+//! The meeting page: where it is, and what is taken for it. Two copies in one process are in the
+//! tests of the crate `kinlock`.
+
+use super::*;
+
+/// Maps a page at `address`, if nothing is there.
+fn occupy(address: usize, access: i32) -> bool {
+    let (_, size) = place();
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    // SAFETY: invariant 1.
+    let mapped = unsafe {
+        let at = ptr::without_provenance_mut(address);
+        libc::mmap(at, size, access, flags, -1, 0)
+    };
+    mapped.addr() == address
+}
+
+fn free(address: usize, pages: usize) {
+    let (_, size) = place();
+    // SAFETY: the test has mapped them.
+    unsafe { libc::munmap(ptr::without_provenance_mut(address), pages * size) };
+}
+
+#[test]
+fn the_page_has_one_address_in_a_process() {
+    let (address, size) = place();
+    assert_eq!((address, size), place());
+    assert_eq!(address % size, 0);
+    assert!(
+        ADDRESSES.contains(&(address as u64)) && ADDRESSES.contains(&((address + size) as u64))
+    );
+    let page = meeting_page().expect("it can be mapped");
+    assert_eq!(ptr::from_ref(page).addr(), address);
+    assert!(is_meeting(address, size), "another copy finds it");
+    assert_eq!(map(address, size), Some(false), "it is not mapped again");
+}
+
+#[test]
+fn what_others_have_mapped_is_no_meeting_page() {
+    // Below the addresses in question, so that no other test is there.
+    let (at, size) = (ADDRESSES.start as usize - (1 << 20), place().1);
+    let read_write = libc::PROT_READ | libc::PROT_WRITE;
+    assert!(!is_meeting(at, size), "nothing is there");
+    assert!(occupy(at, libc::PROT_NONE));
+    assert!(!is_meeting(at, size), "it cannot be read");
+    free(at, 1);
+    assert!(
+        occupy(at, read_write) && is_meeting(at, size),
+        "just mapped"
+    );
+    assert!(occupy(at + size, libc::PROT_NONE));
+    assert!(!is_meeting(at, size), "it is a part of something larger");
+    free(at, 2);
+    assert!(occupy(at - size, read_write) && occupy(at, read_write));
+    assert!(!is_meeting(at, size), "the same");
+    // SAFETY: it is mapped, aligned and zero.
+    unsafe { &*ptr::with_exposed_provenance::<AtomicU64>(at) }.store(MAGIC + 1, Relaxed);
+    free(at - size, 1);
+    assert!(!is_meeting(at, size), "it holds something else");
+    free(at, 1);
+}
+
+#[test]
+fn a_copy_is_listed_once_and_the_last_is_refused() {
+    extern "C" fn other(place: &mut Place) {
+        place.slot = 7;
+    }
+    static TABLES: Tables = Tables {
+        waiters: TABLE.waiters(),
+        announced: Announced::new(&ROWS, &ROWS_IN_USE),
+        queue: AtomicU8::new(0),
+        reset: AtomicU8::new(0),
+        serials: AtomicU32::new(1),
+        copies: [const { AtomicUsize::new(0) }; COPIES],
+    };
+    let listed = || {
+        TABLES
+            .copies
+            .iter()
+            .filter(|entry| entry.load(Relaxed) != 0)
+    };
+    assert!(TABLES.enlist(kept) && TABLES.enlist(kept));
+    assert_eq!(listed().count(), 1);
+    TABLES.copies[1..]
+        .iter()
+        .for_each(|entry| entry.store(1, Relaxed));
+    assert!(!TABLES.enlist(other) && TABLES.enlist(kept));
+    assert_eq!(listed().count(), COPIES);
+}

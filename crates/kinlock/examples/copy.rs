@@ -1,0 +1,187 @@
+//! A shared library with a copy of this crate, which works on locks in its caller's memory: what a
+//! plugin is. See the test `copies`.
+//!
+//! # Invariant cited by `SAFETY` comments
+//!
+//! 1. Callers release what they have taken. The locks are alive, and began as zeros.
+
+use kinlock::lock_api::{RawMutex as _, RawRwLock as _};
+use kinlock::{Condvar, Mutex, Once, RawMutex, RawRwLock, RawSpinLock, ReentrantMutex};
+use kinlock_core::Native;
+use kinlock_core::configured::AsConfigured;
+use kinlock_core::platform::Platform;
+use kinlock_core::raw::rwlock::QueuedRwLock;
+use std::ptr;
+
+/// What copies share. All zeros: free.
+#[repr(C)]
+pub struct Locks {
+    mutex: RawMutex,
+    spin: RawSpinLock,
+    rwlock: RawRwLock,
+    once: Once,
+    count: Mutex<u32>,
+    changed: Condvar,
+    again: ReentrantMutex<()>,
+}
+
+/// Makes this copy one of another version.
+#[unsafe(no_mangle)]
+pub extern "C" fn pretend_other_version() {
+    kinlock_core::native::pretend_other_version();
+}
+
+/// Decides how waiters queue, as the first sixteen waits of a process do.
+#[unsafe(no_mangle)]
+pub extern "C" fn decide() {
+    let _ = kinlock::config::decision();
+}
+
+/// How many waiter slots are in use, as far as this copy knows.
+#[unsafe(no_mangle)]
+pub extern "C" fn slots() -> u32 {
+    Native::waiters().in_use()
+}
+
+/// How often the process has forked, as far as this copy knows.
+#[unsafe(no_mangle)]
+pub extern "C" fn forks() -> u32 {
+    Native::forks().into()
+}
+
+/// The word of the mutex.
+#[unsafe(no_mangle)]
+pub extern "C" fn mutex_word(locks: &Locks) -> u32 {
+    // SAFETY: it has four bytes, which are atomics.
+    unsafe { ptr::from_ref(&locks.mutex).cast::<u32>().read_volatile() }
+}
+
+/// Takes the mutex.
+#[unsafe(no_mangle)]
+pub extern "C" fn mutex_lock(locks: &Locks) {
+    locks.mutex.lock();
+}
+
+/// Releases the mutex.
+#[unsafe(no_mangle)]
+pub extern "C" fn mutex_unlock(locks: &Locks) {
+    // SAFETY: invariant 1.
+    unsafe { locks.mutex.unlock() };
+}
+
+/// The word of the spinlock.
+#[unsafe(no_mangle)]
+pub extern "C" fn spin_word(locks: &Locks) -> u32 {
+    // SAFETY: it has four bytes, which are atomics.
+    unsafe { ptr::from_ref(&locks.spin).cast::<u32>().read_volatile() }
+}
+
+/// Takes the spinlock.
+#[unsafe(no_mangle)]
+pub extern "C" fn spin_lock(locks: &Locks) {
+    locks.spin.lock();
+}
+
+/// Releases the spinlock.
+#[unsafe(no_mangle)]
+pub extern "C" fn spin_unlock(locks: &Locks) {
+    // SAFETY: invariant 1.
+    unsafe { locks.spin.unlock() };
+}
+
+/// The queue of the reader-writer lock.
+#[unsafe(no_mangle)]
+pub extern "C" fn write_word(locks: &Locks) -> u32 {
+    // SAFETY: it has eight bytes, which are atomics; the last four are the queue and hints.
+    unsafe {
+        ptr::from_ref(&locks.rwlock)
+            .cast::<u32>()
+            .add(1)
+            .read_volatile()
+    }
+}
+
+/// Takes the reader-writer lock for writing.
+#[unsafe(no_mangle)]
+pub extern "C" fn write_lock(locks: &Locks) {
+    locks.rwlock.lock_exclusive();
+}
+
+/// The same if that is possible at once.
+#[unsafe(no_mangle)]
+pub extern "C" fn write_try(locks: &Locks) -> bool {
+    locks.rwlock.try_lock_exclusive()
+}
+
+/// Ends writing.
+#[unsafe(no_mangle)]
+pub extern "C" fn write_unlock(locks: &Locks) {
+    // SAFETY: invariant 1.
+    unsafe { locks.rwlock.unlock_exclusive() };
+}
+
+/// Takes the reader-writer lock for reading.
+#[unsafe(no_mangle)]
+pub extern "C" fn read_lock(locks: &Locks) {
+    locks.rwlock.lock_shared();
+}
+
+/// Ends reading.
+#[unsafe(no_mangle)]
+pub extern "C" fn read_unlock(locks: &Locks) {
+    // SAFETY: invariant 1.
+    unsafe { locks.rwlock.unlock_shared() };
+}
+
+/// Makes the reader-writer lock read-biased, as readers do that get into each other's way.
+#[unsafe(no_mangle)]
+pub extern "C" fn bias(locks: &Locks) {
+    let raw: *const RawRwLock = &locks.rwlock;
+    // SAFETY: the one is a transparent wrapper of the other.
+    unsafe { &*raw.cast::<QueuedRwLock<Native, AsConfigured>>() }.set_biased();
+}
+
+/// Waits until the count has reached `least`.
+#[unsafe(no_mangle)]
+pub extern "C" fn await_count(locks: &Locks, least: u32) {
+    let mut count = locks.count.lock();
+    locks.changed.wait_while(&mut count, |count| *count < least);
+}
+
+/// Adds one to the count and notifies one thread, or all.
+#[unsafe(no_mangle)]
+pub extern "C" fn add_to_count(locks: &Locks, all: bool) {
+    let mut count = locks.count.lock();
+    *count += 1;
+    if all {
+        locks.changed.notify_all();
+    } else {
+        locks.changed.notify_one();
+    }
+}
+
+/// Whether a thread waits for the count.
+#[unsafe(no_mangle)]
+pub extern "C" fn is_awaited(locks: &Locks) -> bool {
+    // SAFETY: its first four bytes are an atomic, whose lowest bit says that.
+    unsafe { ptr::from_ref(&locks.changed).cast::<u32>().read_volatile() & 1 != 0 }
+}
+
+/// Calls `once`, unless that has been done through any copy.
+#[unsafe(no_mangle)]
+pub extern "C" fn call_once(locks: &Locks, once: extern "C" fn()) {
+    locks.once.call_once(|| once());
+}
+
+/// Takes the reentrant mutex, if no other thread has it.
+#[unsafe(no_mangle)]
+pub extern "C" fn lock_again(locks: &Locks) -> bool {
+    locks.again.try_lock().map(std::mem::forget).is_some()
+}
+
+/// Releases it once.
+#[unsafe(no_mangle)]
+pub extern "C" fn unlock_again(locks: &Locks) {
+    // SAFETY: invariant 1.
+    unsafe { locks.again.force_unlock() };
+}

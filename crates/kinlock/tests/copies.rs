@@ -1,0 +1,614 @@
+//! Several copies of this crate in one process that share locks: shared libraries that each link
+//! their own. See the example `copy`.
+//!
+//! Each scenario runs in a process of its own, since copies meet once. A signal ends one that
+//! hangs.
+//!
+//! # Invariants cited by `SAFETY` comments
+//!
+//! 1. Strings end with a zero byte. The functions have the types with which they are looked up.
+//! 2. These calls of the system get numbers, or addresses of live variables.
+//! 3. Memory is mapped where nothing is.
+#![cfg(all(feature = "std", not(miri), not(loom)))]
+
+use kinlock::lock_api::{RawMutex as RawMutexTrait, RawRwLock as _};
+use kinlock::{RawMutex, RawRwLock, RawSpinLock};
+use std::ffi::{CString, c_void};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::thread::{Scope, ScopedJoinHandle, scope, sleep};
+use std::time::{Duration, Instant};
+
+// ---- copies -----------------------------------------------------------------------------------
+
+/// Memory that holds locks.
+#[repr(C, align(64))]
+struct Memory([u64; 32]);
+
+/// A lock's word, and taking and releasing it.
+type Kind = (Get, Do, Do);
+type Do = extern "C" fn(&Memory);
+type Get = extern "C" fn(&Memory) -> u32;
+type Try = extern "C" fn(&Memory) -> bool;
+
+/// A library with a copy.
+#[derive(Clone, Copy)]
+struct Library {
+    handle: usize,
+    decide: extern "C" fn(),
+    pretend_other_version: extern "C" fn(),
+    slots: extern "C" fn() -> u32,
+    forks: extern "C" fn() -> u32,
+    mutex: Kind,
+    spin: Kind,
+    write: Kind,
+    write_try: Try,
+    read_lock: Do,
+    read_unlock: Do,
+    bias: Do,
+    await_count: extern "C" fn(&Memory, u32),
+    add_to_count: extern "C" fn(&Memory, bool),
+    is_awaited: Try,
+    call_once: extern "C" fn(&Memory, extern "C" fn()),
+    lock_again: Try,
+    unlock_again: Do,
+}
+
+impl Library {
+    /// Loads copy `number`.
+    fn load(number: u32) -> Self {
+        let path = CString::new(path_of(number).to_str().unwrap()).unwrap();
+        // SAFETY: invariant 1.
+        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        assert!(!handle.is_null(), "{path:?} does not load");
+        let library = Library {
+            handle: handle as usize,
+            decide: function(handle, "decide"),
+            pretend_other_version: function(handle, "pretend_other_version"),
+            slots: function(handle, "slots"),
+            forks: function(handle, "forks"),
+            mutex: (
+                function(handle, "mutex_word"),
+                function(handle, "mutex_lock"),
+                function(handle, "mutex_unlock"),
+            ),
+            spin: (
+                function(handle, "spin_word"),
+                function(handle, "spin_lock"),
+                function(handle, "spin_unlock"),
+            ),
+            write: (
+                function(handle, "write_word"),
+                function(handle, "write_lock"),
+                function(handle, "write_unlock"),
+            ),
+            write_try: function(handle, "write_try"),
+            read_lock: function(handle, "read_lock"),
+            read_unlock: function(handle, "read_unlock"),
+            bias: function(handle, "bias"),
+            await_count: function(handle, "await_count"),
+            add_to_count: function(handle, "add_to_count"),
+            is_awaited: function(handle, "is_awaited"),
+            call_once: function(handle, "call_once"),
+            lock_again: function(handle, "lock_again"),
+            unlock_again: function(handle, "unlock_again"),
+        };
+        (library.decide)();
+        library
+    }
+}
+
+/// The function of this name.
+fn function<F>(library: *mut c_void, name: &str) -> F {
+    let name = CString::new(name).unwrap();
+    // SAFETY: invariant 1.
+    let found = unsafe { libc::dlsym(library, name.as_ptr()) };
+    assert!(!found.is_null(), "there is no {name:?}");
+    assert_eq!(size_of::<F>(), size_of_val(&found));
+    // SAFETY: invariant 1.
+    unsafe { std::mem::transmute_copy(&found) }
+}
+
+/// Where copy `number` is: a file of its own, since the loader loads each file once.
+fn path_of(number: u32) -> PathBuf {
+    let folder = std::env::var_os(COPIES).expect("the parent sets it");
+    Path::new(&folder).join(format!("copy-{number}.so"))
+}
+
+fn locks() -> &'static Memory {
+    Box::leak(Box::new(Memory([0; 32])))
+}
+
+/// Whether `condition` holds within a time that no machine needs.
+fn soon(condition: impl Fn() -> bool) -> bool {
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(30) {
+        if condition() {
+            return true;
+        }
+        sleep(Duration::from_millis(1));
+    }
+    false
+}
+
+// ---- scenarios --------------------------------------------------------------------------------
+
+/// Threads of several copies queue for a lock, one after the other, and get it.
+fn queue(copies: &[Library], kind: fn(&Library) -> Kind) {
+    let memory = locks();
+    let taken = &AtomicU32::new(0);
+    let (_, lock, unlock) = kind(&copies[0]);
+    lock(memory);
+    scope(|s| {
+        for turn in 0..6 {
+            let (word, lock, unlock) = kind(&copies[turn % copies.len()]);
+            let before = word(memory);
+            s.spawn(move || {
+                lock(memory);
+                taken.fetch_add(1, Relaxed);
+                unlock(memory);
+            });
+            // The thread has left its name, or its mark; or it waits without a queue.
+            let begin = Instant::now();
+            while word(memory) == before && begin.elapsed() < Duration::from_millis(100) {
+                sleep(Duration::from_millis(1));
+            }
+        }
+        assert_eq!(taken.load(Relaxed), 0, "the lock is held");
+        unlock(memory);
+    });
+    assert_eq!(taken.load(Relaxed), 6);
+}
+
+fn queues(copies: &[Library]) {
+    queue(copies, |copy| copy.mutex);
+    queue(copies, |copy| copy.spin);
+    queue(copies, |copy| copy.write);
+}
+
+/// A reader of one copy, and writers of others.
+fn readers(one: Library, others: &[Library]) {
+    let memory = locks();
+    (one.bias)(memory);
+    (one.read_lock)(memory);
+    for other in others {
+        assert!(
+            !(other.write_try)(memory),
+            "it is read through another copy"
+        );
+        assert!(!(one.write_try)(memory));
+        // Releases may be mixed, too.
+        (other.read_lock)(memory);
+        (one.read_unlock)(memory);
+        assert!(!(one.write_try)(memory), "it is read through another copy");
+        assert!(!(other.write_try)(memory));
+        (one.read_lock)(memory);
+        (other.read_unlock)(memory);
+    }
+    let written = &AtomicU32::new(0);
+    scope(|s| {
+        for other in others {
+            s.spawn(move || {
+                other.write.1(memory);
+                written.fetch_add(1, Relaxed);
+                other.write.2(memory);
+            });
+        }
+        sleep(Duration::from_millis(20));
+        assert_eq!(written.load(Relaxed), 0, "it is read through another copy");
+        (one.read_unlock)(memory);
+    });
+    assert!((one.write_try)(memory));
+    one.write.2(memory);
+}
+
+/// Notifications and functions that run once, through several copies.
+fn conditions(one: Library, other: Library) {
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    extern "C" fn call() {
+        CALLS.fetch_add(1, Relaxed);
+        sleep(Duration::from_millis(10));
+    }
+    let memory = locks();
+    fn waiter<'s>(
+        s: &'s Scope<'s, '_>,
+        copy: Library,
+        memory: &'static Memory,
+        least: u32,
+    ) -> ScopedJoinHandle<'s, ()> {
+        s.spawn(move || (copy.await_count)(memory, least))
+    }
+    scope(|s| {
+        let waits = waiter(s, one, memory, 1);
+        assert!(soon(|| (one.is_awaited)(memory)));
+        (other.add_to_count)(memory, false);
+        waits.join().unwrap();
+        let waiters = [one, other, one, other].map(|copy| waiter(s, copy, memory, 2));
+        assert!(soon(|| (other.is_awaited)(memory)));
+        (other.add_to_count)(memory, true);
+        waiters.into_iter().for_each(|waits| waits.join().unwrap());
+    });
+    scope(|s| {
+        for copy in [one, other, one, other] {
+            s.spawn(move || (copy.call_once)(memory, call));
+        }
+    });
+    assert_eq!(CALLS.load(Relaxed), 1);
+}
+
+/// A thread that has a reentrant mutex has it in all copies.
+fn reentrance(one: Library, other: Library) {
+    let memory = locks();
+    assert!((one.lock_again)(memory) && (other.lock_again)(memory));
+    (one.unlock_again)(memory);
+    let elsewhere = || scope(|s| s.spawn(|| (one.lock_again)(memory)).join().unwrap());
+    assert!(!elsewhere());
+    (one.unlock_again)(memory);
+    assert!(elsewhere());
+}
+
+fn sharing() {
+    let (one, two) = (Library::load(1), Library::load(2));
+    readers(one, &[two]);
+    readers(two, &[one]);
+    queues(&[one, two]);
+    conditions(one, two);
+    reentrance(one, two);
+    assert_eq!((one.slots)(), (two.slots)());
+    // A copy that comes late.
+    let three = Library::load(3);
+    readers(three, &[one, two]);
+    queues(&[one, two, three]);
+}
+
+/// Runs `body` in a forked child. The result is that of the child's checks.
+fn in_a_child(body: impl FnOnce()) {
+    // SAFETY: invariant 2. The child of a fork may allocate, since the C library sees to that.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: invariant 2.
+        unsafe { libc::alarm(60) };
+        let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_err();
+        // SAFETY: invariant 2. It ends without destructors.
+        unsafe { libc::_exit(failed.into()) };
+    }
+    let mut status = 0;
+    // SAFETY: invariant 2.
+    let waited = unsafe { libc::waitpid(child, &mut status, 0) };
+    assert_eq!((waited, status), (child, 0), "the child failed");
+}
+
+fn forking() {
+    let (one, two) = (Library::load(1), Library::load(2));
+    // The forking thread has a slot and a row in each copy, and so has another thread.
+    queues(&[one, two]);
+    let (mine, too, theirs) = (locks(), locks(), locks());
+    for memory in [mine, too, theirs] {
+        (one.bias)(memory);
+    }
+    (one.read_lock)(mine);
+    (two.read_lock)(too);
+    let ready = &std::sync::Barrier::new(2);
+    scope(|s| {
+        s.spawn(|| {
+            (two.read_lock)(theirs);
+            ready.wait();
+            ready.wait();
+            (two.read_unlock)(theirs);
+        });
+        ready.wait();
+        assert_eq!(((one.forks)(), (two.forks)()), (0, 0));
+        in_a_child(|| {
+            assert_eq!(
+                ((one.forks)(), (two.forks)()),
+                (1, 1),
+                "each fork counts once"
+            );
+            for (reader, writer, memory) in [(one, two, mine), (two, one, too)] {
+                assert!(!(writer.write_try)(memory), "this thread reads it");
+                (reader.read_unlock)(memory);
+                assert!((writer.write_try)(memory));
+                writer.write.2(memory);
+            }
+            // Its reader does not exist here.
+            assert!((one.write_try)(theirs));
+            one.write.2(theirs);
+            let three = Library::load(3);
+            assert_eq!((three.forks)(), 1);
+            queues(&[one, two, three]);
+            readers(three, &[two, one]);
+            in_a_child(|| {
+                assert_eq!([one, two, three].map(|copy| (copy.forks)()), [2; 3]);
+                queues(&[three, two, one]);
+            });
+        });
+        assert!(
+            !(one.write_try)(theirs),
+            "the parent's readers are still there"
+        );
+        ready.wait();
+    });
+    assert_eq!(((one.forks)(), (two.forks)()), (0, 0));
+    (one.read_unlock)(mine);
+    (two.read_unlock)(too);
+    queues(&[two, one]);
+}
+
+/// The copy whose tables all use is closed.
+fn closing() {
+    let one = Library::load(1);
+    queues(&[one]);
+    let two = Library::load(2);
+    queues(&[two]);
+    // SAFETY: invariant 2. No thread is in the library.
+    assert_eq!(unsafe { libc::dlclose(one.handle as *mut c_void) }, 0);
+    let three = Library::load(3);
+    readers(two, &[three]);
+    queues(&[two, three]);
+}
+
+/// A copy of another version waits without a queue, and counts its readers.
+fn other_version() {
+    let (one, two) = (Library::load(1), Library::load(2));
+    (one.slots)();
+    (two.pretend_other_version)();
+    queues(&[one]);
+    queues(&[two]);
+    queues(&[one, two]);
+    conditions(one, two);
+    assert_eq!((two.slots)(), 0);
+    let memory = locks();
+    (two.bias)(memory);
+    (two.read_lock)(memory);
+    assert!(!(one.write_try)(memory));
+    (two.read_unlock)(memory);
+    // It cannot make the lock biased. The other can, and then its readers count themselves.
+    (one.bias)(memory);
+    (two.read_lock)(memory);
+    assert!(!(one.write_try)(memory));
+    (two.read_unlock)(memory);
+    assert!((one.write_try)(memory));
+    one.write.2(memory);
+    forked_apart(one, two);
+}
+
+fn forked_apart(one: Library, two: Library) {
+    in_a_child(|| {
+        assert_eq!(((one.forks)(), (two.forks)()), (1, 1));
+        queues(&[one, two]);
+    });
+}
+
+/// ... and refuses to go on where it cannot see who reads.
+fn other_version_meets_readers() {
+    let (one, two) = (Library::load(1), Library::load(2));
+    (one.slots)();
+    (two.pretend_other_version)();
+    let memory = locks();
+    (one.bias)(memory);
+    (one.read_lock)(memory);
+    eprintln!("the lock is in {memory:p}");
+    two.write.1(memory);
+    eprintln!("it is written while it is read");
+}
+
+/// Nowhere is a page free for copies to meet.
+fn no_page() {
+    let (from, to) = (0x6000_0000_usize, 0x7fe0_0000);
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: invariant 3.
+    let mapped = unsafe {
+        let at = std::ptr::without_provenance_mut(from);
+        let flags = flags | libc::MAP_FIXED_NOREPLACE;
+        libc::mmap(at, to - from, libc::PROT_NONE, flags, -1, 0)
+    };
+    assert_eq!(mapped.addr(), from, "the range is free in a test");
+    let (one, two) = (Library::load(1), Library::load(2));
+    queues(&[one, two]);
+    conditions(one, two);
+    readers(one, &[two]);
+    assert_eq!((one.slots)(), 0);
+}
+
+/// Copies that share nothing, as most do.
+fn strangers() {
+    let (one, two) = (Library::load(1), Library::load(2));
+    (two.pretend_other_version)();
+    for copy in [one, two] {
+        queues(&[copy]);
+        readers(copy, &[copy]);
+        conditions_of(copy);
+    }
+}
+
+fn conditions_of(copy: Library) {
+    let memory = locks();
+    scope(|s| {
+        let waits = s.spawn(move || (copy.await_count)(memory, 1));
+        assert!(soon(|| (copy.is_awaited)(memory)));
+        (copy.add_to_count)(memory, true);
+        waits.join().unwrap();
+    });
+}
+
+/// The program has a copy, too, which the compiler has optimised in another way.
+fn program() {
+    #[repr(C)]
+    struct Locks {
+        mutex: RawMutex,
+        spin: RawSpinLock,
+        rwlock: RawRwLock,
+    }
+    let plugin = Library::load(1);
+    let memory = locks();
+    // SAFETY: the plugin has these locks at the beginning of the memory.
+    let own = unsafe { &*std::ptr::from_ref(memory).cast::<Locks>() };
+    let _ = kinlock::config::decision();
+    (plugin.bias)(memory);
+    own.rwlock.lock_shared();
+    assert!(!(plugin.write_try)(memory));
+    // SAFETY: it is held.
+    unsafe { own.rwlock.unlock_shared() };
+    (plugin.read_lock)(memory);
+    assert!(!own.rwlock.try_lock_exclusive());
+    (plugin.read_unlock)(memory);
+    own.mutex.lock();
+    own.spin.lock();
+    scope(|s| {
+        for turn in 0..6 {
+            let begin = ((plugin.mutex.0)(memory), (plugin.spin.0)(memory));
+            s.spawn(move || match turn % 2 {
+                0 => {
+                    plugin.mutex.1(memory);
+                    plugin.mutex.2(memory);
+                    plugin.spin.1(memory);
+                    plugin.spin.2(memory);
+                }
+                _ => {
+                    take_and_release(&own.mutex);
+                    take_and_release(&own.spin);
+                }
+            });
+            let since = Instant::now();
+            while ((plugin.mutex.0)(memory), (plugin.spin.0)(memory)) == begin
+                && since.elapsed() < Duration::from_millis(100)
+            {
+                sleep(Duration::from_millis(1));
+            }
+        }
+        // SAFETY: they are held.
+        unsafe { own.mutex.unlock() };
+        sleep(Duration::from_millis(20));
+        // SAFETY: as above.
+        unsafe { own.spin.unlock() };
+    });
+}
+
+/// Takes and releases a lock.
+fn take_and_release(lock: &impl RawMutexTrait) {
+    lock.lock();
+    // SAFETY: it is held.
+    unsafe { lock.unlock() };
+}
+
+const SCENARIOS: [(&str, fn()); 8] = [
+    ("sharing", sharing),
+    ("program", program),
+    ("forking", forking),
+    ("closing", closing),
+    ("other_version", other_version),
+    ("other_version_meets_readers", other_version_meets_readers),
+    ("no_page", no_page),
+    ("strangers", strangers),
+];
+
+// ---- running them -----------------------------------------------------------------------------
+
+/// The variable that names the folder with the copies.
+const COPIES: &str = "TEST_OF_COPIES";
+
+/// Runs a scenario in a process of its own.
+fn run(scenario: &str) -> Output {
+    let tests = std::env::current_exe().unwrap();
+    let target = tests.ancestors().nth(3).unwrap();
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--example", "copy", "--target-dir"]);
+    let built = cargo
+        .arg(target)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status();
+    assert!(built.unwrap().success());
+    let name = format!("copies-{}-{scenario}", std::process::id());
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    for number in 1..=3 {
+        let to = folder.join(format!("copy-{number}.so"));
+        std::fs::copy(target.join("debug/examples/libcopy.so"), to).unwrap();
+    }
+    let output = Command::new(&tests)
+        .args([
+            "--ignored",
+            "--exact",
+            "in_a_process_of_its_own",
+            "--nocapture",
+        ])
+        .env(COPIES, &folder)
+        .env("TEST_SCENARIO", scenario)
+        .output()
+        .unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    output
+}
+
+/// Not a test: what [`run`] starts.
+#[test]
+#[ignore = "a part of other tests"]
+fn in_a_process_of_its_own() {
+    let Ok(wanted) = std::env::var("TEST_SCENARIO") else {
+        return;
+    };
+    // SAFETY: invariant 2.
+    unsafe { libc::alarm(60) };
+    let (_, scenario) = SCENARIOS.iter().find(|(name, _)| *name == wanted).unwrap();
+    scenario();
+}
+
+fn passes(scenario: &str) {
+    let output = run(scenario);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{}\n{text}\n{errors}",
+        output.status
+    );
+    assert!(!errors.contains("kinlock"), "{errors}");
+}
+
+#[test]
+fn copies_share_locks() {
+    passes("sharing");
+}
+
+#[test]
+fn the_program_and_a_copy_share_locks() {
+    passes("program");
+}
+
+#[test]
+fn copies_share_locks_after_a_fork() {
+    passes("forking");
+}
+
+#[test]
+fn copies_share_locks_after_the_first_was_closed() {
+    passes("closing");
+}
+
+#[test]
+fn copies_of_two_versions_share_locks_that_are_not_biased() {
+    passes("other_version");
+}
+
+#[test]
+fn copies_of_two_versions_do_not_write_what_is_read() {
+    use std::os::unix::process::ExitStatusExt;
+    let output = run("other_version_meets_readers");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{errors}");
+    assert!(!errors.contains("while it is read"), "{errors}");
+    for part in ["kinlock: fatal", "copy-1.so", "copy-2.so"] {
+        assert!(errors.contains(part), "{part} is missing in: {errors}");
+    }
+}
+
+#[test]
+fn copies_that_cannot_meet_share_locks() {
+    passes("no_page");
+}
+
+#[test]
+fn copies_of_two_versions_that_share_nothing_do_not_notice() {
+    passes("strangers");
+}
