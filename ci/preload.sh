@@ -43,3 +43,8 @@ if [ -n "$missing" ]; then
     echo "the C library has what this library does not replace: $missing" >&2
     exit 1
 fi
+# That function may allocate, which must not happen where a thread locks.
+if nm -D --undefined-only "$library" | grep -q __tls_get_addr; then
+    echo "the library has thread-locals that the C library finds" >&2
+    exit 1
+fi

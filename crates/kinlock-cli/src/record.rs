@@ -12,7 +12,7 @@ use crate::outcome::{Outcome, tell};
 use crate::report::units::time;
 use crate::report::write::{Outputs, descriptor};
 use crate::run::program::Program;
-use crate::run::report::{folder, recorded};
+use crate::run::report::{Folder, recorded};
 use crate::run::stay::Duties;
 use crate::run::variables::{self, Knobs, Lock};
 use crate::run::{cannot_run, library, stay};
@@ -60,10 +60,10 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     let program = Program::find(name, words)?;
     program.check(args.knobs.forces())?;
     let outputs = outputs(&args.output)?;
-    let folder = folder()?;
+    let folder = Folder::new()?;
     let mut variables = args.knobs.variables();
     variables.extend(variables::of_lock(args.lock, &library::find()?)?);
-    variables.push(("KINLOCK_REPORT", folder.path().join("process").into()));
+    variables.push(("KINLOCK_REPORT", folder.prefix().into()));
     variables.push(("KINLOCK_RECORD", "1".into()));
     let about = about(&args.command);
     let duties = Duties {
@@ -73,7 +73,7 @@ pub fn run(args: &Args) -> anyhow::Result<Outcome> {
     };
     let status = stay::run(&mut program.image(&variables)?, duties);
     let status = status.map_err(|error| cannot_run(&program, &error))?;
-    match recorded::recording(folder.path(), &about) {
+    match recorded::recording(&folder, &about) {
         Ok(Some(recording)) if !recording.locks.is_empty() => {
             if let Err(error) = write(recording, outputs, &args.output) {
                 tell(&format!("kinlock: {error:#}"));

@@ -192,14 +192,26 @@ pub(crate) fn write() {
     let _ = compose(&mut line, process);
     let path = environment::COUNTS_PATH.get();
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
+    // By the system calls themselves: a thread can be cancelled in the C library's functions.
     // SAFETY: invariant 4; the path ends with a zero byte.
     unsafe {
-        let file = libc::open(path.as_ptr().cast(), flags, 0o666);
-        if file < 0 {
-            return environment::write_stderr(b"kinlock: cannot open the file for the counts\n");
+        let errno: *mut c_int = libc::__errno_location();
+        let kept = *errno;
+        let file = libc::syscall(
+            libc::SYS_openat,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            flags,
+            0o666,
+        );
+        match file {
+            0.. => {
+                libc::syscall(libc::SYS_write, file, line.bytes.as_ptr(), line.length);
+                libc::syscall(libc::SYS_close, file);
+            }
+            _ => environment::write_stderr(b"kinlock: cannot open the file for the counts\n"),
         }
-        libc::write(file, line.bytes.as_ptr().cast(), line.length);
-        libc::close(file);
+        *errno = kept;
     }
 }
 

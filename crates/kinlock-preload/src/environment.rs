@@ -7,13 +7,28 @@ use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::*};
 
 unsafe extern "C" {
     static mut environ: *mut *mut c_char;
+    static program_invocation_name: *const c_char;
     static program_invocation_short_name: *const c_char;
 }
 
-/// What the program is called.
+/// What the program is called: its name without the path, or the title that it has given itself by
+/// overwriting its arguments, of which the name is a part.
 pub(crate) fn program() -> &'static [u8] {
-    // SAFETY: the C library sets it to a string before any constructor runs.
-    unsafe { CStr::from_ptr(program_invocation_short_name) }.to_bytes()
+    // SAFETY: the C library sets them to strings before any constructor runs.
+    let (long, short) = unsafe {
+        (
+            CStr::from_ptr(program_invocation_name).to_bytes(),
+            CStr::from_ptr(program_invocation_short_name).to_bytes(),
+        )
+    };
+    let offset = short.as_ptr().addr().wrapping_sub(long.as_ptr().addr());
+    match offset.checked_sub(1).map(|before| long.get(before)) {
+        // A path that is as it was has a slash before the name.
+        None | Some(Some(b'/')) => short,
+        // The program may have set the names to others.
+        _ if offset > ROOM => short,
+        _ => long,
+    }
 }
 
 /// The version of the C library: 2 and 36, for example.
@@ -66,6 +81,15 @@ impl KeptPath {
             bytes: [const { AtomicU8::new(0) }; ROOM],
             length: AtomicUsize::new(0),
         }
+    }
+
+    /// Its bytes.
+    pub(crate) fn bytes(&self) -> impl Iterator<Item = u8> {
+        let length = self.length.load(Acquire);
+        self.bytes
+            .iter()
+            .take(length)
+            .map(|byte| byte.load(Relaxed))
     }
 
     /// Itself, ending with a zero byte.

@@ -82,6 +82,27 @@ unsigned long *kinlock_tallies(void)
     return &tallies;
 }
 
+#ifdef __x86_64__
+/* Where the thread's copies of this library's thread-locals begin. */
+__attribute__((visibility("hidden"))) __thread char kinlock_anchor __attribute__((tls_model("initial-exec")));
+
+/* Finds the thread-locals that are not accessed by one instruction: those of Rust, of which the compiler cannot be
+   told to. The C library's function of this name may allocate, which must not happen where a thread locks.
+
+   As other thread-locals of this library are accessed by one instruction, all of them lie in the part of a thread's
+   memory that is laid out when the program starts: at the same distance from each other in each thread. */
+struct variable {
+    unsigned long module, offset;
+};
+
+__attribute__((visibility("hidden"))) void *__tls_get_addr(const struct variable *variable)
+{
+    unsigned long offset = 0;
+    __asm__("leaq kinlock_anchor@dtpoff(%0), %0" : "+r"(offset));
+    return &kinlock_anchor - offset + variable->offset;
+}
+#endif
+
 static unsigned forks;
 
 /* This process is the child of a fork: its report has none of its parent's. */

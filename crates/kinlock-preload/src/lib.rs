@@ -46,13 +46,15 @@
 //!    passes to them are passed on, or checked for null and read as POSIX says.
 //! 4. Pointers given to the system refer to live locals or statics of the type that it expects.
 //! 5. The report's table is a mapping of its size, made once, before its address is stored, and
-//!    replaced only in the child of a fork, which has one thread. Its fields are atomics.
+//!    replaced only in the child of a fork, where no thread uses it. Its fields are atomics. A page
+//!    of it is touched only once there is memory for it.
 //! 6. A word of the stack is read only on a page that the thread's stack pointer is on, or that the
 //!    kernel has said can be read.
 //! 7. The loader knows a shared object's first and last address. The object is loaded while a
 //!    function of it is on the stack, and from its unwinding data to its end it can be read.
 //! 8. The count of read locks is a thread-local of the calling thread, and no reference to it
 //!    outlives the expression.
+//! 9. Memory of a loaded object is read where the kernel has said that each page can be read.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("this library replaces functions of the GNU C library on Linux");

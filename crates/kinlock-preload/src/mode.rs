@@ -2,7 +2,7 @@
 //! may come before any constructor. Nothing here allocates.
 
 use crate::environment::{self, COUNTS_PATH, REPORT_PATH, complain, keep_path, variable};
-use crate::report::table::{self, Begun};
+use crate::report::memory::{self, Begun};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 /// The first C library with condition variables as they are since. In older ones all is passed.
@@ -134,23 +134,18 @@ fn decide() -> Mode {
             );
         }
     }
-    // Before the report, which another thread may be about to begin.
-    RWLOCKS.store(rwlocks, Relaxed);
     if let Some(path) = variable(b"KINLOCK_REPORT") {
         if !keep_path(&REPORT_PATH, path) {
             complain(
                 4,
                 b"kinlock: ignoring KINLOCK_REPORT: the path is too long\n",
             );
-        } else {
-            match table::begin(path, Mode(mode).named_lock()) {
-                Begun::Done => mode |= REPORTS,
-                Begun::Failed => {}
-                // Another thread is at it, and will decide.
-                Begun::NotYet => return Mode(mode),
-            }
+        } else if let Begun::Done = memory::begin(Mode(mode).named_lock()) {
+            mode |= REPORTS;
+            rwlocks |= REPORTS;
         }
     }
+    RWLOCKS.store(rwlocks, Relaxed);
     // All threads that decide decide the same.
     MODE.store(mode, Relaxed);
     Mode(mode)

@@ -1,6 +1,7 @@
 //! The contention report: what each lock did, in a [table](table) that the command reads.
 //!
-//! Nothing here allocates, takes a lock or waits. What each acquisition changes belongs to the
+//! Nothing here allocates or takes a lock. Only the first locks of a process may wait, for the one
+//! of their threads that makes the table. What each acquisition changes belongs to the
 //! thread that holds the lock: its [tally](tally) of it. An entry is added, and most of its numbers
 //! are changed, by that thread, too: the program's own lock guards them. So plain loads and stores
 //! suffice, and no two threads add the same lock.
@@ -9,10 +10,11 @@
 //! that waited, for the first ones of each lock, and from then on for about one in 256.
 
 mod frames;
+pub(crate) mod memory;
 mod modules;
 mod record;
 mod rules;
-pub(crate) mod table;
+mod table;
 mod tally;
 mod uses;
 
@@ -85,7 +87,7 @@ impl Wait {
             weight: 0,
             stack: 0,
         };
-        if let Some(table) = table::table() {
+        if let Some(table) = memory::own_table() {
             if let Some(thread) = thread(table) {
                 thread.waits_for.store(object.address, Relaxed);
             }
@@ -110,14 +112,16 @@ impl Wait {
 
 /// The calling thread has found that it must not wait.
 pub(crate) fn waits_no_more() {
-    if let Some(thread) = table::table().and_then(thread) {
+    if let Some(thread) = memory::table().and_then(thread) {
         thread.waits_for.store(0, Relaxed);
     }
 }
 
 /// An acquisition has ended. If it succeeded, the lock is held.
 pub(crate) fn acquisition(object: Object<'_>, outcome: Outcome) {
-    let Some(table) = table::table() else { return };
+    let Some(table) = memory::own_table() else {
+        return;
+    };
     let is_taken = matches!(outcome.result, 0 | libc::EOWNERDEAD);
     if let Some(wait) = outcome.waited {
         has_waited(table, wait.nanos());
@@ -173,14 +177,14 @@ pub(crate) fn taken_after(object: Object<'_>, wait: Wait) {
 /// Counts an acquisition after a wait, unless it needs more.
 #[inline]
 fn counted_after(object: Object<'_>, wait: Wait) -> Option<()> {
-    let (table, marks) = (table::table()?, object.marks?);
+    let (table, marks) = (memory::table()?, object.marks?);
     let (owner, tally) = tally::found(object.address, marks)?;
     let (_, lock) = entry(table, tally)?;
     let waits = tally::waits_of(owner, tally)?;
     let sample_at = tally.sample_at.load(Relaxed);
     let locked = tally.locked.load(Relaxed).wrapping_add(1);
     let is_looked_at = wait.weight != 0 || sample_at == locked as u32;
-    if is_looked_at || table::has_domains() || wait.nanos() > lock.wait_max.load(Relaxed) {
+    if is_looked_at || memory::has_domains() || wait.nanos() > lock.wait_max.load(Relaxed) {
         return None;
     }
     // It is none of those that the next sample stands for.
@@ -211,7 +215,7 @@ pub(crate) fn counted(address: u64, marks: Marks<'_>) -> bool {
         return false;
     };
     let locked = tally.locked.load(Relaxed).wrapping_add(1);
-    if tally.sample_at.load(Relaxed) == locked as u32 || table::has_domains() {
+    if tally.sample_at.load(Relaxed) == locked as u32 || memory::has_domains() {
         return false;
     }
     holds(owner, tally, marks, locked);
@@ -302,7 +306,7 @@ fn hand_off(
     if last != 0 {
         add(changed, 1);
     }
-    if table::has_domains() {
+    if memory::has_domains() {
         let domain = u32::from(Native::domain());
         let before = marks.domain.load(Relaxed);
         if before != domain {
@@ -390,7 +394,7 @@ fn measured_wait(table: &Table, index: u32, lock: &Lock, wait: Wait) -> u32 {
     if wait.weight == 0 {
         return 0;
     }
-    lock.waits[bucket(nanos)].fetch_add(wait.weight, Relaxed);
+    add(&lock.waits[bucket(nanos)], wait.weight.into());
     let (taken_by, entry) = used(table, index, lock, wait.stack);
     if let Some(entry) = entry {
         let weight = u64::from(wait.weight);
@@ -470,7 +474,7 @@ pub(crate) fn released(address: u64, marks: Marks<'_>) -> Option<u64> {
 #[cold]
 #[inline(never)]
 pub(crate) fn release(address: u64, marks: Option<Marks<'_>>, now: Option<u64>) {
-    let Some(table) = table::table() else { return };
+    let Some(table) = memory::table() else { return };
     let entry = || Some(marks_in(table::lock_at(table, address)?.1));
     let Some(marks) = marks.or_else(entry) else {
         return;
@@ -496,8 +500,7 @@ fn end_of_hold(table: &Table, owner: &Owner, tally: &Tally, nanos: u64) {
     bump(&lock.held, u64::from(weight));
     bump(&lock.hold_ns, total);
     raise(&lock.hold_max, nanos);
-    let class = &lock.holds[bucket(nanos)];
-    class.store(class.load(Relaxed).wrapping_add(weight), Relaxed);
+    bump(&lock.holds[bucket(nanos)], weight.into());
     let taken_by = tally.taken_by.load(Relaxed) as usize;
     if let Some(entry) = taken_by.checked_sub(1).and_then(|at| table.uses.get(at)) {
         add(&entry.held, u64::from(weight));
@@ -510,7 +513,7 @@ fn end_of_hold(table: &Table, owner: &Owner, tally: &Tally, nanos: u64) {
 
 /// The lock was destroyed, or its memory becomes another lock.
 pub(crate) fn end(address: u64) {
-    if let Some(table) = table::table() {
+    if let Some(table) = memory::table() {
         if let Some((index, lock)) = table::lock_at(table, address) {
             table::end(table, index, lock);
         }
@@ -527,19 +530,16 @@ fn merge(pairs: &[(&AtomicU64, &AtomicU64)]) {
     }
 }
 
-/// The entry of a thread that has one.
-fn thread_of(table: &Table, token: u32) -> Option<&Thread> {
-    let thread = &table.threads[token as usize % kinlock_report::THREADS];
-    (thread.token.load(Relaxed) == token).then_some(thread)
-}
-
 /// The entry of the calling thread.
 fn thread(table: &Table) -> Option<&Thread> {
     let token = kinlock_token();
-    let thread = &table.threads[token as usize % kinlock_report::THREADS];
-    match thread.token.load(Relaxed) {
-        known if known == token => Some(thread),
-        0 => table::new_thread(table, thread, token),
-        _ => None,
+    table::thread_of(table, token).or_else(|| table::new_thread(table, token))
+}
+
+/// The calling thread has taken a reader-writer lock, which is only counted.
+pub(crate) fn rwlock_taken() {
+    if let Some(table) = memory::own_table() {
+        let shards = &table.header.rwlocked;
+        add(&shards[kinlock_token() as usize % shards.len()].0, 1);
     }
 }

@@ -3,6 +3,7 @@
 use crate::counts::{self, Access};
 use crate::mode::{RWLOCKS, mode, of_rwlocks};
 use crate::real;
+use crate::report;
 use crate::time::Limit;
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -217,11 +218,15 @@ impl RwLock {
             error => return error,
         }
         let mode = of_rwlocks();
-        if !mode.counts() {
-            return take(limit);
-        }
         counts::call(mode, || self.passed_kind());
-        counts::access(access, limit, take)
+        let result = match mode.counts() {
+            true => counts::access(access, limit, take),
+            false => take(limit),
+        };
+        if mode.reports() && counts::is_taken(result) {
+            report::rwlock_taken();
+        }
+        result
     }
 
     /// What counts have for why it is passed on, otherwise 0.

@@ -6,8 +6,9 @@ use crate::counts;
 use crate::environment;
 use crate::mode;
 use crate::real;
-use crate::report::table;
-use core::ffi::c_int;
+use crate::report::memory;
+use core::ffi::{c_int, c_void};
+use core::ptr;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 /// The process that complains at its end if no call was intercepted; 1: each does; 0: none.
@@ -24,20 +25,38 @@ extern "C" fn begin() {
     if environment::variable(b"KINLOCK_NO_CHILDREN") == Some(b"1") {
         environment::leave_children_alone();
     }
-    if environment::variable(b"KINLOCK_COUNTS").is_some() {
+    let counts = environment::variable(b"KINLOCK_COUNTS").is_some();
+    let reports = environment::variable(b"KINLOCK_REPORT").is_some();
+    if counts || reports {
+        // The first function to be registered is the last to be called. It needs no memory for it.
+        // SAFETY: invariant 3; the function lives as long as the program.
+        unsafe { __cxa_at_quick_exit(end_quickly, ptr::null()) };
+    }
+    if counts {
         counts::begin();
         // SAFETY: invariant 3; the handler does not unwind and lives as long as the program.
         unsafe { libc::pthread_atfork(None, None, Some(counts::begin_in_child)) };
     }
-    if environment::variable(b"KINLOCK_REPORT").is_some() {
+    if reports {
+        memory::look_up();
         // SAFETY: as above.
-        unsafe { libc::pthread_atfork(None, None, Some(table::begin_in_child)) };
+        unsafe { libc::pthread_atfork(None, None, Some(memory::forget_in_child)) };
     }
+}
+
+unsafe extern "C" {
+    fn __cxa_at_quick_exit(function: extern "C" fn(*mut c_void), library: *const c_void) -> c_int;
+}
+
+/// `quick_exit` runs no destructors, and ends the process within the C library.
+extern "C" fn end_quickly(_: *mut c_void) {
+    counts::write();
+    memory::finish();
 }
 
 extern "C" fn end() {
     counts::write();
-    table::finish();
+    memory::finish();
     let warns = WARNS.load(Relaxed);
     // SAFETY: it has no preconditions.
     let is_named = warns == 1 || warns == unsafe { libc::getpid() };
@@ -61,7 +80,7 @@ static END: extern "C" fn() = end;
 #[unsafe(no_mangle)]
 extern "C" fn _exit(status: c_int) -> ! {
     counts::write();
-    table::finish();
+    memory::finish();
     loop {
         // SAFETY: the call takes a number only.
         unsafe { libc::syscall(libc::SYS_exit_group, status) };

@@ -124,6 +124,17 @@ fn children_count_for_themselves() {
 }
 
 #[test]
+fn a_quick_exit_leaves_its_counts() {
+    let path = scratch("counts");
+    let output = run(Program::of("quick.c")
+        .command()
+        .env("KINLOCK_COUNTS", &path));
+    assert!(output.status.success(), "{output:?}");
+    let counts = std::fs::read_to_string(path).expect("it was written");
+    assert_eq!((counts.lines().count(), number(&counts, "locked")), (1, 3));
+}
+
+#[test]
 fn nothing_is_counted_unasked() {
     let output = run(&mut Program::of("known.c").command());
     assert!(
@@ -169,12 +180,8 @@ fn without_a_place_for_the_report_the_program_runs_on() {
         .command()
         .env("KINLOCK_REPORT", "/nonexistent/report"));
     assert!(output.status.success(), "{output:?}");
-    let errors = text(&output.stderr);
-    assert!(
-        errors.starts_with("kinlock: no report: cannot write /nonexistent/report."),
-        "{errors}"
-    );
-    assert_eq!(errors.lines().count(), 1, "{errors}");
+    // The command says it, once: many processes may have no place.
+    assert_eq!(text(&output.stderr), "");
     let output = run(program.command().env("KINLOCK_REPORT", "x".repeat(5000)));
     assert!(output.status.success());
     assert_eq!(
@@ -186,7 +193,13 @@ fn without_a_place_for_the_report_the_program_runs_on() {
 #[test]
 fn programs_answer_the_same_while_they_are_reported_on() {
     for file in [
-        "codes.c", "waits.c", "cancel.c", "forks.c", "gone.c", "spin.c",
+        "codes.c",
+        "waits.c",
+        "cancel.c",
+        "cancelled.c",
+        "forks.c",
+        "gone.c",
+        "spin.c",
     ] {
         let program = Program::of(file);
         let expected = program.command().output().expect("it starts");

@@ -61,6 +61,35 @@ fn beside_plugins_with_copies_of_the_crate() {
     Program::of("copies.c").with(&copies).answers_the_same(ALL);
 }
 
+/// Nor where libraries were loaded that move what belongs to a thread.
+#[test]
+fn nothing_is_allocated_after_libraries_were_loaded() {
+    let library = common::compile("local.c", &["-shared", "-fPIC"]);
+    let copies: Vec<_> = (0..60)
+        .map(|number| {
+            let copy = library.with_extension(format!("{number}.so"));
+            std::fs::copy(&library, &copy).expect("a copy");
+            copy
+        })
+        .collect();
+    let names: Vec<_> = copies.iter().filter_map(|copy| copy.to_str()).collect();
+    let program = Program::of("loaded.c").with(&names);
+    program.answers_the_same(ALL);
+    for lock in ALL {
+        let output = program
+            .command()
+            .env("LD_PRELOAD", self::library())
+            .env("KINLOCK_LOCK", lock)
+            .env("KINLOCK_REPORT", common::scratch("report"))
+            .output()
+            .expect("it starts");
+        assert_eq!(output.stdout, b"60 libraries, 0 allocations\n", "{lock}");
+    }
+    for copy in copies {
+        std::fs::remove_file(copy).expect("it is there");
+    }
+}
+
 #[test]
 fn nothing_is_allocated() {
     Program::of("allocations.c").answers_the_same(OURS);

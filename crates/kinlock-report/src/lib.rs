@@ -3,9 +3,19 @@
 //! It is a file in memory, mapped by the program from its first lock on. So it is there however the
 //! program ends, and can be read at any time. All parts have a fixed size: nothing is allocated.
 //!
-//! An entry of zeros is free. Entries are found by open addressing; what finds no place is counted
-//! as dropped. Times are nanoseconds of the monotonic clock. Indices stand for entries plus 1, so
-//! that 0 is none.
+//! An entry of zeros is free. Locks, stacks and uses are found by way of an index with open
+//! addressing, and their entries are filled one after the other. So the used part of each array is
+//! its beginning. What finds no place is counted as dropped. Times are nanoseconds of the monotonic
+//! clock. Indices stand for entries plus 1, so that 0 is none.
+//!
+//! # Memory
+//!
+//! The file has the size of the table, but no memory at first. Before a [page](PAGE) is first
+//! touched, the library asks the kernel for it, and then sets its bit in
+//! [`Header::present`]. If there is no memory for it, the entry finds no place. A page without its
+//! bit must not be touched, not even by a read: the kernel would have to provide it, and a file
+//! system that is full makes that a fatal signal. The command reads the file with `pread`, which
+//! returns zeros for pages that are not there.
 //!
 //! What each acquisition changes is in a [`Tally`] of the thread for the lock, so that no cache
 //! line moves with the lock but the lock's own. A thread has a few tallies. One that makes room,
@@ -27,16 +37,20 @@
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// How a file begins. It changes with the layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"kinlock5");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"kinlock6");
 
 /// How many locks, living and ended ones, are told apart.
-pub const LOCKS: usize = 4096;
+pub const LOCKS: usize = 16384;
 /// How many call stacks.
-pub const STACKS: usize = 4096;
+pub const STACKS: usize = 8192;
 /// How many combinations of a lock and a call stack.
-pub const USES: usize = 8192;
+pub const USES: usize = 32768;
 /// How many threads.
 pub const THREADS: usize = 1024;
+/// How many pages a table may have: a bit for each.
+pub const PAGES: usize = 16384;
+/// The unit in which the table gets memory.
+pub const PAGE: usize = 4096;
 /// How many threads have tallies at a time.
 pub const OWNERS: usize = 512;
 /// How many tallies such a thread has.
@@ -71,13 +85,19 @@ pub struct Table {
     pub header: Header,
     /// Shared objects in which there are locks or callers.
     pub modules: [Module; MODULES],
-    /// By the number of the thread, modulo [`THREADS`].
+    /// At the number of the thread, modulo [`THREADS`], or soon after.
     pub threads: [Thread; THREADS],
-    /// By address.
+    /// Where the locks are, by address.
+    pub lock_index: [AtomicU32; 2 * LOCKS],
+    /// Where the stacks are, by the hash of their frames.
+    pub stack_index: [AtomicU32; 2 * STACKS],
+    /// Where the uses are, by lock and stack.
+    pub use_index: [AtomicU32; 2 * USES],
+    /// In the order in which they came.
     pub locks: [Lock; LOCKS],
-    /// By the hash of their frames.
+    /// Likewise.
     pub stacks: [Stack; STACKS],
-    /// By lock and stack.
+    /// Likewise.
     pub uses: [Use; USES],
     /// By the number of the thread.
     pub owners: [Owner; OWNERS],
@@ -100,6 +120,46 @@ impl Table {
     }
 }
 
+/// In how many places acquisitions of reader-writer locks are counted.
+pub const RW_SHARDS: usize = 16;
+
+/// A number in a cache line of its own, and in its own pair of lines that are fetched together.
+#[repr(C, align(128))]
+pub struct Padded(pub AtomicU64);
+
+/// Sums over threads that have ended.
+#[repr(C)]
+pub struct EndedThreads {
+    /// How many they are.
+    pub count: AtomicU64,
+    /// How often they took a lock.
+    pub locked: AtomicU64,
+    /// How often they found one taken.
+    pub contended: AtomicU64,
+    /// How long they waited.
+    pub wait_ns: AtomicU64,
+    /// How long at most at a time.
+    pub wait_max: AtomicU64,
+}
+
+/// A page that all processes of a report share: a file beside the tables, made by the command.
+#[repr(C)]
+pub struct Shared {
+    /// [`MAGIC`].
+    pub magic: AtomicU64,
+    /// Processes for which no table could be made.
+    pub without_table: AtomicU32,
+    /// Why that failed the last time, as an `errno`.
+    pub errno: AtomicU32,
+    /// The command has written its report. No more tables are wanted.
+    pub is_over: AtomicU32,
+}
+
+/// The name of that file is the prefix of the tables' names with this appended.
+pub const SHARED: &str = ".shared";
+
+const _: () = assert!(size_of::<Table>() <= PAGES * PAGE && size_of::<Shared>() <= PAGE);
+
 /// The beginning of the file.
 #[repr(C)]
 pub struct Header {
@@ -119,6 +179,28 @@ pub struct Header {
     pub modules: AtomicU32,
     /// How many threads took a lock.
     pub threads: AtomicU32,
+    /// How many entries of locks are in use, and how many of stacks and uses.
+    pub locks_used: AtomicU32,
+    /// Likewise.
+    pub stacks_used: AtomicU32,
+    /// Likewise.
+    pub uses_used: AtomicU32,
+    /// How many entries of locks are free again, and how many of stacks and uses.
+    pub locks_freed: AtomicU32,
+    /// Likewise.
+    pub stacks_freed: AtomicU32,
+    /// Likewise.
+    pub uses_freed: AtomicU32,
+    /// The process that started this one.
+    pub parent: AtomicU32,
+    /// How often there was no memory for a page.
+    pub no_memory: AtomicU32,
+    /// What the threads did that have ended and whose entries others use now.
+    pub ended_threads: EndedThreads,
+    /// Acquisitions of reader-writer locks, in shards by the number of the thread.
+    pub rwlocked: [Padded; RW_SHARDS],
+    /// Which pages of the table have memory.
+    pub present: [AtomicU64; PAGES / 64],
     /// How many locks have ended.
     pub ended: AtomicU32,
     /// Whether distributions are recorded.
@@ -297,7 +379,7 @@ pub struct Lock {
     /// How many were measured.
     pub samples: AtomicU64,
     /// How often holds took how long, times what they stand for.
-    pub holds: [AtomicU32; BUCKETS],
+    pub holds: [AtomicU64; BUCKETS],
     // ---- any thread's ----
     /// How often it was taken, besides what tallies say.
     pub locked: AtomicU64,
@@ -306,7 +388,7 @@ pub struct Lock {
     /// How often that was in another locality domain, likewise.
     pub remote: AtomicU64,
     /// How often waits took how long: measured ones, times what they stand for.
-    pub waits: [AtomicU32; BUCKETS],
+    pub waits: [AtomicU64; BUCKETS],
     /// How often it was found taken, and waited for, besides what tallies say.
     pub contended: AtomicU64,
     /// How long, likewise.

@@ -184,8 +184,8 @@ int main(int count, char **words)
         return 3;
     }
     if (strcmp(mode, "many") == 0) {
-        pthread_mutex_t *all = calloc(5000, sizeof *all);
-        for (int i = 0; i < 5000; i++)
+        pthread_mutex_t *all = calloc(20000, sizeof *all);
+        for (int i = 0; i < 20000; i++)
             pthread_mutex_lock(all + i), pthread_mutex_unlock(all + i);
         return 0;
     }

@@ -139,7 +139,7 @@ impl Readable {
 
 /// Asks the kernel, by a call that threads may make in any sandbox: a wait that does not wait.
 #[cold]
-fn is_readable(address: u64) -> bool {
+pub(super) fn is_readable(address: u64) -> bool {
     let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     let none = libc::timespec {
         tv_sec: 0,

@@ -1,10 +1,11 @@
 //! Shared objects: which one an address lies in, and what the command has to know of them.
 
-use super::frames::{self, OWN};
+use super::frames::{self, OWN, is_readable};
+use super::memory::{Errno, is_present, provide};
 use crate::lookup;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::{self, MaybeUninit};
-use core::sync::atomic::{AtomicPtr, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
 use core::{ptr, slice};
 use kinlock_report::{MODULES, Module, Table};
 
@@ -42,10 +43,17 @@ type Finder = unsafe extern "C" fn(*const c_void, *mut Answer) -> c_int;
 /// there are no callers.
 static FINDER: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
+/// Looks the function up. Before a thread is waited for that makes the table: this may wait for a
+/// lock of the loader.
 pub(super) fn begin() {
+    static IS_DONE: AtomicBool = AtomicBool::new(false);
+    if IS_DONE.load(Acquire) {
+        return;
+    }
     let found = lookup::anywhere(c"_dl_find_object", c"GLIBC_2.35");
     FINDER.store(found, Relaxed);
     frames::find_own();
+    IS_DONE.store(true, Release);
 }
 
 pub(super) fn is_own(pc: u64) -> bool {
@@ -78,17 +86,21 @@ pub(super) fn find(address: u64) -> Option<Found> {
     })
 }
 
-/// Notes the shared object that an address lies in, if any.
+/// Notes the shared object that an address lies in, if any. In the table of each process: the child
+/// of a fork begins with none.
 pub(super) fn note(table: &Table, address: u64) {
     let count = (table.header.modules.load(Relaxed) as usize).min(MODULES);
-    let knows =
-        |module: &Module| (module.start.load(Relaxed)..module.end.load(Relaxed)).contains(&address);
+    let knows = |module: &Module| {
+        is_present(table, module)
+            && (module.start.load(Relaxed)..module.end.load(Relaxed)).contains(&address)
+    };
     if table.modules[..count].iter().any(knows) {
         return;
     }
     let Some(found) = find(address) else { return };
     let at = table.header.modules.fetch_add(1, Relaxed) as usize;
-    let Some(module) = table.modules.get(at) else {
+    let module = table.modules.get(at);
+    let Some(module) = module.filter(|module| provide(table, *module)) else {
         return;
     };
     module.start.store(found.start, Relaxed);
@@ -109,7 +121,9 @@ fn note_path(module: &Module, found: &Found) {
                 let path = c"/proc/self/exe".as_ptr();
                 let here = libc::AT_FDCWD;
                 let (to, room) = (own.as_mut_ptr(), own.len());
+                let kept = Errno::keep();
                 let length = libc::syscall(libc::SYS_readlinkat, here, path, to, room);
+                kept.restore();
                 own.get(..length.max(0) as usize).unwrap_or(&[])
             }
         }
@@ -123,26 +137,89 @@ fn note_path(module: &Module, found: &Found) {
 
 const BUILD_ID: u32 = 3;
 
-/// The build ID, where the file's header is in memory, as usual.
+/// A page of memory, at least.
+const PAGE: u64 = 4096;
+/// Notes that are longer are not looked at.
+const LONGEST: u64 = 1 << 16;
+
+/// The build ID, if it is in memory where it can be found. The command accepts any file for an
+/// object without one.
 fn note_build_id(module: &Module, found: &Found) {
-    // SAFETY: a loaded object begins with a page of its file, as a rule with the header, and its
-    // notes are loaded where the header says.
-    unsafe {
-        let header = found.start as *const libc::Elf64_Ehdr;
-        if !(*header).e_ident.starts_with(b"\x7fELF\x02") {
-            return;
-        }
-        let first = (found.start + (*header).e_phoff) as *const libc::Elf64_Phdr;
-        for segment in slice::from_raw_parts(first, (*header).e_phnum.into()) {
-            let start = found.bias.wrapping_add(segment.p_vaddr);
-            let end = start.saturating_add(segment.p_memsz);
-            if segment.p_type != libc::PT_NOTE || start < found.start || end > found.end {
-                continue;
-            }
-            let size = segment.p_memsz as usize;
-            note_id_in(module, slice::from_raw_parts(start as *const u8, size));
+    let Some(segments) = program_segments(found).or_else(|| library_segments(found)) else {
+        return;
+    };
+    for note in segments.iter().filter(|s| s.p_type == libc::PT_NOTE) {
+        let is_loaded = segments.iter().any(|s| loads(s, note));
+        let start = found.bias.wrapping_add(note.p_vaddr);
+        if is_loaded && note.p_memsz <= LONGEST && is_all_readable(start, note.p_memsz) {
+            let size = note.p_memsz as usize;
+            // SAFETY: invariant 9.
+            note_id_in(module, unsafe {
+                slice::from_raw_parts(start as *const u8, size)
+            });
         }
     }
+}
+
+/// Whether a segment has the contents of another one, from the file.
+fn loads(segment: &libc::Elf64_Phdr, other: &libc::Elf64_Phdr) -> bool {
+    let end = segment.p_vaddr.saturating_add(segment.p_filesz);
+    segment.p_type == libc::PT_LOAD
+        && segment.p_flags & libc::PF_R != 0
+        && segment.p_vaddr <= other.p_vaddr
+        && other.p_vaddr.saturating_add(other.p_memsz) <= end
+}
+
+fn is_all_readable(start: u64, size: u64) -> bool {
+    let first = start & !(PAGE - 1);
+    let pages = (first..start.saturating_add(size)).step_by(PAGE as usize);
+    pages.into_iter().all(|page| is_readable(page & !7))
+}
+
+/// The segments of the program itself, of which the kernel has told the process where they are. It
+/// may consist of parts with gaps between them, so that its beginning cannot be told from an
+/// address in one of them.
+fn program_segments(found: &Found) -> Option<&'static [libc::Elf64_Phdr]> {
+    // SAFETY: the loader's own text.
+    if !found.name.is_null() && unsafe { *found.name } != 0 {
+        return None;
+    }
+    // SAFETY: it only reads what the kernel told the process.
+    let (at, count) = unsafe {
+        (
+            libc::getauxval(libc::AT_PHDR),
+            libc::getauxval(libc::AT_PHNUM),
+        )
+    };
+    let segments = segments_at(at, count)?;
+    // They are the loader's if the loader was started by its name with the program as argument.
+    let own = segments.iter().find(|s| s.p_type == libc::PT_PHDR)?;
+    (found.bias.wrapping_add(own.p_vaddr) == at).then_some(segments)
+}
+
+/// The segments of an object that begins with a page of its file. Elsewhere in the file they are at
+/// other addresses than the header says.
+fn library_segments(found: &Found) -> Option<&'static [libc::Elf64_Phdr]> {
+    if found.start % PAGE != 0 || !is_readable(found.start) {
+        return None;
+    }
+    // SAFETY: invariant 9.
+    let header = unsafe { &*(found.start as *const libc::Elf64_Ehdr) };
+    if !header.e_ident.starts_with(b"\x7fELF\x02")
+        || usize::from(header.e_phentsize) != size_of::<libc::Elf64_Phdr>()
+    {
+        return None;
+    }
+    let size = u64::from(header.e_phentsize) * u64::from(header.e_phnum);
+    let is_here = header.e_phoff.saturating_add(size) <= PAGE;
+    is_here.then(|| segments_at(found.start + header.e_phoff, header.e_phnum.into()))?
+}
+
+fn segments_at(at: u64, count: u64) -> Option<&'static [libc::Elf64_Phdr]> {
+    let size = count.checked_mul(size_of::<libc::Elf64_Phdr>() as u64)?;
+    let is_there = at != 0 && at % 8 == 0 && size <= LONGEST && is_all_readable(at, size);
+    // SAFETY: invariant 9.
+    is_there.then(|| unsafe { slice::from_raw_parts(at as *const _, count as usize) })
 }
 
 fn note_id_in(module: &Module, mut notes: &[u8]) {
@@ -157,7 +234,7 @@ fn note_id_in(module: &Module, mut notes: &[u8]) {
         let Some(id) = notes.get(from..from + size as usize) else {
             return;
         };
-        if kind == BUILD_ID && notes[12..].starts_with(b"GNU\0") {
+        if kind == BUILD_ID && notes[12..].starts_with(b"GNU\0") && !id.is_empty() {
             for (to, from) in module.build_id.iter().zip(id) {
                 to.store(*from, Relaxed);
             }

@@ -4,6 +4,7 @@
 //! same thread is looked at, too: it ends the think time. Nothing here allocates, takes a lock or
 //! waits; what is changed belongs to the holder of the lock, or to the thread.
 
+use super::memory::provide;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use kinlock_core::Native;
 use kinlock_core::platform::Platform;
@@ -52,6 +53,10 @@ fn of<'a>(table: &'a Table, lock: &Lock) -> Option<&'a Record> {
             0..RECORDS => table.header.records.fetch_add(1, Relaxed) + 1,
             _ => RECORDS as u32 + 1,
         };
+        let record = table.records.get(number as usize - 1);
+        if record.is_some_and(|record| !provide(table, record)) {
+            number = RECORDS as u32 + 1;
+        }
         lock.record.store(number, Relaxed);
     }
     table.records.get(number as usize - 1)

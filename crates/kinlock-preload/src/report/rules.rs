@@ -174,9 +174,6 @@ fn look_up(pc: u64) -> Rule {
     let Some(module) = modules::find(pc) else {
         return Rule::End;
     };
-    if let Some(table) = table::table() {
-        modules::note(table, pc);
-    }
     if module.unwinding.is_null() {
         return FRAME_POINTER;
     }

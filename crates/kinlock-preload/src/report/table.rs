@@ -1,36 +1,13 @@
-//! The table's memory, and finding entries in it.
+//! Finding entries in the table, and adding them.
 
+use super::memory::{Errno, is_present, provide};
 use super::uses::use_of;
 use super::{Object, merge, modules, tally};
-use crate::environment;
-use core::fmt::{self, Write};
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use kinlock_core::Native;
 use kinlock_core::platform::Platform;
-use kinlock_report::{ENDED, FREED, LOCKS, Lock, MAGIC, Table, Thread};
-
-unsafe extern "C" {
-    safe fn kinlock_forked();
-}
-
-static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
-/// The process whose table it is: a child of `vfork` has none.
-static PROCESS: AtomicI32 = AtomicI32::new(0);
-
-/// Whether the machine has several locality domains.
-static HAS_DOMAINS: AtomicBool = AtomicBool::new(false);
-
-#[inline]
-pub(super) fn has_domains() -> bool {
-    HAS_DOMAINS.load(Relaxed)
-}
-
-#[inline]
-pub(crate) fn table() -> Option<&'static Table> {
-    // SAFETY: invariant 5: it is null or the table, which is never unmapped. Zeros are valid.
-    unsafe { TABLE.load(Acquire).as_ref() }
-}
+use kinlock_report::{ENDED, FREED, LOCKS, Lock, THREADS, Table, Thread};
 
 // ---- numbers --------------------------------------------
 
@@ -53,29 +30,35 @@ pub(super) fn raise(number: &AtomicU64, n: u64) {
 
 // ---- finding entries ------------------------------------
 
-/// How far from its place an entry may be.
+/// How far from its place in an index an entry may be.
 const REACH: usize = 64;
 
 pub(super) fn scattered(key: u64) -> u64 {
     key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }
 
+/// What a place of an index says: the number of an entry, or `None`.
 #[inline]
-fn first_place(address: u64) -> usize {
-    scattered(address) as usize % LOCKS
+fn number_at(table: &Table, place: &AtomicU32) -> Option<usize> {
+    // Acquire pairs with the release that published the entry.
+    let number = is_present(table, place).then(|| place.load(Acquire));
+    (number.unwrap_or(0) as usize).checked_sub(1)
+}
+
+/// The places of an index where an entry may be.
+fn places(index: &[AtomicU32], hash: u64) -> impl Iterator<Item = &AtomicU32> {
+    let first = hash as usize;
+    (0..REACH).map(move |step| &index[(first + step) % index.len()])
 }
 
 /// The entry of a lock: its index plus 1, and itself.
 #[inline]
 pub(super) fn lock_at(table: &Table, address: u64) -> Option<(u32, &Lock)> {
-    let first = first_place(address);
-    for step in 0..REACH {
-        let at = (first + step) % LOCKS;
+    for place in places(&table.lock_index, scattered(address)) {
+        let at = number_at(table, place)?;
         let lock = &table.locks[at];
-        match lock.address.load(Relaxed) {
-            0 => return None,
-            known if known == address => return Some((at as u32 + 1, lock)),
-            _ => {}
+        if lock.address.load(Relaxed) == address {
+            return Some((at as u32 + 1, lock));
         }
     }
     None
@@ -101,66 +84,169 @@ fn new_serial() -> u32 {
 #[cold]
 #[inline(never)]
 fn new_lock<'a>(table: &'a Table, object: Object<'_>) -> Option<(u32, &'a Lock)> {
-    let (at, _) = place(
-        |at| &table.locks[at].address,
-        object.address,
-        first_place(object.address),
-        LOCKS,
-        |at| {
-            table.locks[at].kind.store(object.kind, Relaxed);
-            table.locks[at].serial.store(new_serial(), Relaxed);
-        },
-    )?;
+    let locks = Array {
+        index: &table.lock_index,
+        used: &table.header.locks_used,
+        freed: &table.header.locks_freed,
+        size: LOCKS,
+        hash_of: |key| scattered(key & !ENDED),
+        key_at: |at: usize| &table.locks[at].address,
+        provide: |at: usize| provide(table, &table.locks[at]),
+    };
+    let fill = |at: usize| {
+        table.locks[at].kind.store(object.kind, Relaxed);
+        table.locks[at].serial.store(new_serial(), Relaxed);
+    };
+    let (at, _) = locks.place(table, object.address, fill)?;
     // So that one that lies in a shared object can be named.
     modules::note(table, object.address);
     Some((at as u32 + 1, &table.locks[at]))
 }
 
-/// Finds the entry with a key, or takes a free one for it. With its index, and whether it is new.
-pub(super) fn place<'a>(
-    key_at: impl Fn(usize) -> &'a AtomicU64,
-    key: u64,
-    first: usize,
-    size: usize,
-    fill: impl Fn(usize),
-) -> Option<(usize, bool)> {
-    // Another thread may take the same free one: then once more.
-    for _ in 0..8 {
-        let mut free = None;
-        for step in 0..REACH {
-            let at = (first + step) % size;
-            match key_at(at).load(Relaxed) {
-                known if known == key => return Some((at, false)),
-                FREED => free = free.or(Some((at, FREED))),
-                0 => {
-                    free = free.or(Some((at, 0)));
-                    break;
-                }
-                _ => {}
-            }
-        }
-        let (at, seen) = free?;
-        let taken = key_at(at).compare_exchange(seen, key, Relaxed, Relaxed);
-        if taken.is_ok() {
-            fill(at);
-            return Some((at, true));
-        }
-    }
-    None
+/// An array of entries, which are found by way of an index. An entry that became free may be used
+/// again from another place of the index; then the former place leads to it, too, which does not
+/// matter, since keys are compared.
+pub(super) struct Array<'a, K, P> {
+    pub(super) index: &'a [AtomicU32],
+    pub(super) used: &'a AtomicU32,
+    pub(super) freed: &'a AtomicU32,
+    pub(super) size: usize,
+    pub(super) hash_of: fn(u64) -> u64,
+    pub(super) key_at: K,
+    /// Asks for memory for an entry.
+    pub(super) provide: P,
 }
 
+impl<'a, K: Fn(usize) -> &'a AtomicU64, P: Fn(usize) -> bool> Array<'a, K, P> {
+    /// Finds the entry with a key, or adds one. With its number, and whether it is new.
+    pub(super) fn place(
+        &self,
+        table: &Table,
+        key: u64,
+        fill: impl Fn(usize),
+    ) -> Option<(usize, bool)> {
+        // Another thread may take the same place: then once more.
+        for _ in 0..8 {
+            let (mut freed, mut free, mut left) = (None, None, None);
+            for place in places(self.index, (self.hash_of)(key)) {
+                let Some(at) = number_at(table, place) else {
+                    free = Some((place, 0));
+                    break;
+                };
+                match (self.key_at)(at).load(Relaxed) {
+                    known if known == key => return Some((at, false)),
+                    FREED => freed = freed.or(Some(at)),
+                    other if !self.is_place_of(place, other) => {
+                        left = left.or(Some((place, at as u32 + 1)));
+                    }
+                    _ => {}
+                }
+            }
+            if let Some(at) = freed {
+                if self.takes_freed(at, key) {
+                    fill(at);
+                    return Some((at, true));
+                }
+                continue;
+            }
+            let (place, seen) = free.or(left)?;
+            if !provide(table, place) {
+                return None;
+            }
+            let at = self.new_entry(key).or_else(|| self.any_freed(key))?;
+            fill(at);
+            let taken = place.compare_exchange(seen, at as u32 + 1, Release, Relaxed);
+            if taken.is_ok() {
+                return Some((at, true));
+            }
+            (self.key_at)(at).store(FREED, Relaxed);
+            self.freed.fetch_add(1, Relaxed);
+        }
+        None
+    }
+
+    /// Whether an entry with that key may be found by way of a place of the index.
+    fn is_place_of(&self, place: &AtomicU32, key: u64) -> bool {
+        let begin = self.index.as_ptr().addr();
+        let at = (ptr::from_ref(place).addr() - begin) / size_of::<AtomicU32>();
+        let length = self.index.len();
+        (at + length - (self.hash_of)(key) as usize % length) % length < REACH
+    }
+
+    /// The next entry, with memory.
+    fn new_entry(&self, key: u64) -> Option<usize> {
+        let next = self.used.load(Relaxed) as usize;
+        // The number must not wrap. And an entry that gets no memory is not lost.
+        if next >= self.size || !(self.provide)(next) {
+            return None;
+        }
+        let at = self.used.fetch_add(1, Relaxed) as usize;
+        if at >= self.size || !(self.provide)(at) {
+            return None;
+        }
+        (self.key_at)(at).store(key, Relaxed);
+        Some(at)
+    }
+
+    /// An entry that is free again, from anywhere.
+    fn any_freed(&self, key: u64) -> Option<usize> {
+        if self.freed.load(Relaxed) == 0 {
+            return None;
+        }
+        let used = (self.used.load(Relaxed) as usize).min(self.size);
+        let first = (self.hash_of)(key) as usize;
+        let all = (0..used).map(|step| (first + step) % used);
+        let mut free = all.filter(|&at| (self.key_at)(at).load(Relaxed) == FREED);
+        free.find(|&at| self.takes_freed(at, key))
+    }
+
+    fn takes_freed(&self, at: usize, key: u64) -> bool {
+        let taken = (self.key_at)(at).compare_exchange(FREED, key, Acquire, Relaxed);
+        if taken.is_ok() {
+            self.freed.fetch_sub(1, Relaxed);
+        }
+        taken.is_ok()
+    }
+}
+
+// ---- threads --------------------------------------------
+
+/// How far from its place a thread's entry may be.
+const THREAD_REACH: usize = 8;
+
+fn places_of_thread(table: &Table, token: u32) -> impl Iterator<Item = &Thread> {
+    (0..THREAD_REACH).map(move |step| &table.threads[(token as usize + step) % THREADS])
+}
+
+/// The entry of a thread that has one.
+pub(super) fn thread_of(table: &Table, token: u32) -> Option<&Thread> {
+    let mut places = places_of_thread(table, token).take_while(|thread| is_present(table, *thread));
+    places.find(|thread| thread.token.load(Relaxed) == token)
+}
+
+/// A free entry, or one of a thread that has ended, becomes that of the calling thread.
 #[cold]
 #[inline(never)]
-pub(super) fn new_thread<'a>(
-    table: &'a Table,
-    thread: &'a Thread,
-    token: u32,
-) -> Option<&'a Thread> {
-    let taken = thread
-        .token
-        .compare_exchange(0, token, Relaxed, Relaxed)
-        .is_ok();
-    taken.then_some(())?;
+pub(super) fn new_thread(table: &Table, token: u32) -> Option<&Thread> {
+    let takes = |thread: &&Thread, before: u32| {
+        let taken = &thread.token;
+        taken
+            .compare_exchange(before, token, Relaxed, Relaxed)
+            .is_ok()
+    };
+    let mut places = places_of_thread(table, token);
+    let free = places.find(|thread| provide(table, *thread) && takes(thread, 0));
+    let thread = free.or_else(|| {
+        let mut places = places_of_thread(table, token).filter(|thread| is_present(table, *thread));
+        places.find(|thread| {
+            let before = thread.token.load(Relaxed);
+            thread.end.load(Relaxed) != 0 && takes(thread, before)
+        })
+    })?;
+    if thread.end.swap(0, Relaxed) != 0 {
+        forget_ended(table, thread);
+    }
+    tally::await_end();
     table.header.threads.fetch_add(1, Relaxed);
     thread.begin.store(Native::now(), Relaxed);
     let mut name = [0_u8; 16];
@@ -177,6 +263,20 @@ pub(super) fn new_thread<'a>(
         to.store(from, Relaxed);
     }
     Some(thread)
+}
+
+/// Adds what an ended thread did to the sums over such threads, and clears it.
+fn forget_ended(table: &Table, thread: &Thread) {
+    let ended = &table.header.ended_threads;
+    add(&ended.count, 1);
+    merge(&[
+        (&thread.locked, &ended.locked),
+        (&thread.contended, &ended.contended),
+        (&thread.wait_ns, &ended.wait_ns),
+    ]);
+    let longest = thread.wait_max.swap(0, Relaxed);
+    ended.wait_max.fetch_max(longest, Relaxed);
+    thread.waits_for.store(0, Relaxed);
 }
 
 // ---- locks that end -------------------------------------
@@ -206,6 +306,7 @@ pub(super) fn end(table: &Table, index: u32, lock: &Lock) {
             add(&others.ended, 1);
             join(table, lock, others, index);
             lock.address.store(FREED, Release);
+            table.header.locks_freed.fetch_add(1, Relaxed);
         }
         None => {
             add(&lock.ended, 1);
@@ -240,6 +341,7 @@ fn join(table: &Table, lock: &Lock, others: &Lock, index: u32) {
             number.store(0, Relaxed);
         }
         from.key.store(FREED, Release);
+        table.header.uses_freed.fetch_add(1, Relaxed);
     }
     for (from, to) in [
         (&lock.wait_max, &others.wait_max),
@@ -280,181 +382,5 @@ fn join(table: &Table, lock: &Lock, others: &Lock, index: u32) {
         &lock.first,
     ] {
         number.store(0, Relaxed);
-    }
-}
-
-// ---- the memory -----------------------------------------
-
-/// How making the table went.
-pub(crate) enum Begun {
-    Done,
-    Failed,
-    NotYet,
-}
-
-const MAKING: u32 = 1;
-const MADE: u32 = 2;
-const FAILED: u32 = 3;
-
-/// Makes the table, once; `locks` says which ones there are.
-pub(crate) fn begin(path: &[u8], locks: u32) -> Begun {
-    static STATE: AtomicU32 = AtomicU32::new(0);
-    let state = STATE.compare_exchange(0, MAKING, Relaxed, Relaxed);
-    match state.unwrap_or_else(|state| state) {
-        MADE => return Begun::Done,
-        FAILED => return Begun::Failed,
-        MAKING => return Begun::NotYet,
-        _ => {}
-    }
-    let kept = Errno::keep();
-    modules::begin();
-    tally::begin();
-    let made = make(path, ptr::null_mut(), locks);
-    TABLE.store(made.unwrap_or(ptr::null_mut()), Release);
-    kept.restore();
-    STATE.store(if made.is_some() { MADE } else { FAILED }, Relaxed);
-    match made {
-        Some(_) => Begun::Done,
-        None => Begun::Failed,
-    }
-}
-
-/// A child of a fork has a table of its own, in the same place.
-pub(crate) extern "C" fn begin_in_child() {
-    kinlock_forked();
-    let place = TABLE.load(Relaxed);
-    if place.is_null() {
-        return;
-    }
-    let path = environment::REPORT_PATH.get();
-    let length = path.iter().position(|&byte| byte == 0).unwrap_or(0);
-    // SAFETY: invariant 5.
-    let locks = unsafe { (*place).header.locks.load(Relaxed) };
-    if make(&path[..length], place, locks).is_none() {
-        // Nobody reads that one, but the parent's must not be written.
-        map(-1, place);
-    }
-}
-
-/// The process has ended by itself.
-pub(crate) fn finish() {
-    // SAFETY: `getpid` has no preconditions.
-    if let Some(table) = table().filter(|_| unsafe { libc::getpid() } == PROCESS.load(Relaxed)) {
-        table.header.end.store(Native::now(), Relaxed);
-    }
-}
-
-/// A file `PATH.PROCESS`, or `PATH.PROCESS.N` if this process was another program before, mapped.
-fn make(path: &[u8], place: *mut Table, locks: u32) -> Option<*mut Table> {
-    // SAFETY: `getpid` has no preconditions.
-    let process = unsafe { libc::getpid() };
-    let mut name = Name {
-        bytes: [0; environment::ROOM + 32],
-        length: 0,
-    };
-    let mut file = -1;
-    for number in 0..100 {
-        name.length = 0;
-        name.bytes = [0; environment::ROOM + 32];
-        let base = core::str::from_utf8(path).ok()?;
-        let suffix = |name: &mut Name| match number {
-            0 => write!(name, "{base}.{process}"),
-            n => write!(name, "{base}.{process}.{n}"),
-        };
-        suffix(&mut name).ok()?;
-        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
-        // SAFETY: invariant 4; the name ends with a zero byte.
-        file = unsafe { libc::open(name.bytes.as_ptr().cast(), flags, 0o600) };
-        // SAFETY: it has no preconditions.
-        if file >= 0 || unsafe { *libc::__errno_location() } != libc::EEXIST {
-            break;
-        }
-    }
-    // All of it now: a page that the file has no room for would end the program.
-    // SAFETY: invariant 4.
-    let has_room = file >= 0 && unsafe { libc::fallocate(file, 0, 0, SIZE as libc::off_t) } == 0;
-    let made = has_room.then(|| map(file, place)).flatten();
-    if file >= 0 {
-        // SAFETY: the file is ours.
-        unsafe { libc::close(file) };
-    }
-    match made {
-        Some(made) => begin_table(made, process, locks),
-        None => {
-            environment::write_stderr(b"kinlock: no report: cannot write ");
-            name.bytes[name.length] = b'\n';
-            environment::write_stderr(&name.bytes[..=name.length]);
-        }
-    }
-    made
-}
-
-const SIZE: usize = size_of::<Table>();
-
-fn map(file: libc::c_int, place: *mut Table) -> Option<*mut Table> {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let mut flags = if file < 0 {
-        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS
-    } else {
-        libc::MAP_SHARED
-    };
-    if !place.is_null() {
-        flags |= libc::MAP_FIXED;
-    }
-    // SAFETY: a new mapping, or one in place of the table, which no thread uses: there is only one
-    // after a fork.
-    let at = unsafe { libc::mmap(place.cast(), SIZE, protection, flags, file, 0) };
-    (at != libc::MAP_FAILED).then_some(at.cast())
-}
-
-fn begin_table(made: *mut Table, process: libc::pid_t, locks: u32) {
-    PROCESS.store(process, Relaxed);
-    // SAFETY: invariant 5.
-    let header = unsafe { &(*made).header };
-    header.begin.store(Native::now(), Relaxed);
-    header.process.store(process as u32, Relaxed);
-    // SAFETY: invariant 5.
-    super::record::begin(unsafe { &*made });
-    header.locks.store(locks, Relaxed);
-    let domains = kinlock_core::topology::domain_count();
-    header.domains.store(domains as u32, Relaxed);
-    HAS_DOMAINS.store(domains > 1, Relaxed);
-    let program = environment::program();
-    for (to, from) in header.program.iter().zip(program.iter().take(63)) {
-        to.store(*from, Relaxed);
-    }
-    header.magic.store(MAGIC, Release);
-}
-
-/// A path in a fixed buffer, which ends with a zero byte.
-struct Name {
-    bytes: [u8; environment::ROOM + 32],
-    length: usize,
-}
-
-impl Write for Name {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let end = self.length + text.len();
-        if end + 1 >= self.bytes.len() {
-            return Err(fmt::Error);
-        }
-        self.bytes[self.length..end].copy_from_slice(text.as_bytes());
-        self.length = end;
-        Ok(())
-    }
-}
-
-/// The calling thread's `errno`: a program may look at it after it has taken a lock.
-struct Errno(libc::c_int);
-
-impl Errno {
-    fn keep() -> Self {
-        // SAFETY: it is the calling thread's.
-        Errno(unsafe { *libc::__errno_location() })
-    }
-
-    fn restore(self) {
-        // SAFETY: as above.
-        unsafe { *libc::__errno_location() = self.0 };
     }
 }

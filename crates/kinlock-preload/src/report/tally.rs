@@ -3,7 +3,8 @@
 //! A lock's tally is in one of two places, by its serial number. One that has to make room is
 //! added to the entry of its lock, and so are all of them when the thread ends.
 
-use super::table::{add, lock_of_holder};
+use super::memory::{self, TAGS, is_present, provide};
+use super::table::{add, lock_of_holder, thread_of};
 use super::{Marks, Object, marks_in, note_thread, table, thread};
 use core::ffi::c_void;
 use core::ptr;
@@ -14,20 +15,31 @@ use kinlock_report::{OWNERS, Owner, TALLIES, Table, Tally, Waits};
 
 unsafe extern "C" {
     safe fn kinlock_token() -> u32;
-    /// Where this thread keeps the address of its tallies: 0 if it has none yet, or [`NONE`].
+    /// Where this thread keeps the address of its tallies, together with the tag of the table that
+    /// they are in: 0 if it has none yet. The tag alone: there was no room for it.
     fn kinlock_tallies() -> *mut usize;
 }
 
-/// There was no room for the calling thread.
-const NONE: usize = 1;
+/// The bits of the tag in the address of an entry. Addresses of an earlier table, which the child
+/// of a fork has, are known by it.
+const TAG: usize = TAGS - 1;
+
+const _: () = assert!(align_of::<Owner>() >= TAGS);
+
+/// What the calling thread has kept.
+#[inline]
+fn kept() -> usize {
+    // SAFETY: it is this thread's own memory, which nothing else points to.
+    unsafe { *kinlock_tallies() }
+}
 
 /// The calling thread's tallies, if it has some.
 #[inline]
 fn own() -> Option<&'static Owner> {
-    // SAFETY: it is this thread's own memory, which nothing else points to.
-    let address = unsafe { *kinlock_tallies() };
-    // SAFETY: invariant 5: it is 0, or NONE, or of an entry of the table.
-    (address > NONE).then(|| unsafe { &*ptr::with_exposed_provenance(address) })
+    let kept = kept();
+    // SAFETY: invariant 5: it is of an entry of this table.
+    (kept > TAG && kept & TAG == memory::tag())
+        .then(|| unsafe { &*ptr::with_exposed_provenance(kept & !TAG) })
 }
 
 fn keep(address: usize) {
@@ -153,7 +165,7 @@ fn settle(table: &Table, owner: &Owner, tally: &Tally) {
         }
         None => add(&table.header.dropped_locks, locked),
     }
-    match super::thread_of(table, owner.token.load(Relaxed)) {
+    match thread_of(table, owner.token.load(Relaxed)) {
         Some(thread) => add(&thread.locked, locked),
         None => add(&table.header.dropped_threads, locked),
     }
@@ -170,7 +182,7 @@ pub(super) fn of_holder<'a>(
         true => own()?,
         false => {
             let mut near = (0..REACH).map(|step| &table.owners[place(last, step)]);
-            near.find(|owner| owner.token.load(Relaxed) == last)?
+            near.find(|owner| is_present(table, *owner) && owner.token.load(Relaxed) == last)?
         }
     };
     Some((owner, in_any_place(owner, address, serial)?))
@@ -188,29 +200,39 @@ fn place(token: u32, step: usize) -> usize {
 #[cold]
 #[inline(never)]
 fn new_owner(table: &Table) -> Option<&'static Owner> {
-    // SAFETY: as in `own`.
-    if unsafe { *kinlock_tallies() } == NONE {
+    let tag = memory::tag();
+    if kept() == tag {
         return None;
     }
     let token = kinlock_token();
     thread(table);
     let key = KEY.load(Relaxed);
-    let mut free = (0..REACH).map(|step| &table.owners[place(token, step)]);
-    let taken = free.find(|owner| {
-        owner.token.load(Relaxed) == 0
+    let mut places = (0..REACH).map(|step| &table.owners[place(token, step)]);
+    let taken = places.find(|owner| {
+        let is_free = |owner: &Owner| owner.token.load(Relaxed) == 0;
+        (!is_present(table, *owner) || is_free(owner))
+            && provide(table, *owner)
             && owner
                 .token
                 .compare_exchange(0, token, Acquire, Relaxed)
                 .is_ok()
     });
-    let Some(owner) = taken.filter(|_| key != 0) else {
-        keep(NONE);
-        return None;
-    };
-    keep(ptr::from_ref(owner).expose_provenance());
-    // SAFETY: invariant 3. It does not allocate for a key as low as this one.
-    unsafe { libc::pthread_setspecific(key - 1, ptr::from_ref(owner).cast()) };
+    let taken = taken.filter(|_| key != 0);
+    let address = taken.map_or(0, |owner| ptr::from_ref(owner).expose_provenance());
+    keep(address | tag);
+    await_end();
     own()
+}
+
+/// Has the end of the calling thread noted, also if it has no tallies.
+pub(super) fn await_end() {
+    let key = KEY.load(Relaxed);
+    if key != 0 {
+        // Any value but null.
+        let value = ptr::without_provenance(1);
+        // SAFETY: invariant 3. It does not allocate for a key as low as this one.
+        unsafe { libc::pthread_setspecific(key - 1, value) };
+    }
 }
 
 /// The key, plus 1, whose destructor is called when a thread ends; 0: there is none.
@@ -218,31 +240,42 @@ static KEY: AtomicU32 = AtomicU32::new(0);
 /// For the first keys the C library has room in each thread.
 const LOW: u32 = 32;
 
+/// Makes the key, unless there is one since before a fork.
 pub(super) fn begin() {
     let mut key = 0;
+    if KEY.load(Relaxed) != 0 {
+        return;
+    }
     // SAFETY: invariants 3 and 4. The library is never unloaded.
-    if unsafe { libc::pthread_key_create(&mut key, Some(end_of_thread)) } == 0 && key < LOW {
-        KEY.store(key + 1, Relaxed);
+    if unsafe { libc::pthread_key_create(&mut key, Some(end_of_thread)) } != 0 {
+        return;
+    }
+    match key {
+        0..LOW => KEY.store(key + 1, Relaxed),
+        // SAFETY: invariant 3: no thread has a value for it.
+        _ => unsafe {
+            libc::pthread_key_delete(key);
+        },
     }
 }
 
 /// The thread ends. Destructors that follow may take locks: then it gets tallies again.
 unsafe extern "C" fn end_of_thread(_: *mut c_void) {
-    let (Some(table), Some(owner)) = (table::table(), own()) else {
-        return;
-    };
-    // One that ends with a lock is shown to hold it.
-    let holds = |tally: &Tally| tally.since.load(Relaxed) != 0;
-    if owner.tallies.iter().any(holds) {
-        return;
+    let Some(table) = memory::table() else { return };
+    if let Some(owner) = own() {
+        // One that ends with a lock is shown to hold it.
+        let holds = |tally: &Tally| tally.since.load(Relaxed) != 0;
+        if owner.tallies.iter().any(holds) {
+            return;
+        }
+        keep(0);
+        for tally in &owner.tallies {
+            settle(table, owner, tally);
+        }
+        // Release pairs with the acquire of the next owner.
+        owner.token.store(0, Release);
     }
-    keep(0);
-    for tally in &owner.tallies {
-        settle(table, owner, tally);
-    }
-    if let Some(thread) = super::thread_of(table, owner.token.load(Relaxed)) {
+    if let Some(thread) = thread_of(table, kinlock_token()) {
         thread.end.store(Native::now(), Relaxed);
     }
-    // Release pairs with the acquire of the next owner.
-    owner.token.store(0, Release);
 }

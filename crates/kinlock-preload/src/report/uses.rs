@@ -1,7 +1,9 @@
 //! By which callers a lock is used: the entries of call stacks, and of a lock with a stack.
 
 use super::frames::Frames;
-use super::table::{self, add};
+use super::memory::provide;
+use super::modules;
+use super::table::{Array, add, scattered};
 use core::sync::atomic::Ordering::*;
 use kinlock_report::{Lock, STACKS, Stack, Table, USES, Use};
 
@@ -29,13 +31,16 @@ pub(super) fn use_of<'a>(
     stack: u32,
 ) -> (u32, Option<&'a Use>) {
     let key = Use::key_of(index, stack);
-    let found = table::place(
-        |at| &table.uses[at].key,
-        key,
-        table::scattered(key) as usize % USES,
-        USES,
-        |_| {},
-    );
+    let uses = Array {
+        index: &table.use_index,
+        used: &table.header.uses_used,
+        freed: &table.header.uses_freed,
+        size: USES,
+        hash_of: scattered,
+        key_at: |at: usize| &table.uses[at].key,
+        provide: |at: usize| provide(table, &table.uses[at]),
+    };
+    let found = uses.place(table, key, |_| {});
     let Some((at, is_new)) = found else {
         add(&table.header.dropped_uses, 1);
         return (0, None);
@@ -61,16 +66,20 @@ pub(super) fn stack_of(table: &Table, frames: &Frames) -> u32 {
         let stack: &Stack = &table.stacks[at];
         for (to, from) in stack.frames.iter().zip(frames.list()) {
             to.store(*from, Relaxed);
+            // So that it can be named. A call may be the last instruction of a function.
+            modules::note(table, from - 1);
         }
     };
-    let found = table::place(
-        |at| &table.stacks[at].hash,
-        hash,
-        hash as usize % STACKS,
-        STACKS,
-        fill,
-    );
-    match found {
+    let stacks = Array {
+        index: &table.stack_index,
+        used: &table.header.stacks_used,
+        freed: &table.header.stacks_freed,
+        size: STACKS,
+        hash_of: |hash| hash,
+        key_at: |at: usize| &table.stacks[at].hash,
+        provide: |at: usize| provide(table, &table.stacks[at]),
+    };
+    match stacks.place(table, hash, fill) {
         Some((at, _)) => at as u32 + 1,
         None => {
             add(&table.header.dropped_stacks, 1);

@@ -4,22 +4,22 @@
 //! [names](symbols) here, after the program has ended, or on SIGUSR1.
 
 mod folded;
+mod folder;
 mod read;
 pub mod recorded;
 mod symbols;
 mod view;
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf, absolute};
 use std::process::ExitStatus;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use kinlock_core::Native;
 use kinlock_core::platform::Platform;
 use serde::Serialize;
-use tempfile::TempDir;
 
+pub use self::folder::Folder;
 use self::symbols::Frame;
 use super::variables::Variable;
 use crate::args::{named, names};
@@ -69,18 +69,34 @@ pub struct Report {
     command: Vec<String>,
     /// How the program ended; not while it runs.
     status: Option<String>,
+    /// Processes for which no table could be made, and why.
+    without_table: u32,
+    without_table_reason: Option<String>,
+    /// Processes that run on when the report is made at the end.
+    still_running: Vec<Running>,
     processes: Vec<Process>,
+}
+
+/// A process of which the report has a part, or nothing.
+#[derive(Serialize)]
+pub struct Running {
+    pid: u32,
+    program: String,
 }
 
 /// What a process did.
 #[derive(Serialize)]
 pub struct Process {
     pid: u32,
+    /// The process that started it.
+    parent: u32,
     program: String,
     /// What its locks were.
     lock: &'static str,
     /// It ended by itself.
     ended: bool,
+    /// It still runs.
+    runs: bool,
     seconds: f64,
     /// Locality domains of the machine.
     domains: u32,
@@ -88,10 +104,26 @@ pub struct Process {
     #[serde(rename = "threads_seen")]
     thread_count: u32,
     dropped: Dropped,
+    /// There was no memory for a part of the table.
+    no_memory: bool,
+    /// Acquisitions of reader-writer locks, of which nothing else is known.
+    rwlocked: u64,
+    /// What threads did that have ended and have no entry of their own.
+    ended_threads: EndedThreads,
     /// Files that are not there as they were loaded: their functions have no names.
     changed_files: Vec<String>,
     locks: Vec<Lock>,
     threads: Vec<Thread>,
+}
+
+/// Sums over threads.
+#[derive(Serialize)]
+pub struct EndedThreads {
+    count: u64,
+    locked: u64,
+    contended: u64,
+    wait_ns: u64,
+    wait_max_ns: u64,
 }
 
 /// What found no place in the table.
@@ -201,7 +233,7 @@ impl Process {
 pub struct Session<'a> {
     args: &'a Args,
     command: &'a [OsString],
-    folder: TempDir,
+    folder: Folder,
     text: Option<PathBuf>,
 }
 
@@ -225,7 +257,7 @@ impl<'a> Session<'a> {
         let session = Session {
             args,
             command,
-            folder: folder()?,
+            folder: Folder::new()?,
             text,
         };
         session.outputs()?;
@@ -234,8 +266,7 @@ impl<'a> Session<'a> {
 
     /// Removes the tables, where no destructor will.
     pub fn close(&self) {
-        // What is left in a folder for such files is removed by the system.
-        let _ = fs::remove_dir_all(self.folder.path());
+        self.folder.close();
     }
 
     /// Whether the report goes to stderr, to which more may be written then.
@@ -251,8 +282,7 @@ impl<'a> Session<'a> {
     }
 
     pub fn variable(&self) -> Variable {
-        let prefix = self.folder.path().join("process");
-        ("KINLOCK_REPORT", prefix.into())
+        ("KINLOCK_REPORT", self.folder.prefix().into())
     }
 
     fn outputs(&self) -> anyhow::Result<Outputs<Report>> {
@@ -270,7 +300,20 @@ impl<'a> Session<'a> {
 
     /// Reports what has happened until now, or until the program ended.
     pub fn report(&self, status: Option<ExitStatus>) -> anyhow::Result<()> {
-        let mut processes = processes(self.folder.path())?;
+        if status.is_some() {
+            self.folder.is_over();
+            // So that a report which is longer than a file may be is an error.
+            // SAFETY: it takes numbers only.
+            unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+        }
+        let mut processes = processes(&self.folder)?;
+        let running = match status {
+            Some(_) => self.folder.running(),
+            None => Vec::new(),
+        };
+        let running = running.into_iter();
+        let still_running = running.map(|(pid, program)| Running { pid, program });
+        let (without_table, without_table_reason) = self.folder.without_table();
         processes.sort_by_key(|process| (std::cmp::Reverse(process.wait_ns()), process.pid));
         let report = Report {
             command: self
@@ -279,6 +322,9 @@ impl<'a> Session<'a> {
                 .map(|word| word.display().to_string())
                 .collect(),
             status: status.map(|status| status.to_string()),
+            without_table,
+            without_table_reason,
+            still_running: still_running.collect(),
             processes,
         };
         if self.text.is_none() {
@@ -297,19 +343,9 @@ impl<'a> Session<'a> {
 }
 
 /// What the tables in a folder say.
-fn processes(folder: &Path) -> anyhow::Result<Vec<Process>> {
+fn processes(folder: &Folder) -> anyhow::Result<Vec<Process>> {
     let now = Native::now();
-    let files = fs::read_dir(folder).context("the report is gone")?;
-    let files = files.flatten().map(|entry| entry.path());
-    Ok(files.filter_map(|file| read::process(&file, now)).collect())
-}
-
-/// In memory if that can be.
-pub fn folder() -> anyhow::Result<TempDir> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix("kinlock-report-");
-    let folder = builder
-        .tempdir_in("/dev/shm")
-        .or_else(|_| builder.tempdir());
-    folder.context("cannot make a folder for the report")
+    let mut processes = Vec::new();
+    folder.for_each(|table, state| processes.push(read::process(table, state, now)))?;
+    Ok(processes)
 }

@@ -1,61 +1,15 @@
-//! Reading the table that a process left, or is filling.
-//!
-//! # Invariants cited by `SAFETY` comments
-//!
-//! 1. The mapping has the size of a table, and its file has, too. All values are valid for its
-//!    fields, which are atomics.
+//! What the table says that a process left, or is filling.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
-use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 
-use kinlock_report::{BUCKETS, ENDED, FREED, MAGIC, SPIN, Table, end_of};
+use kinlock_report::{BUCKETS, ENDED, FREED, SPIN, Table, end_of};
 
+use super::folder::State;
 use super::symbols::{Frame, Module, Symbols};
-use super::{Caller, Dropped, Lock, Process, Thread, Times, recorded};
-
-/// A table in memory.
-struct Mapped(*const Table);
-
-impl Mapped {
-    fn open(path: &Path) -> Option<Self> {
-        let file = File::open(path).ok()?;
-        let size = size_of::<Table>();
-        if file.metadata().ok()?.len() < size as u64 {
-            return None;
-        }
-        let (protection, flags) = (libc::PROT_READ, libc::MAP_SHARED);
-        // SAFETY: a new mapping of a file that lives until it is unmapped.
-        let at = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                size,
-                protection,
-                flags,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        (at != libc::MAP_FAILED).then(|| Mapped(at.cast_const().cast()))
-    }
-
-    fn table(&self) -> &Table {
-        // SAFETY: invariant 1.
-        unsafe { &*self.0 }
-    }
-}
-
-impl Drop for Mapped {
-    fn drop(&mut self) {
-        // SAFETY: it is ours, and nothing points to it any more.
-        unsafe { libc::munmap(self.0.cast_mut().cast(), size_of::<Table>()) };
-    }
-}
+use super::{Caller, Dropped, EndedThreads, Lock, Process, Thread, Times, recorded};
 
 fn get(number: &AtomicU64) -> u64 {
     number.load(Relaxed)
@@ -75,26 +29,27 @@ fn text(from: &[AtomicU8]) -> String {
     String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()
 }
 
-/// What a process did; `None` if the file is none of a process that took a lock. `now` is the end
-/// of one that does not say its own.
-pub fn process(path: &Path, now: u64) -> Option<Process> {
-    let mapped = Mapped::open(path)?;
-    let table = mapped.table();
+/// The part of an array that is in use.
+fn used<'a, T>(all: &'a [T], count: &AtomicU32) -> &'a [T] {
+    &all[..all.len().min(get32(count) as usize)]
+}
+
+/// What a process did until now.
+pub fn process(table: &Table, state: State, now: u64) -> Process {
     let header = &table.header;
-    if header.magic.load(Acquire) != MAGIC {
-        return None;
-    }
     let mut symbols = Symbols::new(modules(table));
     let tallies = Tallies::of(table);
-    let end = match get(&header.end) {
-        0 => now,
-        end => end,
+    let end = match (get(&header.end), state) {
+        (0, State::Runs) => now,
+        (0, State::Ended(at)) => at,
+        (end, _) => end,
     };
+    let uses = uses(table);
     let threads = threads(table, &tallies, end);
-    let locks = table.locks.iter().enumerate();
+    let locks = used(&table.locks, &header.locks_used).iter().enumerate();
     let locks = locks.filter(|(_, lock)| !matches!(get(&lock.address), 0 | FREED));
     let mut locks: Vec<_> = locks
-        .map(|(index, _)| lock(table, index, &tallies, &mut symbols, &threads))
+        .map(|(index, _)| lock(table, index, &tallies, &uses, &mut symbols, &threads))
         .collect();
     for lock in &mut locks {
         lock.waiting = threads
@@ -103,14 +58,17 @@ pub fn process(path: &Path, now: u64) -> Option<Process> {
             .map(|t| t.id)
             .collect();
     }
-    Some(Process {
+    let ended = &header.ended_threads;
+    Process {
         pid: get32(&header.process),
+        parent: get32(&header.parent),
         program: text(&header.program),
         lock: ["kinlock-mutex", "kinlock-spin", "pthread"]
             .get(get32(&header.locks) as usize)
             .copied()
             .unwrap_or("unknown"),
         ended: get(&header.end) != 0,
+        runs: get(&header.end) == 0 && state == State::Runs,
         seconds: end.saturating_sub(get(&header.begin)) as f64 / 1e9,
         domains: get32(&header.domains),
         thread_count: get32(&header.threads),
@@ -121,9 +79,31 @@ pub fn process(path: &Path, now: u64) -> Option<Process> {
             uses: get(&header.dropped_uses),
             threads: get(&header.dropped_threads),
         },
+        no_memory: get32(&header.no_memory) > 0,
+        rwlocked: header.rwlocked.iter().map(|shard| get(&shard.0)).sum(),
+        ended_threads: EndedThreads {
+            count: get(&ended.count),
+            locked: get(&ended.locked),
+            contended: get(&ended.contended),
+            wait_ns: get(&ended.wait_ns),
+            wait_max_ns: get(&ended.wait_max),
+        },
         locks,
         threads,
-    })
+    }
+}
+
+/// The uses of each lock, by its index plus 1.
+fn uses(table: &Table) -> HashMap<u32, Vec<usize>> {
+    let mut uses: HashMap<u32, Vec<usize>> = HashMap::new();
+    let all = used(&table.uses, &table.header.uses_used);
+    for (at, found) in all.iter().enumerate() {
+        let key = get(&found.key);
+        if key != FREED {
+            uses.entry((key >> 32) as u32).or_default().push(at);
+        }
+    }
+    uses
 }
 
 fn modules(table: &Table) -> Vec<Module> {
@@ -221,6 +201,7 @@ fn lock(
     table: &Table,
     index: usize,
     tallies: &Tallies,
+    uses: &HashMap<u32, Vec<usize>>,
     symbols: &mut Symbols,
     threads: &[Thread],
 ) -> Lock {
@@ -235,6 +216,8 @@ fn lock(
         thread.map_or(0, |thread| thread.id)
     };
     let holder = sum.holder.filter(|_| !is_ended);
+    let own_uses = uses.get(&(index as u32 + 1)).map_or(&[][..], |uses| uses);
+    let wait_ns = get(&from.wait_ns) + sum.wait_ns;
     let (waits, holds) = (counts(&from.waits), counts(&from.holds));
     Lock {
         name: symbols
@@ -254,12 +237,7 @@ fn lock(
         local: changed.saturating_sub(remote),
         remote,
         threads: from.threads.iter().map(|word| get(word).count_ones()).sum(),
-        wait: times(
-            get(&from.wait_ns) + sum.wait_ns,
-            contended,
-            get(&from.wait_max),
-            &waits,
-        ),
+        wait: times(wait_ns, contended, get(&from.wait_max), &waits),
         hold: times(
             get(&from.hold_ns),
             get(&from.held),
@@ -271,12 +249,12 @@ fn lock(
         held_by: holder.map(by_token),
         waiting: Vec::new(),
         first: stack(table, get32(&from.first), symbols),
-        callers: callers(table, index as u32 + 1, symbols),
+        callers: callers(table, own_uses, [contended, wait_ns], symbols),
     }
 }
 
-fn counts(from: &[AtomicU32]) -> Vec<u64> {
-    from.iter().map(|n| n.load(Relaxed).into()).collect()
+fn counts(from: &[AtomicU64]) -> Vec<u64> {
+    from.iter().map(get).collect()
 }
 
 fn times(total: u64, count: u64, max: u64, classes: &[u64]) -> Times {
@@ -326,14 +304,11 @@ fn stack(table: &Table, number: u32, symbols: &mut Symbols) -> Vec<Frame> {
         .collect()
 }
 
-/// The uses of a lock, the longest wait first.
-fn callers(table: &Table, lock: u32, symbols: &mut Symbols) -> Vec<Caller> {
-    let uses = table.uses.iter().filter(|found| {
-        let key = get(&found.key);
-        key != FREED && (key >> 32) as u32 == lock
-    });
+/// The uses of a lock, the longest wait first. What they waited is estimated, and what the lock was
+/// waited for is known: no sum of estimates is larger.
+fn callers(table: &Table, uses: &[usize], known: [u64; 2], symbols: &mut Symbols) -> Vec<Caller> {
     let mut callers: Vec<Caller> = Vec::new();
-    for found in uses {
+    for found in uses.iter().map(|&at| &table.uses[at]) {
         let frames = stack(table, get(&found.key) as u32, symbols);
         let new = Caller {
             contended: get(&found.contended),
@@ -346,6 +321,23 @@ fn callers(table: &Table, lock: u32, symbols: &mut Symbols) -> Vec<Caller> {
         match callers.iter_mut().find(|known| known.frames == new.frames) {
             Some(known) => known.add(&new),
             None => callers.push(new),
+        }
+    }
+    let sums = callers.iter().fold([0_u64; 2], |[n, ns], caller| {
+        [
+            n.saturating_add(caller.contended),
+            ns.saturating_add(caller.wait_ns),
+        ]
+    });
+    for caller in &mut callers {
+        for ((number, sum), known) in [&mut caller.contended, &mut caller.wait_ns]
+            .into_iter()
+            .zip(sums)
+            .zip(known)
+        {
+            if sum > known {
+                *number = (u128::from(*number) * u128::from(known) / u128::from(sum)) as u64;
+            }
         }
     }
     callers.sort_by_key(|caller| std::cmp::Reverse((caller.wait_ns, caller.hold_ns)));

@@ -1,13 +1,12 @@
 //! What the preloaded library records of each lock, for a simulation: from the same table.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use kinlock_report::{CLASSES, Lock as Entry, RECORDED_THREADS, Table, class_range};
 use kinlock_sim::workloads::recorded::{Distribution, RecordedLock, Recording};
 
 use super::view::place;
-use super::{Lock, Process, processes};
+use super::{Folder, Lock, Process, processes};
 
 /// The distributions of a lock.
 pub struct Distributions {
@@ -43,7 +42,7 @@ fn distribution(classes: &[AtomicU32; CLASSES]) -> Distribution {
 
 /// The recording of the process in a folder of tables that took locks most often; `None` if none
 /// took any.
-pub fn recording(folder: &Path, of: &Recording) -> anyhow::Result<Option<Recording>> {
+pub fn recording(folder: &Folder, of: &Recording) -> anyhow::Result<Option<Recording>> {
     let locked = |process: &Process| process.locks.iter().map(|lock| lock.locked).sum::<u64>();
     let most = processes(folder)?.into_iter().max_by_key(locked);
     Ok(most.map(|mut process| {

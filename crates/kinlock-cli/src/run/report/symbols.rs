@@ -129,7 +129,8 @@ impl Contents {
         // SAFETY: invariant 1.
         let data = unsafe { Mmap::map(&file) }.ok()?;
         let has = parse(&data)?.build_id().ok().flatten().unwrap_or_default();
-        if has != build_id {
+        // A file whose ID the program could not read is taken for the one that was loaded.
+        if !build_id.is_empty() && has != build_id {
             return None;
         }
         Some(Contents {

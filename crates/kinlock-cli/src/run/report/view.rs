@@ -22,7 +22,7 @@ const CALLERS: usize = 3;
 
 impl Options {
     pub fn write(&self, report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
-        if report.processes.is_empty() {
+        if report.processes.is_empty() && report.without_table_reason.is_none() {
             writeln!(
                 out,
                 "kinlock: no report: the program called no function of pthread mutexes, condition \
@@ -30,13 +30,49 @@ impl Options {
             )?;
             return Ok(());
         }
-        for process in report.processes.iter().take(PROCESSES) {
+        let (used, idle): (Vec<_>, Vec<_>) = report.processes.iter().partition(|p| took_any(p));
+        for process in used.iter().take(PROCESSES) {
             self.process(report, process, out)?;
         }
-        if let Some(more @ 1..) = report.processes.len().checked_sub(PROCESSES) {
+        if let Some(more @ 1..) = used.len().checked_sub(PROCESSES) {
+            let more = counted(more as u64, "more process", "more processes");
+            writeln!(out, "\nkinlock: {more} waited less; --json has them")?;
+        }
+        match &idle[..] {
+            [] => {}
+            [one] => writeln!(
+                out,
+                "\nkinlock: {} (process {}) took no mutex or spinlock{}",
+                one.program,
+                one.pid,
+                rwlocks(one)
+            )?,
+            more => writeln!(
+                out,
+                "\nkinlock: {} processes took no mutex or spinlock",
+                grouped(more.len() as u64)
+            )?,
+        }
+        for process in report.still_running.iter().take(PROCESSES) {
             writeln!(
                 out,
-                "\nkinlock: {more} more processes waited less; --json has them"
+                "\nkinlock: process {} ({}) still runs: what it does from now on is not in this report",
+                process.pid, process.program
+            )?;
+        }
+        if let Some(more @ 1..) = report.still_running.len().checked_sub(PROCESSES) {
+            let more = counted(more as u64, "more process", "more processes");
+            writeln!(out, "\nkinlock: {more} still run; --json has them")?;
+        }
+        if let Some(reason) = &report.without_table_reason {
+            let number = match report.without_table {
+                0 => "no process is".to_owned(),
+                1 => "1 process is not".to_owned(),
+                n => format!("{} processes are not", grouped(n.into())),
+            };
+            writeln!(
+                out,
+                "\nkinlock: {number} in this report: no table could be made: {reason}"
             )?;
         }
         Ok(())
@@ -52,21 +88,31 @@ impl Options {
             None => " until now",
             Some(_) => "",
         };
-        let (locked, contended) = process
-            .locks
-            .iter()
-            .fold((0, 0), |(l, c), lock| (l + lock.locked, c + lock.contended));
+        // Processes that have the same name are told apart by who started them.
+        let has_parent = report.processes.iter().any(|p| p.pid == process.parent);
+        let parent = match has_parent {
+            true => format!(", child of {}", process.parent),
+            false => String::new(),
+        };
+        let sum = |of: fn(&Lock) -> u64| process.locks.iter().map(of).sum::<u64>();
+        let (locked, timeouts) = (sum(|lock| lock.locked), sum(|lock| lock.timeouts));
+        let contended = sum(|lock| lock.contended);
         let sentence = format!(
-            "kinlock: locks of {} (process {}, {}){until}: {} threads took {} locks {} times in {}; {} were found taken, and waited {} for",
+            "kinlock: locks of {} (process {}{parent}, {}){until}: {} took {} {} in {}; {} were found taken, and waited {} for{}",
             process.program,
             process.pid,
             process.lock,
-            process.thread_count,
-            grouped(process.locks.iter().map(|lock| lock.ended.max(1)).sum()),
-            grouped(locked),
+            counted(process.thread_count.into(), "thread", "threads"),
+            counted(
+                process.locks.iter().map(|lock| lock.ended.max(1)).sum(),
+                "lock",
+                "locks"
+            ),
+            counted(locked, "time", "times"),
             time(1e9 * process.seconds),
-            percent(contended as f64 / (locked.max(1)) as f64),
+            percent(contended as f64 / (locked + timeouts).max(1) as f64),
             time(process.wait_ns() as f64),
+            rwlocks(process),
         );
         writeln!(out, "\n{}\n", wrapped(&sentence, ""))?;
         match self.by {
@@ -153,6 +199,19 @@ impl Options {
         rows.sort_by_key(|thread| std::cmp::Reverse((thread.wait_ns, thread.locked)));
         let left = rows.len().saturating_sub(self.max);
         rows.truncate(self.max);
+        let ended = &process.ended_threads;
+        let others = (ended.count > 0).then(|| {
+            let average = ended.wait_ns.checked_div(ended.contended).unwrap_or(0);
+            vec![
+                format!("({} that ended)", grouped(ended.count)),
+                grouped(ended.locked),
+                grouped(ended.contended),
+                time(ended.wait_ns as f64),
+                time(average as f64),
+                time(ended.wait_max_ns as f64),
+                String::new(),
+            ]
+        });
         let cells = rows.into_iter().map(|thread| {
             let average = thread.wait_ns.checked_div(thread.contended).unwrap_or(0);
             let waits_for = |lock: &&Lock| lock.address == thread.waits_for && !lock.is_ended;
@@ -170,6 +229,7 @@ impl Options {
                     .map_or_else(String::new, name),
             ]
         });
+        let cells = others.into_iter().chain(cells);
         print(&HEADINGS_OF_THREADS, cells.collect(), out)?;
         if left > 0 {
             writeln!(
@@ -214,6 +274,34 @@ const HEADINGS_OF_THREADS: [&str; 7] = [
     "\nmax",
     "waits for",
 ];
+
+/// Whether there is anything to show of a process.
+fn took_any(process: &Process) -> bool {
+    let dropped = process.dropped.locks > 0;
+    dropped
+        || process
+            .locks
+            .iter()
+            .any(|lock| lock.locked > 0 || lock.contended > 0 || lock.tries > 0)
+}
+
+/// What is not shown, but was taken.
+fn rwlocks(process: &Process) -> String {
+    match process.rwlocked {
+        0 => String::new(),
+        n => format!(
+            "; and {}, not shown",
+            counted(n, "rwlock acquisition", "rwlock acquisitions")
+        ),
+    }
+}
+
+fn counted(count: u64, one: &str, more: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        n => format!("{} {more}", grouped(n)),
+    }
+}
 
 /// Four cells.
 fn of_times(times: &Times) -> [String; 4] {
@@ -359,6 +447,12 @@ fn notes(process: &Process, out: &mut dyn Write) -> anyhow::Result<()> {
             out,
             "the table is full: {} {what} were dropped",
             grouped(count)
+        )?;
+    }
+    if process.no_memory {
+        writeln!(
+            out,
+            "there was no memory for a part of the table: /dev/shm is full"
         )?;
     }
     for file in &process.changed_files {

@@ -1,0 +1,527 @@
+//! The folder in which processes have their tables.
+//!
+//! A table takes memory that programs may lack: of `/dev/shm`, which containers limit. So a table
+//! is taken out of the folder as soon as its process has ended or has become another program. The
+//! kernel tells that: a file was closed that was open for writing, and a mapping keeps it open.
+//!
+//! A command that is killed leaves its folder. The next one that starts removes it: each holds a
+//! lock of its own folder for as long as it runs.
+//!
+//! # Invariants cited by `SAFETY` comments
+//!
+//! 1. Calls get live locals of the type and size that they expect.
+//! 2. All values are valid for the fields of a table, which are atomics, and for bytes.
+
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::ptr;
+use std::slice;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context;
+use kinlock_core::Native;
+use kinlock_core::platform::Platform;
+use kinlock_report::{MAGIC, PAGE, SHARED, Shared, Table};
+use tempfile::TempDir;
+
+/// How the folder is called.
+const NAME: &str = "kinlock-report-";
+/// How the tables are called.
+const TABLES: &str = "process";
+/// A folder without an owner may be one that is being made, unless it is older.
+const OLD: Duration = Duration::from_secs(60);
+
+/// The folder, and what was in it.
+pub struct Folder {
+    place: TempDir,
+    /// Of the folder, held for as long as it exists.
+    _lock: File,
+    /// Of processes that have ended.
+    ended: Arc<Mutex<Vec<Image>>>,
+}
+
+impl Folder {
+    /// In memory if that can be.
+    pub fn new() -> anyhow::Result<Self> {
+        let memory = Path::new("/dev/shm");
+        let others = std::env::temp_dir();
+        for parent in [memory, &others] {
+            remove_left(parent);
+        }
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(NAME);
+        let place = builder.tempdir_in(memory).or_else(|_| builder.tempdir());
+        let place = place.context("cannot make a folder for the report")?;
+        let lock = File::open(place.path()).context("the folder for the report is gone")?;
+        lock_at_once(&lock);
+        let folder = Folder {
+            place,
+            _lock: lock,
+            ended: Arc::default(),
+        };
+        // Without it, processes cannot say why they have no table.
+        let _ = folder.make_shared();
+        folder.watch();
+        Ok(folder)
+    }
+
+    /// What the names of all tables begin with.
+    pub fn prefix(&self) -> PathBuf {
+        self.place.path().join(TABLES)
+    }
+
+    fn shared_path(&self) -> PathBuf {
+        self.place.path().join(format!("{TABLES}{SHARED}"))
+    }
+
+    fn make_shared(&self) -> io::Result<()> {
+        if largest_file() < PAGE as u64 {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let mut page = vec![0; PAGE];
+        page[..8].copy_from_slice(&MAGIC.to_ne_bytes());
+        fs::write(self.shared_path(), page)
+    }
+
+    /// How many processes have no table, and why, as the last one says.
+    pub fn without_table(&self) -> (u32, Option<String>) {
+        let no_larger = || io::Error::from_raw_os_error(libc::EFBIG);
+        let Ok(page) = fs::read(self.shared_path()) else {
+            let is_limited = largest_file() < size_of::<Table>() as u64;
+            return (0, is_limited.then(|| no_larger().to_string()));
+        };
+        let number = |at: usize| {
+            let bytes = page.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+            bytes.map_or(0, u32::from_ne_bytes)
+        };
+        let count = number(std::mem::offset_of!(Shared, without_table));
+        let error = number(std::mem::offset_of!(Shared, errno));
+        let why = (count > 0).then(|| io::Error::from_raw_os_error(error as i32).to_string());
+        (count, why)
+    }
+
+    /// Processes that still run, and what they are called. They need not have a table: one that was
+    /// forked and has taken no lock yet will have none.
+    pub fn running(&self) -> Vec<(u32, String)> {
+        let shared = self.shared_path();
+        let is_mapped = File::open(&shared).is_ok_and(|file| is_written(&file));
+        if !is_mapped {
+            return Vec::new();
+        }
+        let maps = |folder: &Path| {
+            let maps = fs::read(folder.join("maps")).unwrap_or_default();
+            let name = shared.as_os_str().as_bytes();
+            maps.windows(name.len()).any(|part| part == name)
+        };
+        let mut running: Vec<_> = fs::read_dir("/proc")
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|entry| {
+                let process = entry.file_name().to_str()?.parse().ok()?;
+                let folder = entry.path();
+                let name = || fs::read_to_string(folder.join("comm")).unwrap_or_default();
+                maps(&folder).then(|| (process, name().trim_end().to_owned()))
+            })
+            .collect();
+        running.sort_unstable();
+        running
+    }
+
+    /// Tells processes that live on that no more tables are wanted.
+    pub fn is_over(&self) {
+        if let Ok(file) = File::options().write(true).open(self.shared_path()) {
+            let at = std::mem::offset_of!(Shared, is_over) as u64;
+            let _ = file.write_at(&1_u32.to_ne_bytes(), at);
+        }
+    }
+
+    /// Calls `with` with each table: of processes that have ended, and of those that run.
+    pub fn for_each(&self, mut with: impl FnMut(&Table, State)) -> anyhow::Result<()> {
+        let mut scratch = Scratch::new();
+        let ended = locked(&self.ended);
+        for image in &*ended {
+            scratch.with(image, |table| with(table, image.state));
+        }
+        let files = fs::read_dir(self.place.path()).context("the report is gone")?;
+        for file in files.flatten() {
+            if let Some(image) = is_table(&file.file_name())
+                .then(|| Image::read(&file.path()))
+                .flatten()
+            {
+                scratch.with(&image, |table| with(table, image.state));
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the folder, where no destructor will.
+    pub fn close(&self) {
+        let _ = fs::remove_dir_all(self.place.path());
+    }
+
+    /// Takes tables out of the folder when their processes have ended. Where the kernel does not
+    /// tell, they stay until the report is made.
+    fn watch(&self) {
+        let path = self.place.path().to_owned();
+        let ended = Arc::clone(&self.ended);
+        let Some(events) = Events::of(&path) else {
+            return;
+        };
+        let watch = move || {
+            while let Some(names) = events.next() {
+                for name in names.iter().filter(|name| is_table(name)) {
+                    take(&path.join(name), &ended);
+                }
+            }
+        };
+        // Signals are the main thread's, and a new thread has those blocked that its maker has.
+        let before = block_signals();
+        let _ = std::thread::Builder::new()
+            .name("tables".to_owned())
+            .spawn(watch);
+        set_signals(&before);
+    }
+}
+
+fn locked(images: &Mutex<Vec<Image>>) -> MutexGuard<'_, Vec<Image>> {
+    images.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn is_table(name: &OsStr) -> bool {
+    let rest = name.as_bytes().strip_prefix(TABLES.as_bytes());
+    rest.is_some_and(|rest| rest.starts_with(b".") && rest != SHARED.as_bytes())
+}
+
+/// Keeps what a table says, and removes it.
+fn take(path: &Path, ended: &Mutex<Vec<Image>>) {
+    let mut ended = locked(ended);
+    let Some(mut image) = Image::read(path) else {
+        return;
+    };
+    image.state = State::Ended(Native::now());
+    if fs::remove_file(path).is_ok() && !image.runs.is_empty() {
+        ended.push(image);
+    }
+}
+
+/// Removes folders whose commands were killed.
+fn remove_left(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let is_named = entry.file_name().as_bytes().starts_with(NAME.as_bytes());
+        // SAFETY: it has no preconditions.
+        let own = unsafe { libc::geteuid() };
+        let is_own = |folder: &fs::Metadata| folder.is_dir() && folder.uid() == own;
+        let is_old = |folder: &fs::Metadata| {
+            let age = folder.modified().ok().and_then(|at| at.elapsed().ok());
+            age.is_some_and(|age| age > OLD)
+        };
+        let is_left = || {
+            let folder = entry.metadata().ok()?;
+            let lock = File::open(entry.path()).ok()?;
+            Some(is_own(&folder) && is_old(&folder) && lock_at_once(&lock))
+        };
+        if is_named && is_left() == Some(true) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Whether the file was not locked, and is now.
+fn lock_at_once(file: &File) -> bool {
+    // SAFETY: numbers only.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+}
+
+/// The largest size of a file: writing beyond it ends in a signal.
+fn largest_file() -> u64 {
+    let mut limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: invariant 1.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
+    limit.rlim_cur
+}
+
+fn block_signals() -> libc::sigset_t {
+    let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+    // SAFETY: invariant 1.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        before.assume_init()
+    }
+}
+
+fn set_signals(signals: &libc::sigset_t) {
+    // SAFETY: invariant 1.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, signals, ptr::null_mut()) };
+}
+
+/// Names of files in a folder that are no longer open for writing.
+struct Events(File);
+
+impl Events {
+    fn of(folder: &Path) -> Option<Self> {
+        let path = std::ffi::CString::new(folder.as_os_str().as_bytes()).ok()?;
+        // SAFETY: invariant 1; the descriptor is a new one.
+        unsafe {
+            let events = libc::inotify_init1(libc::IN_CLOEXEC);
+            if events < 0 {
+                return None;
+            }
+            let events = OwnedFd::from_raw_fd(events);
+            let mask = libc::IN_CLOSE_WRITE;
+            let watch = libc::inotify_add_watch(events.as_raw_fd(), path.as_ptr(), mask);
+            (watch >= 0).then(|| Events(events.into()))
+        }
+    }
+
+    /// Waits for some. `None` if there will be no more.
+    fn next(&self) -> Option<Vec<std::ffi::OsString>> {
+        const HEADER: usize = 16;
+        let mut buffer = [0; 4096];
+        let filled = loop {
+            match io::Read::read(&mut &self.0, &mut buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other.ok()?,
+            }
+        };
+        let mut names = Vec::new();
+        let mut rest = &buffer[..filled];
+        while rest.len() >= HEADER {
+            let word =
+                |at: usize| u32::from_ne_bytes(rest[at..at + 4].try_into().unwrap_or([0; 4]));
+            let (mask, length) = (word(4), word(12) as usize);
+            // The folder is gone.
+            if mask & libc::IN_IGNORED != 0 {
+                return None;
+            }
+            let name = rest.get(HEADER..HEADER + length)?;
+            let end = name.iter().position(|&byte| byte == 0);
+            names.push(OsStr::from_bytes(&name[..end.unwrap_or(length)]).to_owned());
+            rest = &rest[HEADER + length..];
+        }
+        Some(names)
+    }
+}
+
+/// What is known of the process of a table, besides what the table says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    Runs,
+    /// It has ended, or is another program, since that time at the latest.
+    Ended(u64),
+}
+
+/// What a table says, without its zeros.
+struct Image {
+    state: State,
+    /// Where bytes belong, and how many of them.
+    runs: Vec<(usize, usize)>,
+    bytes: Vec<u8>,
+}
+
+/// Runs consist of blocks of this size.
+const BLOCK: usize = 64;
+
+impl Image {
+    /// `None` if there is no such file any more.
+    fn read(path: &Path) -> Option<Self> {
+        let file = File::open(path).ok()?;
+        let mut image = Image {
+            state: match is_written(&file) {
+                true => State::Runs,
+                false => State::Ended(Native::now()),
+            },
+            runs: Vec::new(),
+            bytes: Vec::new(),
+        };
+        let mut at = 0;
+        let mut buffer = vec![0; 16 * PAGE];
+        while let Some((from, to)) = data_from(&file, at) {
+            at = from;
+            while at < to {
+                let wanted = buffer.len().min(to - at);
+                let read = file.read_at(&mut buffer[..wanted], at as u64).ok()?;
+                if read == 0 {
+                    return Some(image);
+                }
+                image.add(at, &buffer[..read]);
+                at += read;
+            }
+        }
+        Some(image)
+    }
+
+    fn add(&mut self, at: usize, bytes: &[u8]) {
+        for (number, block) in bytes.chunks(BLOCK).enumerate() {
+            if block.iter().all(|&byte| byte == 0) {
+                continue;
+            }
+            let begin = at + number * BLOCK;
+            match self.runs.last_mut() {
+                Some((from, length)) if *from + *length == begin => *length += block.len(),
+                _ => self.runs.push((begin, block.len())),
+            }
+            self.bytes.extend_from_slice(block);
+        }
+    }
+}
+
+/// The next part of a sparse file that has contents.
+fn data_from(file: &File, at: usize) -> Option<(usize, usize)> {
+    let seek = |from: usize, what| {
+        // SAFETY: numbers only.
+        let found = unsafe { libc::lseek(file.as_raw_fd(), from as libc::off_t, what) };
+        usize::try_from(found).ok()
+    };
+    let from = seek(at, libc::SEEK_DATA)?.min(size_of::<Table>());
+    let to = seek(from, libc::SEEK_HOLE)?.min(size_of::<Table>());
+    (from < to).then_some((from, to))
+}
+
+/// Whether a process has the file open for writing, which mapping it is: then the kernel refuses
+/// a lease of it to readers.
+fn is_written(file: &File) -> bool {
+    // SAFETY: numbers only.
+    unsafe {
+        let granted = libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK);
+        if granted == 0 {
+            libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK);
+        }
+        granted != 0 && io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock
+    }
+}
+
+/// A table of zeros, which each image is laid into.
+struct Scratch(Box<Table>);
+
+impl Scratch {
+    fn new() -> Self {
+        let layout = Layout::new::<Table>();
+        // SAFETY: invariant 2; memory of the global allocator, of this layout.
+        unsafe {
+            let table = alloc_zeroed(layout).cast::<Table>();
+            if table.is_null() {
+                handle_alloc_error(layout);
+            }
+            Scratch(Box::from_raw(table))
+        }
+    }
+
+    fn with(&mut self, image: &Image, with: impl FnOnce(&Table)) {
+        let mut bytes = &image.bytes[..];
+        for &(at, length) in &image.runs {
+            let (run, rest) = bytes.split_at(length);
+            self.bytes()[at..at + length].copy_from_slice(run);
+            bytes = rest;
+        }
+        if self.0.header.magic.load(Relaxed) == MAGIC {
+            with(&self.0);
+        }
+        for &(at, length) in &image.runs {
+            self.bytes()[at..at + length].fill(0);
+        }
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        let table = ptr::from_mut(&mut *self.0).cast::<u8>();
+        // SAFETY: invariant 2; the bytes are the table's, which is borrowed.
+        unsafe { slice::from_raw_parts_mut(table, size_of::<Table>()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_is_what_is_in_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("process.1");
+        let file = File::create(&path).unwrap();
+        file.set_len(size_of::<Table>() as u64).unwrap();
+        let last = size_of::<Table>() - 8;
+        for (at, word) in [
+            (0, MAGIC),
+            (8, 7),
+            (5 * PAGE as u64 + 60, 9),
+            (last as u64, 3),
+        ] {
+            file.write_at(&word.to_ne_bytes(), at).unwrap();
+        }
+        let expected = fs::read(&path).unwrap();
+        let image = Image::read(&path).unwrap();
+        assert!(image.bytes.len() < 10 * BLOCK);
+        let mut scratch = Scratch::new();
+        let mut found = Vec::new();
+        for _ in 0..2 {
+            scratch.with(&image, |table| found.push(table.header.begin.load(Relaxed)));
+        }
+        assert_eq!(found, [7, 7]);
+        for &(at, length) in &image.runs {
+            assert!(expected[at..at + length].iter().any(|&byte| byte != 0));
+        }
+        let words = image.runs.iter().map(|run| run.1).sum::<usize>();
+        assert_eq!(words, image.bytes.len());
+        assert!(scratch.bytes().iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn a_mapping_is_seen() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = folder.path().join("process.1");
+        let file = File::options()
+            .create_new(true)
+            .read(true)
+            .write(true)
+            .open(&path)
+            .unwrap();
+        file.set_len(PAGE as u64).unwrap();
+        // SAFETY: a new mapping.
+        let at = unsafe {
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            libc::mmap(
+                ptr::null_mut(),
+                PAGE,
+                protection,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        assert_ne!(at, libc::MAP_FAILED);
+        drop(file);
+        assert!(is_written(&File::open(&path).unwrap()));
+        // SAFETY: it is ours, and nothing points to it.
+        unsafe { libc::munmap(at, PAGE) };
+        assert!(!is_written(&File::open(&path).unwrap()));
+    }
+
+    #[test]
+    fn names_of_tables() {
+        for (name, is) in [
+            ("process.1", true),
+            ("process.12.3", true),
+            ("process.shared", false),
+            ("process", false),
+            ("other.1", false),
+        ] {
+            assert_eq!(is_table(OsStr::new(name)), is, "{name}");
+        }
+    }
+}
