@@ -14,6 +14,7 @@ use std::{env, fs};
 /// What the library takes from the C library, or the loader. Each is in `libc.so.6` or in the
 /// loader itself in all versions of glibc that it loads into.
 const FUNCTIONS: &[&str] = &[
+    "__cxa_at_quick_exit",
     "__cxa_finalize",
     "__errno_location",
     "__getauxval",
@@ -63,7 +64,11 @@ const FUNCTIONS: &[&str] = &[
     "write",
     "writev",
 ];
-const VARIABLES: &[&str] = &["environ", "program_invocation_short_name"];
+const VARIABLES: &[&str] = &[
+    "environ",
+    "program_invocation_name",
+    "program_invocation_short_name",
+];
 
 /// Libraries that are on the linker's command line and that nothing may be taken from.
 const EMPTY: &[&str] = &["gcc_s", "dl", "m", "pthread", "rt", "util"];

@@ -52,7 +52,6 @@ use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
-use core::time::Duration;
 
 /// What one part of the library does around a fork.
 #[derive(Debug)]
@@ -117,14 +116,16 @@ fn shut_gate() {
             yields += 1;
             std::thread::yield_now();
         } else {
-            std::thread::sleep(NAP);
+            // Not the standard library's, in which `pthread_cancel` may end the thread.
+            crate::sys::nap(NAP);
         }
     }
 }
 
-/// How often a thread at the shut gate yields before it sleeps, and for how long at a time.
+/// How often a thread at the shut gate yields before it sleeps, and for how long at a time, in
+/// nanoseconds.
 const YIELDS: u32 = 16;
-const NAP: Duration = Duration::from_micros(50);
+const NAP: u32 = 50_000;
 
 fn open_gate() {
     GATE.store(0, Release);

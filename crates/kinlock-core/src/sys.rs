@@ -73,6 +73,23 @@ pub(crate) fn write_stderr(text: &[u8]) {
     };
 }
 
+/// Sleeps for about that many nanoseconds, less than a second.
+pub(crate) fn nap(nanos: u32) {
+    #[cfg(miri)]
+    std::thread::sleep(std::time::Duration::from_nanos(nanos.into()));
+    #[cfg(not(miri))]
+    {
+        let _errno = KeepErrno::hold();
+        let time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: nanos as libc::c_long,
+        };
+        let rest = core::ptr::null_mut::<libc::timespec>();
+        // SAFETY: invariant 1.
+        unsafe { libc::syscall(libc::SYS_nanosleep, &raw const time, rest) };
+    }
+}
+
 /// Restores `errno` when dropped: locking must not disturb the caller's.
 #[derive(Debug)]
 pub struct KeepErrno(libc::c_int);
