@@ -8,22 +8,72 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 int kinlock_wait(void *wait);
 void kinlock_wait_cancelled(void *wait);
 unsigned kinlock_new_token(void);
 
-/* Waits for a condition variable. If the thread is cancelled meanwhile, ends the wait and takes the mutex. */
+static void wait_cancelled(void *wait)
+{
+    int type;
+    pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
+    kinlock_wait_cancelled(wait);
+}
+
+/* Waits for a condition variable. If the thread is cancelled meanwhile, ends the wait and takes the mutex. A thread
+   that can be cancelled at any instruction can be cancelled here only while it sleeps, as any other. */
 int kinlock_wait_frame(void *wait)
 {
-    int result;
+    int result, type;
     /* Now if it has been cancelled already: the mutex is held. */
     pthread_testcancel();
-    pthread_cleanup_push(kinlock_wait_cancelled, wait);
+    pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
+    pthread_cleanup_push(wait_cancelled, wait);
     result = kinlock_wait(wait);
     pthread_cleanup_pop(0);
+    if (__builtin_expect(type != PTHREAD_CANCEL_DEFERRED, 0))
+        pthread_setcanceltype(type, &type);
     return result;
+}
+
+/* Whether this thread can be cancelled at any instruction. If so, from now on it can be cancelled at cancellation
+   points only. */
+int kinlock_defer(void)
+{
+    int type, state;
+    pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
+    if (__builtin_expect(type == PTHREAD_CANCEL_DEFERRED, 1))
+        return 0;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    if (state == PTHREAD_CANCEL_ENABLE) {
+        pthread_setcancelstate(state, &state);
+        return 1;
+    }
+    /* It cannot be cancelled at all. */
+    pthread_setcanceltype(type, &type);
+    return 0;
+}
+
+/* Undoes that. If a cancellation is due, calls `undo` first. */
+void kinlock_undefer(void (*undo)(void *), void *lock)
+{
+    int type;
+    pthread_cleanup_push(undo, lock);
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
+    pthread_cleanup_pop(0);
+}
+
+/* Sleeps. The thread can be cancelled meanwhile. */
+__attribute__((noinline)) void kinlock_nap(long nanoseconds)
+{
+    struct timespec duration = {0, nanoseconds};
+    int type, kept = errno;
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
+    syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &duration, (void *)0);
+    pthread_setcanceltype(type, &type);
+    errno = kept;
 }
 
 /* A system call during which the thread can be cancelled. Returns a negative errno if it fails.
@@ -73,22 +123,26 @@ unsigned long *kinlock_tallies(void)
     return &tallies;
 }
 
-static unsigned forks;
+/* The thread's number for the kernel, or 0 if it has not been asked for. */
+__thread unsigned kinlock_id __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-/* This process is the child of a fork: its report has none of its parent's. */
+/* This process is the child of a fork: its thread has another number. */
+void kinlock_child(void)
+{
+    kinlock_id = 0;
+}
+
+/* ... and its report has none of its parent's. */
 void kinlock_forked(void)
 {
-    forks++;
+    kinlock_child();
     *kinlock_tallies() = 0;
 }
 
 /* The thread's number for the kernel. */
 unsigned kinlock_thread_id(void)
 {
-    static __thread unsigned id, seen __attribute__((tls_model("initial-exec")));
-    if (__builtin_expect(id == 0 || seen != forks, 0)) {
-        id = (unsigned)syscall(SYS_gettid);
-        seen = forks;
-    }
-    return id;
+    if (__builtin_expect(kinlock_id == 0, 0))
+        kinlock_id = (unsigned)syscall(SYS_gettid);
+    return kinlock_id;
 }
