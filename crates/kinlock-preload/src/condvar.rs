@@ -2,7 +2,7 @@
 
 use crate::counts;
 use crate::layout;
-use crate::mode::{Mode, mode};
+use crate::mode::{MODE, Mode, mode};
 use crate::mutex::{Kind, Mutex};
 use crate::real;
 use crate::time::{self, Limit};
@@ -138,7 +138,17 @@ impl Condvar {
         (self as *const Self).cast()
     }
 
+    #[inline]
     fn notify(&self, all: bool) -> c_int {
+        let shared = self.flags() & layout::CONDVAR_SHARED.load(Relaxed);
+        if MODE.load(Relaxed) | shared == 0 && !self.inner.is_waited_for() {
+            return 0;
+        }
+        self.notify_some(all)
+    }
+
+    #[inline(never)]
+    fn notify_some(&self, all: bool) -> c_int {
         let mode = mode();
         if mode.counts() {
             counts::signal(mode, self.is_passed(mode));
@@ -348,10 +358,12 @@ pub(crate) unsafe fn wait(condvar: *const Condvar, mutex: *const Mutex, until: U
         });
     }
     // SAFETY: invariant 3.
-    let limit = match until {
-        Until::Never => Limit::Never,
-        Until::Own(until) => unsafe { Limit::at(condvar.clock(mode), until) },
-        Until::Of(clock, until) => unsafe { Limit::at(clock, until) },
+    let limit = unsafe {
+        match until {
+            Until::Never => Limit::Never,
+            Until::Own(until) => Limit::at(condvar.clock(mode), until),
+            Until::Of(clock, until) => Limit::at(clock, until),
+        }
     };
     match limit.check() {
         0 => {}

@@ -12,7 +12,7 @@
 
 use crate::cancel::{self, Attempt};
 use crate::counts;
-use crate::mode::{Mode, mode};
+use crate::mode::{MODE, Mode, mode};
 use crate::real;
 use crate::report::{self, Object};
 use crate::time::Limit;
@@ -72,10 +72,7 @@ impl Spinlock {
             // SAFETY: invariant 3.
             return unsafe { real::pthread_spin_lock(self.address()) };
         }
-        if !self.try_lock_ours() {
-            cancel::wait(self, Limit::Never, || self.wait());
-        }
-        0
+        if self.try_lock_ours() { 0 } else { wait(self) }
     }
 
     fn try_lock(&self, mode: Mode) -> c_int {
@@ -91,13 +88,18 @@ impl Spinlock {
             // SAFETY: invariant 3.
             return unsafe { real::pthread_spin_unlock(self.address()) };
         }
+        self.unlock_ours();
+        0
+    }
+
+    #[inline]
+    fn unlock_ours(&self) {
         let (key, sleepers) = (self.0.as_ptr().cast_const(), self.sleepers());
         self.0.store(FREE, Release);
         // Now the object may be gone: only its address is used.
         if sleepers.load(Relaxed) != 0 {
-            Native::unpark(key, 1);
+            wake(key);
         }
-        0
     }
 
     fn object(&self) -> Object<'_> {
@@ -175,6 +177,20 @@ impl Spinlock {
     }
 }
 
+#[cold]
+#[inline(never)]
+fn wake(key: *const u32) {
+    Native::unpark(key, 1);
+}
+
+/// Waits for a lock without counts.
+#[cold]
+#[inline(never)]
+fn wait(lock: &Spinlock) -> c_int {
+    cancel::wait(lock, Limit::Never, || lock.wait());
+    0
+}
+
 impl Attempt for Spinlock {
     fn attempt(&self) -> bool {
         self.try_lock_ours()
@@ -222,39 +238,56 @@ unsafe extern "C" fn pthread_spin_destroy(pointer: *mut c_void) -> c_int {
 unsafe extern "C-unwind" fn pthread_spin_lock(pointer: *mut c_void) -> c_int {
     // SAFETY: invariant 1.
     let lock = unsafe { spinlock(pointer) };
-    let mode = mode();
-    if !mode.watches() {
-        return lock.lock(mode);
+    match MODE.load(Relaxed) {
+        0 if lock.try_lock_ours() => 0,
+        0 => wait(lock),
+        _ => acquire(lock, false),
     }
-    counts::call(mode, || 0);
-    watch::acquisition(
-        mode,
-        lock.object(),
-        || lock.try_lock(mode),
-        Some(|| lock.lock(mode)),
-    )
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_spin_trylock(pointer: *mut c_void) -> c_int {
     // SAFETY: invariant 1.
     let lock = unsafe { spinlock(pointer) };
-    let mode = mode();
-    if !mode.watches() {
-        return lock.try_lock(mode);
+    match MODE.load(Relaxed) {
+        0 if lock.try_lock_ours() => 0,
+        0 => libc::EBUSY,
+        _ => acquire(lock, true),
     }
-    counts::call(mode, || 0);
-    let never: Option<fn() -> c_int> = None;
-    watch::acquisition(mode, lock.object(), || lock.try_lock(mode), never)
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_spin_unlock(pointer: *mut c_void) -> c_int {
+    // SAFETY: invariant 1.
+    let lock = unsafe { spinlock(pointer) };
+    if MODE.load(Relaxed) != 0 {
+        return release(lock);
+    }
+    lock.unlock_ours();
+    0
+}
+
+/// All other acquisitions.
+#[inline(never)]
+fn acquire(lock: &Spinlock, is_try: bool) -> c_int {
+    let mode = mode();
+    if !mode.watches() {
+        return match is_try {
+            false => lock.lock(mode),
+            true => lock.try_lock(mode),
+        };
+    }
+    counts::call(mode, || 0);
+    let wait = (!is_try).then_some(|| lock.lock(mode));
+    watch::acquisition(mode, lock.object(), || lock.try_lock(mode), wait)
+}
+
+#[inline(never)]
+fn release(lock: &Spinlock) -> c_int {
     let mode = mode();
     counts::call(mode, || 0);
     if mode.reports() {
-        report::release(pointer as u64, None, None);
+        report::release(lock.address() as u64, None, None);
     }
-    // SAFETY: invariant 1.
-    unsafe { spinlock(pointer) }.unlock(mode)
+    lock.unlock(mode)
 }
