@@ -1,7 +1,7 @@
 //! Condition variables.
 
 use crate::counts;
-use crate::layout;
+use crate::layout::{self, Flag};
 use crate::mode::{MODE, Mode, mode};
 use crate::mutex::{Kind, Mutex};
 use crate::real;
@@ -108,29 +108,26 @@ impl Users {
 }
 
 impl Condvar {
-    /// The C library's flags.
+    /// Whether the C library has set a flag.
     #[inline]
-    fn flags(&self) -> u32 {
-        let place = layout::CONDVAR_FLAGS.load(Relaxed) as usize;
-        let flags = self.rest.get(place.wrapping_sub(layout::OWN_WORDS));
-        flags.map_or(0, |flags| flags.load(Relaxed))
+    fn has(&self, flag: &Flag) -> bool {
+        let place = flag.place.load(Relaxed) as usize;
+        let word = self.rest.get(place.wrapping_sub(layout::OWN_WORDS));
+        word.is_some_and(|word| word.load(Relaxed) & flag.bits.load(Relaxed) != 0)
     }
 
     /// A process-shared one is the C library's.
+    #[inline]
     fn is_passed(&self, mode: Mode) -> bool {
-        mode.passes() || self.flags() & layout::CONDVAR_SHARED.load(Relaxed) != 0
+        mode.passes() || self.has(&layout::CONDVAR_SHARED)
     }
 
-    /// The clock of its time limits, if it is ours, or the C library's in a process where it may
-    /// be ours.
+    /// The clock of its time limits.
     fn clock(&self, mode: Mode) -> libc::clockid_t {
-        let ours = match self.is_passed(mode) {
-            false => self.clock.load(Relaxed),
-            true => 0,
-        };
-        match ours | self.flags() & layout::CONDVAR_MONOTONIC.load(Relaxed) {
-            0 => libc::CLOCK_REALTIME,
-            _ => libc::CLOCK_MONOTONIC,
+        let is_ours = !self.is_passed(mode) && self.clock.load(Relaxed) == MONOTONIC;
+        match is_ours || self.has(&layout::CONDVAR_MONOTONIC) {
+            false => libc::CLOCK_REALTIME,
+            true => libc::CLOCK_MONOTONIC,
         }
     }
 
@@ -140,8 +137,8 @@ impl Condvar {
 
     #[inline]
     fn notify(&self, all: bool) -> c_int {
-        let shared = self.flags() & layout::CONDVAR_SHARED.load(Relaxed);
-        if MODE.load(Relaxed) | shared == 0 && !self.inner.is_waited_for() {
+        let is_plain = MODE.load(Relaxed) == 0 && !self.has(&layout::CONDVAR_SHARED);
+        if is_plain && !self.inner.is_waited_for() {
             return 0;
         }
         self.notify_some(all)
@@ -407,31 +404,21 @@ pub(crate) unsafe extern "C" fn pthread_cond_init(
 ) -> c_int {
     let mode = mode();
     counts::call(mode, || 0);
-    let mut clock = libc::CLOCK_REALTIME;
-    if !attributes.is_null() {
-        let mut shared = libc::PTHREAD_PROCESS_PRIVATE;
-        // SAFETY: invariants 3 and 4.
-        unsafe {
-            libc::pthread_condattr_getpshared(attributes.cast(), &mut shared);
-            libc::pthread_condattr_getclock(attributes.cast(), &mut clock);
-        }
-        if shared != libc::PTHREAD_PROCESS_PRIVATE {
-            // SAFETY: invariant 3.
-            return unsafe { real::pthread_cond_init(condvar.cast(), attributes) };
-        }
-    }
-    if mode.passes() {
-        // SAFETY: invariant 3.
-        return unsafe { real::pthread_cond_init(condvar.cast(), attributes) };
-    }
     // SAFETY: invariant 1. The object is the caller's alone. The C library writes as much.
     unsafe { condvar.cast::<[u64; 6]>().write([0; 6]) };
-    let is_monotonic = u32::from(clock == libc::CLOCK_MONOTONIC);
+    if attributes.is_null() && !mode.passes() {
+        return 0;
+    }
+    // SAFETY: invariant 3.
+    let result = unsafe { real::pthread_cond_init(condvar.cast(), attributes) };
     // SAFETY: invariant 1.
-    unsafe { &*condvar }
-        .clock
-        .store(is_monotonic * MONOTONIC, Relaxed);
-    0
+    let object = unsafe { &*condvar };
+    if result == 0 && !object.is_passed(mode) && object.has(&layout::CONDVAR_MONOTONIC) {
+        // SAFETY: as above.
+        unsafe { condvar.cast::<[u64; 6]>().write([0; 6]) };
+        object.clock.store(MONOTONIC, Relaxed);
+    }
+    result
 }
 
 #[unsafe(no_mangle)]

@@ -532,6 +532,8 @@ pub(crate) unsafe extern "C" fn pthread_mutex_init(
     }
     counts::call(mode(), || 0);
     begins_anew(mutex);
+    // SAFETY: invariant 1. The object is the caller's alone. The C library writes as much.
+    unsafe { mutex.cast::<[u64; 5]>().write([0; 5]) };
     // The C library's initial state is one of ours, too, and it checks the attributes.
     // SAFETY: invariant 3.
     let result = unsafe { real::pthread_mutex_init(mutex.cast(), attributes) };
