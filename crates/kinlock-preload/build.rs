@@ -1,6 +1,10 @@
 //! Compiles the part that has to be C.
 
+#[path = "build/versions.rs"]
+mod versions;
+
 fn main() {
+    versions::add();
     println!("cargo::rerun-if-changed=src/frames.c");
     cc::Build::new()
         .file("src/frames.c")
