@@ -26,7 +26,7 @@ else
     echo "WARNING: readelf is missing: what the library needs NOT checked" >&2
 fi
 libc=$(ldd /bin/sh | awk '/libc\.so/ { print $3 }')
-exported=$(nm -D --defined-only "$library" | awk '{ print $3 }' | grep -v '^kinlock_' | sort -u)
+exported=$(nm -D --defined-only "$library" | awk '{ print $3 }' | sed 's/@.*//' | grep -v '^kinlock_' | sort -u)
 known=$(nm -D --defined-only "$libc" | awk '{ print $3 }' | sed 's/@.*//' | sort -u)
 if unknown=$(comm -23 <(echo "$exported") <(echo "$known")) && [ -n "$unknown" ]; then
     echo "exported, but not in the C library: $unknown" >&2

@@ -73,7 +73,11 @@ const VARIABLES: &[&str] = &[
 /// Libraries that are on the linker's command line and that nothing may be taken from.
 const EMPTY: &[&str] = &["gcc_s", "dl", "m", "pthread", "rt", "util"];
 
+#[path = "build/versions.rs"]
+mod versions;
+
 fn main() {
+    versions::add();
     for file in ["build.rs", "src/frames.c", "src/libc.c"] {
         println!("cargo::rerun-if-changed={file}");
     }

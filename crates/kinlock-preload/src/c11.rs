@@ -1,9 +1,8 @@
 //! The mutexes and condition variables of C11's threads. In the C library they are those of POSIX
 //! under other names, so that they are here, too.
 
-use crate::condvar::{self, Condvar};
+use crate::condvar::{self, Condvar, Until};
 use crate::mutex::{self, Mutex};
-use crate::time::Limit;
 use core::ffi::c_int;
 use core::ptr;
 
@@ -37,7 +36,7 @@ unsafe extern "C" fn mtx_destroy(mutex: *mut Mutex) {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mtx_lock(mutex: *mut Mutex) -> c_int {
+unsafe extern "C-unwind" fn mtx_lock(mutex: *mut Mutex) -> c_int {
     // SAFETY: invariant 1.
     result(unsafe { mutex::pthread_mutex_lock(mutex) })
 }
@@ -49,7 +48,10 @@ unsafe extern "C" fn mtx_trylock(mutex: *mut Mutex) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mtx_timedlock(mutex: *mut Mutex, until: *const libc::timespec) -> c_int {
+unsafe extern "C-unwind" fn mtx_timedlock(
+    mutex: *mut Mutex,
+    until: *const libc::timespec,
+) -> c_int {
     // SAFETY: invariants 1 and 3.
     result(unsafe { mutex::pthread_mutex_timedlock(mutex, until) })
 }
@@ -87,7 +89,7 @@ unsafe extern "C" fn cnd_broadcast(condvar: *mut Condvar) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn cnd_wait(condvar: *mut Condvar, mutex: *mut Mutex) -> c_int {
     // SAFETY: invariant 1.
-    result(unsafe { condvar::wait(condvar, mutex, Limit::Never) })
+    result(unsafe { condvar::wait(condvar, mutex, Until::Never) })
 }
 
 #[unsafe(no_mangle)]

@@ -1,7 +1,8 @@
 //! Condition variables.
 
 use crate::counts;
-use crate::mode::{Mode, mode};
+use crate::layout::{self, Flag};
+use crate::mode::{MODE, Mode, mode};
 use crate::mutex::{Kind, Mutex};
 use crate::real;
 use crate::time::{self, Limit};
@@ -19,15 +20,20 @@ use kinlock_core::raw::condvar::{CondvarConfig, Partner, QueuedCondvar};
 pub(crate) struct Condvar {
     inner: QueuedCondvar<Native, WakesAll>,
     users: Users,
-    unused: [u32; 6],
-    /// Where the C library has them, among other things.
-    flags: AtomicU32,
+    /// `MONOTONIC` or 0: what [`pthread_cond_init`] was asked for.
+    clock: AtomicU32,
+    /// The C library's flags are among these. In an object that is ours they are 0, unless it was
+    /// initialised by code that does not call this library.
+    rest: [AtomicU32; 8],
 }
 
-/// Process-shared: the C library's.
-const SHARED: u32 = 1;
+const _: () = assert!(
+    core::mem::offset_of!(Condvar, rest) == layout::OWN_WORDS * 4
+        && size_of::<Condvar>() == size_of::<libc::pthread_cond_t>()
+);
+
 /// Time limits are moments of the monotonic clock.
-const MONOTONIC: u32 = 2;
+const MONOTONIC: u32 = 1;
 
 #[derive(Clone, Copy, Debug)]
 struct WakesAll;
@@ -102,14 +108,26 @@ impl Users {
 }
 
 impl Condvar {
-    fn is_passed(&self, mode: Mode) -> bool {
-        mode.passes() || self.flags.load(Relaxed) & SHARED != 0
+    /// Whether the C library has set a flag.
+    #[inline]
+    fn has(&self, flag: &Flag) -> bool {
+        let place = flag.place.load(Relaxed) as usize;
+        let word = self.rest.get(place.wrapping_sub(layout::OWN_WORDS));
+        word.is_some_and(|word| word.load(Relaxed) & flag.bits.load(Relaxed) != 0)
     }
 
-    fn clock(&self) -> libc::clockid_t {
-        match self.flags.load(Relaxed) & MONOTONIC {
-            0 => libc::CLOCK_REALTIME,
-            _ => libc::CLOCK_MONOTONIC,
+    /// A process-shared one is the C library's.
+    #[inline]
+    fn is_passed(&self, mode: Mode) -> bool {
+        mode.passes() || self.has(&layout::CONDVAR_SHARED)
+    }
+
+    /// The clock of its time limits.
+    fn clock(&self, mode: Mode) -> libc::clockid_t {
+        let is_ours = !self.is_passed(mode) && self.clock.load(Relaxed) == MONOTONIC;
+        match is_ours || self.has(&layout::CONDVAR_MONOTONIC) {
+            false => libc::CLOCK_REALTIME,
+            true => libc::CLOCK_MONOTONIC,
         }
     }
 
@@ -117,7 +135,17 @@ impl Condvar {
         (self as *const Self).cast()
     }
 
+    #[inline]
     fn notify(&self, all: bool) -> c_int {
+        let is_plain = MODE.load(Relaxed) == 0 && !self.has(&layout::CONDVAR_SHARED);
+        if is_plain && !self.inner.is_waited_for() {
+            return 0;
+        }
+        self.notify_some(all)
+    }
+
+    #[inline(never)]
+    fn notify_some(&self, all: bool) -> c_int {
         let mode = mode();
         if mode.counts() {
             counts::signal(mode, self.is_passed(mode));
@@ -190,16 +218,17 @@ impl Partner<Native> for Wait<'_> {
         sets: u32,
         _: impl Fn() -> u32,
     ) -> Parked {
-        let moment = libc::timespec {
-            tv_sec: (until / 1_000_000_000) as libc::time_t,
-            tv_nsec: (until % 1_000_000_000) as c_long,
+        let moment = moment(until);
+        let mut operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
+        let until = match self.limit.time_of_day() {
+            // The kernel heeds it if that clock is set.
+            Some(until) => {
+                operation |= libc::FUTEX_CLOCK_REALTIME;
+                ptr::from_ref(until)
+            }
+            None if until == NEVER => ptr::null(),
+            None => &raw const moment,
         };
-        let until = if until == NEVER {
-            ptr::null()
-        } else {
-            &raw const moment
-        };
-        let operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
         // SAFETY: invariant 4.
         let result = unsafe { kinlock_cancellable_futex(key, operation, expected, until, sets) };
         match -result as c_int {
@@ -211,6 +240,13 @@ impl Partner<Native> for Wait<'_> {
 
     fn leave(&self) {
         self.condvar.users.leave();
+    }
+}
+
+fn moment(nanos: u64) -> libc::timespec {
+    libc::timespec {
+        tv_sec: (nanos / 1_000_000_000) as libc::time_t,
+        tv_nsec: (nanos % 1_000_000_000) as c_long,
     }
 }
 
@@ -228,7 +264,11 @@ unsafe extern "C-unwind" fn kinlock_wait(wait: *const c_void) -> c_int {
     }
     wait.condvar.users.enter();
     // SAFETY: invariant 2: `release` checks it, or the program must.
-    let notified = unsafe { wait.condvar.inner.wait_by(wait, || wait.limit.until()) };
+    let notified = unsafe {
+        wait.condvar
+            .inner
+            .wait_by(wait, || wait.limit.until_by_kernel())
+    };
     match (wait.result.get(), notified) {
         (0, false) => libc::ETIMEDOUT,
         (result, _) => result,
@@ -241,7 +281,8 @@ const MIXED: u64 = 2_000_000;
 /// The C library's condition variable does not know how to release our mutex, and between a release
 /// and its wait a signal may come. So the wait is short, and returns like one that was notified.
 fn wait_mixed(wait: &Wait<'_>) -> c_int {
-    let Some(until) = wait.limit.until() else {
+    let left = wait.limit.left();
+    if left == 0 {
         match wait.mutex.release_watched(wait.mode) {
             0 => wait.lock(),
             error => return error,
@@ -250,22 +291,21 @@ fn wait_mixed(wait: &Wait<'_>) -> c_int {
             0 => libc::ETIMEDOUT,
             error => error,
         };
-    };
+    }
     // SAFETY: as the trait demands: `release` checks it, or the program must.
     if !unsafe { wait.unlock() } {
         return wait.result.get();
     }
-    let until = until.min(Native::now() + MIXED);
-    let moment = libc::timespec {
-        tv_sec: (until / 1_000_000_000) as libc::time_t,
-        tv_nsec: (until % 1_000_000_000) as c_long,
-    };
+    // By the clock that it has, as older C libraries know no wait by another.
+    let now = time::read(wait.condvar.clock(wait.mode));
+    let now = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+    let until = moment(now.saturating_add(left.min(MIXED)));
     let helper = MaybeUninit::<libc::pthread_mutex_t>::zeroed();
     let (helper, condvar) = (helper.as_ptr().cast(), wait.condvar.address());
     // SAFETY: invariants 3 and 4; zeros are an unlocked mutex.
     unsafe {
         real::pthread_mutex_lock(helper);
-        real::pthread_cond_clockwait(condvar, helper, libc::CLOCK_MONOTONIC, &moment);
+        real::pthread_cond_timedwait(condvar, helper, &until);
         real::pthread_mutex_unlock(helper);
     }
     wait.lock();
@@ -287,22 +327,47 @@ unsafe extern "C" fn kinlock_wait_cancelled(wait: *const c_void) {
     }
 }
 
+/// Which limit a wait has.
+#[derive(Clone, Copy)]
+pub(crate) enum Until {
+    Never,
+    /// A moment of the condition variable's own clock.
+    Own(*const libc::timespec),
+    /// A moment of that clock.
+    Of(libc::clockid_t, *const libc::timespec),
+}
+
 /// # Safety
 ///
-/// Invariant 1.
-pub(crate) unsafe fn wait(condvar: *const Condvar, mutex: *const Mutex, limit: Limit) -> c_int {
+/// Invariants 1 and 3.
+pub(crate) unsafe fn wait(condvar: *const Condvar, mutex: *const Mutex, until: Until) -> c_int {
     let mode = mode();
     // SAFETY: invariant 1.
     let (condvar, mutex) = unsafe { (&*condvar, &*mutex) };
     let (passed, mutex_passed) = (condvar.is_passed(mode), mutex.kind(mode) == Kind::Passed);
-    if mode.counts() {
-        counts::wait(mode, passed || mutex_passed);
-    }
     if passed && mutex_passed {
+        if mode.counts() {
+            counts::wait(mode, true);
+        }
         // SAFETY: invariant 3.
         return mutex.between(mode, || unsafe {
-            wait_passed(condvar.address(), ptr::from_ref(mutex).cast(), limit)
+            wait_passed(condvar.address(), ptr::from_ref(mutex).cast(), until)
         });
+    }
+    // SAFETY: invariant 3.
+    let limit = unsafe {
+        match until {
+            Until::Never => Limit::Never,
+            Until::Own(until) => Limit::at(condvar.clock(mode), until),
+            Until::Of(clock, until) => Limit::at(clock, until),
+        }
+    };
+    match limit.check() {
+        0 => {}
+        error => return error,
+    }
+    if mode.counts() {
+        counts::wait(mode, passed || mutex_passed);
     }
     let mut wait = Wait {
         condvar,
@@ -319,12 +384,13 @@ pub(crate) unsafe fn wait(condvar: *const Condvar, mutex: *const Mutex, limit: L
 /// # Safety
 ///
 /// As the C library demands.
-unsafe fn wait_passed(condvar: *const c_void, mutex: *const c_void, limit: Limit) -> c_int {
+unsafe fn wait_passed(condvar: *const c_void, mutex: *const c_void, until: Until) -> c_int {
     // SAFETY: invariant 3.
     unsafe {
-        match limit {
-            Limit::At(clock, until) => real::pthread_cond_clockwait(condvar, mutex, clock, &until),
-            _ => real::pthread_cond_wait(condvar, mutex),
+        match until {
+            Until::Never => real::pthread_cond_wait(condvar, mutex),
+            Until::Own(until) => real::pthread_cond_timedwait(condvar, mutex, until),
+            Until::Of(clock, until) => real::pthread_cond_clockwait(condvar, mutex, clock, until),
         }
     }
 }
@@ -338,14 +404,21 @@ pub(crate) unsafe extern "C" fn pthread_cond_init(
 ) -> c_int {
     let mode = mode();
     counts::call(mode, || 0);
-    if !attributes.is_null() || mode.passes() {
-        // The C library's initial state is one of ours, too.
-        // SAFETY: invariant 3.
-        return unsafe { real::pthread_cond_init(condvar.cast(), attributes) };
-    }
     // SAFETY: invariant 1. The object is the caller's alone. The C library writes as much.
     unsafe { condvar.cast::<[u64; 6]>().write([0; 6]) };
-    0
+    if attributes.is_null() && !mode.passes() {
+        return 0;
+    }
+    // SAFETY: invariant 3.
+    let result = unsafe { real::pthread_cond_init(condvar.cast(), attributes) };
+    // SAFETY: invariant 1.
+    let object = unsafe { &*condvar };
+    if result == 0 && !object.is_passed(mode) && object.has(&layout::CONDVAR_MONOTONIC) {
+        // SAFETY: as above.
+        unsafe { condvar.cast::<[u64; 6]>().write([0; 6]) };
+        object.clock.store(MONOTONIC, Relaxed);
+    }
+    result
 }
 
 #[unsafe(no_mangle)]
@@ -365,7 +438,7 @@ pub(crate) unsafe extern "C" fn pthread_cond_destroy(condvar: *mut Condvar) -> c
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn pthread_cond_wait(condvar: *mut Condvar, mutex: *mut Mutex) -> c_int {
     // SAFETY: invariant 1.
-    unsafe { wait(condvar, mutex, Limit::Never) }
+    unsafe { wait(condvar, mutex, Until::Never) }
 }
 
 #[unsafe(no_mangle)]
@@ -375,7 +448,7 @@ pub(crate) unsafe extern "C-unwind" fn pthread_cond_timedwait(
     until: *const libc::timespec,
 ) -> c_int {
     // SAFETY: invariants 1 and 3.
-    unsafe { wait_until(condvar, mutex, (*condvar).clock(), until) }
+    unsafe { wait(condvar, mutex, Until::Own(until)) }
 }
 
 #[unsafe(no_mangle)]
@@ -385,29 +458,11 @@ unsafe extern "C-unwind" fn pthread_cond_clockwait(
     clock: libc::clockid_t,
     until: *const libc::timespec,
 ) -> c_int {
-    // SAFETY: invariants 1 and 3.
-    unsafe { wait_until(condvar, mutex, clock, until) }
-}
-
-/// # Safety
-///
-/// Invariants 1 and 3.
-unsafe fn wait_until(
-    condvar: *const Condvar,
-    mutex: *const Mutex,
-    clock: libc::clockid_t,
-    until: *const libc::timespec,
-) -> c_int {
     if !time::is_known(clock) {
         return libc::EINVAL;
     }
-    // SAFETY: invariant 3.
-    let limit = unsafe { Limit::at(clock, until) };
-    match limit.check() {
-        // SAFETY: invariant 1.
-        0 => unsafe { wait(condvar, mutex, limit) },
-        error => error,
-    }
+    // SAFETY: invariants 1 and 3.
+    unsafe { wait(condvar, mutex, Until::Of(clock, until)) }
 }
 
 #[unsafe(no_mangle)]

@@ -11,15 +11,17 @@
 //! condition variable.
 //!
 //! ```text
-//!   pthread_mutex_t   0 the lock   4 depth   8 owner   16 kind, as in the C library
-//!                     12, 20, 24 the report's marks: last holder, serial number, domain
-//!   pthread_cond_t    0 the condition variable   8 its users     36 flags, as in the C library
-//!   pthread_rwlock_t  0 the lock   8 writer   28 shared, 48 preference, as in the C library
+//!   pthread_mutex_t   0 the lock   4 depth   8 owner and 16 kind, as in the C library
+//!                     12, 20, 24, 28 the report's marks: last holder, serial number, domain, kind
+//!   pthread_cond_t    0 the condition variable   8 its users   12 its clock
+//!   pthread_rwlock_t  0 the lock   24 writer, 28 shared and 48 preference, as in the C library
+//!   pthread_spinlock_t  0 free or held, as in the C library
 //! ```
 //!
 //! # Whose an object is
 //!
-//! Its own kind or flags say that. Those that the C library sets for robust, priority-inheriting,
+//! Its own kind or flags say that. Where the C library keeps these is found out by calling it: what
+//! cannot be found out makes all objects the C library's. Those that the C library sets for robust, priority-inheriting,
 //! priority-protected and process-shared objects make each function *pass* the object on: then it
 //! is bit for bit the C library's. So is an object that was destroyed.
 //!
@@ -55,14 +57,18 @@
 //! 8. The count of read locks is a thread-local of the calling thread, and no reference to it
 //!    outlives the expression.
 //! 9. Memory of a loaded object is read where the kernel has said that each page can be read.
+//! 10. `kinlock_id` is a thread-local of this library in the static block that the loader gives each
+//!    thread, so that its distance from the thread pointer is a constant of the process.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("this library replaces functions of the GNU C library on Linux");
 
 mod c11;
+mod cancel;
 mod condvar;
 mod counts;
 mod environment;
+mod layout;
 mod lookup;
 mod mode;
 mod mutex;
@@ -71,5 +77,6 @@ mod report;
 mod rwlock;
 mod spin;
 mod start;
+mod thread;
 mod time;
 mod watch;

@@ -2,6 +2,7 @@
 //! may come before any constructor. Nothing here allocates.
 
 use crate::environment::{self, COUNTS_PATH, REPORT_PATH, complain, keep_path, variable};
+use crate::layout;
 use crate::report::memory::{self, Begun};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -123,6 +124,21 @@ fn decide() -> Mode {
             mode & PASSES
         }
     };
+    if mode & PASSES == 0 && !layout::knows_mutexes_and_condvars() {
+        complain(
+            16,
+            b"kinlock: this C library's mutexes or condition variables are not as expected: they \
+              stay its own\n",
+        );
+        mode = PASSES;
+    }
+    if rwlocks & PASSES == 0 && !layout::knows_rwlocks() {
+        complain(
+            32,
+            b"kinlock: this C library's reader-writer locks are not as expected: they stay its own\n",
+        );
+        rwlocks = PASSES;
+    }
     if let Some(path) = variable(b"KINLOCK_COUNTS") {
         if keep_path(&COUNTS_PATH, path) {
             mode |= COUNTS;

@@ -1,9 +1,11 @@
 //! Mutexes.
 
+use crate::cancel::{self, Attempt};
 use crate::counts;
 use crate::mode::{MODE, Mode, REPORTS, mode};
 use crate::real;
 use crate::report::{self, Marks, Object, Wait};
+use crate::thread::thread_id;
 use crate::time::{self, Limit};
 use crate::watch;
 use core::ffi::{c_int, c_void};
@@ -16,26 +18,30 @@ use kinlock_core::raw::mutex::{Joined, QueuedMutex};
 pub(crate) type Blocking = QueuedMutex<Native, AsConfigured, Joined<Native>>;
 type Spinning = QueuedSpinLock<Native, AsConfigured>;
 
-unsafe extern "C" {
-    safe fn kinlock_token() -> u32;
-    /// The thread's number for the kernel.
-    safe fn kinlock_thread_id() -> u32;
-}
-
 /// A `pthread_mutex_t` as we use it, and as far as we do. The kind is where the C library has it.
 #[repr(C)]
 pub(crate) struct Mutex {
     word: Blocking,
     /// Of a recursive mutex: how often it was taken.
     depth: AtomicU32,
-    /// Of a recursive or error-checking mutex: the token of its holder, or 0.
+    /// Of a recursive or error-checking mutex: the kernel's number of its holder, or 0. Where the
+    /// C library has it, for debuggers.
     owner: AtomicU32,
     /// The report's, as the next two. Near the lock, as it changes with the holder.
     last: AtomicU32,
     kind: AtomicU32,
     serial: AtomicU32,
     domain: AtomicU32,
+    /// `ADAPTIVE` if that was asked for. The kind is then 0: we have no such kind, and a kind of 0
+    /// takes the shortest path. For the report.
+    declared: AtomicU32,
 }
+
+const _: () = assert!(
+    core::mem::offset_of!(Mutex, owner) == 8
+        && core::mem::offset_of!(Mutex, kind) == 16
+        && size_of::<Mutex>() <= size_of::<libc::pthread_mutex_t>()
+);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -47,13 +53,13 @@ pub(crate) enum Kind {
 }
 
 // What the C library writes into kinds.
-const RECURSIVE: u32 = 1;
-const ERROR_CHECKING: u32 = 2;
-const ADAPTIVE: u32 = 3;
+pub(crate) const RECURSIVE: u32 = 1;
+pub(crate) const ERROR_CHECKING: u32 = 2;
+pub(crate) const ADAPTIVE: u32 = 3;
 /// The bits of these.
-const KINDS: u32 = 3;
+pub(crate) const KINDS: u32 = 3;
 /// Whether to elide the lock by transactions.
-const ELISION: u32 = 0x300;
+pub(crate) const ELISION: u32 = 0x300;
 const DESTROYED: u32 = u32::MAX;
 
 impl Mutex {
@@ -99,9 +105,9 @@ impl Mutex {
             Kind::Passed => return self.acquire_passed(limit),
             kind => kind,
         };
-        let token = kinlock_token();
-        // Relaxed: only this thread stores its own token, and only while it holds the mutex.
-        if self.owner.load(Relaxed) == token {
+        let thread = thread_id();
+        // Relaxed: only this thread stores its own number, and only while it holds the mutex.
+        if self.owner.load(Relaxed) == thread {
             return match (kind, limit) {
                 (Kind::Recursive, _) => self.deepen(),
                 (_, Limit::Now) => libc::EBUSY,
@@ -110,7 +116,7 @@ impl Mutex {
         }
         let result = self.take(mode, limit);
         if result == 0 {
-            self.own(token);
+            self.own(thread);
         }
         result
     }
@@ -118,19 +124,20 @@ impl Mutex {
     /// As [`acquire`](Self::acquire), for a thread that a notification has just woken.
     fn acquire_notified(&self, mode: Mode) -> c_int {
         let kind = self.kind(mode);
-        let is_held = kind != Kind::Normal && self.owner.load(Relaxed) == kinlock_token();
+        let is_held = kind != Kind::Normal && self.owner.load(Relaxed) == thread_id();
         if kind == Kind::Passed || mode.spins() || is_held {
             return self.acquire(mode, Limit::Never);
         }
         self.word.lock_notified();
         if kind != Kind::Normal {
-            self.own(kinlock_token());
+            self.own(thread_id());
         }
         0
     }
 
-    fn own(&self, token: u32) {
-        self.owner.store(token, Relaxed);
+    #[inline]
+    fn own(&self, thread: u32) {
+        self.owner.store(thread, Relaxed);
         self.depth.store(1, Relaxed);
     }
 
@@ -143,15 +150,26 @@ impl Mutex {
     }
 
     fn take(&self, mode: Mode, limit: Limit) -> c_int {
-        let spins = mode.spins();
-        match limit {
-            Limit::Never if spins => self.spinning().lock(),
-            Limit::Never => self.word.lock(),
-            _ if self.try_take(spins) => {}
-            Limit::Now => return libc::EBUSY,
-            Limit::At(..) => return self.take_until(spins, limit),
+        match (self.try_take(mode.spins()), limit) {
+            (true, _) => 0,
+            (false, Limit::Now) => libc::EBUSY,
+            _ => self.wait_for(mode.spins(), limit),
         }
-        0
+    }
+
+    /// Waits until it is taken. Returns what POSIX says.
+    #[cold]
+    #[inline(never)]
+    fn wait_for(&self, spins: bool, limit: Limit) -> c_int {
+        match limit.check() {
+            0 => {}
+            error => return error,
+        }
+        let taken = match spins {
+            false => cancel::wait(&self.word, limit, || self.queue_until(spins, limit)),
+            true => cancel::wait(self.spinning(), limit, || self.queue_until(spins, limit)),
+        };
+        if taken { 0 } else { libc::ETIMEDOUT }
     }
 
     fn try_take(&self, spins: bool) -> bool {
@@ -161,22 +179,17 @@ impl Mutex {
         }
     }
 
-    #[cold]
-    fn take_until(&self, spins: bool, limit: Limit) -> c_int {
-        match limit.check() {
-            0 => {}
-            error => return error,
-        }
+    fn queue_until(&self, spins: bool, limit: Limit) -> bool {
         while let Some(until) = limit.until() {
             let taken = match spins {
-                false => self.word.lock_until(until),
+                false => self.word.queue_until(until),
                 true => self.spinning().lock_until(until),
             };
             if taken {
-                return 0;
+                return true;
             }
         }
-        libc::ETIMEDOUT
+        false
     }
 
     fn acquire_passed(&self, limit: Limit) -> c_int {
@@ -201,7 +214,7 @@ impl Mutex {
             // SAFETY: invariant 3.
             Kind::Passed => return unsafe { real::pthread_mutex_unlock(self.address()) },
             kind => {
-                if self.owner.load(Relaxed) != kinlock_token() {
+                if self.owner.load(Relaxed) != thread_id() {
                     return libc::EPERM;
                 }
                 let depth = self.depth.load(Relaxed);
@@ -243,7 +256,7 @@ impl Mutex {
     /// The same as `release`, reported if that is asked for.
     pub(crate) fn release_watched(&self, mode: Mode) -> c_int {
         // Afterwards another thread may hold it.
-        if mode.reports() && self.is_released_now(mode) {
+        if mode.reports() && self.is_released_now() {
             report::release(self.address() as u64, self.marks(mode), None);
         }
         self.release(mode)
@@ -267,7 +280,7 @@ impl Mutex {
             return wait();
         }
         let object = self.object(mode);
-        let released = self.is_released_now(mode);
+        let released = self.is_released_now();
         if released {
             report::release(object.address, object.marks, None);
         }
@@ -293,31 +306,46 @@ impl Mutex {
     }
 
     fn object(&self, mode: Mode) -> Object<'_> {
-        let kind = self.kind.load(Relaxed);
+        let mut kind = self.kind.load(Relaxed);
+        if kind == 0 && !mode.passes() {
+            kind = self.declared.load(Relaxed);
+        }
         Object {
             address: self.address() as u64,
             marks: self.marks(mode),
             kind,
-            is_nested: mode.reports() && kind & KINDS == RECURSIVE && self.is_callers(mode),
+            is_nested: mode.reports() && kind & KINDS == RECURSIVE && self.is_callers(),
         }
     }
 
     /// Whether it, one that knows its holder, is held by the calling thread.
-    fn is_callers(&self, mode: Mode) -> bool {
-        let caller = match self.kind(mode) {
-            Kind::Passed => kinlock_thread_id(),
-            _ => kinlock_token(),
-        };
+    fn is_callers(&self) -> bool {
         // Relaxed: as in `acquire`. The C library has its holder in the same place.
-        self.owner.load(Relaxed) == caller
+        self.owner.load(Relaxed) == thread_id()
     }
 
     /// Whether the calling thread's release makes it free.
-    fn is_released_now(&self, mode: Mode) -> bool {
+    fn is_released_now(&self) -> bool {
         match self.kind.load(Relaxed) & KINDS {
-            RECURSIVE => self.is_callers(mode) && self.depth.load(Relaxed) == 1,
-            ERROR_CHECKING => self.is_callers(mode),
+            RECURSIVE => self.is_callers() && self.depth.load(Relaxed) == 1,
+            ERROR_CHECKING => self.is_callers(),
             _ => true,
+        }
+    }
+
+    /// Gives a mutex that a static initialiser made the kind that [`pthread_mutex_init`] gives it.
+    /// Threads that do this at the same time store the same.
+    fn settle(&self, mode: Mode) {
+        let kind = self.kind.load(Relaxed);
+        let ours = kind & !ELISION;
+        if mode.passes() || ours > ADAPTIVE {
+            return;
+        }
+        if ours == ADAPTIVE {
+            self.declared.store(ADAPTIVE, Relaxed);
+            self.kind.store(0, Relaxed);
+        } else if kind != ours {
+            self.kind.store(ours, Relaxed);
         }
     }
 
@@ -343,14 +371,33 @@ unsafe fn mutex<'a>(pointer: *const Mutex) -> &'a Mutex {
     unsafe { &*pointer }
 }
 
-/// Whether the usual operation follows: a normal mutex that is ours, and nothing is counted.
-fn is_plain(mutex: &Mutex) -> bool {
-    mutex.kind.load(Relaxed) | MODE.load(Relaxed) == 0
+impl Attempt for Blocking {
+    fn attempt(&self) -> bool {
+        self.try_lock()
+    }
+
+    fn undo(&self) {
+        // SAFETY: invariant 2: this thread has just taken it.
+        unsafe { self.unlock() };
+    }
 }
 
-/// Whether the usual operation follows, but for a report.
-fn is_reported(mutex: &Mutex) -> bool {
-    mutex.kind.load(Relaxed) | MODE.load(Relaxed) == REPORTS
+impl Attempt for Spinning {
+    fn attempt(&self) -> bool {
+        self.try_lock()
+    }
+
+    fn undo(&self) {
+        // SAFETY: invariant 2: this thread has just taken it.
+        unsafe { self.unlock() };
+    }
+}
+
+/// Which operation follows: 0 the usual one, of a normal mutex that is ours, without counts; a kind
+/// the usual one of that kind; `REPORTS` the usual one, but for a report.
+#[inline]
+fn way(mutex: &Mutex) -> u32 {
+    mutex.kind.load(Relaxed) | MODE.load(Relaxed)
 }
 
 /// Takes a mutex that is reported on.
@@ -376,7 +423,7 @@ fn wait_reported(mutex: &Mutex) -> c_int {
         is_nested: false,
     };
     let wait = Wait::begin(object);
-    mutex.word.lock();
+    mutex.wait_for(false, Limit::Never);
     report::taken_after(object, wait.end());
     0
 }
@@ -392,11 +439,61 @@ fn unlock_reported(mutex: &Mutex) -> c_int {
     0
 }
 
+/// Takes a mutex that knows its holder.
+#[inline]
+fn lock_owned(mutex: &Mutex, kind: u32) -> c_int {
+    let thread = thread_id();
+    // Relaxed: as in `acquire`.
+    if mutex.owner.load(Relaxed) == thread {
+        return match kind {
+            RECURSIVE => mutex.deepen(),
+            _ => libc::EDEADLK,
+        };
+    }
+    if !mutex.word.lock_at_once() {
+        return wait_owned(mutex);
+    }
+    mutex.own(thread);
+    0
+}
+
+#[cold]
+#[inline(never)]
+fn wait_owned(mutex: &Mutex) -> c_int {
+    mutex.wait_for(false, Limit::Never);
+    mutex.own(thread_id());
+    0
+}
+
+#[inline]
+fn unlock_owned(mutex: &Mutex) -> c_int {
+    if mutex.owner.load(Relaxed) != thread_id() {
+        return libc::EPERM;
+    }
+    // An error-checking one is never deeper than 1.
+    let depth = mutex.depth.load(Relaxed).wrapping_sub(1);
+    mutex.depth.store(depth, Relaxed);
+    if depth == 0 {
+        mutex.owner.store(0, Relaxed);
+        // SAFETY: invariant 2.
+        unsafe { mutex.word.unlock() };
+    }
+    0
+}
+
+/// Waits for a normal mutex.
+#[cold]
+#[inline(never)]
+fn wait(mutex: &Mutex) -> c_int {
+    mutex.wait_for(false, Limit::Never)
+}
+
 /// All other acquisitions.
 #[cold]
 #[inline(never)]
 fn acquire(mutex: &Mutex, limit: Limit) -> c_int {
     let mode = mode();
+    mutex.settle(mode);
     if !mode.watches() {
         return mutex.acquire(mode, limit);
     }
@@ -435,16 +532,14 @@ pub(crate) unsafe extern "C" fn pthread_mutex_init(
     }
     counts::call(mode(), || 0);
     begins_anew(mutex);
+    // SAFETY: invariant 1. The object is the caller's alone. The C library writes as much.
+    unsafe { mutex.cast::<[u64; 5]>().write([0; 5]) };
     // The C library's initial state is one of ours, too, and it checks the attributes.
     // SAFETY: invariant 3.
     let result = unsafe { real::pthread_mutex_init(mutex.cast(), attributes) };
-    if result == 0 && !mode().passes() {
+    if result == 0 {
         // SAFETY: invariant 1.
-        let kind = unsafe { &(*mutex).kind };
-        // So that `is_plain` finds 0.
-        if kind.load(Relaxed) & !ELISION <= ADAPTIVE {
-            kind.store(kind.load(Relaxed) & !ELISION, Relaxed);
-        }
+        unsafe { &*mutex }.settle(mode());
     }
     result
 }
@@ -470,24 +565,23 @@ fn begins_anew(mutex: *const Mutex) {
 }
 
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn pthread_mutex_lock(pointer: *mut Mutex) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn pthread_mutex_lock(pointer: *mut Mutex) -> c_int {
     // SAFETY: invariant 1.
     let mutex = unsafe { mutex(pointer) };
-    if is_plain(mutex) {
-        mutex.word.lock();
-        return 0;
+    match way(mutex) {
+        0 if mutex.word.lock_at_once() => 0,
+        0 => wait(mutex),
+        kind @ (RECURSIVE | ERROR_CHECKING) => lock_owned(mutex, kind),
+        REPORTS => lock_reported(mutex),
+        _ => acquire(mutex, Limit::Never),
     }
-    if is_reported(mutex) {
-        return lock_reported(mutex);
-    }
-    acquire(mutex, Limit::Never)
 }
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pthread_mutex_trylock(pointer: *mut Mutex) -> c_int {
     // SAFETY: invariant 1.
     let mutex = unsafe { mutex(pointer) };
-    if is_plain(mutex) {
+    if way(mutex) == 0 {
         return match mutex.word.try_lock() {
             true => 0,
             false => libc::EBUSY,
@@ -497,7 +591,7 @@ pub(crate) unsafe extern "C" fn pthread_mutex_trylock(pointer: *mut Mutex) -> c_
 }
 
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn pthread_mutex_timedlock(
+pub(crate) unsafe extern "C-unwind" fn pthread_mutex_timedlock(
     pointer: *mut Mutex,
     until: *const libc::timespec,
 ) -> c_int {
@@ -506,7 +600,7 @@ pub(crate) unsafe extern "C" fn pthread_mutex_timedlock(
 }
 
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn pthread_mutex_clocklock(
+pub(crate) unsafe extern "C-unwind" fn pthread_mutex_clocklock(
     pointer: *mut Mutex,
     clock: libc::clockid_t,
     until: *const libc::timespec,
@@ -522,15 +616,14 @@ pub(crate) unsafe extern "C" fn pthread_mutex_clocklock(
 pub(crate) unsafe extern "C" fn pthread_mutex_unlock(pointer: *mut Mutex) -> c_int {
     // SAFETY: invariant 1.
     let mutex = unsafe { mutex(pointer) };
-    if is_plain(mutex) {
+    match way(mutex) {
         // SAFETY: invariant 2.
-        unsafe { mutex.word.unlock() };
-        return 0;
+        0 => unsafe { mutex.word.unlock() },
+        RECURSIVE | ERROR_CHECKING => return unlock_owned(mutex),
+        REPORTS => return unlock_reported(mutex),
+        _ => return release(mutex),
     }
-    if is_reported(mutex) {
-        return unlock_reported(mutex);
-    }
-    release(mutex)
+    0
 }
 
 /// Names that older C++ libraries and programs use.
@@ -538,7 +631,7 @@ macro_rules! aliases {
     ($($alias:ident = $name:ident($($parameter:ident: $type:ty),*);)*) => {
         $(
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $alias($($parameter: $type),*) -> c_int {
+            unsafe extern "C-unwind" fn $alias($($parameter: $type),*) -> c_int {
                 // SAFETY: as that function demands.
                 unsafe { $name($($parameter),*) }
             }

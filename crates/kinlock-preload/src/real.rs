@@ -9,17 +9,40 @@ use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use core::{mem, ptr};
 
 /// The version with which the functions of each architecture began.
-#[cfg(target_arch = "x86_64")]
-const FIRST: &CStr = c"GLIBC_2.2.5";
-#[cfg(not(target_arch = "x86_64"))]
-const FIRST: &CStr = c"GLIBC_2.17";
+const FIRST: &CStr = if cfg!(target_arch = "x86_64") {
+    c"GLIBC_2.2.5"
+} else if cfg!(any(target_arch = "aarch64", target_arch = "powerpc64")) {
+    // Of powerpc64 this is the little-endian one.
+    c"GLIBC_2.17"
+} else if cfg!(target_arch = "s390x") {
+    c"GLIBC_2.2"
+} else if cfg!(target_arch = "riscv64") {
+    c"GLIBC_2.27"
+} else {
+    c"GLIBC_2.36"
+};
 /// That of today's condition variables.
-#[cfg(target_arch = "x86_64")]
-const CONDVARS: &CStr = c"GLIBC_2.3.2";
-#[cfg(not(target_arch = "x86_64"))]
-const CONDVARS: &CStr = FIRST;
+const CONDVARS: &CStr = if cfg!(any(target_arch = "x86_64", target_arch = "s390x")) {
+    c"GLIBC_2.3.2"
+} else {
+    FIRST
+};
 /// That of functions that take a clock.
-const CLOCKS: &CStr = c"GLIBC_2.30";
+const CLOCKS: &CStr = if cfg!(target_arch = "loongarch64") {
+    FIRST
+} else {
+    c"GLIBC_2.30"
+};
+
+#[cfg(not(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    all(target_arch = "powerpc64", target_endian = "little"),
+    target_arch = "s390x",
+    target_arch = "riscv64",
+    target_arch = "loongarch64"
+)))]
+compile_error!("the versions of the C library's functions are not known for this architecture");
 
 struct Function {
     name: &'static CStr,
@@ -112,6 +135,7 @@ functions! {
     pthread_cond_init(condvar: Condvar, attributes: *const c_void), CONDVARS;
     pthread_cond_destroy(condvar: Condvar), CONDVARS;
     pthread_cond_wait(condvar: Condvar, mutex: Mutex), CONDVARS;
+    pthread_cond_timedwait(condvar: Condvar, mutex: Mutex, until: Time), CONDVARS;
     pthread_cond_clockwait(
         condvar: Condvar, mutex: Mutex, clock: libc::clockid_t, until: Time
     ), CLOCKS;

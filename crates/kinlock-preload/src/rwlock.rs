@@ -1,9 +1,11 @@
 //! Reader-writer locks.
 
+use crate::cancel::{self, Attempt};
 use crate::counts::{self, Access};
 use crate::mode::{RWLOCKS, mode, of_rwlocks};
 use crate::real;
 use crate::report;
+use crate::thread::thread_id;
 use crate::time::Limit;
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -13,7 +15,6 @@ use kinlock_core::platform::Platform;
 use kinlock_core::raw::QueuedRwLock;
 
 unsafe extern "C" {
-    safe fn kinlock_token() -> u32;
     /// How many read locks the thread holds: its own thread-local.
     safe fn kinlock_read_locks() -> *mut c_uint;
 }
@@ -22,9 +23,10 @@ unsafe extern "C" {
 #[repr(C)]
 pub(crate) struct RwLock {
     word: QueuedRwLock<Native, AsConfigured>,
-    /// The token of the thread that writes, or 0.
-    writer: AtomicU32,
     unused: [u32; 4],
+    /// The kernel's number of the thread that writes, or 0. Where the C library has it, for
+    /// debuggers.
+    writer: AtomicU32,
     /// Where the C library has it: whether processes share the lock.
     shared: AtomicU32,
     unused_too: [u32; 4],
@@ -33,13 +35,18 @@ pub(crate) struct RwLock {
 }
 
 const _: () = assert!(
-    core::mem::offset_of!(RwLock, shared) == 28
-        && core::mem::offset_of!(RwLock, preference) == 48
+    core::mem::offset_of!(RwLock, writer) == 24
+        && core::mem::offset_of!(RwLock, shared) == SHARED * 4
+        && core::mem::offset_of!(RwLock, preference) == PREFERENCE * 4
         && size_of::<RwLock>() <= size_of::<libc::pthread_rwlock_t>()
 );
 
+/// Where the C library has these two, in words.
+pub(crate) const SHARED: usize = 7;
+pub(crate) const PREFERENCE: usize = 12;
+
 /// The preference by which a thread that reads must not read again while a writer waits.
-const NOT_RECURSIVE: u32 = 2;
+pub(crate) const NOT_RECURSIVE: u32 = 2;
 
 /// How long, in nanoseconds, a thread that reads nothing waits behind a writer. By default the C
 /// library lets readers pass. Where the thread that reads waits for this one, only that ends the
@@ -61,8 +68,8 @@ impl RwLock {
 
     /// Why the calling thread cannot wait for the lock, or 0.
     fn deadlock(&self, limit: Limit) -> c_int {
-        // Relaxed: only this thread stores its own token, and only while it writes.
-        match (self.writer.load(Relaxed) == kinlock_token(), limit) {
+        // Relaxed: only this thread stores its own number, and only while it writes.
+        match (self.writer.load(Relaxed) == thread_id(), limit) {
             (false, _) => 0,
             (true, Limit::Now) => libc::EBUSY,
             (true, _) => libc::EDEADLK,
@@ -86,7 +93,7 @@ impl RwLock {
         }
         let taken = match limit {
             Limit::Now => self.word.try_read(self.is_recursive()),
-            _ => self.read_until(limit),
+            _ => cancel::wait(&Reading(self), limit, || self.read_until(limit)),
         };
         match (taken, limit) {
             (true, _) => self.reads(),
@@ -136,7 +143,7 @@ impl RwLock {
         }
         let taken = match limit {
             Limit::Now => self.word.try_write(),
-            _ => self.write_until(limit),
+            _ => cancel::wait(&Writing(self), limit, || self.write_until(limit)),
         };
         match (taken, limit) {
             (true, _) => self.writes(),
@@ -156,7 +163,7 @@ impl RwLock {
     }
 
     fn writes(&self) -> c_int {
-        self.writer.store(kinlock_token(), Relaxed);
+        self.writer.store(thread_id(), Relaxed);
         0
     }
 
@@ -238,6 +245,34 @@ impl RwLock {
     }
 }
 
+/// A reader that has not been counted.
+struct Reading<'a>(&'a RwLock);
+
+impl Attempt for Reading<'_> {
+    fn attempt(&self) -> bool {
+        self.0.word.try_read(self.0.is_recursive())
+    }
+
+    fn undo(&self) {
+        // SAFETY: invariant 2: this thread has just taken it.
+        unsafe { self.0.word.unlock_read() };
+    }
+}
+
+/// A writer that has not left its number.
+struct Writing<'a>(&'a RwLock);
+
+impl Attempt for Writing<'_> {
+    fn attempt(&self) -> bool {
+        self.0.word.try_write()
+    }
+
+    fn undo(&self) {
+        // SAFETY: invariant 2: this thread has just taken it.
+        unsafe { self.0.word.unlock_write() };
+    }
+}
+
 /// Whether the usual operation follows: a lock that is ours, and nothing is counted.
 #[inline]
 fn is_plain(lock: &RwLock) -> bool {
@@ -274,7 +309,7 @@ unsafe extern "C" fn pthread_rwlock_destroy(pointer: *mut RwLock) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_rwlock_rdlock(pointer: *mut RwLock) -> c_int {
+unsafe extern "C-unwind" fn pthread_rwlock_rdlock(pointer: *mut RwLock) -> c_int {
     // SAFETY: invariant 1.
     let lock = unsafe { rwlock(pointer) };
     if is_plain(lock) && lock.word.read_at_once() {
@@ -284,7 +319,7 @@ unsafe extern "C" fn pthread_rwlock_rdlock(pointer: *mut RwLock) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_rwlock_wrlock(pointer: *mut RwLock) -> c_int {
+unsafe extern "C-unwind" fn pthread_rwlock_wrlock(pointer: *mut RwLock) -> c_int {
     // SAFETY: invariant 1.
     let lock = unsafe { rwlock(pointer) };
     if is_plain(lock) && lock.word.write_at_once() {
@@ -313,7 +348,7 @@ macro_rules! limited {
     ($($name:ident($($parameter:ident: $type:ty),*) = $access:ident, $limit:expr;)*) => {
         $(
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name(pointer: *mut RwLock, $($parameter: $type),*) -> c_int {
+            unsafe extern "C-unwind" fn $name(pointer: *mut RwLock, $($parameter: $type),*) -> c_int {
                 // SAFETY: invariants 1 and 3.
                 unsafe { rwlock(pointer).take(Access::$access, $limit) }
             }
@@ -339,7 +374,7 @@ macro_rules! aliases {
     ($($alias:ident = $name:ident($($parameter:ident: $type:ty),*);)*) => {
         $(
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $alias(pointer: *mut RwLock, $($parameter: $type),*) -> c_int {
+            unsafe extern "C-unwind" fn $alias(pointer: *mut RwLock, $($parameter: $type),*) -> c_int {
                 // SAFETY: as that function demands.
                 unsafe { $name(pointer, $($parameter),*) }
             }

@@ -7,6 +7,7 @@ use crate::environment;
 use crate::mode;
 use crate::real;
 use crate::report::memory;
+use crate::spin;
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
@@ -14,8 +15,17 @@ use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 /// The process that complains at its end if no call was intercepted; 1: each does; 0: none.
 static WARNS: AtomicI32 = AtomicI32::new(0);
 
+unsafe extern "C" {
+    fn kinlock_child();
+}
+
 extern "C" fn begin() {
     real::look_all_up();
+    // SAFETY: invariant 3; the handlers do not unwind and live as long as the program.
+    unsafe {
+        libc::pthread_atfork(None, None, Some(kinlock_child));
+        libc::pthread_atfork(None, None, Some(spin::begin_in_child));
+    }
     let warns =
         environment::variable(b"KINLOCK_WARN").and_then(|text| core::str::from_utf8(text).ok());
     WARNS.store(

@@ -184,6 +184,18 @@ impl<P: Platform, C: MutexConfig, L: Layout<P>> QueuedMutex<P, C, L> {
         }
     }
 
+    /// Takes the lock if it is free, past all waiters. For the first step of an acquisition that
+    /// goes on with [`queue_until`](Self::queue_until), which is what [`lock`](Self::lock) does.
+    #[inline]
+    pub fn lock_at_once(&self) -> bool {
+        self.word.take()
+    }
+
+    /// The second step: waits, as [`lock_until`](Self::lock_until) does after its first attempt.
+    pub fn queue_until(&self, deadline: u64) -> bool {
+        self.lock_slow(deadline)
+    }
+
     /// Takes the lock if it is free, past all waiters.
     #[inline]
     pub fn try_lock(&self) -> bool {
