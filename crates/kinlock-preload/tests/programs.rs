@@ -28,6 +28,12 @@ same_answers! {
     a_bounded_buffer: "bounded.c", ALL;
     notified_with_the_mutex_held: "held.c", ALL;
     cancelled_waits: "cancel.c", ALL;
+    cancelled_at_any_instruction: "asynchronous.c", ALL;
+    attributes_and_clocks: "attributes.c", ALL;
+    processes_without_the_library: "peers.c", ALL;
+    owners_for_debuggers: "owners.c", ALL;
+    one_sleep_per_wait: "wakeups.c", ALL;
+    released_once_too_often: "rwextra.c", ALL;
     children_of_fork: "forks.c", &["kinlock-mutex", "pthread"];
     objects_shared_by_processes: "processes.c", ALL;
     spinlocks: "spin.c", ALL;
@@ -112,6 +118,13 @@ fn nothing_is_allocated_for_a_report() {
         assert_eq!(errors, "");
         assert_eq!(output.stdout, b"begin\n24000 800\n");
     }
+}
+
+/// Needs a linker that takes two version scripts.
+#[test]
+#[cfg_attr(not(kinlock_versions), ignore = "linked without lld")]
+fn functions_looked_up_by_version() {
+    Program::of("byversion.c").answers_the_same(ALL);
 }
 
 /// Of the C library's hundreds of times as many fit, so its answers are others.

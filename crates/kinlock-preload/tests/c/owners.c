@@ -1,0 +1,63 @@
+/* What debuggers look at: who holds a lock. */
+#include "common.h"
+#include <sys/syscall.h>
+
+static pthread_mutex_t recursive = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP,
+                       checking = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP, robust;
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+
+static void *look(void *unused)
+{
+    int me = syscall(SYS_gettid);
+    pthread_mutex_t *const mutexes[] = {&recursive, &checking, &robust};
+    for (int i = 0; i < 3; i++) {
+        CHECK(pthread_mutex_lock(mutexes[i]) == 0);
+        printf("mutex %d: %d", i, mutexes[i]->__data.__owner == me);
+        CHECK(pthread_mutex_unlock(mutexes[i]) == 0);
+        printf(", then %d\n", mutexes[i]->__data.__owner);
+    }
+    CHECK(pthread_rwlock_wrlock(&lock) == 0);
+    printf("rwlock: %d", lock.__data.__cur_writer == me);
+    CHECK(pthread_rwlock_unlock(&lock) == 0);
+    printf(", then %d", lock.__data.__cur_writer);
+    CHECK(pthread_rwlock_rdlock(&lock) == 0);
+    printf(", read %d\n", lock.__data.__cur_writer);
+    CHECK(pthread_rwlock_unlock(&lock) == 0);
+    return NULL;
+}
+
+int main(void)
+{
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&robust, &attributes);
+    look(NULL);
+    end(start(look, NULL));
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        look(NULL);
+        end(start(look, NULL));
+        fflush(stdout);
+        _exit(0);
+    }
+    printf("child %d\n", end_of(child));
+    /* The child is another thread: it holds what its parent held only where nobody looks. */
+    CHECK(pthread_mutex_lock(&recursive) == 0);
+    CHECK(pthread_mutex_lock(&checking) == 0);
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        SHOW(pthread_mutex_trylock(&recursive));
+        SHOW(pthread_mutex_unlock(&recursive));
+        SHOW(pthread_mutex_trylock(&checking));
+        SHOW(pthread_mutex_unlock(&checking));
+        fflush(stdout);
+        _exit(0);
+    }
+    printf("child %d\n", end_of(child));
+    SHOW(pthread_mutex_unlock(&recursive));
+    SHOW(pthread_mutex_unlock(&checking));
+    return 0;
+}
