@@ -1,9 +1,9 @@
 //! Waits of threads that can be cancelled asynchronously.
 //!
-//! A waiter has a place in a queue, which it must not leave behind. So such a thread does not queue:
-//! it tries to take the lock, again and again, and naps in between. It can be cancelled in its naps
-//! only, when it has nothing that others depend on. A lock that it has just taken is released if a
-//! cancellation is due then: for the program it was cancelled in its wait.
+//! A waiter has a place in a queue, which it must not leave behind. So such a thread does not
+//! queue: it tries to take the lock, again and again, and naps in between. It can be cancelled in
+//! its naps only, when it has nothing that others depend on. A lock that it has just taken is
+//! released if a cancellation is due then: for the program it was cancelled in its wait.
 
 use crate::time::Limit;
 use core::ffi::{c_int, c_long, c_void};

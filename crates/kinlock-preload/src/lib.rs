@@ -21,9 +21,9 @@
 //! # Whose an object is
 //!
 //! Its own kind or flags say that. Where the C library keeps these is found out by calling it: what
-//! cannot be found out makes all objects the C library's. Those that the C library sets for robust, priority-inheriting,
-//! priority-protected and process-shared objects make each function *pass* the object on: then it
-//! is bit for bit the C library's. So is an object that was destroyed.
+//! cannot be found out makes all objects the C library's. Those that the C library sets for robust,
+//! priority-inheriting, priority-protected and process-shared objects make each function *pass* the
+//! object on: then it is bit for bit the C library's. So is an object that was destroyed.
 //!
 //! | condition variable | mutex | whose wait |
 //! | --- | --- | --- |
@@ -57,8 +57,8 @@
 //! 8. The count of read locks is a thread-local of the calling thread, and no reference to it
 //!    outlives the expression.
 //! 9. Memory of a loaded object is read where the kernel has said that each page can be read.
-//! 10. `kinlock_id` is a thread-local of this library in the static block that the loader gives each
-//!    thread, so that its distance from the thread pointer is a constant of the process.
+//! 10. `kinlock_id` is a thread-local of this library in the static block that the loader gives
+//!     each thread, so that its distance from the thread pointer is a constant of the process.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("this library replaces functions of the GNU C library on Linux");
