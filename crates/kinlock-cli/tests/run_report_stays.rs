@@ -292,7 +292,9 @@ fn ready(mut command: Command) -> (Child, PathBuf, BufReader<ChildStdout>) {
     assert_eq!(line, "ready\n");
     let children = format!("/proc/{0}/task/{0}/children", child.id());
     let program = fs::read_to_string(children).unwrap();
-    let folder = folder_of(program.trim().parse().unwrap()).unwrap();
+    // One of them is the command's own.
+    let mut children = program.split_whitespace().map(|pid| pid.parse().unwrap());
+    let folder = children.find_map(folder_of).unwrap();
     (child, folder, lines)
 }
 

@@ -69,6 +69,7 @@ impl Image {
         for (name, place) in NAMING_A_PROCESS.into_iter().zip(&mut places) {
             let mut entries = self.environment.iter_mut();
             if let Some(entry) = entries.find(|entry| is_own(entry, name)) {
+                entry.truncate(name.len() + 1);
                 entry.resize(name.len() + 1 + Pid::DIGITS + 1, 0);
                 *place = entry[name.len() + 1..].as_mut_ptr();
             }

@@ -160,7 +160,14 @@ impl Waiting {
                 let by = self.witness.as_ref().map(Witness::pid);
                 (by.is_none() || signal.sender != by) && !self.is_of_group(&signal)
             }
-            None => pending() & others != 0 && witness::state(self.child) == b'T',
+            // The kernel drops it when a signal that stops comes. One that the group got has stopped
+            // the program anew.
+            None => {
+                let came = pending() & others;
+                let witness = self.witness.as_mut();
+                let of_group = witness.is_some_and(|witness| witness.has_ahead(came));
+                came != 0 && !of_group && witness::state(self.child) == b'T'
+            }
         };
         if goes_on {
             // SAFETY: invariant 3.

@@ -73,11 +73,8 @@ impl Witness {
     /// Whether the command's process group got this signal, one of which the command has just got.
     pub fn has_got(&mut self, signal: i32) -> bool {
         let at = signal as usize;
-        let Some(answer) = self.ask() else {
+        if !self.gather() {
             return false;
-        };
-        for (ahead, new) in self.ahead.iter_mut().zip(answer) {
-            *ahead = ahead.saturating_add(new);
         }
         let is_ahead = self.ahead[at] > 0;
         self.ahead[at] = match signal < REAL_TIME {
@@ -86,6 +83,23 @@ impl Witness {
             false => self.ahead[at].saturating_sub(1),
         };
         is_ahead
+    }
+
+    /// Whether the group got one of these signals that the command has not looked at yet.
+    pub fn has_ahead(&mut self, signals: u64) -> bool {
+        self.gather();
+        (1..=LAST).any(|signal| signals & bit(signal) != 0 && self.ahead[signal as usize] > 0)
+    }
+
+    /// Adds what the group has got since the last time. `false`: the witness does not answer.
+    fn gather(&mut self) -> bool {
+        let Some(answer) = self.ask() else {
+            return false;
+        };
+        for (ahead, new) in self.ahead.iter_mut().zip(answer) {
+            *ahead = ahead.saturating_add(new);
+        }
+        true
     }
 
     fn ask(&mut self) -> Option<Answer> {

@@ -59,7 +59,7 @@ fn read_again_meanwhile<C: RwLockConfig>() -> u32 {
     as_part(1, || lock.read());
     play(2);
     // After it has looked at its own row and at the count.
-    at_a_look(1, || {
+    at_a_look(0, || {
         as_part(1, || {
             lock.read();
             assert_eq!(word(lock), BIASED | READER, "the entry is taken");
