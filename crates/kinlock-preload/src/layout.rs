@@ -7,9 +7,7 @@
 //! A process without threads may lack the functions, with a C library before 2.34. Then the places
 //! are those of these C libraries.
 
-use crate::mutex::{ADAPTIVE, ELISION, ERROR_CHECKING, KINDS, RECURSIVE};
 use crate::real;
-use crate::{rwlock, spin};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -33,6 +31,25 @@ const _: () = assert!(
         && size_of::<libc::pthread_mutex_t>() <= size_of::<Words>()
         && size_of::<libc::pthread_rwlock_t>() <= size_of::<Words>()
 );
+
+// What the C library writes into the kinds of mutexes.
+pub(crate) const RECURSIVE: u32 = 1;
+pub(crate) const ERROR_CHECKING: u32 = 2;
+pub(crate) const ADAPTIVE: u32 = 3;
+/// The bits of these.
+pub(crate) const KINDS: u32 = 3;
+/// Whether to elide the lock by transactions.
+pub(crate) const ELISION: u32 = 0x300;
+
+/// Where reader-writer locks say that processes share them, and who goes first, in words.
+pub(crate) const RWLOCK_SHARED: usize = 7;
+pub(crate) const RWLOCK_PREFERENCE: usize = 12;
+/// The preference by which a thread that reads must not read again while a writer waits.
+pub(crate) const NOT_RECURSIVE: u32 = 2;
+
+/// The value of a free spinlock. On x86 the C library takes one by counting down, so that every
+/// value below 1 is a held one.
+pub(crate) const FREE: u32 = if cfg!(target_arch = "x86_64") { 1 } else { 0 };
 
 /// Some bits of one word of an object. No bits: not known.
 pub(crate) struct Flag {
@@ -164,12 +181,12 @@ pub(crate) fn knows_rwlocks() -> bool {
         // SAFETY: invariants 3 and 4.
         sample(|object| unsafe { kinlock_sample_rwlock(object, shared, preference as c_int) })
     };
-    match (lock(0, 0), lock(1, 0), lock(0, rwlock::NOT_RECURSIVE)) {
+    match (lock(0, 0), lock(1, 0), lock(0, NOT_RECURSIVE)) {
         (Sample::Missing, ..) => true,
         (Sample::Written(fresh), Sample::Written(shared), Sample::Written(prefers)) => {
             fresh == [0; WORDS]
-                && only_word(shared).is_some_and(|(place, _)| place == rwlock::SHARED)
-                && only_word(prefers) == Some((rwlock::PREFERENCE, rwlock::NOT_RECURSIVE))
+                && only_word(shared).is_some_and(|(place, _)| place == RWLOCK_SHARED)
+                && only_word(prefers) == Some((RWLOCK_PREFERENCE, NOT_RECURSIVE))
         }
         _ => false,
     }
@@ -177,10 +194,10 @@ pub(crate) fn knows_rwlocks() -> bool {
 
 /// Whether a free spinlock has the value that [`spin`] takes for it.
 fn knows_spinlocks() -> bool {
-    let mut word = !spin::FREE;
+    let mut word = !FREE;
     // SAFETY: invariants 3 and 4.
     let result = unsafe { real::pthread_spin_init((&raw mut word).cast_const().cast(), 0) };
-    result == 0 && word == spin::FREE
+    result == 0 && word == FREE
 }
 
 #[unsafe(no_mangle)]

@@ -2,6 +2,7 @@
 
 use crate::cancel::{self, Attempt};
 use crate::counts;
+use crate::layout::{ADAPTIVE, ELISION, ERROR_CHECKING, KINDS, RECURSIVE};
 use crate::mode::{MODE, Mode, REPORTS, mode};
 use crate::real;
 use crate::report::{self, Marks, Object, Wait};
@@ -52,14 +53,6 @@ pub(crate) enum Kind {
     Passed,
 }
 
-// What the C library writes into kinds.
-pub(crate) const RECURSIVE: u32 = 1;
-pub(crate) const ERROR_CHECKING: u32 = 2;
-pub(crate) const ADAPTIVE: u32 = 3;
-/// The bits of these.
-pub(crate) const KINDS: u32 = 3;
-/// Whether to elide the lock by transactions.
-pub(crate) const ELISION: u32 = 0x300;
 const DESTROYED: u32 = u32::MAX;
 
 impl Mutex {

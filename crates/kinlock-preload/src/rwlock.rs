@@ -2,6 +2,7 @@
 
 use crate::cancel::{self, Attempt};
 use crate::counts::{self, Access};
+use crate::layout;
 use crate::mode::{RWLOCKS, mode, of_rwlocks};
 use crate::real;
 use crate::report;
@@ -36,17 +37,10 @@ pub(crate) struct RwLock {
 
 const _: () = assert!(
     core::mem::offset_of!(RwLock, writer) == 24
-        && core::mem::offset_of!(RwLock, shared) == SHARED * 4
-        && core::mem::offset_of!(RwLock, preference) == PREFERENCE * 4
+        && core::mem::offset_of!(RwLock, shared) == layout::RWLOCK_SHARED * 4
+        && core::mem::offset_of!(RwLock, preference) == layout::RWLOCK_PREFERENCE * 4
         && size_of::<RwLock>() <= size_of::<libc::pthread_rwlock_t>()
 );
-
-/// Where the C library has these two, in words.
-pub(crate) const SHARED: usize = 7;
-pub(crate) const PREFERENCE: usize = 12;
-
-/// The preference by which a thread that reads must not read again while a writer waits.
-pub(crate) const NOT_RECURSIVE: u32 = 2;
 
 /// How long, in nanoseconds, a thread that reads nothing waits behind a writer. By default the C
 /// library lets readers pass. Where the thread that reads waits for this one, only that ends the
@@ -63,7 +57,7 @@ impl RwLock {
     }
 
     fn is_recursive(&self) -> bool {
-        self.preference.load(Relaxed) != NOT_RECURSIVE
+        self.preference.load(Relaxed) != layout::NOT_RECURSIVE
     }
 
     /// Why the calling thread cannot wait for the lock, or 0.

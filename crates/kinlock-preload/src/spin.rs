@@ -12,6 +12,7 @@
 
 use crate::cancel::{self, Attempt};
 use crate::counts;
+use crate::layout::FREE;
 use crate::mode::{MODE, Mode, mode};
 use crate::real;
 use crate::report::{self, Object};
@@ -26,16 +27,8 @@ use kinlock_core::platform::{Parked, Platform};
 #[repr(C)]
 struct Spinlock(AtomicU32);
 
-/// The C library's value of a free lock. On x86 it takes a lock by counting down, so that every
-/// value below 1 is a held one.
-#[cfg(target_arch = "x86_64")]
-pub(crate) const FREE: u32 = 1;
-#[cfg(target_arch = "x86_64")]
-const HELD: u32 = 0;
-#[cfg(not(target_arch = "x86_64"))]
-pub(crate) const FREE: u32 = 0;
-#[cfg(not(target_arch = "x86_64"))]
-const HELD: u32 = 1;
+/// A held lock.
+const HELD: u32 = 1 - FREE;
 
 /// How long a waiter spins before its first sleep, in nanoseconds, if there are enough CPUs.
 const SPIN: u64 = 20_000;

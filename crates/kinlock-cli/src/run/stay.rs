@@ -160,8 +160,8 @@ impl Waiting {
                 let by = self.witness.as_ref().map(Witness::pid);
                 (by.is_none() || signal.sender != by) && !self.is_of_group(&signal)
             }
-            // The kernel drops it when a signal that stops comes. One that the group got has stopped
-            // the program anew.
+            // The kernel drops it when a signal that stops comes. One that the group got has
+            // stopped the program anew.
             None => {
                 let came = pending() & others;
                 let witness = self.witness.as_mut();
