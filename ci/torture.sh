@@ -2,7 +2,7 @@
 # All of our locks, concurrency IDs and backends of delayed invalidation under stress, for 5 seconds each;
 # locks and invalidation once more where membarrier is refused.
 # With the argument SECONDS (before a release: 60): for that long each, and then also the seeded defects,
-# which must be caught (exit status 1). Without it, only `cargo test --workspace` checks those.
+# which must be caught (exit status 1). Without it, they are checked by `ci/deep.sh` only.
 set -euo pipefail
 seconds=${1:-5}
 # Not `-p kinlock-cli`: that selects other features, and a plain `cargo run` would build all again.
