@@ -117,7 +117,7 @@ static void *waiter_that_ends_it(void *argument)
 
 int main(void)
 {
-    for (int i = 0; i < 3000; i++) {
+    for (int i = 0; i < 1000; i++) {
         struct object *object = fresh();
         object->users = 2;
         pthread_t other = start(i % 3 ? last_of_two : last_of_two_spins, object);
@@ -142,7 +142,7 @@ int main(void)
     broadcast_and_destroy(400, 0);
     broadcast_and_destroy(400, 1);
     printf("broadcast and gone\n");
-    for (int i = 0; i < 1000; i++) {
+    for (int i = 0; i < 300; i++) {
         struct object *object = fresh();
         pthread_t other = start(waiter_that_ends_it, object);
         while (!object->users)
