@@ -4,7 +4,7 @@
 # Downloads some 80 MB per release once. Needs root or sudo, to mount and to change the root.
 #   KINLOCK_CACHE    where the root file systems are kept [~/.cache/kinlock-glibc]
 #   KINLOCK_LIBRARY  the library to test [that of this checkout]
-#   KINLOCK_MIRROR   where the packages are
+#   KINLOCK_MIRROR   where Debian's packages are [where this machine has its own from, if it is a Debian]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,7 +16,8 @@ packages=(libc6 libgcc-s1 libstdc++6 coreutils dash diffutils python3-minimal li
 of_oldest=(libc6-dev libstdc++-10-dev)
 locks=(kinlock-mutex pthread)
 # Those that take long say nothing about the C library, and run in ci/preload.sh.
-programs=(allocations c11 cancel codes cxx depth early forks processes rwcodes spin versions waits)
+programs=(allocations asynchronous attributes c11 cancel codes cxx depth early forks owners peers processes
+    rwcodes rwextra rwforeign spin versions waits)
 
 fail() { echo "FAILED: $*" >&2; exit 1; }
 
@@ -124,7 +125,10 @@ fi
 
 [ $# -gt 0 ] || set -- "${all[@]}"
 cache=${KINLOCK_CACHE:-$HOME/.cache/kinlock-glibc}
-mirror=${KINLOCK_MIRROR:-the mirror that apt knows}
+# Of what this machine installs packages from, the first that is Debian's.
+own_mirror() { apt-get indextargets --format '$(REPO_URI) $(ORIGIN)' | sed -n '/security/! s/ Debian$//p' | head -1; }
+mirror=${KINLOCK_MIRROR:-$(own_mirror)}
+[ -n "$mirror" ] || fail "this machine has no packages of Debian's: say where they are by KINLOCK_MIRROR"
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 for tool in apt-get dpkg-deb cc javac chroot unshare; do
     command -v "$tool" >/dev/null || fail "$tool is missing; ci/install.sh installs what it can"
