@@ -133,8 +133,10 @@ pub(super) fn is_priority() -> bool {
 /// have for this one.
 #[inline]
 pub fn thread_identity() -> NonZeroUsize {
-    // SAFETY: invariant 4. It is the address of the thread's descriptor, which is aligned.
-    NonZeroUsize::MIN | unsafe { libc::pthread_self() } as usize
+    // SAFETY: invariant 4.
+    let thread = unsafe { libc::pthread_self() } as usize;
+    // One more: a C library may number its threads, from 0 on.
+    NonZeroUsize::MIN.saturating_add(thread)
 }
 
 /// Makes the calling thread a priority waiter or an ordinary one. `None` restores the default: its
