@@ -173,8 +173,8 @@ const PROGRAM: &str = r#"
         const char *lock = getenv("KINLOCK_LOCK");
         volatile char *memory = malloc(64 << 20);
         memset((void *)memory, 1, 64 << 20);
-        while (clock() < CLOCKS_PER_SEC / 20) memory[0]++;
-        usleep(lock && !strcmp(lock, "kinlock-mutex") ? 1000 : 250000);
+        while (clock() < CLOCKS_PER_SEC / 50) memory[0]++;
+        usleep(lock && !strcmp(lock, "kinlock-mutex") ? 1000 : 500000);
         return 0;
     }
 "#;
@@ -193,10 +193,10 @@ fn time_memory_and_switches_are_those_of_the_program() {
         assert!(entry["peak_kib"]["min"].as_f64() > Some(65536.0));
         assert!(entry["switches"]["min"].as_f64() >= Some(1.0));
         let cpu = entry["cpu_s"]["median"].as_f64().unwrap();
-        assert!((0.04..entry["value"]["max"].as_f64().unwrap()).contains(&cpu));
+        assert!((0.019..entry["value"]["max"].as_f64().unwrap()).contains(&cpu));
     }
     let reference = &report["results"][1];
-    assert!(reference["value"]["min"].as_f64() >= Some(0.25));
+    assert!(reference["value"]["min"].as_f64() >= Some(0.5));
 }
 
 #[test]

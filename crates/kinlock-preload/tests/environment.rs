@@ -202,12 +202,16 @@ fn programs_answer_the_same_while_they_are_reported_on() {
         "spin.c",
     ] {
         let program = Program::of(file);
-        let expected = program.command().output().expect("it starts");
-        for lock in ["kinlock-mutex", "pthread"] {
-            let output = run(program
-                .command()
+        let runs = ["kinlock-mutex", "pthread"].map(|lock| {
+            let mut command = program.command();
+            command
                 .env("KINLOCK_LOCK", lock)
-                .env("KINLOCK_REPORT", scratch("report")));
+                .env("KINLOCK_REPORT", scratch("report"));
+            (lock, std::thread::spawn(move || run(&mut command)))
+        });
+        let expected = program.command().output().expect("it starts");
+        for (lock, output) in runs {
+            let output = output.join().expect("a result");
             assert!(output.status.success(), "{file} {lock}: {output:?}");
             assert_eq!(
                 text(&output.stdout),

@@ -9,7 +9,7 @@ static int turn;
 static int play(void *argument)
 {
     int me = (int)(intptr_t)argument;
-    for (int i = 0; i < 5000; i++) {
+    for (int i = 0; i < 500; i++) {
         CHECK(mtx_lock(&mutex) == thrd_success);
         while (turn != me)
             CHECK(cnd_wait(&changed, &mutex) == thrd_success);

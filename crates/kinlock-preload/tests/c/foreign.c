@@ -15,7 +15,7 @@ static pthread_mutex_t gates[4];
 static void *relay(void *argument)
 {
     long me = (long)argument;
-    for (int i = 0; i < 5000; i++) {
+    for (int i = 0; i < 1000; i++) {
         pthread_mutex_lock(&gates[me]);
         counter++;
         pthread_mutex_unlock(&gates[(me + 1) % 4]);

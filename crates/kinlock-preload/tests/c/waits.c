@@ -49,6 +49,8 @@ static void make(struct pair *pair, int type, int robust, int protocol, int mute
 /* Waits until notified, by another thread or in vain. */
 static void all_waits(struct pair *pair, clockid_t clock)
 {
+    /* Before the limits are calculated: a busy machine may make the first wait begin late. */
+    double before = now();
     struct timespec past = in_ms(clock, -1), bad = {0, 1000000000}, until = in_ms(clock, 30), negative = {-5, 0};
     struct timespec far = in_ms(clock, 20000), monotonic = in_ms(CLOCK_MONOTONIC, 30);
     struct timespec never = {INT64_MAX, 0};
@@ -58,7 +60,6 @@ static void all_waits(struct pair *pair, clockid_t clock)
     SHOW(pthread_cond_timedwait(&pair->condvar, &pair->mutex, &negative));
     SHOW(pthread_cond_timedwait(&pair->condvar, &pair->mutex, &bad));
     SHOW(pthread_cond_clockwait(&pair->condvar, &pair->mutex, CLOCK_BOOTTIME, &past));
-    double before = now();
     while ((error = pthread_cond_timedwait(&pair->condvar, &pair->mutex, &until)) == 0)
         ;
     printf("timedwait in vain: %s\n", name(error));
@@ -66,7 +67,7 @@ static void all_waits(struct pair *pair, clockid_t clock)
     while ((error = pthread_cond_clockwait(&pair->condvar, &pair->mutex, CLOCK_MONOTONIC, &monotonic)) == 0)
         ;
     printf("clockwait in vain: %s\n", name(error));
-    CHECK(now() - before > 0.055 && now() - before < 5);
+    CHECK(now() - before > 0.055 && now() - before < 15);
     for (int way = 0; way < 4; way++) {
         pair->stage = 0;
         pthread_t thread = start(notify, pair);

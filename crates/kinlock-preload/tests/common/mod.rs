@@ -94,7 +94,20 @@ impl Program {
 
     /// Runs it on the C library's locks, and on each of `locks`.
     pub fn answers_the_same(&self, locks: &[&str]) {
-        let expected = self.command().output().expect("it starts");
+        // All of them are started before the first ends: most of these programs sleep more than
+        // they compute.
+        let start = |lock: Option<&str>| {
+            let mut command = self.command();
+            if let Some(lock) = lock {
+                command
+                    .env("LD_PRELOAD", library())
+                    .env("KINLOCK_LOCK", lock);
+            }
+            std::thread::spawn(move || command.output().expect("it starts"))
+        };
+        let expected = start(None);
+        let ours: Vec<_> = locks.iter().map(|lock| (lock, start(Some(lock)))).collect();
+        let expected = expected.join().expect("a result");
         let text = String::from_utf8_lossy(&expected.stdout);
         assert!(
             expected.status.success(),
@@ -102,13 +115,8 @@ impl Program {
             expected.status
         );
         assert!(!text.is_empty());
-        for lock in locks {
-            let mut command = self.command();
-            let output = command
-                .env("LD_PRELOAD", library())
-                .env("KINLOCK_LOCK", lock)
-                .output();
-            let output = output.expect("it starts");
+        for (lock, output) in ours {
+            let output = output.join().expect("a result");
             let answer = String::from_utf8_lossy(&output.stdout);
             let errors = String::from_utf8_lossy(&output.stderr);
             let differs = text.lines().zip(answer.lines()).find(|(a, b)| a != b);

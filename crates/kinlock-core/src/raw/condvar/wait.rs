@@ -30,7 +30,7 @@ impl<P: Platform, C: CondvarConfig> QueuedCondvar<P, C> {
     /// A thread on its way from spinning to sleeping shows only in the number of waiters, which may
     /// also count one that is notified already. So that number is no proof, but a reason to look
     /// again.
-    fn expect_nobody(&self) {
+    pub(super) fn expect_nobody(&self) {
         for _ in 0..LOOKS {
             let sleepers = P::unpark_in(self.key(), u32::MAX, OTHERS);
             let spinner = self.sequence.load(Relaxed) & SPINNER != 0 && !P::forked();
