@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# No comment in crates/ is wider than 100 columns, no line of README.md and ci/*.sh wider than 120.
+# No comment in Rust is wider than 100 columns, no line of README.md and ci/*.sh wider than 120.
 # A column is a character, not a byte. Each offender is printed with its width.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

@@ -188,7 +188,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 chmod 755 "$work"
 cp "$library" "$work/library.so"
-from=crates/kinlock-preload/tests/c
+from=tools/preload/tests/c
 # This machine's compiler, with the oldest C library. It looks for that beside itself unless it is told.
 oldest=$cache/${all[0]}
 libraries=usr/lib/x86_64-linux-gnu

@@ -85,7 +85,7 @@ def show(name, arrows):
 
 def manifests():
     found = {}
-    for path in sorted(pathlib.Path("crates").glob("*/Cargo.toml")):
+    for path in sorted(path for root in ("lib", "tools", "lab") for path in pathlib.Path(root).glob("*/Cargo.toml")):
         manifest = tomllib.loads(path.read_text())
         found[manifest["package"]["name"]] = (path, manifest)
     return found

@@ -29,7 +29,7 @@ arc_lock = ["parking_lot/arc_lock"]
 deadlock_detection = ["parking_lot/deadlock_detection"]
 send_guard = ["parking_lot/send_guard"]
 [dependencies]
-parking_lot = { path = "$root/crates/kinlock-parking-lot" }
+parking_lot = { path = "$root/lib/parking-lot" }
 [dev-dependencies]
 bincode = "1.3"
 rand = "0.8"

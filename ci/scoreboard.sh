@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-recorded=crates/kinlock-sim/published/scoreboard.csv
+recorded=lab/sim/published/scoreboard.csv
 now=$(mktemp)
 trap 'rm -f "$now"' EXIT
 cargo run --quiet --release -- reproduce \

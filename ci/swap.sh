@@ -27,14 +27,14 @@ patch_all() {
     cat >>Cargo.toml <<EOF
 
 [patch.crates-io]
-parking_lot = { path = "$root/crates/kinlock-parking-lot" }
-parking_lot_core = { path = "$root/crates/kinlock-parking-lot-core" }
+parking_lot = { path = "$root/lib/parking-lot" }
+parking_lot_core = { path = "$root/lib/parking-lot-core" }
 EOF
 }
 
 # The one line: the manifest takes the crate kinlock itself.
 one_line() {
-    local ours="package = \"kinlock\"\npath = \"$root/crates/kinlock\""
+    local ours="package = \"kinlock\"\npath = \"$root/lib/kinlock\""
     sed -i "/^\[dependencies\.parking_lot\]/{n;s|^version = .*|$ours|}" Cargo.toml
     grep -q 'package = "kinlock"' Cargo.toml
 }

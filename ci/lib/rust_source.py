@@ -119,9 +119,10 @@ def test_files(files):
     return found
 
 
-def rust_files(root="crates"):
-    """All Rust files under `root` but build outputs."""
-    paths = sorted(pathlib.Path(root).glob("**/*.rs"))
+def rust_files(*roots):
+    """All Rust files under `roots`, the project's buildings if none is given, but build outputs."""
+    roots = roots or ("lib", "tools", "lab")
+    paths = sorted(path for root in roots for path in pathlib.Path(root).glob("**/*.rs"))
     return [path for path in paths if "target" not in path.parts]
 
 

@@ -14,7 +14,7 @@
 //! | the bound | IDs are below max(limit, peak of active threads + IDs moved meanwhile) |
 #![cfg(loom)]
 
-#[path = "../../kinlock-core/tests/model/mod.rs"]
+#[path = "../../core/tests/model/mod.rs"]
 mod model;
 
 use kinlock_core::loom::Loom;

@@ -4,7 +4,7 @@
 //!
 //! ```toml
 //! [patch.crates-io]
-//! parking_lot_core = { path = "../kinlock/crates/kinlock-parking-lot-core" }
+//! parking_lot_core = { path = "../kinlock/lib/parking-lot-core" }
 //! ```
 //!
 //! Threads wait in queues, each named by a key: an address that the caller owns. A fixed table of

@@ -13,7 +13,7 @@
 //! its restarts), and the pairs of sixteen bytes, which exist on hardware only.
 #![cfg(loom)]
 
-#[path = "../../kinlock-core/tests/model/mod.rs"]
+#[path = "../../core/tests/model/mod.rs"]
 mod model;
 
 use kinlock_core::config::Tuning;

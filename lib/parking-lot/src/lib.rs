@@ -4,7 +4,7 @@
 //!
 //! ```toml
 //! [patch.crates-io]
-//! parking_lot = { path = "../kinlock/crates/kinlock-parking-lot" }
+//! parking_lot = { path = "../kinlock/lib/parking-lot" }
 //! ```
 //!
 //! `docs/guide/parking-lot.md` lists the differences. The types are those of the crate `kinlock`,
