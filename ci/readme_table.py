@@ -168,8 +168,9 @@ def grid(machines):
         "**Measured: the mutex under twelve mixes** of critical section (0 to 20 us), private work (0 to 10 us)",
         "and data touched (2 to 128 cache lines). Throughput over the best of std, parking_lot and glibc in that",
         "mix: geometric mean of the twelve, and the worst of them. The longest wait of any thread, in any mix.",
+        "*Background load*: a CPU-bound process that runs during the measurement.",
     ]
-    lines += table("machine", "threads", "CPU-bound process beside", "mean", "worst mix", "longest wait, kinlock", "parking_lot", "std")
+    lines += table("machine", "threads", "background load", "mean", "worst mix", "longest wait, kinlock", "parking_lot", "std")
     for path, machine, runs in machines:
         for threads in GRID_THREADS:
             for hogs in (0, 1):
@@ -179,7 +180,7 @@ def grid(machines):
                 waits = [max(locks[lock]["acquire_ns"]["max"] for _, locks in found) for lock in (OURS, OTHER, STD)]
                 values = ratios(found)
                 lines.append(
-                    row(short(machine), str(threads), "one" if hogs else "none", factor(mean(values)), factor(min(values)), *map(time, waits))
+                    row(short(machine), str(threads), "one process" if hogs else "none", factor(mean(values)), factor(min(values)), *map(time, waits))
                 )
     return lines + ["", "Summaries: " + ", ".join(f"[{short(machine)}](docs/results/{path.name})" for path, machine, _ in machines) + "."]
 
@@ -225,7 +226,7 @@ def programs(machines):
         "of the medians with 2 to 64 threads. *Contended*: largest share of acquisitions that found the lock held.",
     ]
     states = [(path, machine, runs, hogs) for path, machine, runs in machines for hogs in (0, 1)]
-    heads = [f"{short(machine)}" + (", one CPU-bound process beside" if hogs else "") for _, machine, _, hogs in states]
+    heads = [f"{short(machine)}" + (", background load" if hogs else "") for _, machine, _, hogs in states]
     lines += table("program", "contended", *heads)
     contended = [[] for _ in states]
     for at, (name, about) in enumerate(PROGRAMS):
