@@ -130,6 +130,11 @@ def link(path):
     return f"[summary](docs/results/{path.name})"
 
 
+def links(machines):
+    named = [f"[{short(machine)}](docs/results/{path.name})" for path, machine, _ in machines]
+    return "Summaries: " + ", ".join(named) + "."
+
+
 def speed(result):
     return result["ops_per_s"]["median"]
 
@@ -170,7 +175,8 @@ def grid(machines):
         "mix: geometric mean of the twelve, and the worst of them. The longest wait of any thread, in any mix.",
         "*Background load*: a CPU-bound process that runs during the measurement.",
     ]
-    lines += table("machine", "threads", "background load", "mean", "worst mix", "longest wait, kinlock", "parking_lot", "std")
+    heads = ["machine", "threads", "background load", "mean", "worst mix"]
+    lines += table(*heads, "longest wait, kinlock", "parking_lot", "std")
     for path, machine, runs in machines:
         for threads in GRID_THREADS:
             for hogs in (0, 1):
@@ -179,10 +185,9 @@ def grid(machines):
                     continue
                 waits = [max(locks[lock]["acquire_ns"]["max"] for _, locks in found) for lock in (OURS, OTHER, STD)]
                 values = ratios(found)
-                lines.append(
-                    row(short(machine), str(threads), "one process" if hogs else "none", factor(mean(values)), factor(min(values)), *map(time, waits))
-                )
-    return lines + ["", "Summaries: " + ", ".join(f"[{short(machine)}](docs/results/{path.name})" for path, machine, _ in machines) + "."]
+                texts = [short(machine), str(threads), "one process" if hogs else "none"]
+                lines.append(row(*texts, factor(mean(values)), factor(min(values)), *map(time, waits)))
+    return lines + ["", links(machines)]
 
 
 def measured(path, machine, runs):
@@ -233,7 +238,8 @@ def programs(machines):
         texts, shares = [], []
         for column, (_, _, runs, hogs) in zip(contended, states):
             chosen = [run for run in runs if run["name"].startswith(name) and run["parameters"]["hogs"] == hogs]
-            values = [result["ratio"]["median"] for run in chosen for result in run["results"] if result["lock"] == OURS]
+            ours = [result for run in chosen for result in run["results"] if result["lock"] == OURS]
+            values = [result["ratio"]["median"] for result in ours]
             shares += [run["counting"]["contended"] / run["counting"]["locked"] for run in chosen]
             if not values:
                 fail(f"no runs of {name} with {hogs} other processes")
@@ -242,7 +248,7 @@ def programs(machines):
             texts.append(low if low == high else f"{low} to {high}")
         lines.append(row(about, f"{100 * max(shares):.2g} %", *texts))
     lines.append(row(f"geometric mean of the first {CONTENDED}", "", *(factor(mean(column)) for column in contended)))
-    return lines + ["", "Summaries: " + ", ".join(f"[{short(machine)}](docs/results/{path.name})" for path, machine, _ in machines) + "."]
+    return lines + ["", links(machines)]
 
 
 def simulated(path, machine, runs):
@@ -253,11 +259,13 @@ def simulated(path, machine, runs):
         "Operations per microsecond, longest wait. The last two columns compare the simulated ratio of CNA v10 to",
         "the kernel's lock with the published one, measured on such a machine in 2020.",
     ]
-    lines += table("workload", "threads", "kernel's lock (model)", "CNA v10 (model)", "kinlock's CNA", "ratio, simulated", "ratio, published")
+    heads = ["workload", "threads", "kernel's lock (model)", "CNA v10 (model)", "kinlock's CNA"]
+    lines += table(*heads, "ratio, simulated", "ratio, published")
     rows = 0
     for workload, name, counts in SIMULATED:
         with (ROOT / "lab/sim/published" / name).open() as file:
-            published = {int(line["threads"]): float(line["speedup"]) for line in csv.DictReader(each for each in file if each[0] != "#")}
+            rows_of_file = csv.DictReader(line for line in file if not line.startswith("#"))
+            published = {int(each["threads"]): float(each["speedup"]) for each in rows_of_file}
         for threads in counts:
             locks = found.get((workload, threads), {})
             if not all(name in locks for name in SIMULATED_LOCKS):
@@ -285,7 +293,8 @@ def picture(machines):
         return f'<text x="{x:.0f}" y="{y:.0f}" {extra}>{words}</text>'
 
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        'font-family="sans-serif" font-size="12">',
         f'<rect width="{width}" height="{height}" fill="white"/>',
         text(12, 22, "Throughput of kinlock::Mutex over the best of std, parking_lot and glibc", 'font-size="15"'),
         text(12, 42, f"measured: 16 threads on {short(machine)} (virtual machine)", 'fill="#555"'),
@@ -300,7 +309,8 @@ def picture(machines):
         held, private, data = workload.removeprefix("grid:").split("/")
         lines.append(text(left - 8, y + 14, f"{held}, {private}, {data}", 'text-anchor="end"'))
         start, end = sorted((one, left + scale * ratio))
-        lines.append(f'<rect x="{start:.1f}" y="{y + 3}" width="{end - start:.1f}" height="{high - 7}" fill="{"#2166ac" if ratio >= 1 else "#b2182b"}"/>')
+        place = f'x="{start:.1f}" y="{y + 3}" width="{end - start:.1f}" height="{high - 7}"'
+        lines.append(f'<rect {place} fill="{"#2166ac" if ratio >= 1 else "#b2182b"}"/>')
         lines.append(text(max(one, end) + 6, y + 14, f"{ratio:.2f}x"))
     return "\n".join(lines + ["</svg>"]) + "\n"
 

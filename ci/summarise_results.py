@@ -78,7 +78,8 @@ def run(path):
     kept["command"] = command(raw.get("command"), path)
     if "load_average" in of_run:
         kept["load_average"] = of_run["load_average"]
-    kept["parameters"] = {key: raw["parameters"][key] for key in PARAMETERS if raw.get("parameters", {}).get(key) is not None}
+    parameters = raw.get("parameters", {})
+    kept["parameters"] = {key: parameters[key] for key in PARAMETERS if parameters.get(key) is not None}
     machine.pop("parameters", None)  # of a simulated machine: they stand in its file
     # The same workload is at another place of another host in each run.
     machine["kernel"] = machine["kernel"].split("-")[0] if "kernel" in machine else None
@@ -121,7 +122,8 @@ def write(path, summary):
     head = {key: value for key, value in summary.items() if key != "runs"}
     lines = ["{"] + [f'"{key}": {json.dumps(value)},' for key, value in head.items()] + ['"runs": [']
     for at, each in enumerate(summary["runs"]):
-        lines.append("{" + ",\n ".join(f'"{key}": {json.dumps(value)}' for key, value in each.items() if key != "results"))
+        fields = [f'"{key}": {json.dumps(value)}' for key, value in each.items() if key != "results"]
+        lines.append("{" + ",\n ".join(fields))
         lines[-1] += ',\n "results": ['
         lines.append(",\n".join("  " + json.dumps(line) for line in each["results"]))
         lines.append(" ]}" + ("," if at + 1 < len(summary["runs"]) else ""))

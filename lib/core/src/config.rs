@@ -1,6 +1,16 @@
 //! The knobs in force: defaults, environment variables, and functions that override both.
 //!
-//! `docs/guide/knobs.md` lists them all, with their values and defaults.
+//! | knob | environment | function | default |
+//! | --- | --- | --- | --- |
+//! | reorder queues by locality domain | `KINLOCK_NUMA=auto\|on\|off` | [`set_numa`] | `auto` |
+//! | search for local waiters | `KINLOCK_SCAN=full\|incremental` | [`set_scan`] | `full` |
+//! | limit on local hand-offs | `KINLOCK_LOCAL_LIMIT=10ms\|2^16` | [`set_local_limit`] | `10ms` |
+//! | running threads overtake sleepers | `KINLOCK_STEALING=on\|off` | [`set_stealing`] | `on` |
+//! | quantum of a mutex | `KINLOCK_QUANTUM=fair\|250us\|throughput` | [`set_quantum`] | `1000us` |
+//! | kind of domain | `KINLOCK_DOMAIN=auto\|node\|llc\|socket` | `set_domain_kind` | `auto` |
+//! | pretend these CPUs are domains | `KINLOCK_TOPOLOGY=0-3;4-7` | | |
+//! | say on standard error what was decided | `KINLOCK_VERBOSE=0\|1` | | `0` |
+//! | programs print statistics at their end, see `show_stats` | `KINLOCK_SHOW_STATS=0\|1` | | `0` |
 //!
 //! The quantum is how long a mutex stays with threads that keep taking it while others wait. With
 //! `auto`, domains are NUMA nodes, or the last-level caches of a single node, where spinlocks keep
