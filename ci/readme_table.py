@@ -172,10 +172,11 @@ def grid(machines):
     lines = [
         "**Measured: the mutex under twelve mixes** of critical section (0 to 20 us), private work (0 to 10 us)",
         "and data touched (2 to 128 cache lines). Throughput over the best of std, parking_lot and glibc in that",
-        "mix: geometric mean of the twelve, and the worst of them. The longest wait of any thread, in any mix.",
+        "mix: geometric mean of the twelve, and the worst of them. CPU time per operation: lowest and highest of",
+        "the twelve ratios. The longest wait of any thread, in any mix.",
         "*Background load*: a CPU-bound process that runs during the measurement.",
     ]
-    heads = ["machine", "threads", "background load", "mean", "worst mix"]
+    heads = ["machine", "threads", "background load", "mean", "worst mix", "CPU time over std's"]
     lines += table(*heads, "longest wait, kinlock", "parking_lot", "std")
     for path, machine, runs in machines:
         for threads in GRID_THREADS:
@@ -186,7 +187,10 @@ def grid(machines):
                 waits = [max(locks[lock]["acquire_ns"]["max"] for _, locks in found) for lock in (OURS, OTHER, STD)]
                 values = ratios(found)
                 texts = [short(machine), str(threads), "one process" if hogs else "none"]
-                lines.append(row(*texts, factor(mean(values)), factor(min(values)), *map(time, waits)))
+                cpu = [locks[OURS]["cpu_ns_per_op"] / locks[STD]["cpu_ns_per_op"] for _, locks in found]
+                spent = f"{factor(min(cpu))} to {factor(max(cpu))}"
+                texts += [factor(mean(values)), factor(min(values)), spent]
+                lines.append(row(*texts, *map(time, waits)))
     return lines + ["", links(machines)]
 
 
