@@ -10,7 +10,7 @@
 //! | kind of domain | `KINLOCK_DOMAIN=auto\|node\|llc\|socket` | [`set_domain_kind`] | `auto` |
 //! | pretend these CPUs are domains | `KINLOCK_TOPOLOGY=0-3;4-7` | | |
 //! | say on standard error what was decided | `KINLOCK_VERBOSE=0\|1` | | `0` |
-//! | programs print statistics at their end, see [`show_stats`] | `KINLOCK_SHOW_STATS=0\|1` | | `0` |
+//! | programs print [statistics](show_stats) at their end | `KINLOCK_SHOW_STATS=0\|1` | | `0` |
 //!
 //! The quantum is how long a mutex stays with threads that keep taking it while others wait. With
 //! `auto`, domains are NUMA nodes, or the last-level caches of a single node, where spinlocks keep

@@ -220,7 +220,8 @@ pub fn serials() -> &'static AtomicU32 {
     &tables().serials
 }
 
-/// How many forks led to this process; see [`Platform::forks`](kinlock_core::platform::Platform::forks).
+/// How many forks led to this process; see
+/// [`Platform::forks`](kinlock_core::platform::Platform::forks).
 #[inline]
 pub(super) fn forks() -> u8 {
     meeting().forks.load(Relaxed)
