@@ -11,9 +11,9 @@ use core::ffi::{c_int, c_long, c_void};
 use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use kinlock_core::Native;
 use kinlock_core::platform::{NEVER, Parked, Platform};
 use kinlock_core::raw::condvar::{CondvarConfig, Partner, QueuedCondvar};
+use kinlock_linux::Native;
 
 /// A `pthread_cond_t` as we use it, and as far as we do.
 #[repr(C)]

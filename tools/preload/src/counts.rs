@@ -9,8 +9,8 @@ use crate::time::Limit;
 use core::ffi::c_int;
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
-use kinlock_core::Native;
 use kinlock_core::platform::Platform;
+use kinlock_linux::Native;
 
 unsafe extern "C" {
     safe fn kinlock_token() -> u32;

@@ -11,10 +11,10 @@ use crate::time::{self, Limit};
 use crate::watch;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use kinlock_core::Native;
-use kinlock_core::configured::AsConfigured;
 use kinlock_core::raw::QueuedSpinLock;
 use kinlock_core::raw::mutex::{Joined, QueuedMutex};
+use kinlock_linux::Native;
+use kinlock_linux::configured::AsConfigured;
 
 pub(crate) type Blocking = QueuedMutex<Native, AsConfigured, Joined<Native>>;
 type Spinning = QueuedSpinLock<Native, AsConfigured>;

@@ -22,8 +22,8 @@ use self::table::{add, bump, raise};
 use self::uses::{stack_of, used};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use kinlock_core::Native;
 use kinlock_core::platform::Platform;
+use kinlock_linux::Native;
 use kinlock_report::{HELD, Lock, Owner, Table, Tally, Thread, bucket};
 
 unsafe extern "C" {

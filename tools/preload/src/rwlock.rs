@@ -10,10 +10,10 @@ use crate::thread::thread_id;
 use crate::time::Limit;
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use kinlock_core::Native;
-use kinlock_core::configured::AsConfigured;
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::QueuedRwLock;
+use kinlock_linux::Native;
+use kinlock_linux::configured::AsConfigured;
 
 unsafe extern "C" {
     /// How many read locks the thread holds: its own thread-local.

@@ -21,8 +21,8 @@ use crate::watch;
 use core::ffi::{c_int, c_void};
 use core::hint;
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use kinlock_core::Native;
 use kinlock_core::platform::{Parked, Platform};
+use kinlock_linux::Native;
 
 #[repr(C)]
 struct Spinlock(AtomicU32);

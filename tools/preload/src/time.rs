@@ -2,8 +2,8 @@
 
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
-use kinlock_core::Native;
 use kinlock_core::platform::{NEVER, Platform};
+use kinlock_linux::Native;
 
 /// How long an operation may wait.
 #[derive(Clone, Copy)]

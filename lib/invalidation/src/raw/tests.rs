@@ -1,11 +1,11 @@
 //! Single steps, on lists whose state was made by hand.
 
 use super::*;
-use kinlock_core::Native;
 use kinlock_core::platform::{Atomics, NEVER};
 use kinlock_core::raw::mutex::Queue;
 use kinlock_core::raw::osq::Watch;
 use kinlock_core::tuning::Tuning;
+use kinlock_linux::Native;
 
 #[derive(Clone, Copy, Debug)]
 struct Plain;

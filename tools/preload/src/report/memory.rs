@@ -16,8 +16,8 @@ use crate::environment;
 use core::fmt::{self, Write};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, Ordering::*};
-use kinlock_core::Native;
 use kinlock_core::platform::Platform;
+use kinlock_linux::Native;
 use kinlock_report::{Header, MAGIC, PAGE, SHARED, Shared, Table};
 
 unsafe extern "C" {
@@ -484,7 +484,7 @@ fn fill_header(table: &Table, locks: u32) {
     header.parent.store(parent as u32, Relaxed);
     record::begin(table);
     header.locks.store(locks, Relaxed);
-    let domains = kinlock_core::topology::domain_count();
+    let domains = kinlock_linux::topology::domain_count();
     header.domains.store(domains as u32, Relaxed);
     HAS_DOMAINS.store(domains > 1, Relaxed);
     name_program(header);

@@ -6,8 +6,8 @@
 
 use super::memory::provide;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use kinlock_core::Native;
 use kinlock_core::platform::Platform;
+use kinlock_linux::Native;
 use kinlock_report::{Lock, Owner, Pause, RECORDED_THREADS, RECORDS, Record, Table, Tally, class};
 
 static IS_ON: AtomicBool = AtomicBool::new(false);

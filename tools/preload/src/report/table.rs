@@ -5,8 +5,8 @@ use super::uses::use_of;
 use super::{Object, merge, modules, tally};
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use kinlock_core::Native;
 use kinlock_core::platform::Platform;
+use kinlock_linux::Native;
 use kinlock_report::{ENDED, FREED, LOCKS, Lock, THREADS, Table, Thread};
 
 // ---- numbers --------------------------------------------

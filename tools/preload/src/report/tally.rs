@@ -9,8 +9,8 @@ use super::{Marks, Object, marks_in, note_thread, table, thread};
 use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use kinlock_core::Native;
 use kinlock_core::platform::Platform;
+use kinlock_linux::Native;
 use kinlock_report::{OWNERS, Owner, TALLIES, Table, Tally, Waits};
 
 unsafe extern "C" {

@@ -18,9 +18,9 @@
 //! next look comes after twice the time, up to some ten seconds.
 
 use super::{copies, cpus, thread};
-use crate::atomic::Atomics;
-use crate::slots::{MAX_SLOTS, Waiters};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use kinlock_core::atomic::Atomics;
+use kinlock_core::slots::{MAX_SLOTS, Waiters};
 
 /// The last answer in bit 0, and above it the time of the sample. Starts with a long past one.
 static ANSWER: AtomicU64 = AtomicU64::new(0);
@@ -54,7 +54,7 @@ const ALWAYS: u32 = 2;
 /// An average of one contender.
 const ONE: u32 = 16;
 
-/// See [`Platform::oversubscribed`](crate::platform::Platform::oversubscribed).
+/// See [`Platform::oversubscribed`](kinlock_core::platform::Platform::oversubscribed).
 pub(super) fn oversubscribed() -> bool {
     let now = thread::coarse_now();
     let seen = ANSWER.load(Relaxed);
@@ -265,7 +265,7 @@ mod tests {
 
     /// A table in which every `each`th of `used` slots waits.
     fn table(used: usize, each: usize) -> &'static Waiters<crate::Native> {
-        use crate::slots::Slot;
+        use kinlock_core::slots::Slot;
         let slots = (0..used).map(|_| Slot::new()).collect::<Vec<_>>().leak();
         let claimed = (0..used.div_ceil(32)).map(|_| AtomicU32::new(0));
         let claimed = claimed.collect::<Vec<_>>().leak();

@@ -11,12 +11,12 @@ use super::choice::{Facts, Spread, choice, choose, choose_kind};
 use super::cpulist::CpuListError;
 use super::walk::{self, Files, Groups};
 use super::{DomainKind, hypervisor};
-use crate::tuning::Decision;
+use kinlock_core::tuning::Decision;
 
 /// The CPUs of a machine and how they are grouped.
 ///
 /// ```
-/// use kinlock_core::topology::{DomainKind, Topology};
+/// use kinlock_linux::topology::{DomainKind, Topology};
 ///
 /// let topology = Topology::current();
 /// for (number, cpus) in topology.domains(DomainKind::Node).iter().enumerate() {

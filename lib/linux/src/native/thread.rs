@@ -22,7 +22,6 @@
 
 use super::account::Account;
 use super::{Native, copies};
-use crate::announced::Row;
 use crate::fork::{self, Part};
 use crate::sys::KeepErrno;
 use core::cell::Cell;
@@ -30,6 +29,7 @@ use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::num::NonZeroUsize;
 use core::sync::atomic::{AtomicU16, AtomicU64, Ordering::*};
+use kinlock_core::announced::Row;
 
 thread_local! {
     // Without destructors, so that they are accessible for as long as the thread runs.
@@ -149,7 +149,7 @@ pub fn set_priority(on: Option<bool>) {
     });
 }
 
-/// See [`Platform::row`](crate::platform::Platform::row).
+/// See [`Platform::row`](kinlock_core::platform::Platform::row).
 #[inline]
 pub(super) fn row() -> Option<&'static Row<Native>> {
     ROW.get().or_else(assign_row)

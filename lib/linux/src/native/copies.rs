@@ -68,9 +68,7 @@
 
 use super::thread;
 use super::{ROWS, TABLE};
-use crate::announced::{Announced, Row};
 use crate::native::Native;
-use crate::slots::{Node, Slot, Waiters};
 use crate::sys::{KeepErrno, Text, system_call_error, write_stderr};
 use core::ffi::{CStr, c_char};
 use core::fmt::Write;
@@ -79,6 +77,8 @@ use core::ptr;
 use core::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::*,
 };
+use kinlock_core::announced::{Announced, Row};
+use kinlock_core::slots::{Node, Slot, Waiters};
 
 /// What copies of one kind share.
 #[repr(C)]
@@ -87,7 +87,7 @@ pub(super) struct Tables {
     /// Where threads wait.
     pub(super) waiters: Waiters<Native>,
     announced: Announced<Native>,
-    /// See [`configured`](crate::configured): one lock must not mix two kinds of queue.
+    /// See [`configured`](kinlock_core::configured): one lock must not mix two kinds of queue.
     pub(super) queue: AtomicU8,
     /// The number of forks when the tables were last reset.
     reset: AtomicU8,
@@ -220,7 +220,8 @@ pub fn serials() -> &'static AtomicU32 {
     &tables().serials
 }
 
-/// How many forks led to this process; see [`Platform::forks`](crate::platform::Platform::forks).
+/// How many forks led to this process; see
+/// [`Platform::forks`](kinlock_core::platform::Platform::forks).
 #[inline]
 pub(super) fn forks() -> u8 {
     meeting().forks.load(Relaxed)

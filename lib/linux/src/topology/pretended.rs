@@ -9,7 +9,7 @@ use core::ops::RangeInclusive;
 use super::MAX_CPUS;
 use super::affinity::CpuSet;
 use super::cpulist::CpuList;
-use crate::tuning::ParseError;
+use kinlock_core::tuning::ParseError;
 
 /// Calls `put` with every CPU that `text` names and its domain; returns the number of domains.
 ///

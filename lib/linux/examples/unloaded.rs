@@ -1,10 +1,9 @@
 //! A shared library that takes a lock: what `dlclose` must not unload. See the test `process`.
 
-#![cfg(feature = "std")]
-
+use kinlock_core::platform::Platform;
 use kinlock_core::raw::qspinlock::{Config, QueuedSpinLock};
 use kinlock_core::tuning::Tuning;
-use kinlock_core::{Native, platform::Platform};
+use kinlock_linux::Native;
 
 #[derive(Clone, Copy, Debug)]
 struct Queueing;

@@ -31,7 +31,7 @@ pub use map::{
 };
 pub(crate) use map::{mutexes_only, reset_in_child, set_kind};
 
-use crate::tuning::ParseError;
+use kinlock_core::tuning::ParseError;
 use walk::{Files, Groups};
 
 /// CPUs from this number on count as unknown. No kernel is built for more.

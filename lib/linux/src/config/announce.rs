@@ -1,16 +1,15 @@
 //! Reports on standard error how locks behave, if `KINLOCK_VERBOSE=1` asks for it.
 
-use super::Word;
 use crate::sys::{KeepErrno, Text, write_stderr};
 use crate::topology::domain_count;
-use crate::tuning::{Decision, Tuning};
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, Ordering};
+use kinlock_core::tuning::{Decision, Tuning};
 
 /// Reports how locks behave, the first time that the knobs are resolved.
-pub(super) fn announce(word: Word) {
+pub(super) fn announce(tuning: Tuning) {
     static ANNOUNCED: AtomicBool = AtomicBool::new(false);
-    if !word.has(Word::RESOLVED) || !super::verbose() || ANNOUNCED.swap(true, Ordering::Relaxed) {
+    if !super::verbose() || ANNOUNCED.swap(true, Ordering::Relaxed) {
         return;
     }
     let _errno = KeepErrno::hold();
@@ -20,8 +19,8 @@ pub(super) fn announce(word: Word) {
         stealing,
         quantum,
         ..
-    } = word.tuning();
-    let Decision { reorder, reason } = super::decision_of(word);
+    } = tuning;
+    let Decision { reorder, reason } = super::decision();
     let shown = |on| if on { "on" } else { "off" };
     let mut line = Text::<320>::empty();
     let _ = writeln!(

@@ -1,12 +1,13 @@
-//! Core's atomics as a platform's atomics.
+//! The processor's atomics as those of a platform, and its hints.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
 //! 1. A load-exclusive reads the atomic at its own size and nothing else. Its result only decides
 //!    how to pause.
 //! 2. WFE and CLREX do not touch memory. At worst they end a pause early or late.
+//! 3. A prefetch has no effect that a program can observe: it neither faults nor changes flags.
 
-use crate::platform::{Atomic, ConstAtomic, Ordering};
+use crate::atomic::{Atomic, ConstAtomic, Ordering};
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 macro_rules! hardware_atomic {
@@ -88,3 +89,29 @@ hardware_atomic!(AtomicU8, u8, "ldxrb {now:w}");
 hardware_atomic!(AtomicU16, u16, "ldxrh {now:w}");
 hardware_atomic!(AtomicU32, u32, "ldxr {now:w}");
 hardware_atomic!(AtomicU64, u64, "ldxr {now:x}");
+
+/// See [`Platform::prefetch_for_writing`](crate::platform::Platform::prefetch_for_writing).
+#[inline]
+pub fn prefetch_for_writing<A: Atomic>(word: &A) {
+    // SAFETY: invariant 3.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    unsafe {
+        core::arch::asm!("prefetchw [{}]", in(reg) word, options(readonly, nostack, preserves_flags));
+    }
+    // SAFETY: invariant 3.
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    unsafe {
+        core::arch::asm!("prfm pstl1keep, [{}]", in(reg) word, options(readonly, nostack, preserves_flags));
+    }
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    let _ = word;
+}
+
+/// See [`Platform::light_fence`](crate::platform::Platform::light_fence): stops the compiler only.
+#[inline]
+pub fn light_fence() {
+    // Miri has no membarrier, but has loads that return old values.
+    #[cfg(miri)]
+    core::sync::atomic::fence(Ordering::SeqCst);
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
+}

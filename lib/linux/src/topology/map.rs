@@ -27,7 +27,7 @@ use super::{DomainKind, MAX_CPUS, hypervisor, pretended};
 use crate::environment::{self, Variable};
 use crate::rseq;
 use crate::sys::{KeepErrno, RawFile};
-use crate::tuning::{Decision, ParseError};
+use kinlock_core::tuning::{Decision, ParseError};
 
 static MAP: Map = Map::new();
 

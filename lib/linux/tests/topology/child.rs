@@ -5,8 +5,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::process::Command;
 
-use kinlock_core::config::{self, LocalLimit, Numa, Scan, TooLate};
-use kinlock_core::topology::{self, DomainKind};
+use kinlock_linux::config::{self, LocalLimit, Numa, Scan, TooLate};
+use kinlock_linux::topology::{self, DomainKind};
 
 /// The variable that names the task of a child, one of [`TASKS`].
 const TASK: &str = "KINLOCK_TEST_TASK";

@@ -15,7 +15,7 @@ const NUMBER_LIMIT: usize = 1 << 20;
 /// error.
 ///
 /// ```
-/// use kinlock_core::topology::CpuList;
+/// use kinlock_linux::topology::CpuList;
 ///
 /// let ranges: Result<Vec<_>, _> = CpuList::new(*b"0-3,8\n").collect();
 /// assert_eq!(ranges, Ok(vec![0..=3, 8..=8]));

@@ -1,6 +1,6 @@
 //! Locality domains of machines in made-up sysfs trees, and of this one under made-up environments.
 
-#![cfg(all(feature = "std", not(loom), not(miri)))]
+#![cfg(all(not(loom), not(miri)))]
 
 #[path = "topology/child.rs"]
 mod child;
@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use fake_sysfs::FakeSysfs;
-use kinlock_core::topology::{self, Cpu, DomainKind, Topology};
+use kinlock_linux::topology::{self, Cpu, DomainKind, Topology};
 
 const KINDS: [DomainKind; 3] = [
     DomainKind::Node,

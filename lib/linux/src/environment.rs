@@ -19,7 +19,7 @@ use core::str::FromStr;
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use crate::sys::{KeepErrno, Text, write_stderr};
-use crate::tuning::ParseError;
+use kinlock_core::tuning::ParseError;
 
 /// A variable that kinlock reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

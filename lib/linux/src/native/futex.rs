@@ -21,9 +21,9 @@ pub use table::{prepare_to_restart_sequences, restart_sequences};
 
 #[cfg(not(miri))]
 mod kernel {
-    use crate::platform::{EVERY_SET, Parked};
     use crate::sys::{KeepErrno, system_call_error};
     use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use kinlock_core::platform::{EVERY_SET, Parked};
 
     /// Sleeps while the bytes at `key` equal `expected`, for at most `timeout` nanoseconds, as a
     /// member of `sets`.
@@ -206,7 +206,7 @@ mod kernel {
 /// report the kernel's read of a whole lock word as a mixed-size access.
 #[cfg(miri)]
 mod table {
-    use crate::platform::{EVERY_SET, Parked};
+    use kinlock_core::platform::{EVERY_SET, Parked};
     use std::sync::{Condvar, Mutex};
     use std::time::Duration;
 
@@ -338,7 +338,7 @@ mod table {
 #[cfg(test)]
 mod tests {
     use crate::native::park_until_realtime;
-    use crate::platform::{EVERY_SET, Parked};
+    use kinlock_core::platform::{EVERY_SET, Parked};
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
     use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

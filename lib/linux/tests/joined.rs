@@ -11,12 +11,12 @@
 //! 2. The caller has taken the lock.
 #![cfg(not(any(loom, miri)))]
 
-use kinlock_core::Native;
 use kinlock_core::config::{Quantum, Tuning};
 use kinlock_core::events::Event;
 use kinlock_core::platform::{Atomics, Parked, Platform};
 use kinlock_core::raw::mutex::{Joined, Layout, MutexConfig, QueuedMutex, Split};
 use kinlock_core::raw::waiter::{Slot, Waiters};
+use kinlock_linux::Native;
 use std::cell::Cell;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};

@@ -1,13 +1,13 @@
 //! What concerns the whole process: its waiting threads, its `errno`, unloading a library.
-#![cfg(all(feature = "std", not(loom), not(miri)))]
+#![cfg(all(not(loom), not(miri)))]
 
-use kinlock_core::Native;
-use kinlock_core::configured::AsConfigured;
 use kinlock_core::platform::{Atomics, Platform};
 use kinlock_core::raw::mutex::QueuedMutex;
 use kinlock_core::raw::qspinlock::{Config, QueuedSpinLock};
 use kinlock_core::slots::{Table, Waiters};
 use kinlock_core::tuning::Tuning;
+use kinlock_linux::Native;
+use kinlock_linux::configured::AsConfigured;
 use std::ffi::{CString, c_void};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};

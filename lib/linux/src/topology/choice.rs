@@ -3,7 +3,7 @@
 
 use super::DomainKind;
 use super::affinity::CpuSet;
-use crate::tuning::Decision;
+use kinlock_core::tuning::Decision;
 
 /// What [`choose`] depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

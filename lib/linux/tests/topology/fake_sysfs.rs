@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use kinlock_core::topology::Topology;
+use kinlock_linux::topology::Topology;
 
 /// A tree that is deleted when dropped.
 pub struct FakeSysfs {
