@@ -6,7 +6,7 @@
 //! the machine that builds, and a process whose C library lacks such a version does not start. So
 //! this library is linked with a stand-in: a shared object that is called `libc.so.6` and has the
 //! functions below, without versions. Then the loader takes what the process has. Functions that
-//! some of these C libraries lack, or have in another library, are defined in `src/libc.c`.
+//! some of these C libraries lack, or have in another library, are defined in `src/libc/missing.c`.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -78,11 +78,11 @@ mod versions;
 
 fn main() {
     versions::add();
-    for file in ["build.rs", "src/frames.c", "src/libc.c"] {
+    for file in ["build.rs", "src/frames.c", "src/libc/missing.c"] {
         println!("cargo::rerun-if-changed={file}");
     }
     cc::Build::new()
-        .files(["src/frames.c", "src/libc.c"])
+        .files(["src/frames.c", "src/libc/missing.c"])
         .opt_level(2)
         // A cancelled thread unwinds these frames, from any instruction of some of them.
         .flag("-fasynchronous-unwind-tables")

@@ -1,6 +1,6 @@
 //! The environment and the standard streams of the process. Nothing here allocates.
 
-use crate::lookup;
+use crate::libc::lookup;
 use core::cell::Cell;
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::*};

@@ -63,20 +63,12 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("this library replaces functions of the GNU C library on Linux");
 
-mod c11;
-mod cancel;
-mod condvar;
-mod counts;
+mod dispatch;
 mod environment;
-mod layout;
-mod lookup;
+mod libc;
 mod mode;
-mod mutex;
-mod real;
-mod report;
-mod rwlock;
-mod spin;
+mod posix;
 mod start;
 mod thread;
 mod time;
-mod watch;
+mod traced;

@@ -2,8 +2,8 @@
 //! may come before any constructor. Nothing here allocates.
 
 use crate::environment::{self, COUNTS_PATH, REPORT_PATH, complain, keep_path, variable};
-use crate::layout;
-use crate::report::memory::{self, Begun};
+use crate::libc::layout;
+use crate::traced::report::memory::{self, Begun};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 /// The first C library with condition variables as they are since. In older ones all is passed.

@@ -2,12 +2,12 @@
 //!
 //! Nothing depends on the beginning: constructors of other libraries run before, and take locks.
 
-use crate::counts;
 use crate::environment;
+use crate::libc::real;
 use crate::mode;
-use crate::real;
-use crate::report::memory;
-use crate::spin;
+use crate::posix::spin;
+use crate::traced::counts;
+use crate::traced::report::memory;
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};

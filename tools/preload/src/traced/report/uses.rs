@@ -1,9 +1,9 @@
 //! By which callers a lock is used: the entries of call stacks, and of a lock with a stack.
 
-use super::frames::Frames;
 use super::memory::provide;
 use super::modules;
 use super::table::{Array, add, scattered};
+use super::unwind::Frames;
 use core::sync::atomic::Ordering::*;
 use kinlock_report::{Lock, STACKS, Stack, Table, USES, Use};
 

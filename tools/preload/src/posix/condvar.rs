@@ -1,11 +1,11 @@
 //! Condition variables.
 
-use crate::counts;
-use crate::layout::{self, Flag};
+use crate::libc::layout::{self, Flag};
+use crate::libc::real;
 use crate::mode::{MODE, Mode, mode};
-use crate::mutex::{Kind, Mutex};
-use crate::real;
+use crate::posix::mutex::{Kind, Mutex};
 use crate::time::{self, Limit};
+use crate::traced::counts;
 use core::cell::Cell;
 use core::ffi::{c_int, c_long, c_void};
 use core::mem::MaybeUninit;

@@ -1,8 +1,10 @@
 //! Acquisitions that are counted or reported.
 
-use crate::counts;
+pub(crate) mod counts;
+pub(crate) mod report;
+
+use self::report::{Object, Outcome, Wait};
 use crate::mode::Mode;
-use crate::report::{self, Object, Outcome, Wait};
 use core::ffi::c_int;
 
 /// Takes a lock: tries to, and if it is taken and `lock` is given, waits by that.

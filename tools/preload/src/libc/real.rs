@@ -3,7 +3,7 @@
 //! They are looked up by name and version when the library is loaded, or at the first use before
 //! that. By version, since a name alone gave the oldest version before glibc 2.36.
 
-use crate::lookup;
+use crate::libc::lookup;
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use core::{mem, ptr};

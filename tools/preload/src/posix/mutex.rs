@@ -1,14 +1,14 @@
 //! Mutexes.
 
-use crate::cancel::{self, Attempt};
-use crate::counts;
-use crate::layout::{ADAPTIVE, ELISION, ERROR_CHECKING, KINDS, RECURSIVE};
+use crate::libc::layout::{ADAPTIVE, ELISION, ERROR_CHECKING, KINDS, RECURSIVE};
+use crate::libc::real;
 use crate::mode::{MODE, Mode, REPORTS, mode};
-use crate::real;
-use crate::report::{self, Marks, Object, Wait};
+use crate::posix::cancel::{self, Attempt};
 use crate::thread::thread_id;
 use crate::time::{self, Limit};
-use crate::watch;
+use crate::traced;
+use crate::traced::counts;
+use crate::traced::report::{self, Marks, Object, Wait};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use kinlock_core::Native;
@@ -243,7 +243,7 @@ impl Mutex {
             },
             _ => self.acquire(mode, Limit::Now),
         };
-        watch::acquisition(mode, self.object(mode), attempt, lock)
+        traced::acquisition(mode, self.object(mode), attempt, lock)
     }
 
     /// The same as `release`, reported if that is asked for.

@@ -1,6 +1,6 @@
 //! Who calls: return addresses on the calling thread's stack.
 
-use super::{modules, rules};
+use super::{cfi, modules};
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -41,7 +41,7 @@ pub(super) fn capture() -> Frames {
             frames.list[frames.count] = at.pc;
             frames.count += 1;
         }
-        let Some(caller) = rules::caller(&at, &mut stack) else {
+        let Some(caller) = cfi::caller(&at, &mut stack) else {
             break;
         };
         if frames.count == FRAMES || caller.pc == 0 || caller.stack <= at.stack {

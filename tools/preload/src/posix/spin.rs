@@ -10,14 +10,14 @@
 //! code that does not use this library or by another process, wakes nobody: sleeps are short.
 //! Nothing in memory names a waiter, so a thread may leave its wait by a jump.
 
-use crate::cancel::{self, Attempt};
-use crate::counts;
-use crate::layout::FREE;
+use crate::libc::layout::FREE;
+use crate::libc::real;
 use crate::mode::{MODE, Mode, mode};
-use crate::real;
-use crate::report::{self, Object};
+use crate::posix::cancel::{self, Attempt};
 use crate::time::Limit;
-use crate::watch;
+use crate::traced;
+use crate::traced::counts;
+use crate::traced::report::{self, Object};
 use core::ffi::{c_int, c_void};
 use core::hint;
 use core::sync::atomic::{AtomicU32, Ordering::*};
@@ -272,7 +272,7 @@ fn acquire(lock: &Spinlock, is_try: bool) -> c_int {
     }
     counts::call(mode, || 0);
     let wait = (!is_try).then_some(|| lock.lock(mode));
-    watch::acquisition(mode, lock.object(), || lock.try_lock(mode), wait)
+    traced::acquisition(mode, lock.object(), || lock.try_lock(mode), wait)
 }
 
 #[inline(never)]

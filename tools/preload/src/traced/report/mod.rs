@@ -9,13 +9,13 @@
 //! Each acquisition is counted. The clock is read, and the callers are looked up, only for those
 //! that waited, for the first ones of each lock, and from then on for about one in 256.
 
-mod frames;
+mod cfi;
 pub(crate) mod memory;
 mod modules;
 mod record;
-mod rules;
 mod table;
 mod tally;
+mod unwind;
 mod uses;
 
 use self::table::{add, bump, raise};
@@ -94,7 +94,7 @@ impl Wait {
             let one_in = kinlock_report::waits_per_sample(tally::waits_so_far(table, object));
             if one_in == 1 || Native::random() % one_in == 0 {
                 wait.weight = one_in;
-                wait.stack = stack_of(table, &frames::capture());
+                wait.stack = stack_of(table, &unwind::capture());
             }
         }
         wait
@@ -444,7 +444,7 @@ fn measured(table: &Table, tally: &Tally) {
     tally.gap.store(next as u16, Relaxed);
     let locked = tally.locked.load(Relaxed) as u32;
     tally.sample_at.store(locked.wrapping_add(next), Relaxed);
-    let stack = stack_of(table, &frames::capture());
+    let stack = stack_of(table, &unwind::capture());
     let (taken_by, _) = used(table, index, lock, stack);
     measure(tally, lock, stands_for, taken_by);
 }

@@ -1,13 +1,13 @@
 //! Reader-writer locks.
 
-use crate::cancel::{self, Attempt};
-use crate::counts::{self, Access};
-use crate::layout;
+use crate::libc::layout;
+use crate::libc::real;
 use crate::mode::{RWLOCKS, mode, of_rwlocks};
-use crate::real;
-use crate::report;
+use crate::posix::cancel::{self, Attempt};
 use crate::thread::thread_id;
 use crate::time::Limit;
+use crate::traced::counts::{self, Access};
+use crate::traced::report;
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use kinlock_core::Native;

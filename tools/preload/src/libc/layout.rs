@@ -7,7 +7,7 @@
 //! A process without threads may lack the functions, with a C library before 2.34. Then the places
 //! are those of these C libraries.
 
-use crate::real;
+use crate::libc::real;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

@@ -1,8 +1,8 @@
 //! The mutexes and condition variables of C11's threads. In the C library they are those of POSIX
 //! under other names, so that they are here, too.
 
-use crate::condvar::{self, Condvar, Until};
-use crate::mutex::{self, Mutex};
+use crate::posix::condvar::{self, Condvar, Until};
+use crate::posix::mutex::{self, Mutex};
 use core::ffi::c_int;
 use core::ptr;
 

@@ -1,8 +1,8 @@
 //! Shared objects: which one an address lies in, and what the command has to know of them.
 
-use super::frames::{self, OWN, is_readable};
 use super::memory::{Errno, is_present, provide};
-use crate::lookup;
+use super::unwind::{self, OWN, is_readable};
+use crate::libc::lookup;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::{self, MaybeUninit};
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
@@ -52,7 +52,7 @@ pub(super) fn begin() {
     }
     let found = lookup::anywhere(c"_dl_find_object", c"GLIBC_2.35");
     FINDER.store(found, Relaxed);
-    frames::find_own();
+    unwind::find_own();
     IS_DONE.store(true, Release);
 }
 
