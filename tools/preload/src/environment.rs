@@ -31,22 +31,6 @@ pub(crate) fn program() -> &'static [u8] {
     }
 }
 
-/// The version of the C library: 2 and 36, for example.
-pub(crate) fn c_library() -> (u32, u32) {
-    // SAFETY: it returns a string that is never freed.
-    let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
-    let mut numbers = version.to_bytes().split(|byte| !byte.is_ascii_digit());
-    let mut next = || {
-        let digits = numbers.next().unwrap_or_default().iter();
-        digits.fold(0_u32, |number, digit| {
-            number
-                .saturating_mul(10)
-                .saturating_add(u32::from(digit - b'0'))
-        })
-    };
-    (next(), next())
-}
-
 /// Once per process, though several threads may decide.
 pub(crate) fn complain(bit: u8, line: &[u8]) {
     static DONE: AtomicU8 = AtomicU8::new(0);

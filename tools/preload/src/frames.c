@@ -75,7 +75,7 @@ void kinlock_undefer(void (*undo)(void *), void *lock)
 }
 
 /* Sleeps. The thread can be cancelled meanwhile. */
-__attribute__((noinline)) void kinlock_nap(long nanoseconds)
+__attribute__((noinline)) void kinlock_timed_sleep(long nanoseconds)
 {
     struct timespec duration = {0, nanoseconds};
     int type, kept = errno;

@@ -70,7 +70,7 @@ extern "C" fn end() {
     let warns = WARNS.load(Relaxed);
     // SAFETY: it has no preconditions.
     let is_named = warns == 1 || warns == unsafe { libc::getpid() };
-    if is_named && !mode::is_decided() {
+    if is_named && mode::chosen().is_none() {
         environment::write_stderr(
             b"kinlock: the program called no function of pthread mutexes, condition variables, \
               spinlocks or reader-writer locks\n",

@@ -1,20 +1,24 @@
-//! Waits of threads that can be cancelled asynchronously.
+//! Waits for locks by threads that can be cancelled at any instruction
+//! (`PTHREAD_CANCEL_ASYNCHRONOUS`).
 //!
-//! A waiter has a place in a queue, which it must not leave behind. So such a thread does not
-//! queue: it tries to take the lock, again and again, and naps in between. It can be cancelled in
-//! its naps only, when it has nothing that others depend on. A lock that it has just taken is
-//! released if a cancellation is due then: for the program it was cancelled in its wait.
+//! A waiter has a place in a queue, which it must not abandon. So such a thread does not queue: it
+//! tries to take the lock again and again, with a timed sleep after each attempt. It can be
+//! cancelled only in these sleeps, when no other thread depends on it. If a cancellation is due
+//! right after it has taken the lock, the lock is released: for the program, the thread was
+//! cancelled in its wait (decision 0098).
 
 use crate::time::Limit;
 use core::ffi::{c_int, c_long, c_void};
 
 unsafe extern "C-unwind" {
-    /// Whether the thread can be cancelled at any instruction. If so, now it cannot.
+    /// Whether the thread can be cancelled at any instruction. If so, from now on it can be
+    /// cancelled at cancellation points only.
     safe fn kinlock_defer() -> c_int;
-    /// Lets it be cancelled at any instruction again. If that happens at once, calls the function.
+    /// Lets the thread be cancelled at any instruction again. If a cancellation is due, calls the
+    /// function first.
     fn kinlock_undefer(undo: unsafe extern "C" fn(*mut c_void), lock: *mut c_void);
-    /// Sleeps, and can be cancelled meanwhile.
-    safe fn kinlock_nap(nanos: c_long);
+    /// Sleeps. The thread can be cancelled in its sleep.
+    safe fn kinlock_timed_sleep(nanos: c_long);
 }
 
 /// A lock that can be taken without a place in a queue.
@@ -25,22 +29,23 @@ pub(crate) trait Attempt {
     fn undo(&self);
 }
 
-/// The first and the longest nap, in nanoseconds.
-const NAP: u64 = 20_000;
-const LONGEST_NAP: u64 = 1_000_000;
+/// The first sleep; each further one is twice as long, up to the longest.
+const FIRST_SLEEP_NS: u64 = 20_000;
+const LONGEST_SLEEP_NS: u64 = 1_000_000;
 
-/// Waits for a lock by `queue`, or as this module says. Returns whether the lock was taken.
+/// Waits for a lock: by `queue`, or by attempts and sleeps if the thread can be cancelled at any
+/// instruction. Returns whether the lock was taken.
 pub(crate) fn wait<A: Attempt>(lock: &A, limit: Limit, queue: impl FnOnce() -> bool) -> bool {
     if kinlock_defer() == 0 {
         return queue();
     }
-    wait_in_naps(lock, limit)
+    wait_by_attempts(lock, limit)
 }
 
 #[cold]
 #[inline(never)]
-fn wait_in_naps<A: Attempt>(lock: &A, limit: Limit) -> bool {
-    let mut nap = NAP;
+fn wait_by_attempts<A: Attempt>(lock: &A, limit: Limit) -> bool {
+    let mut sleep = FIRST_SLEEP_NS;
     let taken = loop {
         if lock.attempt() {
             break true;
@@ -49,8 +54,8 @@ fn wait_in_naps<A: Attempt>(lock: &A, limit: Limit) -> bool {
         if left == 0 {
             break false;
         }
-        kinlock_nap(nap.min(left) as c_long);
-        nap = (nap * 2).min(LONGEST_NAP);
+        kinlock_timed_sleep(sleep.min(left) as c_long);
+        sleep = (sleep * 2).min(LONGEST_SLEEP_NS);
     };
     let undo = if taken { undo::<A> } else { nothing };
     // SAFETY: invariant 1: the lock lives until the call returns.
@@ -59,7 +64,7 @@ fn wait_in_naps<A: Attempt>(lock: &A, limit: Limit) -> bool {
 }
 
 unsafe extern "C" fn undo<A: Attempt>(lock: *mut c_void) {
-    // SAFETY: `wait_in_naps` passes a lock of this type.
+    // SAFETY: `wait_by_attempts` passes a lock of this type.
     unsafe { &*lock.cast::<A>() }.undo();
 }
 

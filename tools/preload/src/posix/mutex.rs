@@ -1,14 +1,13 @@
-//! Mutexes.
+//! Mutexes of ours: their kinds, owners and error codes.
+//!
+//! `posix_lock` and `posix_unlock` are for mutexes that are ours, of any kind. `lock_owned` and
+//! `unlock_owned` are the same with fewer tests, for kinds that know their owner in the usual mode.
 
+use super::cancel::{self, Attempt};
 use crate::libc::layout::{ADAPTIVE, ELISION, ERROR_CHECKING, KINDS, RECURSIVE};
-use crate::libc::real;
-use crate::mode::{MODE, Mode, REPORTS, mode};
-use crate::posix::cancel::{self, Attempt};
+use crate::mode::Mode;
 use crate::thread::thread_id;
-use crate::time::{self, Limit};
-use crate::traced;
-use crate::traced::counts;
-use crate::traced::report::{self, Marks, Object, Wait};
+use crate::time::Limit;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use kinlock_core::Native;
@@ -16,26 +15,29 @@ use kinlock_core::configured::AsConfigured;
 use kinlock_core::raw::QueuedSpinLock;
 use kinlock_core::raw::mutex::{Joined, QueuedMutex};
 
-pub(crate) type Blocking = QueuedMutex<Native, AsConfigured, Joined<Native>>;
+type Blocking = QueuedMutex<Native, AsConfigured, Joined<Native>>;
 type Spinning = QueuedSpinLock<Native, AsConfigured>;
 
-/// A `pthread_mutex_t` as we use it, and as far as we do. The kind is where the C library has it.
+/// The part of a `pthread_mutex_t` that this library uses. `owner` and `kind` lie where the C
+/// library has them.
 #[repr(C)]
 pub(crate) struct Mutex {
-    word: Blocking,
-    /// Of a recursive mutex: how often it was taken.
+    pub(crate) word: Blocking,
+    /// Of a recursive mutex: how many times its owner has taken it.
     depth: AtomicU32,
-    /// Of a recursive or error-checking mutex: the kernel's number of its holder, or 0. Where the
-    /// C library has it, for debuggers.
+    /// Of a recursive or error-checking mutex: the kernel's number of the thread that holds it, or
+    /// 0. Debuggers look for it here.
     owner: AtomicU32,
-    /// The report's, as the next two. Near the lock, as it changes with the holder.
-    last: AtomicU32,
-    kind: AtomicU32,
-    serial: AtomicU32,
-    domain: AtomicU32,
-    /// `ADAPTIVE` if that was asked for. The kind is then 0: we have no such kind, and a kind of 0
-    /// takes the shortest path. For the report.
-    declared: AtomicU32,
+    /// The report's mark: the token of the last holder. It lies near the lock word since it changes
+    /// with the holder, as that does. `serial` and `domain` are the report's, too.
+    pub(crate) last: AtomicU32,
+    /// The C library's word for the kind: a kind of ours, or one of an object that is delegated.
+    pub(crate) kind: AtomicU32,
+    pub(crate) serial: AtomicU32,
+    pub(crate) domain: AtomicU32,
+    /// `ADAPTIVE` if the program asked for that kind, for the report. We have no such kind, so
+    /// `kind` is then 0, which takes the shortest path.
+    pub(crate) declared: AtomicU32,
 }
 
 const _: () = assert!(
@@ -44,37 +46,40 @@ const _: () = assert!(
         && size_of::<Mutex>() <= size_of::<libc::pthread_mutex_t>()
 );
 
+/// The kinds that are ours.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Normal,
     Recursive,
     ErrorChecking,
-    /// The C library's, for what it does: robust, ... or destroyed.
-    Passed,
 }
 
+/// The kind of a destroyed mutex. The C library uses the same value.
 const DESTROYED: u32 = u32::MAX;
 
 impl Mutex {
-    pub(crate) fn kind(&self, mode: Mode) -> Kind {
+    /// The kind of a mutex that is ours. `None`: it is delegated to the C library, because of the
+    /// mode or since it is robust, priority-inheriting, priority-protected, process-shared or
+    /// destroyed.
+    pub(crate) fn kind(&self, mode: Mode) -> Option<Kind> {
         match self.kind.load(Relaxed) & !ELISION {
-            _ if mode.passes() => Kind::Passed,
-            0 | ADAPTIVE => Kind::Normal,
-            RECURSIVE => Kind::Recursive,
-            ERROR_CHECKING => Kind::ErrorChecking,
-            _ => Kind::Passed,
+            _ if mode.delegates() => None,
+            0 | ADAPTIVE => Some(Kind::Normal),
+            RECURSIVE => Some(Kind::Recursive),
+            ERROR_CHECKING => Some(Kind::ErrorChecking),
+            _ => None,
         }
     }
 
-    /// The C library's kind of a mutex that is passed on, otherwise 0.
-    fn passed_kind(&self, mode: Mode) -> u32 {
-        match self.kind(mode) {
-            Kind::Passed => self.kind.load(Relaxed),
-            _ => 0,
-        }
+    pub(crate) fn is_delegated(&self, mode: Mode) -> bool {
+        self.kind(mode).is_none()
     }
 
-    fn address(&self) -> *const c_void {
+    pub(crate) fn is_destroyed(&self) -> bool {
+        self.kind.load(Relaxed) == DESTROYED
+    }
+
+    pub(crate) fn address(&self) -> *const c_void {
         (self as *const Self).cast()
     }
 
@@ -91,13 +96,11 @@ impl Mutex {
         }
     }
 
-    /// Takes the mutex. Returns what POSIX says.
-    pub(crate) fn acquire(&self, mode: Mode, limit: Limit) -> c_int {
-        let kind = match self.kind(mode) {
-            Kind::Normal => return self.take(mode, limit),
-            Kind::Passed => return self.acquire_passed(limit),
-            kind => kind,
-        };
+    /// Takes a mutex of ours. Returns what POSIX says.
+    pub(crate) fn posix_lock(&self, mode: Mode, kind: Kind, limit: Limit) -> c_int {
+        if kind == Kind::Normal {
+            return self.take(mode, limit);
+        }
         let thread = thread_id();
         // Relaxed: only this thread stores its own number, and only while it holds the mutex.
         if self.owner.load(Relaxed) == thread {
@@ -114,12 +117,12 @@ impl Mutex {
         result
     }
 
-    /// As [`acquire`](Self::acquire), for a thread that a notification has just woken.
-    fn acquire_notified(&self, mode: Mode) -> c_int {
-        let kind = self.kind(mode);
-        let is_held = kind != Kind::Normal && self.owner.load(Relaxed) == thread_id();
-        if kind == Kind::Passed || mode.spins() || is_held {
-            return self.acquire(mode, Limit::Never);
+    /// As [`posix_lock`](Self::posix_lock) without a limit, for a thread that a notification has
+    /// just woken: it expects to find the mutex held by the notifier.
+    pub(crate) fn posix_lock_notified(&self, mode: Mode, kind: Kind) -> c_int {
+        let is_held = kind != Kind::Normal && self.is_callers();
+        if mode.spins() || is_held {
+            return self.posix_lock(mode, kind, Limit::Never);
         }
         self.word.lock_notified();
         if kind != Kind::Normal {
@@ -150,10 +153,10 @@ impl Mutex {
         }
     }
 
-    /// Waits until it is taken. Returns what POSIX says.
+    /// Waits until the calling thread has taken the lock word. Returns what POSIX says.
     #[cold]
     #[inline(never)]
-    fn wait_for(&self, spins: bool, limit: Limit) -> c_int {
+    pub(crate) fn wait_for(&self, spins: bool, limit: Limit) -> c_int {
         match limit.check() {
             0 => {}
             error => return error,
@@ -185,39 +188,19 @@ impl Mutex {
         false
     }
 
-    fn acquire_passed(&self, limit: Limit) -> c_int {
-        let mutex = self.address();
-        // SAFETY: invariant 3.
-        unsafe {
-            match limit {
-                Limit::Now => real::pthread_mutex_trylock(mutex),
-                Limit::Never => real::pthread_mutex_lock(mutex),
-                Limit::At(libc::CLOCK_REALTIME, until) => {
-                    real::pthread_mutex_timedlock(mutex, &until)
-                }
-                Limit::At(clock, until) => real::pthread_mutex_clocklock(mutex, clock, &until),
+    /// Releases a mutex of ours. Returns what POSIX says.
+    pub(crate) fn posix_unlock(&self, mode: Mode, kind: Kind) -> c_int {
+        if kind != Kind::Normal {
+            if !self.is_callers() {
+                return libc::EPERM;
             }
-        }
-    }
-
-    /// Releases the mutex. Returns what POSIX says.
-    pub(crate) fn release(&self, mode: Mode) -> c_int {
-        match self.kind(mode) {
-            Kind::Normal => {}
-            // SAFETY: invariant 3.
-            Kind::Passed => return unsafe { real::pthread_mutex_unlock(self.address()) },
-            kind => {
-                if self.owner.load(Relaxed) != thread_id() {
-                    return libc::EPERM;
-                }
-                let depth = self.depth.load(Relaxed);
-                if kind == Kind::Recursive && depth > 1 {
-                    self.depth.store(depth - 1, Relaxed);
-                    return 0;
-                }
-                self.depth.store(0, Relaxed);
-                self.owner.store(0, Relaxed);
+            let depth = self.depth.load(Relaxed);
+            if kind == Kind::Recursive && depth > 1 {
+                self.depth.store(depth - 1, Relaxed);
+                return 0;
             }
+            self.depth.store(0, Relaxed);
+            self.owner.store(0, Relaxed);
         }
         // SAFETY: invariant 2.
         unsafe {
@@ -229,96 +212,24 @@ impl Mutex {
         0
     }
 
-    /// The same as `acquire`, counted and reported if that is asked for.
-    pub(crate) fn acquire_watched(&self, mode: Mode, limit: Limit) -> c_int {
-        let lock = (!matches!(limit, Limit::Now)).then_some(|| self.acquire(mode, limit));
-        self.watch(mode, lock)
+    /// Destroys a mutex of ours.
+    pub(crate) fn posix_destroy(&self, mode: Mode) -> c_int {
+        if self.is_held(mode) {
+            return libc::EBUSY;
+        }
+        self.kind.store(DESTROYED, Relaxed);
+        0
     }
 
-    fn watch(&self, mode: Mode, lock: Option<impl FnOnce() -> c_int>) -> c_int {
-        let attempt = || match self.kind.load(Relaxed) {
-            0 if mode.is_usual() => match self.word.try_lock() {
-                true => 0,
-                false => libc::EBUSY,
-            },
-            _ => self.acquire(mode, Limit::Now),
-        };
-        traced::acquisition(mode, self.object(mode), attempt, lock)
-    }
-
-    /// The same as `release`, reported if that is asked for.
-    pub(crate) fn release_watched(&self, mode: Mode) -> c_int {
-        // Afterwards another thread may hold it.
-        if mode.reports() && self.is_released_now() {
-            report::release(self.address() as u64, self.marks(mode), None);
-        }
-        self.release(mode)
-    }
-
-    /// Takes the mutex after a wait for a condition variable: reported, but not counted.
-    pub(crate) fn acquire_again(&self, mode: Mode, notified: bool) -> c_int {
-        let lock = || match notified {
-            true => self.acquire_notified(mode),
-            false => self.acquire(mode, Limit::Never),
-        };
-        match mode.reports() {
-            true => self.watch(mode.uncounted(), Some(lock)),
-            false => lock(),
-        }
-    }
-
-    /// Calls the C library's wait, which releases the mutex and takes it again.
-    pub(crate) fn between(&self, mode: Mode, wait: impl FnOnce() -> c_int) -> c_int {
-        if !mode.reports() {
-            return wait();
-        }
-        let object = self.object(mode);
-        let released = self.is_released_now();
-        if released {
-            report::release(object.address, object.marks, None);
-        }
-        let result = wait();
-        // With other results it may not be held.
-        if released && matches!(result, 0 | libc::ETIMEDOUT | libc::EOWNERDEAD) {
-            report::taken_again(object);
-        }
-        result
-    }
-
-    fn own_marks(&self) -> Marks<'_> {
-        Marks {
-            serial: &self.serial,
-            last: &self.last,
-            domain: &self.domain,
-        }
-    }
-
-    /// Room for marks, unless it is the C library's.
-    fn marks(&self, mode: Mode) -> Option<Marks<'_>> {
-        (self.kind(mode) != Kind::Passed).then_some(self.own_marks())
-    }
-
-    fn object(&self, mode: Mode) -> Object<'_> {
-        let mut kind = self.kind.load(Relaxed);
-        if kind == 0 && !mode.passes() {
-            kind = self.declared.load(Relaxed);
-        }
-        Object {
-            address: self.address() as u64,
-            marks: self.marks(mode),
-            kind,
-            is_nested: mode.reports() && kind & KINDS == RECURSIVE && self.is_callers(),
-        }
-    }
-
-    /// Whether it, one that knows its holder, is held by the calling thread.
-    fn is_callers(&self) -> bool {
-        // Relaxed: as in `acquire`. The C library has its holder in the same place.
+    /// Whether the calling thread holds a mutex that knows its owner.
+    pub(crate) fn is_callers(&self) -> bool {
+        // Relaxed: as in `posix_lock`. A delegated mutex has its owner in the same place.
         self.owner.load(Relaxed) == thread_id()
     }
 
-    /// Whether the calling thread's release makes it free.
-    fn is_released_now(&self) -> bool {
+    /// Whether an unlock by the calling thread would make the mutex free, and not only less deep,
+    /// or fail.
+    pub(crate) fn would_be_free(&self) -> bool {
         match self.kind.load(Relaxed) & KINDS {
             RECURSIVE => self.is_callers() && self.depth.load(Relaxed) == 1,
             ERROR_CHECKING => self.is_callers(),
@@ -326,12 +237,13 @@ impl Mutex {
         }
     }
 
-    /// Gives a mutex that a static initialiser made the kind that [`pthread_mutex_init`] gives it.
-    /// Threads that do this at the same time store the same.
-    fn settle(&self, mode: Mode) {
+    /// Gives a mutex that was made by a static initialiser the kind that `pthread_mutex_init` would
+    /// have given it, so that the shortest path applies. Several threads may do this at the same
+    /// time: they store the same.
+    pub(crate) fn simplify_kind(&self, mode: Mode) {
         let kind = self.kind.load(Relaxed);
         let ours = kind & !ELISION;
-        if mode.passes() || ours > ADAPTIVE {
+        if mode.delegates() || ours > ADAPTIVE {
             return;
         }
         if ours == ADAPTIVE {
@@ -342,26 +254,49 @@ impl Mutex {
         }
     }
 
-    fn destroy(&self, mode: Mode) -> c_int {
-        match self.kind.load(Relaxed) {
-            DESTROYED => return 0,
-            // SAFETY: invariant 3.
-            _ if self.kind(mode) == Kind::Passed => unsafe {
-                return real::pthread_mutex_destroy(self.address());
-            },
-            _ if self.is_held(mode) => return libc::EBUSY,
-            _ => self.kind.store(DESTROYED, Relaxed),
+    /// [`posix_lock`](Self::posix_lock) without a limit, in the usual mode, for a mutex that knows
+    /// its owner. `kind` is the mutex's word for it.
+    #[inline]
+    pub(crate) fn lock_owned(&self, kind: u32) -> c_int {
+        let thread = thread_id();
+        // Relaxed: as in `posix_lock`.
+        if self.owner.load(Relaxed) == thread {
+            return match kind {
+                RECURSIVE => self.deepen(),
+                _ => libc::EDEADLK,
+            };
+        }
+        if !self.word.lock_at_once() {
+            return self.wait_owned();
+        }
+        self.own(thread);
+        0
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_owned(&self) -> c_int {
+        self.wait_for(false, Limit::Never);
+        self.own(thread_id());
+        0
+    }
+
+    /// [`posix_unlock`](Self::posix_unlock) in the usual mode, for a mutex that knows its owner.
+    #[inline]
+    pub(crate) fn unlock_owned(&self) -> c_int {
+        if self.owner.load(Relaxed) != thread_id() {
+            return libc::EPERM;
+        }
+        // The depth of an error-checking mutex is always 1 while it is held.
+        let depth = self.depth.load(Relaxed).wrapping_sub(1);
+        self.depth.store(depth, Relaxed);
+        if depth == 0 {
+            self.owner.store(0, Relaxed);
+            // SAFETY: invariant 2.
+            unsafe { self.word.unlock() };
         }
         0
     }
-}
-
-/// # Safety
-///
-/// Invariant 1.
-unsafe fn mutex<'a>(pointer: *const Mutex) -> &'a Mutex {
-    // SAFETY: invariant 1.
-    unsafe { &*pointer }
 }
 
 impl Attempt for Blocking {
@@ -384,258 +319,4 @@ impl Attempt for Spinning {
         // SAFETY: invariant 2: this thread has just taken it.
         unsafe { self.unlock() };
     }
-}
-
-/// Which operation follows: 0 the usual one, of a normal mutex that is ours, without counts; a kind
-/// the usual one of that kind; `REPORTS` the usual one, but for a report.
-#[inline]
-fn way(mutex: &Mutex) -> u32 {
-    mutex.kind.load(Relaxed) | MODE.load(Relaxed)
-}
-
-/// Takes a mutex that is reported on.
-#[inline(never)]
-fn lock_reported(mutex: &Mutex) -> c_int {
-    if !mutex.word.try_lock() {
-        return wait_reported(mutex);
-    }
-    if !report::counted(mutex.address() as u64, mutex.own_marks()) {
-        report::taken_at_once(mutex.object(mode()));
-    }
-    0
-}
-
-/// The same, of one that is held.
-#[cold]
-#[inline(never)]
-fn wait_reported(mutex: &Mutex) -> c_int {
-    let object = Object {
-        address: mutex.address() as u64,
-        marks: Some(mutex.own_marks()),
-        kind: 0,
-        is_nested: false,
-    };
-    let wait = Wait::begin(object);
-    mutex.wait_for(false, Limit::Never);
-    report::taken_after(object, wait.end());
-    0
-}
-
-#[inline(never)]
-fn unlock_reported(mutex: &Mutex) -> c_int {
-    let (address, marks) = (mutex.address() as u64, mutex.own_marks());
-    if let now @ Some(_) = report::released(address, marks) {
-        report::release(address, Some(marks), now);
-    }
-    // SAFETY: invariant 2.
-    unsafe { mutex.word.unlock() };
-    0
-}
-
-/// Takes a mutex that knows its holder.
-#[inline]
-fn lock_owned(mutex: &Mutex, kind: u32) -> c_int {
-    let thread = thread_id();
-    // Relaxed: as in `acquire`.
-    if mutex.owner.load(Relaxed) == thread {
-        return match kind {
-            RECURSIVE => mutex.deepen(),
-            _ => libc::EDEADLK,
-        };
-    }
-    if !mutex.word.lock_at_once() {
-        return wait_owned(mutex);
-    }
-    mutex.own(thread);
-    0
-}
-
-#[cold]
-#[inline(never)]
-fn wait_owned(mutex: &Mutex) -> c_int {
-    mutex.wait_for(false, Limit::Never);
-    mutex.own(thread_id());
-    0
-}
-
-#[inline]
-fn unlock_owned(mutex: &Mutex) -> c_int {
-    if mutex.owner.load(Relaxed) != thread_id() {
-        return libc::EPERM;
-    }
-    // An error-checking one is never deeper than 1.
-    let depth = mutex.depth.load(Relaxed).wrapping_sub(1);
-    mutex.depth.store(depth, Relaxed);
-    if depth == 0 {
-        mutex.owner.store(0, Relaxed);
-        // SAFETY: invariant 2.
-        unsafe { mutex.word.unlock() };
-    }
-    0
-}
-
-/// Waits for a normal mutex.
-#[cold]
-#[inline(never)]
-fn wait(mutex: &Mutex) -> c_int {
-    mutex.wait_for(false, Limit::Never)
-}
-
-/// All other acquisitions.
-#[cold]
-#[inline(never)]
-fn acquire(mutex: &Mutex, limit: Limit) -> c_int {
-    let mode = mode();
-    mutex.settle(mode);
-    if !mode.watches() {
-        return mutex.acquire(mode, limit);
-    }
-    counts::call(mode, || mutex.passed_kind(mode));
-    mutex.acquire_watched(mode, limit)
-}
-
-#[cold]
-#[inline(never)]
-fn release(mutex: &Mutex) -> c_int {
-    let mode = mode();
-    counts::call(mode, || mutex.passed_kind(mode));
-    mutex.release_watched(mode)
-}
-
-/// Makes a mutex of a kind of ours.
-pub(crate) fn initialise(mutex: *mut Mutex, recursive: bool) {
-    counts::call(mode(), || 0);
-    begins_anew(mutex);
-    // SAFETY: invariant 1. The object is the caller's alone. The C library writes as much.
-    unsafe { mutex.cast::<[u64; 5]>().write([0; 5]) };
-    // SAFETY: invariant 1.
-    unsafe { &*mutex }
-        .kind
-        .store(u32::from(recursive) * RECURSIVE, Relaxed);
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn pthread_mutex_init(
-    mutex: *mut Mutex,
-    attributes: *const c_void,
-) -> c_int {
-    if attributes.is_null() && !mode().passes() {
-        initialise(mutex, false);
-        return 0;
-    }
-    counts::call(mode(), || 0);
-    begins_anew(mutex);
-    // SAFETY: invariant 1. The object is the caller's alone. The C library writes as much.
-    unsafe { mutex.cast::<[u64; 5]>().write([0; 5]) };
-    // The C library's initial state is one of ours, too, and it checks the attributes.
-    // SAFETY: invariant 3.
-    let result = unsafe { real::pthread_mutex_init(mutex.cast(), attributes) };
-    if result == 0 {
-        // SAFETY: invariant 1.
-        unsafe { &*mutex }.settle(mode());
-    }
-    result
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn pthread_mutex_destroy(pointer: *mut Mutex) -> c_int {
-    let mode = mode();
-    // SAFETY: invariant 1.
-    let mutex = unsafe { mutex(pointer) };
-    counts::call(mode, || mutex.passed_kind(mode));
-    let result = mutex.destroy(mode);
-    if result == 0 {
-        begins_anew(pointer);
-    }
-    result
-}
-
-/// What was reported of the memory was another mutex.
-fn begins_anew(mutex: *const Mutex) {
-    if mode().reports() {
-        report::end(mutex as u64);
-    }
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C-unwind" fn pthread_mutex_lock(pointer: *mut Mutex) -> c_int {
-    // SAFETY: invariant 1.
-    let mutex = unsafe { mutex(pointer) };
-    match way(mutex) {
-        0 if mutex.word.lock_at_once() => 0,
-        0 => wait(mutex),
-        kind @ (RECURSIVE | ERROR_CHECKING) => lock_owned(mutex, kind),
-        REPORTS => lock_reported(mutex),
-        _ => acquire(mutex, Limit::Never),
-    }
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn pthread_mutex_trylock(pointer: *mut Mutex) -> c_int {
-    // SAFETY: invariant 1.
-    let mutex = unsafe { mutex(pointer) };
-    if way(mutex) == 0 {
-        return match mutex.word.try_lock() {
-            true => 0,
-            false => libc::EBUSY,
-        };
-    }
-    acquire(mutex, Limit::Now)
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C-unwind" fn pthread_mutex_timedlock(
-    pointer: *mut Mutex,
-    until: *const libc::timespec,
-) -> c_int {
-    // SAFETY: invariants 1 and 3.
-    unsafe { acquire(mutex(pointer), Limit::at(libc::CLOCK_REALTIME, until)) }
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C-unwind" fn pthread_mutex_clocklock(
-    pointer: *mut Mutex,
-    clock: libc::clockid_t,
-    until: *const libc::timespec,
-) -> c_int {
-    if !time::is_known(clock) {
-        return libc::EINVAL;
-    }
-    // SAFETY: invariants 1 and 3.
-    unsafe { acquire(mutex(pointer), Limit::at(clock, until)) }
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn pthread_mutex_unlock(pointer: *mut Mutex) -> c_int {
-    // SAFETY: invariant 1.
-    let mutex = unsafe { mutex(pointer) };
-    match way(mutex) {
-        // SAFETY: invariant 2.
-        0 => unsafe { mutex.word.unlock() },
-        RECURSIVE | ERROR_CHECKING => return unlock_owned(mutex),
-        REPORTS => return unlock_reported(mutex),
-        _ => return release(mutex),
-    }
-    0
-}
-
-/// Names that older C++ libraries and programs use.
-macro_rules! aliases {
-    ($($alias:ident = $name:ident($($parameter:ident: $type:ty),*);)*) => {
-        $(
-            #[unsafe(no_mangle)]
-            unsafe extern "C-unwind" fn $alias($($parameter: $type),*) -> c_int {
-                // SAFETY: as that function demands.
-                unsafe { $name($($parameter),*) }
-            }
-        )*
-    };
-}
-
-aliases! {
-    __pthread_mutex_init = pthread_mutex_init(mutex: *mut Mutex, attributes: *const c_void);
-    __pthread_mutex_destroy = pthread_mutex_destroy(mutex: *mut Mutex);
-    __pthread_mutex_lock = pthread_mutex_lock(mutex: *mut Mutex);
-    __pthread_mutex_trylock = pthread_mutex_trylock(mutex: *mut Mutex);
-    __pthread_mutex_unlock = pthread_mutex_unlock(mutex: *mut Mutex);
 }

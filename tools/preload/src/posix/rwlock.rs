@@ -1,37 +1,30 @@
-//! Reader-writer locks.
+//! Reader-writer locks of ours: recursive reading, error codes, and who goes first.
 
+use super::cancel::{self, Attempt};
 use crate::libc::layout;
-use crate::libc::real;
-use crate::mode::{RWLOCKS, mode, of_rwlocks};
-use crate::posix::cancel::{self, Attempt};
-use crate::thread::thread_id;
+use crate::mode::Mode;
+use crate::thread::{read_locks, thread_id};
 use crate::time::Limit;
-use crate::traced::counts::{self, Access};
-use crate::traced::report;
-use core::ffi::{c_int, c_uint, c_void};
+use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use kinlock_core::Native;
 use kinlock_core::configured::AsConfigured;
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::QueuedRwLock;
 
-unsafe extern "C" {
-    /// How many read locks the thread holds: its own thread-local.
-    safe fn kinlock_read_locks() -> *mut c_uint;
-}
-
-/// A `pthread_rwlock_t` as we use it, and as far as we do.
+/// The part of a `pthread_rwlock_t` that this library uses. `writer`, `shared` and `preference` lie
+/// where the C library has them.
 #[repr(C)]
 pub(crate) struct RwLock {
-    word: QueuedRwLock<Native, AsConfigured>,
+    pub(crate) word: QueuedRwLock<Native, AsConfigured>,
     unused: [u32; 4],
-    /// The kernel's number of the thread that writes, or 0. Where the C library has it, for
-    /// debuggers.
+    /// The kernel's number of the thread that holds the lock for writing, or 0. Debuggers look for
+    /// it here.
     writer: AtomicU32,
-    /// Where the C library has it: whether processes share the lock.
+    /// Whether processes share the lock.
     shared: AtomicU32,
     unused_too: [u32; 4],
-    /// Where the C library has it: who goes first.
+    /// Whether readers or writers go first.
     preference: AtomicU32,
 }
 
@@ -42,20 +35,37 @@ const _: () = assert!(
         && size_of::<RwLock>() <= size_of::<libc::pthread_rwlock_t>()
 );
 
-/// How long, in nanoseconds, a thread that reads nothing waits behind a writer. By default the C
-/// library lets readers pass. Where the thread that reads waits for this one, only that ends the
-/// wait.
-const PATIENCE: u64 = 100_000_000;
+/// How long a reader that holds no read lock lets waiting writers go first, in nanoseconds.
+///
+/// Then it overtakes them, as the C library by default always lets readers do. Some programs need
+/// that: if the thread that holds the lock for reading waits for this reader, and this reader for a
+/// writer, none of the three could go on.
+const WRITERS_FIRST_NS: u64 = 100_000_000;
 
 impl RwLock {
-    fn is_passed(&self) -> bool {
-        of_rwlocks().passes() || self.shared.load(Relaxed) != 0
+    #[inline]
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared.load(Relaxed) != 0
     }
 
-    fn address(&self) -> *const c_void {
+    /// Whether the lock is the C library's: because of the mode or since processes share it.
+    pub(crate) fn is_delegated(&self, mode: Mode) -> bool {
+        mode.delegates() || self.is_shared()
+    }
+
+    /// Whether the usual path applies: the lock is not shared, and the mode, as the word that it is,
+    /// is the usual one.
+    #[inline]
+    pub(crate) fn is_usual(&self, mode: u32) -> bool {
+        self.shared.load(Relaxed) | mode == 0
+    }
+
+    pub(crate) fn address(&self) -> *const c_void {
         (self as *const Self).cast()
     }
 
+    /// Whether a thread that holds the lock for reading may take it again for reading while a
+    /// writer waits. Then such a read has to overtake waiting writers.
     fn is_recursive(&self) -> bool {
         self.preference.load(Relaxed) != layout::NOT_RECURSIVE
     }
@@ -70,15 +80,12 @@ impl RwLock {
         }
     }
 
-    /// Takes the lock for reading. Returns what POSIX says.
+    /// Takes a lock of ours for reading. Returns what POSIX says.
     #[cold]
     #[inline(never)]
-    fn read(&self, limit: Limit) -> c_int {
-        if self.is_passed() {
-            return self.read_passed(limit);
-        }
+    pub(crate) fn posix_read(&self, limit: Limit) -> c_int {
         if self.word.read_at_once() {
-            return self.reads();
+            return self.count_read();
         }
         match self.deadlock(limit) {
             0 if self.word.is_full() => return libc::EAGAIN,
@@ -90,15 +97,16 @@ impl RwLock {
             _ => cancel::wait(&Reading(self), limit, || self.read_until(limit)),
         };
         match (taken, limit) {
-            (true, _) => self.reads(),
+            (true, _) => self.count_read(),
             (false, Limit::Now) => libc::EBUSY,
             (false, _) => libc::ETIMEDOUT,
         }
     }
 
-    /// One more read lock is the calling thread's.
-    fn reads(&self) -> c_int {
-        let held = kinlock_read_locks();
+    /// The calling thread has taken the lock for reading: counts that for the thread.
+    #[inline]
+    pub(crate) fn count_read(&self) -> c_int {
+        let held = read_locks();
         // SAFETY: invariant 8.
         unsafe { *held += 1 };
         0
@@ -106,31 +114,28 @@ impl RwLock {
 
     fn read_until(&self, limit: Limit) -> bool {
         // SAFETY: invariant 8.
-        let reads = unsafe { *kinlock_read_locks() } != 0;
-        let passing = self.is_recursive();
-        if passing && !reads {
-            let patience = Native::now().saturating_add(PATIENCE);
-            let until = limit.until().map(|until| until.min(patience));
+        let holds_read_lock = unsafe { *read_locks() } != 0;
+        let overtakes = self.is_recursive();
+        if overtakes && !holds_read_lock {
+            let overtakes_from = Native::now().saturating_add(WRITERS_FIRST_NS);
+            let until = limit.until().map(|until| until.min(overtakes_from));
             if until.is_some_and(|until| self.word.read_until(until, false)) {
                 return true;
             }
         }
         while let Some(until) = limit.until() {
-            if self.word.read_until(until, passing) {
+            if self.word.read_until(until, overtakes) {
                 return true;
             }
         }
-        // The limit may have passed before the call.
-        self.word.try_read(passing)
+        // The limit may have expired before the call: then the lock has not been tried yet.
+        self.word.try_read(overtakes)
     }
 
-    /// Takes the lock for writing. Returns what POSIX says.
+    /// Takes a lock of ours for writing. Returns what POSIX says.
     #[cold]
     #[inline(never)]
-    fn write(&self, limit: Limit) -> c_int {
-        if self.is_passed() {
-            return self.write_passed(limit);
-        }
+    pub(crate) fn posix_write(&self, limit: Limit) -> c_int {
         match self.deadlock(limit) {
             0 => {}
             error => return error,
@@ -140,7 +145,7 @@ impl RwLock {
             _ => cancel::wait(&Writing(self), limit, || self.write_until(limit)),
         };
         match (taken, limit) {
-            (true, _) => self.writes(),
+            (true, _) => self.note_writer(),
             (false, Limit::Now) => libc::EBUSY,
             (false, _) => libc::ETIMEDOUT,
         }
@@ -152,94 +157,35 @@ impl RwLock {
                 return true;
             }
         }
-        // As for reading.
+        // As in `read_until`.
         self.word.try_write()
     }
 
-    fn writes(&self) -> c_int {
+    /// The calling thread has taken the lock for writing.
+    #[inline]
+    pub(crate) fn note_writer(&self) -> c_int {
         self.writer.store(thread_id(), Relaxed);
         0
     }
 
-    fn read_passed(&self, limit: Limit) -> c_int {
-        let lock = self.address();
-        // SAFETY: invariant 3.
-        unsafe {
-            match limit {
-                Limit::Now => real::pthread_rwlock_tryrdlock(lock),
-                Limit::Never => real::pthread_rwlock_rdlock(lock),
-                Limit::At(libc::CLOCK_REALTIME, until) => {
-                    real::pthread_rwlock_timedrdlock(lock, &until)
-                }
-                Limit::At(clock, until) => real::pthread_rwlock_clockrdlock(lock, clock, &until),
-            }
-        }
-    }
-
-    fn write_passed(&self, limit: Limit) -> c_int {
-        let lock = self.address();
-        // SAFETY: invariant 3.
-        unsafe {
-            match limit {
-                Limit::Now => real::pthread_rwlock_trywrlock(lock),
-                Limit::Never => real::pthread_rwlock_wrlock(lock),
-                Limit::At(libc::CLOCK_REALTIME, until) => {
-                    real::pthread_rwlock_timedwrlock(lock, &until)
-                }
-                Limit::At(clock, until) => real::pthread_rwlock_clockwrlock(lock, clock, &until),
-            }
-        }
-    }
-
-    /// Releases the lock.
+    /// Releases a lock of ours, whichever way the calling thread holds it.
     #[inline]
-    fn release(&self) {
-        // Relaxed: while a thread reads it is 0, as the writer before stored it before it released.
+    pub(crate) fn posix_unlock(&self) {
+        // Relaxed: a reader finds 0, since the last writer stored that before it released the lock.
         if self.writer.load(Relaxed) != 0 {
             self.writer.store(0, Relaxed);
             // SAFETY: invariant 2.
             return unsafe { self.word.unlock_write() };
         }
-        let held = kinlock_read_locks();
-        // SAFETY: invariant 8. Saturating: another thread may have taken it.
+        let held = read_locks();
+        // SAFETY: invariant 8. Saturating: another thread may have taken this read lock.
         unsafe { *held = (*held).saturating_sub(1) };
         // SAFETY: invariant 2.
         unsafe { self.word.unlock_read() };
     }
-
-    /// An operation that takes the lock, counted if that is asked for.
-    fn take(&self, access: Access, limit: Limit) -> c_int {
-        let take = |limit| match access {
-            Access::Read => self.read(limit),
-            Access::Write => self.write(limit),
-        };
-        // Before any attempt, as the C library does.
-        match limit.check() {
-            0 => {}
-            error => return error,
-        }
-        let mode = of_rwlocks();
-        counts::call(mode, || self.passed_kind());
-        let result = match mode.counts() {
-            true => counts::access(access, limit, take),
-            false => take(limit),
-        };
-        if mode.reports() && counts::is_taken(result) {
-            report::rwlock_taken();
-        }
-        result
-    }
-
-    /// What counts have for why it is passed on, otherwise 0.
-    fn passed_kind(&self) -> u32 {
-        match self.shared.load(Relaxed) {
-            0 => 0,
-            _ => counts::SHARED,
-        }
-    }
 }
 
-/// A reader that has not been counted.
+/// A read lock that the thread has not counted yet.
 struct Reading<'a>(&'a RwLock);
 
 impl Attempt for Reading<'_> {
@@ -253,7 +199,7 @@ impl Attempt for Reading<'_> {
     }
 }
 
-/// A writer that has not left its number.
+/// A write lock whose writer is not noted yet.
 struct Writing<'a>(&'a RwLock);
 
 impl Attempt for Writing<'_> {
@@ -265,123 +211,4 @@ impl Attempt for Writing<'_> {
         // SAFETY: invariant 2: this thread has just taken it.
         unsafe { self.0.word.unlock_write() };
     }
-}
-
-/// Whether the usual operation follows: a lock that is ours, and nothing is counted.
-#[inline]
-fn is_plain(lock: &RwLock) -> bool {
-    lock.shared.load(Relaxed) | RWLOCKS.load(Relaxed) == 0
-}
-
-/// # Safety
-///
-/// Invariant 1.
-#[inline]
-unsafe fn rwlock<'a>(pointer: *const RwLock) -> &'a RwLock {
-    // SAFETY: invariant 1.
-    unsafe { &*pointer }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_rwlock_init(lock: *mut RwLock, attributes: *const c_void) -> c_int {
-    counts::call(mode(), || 0);
-    // The C library's initial state is one of ours, too: zeros, but for the attributes.
-    // SAFETY: invariant 3.
-    unsafe { real::pthread_rwlock_init(lock.cast(), attributes) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_rwlock_destroy(pointer: *mut RwLock) -> c_int {
-    // SAFETY: invariant 1.
-    let lock = unsafe { rwlock(pointer) };
-    counts::call(mode(), || lock.passed_kind());
-    match lock.is_passed() {
-        // SAFETY: invariant 3.
-        true => unsafe { real::pthread_rwlock_destroy(pointer.cast()) },
-        false => 0,
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn pthread_rwlock_rdlock(pointer: *mut RwLock) -> c_int {
-    // SAFETY: invariant 1.
-    let lock = unsafe { rwlock(pointer) };
-    if is_plain(lock) && lock.word.read_at_once() {
-        return lock.reads();
-    }
-    lock.take(Access::Read, Limit::Never)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn pthread_rwlock_wrlock(pointer: *mut RwLock) -> c_int {
-    // SAFETY: invariant 1.
-    let lock = unsafe { rwlock(pointer) };
-    if is_plain(lock) && lock.word.write_at_once() {
-        return lock.writes();
-    }
-    lock.take(Access::Write, Limit::Never)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_rwlock_unlock(pointer: *mut RwLock) -> c_int {
-    // SAFETY: invariant 1.
-    let lock = unsafe { rwlock(pointer) };
-    if !is_plain(lock) {
-        counts::call(mode(), || lock.passed_kind());
-        if lock.is_passed() {
-            // SAFETY: invariant 3.
-            return unsafe { real::pthread_rwlock_unlock(pointer.cast()) };
-        }
-    }
-    lock.release();
-    0
-}
-
-/// Operations that do not wait, or for a time only.
-macro_rules! limited {
-    ($($name:ident($($parameter:ident: $type:ty),*) = $access:ident, $limit:expr;)*) => {
-        $(
-            #[unsafe(no_mangle)]
-            unsafe extern "C-unwind" fn $name(pointer: *mut RwLock, $($parameter: $type),*) -> c_int {
-                // SAFETY: invariants 1 and 3.
-                unsafe { rwlock(pointer).take(Access::$access, $limit) }
-            }
-        )*
-    };
-}
-
-limited! {
-    pthread_rwlock_tryrdlock() = Read, Limit::Now;
-    pthread_rwlock_trywrlock() = Write, Limit::Now;
-    pthread_rwlock_timedrdlock(until: *const libc::timespec) =
-        Read, Limit::at(libc::CLOCK_REALTIME, until);
-    pthread_rwlock_timedwrlock(until: *const libc::timespec) =
-        Write, Limit::at(libc::CLOCK_REALTIME, until);
-    pthread_rwlock_clockrdlock(clock: libc::clockid_t, until: *const libc::timespec) =
-        Read, Limit::at(clock, until);
-    pthread_rwlock_clockwrlock(clock: libc::clockid_t, until: *const libc::timespec) =
-        Write, Limit::at(clock, until);
-}
-
-/// Names that older C++ libraries and programs use.
-macro_rules! aliases {
-    ($($alias:ident = $name:ident($($parameter:ident: $type:ty),*);)*) => {
-        $(
-            #[unsafe(no_mangle)]
-            unsafe extern "C-unwind" fn $alias(pointer: *mut RwLock, $($parameter: $type),*) -> c_int {
-                // SAFETY: as that function demands.
-                unsafe { $name(pointer, $($parameter),*) }
-            }
-        )*
-    };
-}
-
-aliases! {
-    __pthread_rwlock_init = pthread_rwlock_init(attributes: *const c_void);
-    __pthread_rwlock_destroy = pthread_rwlock_destroy();
-    __pthread_rwlock_rdlock = pthread_rwlock_rdlock();
-    __pthread_rwlock_wrlock = pthread_rwlock_wrlock();
-    __pthread_rwlock_tryrdlock = pthread_rwlock_tryrdlock();
-    __pthread_rwlock_trywrlock = pthread_rwlock_trywrlock();
-    __pthread_rwlock_unlock = pthread_rwlock_unlock();
 }

@@ -1,47 +1,44 @@
-//! Spinlocks.
+//! Spinlocks of ours.
 //!
-//! A word has the C library's values, and no others: it may be shared with a process, or with code
-//! of this one, that does not use this library, and it may have been initialised without a call.
-//! So a waiter leaves no trace in it. Waiters spin for some microseconds and then sleep: with more
-//! threads than CPUs that is what lets the holder go on.
+//! The lock word takes the C library's values and no others: it may be shared with a process, or
+//! with code of this one, that does not use this library, and it may have been initialised without
+//! a call. So a waiter cannot leave a mark in it. Waiters spin for some microseconds and then
+//! sleep; if there are more threads than CPUs, their sleep is what gives the holder a CPU.
 //!
-//! Beside the words there are counts of sleepers, one for many addresses. An unlock that finds
-//! its count above zero wakes one thread that sleeps at its address. An unlock elsewhere, by
-//! code that does not use this library or by another process, wakes nobody: sleeps are short.
-//! Nothing in memory names a waiter, so a thread may leave its wait by a jump.
+//! Sleepers are counted outside the lock words, in [`SLEEPERS`]: one count serves many addresses.
+//! An unlock that finds its count above zero wakes one thread that sleeps at its address. An unlock
+//! by another process, or by code that does not use this library, wakes nobody. Therefore each
+//! sleep is short. Nothing in memory names a waiter, so a thread may leave its wait by a jump
+//! (decision 0097).
 
+use super::cancel::{self, Attempt};
 use crate::libc::layout::FREE;
-use crate::libc::real;
-use crate::mode::{MODE, Mode, mode};
-use crate::posix::cancel::{self, Attempt};
 use crate::time::Limit;
-use crate::traced;
-use crate::traced::counts;
-use crate::traced::report::{self, Object};
 use core::ffi::{c_int, c_void};
 use core::hint;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use kinlock_core::Native;
 use kinlock_core::platform::{Parked, Platform};
 
+/// A `pthread_spinlock_t`.
 #[repr(C)]
-struct Spinlock(AtomicU32);
+pub(crate) struct Spinlock(AtomicU32);
 
-/// A held lock.
+/// The value of a held lock.
 const HELD: u32 = 1 - FREE;
 
-/// How long a waiter spins before its first sleep, in nanoseconds, if there are enough CPUs.
-const SPIN: u64 = 20_000;
-/// ... and if not, or after a sleep.
-const BRIEF: u64 = 2_000;
-/// The first and the longest sleep.
-const SLEEP: u64 = 100_000;
-const LONGEST_SLEEP: u64 = 1_000_000;
+/// How long a waiter spins before its first sleep if no more threads wait than there are CPUs.
+const SPIN_NS: u64 = 20_000;
+/// How long it spins if more do, and after each sleep.
+const BRIEF_SPIN_NS: u64 = 2_000;
+/// The first sleep. After each sleep that nobody ended the next one is twice as long.
+const FIRST_SLEEP_NS: u64 = 100_000;
+const LONGEST_SLEEP_NS: u64 = 1_000_000;
 
-/// How many threads of this process sleep at the addresses of a class.
+/// How many threads of this process sleep at the addresses that share an entry.
 static SLEEPERS: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
 
-/// The threads that the parent counted do not exist.
+/// In the child of a fork: the threads that the parent counted do not exist there.
 pub(crate) extern "C" fn begin_in_child() {
     for sleepers in &SLEEPERS {
         sleepers.store(0, Relaxed);
@@ -53,40 +50,33 @@ impl Spinlock {
         &SLEEPERS[(self.0.as_ptr() as usize >> 6) % SLEEPERS.len()]
     }
 
+    pub(crate) fn address(&self) -> *const c_void {
+        (&raw const self.0).cast()
+    }
+
+    pub(crate) fn posix_init(&self) {
+        self.0.store(FREE, Relaxed);
+    }
+
     #[inline]
-    fn try_lock_ours(&self) -> bool {
+    pub(crate) fn try_lock(&self) -> bool {
         self.0
             .compare_exchange(FREE, HELD, Acquire, Relaxed)
             .is_ok()
     }
 
-    fn lock(&self, mode: Mode) -> c_int {
-        if mode.passes() {
-            // SAFETY: invariant 3.
-            return unsafe { real::pthread_spin_lock(self.address()) };
+    /// Takes a lock of ours. Returns what POSIX says: `EBUSY` only without waiting.
+    pub(crate) fn posix_lock(&self, limit: Limit) -> c_int {
+        match (self.try_lock(), limit) {
+            (true, _) => 0,
+            (false, Limit::Now) => libc::EBUSY,
+            (false, _) => self.wait(),
         }
-        if self.try_lock_ours() { 0 } else { wait(self) }
     }
 
-    fn try_lock(&self, mode: Mode) -> c_int {
-        if mode.passes() {
-            // SAFETY: invariant 3.
-            return unsafe { real::pthread_spin_trylock(self.address()) };
-        }
-        if self.try_lock_ours() { 0 } else { libc::EBUSY }
-    }
-
-    fn unlock(&self, mode: Mode) -> c_int {
-        if mode.passes() {
-            // SAFETY: invariant 3.
-            return unsafe { real::pthread_spin_unlock(self.address()) };
-        }
-        self.unlock_ours();
-        0
-    }
-
+    /// Releases a lock of ours.
     #[inline]
-    fn unlock_ours(&self) {
+    pub(crate) fn posix_unlock(&self) {
         let (key, sleepers) = (self.0.as_ptr().cast_const(), self.sleepers());
         self.0.store(FREE, Release);
         // Now the object may be gone: only its address is used.
@@ -95,40 +85,37 @@ impl Spinlock {
         }
     }
 
-    fn object(&self) -> Object<'_> {
-        Object {
-            address: self.address() as u64,
-            marks: None,
-            kind: kinlock_report::SPIN,
-            is_nested: false,
-        }
-    }
-
-    fn address(&self) -> *const c_void {
-        (&raw const self.0).cast()
-    }
-
-    /// Waits until the lock is taken.
+    /// Waits until the calling thread has taken the lock.
     #[cold]
     #[inline(never)]
-    fn wait(&self) -> bool {
-        let patience = if Native::oversubscribed() {
-            BRIEF
+    pub(crate) fn wait(&self) -> c_int {
+        cancel::wait(self, Limit::Never, || {
+            self.spin_and_sleep();
+            true
+        });
+        0
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn spin_and_sleep(&self) {
+        let first_spin = if Native::oversubscribed() {
+            BRIEF_SPIN_NS
         } else {
-            SPIN
+            SPIN_NS
         };
-        if self.spin(patience) {
-            return true;
+        if self.spin(first_spin) {
+            return;
         }
         let sleepers = self.sleepers();
-        // Without a fence that other CPUs heed, which costs microseconds: if the holder misses the
-        // count, the sleep is short all the same.
+        // Without a heavy fence, which costs microseconds: if the holder misses the count, the
+        // sleep is short all the same.
         sleepers.fetch_add(1, SeqCst);
-        let mut sleep = SLEEP;
+        let mut sleep = FIRST_SLEEP_NS;
         loop {
             let seen = self.0.load(Relaxed);
             if seen == FREE {
-                if self.spin(BRIEF) {
+                if self.spin(BRIEF_SPIN_NS) {
                     break;
                 }
                 continue;
@@ -136,28 +123,28 @@ impl Spinlock {
             let until = Native::now().saturating_add(sleep);
             let key = self.0.as_ptr().cast_const();
             let parked = Native::park(key, seen, until, || self.0.load(Relaxed));
-            if self.spin(BRIEF) {
+            if self.spin(BRIEF_SPIN_NS) {
                 break;
             }
             if parked == Parked::Unwoken {
-                sleep = (sleep * 2).min(LONGEST_SLEEP);
+                sleep = (sleep * 2).min(LONGEST_SLEEP_NS);
             }
         }
         sleepers.fetch_sub(1, Relaxed);
-        true
     }
 
-    /// Tries to take the lock for so many nanoseconds.
+    /// Tries to take the lock, for that many nanoseconds.
     fn spin(&self, nanos: u64) -> bool {
-        const LOOKS: u32 = 32;
+        /// How many times to look at the lock before reading the clock.
+        const LOOKS_PER_CLOCK: u32 = 32;
         let until = Native::now().saturating_add(nanos);
         let mut pauses = 1;
         loop {
-            for _ in 0..LOOKS {
-                if self.0.load(Relaxed) == FREE && self.try_lock_ours() {
+            for _ in 0..LOOKS_PER_CLOCK {
+                if self.0.load(Relaxed) == FREE && self.try_lock() {
                     return true;
                 }
-                // Threads that look rarely leave the line to the holder.
+                // A thread that looks less often leaves the cache line to the holder.
                 for _ in 0..pauses {
                     hint::spin_loop();
                 }
@@ -176,111 +163,12 @@ fn wake(key: *const u32) {
     Native::unpark(key, 1);
 }
 
-/// Waits for a lock without counts.
-#[cold]
-#[inline(never)]
-fn wait(lock: &Spinlock) -> c_int {
-    cancel::wait(lock, Limit::Never, || lock.wait());
-    0
-}
-
 impl Attempt for Spinlock {
     fn attempt(&self) -> bool {
-        self.try_lock_ours()
+        self.try_lock()
     }
 
     fn undo(&self) {
         self.0.store(FREE, Release);
     }
-}
-
-/// # Safety
-///
-/// Invariant 1.
-unsafe fn spinlock<'a>(pointer: *const c_void) -> &'a Spinlock {
-    // SAFETY: invariant 1.
-    unsafe { &*pointer.cast() }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_spin_init(pointer: *mut c_void, shared: c_int) -> c_int {
-    let mode = mode();
-    counts::call(mode, || 0);
-    if mode.reports() {
-        report::end(pointer as u64);
-    }
-    if mode.passes() {
-        // SAFETY: invariant 3.
-        return unsafe { real::pthread_spin_init(pointer, shared) };
-    }
-    // SAFETY: invariant 1.
-    unsafe { spinlock(pointer) }.0.store(FREE, Relaxed);
-    0
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_spin_destroy(pointer: *mut c_void) -> c_int {
-    counts::call(mode(), || 0);
-    if mode().reports() {
-        report::end(pointer as u64);
-    }
-    0
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn pthread_spin_lock(pointer: *mut c_void) -> c_int {
-    // SAFETY: invariant 1.
-    let lock = unsafe { spinlock(pointer) };
-    match MODE.load(Relaxed) {
-        0 if lock.try_lock_ours() => 0,
-        0 => wait(lock),
-        _ => acquire(lock, false),
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_spin_trylock(pointer: *mut c_void) -> c_int {
-    // SAFETY: invariant 1.
-    let lock = unsafe { spinlock(pointer) };
-    match MODE.load(Relaxed) {
-        0 if lock.try_lock_ours() => 0,
-        0 => libc::EBUSY,
-        _ => acquire(lock, true),
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_spin_unlock(pointer: *mut c_void) -> c_int {
-    // SAFETY: invariant 1.
-    let lock = unsafe { spinlock(pointer) };
-    if MODE.load(Relaxed) != 0 {
-        return release(lock);
-    }
-    lock.unlock_ours();
-    0
-}
-
-/// All other acquisitions.
-#[inline(never)]
-fn acquire(lock: &Spinlock, is_try: bool) -> c_int {
-    let mode = mode();
-    if !mode.watches() {
-        return match is_try {
-            false => lock.lock(mode),
-            true => lock.try_lock(mode),
-        };
-    }
-    counts::call(mode, || 0);
-    let wait = (!is_try).then_some(|| lock.lock(mode));
-    traced::acquisition(mode, lock.object(), || lock.try_lock(mode), wait)
-}
-
-#[inline(never)]
-fn release(lock: &Spinlock) -> c_int {
-    let mode = mode();
-    counts::call(mode, || 0);
-    if mode.reports() {
-        report::release(lock.address() as u64, None, None);
-    }
-    lock.unlock(mode)
 }

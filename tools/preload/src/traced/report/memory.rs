@@ -12,17 +12,13 @@
 //! fork handler runs, have tables of their own, too.
 
 use super::{modules, record, tally};
-use crate::environment;
+use crate::{environment, thread};
 use core::fmt::{self, Write};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, Ordering::*};
 use kinlock_core::Native;
 use kinlock_core::platform::Platform;
 use kinlock_report::{Header, MAGIC, PAGE, SHARED, Shared, Table};
-
-unsafe extern "C" {
-    safe fn kinlock_forked();
-}
 
 /// A system call. Each argument fills a register, or a place on the stack, of 64 bits: the upper
 /// half of a shorter one would be arbitrary.
@@ -291,7 +287,7 @@ fn clear_in_children() {
 /// A child of a fork has no table until it takes a lock. What stands in the place of its parent's
 /// is nobody's until then, as a signal handler that forks may have interrupted a change of it.
 pub(crate) extern "C" fn forget_in_child() {
-    kinlock_forked();
+    thread::forget_parent();
     FORK.tag.store(0, Relaxed);
     FORK.state.store(NOT_MADE, Relaxed);
     let place = TABLE.load(Relaxed);
@@ -323,7 +319,7 @@ fn process() -> libc::pid_t {
 fn make(locks: u32) -> bool {
     static TABLES: AtomicU32 = AtomicU32::new(0);
     LOCKS.store(locks, Relaxed);
-    kinlock_forked();
+    thread::forget_parent();
     tally::begin();
     let shared = shared();
     if shared.is_some_and(|shared| shared.is_over.load(Relaxed) != 0) {

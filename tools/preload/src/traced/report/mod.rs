@@ -20,15 +20,12 @@ mod uses;
 
 use self::table::{add, bump, raise};
 use self::uses::{stack_of, used};
+use crate::thread::token;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use kinlock_core::Native;
 use kinlock_core::platform::Platform;
 use kinlock_report::{HELD, Lock, Owner, Table, Tally, Thread, bucket};
-
-unsafe extern "C" {
-    safe fn kinlock_token() -> u32;
-}
 
 /// What is noted beside a lock, where its holder has its cache line anyway. Zeros at first. Only
 /// the holder accesses it.
@@ -269,7 +266,7 @@ fn count(table: &Table, owner: &Owner, tally: &Tally, marks: Marks<'_>, outcome:
         let waited = waited.map_or(0, |wait| wait.nanos());
         record::taken(table, lock, owner, tally, asked, waited);
     }
-    let token = kinlock_token();
+    let token = token();
     let last = marks.last.load(Relaxed);
     if last != token {
         marks.last.store(token, Relaxed);
@@ -330,7 +327,7 @@ fn without_tally(table: &Table, object: Object<'_>, marks: Marks<'_>, waited: Op
         Some(thread) => bump(&thread.locked, 1),
         None => add(&table.header.dropped_threads, 1),
     }
-    let token = kinlock_token();
+    let token = token();
     note_thread(lock, token);
     let last = marks.last.load(Relaxed);
     if last != token {
@@ -506,7 +503,7 @@ fn end_of_hold(table: &Table, owner: &Owner, tally: &Tally, nanos: u64) {
         add(&entry.held, u64::from(weight));
         add(&entry.hold_ns, total);
     }
-    if record::is_on() && owner.token.load(Relaxed) == kinlock_token() {
+    if record::is_on() && owner.token.load(Relaxed) == token() {
         record::held(table, lock, owner, tally, nanos);
     }
 }
@@ -532,7 +529,7 @@ fn merge(pairs: &[(&AtomicU64, &AtomicU64)]) {
 
 /// The entry of the calling thread.
 fn thread(table: &Table) -> Option<&Thread> {
-    let token = kinlock_token();
+    let token = token();
     table::thread_of(table, token).or_else(|| table::new_thread(table, token))
 }
 
@@ -540,6 +537,6 @@ fn thread(table: &Table) -> Option<&Thread> {
 pub(crate) fn rwlock_taken() {
     if let Some(table) = memory::own_table() {
         let shards = &table.header.rwlocked;
-        add(&shards[kinlock_token() as usize % shards.len()].0, 1);
+        add(&shards[token() as usize % shards.len()].0, 1);
     }
 }

@@ -6,19 +6,13 @@
 use super::memory::{self, TAGS, is_present, provide};
 use super::table::{add, lock_of_holder, thread_of};
 use super::{Marks, Object, marks_in, note_thread, table, thread};
+use crate::thread::{tallies, token};
 use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use kinlock_core::Native;
 use kinlock_core::platform::Platform;
 use kinlock_report::{OWNERS, Owner, TALLIES, Table, Tally, Waits};
-
-unsafe extern "C" {
-    safe fn kinlock_token() -> u32;
-    /// Where this thread keeps the address of its tallies, together with the tag of the table that
-    /// they are in: 0 if it has none yet. The tag alone: there was no room for it.
-    fn kinlock_tallies() -> *mut usize;
-}
 
 /// The bits of the tag in the address of an entry. Addresses of an earlier table, which the child
 /// of a fork has, are known by it.
@@ -30,7 +24,7 @@ const _: () = assert!(align_of::<Owner>() >= TAGS);
 #[inline]
 fn kept() -> usize {
     // SAFETY: it is this thread's own memory, which nothing else points to.
-    unsafe { *kinlock_tallies() }
+    unsafe { *tallies() }
 }
 
 /// The calling thread's tallies, if it has some.
@@ -44,7 +38,7 @@ fn own() -> Option<&'static Owner> {
 
 fn keep(address: usize) {
     // SAFETY: as above.
-    unsafe { *kinlock_tallies() = address };
+    unsafe { *tallies() = address };
 }
 
 /// The places of a lock's tally.
@@ -122,7 +116,7 @@ pub(super) fn new<'a>(
     // The one of the two that is used less is added to its lock.
     let tally = unheld.min_by_key(|t| t.locked.load(Relaxed))?;
     settle(table, owner, tally);
-    note_thread(lock, kinlock_token());
+    note_thread(lock, token());
     // Each acquisition has the same chance to be measured, also of a thread with few of them.
     let gap = lock.gap.load(Relaxed).max(1);
     tally.gap.store(gap as u16, Relaxed);
@@ -178,7 +172,7 @@ pub(super) fn of_holder<'a>(
     marks: Marks<'_>,
 ) -> Option<(&'a Owner, &'a Tally)> {
     let (serial, last) = (marks.serial.load(Relaxed), marks.last.load(Relaxed));
-    let owner = match last == kinlock_token() {
+    let owner = match last == token() {
         true => own()?,
         false => {
             let mut near = (0..REACH).map(|step| &table.owners[place(last, step)]);
@@ -204,7 +198,7 @@ fn new_owner(table: &Table) -> Option<&'static Owner> {
     if kept() == tag {
         return None;
     }
-    let token = kinlock_token();
+    let token = token();
     thread(table);
     let key = KEY.load(Relaxed);
     let mut places = (0..REACH).map(|step| &table.owners[place(token, step)]);
@@ -275,7 +269,7 @@ unsafe extern "C" fn end_of_thread(_: *mut c_void) {
         // Release pairs with the acquire of the next owner.
         owner.token.store(0, Release);
     }
-    if let Some(thread) = thread_of(table, kinlock_token()) {
+    if let Some(thread) = thread_of(table, token()) {
         thread.end.store(Native::now(), Relaxed);
     }
 }

@@ -1,15 +1,11 @@
 //! Who calls: return addresses on the calling thread's stack.
 
 use super::{cfi, modules};
+use crate::thread::known_stack;
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use kinlock_report::FRAMES;
-
-unsafe extern "C" {
-    /// What of its stack this thread knows to be readable: from the first to the second address.
-    fn kinlock_known_stack() -> *mut [u64; 2];
-}
 
 /// What identifies a frame, and finds the one that called it.
 #[derive(Clone, Copy)]
@@ -108,7 +104,7 @@ const FARTHEST: u64 = 1 << 20;
 impl Readable {
     fn new(stack: u64) -> Self {
         // SAFETY: it is this thread's own memory, which nothing else points to.
-        let known = unsafe { *kinlock_known_stack() };
+        let known = unsafe { *known_stack() };
         match known {
             [from, to] if (from..to).contains(&stack) => Readable { from, to },
             // Another stack, or a lower part of it.
@@ -130,7 +126,7 @@ impl Readable {
             }
             self.to += PAGE;
             // SAFETY: as above.
-            unsafe { *kinlock_known_stack() = [self.from, self.to] };
+            unsafe { *known_stack() = [self.from, self.to] };
         }
         // SAFETY: invariant 6.
         Some(unsafe { ptr::read_volatile(address as *const u64) })
