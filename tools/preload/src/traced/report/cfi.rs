@@ -5,7 +5,7 @@
 //! description takes a microsecond, so that what it says of a return address is kept. Code without
 //! one is believed to have frame pointers.
 
-use super::unwind::{Readable, Registers};
+use super::stack::{Readable, Registers};
 use super::{modules, table};
 use core::slice;
 use core::sync::atomic::{AtomicU64, Ordering::*};

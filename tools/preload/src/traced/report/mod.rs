@@ -13,6 +13,7 @@ mod cfi;
 pub(crate) mod memory;
 mod modules;
 mod record;
+mod stack;
 mod table;
 mod tally;
 mod unwind;

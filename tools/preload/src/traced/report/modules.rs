@@ -1,11 +1,11 @@
 //! Shared objects: which one an address lies in, and what the command has to know of them.
 
 use super::memory::{Errno, is_present, provide};
-use super::unwind::{self, OWN, is_readable};
+use super::stack::{here, is_readable};
 use crate::libc::lookup;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::{self, MaybeUninit};
-use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
 use core::{ptr, slice};
 use kinlock_report::{MODULES, Module, Table};
 
@@ -52,10 +52,22 @@ pub(super) fn begin() {
     }
     let found = lookup::anywhere(c"_dl_find_object", c"GLIBC_2.35");
     FINDER.store(found, Relaxed);
-    unwind::find_own();
+    find_own();
     IS_DONE.store(true, Release);
 }
 
+/// The first address of this library, and the one after its last.
+static OWN: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+
+/// Finds out where this library is.
+fn find_own() {
+    if let Some(own) = find(here().pc) {
+        OWN[0].store(own.start, Relaxed);
+        OWN[1].store(own.end, Relaxed);
+    }
+}
+
+/// Whether an address lies in this library.
 pub(super) fn is_own(pc: u64) -> bool {
     (OWN[0].load(Relaxed)..OWN[1].load(Relaxed)).contains(&pc)
 }
