@@ -3,7 +3,7 @@
 //!
 //! | file | what it answers |
 //! | --- | --- |
-//! | `lock.rs` | `libc_lock`, `libc_read`, `libc_write`, `libc_wait`: which function has this limit |
+//! | `lock.rs` | `libc_lock`, `libc_read`, `libc_write`, `libc_wait`: which call has this limit |
 //! | `real.rs` | the address of each function that this library replaces |
 //! | `lookup.rs` | where a function of some name and version is, without `dlvsym` |
 //! | `layout.rs`, `layout.c` | where objects keep their kinds and flags, found out by calling |

@@ -36,8 +36,8 @@ pub(crate) struct WakesAll;
 
 impl CondvarConfig for WakesAll {
     /// A broadcast wakes all waiters and moves none to the mutex. The thread that broadcasts may
-    /// destroy the condition variable at once while it still holds the mutex. `pthread_cond_destroy`
-    /// then waits for the waiters to leave, so a waiter must be able to leave without the mutex.
+    /// destroy the condition variable at once, while it still holds the mutex. Destroying waits for
+    /// the waiters to leave, so a waiter must be able to leave without the mutex.
     const AT_ONCE: u32 = i32::MAX as u32;
 }
 

@@ -53,8 +53,8 @@ impl RwLock {
         mode.delegates() || self.is_shared()
     }
 
-    /// Whether the usual path applies: the lock is not shared, and the mode, as the word that it is,
-    /// is the usual one.
+    /// Whether the usual path applies: processes do not share the lock, and the word of the mode is
+    /// the usual one, 0.
     #[inline]
     pub(crate) fn is_usual(&self, mode: u32) -> bool {
         self.shared.load(Relaxed) | mode == 0

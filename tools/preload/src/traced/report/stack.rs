@@ -43,8 +43,8 @@ pub(super) fn here() -> Registers {
 
 /// The part of the stack that can be read without a fault.
 ///
-/// What a shared object says of its frames may be wrong, so an address that follows from it need not
-/// lie on the stack.
+/// What a shared object says of its frames may be wrong. So an address that follows from it need
+/// not lie on the stack.
 pub(super) struct Readable {
     from: u64,
     to: u64,
@@ -61,8 +61,8 @@ impl Readable {
         let known = unsafe { *known_stack() };
         match known {
             [from, to] if (from..to).contains(&stack) => Readable { from, to },
-            // The thread runs on another stack than before, or has not been below here yet. The page
-            // of its stack pointer can be read.
+            // The thread runs on another stack than before, or has not been below here yet. The
+            // page of its stack pointer can be read.
             _ => {
                 let from = stack & !(PAGE - 1);
                 let to = from + PAGE;
