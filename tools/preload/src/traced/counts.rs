@@ -1,20 +1,17 @@
-//! Counts of what the program did, on demand.
+//! Counts of what the program's calls did, for `compare`: one line of JSON per process.
 //!
-//! They are kept in shards, so that counting does not itself become contention. A child of a fork
-//! begins at zero.
+//! The counts are kept in shards, so that counting does not become a source of contention itself.
+//! A child of a fork begins at zero.
 
+use super::is_taken;
 use crate::environment;
 use crate::mode::{self, Mode};
-use crate::time::Limit;
+use crate::thread::{token, tokens};
 use core::ffi::c_int;
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
 use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
-
-unsafe extern "C" {
-    safe fn kinlock_token() -> u32;
-}
 
 #[derive(Clone, Copy)]
 enum Count {
@@ -42,46 +39,34 @@ struct Shard([AtomicU64; COUNTS]);
 static SHARDS_OF_ALL: [Shard; SHARDS] =
     [const { Shard([const { AtomicU64::new(0) }; COUNTS]) }; SHARDS];
 
-/// How many threads have a token.
-static THREADS: AtomicU32 = AtomicU32::new(0);
-/// How many had one before the fork that made this process.
-static FORMER: AtomicU32 = AtomicU32::new(0);
-/// The process that counts: a child of `vfork` does not.
+/// How many threads had a token before the fork that made this process.
+static TOKENS_BEFORE_FORK: AtomicU32 = AtomicU32::new(0);
+/// The process whose counts these are. A child of `vfork` shares the memory and must not write
+/// them.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 
-/// A token for a thread. After 2^32 threads they repeat.
-#[unsafe(no_mangle)]
-extern "C" fn kinlock_new_token() -> u32 {
-    loop {
-        let token = THREADS.fetch_add(1, Relaxed).wrapping_add(1);
-        if token != 0 {
-            return token;
-        }
-    }
-}
-
 fn add(count: Count, n: u64) {
-    let shard = &SHARDS_OF_ALL[kinlock_token() as usize % SHARDS];
+    let shard = &SHARDS_OF_ALL[token() as usize % SHARDS];
     shard.0[count as usize].fetch_add(n, Relaxed);
 }
 
-// What the C library writes into the kinds of mutexes that are passed on.
+// Bits that the C library sets in the kinds of mutexes that are delegated to it.
 const ROBUST: u32 = 0x10;
 const INHERITS: u32 = 0x20;
 const PROTECTS: u32 = 0x40;
 pub(crate) const SHARED: u32 = 0x80;
 
-/// A call. `passed` is the kind of a mutex that is passed on, otherwise 0.
+/// Counts a call. `delegated_kind` returns the kind of a delegated object, or 0.
 #[inline]
-pub(crate) fn call(mode: Mode, passed: impl FnOnce() -> u32) {
+pub(crate) fn call(mode: Mode, delegated_kind: impl FnOnce() -> u32) {
     if mode.counts() {
         add(Count::Calls, 1);
-        count_passed(passed());
+        count_reason(delegated_kind());
     }
 }
 
-/// By the first reason that applies, if any.
-fn count_passed(kind: u32) {
+/// Counts why an object is delegated: by the first reason that applies, if any does.
+fn count_reason(kind: u32) {
     let reasons = [
         (ROBUST, Count::Robust),
         (INHERITS, Count::Inherits),
@@ -89,13 +74,13 @@ fn count_passed(kind: u32) {
         (SHARED, Count::Shared),
     ];
     let reason = reasons.iter().find(|(bit, _)| kind & bit != 0);
-    // All bits are set in one that was destroyed.
+    // A destroyed mutex has all bits set, and is none of these.
     if let Some((_, count)) = reason.filter(|_| kind != u32::MAX) {
         add(*count, 1);
     }
 }
 
-/// An acquisition has ended.
+/// Counts an acquisition that has ended with `result`, after a wait of `waited` nanoseconds.
 pub(crate) fn acquisition(is_try: bool, waited: Option<u64>, result: c_int) {
     if is_try {
         add(Count::Tries, 1);
@@ -116,51 +101,70 @@ pub(crate) enum Access {
     Write,
 }
 
-/// Takes a reader-writer lock, and counts that.
-pub(crate) fn access(access: Access, limit: Limit, take: impl Fn(Limit) -> c_int) -> c_int {
-    let is_try = matches!(limit, Limit::Now);
-    let mut result = take(Limit::Now);
-    let mut waited = None;
-    if result == libc::EBUSY && !is_try {
-        let since = Native::now();
-        result = take(limit);
-        // Not where a holder asks again.
-        if is_taken(result) || result == libc::ETIMEDOUT {
-            waited = Some(Native::now().saturating_sub(since));
+/// One acquisition of a reader-writer lock that is counted.
+pub(crate) struct CountedAccess {
+    access: Access,
+    is_try: bool,
+    since: Option<u64>,
+}
+
+impl CountedAccess {
+    /// Before the lock is tried. `is_try`: the program's call does not wait.
+    pub(crate) fn begin(access: Access, is_try: bool) -> Self {
+        CountedAccess {
+            access,
+            is_try,
+            since: None,
         }
     }
-    acquisition(is_try, waited, result);
-    if is_taken(result) {
-        let count = match access {
-            Access::Read => Count::Reads,
-            Access::Write => Count::Writes,
-        };
-        add(count, 1);
+
+    /// After the lock was tried: whether it was busy and the program's call waits for it.
+    pub(crate) fn must_wait(&mut self, result: c_int) -> bool {
+        let must_wait = result == libc::EBUSY && !self.is_try;
+        if must_wait {
+            self.since = Some(Native::now());
+        }
+        must_wait
     }
-    result
+
+    /// At the end, with the result for the program. Returns that result.
+    pub(crate) fn end(self, result: c_int) -> c_int {
+        // Other results, such as EDEADLK for a relock by the writer, come without a wait.
+        let has_waited = is_taken(result) || result == libc::ETIMEDOUT;
+        let since = self.since.filter(|_| has_waited);
+        let waited = since.map(|since| Native::now().saturating_sub(since));
+        acquisition(self.is_try, waited, result);
+        if is_taken(result) {
+            let count = match self.access {
+                Access::Read => Count::Reads,
+                Access::Write => Count::Writes,
+            };
+            add(count, 1);
+        }
+        result
+    }
 }
 
-pub(crate) fn is_taken(result: c_int) -> bool {
-    result == 0 || result == libc::EOWNERDEAD
+/// Counts a wait for a condition variable. `is_delegated`: it, or its mutex, is the C library's.
+pub(crate) fn wait(mode: Mode, is_delegated: bool) {
+    waits_or_signals(mode, Count::Waits, is_delegated);
 }
 
-pub(crate) fn wait(mode: Mode, passed: bool) {
-    waits_or_signals(mode, Count::Waits, passed);
+/// Counts a notification.
+pub(crate) fn signal(mode: Mode, is_delegated: bool) {
+    waits_or_signals(mode, Count::Signals, is_delegated);
 }
 
-pub(crate) fn signal(mode: Mode, passed: bool) {
-    waits_or_signals(mode, Count::Signals, passed);
-}
-
-fn waits_or_signals(mode: Mode, count: Count, passed: bool) {
+fn waits_or_signals(mode: Mode, count: Count, is_delegated: bool) {
     add(Count::Calls, 1);
     add(count, 1);
-    if passed && !mode.passes() {
+    // If the mode delegates all objects, that is no property of this one.
+    if is_delegated && !mode.delegates() {
         add(Count::Shared, 1);
     }
 }
 
-/// This process counts from here on.
+/// The calling process counts from here on.
 pub(crate) fn begin() {
     // SAFETY: `getpid` has no preconditions.
     PROCESS.store(unsafe { libc::getpid() }, Relaxed);
@@ -171,28 +175,31 @@ pub(crate) extern "C" fn begin_in_child() {
     for count in SHARDS_OF_ALL.iter().flat_map(|shard| &shard.0) {
         count.store(0, Relaxed);
     }
-    // The thread that forked keeps its token, if it has one.
-    FORMER.store(THREADS.load(Relaxed).saturating_sub(1), Relaxed);
+    // The thread that forked lives on and keeps its token, so it is not among those before.
+    TOKENS_BEFORE_FORK.store(tokens().saturating_sub(1), Relaxed);
 }
 
 /// Appends the counts to their file.
 pub(crate) fn write() {
     // SAFETY: `getpid` has no preconditions.
     let process = unsafe { libc::getpid() };
-    if !mode::is_decided() || !mode::mode().counts() || process != PROCESS.load(Relaxed) {
+    let Some(mode) = mode::chosen().filter(|mode| mode.counts()) else {
+        return;
+    };
+    if process != PROCESS.load(Relaxed) {
         return;
     }
-    // Once: the program may call `_exit` in a destructor.
+    // Only once: the program may call `_exit` in a destructor.
     PROCESS.store(0, Relaxed);
     let mut line = Line {
         bytes: [0; 1024],
         length: 0,
     };
-    // A line that is too long is cut off, which its 1024 bytes prevent.
-    let _ = compose(&mut line, process);
+    // It cannot fail: the longest line fits into the buffer.
+    let _ = compose(&mut line, process, mode);
     let path = environment::COUNTS_PATH.get();
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
-    // By the system calls themselves: a thread can be cancelled in the C library's functions.
+    // By plain system calls: the C library's functions are cancellation points.
     // SAFETY: invariant 4; the path ends with a zero byte.
     unsafe {
         let errno: *mut c_int = libc::__errno_location();
@@ -215,7 +222,7 @@ pub(crate) fn write() {
     }
 }
 
-fn compose(line: &mut Line, process: libc::pid_t) -> fmt::Result {
+fn compose(line: &mut Line, process: libc::pid_t, mode: Mode) -> fmt::Result {
     let sum = |count: Count| -> u64 {
         let each = SHARDS_OF_ALL.iter();
         each.map(|shard| shard.0[count as usize].load(Relaxed))
@@ -229,7 +236,7 @@ fn compose(line: &mut Line, process: libc::pid_t) -> fmt::Result {
             _ => line.write_char('?')?,
         }
     }
-    let lock = ["kinlock-mutex", "kinlock-spin", "pthread"][mode::mode().named_lock() as usize];
+    let lock = ["kinlock-mutex", "kinlock-spin", "pthread"][mode.lock_number() as usize];
     write!(line, "\",\"lock\":\"{lock}\"")?;
     let numbers = [
         ("calls", Count::Calls),
@@ -253,7 +260,7 @@ fn compose(line: &mut Line, process: libc::pid_t) -> fmt::Result {
         sum(Count::Signals),
         sum(Count::Reads),
         sum(Count::Writes),
-        THREADS.load(Relaxed).wrapping_sub(FORMER.load(Relaxed)),
+        tokens().wrapping_sub(TOKENS_BEFORE_FORK.load(Relaxed)),
     )
 }
 

@@ -1,18 +1,22 @@
-//! The table's memory: made by the first lock of a process, and filled page by page.
+//! The table's memory: a file that the first lock of a process makes and maps, and that gets memory
+//! page by page.
 //!
-//! The program must not notice it. So all is done by plain system calls, which are no cancellation
-//! points and which the program cannot have replaced; `errno` is kept; and nothing that may fail
-//! for lack of memory or by a limit on the size of files ends in a signal. A process that gets no
-//! table runs on without one, and the command is told by a page that all processes share.
+//! The program must not notice any of this:
+//!
+//! - It is all done by plain system calls, which are not cancellation points and which the program
+//!   cannot have replaced.
+//! - `errno` is restored.
+//! - Lack of memory, or a limit on the size of files, must not end in a signal. A process that gets
+//!   no table runs on without one. It tells the command why, in a page that all processes share.
 //!
 //! # Forks
 //!
-//! A child of `fork` has no table until it takes a lock. What says that there is one lies in a page
-//! that the kernel clears in children. So children that were made by a plain `clone`, for which no
-//! fork handler runs, have tables of their own, too.
+//! The child of a fork has no table until it takes a lock. The word that says whether there is one
+//! lies in a page that the kernel clears in children. So a child that was made by a plain `clone`,
+//! for which no fork handler runs, gets a table of its own, too (decision 0101).
 
 use super::{modules, record, tally};
-use crate::environment;
+use crate::{environment, thread};
 use core::fmt::{self, Write};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, Ordering::*};
@@ -20,26 +24,22 @@ use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
 use kinlock_report::{Header, MAGIC, PAGE, SHARED, Shared, Table};
 
-unsafe extern "C" {
-    safe fn kinlock_forked();
-}
-
-/// A system call. Each argument fills a register, or a place on the stack, of 64 bits: the upper
-/// half of a shorter one would be arbitrary.
+/// A system call. Each argument is widened to a register, since the upper half of a shorter one
+/// would be arbitrary.
 macro_rules! system_call {
     ($number:expr $(, $argument:expr)* $(,)?) => {
         libc::syscall($number $(, $argument as libc::c_long)*)
     };
 }
 
-/// The mapping of the table. It stays in its place in children, where it is another one's.
+/// The mapping of the table. In the child of a fork, other memory is mapped in the same place.
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
-/// The process whose table it is: a child of `vfork` has none.
+/// The process whose table this is. A child of `vfork` shares the memory but has no table.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
-/// The page that processes share, or null.
+/// The page that all processes of the report share, or null.
 static SHARED_PAGE: AtomicPtr<Shared> = AtomicPtr::new(ptr::null_mut());
 
-/// Which locks there are, as the first table was told.
+/// Which locks the program runs on ([`Header::locks`]), for the tables of children.
 static LOCKS: AtomicU32 = AtomicU32::new(UNKNOWN);
 const UNKNOWN: u32 = u32::MAX;
 
@@ -51,10 +51,11 @@ pub(super) fn has_domains() -> bool {
     HAS_DOMAINS.load(Relaxed)
 }
 
-/// What is zeros again in the child of a fork.
+/// A page that the kernel clears in the child of a fork.
 #[repr(C, align(4096))]
 struct ForkPage {
-    /// Which of the tables of this process and those it was forked from: 1 to 126; 0: none.
+    /// A number that tells the table from the tables of the processes that this one was forked
+    /// from: 1 to 126; 0: there is no table.
     tag: AtomicU32,
     state: AtomicU32,
     room: [u32; 1022],
@@ -73,14 +74,15 @@ const MAKING: u32 = 1;
 const MADE: u32 = 2;
 const FAILED: u32 = 3;
 
-/// Tells a table from those before a fork, of which a thread may still have addresses; 0: there is
-/// no table. Below [`TAGS`].
+/// Tells the table from those of parent processes, of which a thread may still have addresses; 0:
+/// there is no table. It is below [`TAGS`].
 #[inline]
 pub(super) fn tag() -> usize {
     FORK.tag.load(Relaxed) as usize
 }
 
-/// How many tags there are, which is the alignment of the entries that threads have addresses of.
+/// The number of tags. The entries of which threads store addresses are aligned to it, so a tag
+/// fits into the low bits of such an address.
 pub(super) const TAGS: usize = 128;
 
 /// The table, if there is one.
@@ -93,7 +95,7 @@ pub(crate) fn table() -> Option<&'static Table> {
     unsafe { TABLE.load(Acquire).as_ref() }
 }
 
-/// The table, which is made if this is the child of a process that had one.
+/// The table. It is made now if this process is the child of one that had a table.
 #[inline]
 pub(super) fn own_table() -> Option<&'static Table> {
     table().or_else(own_table_of_child)
@@ -122,16 +124,16 @@ fn is_page_present(header: &Header, page: usize) -> bool {
     header.present[page / 64].load(Relaxed) & 1 << (page % 64) != 0
 }
 
-/// Whether the beginning of a part of the table may be touched. If not, it is all zeros.
+/// Whether the first byte of a part of the table may be touched. If not, the part counts as zeros.
 #[inline]
 pub(super) fn is_present<T>(table: &Table, part: &T) -> bool {
     is_page_present(&table.header, page_of(table, ptr::from_ref(part).addr()))
 }
 
-/// How often the kernel may say that it has no memory before it is no longer asked.
+/// After so many refusals the kernel is not asked for memory any more.
 const REFUSALS: u32 = 64;
 
-/// Asks for memory for a part of the table. If that succeeds, it may be touched from now on.
+/// Asks for memory for a part of the table. If that succeeds, the part may be touched from now on.
 pub(super) fn provide<T>(table: &Table, part: &T) -> bool {
     let begin = ptr::from_ref(part).addr();
     let pages = page_of(table, begin)..=page_of(table, begin + size_of::<T>() - 1);
@@ -154,14 +156,15 @@ fn provide_page(table: &Table, page: usize) -> bool {
     true
 }
 
-/// Has the kernel change a word by a bitwise or with 0. Touching a page for which there is no
-/// memory would end the program; the call returns an error instead. The word may be in use.
+/// Provides memory for a page, if there is any: the kernel is asked to change a word of it by a
+/// bitwise or with 0. Touching a page for which there is no memory would end the program by a
+/// signal; this call returns an error instead. Other threads may use the word.
 fn has_memory(address: usize) -> bool {
-    /// A bitwise or with 0, and a comparison of the word with 1, which does not matter.
+    /// A bitwise or with 0. The comparison with 1 that comes with it does not matter.
     const OR_ZERO: libc::c_int = 2 << 28 | 1;
     const WAKE_OP: libc::c_int = 5 | libc::FUTEX_PRIVATE_FLAG;
     let kept = Errno::keep();
-    // SAFETY: the kernel checks the address. Nobody waits there, so that nobody is woken.
+    // SAFETY: the kernel checks the address. No thread waits there, so none is woken.
     let result = unsafe {
         system_call!(
             libc::SYS_futex,
@@ -179,7 +182,7 @@ fn has_memory(address: usize) -> bool {
 
 // ---- making it ------------------------------------------
 
-/// Looks up what may need a lock of the loader, as early as possible.
+/// As early as possible: looks up what may need a lock of the loader.
 pub(crate) fn look_up() {
     modules::begin();
 }
@@ -190,9 +193,11 @@ pub(crate) enum Begun {
     Failed,
 }
 
-/// Makes the table, once. `locks` says which ones there are. Threads that come meanwhile wait for
-/// the one that makes it, so that nothing is lost: that one takes no lock, and no signal handler
-/// runs on it.
+/// Makes the table, once. `locks`: which locks the program runs on.
+///
+/// Other threads that come in the meantime wait for the one that makes it, so that none of their
+/// acquisitions is lost. They cannot wait for each other: that thread takes no lock, and no signal
+/// handler runs on it.
 pub(crate) fn begin(locks: u32) -> Begun {
     let kept = Errno::keep();
     let begun = loop {
@@ -201,7 +206,8 @@ pub(crate) fn begin(locks: u32) -> Begun {
             FAILED => break Begun::Failed,
             MAKING => wait_for_maker(),
             _ => {
-                // Before: it may wait for a lock of the loader.
+                // Before other threads wait for this one, since this may wait for a lock of the
+                // loader.
                 modules::begin();
                 clear_in_children();
                 let _blocked = SignalsBlocked::new();
@@ -241,13 +247,15 @@ fn wake_waiting() {
     unsafe { system_call!(libc::SYS_futex, FORK.state.as_ptr(), operation, i32::MAX) };
 }
 
-/// While this exists, no signal handler runs on the calling thread, and it is not cancelled.
+/// While this exists, no signal handler runs on the calling thread, and the thread is not
+/// cancelled.
 struct SignalsBlocked(u64);
 
 impl SignalsBlocked {
     fn new() -> Self {
         let (all, mut before) = (u64::MAX, 0_u64);
-        // SAFETY: invariant 4. The C library's own call would leave out the signals it uses.
+        // SAFETY: invariant 4. The C library's own call would not block the signals that it uses
+        // itself, such as the one that cancels threads.
         unsafe {
             system_call!(
                 libc::SYS_rt_sigprocmask,
@@ -276,8 +284,8 @@ impl Drop for SignalsBlocked {
     }
 }
 
-/// Has the kernel clear [`FORK`] in children. An old kernel cannot, and larger pages hold more than
-/// that: then only the fork handler clears it.
+/// Has the kernel clear [`FORK`] in children. Kernels before 4.14 cannot, and a page above 4 KiB
+/// would hold other variables, too. In both cases only the fork handler clears it.
 fn clear_in_children() {
     // SAFETY: it only reads what the kernel told the process. The page has nothing else on it.
     unsafe {
@@ -288,25 +296,27 @@ fn clear_in_children() {
     }
 }
 
-/// A child of a fork has no table until it takes a lock. What stands in the place of its parent's
-/// is nobody's until then, as a signal handler that forks may have interrupted a change of it.
+/// In the child of a fork: forgets the parent's table, and maps private memory in its place.
+///
+/// A signal handler may have forked while the thread was changing the table. In the child the
+/// thread goes on with that change, which must not reach the parent's table.
 pub(crate) extern "C" fn forget_in_child() {
-    kinlock_forked();
+    thread::forget_parent();
     FORK.tag.store(0, Relaxed);
     FORK.state.store(NOT_MADE, Relaxed);
     let place = TABLE.load(Relaxed);
     if !place.is_null() {
         let kept = Errno::keep();
-        // If that fails, the parent's stays, which then has what the handler still changes.
+        // If that fails, the parent's table stays mapped, and such a change still reaches it.
         let _ = map(-1, SIZE, place.addr());
         kept.restore();
     }
 }
 
-/// The process has ended by itself.
+/// The process ends by itself: notes that, and its last name.
 pub(crate) fn finish() {
     if let Some(table) = table().filter(|_| process() == PROCESS.load(Relaxed)) {
-        // A program may have given itself another title.
+        // The program may have given itself another title since the table was made.
         name_program(&table.header);
         table.header.end.store(Native::now(), Relaxed);
     }
@@ -319,11 +329,11 @@ fn process() -> libc::pid_t {
     unsafe { system_call!(libc::SYS_getpid) as libc::pid_t }
 }
 
-/// Makes a table. If that fails, the command is told why.
+/// Makes a table. If that fails, tells the command why.
 fn make(locks: u32) -> bool {
     static TABLES: AtomicU32 = AtomicU32::new(0);
     LOCKS.store(locks, Relaxed);
-    kinlock_forked();
+    thread::forget_parent();
     tally::begin();
     let shared = shared();
     if shared.is_some_and(|shared| shared.is_over.load(Relaxed) != 0) {
@@ -350,7 +360,7 @@ fn make(locks: u32) -> bool {
 /// The page that all processes share, if there is one.
 fn shared() -> Option<&'static Shared> {
     let known = SHARED_PAGE.load(Acquire);
-    // SAFETY: invariant 5 holds for it as for the table.
+    // SAFETY: invariant 5 holds for the page as for the table.
     if let Some(known) = unsafe { known.as_ref() } {
         return Some(known);
     }
@@ -371,8 +381,9 @@ fn shared() -> Option<&'static Shared> {
     Some(shared)
 }
 
-/// A file `PATH.PROCESS`, or `PATH.PROCESS.N` if this process was another program before, mapped in
-/// the place of the parent's table, if there is one. Otherwise the `errno`.
+/// Makes and maps the table's file: `PATH.PROCESS`, or `PATH.PROCESS.N` if this process had a
+/// table as another program, before an `exec`. It replaces the mapping in the place of the
+/// parent's table, if there is one. The error is an `errno`.
 fn mapped() -> Result<&'static Table, libc::c_int> {
     if largest_file() < SIZE as u64 {
         return Err(libc::EFBIG);
@@ -416,7 +427,7 @@ fn mapped() -> Result<&'static Table, libc::c_int> {
     filled
 }
 
-/// The largest size of a file: making one larger ends in a signal.
+/// The limit on the size of a file: to make one larger ends in a signal.
 fn largest_file() -> u64 {
     let mut limit = [u64::MAX; 2];
     let none = ptr::null::<[u64; 2]>();
@@ -433,6 +444,7 @@ fn largest_file() -> u64 {
     limit[0]
 }
 
+/// The calling thread's `errno`.
 fn errno() -> libc::c_int {
     // SAFETY: it is the calling thread's.
     unsafe { *libc::__errno_location() }
@@ -453,7 +465,8 @@ fn close(file: libc::c_int) {
     unsafe { system_call!(libc::SYS_close, file) };
 }
 
-/// Maps a file, or private memory for -1: in a place, or anywhere for 0. Otherwise the `errno`.
+/// Maps a file, or private memory if `file` is -1, at the address `place`, or anywhere if that is
+/// 0. The error is an `errno`.
 fn map(file: libc::c_int, size: usize, place: usize) -> Result<usize, libc::c_int> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let mut flags = match file {
@@ -463,8 +476,8 @@ fn map(file: libc::c_int, size: usize, place: usize) -> Result<usize, libc::c_in
     if place != 0 {
         flags |= libc::MAP_FIXED;
     }
-    // SAFETY: a new mapping, or one in place of a table, which no thread uses: this is the child of
-    // a fork, and has none.
+    // SAFETY: invariant 5: a new mapping, or one in the place of a table that no thread uses, since
+    // this is the child of a fork and has no table.
     let at = unsafe { system_call!(libc::SYS_mmap, place, size, protection, flags, file, 0) };
     match at {
         -1 => Err(errno()),
@@ -491,6 +504,7 @@ fn fill_header(table: &Table, locks: u32) {
     header.magic.store(MAGIC, Release);
 }
 
+/// Stores what the program is called.
 fn name_program(header: &Header) {
     let room = header.program.len() - 1;
     let name = environment::program().iter().copied().chain([0; 64]);
@@ -499,8 +513,8 @@ fn name_program(header: &Header) {
     }
 }
 
-/// The name of a file, in a static buffer: the stack may be as small as the C library permits. Only
-/// the thread that makes the table uses it.
+/// The name of a file. It is in a static buffer, since the stack may be as small as the C library
+/// permits. Only the thread that makes the table uses the buffer.
 struct Name(*const u8);
 
 static NAME: [AtomicU8; environment::ROOM + 32] =
@@ -519,7 +533,7 @@ impl Name {
     }
 }
 
-/// How much of the buffer is in use.
+/// The end of the name in the buffer so far.
 struct End(usize);
 
 impl End {
@@ -536,7 +550,7 @@ impl Write for End {
     }
 }
 
-/// The calling thread's `errno`: a program may look at it after it has taken a lock.
+/// The calling thread's `errno`, to be restored: a program may read it after it has taken a lock.
 pub(super) struct Errno(libc::c_int);
 
 impl Errno {

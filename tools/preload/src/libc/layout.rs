@@ -1,13 +1,14 @@
-//! What the C library's own functions write into objects, found out by calling them.
+//! Where the C library keeps the attributes of objects, found out by calling its own functions.
 //!
 //! The layout of these types is private to the C library and differs between its versions: glibc
-//! 2.41 moved the attributes of condition variables. Static initialisers fix some places for ever,
-//! but no other place is taken for granted here.
+//! 2.41 moved the attributes of condition variables. Static initialisers are compiled into
+//! programs, so the places that these write cannot change. No other place is taken for granted here
+//! (decision 0096).
 //!
-//! A process without threads may lack the functions, with a C library before 2.34. Then the places
-//! are those of these C libraries.
+//! Before glibc 2.34, a process without threads may lack the functions. Then the places are the
+//! ones that these versions have.
 
-use crate::real;
+use crate::libc::real;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -22,7 +23,7 @@ unsafe extern "C" {
     fn kinlock_sample_rwlock(object: *mut c_void, shared: c_int, preference: c_int) -> c_int;
 }
 
-/// Enough for each type on each architecture.
+/// The size of a sample: enough for each type on each architecture.
 const WORDS: usize = 16;
 type Words = [u32; WORDS];
 
@@ -32,28 +33,31 @@ const _: () = assert!(
         && size_of::<libc::pthread_rwlock_t>() <= size_of::<Words>()
 );
 
-// What the C library writes into the kinds of mutexes.
+// Values of the word in which the C library keeps the kind of a mutex.
 pub(crate) const RECURSIVE: u32 = 1;
 pub(crate) const ERROR_CHECKING: u32 = 2;
 pub(crate) const ADAPTIVE: u32 = 3;
-/// The bits of these.
+/// The bits in which these values differ.
 pub(crate) const KINDS: u32 = 3;
-/// Whether to elide the lock by transactions.
+/// Bits that ask for lock elision by transactions, or forbid it. We ignore them.
 pub(crate) const ELISION: u32 = 0x300;
 
-/// Where reader-writer locks say that processes share them, and who goes first, in words.
+/// The word of a reader-writer lock that says whether processes share it.
 pub(crate) const RWLOCK_SHARED: usize = 7;
+/// The word that says whether readers or writers go first.
 pub(crate) const RWLOCK_PREFERENCE: usize = 12;
-/// The preference by which a thread that reads must not read again while a writer waits.
+/// The preference with which a thread that holds the lock for reading must not take it again for
+/// reading while a writer waits (`PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP`).
 pub(crate) const NOT_RECURSIVE: u32 = 2;
 
-/// The value of a free spinlock. On x86 the C library takes one by counting down, so that every
-/// value below 1 is a held one.
+/// The value of a free spinlock. On x86 the C library takes a spinlock by counting down from 1: it
+/// is held at every value below 1.
 pub(crate) const FREE: u32 = if cfg!(target_arch = "x86_64") { 1 } else { 0 };
 
-/// Some bits of one word of an object. No bits: not known.
+/// A flag of the C library: some bits of one word of an object. Without bits: its place is not
+/// known.
 pub(crate) struct Flag {
-    /// Which word.
+    /// The index of the word.
     pub(crate) place: AtomicU32,
     pub(crate) bits: AtomicU32,
 }
@@ -72,19 +76,21 @@ impl Flag {
     }
 }
 
-/// That a condition variable is process-shared.
+/// A condition variable is process-shared.
 pub(crate) static CONDVAR_SHARED: Flag = Flag::unknown();
-/// That its time limits are moments of the monotonic clock.
+/// The time limits of a condition variable are times of the monotonic clock.
 pub(crate) static CONDVAR_MONOTONIC: Flag = Flag::unknown();
 
-/// How many words of a condition variable are ours: the flags must lie behind them.
+/// How many words at the beginning of a condition variable this library uses. The flags must lie
+/// behind them.
 pub(crate) const OWN_WORDS: usize = 4;
 
-/// What a function wrote into zeros, or why that cannot be told.
+/// What one of the C library's functions wrote into zeros.
 enum Sample {
     Written(Words),
+    /// The function failed.
     Failed,
-    /// There is no such function.
+    /// The process has no such function.
     Missing,
 }
 
@@ -97,18 +103,20 @@ fn sample(initialise: impl FnOnce(*mut c_void) -> c_int) -> Sample {
     }
 }
 
+/// The first word that is not 0, and its index.
 fn first_word(words: Words) -> Option<(usize, u32)> {
     let at = words.iter().position(|&word| word != 0)?;
     Some((at, words[at]))
 }
 
+/// The only word that is not 0, and its index. `None` if there are several, or none.
 fn only_word(words: Words) -> Option<(usize, u32)> {
     let (at, word) = first_word(words)?;
     (words.iter().filter(|&&word| word != 0).count() == 1).then_some((at, word))
 }
 
-/// Whether nothing stands against replacing mutexes, condition variables and spinlocks. Finds out
-/// where condition variables have their flags.
+/// Whether mutexes, condition variables and spinlocks are laid out so that this library can replace
+/// them. Finds out where condition variables have their flags.
 pub(crate) fn knows_mutexes_and_condvars() -> bool {
     match find_condvars() {
         None => true,
@@ -116,8 +124,8 @@ pub(crate) fn knows_mutexes_and_condvars() -> bool {
     }
 }
 
-/// `None`: the process lacks the functions. Then none of them is looked up: a lookup that fails
-/// allocates.
+/// Whether the flags of condition variables are where we can test them. `None`: the process lacks
+/// the functions. Then no other sample is taken, since a look-up that fails allocates.
 fn find_condvars() -> Option<bool> {
     let condvar = |shared, monotonic| {
         // SAFETY: invariants 3 and 4.
@@ -167,15 +175,15 @@ fn knows_mutexes() -> bool {
             words == [0; WORDS] && is_right(kind)
         }
     };
-    let is_passed = |kind: u32| kind & !KINDS != 0;
+    let is_delegated = |kind: u32| kind & !KINDS != 0;
     [0, RECURSIVE, ERROR_CHECKING, ADAPTIVE]
         .into_iter()
         .all(|kind| has_kind(mutex(kind, 0, 0), &|found| found == kind))
-        && has_kind(mutex(0, 1, 0), &is_passed)
-        && has_kind(mutex(0, 0, 1), &is_passed)
+        && has_kind(mutex(0, 1, 0), &is_delegated)
+        && has_kind(mutex(0, 0, 1), &is_delegated)
 }
 
-/// Whether reader-writer locks have their attributes where [`rwlock`] looks for them.
+/// Whether reader-writer locks have their attributes where static initialisers put them.
 pub(crate) fn knows_rwlocks() -> bool {
     let lock = |shared, preference: u32| {
         // SAFETY: invariants 3 and 4.
@@ -192,7 +200,7 @@ pub(crate) fn knows_rwlocks() -> bool {
     }
 }
 
-/// Whether a free spinlock has the value that [`spin`] takes for it.
+/// Whether a free spinlock has the value [`FREE`].
 fn knows_spinlocks() -> bool {
     let mut word = !FREE;
     // SAFETY: invariants 3 and 4.

@@ -1,25 +1,25 @@
-//! Shared objects: which one an address lies in, and what the command has to know of them.
+//! Shared objects: which one an address lies in, and what the command needs to name addresses.
 
-use super::frames::{self, OWN, is_readable};
 use super::memory::{Errno, is_present, provide};
-use crate::lookup;
+use super::stack::{here, is_readable};
+use crate::libc::lookup;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::{self, MaybeUninit};
-use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
 use core::{ptr, slice};
 use kinlock_report::{MODULES, Module, Table};
 
-/// A shared object, as the loader knows it.
+/// A shared object, as the loader describes it.
 pub(super) struct Found {
     pub(super) start: u64,
     pub(super) end: u64,
     bias: u64,
-    /// The index of what it says of its frames, or null.
+    /// The index of its call frame information (`.eh_frame_hdr`), or null.
     pub(super) unwinding: *const u8,
     name: *const c_char,
 }
 
-/// As the C library defines it.
+/// The C library's `struct dl_find_object`.
 #[repr(C)]
 struct Answer {
     flags: u64,
@@ -39,12 +39,12 @@ struct Link {
 
 type Finder = unsafe extern "C" fn(*const c_void, *mut Answer) -> c_int;
 
-/// The C library's function that finds them, which takes no lock. Null before glibc 2.35: then
-/// there are no callers.
+/// The C library's `_dl_find_object`, which takes no lock. Null before glibc 2.35: then the report
+/// has no callers.
 static FINDER: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// Looks the function up. Before a thread is waited for that makes the table: this may wait for a
-/// lock of the loader.
+/// Looks that function up, which may wait for a lock of the loader. So this is called before any
+/// thread waits for the one that makes the table.
 pub(super) fn begin() {
     static IS_DONE: AtomicBool = AtomicBool::new(false);
     if IS_DONE.load(Acquire) {
@@ -52,15 +52,27 @@ pub(super) fn begin() {
     }
     let found = lookup::anywhere(c"_dl_find_object", c"GLIBC_2.35");
     FINDER.store(found, Relaxed);
-    frames::find_own();
+    find_own();
     IS_DONE.store(true, Release);
 }
 
+/// The first address of this library, and the one after its last.
+static OWN: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+
+/// Finds out where this library is.
+fn find_own() {
+    if let Some(own) = find(here().pc) {
+        OWN[0].store(own.start, Relaxed);
+        OWN[1].store(own.end, Relaxed);
+    }
+}
+
+/// Whether an address lies in this library.
 pub(super) fn is_own(pc: u64) -> bool {
     (OWN[0].load(Relaxed)..OWN[1].load(Relaxed)).contains(&pc)
 }
 
-/// The shared object that an address lies in.
+/// The shared object that an address lies in, if any.
 pub(super) fn find(address: u64) -> Option<Found> {
     let finder = FINDER.load(Relaxed);
     if finder.is_null() {
@@ -86,15 +98,14 @@ pub(super) fn find(address: u64) -> Option<Found> {
     })
 }
 
-/// Notes the shared object that an address lies in, if any. In the table of each process: the child
-/// of a fork begins with none.
+/// Adds the shared object that an address lies in to the table, if it is not there yet.
 pub(super) fn note(table: &Table, address: u64) {
     let count = (table.header.modules.load(Relaxed) as usize).min(MODULES);
-    let knows = |module: &Module| {
+    let contains = |module: &Module| {
         is_present(table, module)
             && (module.start.load(Relaxed)..module.end.load(Relaxed)).contains(&address)
     };
-    if table.modules[..count].iter().any(knows) {
+    if table.modules[..count].iter().any(contains) {
         return;
     }
     let Some(found) = find(address) else { return };
@@ -116,7 +127,7 @@ fn note_path(module: &Module, found: &Found) {
     let path = unsafe {
         match found.name.is_null() || *found.name == 0 {
             false => CStr::from_ptr(found.name).to_bytes(),
-            // The program itself.
+            // The program itself has no name here.
             true => {
                 let path = c"/proc/self/exe".as_ptr();
                 let here = libc::AT_FDCWD;
@@ -135,15 +146,16 @@ fn note_path(module: &Module, found: &Found) {
     module.path_length.store(length as u32, Relaxed);
 }
 
+/// The type of an ELF note with a build ID (`NT_GNU_BUILD_ID`).
 const BUILD_ID: u32 = 3;
 
-/// A page of memory, at least.
+/// The smallest page size.
 const PAGE: u64 = 4096;
-/// Notes that are longer are not looked at.
+/// Notes and tables of segments that are longer than this are not read.
 const LONGEST: u64 = 1 << 16;
 
-/// The build ID, if it is in memory where it can be found. The command accepts any file for an
-/// object without one.
+/// Stores the build ID, if it can be found in memory. For an object without one the command accepts
+/// any file at the object's path.
 fn note_build_id(module: &Module, found: &Found) {
     let Some(segments) = program_segments(found).or_else(|| library_segments(found)) else {
         return;
@@ -161,7 +173,7 @@ fn note_build_id(module: &Module, found: &Found) {
     }
 }
 
-/// Whether a segment has the contents of another one, from the file.
+/// Whether loading one segment also loads the file contents of another one.
 fn loads(segment: &libc::Elf64_Phdr, other: &libc::Elf64_Phdr) -> bool {
     let end = segment.p_vaddr.saturating_add(segment.p_filesz);
     segment.p_type == libc::PT_LOAD
@@ -170,15 +182,16 @@ fn loads(segment: &libc::Elf64_Phdr, other: &libc::Elf64_Phdr) -> bool {
         && other.p_vaddr.saturating_add(other.p_memsz) <= end
 }
 
+/// Whether all pages of a range can be read.
 fn is_all_readable(start: u64, size: u64) -> bool {
     let first = start & !(PAGE - 1);
     let pages = (first..start.saturating_add(size)).step_by(PAGE as usize);
     pages.into_iter().all(|page| is_readable(page & !7))
 }
 
-/// The segments of the program itself, of which the kernel has told the process where they are. It
-/// may consist of parts with gaps between them, so that its beginning cannot be told from an
-/// address in one of them.
+/// The segments of the program itself. The kernel has told the process where they are. They cannot
+/// be found as a library's: a program may consist of parts with gaps between them, so its beginning
+/// does not follow from an address in one part.
 fn program_segments(found: &Found) -> Option<&'static [libc::Elf64_Phdr]> {
     // SAFETY: the loader's own text.
     if !found.name.is_null() && unsafe { *found.name } != 0 {
@@ -192,13 +205,15 @@ fn program_segments(found: &Found) -> Option<&'static [libc::Elf64_Phdr]> {
         )
     };
     let segments = segments_at(at, count)?;
-    // They are the loader's if the loader was started by its name with the program as argument.
+    // If the loader was started by its own name, with the program as an argument, the kernel's are
+    // the loader's.
     let own = segments.iter().find(|s| s.p_type == libc::PT_PHDR)?;
     (found.bias.wrapping_add(own.p_vaddr) == at).then_some(segments)
 }
 
-/// The segments of an object that begins with a page of its file. Elsewhere in the file they are at
-/// other addresses than the header says.
+/// The segments of an object whose first page in memory is the first one of its file, with the ELF
+/// header. They are read only if they lie on that page, too: other parts of the file may be loaded
+/// elsewhere.
 fn library_segments(found: &Found) -> Option<&'static [libc::Elf64_Phdr]> {
     if found.start % PAGE != 0 || !is_readable(found.start) {
         return None;
@@ -215,6 +230,7 @@ fn library_segments(found: &Found) -> Option<&'static [libc::Elf64_Phdr]> {
     is_here.then(|| segments_at(found.start + header.e_phoff, header.e_phnum.into()))?
 }
 
+/// `count` segments at an address, if they can be read.
 fn segments_at(at: u64, count: u64) -> Option<&'static [libc::Elf64_Phdr]> {
     let size = count.checked_mul(size_of::<libc::Elf64_Phdr>() as u64)?;
     let is_there = at != 0 && at % 8 == 0 && size <= LONGEST && is_all_readable(at, size);
@@ -222,6 +238,7 @@ fn segments_at(at: u64, count: u64) -> Option<&'static [libc::Elf64_Phdr]> {
     is_there.then(|| unsafe { slice::from_raw_parts(at as *const _, count as usize) })
 }
 
+/// Searches ELF notes for the build ID, and stores it.
 fn note_id_in(module: &Module, mut notes: &[u8]) {
     let word = |notes: &[u8], at: usize| {
         let bytes = notes.get(4 * at..4 * at + 4)?;

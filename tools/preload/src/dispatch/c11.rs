@@ -1,8 +1,12 @@
-//! The mutexes and condition variables of C11's threads. In the C library they are those of POSIX
-//! under other names, so that they are here, too.
+//! The exported functions for the mutexes and condition variables of C11's threads.
+//!
+//! In the C library these objects are the same as those of POSIX. So they are here: each function
+//! calls the one of POSIX and translates its result.
 
-use crate::condvar::{self, Condvar, Until};
-use crate::mutex::{self, Mutex};
+use super::{condvar, mutex};
+use crate::posix::condvar::Condvar;
+use crate::posix::mutex::Mutex;
+use crate::time::RawLimit;
 use core::ffi::c_int;
 use core::ptr;
 
@@ -11,7 +15,8 @@ const BUSY: c_int = 1;
 const ERROR: c_int = 2;
 const TIMED_OUT: c_int = 4;
 
-/// Of a mutex's kind; the C library asks for nothing else, either.
+/// The one bit of a mutex's type that matters. The C library tests no other, either: every mutex
+/// has a `timedlock`.
 const RECURSIVE: c_int = 1;
 
 fn result(error: c_int) -> c_int {
@@ -89,7 +94,7 @@ unsafe extern "C" fn cnd_broadcast(condvar: *mut Condvar) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn cnd_wait(condvar: *mut Condvar, mutex: *mut Mutex) -> c_int {
     // SAFETY: invariant 1.
-    result(unsafe { condvar::wait(condvar, mutex, Until::Never) })
+    result(unsafe { condvar::wait(condvar, mutex, RawLimit::Never) })
 }
 
 #[unsafe(no_mangle)]

@@ -1,66 +1,84 @@
-//! The contention report: what each lock did, in a [table](table) that the command reads.
+//! The contention report: what each lock did, in a [table](kinlock_report) that the command reads.
 //!
-//! Nothing here allocates or takes a lock. Only the first locks of a process may wait, for the one
-//! of their threads that makes the table. What each acquisition changes belongs to the
-//! thread that holds the lock: its [tally](tally) of it. An entry is added, and most of its numbers
-//! are changed, by that thread, too: the program's own lock guards them. So plain loads and stores
-//! suffice, and no two threads add the same lock.
+//! Nothing here allocates or takes a lock, and nothing waits, with one exception: while one thread
+//! makes the table, other threads of the process that take their first lock wait for it.
 //!
-//! Each acquisition is counted. The clock is read, and the callers are looked up, only for those
-//! that waited, for the first ones of each lock, and from then on for about one in 256.
+//! # Who writes
+//!
+//! Each acquisition is counted in the [tally](tally) that the thread has for the lock. No other
+//! thread writes to that. The lock's entry in the table is added by a thread that holds the lock,
+//! and most of its numbers are changed only by the holder. So the program's own lock guards them:
+//! plain loads and stores suffice, and no two threads add an entry for the same lock.
+//!
+//! # What is measured
+//!
+//! Each acquisition is counted, and for each wait the clock is read. A *measured* acquisition costs
+//! more: its hold is timed and its callers are looked up. Measured are the first acquisitions of
+//! each lock, from then on about one in 256, and some of those that wait. Each measured one has a
+//! *weight*: the number of acquisitions that it stands for.
+//!
+//! | file | what it does |
+//! | --- | --- |
+//! | `tally.rs` | what the calling thread did to each lock |
+//! | `table.rs` | finds and adds entries of locks and threads; locks that end |
+//! | `uses.rs` | finds and adds entries of call stacks, and of a lock with a call stack |
+//! | `record.rs` | distributions, for `kinlock record` |
+//! | `memory.rs` | makes the table and asks for its memory, page by page |
+//! | `unwind.rs`, `cfi.rs`, `stack.rs` | find the callers |
+//! | `modules.rs` | shared objects, so that addresses can be named |
 
-mod frames;
+mod cfi;
 pub(crate) mod memory;
 mod modules;
 mod record;
-mod rules;
+mod stack;
 mod table;
 mod tally;
+mod unwind;
 mod uses;
 
 use self::table::{add, bump, raise};
 use self::uses::{stack_of, used};
+use crate::thread::token;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use kinlock_core::platform::Platform;
 use kinlock_linux::Native;
 use kinlock_report::{HELD, Lock, Owner, Table, Tally, Thread, bucket};
 
-unsafe extern "C" {
-    safe fn kinlock_token() -> u32;
-}
-
-/// What is noted beside a lock, where its holder has its cache line anyway. Zeros at first. Only
-/// the holder accesses it.
+/// What the report notes in the lock object itself, whose cache line the holder has anyway. All of
+/// it is 0 at first, and only the holder accesses it.
 #[derive(Clone, Copy)]
 pub(crate) struct Marks<'a> {
     /// The lock's serial number.
     pub(crate) serial: &'a AtomicU32,
-    /// The token of the thread that held it last.
+    /// The token of the last thread that held the lock.
     pub(crate) last: &'a AtomicU32,
-    /// The domain of that thread, if there are several.
+    /// The locality domain of that thread, if the machine has several.
     pub(crate) domain: &'a AtomicU32,
 }
 
-/// A lock of the program.
+/// A lock of the program, as the report knows it.
 #[derive(Clone, Copy)]
 pub(crate) struct Object<'a> {
     pub(crate) address: u64,
-    /// Its own. One without room for them has them in its entry.
+    /// The marks in the lock object. If it has no room for them, they are in the table's entry.
     pub(crate) marks: Option<Marks<'a>>,
-    /// The C library's, or [`kinlock_report::SPIN`].
+    /// The C library's word for the kind of a mutex, or [`kinlock_report::SPIN`].
     pub(crate) kind: u32,
-    /// The calling thread holds it already, as a recursive one.
+    /// The calling thread holds it already, and takes it again since it is recursive.
     pub(crate) is_nested: bool,
 }
 
 /// How an acquisition went.
 #[derive(Clone, Copy)]
 pub(crate) struct Outcome {
+    /// The program's call does not wait.
     pub(crate) is_try: bool,
     pub(crate) waited: Option<Wait>,
+    /// What the program's call returns.
     pub(crate) result: c_int,
-    /// When it was asked for, if that is known.
+    /// When the program asked for the lock, if that is known.
     pub(crate) asked: Option<u64>,
 }
 
@@ -69,15 +87,15 @@ pub(crate) struct Outcome {
 pub(crate) struct Wait {
     since: u64,
     until: u64,
-    /// For how many waits it stands if it is measured, or 0.
+    /// For how many waits this one stands if it is measured; 0: it is not.
     weight: u32,
-    /// By which callers, then.
+    /// The call stack of a measured wait; 0: none.
     stack: u32,
 }
 
 impl Wait {
-    /// The calling thread begins to wait. If the wait is measured, it looks up its callers now,
-    /// while it would wait anyway, and not when it holds the lock.
+    /// The calling thread begins to wait. If the wait is measured, the thread looks up its callers
+    /// now, while it would wait anyway, and not later, while it holds the lock.
     #[cold]
     #[inline(never)]
     pub(crate) fn begin(object: Object<'_>) -> Self {
@@ -94,30 +112,32 @@ impl Wait {
             let one_in = kinlock_report::waits_per_sample(tally::waits_so_far(table, object));
             if one_in == 1 || Native::random() % one_in == 0 {
                 wait.weight = one_in;
-                wait.stack = stack_of(table, &frames::capture());
+                wait.stack = stack_of(table, &unwind::capture());
             }
         }
         wait
     }
 
+    /// The thread has waited: it has the lock, or its time limit has expired.
     pub(crate) fn end(self) -> Self {
         let until = Native::now();
         Wait { until, ..self }
     }
 
+    /// How long the wait took.
     pub(crate) fn nanos(&self) -> u64 {
         self.until.saturating_sub(self.since)
     }
 }
 
-/// The calling thread has found that it must not wait.
+/// The wait that the calling thread has begun ended at once, as an error: it does not count.
 pub(crate) fn waits_no_more() {
     if let Some(thread) = memory::table().and_then(thread) {
         thread.waits_for.store(0, Relaxed);
     }
 }
 
-/// An acquisition has ended. If it succeeded, the lock is held.
+/// An acquisition has ended. If it succeeded, the calling thread holds the lock.
 pub(crate) fn acquisition(object: Object<'_>, outcome: Outcome) {
     let Some(table) = memory::own_table() else {
         return;
@@ -127,7 +147,7 @@ pub(crate) fn acquisition(object: Object<'_>, outcome: Outcome) {
         has_waited(table, wait.nanos());
     }
     if !is_taken {
-        return in_vain(table, object, outcome);
+        return not_taken(table, object, outcome);
     }
     if object.is_nested || outcome.is_try {
         let Some((_, lock)) = table::lock_of_holder(table, object) else {
@@ -150,7 +170,7 @@ pub(crate) fn acquisition(object: Object<'_>, outcome: Outcome) {
     }
 }
 
-/// A wait of the calling thread has ended.
+/// Adds a wait that has ended to the numbers of the calling thread.
 fn has_waited(table: &Table, nanos: u64) {
     if let Some(thread) = thread(table) {
         thread.waits_for.store(0, Relaxed);
@@ -160,8 +180,8 @@ fn has_waited(table: &Table, nanos: u64) {
     }
 }
 
-/// A lock that has room for its marks was taken after a wait. The other threads wait for what this
-/// does: most waits are only counted.
+/// A lock with marks of its own was taken after a wait. Other threads probably wait for the lock
+/// now, so what is done here prolongs their wait. Most waits are only counted.
 pub(crate) fn taken_after(object: Object<'_>, wait: Wait) {
     if counted_after(object, wait).is_none() {
         let outcome = Outcome {
@@ -174,7 +194,8 @@ pub(crate) fn taken_after(object: Object<'_>, wait: Wait) {
     }
 }
 
-/// Counts an acquisition after a wait, unless it needs more.
+/// Counts an acquisition after a wait. `None`: it has to be counted by [`acquisition`], since more
+/// than counting is needed.
 #[inline]
 fn counted_after(object: Object<'_>, wait: Wait) -> Option<()> {
     let (table, marks) = (memory::table()?, object.marks?);
@@ -183,11 +204,11 @@ fn counted_after(object: Object<'_>, wait: Wait) -> Option<()> {
     let waits = tally::waits_of(owner, tally)?;
     let sample_at = tally.sample_at.load(Relaxed);
     let locked = tally.locked.load(Relaxed).wrapping_add(1);
-    let is_looked_at = wait.weight != 0 || sample_at == locked as u32;
-    if is_looked_at || memory::has_domains() || wait.nanos() > lock.wait_max.load(Relaxed) {
+    let is_measured = wait.weight != 0 || sample_at == locked as u32;
+    if is_measured || memory::has_domains() || wait.nanos() > lock.wait_max.load(Relaxed) {
         return None;
     }
-    // It is none of those that the next sample stands for.
+    // The next measured acquisition stands for ones without a wait: this is none of them.
     tally.sample_at.store(sample_at.wrapping_add(1), Relaxed);
     holds(owner, tally, marks, locked);
     bump(&waits.count, 1);
@@ -196,19 +217,20 @@ fn counted_after(object: Object<'_>, wait: Wait) -> Option<()> {
     Some(())
 }
 
-/// The calling thread holds the lock, for the `locked`th time.
+/// Notes in the tally and the marks that the calling thread holds the lock; `locked` is the number
+/// of this acquisition.
 #[inline]
 fn holds(owner: &Owner, tally: &Tally, marks: Marks<'_>, locked: u64) {
     tally.locked.store(locked, Relaxed);
     tally.since.store(HELD, Relaxed);
-    // No branch: which thread was the last one cannot be predicted.
+    // Without a branch: the processor cannot predict which thread held the lock last.
     let (last, token) = (marks.last.load(Relaxed), owner.token.load(Relaxed));
     bump(&tally.changed, ((last != token) & (last != 0)).into());
     marks.last.store(token, Relaxed);
 }
 
-/// A lock that has room for its marks was taken at once. Returns false unless that needed nothing
-/// but counting; then [`taken_at_once`] has to follow.
+/// A lock with marks of its own was taken without a wait. Returns whether that is counted now; if
+/// not, more than counting is needed, and the caller has to call [`taken_at_once`].
 #[inline]
 pub(crate) fn counted(address: u64, marks: Marks<'_>) -> bool {
     let Some((owner, tally)) = tally::found(address, marks) else {
@@ -222,7 +244,7 @@ pub(crate) fn counted(address: u64, marks: Marks<'_>) -> bool {
     true
 }
 
-/// The same, whatever it needs.
+/// A lock was taken without a wait.
 #[cold]
 #[inline(never)]
 pub(crate) fn taken_at_once(object: Object<'_>) {
@@ -230,13 +252,13 @@ pub(crate) fn taken_at_once(object: Object<'_>) {
         is_try: false,
         waited: None,
         result: 0,
-        // Before what follows takes time.
+        // Read first, since what follows takes time.
         asked: record::is_on().then(Native::now),
     };
     acquisition(object, outcome);
 }
 
-/// The C library has taken the lock again for its holder.
+/// A wait for a condition variable, by the C library, has taken the mutex again.
 pub(crate) fn taken_again(object: Object<'_>) {
     let is_nested = false;
     taken_at_once(Object {
@@ -245,7 +267,7 @@ pub(crate) fn taken_again(object: Object<'_>) {
     });
 }
 
-/// The marks of a lock that has no room for them.
+/// The marks of a lock that has none of its own. Called by its holder.
 fn marks_of_holder<'a>(table: &'a Table, object: Object<'a>) -> Option<Marks<'a>> {
     table::lock_of_holder(table, object).map(|(_, lock)| marks_in(lock))
 }
@@ -258,7 +280,7 @@ fn marks_in(lock: &Lock) -> Marks<'_> {
     }
 }
 
-/// Counts an acquisition.
+/// Counts an acquisition of a lock that the calling thread has a tally of.
 fn count(table: &Table, owner: &Owner, tally: &Tally, marks: Marks<'_>, outcome: Outcome) {
     let waited = outcome.waited;
     bump(&tally.locked, 1);
@@ -269,7 +291,7 @@ fn count(table: &Table, owner: &Owner, tally: &Tally, marks: Marks<'_>, outcome:
         let waited = waited.map_or(0, |wait| wait.nanos());
         record::taken(table, lock, owner, tally, asked, waited);
     }
-    let token = kinlock_token();
+    let token = token();
     let last = marks.last.load(Relaxed);
     if last != token {
         marks.last.store(token, Relaxed);
@@ -278,7 +300,7 @@ fn count(table: &Table, owner: &Owner, tally: &Tally, marks: Marks<'_>, outcome:
     let sample_at = tally.sample_at.load(Relaxed);
     match waited {
         Some(wait) => {
-            // It is none of those that the next sample stands for.
+            // The next measured acquisition stands for ones without a wait: this is none of them.
             tally.sample_at.store(sample_at.wrapping_add(1), Relaxed);
             after_wait(table, owner, tally, wait);
             if wait.weight == 0 {
@@ -291,11 +313,11 @@ fn count(table: &Table, owner: &Owner, tally: &Tally, marks: Marks<'_>, outcome:
     if let Some((_, lock)) = recorded {
         record::follows(table, lock, tally, last, token);
     }
-    // The last of all: what measuring took is no part of the hold.
+    // The clock is read last, so that the time of measuring is no part of the hold.
     tally.since.store(Native::now(), Relaxed);
 }
 
-/// Its holder is another thread than the one before.
+/// The lock has another holder than before (`last`; 0: it had none): counts that, by `add`.
 fn hand_off(
     last: u32,
     marks: Marks<'_>,
@@ -318,7 +340,7 @@ fn hand_off(
     }
 }
 
-/// Counts an acquisition by a thread that has no tally for the lock: the hold is not measured.
+/// Counts an acquisition by a thread that has no tally for the lock. The hold is not measured.
 #[cold]
 #[inline(never)]
 fn without_tally(table: &Table, object: Object<'_>, marks: Marks<'_>, waited: Option<Wait>) {
@@ -330,7 +352,7 @@ fn without_tally(table: &Table, object: Object<'_>, marks: Marks<'_>, waited: Op
         Some(thread) => bump(&thread.locked, 1),
         None => add(&table.header.dropped_threads, 1),
     }
-    let token = kinlock_token();
+    let token = token();
     note_thread(lock, token);
     let last = marks.last.load(Relaxed);
     if last != token {
@@ -342,7 +364,7 @@ fn without_tally(table: &Table, object: Object<'_>, marks: Marks<'_>, waited: Op
     }
 }
 
-/// The thread is one of those that took the lock. Called by its holder.
+/// Notes that the thread has taken the lock. Called by its holder.
 fn note_thread(lock: &Lock, token: u32) {
     let number = token as usize % kinlock_report::THREAD_BITS;
     let word = &lock.threads[number / 64];
@@ -352,13 +374,14 @@ fn note_thread(lock: &Lock, token: u32) {
     }
 }
 
-/// The entry of the lock that the calling thread holds and has a tally of.
+/// The entry of the lock of a tally, and its index plus 1.
 fn entry<'a>(table: &'a Table, tally: &Tally) -> Option<(u32, &'a Lock)> {
     let index = tally.lock.load(Relaxed);
     let at = (index as usize).checked_sub(1)?;
     Some((index, table.locks.get(at)?))
 }
 
+/// Counts a wait for a lock that the calling thread has a tally of.
 #[cold]
 #[inline(never)]
 fn after_wait(table: &Table, owner: &Owner, tally: &Tally, wait: Wait) {
@@ -378,14 +401,15 @@ fn after_wait(table: &Table, owner: &Owner, tally: &Tally, wait: Wait) {
     }
 }
 
-/// Notes a wait of a thread without a tally.
+/// Counts a wait by a thread that has no tally for the lock.
 fn note_wait(table: &Table, index: u32, lock: &Lock, wait: Wait) {
     add(&lock.contended, 1);
     add(&lock.wait_ns, wait.nanos());
     measured_wait(table, index, lock, wait);
 }
 
-/// Notes what is known of a wait that has ended, if it is measured: by which use it was.
+/// Adds a wait to the longest one and, if it is measured, to the histogram and to the use of the
+/// lock by these callers. Returns that use, or 0.
 fn measured_wait(table: &Table, index: u32, lock: &Lock, wait: Wait) -> u32 {
     let nanos = wait.nanos();
     if nanos > lock.wait_max.load(Relaxed) {
@@ -405,9 +429,9 @@ fn measured_wait(table: &Table, index: u32, lock: &Lock, wait: Wait) -> u32 {
     taken_by
 }
 
-/// A lock that was not taken.
+/// Counts an acquisition that has failed.
 #[cold]
-fn in_vain(table: &Table, object: Object<'_>, outcome: Outcome) {
+fn not_taken(table: &Table, object: Object<'_>, outcome: Outcome) {
     let Some((index, lock)) = table::lock_at(table, object.address) else {
         return;
     };
@@ -421,12 +445,13 @@ fn in_vain(table: &Table, object: Object<'_>, outcome: Outcome) {
     }
 }
 
-/// So many are measured at first.
-const FIRST: u64 = 8;
-/// From here on the gaps between measured acquisitions are random.
-const RAMP: u32 = 128;
+/// How many acquisitions of a lock are measured one after the other at first. Then the gaps between
+/// measured ones double, up to [`RANDOM_FROM`].
+const ALL_MEASURED: u64 = 8;
+/// The gap from which on gaps are random.
+const RANDOM_FROM: u32 = 128;
 
-/// Measures one of many acquisitions that did not wait.
+/// Measures an acquisition that did not wait, and chooses the next one to be measured.
 #[cold]
 #[inline(never)]
 fn measured(table: &Table, tally: &Tally) {
@@ -434,30 +459,30 @@ fn measured(table: &Table, tally: &Tally) {
         return;
     };
     let next = match lock.gap.load(Relaxed).max(1) {
-        _ if lock.samples.load(Relaxed) < FIRST => 1,
-        gap if gap < RAMP => 2 * gap,
-        // Of 256 on average, since what a program does may have a period.
-        _ => RAMP + Native::random() % (256 + 1),
+        _ if lock.samples.load(Relaxed) < ALL_MEASURED => 1,
+        gap if gap < RANDOM_FROM => 2 * gap,
+        // 256 on average. Random, since the program may have a period.
+        _ => RANDOM_FROM + Native::random() % (256 + 1),
     };
     lock.gap.store(next, Relaxed);
-    let stands_for = tally.gap.load(Relaxed);
+    let weight = tally.gap.load(Relaxed);
     tally.gap.store(next as u16, Relaxed);
     let locked = tally.locked.load(Relaxed) as u32;
     tally.sample_at.store(locked.wrapping_add(next), Relaxed);
-    let stack = stack_of(table, &frames::capture());
+    let stack = stack_of(table, &unwind::capture());
     let (taken_by, _) = used(table, index, lock, stack);
-    measure(tally, lock, stands_for, taken_by);
+    measure(tally, lock, weight, taken_by);
 }
 
-/// The hold that begins is measured.
+/// Notes in the tally that the hold which begins now is measured.
 fn measure(tally: &Tally, lock: &Lock, weight: u16, taken_by: u32) {
     tally.first.store(lock.first.load(Relaxed), Relaxed);
     tally.weight.store(weight, Relaxed);
     tally.taken_by.store(taken_by, Relaxed);
 }
 
-/// The calling thread is about to release a lock that has room for its marks. Unless that needs
-/// nothing more, returns the time, with which [`release`] has to follow.
+/// The calling thread is about to release a lock with marks of its own. `None`: that is noted. The
+/// time: more is needed, and the caller has to call [`release`] with it.
 #[inline]
 pub(crate) fn released(address: u64, marks: Marks<'_>) -> Option<u64> {
     if let Some((_, tally)) = tally::found(address, marks) {
@@ -466,11 +491,12 @@ pub(crate) fn released(address: u64, marks: Marks<'_>) -> Option<u64> {
             return None;
         }
     }
-    // Here, since the rest is seldom in a cache, and would make a short hold twice as long.
+    // The clock is read here, since what follows is rarely cached: with the time that this takes, a
+    // short hold would seem twice as long.
     Some(Native::now())
 }
 
-/// The calling thread is about to release a lock. It may know the time.
+/// The calling thread is about to release a lock. `now`: the time, if the caller knows it.
 #[cold]
 #[inline(never)]
 pub(crate) fn release(address: u64, marks: Option<Marks<'_>>, now: Option<u64>) {
@@ -490,6 +516,7 @@ pub(crate) fn release(address: u64, marks: Option<Marks<'_>>, now: Option<u64>) 
     }
 }
 
+/// Adds a measured hold to the numbers of its lock and its use.
 fn end_of_hold(table: &Table, owner: &Owner, tally: &Tally, nanos: u64) {
     let Some((_, lock)) = entry(table, tally) else {
         return;
@@ -506,12 +533,12 @@ fn end_of_hold(table: &Table, owner: &Owner, tally: &Tally, nanos: u64) {
         add(&entry.held, u64::from(weight));
         add(&entry.hold_ns, total);
     }
-    if record::is_on() && owner.token.load(Relaxed) == kinlock_token() {
+    if record::is_on() && owner.token.load(Relaxed) == token() {
         record::held(table, lock, owner, tally, nanos);
     }
 }
 
-/// The lock was destroyed, or its memory becomes another lock.
+/// The lock at this address was destroyed, or its memory is initialised as another lock.
 pub(crate) fn end(address: u64) {
     if let Some(table) = memory::table() {
         if let Some((index, lock)) = table::lock_at(table, address) {
@@ -520,7 +547,7 @@ pub(crate) fn end(address: u64) {
     }
 }
 
-/// Adds the numbers of one lock or use to those of another.
+/// Adds numbers to others, and clears them.
 fn merge(pairs: &[(&AtomicU64, &AtomicU64)]) {
     for (from, to) in pairs {
         let n = from.swap(0, Relaxed);
@@ -530,9 +557,9 @@ fn merge(pairs: &[(&AtomicU64, &AtomicU64)]) {
     }
 }
 
-/// The entry of the calling thread.
+/// The entry of the calling thread. It is added if it is missing; `None`: there is no room.
 fn thread(table: &Table) -> Option<&Thread> {
-    let token = kinlock_token();
+    let token = token();
     table::thread_of(table, token).or_else(|| table::new_thread(table, token))
 }
 
@@ -540,6 +567,6 @@ fn thread(table: &Table) -> Option<&Thread> {
 pub(crate) fn rwlock_taken() {
     if let Some(table) = memory::own_table() {
         let shards = &table.header.rwlocked;
-        add(&shards[kinlock_token() as usize % shards.len()].0, 1);
+        add(&shards[token() as usize % shards.len()].0, 1);
     }
 }

@@ -1,8 +1,8 @@
-/* What not every C library has in libc.so.6, or what this library does without. All of it is hidden: the program's
-   own calls, and those of other libraries, go to the C library.
+/* Functions that Rust's standard library refers to, and that not every C library has in libc.so.6.
+   All of them are hidden: calls by the program and by other libraries go to the C library.
 
-   Before glibc 2.34 functions for threads were in libpthread, and those for the loader in libdl. A process that has
-   not loaded these has no threads, and runs without what they do. */
+   Before glibc 2.34 the functions for threads were in libpthread, and those for the loader in
+   libdl. A process that has not loaded these libraries has no threads and needs neither. */
 
 #include <errno.h>
 #include <signal.h>
@@ -11,7 +11,8 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Threads. By their other names, so that they can be told from those that are defined here. */
+/* Threads. The C library also has these functions under a second name, by which the definitions
+   here call them. */
 
 typedef unsigned key;
 #pragma GCC visibility push(default)
@@ -25,7 +26,8 @@ int pthread_key_create(key *made, void (*destructor)(void *))
     return __pthread_key_create ? __pthread_key_create(made, destructor) : EAGAIN;
 }
 
-/* Only of a key that is too high to be used, and no thread has a value for it. */
+/* Nothing to do: it is only called for a key that is too high to be used, and for which no thread
+   has a value. */
 int pthread_key_delete(key unused)
 {
     (void)unused;
@@ -42,14 +44,15 @@ int pthread_sigmask(int how, const sigset_t *set, sigset_t *before)
     return sigprocmask(how, set, before) == 0 ? 0 : errno;
 }
 
-/* Where the C library's static part has it, the linker does not look. */
+/* The C library has this function in a static part, in which the linker does not look. */
 extern void *__dso_handle;
 int pthread_atfork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void))
 {
     return __register_atfork(before, in_parent, in_child, &__dso_handle);
 }
 
-/* The loader. Nobody unloads what is preloaded: the library need not find itself to keep itself loaded. */
+/* The loader. The standard library would use these functions to keep this library loaded. Nobody
+   unloads what is preloaded. */
 
 int dladdr(const void *address, void *found)
 {
@@ -63,7 +66,7 @@ void *dlopen(const char *name, int flags)
     return NULL;
 }
 
-/* Files, of which a panic would ask, to name callers. */
+/* Files. A panic would look at them to name its callers. */
 
 int fstat64(int file, void *found)
 {
@@ -79,8 +82,9 @@ int stat64(const char *path, void *found)
     return -1;
 }
 
-/* The unwinder. A panic ends the process, as its message has been written. A thread that is cancelled is unwound by
-   the C library's own unwinder, which asks Rust's frames what they have to clean up: nothing. */
+/* The unwinder. A panic ends the process: its message has been written by then. A cancelled thread
+   is unwound by the C library's own unwinder, which asks each frame of Rust what it has to clean
+   up. The answer is always nothing. */
 
 #define ENDS(name) \
     void name(void) { abort(); }

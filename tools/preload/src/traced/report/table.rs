@@ -1,4 +1,4 @@
-//! Finding entries in the table, and adding them.
+//! Finding and adding entries of the table, and merging those of locks that end.
 
 use super::memory::{Errno, is_present, provide};
 use super::uses::use_of;
@@ -11,17 +11,18 @@ use kinlock_report::{ENDED, FREED, LOCKS, Lock, THREADS, Table, Thread};
 
 // ---- numbers --------------------------------------------
 
-/// Adds to a number that other threads add to.
+/// Adds to a number to which other threads may add at the same time.
 pub(super) fn add(number: &AtomicU64, n: u64) {
     number.fetch_add(n, Relaxed);
 }
 
-/// Adds to a number that only this thread changes now.
+/// Adds to a number that no other thread changes at the same time.
 #[inline]
 pub(super) fn bump(number: &AtomicU64, n: u64) {
     number.store(number.load(Relaxed).wrapping_add(n), Relaxed);
 }
 
+/// Makes a number at least `n`. No other thread changes it at the same time.
 pub(super) fn raise(number: &AtomicU64, n: u64) {
     if number.load(Relaxed) < n {
         number.store(n, Relaxed);
@@ -30,28 +31,29 @@ pub(super) fn raise(number: &AtomicU64, n: u64) {
 
 // ---- finding entries ------------------------------------
 
-/// How far from its place in an index an entry may be.
+/// How many places of an index to search, from the one that the hash chooses.
 const REACH: usize = 64;
 
+/// A hash of a key.
 pub(super) fn scattered(key: u64) -> u64 {
     key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }
 
-/// What a place of an index says: the number of an entry, or `None`.
+/// The entry to which a place of an index refers, if any.
 #[inline]
 fn number_at(table: &Table, place: &AtomicU32) -> Option<usize> {
-    // Acquire pairs with the release that published the entry.
+    // Acquire pairs with the release in `Array::place` that published the entry.
     let number = is_present(table, place).then(|| place.load(Acquire));
     (number.unwrap_or(0) as usize).checked_sub(1)
 }
 
-/// The places of an index where an entry may be.
+/// The places of an index where an entry with this hash may be.
 fn places(index: &[AtomicU32], hash: u64) -> impl Iterator<Item = &AtomicU32> {
     let first = hash as usize;
     (0..REACH).map(move |step| &index[(first + step) % index.len()])
 }
 
-/// The entry of a lock: its index plus 1, and itself.
+/// The entry of a lock, and its index plus 1.
 #[inline]
 pub(super) fn lock_at(table: &Table, address: u64) -> Option<(u32, &Lock)> {
     for place in places(&table.lock_index, scattered(address)) {
@@ -64,13 +66,15 @@ pub(super) fn lock_at(table: &Table, address: u64) -> Option<(u32, &Lock)> {
     None
 }
 
-/// The same, for the lock's holder; it is added if it is missing.
+/// The same, called by the lock's holder: an entry is added if there is none. `None`: there is no
+/// room.
 #[inline]
 pub(super) fn lock_of_holder<'a>(table: &'a Table, object: Object<'_>) -> Option<(u32, &'a Lock)> {
     lock_at(table, object.address).or_else(|| new_lock(table, object))
 }
 
-/// Numbers of locks, from 1 on: those of a few locks that are used together have different places.
+/// The next serial number: 1, 2, ... A few locks that are used together are likely to have numbers
+/// close to each other, and so different places among a thread's tallies.
 fn new_serial() -> u32 {
     static SERIALS: AtomicU32 = AtomicU32::new(0);
     loop {
@@ -98,14 +102,15 @@ fn new_lock<'a>(table: &'a Table, object: Object<'_>) -> Option<(u32, &'a Lock)>
         table.locks[at].serial.store(new_serial(), Relaxed);
     };
     let (at, _) = locks.place(table, object.address, fill)?;
-    // So that one that lies in a shared object can be named.
+    // So that a lock that is a static variable of a shared object can be named.
     modules::note(table, object.address);
     Some((at as u32 + 1, &table.locks[at]))
 }
 
-/// An array of entries, which are found by way of an index. An entry that became free may be used
-/// again from another place of the index; then the former place leads to it, too, which does not
-/// matter, since keys are compared.
+/// An array of entries, and the index by which they are found: a hash table with open addressing.
+///
+/// A freed entry may be used again for another key, from another place of the index. The former
+/// place then still refers to it. That is harmless, since the key is compared.
 pub(super) struct Array<'a, K, P> {
     pub(super) index: &'a [AtomicU32],
     pub(super) used: &'a AtomicU32,
@@ -113,19 +118,20 @@ pub(super) struct Array<'a, K, P> {
     pub(super) size: usize,
     pub(super) hash_of: fn(u64) -> u64,
     pub(super) key_at: K,
-    /// Asks for memory for an entry.
+    /// Asks for memory for an entry. Returns whether there is.
     pub(super) provide: P,
 }
 
 impl<'a, K: Fn(usize) -> &'a AtomicU64, P: Fn(usize) -> bool> Array<'a, K, P> {
-    /// Finds the entry with a key, or adds one. With its number, and whether it is new.
+    /// Finds the entry with a key, or adds one and calls `fill` for it. Returns its index, and
+    /// whether it is new. `None`: there is no room.
     pub(super) fn place(
         &self,
         table: &Table,
         key: u64,
         fill: impl Fn(usize),
     ) -> Option<(usize, bool)> {
-        // Another thread may take the same place: then once more.
+        // Another thread may take the place first. Then this one searches again.
         for _ in 0..8 {
             let (mut freed, mut free, mut left) = (None, None, None);
             for place in places(self.index, (self.hash_of)(key)) {
@@ -165,7 +171,7 @@ impl<'a, K: Fn(usize) -> &'a AtomicU64, P: Fn(usize) -> bool> Array<'a, K, P> {
         None
     }
 
-    /// Whether an entry with that key may be found by way of a place of the index.
+    /// Whether a search for this key looks at this place of the index.
     fn is_place_of(&self, place: &AtomicU32, key: u64) -> bool {
         let begin = self.index.as_ptr().addr();
         let at = (ptr::from_ref(place).addr() - begin) / size_of::<AtomicU32>();
@@ -173,10 +179,11 @@ impl<'a, K: Fn(usize) -> &'a AtomicU64, P: Fn(usize) -> bool> Array<'a, K, P> {
         (at + length - (self.hash_of)(key) as usize % length) % length < REACH
     }
 
-    /// The next entry, with memory.
+    /// The next entry that has never been used.
     fn new_entry(&self, key: u64) -> Option<usize> {
         let next = self.used.load(Relaxed) as usize;
-        // The number must not wrap. And an entry that gets no memory is not lost.
+        // Tested before the count grows, so that the count cannot wrap, and an entry that gets no
+        // memory is not lost.
         if next >= self.size || !(self.provide)(next) {
             return None;
         }
@@ -188,7 +195,7 @@ impl<'a, K: Fn(usize) -> &'a AtomicU64, P: Fn(usize) -> bool> Array<'a, K, P> {
         Some(at)
     }
 
-    /// An entry that is free again, from anywhere.
+    /// An entry that has become free, anywhere in the array.
     fn any_freed(&self, key: u64) -> Option<usize> {
         if self.freed.load(Relaxed) == 0 {
             return None;
@@ -200,6 +207,7 @@ impl<'a, K: Fn(usize) -> &'a AtomicU64, P: Fn(usize) -> bool> Array<'a, K, P> {
         free.find(|&at| self.takes_freed(at, key))
     }
 
+    /// Takes an entry that has become free, unless another thread does.
     fn takes_freed(&self, at: usize, key: u64) -> bool {
         let taken = (self.key_at)(at).compare_exchange(FREED, key, Acquire, Relaxed);
         if taken.is_ok() {
@@ -211,20 +219,20 @@ impl<'a, K: Fn(usize) -> &'a AtomicU64, P: Fn(usize) -> bool> Array<'a, K, P> {
 
 // ---- threads --------------------------------------------
 
-/// How far from its place a thread's entry may be.
+/// How many entries to search for a thread's, from the one that its token chooses.
 const THREAD_REACH: usize = 8;
 
 fn places_of_thread(table: &Table, token: u32) -> impl Iterator<Item = &Thread> {
     (0..THREAD_REACH).map(move |step| &table.threads[(token as usize + step) % THREADS])
 }
 
-/// The entry of a thread that has one.
+/// The entry of a thread, if it has one.
 pub(super) fn thread_of(table: &Table, token: u32) -> Option<&Thread> {
     let mut places = places_of_thread(table, token).take_while(|thread| is_present(table, *thread));
     places.find(|thread| thread.token.load(Relaxed) == token)
 }
 
-/// A free entry, or one of a thread that has ended, becomes that of the calling thread.
+/// Gives the calling thread an entry: a free one, or one of a thread that has ended.
 #[cold]
 #[inline(never)]
 pub(super) fn new_thread(table: &Table, token: u32) -> Option<&Thread> {
@@ -265,7 +273,7 @@ pub(super) fn new_thread(table: &Table, token: u32) -> Option<&Thread> {
     Some(thread)
 }
 
-/// Adds what an ended thread did to the sums over such threads, and clears it.
+/// Moves the numbers of a thread that has ended to the sums over such threads.
 fn forget_ended(table: &Table, thread: &Thread) {
     let ended = &table.header.ended_threads;
     add(&ended.count, 1);
@@ -281,12 +289,14 @@ fn forget_ended(table: &Table, thread: &Thread) {
 
 // ---- locks that end -------------------------------------
 
-/// How many ended locks keep their entries: of those first taken by the same callers, and in all.
-const KEPT: u32 = 64;
+/// How many ended locks that were first taken by the same callers keep entries of their own.
+const KEPT_PER_STACK: u32 = 64;
+/// How many ended locks keep entries of their own in all.
 const KEPT_IN_ALL: u32 = LOCKS as u32 / 4;
 
-/// A lock has ended. It keeps its entry, or joins others that were first taken by the same callers,
-/// so that a program may use any number of locks, one after the other.
+/// A lock has ended. Either its entry stays, marked as ended, or its numbers are added to an ended
+/// lock that was first taken by the same callers, and its entry becomes free. So a program may use
+/// any number of locks one after the other.
 #[cold]
 pub(super) fn end(table: &Table, index: u32, lock: &Lock) {
     let first = lock.first.load(Relaxed) as usize;
@@ -294,7 +304,7 @@ pub(super) fn end(table: &Table, index: u32, lock: &Lock) {
     let in_all = table.header.ended.fetch_add(1, Relaxed);
     let others = stack.and_then(|stack| {
         let count = stack.ended_count.fetch_add(1, Relaxed);
-        if count < KEPT && in_all < KEPT_IN_ALL {
+        if count < KEPT_PER_STACK && in_all < KEPT_IN_ALL {
             return None;
         }
         let joined = stack.ended.compare_exchange(0, index, AcqRel, Acquire);
@@ -316,7 +326,7 @@ pub(super) fn end(table: &Table, index: u32, lock: &Lock) {
     }
 }
 
-/// Moves all numbers of a lock that ended, and clears it.
+/// Moves all numbers of an ended lock to another ended lock, `others`, and clears its entry.
 fn join(table: &Table, lock: &Lock, others: &Lock, index: u32) {
     let mut at = lock.uses.swap(0, Acquire);
     while let Some(from) = at.checked_sub(1).and_then(|at| table.uses.get(at as usize)) {

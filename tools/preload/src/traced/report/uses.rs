@@ -1,13 +1,14 @@
-//! By which callers a lock is used: the entries of call stacks, and of a lock with a stack.
+//! Entries of call stacks, and of uses: one lock with one call stack.
 
-use super::frames::Frames;
 use super::memory::provide;
 use super::modules;
 use super::table::{Array, add, scattered};
+use super::unwind::Frames;
 use core::sync::atomic::Ordering::*;
 use kinlock_report::{Lock, STACKS, Stack, Table, USES, Use};
 
-/// The use of a lock by some callers: its index plus 1, or 0, and itself.
+/// The entry for the use of a lock by a call stack, and its index plus 1. 0 and `None` without a
+/// stack, or if there is no room. The first stack is noted in the lock.
 pub(super) fn used<'a>(
     table: &'a Table,
     index: u32,
@@ -23,7 +24,8 @@ pub(super) fn used<'a>(
     use_of(table, index, lock, stack)
 }
 
-/// The use of a lock by a stack. Several threads may add the same one, so that there are two.
+/// The same, without noting the stack in the lock. If several threads add the same use at the same
+/// time, it may get two entries.
 pub(super) fn use_of<'a>(
     table: &'a Table,
     index: u32,
@@ -59,14 +61,15 @@ pub(super) fn use_of<'a>(
     (number, Some(&table.uses[at]))
 }
 
-/// The entry of a call stack: its index plus 1, or 0.
+/// The index of the entry of a call stack, plus 1; 0: there is no room.
 pub(super) fn stack_of(table: &Table, frames: &Frames) -> u32 {
     let hash = frames.hash();
     let fill = |at: usize| {
         let stack: &Stack = &table.stacks[at];
         for (to, from) in stack.frames.iter().zip(frames.list()) {
             to.store(*from, Relaxed);
-            // So that it can be named. A call may be the last instruction of a function.
+            // So that the address can be named. The address of the call itself, since a call may be
+            // the last instruction of a function, and then returns to the next one.
             modules::note(table, from - 1);
         }
     };

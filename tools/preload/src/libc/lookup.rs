@@ -1,31 +1,32 @@
-//! Finding a function by name and version in the objects that are loaded.
+//! Finding a function by name and version in the loaded shared objects.
 //!
-//! As `dlvsym` does, which is no part of `libc.so.6` before glibc 2.34 and absent from a process
-//! that has not loaded `libdl`. Nothing here allocates.
+//! That is what `dlvsym` does. But before glibc 2.34 `dlvsym` is in `libdl`, which not every
+//! process has loaded. Nothing here allocates.
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
-//! 1. `dl_iterate_phdr` describes loaded objects, none of which is unloaded before it returns.
+//! 1. `dl_iterate_phdr` describes loaded objects, and none of them is unloaded before it returns.
 //!    What their headers and dynamic sections refer to is loaded and laid out as ELF says.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::{ptr, slice};
 
-/// Where to look.
+/// Which objects to search.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Where {
-    /// In all objects.
+    /// All of them.
     Anywhere,
-    /// In those that the loader asks after this one.
-    Behind,
+    /// Those that come after this library in the loader's search order.
+    Next,
 }
 
-/// The address of a function in the objects behind this library; null if none has it.
+/// The address of a function in the objects that come after this library in the search order; null
+/// if none has it. As `RTLD_NEXT`.
 pub(crate) fn next(name: &CStr, version: &CStr) -> *mut c_void {
-    find(name, version, Where::Behind)
+    find(name, version, Where::Next)
 }
 
-/// The address of a function in any object, the loader's own included.
+/// The address of a function in any object, including the loader itself; null if none has it.
 pub(crate) fn anywhere(name: &CStr, version: &CStr) -> *mut c_void {
     find(name, version, Where::Anywhere)
 }
@@ -34,7 +35,7 @@ fn find(name: &CStr, version: &CStr, place: Where) -> *mut c_void {
     let mut search = Search {
         name: name.to_bytes(),
         version: version.to_bytes(),
-        looks: place == Where::Anywhere,
+        is_in_range: place == Where::Anywhere,
         found: 0,
     };
     // SAFETY: the callback gets the search, which lives until the call returns, and does not
@@ -46,8 +47,8 @@ fn find(name: &CStr, version: &CStr, place: Where) -> *mut c_void {
 struct Search<'a> {
     name: &'a [u8],
     version: &'a [u8],
-    /// Whether the objects from here on are meant.
-    looks: bool,
+    /// Whether to search the objects that follow.
+    is_in_range: bool,
     found: usize,
 }
 
@@ -58,8 +59,8 @@ unsafe extern "C" fn visit(
 ) -> c_int {
     // SAFETY: invariant 1, and `find` passes its search.
     let (object, search) = unsafe { (&*object, &mut *search.cast::<Search<'_>>()) };
-    if !search.looks {
-        search.looks = contains(object, find as *const () as usize);
+    if !search.is_in_range {
+        search.is_in_range = contains(object, find as *const () as usize);
         return 0;
     }
     // SAFETY: invariant 1.
@@ -70,7 +71,7 @@ unsafe extern "C" fn visit(
     1
 }
 
-/// The path by which the loader found this library.
+/// The path under which the loader has loaded this library.
 pub(crate) fn own_path() -> &'static [u8] {
     unsafe extern "C" fn visit(
         object: *mut libc::dl_phdr_info,
@@ -111,7 +112,7 @@ fn contains(object: &libc::dl_phdr_info, address: usize) -> bool {
     })
 }
 
-/// The symbols of an object, by versions.
+/// The tables of an object by which a symbol of some version is found.
 struct Symbols {
     bias: usize,
     names: *const u8,
@@ -148,7 +149,8 @@ impl Symbols {
             // SAFETY: invariant 1: the entries end with a zero.
             let [tag, value] = unsafe { *entry };
             let (place, value) = (value as usize, value as usize);
-            // The loader has made addresses of some of the offsets, of which ones depends on it.
+            // Which of these offsets the loader has already turned into addresses depends on the
+            // loader. An offset is smaller than any address.
             let address = match place < bias {
                 true => bias + place,
                 false => place,
@@ -163,7 +165,7 @@ impl Symbols {
                 DEFINITION_COUNT => all[5] = value,
                 _ => {}
             }
-            // SAFETY: invariant 1: it was not the last one.
+            // SAFETY: invariant 1: this was not the last entry.
             entry = unsafe { entry.add(1) };
         }
         let [
@@ -190,12 +192,12 @@ impl Symbols {
         unsafe { CStr::from_ptr(self.names.add(offset as usize).cast()) }.to_bytes() == name
     }
 
-    /// The number that this object has for a version.
+    /// The number by which this object's symbols refer to a version.
     fn version(&self, name: &[u8]) -> Option<u16> {
         let mut definition = self.definitions;
         for _ in 0..self.definition_count {
-            // SAFETY: invariant 1: `vd_ndx`, `vd_aux`, `vd_next` of it, and `vda_name` of its
-            // first name.
+            // SAFETY: invariant 1: `vd_ndx`, `vd_aux` and `vd_next` of the definition, and
+            // `vda_name` of its first name.
             let (number, names, next) = unsafe {
                 let names = definition.add(12).cast::<u32>().read() as usize;
                 (
@@ -216,14 +218,15 @@ impl Symbols {
         None
     }
 
-    /// The address of a function.
+    /// The address of a function, by way of the hash table (`DT_GNU_HASH`).
     fn find(&self, name: &[u8], version: &[u8]) -> Option<usize> {
         let version = self.version(version)?;
         let hash = name.iter().fold(5381_u32, |hash, &byte| {
             hash.wrapping_mul(33).wrapping_add(byte.into())
         });
-        // SAFETY: invariant 1: a header of four words, a filter of words of 64 bits, the buckets,
-        // and the hashes of the symbols from `first` on, the last of each bucket with bit 0.
+        // SAFETY: invariant 1: the table is a header of four words, a filter of 64-bit words, the
+        // buckets, and the hashes of the symbols from `first` on. Bit 0 of a hash marks the last
+        // one of its bucket.
         unsafe {
             let [buckets, first, filters, _] = *self.hashes.cast::<[u32; 4]>();
             let heads = self.hashes.add(4 + 2 * filters as usize);

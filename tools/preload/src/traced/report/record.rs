@@ -1,8 +1,10 @@
-//! Recording: the distributions of hold and think times, and which thread follows which.
+//! Recording, for `kinlock record`: the distributions of hold and think times, and which thread
+//! follows which as a lock's holder.
 //!
-//! Only acquisitions that the report measures are recorded. The next acquisition of the lock by the
-//! same thread is looked at, too: it ends the think time. Nothing here allocates, takes a lock or
-//! waits; what is changed belongs to the holder of the lock, or to the thread.
+//! Only measured acquisitions are recorded. A think time begins where a measured hold ends, and
+//! ends with the next acquisition of the lock by the same thread. So that acquisition is looked
+//! at, too. Nothing here allocates, takes a lock or waits. What is changed belongs to the holder
+//! of the lock, or to the calling thread.
 
 use super::memory::provide;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -17,38 +19,38 @@ pub(super) fn is_on() -> bool {
     IS_ON.load(Relaxed)
 }
 
-/// Before the table is used.
+/// Called before the table is used.
 pub(super) fn begin(table: &Table) {
     let is_on = crate::environment::variable(b"KINLOCK_RECORD") == Some(b"1") || is_on();
     table.header.is_recorded.store(is_on.into(), Relaxed);
     IS_ON.store(is_on, Relaxed);
 }
 
-/// What belongs to the tally, which is one of the owner's.
+/// The pause that belongs to a tally of the owner: the think time that runs, if any.
 fn pause<'a>(owner: &'a Owner, tally: &Tally) -> Option<&'a Pause> {
     owner.pauses.get(super::tally::number(owner, tally))
 }
 
-/// The tally becomes another lock's.
+/// Forgets the think time that runs, since the tally becomes another lock's.
 pub(super) fn forget(owner: &Owner, tally: &Tally) {
     if let Some(pause) = pause(owner, tally) {
         pause.since.store(0, Relaxed);
     }
 }
 
-/// How often a lock must have been measured to get one of the second half of the records: programs
-/// take many locks a few times when they start.
-const BUSY: u64 = 32;
+/// How often a lock must have been measured to get a record from the second half of them. The first
+/// half may go to locks that programs take only a few times, when they start.
+const SAMPLES_FOR_RECORD: u64 = 32;
 
-/// The lock's record; it gets one if there are some left.
+/// The lock's record. It gets one if there are any left.
 fn of<'a>(table: &'a Table, lock: &Lock) -> Option<&'a Record> {
     let mut number = lock.record.load(Relaxed);
     if number == 0 {
-        // Enough for the numbers to remain above that of records.
         let used = table.header.records.load(Relaxed) as usize;
-        if used >= RECORDS / 2 && lock.samples.load(Relaxed) < BUSY {
+        if used >= RECORDS / 2 && lock.samples.load(Relaxed) < SAMPLES_FOR_RECORD {
             return None;
         }
+        // A lock that finds none left gets a number above `RECORDS`, so that it does not ask again.
         number = match used {
             0..RECORDS => table.header.records.fetch_add(1, Relaxed) + 1,
             _ => RECORDS as u32 + 1,
@@ -62,16 +64,17 @@ fn of<'a>(table: &'a Table, lock: &Lock) -> Option<&'a Record> {
     table.records.get(number as usize - 1)
 }
 
+/// Adds to a number that only the holder of the lock changes.
 fn count(number: &AtomicU32, weight: u32) {
     number.store(number.load(Relaxed).saturating_add(weight), Relaxed);
 }
 
-/// How long the calling thread has waited, for all locks.
+/// How long the calling thread has waited so far, for all locks.
 fn waited(table: &Table) -> u64 {
     super::thread(table).map_or(0, |thread| thread.wait_ns.load(Relaxed))
 }
 
-/// A measured hold by the calling thread has ended.
+/// A measured hold of `hold` nanoseconds by the calling thread has ended: a think time begins.
 pub(super) fn held(table: &Table, lock: &Lock, owner: &Owner, tally: &Tally, hold: u64) {
     let weight = tally.weight.load(Relaxed).into();
     if let Some(record) = of(table, lock) {
@@ -85,14 +88,16 @@ pub(super) fn held(table: &Table, lock: &Lock, owner: &Owner, tally: &Tally, hol
     pause
         .sample_at
         .store(tally.sample_at.load(Relaxed), Relaxed);
-    // So that the next acquisition is looked at.
+    // As if it were to be measured, so that the next acquisition is not only counted: it has to end
+    // the think time. `taken` then restores the number.
     let next = (tally.locked.load(Relaxed) as u32).wrapping_add(1);
     tally.sample_at.store(next, Relaxed);
-    // The last of all: what measuring took is no part of the program's think time.
+    // The clock is read last: the time of measuring is no part of the program's think time.
     pause.since.store(Native::now(), Relaxed);
 }
 
-/// The calling thread has taken the lock: when it asked for it, and how long it waited.
+/// The calling thread has taken the lock: ends the think time that runs, if any. `asked`: when it
+/// asked for the lock, if that is known; `waited_for_it`: how many nanoseconds it then waited.
 pub(super) fn taken(
     table: &Table,
     lock: &Lock,
@@ -121,7 +126,7 @@ pub(super) fn taken(
     }
 }
 
-/// A measured acquisition, after one by the thread `last`, or by none.
+/// A measured acquisition by the thread `token`. The last holder was `last`; 0: there was none.
 pub(super) fn follows(table: &Table, lock: &Lock, tally: &Tally, last: u32, token: u32) {
     if let Some(record) = of(table, lock).filter(|_| last != 0) {
         let [from, to] = [last, token].map(|token| token as usize % RECORDED_THREADS);

@@ -1,18 +1,19 @@
-//! The C library's own functions.
+//! The C library's own functions, under their own names.
 //!
-//! They are looked up by name and version when the library is loaded, or at the first use before
-//! that. By version, since a name alone gave the oldest version before glibc 2.36.
+//! Each is looked up by name and version: when this library is loaded, or at its first use if that
+//! comes earlier. The version is needed since before glibc 2.36 a look-up by name alone found the
+//! oldest version.
 
-use crate::lookup;
+use super::lookup;
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use core::{mem, ptr};
 
-/// The version with which the functions of each architecture began.
+/// The version of functions that have not changed since the architecture began.
 const FIRST: &CStr = if cfg!(target_arch = "x86_64") {
     c"GLIBC_2.2.5"
 } else if cfg!(any(target_arch = "aarch64", target_arch = "powerpc64")) {
-    // Of powerpc64 this is the little-endian one.
+    // powerpc64 is little-endian here; see the check below.
     c"GLIBC_2.17"
 } else if cfg!(target_arch = "s390x") {
     c"GLIBC_2.2"
@@ -21,13 +22,13 @@ const FIRST: &CStr = if cfg!(target_arch = "x86_64") {
 } else {
     c"GLIBC_2.36"
 };
-/// That of today's condition variables.
+/// The version of today's condition variables.
 const CONDVARS: &CStr = if cfg!(any(target_arch = "x86_64", target_arch = "s390x")) {
     c"GLIBC_2.3.2"
 } else {
     FIRST
 };
-/// That of functions that take a clock.
+/// The version of functions that take a clock.
 const CLOCKS: &CStr = if cfg!(target_arch = "loongarch64") {
     FIRST
 } else {
@@ -68,7 +69,7 @@ impl Function {
         }
     }
 
-    /// Takes a lock of the loader, and the C library's own. So it is done early.
+    /// Takes a lock of the loader and one of the C library, so it is done early.
     #[cold]
     fn look_up(&self) -> *mut c_void {
         let found = lookup::next(self.name, self.version);
@@ -79,7 +80,7 @@ impl Function {
 
 macro_rules! functions {
     ($($name:ident($($parameter:ident: $type:ty),*), $version:expr;)*) => {
-        /// Looks all of them up. A library may lack some: that is found out when one is called.
+        /// Looks up all of them. A C library may lack some: calls of these return `ENOSYS`.
         pub(crate) fn look_all_up() {
             $($name::FUNCTION.address();)*
         }
@@ -96,7 +97,7 @@ macro_rules! functions {
                 pub(super) static FUNCTION: Function = Function::new(NAME, $version);
             }
 
-            /// As the C library's.
+            /// The C library's function of this name.
             ///
             /// # Safety
             ///

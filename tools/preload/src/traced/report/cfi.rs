@@ -1,11 +1,11 @@
-//! How the caller of a frame is found.
+//! Finding the caller of a frame by call frame information (`.eh_frame`).
 //!
-//! Shared objects describe that for debuggers and exceptions: at each instruction, where the
-//! caller's frame begins relative to a register, and where the return address is. Reading the
-//! description takes a microsecond, so that what it says of a return address is kept. Code without
-//! one is believed to have frame pointers.
+//! Shared objects carry this description for debuggers and exceptions. It says for each
+//! instruction where the caller's frame begins, relative to a register, and where the return
+//! address is. Reading it takes about a microsecond, so the rule that it gives for a return address
+//! is cached. Code without a description is taken to have frame pointers.
 
-use super::frames::{Readable, Registers};
+use super::stack::{Readable, Registers};
 use super::{modules, table};
 use core::slice;
 use core::sync::atomic::{AtomicU64, Ordering::*};
@@ -23,13 +23,14 @@ const FRAME: Register = gimli::X86_64::RBP;
 #[cfg(not(target_arch = "aarch64"))]
 const STACK: Register = gimli::X86_64::RSP;
 
-/// How to find the caller.
+/// How to find the caller from one instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Rule {
-    /// It is the outermost frame, or nobody knows.
+    /// There is no caller, or it cannot be found.
     End,
-    /// The caller's frame begins `begin` above the stack's or the frame's register. The return
-    /// address lies `back` above that, the caller's frame register, if it was saved, `frame`.
+    /// The caller's frame begins `begin` bytes above the stack or the frame register. At `back`
+    /// bytes from that beginning lies the return address, and at `frame` bytes the caller's frame
+    /// register, if it was saved.
     Known {
         is_by_frame: bool,
         begin: i32,
@@ -38,7 +39,7 @@ enum Rule {
     },
 }
 
-/// Of code that says nothing.
+/// The rule for code without a description.
 const FRAME_POINTER: Rule = Rule::Known {
     is_by_frame: true,
     begin: 16,
@@ -47,7 +48,7 @@ const FRAME_POINTER: Rule = Rule::Known {
 };
 
 impl Rule {
-    /// Never 0.
+    /// The rule in a word that is never 0.
     fn to_word(self) -> u64 {
         match self {
             Rule::End => 1,
@@ -57,7 +58,7 @@ impl Rule {
                 back,
                 frame,
             } => {
-                // All offsets are multiples of 8, so that the lowest bits are free.
+                // All offsets are multiples of 8, so their lowest bits are free.
                 let flags = 2 | u64::from(is_by_frame);
                 let frame = frame.map_or(1, |at| at as u16);
                 u64::from(begin as u32) << 32
@@ -81,7 +82,7 @@ impl Rule {
     }
 }
 
-/// The registers of the caller; `None` if they cannot be told.
+/// The registers in the caller; `None` if it cannot be found.
 pub(super) fn caller(at: &Registers, stack: &mut Readable) -> Option<Registers> {
     let Rule::Known {
         is_by_frame,
@@ -107,7 +108,7 @@ pub(super) fn caller(at: &Registers, stack: &mut Readable) -> Option<Registers> 
     })
 }
 
-/// Return addresses may be signed in bits that no address has.
+/// On aarch64, return addresses may carry a signature in bits that no address uses.
 fn without_signature(pc: u64) -> u64 {
     match cfg!(target_arch = "aarch64") {
         true => pc & ((1 << 48) - 1),
@@ -115,38 +116,41 @@ fn without_signature(pc: u64) -> u64 {
     }
 }
 
-// ---- what is kept ---------------------------------------
+// ---- the cache ------------------------------------------
 
-const KEPT: usize = 1 << 14;
+/// How many rules the cache holds.
+const CACHED: usize = 1 << 14;
+/// How many entries of the cache to search, from the one that the hash chooses.
 const REACH: usize = 16;
 
-struct Kept {
+struct Cached {
     pc: AtomicU64,
     /// 0 while it is being stored.
     rule: AtomicU64,
 }
 
-/// All zeros: it takes memory only for what is used.
-static RULES: [Kept; KEPT] = [const {
-    Kept {
+/// All zeros at first: the system provides memory only for the pages that are used.
+static RULES: [Cached; CACHED] = [const {
+    Cached {
         pc: AtomicU64::new(0),
         rule: AtomicU64::new(0),
     }
-}; KEPT];
+}; CACHED];
 
+/// The rule for a return address, from the cache if it is there.
 fn rule_of(pc: u64) -> Rule {
     let first = table::scattered(pc) as usize;
     for step in 0..REACH {
-        let kept = &RULES[(first + step) % KEPT];
-        match kept.pc.load(Relaxed) {
-            known if known == pc => match kept.rule.load(Relaxed) {
+        let cached = &RULES[(first + step) % CACHED];
+        match cached.pc.load(Relaxed) {
+            known if known == pc => match cached.rule.load(Relaxed) {
                 0 => break,
                 word => return Rule::of_word(word),
             },
             0 => {
                 let rule = look_up(pc);
-                if kept.pc.compare_exchange(0, pc, Relaxed, Relaxed).is_ok() {
-                    kept.rule.store(rule.to_word(), Relaxed);
+                if cached.pc.compare_exchange(0, pc, Relaxed, Relaxed).is_ok() {
+                    cached.rule.store(rule.to_word(), Relaxed);
                 }
                 return rule;
             }
@@ -158,7 +162,8 @@ fn rule_of(pc: u64) -> Rule {
 
 // ---- what a shared object says --------------------------
 
-/// As many registers as a function saves, and as many rows as it remembers.
+/// Memory for reading one description: room for the registers that a function saves, and for the
+/// rows that it remembers.
 struct Storage;
 
 impl UnwindContextStorage<usize> for Storage {
@@ -166,10 +171,12 @@ impl UnwindContextStorage<usize> for Storage {
     type Stack = [UnwindTableRow<usize, Self>; 2];
 }
 
+/// The rule for a return address, from the shared object that it lies in.
 #[cold]
 #[inline(never)]
 fn look_up(pc: u64) -> Rule {
-    // A call may be the last instruction of a function.
+    // The address of the call itself: a call may be the last instruction of a function, and then
+    // returns to the next one.
     let pc = pc - 1;
     let Some(module) = modules::find(pc) else {
         return Rule::End;
@@ -180,6 +187,7 @@ fn look_up(pc: u64) -> Rule {
     described(pc, &module).unwrap_or(FRAME_POINTER)
 }
 
+/// What a shared object's description says. `None`: it has none for this address.
 fn described(pc: u64, module: &modules::Found) -> Option<Rule> {
     let to_end = |from: u64| {
         let length = module.end.checked_sub(from)? as usize;
@@ -205,7 +213,8 @@ fn described(pc: u64, module: &modules::Found) -> Option<Rule> {
     Some(row.map_or(Rule::End, |row| of_row(row, back).unwrap_or(Rule::End)))
 }
 
-/// `None` for what this cannot follow: expressions, other registers.
+/// The rule that a row of the description gives. `None`: it uses expressions or other registers,
+/// which are not followed here.
 fn of_row(row: &UnwindTableRow<usize, Storage>, back: Register) -> Option<Rule> {
     let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else {
         return None;
