@@ -2,7 +2,7 @@
 # Lints, warnings denied, in every configuration of the library.
 set -euo pipefail
 cargo clippy --workspace --all-targets -- -D warnings
-cargo clippy -p kinlock-core -p kinlock --no-default-features -- -D warnings
+cargo clippy -p kinlock --no-default-features -- -D warnings
 cargo clippy -p kinlock --features events -- -D warnings
 cargo clippy -p kinlock --features send_guard,arc_lock,serde,owning_ref --all-targets -- -D warnings
 # By its path: the real parking_lot is a peer of the benchmark.

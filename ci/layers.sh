@@ -18,6 +18,7 @@ import rust_source as rust
 # Lowest first. Crates in one row do not know each other.
 ORDER = [
     ["kinlock-core", "kinlock-report"],
+    ["kinlock-linux"],
     ["kinlock"],
     ["kinlock-ids", "kinlock-invalidation", "kinlock-preload", "parking_lot", "parking_lot_core"],
     ["kinlock-sim"],

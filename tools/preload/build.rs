@@ -6,7 +6,7 @@
 //! the machine that builds, and a process whose C library lacks such a version does not start. So
 //! this library is linked with a stand-in: a shared object that is called `libc.so.6` and has the
 //! functions below, without versions. Then the loader takes what the process has. Functions that
-//! some of these C libraries lack, or have in another library, are defined in `src/libc.c`.
+//! some of these C libraries lack, or have in another library, are defined in `src/libc/missing.c`.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -70,6 +70,14 @@ const VARIABLES: &[&str] = &[
     "program_invocation_short_name",
 ];
 
+/// What has to be C.
+const SOURCES: &[&str] = &[
+    "src/libc/layout.c",
+    "src/libc/missing.c",
+    "src/posix/cancel.c",
+    "src/thread.c",
+];
+
 /// Libraries that are on the linker's command line and that nothing may be taken from.
 const EMPTY: &[&str] = &["gcc_s", "dl", "m", "pthread", "rt", "util"];
 
@@ -78,18 +86,19 @@ mod versions;
 
 fn main() {
     versions::add();
-    for file in ["build.rs", "src/frames.c", "src/libc.c"] {
+    println!("cargo::rerun-if-changed=build.rs");
+    for file in SOURCES {
         println!("cargo::rerun-if-changed={file}");
     }
     cc::Build::new()
-        .files(["src/frames.c", "src/libc.c"])
+        .files(SOURCES)
         .opt_level(2)
-        // A cancelled thread unwinds these frames, from any instruction of some of them.
+        // A cancelled thread unwinds the frames of `cancel.c`, from any instruction of some.
         .flag("-fasynchronous-unwind-tables")
         // What a distribution's compiler may add would need more of the C library.
         .flag("-fno-stack-protector")
         .flag("-U_FORTIFY_SOURCE")
-        .compile("kinlock_frames");
+        .compile("kinlock_c");
     let folder = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("stand-in");
     stand_in(&folder);
     // Found before the machine's libraries. For the library alone, not for its tests.

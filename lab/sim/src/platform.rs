@@ -20,7 +20,7 @@ use kinlock_core::announced::{Announced, Row};
 use kinlock_core::events::Event;
 use kinlock_core::platform::{Atomic, Atomics, NEVER, Ordering, Parked, Platform};
 use kinlock_core::raw::waiter::{Slot, Waiters};
-use kinlock_core::topology::DomainKind;
+use kinlock_linux::topology::DomainKind;
 
 /// The simulated machine. Only the threads of a simulation may call its functions.
 #[derive(Clone, Copy, Debug)]

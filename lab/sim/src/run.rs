@@ -12,7 +12,7 @@ use crate::world::{Disturbance, Placement, Setup, Stuck, World, with};
 use hdrhistogram::Histogram;
 use kinlock_core::config::Tuning;
 use kinlock_core::events::Event;
-use kinlock_core::topology::DomainKind;
+use kinlock_linux::topology::DomainKind;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Instant;

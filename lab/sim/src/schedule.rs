@@ -24,7 +24,7 @@ use crate::world::{Disruption, Disturbance, Note, Noted, Placement, Setup, Stuck
 use kinlock_core::config::Tuning;
 use kinlock_core::events::Event;
 use kinlock_core::platform::Platform;
-use kinlock_core::topology::DomainKind;
+use kinlock_linux::topology::DomainKind;
 use std::rc::Rc;
 
 /// What to play.

@@ -63,7 +63,7 @@ pub use disturbance::{Disruption, Disturbance, Kind as DisruptionKind, Note, Not
 use events::{Events, What};
 use kinlock_core::config::Tuning;
 use kinlock_core::events::Event as Counted;
-use kinlock_core::topology::DomainKind;
+use kinlock_linux::topology::DomainKind;
 use std::any::Any;
 use std::cell::Cell;
 use std::collections::VecDeque;

@@ -1,7 +1,6 @@
 //! Configurations of the library's locks and condition variables: sound ones, and each with one
 //! defect switched on.
 
-use kinlock_core::Native;
 use kinlock_core::config::{Quantum, Tuning};
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::condvar::{CondvarConfig, CondvarFault};
@@ -9,6 +8,7 @@ use kinlock_core::raw::mutex::{MutexConfig, MutexFault};
 use kinlock_core::raw::once::{OnceConfig, OnceFault};
 use kinlock_core::raw::rwlock::{RwLockConfig, RwLockFault};
 use kinlock_core::raw::{Config, Fault};
+use kinlock_linux::Native;
 
 /// Configurations of one kind, each with its fault and its functions.
 macro_rules! configs {
@@ -32,7 +32,7 @@ macro_rules! configs {
         const TRIALS: u32 = 4;
 
         fn tuning() -> Tuning {
-            let mut tuning = kinlock_core::config::tuning();
+            let mut tuning = kinlock_linux::config::tuning();
             if Native::random() % 2 == 0 {
                 tuning.quantum = Quantum::FAIR;
             }
@@ -56,7 +56,7 @@ macro_rules! configs {
 
 configs! {
     Config, Fault;
-    Tuned: None (kinlock_core::config::tuning())
+    Tuned: None (kinlock_linux::config::tuning())
     Fifo: None (reordering(false))
     Cna: None (reordering(true))
     Strict: None (strict())
@@ -107,7 +107,7 @@ configs! {
 }
 
 fn reordering(on: bool) -> Tuning {
-    let mut tuning = kinlock_core::config::tuning();
+    let mut tuning = kinlock_linux::config::tuning();
     tuning.reorder = on;
     tuning
 }

@@ -6,11 +6,11 @@ pub mod torture;
 use crate::pages::Protection;
 use crate::report::Property;
 use crate::specimen::{fault, named};
-use kinlock_core::Native;
-use kinlock_core::configured::AsConfigured;
 use kinlock_core::platform::NEVER;
 use kinlock_invalidation::raw::{Config, Domain, Fault, Packed, PackedPair, Pair, Place};
 use kinlock_invalidation::{self as invalidation, Backend, Section, Tag};
+use kinlock_linux::Native;
+use kinlock_linux::configured::AsConfigured;
 use std::sync::Mutex;
 use std::thread::ThreadId;
 

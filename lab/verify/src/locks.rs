@@ -10,13 +10,13 @@ use crate::report::Property;
 use crate::specimen::named;
 use crate::test_lock::{Own, ReadWrite, Runs, TestLock};
 use kinlock::{RawCnaSpinLock, RawFifoSpinLock, RawMutex, RawSpinLock};
-use kinlock_core::Native;
-use kinlock_core::configured::AsConfigured;
 use kinlock_core::platform::ConstPlatform;
 use kinlock_core::raw::condvar::CondvarConfig;
 use kinlock_core::raw::mutex::{Joined, MutexConfig, QueuedMutex};
 use kinlock_core::raw::once::{OnceConfig, RunOnce};
 use kinlock_core::raw::{Config, QueuedRwLock, QueuedSpinLock, RwLockConfig};
+use kinlock_linux::Native;
+use kinlock_linux::configured::AsConfigured;
 use std::sync::Arc;
 
 /// A kind of lock.

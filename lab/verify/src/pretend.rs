@@ -12,11 +12,11 @@
 //!    ends.
 
 use crate::injector::Injector;
-use kinlock_core::Native;
 use kinlock_core::announced::{Announced, Row};
 use kinlock_core::events::Event;
 use kinlock_core::platform::{Atomic, Atomics, Ordering, Parked, Platform};
 use kinlock_core::raw::waiter::{Slot, Waiters};
+use kinlock_linux::Native;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

@@ -9,9 +9,9 @@
 mod support;
 
 use kinlock::Mutex;
-use kinlock_core::Native;
 use kinlock_core::platform::Platform;
 use kinlock_ids::{Counter, Domain};
+use kinlock_linux::Native;
 use kinlock_verify::{child, signal};
 use std::ffi::c_int;
 use std::mem::MaybeUninit;

@@ -40,7 +40,7 @@ fn threads_register_themselves_where_the_c_library_does_not() {
         NO_RSEQ,
         || {
             assert!(
-                !kinlock_core::topology::Features::detect().rseq,
+                !kinlock_linux::topology::Features::detect().rseq,
                 "the tunable works"
             );
             assert_eq!(has_sequences(), expected);

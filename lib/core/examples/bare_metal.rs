@@ -1,7 +1,6 @@
 //! The queued spinlock on a platform of one's own, without `std`: a kernel with two CPUs.
 //!
-//! `cargo build -p kinlock-core --no-default-features --example bare_metal --target
-//! x86_64-unknown-none`
+//! `cargo build -p kinlock-core --example bare_metal --target x86_64-unknown-none`
 //!
 //! A platform needs four atomic types and a table of waiter slots of the size it chooses. Here
 //! there are two CPUs, and each may be interrupted while it waits. Everything else has defaults.

@@ -1,69 +1,85 @@
-//! The knobs in force: defaults, environment variables, and functions that override both.
+//! The knobs of the process: what functions set here, and what a [`Source`] says of the others.
 //!
-//! | knob | environment | function | default |
-//! | --- | --- | --- | --- |
-//! | reorder queues by locality domain | `KINLOCK_NUMA=auto\|on\|off` | [`set_numa`] | `auto` |
-//! | search for local waiters | `KINLOCK_SCAN=full\|incremental` | [`set_scan`] | `full` |
-//! | limit on local hand-offs | `KINLOCK_LOCAL_LIMIT=10ms\|2^16` | [`set_local_limit`] | `10ms` |
-//! | running threads overtake sleepers | `KINLOCK_STEALING=on\|off` | [`set_stealing`] | `on` |
-//! | quantum of a mutex | `KINLOCK_QUANTUM=fair\|250us\|throughput` | [`set_quantum`] | `1000us` |
-//! | kind of domain | `KINLOCK_DOMAIN=auto\|node\|llc\|socket` | `set_domain_kind` | `auto` |
-//! | pretend these CPUs are domains | `KINLOCK_TOPOLOGY=0-3;4-7` | | |
-//! | say on standard error what was decided | `KINLOCK_VERBOSE=0\|1` | | `0` |
-//! | programs print statistics at their end, see `show_stats` | `KINLOCK_SHOW_STATS=0\|1` | | `0` |
-//!
-//! The quantum is how long a mutex stays with threads that keep taking it while others wait. With
-//! `auto`, domains are NUMA nodes, or the last-level caches of a single node, where spinlocks keep
-//! the order of arrival. Between caches the default limit is `1ms`.
-//!
-//! The environment is read once, before `main`, without allocation: later changes have no effect. A
-//! function overrides it. A bad value in the environment is reported once on standard error, when a
-//! lock is first contended, and then ignored. An empty value counts as unset.
-//! Without the feature `std` there is no environment, and `auto` means off.
+//! The knobs stand in one word. A function of this module overrides what the environment says. The
+//! first use after a change *resolves* the word: it takes the knobs that no function has set from
+//! the source, and decides what `auto` means. Later uses cost one relaxed load.
 //!
 //! ```
+//! use kinlock_core::bare;
 //! use kinlock_core::config::{self, LocalLimit, Numa};
 //!
 //! config::set_numa(Numa::On);
 //! config::set_local_limit("2^16".parse()?);
-//! assert!(config::tuning().reorder);
-//! assert_eq!(config::tuning().limit, LocalLimit::count(16)?);
+//! assert!(bare::tuning().reorder);
+//! assert_eq!(bare::tuning().limit, LocalLimit::count(16)?);
 //! # Ok::<(), kinlock_core::config::ParseError>(())
 //! ```
 
-#[cfg(feature = "std")]
-mod announce;
 mod settings;
 mod word;
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-#[cfg(feature = "std")]
-use crate::environment;
 pub use crate::tuning::{Decision, LocalLimit, Numa, ParseError, Quantum, Scan, Tuning};
-use settings::Settings;
+pub use settings::Settings;
 use word::Word;
+
+/// Where the knobs come from that no function has set: environment variables, and the machine.
+///
+/// One program uses one source. All functions are associated, as those of a
+/// [`Platform`](crate::platform::Platform).
+pub trait Source: Copy + core::fmt::Debug + Send + Sync + 'static {
+    /// What the environment sets.
+    fn settings() -> Settings;
+
+    /// The locality domains. May take a millisecond; `None` while another thread determines them.
+    fn domains() -> Option<Domains>;
+
+    /// As [`domains`](Self::domains), for the slow path of a lock: may put it off.
+    fn domains_of_wait() -> Option<Domains> {
+        Self::domains()
+    }
+
+    /// The knobs have been resolved to `tuning`. Called after each change.
+    fn resolved(tuning: Tuning) {
+        let _ = tuning;
+    }
+
+    /// Where the kind of queue of all mutexes is kept, see [`configured`](crate::configured). 0 at
+    /// first.
+    fn kind_of_queue() -> &'static AtomicU8;
+}
+
+/// The locality domains, as far as knobs depend on them.
+#[derive(Clone, Copy, Debug)]
+pub struct Domains {
+    /// What `auto` means.
+    pub automatic: Decision,
+    /// `auto` means that mutexes reorder their queues and spinlocks do not.
+    pub mutexes_only: bool,
+    /// They are last-level caches.
+    pub are_caches: bool,
+}
 
 /// The knobs in force. The first call determines what `auto` means, which may take a millisecond;
 /// later calls cost one relaxed load.
 #[inline]
-pub fn tuning() -> Tuning {
-    resolved(domains).tuning()
+pub fn tuning<S: Source>() -> Tuning {
+    resolved::<S>(S::domains).tuning()
 }
 
 /// As [`tuning_of_wait`], as spinlocks use the knobs. They keep the order of arrival where `auto`
 /// took caches for domains: decision 0063.
 #[inline]
-pub(crate) fn tuning_of_spinlock() -> Tuning {
-    resolved(domains_of_wait).tuning_of_spinlock()
+pub(crate) fn tuning_of_spinlock<S: Source>() -> Tuning {
+    resolved::<S>(S::domains_of_wait).tuning_of_spinlock()
 }
 
-/// As [`tuning`], for the slow path of a lock. As long as nobody knows what `auto` means, it means
-/// `off`. The slow path number `PATIENCE` determines it: the first ones are to be fast, and a
-/// program that hardly contends does not need it.
+/// As [`tuning`], for the slow path of a lock. As long as the source [puts it
+/// off](Source::domains_of_wait) to determine what `auto` means, it means `off`.
 #[inline]
-pub fn tuning_of_wait() -> Tuning {
-    resolved(domains_of_wait).tuning()
+pub fn tuning_of_wait<S: Source>() -> Tuning {
+    resolved::<S>(S::domains_of_wait).tuning()
 }
 
 /// Whether the meaning of `auto` has been decided.
@@ -72,8 +88,8 @@ pub fn is_decided() -> bool {
 }
 
 /// Whether queues are reordered, and why.
-pub fn decision() -> Decision {
-    decision_of(resolved(domains))
+pub fn decision<S: Source>() -> Decision {
+    decision_of::<S>(resolved::<S>(S::domains))
 }
 
 /// Sets whether queues are reordered by locality domain.
@@ -106,53 +122,6 @@ pub fn set_quantum(quantum: Quantum) {
     update(|word| word.with_quantum(quantum).with(Word::QUANTUM_SET));
 }
 
-/// Sets the kind of locality domain.
-///
-/// It has no effect where `KINLOCK_TOPOLOGY` defines the domains.
-///
-/// # Errors
-///
-/// [`TooLate`] if the domains have been determined: by a contended lock, by [`decision`], or by a
-/// function of the module `topology`.
-#[cfg(feature = "std")]
-pub fn set_domain_kind(kind: crate::topology::DomainKind) -> Result<(), TooLate> {
-    if crate::topology::set_kind(kind) {
-        Ok(())
-    } else {
-        Err(TooLate)
-    }
-}
-
-/// Whether `KINLOCK_VERBOSE=1` asks for a report on standard error. Reads the environment.
-#[cfg(feature = "std")]
-pub fn verbose() -> bool {
-    environment::read_switch(environment::Variable::Verbose)
-}
-
-/// Whether `KINLOCK_SHOW_STATS=1` asks for statistics when the program ends. Reads the environment.
-///
-/// A library prints nothing by itself. A program that counts [`events`](crate::events) asks here
-/// whether to print them.
-#[cfg(feature = "std")]
-pub fn show_stats() -> bool {
-    environment::read_switch(environment::Variable::ShowStats)
-}
-
-/// The locality domains have been determined, so their kind can no longer be set.
-#[cfg(feature = "std")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooLate;
-
-#[cfg(feature = "std")]
-impl core::fmt::Display for TooLate {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("the locality domains have been determined already")
-    }
-}
-
-#[cfg(feature = "std")]
-impl core::error::Error for TooLate {}
-
 /// All knobs in one word, so that a lock reads all at once and concurrent updates do not mix.
 static KNOBS: AtomicU32 = AtomicU32::new(Word::new(Tuning::DEFAULT).0);
 
@@ -161,7 +130,7 @@ const UNDECIDED: Decision = Decision {
     reason: "the locality domains are being determined",
 };
 
-fn decision_of(word: Word) -> Decision {
+fn decision_of<S: Source>(word: Word) -> Decision {
     match word.numa() {
         Numa::On => Decision {
             reorder: true,
@@ -171,7 +140,7 @@ fn decision_of(word: Word) -> Decision {
             reorder: false,
             reason: "asked for",
         },
-        Numa::Auto => domains().map_or(UNDECIDED, |domains| domains.automatic),
+        Numa::Auto => S::domains().map_or(UNDECIDED, |domains| domains.automatic),
     }
 }
 
@@ -183,19 +152,19 @@ fn update(change: impl Fn(Word) -> Word) {
 }
 
 #[inline]
-fn resolved(decide: fn() -> Option<Domains>) -> Word {
+fn resolved<S: Source>(decide: fn() -> Option<Domains>) -> Word {
     let word = Word(KNOBS.load(Ordering::Relaxed));
     if word.has(Word::RESOLVED) {
         word
     } else {
-        resolve(decide)
+        resolve::<S>(decide)
     }
 }
 
 /// Sets the knobs that no function has set from the environment, and `auto` as `decide` says.
 #[cold]
-fn resolve(decide: fn() -> Option<Domains>) -> Word {
-    let settings = Settings::from_environment();
+fn resolve<S: Source>(decide: fn() -> Option<Domains>) -> Word {
+    let settings = S::settings();
     let mut word = Word(KNOBS.load(Ordering::Relaxed));
     loop {
         let resolved = settings.complete(word, decide);
@@ -205,62 +174,12 @@ fn resolve(decide: fn() -> Option<Domains>) -> Word {
         match KNOBS.compare_exchange_weak(word.0, resolved.0, Ordering::Relaxed, Ordering::Relaxed)
         {
             Ok(_) => {
-                #[cfg(feature = "std")]
-                announce::announce(resolved);
+                if resolved.has(Word::RESOLVED) {
+                    S::resolved(resolved.tuning());
+                }
                 return resolved;
             }
             Err(seen) => word = Word(seen),
         }
     }
-}
-
-/// The locality domains, as far as knobs depend on them.
-#[derive(Clone, Copy)]
-struct Domains {
-    /// What `auto` means.
-    automatic: Decision,
-    /// `auto` means that mutexes reorder their queues and spinlocks do not.
-    mutexes_only: bool,
-    /// They are last-level caches.
-    are_caches: bool,
-}
-
-/// `None` while another thread determines them.
-#[cfg(feature = "std")]
-fn domains() -> Option<Domains> {
-    use crate::topology;
-    Some(Domains {
-        automatic: topology::automatic_decision()?,
-        mutexes_only: topology::mutexes_only(),
-        are_caches: topology::domain_kind_in_use() == Some(topology::DomainKind::LastLevelCache),
-    })
-}
-
-/// How many slow paths go on without knowing the locality domains.
-#[cfg(feature = "std")]
-const PATIENCE: u32 = 16;
-
-#[cfg(feature = "std")]
-fn domains_of_wait() -> Option<Domains> {
-    static WAITS: AtomicU32 = AtomicU32::new(0);
-    let known = crate::topology::automatic_decision_if_known();
-    if known.is_none() && (verbose() || WAITS.fetch_add(1, Ordering::Relaxed) >= PATIENCE) {
-        return domains();
-    }
-    known.and_then(|_| domains())
-}
-
-#[cfg(not(feature = "std"))]
-use domains as domains_of_wait;
-
-#[cfg(not(feature = "std"))]
-fn domains() -> Option<Domains> {
-    Some(Domains {
-        automatic: Decision {
-            reorder: false,
-            reason: "without the feature `std` nothing is known of the machine",
-        },
-        mutexes_only: false,
-        are_caches: false,
-    })
 }

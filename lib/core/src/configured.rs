@@ -1,41 +1,41 @@
-//! The algorithms with the knobs in force.
+//! The algorithms with the knobs in force, as a [`Source`] completes them.
 
-use crate::config;
-use crate::native::kind_of_queue;
+use crate::config::{self, Source};
 use crate::raw::mutex::{MutexConfig, Queue};
 use crate::raw::osq::Watch;
 use crate::raw::qspinlock::Config;
 use crate::raw::rwlock::RwLockConfig;
 use crate::tuning::Tuning;
+use core::marker::PhantomData;
 use core::sync::atomic::Ordering::Relaxed;
 
 /// The knobs of [`config`]: what the crate `kinlock` uses.
 #[derive(Clone, Copy, Debug)]
-pub struct AsConfigured;
+pub struct AsConfigured<S>(PhantomData<S>);
 
-impl Config for AsConfigured {
+impl<S: Source> Config for AsConfigured<S> {
     fn tuning() -> Tuning {
-        config::tuning_of_spinlock()
+        config::tuning_of_spinlock::<S>()
     }
 }
 
-impl MutexConfig for AsConfigured {
+impl<S: Source> MutexConfig for AsConfigured<S> {
     fn tuning() -> Tuning {
-        config::tuning_of_wait()
+        config::tuning_of_wait::<S>()
     }
 
     fn queue() -> Queue {
-        match kind_of_queue().load(Relaxed) {
+        match S::kind_of_queue().load(Relaxed) {
             FIFO => Queue::Osq(Watch::CACHED),
             LOCAL_FIRST => Queue::Cna,
-            _ => choose_queue(),
+            _ => choose_queue::<S>(),
         }
     }
 }
 
-impl RwLockConfig for AsConfigured {
+impl<S: Source> RwLockConfig for AsConfigured<S> {
     fn tuning() -> Tuning {
-        config::tuning_of_wait()
+        config::tuning_of_wait::<S>()
     }
 
     fn queue() -> Queue {
@@ -45,39 +45,39 @@ impl RwLockConfig for AsConfigured {
 
 /// As [`AsConfigured`], but always first in, first out.
 #[derive(Clone, Copy, Debug)]
-pub struct Fifo;
+pub struct Fifo<S>(PhantomData<S>);
 
-impl Config for Fifo {
+impl<S: Source> Config for Fifo<S> {
     fn tuning() -> Tuning {
         Tuning {
             reorder: false,
-            ..config::tuning_of_wait()
+            ..config::tuning_of_wait::<S>()
         }
     }
 }
 
 /// As [`Fifo`], and no thread overtakes a waiter that sleeps.
 #[derive(Clone, Copy, Debug)]
-pub struct InOrder;
+pub struct InOrder<S>(PhantomData<S>);
 
-impl Config for InOrder {
+impl<S: Source> Config for InOrder<S> {
     fn tuning() -> Tuning {
         Tuning {
             stealing: false,
-            ..<Fifo as Config>::tuning()
+            ..<Fifo<S> as Config>::tuning()
         }
     }
 }
 
 /// As [`AsConfigured`], but always NUMA-aware.
 #[derive(Clone, Copy, Debug)]
-pub struct NumaAware;
+pub struct NumaAware<S>(PhantomData<S>);
 
-impl Config for NumaAware {
+impl<S: Source> Config for NumaAware<S> {
     fn tuning() -> Tuning {
         Tuning {
             reorder: true,
-            ..config::tuning_of_wait()
+            ..config::tuning_of_wait::<S>()
         }
     }
 }
@@ -88,15 +88,15 @@ const FIFO: u8 = 1;
 const LOCAL_FIRST: u8 = 2;
 
 #[cold]
-fn choose_queue() -> Queue {
+fn choose_queue<S: Source>() -> Queue {
     let choice = if !config::is_decided() {
         // Nobody knows the locality domains yet. Waiters use no queue meanwhile.
         return Queue::Unqueued;
-    } else if config::tuning().reorder {
+    } else if config::tuning::<S>().reorder {
         LOCAL_FIRST
     } else {
         FIFO
     };
-    let _ = kind_of_queue().compare_exchange(UNDECIDED, choice, Relaxed, Relaxed);
-    <AsConfigured as MutexConfig>::queue()
+    let _ = S::kind_of_queue().compare_exchange(UNDECIDED, choice, Relaxed, Relaxed);
+    <AsConfigured<S> as MutexConfig>::queue()
 }

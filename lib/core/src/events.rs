@@ -140,7 +140,7 @@ pub fn snapshot() -> Snapshot {
 
 /// Adds `times` to the counter of `event`. `shard` is any number that differs between threads.
 #[inline]
-pub(crate) fn count(event: Event, times: u32, shard: impl FnOnce() -> u32) {
+pub fn count(event: Event, times: u32, shard: impl FnOnce() -> u32) {
     #[cfg(feature = "events")]
     if ENABLED.load(Relaxed) {
         let shard = &SHARDS[shard() as usize % SHARDS.len()];

@@ -1,9 +1,10 @@
-//! What kinlock's crates share: the [`Platform`](platform::Platform) that algorithms run on, and
-//! the lock algorithms, written once and generic over it.
+//! The lock algorithms of kinlock, each written once and generic over the
+//! [`Platform`](platform::Platform) that it runs on.
 //!
 //! Users of locks want the crate `kinlock`. This crate is for readers of the algorithms, and for
-//! those who run them on another platform, such as a simulator, a model checker or a kernel. It
-//! makes no semver promise.
+//! those who run them on another platform, such as a simulator, a model checker or a kernel. It is
+//! `no_std` and does not know libc: what an algorithm needs of the machine, it asks its platform
+//! for. The platform of Linux is in the crate `kinlock-linux`. This crate makes no semver promise.
 //!
 //! # Modules
 //!
@@ -12,51 +13,38 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`atomic`], [`tuning`], [`events`] | a platform's atomics; the values of the knobs; counters |
-//! | `sys`, `rseq`, `fork` | system calls; the thread's CPU; resetting in a forked child |
-//! | `environment` | reading the `KINLOCK_*` variables |
-//! | `topology` | CPUs and locality domains |
-//! | [`config`] | the knobs in force |
+//! | [`hardware`] | the processor's atomics and hints as those of a platform |
 //! | [`announced`] | where readers of read-biased locks announce themselves |
 //! | [`slots`] | where threads wait: slots and nodes |
 //! | [`platform`] | what an algorithm may ask of the machine |
-//! | [`native`], `loom` | the platforms of the hardware and of the model checker |
+//! | `loom` | the platform of the model checker |
 //! | [`raw`] | the algorithms |
+//! | [`config`] | the knobs that functions set |
 //! | [`configured`] | the algorithms with the knobs in force |
+//! | [`bare`] | the platform of hardware without an operating system |
 //!
 //! # Features
 //!
-//! * `std` (default): parking, clocks, topology, thread-locals. Linux only. Without it the crate is
-//!   `no_std` and waiters only spin.
 //! * `events`: counters of what slow paths do; see [`events`].
 
-#![cfg_attr(not(feature = "std"), no_std)]
-
-#[cfg(all(feature = "std", not(target_os = "linux")))]
-compile_error!(
-    "the feature `std` of kinlock needs Linux: futexes, membarrier, restartable sequences"
-);
+#![cfg_attr(not(test), no_std)]
 
 pub mod announced;
 pub mod atomic;
+pub mod bare;
 pub mod config;
 pub mod configured;
-#[cfg(feature = "std")]
-mod environment;
 pub mod events;
-#[cfg(feature = "std")]
-pub mod fork;
+pub mod hardware;
 #[cfg(loom)]
 pub mod loom;
-pub mod native;
 pub mod platform;
 pub mod raw;
-#[cfg(feature = "std")]
-pub mod rseq;
 pub mod slots;
-#[cfg(feature = "std")]
-pub mod sys;
-#[cfg(feature = "std")]
-pub mod topology;
+#[cfg(all(test, not(loom)))]
+mod threads;
 pub mod tuning;
 
-pub use native::Native;
+/// The platform of unit tests.
+#[cfg(all(test, not(loom)))]
+use threads::Threads as Native;

@@ -14,13 +14,17 @@
 //! 1. The tables' boxes are never replaced, and live until the end of the execution that made them:
 //!    loom drops its statics after all threads of the execution have ended.
 
+extern crate std;
+
 use crate::announced::{Announced, Row};
 use crate::events::Event;
 use crate::platform::{Atomic, Atomics, EVERY_SET, NEVER, NO_CPU, Ordering, Parked, Platform};
 use crate::slots::{Slot, Waiters};
 use loom::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, fence};
 use loom::sync::{Arc, Condvar, Mutex};
+use std::boxed::Box;
 use std::cell::Cell;
+use std::vec::Vec;
 
 /// The model checker.
 #[derive(Clone, Copy, Debug)]

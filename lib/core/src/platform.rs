@@ -1,9 +1,10 @@
 //! What an algorithm may ask of the machine, and nothing else.
 //!
 //! Every algorithm in [`raw`](crate::raw) is written once, generic over [`Platform`]. The same
-//! source runs on hardware ([`Native`](crate::Native)), under the loom model checker (`cfg(loom)`)
-//! and on a simulated machine, whose platform is in another crate. A platform is a type, so calls
-//! are monomorphised and inlined: no lock path dispatches dynamically.
+//! source runs on Linux (the crate `kinlock-linux`), on hardware without an operating system
+//! ([`Bare`](crate::bare::Bare)), under the loom model checker (`cfg(loom)`) and on a simulated
+//! machine. A platform is a type, so calls are monomorphised and inlined: no lock path dispatches
+//! dynamically.
 //!
 //! # Writing a platform
 //!
@@ -26,7 +27,7 @@
 //! Algorithms name the platform's types, never `core::sync::atomic`:
 //!
 //! ```
-//! use kinlock_core::Native;
+//! use kinlock_core::bare::Bare;
 //! use kinlock_core::platform::{Atomic, Atomics, Platform};
 //! use core::sync::atomic::Ordering::Relaxed;
 //!
@@ -34,8 +35,8 @@
 //!     counter.fetch_add(1, Relaxed)
 //! }
 //!
-//! let counter = <Native as Atomics>::AtomicU32::new(41);
-//! assert_eq!(bump::<Native>(&counter), 41);
+//! let counter = <Bare as Atomics>::AtomicU32::new(41);
+//! assert_eq!(bump::<Bare>(&counter), 41);
 //! ```
 
 use crate::announced::{Announced, Row};

@@ -366,11 +366,7 @@ impl<P: Atomics> Waiters<P> {
     }
 
     /// A table of slots that no thread gets. So no thread queues.
-    #[cfg(feature = "std")]
-    pub(crate) const fn without_places(
-        slots: &'static [Slot<P>],
-        in_use: &'static P::AtomicU32,
-    ) -> Self {
+    const fn without_places(slots: &'static [Slot<P>], in_use: &'static P::AtomicU32) -> Self {
         Waiters {
             slots,
             claimed: &[],
@@ -428,7 +424,7 @@ impl<P: Atomics> Waiters<P> {
 
     /// As [`waiting`](Self::waiting), for the slots of some words of 32, as long as `left` is not
     /// 0: how many claimed slots have not been looked at.
-    pub(crate) fn waiting_in(
+    pub fn waiting_in(
         &self,
         words: core::ops::Range<usize>,
         left: &mut u32,
@@ -569,7 +565,7 @@ impl<P: Atomics> Waiters<P> {
     }
 
     /// Claims the lowest free slot.
-    pub(crate) fn claim(&self) -> Option<u16> {
+    pub fn claim(&self) -> Option<u16> {
         for (w, word) in self.claimed.iter().enumerate() {
             let mut seen = word.load(Relaxed);
             while seen != u32::MAX {
@@ -594,7 +590,7 @@ impl<P: Atomics> Waiters<P> {
 
     /// Marks a free node of `slot` as busy, by compare-and-swap because a signal handler may
     /// intervene. Not a pinned one.
-    pub(crate) fn free_node(&self, slot: u16) -> Option<Id> {
+    pub fn free_node(&self, slot: u16) -> Option<Id> {
         let nodes = &self.slots[slot as usize - 1].nodes;
         // Acquire pairs with the release in `free` and `unpin`: the thread that reaped the node or
         // looked at it has finished. It pinned the node before that could be reaped.

@@ -283,7 +283,8 @@ pub struct ParseError {
 }
 
 impl ParseError {
-    pub(crate) const fn new(expected: &'static str) -> Self {
+    /// The text is none of those that `expected` describes.
+    pub const fn new(expected: &'static str) -> Self {
         ParseError { expected }
     }
 }

@@ -51,7 +51,7 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 
 use super::thread;
-use kinlock_core::rseq;
+use kinlock_linux::rseq;
 
 /// Offsets in the area, as the kernel defines them.
 #[cfg_attr(
@@ -255,7 +255,7 @@ pub(super) fn available() -> Result<(), Unavailable> {
         return Err(Unavailable::ConcurrencyId);
     }
     area.cpu().ok_or(Unavailable::Registration)?;
-    if !kinlock_core::native::futex::prepare_to_restart_sequences() {
+    if !kinlock_linux::native::futex::prepare_to_restart_sequences() {
         return Err(Unavailable::Membarrier);
     }
     Ok(())
@@ -296,7 +296,7 @@ pub(super) fn unregister_own() {
 /// The system call `rseq`. Returns the error number if it fails; `errno` stays as it was.
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
 fn rseq_call(area: *mut u8, flags: i32) -> Result<(), i32> {
-    let _errno = kinlock_core::sys::KeepErrno::hold();
+    let _errno = kinlock_linux::sys::KeepErrno::hold();
     // SAFETY: invariants 2 and 3.
     let result = unsafe {
         libc::syscall(
@@ -310,7 +310,7 @@ fn rseq_call(area: *mut u8, flags: i32) -> Result<(), i32> {
     if result == 0 {
         Ok(())
     } else {
-        Err(kinlock_core::sys::system_call_error())
+        Err(kinlock_linux::sys::system_call_error())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{area, leased, thread};
 use core::ffi::c_void;
-use kinlock_core::native;
+use kinlock_linux::native;
 
 /// Must be called before any thread uses a domain. Not for signal handlers.
 pub(super) fn prepare() {

@@ -44,8 +44,9 @@ use super::sequence::Slots;
 use super::{area, thread};
 use crate::raw::{BLOCK, Block, Held, IdAllocator, IdConfig, NO_MEMBER, Policy, Record, Storage};
 use kinlock::SpinLock;
-use kinlock_core::native::serials;
-use kinlock_core::{Native, fork::Part, platform::Platform, topology::CpuSet};
+use kinlock_core::platform::Platform;
+use kinlock_linux::native::serials;
+use kinlock_linux::{Native, fork::Part, topology::CpuSet};
 
 /// The IDs of a domain.
 #[derive(Debug)]

@@ -44,7 +44,7 @@ use super::arena::NoMemory;
 use super::domain::Domain;
 use super::sequence::{self, GATE, HEAD, Node, Popped, Probe, Pushed, STRETCH, Slots};
 use kinlock::Mutex;
-use kinlock_core::native::futex;
+use kinlock_linux::native::futex;
 
 /// The layout that sequences access by the offsets [`GATE`] and [`HEAD`].
 #[repr(C)]

@@ -49,7 +49,7 @@
 //! # Example
 //!
 //! ```
-//! use kinlock_core::Native;
+//! use kinlock_linux::Native;
 //! use kinlock_ids::raw::{Block, IdAllocator, Policy, Record};
 //!
 //! // Two CPUs, at most 32 IDs, two threads.

@@ -25,7 +25,7 @@ use super::lists::{CLOSED, OPEN, at};
 use super::pool::Full;
 use super::sequence::{self, END, Element, FIRST, GATE, Moved, Probe, Slots, Sound};
 use kinlock::{Mutex, MutexGuard};
-use kinlock_core::native::futex;
+use kinlock_linux::native::futex;
 
 /// A queue without a contended end: every CPU pushes and pops on its own. First in, first out per
 /// ID, and bounded per ID.

@@ -7,8 +7,8 @@ use super::section::Section;
 use super::tag::Tag;
 use super::{fork, registry, thread};
 use core::fmt;
-use kinlock_core::native::deadline;
 use kinlock_core::platform::NEVER;
+use kinlock_linux::native::deadline;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -7,8 +7,8 @@
 
 use super::registry::DOMAINS;
 use super::thread;
-use kinlock_core::fork::Part;
-use kinlock_core::native::register_for_fork;
+use kinlock_linux::fork::Part;
+use kinlock_linux::native::register_for_fork;
 use std::sync::Weak;
 
 /// Must be called before a domain is used.

@@ -7,11 +7,11 @@
 use super::backend::{Backend, Unsupported};
 use super::places::Places;
 use crate::raw::{self as raw, Config, Locked, NearWrap, Packed, PackedPair, Slots};
-use kinlock_core::Native;
-use kinlock_core::configured::AsConfigured as ConfiguredMutex;
 use kinlock_core::platform::Atomics;
 #[cfg(miri)]
 use kinlock_core::platform::Platform;
+use kinlock_linux::Native;
+use kinlock_linux::configured::AsConfigured as ConfiguredMutex;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Configured;

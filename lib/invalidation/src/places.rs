@@ -9,7 +9,7 @@
 use crate::raw::{MAX_PLACES, Place};
 use core::ops::Deref;
 use core::ptr::NonNull;
-use kinlock_core::Native;
+use kinlock_linux::Native;
 
 /// How many places a domain has. Fewer under Miri, which would take long to make them all.
 pub(super) const PLACES: usize = if cfg!(miri) { 31 } else { MAX_PLACES };

@@ -74,7 +74,7 @@ pub type Packed<P, C> = List<P, PackedPair<P>, C>;
     not(miri),
     not(loom)
 ))]
-pub type Wide<C> = List<kinlock_core::Native, WidePair, C>;
+pub type Wide<C> = List<kinlock_linux::Native, WidePair, C>;
 
 /// The largest number of places of a domain: what a packed pair can name.
 pub const MAX_PLACES: usize = (1 << 13) - 1;

@@ -7,10 +7,10 @@
 
 use kinlock::lock_api::{RawMutex as _, RawRwLock as _};
 use kinlock::{Condvar, Mutex, Once, RawMutex, RawRwLock, RawSpinLock, ReentrantMutex};
-use kinlock_core::Native;
-use kinlock_core::configured::AsConfigured;
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::rwlock::QueuedRwLock;
+use kinlock_linux::Native;
+use kinlock_linux::configured::AsConfigured;
 use std::ptr;
 
 /// What copies share. All zeros: free.
@@ -28,7 +28,7 @@ pub struct Locks {
 /// Makes this copy one of another version.
 #[unsafe(no_mangle)]
 pub extern "C" fn pretend_other_version() {
-    kinlock_core::native::pretend_other_version();
+    kinlock_linux::native::pretend_other_version();
 }
 
 /// Decides how waiters queue, as the first sixteen waits of a process do.

@@ -4,10 +4,10 @@
 
 use kinlock::lock_api::RawMutex as Raw;
 use kinlock::{RawMutex, RawSpinLock, RwLock};
-use kinlock_core::Native;
-use kinlock_core::configured::AsConfigured;
 use kinlock_core::raw::mutex::{Joined, QueuedMutex};
 use kinlock_core::raw::rwlock::QueuedRwLock;
+use kinlock_linux::Native;
+use kinlock_linux::configured::AsConfigured;
 use std::hint::black_box;
 use std::process::ExitCode;
 

@@ -84,10 +84,10 @@
 //!    so no code of this thread reaches the data through it.
 
 use crate::mutex::MutexGuard;
-use kinlock_core::Native;
-use kinlock_core::native::{deadline, park_until_realtime};
 use kinlock_core::platform::{NEVER, Parked, Platform};
 use kinlock_core::raw::condvar::{Partner, QueuedCondvar};
+use kinlock_linux::Native;
+use kinlock_linux::native::{deadline, park_until_realtime};
 use std::fmt;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -375,7 +375,7 @@ fn until_system(deadline: SystemTime) -> impl FnMut() -> Option<u64> {
         let left = deadline
             .duration_since(SystemTime::now())
             .unwrap_or_default();
-        (!left.is_zero()).then(|| kinlock_core::native::deadline(left))
+        (!left.is_zero()).then(|| kinlock_linux::native::deadline(left))
     }
 }
 

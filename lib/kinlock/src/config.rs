@@ -33,11 +33,14 @@
 //! # Ok::<(), kinlock::config::ParseError>(())
 //! ```
 
+#[cfg(not(feature = "std"))]
+#[doc(inline)]
+pub use kinlock_core::bare::decision;
 #[doc(inline)]
 pub use kinlock_core::config::{
-    Decision, LocalLimit, Numa, ParseError, Quantum, Scan, decision, set_local_limit, set_numa,
-    set_quantum, set_scan, set_stealing,
+    Decision, LocalLimit, Numa, ParseError, Quantum, Scan, set_local_limit, set_numa, set_quantum,
+    set_scan, set_stealing,
 };
 #[cfg(feature = "std")]
 #[doc(inline)]
-pub use kinlock_core::config::{TooLate, set_domain_kind, show_stats};
+pub use kinlock_linux::config::{TooLate, decision, set_domain_kind, show_stats};

@@ -57,6 +57,7 @@ pub mod deadlock;
 #[cfg(not(feature = "deadlock_detection"))]
 mod deadlock;
 pub mod events;
+mod machine;
 pub mod mutex;
 pub mod once;
 #[cfg(feature = "std")]

@@ -82,8 +82,7 @@
 mod held;
 
 use crate::deadlock::{self, Kind};
-use kinlock_core::Native;
-use kinlock_core::configured::{AsConfigured, InOrder};
+use crate::machine::{AsConfigured, InOrder, Native};
 use kinlock_core::raw::mutex::QueuedMutex;
 use kinlock_core::raw::qspinlock::QueuedSpinLock;
 
@@ -235,7 +234,7 @@ macro_rules! raw_mutex {
 
             /// Gives up after `timeout`. A zero timeout tries once.
             fn try_lock_for(&self, timeout: Self::Duration) -> bool {
-                let taken = self.0.lock_until(kinlock_core::native::deadline(timeout));
+                let taken = self.0.lock_until(kinlock_linux::native::deadline(timeout));
                 if taken {
                     deadlock::acquired(&self.0, Kind::Exclusive);
                     held::remember(self);

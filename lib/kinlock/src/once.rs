@@ -34,8 +34,8 @@
 //! assert!(STARTED.state().done());
 //! ```
 
+use crate::machine::Native;
 use core::fmt;
-use kinlock_core::Native;
 pub use kinlock_core::raw::once::OnceState;
 use kinlock_core::raw::once::RunOnce;
 

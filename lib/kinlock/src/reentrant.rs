@@ -46,7 +46,7 @@ unsafe impl GetThreadId for RawThreadId {
     #[inline]
     fn nonzero_thread_id(&self) -> NonZeroUsize {
         // Not the address of a thread-local variable: each copy of this library has its own.
-        kinlock_core::native::thread_identity()
+        kinlock_linux::native::thread_identity()
     }
 }
 

@@ -79,13 +79,12 @@
 //!    returns only after the last announced reader has left.
 
 use crate::deadlock::{self, Kind};
+use crate::machine::{AsConfigured, Native};
 use crate::mutex::GuardMarker;
-use kinlock_core::Native;
-use kinlock_core::configured::AsConfigured;
 use kinlock_core::raw::rwlock::QueuedRwLock;
 #[cfg(feature = "std")]
 use {
-    kinlock_core::native::deadline,
+    kinlock_linux::native::deadline,
     std::time::{Duration, Instant},
 };
 

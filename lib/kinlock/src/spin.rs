@@ -65,8 +65,7 @@
 //! 1. `QueuedSpinLock` excludes: its `locked` byte is set by a compare-and-swap from 0, and only an
 //!    unlock clears it.
 
-use kinlock_core::Native;
-use kinlock_core::configured::{AsConfigured, Fifo, NumaAware};
+use crate::machine::{AsConfigured, Fifo, Native, NumaAware};
 use kinlock_core::raw::qspinlock::QueuedSpinLock;
 use lock_api::{GuardNoSend, RawMutex};
 
@@ -134,7 +133,7 @@ macro_rules! raw_spin_lock {
 
             /// Gives up after `timeout`. A zero timeout tries once.
             fn try_lock_for(&self, timeout: Self::Duration) -> bool {
-                self.0.lock_until(kinlock_core::native::deadline(timeout))
+                self.0.lock_until(kinlock_linux::native::deadline(timeout))
             }
 
             /// Gives up at the moment `timeout`. A moment in the past tries once.
@@ -187,7 +186,7 @@ raw_spin_lock! {
 /// ```
 #[cfg(feature = "std")]
 pub fn set_priority_waiter(on: Option<bool>) {
-    kinlock_core::native::set_priority(on);
+    kinlock_linux::native::set_priority(on);
 }
 
 #[cfg(feature = "std")]

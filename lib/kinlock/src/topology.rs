@@ -10,4 +10,4 @@
 //! ```
 
 #[doc(inline)]
-pub use kinlock_core::topology::{Cpu, DomainKind, Features, Node, Topology};
+pub use kinlock_linux::topology::{Cpu, DomainKind, Features, Node, Topology};

@@ -2,8 +2,8 @@
 #![cfg(not(loom))]
 
 use kinlock::{Condvar, Mutex};
-use kinlock_core::Native;
 use kinlock_core::platform::Platform;
+use kinlock_linux::Native;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime};
 

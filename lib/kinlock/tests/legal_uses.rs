@@ -13,10 +13,10 @@
 
 use kinlock::{Condvar, FairMutex, Mutex, Once, ReentrantMutex, RwLock, RwLockUpgradableReadGuard};
 use kinlock::{RwLockReadGuard, RwLockWriteGuard, SpinLock};
-use kinlock_core::Native;
-use kinlock_core::configured::AsConfigured;
 use kinlock_core::raw::mutex::{Joined, QueuedMutex, Split};
 use kinlock_core::raw::{QueuedRwLock, QueuedSpinLock};
+use kinlock_linux::Native;
+use kinlock_linux::configured::AsConfigured;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::time::Duration;

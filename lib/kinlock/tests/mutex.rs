@@ -4,11 +4,11 @@
 #![cfg(not(loom))]
 
 use kinlock::Mutex;
-use kinlock_core::Native;
 use kinlock_core::config::{LocalLimit, Quantum, Tuning};
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::mutex::{MutexConfig, Queue, QueuedMutex};
 use kinlock_core::raw::osq::{PredecessorCpu, Watch};
+use kinlock_linux::Native;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Miri runs one thread at a time, and slowly.

@@ -5,10 +5,10 @@
 
 use kinlock::lock_api::Mutex;
 use kinlock::{RawCnaSpinLock, SpinLock};
-use kinlock_core::Native;
 use kinlock_core::config::Tuning;
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::{Config, QueuedSpinLock};
+use kinlock_linux::Native;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

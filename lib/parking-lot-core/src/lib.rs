@@ -52,8 +52,8 @@ mod spin;
 pub use queue::{ParkToken, UnparkToken};
 pub use spin::SpinWait;
 
-use kinlock_core::native::deadline;
 use kinlock_core::platform::NEVER;
+use kinlock_linux::native::deadline;
 use queue::{Queue, Waiter, lock, lock_both};
 use std::sync::Arc;
 use std::time::Instant;

@@ -5,8 +5,8 @@
 //! thread that wakes it.
 
 use kinlock::{Mutex, MutexGuard};
-use kinlock_core::Native;
 use kinlock_core::platform::{NEVER, Platform};
+use kinlock_linux::Native;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};

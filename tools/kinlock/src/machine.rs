@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::Instant;
 
-use kinlock_core::topology::{self, Topology};
+use kinlock_linux::topology::{self, Topology};
 use serde::Serialize;
 
 /// A description of the machine and of this build of the command.

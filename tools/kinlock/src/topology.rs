@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use comfy_table::{Cell, ContentArrangement, Table, TableComponent, presets};
-use kinlock_core::config::{self, Decision, Tuning};
-use kinlock_core::topology::{self, Cpu, DomainKind, Features, Node, Topology};
+use kinlock_linux::config::{self, Decision, Tuning};
+use kinlock_linux::topology::{self, Cpu, DomainKind, Features, Node, Topology};
 use kinlock_sim::Machine;
 use kinlock_sim::machine::{Origin, Parameter};
 use serde_json::{Value, json};

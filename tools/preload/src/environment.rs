@@ -1,6 +1,6 @@
 //! The environment and the standard streams of the process. Nothing here allocates.
 
-use crate::lookup;
+use crate::libc::lookup;
 use core::cell::Cell;
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::*};
@@ -11,8 +11,9 @@ unsafe extern "C" {
     static program_invocation_short_name: *const c_char;
 }
 
-/// What the program is called: its name without the path, or the title that it has given itself by
-/// overwriting its arguments, of which the name is a part.
+/// What the program is called: its name without the path, or the title that it has given itself.
+/// Programs set a title by overwriting their arguments, and the C library's name of the program
+/// points into these.
 pub(crate) fn program() -> &'static [u8] {
     // SAFETY: the C library sets them to strings before any constructor runs.
     let (long, short) = unsafe {
@@ -23,31 +24,17 @@ pub(crate) fn program() -> &'static [u8] {
     };
     let offset = short.as_ptr().addr().wrapping_sub(long.as_ptr().addr());
     match offset.checked_sub(1).map(|before| long.get(before)) {
-        // A path that is as it was has a slash before the name.
+        // There is no path, or it is unchanged: a slash comes before the name.
         None | Some(Some(b'/')) => short,
-        // The program may have set the names to others.
+        // The program may have set the two variables to unrelated strings.
         _ if offset > ROOM => short,
+        // No slash comes before the name: the path has been overwritten by a title.
         _ => long,
     }
 }
 
-/// The version of the C library: 2 and 36, for example.
-pub(crate) fn c_library() -> (u32, u32) {
-    // SAFETY: it returns a string that is never freed.
-    let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
-    let mut numbers = version.to_bytes().split(|byte| !byte.is_ascii_digit());
-    let mut next = || {
-        let digits = numbers.next().unwrap_or_default().iter();
-        digits.fold(0_u32, |number, digit| {
-            number
-                .saturating_mul(10)
-                .saturating_add(u32::from(digit - b'0'))
-        })
-    };
-    (next(), next())
-}
-
-/// Once per process, though several threads may decide.
+/// Writes a line to stderr, once per process: several threads may choose the mode at the same time.
+/// Each complaint has a bit of its own.
 pub(crate) fn complain(bit: u8, line: &[u8]) {
     static DONE: AtomicU8 = AtomicU8::new(0);
     if DONE.fetch_or(bit, Relaxed) & bit == 0 {
@@ -67,9 +54,10 @@ pub(crate) fn write_stderr(line: &[u8]) {
     };
 }
 
+/// The longest path that is kept, including its zero byte.
 pub(crate) const ROOM: usize = 4096;
 
-/// A copy of a path: a program may overwrite its environment.
+/// A copy of a path from the environment, which the program may overwrite.
 pub(crate) struct KeptPath {
     bytes: [AtomicU8; ROOM],
     length: AtomicUsize,
@@ -83,7 +71,7 @@ impl KeptPath {
         }
     }
 
-    /// Its bytes.
+    /// The bytes of the path.
     pub(crate) fn bytes(&self) -> impl Iterator<Item = u8> {
         let length = self.length.load(Acquire);
         self.bytes
@@ -92,7 +80,7 @@ impl KeptPath {
             .map(|byte| byte.load(Relaxed))
     }
 
-    /// Itself, ending with a zero byte.
+    /// The path, followed by zero bytes.
     pub(crate) fn get(&self) -> [u8; ROOM] {
         let mut path = [0; ROOM];
         let length = self.length.load(Acquire);
@@ -103,16 +91,17 @@ impl KeptPath {
     }
 }
 
-/// Where the counts go.
+/// The file to which the counts are appended (`KINLOCK_COUNTS`).
 pub(crate) static COUNTS_PATH: KeptPath = KeptPath::new();
-/// What the names of the report's files begin with.
+/// What the names of the report's files begin with (`KINLOCK_REPORT`).
 pub(crate) static REPORT_PATH: KeptPath = KeptPath::new();
 
+/// Stores a path; `false` if it is too long.
 pub(crate) fn keep_path(kept: &KeptPath, path: &[u8]) -> bool {
     if path.len() >= ROOM {
         return false;
     }
-    // Threads that do this at the same time store the same.
+    // Several threads may do this at the same time: they store the same bytes.
     for (place, &byte) in kept.bytes.iter().zip(path) {
         place.store(byte, Relaxed);
     }
@@ -126,10 +115,10 @@ pub(crate) fn variable(name: &[u8]) -> Option<&'static [u8]> {
     value.filter(|value| !value.is_empty())
 }
 
-/// The entries of the environment, with their places.
+/// The entries of the environment: the place of each in the array, and its text.
 fn entries() -> impl Iterator<Item = (*mut *mut c_char, &'static [u8])> {
-    // SAFETY: `environ` is null or an array of strings that ends with a null pointer, for all that
-    // this reads. The program changes it, if ever, when no other thread reads it.
+    // SAFETY: `environ` is null, or an array of strings up to a null pointer. POSIX forbids the
+    // program to change it while another thread reads it.
     let mut at = unsafe { environ };
     core::iter::from_fn(move || {
         // SAFETY: as above.
@@ -144,8 +133,8 @@ fn entries() -> impl Iterator<Item = (*mut *mut c_char, &'static [u8])> {
     })
 }
 
-/// Takes this library out of `LD_PRELOAD`, for the programs that this one starts. Before the
-/// program has threads.
+/// Takes this library out of `LD_PRELOAD`, so that programs that this one starts run without it.
+/// Called before the program has threads.
 pub(crate) fn leave_children_alone() {
     const NAME: &[u8] = b"LD_PRELOAD=";
     const OURS: &[u8] = b"libkinlock_preload.so";
@@ -155,10 +144,11 @@ pub(crate) fn leave_children_alone() {
     else {
         return;
     };
-    // The name that it was found by, or that and a folder in which it was found.
+    // LD_PRELOAD names this library by its path, or by the file's name alone if the loader searched
+    // folders for it.
     let path = lookup::own_path();
     let file = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
-    // SAFETY: the entry is writable memory of the process. Cells, since others may point to it.
+    // SAFETY: the entry is writable memory of the process. Cells, since other pointers to it exist.
     let bytes = unsafe { core::slice::from_raw_parts(*place as *const Cell<u8>, length + 1) };
     let is_end = |byte: u8| byte == b':' || byte == b' ' || byte == 0;
     let (mut kept, mut from) = (NAME.len(), NAME.len());

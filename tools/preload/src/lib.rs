@@ -1,14 +1,60 @@
 //! kinlock's locks under programs that know nothing of them: a library for `LD_PRELOAD`.
 //!
 //! It defines the C library's functions for mutexes, condition variables, spinlocks and
-//! reader-writer locks, those of POSIX and those of C11. The dynamic loader finds these before the
-//! C library's. Barriers and semaphores stay the C library's.
+//! reader-writer locks, the ones of POSIX and the ones of C11. The dynamic loader finds these
+//! definitions before the C library's. Barriers and semaphores stay the C library's.
+//!
+//! # Layers
+//!
+//! Each layer calls only layers below it.
+//!
+//! - `start.rs`: the constructor, the destructor, and `_exit`.
+//! - `dispatch/`: the exported functions. Each decides whose the object is (ours, or *delegated* to
+//!   the C library) and whether the call is *traced*.
+//! - `posix/`: what POSIX says of objects that are ours: kinds, error codes, time limits and
+//!   cancellation. It runs on the locks of `kinlock_core`.
+//! - `traced/`: the counts and the contention report. This layer knows a lock by its address, and
+//!   neither takes nor releases one. `posix/` and `traced/` do not know each other.
+//! - `libc/`: the C library's own functions, for delegated objects, and its layouts.
+//! - `mode.rs`, `environment.rs`, `thread.rs`, `time.rs`: the mode of the process, its environment,
+//!   what belongs to a thread, and time limits.
+//!
+//! # The way of a lock
+//!
+//! From the call of `pthread_mutex_lock` to the futex, for a normal mutex of ours that is held.
+//! Each line has a file, a function, and what it decides.
+//!
+//! 1. `dispatch/mutex.rs`, `pthread_mutex_lock`: is it the usual case (`path`), and is the mutex
+//!    free (`lock_at_once`)?
+//! 2. `dispatch/mutex.rs`, `wait`: nothing. It keeps what follows out of the fast path.
+//! 3. `posix/mutex.rs`, `Mutex::wait_for`: is the time limit valid, and what is returned?
+//! 4. `posix/cancel.rs`, `wait`: may the thread queue? A thread that can be cancelled at any
+//!    instruction may not: it tries and sleeps until it has the mutex.
+//! 5. `posix/mutex.rs`, `Mutex::queue_until`: has the time limit expired (`time.rs`)?
+//! 6. `kinlock_core`, `QueuedMutex::queue_until`: all else. When to spin, to queue, and to sleep on
+//!    a futex is described there.
+//!
+//! A recursive or error-checking mutex goes from 1 to `Mutex::lock_owned` in `posix/mutex.rs`,
+//! which compares the owner, and on to 3. A mutex that is reported on goes from 1 to
+//! `lock_reported` in `dispatch/mutex.rs`, which tells `traced/report/mod.rs`, and on to 3.
+//!
+//! All other calls take the cold path: the first call of the process, time limits, `trylock` of a
+//! mutex that is not the usual one, delegated objects, the spinlock in place of the mutex, counts.
+//!
+//! 1. `dispatch/mutex.rs`, `cold_lock`: is the call traced? The first call of the process asks the
+//!    environment (`dispatch/choice.rs`).
+//! 2. `dispatch/mutex.rs`, `traced_lock`, if it is: does it become a wait? `traced/mod.rs` is told.
+//! 3. `dispatch/mutex.rs`, `lock`: is the mutex ours or delegated?
+//! 4. `posix/mutex.rs`, `Mutex::posix_lock`, if it is ours: its kind, owner, depth and error code.
+//!    It goes on to `Mutex::wait_for`, as above.
+//! 5. `libc/lock.rs`, `libc_lock`, if it is delegated: which function of the C library has this
+//!    time limit? `libc/real.rs` has that function's address.
 //!
 //! # State
 //!
-//! All state lies in the program's objects: there is no table, and nothing is allocated. An object
-//! of zeros, such as a static one, is an unlocked mutex or reader-writer lock, or a fresh
-//! condition variable.
+//! All state of a lock lies in the program's object: there is no table of locks, and nothing is
+//! allocated. An object of zeros, such as a static one, is an unlocked mutex or reader-writer lock,
+//! or a condition variable without waiters. Offsets are in bytes.
 //!
 //! ```text
 //!   pthread_mutex_t   0 the lock   4 depth   8 owner and 16 kind, as in the C library
@@ -20,32 +66,29 @@
 //!
 //! # Whose an object is
 //!
-//! Its own kind or flags say that. Where the C library keeps these is found out by calling it: what
-//! cannot be found out makes all objects the C library's. Those that the C library sets for robust,
-//! priority-inheriting, priority-protected and process-shared objects make each function *pass* the
-//! object on: then it is bit for bit the C library's. So is an object that was destroyed.
+//! The object's own kind or flags say that. Robust, priority-inheriting, priority-protected and
+//! process-shared objects are delegated: each function hands them to the C library, whose objects
+//! they are, bit for bit. A destroyed mutex is delegated, too. Where the C library keeps the kinds
+//! and flags is found out by calling it. If that fails, all objects are delegated.
 //!
-//! | condition variable | mutex | whose wait |
-//! | --- | --- | --- |
-//! | ours | ours, or passed | ours; the mutex is released and taken by its own functions |
-//! | passed | passed | the C library |
-//! | passed | ours | the C library, for 2 ms at a time; see decision 0066 |
+//! A wait needs two objects; `dispatch/condvar.rs` has the table of its cases.
 //!
 //! # Versions of symbols
 //!
-//! The symbols have none. To a reference with any version the loader gives the first definition of
-//! the name that has none.
+//! Each exported function has a symbol without a version: the loader takes it for a reference with
+//! any version. Where the linker can, it also has one symbol for each version that the C library
+//! has, for programs that look a version up (decision 0099, `build/versions.rs`).
 //!
 //! # Invariants cited by `SAFETY` comments
 //!
 //! 1. A pointer that the program passes as a mutex, reader-writer lock, condition variable or
-//!    spinlock refers to such
-//!    an object, which lives until the call returns or, where POSIX allows the program to end it
-//!    sooner, until the last access of this library. Its fields are only accessed as atomics here.
+//!    spinlock refers to such an object. It lives until the call returns or, where POSIX allows the
+//!    program to end it sooner, until this library's last access. Its fields are only accessed as
+//!    atomics here.
 //! 2. A thread that releases a lock holds it: for recursive and error-checking mutexes that is
 //!    checked; for others POSIX demands it of the program.
-//! 3. Functions of the C library are called as it declares them. Other pointers that the program
-//!    passes to them are passed on, or checked for null and read as POSIX says.
+//! 3. Functions of the C library are called as it declares them. Pointers that the program passes
+//!    are handed on to them unread, or checked for null and read as POSIX says.
 //! 4. Pointers given to the system refer to live locals or statics of the type that it expects.
 //! 5. The report's table is a mapping of its size, made once, before its address is stored, and
 //!    replaced only in the child of a fork, where no thread uses it. Its fields are atomics. A page
@@ -63,20 +106,12 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("this library replaces functions of the GNU C library on Linux");
 
-mod c11;
-mod cancel;
-mod condvar;
-mod counts;
+mod dispatch;
 mod environment;
-mod layout;
-mod lookup;
+mod libc;
 mod mode;
-mod mutex;
-mod real;
-mod report;
-mod rwlock;
-mod spin;
+mod posix;
 mod start;
 mod thread;
 mod time;
-mod watch;
+mod traced;

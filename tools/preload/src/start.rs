@@ -1,18 +1,20 @@
 //! The beginning and the end of the process.
 //!
-//! Nothing depends on the beginning: constructors of other libraries run before, and take locks.
+//! No function that takes a lock relies on the beginning having run: constructors of other
+//! libraries run before it, and take locks.
 
-use crate::counts;
 use crate::environment;
+use crate::libc::real;
 use crate::mode;
-use crate::real;
-use crate::report::memory;
-use crate::spin;
+use crate::posix::spin;
+use crate::traced::counts;
+use crate::traced::report::memory;
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
-/// The process that complains at its end if no call was intercepted; 1: each does; 0: none.
+/// Which process says at its end that it called no function of ours: the one with this number. 1:
+/// every process. 0: none.
 static WARNS: AtomicI32 = AtomicI32::new(0);
 
 unsafe extern "C" {
@@ -38,7 +40,8 @@ extern "C" fn begin() {
     let counts = environment::variable(b"KINLOCK_COUNTS").is_some();
     let reports = environment::variable(b"KINLOCK_REPORT").is_some();
     if counts || reports {
-        // The first function to be registered is the last to be called. It needs no memory for it.
+        // The function that is registered first is called last, so that it sees what the others do.
+        // The C library has static room for the first few.
         // SAFETY: invariant 3; the function lives as long as the program.
         unsafe { __cxa_at_quick_exit(end_quickly, ptr::null()) };
     }
@@ -58,7 +61,8 @@ unsafe extern "C" {
     fn __cxa_at_quick_exit(function: extern "C" fn(*mut c_void), library: *const c_void) -> c_int;
 }
 
-/// `quick_exit` runs no destructors, and ends the process within the C library.
+/// `quick_exit` runs no destructors, and ends the process inside the C library: it does not call
+/// the `_exit` below.
 extern "C" fn end_quickly(_: *mut c_void) {
     counts::write();
     memory::finish();
@@ -69,8 +73,8 @@ extern "C" fn end() {
     memory::finish();
     let warns = WARNS.load(Relaxed);
     // SAFETY: it has no preconditions.
-    let is_named = warns == 1 || warns == unsafe { libc::getpid() };
-    if is_named && !mode::is_decided() {
+    let is_meant = warns == 1 || warns == unsafe { libc::getpid() };
+    if is_meant && mode::chosen().is_none() {
         environment::write_stderr(
             b"kinlock: the program called no function of pthread mutexes, condition variables, \
               spinlocks or reader-writer locks\n",
@@ -86,7 +90,7 @@ static BEGIN: extern "C" fn() = begin;
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = end;
 
-/// Ends the process without destructors; the counts are written all the same.
+/// Ends the process without running destructors, but not without writing the counts.
 #[unsafe(no_mangle)]
 extern "C" fn _exit(status: c_int) -> ! {
     counts::write();

@@ -34,6 +34,9 @@
 
 #![no_std]
 
+mod classes;
+
+pub use classes::{bucket, class, class_range, end_of, waits_per_sample};
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// How a file begins. It changes with the layout.
@@ -446,102 +449,9 @@ impl Use {
     }
 }
 
-/// The shortest time of the second class.
-const SHORTEST: u32 = 5;
-
-/// For how many waits of a thread for a lock one stands that is measured, after so many: all at
-/// first, then ever fewer, so that what is known grows about as the logarithm of their number.
-pub fn waits_per_sample(waits: u64) -> u32 {
-    (waits / 32).next_power_of_two().min(64) as u32
-}
-
-/// The class of a time: two per power of two, from 32 ns on.
-pub fn bucket(ns: u64) -> usize {
-    let ns = ns.max(1 << SHORTEST);
-    let power = ns.ilog2();
-    let half = (ns >> (power - 1)) & 1;
-    let class = 2 * (power - SHORTEST) as usize + half as usize;
-    class.min(BUCKETS - 1)
-}
-
-/// The end of a class: its times are shorter.
-pub fn end_of(bucket: usize) -> u64 {
-    let power = bucket / 2 + SHORTEST as usize;
-    match bucket % 2 {
-        0 => 3 << (power - 1),
-        _ => 1 << (power + 1),
-    }
-}
-
-/// Classes per power of two of a recorded distribution.
-const PARTS: u64 = 8;
-
-/// The class of a time in a recorded distribution: eight per power of two, each nanosecond its own
-/// below 16 ns; the last one takes all from about 17 s on.
-///
-/// ```
-/// use kinlock_report::{class, class_range};
-/// assert_eq!(class(1000), 63);
-/// assert_eq!(class_range(63), (960, 1024));
-/// ```
-pub fn class(ns: u64) -> usize {
-    if ns < 2 * PARTS {
-        return ns as usize;
-    }
-    let power = u64::from(ns.ilog2() - PARTS.ilog2());
-    let class = PARTS * power + (ns >> power);
-    (class as usize).min(CLASSES - 1)
-}
-
-/// The first time of a class, and the one after its last.
-///
-/// # Panics
-///
-/// If there is no such class.
-pub fn class_range(class: usize) -> (u64, u64) {
-    assert!(class < CLASSES);
-    let class = class as u64;
-    if class < 2 * PARTS {
-        return (class, class + 1);
-    }
-    let power = class / PARTS - 1;
-    let part = class - PARTS * power;
-    (part << power, (part + 1) << power)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn classes_are_half_powers_of_two() {
-        assert_eq!([0, 31, 47, 48, 63, 64].map(bucket), [0, 0, 0, 1, 1, 2]);
-        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
-        for class in 0..BUCKETS - 1 {
-            assert_eq!(bucket(end_of(class) - 1), class);
-            assert_eq!(bucket(end_of(class)), class + 1);
-        }
-    }
-
-    #[test]
-    fn recorded_classes_are_an_eighth_of_a_power_of_two() {
-        for class_before in 0..CLASSES - 1 {
-            let (from, to) = class_range(class_before);
-            assert_eq!(
-                [from, to - 1, to].map(class),
-                [class_before, class_before, class_before + 1]
-            );
-            assert!(to - from <= (from / 8).max(1));
-        }
-        assert_eq!(class(u64::MAX), CLASSES - 1);
-        assert!(class_range(CLASSES - 1).0 > 10_000_000_000);
-    }
-
-    #[test]
-    fn all_waits_are_measured_at_first_then_ever_fewer() {
-        assert_eq!([0, 63, 96, 128].map(waits_per_sample), [1, 1, 4, 4]);
-        assert_eq!([1 << 20, u64::MAX].map(waits_per_sample), [64, 64]);
-    }
 
     #[test]
     fn a_tally_is_a_cache_line() {

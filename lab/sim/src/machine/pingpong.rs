@@ -6,8 +6,8 @@
 
 use super::MachineError;
 use crate::random::Random;
-use kinlock_core::Native;
 use kinlock_core::platform::{EVERY_SET, NEVER, Platform};
+use kinlock_linux::Native;
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};

@@ -9,7 +9,7 @@ use super::pingpong::{
     clock_ns, load_ns, locked_ns, median, next_line_ns, on_cpu, one_way_ns, pause_ns, wake_ns,
 };
 use super::{Distance, Machine, MachineError, Shape, file, write};
-use kinlock_core::topology::Topology;
+use kinlock_linux::topology::Topology;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration, Instant};
@@ -50,7 +50,7 @@ struct HostCpu {
 
 fn host_cpus(topology: &Topology) -> Vec<HostCpu> {
     let allowed = topology.cpus().iter().filter(|cpu| cpu.allowed);
-    let host_cpu = |cpu: &kinlock_core::topology::Cpu| {
+    let host_cpu = |cpu: &kinlock_linux::topology::Cpu| {
         let socket = cpu.socket.unwrap_or(0);
         HostCpu {
             cpu: cpu.number,
@@ -67,7 +67,7 @@ fn host_cpus(topology: &Topology) -> Vec<HostCpu> {
 
 fn node_distances(topology: &Topology) -> BTreeMap<(usize, usize), usize> {
     let nodes = topology.nodes();
-    let row = |from: &kinlock_core::topology::Node| {
+    let row = |from: &kinlock_linux::topology::Node| {
         let columns = nodes.iter().zip(from.distances.clone());
         let from = from.number;
         columns

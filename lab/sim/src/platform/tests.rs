@@ -8,7 +8,7 @@ use crate::platform::{Sim, SimU64, place};
 use crate::world::{Placement, Setup, run, with};
 use kinlock_core::config::Tuning;
 use kinlock_core::platform::{Atomic, Ordering::Relaxed, Platform};
-use kinlock_core::topology::DomainKind;
+use kinlock_linux::topology::DomainKind;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

@@ -3,10 +3,10 @@
 use super::Specimen;
 use crate::affinity;
 use crate::specimen::fault;
-use kinlock_core::Native;
 use kinlock_core::platform::Platform;
 use kinlock_ids::raw::{Block, IdAllocator, IdConfig, IdFault, Record};
 use kinlock_ids::{Backend, Domain, Policy};
+use kinlock_linux::Native;
 use std::sync::OnceLock;
 
 /// A defect.

@@ -6,8 +6,8 @@ use super::{Context, Events, Stage};
 use crate::crew::{self, Orders, Worker};
 use crate::pretend;
 use crate::report::Findings;
-use kinlock_core::config::{self, LocalLimit, Quantum, Scan, Tuning};
 use kinlock_core::events::Event;
+use kinlock_linux::config::{self, LocalLimit, Quantum, Scan, Tuning};
 use kinlock_sim::random::Random;
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn run(context: &Context, orders: &Orders, stage: Stage, pretended: usize) -> Fi
     let stage = Arc::new(stage);
     let mut knobs = Knobs::new(Random::stream(orders.seed, u64::MAX));
     let domains = if pretended == 0 {
-        kinlock_core::topology::domain_count()
+        kinlock_linux::topology::domain_count()
     } else {
         pretended
     };

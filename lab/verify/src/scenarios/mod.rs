@@ -183,7 +183,7 @@ fn steps(specimen: &Specimen, settings: &Settings) -> Vec<Step<Runner>> {
             PREEMPTION => (settings.threads.iter()).for_each(|&n| add(with(n), n)),
             // Two threads for each domain to pretend.
             DOMAINS => (settings.domains.iter()).for_each(|&n| add(with(n), 2 * n)),
-            TOPOLOGY => add(with(kinlock_core::topology::domain_count()), few),
+            TOPOLOGY => add(with(kinlock_linux::topology::domain_count()), few),
             _ => add(name.to_owned(), few),
         }
     }

@@ -1,39 +1,24 @@
 //! The knobs that the environment sets.
 
 use super::{Domains, Word};
-#[cfg(feature = "std")]
-use crate::environment::{Variable, read_from_str, read_on_off};
 use crate::tuning::{LocalLimit, Numa, Quantum, Scan};
 
-/// The knobs that the environment sets.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Settings {
-    numa: Option<Numa>,
-    scan: Option<Scan>,
-    limit: Option<LocalLimit>,
-    stealing: Option<bool>,
-    quantum: Option<Quantum>,
+/// The knobs that the environment sets; `None`: not set there.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Settings {
+    /// Whether queues are reordered by locality domain.
+    pub numa: Option<Numa>,
+    /// How a lock searches for a local waiter.
+    pub scan: Option<Scan>,
+    /// How long hand-offs may stay local.
+    pub limit: Option<LocalLimit>,
+    /// Whether a running thread may take a free lock before a front waiter that does not run.
+    pub stealing: Option<bool>,
+    /// How long running threads may take a mutex again while a waiter is at its front.
+    pub quantum: Option<Quantum>,
 }
 
 impl Settings {
-    /// Reads the variables. A bad value is reported once and counts as unset.
-    #[cfg(feature = "std")]
-    pub(super) fn from_environment() -> Self {
-        Settings {
-            numa: read_from_str(Variable::Numa),
-            scan: read_from_str(Variable::Scan),
-            limit: read_from_str(Variable::LocalLimit),
-            stealing: read_on_off(Variable::Stealing),
-            quantum: read_from_str(Variable::Quantum),
-        }
-    }
-
-    /// Nothing: there is no environment.
-    #[cfg(not(feature = "std"))]
-    pub(super) fn from_environment() -> Self {
-        Settings::default()
-    }
-
     /// Sets the knobs that no function has set. `domains` says what `auto` means, if it is known.
     pub(super) fn complete(self, mut word: Word, domains: fn() -> Option<Domains>) -> Word {
         if let Some(numa) = self.numa.filter(|_| !word.has(Word::NUMA_SET)) {

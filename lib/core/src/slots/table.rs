@@ -9,11 +9,11 @@ use crate::atomic::{Atomics, ConstAtomic, ConstAtomics};
 /// allocates them only for slots that have been used.
 ///
 /// ```
-/// use kinlock_core::Native;
+/// use kinlock_core::bare::Bare;
 /// use kinlock_core::slots::{Table, Waiters};
 ///
-/// static TABLE: Table<Native, 64, 2> = Table::FREE;
-/// static WAITERS: Waiters<Native> = TABLE.waiters();
+/// static TABLE: Table<Bare, 64, 2> = Table::FREE;
+/// static WAITERS: Waiters<Bare> = TABLE.waiters();
 /// assert_eq!(WAITERS.in_use(), 0);
 /// ```
 #[derive(Debug)]
@@ -41,8 +41,7 @@ impl<P: Atomics, const SLOTS: usize, const WORDS: usize> Table<P, SLOTS, WORDS> 
     }
 
     /// A table that locks use for no queue, only to look up names that are not from here.
-    #[cfg(feature = "std")]
-    pub(crate) const fn no_waiters(&'static self) -> Waiters<P> {
+    pub const fn no_waiters(&'static self) -> Waiters<P> {
         Waiters::without_places(&self.slots, &self.in_use)
     }
 }

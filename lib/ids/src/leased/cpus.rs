@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
-use kinlock_core::topology::CpuSet;
+use kinlock_linux::topology::CpuSet;
 
 /// Maps CPU numbers, which may be large and have gaps, to indices.
 #[derive(Debug)]
@@ -36,14 +36,14 @@ impl Cpus {
 /// The numbers of all CPUs that this kernel can ever have, in ascending order.
 pub(crate) fn possible_cpus() -> Vec<usize> {
     let text = std::fs::read("/sys/devices/system/cpu/possible").unwrap_or_default();
-    let ranges: Result<Vec<_>, _> = kinlock_core::topology::CpuList::new(text).collect();
+    let ranges: Result<Vec<_>, _> = kinlock_linux::topology::CpuList::new(text).collect();
     let mut cpus: Vec<usize> = ranges.unwrap_or_default().into_iter().flatten().collect();
     if cpus.is_empty() {
         // No sysfs: assume the configured CPUs, and those that the process may run on.
         let configured = std::thread::available_parallelism().map_or(1, |n| n.get());
         cpus = (0..configured).chain(CpuSet::of_process().iter()).collect();
     }
-    cpus.retain(|&cpu| cpu < kinlock_core::topology::MAX_CPUS);
+    cpus.retain(|&cpu| cpu < kinlock_linux::topology::MAX_CPUS);
     cpus.sort_unstable();
     cpus.dedup();
     cpus

@@ -4,7 +4,7 @@ mod ageing;
 mod limits;
 
 use super::*;
-use kinlock_core::Native;
+use kinlock_linux::Native;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 

@@ -1,11 +1,11 @@
 //! Single steps, on lists whose state was made by hand.
 
 use super::*;
-use kinlock_core::Native;
 use kinlock_core::platform::{Atomics, NEVER};
 use kinlock_core::raw::mutex::Queue;
 use kinlock_core::raw::osq::Watch;
 use kinlock_core::tuning::Tuning;
+use kinlock_linux::Native;
 
 #[derive(Clone, Copy, Debug)]
 struct Plain;
@@ -286,6 +286,16 @@ fn slots_raise_bounds_to_the_ticket_only() {
     assert_eq!(Atomic::load(&domain.places[1].link, Relaxed), 5 | BOUND);
 }
 
+/// Waits for generation 1, in vain, until one of the waits has slept. On a busy machine the time of
+/// a short wait is up before the thread falls asleep, however often it is tried.
+fn time_out_asleep<B: Backend<Native>>(domain: &Of<B>) {
+    let mut limit = 1_000_000;
+    while domain.tally().slow_waits == 0 {
+        assert!(!domain.wait(1, Native::now() + limit));
+        limit *= 2;
+    }
+}
+
 /// Waits for `generation` in another thread, and calls `meanwhile` when that sleeps.
 fn with_sleeper<B: Backend<Native>>(domain: &Of<B>, generation: u64, meanwhile: impl FnOnce()) {
     std::thread::scope(|s| {
@@ -330,9 +340,7 @@ fn a_wait_that_timed_out_is_in_nobodys_way() {
     fn check<B: Backend<Native>>(domain: &Of<B>) {
         domain.begin(1, || 0).unwrap();
         domain.begin(2, || 0).unwrap();
-        while domain.tally().slow_waits == 0 {
-            assert!(!domain.wait(1, Native::now() + 1_000_000));
-        }
+        time_out_asleep(domain);
         std::thread::scope(|s| {
             let sleeper = s.spawn(|| domain.wait(2, NEVER));
             while domain.tally().slow_waits < 2 {
@@ -381,10 +389,7 @@ fn waiting_has_an_end() {
     assert_eq!(domain.depth(1), 2);
     assert!(!domain.wait(1, 0));
     assert_eq!(domain.tally().slow_waits, 0);
-    // On a busy machine the time may be up before the thread falls asleep.
-    while domain.tally().slow_waits == 0 {
-        assert!(!domain.wait(1, Native::now() + 1_000_000));
-    }
+    time_out_asleep(&domain);
     assert!(domain.wait(0, 0));
     let open: Vec<_> = domain.sections().collect();
     assert_eq!((open.len(), open[0].since), (1, 17));

@@ -21,8 +21,8 @@
 //! 2. A [`WidePair`] is made only after [`WidePair::is_supported`] has returned true.
 
 use super::list::{Pair, Seen};
-use kinlock_core::Native;
 use kinlock_core::platform::{Atomic, Atomics, Ordering::*};
+use kinlock_linux::Native;
 
 const MARK: u64 = 1 << 16;
 

@@ -14,12 +14,12 @@
 
 use super::Kind;
 use backtrace::Backtrace;
-use kinlock_core::Native;
-use kinlock_core::native::deadline;
 use kinlock_core::platform::NEVER;
 use kinlock_core::platform::Platform;
 use kinlock_core::raw::condvar::Partner;
 use kinlock_core::raw::mutex::{MutexConfig, QueuedMutex};
+use kinlock_linux::Native;
+use kinlock_linux::native::deadline;
 use std::cell::RefCell;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering::*};

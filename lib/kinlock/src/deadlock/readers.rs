@@ -16,7 +16,7 @@ use super::Kind;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
-use kinlock_core::native::deadline;
+use kinlock_linux::native::deadline;
 
 const PLACES: usize = 4096;
 const COUNT: u64 = 0xff;

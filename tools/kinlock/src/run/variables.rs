@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use anyhow::bail;
 use kinlock_core::config::{LocalLimit, Numa, Quantum};
-use kinlock_core::topology::DomainKind;
+use kinlock_linux::topology::DomainKind;
 
 use crate::args::{Named, names};
 

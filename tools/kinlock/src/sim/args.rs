@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use kinlock_core::config::{LocalLimit, Numa, Scan};
-use kinlock_core::topology::DomainKind;
+use kinlock_linux::topology::DomainKind;
 use kinlock_sim::{Placement, locks, workloads};
 
 use super::part::Shard;

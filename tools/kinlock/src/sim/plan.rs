@@ -2,7 +2,7 @@
 
 use anyhow::{bail, ensure};
 use kinlock_core::config::{Numa, Tuning};
-use kinlock_core::topology::DomainKind;
+use kinlock_linux::topology::DomainKind;
 use kinlock_sim::locks::{self, Genre};
 use kinlock_sim::workloads::grid::{self, Cell};
 use kinlock_sim::{Machine, Run, workloads};

@@ -8,7 +8,7 @@ use crate::platform::{Sim, place};
 use crate::world::{Placement, Setup, run};
 use kinlock_core::config::Tuning;
 use kinlock_core::platform::{Atomic, Ordering::Relaxed, Platform};
-use kinlock_core::topology::DomainKind;
+use kinlock_linux::topology::DomainKind;
 use std::cell::Cell;
 
 /// Runs `body` on each of so many threads, with a lock of `nodes` nodes that all share.

@@ -14,8 +14,8 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::*};
 use std::time::Duration;
 
-use kinlock_core::Native;
 use kinlock_core::platform::Platform;
+use kinlock_linux::Native;
 
 use crate::outcome::{Signal, tell};
 

@@ -3,7 +3,7 @@
 //! Invariant:
 //! 1. The mask passed to the kernel is a live buffer of the size passed with it.
 
-use kinlock_core::topology::{self, Topology};
+use kinlock_linux::topology::{self, Topology};
 
 /// How threads are bound to CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

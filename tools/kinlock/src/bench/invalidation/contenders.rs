@@ -4,9 +4,9 @@
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
 use kinlock::Mutex;
-use kinlock_core::Native;
 use kinlock_core::platform::{NEVER, Platform};
 use kinlock_invalidation::{Backend, Domain};
+use kinlock_linux::Native;
 use kinlock_verify::invalidation::Ours;
 use kinlock_verify::pages::Protection;
 

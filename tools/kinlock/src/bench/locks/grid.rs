@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use kinlock_core::config;
+use kinlock_linux::config;
 use serde::Serialize;
 
 use super::Locks;

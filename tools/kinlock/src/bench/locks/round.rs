@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
 use kinlock_core::events::{self, Event};
-use kinlock_core::topology;
+use kinlock_linux::topology;
 use kinlock_sim::random::Random;
 
 use super::contenders::{Family, Lock, LockName, Visit};

@@ -28,8 +28,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
-use kinlock_core::Native;
 use kinlock_core::platform::Platform;
+use kinlock_linux::Native;
 use kinlock_report::{MAGIC, PAGE, SHARED, Shared, Table};
 use tempfile::TempDir;
 

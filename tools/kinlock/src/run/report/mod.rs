@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf, absolute};
 use std::process::ExitStatus;
 
 use anyhow::bail;
-use kinlock_core::Native;
 use kinlock_core::platform::Platform;
+use kinlock_linux::Native;
 use serde::Serialize;
 
 pub use self::folder::Folder;

@@ -10,9 +10,9 @@ use std::sync::atomic::{
     Ordering::{Acquire, Release},
 };
 
-use kinlock_core::Native;
-use kinlock_core::configured::AsConfigured;
 use kinlock_core::raw::mutex::{Joined, QueuedMutex};
+use kinlock_linux::Native;
+use kinlock_linux::configured::AsConfigured;
 use lock_api::{GuardNoSend, GuardSend, RawMutex};
 
 use super::{Family, Lock};

@@ -1,0 +1,97 @@
+//! The platform of hardware without an operating system: waiters only spin, first in, first out.
+//!
+//! The crate `kinlock` without its feature `std` runs on it. A kernel that knows more about its
+//! machine writes a platform of its own; see the example `bare_metal`.
+
+use crate::config::{self, Decision, Domains, Settings, Source, Tuning};
+use crate::events::{self, Event};
+use crate::hardware;
+use crate::platform::{Atomic, Atomics, Platform};
+use crate::slots::{Table, Waiters};
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+
+/// Hardware without an operating system.
+#[derive(Clone, Copy, Debug)]
+pub struct Bare;
+
+/// The configuration of locks on this platform; see [`configured`](crate::configured).
+pub type AsConfigured = crate::configured::AsConfigured<Bare>;
+/// As [`AsConfigured`], but always first in, first out.
+pub type Fifo = crate::configured::Fifo<Bare>;
+/// As [`Fifo`], and no thread overtakes a waiter that sleeps.
+pub type InOrder = crate::configured::InOrder<Bare>;
+/// As [`AsConfigured`], but always NUMA-aware.
+pub type NumaAware = crate::configured::NumaAware<Bare>;
+
+/// How many CPUs may wait at a time. Each waiter occupies one.
+const SLOTS: usize = 1024;
+
+static TABLE: Table<Bare, SLOTS, { SLOTS.div_ceil(32) }> = Table::FREE;
+static WAITERS: Waiters<Bare> = TABLE.waiters();
+
+/// The knobs in force.
+pub fn tuning() -> Tuning {
+    config::tuning::<Bare>()
+}
+
+/// Whether queues are reordered, and why.
+pub fn decision() -> Decision {
+    config::decision::<Bare>()
+}
+
+impl Atomics for Bare {
+    type AtomicU8 = AtomicU8;
+    type AtomicU16 = AtomicU16;
+    type AtomicU32 = AtomicU32;
+    type AtomicU64 = AtomicU64;
+}
+
+impl Platform for Bare {
+    #[inline]
+    fn prefetch_for_writing<A: Atomic>(word: &A) {
+        hardware::prefetch_for_writing(word);
+    }
+
+    #[inline]
+    fn light_fence() {
+        hardware::light_fence();
+    }
+
+    // Without sleepers no fence is needed.
+    fn heavy_fence() -> bool {
+        false
+    }
+
+    #[inline]
+    fn waiters() -> &'static Waiters<Self> {
+        &WAITERS
+    }
+
+    #[inline]
+    fn count(event: Event) {
+        events::count(event, 1, || 0);
+    }
+}
+
+/// There are no environment variables, and `auto` means off.
+impl Source for Bare {
+    fn settings() -> Settings {
+        Settings::default()
+    }
+
+    fn domains() -> Option<Domains> {
+        Some(Domains {
+            automatic: Decision {
+                reorder: false,
+                reason: "without the feature `std` nothing is known of the machine",
+            },
+            mutexes_only: false,
+            are_caches: false,
+        })
+    }
+
+    fn kind_of_queue() -> &'static AtomicU8 {
+        static KIND: AtomicU8 = AtomicU8::new(0);
+        &KIND
+    }
+}

@@ -1,0 +1,146 @@
+//! The knobs in force: defaults, environment variables, and functions that override both.
+//!
+//! | knob | environment | function | default |
+//! | --- | --- | --- | --- |
+//! | reorder queues by locality domain | `KINLOCK_NUMA=auto\|on\|off` | [`set_numa`] | `auto` |
+//! | search for local waiters | `KINLOCK_SCAN=full\|incremental` | [`set_scan`] | `full` |
+//! | limit on local hand-offs | `KINLOCK_LOCAL_LIMIT=10ms\|2^16` | [`set_local_limit`] | `10ms` |
+//! | running threads overtake sleepers | `KINLOCK_STEALING=on\|off` | [`set_stealing`] | `on` |
+//! | quantum of a mutex | `KINLOCK_QUANTUM=fair\|250us\|throughput` | [`set_quantum`] | `1000us` |
+//! | kind of domain | `KINLOCK_DOMAIN=auto\|node\|llc\|socket` | [`set_domain_kind`] | `auto` |
+//! | pretend these CPUs are domains | `KINLOCK_TOPOLOGY=0-3;4-7` | | |
+//! | say on standard error what was decided | `KINLOCK_VERBOSE=0\|1` | | `0` |
+//! | programs print [statistics](show_stats) at their end | `KINLOCK_SHOW_STATS=0\|1` | | `0` |
+//!
+//! The quantum is how long a mutex stays with threads that keep taking it while others wait. With
+//! `auto`, domains are NUMA nodes, or the last-level caches of a single node, where spinlocks keep
+//! the order of arrival. Between caches the default limit is `1ms`.
+//!
+//! The environment is read once, before `main`, without allocation: later changes have no effect. A
+//! function overrides it. A bad value in the environment is reported once on standard error, when a
+//! lock is first contended, and then ignored. An empty value counts as unset.
+//!
+//! ```
+//! use kinlock_linux::config::{self, LocalLimit, Numa};
+//!
+//! config::set_numa(Numa::On);
+//! config::set_local_limit("2^16".parse()?);
+//! assert!(config::tuning().reorder);
+//! assert_eq!(config::tuning().limit, LocalLimit::count(16)?);
+//! # Ok::<(), kinlock_linux::config::ParseError>(())
+//! ```
+
+mod announce;
+
+use crate::environment::{self, Variable, read_from_str, read_on_off};
+use crate::native::{self, Native};
+use crate::topology;
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use kinlock_core::config::{self as knobs, Domains, Settings, Source};
+pub use kinlock_core::config::{
+    Decision, LocalLimit, Numa, ParseError, Quantum, Scan, Tuning, is_decided, set_local_limit,
+    set_numa, set_quantum, set_scan, set_stealing,
+};
+
+/// The knobs in force. The first call determines what `auto` means, which may take a millisecond;
+/// later calls cost one relaxed load.
+#[inline]
+pub fn tuning() -> Tuning {
+    knobs::tuning::<Native>()
+}
+
+/// As [`tuning`], for the slow path of a lock. As long as nobody knows what `auto` means, it means
+/// `off`. The slow path number `PATIENCE` determines it: the first ones are to be fast, and a
+/// program that hardly contends does not need it.
+#[inline]
+pub fn tuning_of_wait() -> Tuning {
+    knobs::tuning_of_wait::<Native>()
+}
+
+/// Whether queues are reordered, and why.
+pub fn decision() -> Decision {
+    knobs::decision::<Native>()
+}
+
+/// Sets the kind of locality domain.
+///
+/// It has no effect where `KINLOCK_TOPOLOGY` defines the domains.
+///
+/// # Errors
+///
+/// [`TooLate`] if the domains have been determined: by a contended lock, by [`decision`], or by a
+/// function of the module [`topology`].
+pub fn set_domain_kind(kind: topology::DomainKind) -> Result<(), TooLate> {
+    if topology::set_kind(kind) {
+        Ok(())
+    } else {
+        Err(TooLate)
+    }
+}
+
+/// Whether `KINLOCK_VERBOSE=1` asks for a report on standard error. Reads the environment.
+pub fn verbose() -> bool {
+    environment::read_switch(Variable::Verbose)
+}
+
+/// Whether `KINLOCK_SHOW_STATS=1` asks for statistics when the program ends. Reads the environment.
+///
+/// A library prints nothing by itself. A program that counts [`events`](kinlock_core::events) asks
+/// here whether to print them.
+pub fn show_stats() -> bool {
+    environment::read_switch(Variable::ShowStats)
+}
+
+/// The locality domains have been determined, so their kind can no longer be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLate;
+
+impl core::fmt::Display for TooLate {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("the locality domains have been determined already")
+    }
+}
+
+impl core::error::Error for TooLate {}
+
+/// How many slow paths go on without knowing the locality domains.
+const PATIENCE: u32 = 16;
+
+impl Source for Native {
+    /// Reads the variables. A bad value is reported once and counts as unset.
+    fn settings() -> Settings {
+        Settings {
+            numa: read_from_str(Variable::Numa),
+            scan: read_from_str(Variable::Scan),
+            limit: read_from_str(Variable::LocalLimit),
+            stealing: read_on_off(Variable::Stealing),
+            quantum: read_from_str(Variable::Quantum),
+        }
+    }
+
+    fn domains() -> Option<Domains> {
+        let in_use = topology::domain_kind_in_use;
+        Some(Domains {
+            automatic: topology::automatic_decision()?,
+            mutexes_only: topology::mutexes_only(),
+            are_caches: in_use() == Some(topology::DomainKind::LastLevelCache),
+        })
+    }
+
+    fn domains_of_wait() -> Option<Domains> {
+        static WAITS: AtomicU32 = AtomicU32::new(0);
+        let known = topology::automatic_decision_if_known();
+        if known.is_none() && (verbose() || WAITS.fetch_add(1, Ordering::Relaxed) >= PATIENCE) {
+            return Self::domains();
+        }
+        known.and_then(|_| Self::domains())
+    }
+
+    fn resolved(tuning: Tuning) {
+        announce::announce(tuning);
+    }
+
+    fn kind_of_queue() -> &'static AtomicU8 {
+        native::kind_of_queue()
+    }
+}

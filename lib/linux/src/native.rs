@@ -1,0 +1,218 @@
+//! Linux as a platform: the processor's atomics, futexes, membarrier, restartable sequences.
+
+mod account;
+mod copies;
+mod cpus;
+pub mod futex;
+mod load;
+mod start;
+mod thread;
+
+#[doc(hidden)]
+pub use copies::{pretend_other_version, serials};
+pub use thread::{keep_no_slot, keeps_slots, register_for_fork, set_priority, thread_identity};
+
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+use kinlock_core::announced::{Announced, Row};
+use kinlock_core::events::{self, Event};
+use kinlock_core::hardware;
+use kinlock_core::platform::{Atomic, Atomics, NEVER, NO_CPU, Ordering, Parked, Platform};
+use kinlock_core::slots::{Table, Waiters};
+
+/// The machine that the program runs on, under Linux.
+///
+/// Threads park on futexes, and the machine's locality domains are known.
+#[derive(Clone, Copy, Debug)]
+pub struct Native;
+
+/// How many threads may have a waiter slot at a time.
+const SLOTS: usize = kinlock_core::slots::MAX_SLOTS;
+
+/// All zeros: it takes address space, but memory only for slots that have been used. This copy of
+/// the library may use the table of another one, see `copies`.
+static TABLE: Table<Native, SLOTS, { SLOTS.div_ceil(32) }> = Table::FREE;
+
+/// Where readers announce themselves: 32 KiB. More threads than rows share them.
+static ROWS: [Row<Native>; 256] = [const { Row::EMPTY }; 256];
+
+/// Where the kind of queue of all mutexes is kept, see [`configured`](kinlock_core::configured).
+pub(crate) fn kind_of_queue() -> &'static AtomicU8 {
+    &copies::tables().queue
+}
+
+/// The moment on the clock of [`Platform::now`] at which `timeout` has passed. A timeout too long
+/// for that clock means [`NEVER`].
+pub fn deadline(timeout: std::time::Duration) -> u64 {
+    let nanos = u64::try_from(timeout.as_nanos()).unwrap_or(NEVER);
+    Native::now().saturating_add(nanos)
+}
+
+/// As [`Platform::park_in`], with an absolute `CLOCK_REALTIME` deadline: until the time of day is
+/// `until`, in nanoseconds since 1970.
+///
+/// The kernel follows changes of that clock: setting it past `until` ends the sleep, and setting
+/// it back prolongs the sleep.
+pub fn park_until_realtime(
+    key: *const u32,
+    expected: u32,
+    until: u64,
+    sets: u32,
+    current: impl Fn() -> u32,
+) -> Parked {
+    futex::wait_until_realtime(key, expected, until, sets, current)
+}
+
+impl Atomics for Native {
+    type AtomicU8 = AtomicU8;
+    type AtomicU16 = AtomicU16;
+    type AtomicU32 = AtomicU32;
+    type AtomicU64 = AtomicU64;
+}
+
+impl Platform for Native {
+    fn wait_yielding<A: Atomic>(
+        word: &A,
+        order: Ordering,
+        nanos: u64,
+        mut done: impl FnMut(A::Value) -> bool,
+    ) -> Result<A::Value, A::Value> {
+        let mut now = Self::now();
+        let until = now.saturating_add(nanos);
+        loop {
+            let value = word.load(order);
+            if done(value) {
+                return Ok(value);
+            }
+            if now >= until || !thread::yield_briefly(&mut now) {
+                return Err(value);
+            }
+        }
+    }
+
+    #[inline]
+    fn prefetch_for_writing<A: Atomic>(word: &A) {
+        hardware::prefetch_for_writing(word);
+    }
+
+    #[inline]
+    fn light_fence() {
+        hardware::light_fence();
+    }
+
+    #[inline]
+    fn waiters() -> &'static Waiters<Self> {
+        &copies::tables().waiters
+    }
+
+    fn yield_now() {
+        thread::yield_now();
+    }
+
+    const CAN_PARK: bool = true;
+
+    fn oversubscribed() -> bool {
+        load::oversubscribed()
+    }
+
+    fn park_in(
+        key: *const u32,
+        expected: u32,
+        until: u64,
+        sets: u32,
+        current: impl Fn() -> u32,
+    ) -> Parked {
+        let timeout = if until == NEVER {
+            None
+        } else {
+            match until.saturating_sub(Self::now()) {
+                0 => return Parked::Unwoken,
+                nanos => Some(nanos),
+            }
+        };
+        futex::wait(key, expected, timeout, sets, current)
+    }
+
+    fn unpark_in(key: *const u32, n: u32, sets: u32) -> u32 {
+        futex::wake(key, n, sets)
+    }
+
+    fn unpark_some(key: *const u32, n: u32) -> u32 {
+        futex::wake_some(key, n)
+    }
+
+    fn requeue_but(
+        woken: u32,
+        from: *const u32,
+        expected: u32,
+        to: *const u32,
+        current: impl Fn() -> u32,
+    ) -> u32 {
+        let (woken, moved) = futex::requeue_but(woken, from, expected, to, current);
+        events::count(Event::Requeue, moved, || thread::kept_slot() as u32);
+        woken + moved
+    }
+
+    fn back_off(nanos: u64) {
+        let until = Self::now().saturating_add(nanos);
+        while Self::now() < until {
+            core::hint::spin_loop();
+        }
+    }
+
+    fn heavy_fence() -> bool {
+        futex::membarrier()
+    }
+
+    fn domain() -> u16 {
+        crate::topology::current_domain()
+    }
+
+    fn cpu() -> u16 {
+        crate::rseq::current_cpu().map_or(NO_CPU, |cpu| (cpu % NO_CPU as u32) as u16)
+    }
+
+    #[inline]
+    fn forks() -> u8 {
+        copies::forks()
+    }
+
+    fn is_priority() -> bool {
+        thread::is_priority()
+    }
+
+    fn now() -> u64 {
+        thread::now()
+    }
+
+    fn random() -> u32 {
+        thread::random()
+    }
+
+    #[inline]
+    fn kept_slot() -> u16 {
+        thread::kept_slot()
+    }
+
+    unsafe fn keep_slot(slot: u16) -> bool {
+        thread::keep_slot(slot)
+    }
+
+    #[inline]
+    fn count(event: Event) {
+        events::count(event, 1, || thread::kept_slot() as u32);
+    }
+
+    #[inline]
+    fn announced() -> Option<&'static Announced<Self>> {
+        copies::announced()
+    }
+
+    #[inline]
+    fn row() -> Option<&'static Row<Self>> {
+        thread::row()
+    }
+
+    fn meet_stranger(lock: *const u32) {
+        copies::meet_stranger(lock)
+    }
+}

@@ -1,0 +1,379 @@
+//! Sleeping on four bytes (futex), and a fence for which only the rare side pays (membarrier).
+//!
+//! # Invariants cited by `SAFETY` comments
+//!
+//! 1. The kernel only compares and hashes a futex key. If the key is not mapped, the call fails
+//!    with EFAULT, and the caller checks its condition again. So keys need not be valid.
+//! 2. `membarrier` takes numbers only.
+
+#[cfg(not(miri))]
+pub(super) use kernel::{
+    membarrier, register_membarrier, requeue_but, wait, wait_until_realtime, wake, wake_some,
+};
+#[cfg(not(miri))]
+pub use kernel::{prepare_to_restart_sequences, restart_sequences};
+#[cfg(miri)]
+pub(super) use table::{
+    membarrier, register_membarrier, requeue_but, wait, wait_until_realtime, wake, wake_some,
+};
+#[cfg(miri)]
+pub use table::{prepare_to_restart_sequences, restart_sequences};
+
+#[cfg(not(miri))]
+mod kernel {
+    use crate::sys::{KeepErrno, system_call_error};
+    use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use kinlock_core::platform::{EVERY_SET, Parked};
+
+    /// Sleeps while the bytes at `key` equal `expected`, for at most `timeout` nanoseconds, as a
+    /// member of `sets`.
+    pub(in crate::native) fn wait(
+        key: *const u32,
+        expected: u32,
+        timeout: Option<u64>,
+        sets: u32,
+        _: impl Fn() -> u32,
+    ) -> Parked {
+        // This operation takes a moment on the monotonic clock, not a duration.
+        let until = timeout.map(|nanos| crate::native::thread::now().saturating_add(nanos));
+        wait_until(0, key, expected, until, sets)
+    }
+
+    /// As [`wait`], until `CLOCK_REALTIME` shows `until`, in nanoseconds since 1970. The kernel
+    /// heeds it if that clock is set meanwhile.
+    pub(in crate::native) fn wait_until_realtime(
+        key: *const u32,
+        expected: u32,
+        until: u64,
+        sets: u32,
+        _: impl Fn() -> u32,
+    ) -> Parked {
+        wait_until(libc::FUTEX_CLOCK_REALTIME, key, expected, Some(until), sets)
+    }
+
+    /// `clock` is 0 for the monotonic clock, or `FUTEX_CLOCK_REALTIME`.
+    fn wait_until(
+        clock: libc::c_int,
+        key: *const u32,
+        expected: u32,
+        until: Option<u64>,
+        sets: u32,
+    ) -> Parked {
+        let until = until.map(|nanos| libc::timespec {
+            tv_sec: (nanos / 1_000_000_000) as libc::time_t,
+            tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
+        });
+        let until = until
+            .as_ref()
+            .map_or(core::ptr::null(), |t| t as *const libc::timespec);
+        let _errno = KeepErrno::hold();
+        // SAFETY: invariant 1; `until` is null or points to a live timespec.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                key,
+                libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG | clock,
+                expected,
+                until,
+                core::ptr::null::<u32>(),
+                sets,
+            )
+        };
+        match result {
+            0 => Parked::Woken,
+            _ => match system_call_error() {
+                libc::ETIMEDOUT | libc::EINTR => Parked::Unwoken,
+                _ => Parked::Differed,
+            },
+        }
+    }
+
+    /// Wakes up to `n` threads that sleep at `key` in any of `sets`. Returns how many it woke.
+    pub(in crate::native) fn wake(key: *const u32, n: u32, sets: u32) -> u32 {
+        let _errno = KeepErrno::hold();
+        // SAFETY: invariant 1.
+        let woken = unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                key,
+                libc::FUTEX_WAKE_BITSET | libc::FUTEX_PRIVATE_FLAG,
+                // The kernel's number is signed.
+                n.min(i32::MAX as u32),
+                core::ptr::null::<libc::timespec>(),
+                core::ptr::null::<u32>(),
+                sets,
+            )
+        };
+        u32::try_from(woken).unwrap_or(0)
+    }
+
+    /// Wakes up to `n` threads that sleep at `key`. Returns how many it woke, or `n + 1` if others
+    /// are still asleep.
+    pub(in crate::native) fn wake_some(key: *const u32, n: u32) -> u32 {
+        let operation = libc::FUTEX_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
+        let _errno = KeepErrno::hold();
+        // Requeueing one more sleeper to the same key has no effect but is counted.
+        // SAFETY: invariant 1.
+        let reached =
+            unsafe { libc::syscall(libc::SYS_futex, key, operation, n as usize, 1_usize, key) };
+        u32::try_from(reached).unwrap_or_else(|_| {
+            // A sandbox refuses to requeue.
+            let woken = wake(key, n, EVERY_SET);
+            woken + u32::from(woken == n)
+        })
+    }
+
+    /// Wakes `woken` of the sleepers at `from` and moves the others to `to`, if the bytes at `from`
+    /// equal `expected`; otherwise wakes all. Returns how many it woke and how many it moved.
+    pub(in crate::native) fn requeue_but(
+        woken: u32,
+        from: *const u32,
+        expected: u32,
+        to: *const u32,
+        _: impl Fn() -> u32,
+    ) -> (u32, u32) {
+        const MOVE_ALL: usize = i32::MAX as usize;
+        let operation = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
+        let _errno = KeepErrno::hold();
+        // SAFETY: invariant 1.
+        let reached = unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                from,
+                operation,
+                woken as usize,
+                MOVE_ALL,
+                to,
+                expected,
+            )
+        };
+        // The kernel returns the number of threads woken and moved.
+        let Ok(reached) = u32::try_from(reached) else {
+            // The bytes differ, or a sandbox refuses to requeue. No sleeper may be left behind.
+            return (wake(from, u32::MAX, EVERY_SET), 0);
+        };
+        let woken = woken.min(reached);
+        (woken, reached - woken)
+    }
+
+    /// Whether the kernel has registered the process for [`membarrier`].
+    static REGISTERED: AtomicBool = AtomicBool::new(false);
+
+    /// Registers the process for [`membarrier`]. Before `main` that is cheap. In a process with
+    /// several threads the kernel waits until each CPU has switched threads, which takes
+    /// milliseconds.
+    pub(in crate::native) fn register_membarrier() {
+        let registered = call(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+        REGISTERED.store(registered, Relaxed);
+    }
+
+    /// Makes every running thread of the process execute a full fence; `false` if the kernel
+    /// refuses.
+    pub(in crate::native) fn membarrier() -> bool {
+        if REGISTERED.load(Relaxed) && call(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) {
+            return true;
+        }
+        core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+        false
+    }
+
+    // The bindings of the C library lack these two commands on some targets.
+    const PRIVATE_EXPEDITED_RSEQ: libc::c_int = 1 << 7;
+    const REGISTER_PRIVATE_EXPEDITED_RSEQ: libc::c_int = 1 << 8;
+
+    /// Prepares the process for [`restart_sequences`]. Returns `false` where the kernel refuses.
+    pub fn prepare_to_restart_sequences() -> bool {
+        call(REGISTER_PRIVATE_EXPEDITED_RSEQ)
+    }
+
+    /// Makes every thread of the process restart the restartable sequence that it is in, or execute
+    /// a full barrier if it is in none.
+    ///
+    /// Returns `false` if the kernel refuses. After [`prepare_to_restart_sequences`] has succeeded
+    /// that happens only if a filter of system calls was installed meanwhile.
+    pub fn restart_sequences() -> bool {
+        call(PRIVATE_EXPEDITED_RSEQ)
+    }
+
+    fn call(command: libc::c_int) -> bool {
+        let _errno = KeepErrno::hold();
+        // SAFETY: invariant 2.
+        unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+    }
+}
+
+/// A table of sleepers behind a std mutex, for Miri. Miri's futexes cannot requeue, and Miri would
+/// report the kernel's read of a whole lock word as a mixed-size access.
+#[cfg(miri)]
+mod table {
+    use kinlock_core::platform::{EVERY_SET, Parked};
+    use std::sync::{Condvar, Mutex};
+    use std::time::Duration;
+
+    static SLEEPERS: Mutex<Sleepers> = Mutex::new(Sleepers {
+        next: 0,
+        asleep: Vec::new(),
+    });
+    static CHANGED: Condvar = Condvar::new();
+
+    struct Sleepers {
+        next: u64,
+        asleep: Vec<Sleeper>,
+    }
+
+    struct Sleeper {
+        key: usize,
+        me: u64,
+        sets: u32,
+    }
+
+    impl Sleepers {
+        fn wake(&mut self, key: *const u32, n: u32, sets: u32) -> u32 {
+            let mut woken = 0;
+            self.asleep.retain(|s| {
+                let leave = s.key == key as usize && s.sets & sets != 0 && woken < n;
+                woken += leave as u32;
+                !leave
+            });
+            CHANGED.notify_all();
+            woken
+        }
+    }
+
+    pub(in crate::native) fn wait(
+        key: *const u32,
+        expected: u32,
+        timeout: Option<u64>,
+        sets: u32,
+        current: impl Fn() -> u32,
+    ) -> Parked {
+        let mut table = SLEEPERS.lock().unwrap();
+        if current() != expected {
+            return Parked::Differed;
+        }
+        table.next += 1;
+        let me = table.next;
+        table.asleep.push(Sleeper {
+            key: key as usize,
+            me,
+            sets,
+        });
+        let nanos = Duration::from_nanos(timeout.unwrap_or(u64::MAX / 4));
+        let asleep = |t: &mut Sleepers| t.asleep.iter().any(|s| s.me == me);
+        let (mut table, _) = CHANGED.wait_timeout_while(table, nanos, asleep).unwrap();
+        let woken = !asleep(&mut table);
+        table.asleep.retain(|s| s.me != me);
+        if woken {
+            Parked::Woken
+        } else {
+            Parked::Unwoken
+        }
+    }
+
+    /// Nobody sets the clock under Miri.
+    pub(in crate::native) fn wait_until_realtime(
+        key: *const u32,
+        expected: u32,
+        until: u64,
+        sets: u32,
+        current: impl Fn() -> u32,
+    ) -> Parked {
+        let now = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
+        let left = u128::from(until).saturating_sub(now.as_nanos());
+        let left = u64::try_from(left).unwrap_or(u64::MAX);
+        wait(key, expected, Some(left), sets, current)
+    }
+
+    pub(in crate::native) fn wake(key: *const u32, n: u32, sets: u32) -> u32 {
+        SLEEPERS.lock().unwrap().wake(key, n, sets)
+    }
+
+    pub(in crate::native) fn wake_some(key: *const u32, n: u32) -> u32 {
+        let mut table = SLEEPERS.lock().unwrap();
+        let woken = table.wake(key, n, EVERY_SET);
+        woken + u32::from(table.asleep.iter().any(|s| s.key == key as usize))
+    }
+
+    pub(in crate::native) fn requeue_but(
+        woken: u32,
+        from: *const u32,
+        expected: u32,
+        to: *const u32,
+        current: impl Fn() -> u32,
+    ) -> (u32, u32) {
+        let mut table = SLEEPERS.lock().unwrap();
+        if current() != expected {
+            return (table.wake(from, u32::MAX, EVERY_SET), 0);
+        }
+        let woken = table.wake(from, woken, EVERY_SET);
+        let mut moved = 0;
+        for sleeper in table.asleep.iter_mut().filter(|s| s.key == from as usize) {
+            sleeper.key = to as usize;
+            moved += 1;
+        }
+        (woken, moved)
+    }
+
+    /// There are no restartable sequences under Miri.
+    pub fn prepare_to_restart_sequences() -> bool {
+        false
+    }
+
+    /// There are no restartable sequences under Miri.
+    pub fn restart_sequences() -> bool {
+        false
+    }
+
+    pub(in crate::native) fn register_membarrier() {}
+
+    pub(in crate::native) fn membarrier() -> bool {
+        // The light fence is a full one under Miri.
+        core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::native::park_until_realtime;
+    use kinlock_core::platform::{EVERY_SET, Parked};
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+    fn nanos(time: SystemTime) -> u64 {
+        let since = time.duration_since(UNIX_EPOCH).expect("after 1970");
+        u64::try_from(since.as_nanos()).expect("before 2554")
+    }
+
+    fn park(word: &AtomicU32, until: u64) -> Parked {
+        let key = word.as_ptr().cast_const();
+        park_until_realtime(key, 0, until, EVERY_SET, || word.load(Relaxed))
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no time of day")]
+    fn a_sleep_until_a_time_of_day_ends_then_and_not_before() {
+        let word = AtomicU32::new(0);
+        assert_eq!(park(&word, 0), Parked::Unwoken, "1970 is over");
+        let until = SystemTime::now() + Duration::from_millis(20);
+        while park(&word, nanos(until)) != Parked::Unwoken || SystemTime::now() < until {}
+        word.store(1, Relaxed);
+        let tomorrow = SystemTime::now() + Duration::from_secs(86_400);
+        assert_eq!(park(&word, nanos(tomorrow)), Parked::Differed);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no time of day")]
+    fn a_sleep_until_a_time_of_day_can_be_ended_before() {
+        let word = AtomicU32::new(0);
+        std::thread::scope(|s| {
+            let sleeper = s.spawn(|| park(&word, u64::MAX));
+            while !sleeper.is_finished() {
+                super::wake(word.as_ptr(), 1, EVERY_SET);
+                std::thread::yield_now();
+            }
+        });
+    }
+}

@@ -1,0 +1,327 @@
+//! Whether the process is oversubscribed: threads that wait now, against CPUs that it may use now.
+//!
+//! Neither number is kept up to date by those who change it, since that would cost every wait. The
+//! first slow path in each tick of the coarse clock (1 to 10 ms) takes a sample. All others read
+//! the last answer, from a cache line that is written once per tick.
+//!
+//! A sample counts the threads in queues and the one that asks. A holder is added where at least
+//! two queue: one alone may be the holder, which has not left its node yet. A thread on its way
+//! from one wait to the next is missing. So the answer follows an average, which forgets a crowd
+//! within some ten ticks.
+//!
+//! To count the threads in queues is to read a cache line of each thread that has ever waited. One
+//! slow path looks at a thousand of them at most: with more threads, several ticks take a sample.
+//!
+//! The number of CPUs is read again every 100 ms at most, see [`cpus`](super::cpus): not in the
+//! first sample, so that the first contended lock of a process is not delayed. A thread that may
+//! run on one CPU only has to ask about all other threads. As long as that finds nothing new, the
+//! next look comes after twice the time, up to some ten seconds.
+
+use super::{copies, cpus, thread};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use kinlock_core::atomic::Atomics;
+use kinlock_core::slots::{MAX_SLOTS, Waiters};
+
+/// The last answer in bit 0, and above it the time of the sample. Starts with a long past one.
+static ANSWER: AtomicU64 = AtomicU64::new(0);
+/// The average number of contenders, in sixteenths.
+static AVERAGE: AtomicU32 = AtomicU32::new(0);
+/// The CPUs on which the process may run; 0 = not counted yet.
+static ALLOWED: AtomicU32 = AtomicU32::new(0);
+/// How many CPUs' time its quotas allow; 0 = not read yet. They are read once: each reading opens
+/// files, and the program may depend on the numbers that its own files get, or close all.
+static QUOTA: AtomicU32 = AtomicU32::new(0);
+/// When to count the CPUs again; 0 = nobody has asked yet.
+static DUE: AtomicU64 = AtomicU64::new(0);
+/// The last pause between two looks at them.
+static PAUSE: AtomicU64 = AtomicU64::new(0);
+/// A count of waiting threads that is under way.
+static COUNT: Count = Count::new();
+
+/// The least time between two samples: the coarse clock may be finer than a tick.
+const PERIOD: u64 = 1_000_000;
+/// A sample after such a gap starts a new average.
+const FORGOTTEN: u64 = 100_000_000;
+/// The least time between two looks at the number of CPUs, and how many times as long it is at
+/// least as such a look takes: with a thousand threads that is a millisecond.
+const CPUS_PERIOD: u64 = 100_000_000;
+const CPUS_SHARE: u64 = 100;
+/// The most between two looks that ask about all threads and find nothing new.
+const CPUS_LONGEST: u64 = 12_800_000_000;
+
+/// The thread that asks, and a holder.
+const ALWAYS: u32 = 2;
+/// An average of one contender.
+const ONE: u32 = 16;
+
+/// See [`Platform::oversubscribed`](kinlock_core::platform::Platform::oversubscribed).
+pub(super) fn oversubscribed() -> bool {
+    let now = thread::coarse_now();
+    let seen = ANSWER.load(Relaxed);
+    if now.saturating_sub(seen >> 1) < PERIOD {
+        return seen & 1 != 0;
+    }
+    sample(now, seen)
+}
+
+#[cold]
+fn sample(now: u64, seen: u64) -> bool {
+    let before = seen & 1;
+    // One thread takes the sample. Others make do with the old answer.
+    let taken = now << 1 | before;
+    if ANSWER
+        .compare_exchange(seen, taken, Relaxed, Relaxed)
+        .is_err()
+    {
+        return before != 0;
+    }
+    let cpus = cpus(now);
+    let own = thread::kept_slot();
+    let gap = now.saturating_sub(seen >> 1);
+    if gap > FORGOTTEN {
+        COUNT.restart();
+    }
+    let waiters = &copies::tables().waiters;
+    let Some(waiting) = COUNT.proceed(waiters, cpus.saturating_mul(2), own) else {
+        return before != 0;
+    };
+    // No more than have ever waited.
+    let contenders = contenders(waiting).min(waiters.in_use() + u32::from(own == 0));
+    let average = average(AVERAGE.load(Relaxed), contenders, gap);
+    AVERAGE.store(average, Relaxed);
+    let answer = exceeds(average, cpus);
+    // Fails if this thread lost its CPU meanwhile, and another has taken the next sample.
+    let _ = ANSWER.compare_exchange(taken, now << 1 | u64::from(answer), Relaxed, Relaxed);
+    answer
+}
+
+/// A count of the threads that wait, in portions. Only the thread that takes a sample continues it.
+struct Count {
+    /// The first word of slots that has not been looked at; 0 = the count begins anew.
+    word: AtomicU32,
+    /// How many claimed slots have not been looked at.
+    left: AtomicU32,
+    waiting: AtomicU32,
+}
+
+impl Count {
+    /// How many words of 32 slots are a portion.
+    const PORTION: u32 = 32;
+
+    const fn new() -> Self {
+        Count {
+            word: AtomicU32::new(0),
+            left: AtomicU32::new(0),
+            waiting: AtomicU32::new(0),
+        }
+    }
+
+    fn restart(&self) {
+        self.word.store(0, Relaxed);
+    }
+
+    /// Counts another portion, without the slot `but`. The number of waiting threads, at most
+    /// `most`, if it was the last one.
+    fn proceed<P: Atomics>(&self, waiters: &Waiters<P>, most: u32, but: u16) -> Option<u32> {
+        let word = self.word.load(Relaxed);
+        let (mut left, before) = match word {
+            0 => (waiters.in_use(), 0),
+            _ => (self.left.load(Relaxed), self.waiting.load(Relaxed)),
+        };
+        let next = word + Self::PORTION;
+        let more = most.saturating_sub(before);
+        let waiting =
+            before + waiters.waiting_in(word as usize..next as usize, &mut left, more, but);
+        if left == 0 || waiting >= most || next as usize * 32 > MAX_SLOTS {
+            self.restart();
+            return Some(waiting);
+        }
+        self.left.store(left, Relaxed);
+        self.waiting.store(waiting, Relaxed);
+        self.word.store(next, Relaxed);
+        None
+    }
+}
+
+/// How many threads contend where one asks and `waiting` others are in queues.
+fn contenders(waiting: u32) -> u32 {
+    waiting.max(1) + 1 + u32::from(waiting > 1)
+}
+
+/// The average after a sample of `contenders`, taken `gap` nanoseconds after the one before.
+fn average(before: u32, contenders: u32, gap: u64) -> u32 {
+    let before = if gap > FORGOTTEN {
+        ALWAYS * ONE
+    } else {
+        before
+    };
+    let sample = contenders.saturating_mul(ONE);
+    before.saturating_add_signed((i64::from(sample) - i64::from(before)) as i32 / 4)
+}
+
+/// Whether there are more contenders than `cpus`. The margin is for the samples that count the
+/// holder twice.
+fn exceeds(average: u32, cpus: u32) -> bool {
+    average > cpus.saturating_mul(ONE).saturating_add(ONE / 2)
+}
+
+/// The number of CPUs that the process may use; at least 1.
+fn cpus(now: u64) -> u32 {
+    match DUE.load(Relaxed) {
+        0 => DUE.store(now + 1, Relaxed),
+        due if now >= due => look_at_cpus(),
+        _ => {}
+    }
+    let allowed = match ALLOWED.load(Relaxed) {
+        // In the first sample. Asking about all threads would take longer.
+        0 => cpus::of_calling_thread(),
+        counted => counted,
+    };
+    match QUOTA.load(Relaxed) {
+        0 => allowed,
+        quota => allowed.min(quota).max(1),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn look_at_cpus() {
+    // Another thread that comes here before this one has finished does not look too.
+    DUE.store(u64::MAX, Relaxed);
+    let begin = thread::now();
+    let before = ALLOWED.load(Relaxed);
+    let allowed = cpus::allowed(before);
+    ALLOWED.store(allowed.count, Relaxed);
+    if QUOTA.load(Relaxed) == 0 {
+        QUOTA.store(cpus::quota().max(1), Relaxed);
+    }
+    let end = thread::now();
+    let in_vain = allowed.asked_all && allowed.count == before;
+    let pause = pause_after(PAUSE.load(Relaxed), in_vain, end.saturating_sub(begin));
+    PAUSE.store(pause, Relaxed);
+    DUE.store(end + pause, Relaxed);
+}
+
+/// The pause after a look at the CPUs that took so long, where `last` was the one before.
+/// `in_vain`: it asked about all threads, and found nothing new.
+fn pause_after(last: u64, in_vain: bool, took: u64) -> u64 {
+    let pause = match in_vain {
+        true => last.saturating_mul(2).min(CPUS_LONGEST),
+        false => 0,
+    };
+    pause.max(CPUS_PERIOD).max(took.saturating_mul(CPUS_SHARE))
+}
+
+/// In the child of a fork: the thread that was looking does not exist here.
+pub(super) fn reset_in_child() {
+    DUE.store(0, Relaxed);
+    PAUSE.store(0, Relaxed);
+    COUNT.restart();
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const TICK: u64 = 4_000_000;
+
+    /// How many of the samples it takes until the answer is `wanted`.
+    fn samples_until(wanted: bool, mut before: u32, contenders: u32, cpus: u32) -> usize {
+        let answers = std::iter::repeat_with(|| {
+            before = average(before, contenders, TICK);
+            exceeds(before, cpus)
+        });
+        let until = answers.take(1000).position(|answer| answer == wanted);
+        until.expect("the answer changes") + 1
+    }
+
+    #[test]
+    fn a_crowd_is_noticed_at_once_and_soon_forgotten() {
+        let idle = average(0, ALWAYS, u64::MAX);
+        assert_eq!(samples_until(true, idle, 6, 2), 1);
+        assert_eq!(samples_until(true, idle, 3, 2), 3);
+        let crowded = 6 * ONE;
+        assert!(samples_until(false, crowded, ALWAYS, 2) < 10);
+        assert!(!exceeds(average(crowded, ALWAYS, FORGOTTEN + 1), 2));
+    }
+
+    #[test]
+    fn a_thread_for_each_cpu_is_no_crowd() {
+        for cpus in [2, 3, 64, 1000] {
+            let mut value = average(0, ALWAYS, u64::MAX);
+            for n in 0..1000 {
+                // Every eighth sample catches a waiter that has just got the lock.
+                value = average(value, cpus + u32::from(n % 8 == 0), TICK);
+                assert!(!exceeds(value, cpus), "{cpus} CPUs, sample {n}");
+            }
+            assert!(samples_until(true, value, 2 * cpus, cpus) < 5);
+        }
+    }
+
+    #[test]
+    fn two_threads_are_no_crowd_whichever_of_them_is_in_a_queue() {
+        assert_eq!([0, 1, 2, 15].map(contenders), [2, 2, 4, 17]);
+    }
+
+    /// A table in which every `each`th of `used` slots waits.
+    fn table(used: usize, each: usize) -> &'static Waiters<crate::Native> {
+        use kinlock_core::slots::Slot;
+        let slots = (0..used).map(|_| Slot::new()).collect::<Vec<_>>().leak();
+        let claimed = (0..used.div_ceil(32)).map(|_| AtomicU32::new(0));
+        let claimed = claimed.collect::<Vec<_>>().leak();
+        let table = Waiters::new(slots, claimed, Box::leak(Box::new(AtomicU32::new(0))));
+        for n in 0..used {
+            let slot = table.claim().expect("a free slot");
+            if n % each == 0 {
+                table.free_node(slot).expect("a free node");
+            }
+        }
+        Box::leak(Box::new(table))
+    }
+
+    /// One slow path looks at a thousand threads at most, and the sum is right in the end.
+    #[test]
+    fn many_threads_are_counted_in_portions() {
+        let most = |used, each, most| {
+            let (table, count) = (table(used, each), Count::new());
+            (1..100).find_map(|n| Some((n, count.proceed(table, most, 0)?)))
+        };
+        assert_eq!(most(900, 9, 1000), Some((1, 100)));
+        assert_eq!(most(1024, 8, 1000), Some((1, 128)));
+        assert_eq!(most(2500, 100, 1000), Some((3, 25)));
+        assert_eq!(most(2500, 1, 8), Some((1, 8)), "enough to know");
+        assert_eq!(most(MAX_SLOTS, MAX_SLOTS, 8), Some((16, 1)));
+        // The next count begins anew, also after a pause in the middle.
+        let (table, count) = (table(2500, 100), Count::new());
+        assert_eq!(count.proceed(table, 1000, 0), None);
+        count.restart();
+        for _ in 0..2 {
+            let portions = [(); 3].map(|()| count.proceed(table, 1000, 1));
+            assert_eq!(portions, [None, None, Some(24)]);
+        }
+    }
+
+    #[test]
+    fn to_ask_about_all_threads_in_vain_becomes_rare() {
+        let took = 1_000_000;
+        let mut pause = pause_after(0, true, took);
+        assert_eq!(pause, CPUS_PERIOD);
+        for _ in 0..7 {
+            let next = pause_after(pause, true, took);
+            assert_eq!(next, 2 * pause);
+            pause = next;
+        }
+        assert_eq!(pause_after(pause, true, took), CPUS_LONGEST);
+        assert_eq!(pause_after(pause, false, took), CPUS_PERIOD, "a change");
+        assert_eq!(
+            pause_after(pause, true, CPUS_LONGEST),
+            CPUS_LONGEST * CPUS_SHARE
+        );
+    }
+
+    #[test]
+    fn two_contenders_crowd_one_cpu() {
+        assert!(exceeds(average(0, ALWAYS, u64::MAX), 1));
+        assert!(!exceeds(u32::MAX - 1, u32::MAX));
+    }
+}

@@ -1,0 +1,263 @@
+//! The state of a thread: its waiter slot, which is given back when it ends, and cached answers.
+//!
+//! The destructor of a `pthread` key frees the slot. It runs after the destructors of
+//! thread-locals, so these can still use locks. The key is created before `main`, so that it is one
+//! of the first keys, whose values are stored without allocation. A thread claims a slot for each
+//! single slow path if it locks before the key exists, after its destructor has run, or in its last
+//! destructors.
+//!
+//! Everything here may run in a signal handler. The slot is installed by a compare-and-swap, so
+//! that a handler which installs one at the same moment is noticed.
+//!
+//! # Invariants cited by `SAFETY` comments
+//!
+//! 1. `pthread_key_create` writes to a local. `pthread_setspecific` gets a key that was created and
+//!    never deleted.
+//! 2. Functions registered with the C library are `extern "C"`, do not unwind, and live as long as
+//!    the program.
+//! 3. The out-pointer refers to a live local of the type and size that the kernel writes.
+//! 4. `sched_getscheduler` takes and returns numbers only; `pthread_self` takes nothing.
+//! 5. The key's value is the slot that this thread keeps, set once by `keep_slot`. `release_slot`
+//!    forgets it before it gives it back.
+
+use super::account::Account;
+use super::{Native, copies};
+use crate::fork::{self, Part};
+use crate::sys::KeepErrno;
+use core::cell::Cell;
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+use core::num::NonZeroUsize;
+use core::sync::atomic::{AtomicU16, AtomicU64, Ordering::*};
+use kinlock_core::announced::Row;
+
+thread_local! {
+    // Without destructors, so that they are accessible for as long as the thread runs.
+    static SLOT: AtomicU16 = const { AtomicU16::new(0) };
+    static RANDOM: Cell<u32> = const { Cell::new(0) };
+    static ROW: Cell<Option<&'static Row<Native>>> = const { Cell::new(None) };
+    static PRIORITY: Cell<Priority> = const { Cell::new(Priority::Unknown) };
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Priority {
+    Unknown,
+    Ordinary,
+    RealTime,
+}
+
+/// A sandbox may refuse the call, which sets `errno`.
+pub(super) fn yield_now() {
+    let _errno = KeepErrno::hold();
+    std::thread::yield_now();
+}
+
+/// Yields the CPU, unless the process has spent its budget for long yields: then returns `false`.
+///
+/// `time` is the time of the call; the yield advances it. On a CPU that another thread keeps busy,
+/// a yield lasts a whole scheduler slice, which is milliseconds. The budget limits such yields.
+pub(super) fn yield_briefly(time: &mut u64) -> bool {
+    static ACCOUNT: Account = Account::new();
+
+    if !ACCOUNT.covers(*time) {
+        return false;
+    }
+    yield_now();
+    let taken = now().saturating_sub(*time);
+    *time += taken;
+    ACCOUNT.charge(*time, taken);
+    true
+}
+
+pub(super) fn now() -> u64 {
+    read_clock(libc::CLOCK_MONOTONIC)
+}
+
+/// As [`now`], as it was at the last tick of the kernel's timer. Costs a third.
+pub(super) fn coarse_now() -> u64 {
+    read_clock(libc::CLOCK_MONOTONIC_COARSE)
+}
+
+fn read_clock(clock: libc::clockid_t) -> u64 {
+    let mut t = MaybeUninit::<libc::timespec>::uninit();
+    // SAFETY: invariant 3; both monotonic clocks always exist, so `t` is written.
+    let t = unsafe {
+        libc::clock_gettime(clock, t.as_mut_ptr());
+        t.assume_init()
+    };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// Marsaglia's xorshift, seeded by the address of the thread's memory.
+pub(super) fn random() -> u32 {
+    RANDOM.with(|state| {
+        let mut x = state.get();
+        if x == 0 {
+            x = (state as *const _ as usize >> 4) as u32 | 1;
+        }
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        state.set(x);
+        x
+    })
+}
+
+/// Whether the thread is a priority waiter. Asks the kernel once per thread.
+pub(super) fn is_priority() -> bool {
+    PRIORITY.with(|cached| {
+        if cached.get() == Priority::Unknown {
+            // Miri has no scheduling policies.
+            #[cfg(miri)]
+            let policy = libc::SCHED_OTHER;
+            #[cfg(not(miri))]
+            let _errno = KeepErrno::hold();
+            // SAFETY: invariant 4.
+            #[cfg(not(miri))]
+            let policy = unsafe { libc::sched_getscheduler(0) };
+            let real_time = matches!(
+                policy & !libc::SCHED_RESET_ON_FORK,
+                libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE
+            );
+            cached.set(if real_time {
+                Priority::RealTime
+            } else {
+                Priority::Ordinary
+            });
+        }
+        cached.get() == Priority::RealTime
+    })
+}
+
+/// A number that no other running thread has, and that all copies of this library in the process
+/// have for this one.
+#[inline]
+pub fn thread_identity() -> NonZeroUsize {
+    // SAFETY: invariant 4.
+    let thread = unsafe { libc::pthread_self() } as usize;
+    // One more: a C library may number its threads, from 0 on.
+    NonZeroUsize::MIN.saturating_add(thread)
+}
+
+/// Makes the calling thread a priority waiter or an ordinary one. `None` restores the default: its
+/// scheduling policy decides.
+pub fn set_priority(on: Option<bool>) {
+    PRIORITY.set(match on {
+        None => Priority::Unknown,
+        Some(false) => Priority::Ordinary,
+        Some(true) => Priority::RealTime,
+    });
+}
+
+/// See [`Platform::row`](kinlock_core::platform::Platform::row).
+#[inline]
+pub(super) fn row() -> Option<&'static Row<Native>> {
+    ROW.get().or_else(assign_row)
+}
+
+#[cold]
+fn assign_row() -> Option<&'static Row<Native>> {
+    let table = copies::announced()?;
+    // A signal handler may get another row in between, and has left it when it returns.
+    ROW.set(Some(table.row(table.assign())));
+    ROW.get()
+}
+
+/// The row that the thread has already.
+pub(super) fn kept_row() -> Option<&'static Row<Native>> {
+    ROW.get()
+}
+
+#[inline]
+pub(super) fn kept_slot() -> u16 {
+    match SLOT.with(|s| s.load(Relaxed)) {
+        ENDED => 0,
+        slot => slot,
+    }
+}
+
+pub(super) fn keep_slot(slot: u16) -> bool {
+    let key = KEY.load(Relaxed);
+    if key == 0
+        || SLOT
+            .with(|s| s.compare_exchange(0, slot, Relaxed, Relaxed))
+            .is_err()
+    {
+        return false;
+    }
+    // SAFETY: invariant 1.
+    if unsafe {
+        libc::pthread_setspecific(
+            (key - 1) as libc::pthread_key_t,
+            core::ptr::without_provenance(slot as usize),
+        )
+    } != 0
+    {
+        SLOT.with(|s| s.store(0, Relaxed));
+        return false;
+    }
+    true
+}
+
+/// Tells that the calling thread runs its last destructors. A slot that it installed from now on
+/// would not be given back; one that it already has will be.
+#[cold]
+pub fn keep_no_slot() {
+    SLOT.with(|s| {
+        let _ = s.compare_exchange(0, ENDED, Relaxed, Relaxed);
+    });
+}
+
+/// Whether the calling thread has a slot or may keep one.
+pub fn keeps_slots() -> bool {
+    SLOT.with(|s| s.load(Relaxed)) != ENDED
+}
+
+/// From this key on, the C library allocates memory to store a value.
+const FIRST_KEY_THAT_ALLOCATES: libc::pthread_key_t = 32;
+
+/// The value of [`SLOT`] in a thread that can no longer keep a slot.
+const ENDED: u16 = u16::MAX;
+
+/// The key plus 1; 0 = none.
+static KEY: AtomicU64 = AtomicU64::new(0);
+
+/// Runs before `main`, or when the library is loaded.
+pub(super) fn create_key() {
+    let mut key = 0;
+    // SAFETY: invariants 1 and 2.
+    if unsafe { libc::pthread_key_create(&mut key, Some(release_slot)) } == 0 {
+        if key < FIRST_KEY_THAT_ALLOCATES {
+            KEY.store(key as u64 + 1, Relaxed);
+        } else {
+            // SAFETY: invariant 1: it was just created, and no thread has a value for it.
+            unsafe { libc::pthread_key_delete(key) };
+        }
+    }
+}
+
+extern "C" fn release_slot(slot: *mut c_void) {
+    SLOT.with(|s| s.store(ENDED, Relaxed));
+    // SAFETY: invariant 5.
+    unsafe { copies::tables().waiters.release(slot as usize as u16) };
+}
+
+/// Rank 0, since all other parts use waiter slots. Slots have no locks.
+pub(super) static SLOTS: Part = Part {
+    lock: copies::before_fork,
+    unlock: || {},
+    reset_in_child,
+};
+
+/// Registers a part of another crate for forks, and the waiter slots before it, which all parts
+/// use. A constructor of the program may need a part before this crate's constructor has run.
+pub fn register_for_fork(rank: usize, part: &'static Part) {
+    fork::register(0, &SLOTS);
+    fork::register(rank, part);
+}
+
+fn reset_in_child() {
+    copies::reset_in_child();
+    super::load::reset_in_child();
+    crate::topology::reset_in_child();
+}

@@ -1,0 +1,334 @@
+//! A machine's CPUs in full, for people and tools. Locks use the domain map instead.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::affinity::CpuSet;
+use super::choice::{Facts, Spread, choice, choose, choose_kind};
+use super::cpulist::CpuListError;
+use super::walk::{self, Files, Groups};
+use super::{DomainKind, hypervisor};
+use kinlock_core::tuning::Decision;
+
+/// The CPUs of a machine and how they are grouped.
+///
+/// ```
+/// use kinlock_linux::topology::{DomainKind, Topology};
+///
+/// let topology = Topology::current();
+/// for (number, cpus) in topology.domains(DomainKind::Node).iter().enumerate() {
+///     println!("domain {number}: {cpus:?}");
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topology {
+    cpus: Vec<Cpu>,
+    nodes: Vec<Node>,
+    is_virtual: bool,
+}
+
+/// One hardware thread. A fact that the kernel does not provide is `None`; for an offline CPU that
+/// holds for almost all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Cpu {
+    /// The kernel's number. Numbers may have gaps.
+    pub number: usize,
+    /// Whether it is in use.
+    pub online: bool,
+    /// Whether this process may run on it.
+    pub allowed: bool,
+    /// The kernel's number of the NUMA node.
+    pub node: Option<usize>,
+    /// The kernel's number of the socket.
+    pub socket: Option<usize>,
+    /// The lowest CPU among those that share the last-level cache.
+    pub last_level_cache: Option<usize>,
+    /// The lowest CPU among the hardware threads of the core.
+    pub core: Option<usize>,
+    /// Which hardware thread of its core this is, from 0.
+    pub thread: Option<usize>,
+    /// The lowest CPU in the socket.
+    socket_group: Option<usize>,
+}
+
+/// One NUMA node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Node {
+    /// The kernel's number. Numbers may have gaps.
+    pub number: usize,
+    /// Its CPUs that are online; none if it consists of memory only.
+    pub cpus: Vec<usize>,
+    /// Whether it has memory; `None` if unknown.
+    pub has_memory: Option<bool>,
+    /// Its distance from every node, in the order of [`Topology::nodes`]. By convention the
+    /// distance from itself is 10.
+    pub distances: Vec<usize>,
+}
+
+impl Topology {
+    /// This machine, as this process may use it.
+    ///
+    /// Reads sysfs. Where sysfs is missing, the result has the CPUs on which the process may run,
+    /// and nothing more about them.
+    pub fn current() -> Self {
+        let files = Folder::new(Path::new("/sys"));
+        let allowed = CpuSet::of_process();
+        let is_virtual = hypervisor::this_machine_is_virtual(&files);
+        Topology::read(&files, |cpu| allowed.contains(cpu), &allowed, is_virtual)
+    }
+
+    /// The machine whose sysfs, or a copy of it, is the folder `root`.
+    ///
+    /// All CPUs that are online count as allowed.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if `root` has no list of CPUs that are online, `InvalidData` if a file is
+    /// malformed, and any error of reading a file.
+    pub fn from_sysfs(root: &Path) -> io::Result<Self> {
+        let files = Folder::new(root);
+        let is_virtual = hypervisor::firmware_is_virtual(&files);
+        let topology = Topology::read(&files, |_| true, &CpuSet::empty(), is_virtual);
+        if let Some(error) = files.error.into_inner() {
+            return Err(error);
+        }
+        if topology.cpus.is_empty() {
+            let problem = format!("{}: no list of CPUs that are online", root.display());
+            return Err(io::Error::new(io::ErrorKind::NotFound, problem));
+        }
+        Ok(topology)
+    }
+
+    /// All CPUs that are plugged in, in ascending order.
+    pub fn cpus(&self) -> &[Cpu] {
+        &self.cpus
+    }
+
+    /// All NUMA nodes, in ascending order; none if the kernel has no NUMA support.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The CPUs that are online, grouped by locality domain. There is at least one domain.
+    ///
+    /// Domains are in the order of their first CPUs. Locks use these domains, unless
+    /// `KINLOCK_TOPOLOGY` defines others. A CPU whose group is unknown belongs to domain 0.
+    pub fn domains(&self, kind: DomainKind) -> Vec<Vec<usize>> {
+        let mut domains: Vec<Vec<usize>> = Vec::new();
+        let mut unknown = Vec::new();
+        let mut number_of = BTreeMap::new();
+        for cpu in self.cpus.iter().filter(|cpu| cpu.online) {
+            let Some(group) = cpu.group(kind) else {
+                unknown.push(cpu.number);
+                continue;
+            };
+            let number = *number_of.entry(group).or_insert(domains.len());
+            if number == domains.len() {
+                domains.push(Vec::new());
+            }
+            domains[number].push(cpu.number);
+        }
+        if domains.is_empty() {
+            domains.push(Vec::new());
+        }
+        domains[0].append(&mut unknown);
+        domains[0].sort_unstable();
+        domains
+    }
+
+    /// Whether the machine is virtual, as far as that can be detected.
+    pub fn is_virtual(&self) -> bool {
+        self.is_virtual
+    }
+
+    /// Whether some node is farther from another node than from itself.
+    pub fn remote_is_farther(&self) -> bool {
+        self.nodes.iter().zip(0..).any(|(node, own_column)| {
+            walk::row_says_farther(node.distances.iter().copied(), own_column)
+        })
+    }
+
+    /// What `KINLOCK_NUMA=auto` means on this machine with domains of this kind.
+    pub fn automatic_decision(&self, kind: DomainKind) -> Decision {
+        choice(choose(Facts {
+            spread: self.spread(kind),
+            ..self.facts()
+        }))
+    }
+
+    /// What `KINLOCK_DOMAIN=auto` means on this machine, and why.
+    pub fn automatic_kind(&self) -> (DomainKind, &'static str) {
+        choose_kind(&mut self.facts(), |kind| self.spread(kind))
+    }
+
+    fn facts(&self) -> Facts {
+        Facts {
+            spread: Spread::Together,
+            pretended: false,
+            is_virtual: self.is_virtual,
+            remote_is_farther: self.remote_is_farther(),
+            instead_of_nodes: false,
+        }
+    }
+
+    /// How the CPUs that this process may run on are spread over domains of this kind.
+    fn spread(&self, kind: DomainKind) -> Spread {
+        let allowed = |number: &&usize| {
+            let found = self.cpus.binary_search_by_key(*number, |cpu| cpu.number);
+            found.is_ok_and(|index| self.cpus[index].allowed)
+        };
+        let domains = self.domains(kind);
+        let domains = domains.iter().enumerate();
+        Spread::of(
+            domains.flat_map(|(domain, cpus)| cpus.iter().filter(allowed).map(move |_| domain)),
+        )
+    }
+
+    /// Reads all files. If they name no CPU that is online, the CPUs in `at_least` are.
+    pub(super) fn read(
+        files: &impl Files,
+        allowed: impl Fn(usize) -> bool,
+        at_least: &CpuSet,
+        is_virtual: bool,
+    ) -> Self {
+        let mut online = BTreeMap::new();
+        walk::for_each_present_cpu(files, |cpu| {
+            online.insert(cpu, false);
+        });
+        let mut none_online = true;
+        walk::for_each_online_cpu(files, |cpu| {
+            online.insert(cpu, true);
+            none_online = false;
+        });
+        if none_online {
+            online = at_least.iter().map(|cpu| (cpu, true)).collect();
+        }
+        let nodes = grouped(|groups| walk::nodes(files, groups));
+        let caches = grouped(|groups| walk::last_level_caches(files, groups));
+        let sockets = grouped(|groups| walk::sockets(files, groups));
+        let cores = grouped(|groups| walk::cores(files, groups));
+        let thread_of = |cpu: usize| {
+            let core = cores.get(&cpu)?;
+            Some(
+                cores
+                    .range(..cpu)
+                    .filter(|(_, other)| *other == core)
+                    .count(),
+            )
+        };
+        let cpus = online.into_iter().map(|(number, online)| Cpu {
+            number,
+            online,
+            allowed: online && allowed(number),
+            node: nodes.get(&number).copied(),
+            socket: walk::socket_of(files, number),
+            last_level_cache: caches.get(&number).copied(),
+            core: cores.get(&number).copied(),
+            thread: thread_of(number),
+            socket_group: sockets.get(&number).copied(),
+        });
+        let cpus = cpus.collect();
+        Topology {
+            cpus,
+            nodes: read_nodes(files, &nodes),
+            is_virtual,
+        }
+    }
+}
+
+impl Cpu {
+    fn group(&self, kind: DomainKind) -> Option<usize> {
+        match kind {
+            DomainKind::Node => self.node,
+            DomainKind::LastLevelCache => self.last_level_cache,
+            DomainKind::Socket => self.socket_group,
+        }
+    }
+}
+
+fn read_nodes(files: &impl Files, node_of_cpu: &BTreeMap<usize, usize>) -> Vec<Node> {
+    let mut with_memory = Vec::new();
+    walk::for_each_node_with_memory(files, |node| with_memory.push(node));
+    let mut nodes = Vec::new();
+    walk::for_each_node(files, |number| {
+        let cpus = node_of_cpu
+            .iter()
+            .filter(|(_, node)| **node == number)
+            .map(|(cpu, _)| *cpu);
+        nodes.push(Node {
+            number,
+            cpus: cpus.collect(),
+            has_memory: (!with_memory.is_empty()).then(|| with_memory.contains(&number)),
+            distances: walk::distances(files, number).collect(),
+        });
+    });
+    nodes
+}
+
+/// The groups that one of the walks finds, by CPU.
+fn grouped(walk: impl FnOnce(&mut BTreeMap<usize, usize>)) -> BTreeMap<usize, usize> {
+    let mut groups = BTreeMap::new();
+    walk(&mut groups);
+    groups
+}
+
+impl Groups for BTreeMap<usize, usize> {
+    fn has(&self, cpu: usize) -> bool {
+        self.contains_key(&cpu)
+    }
+
+    fn put(&mut self, cpu: usize, group: usize) {
+        self.insert(cpu, group);
+    }
+}
+
+/// A sysfs, or a copy of it, in any folder.
+struct Folder<'a> {
+    root: &'a Path,
+    /// The first error.
+    error: RefCell<Option<io::Error>>,
+}
+
+impl<'a> Folder<'a> {
+    fn new(root: &'a Path) -> Self {
+        Folder {
+            root,
+            error: RefCell::new(None),
+        }
+    }
+
+    fn path(&self, path: fmt::Arguments<'_>) -> PathBuf {
+        self.root.join(path.to_string())
+    }
+
+    fn record(&self, path: &Path, kind: io::ErrorKind, problem: &dyn fmt::Display) {
+        let error = io::Error::new(kind, format!("{}: {problem}", path.display()));
+        self.error.borrow_mut().get_or_insert(error);
+    }
+}
+
+impl Files for Folder<'_> {
+    type Bytes = std::vec::IntoIter<u8>;
+
+    fn open(&self, path: fmt::Arguments<'_>) -> Option<Self::Bytes> {
+        let path = self.path(path);
+        match std::fs::read(&path) {
+            Ok(bytes) => Some(bytes.into_iter()),
+            Err(error) => {
+                if error.kind() != io::ErrorKind::NotFound {
+                    self.record(&path, error.kind(), &error);
+                }
+                None
+            }
+        }
+    }
+
+    fn malformed(&self, path: fmt::Arguments<'_>, error: CpuListError) {
+        self.record(&self.path(path), io::ErrorKind::InvalidData, &error);
+    }
+}

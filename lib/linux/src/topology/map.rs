@@ -1,0 +1,342 @@
+//! The table from CPU to locality domain that locks use.
+//!
+//! The thread that first needs it fills it. That thread may be on a lock's slow path, even in a
+//! signal handler, so filling the table neither allocates nor takes a lock. No other thread
+//! waits for it. Until the table is complete they all act as if there were a single domain, which
+//! costs them some speed. So does a signal handler that interrupts the filling thread. In the child
+//! of a `fork` at that moment the filling thread does not exist: the first thread there that needs
+//! the table fills it.
+//!
+//! # States
+//!
+//! | state | low 16 bits | means |
+//! | --- | --- | --- |
+//! | untouched | 0 | not needed yet; the domain kind may have been chosen |
+//! | filling | 0, and the filling bit | one thread is filling the table |
+//! | ready | number of domains, >= 1 | the table is complete, and never changes again |
+
+use core::fmt;
+use core::str::FromStr;
+use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+
+use super::affinity::CpuSet;
+use super::choice::{Facts, MUTEXES_ONLY, Spread, choice, choose, choose_kind};
+use super::cpulist::CpuListError;
+use super::walk::{self, Files, Groups};
+use super::{DomainKind, MAX_CPUS, hypervisor, pretended};
+use crate::environment::{self, Variable};
+use crate::rseq;
+use crate::sys::{KeepErrno, RawFile};
+use kinlock_core::tuning::{Decision, ParseError};
+
+static MAP: Map = Map::new();
+
+/// The locality domain of the CPU that the calling thread runs on; below [`domain_count`].
+///
+/// May be stale when it returns. Does not read the CPU's number where there is a single domain.
+#[inline]
+pub fn current_domain() -> u16 {
+    match MAP.count() {
+        0 => first_current_domain(),
+        1 => 0,
+        _ => rseq::current_cpu().map_or(0, |cpu| MAP.domain_of(cpu as usize)),
+    }
+}
+
+/// The locality domain of `cpu`; below [`domain_count`].
+///
+/// An unknown CPU belongs to domain 0: one that was offline when the table was filled, or that
+/// `KINLOCK_TOPOLOGY` does not name.
+pub fn domain_of_cpu(cpu: usize) -> u16 {
+    ready_map().map_or(0, |map| map.domain_of(cpu))
+}
+
+/// How many locality domains this machine has; at least 1.
+///
+/// Includes domains in which this process may not run.
+pub fn domain_count() -> usize {
+    ready_map().map_or(1, |map| usize::from(map.count()))
+}
+
+/// The kind of domain in use. `None` where `KINLOCK_TOPOLOGY` defines the domains, or while another
+/// thread is filling the table.
+pub fn domain_kind_in_use() -> Option<DomainKind> {
+    kind_from_bits(ready_map()?.state.load(Ordering::Relaxed))
+}
+
+/// What `auto` means for this process; `None` while another thread is filling the table.
+pub fn automatic_decision() -> Option<Decision> {
+    Some(choice(choice_number()?))
+}
+
+/// As [`automatic_decision`]; `None` also if the table has not been filled yet.
+pub fn automatic_decision_if_known() -> Option<Decision> {
+    // Acquire: pairs with the release in `fill_once`.
+    let state = MAP.state.load(Ordering::Acquire);
+    (state & COUNT_MASK != 0).then(|| choice((state >> CHOICE_SHIFT) as u8))
+}
+
+/// Whether `auto` means that mutexes reorder their queues and spinlocks do not.
+pub(crate) fn mutexes_only() -> bool {
+    choice_number() == Some(MUTEXES_ONLY)
+}
+
+fn choice_number() -> Option<u8> {
+    let state = ready_map()?.state.load(Ordering::Relaxed);
+    Some((state >> CHOICE_SHIFT) as u8)
+}
+
+/// Sets the kind of domain. Returns `false` if the table has been filled already.
+pub(crate) fn set_kind(kind: DomainKind) -> bool {
+    MAP.state
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| {
+            let untouched = state & (COUNT_MASK | FILLING) == 0;
+            untouched.then_some(bits_from_kind(Some(kind)))
+        })
+        .is_ok()
+}
+
+const COUNT_MASK: u32 = 0xFFFF;
+const KIND_SHIFT: u32 = 16;
+const KIND_MASK: u32 = 3 << KIND_SHIFT;
+const FILLING: u32 = 1 << 18;
+const CHOICE_SHIFT: u32 = 24;
+
+/// In the child of a fork: another thread may have been filling the table.
+pub(crate) fn reset_in_child() {
+    MAP.reset_in_child();
+}
+
+/// As if another thread of this process had begun to fill the table.
+#[cfg(all(test, not(any(loom, miri))))]
+pub(crate) fn begin_filling() {
+    MAP.begin_filling();
+}
+
+#[cold]
+fn first_current_domain() -> u16 {
+    match ready_map() {
+        Some(map) if map.count() > 1 => {
+            rseq::current_cpu().map_or(0, |cpu| map.domain_of(cpu as usize))
+        }
+        _ => 0,
+    }
+}
+
+/// The map, which is filled first if necessary; `None` while another thread is filling it.
+fn ready_map() -> Option<&'static Map> {
+    if MAP.count() == 0 {
+        MAP.fill_once();
+    }
+    (MAP.count() != 0).then_some(&MAP)
+}
+
+pub(super) struct Map {
+    state: AtomicU32,
+    /// The domain of each CPU. While the map is being filled: 0, or a group with [`GROUP`] set.
+    domains: [AtomicU16; MAX_CPUS],
+}
+
+/// Marks an entry that is still a group number of the walk, not a domain.
+const GROUP: u16 = 1 << 15;
+
+impl Map {
+    pub(super) const fn new() -> Self {
+        Map {
+            state: AtomicU32::new(0),
+            domains: [const { AtomicU16::new(0) }; MAX_CPUS],
+        }
+    }
+
+    /// The number of domains; 0 if the map is not ready.
+    #[inline]
+    fn count(&self) -> u16 {
+        // Acquire: pairs with the release in `fill_once`, so that the table is seen complete.
+        (self.state.load(Ordering::Acquire) & COUNT_MASK) as u16
+    }
+
+    #[inline]
+    pub(super) fn domain_of(&self, cpu: usize) -> u16 {
+        self.domains
+            .get(cpu)
+            .map_or(0, |domain| domain.load(Ordering::Relaxed))
+    }
+
+    #[cold]
+    fn fill_once(&self) {
+        let claimed = self
+            .state
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| {
+                (state & (COUNT_MASK | FILLING) == 0).then_some(state | FILLING)
+            });
+        let Ok(chosen) = claimed else { return };
+        let _errno = KeepErrno::hold();
+        let ready = self.fill(kind_from_bits(chosen));
+        // Release: pairs with the acquire in `count`.
+        self.state.store(ready, Ordering::Release);
+    }
+
+    /// Takes a filling that has begun for one whose thread does not exist.
+    pub(super) fn reset_in_child(&self) {
+        let state = self.state.load(Ordering::Relaxed);
+        if state & FILLING != 0 {
+            // Groups that the walk has left would count as such of the next.
+            self.forget_domains();
+            self.state.store(state & !FILLING, Ordering::Relaxed);
+        }
+    }
+
+    /// As the thread that fills the table leaves it halfway.
+    #[cfg(all(test, not(any(loom, miri))))]
+    pub(super) fn begin_filling(&self) {
+        self.state.fetch_or(FILLING, Ordering::Relaxed);
+        self.set(MAX_CPUS - 1, GROUP | 7);
+    }
+
+    fn forget_domains(&self) {
+        let domains = self.domains.iter();
+        domains.for_each(|domain| domain.store(0, Ordering::Relaxed));
+    }
+
+    /// Fills the table and returns the state in which it is ready.
+    fn fill(&self, chosen: Option<DomainKind>) -> u32 {
+        let pretended = environment::read(Variable::Topology, |text| {
+            pretended::read(text, |cpu, domain| self.set(cpu, domain))
+        });
+        let mut facts = Facts {
+            // All domains, even where the process may not run: they were asked for explicitly.
+            spread: Spread::of(0..usize::from(pretended.unwrap_or(0))),
+            pretended: pretended.is_some(),
+            is_virtual: hypervisor::this_machine_is_virtual(&Sysfs),
+            remote_is_farther: walk::remote_is_farther(&Sysfs),
+            instead_of_nodes: false,
+        };
+        let (kind, count) = match pretended {
+            Some(count) => (None, count),
+            None => {
+                let environment = || environment::read_from_str::<Asked>(Variable::Domain)?.0;
+                let asked = chosen.or_else(environment);
+                let cpus = CpuSet::of_process();
+                let (kind, count) = self.fill_from(&Sysfs, asked, &cpus, &mut facts);
+                (Some(kind), count)
+            }
+        };
+        u32::from(count) | bits_from_kind(kind) | u32::from(choose(facts)) << CHOICE_SHIFT
+    }
+
+    /// Fills the table as `files` say: with domains of the kind `asked`, or of the one that `auto`
+    /// means for a process on `cpus`. Returns the kind and the number of domains; `facts` learns
+    /// their spread.
+    pub(super) fn fill_from(
+        &self,
+        files: &impl Files,
+        asked: Option<DomainKind>,
+        cpus: &CpuSet,
+        facts: &mut Facts,
+    ) -> (DomainKind, u16) {
+        let mut count = 0;
+        let mut fill = |kind: DomainKind| {
+            // The kind tried before may have left domains.
+            self.forget_domains();
+            kind.walk(files, &mut &*self);
+            count = self.number_densely();
+            Spread::of(cpus.iter().map(|cpu| usize::from(self.domain_of(cpu))))
+        };
+        let kind = match asked {
+            Some(kind) => {
+                facts.spread = fill(kind);
+                kind
+            }
+            None => choose_kind(facts, fill).0,
+        };
+        (kind, count)
+    }
+
+    /// Turns groups into domains 0, 1, .. in the order of their first CPUs. Returns their number.
+    fn number_densely(&self) -> u16 {
+        let mut count = 0;
+        for (cpu, first) in self.domains.iter().enumerate() {
+            let group = first.load(Ordering::Relaxed);
+            if group & GROUP == 0 {
+                continue;
+            }
+            let members = self
+                .domains
+                .iter()
+                .skip(cpu)
+                .filter(|member| member.load(Ordering::Relaxed) == group);
+            members.for_each(|member| member.store(count, Ordering::Relaxed));
+            count += 1;
+        }
+        count.max(1)
+    }
+
+    fn set(&self, cpu: usize, value: u16) {
+        if let Some(domain) = self.domains.get(cpu) {
+            domain.store(value, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Groups for &Map {
+    fn has(&self, cpu: usize) -> bool {
+        self.domain_of(cpu) & GROUP != 0
+    }
+
+    fn put(&mut self, cpu: usize, group: usize) {
+        if let Some(group) = u16::try_from(group).ok().filter(|group| group & GROUP == 0) {
+            self.set(cpu, group | GROUP);
+        }
+    }
+}
+
+/// The value of `KINLOCK_DOMAIN`; `None` is `auto`.
+struct Asked(Option<DomainKind>);
+
+impl FromStr for Asked {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        match text.parse() {
+            Ok(kind) => Ok(Asked(Some(kind))),
+            Err(_) if text == "auto" => Ok(Asked(None)),
+            Err(_) => Err(ParseError::new("auto, node, llc or socket")),
+        }
+    }
+}
+
+/// The running kernel's sysfs, read with plain system calls.
+struct Sysfs;
+
+impl Files for Sysfs {
+    type Bytes = RawFile;
+
+    fn open(&self, path: fmt::Arguments<'_>) -> Option<RawFile> {
+        if cfg!(miri) {
+            return None;
+        }
+        RawFile::open(format_args!("/sys/{path}"))
+    }
+
+    /// The content of the list counts as unknown. There is no way to report the error.
+    fn malformed(&self, _path: fmt::Arguments<'_>, _error: CpuListError) {}
+}
+
+const fn bits_from_kind(kind: Option<DomainKind>) -> u32 {
+    let bits = match kind {
+        None => 0,
+        Some(DomainKind::Node) => 1,
+        Some(DomainKind::LastLevelCache) => 2,
+        Some(DomainKind::Socket) => 3,
+    };
+    bits << KIND_SHIFT
+}
+
+const fn kind_from_bits(state: u32) -> Option<DomainKind> {
+    match (state & KIND_MASK) >> KIND_SHIFT {
+        1 => Some(DomainKind::Node),
+        2 => Some(DomainKind::LastLevelCache),
+        3 => Some(DomainKind::Socket),
+        _ => None,
+    }
+}

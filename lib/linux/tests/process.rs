@@ -1,0 +1,272 @@
+//! What concerns the whole process: its waiting threads, its `errno`, unloading a library.
+#![cfg(all(not(loom), not(miri)))]
+
+use kinlock_core::platform::{Atomics, Platform};
+use kinlock_core::raw::mutex::QueuedMutex;
+use kinlock_core::raw::qspinlock::{Config, QueuedSpinLock};
+use kinlock_core::slots::{Table, Waiters};
+use kinlock_core::tuning::Tuning;
+use kinlock_linux::Native;
+use kinlock_linux::configured::AsConfigured;
+use std::ffi::{CString, c_void};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+use std::sync::{Barrier, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The tests share the count of waiting threads.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Whether `condition` holds within a time that no machine needs.
+fn soon(condition: impl Fn() -> bool) -> bool {
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(20) {
+        if condition() {
+            return true;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    false
+}
+
+#[test]
+fn threads_that_waited_once_do_not_count() {
+    let _alone = ALONE.lock();
+    let threads = 2 + 2 * thread::available_parallelism().unwrap().get();
+    let (mutex, spinlock) = (
+        QueuedMutex::<Native, AsConfigured>::default(),
+        QueuedSpinLock::<Native, AsConfigured>::new(),
+    );
+    let done = Barrier::new(threads + 1);
+    mutex.lock();
+    spinlock.lock();
+    thread::scope(|scope| {
+        for n in 0..threads {
+            let (mutex, spinlock, done) = (&mutex, &spinlock, &done);
+            scope.spawn(move || {
+                if n % 2 == 0 {
+                    mutex.lock();
+                    // SAFETY: this thread has just taken it.
+                    unsafe { mutex.unlock() };
+                } else {
+                    spinlock.lock();
+                    // SAFETY: as above.
+                    unsafe { spinlock.unlock() };
+                }
+                done.wait();
+                // They live on, idle.
+                done.wait();
+            });
+        }
+        // All but the spinlock's first waiter keep a slot from now on.
+        let slots = || Native::waiters().in_use() as usize;
+        let noticed = soon(|| slots() >= threads - 1 && Native::oversubscribed());
+        // SAFETY: this thread has taken both.
+        unsafe {
+            mutex.unlock();
+            spinlock.unlock();
+        }
+        done.wait();
+        let forgotten = soon(|| !Native::oversubscribed());
+        done.wait();
+        assert!(noticed, "a crowd is not noticed");
+        assert!(forgotten, "{threads} idle threads count as waiting");
+    });
+}
+
+// ---- errno ------------------------------------------------------------------------------------
+
+fn set_errno(value: i32) {
+    // SAFETY: it points to the errno of this thread.
+    unsafe { *libc::__errno_location() = value };
+}
+
+fn errno() -> i32 {
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Makes the kernel refuse these calls to the calling thread, with EPERM.
+fn refuse(calls: &[libc::c_long]) {
+    let statement = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let (load, equal, answer) = (0x20, 0x15, 0x06);
+    let mut program = vec![statement(load, 0, 0, 0)];
+    for &call in calls {
+        program.push(statement(equal, 0, 1, call as u32));
+        program.push(statement(answer, 0, 0, 0x0005_0000 | libc::EPERM as u32));
+    }
+    program.push(statement(answer, 0, 0, 0x7fff_0000));
+    let filter = libc::sock_fprog {
+        len: program.len() as u16,
+        filter: program.as_mut_ptr(),
+    };
+    // SAFETY: `filter` points to a program of that length, which the kernel copies.
+    let refused = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
+            || libc::prctl(libc::PR_SET_SECCOMP, 2, &raw const filter, 0, 0) != 0
+    };
+    assert!(!refused, "no filter: {}", std::io::Error::last_os_error());
+}
+
+#[test]
+fn locking_leaves_errno_alone() {
+    let _alone = ALONE.lock();
+    let refused = [
+        libc::SYS_sched_yield,
+        libc::SYS_membarrier,
+        libc::SYS_sched_getaffinity,
+        libc::SYS_sched_getscheduler,
+        libc::SYS_futex,
+    ];
+    for refused in [&refused[..0], &refused[..4], &refused] {
+        let (mutex, spinlock) = (
+            QueuedMutex::<Native, AsConfigured>::default(),
+            QueuedSpinLock::<Native, AsConfigured>::new(),
+        );
+        mutex.lock();
+        spinlock.lock();
+        let gave_up = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let (mutex, spinlock, gave_up) = (&mutex, &spinlock, &gave_up);
+            let waiter = scope.spawn(move || {
+                refuse(refused);
+                set_errno(libc::EXDEV);
+                let in_time = Native::now() + 3_000_000;
+                let in_vain = !mutex.lock_until(in_time) && !spinlock.lock_until(in_time);
+                gave_up.store(true, Relaxed);
+                assert!(in_vain);
+                Native::yield_now();
+                Native::is_priority();
+                mutex.lock();
+                spinlock.lock();
+                // SAFETY: this thread has taken both.
+                unsafe {
+                    mutex.unlock();
+                    spinlock.unlock();
+                }
+                errno()
+            });
+            while !gave_up.load(Relaxed) && !waiter.is_finished() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            // The waiter may sleep by now. It does not matter if it does not.
+            thread::sleep(Duration::from_millis(20));
+            set_errno(libc::EXDEV);
+            // SAFETY: this thread has taken both.
+            unsafe {
+                mutex.unlock();
+                spinlock.unlock();
+            }
+            assert_eq!(errno(), libc::EXDEV);
+            assert_eq!(
+                waiter.join().unwrap(),
+                libc::EXDEV,
+                "{} calls",
+                refused.len()
+            );
+        });
+    }
+}
+
+// ---- unloading --------------------------------------------------------------------------------
+
+#[test]
+fn a_library_stays_loaded_as_threads_keep_its_slots() {
+    let tests = std::env::current_exe().unwrap();
+    let target = tests.ancestors().nth(3).unwrap();
+    let mut cargo = std::process::Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--example", "unloaded", "--target-dir"]);
+    let built = cargo
+        .arg(target)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status();
+    assert!(built.unwrap().success());
+    let library = target.join("debug/examples/libunloaded.so");
+    let path = CString::new(library.to_str().unwrap()).unwrap();
+    // SAFETY: the path ends with a zero byte, and so do the names below. The functions have these
+    // types.
+    let (handle, hold, contend) = unsafe {
+        let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
+        assert!(!handle.is_null());
+        let hold = libc::dlsym(handle, c"hold".as_ptr());
+        let contend = libc::dlsym(handle, c"contend".as_ptr());
+        (
+            handle as usize,
+            std::mem::transmute::<*mut c_void, extern "C" fn(u32)>(hold),
+            std::mem::transmute::<*mut c_void, extern "C" fn()>(contend),
+        )
+    };
+    let close = &Barrier::new(2);
+    thread::scope(|scope| {
+        let holder = scope.spawn(move || hold(1));
+        scope.spawn(move || {
+            while !holder.is_finished() {
+                contend();
+            }
+            close.wait();
+            // Now the thread ends, and gives its slot back.
+            close.wait();
+        });
+        close.wait();
+        // SAFETY: the handle is open. No thread is in the library.
+        let loaded = unsafe {
+            libc::dlclose(handle as *mut c_void);
+            libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD)
+        };
+        if loaded.is_null() {
+            // The other thread would crash.
+            eprintln!("the library was unloaded under a thread that keeps a slot");
+            std::process::abort();
+        }
+        close.wait();
+    });
+}
+
+// ---- a platform without a clock ---------------------------------------------------------------
+
+/// Has what a platform must have, and nothing else.
+#[derive(Clone, Copy, Debug)]
+struct Bare;
+
+impl Atomics for Bare {
+    type AtomicU8 = AtomicU8;
+    type AtomicU16 = AtomicU16;
+    type AtomicU32 = AtomicU32;
+    type AtomicU64 = AtomicU64;
+}
+
+static TABLE: Table<Bare, 8, 1> = Table::FREE;
+static WAITERS: Waiters<Bare> = TABLE.waiters();
+
+impl Platform for Bare {
+    fn waiters() -> &'static Waiters<Self> {
+        &WAITERS
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Defaults;
+
+impl Config for Defaults {
+    fn tuning() -> Tuning {
+        Tuning::DEFAULT
+    }
+}
+
+#[test]
+fn without_a_clock_timed_waits_end() {
+    let limit = || Bare::now() + 1_000_000;
+    let spinlock = QueuedSpinLock::<Bare, Defaults>::new();
+    spinlock.lock();
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| assert!(!spinlock.lock_until(limit())));
+        }
+    });
+    let word = AtomicU32::new(0);
+    let waited = Bare::wait_for(&word, std::sync::atomic::Ordering::Relaxed, 1000, |seen| {
+        seen != 0
+    });
+    assert_eq!(waited, Err(0));
+}

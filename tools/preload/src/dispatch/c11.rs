@@ -1,0 +1,108 @@
+//! The exported functions for the mutexes and condition variables of C11's threads.
+//!
+//! In the C library these objects are the same as those of POSIX. So they are here: each function
+//! calls the one of POSIX and translates its result.
+
+use super::{condvar, mutex};
+use crate::posix::condvar::Condvar;
+use crate::posix::mutex::Mutex;
+use crate::time::RawLimit;
+use core::ffi::c_int;
+use core::ptr;
+
+const SUCCESS: c_int = 0;
+const BUSY: c_int = 1;
+const ERROR: c_int = 2;
+const TIMED_OUT: c_int = 4;
+
+/// The one bit of a mutex's type that matters. The C library tests no other, either: every mutex
+/// has a `timedlock`.
+const RECURSIVE: c_int = 1;
+
+fn result(error: c_int) -> c_int {
+    match error {
+        0 => SUCCESS,
+        libc::EBUSY => BUSY,
+        libc::ETIMEDOUT => TIMED_OUT,
+        _ => ERROR,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mtx_init(mutex: *mut Mutex, kind: c_int) -> c_int {
+    mutex::initialise(mutex, kind & RECURSIVE != 0);
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mtx_destroy(mutex: *mut Mutex) {
+    // SAFETY: invariant 1.
+    unsafe { mutex::pthread_mutex_destroy(mutex) };
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn mtx_lock(mutex: *mut Mutex) -> c_int {
+    // SAFETY: invariant 1.
+    result(unsafe { mutex::pthread_mutex_lock(mutex) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mtx_trylock(mutex: *mut Mutex) -> c_int {
+    // SAFETY: invariant 1.
+    result(unsafe { mutex::pthread_mutex_trylock(mutex) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn mtx_timedlock(
+    mutex: *mut Mutex,
+    until: *const libc::timespec,
+) -> c_int {
+    // SAFETY: invariants 1 and 3.
+    result(unsafe { mutex::pthread_mutex_timedlock(mutex, until) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mtx_unlock(mutex: *mut Mutex) -> c_int {
+    // SAFETY: invariant 1.
+    result(unsafe { mutex::pthread_mutex_unlock(mutex) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cnd_init(condvar: *mut Condvar) -> c_int {
+    // SAFETY: invariant 1.
+    result(unsafe { condvar::pthread_cond_init(condvar, ptr::null()) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cnd_destroy(condvar: *mut Condvar) {
+    // SAFETY: invariant 1.
+    unsafe { condvar::pthread_cond_destroy(condvar) };
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cnd_signal(condvar: *mut Condvar) -> c_int {
+    // SAFETY: invariant 1.
+    result(unsafe { condvar::pthread_cond_signal(condvar) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cnd_broadcast(condvar: *mut Condvar) -> c_int {
+    // SAFETY: invariant 1.
+    result(unsafe { condvar::pthread_cond_broadcast(condvar) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn cnd_wait(condvar: *mut Condvar, mutex: *mut Mutex) -> c_int {
+    // SAFETY: invariant 1.
+    result(unsafe { condvar::wait(condvar, mutex, RawLimit::Never) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn cnd_timedwait(
+    condvar: *mut Condvar,
+    mutex: *mut Mutex,
+    until: *const libc::timespec,
+) -> c_int {
+    // SAFETY: invariants 1 and 3.
+    result(unsafe { condvar::pthread_cond_timedwait(condvar, mutex, until) })
+}

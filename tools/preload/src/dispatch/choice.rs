@@ -1,0 +1,104 @@
+//! Choosing the mode: what the environment asks for, as far as this C library allows it.
+//!
+//! The first intercepted call chooses, since constructors of other libraries take locks before
+//! this library's own constructor runs. Nothing here allocates.
+
+use crate::environment::{COUNTS_PATH, REPORT_PATH, complain, keep_path, variable};
+use crate::libc::{self as c_library, layout};
+use crate::mode::{
+    COUNTS, DELEGATES, MODE, Mode, REPORTS, RWLOCK_MODE, SPINS, chosen, chosen_for_rwlocks,
+};
+use crate::traced::report::memory::{self, Begun};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// The first glibc whose condition variables have today's layout. With an older one every object
+/// is delegated.
+const OLDEST: (u32, u32) = (2, 25);
+
+/// The mode of the process. The first call chooses it.
+#[inline]
+pub(crate) fn mode() -> Mode {
+    chosen().unwrap_or_else(choose)
+}
+
+/// The mode of reader-writer locks. The first call chooses it.
+pub(crate) fn rwlock_mode() -> Mode {
+    chosen_for_rwlocks().unwrap_or_else(|| {
+        mode();
+        Mode(RWLOCK_MODE.load(Relaxed))
+    })
+}
+
+#[cold]
+fn choose() -> Mode {
+    let mut mode = match variable(b"KINLOCK_LOCK") {
+        // The layouts of older versions are not known here.
+        _ if c_library::version() < OLDEST => DELEGATES,
+        None | Some(b"kinlock-mutex") => 0,
+        Some(b"kinlock-spin") => SPINS,
+        Some(b"pthread") => DELEGATES,
+        Some(_) => {
+            complain(
+                1,
+                b"kinlock: ignoring KINLOCK_LOCK: expected kinlock-mutex, kinlock-spin or pthread\n",
+            );
+            0
+        }
+    };
+    let mut rwlocks = match variable(b"KINLOCK_RWLOCK") {
+        _ if c_library::version() < OLDEST => DELEGATES,
+        None => mode & DELEGATES,
+        Some(b"ours") => 0,
+        Some(b"glibc") => DELEGATES,
+        Some(_) => {
+            complain(
+                8,
+                b"kinlock: ignoring KINLOCK_RWLOCK: expected ours or glibc\n",
+            );
+            mode & DELEGATES
+        }
+    };
+    if mode & DELEGATES == 0 && !layout::knows_mutexes_and_condvars() {
+        complain(
+            16,
+            b"kinlock: this C library's mutexes or condition variables are not as expected: they \
+              stay its own\n",
+        );
+        mode = DELEGATES;
+    }
+    if rwlocks & DELEGATES == 0 && !layout::knows_rwlocks() {
+        complain(
+            32,
+            b"kinlock: this C library's reader-writer locks are not as expected: they stay its \
+              own\n",
+        );
+        rwlocks = DELEGATES;
+    }
+    if let Some(path) = variable(b"KINLOCK_COUNTS") {
+        if keep_path(&COUNTS_PATH, path) {
+            mode |= COUNTS;
+            rwlocks |= COUNTS;
+        } else {
+            complain(
+                2,
+                b"kinlock: ignoring KINLOCK_COUNTS: the path is too long\n",
+            );
+        }
+    }
+    if let Some(path) = variable(b"KINLOCK_REPORT") {
+        if !keep_path(&REPORT_PATH, path) {
+            complain(
+                4,
+                b"kinlock: ignoring KINLOCK_REPORT: the path is too long\n",
+            );
+        } else if let Begun::Done = memory::begin(Mode(mode).lock_number()) {
+            mode |= REPORTS;
+            rwlocks |= REPORTS;
+        }
+    }
+    // Several threads may choose at the same time. They read the same environment, so they store
+    // the same modes. MODE is last: whoever finds it chosen need not choose.
+    RWLOCK_MODE.store(rwlocks, Relaxed);
+    MODE.store(mode, Relaxed);
+    Mode(mode)
+}

@@ -1,0 +1,367 @@
+//! The exported functions for condition variables, and waiting.
+//!
+//! A wait releases and takes the mutex by the mutex's own functions, whoever they belong to. Who
+//! waits is decided by both objects:
+//!
+//! | condition variable | mutex | the wait |
+//! | --- | --- | --- |
+//! | ours | ours or delegated | `posix_wait` |
+//! | delegated | delegated | [`libc_wait`] |
+//! | delegated | ours | `mixed_wait` |
+//!
+//! # Cancellation
+//!
+//! A thread that waits may be cancelled. The C library then unwinds its stack by an exception, and
+//! the mutex has to be taken again before the program's cleanup handlers run. Rust's frames may
+//! only be unwound if nothing in them has a destructor, so the frame with the cleanup is C's:
+//!
+//! ```text
+//!   wait -> kinlock_wait_frame (posix/cancel.c) -> kinlock_wait -> posix_wait or mixed_wait
+//!                     | if the thread is cancelled
+//!                     +-> kinlock_wait_cancelled
+//! ```
+
+use super::choice::mode;
+use super::mutex::{after_libc_wait, before_libc_wait, relock, traced_unlock};
+use crate::libc::lock::libc_wait;
+use crate::libc::real;
+use crate::mode::{MODE, Mode};
+use crate::posix::condvar::Condvar;
+use crate::posix::mutex::Mutex;
+use crate::time::{self, Limit, RawLimit};
+use crate::traced::counts;
+use core::cell::Cell;
+use core::ffi::{c_int, c_long, c_void};
+use core::mem::MaybeUninit;
+use core::ptr;
+use core::sync::atomic::Ordering::Relaxed;
+use kinlock_core::platform::{NEVER, Parked};
+use kinlock_core::raw::condvar::Partner;
+use kinlock_linux::Native;
+
+// ---- notifying ------------------------------------------
+
+#[inline]
+fn notify(condvar: &Condvar, all: bool) -> c_int {
+    let is_usual = MODE.load(Relaxed) == 0 && !condvar.is_shared();
+    if is_usual && !condvar.inner.is_waited_for() {
+        return 0;
+    }
+    cold_notify(condvar, all)
+}
+
+/// Notifies a condition variable that has waiters, or is not the usual one.
+#[inline(never)]
+fn cold_notify(condvar: &Condvar, all: bool) -> c_int {
+    let mode = mode();
+    let is_delegated = condvar.is_delegated(mode);
+    if mode.counts() {
+        counts::signal(mode, is_delegated);
+    }
+    if !is_delegated {
+        return condvar.posix_notify(all);
+    }
+    // SAFETY: invariant 3.
+    unsafe {
+        match all {
+            false => real::pthread_cond_signal(condvar.address()),
+            true => real::pthread_cond_broadcast(condvar.address()),
+        }
+    }
+}
+
+// ---- waiting --------------------------------------------
+
+/// One wait. It has no destructor: a cancelled thread unwinds the frame in which it lies.
+struct Wait<'a> {
+    condvar: &'a Condvar,
+    mutex: &'a Mutex,
+    mode: Mode,
+    limit: Limit,
+    /// The condition variable is delegated, and the mutex is ours.
+    is_mixed: bool,
+    /// What the mutex's functions returned.
+    result: Cell<c_int>,
+}
+
+unsafe extern "C-unwind" {
+    fn kinlock_wait_frame(wait: *mut c_void) -> c_int;
+    fn kinlock_cancellable_futex(
+        key: *const u32,
+        operation: c_int,
+        expected: u32,
+        until: *const libc::timespec,
+        sets: u32,
+    ) -> c_long;
+}
+
+/// # Safety
+///
+/// Invariants 1 and 3.
+pub(super) unsafe fn wait(condvar: *const Condvar, mutex: *const Mutex, limit: RawLimit) -> c_int {
+    let mode = mode();
+    // SAFETY: invariant 1.
+    let (condvar, mutex) = unsafe { (&*condvar, &*mutex) };
+    let is_delegated = condvar.is_delegated(mode);
+    let is_mutex_delegated = mutex.is_delegated(mode);
+    if is_delegated && is_mutex_delegated {
+        if mode.counts() {
+            counts::wait(mode, true);
+        }
+        let released = before_libc_wait(mutex, mode);
+        // SAFETY: invariant 3.
+        let result = unsafe { libc_wait(condvar.address(), mutex.address(), limit) };
+        after_libc_wait(released, result);
+        return result;
+    }
+    // SAFETY: invariant 3.
+    let limit = unsafe {
+        match limit {
+            RawLimit::Never => Limit::Never,
+            RawLimit::Own(until) => Limit::at(condvar.clock(mode), until),
+            RawLimit::Of(clock, until) => Limit::at(clock, until),
+        }
+    };
+    match limit.check() {
+        0 => {}
+        error => return error,
+    }
+    if mode.counts() {
+        counts::wait(mode, is_delegated || is_mutex_delegated);
+    }
+    let mut wait = Wait {
+        condvar,
+        mutex,
+        mode,
+        limit,
+        is_mixed: is_delegated,
+        result: Cell::new(0),
+    };
+    // SAFETY: `wait` lives until the frame is left. Nothing in Rust's frames has a destructor.
+    unsafe { kinlock_wait_frame((&raw mut wait).cast()) }
+}
+
+/// The part of [`wait`] that runs inside the frame which a cancellation cleans up.
+///
+/// # Safety
+///
+/// `wait` points to the [`Wait`] that [`wait`] has made.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn kinlock_wait(wait: *const c_void) -> c_int {
+    // SAFETY: as this function demands.
+    let wait = unsafe { &*wait.cast::<Wait<'_>>() };
+    match wait.is_mixed {
+        false => posix_wait(wait),
+        true => mixed_wait(wait),
+    }
+}
+
+/// The thread was cancelled in its wait: takes the mutex for the program's cleanup handlers.
+///
+/// # Safety
+///
+/// `wait` points to the [`Wait`] that [`wait`] has made.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn kinlock_wait_cancelled(wait: *const c_void) {
+    // SAFETY: as this function demands.
+    let wait = unsafe { &*wait.cast::<Wait<'_>>() };
+    match wait.is_mixed {
+        true => wait.lock(),
+        false => wait.condvar.inner.abandon(wait),
+    }
+}
+
+/// Waits for a condition variable of ours.
+fn posix_wait(wait: &Wait<'_>) -> c_int {
+    wait.condvar.users.enter();
+    // SAFETY: invariant 2: `unlock` checks it, or the program must.
+    let is_notified = unsafe {
+        wait.condvar
+            .inner
+            .wait_by(wait, || wait.limit.until_by_kernel())
+    };
+    match (wait.result.get(), is_notified) {
+        (0, false) => libc::ETIMEDOUT,
+        (result, _) => result,
+    }
+}
+
+/// How [`posix_wait`] works on the mutex, and how it sleeps.
+impl Partner<Native> for Wait<'_> {
+    unsafe fn unlock(&self) -> bool {
+        self.result.set(traced_unlock(self.mutex, self.mode));
+        self.result.get() == 0
+    }
+
+    fn lock(&self) {
+        self.result.set(relock(self.mutex, self.mode, false));
+    }
+
+    fn lock_notified(&self) {
+        self.result.set(relock(self.mutex, self.mode, true));
+    }
+
+    fn park(
+        &self,
+        key: *const u32,
+        expected: u32,
+        until: u64,
+        sets: u32,
+        _: impl Fn() -> u32,
+    ) -> Parked {
+        let moment = timespec(until);
+        let mut operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
+        let until = match self.limit.time_of_day() {
+            // The kernel ends the sleep at the right time even if that clock is set.
+            Some(until) => {
+                operation |= libc::FUTEX_CLOCK_REALTIME;
+                ptr::from_ref(until)
+            }
+            None if until == NEVER => ptr::null(),
+            None => &raw const moment,
+        };
+        // SAFETY: invariant 4.
+        let result = unsafe { kinlock_cancellable_futex(key, operation, expected, until, sets) };
+        match -result as c_int {
+            0 => Parked::Woken,
+            libc::ETIMEDOUT | libc::EINTR => Parked::Unwoken,
+            _ => Parked::Differed,
+        }
+    }
+
+    fn leave(&self) {
+        self.condvar.users.leave();
+    }
+}
+
+/// A time of the monotonic clock, as the system's calls take it.
+fn timespec(nanos: u64) -> libc::timespec {
+    libc::timespec {
+        tv_sec: (nanos / 1_000_000_000) as libc::time_t,
+        tv_nsec: (nanos % 1_000_000_000) as c_long,
+    }
+}
+
+/// The longest sleep of [`mixed_wait`], in nanoseconds: so late may it notice a notification.
+const MIXED_SLEEP_NS: u64 = 2_000_000;
+
+/// Waits for a delegated condition variable with a mutex of ours.
+///
+/// The C library's wait cannot release our mutex. So the mutex is released first, and a
+/// notification may come between that release and the C library's wait. Therefore the sleep is
+/// short, and ends as if the thread had been notified: POSIX permits spurious wake-ups, and the
+/// program tests its condition again (decision 0066).
+fn mixed_wait(wait: &Wait<'_>) -> c_int {
+    let left = wait.limit.left();
+    if left == 0 {
+        match traced_unlock(wait.mutex, wait.mode) {
+            0 => wait.lock(),
+            error => return error,
+        }
+        return match wait.result.get() {
+            0 => libc::ETIMEDOUT,
+            error => error,
+        };
+    }
+    // SAFETY: as the trait demands: `unlock` checks it, or the program must.
+    if !unsafe { wait.unlock() } {
+        return wait.result.get();
+    }
+    // By the condition variable's own clock: before glibc 2.30 no wait takes another one.
+    let now = time::read(wait.condvar.clock(wait.mode));
+    let now = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+    let until = timespec(now.saturating_add(left.min(MIXED_SLEEP_NS)));
+    let helper = MaybeUninit::<libc::pthread_mutex_t>::zeroed();
+    let (helper, condvar) = (helper.as_ptr().cast(), wait.condvar.address());
+    // SAFETY: invariants 3 and 4; zeros are an unlocked mutex.
+    unsafe {
+        real::pthread_mutex_lock(helper);
+        real::pthread_cond_timedwait(condvar, helper, &until);
+        real::pthread_mutex_unlock(helper);
+    }
+    wait.lock();
+    wait.result.get()
+}
+
+// ---- the functions --------------------------------------
+
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn pthread_cond_init(
+    condvar: *mut Condvar,
+    attributes: *const c_void,
+) -> c_int {
+    let mode = mode();
+    counts::call(mode, || 0);
+    // SAFETY: invariant 1. The object is the caller's alone. The C library writes as many bytes.
+    unsafe { condvar.cast::<[u64; 6]>().write([0; 6]) };
+    if attributes.is_null() && !mode.delegates() {
+        return 0;
+    }
+    // The C library checks the attributes, and its flags say what they were.
+    // SAFETY: invariant 3.
+    let result = unsafe { real::pthread_cond_init(condvar.cast(), attributes) };
+    // SAFETY: invariant 1.
+    let object = unsafe { &*condvar };
+    if result == 0 && !object.is_delegated(mode) && object.has_libc_monotonic() {
+        // SAFETY: as above.
+        unsafe { condvar.cast::<[u64; 6]>().write([0; 6]) };
+        object.set_monotonic();
+    }
+    result
+}
+
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn pthread_cond_destroy(condvar: *mut Condvar) -> c_int {
+    let mode = mode();
+    counts::call(mode, || 0);
+    // SAFETY: invariant 1.
+    let condvar = unsafe { &*condvar };
+    if condvar.is_delegated(mode) {
+        // SAFETY: invariant 3.
+        return unsafe { real::pthread_cond_destroy(condvar.address()) };
+    }
+    condvar.users.wait_until_none();
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn pthread_cond_wait(condvar: *mut Condvar, mutex: *mut Mutex) -> c_int {
+    // SAFETY: invariant 1.
+    unsafe { wait(condvar, mutex, RawLimit::Never) }
+}
+
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C-unwind" fn pthread_cond_timedwait(
+    condvar: *mut Condvar,
+    mutex: *mut Mutex,
+    until: *const libc::timespec,
+) -> c_int {
+    // SAFETY: invariants 1 and 3.
+    unsafe { wait(condvar, mutex, RawLimit::Own(until)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn pthread_cond_clockwait(
+    condvar: *mut Condvar,
+    mutex: *mut Mutex,
+    clock: libc::clockid_t,
+    until: *const libc::timespec,
+) -> c_int {
+    if !time::is_known(clock) {
+        return libc::EINVAL;
+    }
+    // SAFETY: invariants 1 and 3.
+    unsafe { wait(condvar, mutex, RawLimit::Of(clock, until)) }
+}
+
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn pthread_cond_signal(condvar: *mut Condvar) -> c_int {
+    // SAFETY: invariant 1.
+    notify(unsafe { &*condvar }, false)
+}
+
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn pthread_cond_broadcast(condvar: *mut Condvar) -> c_int {
+    // SAFETY: invariant 1.
+    notify(unsafe { &*condvar }, true)
+}

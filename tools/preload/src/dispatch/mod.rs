@@ -1,0 +1,20 @@
+//! The functions that the library exports in the C library's place, and the decisions that each
+//! call begins with.
+//!
+//! Whose is the object: ours (`posix`), or delegated to the C library (`libc`)? Its own kind or
+//! flags say that. Is the call counted or reported (`traced`)? The mode says that; the first call
+//! [chooses](choice) it. In the usual mode, an object of ours takes a fast path that decides both
+//! by one or two loads. All other calls take the cold path. In each file its functions are:
+//!
+//! | function | what it does |
+//! | --- | --- |
+//! | `cold_lock`, `cold_unlock` | find out the mode: traced or not |
+//! | `traced_lock`, `traced_unlock` | tell `traced` what happens, around `lock` and `unlock` |
+//! | `lock`, `unlock` | call `posix_lock` or `libc_lock`, and likewise for the release |
+
+mod c11;
+pub(crate) mod choice;
+mod condvar;
+mod mutex;
+mod rwlock;
+mod spin;

@@ -1,0 +1,377 @@
+//! The exported functions for mutexes.
+//!
+//! [`path`] is the whole decision of the usual case: one load of the mutex's kind, one of the mode.
+//! What it does not settle goes through `cold_lock` or `cold_unlock`, which decide in this order:
+//! is the call traced; is the mutex ours or delegated to the C library.
+
+use super::choice::mode;
+use crate::libc::layout::{ERROR_CHECKING, KINDS, RECURSIVE};
+use crate::libc::lock::libc_lock;
+use crate::libc::real;
+use crate::mode::{MODE, Mode, REPORTS};
+use crate::posix::mutex::Mutex;
+use crate::time::{self, Limit};
+use crate::traced::Acquisition;
+use crate::traced::counts;
+use crate::traced::report::{self, Marks, Object, Wait};
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Which path a call takes. 0: the usual one, a normal mutex of ours, untraced. A kind: the usual
+/// one of that kind. [`REPORTS`]: a normal mutex of ours, for a report. All other values: the cold
+/// path.
+#[inline]
+fn path(mutex: &Mutex) -> u32 {
+    mutex.kind.load(Relaxed) | MODE.load(Relaxed)
+}
+
+/// # Safety
+///
+/// Invariant 1.
+unsafe fn mutex<'a>(pointer: *const Mutex) -> &'a Mutex {
+    // SAFETY: invariant 1.
+    unsafe { &*pointer }
+}
+
+// ---- the cold path --------------------------------------
+
+/// Waits for a normal mutex of ours.
+#[cold]
+#[inline(never)]
+fn wait(mutex: &Mutex) -> c_int {
+    mutex.wait_for(false, Limit::Never)
+}
+
+/// Takes a mutex for which [`path`] knows no shorter way.
+#[cold]
+#[inline(never)]
+fn cold_lock(mutex: &Mutex, limit: Limit) -> c_int {
+    let mode = mode();
+    mutex.simplify_kind(mode);
+    if !mode.traces() {
+        return lock(mutex, mode, limit);
+    }
+    counts::call(mode, || delegated_kind(mutex, mode));
+    traced_lock(mutex, mode, limit)
+}
+
+#[cold]
+#[inline(never)]
+fn cold_unlock(mutex: &Mutex) -> c_int {
+    let mode = mode();
+    counts::call(mode, || delegated_kind(mutex, mode));
+    traced_unlock(mutex, mode)
+}
+
+/// Takes a mutex, by this library or by the C library. Returns what POSIX says.
+fn lock(mutex: &Mutex, mode: Mode, limit: Limit) -> c_int {
+    match mutex.kind(mode) {
+        Some(kind) => mutex.posix_lock(mode, kind, limit),
+        // SAFETY: invariant 3.
+        None => unsafe { libc_lock(mutex.address(), limit) },
+    }
+}
+
+/// Releases a mutex, by this library or by the C library. Returns what POSIX says.
+fn unlock(mutex: &Mutex, mode: Mode) -> c_int {
+    match mutex.kind(mode) {
+        Some(kind) => mutex.posix_unlock(mode, kind),
+        // SAFETY: invariant 3.
+        None => unsafe { real::pthread_mutex_unlock(mutex.address()) },
+    }
+}
+
+/// The C library's word for the kind of a delegated mutex; 0 for one of ours.
+fn delegated_kind(mutex: &Mutex, mode: Mode) -> u32 {
+    match mutex.is_delegated(mode) {
+        true => mutex.kind.load(Relaxed),
+        false => 0,
+    }
+}
+
+// ---- traced ---------------------------------------------
+
+/// As [`lock`], counted and reported as the mode says.
+fn traced_lock(mutex: &Mutex, mode: Mode, limit: Limit) -> c_int {
+    let is_try = matches!(limit, Limit::Now);
+    let mut trace = Acquisition::begin(mode, object(mutex, mode), is_try);
+    let mut result = try_once(mutex, mode);
+    if trace.must_wait(result) {
+        result = lock(mutex, mode, limit);
+    }
+    trace.end(result)
+}
+
+/// The first attempt of a traced acquisition.
+fn try_once(mutex: &Mutex, mode: Mode) -> c_int {
+    match mutex.kind.load(Relaxed) {
+        0 if mode.blocks() => match mutex.word.try_lock() {
+            true => 0,
+            false => libc::EBUSY,
+        },
+        _ => lock(mutex, mode, Limit::Now),
+    }
+}
+
+/// As [`unlock`], reported if the mode says so.
+pub(super) fn traced_unlock(mutex: &Mutex, mode: Mode) -> c_int {
+    // Before the release, since afterwards another thread may hold the mutex.
+    if mode.reports() && mutex.would_be_free() {
+        report::release(mutex.address() as u64, marks(mutex, mode), None);
+    }
+    unlock(mutex, mode)
+}
+
+/// Takes the mutex after a wait for a condition variable. That is reported, but not counted, as the
+/// program made no call for it. `is_notified`: the notifier may still hold the mutex.
+pub(super) fn relock(mutex: &Mutex, mode: Mode, is_notified: bool) -> c_int {
+    if !mode.reports() {
+        return relock_untraced(mutex, mode, is_notified);
+    }
+    let mode = mode.uncounted();
+    let mut trace = Acquisition::begin(mode, object(mutex, mode), false);
+    let mut result = try_once(mutex, mode);
+    if trace.must_wait(result) {
+        result = relock_untraced(mutex, mode, is_notified);
+    }
+    trace.end(result)
+}
+
+fn relock_untraced(mutex: &Mutex, mode: Mode, is_notified: bool) -> c_int {
+    match mutex.kind(mode) {
+        Some(kind) if is_notified => mutex.posix_lock_notified(mode, kind),
+        _ => lock(mutex, mode, Limit::Never),
+    }
+}
+
+/// Before the C library's wait for a condition variable, which releases the mutex and takes it
+/// again by internal calls. Returns the mutex if the wait releases it.
+pub(super) fn before_libc_wait(mutex: &Mutex, mode: Mode) -> Option<Object<'_>> {
+    if !mode.reports() {
+        return None;
+    }
+    let object = object(mutex, mode);
+    let is_released = mutex.would_be_free();
+    if is_released {
+        report::release(object.address, object.marks, None);
+    }
+    is_released.then_some(object)
+}
+
+/// After that wait, with what [`before_libc_wait`] returned.
+pub(super) fn after_libc_wait(released: Option<Object<'_>>, result: c_int) {
+    // With other results the thread may not hold the mutex.
+    if let (Some(object), 0 | libc::ETIMEDOUT | libc::EOWNERDEAD) = (released, result) {
+        report::taken_again(object);
+    }
+}
+
+/// The marks of a mutex of ours. A delegated one has no room for them: the C library uses the
+/// words.
+fn marks(mutex: &Mutex, mode: Mode) -> Option<Marks<'_>> {
+    (!mutex.is_delegated(mode)).then_some(own_marks(mutex))
+}
+
+fn own_marks(mutex: &Mutex) -> Marks<'_> {
+    Marks {
+        serial: &mutex.serial,
+        last: &mutex.last,
+        domain: &mutex.domain,
+    }
+}
+
+fn object(mutex: &Mutex, mode: Mode) -> Object<'_> {
+    let mut kind = mutex.kind.load(Relaxed);
+    if kind == 0 && !mode.delegates() {
+        kind = mutex.declared.load(Relaxed);
+    }
+    Object {
+        address: mutex.address() as u64,
+        marks: marks(mutex, mode),
+        kind,
+        is_nested: mode.reports() && kind & KINDS == RECURSIVE && mutex.is_callers(),
+    }
+}
+
+/// Takes a normal mutex of ours, for a report.
+#[inline(never)]
+fn lock_reported(mutex: &Mutex) -> c_int {
+    if !mutex.word.try_lock() {
+        return wait_reported(mutex);
+    }
+    if !report::counted(mutex.address() as u64, own_marks(mutex)) {
+        report::taken_at_once(object(mutex, mode()));
+    }
+    0
+}
+
+/// The same for a mutex that is held.
+#[cold]
+#[inline(never)]
+fn wait_reported(mutex: &Mutex) -> c_int {
+    let object = Object {
+        address: mutex.address() as u64,
+        marks: Some(own_marks(mutex)),
+        kind: 0,
+        is_nested: false,
+    };
+    let wait = Wait::begin(object);
+    mutex.wait_for(false, Limit::Never);
+    report::taken_after(object, wait.end());
+    0
+}
+
+/// Releases a normal mutex of ours, for a report.
+#[inline(never)]
+fn unlock_reported(mutex: &Mutex) -> c_int {
+    let (address, marks) = (mutex.address() as u64, own_marks(mutex));
+    if let now @ Some(_) = report::released(address, marks) {
+        report::release(address, Some(marks), now);
+    }
+    // SAFETY: invariant 2.
+    unsafe { mutex.word.unlock() };
+    0
+}
+
+/// Tells the report that the memory will hold another mutex, or none.
+fn end_reported(mutex: *const Mutex) {
+    if mode().reports() {
+        report::end(mutex as u64);
+    }
+}
+
+// ---- the functions --------------------------------------
+
+/// Makes a mutex of ours, normal or recursive.
+pub(super) fn initialise(mutex: *mut Mutex, recursive: bool) {
+    counts::call(mode(), || 0);
+    end_reported(mutex);
+    // SAFETY: invariant 1. The object is the caller's alone. The C library writes as many bytes.
+    unsafe { mutex.cast::<[u64; 5]>().write([0; 5]) };
+    // SAFETY: invariant 1.
+    unsafe { &*mutex }
+        .kind
+        .store(u32::from(recursive) * RECURSIVE, Relaxed);
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_mutex_init(mutex: *mut Mutex, attributes: *const c_void) -> c_int {
+    if attributes.is_null() && !mode().delegates() {
+        initialise(mutex, false);
+        return 0;
+    }
+    counts::call(mode(), || 0);
+    end_reported(mutex);
+    // SAFETY: invariant 1. The object is the caller's alone. The C library writes as many bytes.
+    unsafe { mutex.cast::<[u64; 5]>().write([0; 5]) };
+    // The C library checks the attributes. What it writes for a kind of ours is an unlocked mutex
+    // of ours.
+    // SAFETY: invariant 3.
+    let result = unsafe { real::pthread_mutex_init(mutex.cast(), attributes) };
+    if result == 0 {
+        // SAFETY: invariant 1.
+        unsafe { &*mutex }.simplify_kind(mode());
+    }
+    result
+}
+
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn pthread_mutex_destroy(pointer: *mut Mutex) -> c_int {
+    let mode = mode();
+    // SAFETY: invariant 1.
+    let mutex = unsafe { mutex(pointer) };
+    counts::call(mode, || delegated_kind(mutex, mode));
+    let result = match mutex.kind(mode) {
+        _ if mutex.is_destroyed() => 0,
+        Some(_) => mutex.posix_destroy(mode),
+        // SAFETY: invariant 3.
+        None => unsafe { real::pthread_mutex_destroy(mutex.address()) },
+    };
+    if result == 0 {
+        end_reported(pointer);
+    }
+    result
+}
+
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C-unwind" fn pthread_mutex_lock(pointer: *mut Mutex) -> c_int {
+    // SAFETY: invariant 1.
+    let mutex = unsafe { mutex(pointer) };
+    match path(mutex) {
+        0 if mutex.word.lock_at_once() => 0,
+        0 => wait(mutex),
+        kind @ (RECURSIVE | ERROR_CHECKING) => mutex.lock_owned(kind),
+        REPORTS => lock_reported(mutex),
+        _ => cold_lock(mutex, Limit::Never),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn pthread_mutex_trylock(pointer: *mut Mutex) -> c_int {
+    // SAFETY: invariant 1.
+    let mutex = unsafe { mutex(pointer) };
+    if path(mutex) == 0 {
+        return match mutex.word.try_lock() {
+            true => 0,
+            false => libc::EBUSY,
+        };
+    }
+    cold_lock(mutex, Limit::Now)
+}
+
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C-unwind" fn pthread_mutex_timedlock(
+    pointer: *mut Mutex,
+    until: *const libc::timespec,
+) -> c_int {
+    // SAFETY: invariants 1 and 3.
+    unsafe { cold_lock(mutex(pointer), Limit::at(libc::CLOCK_REALTIME, until)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn pthread_mutex_clocklock(
+    pointer: *mut Mutex,
+    clock: libc::clockid_t,
+    until: *const libc::timespec,
+) -> c_int {
+    if !time::is_known(clock) {
+        return libc::EINVAL;
+    }
+    // SAFETY: invariants 1 and 3.
+    unsafe { cold_lock(mutex(pointer), Limit::at(clock, until)) }
+}
+
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn pthread_mutex_unlock(pointer: *mut Mutex) -> c_int {
+    // SAFETY: invariant 1.
+    let mutex = unsafe { mutex(pointer) };
+    match path(mutex) {
+        // SAFETY: invariant 2.
+        0 => unsafe { mutex.word.unlock() },
+        RECURSIVE | ERROR_CHECKING => return mutex.unlock_owned(),
+        REPORTS => return unlock_reported(mutex),
+        _ => return cold_unlock(mutex),
+    }
+    0
+}
+
+/// Names by which older C++ libraries and programs call the same functions.
+macro_rules! aliases {
+    ($($alias:ident = $name:ident($($parameter:ident: $type:ty),*);)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            unsafe extern "C-unwind" fn $alias($($parameter: $type),*) -> c_int {
+                // SAFETY: as that function demands.
+                unsafe { $name($($parameter),*) }
+            }
+        )*
+    };
+}
+
+aliases! {
+    __pthread_mutex_init = pthread_mutex_init(mutex: *mut Mutex, attributes: *const c_void);
+    __pthread_mutex_destroy = pthread_mutex_destroy(mutex: *mut Mutex);
+    __pthread_mutex_lock = pthread_mutex_lock(mutex: *mut Mutex);
+    __pthread_mutex_trylock = pthread_mutex_trylock(mutex: *mut Mutex);
+    __pthread_mutex_unlock = pthread_mutex_unlock(mutex: *mut Mutex);
+}

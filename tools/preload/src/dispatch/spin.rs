@@ -1,0 +1,148 @@
+//! The exported functions for spinlocks. A spinlock has no flags, so the mode alone decides whose
+//! it is.
+
+use super::choice::mode;
+use crate::libc::real;
+use crate::mode::{MODE, Mode};
+use crate::posix::spin::Spinlock;
+use crate::time::Limit;
+use crate::traced::report::{self, Object};
+use crate::traced::{Acquisition, counts};
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// # Safety
+///
+/// Invariant 1.
+unsafe fn spinlock<'a>(pointer: *const c_void) -> &'a Spinlock {
+    // SAFETY: invariant 1.
+    unsafe { &*pointer.cast() }
+}
+
+// ---- the cold path --------------------------------------
+
+/// Takes a spinlock in a mode that is not the usual one.
+#[inline(never)]
+fn cold_lock(spinlock: &Spinlock, limit: Limit) -> c_int {
+    let mode = mode();
+    if !mode.traces() {
+        return lock(spinlock, mode, limit);
+    }
+    counts::call(mode, || 0);
+    traced_lock(spinlock, mode, limit)
+}
+
+#[inline(never)]
+fn cold_unlock(spinlock: &Spinlock) -> c_int {
+    let mode = mode();
+    counts::call(mode, || 0);
+    if mode.reports() {
+        report::release(spinlock.address() as u64, None, None);
+    }
+    unlock(spinlock, mode)
+}
+
+/// As [`lock`], counted and reported as the mode says.
+fn traced_lock(spinlock: &Spinlock, mode: Mode, limit: Limit) -> c_int {
+    let is_try = matches!(limit, Limit::Now);
+    let mut trace = Acquisition::begin(mode, object(spinlock), is_try);
+    let mut result = lock(spinlock, mode, Limit::Now);
+    if trace.must_wait(result) {
+        result = lock(spinlock, mode, limit);
+    }
+    trace.end(result)
+}
+
+fn object(spinlock: &Spinlock) -> Object<'_> {
+    Object {
+        address: spinlock.address() as u64,
+        marks: None,
+        kind: kinlock_report::SPIN,
+        is_nested: false,
+    }
+}
+
+/// Takes a spinlock, by this library or by the C library. There is no time limit but
+/// [`Limit::Now`].
+fn lock(spinlock: &Spinlock, mode: Mode, limit: Limit) -> c_int {
+    if !mode.delegates() {
+        return spinlock.posix_lock(limit);
+    }
+    // SAFETY: invariant 3.
+    unsafe {
+        match limit {
+            Limit::Now => real::pthread_spin_trylock(spinlock.address()),
+            _ => real::pthread_spin_lock(spinlock.address()),
+        }
+    }
+}
+
+/// Releases a spinlock, by this library or by the C library.
+fn unlock(spinlock: &Spinlock, mode: Mode) -> c_int {
+    if mode.delegates() {
+        // SAFETY: invariant 3.
+        return unsafe { real::pthread_spin_unlock(spinlock.address()) };
+    }
+    spinlock.posix_unlock();
+    0
+}
+
+// ---- the functions --------------------------------------
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_spin_init(pointer: *mut c_void, shared: c_int) -> c_int {
+    let mode = mode();
+    counts::call(mode, || 0);
+    if mode.reports() {
+        report::end(pointer as u64);
+    }
+    if mode.delegates() {
+        // SAFETY: invariant 3.
+        return unsafe { real::pthread_spin_init(pointer, shared) };
+    }
+    // SAFETY: invariant 1.
+    unsafe { spinlock(pointer) }.posix_init();
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_spin_destroy(pointer: *mut c_void) -> c_int {
+    counts::call(mode(), || 0);
+    if mode().reports() {
+        report::end(pointer as u64);
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn pthread_spin_lock(pointer: *mut c_void) -> c_int {
+    // SAFETY: invariant 1.
+    let lock = unsafe { spinlock(pointer) };
+    match MODE.load(Relaxed) {
+        0 if lock.try_lock() => 0,
+        0 => lock.wait(),
+        _ => cold_lock(lock, Limit::Never),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_spin_trylock(pointer: *mut c_void) -> c_int {
+    // SAFETY: invariant 1.
+    let lock = unsafe { spinlock(pointer) };
+    match MODE.load(Relaxed) {
+        0 if lock.try_lock() => 0,
+        0 => libc::EBUSY,
+        _ => cold_lock(lock, Limit::Now),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_spin_unlock(pointer: *mut c_void) -> c_int {
+    // SAFETY: invariant 1.
+    let lock = unsafe { spinlock(pointer) };
+    if MODE.load(Relaxed) != 0 {
+        return cold_unlock(lock);
+    }
+    lock.posix_unlock();
+    0
+}

@@ -1,0 +1,160 @@
+//! The C library's own functions, under their own names.
+//!
+//! Each is looked up by name and version: when this library is loaded, or at its first use if that
+//! comes earlier. The version is needed since before glibc 2.36 a look-up by name alone found the
+//! oldest version.
+
+use super::lookup;
+use core::ffi::{CStr, c_int, c_void};
+use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use core::{mem, ptr};
+
+/// The version of functions that have not changed since the architecture began.
+const FIRST: &CStr = if cfg!(target_arch = "x86_64") {
+    c"GLIBC_2.2.5"
+} else if cfg!(any(target_arch = "aarch64", target_arch = "powerpc64")) {
+    // powerpc64 is little-endian here; see the check below.
+    c"GLIBC_2.17"
+} else if cfg!(target_arch = "s390x") {
+    c"GLIBC_2.2"
+} else if cfg!(target_arch = "riscv64") {
+    c"GLIBC_2.27"
+} else {
+    c"GLIBC_2.36"
+};
+/// The version of today's condition variables.
+const CONDVARS: &CStr = if cfg!(any(target_arch = "x86_64", target_arch = "s390x")) {
+    c"GLIBC_2.3.2"
+} else {
+    FIRST
+};
+/// The version of functions that take a clock.
+const CLOCKS: &CStr = if cfg!(target_arch = "loongarch64") {
+    FIRST
+} else {
+    c"GLIBC_2.30"
+};
+
+#[cfg(not(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    all(target_arch = "powerpc64", target_endian = "little"),
+    target_arch = "s390x",
+    target_arch = "riscv64",
+    target_arch = "loongarch64"
+)))]
+compile_error!("the versions of the C library's functions are not known for this architecture");
+
+struct Function {
+    name: &'static CStr,
+    version: &'static CStr,
+    address: AtomicPtr<c_void>,
+}
+
+impl Function {
+    const fn new(name: &'static CStr, version: &'static CStr) -> Self {
+        Function {
+            name,
+            version,
+            address: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    fn address(&self) -> *mut c_void {
+        let known = self.address.load(Relaxed);
+        if known.is_null() {
+            self.look_up()
+        } else {
+            known
+        }
+    }
+
+    /// Takes a lock of the loader and one of the C library, so it is done early.
+    #[cold]
+    fn look_up(&self) -> *mut c_void {
+        let found = lookup::next(self.name, self.version);
+        self.address.store(found, Relaxed);
+        found
+    }
+}
+
+macro_rules! functions {
+    ($($name:ident($($parameter:ident: $type:ty),*), $version:expr;)*) => {
+        /// Looks up all of them. A C library may lack some: calls of these return `ENOSYS`.
+        pub(crate) fn look_all_up() {
+            $($name::FUNCTION.address();)*
+        }
+
+        $(
+            mod $name {
+                use super::*;
+                const NAME: &CStr = match CStr::from_bytes_with_nul(
+                    concat!(stringify!($name), "\0").as_bytes(),
+                ) {
+                    Ok(name) => name,
+                    Err(_) => panic!("a name"),
+                };
+                pub(super) static FUNCTION: Function = Function::new(NAME, $version);
+            }
+
+            /// The C library's function of this name.
+            ///
+            /// # Safety
+            ///
+            /// As the C library demands.
+            pub(crate) unsafe fn $name($($parameter: $type),*) -> c_int {
+                let address = $name::FUNCTION.address();
+                if address.is_null() {
+                    return libc::ENOSYS;
+                }
+                // SAFETY: invariant 3: this is that function.
+                unsafe {
+                    let function = mem::transmute::<
+                        *mut c_void,
+                        unsafe extern "C-unwind" fn($($type),*) -> c_int,
+                    >(address);
+                    function($($parameter),*)
+                }
+            }
+        )*
+    };
+}
+
+type Mutex = *const c_void;
+type Condvar = *const c_void;
+type RwLock = *const c_void;
+type Time = *const libc::timespec;
+
+functions! {
+    pthread_mutex_init(mutex: Mutex, attributes: *const c_void), FIRST;
+    pthread_mutex_destroy(mutex: Mutex), FIRST;
+    pthread_mutex_lock(mutex: Mutex), FIRST;
+    pthread_mutex_trylock(mutex: Mutex), FIRST;
+    pthread_mutex_timedlock(mutex: Mutex, until: Time), FIRST;
+    pthread_mutex_clocklock(mutex: Mutex, clock: libc::clockid_t, until: Time), CLOCKS;
+    pthread_mutex_unlock(mutex: Mutex), FIRST;
+    pthread_cond_init(condvar: Condvar, attributes: *const c_void), CONDVARS;
+    pthread_cond_destroy(condvar: Condvar), CONDVARS;
+    pthread_cond_wait(condvar: Condvar, mutex: Mutex), CONDVARS;
+    pthread_cond_timedwait(condvar: Condvar, mutex: Mutex, until: Time), CONDVARS;
+    pthread_cond_clockwait(
+        condvar: Condvar, mutex: Mutex, clock: libc::clockid_t, until: Time
+    ), CLOCKS;
+    pthread_cond_signal(condvar: Condvar), CONDVARS;
+    pthread_cond_broadcast(condvar: Condvar), CONDVARS;
+    pthread_rwlock_init(lock: RwLock, attributes: *const c_void), FIRST;
+    pthread_rwlock_destroy(lock: RwLock), FIRST;
+    pthread_rwlock_rdlock(lock: RwLock), FIRST;
+    pthread_rwlock_wrlock(lock: RwLock), FIRST;
+    pthread_rwlock_tryrdlock(lock: RwLock), FIRST;
+    pthread_rwlock_trywrlock(lock: RwLock), FIRST;
+    pthread_rwlock_timedrdlock(lock: RwLock, until: Time), FIRST;
+    pthread_rwlock_timedwrlock(lock: RwLock, until: Time), FIRST;
+    pthread_rwlock_clockrdlock(lock: RwLock, clock: libc::clockid_t, until: Time), CLOCKS;
+    pthread_rwlock_clockwrlock(lock: RwLock, clock: libc::clockid_t, until: Time), CLOCKS;
+    pthread_rwlock_unlock(lock: RwLock), FIRST;
+    pthread_spin_init(lock: *const c_void, shared: c_int), FIRST;
+    pthread_spin_lock(lock: *const c_void), FIRST;
+    pthread_spin_trylock(lock: *const c_void), FIRST;
+    pthread_spin_unlock(lock: *const c_void), FIRST;
+}

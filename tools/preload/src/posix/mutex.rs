@@ -1,0 +1,322 @@
+//! Mutexes of ours: their kinds, owners and error codes.
+//!
+//! `posix_lock` and `posix_unlock` are for mutexes that are ours, of any kind. `lock_owned` and
+//! `unlock_owned` are the same with fewer tests, for kinds that know their owner in the usual mode.
+
+use super::cancel::{self, Attempt};
+use crate::libc::layout::{ADAPTIVE, ELISION, ERROR_CHECKING, KINDS, RECURSIVE};
+use crate::mode::Mode;
+use crate::thread::thread_id;
+use crate::time::Limit;
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use kinlock_core::raw::QueuedSpinLock;
+use kinlock_core::raw::mutex::{Joined, QueuedMutex};
+use kinlock_linux::Native;
+use kinlock_linux::configured::AsConfigured;
+
+type Blocking = QueuedMutex<Native, AsConfigured, Joined<Native>>;
+type Spinning = QueuedSpinLock<Native, AsConfigured>;
+
+/// The part of a `pthread_mutex_t` that this library uses. `owner` and `kind` lie where the C
+/// library has them.
+#[repr(C)]
+pub(crate) struct Mutex {
+    pub(crate) word: Blocking,
+    /// Of a recursive mutex: how many times its owner has taken it.
+    depth: AtomicU32,
+    /// Of a recursive or error-checking mutex: the kernel's number of the thread that holds it, or
+    /// 0. Debuggers look for it here.
+    owner: AtomicU32,
+    /// The report's mark: the token of the last holder. It lies near the lock word since it changes
+    /// with the holder, as that does. `serial` and `domain` are the report's, too.
+    pub(crate) last: AtomicU32,
+    /// The C library's word for the kind: a kind of ours, or one of an object that is delegated.
+    pub(crate) kind: AtomicU32,
+    pub(crate) serial: AtomicU32,
+    pub(crate) domain: AtomicU32,
+    /// `ADAPTIVE` if the program asked for that kind, for the report. We have no such kind, so
+    /// `kind` is then 0, which takes the shortest path.
+    pub(crate) declared: AtomicU32,
+}
+
+const _: () = assert!(
+    core::mem::offset_of!(Mutex, owner) == 8
+        && core::mem::offset_of!(Mutex, kind) == 16
+        && size_of::<Mutex>() <= size_of::<libc::pthread_mutex_t>()
+);
+
+/// The kinds that are ours.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Normal,
+    Recursive,
+    ErrorChecking,
+}
+
+/// The kind of a destroyed mutex. The C library uses the same value.
+const DESTROYED: u32 = u32::MAX;
+
+impl Mutex {
+    /// The kind of a mutex that is ours. `None`: it is delegated to the C library, because of the
+    /// mode or since it is robust, priority-inheriting, priority-protected, process-shared or
+    /// destroyed.
+    pub(crate) fn kind(&self, mode: Mode) -> Option<Kind> {
+        match self.kind.load(Relaxed) & !ELISION {
+            _ if mode.delegates() => None,
+            0 | ADAPTIVE => Some(Kind::Normal),
+            RECURSIVE => Some(Kind::Recursive),
+            ERROR_CHECKING => Some(Kind::ErrorChecking),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_delegated(&self, mode: Mode) -> bool {
+        self.kind(mode).is_none()
+    }
+
+    pub(crate) fn is_destroyed(&self) -> bool {
+        self.kind.load(Relaxed) == DESTROYED
+    }
+
+    pub(crate) fn address(&self) -> *const c_void {
+        (self as *const Self).cast()
+    }
+
+    fn spinning(&self) -> &Spinning {
+        // SAFETY: invariant 1. Both locks are made of four bytes of atomics, of which zeros are an
+        // unlocked lock. A process uses only one of them: the mode does not change.
+        unsafe { &*(&raw const self.word).cast() }
+    }
+
+    fn is_held(&self, mode: Mode) -> bool {
+        match mode.spins() {
+            false => self.word.is_locked(),
+            true => self.spinning().is_locked(),
+        }
+    }
+
+    /// Takes a mutex of ours. Returns what POSIX says.
+    pub(crate) fn posix_lock(&self, mode: Mode, kind: Kind, limit: Limit) -> c_int {
+        if kind == Kind::Normal {
+            return self.take(mode, limit);
+        }
+        let thread = thread_id();
+        // Relaxed: only this thread stores its own number, and only while it holds the mutex.
+        if self.owner.load(Relaxed) == thread {
+            return match (kind, limit) {
+                (Kind::Recursive, _) => self.deepen(),
+                (_, Limit::Now) => libc::EBUSY,
+                _ => libc::EDEADLK,
+            };
+        }
+        let result = self.take(mode, limit);
+        if result == 0 {
+            self.own(thread);
+        }
+        result
+    }
+
+    /// As [`posix_lock`](Self::posix_lock) without a limit, for a thread that a notification has
+    /// just woken: it expects to find the mutex held by the notifier.
+    pub(crate) fn posix_lock_notified(&self, mode: Mode, kind: Kind) -> c_int {
+        let is_held = kind != Kind::Normal && self.is_callers();
+        if mode.spins() || is_held {
+            return self.posix_lock(mode, kind, Limit::Never);
+        }
+        self.word.lock_notified();
+        if kind != Kind::Normal {
+            self.own(thread_id());
+        }
+        0
+    }
+
+    #[inline]
+    fn own(&self, thread: u32) {
+        self.owner.store(thread, Relaxed);
+        self.depth.store(1, Relaxed);
+    }
+
+    fn deepen(&self) -> c_int {
+        match self.depth.load(Relaxed).checked_add(1) {
+            Some(depth) => self.depth.store(depth, Relaxed),
+            None => return libc::EAGAIN,
+        }
+        0
+    }
+
+    fn take(&self, mode: Mode, limit: Limit) -> c_int {
+        match (self.try_take(mode.spins()), limit) {
+            (true, _) => 0,
+            (false, Limit::Now) => libc::EBUSY,
+            _ => self.wait_for(mode.spins(), limit),
+        }
+    }
+
+    /// Waits until the calling thread has taken the lock word. Returns what POSIX says.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn wait_for(&self, spins: bool, limit: Limit) -> c_int {
+        match limit.check() {
+            0 => {}
+            error => return error,
+        }
+        let taken = match spins {
+            false => cancel::wait(&self.word, limit, || self.queue_until(spins, limit)),
+            true => cancel::wait(self.spinning(), limit, || self.queue_until(spins, limit)),
+        };
+        if taken { 0 } else { libc::ETIMEDOUT }
+    }
+
+    fn try_take(&self, spins: bool) -> bool {
+        match spins {
+            false => self.word.try_lock(),
+            true => self.spinning().try_lock(),
+        }
+    }
+
+    fn queue_until(&self, spins: bool, limit: Limit) -> bool {
+        while let Some(until) = limit.until() {
+            let taken = match spins {
+                false => self.word.queue_until(until),
+                true => self.spinning().lock_until(until),
+            };
+            if taken {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Releases a mutex of ours. Returns what POSIX says.
+    pub(crate) fn posix_unlock(&self, mode: Mode, kind: Kind) -> c_int {
+        if kind != Kind::Normal {
+            if !self.is_callers() {
+                return libc::EPERM;
+            }
+            let depth = self.depth.load(Relaxed);
+            if kind == Kind::Recursive && depth > 1 {
+                self.depth.store(depth - 1, Relaxed);
+                return 0;
+            }
+            self.depth.store(0, Relaxed);
+            self.owner.store(0, Relaxed);
+        }
+        // SAFETY: invariant 2.
+        unsafe {
+            match mode.spins() {
+                false => self.word.unlock(),
+                true => self.spinning().unlock(),
+            }
+        }
+        0
+    }
+
+    /// Destroys a mutex of ours.
+    pub(crate) fn posix_destroy(&self, mode: Mode) -> c_int {
+        if self.is_held(mode) {
+            return libc::EBUSY;
+        }
+        self.kind.store(DESTROYED, Relaxed);
+        0
+    }
+
+    /// Whether the calling thread holds a mutex that knows its owner.
+    pub(crate) fn is_callers(&self) -> bool {
+        // Relaxed: as in `posix_lock`. A delegated mutex has its owner in the same place.
+        self.owner.load(Relaxed) == thread_id()
+    }
+
+    /// Whether an unlock by the calling thread would make the mutex free, and not only less deep,
+    /// or fail.
+    pub(crate) fn would_be_free(&self) -> bool {
+        match self.kind.load(Relaxed) & KINDS {
+            RECURSIVE => self.is_callers() && self.depth.load(Relaxed) == 1,
+            ERROR_CHECKING => self.is_callers(),
+            _ => true,
+        }
+    }
+
+    /// Gives a mutex that was made by a static initialiser the kind that `pthread_mutex_init` would
+    /// have given it, so that the shortest path applies. Several threads may do this at the same
+    /// time: they store the same.
+    pub(crate) fn simplify_kind(&self, mode: Mode) {
+        let kind = self.kind.load(Relaxed);
+        let ours = kind & !ELISION;
+        if mode.delegates() || ours > ADAPTIVE {
+            return;
+        }
+        if ours == ADAPTIVE {
+            self.declared.store(ADAPTIVE, Relaxed);
+            self.kind.store(0, Relaxed);
+        } else if kind != ours {
+            self.kind.store(ours, Relaxed);
+        }
+    }
+
+    /// [`posix_lock`](Self::posix_lock) without a limit, in the usual mode, for a mutex that knows
+    /// its owner. `kind` is the mutex's word for it.
+    #[inline]
+    pub(crate) fn lock_owned(&self, kind: u32) -> c_int {
+        let thread = thread_id();
+        // Relaxed: as in `posix_lock`.
+        if self.owner.load(Relaxed) == thread {
+            return match kind {
+                RECURSIVE => self.deepen(),
+                _ => libc::EDEADLK,
+            };
+        }
+        if !self.word.lock_at_once() {
+            return self.wait_owned();
+        }
+        self.own(thread);
+        0
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_owned(&self) -> c_int {
+        self.wait_for(false, Limit::Never);
+        self.own(thread_id());
+        0
+    }
+
+    /// [`posix_unlock`](Self::posix_unlock) in the usual mode, for a mutex that knows its owner.
+    #[inline]
+    pub(crate) fn unlock_owned(&self) -> c_int {
+        if self.owner.load(Relaxed) != thread_id() {
+            return libc::EPERM;
+        }
+        // The depth of an error-checking mutex is always 1 while it is held.
+        let depth = self.depth.load(Relaxed).wrapping_sub(1);
+        self.depth.store(depth, Relaxed);
+        if depth == 0 {
+            self.owner.store(0, Relaxed);
+            // SAFETY: invariant 2.
+            unsafe { self.word.unlock() };
+        }
+        0
+    }
+}
+
+impl Attempt for Blocking {
+    fn attempt(&self) -> bool {
+        self.try_lock()
+    }
+
+    fn undo(&self) {
+        // SAFETY: invariant 2: this thread has just taken it.
+        unsafe { self.unlock() };
+    }
+}
+
+impl Attempt for Spinning {
+    fn attempt(&self) -> bool {
+        self.try_lock()
+    }
+
+    fn undo(&self) {
+        // SAFETY: invariant 2: this thread has just taken it.
+        unsafe { self.unlock() };
+    }
+}

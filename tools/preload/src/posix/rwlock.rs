@@ -1,0 +1,214 @@
+//! Reader-writer locks of ours: recursive reading, error codes, and who goes first.
+
+use super::cancel::{self, Attempt};
+use crate::libc::layout;
+use crate::mode::Mode;
+use crate::thread::{read_locks, thread_id};
+use crate::time::Limit;
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use kinlock_core::platform::Platform;
+use kinlock_core::raw::QueuedRwLock;
+use kinlock_linux::Native;
+use kinlock_linux::configured::AsConfigured;
+
+/// The part of a `pthread_rwlock_t` that this library uses. `writer`, `shared` and `preference` lie
+/// where the C library has them.
+#[repr(C)]
+pub(crate) struct RwLock {
+    pub(crate) word: QueuedRwLock<Native, AsConfigured>,
+    unused: [u32; 4],
+    /// The kernel's number of the thread that holds the lock for writing, or 0. Debuggers look for
+    /// it here.
+    writer: AtomicU32,
+    /// Whether processes share the lock.
+    shared: AtomicU32,
+    unused_too: [u32; 4],
+    /// Whether readers or writers go first.
+    preference: AtomicU32,
+}
+
+const _: () = assert!(
+    core::mem::offset_of!(RwLock, writer) == 24
+        && core::mem::offset_of!(RwLock, shared) == layout::RWLOCK_SHARED * 4
+        && core::mem::offset_of!(RwLock, preference) == layout::RWLOCK_PREFERENCE * 4
+        && size_of::<RwLock>() <= size_of::<libc::pthread_rwlock_t>()
+);
+
+/// How long a reader that holds no read lock lets waiting writers go first, in nanoseconds.
+///
+/// Then it overtakes them, as the C library by default always lets readers do. Some programs need
+/// that: if the thread that holds the lock for reading waits for this reader, and this reader for a
+/// writer, none of the three could go on.
+const WRITERS_FIRST_NS: u64 = 100_000_000;
+
+impl RwLock {
+    #[inline]
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared.load(Relaxed) != 0
+    }
+
+    /// Whether the lock is the C library's: because of the mode or since processes share it.
+    pub(crate) fn is_delegated(&self, mode: Mode) -> bool {
+        mode.delegates() || self.is_shared()
+    }
+
+    /// Whether the usual path applies: processes do not share the lock, and the word of the mode is
+    /// the usual one, 0.
+    #[inline]
+    pub(crate) fn is_usual(&self, mode: u32) -> bool {
+        self.shared.load(Relaxed) | mode == 0
+    }
+
+    pub(crate) fn address(&self) -> *const c_void {
+        (self as *const Self).cast()
+    }
+
+    /// Whether a thread that holds the lock for reading may take it again for reading while a
+    /// writer waits. Then such a read has to overtake waiting writers.
+    fn is_recursive(&self) -> bool {
+        self.preference.load(Relaxed) != layout::NOT_RECURSIVE
+    }
+
+    /// Why the calling thread cannot wait for the lock, or 0.
+    fn deadlock(&self, limit: Limit) -> c_int {
+        // Relaxed: only this thread stores its own number, and only while it writes.
+        match (self.writer.load(Relaxed) == thread_id(), limit) {
+            (false, _) => 0,
+            (true, Limit::Now) => libc::EBUSY,
+            (true, _) => libc::EDEADLK,
+        }
+    }
+
+    /// Takes a lock of ours for reading. Returns what POSIX says.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn posix_read(&self, limit: Limit) -> c_int {
+        if self.word.read_at_once() {
+            return self.count_read();
+        }
+        match self.deadlock(limit) {
+            0 if self.word.is_full() => return libc::EAGAIN,
+            0 => {}
+            error => return error,
+        }
+        let taken = match limit {
+            Limit::Now => self.word.try_read(self.is_recursive()),
+            _ => cancel::wait(&Reading(self), limit, || self.read_until(limit)),
+        };
+        match (taken, limit) {
+            (true, _) => self.count_read(),
+            (false, Limit::Now) => libc::EBUSY,
+            (false, _) => libc::ETIMEDOUT,
+        }
+    }
+
+    /// The calling thread has taken the lock for reading: counts that for the thread.
+    #[inline]
+    pub(crate) fn count_read(&self) -> c_int {
+        let held = read_locks();
+        // SAFETY: invariant 8.
+        unsafe { *held += 1 };
+        0
+    }
+
+    fn read_until(&self, limit: Limit) -> bool {
+        // SAFETY: invariant 8.
+        let holds_read_lock = unsafe { *read_locks() } != 0;
+        let overtakes = self.is_recursive();
+        if overtakes && !holds_read_lock {
+            let overtakes_from = Native::now().saturating_add(WRITERS_FIRST_NS);
+            let until = limit.until().map(|until| until.min(overtakes_from));
+            if until.is_some_and(|until| self.word.read_until(until, false)) {
+                return true;
+            }
+        }
+        while let Some(until) = limit.until() {
+            if self.word.read_until(until, overtakes) {
+                return true;
+            }
+        }
+        // The limit may have expired before the call: then the lock has not been tried yet.
+        self.word.try_read(overtakes)
+    }
+
+    /// Takes a lock of ours for writing. Returns what POSIX says.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn posix_write(&self, limit: Limit) -> c_int {
+        match self.deadlock(limit) {
+            0 => {}
+            error => return error,
+        }
+        let taken = match limit {
+            Limit::Now => self.word.try_write(),
+            _ => cancel::wait(&Writing(self), limit, || self.write_until(limit)),
+        };
+        match (taken, limit) {
+            (true, _) => self.note_writer(),
+            (false, Limit::Now) => libc::EBUSY,
+            (false, _) => libc::ETIMEDOUT,
+        }
+    }
+
+    fn write_until(&self, limit: Limit) -> bool {
+        while let Some(until) = limit.until() {
+            if self.word.write_until(until) {
+                return true;
+            }
+        }
+        // As in `read_until`.
+        self.word.try_write()
+    }
+
+    /// The calling thread has taken the lock for writing.
+    #[inline]
+    pub(crate) fn note_writer(&self) -> c_int {
+        self.writer.store(thread_id(), Relaxed);
+        0
+    }
+
+    /// Releases a lock of ours, whichever way the calling thread holds it.
+    #[inline]
+    pub(crate) fn posix_unlock(&self) {
+        // Relaxed: a reader finds 0, since the last writer stored that before it released the lock.
+        if self.writer.load(Relaxed) != 0 {
+            self.writer.store(0, Relaxed);
+            // SAFETY: invariant 2.
+            return unsafe { self.word.unlock_write() };
+        }
+        let held = read_locks();
+        // SAFETY: invariant 8. Saturating: another thread may have taken this read lock.
+        unsafe { *held = (*held).saturating_sub(1) };
+        // SAFETY: invariant 2.
+        unsafe { self.word.unlock_read() };
+    }
+}
+
+/// A read lock that the thread has not counted yet.
+struct Reading<'a>(&'a RwLock);
+
+impl Attempt for Reading<'_> {
+    fn attempt(&self) -> bool {
+        self.0.word.try_read(self.0.is_recursive())
+    }
+
+    fn undo(&self) {
+        // SAFETY: invariant 2: this thread has just taken it.
+        unsafe { self.0.word.unlock_read() };
+    }
+}
+
+/// A write lock whose writer is not noted yet.
+struct Writing<'a>(&'a RwLock);
+
+impl Attempt for Writing<'_> {
+    fn attempt(&self) -> bool {
+        self.0.word.try_write()
+    }
+
+    fn undo(&self) {
+        // SAFETY: invariant 2: this thread has just taken it.
+        unsafe { self.0.word.unlock_write() };
+    }
+}

@@ -1,0 +1,281 @@
+//! Counts of what the program's calls did, for `compare`: one line of JSON per process.
+//!
+//! The counts are kept in shards, so that counting does not become a source of contention itself.
+//! A child of a fork begins at zero.
+
+use super::is_taken;
+use crate::environment;
+use crate::mode::{self, Mode};
+use crate::thread::{token, tokens};
+use core::ffi::c_int;
+use core::fmt::{self, Write};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
+use kinlock_core::platform::Platform;
+use kinlock_linux::Native;
+
+#[derive(Clone, Copy)]
+enum Count {
+    Calls,
+    Locked,
+    Contended,
+    Tries,
+    WaitNanos,
+    Robust,
+    Inherits,
+    Protects,
+    Shared,
+    Waits,
+    Signals,
+    Reads,
+    Writes,
+}
+
+const COUNTS: usize = Count::Writes as usize + 1;
+const SHARDS: usize = 64;
+
+#[repr(align(128))]
+struct Shard([AtomicU64; COUNTS]);
+
+static SHARDS_OF_ALL: [Shard; SHARDS] =
+    [const { Shard([const { AtomicU64::new(0) }; COUNTS]) }; SHARDS];
+
+/// How many threads had a token before the fork that made this process.
+static TOKENS_BEFORE_FORK: AtomicU32 = AtomicU32::new(0);
+/// The process whose counts these are. A child of `vfork` shares the memory and must not write
+/// them.
+static PROCESS: AtomicI32 = AtomicI32::new(0);
+
+fn add(count: Count, n: u64) {
+    let shard = &SHARDS_OF_ALL[token() as usize % SHARDS];
+    shard.0[count as usize].fetch_add(n, Relaxed);
+}
+
+// Bits that the C library sets in the kinds of mutexes that are delegated to it.
+const ROBUST: u32 = 0x10;
+const INHERITS: u32 = 0x20;
+const PROTECTS: u32 = 0x40;
+pub(crate) const SHARED: u32 = 0x80;
+
+/// Counts a call. `delegated_kind` returns the kind of a delegated object, or 0.
+#[inline]
+pub(crate) fn call(mode: Mode, delegated_kind: impl FnOnce() -> u32) {
+    if mode.counts() {
+        add(Count::Calls, 1);
+        count_reason(delegated_kind());
+    }
+}
+
+/// Counts why an object is delegated: by the first reason that applies, if any does.
+fn count_reason(kind: u32) {
+    let reasons = [
+        (ROBUST, Count::Robust),
+        (INHERITS, Count::Inherits),
+        (PROTECTS, Count::Protects),
+        (SHARED, Count::Shared),
+    ];
+    let reason = reasons.iter().find(|(bit, _)| kind & bit != 0);
+    // A destroyed mutex has all bits set, and is none of these.
+    if let Some((_, count)) = reason.filter(|_| kind != u32::MAX) {
+        add(*count, 1);
+    }
+}
+
+/// Counts an acquisition that has ended with `result`, after a wait of `waited` nanoseconds.
+pub(crate) fn acquisition(is_try: bool, waited: Option<u64>, result: c_int) {
+    if is_try {
+        add(Count::Tries, 1);
+    }
+    if let Some(nanos) = waited {
+        add(Count::Contended, 1);
+        add(Count::WaitNanos, nanos);
+    }
+    if is_taken(result) {
+        add(Count::Locked, 1);
+    }
+}
+
+/// How a reader-writer lock is taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+/// One acquisition of a reader-writer lock that is counted.
+pub(crate) struct CountedAccess {
+    access: Access,
+    is_try: bool,
+    since: Option<u64>,
+}
+
+impl CountedAccess {
+    /// Before the lock is tried. `is_try`: the program's call does not wait.
+    pub(crate) fn begin(access: Access, is_try: bool) -> Self {
+        CountedAccess {
+            access,
+            is_try,
+            since: None,
+        }
+    }
+
+    /// After the lock was tried: whether it was busy and the program's call waits for it.
+    pub(crate) fn must_wait(&mut self, result: c_int) -> bool {
+        let must_wait = result == libc::EBUSY && !self.is_try;
+        if must_wait {
+            self.since = Some(Native::now());
+        }
+        must_wait
+    }
+
+    /// At the end, with the result for the program. Returns that result.
+    pub(crate) fn end(self, result: c_int) -> c_int {
+        // Other results, such as EDEADLK for a relock by the writer, come without a wait.
+        let has_waited = is_taken(result) || result == libc::ETIMEDOUT;
+        let since = self.since.filter(|_| has_waited);
+        let waited = since.map(|since| Native::now().saturating_sub(since));
+        acquisition(self.is_try, waited, result);
+        if is_taken(result) {
+            let count = match self.access {
+                Access::Read => Count::Reads,
+                Access::Write => Count::Writes,
+            };
+            add(count, 1);
+        }
+        result
+    }
+}
+
+/// Counts a wait for a condition variable. `is_delegated`: it, or its mutex, is the C library's.
+pub(crate) fn wait(mode: Mode, is_delegated: bool) {
+    waits_or_signals(mode, Count::Waits, is_delegated);
+}
+
+/// Counts a notification.
+pub(crate) fn signal(mode: Mode, is_delegated: bool) {
+    waits_or_signals(mode, Count::Signals, is_delegated);
+}
+
+fn waits_or_signals(mode: Mode, count: Count, is_delegated: bool) {
+    add(Count::Calls, 1);
+    add(count, 1);
+    // If the mode delegates all objects, that is no property of this one.
+    if is_delegated && !mode.delegates() {
+        add(Count::Shared, 1);
+    }
+}
+
+/// The calling process counts from here on.
+pub(crate) fn begin() {
+    // SAFETY: `getpid` has no preconditions.
+    PROCESS.store(unsafe { libc::getpid() }, Relaxed);
+}
+
+pub(crate) extern "C" fn begin_in_child() {
+    begin();
+    for count in SHARDS_OF_ALL.iter().flat_map(|shard| &shard.0) {
+        count.store(0, Relaxed);
+    }
+    // The thread that forked lives on and keeps its token, so it is not among those before.
+    TOKENS_BEFORE_FORK.store(tokens().saturating_sub(1), Relaxed);
+}
+
+/// Appends the counts to their file.
+pub(crate) fn write() {
+    // SAFETY: `getpid` has no preconditions.
+    let process = unsafe { libc::getpid() };
+    let Some(mode) = mode::chosen().filter(|mode| mode.counts()) else {
+        return;
+    };
+    if process != PROCESS.load(Relaxed) {
+        return;
+    }
+    // Only once: the program may call `_exit` in a destructor.
+    PROCESS.store(0, Relaxed);
+    let mut line = Line {
+        bytes: [0; 1024],
+        length: 0,
+    };
+    // It cannot fail: the longest line fits into the buffer.
+    let _ = compose(&mut line, process, mode);
+    let path = environment::COUNTS_PATH.get();
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
+    // By plain system calls: the C library's functions are cancellation points.
+    // SAFETY: invariant 4; the path ends with a zero byte.
+    unsafe {
+        let errno: *mut c_int = libc::__errno_location();
+        let kept = *errno;
+        let file = libc::syscall(
+            libc::SYS_openat,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            flags,
+            0o666,
+        );
+        match file {
+            0.. => {
+                libc::syscall(libc::SYS_write, file, line.bytes.as_ptr(), line.length);
+                libc::syscall(libc::SYS_close, file);
+            }
+            _ => environment::write_stderr(b"kinlock: cannot open the file for the counts\n"),
+        }
+        *errno = kept;
+    }
+}
+
+fn compose(line: &mut Line, process: libc::pid_t, mode: Mode) -> fmt::Result {
+    let sum = |count: Count| -> u64 {
+        let each = SHARDS_OF_ALL.iter();
+        each.map(|shard| shard.0[count as usize].load(Relaxed))
+            .sum()
+    };
+    write!(line, "{{\"pid\":{process},\"program\":\"")?;
+    for &byte in environment::program().iter().take(200) {
+        match byte {
+            b'"' | b'\\' => write!(line, "\\{}", byte as char)?,
+            b' '..=b'~' => line.write_char(byte as char)?,
+            _ => line.write_char('?')?,
+        }
+    }
+    let lock = ["kinlock-mutex", "kinlock-spin", "pthread"][mode.lock_number() as usize];
+    write!(line, "\",\"lock\":\"{lock}\"")?;
+    let numbers = [
+        ("calls", Count::Calls),
+        ("locked", Count::Locked),
+        ("contended", Count::Contended),
+        ("tries", Count::Tries),
+        ("wait_ns", Count::WaitNanos),
+    ];
+    for (name, count) in numbers {
+        write!(line, ",\"{name}\":{}", sum(count))?;
+    }
+    writeln!(
+        line,
+        ",\"passed\":{{\"robust\":{},\"pi\":{},\"protect\":{},\"shared\":{}}},\
+         \"cond_waits\":{},\"cond_signals\":{},\"rw_reads\":{},\"rw_writes\":{},\"threads\":{}}}",
+        sum(Count::Robust),
+        sum(Count::Inherits),
+        sum(Count::Protects),
+        sum(Count::Shared),
+        sum(Count::Waits),
+        sum(Count::Signals),
+        sum(Count::Reads),
+        sum(Count::Writes),
+        tokens().wrapping_sub(TOKENS_BEFORE_FORK.load(Relaxed)),
+    )
+}
+
+/// Text in a fixed buffer.
+struct Line {
+    bytes: [u8; 1024],
+    length: usize,
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = self.length + text.len();
+        let free = self.bytes.get_mut(self.length..end).ok_or(fmt::Error)?;
+        free.copy_from_slice(text.as_bytes());
+        self.length = end;
+        Ok(())
+    }
+}

@@ -1,0 +1,82 @@
+//! What the process's locks did, on demand: counts for `compare`, and the contention report.
+//!
+//! This layer knows a lock by its address, its marks and its kind, and neither takes nor releases
+//! one. [`dispatch`](crate::dispatch) tells it what happens:
+//!
+//! ```text
+//!   Acquisition::begin -> the lock is tried -> must_wait -> the lock is taken -> end
+//! ```
+//!
+//! | file | what it does |
+//! | --- | --- |
+//! | `counts.rs` | adds up calls, and writes one line per process (`KINLOCK_COUNTS`) |
+//! | `report/` | fills the table that the command reads (`KINLOCK_REPORT`) |
+
+pub(crate) mod counts;
+pub(crate) mod report;
+
+use self::report::{Object, Outcome, Wait};
+use crate::mode::Mode;
+use core::ffi::c_int;
+
+/// Whether a function that takes a lock has succeeded. With `EOWNERDEAD`, of a robust mutex, the
+/// thread holds the lock, too.
+pub(crate) fn is_taken(result: c_int) -> bool {
+    result == 0 || result == libc::EOWNERDEAD
+}
+
+/// One acquisition of a mutex or spinlock that is counted or reported.
+pub(crate) struct Acquisition<'a> {
+    mode: Mode,
+    object: Object<'a>,
+    is_try: bool,
+    wait: Option<Wait>,
+}
+
+impl<'a> Acquisition<'a> {
+    /// Before the lock is tried. `is_try`: the program's call does not wait.
+    pub(crate) fn begin(mode: Mode, object: Object<'a>, is_try: bool) -> Self {
+        Acquisition {
+            mode,
+            object,
+            is_try,
+            wait: None,
+        }
+    }
+
+    /// After the lock was tried: whether it was busy and the program's call waits for it. From here
+    /// on, that is a wait.
+    pub(crate) fn must_wait(&mut self, result: c_int) -> bool {
+        let must_wait = result == libc::EBUSY && !self.is_try;
+        if must_wait {
+            self.wait = Some(Wait::begin(self.object));
+        }
+        must_wait
+    }
+
+    /// At the end, with the result for the program. Returns that result.
+    pub(crate) fn end(self, result: c_int) -> c_int {
+        let waited = match self.wait {
+            // Other results, such as EDEADLK for a relock by the holder, come without a wait.
+            Some(wait) if is_taken(result) || result == libc::ETIMEDOUT => Some(wait.end()),
+            Some(_) => {
+                report::waits_no_more();
+                None
+            }
+            None => None,
+        };
+        if self.mode.counts() {
+            counts::acquisition(self.is_try, waited.map(|wait| wait.nanos()), result);
+        }
+        if self.mode.reports() {
+            let outcome = Outcome {
+                is_try: self.is_try,
+                waited,
+                result,
+                asked: None,
+            };
+            report::acquisition(self.object, outcome);
+        }
+        result
+    }
+}

@@ -1,0 +1,572 @@
+//! The contention report: what each lock did, in a [table](kinlock_report) that the command reads.
+//!
+//! Nothing here allocates or takes a lock, and nothing waits, with one exception: while one thread
+//! makes the table, other threads of the process that take their first lock wait for it.
+//!
+//! # Who writes
+//!
+//! Each acquisition is counted in the [tally](tally) that the thread has for the lock. No other
+//! thread writes to that. The lock's entry in the table is added by a thread that holds the lock,
+//! and most of its numbers are changed only by the holder. So the program's own lock guards them:
+//! plain loads and stores suffice, and no two threads add an entry for the same lock.
+//!
+//! # What is measured
+//!
+//! Each acquisition is counted, and for each wait the clock is read. A *measured* acquisition costs
+//! more: its hold is timed and its callers are looked up. Measured are the first acquisitions of
+//! each lock, from then on about one in 256, and some of those that wait. Each measured one has a
+//! *weight*: the number of acquisitions that it stands for.
+//!
+//! | file | what it does |
+//! | --- | --- |
+//! | `tally.rs` | what the calling thread did to each lock |
+//! | `table.rs` | finds and adds entries of locks and threads; locks that end |
+//! | `uses.rs` | finds and adds entries of call stacks, and of a lock with a call stack |
+//! | `record.rs` | distributions, for `kinlock record` |
+//! | `memory.rs` | makes the table and asks for its memory, page by page |
+//! | `unwind.rs`, `cfi.rs`, `stack.rs` | find the callers |
+//! | `modules.rs` | shared objects, so that addresses can be named |
+
+mod cfi;
+pub(crate) mod memory;
+mod modules;
+mod record;
+mod stack;
+mod table;
+mod tally;
+mod unwind;
+mod uses;
+
+use self::table::{add, bump, raise};
+use self::uses::{stack_of, used};
+use crate::thread::token;
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use kinlock_core::platform::Platform;
+use kinlock_linux::Native;
+use kinlock_report::{HELD, Lock, Owner, Table, Tally, Thread, bucket};
+
+/// What the report notes in the lock object itself, whose cache line the holder has anyway. All of
+/// it is 0 at first, and only the holder accesses it.
+#[derive(Clone, Copy)]
+pub(crate) struct Marks<'a> {
+    /// The lock's serial number.
+    pub(crate) serial: &'a AtomicU32,
+    /// The token of the last thread that held the lock.
+    pub(crate) last: &'a AtomicU32,
+    /// The locality domain of that thread, if the machine has several.
+    pub(crate) domain: &'a AtomicU32,
+}
+
+/// A lock of the program, as the report knows it.
+#[derive(Clone, Copy)]
+pub(crate) struct Object<'a> {
+    pub(crate) address: u64,
+    /// The marks in the lock object. If it has no room for them, they are in the table's entry.
+    pub(crate) marks: Option<Marks<'a>>,
+    /// The C library's word for the kind of a mutex, or [`kinlock_report::SPIN`].
+    pub(crate) kind: u32,
+    /// The calling thread holds it already, and takes it again since it is recursive.
+    pub(crate) is_nested: bool,
+}
+
+/// How an acquisition went.
+#[derive(Clone, Copy)]
+pub(crate) struct Outcome {
+    /// The program's call does not wait.
+    pub(crate) is_try: bool,
+    pub(crate) waited: Option<Wait>,
+    /// What the program's call returns.
+    pub(crate) result: c_int,
+    /// When the program asked for the lock, if that is known.
+    pub(crate) asked: Option<u64>,
+}
+
+/// A wait for a lock.
+#[derive(Clone, Copy)]
+pub(crate) struct Wait {
+    since: u64,
+    until: u64,
+    /// For how many waits this one stands if it is measured; 0: it is not.
+    weight: u32,
+    /// The call stack of a measured wait; 0: none.
+    stack: u32,
+}
+
+impl Wait {
+    /// The calling thread begins to wait. If the wait is measured, the thread looks up its callers
+    /// now, while it would wait anyway, and not later, while it holds the lock.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn begin(object: Object<'_>) -> Self {
+        let mut wait = Wait {
+            since: Native::now(),
+            until: 0,
+            weight: 0,
+            stack: 0,
+        };
+        if let Some(table) = memory::own_table() {
+            if let Some(thread) = thread(table) {
+                thread.waits_for.store(object.address, Relaxed);
+            }
+            let one_in = kinlock_report::waits_per_sample(tally::waits_so_far(table, object));
+            if one_in == 1 || Native::random() % one_in == 0 {
+                wait.weight = one_in;
+                wait.stack = stack_of(table, &unwind::capture());
+            }
+        }
+        wait
+    }
+
+    /// The thread has waited: it has the lock, or its time limit has expired.
+    pub(crate) fn end(self) -> Self {
+        let until = Native::now();
+        Wait { until, ..self }
+    }
+
+    /// How long the wait took.
+    pub(crate) fn nanos(&self) -> u64 {
+        self.until.saturating_sub(self.since)
+    }
+}
+
+/// The wait that the calling thread has begun ended at once, as an error: it does not count.
+pub(crate) fn waits_no_more() {
+    if let Some(thread) = memory::table().and_then(thread) {
+        thread.waits_for.store(0, Relaxed);
+    }
+}
+
+/// An acquisition has ended. If it succeeded, the calling thread holds the lock.
+pub(crate) fn acquisition(object: Object<'_>, outcome: Outcome) {
+    let Some(table) = memory::own_table() else {
+        return;
+    };
+    let is_taken = matches!(outcome.result, 0 | libc::EOWNERDEAD);
+    if let Some(wait) = outcome.waited {
+        has_waited(table, wait.nanos());
+    }
+    if !is_taken {
+        return not_taken(table, object, outcome);
+    }
+    if object.is_nested || outcome.is_try {
+        let Some((_, lock)) = table::lock_of_holder(table, object) else {
+            return add(&table.header.dropped_locks, 1);
+        };
+        if outcome.is_try {
+            add(&lock.tries, 1);
+        }
+        if object.is_nested {
+            return bump(&lock.nested, 1);
+        }
+    }
+    let marks = object.marks.or_else(|| marks_of_holder(table, object));
+    let Some(marks) = marks else {
+        return add(&table.header.dropped_locks, 1);
+    };
+    match tally::new(table, object, marks) {
+        Some((owner, tally)) => count(table, owner, tally, marks, outcome),
+        None => without_tally(table, object, marks, outcome.waited),
+    }
+}
+
+/// Adds a wait that has ended to the numbers of the calling thread.
+fn has_waited(table: &Table, nanos: u64) {
+    if let Some(thread) = thread(table) {
+        thread.waits_for.store(0, Relaxed);
+        bump(&thread.contended, 1);
+        bump(&thread.wait_ns, nanos);
+        raise(&thread.wait_max, nanos);
+    }
+}
+
+/// A lock with marks of its own was taken after a wait. Other threads probably wait for the lock
+/// now, so what is done here prolongs their wait. Most waits are only counted.
+pub(crate) fn taken_after(object: Object<'_>, wait: Wait) {
+    if counted_after(object, wait).is_none() {
+        let outcome = Outcome {
+            is_try: false,
+            waited: Some(wait),
+            result: 0,
+            asked: None,
+        };
+        acquisition(object, outcome);
+    }
+}
+
+/// Counts an acquisition after a wait. `None`: it has to be counted by [`acquisition`], since more
+/// than counting is needed.
+#[inline]
+fn counted_after(object: Object<'_>, wait: Wait) -> Option<()> {
+    let (table, marks) = (memory::table()?, object.marks?);
+    let (owner, tally) = tally::found(object.address, marks)?;
+    let (_, lock) = entry(table, tally)?;
+    let waits = tally::waits_of(owner, tally)?;
+    let sample_at = tally.sample_at.load(Relaxed);
+    let locked = tally.locked.load(Relaxed).wrapping_add(1);
+    let is_measured = wait.weight != 0 || sample_at == locked as u32;
+    if is_measured || memory::has_domains() || wait.nanos() > lock.wait_max.load(Relaxed) {
+        return None;
+    }
+    // The next measured acquisition stands for ones without a wait: this is none of them.
+    tally.sample_at.store(sample_at.wrapping_add(1), Relaxed);
+    holds(owner, tally, marks, locked);
+    bump(&waits.count, 1);
+    bump(&waits.nanos, wait.nanos());
+    has_waited(table, wait.nanos());
+    Some(())
+}
+
+/// Notes in the tally and the marks that the calling thread holds the lock; `locked` is the number
+/// of this acquisition.
+#[inline]
+fn holds(owner: &Owner, tally: &Tally, marks: Marks<'_>, locked: u64) {
+    tally.locked.store(locked, Relaxed);
+    tally.since.store(HELD, Relaxed);
+    // Without a branch: the processor cannot predict which thread held the lock last.
+    let (last, token) = (marks.last.load(Relaxed), owner.token.load(Relaxed));
+    bump(&tally.changed, ((last != token) & (last != 0)).into());
+    marks.last.store(token, Relaxed);
+}
+
+/// A lock with marks of its own was taken without a wait. Returns whether that is counted now; if
+/// not, more than counting is needed, and the caller has to call [`taken_at_once`].
+#[inline]
+pub(crate) fn counted(address: u64, marks: Marks<'_>) -> bool {
+    let Some((owner, tally)) = tally::found(address, marks) else {
+        return false;
+    };
+    let locked = tally.locked.load(Relaxed).wrapping_add(1);
+    if tally.sample_at.load(Relaxed) == locked as u32 || memory::has_domains() {
+        return false;
+    }
+    holds(owner, tally, marks, locked);
+    true
+}
+
+/// A lock was taken without a wait.
+#[cold]
+#[inline(never)]
+pub(crate) fn taken_at_once(object: Object<'_>) {
+    let outcome = Outcome {
+        is_try: false,
+        waited: None,
+        result: 0,
+        // Read first, since what follows takes time.
+        asked: record::is_on().then(Native::now),
+    };
+    acquisition(object, outcome);
+}
+
+/// A wait for a condition variable, by the C library, has taken the mutex again.
+pub(crate) fn taken_again(object: Object<'_>) {
+    let is_nested = false;
+    taken_at_once(Object {
+        is_nested,
+        ..object
+    });
+}
+
+/// The marks of a lock that has none of its own. Called by its holder.
+fn marks_of_holder<'a>(table: &'a Table, object: Object<'a>) -> Option<Marks<'a>> {
+    table::lock_of_holder(table, object).map(|(_, lock)| marks_in(lock))
+}
+
+fn marks_in(lock: &Lock) -> Marks<'_> {
+    Marks {
+        serial: &lock.serial,
+        last: &lock.last,
+        domain: &lock.domain,
+    }
+}
+
+/// Counts an acquisition of a lock that the calling thread has a tally of.
+fn count(table: &Table, owner: &Owner, tally: &Tally, marks: Marks<'_>, outcome: Outcome) {
+    let waited = outcome.waited;
+    bump(&tally.locked, 1);
+    tally.since.store(HELD, Relaxed);
+    let recorded = entry(table, tally).filter(|_| record::is_on());
+    if let Some((_, lock)) = recorded {
+        let asked = waited.map(|wait| wait.since).or(outcome.asked);
+        let waited = waited.map_or(0, |wait| wait.nanos());
+        record::taken(table, lock, owner, tally, asked, waited);
+    }
+    let token = token();
+    let last = marks.last.load(Relaxed);
+    if last != token {
+        marks.last.store(token, Relaxed);
+        hand_off(last, marks, &tally.changed, &tally.remote, bump);
+    }
+    let sample_at = tally.sample_at.load(Relaxed);
+    match waited {
+        Some(wait) => {
+            // The next measured acquisition stands for ones without a wait: this is none of them.
+            tally.sample_at.store(sample_at.wrapping_add(1), Relaxed);
+            after_wait(table, owner, tally, wait);
+            if wait.weight == 0 {
+                return;
+            }
+        }
+        None if sample_at == tally.locked.load(Relaxed) as u32 => measured(table, tally),
+        None => return,
+    }
+    if let Some((_, lock)) = recorded {
+        record::follows(table, lock, tally, last, token);
+    }
+    // The clock is read last, so that the time of measuring is no part of the hold.
+    tally.since.store(Native::now(), Relaxed);
+}
+
+/// The lock has another holder than before (`last`; 0: it had none): counts that, by `add`.
+fn hand_off(
+    last: u32,
+    marks: Marks<'_>,
+    changed: &AtomicU64,
+    remote: &AtomicU64,
+    add: impl Fn(&AtomicU64, u64),
+) {
+    if last != 0 {
+        add(changed, 1);
+    }
+    if memory::has_domains() {
+        let domain = u32::from(Native::domain());
+        let before = marks.domain.load(Relaxed);
+        if before != domain {
+            marks.domain.store(domain, Relaxed);
+            if last != 0 {
+                add(remote, 1);
+            }
+        }
+    }
+}
+
+/// Counts an acquisition by a thread that has no tally for the lock. The hold is not measured.
+#[cold]
+#[inline(never)]
+fn without_tally(table: &Table, object: Object<'_>, marks: Marks<'_>, waited: Option<Wait>) {
+    let Some((index, lock)) = table::lock_of_holder(table, object) else {
+        return add(&table.header.dropped_locks, 1);
+    };
+    add(&lock.locked, 1);
+    match thread(table) {
+        Some(thread) => bump(&thread.locked, 1),
+        None => add(&table.header.dropped_threads, 1),
+    }
+    let token = token();
+    note_thread(lock, token);
+    let last = marks.last.load(Relaxed);
+    if last != token {
+        marks.last.store(token, Relaxed);
+        hand_off(last, marks, &lock.changed, &lock.remote, add);
+    }
+    if let Some(wait) = waited {
+        note_wait(table, index, lock, wait);
+    }
+}
+
+/// Notes that the thread has taken the lock. Called by its holder.
+fn note_thread(lock: &Lock, token: u32) {
+    let number = token as usize % kinlock_report::THREAD_BITS;
+    let word = &lock.threads[number / 64];
+    let bit = 1 << (number % 64);
+    if word.load(Relaxed) & bit == 0 {
+        word.store(word.load(Relaxed) | bit, Relaxed);
+    }
+}
+
+/// The entry of the lock of a tally, and its index plus 1.
+fn entry<'a>(table: &'a Table, tally: &Tally) -> Option<(u32, &'a Lock)> {
+    let index = tally.lock.load(Relaxed);
+    let at = (index as usize).checked_sub(1)?;
+    Some((index, table.locks.get(at)?))
+}
+
+/// Counts a wait for a lock that the calling thread has a tally of.
+#[cold]
+#[inline(never)]
+fn after_wait(table: &Table, owner: &Owner, tally: &Tally, wait: Wait) {
+    let nanos = wait.nanos();
+    match tally::waits_of(owner, tally) {
+        Some(waits) => {
+            bump(&waits.count, 1);
+            bump(&waits.nanos, nanos);
+        }
+        None => return,
+    }
+    if let Some((index, lock)) = entry(table, tally) {
+        let taken_by = measured_wait(table, index, lock, wait);
+        if wait.weight != 0 {
+            measure(tally, lock, wait.weight as u16, taken_by);
+        }
+    }
+}
+
+/// Counts a wait by a thread that has no tally for the lock.
+fn note_wait(table: &Table, index: u32, lock: &Lock, wait: Wait) {
+    add(&lock.contended, 1);
+    add(&lock.wait_ns, wait.nanos());
+    measured_wait(table, index, lock, wait);
+}
+
+/// Adds a wait to the longest one and, if it is measured, to the histogram and to the use of the
+/// lock by these callers. Returns that use, or 0.
+fn measured_wait(table: &Table, index: u32, lock: &Lock, wait: Wait) -> u32 {
+    let nanos = wait.nanos();
+    if nanos > lock.wait_max.load(Relaxed) {
+        lock.wait_max.fetch_max(nanos, Relaxed);
+    }
+    if wait.weight == 0 {
+        return 0;
+    }
+    add(&lock.waits[bucket(nanos)], wait.weight.into());
+    let (taken_by, entry) = used(table, index, lock, wait.stack);
+    if let Some(entry) = entry {
+        let weight = u64::from(wait.weight);
+        add(&entry.contended, weight);
+        add(&entry.wait_ns, weight * nanos);
+        entry.wait_max.fetch_max(nanos, Relaxed);
+    }
+    taken_by
+}
+
+/// Counts an acquisition that has failed.
+#[cold]
+fn not_taken(table: &Table, object: Object<'_>, outcome: Outcome) {
+    let Some((index, lock)) = table::lock_at(table, object.address) else {
+        return;
+    };
+    if outcome.is_try {
+        add(&lock.tries, 1);
+        add(&lock.failed, 1);
+    }
+    if let Some(wait) = outcome.waited {
+        add(&lock.timeouts, 1);
+        note_wait(table, index, lock, wait);
+    }
+}
+
+/// How many acquisitions of a lock are measured one after the other at first. Then the gaps between
+/// measured ones double, up to [`RANDOM_FROM`].
+const ALL_MEASURED: u64 = 8;
+/// The gap from which on gaps are random.
+const RANDOM_FROM: u32 = 128;
+
+/// Measures an acquisition that did not wait, and chooses the next one to be measured.
+#[cold]
+#[inline(never)]
+fn measured(table: &Table, tally: &Tally) {
+    let Some((index, lock)) = entry(table, tally) else {
+        return;
+    };
+    let next = match lock.gap.load(Relaxed).max(1) {
+        _ if lock.samples.load(Relaxed) < ALL_MEASURED => 1,
+        gap if gap < RANDOM_FROM => 2 * gap,
+        // 256 on average. Random, since the program may have a period.
+        _ => RANDOM_FROM + Native::random() % (256 + 1),
+    };
+    lock.gap.store(next, Relaxed);
+    let weight = tally.gap.load(Relaxed);
+    tally.gap.store(next as u16, Relaxed);
+    let locked = tally.locked.load(Relaxed) as u32;
+    tally.sample_at.store(locked.wrapping_add(next), Relaxed);
+    let stack = stack_of(table, &unwind::capture());
+    let (taken_by, _) = used(table, index, lock, stack);
+    measure(tally, lock, weight, taken_by);
+}
+
+/// Notes in the tally that the hold which begins now is measured.
+fn measure(tally: &Tally, lock: &Lock, weight: u16, taken_by: u32) {
+    tally.first.store(lock.first.load(Relaxed), Relaxed);
+    tally.weight.store(weight, Relaxed);
+    tally.taken_by.store(taken_by, Relaxed);
+}
+
+/// The calling thread is about to release a lock with marks of its own. `None`: that is noted. The
+/// time: more is needed, and the caller has to call [`release`] with it.
+#[inline]
+pub(crate) fn released(address: u64, marks: Marks<'_>) -> Option<u64> {
+    if let Some((_, tally)) = tally::found(address, marks) {
+        if tally.since.load(Relaxed) == HELD {
+            tally.since.store(0, Relaxed);
+            return None;
+        }
+    }
+    // The clock is read here, since what follows is rarely cached: with the time that this takes, a
+    // short hold would seem twice as long.
+    Some(Native::now())
+}
+
+/// The calling thread is about to release a lock. `now`: the time, if the caller knows it.
+#[cold]
+#[inline(never)]
+pub(crate) fn release(address: u64, marks: Option<Marks<'_>>, now: Option<u64>) {
+    let Some(table) = memory::table() else { return };
+    let entry = || Some(marks_in(table::lock_at(table, address)?.1));
+    let Some(marks) = marks.or_else(entry) else {
+        return;
+    };
+    let Some((owner, tally)) = tally::of_holder(table, address, marks) else {
+        return;
+    };
+    let since = tally.since.load(Relaxed);
+    tally.since.store(0, Relaxed);
+    if since > HELD {
+        let nanos = now.unwrap_or_else(Native::now).saturating_sub(since);
+        end_of_hold(table, owner, tally, nanos);
+    }
+}
+
+/// Adds a measured hold to the numbers of its lock and its use.
+fn end_of_hold(table: &Table, owner: &Owner, tally: &Tally, nanos: u64) {
+    let Some((_, lock)) = entry(table, tally) else {
+        return;
+    };
+    let weight = u32::from(tally.weight.load(Relaxed));
+    let total = nanos.saturating_mul(u64::from(weight));
+    bump(&lock.samples, 1);
+    bump(&lock.held, u64::from(weight));
+    bump(&lock.hold_ns, total);
+    raise(&lock.hold_max, nanos);
+    bump(&lock.holds[bucket(nanos)], weight.into());
+    let taken_by = tally.taken_by.load(Relaxed) as usize;
+    if let Some(entry) = taken_by.checked_sub(1).and_then(|at| table.uses.get(at)) {
+        add(&entry.held, u64::from(weight));
+        add(&entry.hold_ns, total);
+    }
+    if record::is_on() && owner.token.load(Relaxed) == token() {
+        record::held(table, lock, owner, tally, nanos);
+    }
+}
+
+/// The lock at this address was destroyed, or its memory is initialised as another lock.
+pub(crate) fn end(address: u64) {
+    if let Some(table) = memory::table() {
+        if let Some((index, lock)) = table::lock_at(table, address) {
+            table::end(table, index, lock);
+        }
+    }
+}
+
+/// Adds numbers to others, and clears them.
+fn merge(pairs: &[(&AtomicU64, &AtomicU64)]) {
+    for (from, to) in pairs {
+        let n = from.swap(0, Relaxed);
+        if n != 0 {
+            add(to, n);
+        }
+    }
+}
+
+/// The entry of the calling thread. It is added if it is missing; `None`: there is no room.
+fn thread(table: &Table) -> Option<&Thread> {
+    let token = token();
+    table::thread_of(table, token).or_else(|| table::new_thread(table, token))
+}
+
+/// The calling thread has taken a reader-writer lock, which is only counted.
+pub(crate) fn rwlock_taken() {
+    if let Some(table) = memory::own_table() {
+        let shards = &table.header.rwlocked;
+        add(&shards[token() as usize % shards.len()].0, 1);
+    }
+}

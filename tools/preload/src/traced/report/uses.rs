@@ -1,0 +1,92 @@
+//! Entries of call stacks, and of uses: one lock with one call stack.
+
+use super::memory::provide;
+use super::modules;
+use super::table::{Array, add, scattered};
+use super::unwind::Frames;
+use core::sync::atomic::Ordering::*;
+use kinlock_report::{Lock, STACKS, Stack, Table, USES, Use};
+
+/// The entry for the use of a lock by a call stack, and its index plus 1. 0 and `None` without a
+/// stack, or if there is no room. The first stack is noted in the lock.
+pub(super) fn used<'a>(
+    table: &'a Table,
+    index: u32,
+    lock: &Lock,
+    stack: u32,
+) -> (u32, Option<&'a Use>) {
+    if lock.first.load(Relaxed) == 0 {
+        lock.first.store(stack, Relaxed);
+    }
+    if stack == 0 {
+        return (0, None);
+    }
+    use_of(table, index, lock, stack)
+}
+
+/// The same, without noting the stack in the lock. If several threads add the same use at the same
+/// time, it may get two entries.
+pub(super) fn use_of<'a>(
+    table: &'a Table,
+    index: u32,
+    lock: &Lock,
+    stack: u32,
+) -> (u32, Option<&'a Use>) {
+    let key = Use::key_of(index, stack);
+    let uses = Array {
+        index: &table.use_index,
+        used: &table.header.uses_used,
+        freed: &table.header.uses_freed,
+        size: USES,
+        hash_of: scattered,
+        key_at: |at: usize| &table.uses[at].key,
+        provide: |at: usize| provide(table, &table.uses[at]),
+    };
+    let found = uses.place(table, key, |_| {});
+    let Some((at, is_new)) = found else {
+        add(&table.header.dropped_uses, 1);
+        return (0, None);
+    };
+    let number = at as u32 + 1;
+    if is_new {
+        let mut before = lock.uses.load(Relaxed);
+        loop {
+            table.uses[at].before.store(before, Relaxed);
+            match lock.uses.compare_exchange(before, number, Release, Relaxed) {
+                Ok(_) => break,
+                Err(now) => before = now,
+            }
+        }
+    }
+    (number, Some(&table.uses[at]))
+}
+
+/// The index of the entry of a call stack, plus 1; 0: there is no room.
+pub(super) fn stack_of(table: &Table, frames: &Frames) -> u32 {
+    let hash = frames.hash();
+    let fill = |at: usize| {
+        let stack: &Stack = &table.stacks[at];
+        for (to, from) in stack.frames.iter().zip(frames.list()) {
+            to.store(*from, Relaxed);
+            // So that the address can be named. The address of the call itself, since a call may be
+            // the last instruction of a function, and then returns to the next one.
+            modules::note(table, from - 1);
+        }
+    };
+    let stacks = Array {
+        index: &table.stack_index,
+        used: &table.header.stacks_used,
+        freed: &table.header.stacks_freed,
+        size: STACKS,
+        hash_of: |hash| hash,
+        key_at: |at: usize| &table.stacks[at].hash,
+        provide: |at: usize| provide(table, &table.stacks[at]),
+    };
+    match stacks.place(table, hash, fill) {
+        Some((at, _)) => at as u32 + 1,
+        None => {
+            add(&table.header.dropped_stacks, 1);
+            0
+        }
+    }
+}
