@@ -1,33 +1,47 @@
 #!/usr/bin/env python3
-"""Makes the README's tables of results from the raw JSON under docs/results.
+"""Makes the README's tables and its picture from the summaries in docs/results.
 
-    ci/readme_table.py            rewrites the README between its two markers
-    ci/readme_table.py --check    fails if the README differs from what would be written
+    ci/readme_table.py            rewrites the README between its two markers, and the picture
+    ci/readme_table.py --check    fails if either differs from what would be written
     ci/readme_table.py --print    writes the tables to stdout and changes nothing
 
-Each folder of docs/results holds the JSON of `kinlock bench` (measured) or of `kinlock sim`
-(simulated). Folder names begin with a date; those with grids end in `-grid`. Of each machine the
-newest folder of each sort counts.
+A summary is docs/results/DATE-MACHINE.json, written by ci/summarise_results.py. Of each machine the
+newest runs of each sort count.
 """
 
 import argparse
+import csv
 import json
 import sys
 from math import exp, log
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
+PICTURE = "mutex-grid.svg"
 OURS, STD, OTHER = "kinlock-mutex", "std-mutex", "parking-lot"
-# What the README shows of what was measured: a label, the workload, the threads.
-MEASURED = [
-    ("alone", "empty", (1,)),
-    ("counter", "counter", (2,)),
-    ("LRU cache", "lru", (2, 4, 8, 16)),
-    ("ping-pong", "pingpong", (2,)),
-]
 PEERS = [STD, OTHER, "pthread-mutex"]
-SIMULATED = [("locktorture", (4, 72))]
+# What the README shows of the workloads: what it is, its name, the threads.
+WORKLOADS = [
+    ("lock and unlock, no contention", "empty", (1,)),
+    ("counter (a few ns held, 100 ns between)", "counter", (2,)),
+    ("cache with least-recently-used eviction", "lru", (4,)),
+    ("two threads that wake each other (`Condvar`)", "pingpong", (2,)),
+]
+GRID_THREADS = (2, 16, 64)
+SIMULATED = [("locktorture", "cna-locktorture.csv", (4, 16, 72))]
 SIMULATED_LOCKS = ["qspinlock", "cna-v10", "cna"]
+# Programs that contend first.
+PROGRAMS = [
+    ("sysbench-mutex", "`sysbench mutex`, one mutex"),
+    ("kccachetest-order", "Kyoto Cabinet, `kccachetest order`"),
+    ("rocksdb-one-shard", "RocksDB `readrandom`, block cache of one shard"),
+    ("git-pack-objects", "`git pack-objects`"),
+    ("rocksdb-readrandom", "RocksDB `readrandom`"),
+    ("kccachetest-wicked", "Kyoto Cabinet, `kccachetest wicked`"),
+    ("redis-io-threads", "Redis, four I/O threads"),
+]
+CONTENDED = 4
 
 
 def fail(text):
@@ -35,45 +49,37 @@ def fail(text):
 
 
 def load(results):
-    """The reports of each folder: [(folder, [report])], oldest folder first."""
-    folders = []
-    for folder in sorted(path for path in results.iterdir() if path.is_dir()):
-        if folder.name.endswith(("-programs", "-others")):
-            continue  # made by `kinlock compare`, or not for the README
-        reports = []
-        for path in sorted(folder.glob("*.json")):
-            try:
-                report = json.loads(path.read_text())
-                report["kind"], report["machine"], report["results"]
-            except (ValueError, KeyError, TypeError) as error:
-                fail(f"{path} is no report of kinlock: {error!r}")
-            reports.append(report)
-        if reports:
-            folders.append((folder, reports))
-    return folders
+    """The summaries, oldest first: [(path, summary)]."""
+    found = []
+    for path in sorted(results.glob("*.json")):
+        try:
+            summary = json.loads(path.read_text())
+            summary["kind"], summary["machine"], summary["runs"]
+        except (ValueError, KeyError, TypeError) as error:
+            fail(f"{path} is no summary: {error!r}")
+        found.append((path, summary))
+    return found
 
 
-def newest(folders, kind, suffix=""):
-    """Of each machine the newest folder with reports of that kind, with grids or without."""
+def newest(summaries, kind, wanted):
+    """Of each machine the newest summary that has runs which `wanted` takes: [(path, machine, runs)]."""
     machines = {}
-    for folder, reports in folders:
-        if folder.name.endswith("-grid") != (suffix == "-grid"):
-            continue
-        reports = [report for report in reports if report["kind"] == kind]
-        if reports:
-            machine = reports[0]["machine"]
-            machines[machine.get("cpu") or machine.get("name"), machine.get("usable_cpus")] = (folder, reports)
-    return list(machines.values())
+    for path, summary in summaries:
+        runs = [run for run in summary["runs"] if wanted(run)]
+        if summary["kind"] == kind and runs:
+            machine = summary["machine"]
+            machines[machine.get("cpu") or machine.get("name"), machine.get("usable_cpus")] = (path, machine, runs)
+    return sorted(machines.values(), key=lambda each: -each[1].get("usable_cpus", 0))
 
 
-def cells(folder, reports):
+def cells(path, runs):
     """The results by (workload, threads), each a dictionary by lock."""
     found = {}
-    for report in reports:
-        for result in report["results"]:
+    for run in runs:
+        for result in run["results"]:
             locks = found.setdefault((result["workload"], result["threads"]), {})
             if result["lock"] in locks and result["lock"] != STD:
-                fail(f"{folder}: {result['lock']} has {result['workload']} with {result['threads']} threads twice")
+                fail(f"{path}: {result['lock']} has {result['workload']} with {result['threads']} threads twice")
             locks[result["lock"]] = result
     return found
 
@@ -84,7 +90,7 @@ def digits(value):
 
 
 def factor(value):
-    return f"{value:.2f}" if value < 9.995 else digits(value)
+    return (f"{value:.2f}" if value < 9.995 else digits(value)) + "x"
 
 
 def rate(value):
@@ -105,155 +111,237 @@ def row(*texts):
     return "| " + " | ".join(texts) + " |"
 
 
-def bold_best(texts, values, best=max):
-    winner = best(value for value in values if value is not None)
-    return [f"**{text}**" if value == winner else text for text, value in zip(texts, values)]
+def table(*heads):
+    return ["", row(*heads), row(*["---"] * len(heads))]
 
 
-def measured(folder, reports):
-    """One table: our mutex, std's and parking_lot's."""
-    found = cells(folder, reports)
-    machine = reports[0]["machine"]
-    lines = [
-        f"**Measured**: {machine['cpu']}, {machine['usable_cpus']} CPUs"
-        + (", virtual machine" if machine.get("virtual") else "")
-        + f", {machine['kernel'].split('-')[0]}, {machine['libc']}.",
-        f"Medians; the ratio is taken within each round ([raw data](docs/results/{folder.name})).",
-        "",
-        row("workload", "threads", "kinlock", "std", "parking_lot", "over std [range]", "p99.9", "std's", "CPU/op", "std's"),
-        row(*["---"] * 10),
-    ]
-    rows = 0
-    for label, workload, counts in MEASURED:
-        for threads in counts:
-            locks = found.get((workload, threads), {})
-            if OURS not in locks or STD not in locks:
-                continue
-            ours, std = locks[OURS], locks[STD]
-            if ours["ratio"]["to"] != STD:
-                fail(f"{folder}: ratios of {workload} are to {ours['ratio']['to']}, not to {STD}")
-            shown = [ours, std, locks.get(OTHER)]
-            rates = [lock and lock["ops_per_s"]["median"] for lock in shown]
-            if threads == 1:
-                texts = [time(lock["ns_per_op"]["median"]) if lock else "" for lock in shown]
-            else:
-                texts = [rate(value) + "/s" if value else "" for value in rates]
-            ratio = ours["ratio"]
-            tails = [time(lock["acquire_ns"]["p999"]) if threads > 1 else "" for lock in (ours, std)]
-            cpu = [lock.get("cpu_ns_per_op") for lock in (ours, std)]
-            cpu = [time(value["median"]) if value and threads > 1 else "" for value in cpu]
-            over = "{} [{}, {}]".format(*(factor(ratio[key]) for key in ("median", "min", "max")))
-            lines.append(row(label, str(threads), *bold_best(texts, rates), over, *tails, *cpu))
-            rows += 1
-    if not rows:
-        fail(f"{folder}: nothing that the table shows")
-    return lines
+def bold_best(texts, values):
+    best = max(value for value in values if value is not None)
+    return [f"**{text}**" if value == best else text for text, value in zip(texts, values)]
 
 
-def grid(machines):
-    """One table: our mutex over all cells of the grid on each machine, quiet and beside other processes."""
-    large = [machine for machine in machines if machine[1][0]["machine"]["usable_cpus"] > 2]
-    states = [(folder, reports, hogs) for folder, reports in machines for hogs in (0, 1)]
-    states = [state for state in states if state[:2] not in large]
-    heads = [f"{short(reports)}, {'one busy process' if hogs else 'quiet'}" for _, reports, hogs in states]
-    lines = [
-        "Twelve mixes of section, private work and cache lines ([maps, raw data](docs/results/README.md)).",
-        "Over the best of std, parking_lot and pthread: geometric mean [worst mix]; longest wait / parking_lot's.",
-    ]
-    for folder, reports in large:
-        cpus, name = reports[0]["machine"]["usable_cpus"], f"[{short(reports)}](docs/results/{folder.name})"
-        for threads, text in grid_cells(folder, reports, 0).items():
-            lines.append(f"{threads} threads, {cpus} CPUs ({name}): {text}. On 2:")
-    lines += ["", row("threads", *heads), row(*["---"] * (1 + len(heads)))]
-    columns = [grid_cells(*state) for state in states]
-    counts = sorted(set().union(*columns))
-    for threads in counts:
-        for (folder, _, hogs), column in zip(states, columns):
-            if threads not in column:
-                fail(f"{folder}: no grid with {threads} threads and {hogs} other busy processes")
-        lines.append(row(str(threads), *(column[threads] for column in columns)))
-    return lines
+def short(machine):
+    """The processor's name without its maker's marks, and how many CPUs of it."""
+    name = machine["cpu"].replace("(R)", "").replace(" Processor", "")
+    return f"{name}, {machine['usable_cpus']} CPUs"
 
 
-def short(reports):
-    """The processor's name without its maker's marks."""
-    return reports[0]["machine"]["cpu"].replace("(R)", "").replace(" Processor", "")
+def link(path):
+    return f"[summary](docs/results/{path.name})"
 
 
-def grid_cells(folder, reports, hogs):
-    """The text for each number of threads."""
-    found = {}
-    for report in reports:
-        if report["parameters"]["hogs"] != hogs:
-            continue
-        for (workload, threads), locks in cells(folder, [report]).items():
-            if workload.startswith("grid:") and all(name in locks for name in (OURS, *PEERS)):
-                found.setdefault(threads, []).append(locks)
-    texts = {}
-    for threads, mixes in found.items():
-        ratios = [speed(locks[OURS]) / max(speed(locks[peer]) for peer in PEERS) for locks in mixes]
-        ours, others = (max(locks[lock]["acquire_ns"]["max"] for locks in mixes) for lock in (OURS, OTHER))
-        mean = exp(sum(map(log, ratios)) / len(ratios))
-        texts[threads] = f"{mean:.2f} [{min(ratios):.2f}], {ours / 1e6:.0f} / {others / 1e6:.0f} ms"
-    return texts
+def links(machines):
+    named = [f"[{short(machine)}](docs/results/{path.name})" for path, machine, _ in machines]
+    return "Summaries: " + ", ".join(named) + "."
 
 
 def speed(result):
     return result["ops_per_s"]["median"]
 
 
-def simulated(folder, reports):
-    """One table: the kernel's lock, CNA v10, our default."""
-    found = cells(folder, reports)
-    machine = reports[0]["machine"]
+def is_grid(run):
+    """A run of `bench`, not of `validate`, on the grid."""
+    return any(
+        result.get("workload", "").startswith("grid:") and result["lock"] == OURS and "ops_per_s" in result
+        for result in run["results"]
+    )
+
+
+def mixes(path, runs, threads, hogs):
+    """The cells of the grid: [(workload, locks)]."""
+    found = []
+    for run in runs:
+        # A single round of long slices answers another question.
+        if run["parameters"]["hogs"] != hogs or run["parameters"]["rounds"] < 2:
+            continue
+        for (workload, count), locks in cells(path, [run]).items():
+            if count == threads and workload.startswith("grid:") and all(name in locks for name in (OURS, *PEERS)):
+                found.append((workload, locks))
+    return found
+
+
+def ratios(found):
+    return [speed(locks[OURS]) / max(speed(locks[peer]) for peer in PEERS) for _, locks in found]
+
+
+def mean(values):
+    return exp(sum(map(log, values)) / len(values))
+
+
+def grid(machines):
     lines = [
-        f"**Simulated**: {machine['about']}.",
-        f"Operations per microsecond [lowest, highest over seeds and over latencies a fifth apart], longest",
-        f"wait; the fastest is bold ([raw data](docs/results/{folder.name})).",
-        "",
-        row("workload", "threads", "the kernel's (model)", "CNA v10 (model)", "our CNA"),
-        row(*["---"] * 5),
+        "**Measured: the mutex under twelve mixes** of critical section (0 to 20 us), private work (0 to 10 us)",
+        "and data touched (2 to 128 cache lines). Throughput over the best of std, parking_lot and glibc in that",
+        "mix: geometric mean of the twelve, and the worst of them. CPU time per operation: lowest and highest of",
+        "the twelve ratios. The longest wait of any thread, in any mix.",
+        "*Background load*: a CPU-bound process that runs during the measurement.",
     ]
+    heads = ["machine", "threads", "background load", "mean", "worst mix", "CPU time over std's"]
+    lines += table(*heads, "longest wait, kinlock", "parking_lot", "std")
+    for path, machine, runs in machines:
+        for threads in GRID_THREADS:
+            for hogs in (0, 1):
+                found = mixes(path, runs, threads, hogs)
+                if not found:
+                    continue
+                waits = [max(locks[lock]["acquire_ns"]["max"] for _, locks in found) for lock in (OURS, OTHER, STD)]
+                values = ratios(found)
+                texts = [short(machine), str(threads), "one process" if hogs else "none"]
+                cpu = [locks[OURS]["cpu_ns_per_op"] / locks[STD]["cpu_ns_per_op"] for _, locks in found]
+                spent = f"{factor(min(cpu))} to {factor(max(cpu))}"
+                texts += [factor(mean(values)), factor(min(values)), spent]
+                lines.append(row(*texts, *map(time, waits)))
+    return lines + ["", links(machines)]
+
+
+def measured(path, machine, runs):
+    found = cells(path, runs)
+    lines = [
+        f"**Measured: single workloads** on {short(machine)}, a virtual machine, {machine['kernel']},",
+        f"{machine['libc']} ({link(path)}). Medians of rounds; the ratio to std is taken within each round, in",
+        "brackets the lowest and the highest. CPU time is that of all threads, divided by operations.",
+    ]
+    heads = ["workload", "threads", "kinlock", "std", "parking_lot", "over std"]
+    lines += table(*heads, "p99.9 wait, kinlock", "p99.9 wait, std", "CPU time, kinlock", "CPU time, std")
     rows = 0
-    for workload, counts in SIMULATED:
+    for label, workload, counts in WORKLOADS:
+        for threads in counts:
+            locks = found.get((workload, threads), {})
+            if OURS not in locks or STD not in locks:
+                continue
+            ours, std = locks[OURS], locks[STD]
+            if ours["ratio"]["to"] != STD:
+                fail(f"{path}: ratios of {workload} are to {ours['ratio']['to']}, not to {STD}")
+            shown = [ours, std, locks.get(OTHER)]
+            rates = [lock and speed(lock) for lock in shown]
+            if threads == 1:
+                texts = [time(lock["ns_per_op"]["median"]) if lock else "" for lock in shown]
+            else:
+                texts = [rate(value) + "/s" if value else "" for value in rates]
+            tails = [time(lock["acquire_ns"]["p999"]) if threads > 1 else "" for lock in (ours, std)]
+            cpu = [time(lock["cpu_ns_per_op"]) if threads > 1 else "" for lock in (ours, std)]
+            over = "{} [{}, {}]".format(*(factor(ours["ratio"][key]) for key in ("median", "min", "max")))
+            lines.append(row(label, str(threads), *bold_best(texts, rates), over, *tails, *cpu))
+            rows += 1
+    if not rows:
+        fail(f"{path}: nothing that the table shows")
+    return lines
+
+
+def programs(machines):
+    """What `kinlock compare` measured of programs that nobody here wrote."""
+    lines = [
+        "**Measured: unmodified programs**, kinlock's mutex over glibc's by `kinlock compare`: lowest and highest",
+        "of the medians with 2 to 64 threads. *Contended*: largest share of acquisitions that found the lock held.",
+    ]
+    states = [(path, machine, runs, hogs) for path, machine, runs in machines for hogs in (0, 1)]
+    heads = [f"{short(machine)}" + (", background load" if hogs else "") for _, machine, _, hogs in states]
+    lines += table("program", "contended", *heads)
+    contended = [[] for _ in states]
+    for at, (name, about) in enumerate(PROGRAMS):
+        texts, shares = [], []
+        for column, (_, _, runs, hogs) in zip(contended, states):
+            chosen = [run for run in runs if run["name"].startswith(name) and run["parameters"]["hogs"] == hogs]
+            ours = [result for run in chosen for result in run["results"] if result["lock"] == OURS]
+            values = [result["ratio"]["median"] for result in ours]
+            shares += [run["counting"]["contended"] / run["counting"]["locked"] for run in chosen]
+            if not values:
+                fail(f"no runs of {name} with {hogs} other processes")
+            column += values if at < CONTENDED else []
+            low, high = factor(min(values)), factor(max(values))
+            texts.append(low if low == high else f"{low} to {high}")
+        lines.append(row(about, f"{100 * max(shares):.2g} %", *texts))
+    lines.append(row(f"geometric mean of the first {CONTENDED}", "", *(factor(mean(column)) for column in contended)))
+    return lines + ["", links(machines)]
+
+
+def simulated(path, machine, runs):
+    """The kernel's lock, CNA v10 and our default, and what was published of the first two."""
+    found = cells(path, runs)
+    lines = [
+        f"**Simulated**, not measured: {machine['about']} ({link(path)}).",
+        "Operations per microsecond, longest wait. The last two columns compare the simulated ratio of CNA v10 to",
+        "the kernel's lock with the published one, measured on such a machine in 2020.",
+    ]
+    heads = ["workload", "threads", "kernel's lock (model)", "CNA v10 (model)", "kinlock's CNA"]
+    lines += table(*heads, "ratio, simulated", "ratio, published")
+    rows = 0
+    for workload, name, counts in SIMULATED:
+        with (ROOT / "lab/sim/published" / name).open() as file:
+            rows_of_file = csv.DictReader(line for line in file if not line.startswith("#"))
+            published = {int(each["threads"]): float(each["speedup"]) for each in rows_of_file}
         for threads in counts:
             locks = found.get((workload, threads), {})
             if not all(name in locks for name in SIMULATED_LOCKS):
                 continue
-            speeds = [locks[name]["ops_per_us"] for name in SIMULATED_LOCKS]
-            texts = bold_best([f"{speed['median']:.2f}" for speed in speeds], [speed["median"] for speed in speeds])
-            texts = [
-                f"{text} [{speed['low']:.2f}, {speed['high']:.2f}], {time(locks[name]['acquire_ns']['max'])}"
-                for text, speed, name in zip(texts, speeds, SIMULATED_LOCKS)
-            ]
-            lines.append(row(workload, str(threads), *texts))
+            speeds = [locks[name]["ops_per_us"]["median"] for name in SIMULATED_LOCKS]
+            texts = bold_best([f"{value:.2f}" for value in speeds], speeds)
+            texts = [f"{text}, {time(locks[name]['acquire_ns']['max'])}" for text, name in zip(texts, SIMULATED_LOCKS)]
+            lines.append(row(workload, str(threads), *texts, factor(speeds[1] / speeds[0]), factor(published[threads])))
             rows += 1
     if not rows:
-        fail(f"{folder}: nothing that the table shows")
+        fail(f"{path}: nothing that the table shows")
     return lines
 
 
-def tables(results):
-    folders = load(results)
-    parts = [measured(*newer) for newer in newest(folders, "measured")]
-    grids = newest(folders, "measured", "-grid")
-    parts += [grid(grids)] if grids else []
-    parts += [simulated(*newer) for newer in newest(folders, "simulated")]
-    if not parts:
-        return "No results are recorded yet: see [docs/results](docs/results/README.md)."
-    return "\n\n".join("\n".join(part) for part in parts)
+def picture(machines):
+    """Bars: each mix of the grid on the machine with the most CPUs, our throughput over the best peer's."""
+    path, machine, runs = machines[0]
+    found = mixes(path, runs, 16, 0)
+    bars = sorted(zip(ratios(found), (workload for workload, _ in found)), reverse=True)
+    left, top, high, width = 230, 74, 22, 760
+    scale, height = (width - left - 60) / bars[0][0], top + high * len(bars) + 34
+    one = left + scale
+
+    def text(x, y, words, extra=""):
+        return f'<text x="{x:.0f}" y="{y:.0f}" {extra}>{words}</text>'
+
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        'font-family="sans-serif" font-size="12">',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+        text(12, 22, "Throughput of kinlock::Mutex over the best of std, parking_lot and glibc", 'font-size="15"'),
+        text(12, 42, f"measured: 16 threads on {short(machine)} (virtual machine)", 'fill="#555"'),
+        text(left - 8, top - 8, "held, private work, cache lines", 'text-anchor="end" fill="#555"'),
+    ]
+    for tick in range(int(bars[0][0]) + 1):
+        x = left + scale * tick
+        lines.append(f'<path d="M{x:.0f} {top - 4}V{height - 26}" stroke="{"#333" if tick == 1 else "#ddd"}"/>')
+        lines.append(text(x, height - 10, f"{tick:g}x", 'text-anchor="middle" fill="#555"'))
+    for at, (ratio, workload) in enumerate(bars):
+        y = top + high * at
+        held, private, data = workload.removeprefix("grid:").split("/")
+        lines.append(text(left - 8, y + 14, f"{held}, {private}, {data}", 'text-anchor="end"'))
+        start, end = sorted((one, left + scale * ratio))
+        place = f'x="{start:.1f}" y="{y + 3}" width="{end - start:.1f}" height="{high - 7}"'
+        lines.append(f'<rect {place} fill="{"#2166ac" if ratio >= 1 else "#b2182b"}"/>')
+        lines.append(text(max(one, end) + 6, y + 14, f"{ratio:.2f}x"))
+    return "\n".join(lines + ["</svg>"]) + "\n"
+
+
+def made(results):
+    """The tables, and the picture."""
+    summaries = load(results)
+    grids = newest(summaries, "measured", is_grid)
+    plain = {"alone", "counter", "maps", "pingpong"}
+    parts = [grid(grids)]
+    parts += [measured(*each) for each in newest(summaries, "measured", lambda run: run["name"] in plain)]
+    compared = newest(summaries, "measured", lambda run: any("value" in result for result in run["results"]))
+    parts += [programs(compared)]
+    names = {workload for workload, _, _ in SIMULATED}
+    parts += [simulated(*each) for each in newest(summaries, "simulated", lambda run: run["name"] in names)]
+    return "\n\n".join("\n".join(part) for part in parts), picture(grids)
 
 
 def main():
-    root = Path(__file__).resolve().parent.parent
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="fail if the README differs")
+    parser.add_argument("--check", action="store_true", help="fail if the README or its picture differs")
     parser.add_argument("--print", action="store_true", help="write the tables to stdout only")
-    parser.add_argument("--results", type=Path, default=root / "docs/results", help="folder of folders of JSON")
-    parser.add_argument("--readme", type=Path, default=root / "README.md")
+    parser.add_argument("--results", type=Path, default=ROOT / "docs/results", help="folder of summaries")
+    parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
     options = parser.parse_args()
 
-    text = tables(options.results)
+    text, drawn = made(options.results)
     if options.print:
         print(text)
         return
@@ -261,11 +349,12 @@ def main():
     if old.count(BEGIN) != 1 or old.count(END) != 1 or old.index(BEGIN) > old.index(END):
         fail(f"{options.readme} does not have {BEGIN} and after it {END}, each once")
     new = old[: old.index(BEGIN) + len(BEGIN)] + "\n" + text + "\n" + old[old.index(END) :]
-    if new == old:
-        return
-    if options.check:
-        fail(f"{options.readme} is not what docs/results says: run ci/readme_table.py")
-    options.readme.write_text(new)
+    for path, wanted in ((options.readme, new), (options.results / PICTURE, drawn)):
+        if path.exists() and path.read_text() == wanted:
+            continue
+        if options.check:
+            fail(f"{path} is not what docs/results says: run ci/readme_table.py")
+        path.write_text(wanted)
 
 
 if __name__ == "__main__":

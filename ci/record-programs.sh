@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Compares our mutex with the C library's in programs that nobody here wrote, quiet and beside one
-# busy process, and records it in docs/results/<date>-<cpu model>-programs/. Takes 25 minutes.
+# busy process, and records it in target/results/<date>-<cpu model>-programs/, with a
+# summary in docs/results. Takes 25 minutes.
 # The machine should be idle. Needs the Debian packages of ci/install.sh.
 #
 #   ci/record-programs.sh [NAME...]    only the programs whose name begins so, as `kccachetest`
@@ -19,7 +20,7 @@ slug() {
         tr -cs 'A-Za-z0-9\n' '-' | tr A-Z a-z | sed 's/^-//; s/-$//'
 }
 model=$(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -1 | slug)
-folder=$PWD/docs/results/$(date +%F)-${model:-$(uname -m)}-programs
+folder=$PWD/target/results/$(date +%F)-${model:-$(uname -m)}-programs
 mkdir -p "$folder"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -68,3 +69,4 @@ for threads in 4 16 64; do
     record "git-pack-objects-$threads" --shell "git -C '$PWD' pack-objects --all --threads=$threads \
         --stdout --no-reuse-delta -q </dev/null | wc -c"
 done
+ci/summarise_results.py "$folder"

@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
-# Records the results that the README's table is made from: raw JSON, the commands and the full
-# tables, in docs/results/<date>-<cpu model>/ and docs/results/<date>-simulated-<machine>/.
-# Takes under 6 minutes. The machine should be idle: a busy one is noted in the JSON's warnings.
+# Records the results that the README's tables are made from: raw JSON, the commands and the full
+# tables, in target/results/<date>-<cpu model>/ and target/results/<date>-simulated-<machine>/, and
+# their summaries in docs/results. Takes under 6 minutes. The machine should be idle: a busy one is
+# noted in the JSON's warnings.
 #
 #   ci/record-results.sh             record all
 #   ci/record-results.sh measured    only what runs on this machine
 #   ci/record-results.sh simulated   only the simulated runs
 #   ci/record-results.sh grid        what locks are judged by, quiet and beside a busy process, in
-#                                    docs/results/<date>-<cpu model>-grid/: the quick grid for the
+#                                    target/results/<date>-<cpu model>-grid/: the quick grid for the
 #                                    mutexes and the spinlocks, and the workloads with maps.
 #                                    25 minutes more
 #   ci/record-results.sh validate    the workloads that bench and sim share, measured on this
 #                                    machine beside simulated on one made from it, in
-#                                    docs/results/<date>-<cpu model>-validate/. A minute more
+#                                    target/results/<date>-<cpu model>-validate/. A minute more
 #
-# QUICK=1 shortens all runs, to test the script itself. RESULTS=DIR writes elsewhere. KINLOCK=PATH
-# takes a command that is built already.
+# QUICK=1 shortens all runs, to test the script itself. RESULTS=DIR writes all of it there.
+# KINLOCK=PATH takes a command that is built already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
@@ -28,7 +29,8 @@ if [ -z "${KINLOCK:-}" ]; then
     cargo run --release --quiet -- --version >&2
 fi
 kinlock=${KINLOCK:-${CARGO_TARGET_DIR:-target}/release/kinlock}
-results=${RESULTS:-docs/results}
+results=${RESULTS:-target/results}
+summaries=${RESULTS:-docs/results}
 date=$(date +%F)
 quick=${QUICK:-}
 short=${quick:+0.02}
@@ -122,11 +124,16 @@ if [ "$what" = all ] || [ "$what" = simulated ]; then
             --locks qspinlock,cna-v10,cna --threads 1,2,4,8,16,36,72,142 \
             --seconds "$simulated" --seeds 2 --plot "$folder/$workload.svg"
     done
-    cp "$folder/locktorture.svg" "$results/" # the README's picture
     folder=$folder-grid
     rm -rf "$folder"
     [ -n "$quick" ] || simulated=0.02
     record "$folder" grid sim --machine "$machine" --workload grid --quick \
         --seconds "$simulated" --seeds 2 --plot "$folder/grid.svg"
 fi
+folders=()
+for folder in "$measured" "$measured-grid" "$measured-validate" \
+    "$results/$date-simulated-"*; do
+    [ -d "$folder" ] && folders+=("$folder")
+done
+ci/summarise_results.py --results "$summaries" "${folders[@]}"
 echo "now run ci/readme_table.py, and look at what changed" >&2

@@ -86,7 +86,7 @@
 //! # Backends and source
 //!
 //! [`Backend`] compares the backends. Source: the delayed-invalidation blocks of FreeBSD's page
-//! tables (Konstantin Belousov, 2018).
+//! tables (Konstantin Belousov, 2019).
 
 #[doc(hidden)]
 pub mod raw;

@@ -1,7 +1,7 @@
 //! Delayed invalidation: things are removed now and invalidated later in batches. A thread that
 //! wants to reuse a removed thing waits for the batches that may cover it.
 //!
-//! Source: Konstantin Belousov's delayed-invalidation blocks of FreeBSD's page tables (2018), whose
+//! Source: Konstantin Belousov's delayed-invalidation blocks of FreeBSD's page tables (2019), whose
 //! list goes back to T. L. Harris, "A pragmatic implementation of non-blocking
 //! linked lists" (DISC 2001).
 //!

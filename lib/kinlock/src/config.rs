@@ -1,16 +1,17 @@
 //! How locks behave: defaults, environment variables, and functions that override both.
 //!
-//! | knob | environment | function | default |
-//! | --- | --- | --- | --- |
-//! | reorder queues by locality domain | `KINLOCK_NUMA=auto\|on\|off` | [`set_numa`] | `auto` |
-//! | search for local waiters | `KINLOCK_SCAN=full\|incremental` | [`set_scan`] | `full` |
-//! | limit of local hand-offs | `KINLOCK_LOCAL_LIMIT=10ms\|2^16` | [`set_local_limit`] | `10ms` |
-//! | overtaking of sleeping waiters | `KINLOCK_STEALING=on\|off` | [`set_stealing`] | `on` |
-//! | a mutex's quantum | `KINLOCK_QUANTUM=fair\|250us\|throughput` | [`set_quantum`] | `1000us` |
-//! | kind of domain | `KINLOCK_DOMAIN=auto\|node\|llc\|socket` | `set_domain_kind` | `auto` |
-//! | locality domains made up for tests | `KINLOCK_TOPOLOGY=0-3;4-7` | | |
-//! | report the decision on standard error | `KINLOCK_VERBOSE=0\|1` | | `0` |
-//! | print statistics at exit, in programs that can | `KINLOCK_SHOW_STATS=0\|1` | | `0` |
+//! | knob | environment | function |
+//! | --- | --- | --- |
+//! | reorder queues by locality domain | `KINLOCK_NUMA` | [`set_numa`] |
+//! | search for local waiters | `KINLOCK_SCAN` | [`set_scan`] |
+//! | limit of local hand-offs | `KINLOCK_LOCAL_LIMIT` | [`set_local_limit`] |
+//! | overtaking of sleeping waiters | `KINLOCK_STEALING` | [`set_stealing`] |
+//! | a mutex's quantum | `KINLOCK_QUANTUM` | [`set_quantum`] |
+//! | kind of domain | `KINLOCK_DOMAIN` | `set_domain_kind` |
+//! | locality domains made up for tests | `KINLOCK_TOPOLOGY` | |
+//! | report the decision on standard error | `KINLOCK_VERBOSE` | |
+//!
+//! Values and defaults are listed in the guide, `docs/guide/knobs.md`.
 //!
 //! With `auto`, domains are NUMA nodes, or the last-level caches of a single node, where spinlocks
 //! keep the order of arrival. Between caches the default limit is `1ms`.

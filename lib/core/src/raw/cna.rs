@@ -8,7 +8,7 @@
 //! * CNA: Dice and Kogan, "Compact NUMA-aware locks", EuroSys 2019. The time limit, priority
 //!   waiters and the incremental scan come from the discussion of its Linux patches (2019 to 2021).
 //!
-//! `docs/guide/spin.md` introduces the queue; decisions 0012, 0013, 0019, 0020 and 0023 explain its
+//! `docs/guide/spin.md` introduces the queue; decisions 0012, 0013, 0020 and 0023 explain its
 //! parameters.
 //!
 //! # Two queues

@@ -13,7 +13,7 @@
 //!
 //! The child of a fork has no table until it takes a lock. The word that says whether there is one
 //! lies in a page that the kernel clears in children. So a child that was made by a plain `clone`,
-//! for which no fork handler runs, gets a table of its own, too (decision 0101).
+//! for which no fork handler runs, gets a table of its own, too (decision 0100).
 
 use super::{modules, record, tally};
 use crate::{environment, thread};
