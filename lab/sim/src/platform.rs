@@ -18,7 +18,9 @@ use crate::trace::Part;
 use crate::world::{self, How, Noted, Setup, Stuck, World, with};
 use kinlock_core::announced::{Announced, Row};
 use kinlock_core::events::Event;
-use kinlock_core::platform::{Atomic, Atomics, NEVER, Ordering, Parked, Platform};
+use kinlock_core::platform::{
+    Atomic, Atomics, Clock, Fences, NEVER, Ordering, Parked, Parking, Place, Platform, Spinning,
+};
 use kinlock_core::raw::waiter::{Slot, Waiters};
 use kinlock_linux::topology::DomainKind;
 
@@ -129,11 +131,25 @@ impl Atomics for Sim {
     type AtomicU64 = SimU64;
 }
 
-impl Platform for Sim {
-    const CAN_PARK: bool = true;
+impl Clock for Sim {
+    fn now() -> u64 {
+        match with(|w| w.costs().clock) {
+            0 => {}
+            cycles => world::compute(cycles),
+        }
+        with(|w| w.costs().nanos(w.now()) as u64)
+    }
+
+    fn random() -> u32 {
+        with(|w| w.random() as u32)
+    }
+}
+
+impl Spinning for Sim {
+    type Clock = Self;
 
     fn wait<A: Atomic>(word: &A, order: Ordering, done: impl FnMut(A::Value) -> bool) -> A::Value {
-        match Self::wait_for(word, order, NEVER, done) {
+        match <Self as Spinning>::wait_for(word, order, NEVER, done) {
             Ok(value) | Err(value) => value,
         }
     }
@@ -180,6 +196,14 @@ impl Platform for Sim {
         Self::waiters().in_use() as usize > with(|w| w.machine().shape.cpus())
     }
 
+    fn back_off(nanos: u64) {
+        compute(nanos as f64);
+    }
+}
+
+impl Parking for Sim {
+    const CAN_PARK: bool = true;
+
     fn park_in(
         key: *const u32,
         expected: u32,
@@ -213,11 +237,9 @@ impl Platform for Sim {
         let still = || current() == expected;
         world::requeue_but(woken as usize, from.addr(), to.addr(), still) as u32
     }
+}
 
-    fn back_off(nanos: u64) {
-        compute(nanos as f64);
-    }
-
+impl Fences for Sim {
     fn light_fence() {}
 
     fn heavy_fence() -> bool {
@@ -225,7 +247,9 @@ impl Platform for Sim {
         world::compute(with(|w| w.costs().membarrier));
         with(|w| w.disturbance.as_ref().is_none_or(|d| d.heavy_fence))
     }
+}
 
+impl Place for Sim {
     fn domain() -> u16 {
         with(|w| {
             let (cache, socket) = w.whereabouts();
@@ -243,18 +267,14 @@ impl Platform for Sim {
     fn is_priority() -> bool {
         with(|w| w.disturbed(|d| d.priority))
     }
+}
 
-    fn now() -> u64 {
-        match with(|w| w.costs().clock) {
-            0 => {}
-            cycles => world::compute(cycles),
-        }
-        with(|w| w.costs().nanos(w.now()) as u64)
-    }
-
-    fn random() -> u32 {
-        with(|w| w.random() as u32)
-    }
+impl Platform for Sim {
+    type Clock = Self;
+    type Spinning = Self;
+    type Parking = Self;
+    type Fences = Self;
+    type Place = Self;
 
     fn waiters() -> &'static Waiters<Self> {
         let table = with(|w| w.waiters).expect("a run makes the table first");

@@ -14,7 +14,9 @@
 use crate::injector::Injector;
 use kinlock_core::announced::{Announced, Row};
 use kinlock_core::events::Event;
-use kinlock_core::platform::{Atomic, Atomics, Ordering, Parked, Platform};
+use kinlock_core::platform::{
+    Atomic, Atomics, Fences, Ordering, Parked, Parking, Place, Platform, Spinning,
+};
 use kinlock_core::raw::waiter::{Slot, Waiters};
 use kinlock_linux::Native;
 use std::cell::Cell;
@@ -127,11 +129,12 @@ impl Atomics for Pretend {
     type AtomicU64 = AtomicU64;
 }
 
-/// Functions that are [`Native`]'s, with no point, one before, or one before and one after.
+/// Functions of a part that are [`Native`]'s, with no point, one before, or one before and one
+/// after.
 macro_rules! native {
-    ($($points:ident $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {$(
+    ($($points:ident $part:ident::$name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {$(
         fn $name($($argument: $type),*) $(-> $result)? {
-            native!(@$points Native::$name($($argument),*))
+            native!(@$points <Native as $part>::$name($($argument),*))
         }
     )*};
     (@plain $call:expr) => { $call };
@@ -147,12 +150,102 @@ macro_rules! native {
     }};
 }
 
-impl Platform for Pretend {
+impl Spinning for Pretend {
+    type Clock = Native;
+
+    fn wait_yielding<A: Atomic>(
+        word: &A,
+        order: Ordering,
+        nanos: u64,
+        done: impl FnMut(A::Value) -> bool,
+    ) -> Result<A::Value, A::Value> {
+        point();
+        <Native as Spinning>::wait_yielding(word, order, nanos, done)
+    }
+
+    fn wait_for<A: Atomic>(
+        word: &A,
+        order: Ordering,
+        nanos: u64,
+        done: impl FnMut(A::Value) -> bool,
+    ) -> Result<A::Value, A::Value> {
+        <Native as Spinning>::wait_for(word, order, nanos, done)
+    }
+
+    fn oversubscribed() -> bool {
+        point();
+        let asked = OVERSUBSCRIBED.get();
+        asked.unwrap_or_else(<Native as Spinning>::oversubscribed)
+    }
+
+    native! {
+        plain Spinning::yield_now();
+        before Spinning::relax();
+        before Spinning::back_off(nanos: u64);
+    }
+}
+
+impl Parking for Pretend {
     const CAN_PARK: bool = true;
 
+    fn park_in(
+        key: *const u32,
+        expected: u32,
+        until: u64,
+        sets: u32,
+        current: impl Fn() -> u32,
+    ) -> Parked {
+        point();
+        gate(|gate| gate.asleep.store(true, Relaxed));
+        let parked = <Native as Parking>::park_in(key, expected, until, sets, current);
+        gate(|gate| gate.asleep.store(false, Relaxed));
+        gate(Gate::pass);
+        point();
+        parked
+    }
+
+    fn requeue_but(
+        woken: u32,
+        from: *const u32,
+        expected: u32,
+        to: *const u32,
+        current: impl Fn() -> u32,
+    ) -> u32 {
+        point();
+        <Native as Parking>::requeue_but(woken, from, expected, to, current)
+    }
+
+    native! {
+        around Parking::unpark_in(key: *const u32, n: u32, sets: u32) -> u32;
+        around Parking::unpark_some(key: *const u32, n: u32) -> u32;
+    }
+}
+
+impl Fences for Pretend {
+    native! {
+        plain Fences::light_fence();
+        before Fences::heavy_fence() -> bool;
+    }
+}
+
+impl Place for Pretend {
     fn domain() -> u16 {
         DOMAIN.get()
     }
+
+    native! {
+        plain Place::cpu() -> u16;
+        plain Place::forks() -> u8;
+        plain Place::is_priority() -> bool;
+    }
+}
+
+impl Platform for Pretend {
+    type Clock = Native;
+    type Spinning = Self;
+    type Parking = Self;
+    type Fences = Self;
+    type Place = Self;
 
     fn waiters() -> &'static Waiters<Self> {
         &WAITERS
@@ -178,74 +271,8 @@ impl Platform for Pretend {
         ROW.get()
     }
 
-    fn wait<A: Atomic>(word: &A, order: Ordering, done: impl FnMut(A::Value) -> bool) -> A::Value {
-        Native::wait(word, order, done)
-    }
-
-    fn wait_for<A: Atomic>(
-        word: &A,
-        order: Ordering,
-        nanos: u64,
-        done: impl FnMut(A::Value) -> bool,
-    ) -> Result<A::Value, A::Value> {
-        Native::wait_for(word, order, nanos, done)
-    }
-
-    fn wait_yielding<A: Atomic>(
-        word: &A,
-        order: Ordering,
-        nanos: u64,
-        done: impl FnMut(A::Value) -> bool,
-    ) -> Result<A::Value, A::Value> {
+    fn count(event: Event) {
         point();
-        Native::wait_yielding(word, order, nanos, done)
-    }
-
-    fn oversubscribed() -> bool {
-        point();
-        OVERSUBSCRIBED.get().unwrap_or_else(Native::oversubscribed)
-    }
-
-    fn park_in(
-        key: *const u32,
-        expected: u32,
-        until: u64,
-        sets: u32,
-        current: impl Fn() -> u32,
-    ) -> Parked {
-        point();
-        gate(|gate| gate.asleep.store(true, Relaxed));
-        let parked = Native::park_in(key, expected, until, sets, current);
-        gate(|gate| gate.asleep.store(false, Relaxed));
-        gate(Gate::pass);
-        point();
-        parked
-    }
-
-    fn requeue_but(
-        woken: u32,
-        from: *const u32,
-        expected: u32,
-        to: *const u32,
-        current: impl Fn() -> u32,
-    ) -> u32 {
-        point();
-        Native::requeue_but(woken, from, expected, to, current)
-    }
-
-    native! {
-        plain yield_now();
-        plain cpu() -> u16;
-        plain forks() -> u8;
-        plain light_fence();
-        plain is_priority() -> bool;
-        plain now() -> u64;
-        plain random() -> u32;
-        before relax();
-        before heavy_fence() -> bool;
-        before back_off(nanos: u64);
-        before count(event: Event);
-        around unpark_in(key: *const u32, n: u32, sets: u32) -> u32;
-        around unpark_some(key: *const u32, n: u32) -> u32;
+        Native::count(event);
     }
 }

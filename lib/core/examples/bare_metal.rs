@@ -12,7 +12,8 @@
 
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use kinlock_core::atomic::Atomics;
-use kinlock_core::platform::Platform;
+use kinlock_core::bare::Bare;
+use kinlock_core::platform::{Place, Platform};
 use kinlock_core::raw::qspinlock::{Config, QueuedSpinLock};
 use kinlock_core::slots::{Table, Waiters};
 use kinlock_core::tuning::Tuning;
@@ -33,14 +34,22 @@ impl Atomics for Kernel {
 static TABLE: Table<Kernel, 4, 1> = Table::FREE;
 static WAITERS: Waiters<Kernel> = TABLE.waiters();
 
-impl Platform for Kernel {
-    fn waiters() -> &'static Waiters<Self> {
-        &WAITERS
-    }
-
+impl Place for Kernel {
     fn domain() -> u16 {
         // A kernel reads this from its per-CPU data.
         0
+    }
+}
+
+impl Platform for Kernel {
+    type Clock = Bare;
+    type Spinning = Bare;
+    type Parking = Bare;
+    type Fences = Bare;
+    type Place = Self;
+
+    fn waiters() -> &'static Waiters<Self> {
+        &WAITERS
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::config::{self, Decision, Domains, Settings, Source, Tuning};
 use crate::events::{self, Event};
 use crate::hardware;
-use crate::platform::{Atomic, Atomics, Platform};
+use crate::platform::{Atomic, Atomics, Clock, Fences, Parking, Place, Platform, Spinning};
 use crate::slots::{Table, Waiters};
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
@@ -46,12 +46,20 @@ impl Atomics for Bare {
     type AtomicU64 = AtomicU64;
 }
 
-impl Platform for Bare {
+impl Clock for Bare {}
+
+impl Spinning for Bare {
+    type Clock = Self;
+
     #[inline]
     fn prefetch_for_writing<A: Atomic>(word: &A) {
         hardware::prefetch_for_writing(word);
     }
+}
 
+impl Parking for Bare {}
+
+impl Fences for Bare {
     #[inline]
     fn light_fence() {
         hardware::light_fence();
@@ -61,6 +69,16 @@ impl Platform for Bare {
     fn heavy_fence() -> bool {
         false
     }
+}
+
+impl Place for Bare {}
+
+impl Platform for Bare {
+    type Clock = Self;
+    type Spinning = Self;
+    type Parking = Self;
+    type Fences = Self;
+    type Place = Self;
 
     #[inline]
     fn waiters() -> &'static Waiters<Self> {

@@ -18,7 +18,10 @@ extern crate std;
 
 use crate::announced::{Announced, Row};
 use crate::events::Event;
-use crate::platform::{Atomic, Atomics, EVERY_SET, NEVER, NO_CPU, Ordering, Parked, Platform};
+use crate::platform::{
+    Atomic, Atomics, Clock, EVERY_SET, Fences, NEVER, NO_CPU, Ordering, Parked, Parking, Place,
+    Platform, Spinning,
+};
 use crate::slots::{Slot, Waiters};
 use loom::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, fence};
 use loom::sync::{Arc, Condvar, Mutex};
@@ -158,7 +161,19 @@ impl Atomics for Loom {
     type AtomicU64 = AtomicU64;
 }
 
-impl Platform for Loom {
+impl Clock for Loom {
+    fn now() -> u64 {
+        NOW.with(|n| n.get())
+    }
+
+    fn random() -> u32 {
+        0
+    }
+}
+
+impl Spinning for Loom {
+    type Clock = Self;
+
     fn wait<A: Atomic>(
         word: &A,
         order: Ordering,
@@ -180,7 +195,7 @@ impl Platform for Loom {
         mut done: impl FnMut(A::Value) -> bool,
     ) -> Result<A::Value, A::Value> {
         if nanos == NEVER {
-            return Ok(Self::wait(word, order, done));
+            return Ok(<Self as Spinning>::wait(word, order, done));
         }
         let value = word.load(order);
         if done(value) {
@@ -198,6 +213,13 @@ impl Platform for Loom {
         OVERSUBSCRIBED.with(|c| c.get())
     }
 
+    fn back_off(_: u64) {
+        wait_in_vain();
+        loom::thread::yield_now();
+    }
+}
+
+impl Parking for Loom {
     const CAN_PARK: bool = true;
 
     fn park_in(
@@ -270,12 +292,9 @@ impl Platform for Loom {
         }
         reached
     }
+}
 
-    fn back_off(_: u64) {
-        wait_in_vain();
-        loom::thread::yield_now();
-    }
-
+impl Fences for Loom {
     fn light_fence() {
         fence(Ordering::SeqCst);
     }
@@ -284,7 +303,9 @@ impl Platform for Loom {
         fence(Ordering::SeqCst);
         true
     }
+}
 
+impl Place for Loom {
     fn domain() -> u16 {
         DOMAIN.with(|d| d.get())
     }
@@ -296,14 +317,14 @@ impl Platform for Loom {
     fn is_priority() -> bool {
         false
     }
+}
 
-    fn now() -> u64 {
-        NOW.with(|n| n.get())
-    }
-
-    fn random() -> u32 {
-        0
-    }
+impl Platform for Loom {
+    type Clock = Self;
+    type Spinning = Self;
+    type Parking = Self;
+    type Fences = Self;
+    type Place = Self;
 
     fn waiters() -> &'static Waiters<Self> {
         &TABLE.waiters

@@ -8,19 +8,32 @@
 //!
 //! # Writing a platform
 //!
-//! An embedder without an operating system implements [`Atomics`] (four types) and, of
-//! [`Platform`], only [`waiters`](Platform::waiters), with a [`Table`](crate::slots::Table) of the
-//! size it needs. Everything else has a default: waiters spin, first in, first out, and never
-//! sleep.
+//! A platform has atomics of four widths, a table of waiter slots, and five parts, each a trait of
+//! its own. For each part it names the type that plays it: itself, or another platform, whose part
+//! it takes over as a whole.
 //!
-//! A kernel may add three things:
+//! | part | what an algorithm asks for |
+//! | --- | --- |
+//! | [`Clock`] | the time, and a random number |
+//! | [`Spinning`] | to wait for a word without sleeping, and whether that is sensible |
+//! | [`Parking`] | to sleep on four bytes, and to wake sleepers |
+//! | [`Fences`] | an asymmetric pair of fences |
+//! | [`Place`] | where, and as what, the thread runs: locality domain, CPU, priority, forks |
 //!
-//! * [`now`](Platform::now), for time limits;
+//! All functions of a part have defaults: waiters spin, first in, first out, and never sleep. So an
+//! embedder without an operating system implements [`Atomics`] (four types) and, of [`Platform`],
+//! only [`waiters`](Platform::waiters), with a [`Table`](crate::slots::Table) of the size it needs.
+//! Its parts are those of [`Bare`](crate::bare::Bare). A kernel may replace or add three things:
+//!
+//! * [`Clock`], for time limits;
+//! * [`Place`], for NUMA-aware order;
 //! * [`kept_slot`](Platform::kept_slot) and [`keep_slot`](Platform::keep_slot), so that a thread
-//!   keeps its waiter slot between waits;
-//! * [`domain`](Platform::domain), for NUMA-aware order.
+//!   keeps its waiter slot between waits.
 //!
 //! The example `bare_metal` of this crate is a complete platform.
+//!
+//! Algorithms ask `P: Platform` for all of this. Its functions only pass the question on to the
+//! part, and no platform overrides them.
 //!
 //! # Example
 //!
@@ -50,16 +63,16 @@ pub trait ConstPlatform: Platform + ConstAtomics {}
 
 impl<P: Platform + ConstAtomics> ConstPlatform for P {}
 
-/// A moment of [`Platform::now`] that never comes: wait without a time limit.
+/// A moment of [`Clock::now`] that never comes: wait without a time limit.
 pub const NEVER: u64 = u64::MAX;
 
-/// All sets of sleepers; see [`Platform::park_in`].
+/// All sets of sleepers; see [`Parking::park_in`].
 pub const EVERY_SET: u32 = u32::MAX;
 
-/// The answer of [`Platform::cpu`] where the CPU is unknown.
+/// The answer of [`Place::cpu`] where the CPU is unknown.
 pub const NO_CPU: u16 = u16::MAX;
 
-/// How a sleep ended; see [`Platform::park_in`].
+/// How a sleep ended; see [`Parking::park_in`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Parked {
     /// A wake-up ended it.
@@ -70,11 +83,28 @@ pub enum Parked {
     Unwoken,
 }
 
-/// The machine an algorithm runs on.
-///
-/// All functions are associated, not methods: a platform is a type that is chosen at compile time.
-pub trait Platform: Atomics {
-    // ---- waiting ----
+/// A part of a platform: time, and chance.
+pub trait Clock {
+    /// Monotonic time in nanoseconds since a fixed moment.
+    ///
+    /// A platform without a clock counts its readings instead, by default. Each counts as 512 ns,
+    /// about as long as the pauses that [`Spinning::wait_for`] makes between two of them. So
+    /// timed waits end there too, but the earlier, the more threads wait.
+    fn now() -> u64 {
+        static READINGS: AtomicU64 = AtomicU64::new(0);
+        READINGS.fetch_add(1, Ordering::Relaxed) * 512
+    }
+
+    /// A cheap pseudo-random number.
+    fn random() -> u32 {
+        0
+    }
+}
+
+/// A part of a platform: waiting without sleeping.
+pub trait Spinning {
+    /// The clock of time limits.
+    type Clock: Clock;
 
     /// Spins until `done(value)` holds for a value read from `word`, and returns that value.
     ///
@@ -128,7 +158,7 @@ pub trait Platform: Atomics {
                 Self::relax();
                 value = word.load(order);
             }
-            let now = Self::now();
+            let now = Self::Clock::now();
             if now >= *until.get_or_insert(now.saturating_add(nanos)) {
                 return Err(value);
             }
@@ -173,16 +203,20 @@ pub trait Platform: Atomics {
         false
     }
 
-    // ---- parking ----
-
-    /// Whether threads can sleep. If not, waiters only spin, and [`park`](Self::park) is never
-    /// called.
-    const CAN_PARK: bool = false;
-
-    /// As [`park_in`](Self::park_in), as a member of every set.
-    fn park(key: *const u32, expected: u32, until: u64, current: impl Fn() -> u32) -> Parked {
-        Self::park_in(key, expected, until, EVERY_SET, current)
+    /// Spends about `nanos` nanoseconds without touching shared memory.
+    fn back_off(nanos: u64) {
+        // There is no clock by default; a pause takes about ten nanoseconds.
+        for _ in 0..nanos / 16 + 1 {
+            Self::relax();
+        }
     }
+}
+
+/// A part of a platform: sleeping.
+pub trait Parking {
+    /// Whether threads can sleep. If not, waiters only spin, and [`park_in`](Self::park_in) is
+    /// never called.
+    const CAN_PARK: bool = false;
 
     /// Puts the thread to sleep on the four bytes at `key` while they equal `expected`, as a member
     /// of `sets` (one per bit).
@@ -191,7 +225,7 @@ pub trait Platform: Atomics {
     ///   [`unpark_in`](Self::unpark_in): a wake-up sent after the bytes changed is not lost.
     /// * `current` reads the four bytes as the algorithm does. Platforms without a kernel compare
     ///   with it.
-    /// * The sleep ends at `until` at the latest, a moment of [`now`](Self::now) or [`NEVER`]. It
+    /// * The sleep ends at `until` at the latest, a moment of [`Clock::now`] or [`NEVER`]. It
     ///   may end spuriously.
     /// * The result is [`Parked::Woken`] exactly for the threads that
     ///   [`unpark_in`](Self::unpark_in) counts as woken, even if they run much later.
@@ -206,11 +240,6 @@ pub trait Platform: Atomics {
         Parked::Unwoken
     }
 
-    /// As [`unpark_in`](Self::unpark_in), for threads of every set.
-    fn unpark(key: *const u32, n: u32) {
-        Self::unpark_in(key, n, EVERY_SET);
-    }
-
     /// Wakes up to `n` threads that are parked at `key` and belong to any of `sets`, the longest
     /// sleepers first.
     ///
@@ -220,16 +249,11 @@ pub trait Platform: Atomics {
         0
     }
 
-    /// As [`unpark`](Self::unpark). Returns how many it woke, or `n + 1` if other threads may still
-    /// sleep there.
+    /// As [`unpark_in`](Self::unpark_in), for threads of every set. Returns how many it woke, or
+    /// `n + 1` if other threads may still sleep there.
     fn unpark_some(key: *const u32, n: u32) -> u32 {
         let _ = (key, n);
         0
-    }
-
-    /// As [`requeue_but`](Self::requeue_but), without waking a thread.
-    fn requeue(from: *const u32, expected: u32, to: *const u32, current: impl Fn() -> u32) {
-        Self::requeue_but(0, from, expected, to, current);
     }
 
     /// Wakes `woken` of the threads parked at `from` and moves the others to `to`, if the bytes at
@@ -247,20 +271,14 @@ pub trait Platform: Atomics {
         let _ = (woken, from, expected, to, current);
         0
     }
+}
 
-    /// Spends about `nanos` nanoseconds without touching shared memory.
-    fn back_off(nanos: u64) {
-        // There is no clock by default; a pause takes about ten nanoseconds.
-        for _ in 0..nanos / 16 + 1 {
-            Self::relax();
-        }
-    }
-
-    /// The cheap half of an asymmetric pair of fences, for the frequent side.
-    ///
-    /// One thread executes `store a; light_fence(); load b`, another `store b; heavy_fence(); load
-    /// a`. At least one of them sees the other's store. On hardware the light fence only stops the
-    /// compiler.
+/// A part of a platform: an asymmetric pair of fences.
+///
+/// One thread executes `store a; light_fence(); load b`, another `store b; heavy_fence(); load a`.
+/// At least one of them sees the other's store.
+pub trait Fences {
+    /// The cheap half of the pair, for the frequent side. On hardware it only stops the compiler.
     #[inline]
     fn light_fence() {
         core::sync::atomic::fence(Ordering::SeqCst);
@@ -274,9 +292,10 @@ pub trait Platform: Atomics {
         core::sync::atomic::fence(Ordering::SeqCst);
         true
     }
+}
 
-    // ---- place and time ----
-
+/// A part of a platform: where, and as what, the calling thread runs.
+pub trait Place {
     /// The locality domain of the CPU that the thread runs on, below
     /// [`PRIORITY`](crate::slots::PRIORITY).
     ///
@@ -298,31 +317,140 @@ pub trait Platform: Atomics {
         0
     }
 
-    /// Whether this process is the child of a fork: lock words may name threads that do not exist.
-    #[inline]
-    fn forked() -> bool {
-        Self::forks() != 0
-    }
-
     /// Whether NUMA-aware locks must not set the calling thread aside. On hardware this holds by
     /// default for threads under a real-time policy.
     fn is_priority() -> bool {
         false
     }
+}
 
-    /// Monotonic time in nanoseconds since a fixed moment.
-    ///
-    /// A platform without a clock counts its readings instead, by default. Each counts as 512 ns,
-    /// about as long as the pauses that [`wait_for`](Self::wait_for) makes between two of them. So
-    /// timed waits end there too, but the earlier, the more threads wait.
-    fn now() -> u64 {
-        static READINGS: AtomicU64 = AtomicU64::new(0);
-        READINGS.fetch_add(1, Ordering::Relaxed) * 512
+/// Functions of [`Platform`] that a part answers.
+macro_rules! answered_by_parts {
+    ($($part:ident::$name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {$(
+        #[doc = concat!("See [`", stringify!($part), "::", stringify!($name), "`].")]
+        #[inline]
+        fn $name($($argument: $type),*) $(-> $result)? {
+            <Self::$part as $part>::$name($($argument),*)
+        }
+    )*};
+}
+
+/// The machine an algorithm runs on.
+///
+/// All functions are associated, not methods: a platform is a type that is chosen at compile time.
+pub trait Platform: Atomics {
+    /// Time, and chance.
+    type Clock: Clock;
+    /// Waiting without sleeping.
+    type Spinning: Spinning<Clock = Self::Clock>;
+    /// Sleeping.
+    type Parking: Parking;
+    /// An asymmetric pair of fences.
+    type Fences: Fences;
+    /// Where, and as what, the calling thread runs.
+    type Place: Place;
+
+    // ---- what the parts answer ----
+
+    /// See [`Parking::CAN_PARK`].
+    const CAN_PARK: bool = <Self::Parking as Parking>::CAN_PARK;
+
+    answered_by_parts! {
+        Clock::now() -> u64;
+        Clock::random() -> u32;
+        Spinning::relax();
+        Spinning::yield_now();
+        Spinning::oversubscribed() -> bool;
+        Spinning::back_off(nanos: u64);
+        Parking::unpark_in(key: *const u32, n: u32, sets: u32) -> u32;
+        Parking::unpark_some(key: *const u32, n: u32) -> u32;
+        Fences::light_fence();
+        Fences::heavy_fence() -> bool;
+        Place::domain() -> u16;
+        Place::cpu() -> u16;
+        Place::forks() -> u8;
+        Place::is_priority() -> bool;
     }
 
-    /// A cheap pseudo-random number.
-    fn random() -> u32 {
-        0
+    /// See [`Spinning::wait`].
+    #[inline]
+    fn wait<A: Atomic>(word: &A, order: Ordering, done: impl FnMut(A::Value) -> bool) -> A::Value {
+        Self::Spinning::wait(word, order, done)
+    }
+
+    /// See [`Spinning::wait_for`].
+    #[inline]
+    fn wait_for<A: Atomic>(
+        word: &A,
+        order: Ordering,
+        nanos: u64,
+        done: impl FnMut(A::Value) -> bool,
+    ) -> Result<A::Value, A::Value> {
+        Self::Spinning::wait_for(word, order, nanos, done)
+    }
+
+    /// See [`Spinning::wait_yielding`].
+    #[inline]
+    fn wait_yielding<A: Atomic>(
+        word: &A,
+        order: Ordering,
+        nanos: u64,
+        done: impl FnMut(A::Value) -> bool,
+    ) -> Result<A::Value, A::Value> {
+        Self::Spinning::wait_yielding(word, order, nanos, done)
+    }
+
+    /// See [`Spinning::prefetch_for_writing`].
+    #[inline]
+    fn prefetch_for_writing<A: Atomic>(word: &A) {
+        Self::Spinning::prefetch_for_writing(word);
+    }
+
+    /// See [`Parking::park_in`].
+    #[inline]
+    fn park_in(
+        key: *const u32,
+        expected: u32,
+        until: u64,
+        sets: u32,
+        current: impl Fn() -> u32,
+    ) -> Parked {
+        Self::Parking::park_in(key, expected, until, sets, current)
+    }
+
+    /// See [`Parking::requeue_but`].
+    #[inline]
+    fn requeue_but(
+        woken: u32,
+        from: *const u32,
+        expected: u32,
+        to: *const u32,
+        current: impl Fn() -> u32,
+    ) -> u32 {
+        Self::Parking::requeue_but(woken, from, expected, to, current)
+    }
+
+    // ---- the same with fewer arguments ----
+
+    /// As [`park_in`](Self::park_in), as a member of every set.
+    fn park(key: *const u32, expected: u32, until: u64, current: impl Fn() -> u32) -> Parked {
+        Self::park_in(key, expected, until, EVERY_SET, current)
+    }
+
+    /// As [`unpark_in`](Self::unpark_in), for threads of every set.
+    fn unpark(key: *const u32, n: u32) {
+        Self::unpark_in(key, n, EVERY_SET);
+    }
+
+    /// As [`requeue_but`](Self::requeue_but), without waking a thread.
+    fn requeue(from: *const u32, expected: u32, to: *const u32, current: impl Fn() -> u32) {
+        Self::requeue_but(0, from, expected, to, current);
+    }
+
+    /// Whether this process is the child of a fork: lock words may name threads that do not exist.
+    #[inline]
+    fn forked() -> bool {
+        Self::forks() != 0
     }
 
     // ---- waiter slots ----

@@ -11,7 +11,9 @@
 
 use crate::announced::{Announced, Row};
 use crate::events::{self, Event};
-use crate::platform::{Atomics, EVERY_SET, NEVER, NO_CPU, Parked, Platform};
+use crate::platform::{
+    Atomics, Clock, EVERY_SET, Fences, NEVER, NO_CPU, Parked, Parking, Place, Platform, Spinning,
+};
 use crate::slots::{MAX_SLOTS, Table, Waiters};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::*};
@@ -100,6 +102,12 @@ thread_local! {
     static ROW: usize = ANNOUNCED.assign();
 }
 
+fn now() -> u64 {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    // Not near 0: an absolute time limit may lie before the first reading.
+    START.elapsed().as_nanos() as u64 + 1_000_000_000
+}
+
 impl Atomics for Threads {
     type AtomicU8 = AtomicU8;
     type AtomicU16 = AtomicU16;
@@ -107,11 +115,38 @@ impl Atomics for Threads {
     type AtomicU64 = AtomicU64;
 }
 
-impl Platform for Threads {
+impl Clock for Threads {
+    fn now() -> u64 {
+        now()
+    }
+
+    fn random() -> u32 {
+        thread_local!(static STATE: Cell<u32> = const { Cell::new(0x9e37_79b9) });
+        let mut x = STATE.get();
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        STATE.set(x);
+        x
+    }
+}
+
+impl Spinning for Threads {
+    type Clock = Self;
+
     fn yield_now() {
         std::thread::yield_now();
     }
 
+    fn back_off(nanos: u64) {
+        let until = now().saturating_add(nanos);
+        while now() < until {
+            core::hint::spin_loop();
+        }
+    }
+}
+
+impl Parking for Threads {
     const CAN_PARK: bool = true;
 
     fn park_in(
@@ -133,7 +168,7 @@ impl Platform for Threads {
         asleep.push(Sleeper { key, me, sets });
         let left = match until {
             NEVER => Duration::from_secs(1 << 32),
-            until => Duration::from_nanos(until.saturating_sub(Self::now())),
+            until => Duration::from_nanos(until.saturating_sub(now())),
         };
         let is_asleep = |asleep: &mut Vec<Sleeper>| asleep.iter().any(|s| s.me == me);
         let waited = table.changed.wait_timeout_while(asleep, left, is_asleep);
@@ -178,14 +213,11 @@ impl Platform for Threads {
         }
         reached
     }
+}
 
-    fn back_off(nanos: u64) {
-        let until = Self::now().saturating_add(nanos);
-        while Self::now() < until {
-            core::hint::spin_loop();
-        }
-    }
+impl Fences for Threads {}
 
+impl Place for Threads {
     fn cpu() -> u16 {
         #[cfg(miri)]
         return NO_CPU;
@@ -197,22 +229,14 @@ impl Platform for Threads {
     fn forks() -> u8 {
         FORKS.load(Relaxed)
     }
+}
 
-    fn now() -> u64 {
-        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-        // Not near 0: an absolute time limit may lie before the first reading.
-        START.elapsed().as_nanos() as u64 + 1_000_000_000
-    }
-
-    fn random() -> u32 {
-        thread_local!(static STATE: Cell<u32> = const { Cell::new(0x9e37_79b9) });
-        let mut x = STATE.get();
-        x ^= x << 13;
-        x ^= x >> 17;
-        x ^= x << 5;
-        STATE.set(x);
-        x
-    }
+impl Platform for Threads {
+    type Clock = Self;
+    type Spinning = Self;
+    type Parking = Self;
+    type Fences = Self;
+    type Place = Self;
 
     fn waiters() -> &'static Waiters<Self> {
         &WAITERS

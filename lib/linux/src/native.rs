@@ -16,7 +16,10 @@ use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use kinlock_core::announced::{Announced, Row};
 use kinlock_core::events::{self, Event};
 use kinlock_core::hardware;
-use kinlock_core::platform::{Atomic, Atomics, NEVER, NO_CPU, Ordering, Parked, Platform};
+use kinlock_core::platform::{
+    Atomic, Atomics, Clock, Fences, NEVER, NO_CPU, Ordering, Parked, Parking, Place, Platform,
+    Spinning,
+};
 use kinlock_core::slots::{Table, Waiters};
 
 /// The machine that the program runs on, under Linux.
@@ -44,7 +47,7 @@ pub(crate) fn kind_of_queue() -> &'static AtomicU8 {
 /// for that clock means [`NEVER`].
 pub fn deadline(timeout: std::time::Duration) -> u64 {
     let nanos = u64::try_from(timeout.as_nanos()).unwrap_or(NEVER);
-    Native::now().saturating_add(nanos)
+    thread::now().saturating_add(nanos)
 }
 
 /// As [`Platform::park_in`], with an absolute `CLOCK_REALTIME` deadline: until the time of day is
@@ -69,14 +72,26 @@ impl Atomics for Native {
     type AtomicU64 = AtomicU64;
 }
 
-impl Platform for Native {
+impl Clock for Native {
+    fn now() -> u64 {
+        thread::now()
+    }
+
+    fn random() -> u32 {
+        thread::random()
+    }
+}
+
+impl Spinning for Native {
+    type Clock = Self;
+
     fn wait_yielding<A: Atomic>(
         word: &A,
         order: Ordering,
         nanos: u64,
         mut done: impl FnMut(A::Value) -> bool,
     ) -> Result<A::Value, A::Value> {
-        let mut now = Self::now();
+        let mut now = thread::now();
         let until = now.saturating_add(nanos);
         loop {
             let value = word.load(order);
@@ -94,25 +109,24 @@ impl Platform for Native {
         hardware::prefetch_for_writing(word);
     }
 
-    #[inline]
-    fn light_fence() {
-        hardware::light_fence();
-    }
-
-    #[inline]
-    fn waiters() -> &'static Waiters<Self> {
-        &copies::tables().waiters
-    }
-
     fn yield_now() {
         thread::yield_now();
     }
 
-    const CAN_PARK: bool = true;
-
     fn oversubscribed() -> bool {
         load::oversubscribed()
     }
+
+    fn back_off(nanos: u64) {
+        let until = thread::now().saturating_add(nanos);
+        while thread::now() < until {
+            core::hint::spin_loop();
+        }
+    }
+}
+
+impl Parking for Native {
+    const CAN_PARK: bool = true;
 
     fn park_in(
         key: *const u32,
@@ -124,7 +138,7 @@ impl Platform for Native {
         let timeout = if until == NEVER {
             None
         } else {
-            match until.saturating_sub(Self::now()) {
+            match until.saturating_sub(thread::now()) {
                 0 => return Parked::Unwoken,
                 nanos => Some(nanos),
             }
@@ -151,18 +165,20 @@ impl Platform for Native {
         events::count(Event::Requeue, moved, || thread::kept_slot() as u32);
         woken + moved
     }
+}
 
-    fn back_off(nanos: u64) {
-        let until = Self::now().saturating_add(nanos);
-        while Self::now() < until {
-            core::hint::spin_loop();
-        }
+impl Fences for Native {
+    #[inline]
+    fn light_fence() {
+        hardware::light_fence();
     }
 
     fn heavy_fence() -> bool {
         futex::membarrier()
     }
+}
 
+impl Place for Native {
     fn domain() -> u16 {
         crate::topology::current_domain()
     }
@@ -179,13 +195,18 @@ impl Platform for Native {
     fn is_priority() -> bool {
         thread::is_priority()
     }
+}
 
-    fn now() -> u64 {
-        thread::now()
-    }
+impl Platform for Native {
+    type Clock = Self;
+    type Spinning = Self;
+    type Parking = Self;
+    type Fences = Self;
+    type Place = Self;
 
-    fn random() -> u32 {
-        thread::random()
+    #[inline]
+    fn waiters() -> &'static Waiters<Self> {
+        &copies::tables().waiters
     }
 
     #[inline]

@@ -11,9 +11,10 @@
 //! 2. The caller has taken the lock.
 #![cfg(not(any(loom, miri)))]
 
+use kinlock_core::bare::Bare;
 use kinlock_core::config::{Quantum, Tuning};
 use kinlock_core::events::Event;
-use kinlock_core::platform::{Atomics, Parked, Platform};
+use kinlock_core::platform::{Atomics, Fences, Parked, Parking, Platform, Spinning};
 use kinlock_core::raw::mutex::{Joined, Layout, MutexConfig, QueuedMutex, Split};
 use kinlock_core::raw::waiter::{Slot, Waiters};
 use kinlock_linux::Native;
@@ -54,16 +55,12 @@ impl Atomics for HeldUp {
     type AtomicU64 = AtomicU64;
 }
 
-impl Platform for HeldUp {
+impl Spinning for HeldUp {
+    type Clock = Native;
+}
+
+impl Parking for HeldUp {
     const CAN_PARK: bool = true;
-
-    fn waiters() -> &'static Waiters<Self> {
-        &WAITERS
-    }
-
-    fn now() -> u64 {
-        Native::now()
-    }
 
     fn park_in(_: *const u32, _: u32, _: u64, _: u32, _: impl Fn() -> u32) -> Parked {
         thread::yield_now();
@@ -72,12 +69,26 @@ impl Platform for HeldUp {
 
     fn unpark_in(key: *const u32, n: u32, sets: u32) -> u32 {
         hold_up();
-        Native::unpark_in(key, n, sets)
+        <Native as Parking>::unpark_in(key, n, sets)
     }
+}
 
+impl Fences for HeldUp {
     fn light_fence() {
         hold_up();
-        Native::light_fence();
+        <Native as Fences>::light_fence();
+    }
+}
+
+impl Platform for HeldUp {
+    type Clock = Native;
+    type Spinning = Self;
+    type Parking = Self;
+    type Fences = Self;
+    type Place = Bare;
+
+    fn waiters() -> &'static Waiters<Self> {
+        &WAITERS
     }
 
     fn count(event: Event) {

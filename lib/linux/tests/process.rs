@@ -1,6 +1,7 @@
 //! What concerns the whole process: its waiting threads, its `errno`, unloading a library.
 #![cfg(all(not(loom), not(miri)))]
 
+use kinlock_core::bare::Bare as Parts;
 use kinlock_core::platform::{Atomics, Platform};
 use kinlock_core::raw::mutex::QueuedMutex;
 use kinlock_core::raw::qspinlock::{Config, QueuedSpinLock};
@@ -240,6 +241,12 @@ static TABLE: Table<Bare, 8, 1> = Table::FREE;
 static WAITERS: Waiters<Bare> = TABLE.waiters();
 
 impl Platform for Bare {
+    type Clock = Parts;
+    type Spinning = Parts;
+    type Parking = Parts;
+    type Fences = Parts;
+    type Place = Parts;
+
     fn waiters() -> &'static Waiters<Self> {
         &WAITERS
     }

@@ -3,7 +3,8 @@
 use super::*;
 use crate::Native;
 use crate::atomic::Atomics;
-use crate::platform::Parked;
+use crate::bare::Bare;
+use crate::platform::{Parked, Parking};
 use crate::raw::waiter::{Table, Waiters};
 use crate::tuning::Tuning;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
@@ -39,19 +40,23 @@ impl Atomics for Observed {
     type AtomicU64 = AtomicU64;
 }
 
-impl Platform for Observed {
+impl Parking for Observed {
     const CAN_PARK: bool = true;
-
-    fn waiters() -> &'static Waiters<Self> {
-        &WAITERS
-    }
-
-    fn now() -> u64 {
-        Native::now()
-    }
 
     fn park_in(_: *const u32, _: u32, _: u64, _: u32, _: impl Fn() -> u32) -> Parked {
         panic!("a waiter that must not sleep does")
+    }
+}
+
+impl Platform for Observed {
+    type Clock = Native;
+    type Spinning = Native;
+    type Parking = Self;
+    type Fences = Native;
+    type Place = Bare;
+
+    fn waiters() -> &'static Waiters<Self> {
+        &WAITERS
     }
 
     fn count(event: Event) {

@@ -4,6 +4,7 @@
 use super::*;
 use crate::announced::{Announced, Row};
 use crate::atomic::Atomics;
+use crate::platform::{Clock, Fences, Parking, Place, Spinning};
 use crate::raw::waiter::{Table, Waiters};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64};
@@ -100,18 +101,20 @@ impl Atomics for Scripted {
     type AtomicU64 = AtomicU64;
 }
 
-impl Platform for Scripted {
-    const CAN_PARK: bool = true;
-
-    fn waiters() -> &'static Waiters<Self> {
-        &WAITERS
-    }
-
+impl Clock for Scripted {
     /// Each look at the clock takes a tenth of a microsecond.
     fn now() -> u64 {
         NOW.set(NOW.get() + 100);
         NOW.get()
     }
+}
+
+impl Spinning for Scripted {
+    type Clock = Self;
+}
+
+impl Parking for Scripted {
+    const CAN_PARK: bool = true;
 
     /// Sleeps until the time is up, unless others do something meanwhile.
     fn park_in(
@@ -134,6 +137,26 @@ impl Platform for Scripted {
         NOW.set(NOW.get().max(until));
         Parked::Unwoken
     }
+}
+
+impl Fences for Scripted {}
+
+impl Place for Scripted {
+    fn forks() -> u8 {
+        FORKS.get()
+    }
+}
+
+impl Platform for Scripted {
+    type Clock = Self;
+    type Spinning = Self;
+    type Parking = Self;
+    type Fences = Self;
+    type Place = Self;
+
+    fn waiters() -> &'static Waiters<Self> {
+        &WAITERS
+    }
 
     fn announced() -> Option<&'static Announced<Self>> {
         LOOKS.set(LOOKS.get() + 1);
@@ -143,10 +166,6 @@ impl Platform for Scripted {
 
     fn row() -> Option<&'static Row<Self>> {
         Some(ANNOUNCED.with(|table| table.row(PART.get())))
-    }
-
-    fn forks() -> u8 {
-        FORKS.get()
     }
 }
 
