@@ -6,7 +6,8 @@ use core::sync::atomic::{AtomicU64, Ordering::*};
 use super::area::{self, Area, Reach};
 use super::domain::{Domain, Lease};
 use super::error::BuildError;
-use super::sequence::{self, Probe, Slots, Sound};
+use super::sequence::{self, Slots};
+use crate::lab::{Probe, Sound};
 
 /// A counter for many writers and few readers: one word per ID, changed without a locked
 /// instruction.
@@ -21,8 +22,6 @@ use super::sequence::{self, Probe, Slots, Sound};
 /// runs its last destructors. The sum is right in any case.
 ///
 /// A counter takes 128 bytes of each ID. Several counters are smaller as a [`CounterArray`].
-///
-/// The parameter `P` is for this crate's own tests.
 ///
 /// # Guarantees
 ///
@@ -47,8 +46,8 @@ use super::sequence::{self, Probe, Slots, Sound};
 /// # Ok::<(), kinlock_ids::BuildError>(())
 /// ```
 #[derive(Debug)]
-pub struct Counter<P: Probe = Sound> {
-    words: Words<P>,
+pub struct Counter {
+    words: Words<Sound>,
 }
 
 impl Counter {
@@ -58,18 +57,6 @@ impl Counter {
     ///
     /// [`BuildError::Memory`] if there is no address space.
     pub fn new(domain: &Domain) -> Result<Self, BuildError> {
-        Self::probed(domain)
-    }
-}
-
-impl<P: Probe> Counter<P> {
-    /// As [`new`](Counter::new), for tests.
-    ///
-    /// # Errors
-    ///
-    /// [`BuildError::Memory`].
-    #[doc(hidden)]
-    pub fn probed(domain: &Domain) -> Result<Self, BuildError> {
         Words::new(domain, 1).map(|words| Counter { words })
     }
 
@@ -192,7 +179,7 @@ impl CounterArray {
 ///    `len` words, written only with the ID of the slot: in a restartable sequence, or under a
 ///    lease.
 #[derive(Debug)]
-struct Words<P: Probe> {
+pub(super) struct Words<P: Probe> {
     slots: Slots,
     len: usize,
     /// None if additions are no sequences, or if the slots are not near each other.
@@ -217,7 +204,7 @@ unsafe impl<P: Probe> Send for Words<P> {}
 unsafe impl<P: Probe> Sync for Words<P> {}
 
 impl<P: Probe> Words<P> {
-    fn new(domain: &Domain, len: usize) -> Result<Self, BuildError> {
+    pub(super) fn new(domain: &Domain, len: usize) -> Result<Self, BuildError> {
         let size = len.checked_mul(WORD).ok_or(BuildError::Memory)?;
         let slots = domain.allocate(size)?;
         let sequences = domain.leased().is_none() && slots.are_near();
@@ -240,7 +227,7 @@ impl<P: Probe> Words<P> {
     ///
     /// `index` is below `len`.
     #[inline]
-    unsafe fn add(&self, index: usize, n: u64) {
+    pub(super) unsafe fn add(&self, index: usize, n: u64) {
         if let Some(area) = self.reach.area() {
             // SAFETY: by the caller.
             if unsafe { self.add_in::<1>(area, index, n) } {
@@ -296,7 +283,7 @@ impl<P: Probe> Words<P> {
         }
     }
 
-    fn sum(&self, index: usize) -> u64 {
+    pub(super) fn sum(&self, index: usize) -> u64 {
         self.check(index);
         let own = (0..self.slots.limit).map(|id| self.word(id, index).load(Relaxed));
         own.fold(self.shared(index).load(Relaxed), u64::wrapping_add)

@@ -92,6 +92,8 @@ mod domain;
 mod ending;
 mod error;
 mod histogram;
+#[doc(hidden)]
+pub mod lab;
 mod leased;
 mod lists;
 mod per_id;

@@ -10,7 +10,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
 use super::area;
 use super::domain::{Domain, Lease};
 use super::error::BuildError;
-use super::sequence::{self, Slots, Sound};
+use super::sequence::{self, Slots};
+use crate::lab::Sound;
 
 /// A `T` for every ID of a domain, made at the first use of the ID with this structure.
 ///

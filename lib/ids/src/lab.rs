@@ -1,0 +1,63 @@
+//! The laboratory's door: seeded defects, and delays inside sequences. Not part of the public API.
+//!
+//! The structures for users, such as [`Stack`](crate::Stack), are these ones with [`Sound`]
+//! sequences. A check takes another [`Probe`], and must find what is wrong with it.
+
+use core::fmt::Debug;
+
+use crate::counter::Words;
+use crate::domain::Domain;
+use crate::error::BuildError;
+
+pub use crate::pool::{Probed as Pool, ProbedObject as Pooled};
+pub use crate::ring::Probed as Ring;
+pub use crate::stack::Probed as Stack;
+
+/// How restartable sequences are assembled.
+///
+/// # Safety
+///
+/// A probe that does not [restart](Self::RESTARTS) may be used by [`Counter`]s and by [`Ring`]s of
+/// integers only, which then count wrong, or lose and double integers. A list would have nodes
+/// twice.
+pub unsafe trait Probe: Copy + Debug + Send + Sync + 'static {
+    /// Iterations of an empty loop right before the commit, so that disturbances hit it.
+    const DELAY: u16 = 0;
+    /// Whether the kernel is told of the sequence. If it is not, a disturbed sequence goes on
+    /// instead of starting again: the defect `NoRestart`.
+    const RESTARTS: bool = true;
+}
+
+/// Correct sequences without a delay: those of users.
+#[derive(Clone, Copy, Debug)]
+pub struct Sound;
+
+// SAFETY: it restarts.
+unsafe impl Probe for Sound {}
+
+/// A [`Counter`](crate::Counter) with the sequences of any [`Probe`].
+#[derive(Debug)]
+pub struct Counter<P: Probe>(Words<P>);
+
+impl<P: Probe> Counter<P> {
+    /// As [`Counter::new`](crate::Counter::new).
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::Memory`].
+    pub fn new(domain: &Domain) -> Result<Self, BuildError> {
+        Words::new(domain, 1).map(Counter)
+    }
+
+    /// As [`Counter::add`](crate::Counter::add).
+    #[inline]
+    pub fn add(&self, n: u64) {
+        // SAFETY: there is a word.
+        unsafe { self.0.add(0, n) };
+    }
+
+    /// As [`Counter::sum`](crate::Counter::sum).
+    pub fn sum(&self) -> u64 {
+        self.0.sum(0)
+    }
+}
