@@ -10,6 +10,7 @@ use crate::domain::Domain;
 use crate::error::BuildError;
 
 pub use crate::pool::{Probed as Pool, ProbedObject as Pooled};
+pub use crate::raw::Allocator;
 pub use crate::ring::Probed as Ring;
 pub use crate::stack::Probed as Stack;
 
@@ -60,4 +61,24 @@ impl<P: Probe> Counter<P> {
     pub fn sum(&self) -> u64 {
         self.0.sum(0)
     }
+}
+
+/// Deliberate defects of an [`Allocator`], each to be caught by the check meant for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Defect {
+    /// Taking a kept ID away does not check whether its owner has just taken it back: the ID is
+    /// shared.
+    Shared = 1,
+    /// A release that finds its record occupied forgets the ID: it is leaked.
+    Leaked,
+    /// A fresh ID is handed out although lower ones are kept, not held: it is above the bound.
+    AboveBound,
+    /// A recent ID is acquired again although the limit has shrunk below it: it is above the bound.
+    StaleRecent,
+    /// No acquisition takes what a record keeps above the limit: acquisitions that need it search
+    /// for ever.
+    Stranded,
+    /// A release does not publish what the holder did to the ID's data.
+    RelaxedRelease,
 }
