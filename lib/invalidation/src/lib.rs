@@ -89,6 +89,8 @@
 //! tables (Konstantin Belousov, 2018).
 
 #[doc(hidden)]
+pub mod lab;
+#[doc(hidden)]
 pub mod raw;
 
 // The model checker runs the algorithms alone.
