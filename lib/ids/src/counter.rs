@@ -60,16 +60,27 @@ impl Counter {
         Words::new(domain, 1).map(|words| Counter { words })
     }
 
-    /// Adds `n`, wrapping at 2^64.
+    /// Adds `n`, wrapping at 2^64. O(1).
     #[inline]
     pub fn add(&self, n: u64) {
         // SAFETY: there is a word.
         unsafe { self.words.add(0, n) };
     }
 
-    /// Adds `n` under a lease of this counter's domain. A lease of another domain works as
-    /// [`add`](Self::add) does. A signal handler must not use the lease of the code that it
-    /// interrupts.
+    /// Adds `n` under a lease of this counter's domain: a load and a store. With a lease of another
+    /// domain this is [`add`](Self::add). A signal handler must not use the lease of the code that
+    /// it interrupts.
+    ///
+    /// ```
+    /// use kinlock_ids::{Counter, Domain};
+    ///
+    /// let domain = Domain::builder().max_ids(32).build()?;
+    /// let bytes = Counter::new(&domain)?;
+    /// let lease = domain.enter()?;
+    /// (0..10).for_each(|_| bytes.add_with(&lease, 100));
+    /// assert_eq!(bytes.sum(), 1000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
     pub fn add_with(&self, lease: &Lease<'_>, n: u64) {
         // SAFETY: there is a word.
@@ -88,11 +99,11 @@ impl Counter {
     }
 }
 
-/// Several counters, packed: each takes eight bytes of each ID. Else as [`Counter`], with the same
-/// [guarantees](Counter#guarantees) for each one; two of them are not read at one instant.
+/// Several counters side by side: each takes eight bytes of each ID. Each has the
+/// [guarantees](Counter#guarantees) of a [`Counter`]; two of them are not read at one instant.
 ///
-/// For counters that are counted up together: those of a module, the buckets of a histogram. They
-/// share cache lines with each other, but not with other IDs.
+/// For counters that the same code counts up: the counters of a module, the buckets of a histogram.
+/// They share cache lines with each other, but not with other IDs.
 ///
 /// ```
 /// use kinlock_ids::{CounterArray, Domain};

@@ -45,6 +45,8 @@ const LARGEST: usize = 1 << 14;
 /// for the child of a fork if another thread was using the pool at that moment: a list may be half
 /// changed, and the shared list's lock may be held by a thread that the child does not have.
 ///
+/// The thread that gets a place sees what the thread did that freed it.
+///
 /// ```
 /// use kinlock_ids::{Domain, Pool};
 ///
@@ -136,7 +138,8 @@ impl<T> Pool<T> {
         self.0.insert(object).map(Pooled)
     }
 
-    /// How many objects the pool can hold; how many it has memory for, if it grows.
+    /// How many objects the pool can hold. If it grows: how many it has memory for now. O(1), under
+    /// the lock of the slabs.
     pub fn capacity(&self) -> usize {
         self.0.slabs().capacity
     }
@@ -357,7 +360,18 @@ impl<T, P: Probe> Drop for Probed<T, P> {
     }
 }
 
-/// An object in a [`Pool`]. Dropping this drops the object and frees its place.
+/// An object in a [`Pool`]. Dropping this drops the object and frees its place. Any thread may do
+/// so. O(1).
+///
+/// ```
+/// use kinlock_ids::{Domain, Pool};
+///
+/// let pool = Pool::growing(&Domain::auto())?;
+/// let mut object = pool.insert(vec![1]).map_err(|full| full.to_string())?;
+/// object.push(2);
+/// std::thread::scope(|s| s.spawn(move || assert_eq!(*object, [1, 2])).join().unwrap());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Pooled<'p, T>(ProbedObject<'p, T, Sound>);
 
@@ -415,7 +429,8 @@ impl<T, P: Probe> Drop for ProbedObject<'_, T, P> {
     }
 }
 
-/// An object in a [`Pool`] that it keeps alive; see [`Pool::insert_owned`].
+/// An object in a [`Pool`], which keeps the pool alive; see [`Pool::insert_owned`]. Dropping this
+/// drops the object, frees its place, and drops the pool if nothing else keeps it alive.
 #[derive(Debug)]
 pub struct PooledArc<T: 'static> {
     // The fields are dropped in this order.
@@ -440,7 +455,19 @@ impl<T: 'static> DerefMut for PooledArc<T> {
 
 /// A [`Pool`] has no free place and no memory for more, or a [`Ring`](super::Ring) is full. The
 /// object comes back.
-pub struct Full<T>(pub T);
+///
+/// ```
+/// use kinlock_ids::{Domain, Full, Pool};
+///
+/// let pool = Pool::new(&Domain::auto(), 0)?;
+/// let Err(Full(object)) = pool.insert("kept") else { unreachable!() };
+/// assert_eq!(object, "kept");
+/// # Ok::<(), kinlock_ids::BuildError>(())
+/// ```
+pub struct Full<T>(
+    /// The object that was to be inserted.
+    pub T,
+);
 
 impl<T> fmt::Debug for Full<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

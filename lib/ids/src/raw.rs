@@ -249,7 +249,7 @@ impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
         Ok(ids)
     }
 
-    /// Makes each acquisition that finds no ID on its CPU [reclaim](Self::reclaim) old ones, at most
+    /// Makes acquisitions that find no ID on their CPU [reclaim](Self::reclaim) old ones, at most
     /// once per [`AGE`]. Not for callers that reclaim by a clock of their own.
     #[must_use]
     pub fn aging(mut self) -> Self {

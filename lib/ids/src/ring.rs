@@ -31,9 +31,9 @@ use kinlock_core::native::futex;
 /// A queue without a contended end: every CPU pushes and pops on its own. First in, first out per
 /// ID, and bounded per ID.
 ///
-/// For what is collected per CPU and then taken together, or worked off where it came up: events of
-/// a trace, jobs, things to free later. Values lie in the ring itself: a push with an ID allocates
-/// nothing.
+/// For values that are collected per CPU and then taken together, or handled on the CPU where they
+/// came up: events of a trace, jobs, memory to free later. Values lie in the ring itself: a push
+/// with an ID allocates nothing.
 ///
 /// A thread that migrates leaves its values behind, and [`pop`](Self::pop) finds what was pushed
 /// with the ID that the thread has now. [`steal`](Self::steal) and [`drain`](Self::drain) take the

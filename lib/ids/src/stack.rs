@@ -58,7 +58,8 @@ impl<T> Stack<T> {
         Probed::new(domain).map(Stack)
     }
 
-    /// Pushes a value. Allocates a node for it. O(1).
+    /// Pushes a value on the list of the calling thread's ID, or on the shared list if it has none.
+    /// Allocates a node. O(1).
     #[inline]
     pub fn push(&self, value: T) {
         self.0.push(value);
@@ -71,7 +72,7 @@ impl<T> Stack<T> {
         self.0.pop()
     }
 
-    /// How many lists were stolen so far.
+    /// How many lists were stolen so far. O(1).
     pub fn steals(&self) -> usize {
         self.0.steals()
     }
