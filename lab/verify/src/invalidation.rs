@@ -5,9 +5,11 @@ pub mod torture;
 
 use crate::pages::Protection;
 use crate::report::Property;
-use crate::specimen::{fault, named};
+use crate::specimen::named;
 use kinlock_core::platform::NEVER;
-use kinlock_invalidation::raw::{Config, Domain, Fault, Packed, PackedPair, Pair, Place};
+use kinlock_invalidation::raw::{
+    Backend as RawBackend, Config, Domain, Packed, PackedPair, Pair, Place,
+};
 use kinlock_invalidation::{self as invalidation, Backend, Section, Tag};
 use kinlock_linux::Native;
 use kinlock_linux::configured::AsConfigured;
@@ -70,29 +72,34 @@ impl Protection for NoWait {
     fn wait(&self, (): &()) {}
 }
 
+/// The configuration of the library's domains.
 #[derive(Clone, Copy, Debug)]
-struct Faulty<const FAULT: u8>;
+pub struct Configured;
 
-impl<const FAULT: u8> Config for Faulty<FAULT> {
+impl Config for Configured {
     type Mutex = AsConfigured;
-    const FAULT: Fault = fault!(FAULT, Fault: GenerationReadBeforeMark, WakeLost);
+}
+
+/// The sound list that broken ones are made from.
+pub fn list() -> Packed<Native, Configured> {
+    Packed::new(0)
 }
 
 type Places = Box<[Place<Native, PackedPair<Native>>]>;
 
-/// The list with the [`Fault`] of this number.
-pub struct Broken<const FAULT: u8> {
-    domain: Domain<Native, Faulty<FAULT>, Packed<Native, Faulty<FAULT>>, Places>,
+/// A broken list: a [defect](kinlock_invalidation::lab) around the sound one.
+pub struct Broken<B: RawBackend<Native, Link = PackedPair<Native>>> {
+    domain: Domain<Native, Configured, B, Places>,
     /// The thread that has each place.
     places: Mutex<Vec<ThreadId>>,
 }
 
-impl<const FAULT: u8> Broken<FAULT> {
+impl<B: RawBackend<Native, Link = PackedPair<Native>>> Broken<B> {
     /// For so many threads.
-    pub fn new(threads: usize) -> Self {
+    pub fn new(backend: B, threads: usize) -> Self {
         let place = |_| Place::new(PackedPair::new(0));
         Broken {
-            domain: Domain::new(Packed::new(0), (0..threads).map(place).collect()),
+            domain: Domain::new(backend, (0..threads).map(place).collect()),
             places: Mutex::new(Vec::new()),
         }
     }
@@ -109,7 +116,7 @@ impl<const FAULT: u8> Broken<FAULT> {
     }
 }
 
-impl<const FAULT: u8> Protection for Broken<FAULT> {
+impl<B: RawBackend<Native, Link = PackedPair<Native>>> Protection for Broken<B> {
     type Mark = std::sync::atomic::AtomicU64;
     type Section<'a> = (u16, u64);
 
@@ -155,9 +162,9 @@ pub enum Kind {
     Sound(Backend),
     /// [`NoWait`].
     NoWait,
-    /// [`Broken`], with [`Fault::GenerationReadBeforeMark`].
+    /// [`Broken`], with `GenerationReadBeforeMark`.
     Generation,
-    /// [`Broken`], with [`Fault::WakeLost`].
+    /// [`Broken`], with `WakeLost`.
     Wake,
 }
 

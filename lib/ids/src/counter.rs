@@ -6,7 +6,8 @@ use core::sync::atomic::{AtomicU64, Ordering::*};
 use super::area::{self, Area, Reach};
 use super::domain::{Domain, Lease};
 use super::error::BuildError;
-use super::sequence::{self, Probe, Slots, Sound};
+use super::sequence::{self, Slots};
+use crate::lab::{Probe, Sound};
 
 /// A counter for many writers and few readers: one word per ID, changed without a locked
 /// instruction.
@@ -21,8 +22,6 @@ use super::sequence::{self, Probe, Slots, Sound};
 /// runs its last destructors. The sum is right in any case.
 ///
 /// A counter takes 128 bytes of each ID. Several counters are smaller as a [`CounterArray`].
-///
-/// The parameter `P` is for this crate's own tests.
 ///
 /// # Guarantees
 ///
@@ -47,8 +46,8 @@ use super::sequence::{self, Probe, Slots, Sound};
 /// # Ok::<(), kinlock_ids::BuildError>(())
 /// ```
 #[derive(Debug)]
-pub struct Counter<P: Probe = Sound> {
-    words: Words<P>,
+pub struct Counter {
+    words: Words<Sound>,
 }
 
 impl Counter {
@@ -58,31 +57,30 @@ impl Counter {
     ///
     /// [`BuildError::Memory`] if there is no address space.
     pub fn new(domain: &Domain) -> Result<Self, BuildError> {
-        Self::probed(domain)
-    }
-}
-
-impl<P: Probe> Counter<P> {
-    /// As [`new`](Counter::new), for tests.
-    ///
-    /// # Errors
-    ///
-    /// [`BuildError::Memory`].
-    #[doc(hidden)]
-    pub fn probed(domain: &Domain) -> Result<Self, BuildError> {
         Words::new(domain, 1).map(|words| Counter { words })
     }
 
-    /// Adds `n`, wrapping at 2^64.
+    /// Adds `n`, wrapping at 2^64. O(1).
     #[inline]
     pub fn add(&self, n: u64) {
         // SAFETY: there is a word.
         unsafe { self.words.add(0, n) };
     }
 
-    /// Adds `n` under a lease of this counter's domain. A lease of another domain works as
-    /// [`add`](Self::add) does. A signal handler must not use the lease of the code that it
-    /// interrupts.
+    /// Adds `n` under a lease of this counter's domain: a load and a store. With a lease of another
+    /// domain this is [`add`](Self::add). A signal handler must not use the lease of the code that
+    /// it interrupts.
+    ///
+    /// ```
+    /// use kinlock_ids::{Counter, Domain};
+    ///
+    /// let domain = Domain::builder().max_ids(32).build()?;
+    /// let bytes = Counter::new(&domain)?;
+    /// let lease = domain.enter()?;
+    /// (0..10).for_each(|_| bytes.add_with(&lease, 100));
+    /// assert_eq!(bytes.sum(), 1000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
     pub fn add_with(&self, lease: &Lease<'_>, n: u64) {
         // SAFETY: there is a word.
@@ -101,11 +99,11 @@ impl<P: Probe> Counter<P> {
     }
 }
 
-/// Several counters, packed: each takes eight bytes of each ID. Else as [`Counter`], with the same
-/// [guarantees](Counter#guarantees) for each one; two of them are not read at one instant.
+/// Several counters side by side: each takes eight bytes of each ID. Each has the
+/// [guarantees](Counter#guarantees) of a [`Counter`]; two of them are not read at one instant.
 ///
-/// For counters that are counted up together: those of a module, the buckets of a histogram. They
-/// share cache lines with each other, but not with other IDs.
+/// For counters that the same code counts up: the counters of a module, the buckets of a histogram.
+/// They share cache lines with each other, but not with other IDs.
 ///
 /// ```
 /// use kinlock_ids::{CounterArray, Domain};
@@ -192,7 +190,7 @@ impl CounterArray {
 ///    `len` words, written only with the ID of the slot: in a restartable sequence, or under a
 ///    lease.
 #[derive(Debug)]
-struct Words<P: Probe> {
+pub(super) struct Words<P: Probe> {
     slots: Slots,
     len: usize,
     /// None if additions are no sequences, or if the slots are not near each other.
@@ -217,7 +215,7 @@ unsafe impl<P: Probe> Send for Words<P> {}
 unsafe impl<P: Probe> Sync for Words<P> {}
 
 impl<P: Probe> Words<P> {
-    fn new(domain: &Domain, len: usize) -> Result<Self, BuildError> {
+    pub(super) fn new(domain: &Domain, len: usize) -> Result<Self, BuildError> {
         let size = len.checked_mul(WORD).ok_or(BuildError::Memory)?;
         let slots = domain.allocate(size)?;
         let sequences = domain.leased().is_none() && slots.are_near();
@@ -240,7 +238,7 @@ impl<P: Probe> Words<P> {
     ///
     /// `index` is below `len`.
     #[inline]
-    unsafe fn add(&self, index: usize, n: u64) {
+    pub(super) unsafe fn add(&self, index: usize, n: u64) {
         if let Some(area) = self.reach.area() {
             // SAFETY: by the caller.
             if unsafe { self.add_in::<1>(area, index, n) } {
@@ -296,7 +294,7 @@ impl<P: Probe> Words<P> {
         }
     }
 
-    fn sum(&self, index: usize) -> u64 {
+    pub(super) fn sum(&self, index: usize) -> u64 {
         self.check(index);
         let own = (0..self.slots.limit).map(|id| self.word(id, index).load(Relaxed));
         own.fold(self.shared(index).load(Relaxed), u64::wrapping_add)

@@ -258,7 +258,7 @@ impl Domain {
         self.inner.leased.as_ref().map(Leased::policy)
     }
 
-    /// The exclusive upper bound of all IDs.
+    /// The exclusive upper bound of all IDs. O(1).
     pub fn max_ids(&self) -> u32 {
         self.inner.arena.ids()
     }

@@ -4,8 +4,9 @@ use super::counter::CounterArray;
 use super::domain::Domain;
 use super::error::BuildError;
 
-/// How many recorded values lie in each of some ranges, and their sum. A [`CounterArray`] with two
-/// additions for each value.
+/// Counts recorded values by range, and adds them up. A [`CounterArray`] with two additions for
+/// each value, and the same [guarantees](super::Counter#guarantees). Takes eight bytes of each ID
+/// for each range and for the sum. Values have the unit that the caller gives them.
 ///
 /// ```
 /// use kinlock_ids::{Domain, Histogram};
@@ -28,8 +29,9 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// A histogram whose ranges end at these bounds, each of which belongs to its range. One more
-    /// range is above the last. The bounds are sorted, and equal ones are one.
+    /// A histogram with a range for each bound: the values up to and including the bound, and above
+    /// the next lower one. One more range has the values above the highest bound. The bounds may
+    /// come in any order; equal ones count once.
     ///
     /// # Errors
     ///
@@ -44,8 +46,8 @@ impl Histogram {
         })
     }
 
-    /// Counts a value. O(log of the number of bounds). The two additions are not one: a reader may
-    /// see the count and not yet the sum.
+    /// Counts a value. O(log of the number of bounds). A reader may see the value in the counts and
+    /// not yet in the sum, or the other way round.
     #[inline]
     pub fn record(&self, value: u64) {
         let range = self.bounds.partition_point(|&bound| bound < value);
@@ -53,7 +55,8 @@ impl Histogram {
         self.counters.add(self.bounds.len() + 1, value);
     }
 
-    /// How many values lie in each range; the last one has no end. O([`Domain::max_ids`] * ranges).
+    /// How many values lie in each range; the last range has no upper bound.
+    /// O([`Domain::max_ids`] * ranges).
     pub fn counts(&self) -> Vec<u64> {
         (0..=self.bounds.len())
             .map(|range| self.counters.sum(range))
@@ -65,7 +68,7 @@ impl Histogram {
         self.counters.sum(self.bounds.len() + 1)
     }
 
-    /// The ends of all ranges but the last.
+    /// The upper bounds of all ranges but the last, in ascending order.
     pub fn bounds(&self) -> &[u64] {
         &self.bounds
     }

@@ -42,7 +42,7 @@ use super::arena::{self, Arena, NoMemory};
 use super::error::{BuildError, EnterError};
 use super::sequence::Slots;
 use super::{area, thread};
-use crate::raw::{BLOCK, Block, Held, IdAllocator, IdConfig, NO_MEMBER, Policy, Record, Storage};
+use crate::raw::{BLOCK, Block, Held, IdAllocator, NO_MEMBER, Policy, Record, Storage};
 use kinlock::SpinLock;
 use kinlock_core::platform::Platform;
 use kinlock_linux::native::serials;
@@ -56,19 +56,12 @@ pub(super) struct Leased {
     serial: u32,
     /// The copy of this library that has made the domain.
     copy: usize,
-    ids: IdAllocator<Native, Owned, Aging>,
+    ids: IdAllocator<Native, Owned>,
     cpus: Cpus,
     /// A bit for each member index, set if in use.
     members: Box<[AtomicU64]>,
     /// A [`Holding`] for each ID.
     holdings: Slots,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Aging;
-
-impl IdConfig for Aging {
-    const AGING: bool = true;
 }
 
 /// The holder of an ID.
@@ -113,6 +106,7 @@ impl Leased {
         };
         let holdings = arena.allocate(size_of::<Holding>())?;
         let ids = IdAllocator::new(storage, cpus.count, policy).map_err(|_| NoMemory)?;
+        let ids = ids.aging();
         let members = boxed(max_ids.div_ceil(64), || AtomicU64::new(0))?;
         let leased = Leased {
             serial: next_serial(serials())?,

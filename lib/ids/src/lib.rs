@@ -7,10 +7,10 @@
 //! | for | take | instead of |
 //! | --- | --- | --- |
 //! | an event count | [`Counter`] | an atomic that all CPUs write |
-//! | several counts of one module | [`CounterArray`] | the same; eight bytes per count and ID |
-//! | a distribution of values | [`Histogram`] | the same |
+//! | several counts of one module | [`CounterArray`] | an atomic for each count |
+//! | a distribution of values | [`Histogram`] | an atomic for each bucket |
 //! | a free list, any order | [`Stack`] | a mutex and a vector |
-//! | events or jobs, oldest first per ID, at most so many | [`Ring`] | a mutex and a queue |
+//! | events or jobs in order, a bounded number | [`Ring`] | a mutex and a queue |
 //! | objects of one size | [`Pool`] | malloc |
 //! | anything else | [`PerId`] | a value per thread, and a list of threads |
 //!
@@ -59,8 +59,8 @@
 //!   must not use a [`Ring`], [`Stack`], [`Pool`] or [`PerId`].
 //! * *Thread exit.* The thread stops being a member. Its leases are released, forgotten ones
 //!   included. Its destructors may go on using this module; see [`Lease`] for very late ones.
-//! * *Fork.* The child has the forking thread's leases and no others. Its copies of the data are
-//!   half changed where another thread was writing at that moment. A [`Ring`], [`Stack`] or
+//! * *Fork.* The child has the forking thread's leases and no others. Data that another thread was
+//!   writing at that moment may be half changed in the child. A [`Ring`], [`Stack`] or
 //!   [`Pool`] that another thread was using must be neither used nor dropped in the child. A signal
 //!   handler that has interrupted this module must not fork.
 //! * *Changes of affinity.* Nothing to do: IDs follow. See [`Domain::refresh`].
@@ -82,8 +82,14 @@
 //!
 //! # Source
 //!
-//! Linux's concurrency IDs of restartable sequences (`mm_cid`): Desnoyers, 2022 and 2024; Gleixner,
-//! 2025. `Backend::Lease` carries their policies over to IDs that user space allocates.
+//! | part | source |
+//! | --- | --- |
+//! | IDs | Linux's concurrency IDs (`mm_cid`): Desnoyers, 2022 and 2024; Gleixner, 2025 |
+//! | leases | the same policies for IDs that user space allocates |
+//! | counters, lists | the per-CPU counter and list of Linux's tests of `rseq`: Desnoyers, 2018 |
+//! | taking another ID's values | Linux's `membarrier` for `rseq`: Oskolkov, 2020 |
+//! | [`Pool`] | a magazine layer with lists for magazines: Bonwick and Adams, 2001 |
+//! | [`Ring`], [`PerId`] | this library |
 
 mod area;
 mod arena;
@@ -92,6 +98,8 @@ mod domain;
 mod ending;
 mod error;
 mod histogram;
+#[doc(hidden)]
+pub mod lab;
 mod leased;
 mod lists;
 mod per_id;

@@ -42,7 +42,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 use super::area::{self, Reach};
 use super::arena::NoMemory;
 use super::domain::Domain;
-use super::sequence::{self, GATE, HEAD, Node, Popped, Probe, Pushed, STRETCH, Slots};
+use super::sequence::{self, GATE, HEAD, Node, Popped, Pushed, STRETCH, Slots};
+use crate::lab::Probe;
 use kinlock::Mutex;
 use kinlock_linux::native::futex;
 

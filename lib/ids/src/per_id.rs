@@ -10,15 +10,16 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
 use super::area;
 use super::domain::{Domain, Lease};
 use super::error::BuildError;
-use super::sequence::{self, Slots, Sound};
+use super::sequence::{self, Slots};
+use crate::lab::Sound;
 
 /// A `T` for every ID of a domain, made at the first use of the ID with this structure.
 ///
-/// [`with`](Self::with) works with both backends. The thread has the value to itself meanwhile, so
-/// `T` need not be `Sync`. The next thread sees what the last one did. Each value has cache lines
-/// of its own (a multiple of 128 bytes) and never moves. The CPU that first has the ID writes it
-/// first, so it lies on that CPU's NUMA node if the kernel places pages at first touch. IDs that
-/// are never used cost address space only.
+/// [`with`](Self::with) works with both backends. While it runs, no other thread has the value, so
+/// `T` need not be `Sync`. The next thread that gets the value sees what the last one did. Each
+/// value has cache lines of its own (a multiple of 128 bytes) and never moves. The CPU that first
+/// has the ID writes it first, so it lies on that CPU's NUMA node if the kernel places pages at
+/// first touch. IDs that are never used cost address space only.
 ///
 /// ```
 /// use kinlock_ids::{Domain, PerId};
@@ -254,7 +255,8 @@ impl<T> PerId<T> {
         }
     }
 
-    /// The values that were made, those of IDs first, in ascending order of IDs.
+    /// The values that were made: first those of IDs, in ascending order of IDs, then the spare
+    /// ones, the newest first. O([`Domain::max_ids`] + spare values).
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         let ready = |slot: &&Slot<T>| slot.state.load(Relaxed) == READY;
         // SAFETY: invariant 2; access is exclusive (`&mut self`), and slots are distinct.
@@ -262,7 +264,7 @@ impl<T> PerId<T> {
         self.all_slots().filter(ready).map(value)
     }
 
-    /// As [`values_mut`](Self::values_mut), by value.
+    /// As [`values_mut`](Self::values_mut), by value. Allocates a vector for them.
     pub fn into_values(self) -> impl Iterator<Item = T> {
         let ready = |slot: &&Slot<T>| slot.state.load(Relaxed) == READY;
         let take = |slot: &Slot<T>| {

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::domain::Domain;
 use super::error::BuildError;
 use super::lists::Lists;
-use super::sequence::{Node, Popped, Probe, Pushed, Sound};
+use super::sequence::{Node, Popped, Pushed};
+use crate::lab::{Probe, Sound};
 
 /// How many free objects move at a time between an ID's list and the shared one.
 const BATCH: usize = 32;
@@ -44,7 +45,7 @@ const LARGEST: usize = 1 << 14;
 /// for the child of a fork if another thread was using the pool at that moment: a list may be half
 /// changed, and the shared list's lock may be held by a thread that the child does not have.
 ///
-/// The parameter `P` is for this crate's own tests.
+/// The thread that gets a place sees what the thread did that freed it.
 ///
 /// ```
 /// use kinlock_ids::{Domain, Pool};
@@ -67,6 +68,94 @@ const LARGEST: usize = 1 << 14;
 /// let node: Pooled<'static, _> = NODES.insert([0; 8]).expect("memory");
 /// std::thread::spawn(move || drop(node)).join().unwrap();
 /// ```
+#[derive(Debug)]
+pub struct Pool<T>(Probed<T, Sound>);
+
+impl<T> Pool<T> {
+    /// A pool for `capacity` objects.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::Memory`] if there is no memory or address space.
+    pub fn new(domain: &Domain, capacity: usize) -> Result<Self, BuildError> {
+        Probed::new(domain, capacity).map(Pool)
+    }
+
+    /// A pool without places. It takes memory when it needs some, and keeps it.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::Memory`] if there is no address space for the lists.
+    ///
+    /// ```
+    /// use kinlock_ids::{Domain, Pool};
+    ///
+    /// let pool = Pool::growing(&Domain::auto())?;
+    /// let objects: Vec<_> = (0..1000).map_while(|i| pool.insert(i).ok()).collect();
+    /// assert_eq!(objects.len(), 1000);
+    /// # Ok::<(), kinlock_ids::BuildError>(())
+    /// ```
+    pub fn growing(domain: &Domain) -> Result<Self, BuildError> {
+        Probed::with_at_most(domain, usize::MAX).map(Pool)
+    }
+
+    /// As [`insert`](Self::insert); the object keeps the pool alive.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    ///
+    /// ```
+    /// use kinlock_ids::{Domain, Pool};
+    /// use std::sync::Arc;
+    ///
+    /// let pool = Arc::new(Pool::growing(&Domain::auto())?);
+    /// let object = pool.insert_owned(7).map_err(|full| full.to_string())?;
+    /// drop(pool);
+    /// assert_eq!(*object, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn insert_owned(self: &Arc<Self>, object: T) -> Result<PooledArc<T>, Full<T>>
+    where
+        T: 'static,
+    {
+        let object = self.insert(object)?;
+        // SAFETY: the `Arc` beside it keeps the pool, which has a fixed address, and is dropped
+        // after it.
+        let object = unsafe { core::mem::transmute::<Pooled<'_, T>, Pooled<'static, T>>(object) };
+        let _pool = Arc::clone(self);
+        Ok(PooledArc { object, _pool })
+    }
+
+    /// Puts an object into the pool. O(1), but for stealing, which is O([`Domain::max_ids`]).
+    ///
+    /// # Errors
+    ///
+    /// [`Full`], with the object, if no free place was available at some moment of the call. Places
+    /// in a list that another thread is accessing count as taken.
+    #[inline]
+    pub fn insert(&self, object: T) -> Result<Pooled<'_, T>, Full<T>> {
+        self.0.insert(object).map(Pooled)
+    }
+
+    /// How many objects the pool can hold. If it grows: how many it has memory for now. O(1), under
+    /// the lock of the slabs.
+    pub fn capacity(&self) -> usize {
+        self.0.slabs().capacity
+    }
+
+    /// How many lists were stolen so far.
+    pub fn steals(&self) -> usize {
+        self.0.steals()
+    }
+
+    /// The domain that the pool was made for.
+    pub fn domain(&self) -> &Domain {
+        self.0.lists.domain()
+    }
+}
+
+/// A [`Pool`] with the sequences of any [`Probe`].
 ///
 /// # Invariants
 ///
@@ -75,7 +164,7 @@ const LARGEST: usize = 1 << 14;
 /// 2. A place that was used is in `lists`, or has an object that one [`Pooled`] owns, or belongs to
 ///    a thread that is moving it between these states.
 #[derive(Debug)]
-pub struct Pool<T, P: Probe = Sound> {
+pub struct Probed<T, P: Probe> {
     lists: Lists<P>,
     slabs: Padded<T>,
     /// How many places there may be.
@@ -106,9 +195,9 @@ union Place<T> {
 }
 
 // SAFETY: objects are moved in by one thread and out by another; free places have no owner.
-unsafe impl<T: Send, P: Probe> Send for Pool<T, P> {}
+unsafe impl<T: Send, P: Probe> Send for Probed<T, P> {}
 // SAFETY: as above. A shared pool gives no references to objects; their owners do.
-unsafe impl<T: Send, P: Probe> Sync for Pool<T, P> {}
+unsafe impl<T: Send, P: Probe> Sync for Probed<T, P> {}
 
 impl<T> Slabs<T> {
     /// Adds a slab of `len` places. Returns whether there was memory.
@@ -150,71 +239,13 @@ impl<T> Slabs<T> {
     }
 }
 
-impl<T> Pool<T> {
-    /// A pool for `capacity` objects.
-    ///
-    /// # Errors
-    ///
-    /// [`BuildError::Memory`] if there is no memory or address space.
-    pub fn new(domain: &Domain, capacity: usize) -> Result<Self, BuildError> {
-        Self::probed(domain, capacity)
-    }
-
-    /// A pool without places. It takes memory when it needs some, and keeps it.
-    ///
-    /// # Errors
-    ///
-    /// [`BuildError::Memory`] if there is no address space for the lists.
-    ///
-    /// ```
-    /// use kinlock_ids::{Domain, Pool};
-    ///
-    /// let pool = Pool::growing(&Domain::auto())?;
-    /// let objects: Vec<_> = (0..1000).map_while(|i| pool.insert(i).ok()).collect();
-    /// assert_eq!(objects.len(), 1000);
-    /// # Ok::<(), kinlock_ids::BuildError>(())
-    /// ```
-    pub fn growing(domain: &Domain) -> Result<Self, BuildError> {
-        Self::with_at_most(domain, usize::MAX)
-    }
-
-    /// As [`insert`](Self::insert); the object keeps the pool alive.
-    ///
-    /// # Errors
-    ///
-    /// As [`insert`](Self::insert).
-    ///
-    /// ```
-    /// use kinlock_ids::{Domain, Pool};
-    /// use std::sync::Arc;
-    ///
-    /// let pool = Arc::new(Pool::growing(&Domain::auto())?);
-    /// let object = pool.insert_owned(7).map_err(|full| full.to_string())?;
-    /// drop(pool);
-    /// assert_eq!(*object, 7);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn insert_owned(self: &Arc<Self>, object: T) -> Result<PooledArc<T>, Full<T>>
-    where
-        T: 'static,
-    {
-        let object = self.insert(object)?;
-        // SAFETY: the `Arc` beside it keeps the pool, which has a fixed address, and is dropped
-        // after it.
-        let object = unsafe { core::mem::transmute::<Pooled<'_, T>, Pooled<'static, T>>(object) };
-        let _pool = Arc::clone(self);
-        Ok(PooledArc { object, _pool })
-    }
-}
-
-impl<T, P: Probe> Pool<T, P> {
-    /// As [`new`](Pool::new), for tests.
+impl<T, P: Probe> Probed<T, P> {
+    /// As [`Pool::new`].
     ///
     /// # Errors
     ///
     /// [`BuildError::Memory`].
-    #[doc(hidden)]
-    pub fn probed(domain: &Domain, capacity: usize) -> Result<Self, BuildError> {
+    pub fn new(domain: &Domain, capacity: usize) -> Result<Self, BuildError> {
         let pool = Self::with_at_most(domain, capacity)?;
         if capacity > 0 && !pool.slabs().add(capacity) {
             return Err(BuildError::Memory);
@@ -230,7 +261,7 @@ impl<T, P: Probe> Pool<T, P> {
         };
         // What lies in lists of other IDs can only be stolen: half of the places may.
         let share = most / (2 * domain.max_ids() as usize);
-        Ok(Pool {
+        Ok(Probed {
             lists: Lists::new(domain)?,
             slabs: Padded(Mutex::new(slabs)),
             most,
@@ -242,14 +273,13 @@ impl<T, P: Probe> Pool<T, P> {
         self.slabs.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts an object into the pool. O(1), but for stealing, which is O([`Domain::max_ids`]).
+    /// As [`Pool::insert`].
     ///
     /// # Errors
     ///
-    /// [`Full`], with the object, if no free place was available at some moment of the call. Places
-    /// in a list that another thread is accessing count as taken.
+    /// [`Full`].
     #[inline]
-    pub fn insert(&self, object: T) -> Result<Pooled<'_, T, P>, Full<T>> {
+    pub fn insert(&self, object: T) -> Result<ProbedObject<'_, T, P>, Full<T>> {
         let place = match self.lists.pop() {
             Popped::Node(node) => Some(node),
             _ => self.refill(),
@@ -260,22 +290,12 @@ impl<T, P: Probe> Pool<T, P> {
         let place = place.cast::<T>();
         // SAFETY: invariant 2: the place is ours now, and large enough and aligned for a `T`.
         unsafe { place.write(object) };
-        Ok(Pooled { pool: self, place })
+        Ok(ProbedObject { pool: self, place })
     }
 
-    /// How many objects the pool can hold; how many it has memory for, if it grows.
-    pub fn capacity(&self) -> usize {
-        self.slabs().capacity
-    }
-
-    /// How many lists were stolen so far.
+    /// As [`Pool::steals`].
     pub fn steals(&self) -> usize {
         self.lists.steals()
-    }
-
-    /// The domain that the pool was made for.
-    pub fn domain(&self) -> &Domain {
-        self.lists.domain()
     }
 
     #[cold]
@@ -327,7 +347,7 @@ impl<T, P: Probe> Pool<T, P> {
     }
 }
 
-impl<T, P: Probe> Drop for Pool<T, P> {
+impl<T, P: Probe> Drop for Probed<T, P> {
     fn drop(&mut self) {
         // Owners of objects borrow the pool. A leaked object stays undropped.
         self.lists.drain(|_| ());
@@ -340,20 +360,50 @@ impl<T, P: Probe> Drop for Pool<T, P> {
     }
 }
 
-/// An object in a [`Pool`]. Dropping this drops the object and frees its place.
+/// An object in a [`Pool`]. Dropping this drops the object and frees its place. Any thread may do
+/// so. O(1).
+///
+/// ```
+/// use kinlock_ids::{Domain, Pool};
+///
+/// let pool = Pool::growing(&Domain::auto())?;
+/// let mut object = pool.insert(vec![1]).map_err(|full| full.to_string())?;
+/// object.push(2);
+/// std::thread::scope(|s| s.spawn(move || assert_eq!(*object, [1, 2])).join().unwrap());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
-pub struct Pooled<'p, T, P: Probe = Sound> {
-    pool: &'p Pool<T, P>,
+pub struct Pooled<'p, T>(ProbedObject<'p, T, Sound>);
+
+impl<T> Deref for Pooled<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for Pooled<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+/// A [`Pooled`] of any [`Probe`].
+#[derive(Debug)]
+pub struct ProbedObject<'p, T, P: Probe> {
+    pool: &'p Probed<T, P>,
     /// Has an object (invariant 2 of the pool).
     place: NonNull<T>,
 }
 
 // SAFETY: it owns the object.
-unsafe impl<T: Send, P: Probe> Send for Pooled<'_, T, P> {}
+unsafe impl<T: Send, P: Probe> Send for ProbedObject<'_, T, P> {}
 // SAFETY: a shared reference gives shared references only.
-unsafe impl<T: Sync, P: Probe> Sync for Pooled<'_, T, P> {}
+unsafe impl<T: Sync, P: Probe> Sync for ProbedObject<'_, T, P> {}
 
-impl<T, P: Probe> Deref for Pooled<'_, T, P> {
+impl<T, P: Probe> Deref for ProbedObject<'_, T, P> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
@@ -362,7 +412,7 @@ impl<T, P: Probe> Deref for Pooled<'_, T, P> {
     }
 }
 
-impl<T, P: Probe> DerefMut for Pooled<'_, T, P> {
+impl<T, P: Probe> DerefMut for ProbedObject<'_, T, P> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: invariant 2 of the pool.
@@ -370,7 +420,7 @@ impl<T, P: Probe> DerefMut for Pooled<'_, T, P> {
     }
 }
 
-impl<T, P: Probe> Drop for Pooled<'_, T, P> {
+impl<T, P: Probe> Drop for ProbedObject<'_, T, P> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: invariant 2 of the pool: the object is there, and its owner ends here.
@@ -379,7 +429,8 @@ impl<T, P: Probe> Drop for Pooled<'_, T, P> {
     }
 }
 
-/// An object in a [`Pool`] that it keeps alive; see [`Pool::insert_owned`].
+/// An object in a [`Pool`], which keeps the pool alive; see [`Pool::insert_owned`]. Dropping this
+/// drops the object, frees its place, and drops the pool if nothing else keeps it alive.
 #[derive(Debug)]
 pub struct PooledArc<T: 'static> {
     // The fields are dropped in this order.
@@ -404,7 +455,19 @@ impl<T: 'static> DerefMut for PooledArc<T> {
 
 /// A [`Pool`] has no free place and no memory for more, or a [`Ring`](super::Ring) is full. The
 /// object comes back.
-pub struct Full<T>(pub T);
+///
+/// ```
+/// use kinlock_ids::{Domain, Full, Pool};
+///
+/// let pool = Pool::new(&Domain::auto(), 0)?;
+/// let Err(Full(object)) = pool.insert("kept") else { unreachable!() };
+/// assert_eq!(object, "kept");
+/// # Ok::<(), kinlock_ids::BuildError>(())
+/// ```
+pub struct Full<T>(
+    /// The object that was to be inserted.
+    pub T,
+);
 
 impl<T> fmt::Debug for Full<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

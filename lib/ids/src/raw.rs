@@ -82,16 +82,16 @@ mod tests;
 pub use blocks::{BLOCK, Block};
 pub use record::Record;
 
-use core::marker::PhantomData;
+use crate::lab::Defect;
 use kinlock_core::platform::{Atomic, Ordering, Ordering::*, Platform};
 use record::Word;
 use shape::Shape;
 
 /// In nanoseconds. A kept ID that was unused for this long counts as old: acquisitions take it
-/// first, and [`reclaim`](IdAllocator::reclaim) frees it.
+/// first, and [`reclaim`](Allocator::reclaim) frees it.
 pub const AGE: u64 = 100_000_000;
 
-/// The member index of a thread that is no member; see [`acquire`](IdAllocator::acquire).
+/// The member index of a thread that is no member; see [`acquire`](Allocator::acquire).
 pub const NO_MEMBER: u32 = u32::MAX;
 
 /// The largest number of IDs that an allocator can hand out.
@@ -107,7 +107,7 @@ pub enum Policy {
     /// The CPU's index. A second holder on that CPU gets an ID at or above the number of CPUs.
     PerCpu,
     /// The ID that the CPU has kept; else the lowest free one. Linux's policy from 6.3 to 6.12:
-    /// once an idle ID is [reclaimed](IdAllocator::reclaim), the next thread that needs one gets
+    /// once an idle ID is [reclaimed](Allocator::reclaim), the next thread that needs one gets
     /// its data.
     LowestFree,
     /// While there are at most as many members as allowed CPUs, each member has an ID of its own,
@@ -178,45 +178,7 @@ impl<P: Platform> Storage<P> for (&[Record<P>], &[Block<P>]) {
     }
 }
 
-/// The compile-time configuration of an allocator.
-pub trait IdConfig: Copy + core::fmt::Debug + Send + Sync + 'static {
-    /// Whether an acquisition that finds no ID on its CPU also [reclaims](IdAllocator::reclaim) old
-    /// ones, at most once per [`AGE`]. Not for callers that reclaim by a clock of their own.
-    const AGING: bool = false;
-    /// A deliberate defect, to show that a check can fail.
-    #[doc(hidden)]
-    const FAULT: IdFault = IdFault::None;
-}
-
-/// The default configuration.
-#[derive(Clone, Copy, Debug)]
-pub struct Usual;
-
-impl IdConfig for Usual {}
-
-/// Deliberate defects, each to be caught by the check meant for it.
-#[doc(hidden)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum IdFault {
-    /// A correct allocator.
-    None,
-    /// Taking a kept ID away does not check whether its owner has just taken it back: the ID is
-    /// shared.
-    Shared,
-    /// A release that finds its record occupied forgets the ID: it is leaked.
-    Leaked,
-    /// A fresh ID is handed out although lower ones are kept, not held: it is above the bound.
-    AboveBound,
-    /// A recent ID is acquired again although the limit has shrunk below it: it is above the bound.
-    StaleRecent,
-    /// No acquisition takes what a record keeps above the limit: acquisitions that need it search
-    /// for ever.
-    Stranded,
-    /// A release does not publish what the holder did to the ID's data.
-    RelaxedRelease,
-}
-
-/// A held ID. It must be [released](IdAllocator::release): if this is dropped, the ID is lost.
+/// A held ID. It must be [released](Allocator::release): if this is dropped, the ID is lost.
 #[must_use = "an ID that is not released is lost"]
 #[derive(PartialEq, Eq, Debug)]
 pub struct Held {
@@ -241,16 +203,25 @@ const NOWHERE: u32 = u32::MAX;
 /// CPUs are named by index: the caller maps CPU numbers, however large and sparse, to `0..cpus`. An
 /// index out of range is allowed (a CPU that came later); such a CPU keeps no ID. All operations
 /// may be called from any thread at any time, signal handlers included.
+pub type IdAllocator<P, S> = Allocator<P, S, 0>;
+
+/// An [`IdAllocator`], or one with the [`Defect`] of the number `DEFECT`. Defect 0 is none.
 #[derive(Debug)]
-pub struct IdAllocator<P: Platform, S: Storage<P>, C: IdConfig = Usual> {
+pub struct Allocator<P: Platform, S: Storage<P>, const DEFECT: u8> {
     shape: Shape<P>,
     storage: S,
     cpus: u32,
     policy: Policy,
-    config: PhantomData<C>,
+    /// See [`aging`](Self::aging).
+    ages: bool,
 }
 
-impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
+impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
+    /// Whether this is the defect.
+    const fn has(defect: Defect) -> bool {
+        DEFECT == defect as u8
+    }
+
     /// An allocator for `cpus` CPUs, all of them allowed, without members. The limit is 1 until
     /// threads [`join`](Self::join).
     ///
@@ -267,15 +238,23 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
             return Err(IdError::Storage);
         }
         let first = if policy == Policy::PerCpu { cpus } else { 0 };
-        let ids = IdAllocator {
+        let ids = Allocator {
             shape: Shape::new(cpus, first),
             storage,
             cpus,
             policy,
-            config: PhantomData,
+            ages: false,
         };
         ids.limit_changed();
         Ok(ids)
+    }
+
+    /// Makes acquisitions that find no ID on their CPU [reclaim](Self::reclaim) old ones, at most
+    /// once per [`AGE`]. Not for callers that reclaim by a clock of their own.
+    #[must_use]
+    pub fn aging(mut self) -> Self {
+        self.ages = true;
+        self
     }
 
     /// Acquires an ID for a thread that runs on the CPU with index `cpu`. The holder sees what the
@@ -341,9 +320,10 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     }
 
     /// Pairs with the Acquire of the next thread that takes the ID.
-    const RELEASE: Ordering = match C::FAULT {
-        IdFault::RelaxedRelease => Relaxed,
-        _ => Release,
+    const RELEASE: Ordering = if Self::has(Defect::RelaxedRelease) {
+        Relaxed
+    } else {
+        Release
     };
 
     /// The record to ask first.

@@ -23,16 +23,17 @@ use super::domain::Domain;
 use super::error::BuildError;
 use super::lists::{CLOSED, OPEN, at};
 use super::pool::Full;
-use super::sequence::{self, END, Element, FIRST, GATE, Moved, Probe, Slots, Sound};
+use super::sequence::{self, END, Element, FIRST, GATE, Moved, Slots};
+use crate::lab::{Probe, Sound};
 use kinlock::{Mutex, MutexGuard};
 use kinlock_linux::native::futex;
 
 /// A queue without a contended end: every CPU pushes and pops on its own. First in, first out per
 /// ID, and bounded per ID.
 ///
-/// For what is collected per CPU and then taken together, or worked off where it came up: events of
-/// a trace, jobs, things to free later. Values lie in the ring itself: a push with an ID allocates
-/// nothing.
+/// For values that are collected per CPU and then taken together, or handled on the CPU where they
+/// came up: events of a trace, jobs, memory to free later. Values lie in the ring itself: a push
+/// with an ID allocates nothing.
 ///
 /// A thread that migrates leaves its values behind, and [`pop`](Self::pop) finds what was pushed
 /// with the ID that the thread has now. [`steal`](Self::steal) and [`drain`](Self::drain) take the
@@ -46,8 +47,6 @@ use kinlock_linux::native::futex;
 /// The `membarrier` costs some microseconds, and an interrupt for every CPU that runs the process.
 /// The longer a value takes to copy, the likelier its sequence starts again: above some kilobytes,
 /// push a box.
-///
-/// The parameter `P` is for this crate's own tests.
 ///
 /// # Guarantees
 ///
@@ -75,7 +74,87 @@ use kinlock_linux::native::futex;
 /// # Ok::<(), kinlock_ids::BuildError>(())
 /// ```
 #[derive(Debug)]
-pub struct Ring<T, P: Probe = Sound> {
+pub struct Ring<T>(Probed<T, Sound>);
+
+impl<T> Ring<T> {
+    /// An empty ring for `capacity` values of each ID, rounded up to a power of two.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::Memory`] if there is no address space, or if `T` has an alignment above 128.
+    pub fn new(domain: &Domain, capacity: usize) -> Result<Self, BuildError> {
+        Probed::new(domain, capacity).map(Ring)
+    }
+
+    /// Pushes a value behind the others of the calling thread's ID. O(1).
+    ///
+    /// # Errors
+    ///
+    /// [`Full`], with the value, if there are as many as the [`capacity`](Self::capacity).
+    ///
+    /// ```
+    /// use kinlock_ids::{Domain, Ring};
+    ///
+    /// let domain = Domain::builder().max_ids(32).build()?;
+    /// let ring = Ring::new(&domain, 2)?;
+    /// assert!(ring.push(1).is_ok() && ring.push(2).is_ok());
+    /// assert_eq!(ring.push(3).unwrap_err().0, 3);
+    /// assert_eq!((ring.pop(), ring.pop(), ring.pop()), (Some(1), Some(2), None));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn push(&self, value: T) -> Result<(), Full<T>> {
+        self.0.push(value)
+    }
+
+    /// Pops the oldest value of the calling thread's ID; if there is none, of the queue that
+    /// threads without an ID share. `None` if each of the two was empty at some moment of the call.
+    /// O(1).
+    #[inline]
+    pub fn pop(&self) -> Option<T> {
+        self.0.pop()
+    }
+
+    /// Takes the values of one ID that has any, oldest first. The search begins after the calling
+    /// thread's own ID, with leases at ID 0. Where no ID has any, takes those of threads without an
+    /// ID. Empty also if the ID that was found had lost its values meanwhile, or, with leases, is
+    /// in use. O([`Domain::max_ids`] + number of values).
+    ///
+    /// ```
+    /// use kinlock_ids::{Domain, Ring};
+    ///
+    /// let jobs = Ring::new(&Domain::auto(), 64)?;
+    /// std::thread::scope(|s| s.spawn(|| jobs.push("job")).join().unwrap()).unwrap();
+    /// let job = jobs.pop().or_else(|| jobs.steal().pop());
+    /// assert_eq!(job, Some("job"));
+    /// # Ok::<(), kinlock_ids::BuildError>(())
+    /// ```
+    pub fn steal(&self) -> Vec<T> {
+        self.0.steal()
+    }
+
+    /// Takes the values of all IDs: those of each ID oldest first, then those of threads without an
+    /// ID. With leases, an ID in use at that moment is passed over. Values that are pushed
+    /// meanwhile may stay; all values of IDs do if the kernel has come to refuse `membarrier`.
+    /// O([`Domain::max_ids`] + number of values).
+    pub fn drain(&self) -> Vec<T> {
+        self.0.drain()
+    }
+
+    /// How many values of one ID the ring can hold.
+    pub fn capacity(&self) -> usize {
+        self.0.mask + 1
+    }
+
+    /// The domain that the ring was made for.
+    pub fn domain(&self) -> &Domain {
+        &self.0.domain
+    }
+}
+
+/// A [`Ring`] with the sequences of any [`Probe`].
+#[derive(Debug)]
+pub struct Probed<T, P: Probe> {
     slots: Slots,
     mask: usize,
     domain: Domain,
@@ -110,29 +189,17 @@ struct Shared<T> {
 }
 
 // SAFETY: values are moved in by one thread and out by another.
-unsafe impl<T: Send, P: Probe> Send for Ring<T, P> {}
+unsafe impl<T: Send, P: Probe> Send for Probed<T, P> {}
 // SAFETY: as above: a shared ring gives no references to values.
-unsafe impl<T: Send, P: Probe> Sync for Ring<T, P> {}
+unsafe impl<T: Send, P: Probe> Sync for Probed<T, P> {}
 
-impl<T> Ring<T> {
-    /// An empty ring for `capacity` values of each ID, rounded up to a power of two.
-    ///
-    /// # Errors
-    ///
-    /// [`BuildError::Memory`] if there is no address space, or if `T` has an alignment above 128.
-    pub fn new(domain: &Domain, capacity: usize) -> Result<Self, BuildError> {
-        Self::probed(domain, capacity)
-    }
-}
-
-impl<T, P: Probe> Ring<T, P> {
-    /// As [`new`](Ring::new), for tests.
+impl<T, P: Probe> Probed<T, P> {
+    /// As [`Ring::new`].
     ///
     /// # Errors
     ///
     /// [`BuildError::Memory`].
-    #[doc(hidden)]
-    pub fn probed(domain: &Domain, capacity: usize) -> Result<Self, BuildError> {
+    pub fn new(domain: &Domain, capacity: usize) -> Result<Self, BuildError> {
         let capacity = capacity.max(1).checked_next_power_of_two();
         let size = capacity.and_then(Self::size);
         let fits = align_of::<Element<T>>() <= LINE;
@@ -142,7 +209,7 @@ impl<T, P: Probe> Ring<T, P> {
         let slots = domain.allocate(size)?;
         let restartable = domain.leased().is_none();
         let near = restartable && slots.are_near();
-        Ok(Ring {
+        Ok(Probed {
             slots,
             mask: capacity - 1,
             restartable,
@@ -162,22 +229,11 @@ impl<T, P: Probe> Ring<T, P> {
         bytes.checked_add(Element::<T>::AT)
     }
 
-    /// Pushes a value behind the others of the calling thread's ID. O(1).
+    /// As [`Ring::push`].
     ///
     /// # Errors
     ///
-    /// [`Full`], with the value, if there are as many as the [`capacity`](Self::capacity).
-    ///
-    /// ```
-    /// use kinlock_ids::{Domain, Ring};
-    ///
-    /// let domain = Domain::builder().max_ids(32).build()?;
-    /// let ring = Ring::new(&domain, 2)?;
-    /// assert!(ring.push(1).is_ok() && ring.push(2).is_ok());
-    /// assert_eq!(ring.push(3).unwrap_err().0, 3);
-    /// assert_eq!((ring.pop(), ring.pop(), ring.pop()), (Some(1), Some(2), None));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// [`Full`].
     #[inline]
     pub fn push(&self, value: T) -> Result<(), Full<T>> {
         let Some(area) = self.reach.area() else {
@@ -193,9 +249,7 @@ impl<T, P: Probe> Ring<T, P> {
         self.push_slowly(unsafe { value.0.assume_init() }, Some(moved))
     }
 
-    /// Pops the oldest value of the calling thread's ID; if there is none, of the queue that
-    /// threads without an ID share. `None` if each of the two was empty at some moment of the call.
-    /// O(1).
+    /// As [`Ring::pop`].
     #[inline]
     pub fn pop(&self) -> Option<T> {
         let Some(area) = self.reach.area() else {
@@ -214,40 +268,14 @@ impl<T, P: Probe> Ring<T, P> {
         self.pop_slowly(Some(moved))
     }
 
-    /// Takes the values of one ID that has any, oldest first. The search begins after the calling
-    /// thread's own ID, with leases at ID 0. Where no ID has any, takes those of threads without an
-    /// ID. Empty also if the ID that was found had lost its values meanwhile, or, with leases, is
-    /// in use. O([`Domain::max_ids`] + number of values).
-    ///
-    /// ```
-    /// use kinlock_ids::{Domain, Ring};
-    ///
-    /// let jobs = Ring::new(&Domain::auto(), 64)?;
-    /// std::thread::scope(|s| s.spawn(|| jobs.push("job")).join().unwrap()).unwrap();
-    /// let job = jobs.pop().or_else(|| jobs.steal().pop());
-    /// assert_eq!(job, Some("job"));
-    /// # Ok::<(), kinlock_ids::BuildError>(())
-    /// ```
+    /// As [`Ring::steal`].
     pub fn steal(&self) -> Vec<T> {
         self.take(1)
     }
 
-    /// Takes the values of all IDs: those of each ID oldest first, then those of threads without an
-    /// ID. With leases, an ID in use at that moment is passed over. Values that are pushed
-    /// meanwhile may stay; all values of IDs do if the kernel has come to refuse `membarrier`.
-    /// O([`Domain::max_ids`] + number of values).
+    /// As [`Ring::drain`].
     pub fn drain(&self) -> Vec<T> {
         self.take(usize::MAX)
-    }
-
-    /// How many values of one ID the ring can hold.
-    pub fn capacity(&self) -> usize {
-        self.mask + 1
-    }
-
-    /// The domain that the ring was made for.
-    pub fn domain(&self) -> &Domain {
-        &self.domain
     }
 
     /// With `PUSH` = 1 moves `value` into the ring of the calling thread's ID, else the oldest one
@@ -441,7 +469,7 @@ impl<T, P: Probe> Ring<T, P> {
     }
 }
 
-impl<T, P: Probe> Drop for Ring<T, P> {
+impl<T, P: Probe> Drop for Probed<T, P> {
     fn drop(&mut self) {
         let mut values = Vec::new();
         for id in 0..self.slots.limit {
@@ -464,7 +492,7 @@ impl<T, P: Probe> Drop for Ring<T, P> {
             }
         }
         // The elements that a defect has touched are not known.
-        if P::FAULT.is_none() {
+        if P::RESTARTS {
             let size = Self::size(self.mask + 1).unwrap_or(0);
             self.domain.free(self.slots, size);
         }

@@ -102,53 +102,18 @@ pub(super) use none::*;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(super) use x86_64::*;
 
+use crate::lab::Probe;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
-
-/// Changes that tests make to sequences. Programs use [`Sound`].
-///
-/// # Safety
-///
-/// A probe with a [`FAULT`](Self::FAULT) may be used by [`Counter`](super::Counter)s and by
-/// [`Ring`](super::Ring)s of integers only, which then count wrong, or lose and double integers. A
-/// list would have nodes twice.
-#[doc(hidden)]
-pub unsafe trait Probe: Copy + core::fmt::Debug + Send + Sync + 'static {
-    /// Iterations of an empty loop right before the commit, so that disturbances hit it; at most
-    /// 65,535.
-    const DELAY: u32 = 0;
-    /// A deliberate defect.
-    const FAULT: Option<Fault> = None;
-}
-
-/// Correct sequences.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
-pub struct Sound;
-
-// SAFETY: no fault.
-unsafe impl Probe for Sound {}
-
-/// A defect that tests must find.
-#[doc(hidden)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Fault {
-    /// The kernel is not told of the sequence, so a disturbed one goes on instead of restarting.
-    NoRestart,
-}
 
 /// The constants that the assembly takes from a [`Probe`].
 pub(super) struct Knobs<P>(core::marker::PhantomData<P>);
 
 impl<P: Probe> Knobs<P> {
     /// Whether the kernel is told of the sequence.
-    pub(super) const RESTART: usize = !matches!(P::FAULT, Some(Fault::NoRestart)) as usize;
-    /// [`Probe::DELAY`], checked to fit into an instruction.
-    pub(super) const DELAY: usize = {
-        assert!(P::DELAY <= u16::MAX as u32);
-        P::DELAY as usize
-    };
+    pub(super) const RESTART: usize = P::RESTARTS as usize;
+    /// [`Probe::DELAY`].
+    pub(super) const DELAY: usize = P::DELAY as usize;
 }
 
 /// The stretch of an ID in a region for ordinary structures, a multiple of the largest page size,

@@ -6,7 +6,8 @@ use core::ptr::NonNull;
 use super::domain::Domain;
 use super::error::BuildError;
 use super::lists::Lists;
-use super::sequence::{Node, Popped, Probe, Pushed, Sound};
+use super::sequence::{Node, Popped, Pushed};
+use crate::lab::{Probe, Sound};
 
 /// A stack without a contended head: every CPU pushes and pops on its own. Last in, first out per
 /// ID.
@@ -23,8 +24,6 @@ use super::sequence::{Node, Popped, Probe, Pushed, Sound};
 /// The `membarrier` costs some microseconds, and an interrupt for every CPU that runs the process.
 /// There is no ABA problem, and no memory reclamation to wait for: no other thread reads a list
 /// while it is changed.
-///
-/// The parameter `P` is for this crate's own tests.
 ///
 /// # Guarantees
 ///
@@ -46,13 +45,52 @@ use super::sequence::{Node, Popped, Probe, Pushed, Sound};
 /// # assert_eq!(buffer.len(), 4096);
 /// # Ok::<(), kinlock_ids::BuildError>(())
 /// ```
+#[derive(Debug)]
+pub struct Stack<T>(Probed<T, Sound>);
+
+impl<T> Stack<T> {
+    /// An empty stack.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::Memory`] if there is no address space.
+    pub fn new(domain: &Domain) -> Result<Self, BuildError> {
+        Probed::new(domain).map(Stack)
+    }
+
+    /// Pushes a value on the list of the calling thread's ID, or on the shared list if it has none.
+    /// Allocates a node. O(1).
+    #[inline]
+    pub fn push(&self, value: T) {
+        self.0.push(value);
+    }
+
+    /// Pops a value; see the [guarantees](Self#guarantees). O(1), but for stealing, which is
+    /// O([`Domain::max_ids`]).
+    #[inline]
+    pub fn pop(&self) -> Option<T> {
+        self.0.pop()
+    }
+
+    /// How many lists were stolen so far. O(1).
+    pub fn steals(&self) -> usize {
+        self.0.steals()
+    }
+
+    /// The domain that the stack was made for.
+    pub fn domain(&self) -> &Domain {
+        self.0.lists.domain()
+    }
+}
+
+/// A [`Stack`] with the sequences of any [`Probe`].
 ///
 /// # Invariants
 ///
 /// 1. Every node in `lists` is the first field of an `Item<T>` that came from a `Box` and has its
 ///    value. The popping thread owns it.
 #[derive(Debug)]
-pub struct Stack<T, P: Probe = Sound> {
+pub struct Probed<T, P: Probe> {
     lists: Lists<P>,
     items: PhantomData<T>,
 }
@@ -64,36 +102,24 @@ struct Item<T> {
 }
 
 // SAFETY: values are moved in by one thread and out by another.
-unsafe impl<T: Send, P: Probe> Send for Stack<T, P> {}
+unsafe impl<T: Send, P: Probe> Send for Probed<T, P> {}
 // SAFETY: as above: a shared stack gives no references to values.
-unsafe impl<T: Send, P: Probe> Sync for Stack<T, P> {}
+unsafe impl<T: Send, P: Probe> Sync for Probed<T, P> {}
 
-impl<T> Stack<T> {
-    /// An empty stack.
-    ///
-    /// # Errors
-    ///
-    /// [`BuildError::Memory`] if there is no address space.
-    pub fn new(domain: &Domain) -> Result<Self, BuildError> {
-        Self::probed(domain)
-    }
-}
-
-impl<T, P: Probe> Stack<T, P> {
-    /// As [`new`](Stack::new), for tests.
+impl<T, P: Probe> Probed<T, P> {
+    /// As [`Stack::new`].
     ///
     /// # Errors
     ///
     /// [`BuildError::Memory`].
-    #[doc(hidden)]
-    pub fn probed(domain: &Domain) -> Result<Self, BuildError> {
-        Ok(Stack {
+    pub fn new(domain: &Domain) -> Result<Self, BuildError> {
+        Ok(Probed {
             lists: Lists::new(domain)?,
             items: PhantomData,
         })
     }
 
-    /// Pushes a value. Allocates a node for it. O(1).
+    /// As [`Stack::push`].
     #[inline]
     pub fn push(&self, value: T) {
         let empty = Node {
@@ -110,8 +136,7 @@ impl<T, P: Probe> Stack<T, P> {
         }
     }
 
-    /// Pops a value; see the [guarantees](Self#guarantees). O(1), but for stealing, which is
-    /// O([`Domain::max_ids`]).
+    /// As [`Stack::pop`].
     #[inline]
     pub fn pop(&self) -> Option<T> {
         let node = match self.lists.pop() {
@@ -123,18 +148,13 @@ impl<T, P: Probe> Stack<T, P> {
         Some(item.value)
     }
 
-    /// How many lists were stolen so far.
+    /// As [`Stack::steals`].
     pub fn steals(&self) -> usize {
         self.lists.steals()
     }
-
-    /// The domain that the stack was made for.
-    pub fn domain(&self) -> &Domain {
-        self.lists.domain()
-    }
 }
 
-impl<T, P: Probe> Drop for Stack<T, P> {
+impl<T, P: Probe> Drop for Probed<T, P> {
     fn drop(&mut self) {
         self.lists.drain(|node| {
             // SAFETY: invariant 1.

@@ -18,40 +18,29 @@
 mod model;
 
 use kinlock_core::loom::Loom;
-use kinlock_ids::raw::{
-    AGE, Block, Held, IdAllocator, IdConfig, IdError, IdFault, Policy, Record, Storage,
-};
+use kinlock_ids::lab::{Allocator, Defect};
+use kinlock_ids::raw::{AGE, Block, Held, IdError, Policy, Record, Storage};
 use loom::cell::UnsafeCell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-macro_rules! config {
-    ($name:ident: fault $fault:ident) => {
-        #[derive(Clone, Copy, Debug)]
-        struct $name;
-        impl IdConfig for $name {
-            const FAULT: IdFault = IdFault::$fault;
-        }
-    };
-}
-
-config!(Sound: fault None);
-config!(Shared: fault Shared);
-config!(Leaked: fault Leaked);
-config!(AboveBound: fault AboveBound);
-config!(StaleRecent: fault StaleRecent);
-config!(RelaxedRelease: fault RelaxedRelease);
+const SOUND: u8 = 0;
+const SHARED: u8 = Defect::Shared as u8;
+const LEAKED: u8 = Defect::Leaked as u8;
+const ABOVE_BOUND: u8 = Defect::AboveBound as u8;
+const STALE_RECENT: u8 = Defect::StaleRecent as u8;
+const RELAXED_RELEASE: u8 = Defect::RelaxedRelease as u8;
 
 /// Runs `body` in `threads` threads (one of them the model's first) through all interleavings with
 /// at most `preemptions` preemptions. Then checks that no ID is lost.
-fn explore<C: IdConfig>(
+fn explore<const DEFECT: u8>(
     name: &str,
     preemptions: usize,
     threads: usize,
-    make: fn() -> Model<C>,
-    body: fn(&Model<C>, usize),
+    make: fn() -> Model<DEFECT>,
+    body: fn(&Model<DEFECT>, usize),
 ) {
-    let check = |shared: &Model<C>, _| shared.check();
+    let check = |shared: &Model<DEFECT>, _| shared.check();
     model::explore(name, preemptions, threads, make, body, check);
 }
 
@@ -70,8 +59,8 @@ impl Storage<Loom> for Own {
     }
 }
 
-struct Model<C: IdConfig> {
-    ids: IdAllocator<Loom, Own, C>,
+struct Model<const DEFECT: u8> {
+    ids: Allocator<Loom, Own, DEFECT>,
     /// The data of each ID's holder.
     data: Vec<UnsafeCell<u32>>,
     /// The current and the peak number of active threads; not modelled.
@@ -89,13 +78,13 @@ struct Model<C: IdConfig> {
 
 const CAPACITY: usize = 32;
 
-impl<C: IdConfig> Model<C> {
+impl<const DEFECT: u8> Model<DEFECT> {
     fn new(policy: Policy, cpus: u32, members: u32) -> Self {
         let own = Own {
             records: (0..cpus).map(|_| Record::new()).collect(),
             blocks: vec![Block::new()],
         };
-        let ids = IdAllocator::new(own, cpus, policy).unwrap();
+        let ids = Allocator::new(own, cpus, policy).unwrap();
         ids.set_members(members);
         Model {
             data: (0..CAPACITY).map(|_| UnsafeCell::new(0)).collect(),
@@ -184,41 +173,41 @@ impl<C: IdConfig> Model<C> {
 }
 
 /// Thread i runs on CPU i; there are as many members as threads.
-fn a_cpu_each<C: IdConfig>() -> Model<C> {
+fn a_cpu_each<const DEFECT: u8>() -> Model<DEFECT> {
     Model::new(Policy::RecentFirst, 3, 3)
 }
 
-fn one_cpu<C: IdConfig>() -> Model<C> {
+fn one_cpu<const DEFECT: u8>() -> Model<DEFECT> {
     Model::new(Policy::RecentFirst, 1, 3)
 }
 
 /// Locality asks for one ID only; all others are bounded by the number of holders.
-fn one_member<C: IdConfig>() -> Model<C> {
+fn one_member<const DEFECT: u8>() -> Model<DEFECT> {
     Model::new(Policy::RecentFirst, 3, 1)
 }
 
-fn once<C: IdConfig>(model: &Model<C>, i: usize) {
+fn once<const DEFECT: u8>(model: &Model<DEFECT>, i: usize) {
     model.visit(i as u32);
 }
 
-fn twice<C: IdConfig>(model: &Model<C>, i: usize) {
+fn twice<const DEFECT: u8>(model: &Model<DEFECT>, i: usize) {
     model.visit(i as u32);
     model.visit(i as u32);
 }
 
 /// Without a yield: the threads may run one after the other, so that few are active at any instant.
-fn briefly<C: IdConfig>(model: &Model<C>, i: usize) {
+fn briefly<const DEFECT: u8>(model: &Model<DEFECT>, i: usize) {
     let held = model.acquire(i as u32).unwrap();
     model.release(i as u32, held);
 }
 
-fn same_cpu<C: IdConfig>(model: &Model<C>, _: usize) {
+fn same_cpu<const DEFECT: u8>(model: &Model<DEFECT>, _: usize) {
     model.visit(0);
 }
 
 /// The first thread's CPU keeps an ID and takes it back, while the second thread ages that ID and
 /// needs one.
-fn take_back<C: IdConfig>(model: &Model<C>, i: usize) {
+fn take_back<const DEFECT: u8>(model: &Model<DEFECT>, i: usize) {
     if i == 0 {
         twice(model, 0);
     } else {
@@ -228,48 +217,48 @@ fn take_back<C: IdConfig>(model: &Model<C>, i: usize) {
 }
 
 /// Threads migrate while they hold an ID.
-fn moving<C: IdConfig>(model: &Model<C>, i: usize) {
+fn moving<const DEFECT: u8>(model: &Model<DEFECT>, i: usize) {
     let held = model.acquire(i as u32).unwrap();
     model.release((i as u32 + 1) % 3, held);
 }
 
 #[test]
 fn unique_holders() {
-    explore::<Sound>("ids, 2 threads twice", 4, 2, a_cpu_each, twice);
-    explore::<Sound>("ids, 3 threads", 2, 3, a_cpu_each, once);
-    explore::<Sound>("ids, 3 threads on one CPU", 2, 3, one_cpu, same_cpu);
-    explore::<Sound>("ids, 2 threads, moving", 4, 2, a_cpu_each, moving);
+    explore::<SOUND>("ids, 2 threads twice", 4, 2, a_cpu_each, twice);
+    explore::<SOUND>("ids, 3 threads", 2, 3, a_cpu_each, once);
+    explore::<SOUND>("ids, 3 threads on one CPU", 2, 3, one_cpu, same_cpu);
+    explore::<SOUND>("ids, 2 threads, moving", 4, 2, a_cpu_each, moving);
 }
 
 #[test]
 fn bound() {
-    explore::<Sound>("ids, 2 threads twice, one member", 2, 2, one_member, twice);
-    explore::<Sound>("ids, 3 threads, one member", 2, 3, one_member, briefly);
+    explore::<SOUND>("ids, 2 threads twice, one member", 2, 2, one_member, twice);
+    explore::<SOUND>("ids, 3 threads, one member", 2, 3, one_member, briefly);
 }
 
 #[test]
 fn aging() {
-    explore::<Sound>("ids, take-back against aging", 3, 2, one_member, take_back);
-    explore::<Sound>("ids, take-back, spreading", 3, 2, a_cpu_each, take_back);
+    explore::<SOUND>("ids, take-back against aging", 3, 2, one_member, take_back);
+    explore::<SOUND>("ids, take-back, spreading", 3, 2, a_cpu_each, take_back);
 }
 
 #[test]
 fn other_policies() {
     let lowest = || Model::new(Policy::LowestFree, 2, 2);
-    explore::<Sound>("lowest free, 2 threads twice", 3, 2, lowest, twice);
+    explore::<SOUND>("lowest free, 2 threads twice", 3, 2, lowest, twice);
     let tasks = || Model::new(Policy::TaskOwned, 2, 3);
-    explore::<Sound>("task-owned, 2 threads twice", 3, 2, tasks, twice);
+    explore::<SOUND>("task-owned, 2 threads twice", 3, 2, tasks, twice);
     let per_cpu = || {
         let model = Model::new(Policy::PerCpu, 2, 3);
         // Two threads on one CPU: the second one's ID is at or above the number of CPUs.
         model.limit.store(5, Relaxed);
         model
     };
-    explore::<Sound>("per CPU, 2 threads on one CPU", 3, 2, per_cpu, same_cpu);
+    explore::<SOUND>("per CPU, 2 threads on one CPU", 3, 2, per_cpu, same_cpu);
 }
 
 /// The limit comes down to one after CPU 1 has had ID 1.
-fn shrinking<C: IdConfig>() -> Model<C> {
+fn shrinking<const DEFECT: u8>() -> Model<DEFECT> {
     let model = Model::new(Policy::RecentFirst, 2, 2);
     model.visit(0);
     model.visit(1);
@@ -280,14 +269,14 @@ fn shrinking<C: IdConfig>() -> Model<C> {
     model
 }
 
-fn second_cpu<C: IdConfig>(model: &Model<C>, i: usize) {
+fn second_cpu<const DEFECT: u8>(model: &Model<DEFECT>, i: usize) {
     if i == 1 {
         model.visit(1);
     }
 }
 
 /// The limit comes down during both visits. A late thread may exceed it, but nothing may be lost.
-fn shrink_meanwhile<C: IdConfig>(model: &Model<C>, i: usize) {
+fn shrink_meanwhile<const DEFECT: u8>(model: &Model<DEFECT>, i: usize) {
     model.visit(i as u32);
     if i == 0 {
         model.ids.set_members(1);
@@ -295,7 +284,7 @@ fn shrink_meanwhile<C: IdConfig>(model: &Model<C>, i: usize) {
 }
 
 /// Two IDs are handed out, and the limit is three.
-fn with_room<C: IdConfig>() -> Model<C> {
+fn with_room<const DEFECT: u8>() -> Model<DEFECT> {
     let model = a_cpu_each();
     model.visit(0);
     model.visit(1);
@@ -304,7 +293,7 @@ fn with_room<C: IdConfig>() -> Model<C> {
 }
 
 /// The limit comes down to two while a thread is about to acquire a third ID.
-fn shrink_under_one<C: IdConfig>(model: &Model<C>, i: usize) {
+fn shrink_under_one<const DEFECT: u8>(model: &Model<DEFECT>, i: usize) {
     if i == 0 {
         model.ids.set_members(2);
     } else {
@@ -314,13 +303,13 @@ fn shrink_under_one<C: IdConfig>(model: &Model<C>, i: usize) {
 
 #[test]
 fn limits() {
-    explore::<Sound>("ids, limit has shrunk", 3, 2, shrinking, second_cpu);
-    explore::<Sound>("ids, limit shrinks", 3, 2, a_cpu_each, shrink_meanwhile);
-    explore::<Sound>("ids, no more room", 3, 2, with_room, shrink_under_one);
+    explore::<SOUND>("ids, limit has shrunk", 3, 2, shrinking, second_cpu);
+    explore::<SOUND>("ids, limit shrinks", 3, 2, a_cpu_each, shrink_meanwhile);
+    explore::<SOUND>("ids, no more room", 3, 2, with_room, shrink_under_one);
 }
 
 /// All but one of the IDs are held all the time.
-fn nearly_exhausted<C: IdConfig>() -> Model<C> {
+fn nearly_exhausted<const DEFECT: u8>() -> Model<DEFECT> {
     let mut model = Model::new(Policy::RecentFirst, 1, 1);
     model.held = CAPACITY - 1;
     for _ in 0..model.held {
@@ -330,7 +319,7 @@ fn nearly_exhausted<C: IdConfig>() -> Model<C> {
     model
 }
 
-fn last_one<C: IdConfig>(model: &Model<C>, _: usize) {
+fn last_one<const DEFECT: u8>(model: &Model<DEFECT>, _: usize) {
     match model.acquire(0) {
         Ok(held) => model.release(0, held),
         Err(error) => {
@@ -343,35 +332,35 @@ fn last_one<C: IdConfig>(model: &Model<C>, _: usize) {
 
 #[test]
 fn exhaustion() {
-    explore::<Sound>("ids, the last one", 3, 2, nearly_exhausted, last_one);
+    explore::<SOUND>("ids, the last one", 3, 2, nearly_exhausted, last_one);
 }
 
 #[test]
 #[should_panic]
 fn a_shared_id_is_caught() {
-    explore::<Shared>("taken away without a look", 3, 2, one_member, take_back);
+    explore::<SHARED>("taken away without a look", 3, 2, one_member, take_back);
 }
 
 #[test]
 #[should_panic(expected = "an ID is lost")]
 fn a_leaked_id_is_caught() {
-    explore::<Leaked>("forgotten", 3, 2, one_cpu, same_cpu);
+    explore::<LEAKED>("forgotten", 3, 2, one_cpu, same_cpu);
 }
 
 #[test]
 #[should_panic(expected = "ID above the bound")]
 fn an_id_above_the_bound_is_caught() {
-    explore::<AboveBound>("grows unasked", 3, 2, one_member, briefly);
+    explore::<ABOVE_BOUND>("grows unasked", 3, 2, one_member, briefly);
 }
 
 #[test]
 #[should_panic(expected = "ID above the bound")]
 fn a_stale_recent_id_is_caught() {
-    explore::<StaleRecent>("recent, but above the limit", 3, 2, shrinking, second_cpu);
+    explore::<STALE_RECENT>("recent, but above the limit", 3, 2, shrinking, second_cpu);
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn a_relaxed_release_is_caught() {
-    explore::<RelaxedRelease>("relaxed release", 3, 2, one_member, once);
+    explore::<RELAXED_RELEASE>("relaxed release", 3, 2, one_member, once);
 }

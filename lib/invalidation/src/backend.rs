@@ -15,14 +15,16 @@ use core::str::FromStr;
 /// | `Packed` | three shared read-modify-writes | one load | many CPUs, frequent `passed` |
 /// | `Wide` | the same with sixteen bytes | one load | 2^50 generations are too few |
 ///
-/// `Locked` is the fastest of them on two CPUs that begin at the same time.
+/// Begin and end are O(1) with `Locked` and `Slots`. With `Packed` and `Wide` they walk the list:
+/// O(open sections). A check or wait with `Slots` reads the slots of all threads that have begun
+/// sections. `Locked` is the fastest of the four on two CPUs that begin at the same time.
 ///
 /// A thread that is preempted within begin or end holds all others up with `Locked`; they sleep.
 /// With `Packed` and `Wide` its mark is a lock bit: it holds up beginners and its neighbours, which
 /// pause, yield, and sleep for a while. With `Slots` it holds no one up.
 ///
 /// `Wide` needs a CPU with an exchange of sixteen bytes (`cx16` on x86-64; every aarch64 has one).
-/// Without it the domain is [refused](Unsupported): nothing falls back to a lock behind your back.
+/// Without it the domain is [refused](Unsupported): there is no silent fallback to another backend.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Backend {
     /// A list whose elements have a lock bit each, in pairs of eight bytes.

@@ -14,9 +14,9 @@ use std::time::Duration;
 
 /// A group of related sections: those that invalidate the same kind of thing.
 ///
-/// The [module](super) describes its purpose and its guarantees.
+/// The [module](super) describes its purpose and its guarantees, with an example.
 ///
-/// In a `static` it takes a [`LazyLock`](std::sync::LazyLock):
+/// A domain can be shared by threads. A `static` one needs a [`LazyLock`](std::sync::LazyLock):
 ///
 /// ```
 /// use kinlock_invalidation::Domain;
@@ -59,12 +59,24 @@ impl Domain {
         Builder::default()
     }
 
+    /// A domain in which this generation and all older ones have passed.
+    pub(super) fn from(backend: Backend, generation: u64) -> Result<Self, Unsupported> {
+        let inner = Arc::new(Inner::new(backend, generation)?);
+        fork::prepare();
+        registry::add(Arc::downgrade(&inner));
+        let copy = thread::copy();
+        Ok(Domain { inner, copy })
+    }
+
     /// The chosen backend.
     pub fn backend(&self) -> Backend {
         self.inner.backend()
     }
 
     /// Opens a section. If the calling thread has one open here, opens that once more.
+    ///
+    /// O(1) with the backends `locked` and `slots`; `packed` and `wide` walk the list of open
+    /// sections. See [costs](super#semantics).
     ///
     /// # Panics
     /// If [`try_begin`](Self::try_begin) returns an error. A program with a few thousand threads
@@ -94,8 +106,9 @@ impl Domain {
     /// Whether all sections that `tag` refers to have ended. Once true it stays true until the tag
     /// is stamped again.
     ///
-    /// One load besides the tag's. With the backend `slots`, a scan of all slots if the answer is
-    /// not known yet. Acquires what those sections did.
+    /// O(1): one load besides the tag's. With the backend `slots`, if the answer is not known yet:
+    /// O(threads that have begun sections here). If it returns true, the calling thread sees what
+    /// those sections did. Never waits.
     #[inline]
     pub fn passed(&self, tag: &Tag) -> bool {
         let generation = tag.generation();
@@ -103,7 +116,9 @@ impl Domain {
     }
 
     /// Waits until `tag` has [passed](Self::passed). Sections that begin meanwhile do not prolong
-    /// the wait.
+    /// the wait. Then the calling thread sees what the sections did that it waited for.
+    ///
+    /// Spins, then yields, then sleeps. A tag that has passed costs no more than `passed`.
     ///
     /// # Errors
     /// * [`WaitError::InsideSection`] if the calling thread has a section of this domain open,
@@ -129,6 +144,19 @@ impl Domain {
     ///
     /// # Errors
     /// [`WaitError::TimedOut`], and those of [`wait`](Self::wait).
+    ///
+    /// ```
+    /// use kinlock_invalidation::{Domain, Tag, WaitError};
+    /// use std::time::Duration;
+    ///
+    /// let (domain, tag) = (Domain::new(), Tag::new());
+    /// let section = domain.begin();
+    /// section.tag(&tag);
+    /// std::thread::scope(|s| {
+    ///     let waiter = s.spawn(|| domain.wait_timeout(&tag, Duration::from_millis(1)));
+    ///     assert_eq!(waiter.join().unwrap(), Err(WaitError::TimedOut));
+    /// });
+    /// ```
     pub fn wait_timeout(&self, tag: &Tag, timeout: Duration) -> Result<(), WaitError> {
         self.wait_until(tag, deadline(timeout))
     }
@@ -171,7 +199,8 @@ impl Domain {
     /// elsewhere. 0 is a [new](Tag::new) tag.
     ///
     /// The load of the stored generation must acquire what its store released, as with any data
-    /// about a removed thing. Takes as many steps as sections are open.
+    /// about a removed thing. O(1) with the backends `locked` and `slots`, O(open sections) with
+    /// `packed` and `wide`.
     ///
     /// # Errors
     /// [`NeverIssued`] if no section of this domain has had the generation: such a tag might never
@@ -197,7 +226,8 @@ impl Domain {
     /// A tag that passes when all sections that are open now have ended.
     ///
     /// "Now" covers every section whose begin happens before this call. Useful after things were
-    /// removed without a section, or to be kept and checked later.
+    /// removed without a section, or to be kept and checked later. O(1) with the
+    /// backends `locked` and `slots`, O(open sections) with `packed` and `wide`.
     pub fn snapshot(&self) -> Tag {
         Tag::at(each!(&*self.inner, domain => domain.newest()))
     }
@@ -207,11 +237,23 @@ impl Domain {
     ///
     /// # Errors
     /// Those of [`wait`](Self::wait).
+    ///
+    /// ```
+    /// # let domain = kinlock_invalidation::Domain::new();
+    /// drop(domain.begin());
+    /// assert_eq!(domain.wait_all(), Ok(()));
+    /// ```
     pub fn wait_all(&self) -> Result<(), WaitError> {
         self.wait(&self.snapshot())
     }
 
-    /// The statistics so far.
+    /// The statistics so far. A few loads.
+    ///
+    /// ```
+    /// # let domain = kinlock_invalidation::Domain::new();
+    /// drop(domain.begin());
+    /// assert_eq!(domain.stats().longest_queue, 1);
+    /// ```
     pub fn stats(&self) -> Stats {
         let tally = each!(&*self.inner, domain => domain.tally());
         Stats {
@@ -226,7 +268,7 @@ impl Domain {
     }
 
     /// The sections that are open now, the oldest first. Not one instant: sections may begin and
-    /// end meanwhile.
+    /// end meanwhile. O(threads that have begun sections here); allocates.
     ///
     /// ```
     /// let domain = kinlock_invalidation::Domain::new();
@@ -265,7 +307,6 @@ fn refuse(error: BeginError) -> ! {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Builder {
     backend: Backend,
-    generation: u64,
 }
 
 impl Builder {
@@ -276,15 +317,6 @@ impl Builder {
         self
     }
 
-    /// Sets the newest generation that has passed [default: 0]. For tests: it brings the end of
-    /// generations near.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn generation(mut self, generation: u64) -> Self {
-        self.generation = generation;
-        self
-    }
-
     /// Makes the domain. Reserves about a megabyte of address space for all places; only used
     /// places get memory.
     ///
@@ -292,11 +324,7 @@ impl Builder {
     /// [`Unsupported`] if the CPU cannot do what the backend needs. There is no fallback to another
     /// backend.
     pub fn build(self) -> Result<Domain, Unsupported> {
-        let inner = Arc::new(Inner::new(self.backend, self.generation)?);
-        fork::prepare();
-        registry::add(Arc::downgrade(&inner));
-        let copy = thread::copy();
-        Ok(Domain { inner, copy })
+        Domain::from(self.backend, 0)
     }
 }
 

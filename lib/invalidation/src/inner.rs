@@ -6,10 +6,11 @@
 
 use super::backend::{Backend, Unsupported};
 use super::places::Places;
-use crate::raw::{self as raw, Config, Locked, NearWrap, Packed, PackedPair, Slots};
+use crate::raw::{self as raw, Config, NearWrap, Packed, PackedPair, Slots};
 use kinlock_core::platform::Atomics;
 #[cfg(miri)]
 use kinlock_core::platform::Platform;
+use kinlock_core::raw::mutex::QueuedMutex;
 use kinlock_linux::Native;
 use kinlock_linux::configured::AsConfigured as ConfiguredMutex;
 
@@ -20,6 +21,7 @@ impl Config for Configured {
     type Mutex = ConfiguredMutex;
 }
 
+type Locked = raw::Locked<Native, QueuedMutex<Native, ConfiguredMutex>>;
 type Of<B, L> = raw::Domain<Native, Configured, B, Places<L>>;
 
 /// A domain with the chosen backend.
@@ -29,8 +31,8 @@ pub(super) enum Inner {
     Packed(Of<Packed<Native, Configured>, PackedPair<Native>>),
     #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
     Wide(Of<raw::Wide<Configured>, raw::WidePair>),
-    Locked(Of<Locked<Native, Configured>, raw::Member<Native>>),
-    Slots(Of<Slots<Native, Configured>, <Native as Atomics>::AtomicU64>),
+    Locked(Of<Locked, raw::Member<Native>>),
+    Slots(Of<Slots<Native>, <Native as Atomics>::AtomicU64>),
 }
 
 /// Evaluates an expression for the domain of any backend.

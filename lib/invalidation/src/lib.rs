@@ -89,6 +89,8 @@
 //! tables (Konstantin Belousov, 2019).
 
 #[doc(hidden)]
+pub mod lab;
+#[doc(hidden)]
 pub mod raw;
 
 // The model checker runs the algorithms alone.

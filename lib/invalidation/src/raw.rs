@@ -50,10 +50,12 @@ mod wide;
 
 pub use counts::{Counts, Tally};
 pub use gate::Gate;
+pub(crate) use list::pause;
 pub use list::{List, Pair, Seen};
 pub use locked::{Exclusion, Locked, Member};
 pub use packed::PackedPair;
 pub use place::{Place, Places};
+pub(crate) use slots::BOUND;
 pub use slots::Slots;
 #[cfg(all(
     any(target_arch = "x86_64", target_arch = "aarch64"),
@@ -84,8 +86,7 @@ const NEWEST: u64 = u64::MAX - 1;
 
 /// The compile-time configuration of a domain.
 pub trait Config: Copy + core::fmt::Debug + Send + Sync + 'static {
-    /// The configuration of the mutexes inside: the list's starter lock, and the mutex of
-    /// [`Locked`].
+    /// The configuration of the starter lock of a [`List`].
     type Mutex: MutexConfig;
     /// How many times a begin starts over before it queues for the starter lock.
     const PATIENCE: u32 = 64;
@@ -94,29 +95,6 @@ pub trait Config: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// How many times it then yields its CPU and checks, before it sleeps. A section that is open
     /// for longer than the pauses is often one whose thread has no CPU.
     const YIELDS: u32 = 32;
-    /// A deliberate defect, to show that a check can fail.
-    #[doc(hidden)]
-    const FAULT: Fault = Fault::None;
-}
-
-/// Deliberate defects, each to be caught by the check meant for it.
-#[doc(hidden)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fault {
-    /// A correct domain.
-    None,
-    /// An end marks its own element before it searches for its predecessor. Correct, but every
-    /// concurrent begin starts over.
-    MarkedEarly,
-    /// An end reads its generation before it marks its element, and loses what a successor donates
-    /// in between.
-    GenerationReadBeforeMark,
-    /// An end does not wake waiters.
-    WakeLost,
-    /// An end takes the awaited generation away after it has counted its wake-up.
-    ErasedLate,
-    /// A waiter respects the lower bound of a begin that has no ticket yet.
-    BoundRespected,
 }
 
 /// The domain's generations are used up, so no section can begin. The domain is unchanged; tags can
@@ -304,20 +282,32 @@ where
     /// If there is no such place.
     #[inline]
     pub fn end(&self, me: u16) {
+        if self.end_quietly(me) {
+            self.gate.rouse(&self.counts);
+        }
+    }
+
+    /// As [`end`](Self::end), but leaves waking to the caller. Returns whether a waiter may go.
+    #[inline]
+    pub(crate) fn end_quietly(&self, me: u16) -> bool {
         let owner = &self.places[me as usize - 1].owner;
         let depth = owner.depth.load(Relaxed);
         debug_assert!(depth != 0, "no section is open here");
         if depth > 1 {
             owner.depth.store(depth - 1, Relaxed);
-            return;
+            return false;
         }
         let ended = self.backend.end(self.view(), &self.counts, me);
         owner.depth.store(0, Relaxed);
-        if let Some(ended) = ended {
-            self.gate.wake(&self.counts, |awaited| {
-                self.backend.lets_pass(self.view(), ended, awaited)
-            });
-        }
+        ended.is_some_and(|ended| {
+            let lets_pass = |awaited| self.backend.lets_pass(self.view(), ended, awaited);
+            self.gate.is_awaited(lets_pass)
+        })
+    }
+
+    /// Where waiters sleep, and the statistics of their wake-ups.
+    pub(crate) fn gate(&self) -> (&Gate<P, C>, &Counts<P>) {
+        (&self.gate, &self.counts)
     }
 
     /// How many times the section in the place `me` was begun and not ended yet. For the owner of

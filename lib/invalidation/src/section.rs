@@ -4,12 +4,29 @@ use super::inner::Inner;
 use super::tag::Tag;
 use core::marker::PhantomData;
 
-/// An open section. It ends when this is dropped, by the thread that began it.
+/// An open section: the time in which a thread removes things and then invalidates them. It ends
+/// when this is dropped, by the thread that began it.
 ///
-/// ```compile_fail
+/// The end releases what the thread did before: a thread that sees a tag of this section
+/// [passed](super::Domain::passed) sees that, too. Ending takes as long as
+/// [beginning](super::Domain::begin). It wakes sleeping waiters if one of them may go.
+///
+/// ```
+/// use kinlock_invalidation::{Domain, Tag};
+///
+/// let (domain, tag) = (Domain::new(), Tag::new());
+/// let section = domain.begin();
+/// section.tag(&tag);
+/// assert!(!domain.passed(&tag));
+/// drop(section);
+/// assert!(domain.passed(&tag));
+/// ```
+///
+/// It belongs to its thread:
+///
+/// ```compile_fail,E0277
 /// let domain = kinlock_invalidation::Domain::new();
 /// let section = domain.begin();
-/// // It belongs to its thread.
 /// std::thread::scope(|s| {
 ///     s.spawn(|| drop(section));
 /// });
@@ -35,9 +52,9 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Stamps `tag`. The tag passes when this section and all older ones have ended, and not before
-    /// sections that stamped it earlier. One load if it has this stamp or a newer one already, else
-    /// a compare-and-swap.
+    /// Stamps `tag`: it passes when this section and all older ones have ended. A newer stamp
+    /// stays. O(1): one load if the tag has this stamp or a newer one, else a compare-and-swap,
+    /// which releases.
     ///
     /// Must be called under the lock that makes the thing look free, so that a thread that sees it
     /// free sees the tag.

@@ -4,6 +4,24 @@ use core::sync::atomic::{AtomicU64, Ordering::*};
 
 /// Records which sections must end before a thing may be reused: eight bytes beside the thing.
 ///
+/// Sections stamp it with a generation. Tags of one domain are compared with each other by
+/// [`generation`](Self::generation): the lower one passes no later.
+///
+/// ```
+/// use kinlock_invalidation::{Domain, Tag};
+///
+/// struct Page {
+///     tag: Tag,
+///     // ...
+/// }
+///
+/// let domain = Domain::new();
+/// let page = Page { tag: Tag::new() };
+/// assert!(domain.passed(&page.tag), "nobody has removed it yet");
+/// domain.begin().tag(&page.tag);
+/// assert_eq!(page.tag.generation(), 1);
+/// ```
+///
 /// All-zero memory is a tag that has passed. A tag belongs to the domain whose sections stamp it.
 /// Another domain cannot answer for it: there the tag may never pass, and a wait for it either
 /// waits for unrelated sections or returns [`WaitError::ForeignTag`](super::WaitError::ForeignTag).

@@ -35,25 +35,25 @@ pub const ALL: &[Kind] = &[
     ),
     Kind::new(
         "invalidation-slots",
-        |threads| place(threads, Slots::<Sim, Ours>::new(0), || SimU64::new(0)),
+        |threads| place(threads, Slots::<Sim>::new(0), || SimU64::new(0)),
         "our backend `slots`: a slot per thread and a ticket",
     ),
 ];
 
 fn place_locked<M: Exclusion>(threads: usize) -> &'static dyn Lock {
-    place(threads, Locked::<Sim, Ours, M>::new(0), Member::new)
+    place(threads, Locked::<Sim, M>::new(0), Member::new)
 }
 
 fn place<B: Backend<Sim>>(threads: usize, backend: B, link: fn() -> B::Link) -> &'static dyn Lock {
     let places: Places<B::Link> = crate::place_slice(threads, |_| Place::new(link()));
-    crate::place(Sections::<B>(Domain::new(backend, places)))
+    crate::place(Invalidation::<B>(Domain::new(backend, places)))
 }
 
 type Places<L> = &'static [Place<Sim, L>];
 
-struct Sections<B: Backend<Sim>>(Domain<Sim, Ours, B, Places<B::Link>>);
+struct Invalidation<B: Backend<Sim>>(Domain<Sim, Ours, B, Places<B::Link>>);
 
-impl<B: Backend<Sim>> Lock for Sections<B> {
+impl<B: Backend<Sim>> Lock for Invalidation<B> {
     fn lock(&self, me: usize) {
         let begun = self.0.begin(me as u16 + 1, || 0);
         begun.expect("a run is shorter than that");

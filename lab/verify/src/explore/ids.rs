@@ -17,9 +17,10 @@
 use super::violation::{Failure, Violation};
 use super::{Outcome, Replay, Subject, Tally};
 use crate::report::Property;
-use crate::specimen::{fault, named};
+use crate::specimen::named;
 use kinlock_core::platform::Platform;
-use kinlock_ids::raw::{AGE, BLOCK, Block, Held, IdAllocator, IdConfig, IdFault, Policy, Record};
+use kinlock_ids::lab::{Allocator, Defect};
+use kinlock_ids::raw::{AGE, BLOCK, Block, Held, Policy, Record};
 use kinlock_sim::random::Random;
 use kinlock_sim::schedule::say;
 use kinlock_sim::{Disturbance, Machine, Schedule, Sim, Stuck, place_slice};
@@ -42,11 +43,11 @@ pub const ALL: &[Specimen] = &[
     sound::<{ Policy::PerCpu as u8 }>("per-cpu"),
     sound::<{ Policy::LowestFree as u8 }>("lowest-free"),
     sound::<{ Policy::TaskOwned as u8 }>("task-owned"),
-    broken::<{ IdFault::Shared as u8 }>("busted-shared", Property::Exclusion),
-    broken::<{ IdFault::Leaked as u8 }>("busted-leak", Property::Contract),
-    broken::<{ IdFault::AboveBound as u8 }>("busted-bound", Property::Contract),
-    broken::<{ IdFault::StaleRecent as u8 }>("busted-recent", Property::Contract),
-    broken::<{ IdFault::Stranded as u8 }>("busted-stranded", Property::Completion),
+    broken::<{ Defect::Shared as u8 }>("busted-shared", Property::Exclusion),
+    broken::<{ Defect::Leaked as u8 }>("busted-leak", Property::Contract),
+    broken::<{ Defect::AboveBound as u8 }>("busted-bound", Property::Contract),
+    broken::<{ Defect::StaleRecent as u8 }>("busted-recent", Property::Contract),
+    broken::<{ Defect::Stranded as u8 }>("busted-stranded", Property::Completion),
 ];
 
 named!(Specimen, "policy", ALL);
@@ -55,30 +56,16 @@ const fn sound<const POLICY: u8>(name: &'static str) -> Specimen {
     Specimen {
         name,
         defect: None,
-        play: play::<POLICY, Kind<0>>,
+        play: play::<POLICY, 0>,
     }
 }
 
-const fn broken<const FAULT: u8>(name: &'static str, defect: Property) -> Specimen {
+const fn broken<const DEFECT: u8>(name: &'static str, defect: Property) -> Specimen {
     Specimen {
         name,
         defect: Some(defect),
-        play: play::<{ Policy::RecentFirst as u8 }, Kind<FAULT>>,
+        play: play::<{ Policy::RecentFirst as u8 }, DEFECT>,
     }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Kind<const FAULT: u8>;
-
-impl<const FAULT: u8> IdConfig for Kind<FAULT> {
-    const FAULT: IdFault = fault!(
-        FAULT,
-        IdFault: Shared,
-        Leaked,
-        AboveBound,
-        StaleRecent,
-        Stranded
-    );
 }
 
 impl Subject for Specimen {
@@ -93,10 +80,11 @@ impl Subject for Specimen {
     }
 }
 
-type Ids<C> = IdAllocator<Sim, (&'static [Record<Sim>], &'static [Block<Sim>]), C>;
+type Ids<const DEFECT: u8> =
+    Allocator<Sim, (&'static [Record<Sim>], &'static [Block<Sim>]), DEFECT>;
 
-struct Shared<C: IdConfig> {
-    ids: Ids<C>,
+struct Shared<const DEFECT: u8> {
+    ids: Ids<DEFECT>,
     cpus: u32,
     /// Whether threads say when they go on without their IDs.
     marks: bool,
@@ -135,7 +123,7 @@ const STEPS: usize = 12;
 /// threads.
 const ACCESSES_PER_THREAD: u64 = 10_000;
 
-fn play<const POLICY: u8, C: IdConfig>(replay: &Replay<Specimen>, trace: bool) -> Outcome {
+fn play<const POLICY: u8, const DEFECT: u8>(replay: &Replay<Specimen>, trace: bool) -> Outcome {
     static MACHINE: OnceLock<Machine> = OnceLock::new();
     let machine = MACHINE.get_or_init(|| Machine::load("laptop").expect("it is built in"));
     let mut policies = Policy::ALL.into_iter();
@@ -150,13 +138,13 @@ fn play<const POLICY: u8, C: IdConfig>(replay: &Replay<Specimen>, trace: bool) -
     replay.play(
         schedule,
         trace,
-        || Shared::<C>::new(policy, cpus, threads, seed),
+        || Shared::<DEFECT>::new(policy, cpus, threads, seed),
         [Shared::body, |_, _| ()],
         Shared::judge,
     )
 }
 
-impl<C: IdConfig> Shared<C> {
+impl<const DEFECT: u8> Shared<DEFECT> {
     fn new(policy: Policy, cpus: u32, threads: usize, seed: u64) -> Self {
         let records = place_slice(cpus as usize + threads, |_| Record::new());
         // Each may hold two.

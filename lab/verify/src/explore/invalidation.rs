@@ -14,13 +14,16 @@
 use super::violation::{Failure, Violation};
 use super::{Outcome, Replay, Subject, Tally, draw};
 use crate::report::Property;
-use crate::specimen::{fault, named};
+use crate::specimen::named;
 use kinlock_core::config::Tuning;
 use kinlock_core::platform::{Atomic, NEVER, Platform};
-use kinlock_core::raw::mutex::{MutexConfig, Queue};
+use kinlock_core::raw::mutex::{MutexConfig, Queue, QueuedMutex};
 use kinlock_core::raw::osq::Watch;
+use kinlock_invalidation::lab::{
+    WakeLost, end_erasing_late, generation_read_before_mark, marked_early,
+};
 use kinlock_invalidation::raw::{
-    Backend, Config, Domain, Fault, Locked, Member, Packed, PackedPair, Pair, Place, Slots,
+    Backend, Config, Domain, Locked, Member, Packed, PackedPair, Pair, Place, Slots,
 };
 use kinlock_sim::platform::SimU64;
 use kinlock_sim::random::Random;
@@ -40,47 +43,64 @@ pub struct Specimen {
 
 /// All of them.
 pub const ALL: &[Specimen] = &[
-    packed::<0>("packed", None),
-    Specimen {
-        name: "locked",
-        defect: None,
-        play: |replay, trace| {
-            play::<Kind<0>, Locked<Sim, Kind<0>>>(replay, trace, || Locked::new(0), Member::new)
-        },
-    },
-    Specimen {
-        name: "slots",
-        defect: None,
-        play: |replay, trace| {
-            play::<Kind<0>, Slots<Sim, Kind<0>>>(replay, trace, || Slots::new(0), || SimU64::new(0))
-        },
-    },
-    packed::<{ Fault::GenerationReadBeforeMark as u8 }>(
+    specimen("packed", None, |replay, trace| {
+        play(replay, trace, list, pair, Domain::end)
+    }),
+    specimen("locked", None, |replay, trace| {
+        let backend = || Locked::<Sim, QueuedMutex<Sim, Short>>::new(0);
+        play(replay, trace, backend, Member::new, Domain::end)
+    }),
+    specimen("slots", None, |replay, trace| {
+        let backend = || Slots::<Sim>::new(0);
+        play(replay, trace, backend, || SimU64::new(0), Domain::end)
+    }),
+    specimen(
         "busted-donation",
         Some(Property::Contract),
+        |replay, trace| {
+            let backend = || generation_read_before_mark(list());
+            play(replay, trace, backend, pair, Domain::end)
+        },
     ),
-    packed::<{ Fault::WakeLost as u8 }>("busted-wakeup", Some(Property::Completion)),
-    packed::<{ Fault::ErasedLate as u8 }>("busted-erasure", Some(Property::Completion)),
-    packed::<{ Fault::MarkedEarly as u8 }>("busted-mark", Some(Property::Progress)),
+    specimen(
+        "busted-wakeup",
+        Some(Property::Completion),
+        |replay, trace| play(replay, trace, || WakeLost(list()), pair, Domain::end),
+    ),
+    specimen(
+        "busted-erasure",
+        Some(Property::Completion),
+        |replay, trace| play(replay, trace, list, pair, end_erasing_late),
+    ),
+    specimen("busted-mark", Some(Property::Progress), |replay, trace| {
+        let backend = || marked_early(list());
+        play(replay, trace, backend, pair, Domain::end)
+    }),
 ];
 
 named!(Specimen, "backend", ALL);
 
-const fn packed<const FAULT: u8>(name: &'static str, defect: Option<Property>) -> Specimen {
-    Specimen {
-        name,
-        defect,
-        play: |replay, trace| {
-            let link = || PackedPair::new(0);
-            play::<Kind<FAULT>, Packed<Sim, Kind<FAULT>>>(replay, trace, || Packed::new(0), link)
-        },
-    }
+const fn specimen(
+    name: &'static str,
+    defect: Option<Property>,
+    play: fn(&Replay<Specimen>, bool) -> Outcome,
+) -> Specimen {
+    Specimen { name, defect, play }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Kind<const FAULT: u8>;
+fn list() -> Packed<Sim, Short> {
+    Packed::new(0)
+}
 
-impl<const FAULT: u8> MutexConfig for Kind<FAULT> {
+fn pair() -> PackedPair<Sim> {
+    PackedPair::new(0)
+}
+
+/// Short waits: more happens in a schedule.
+#[derive(Clone, Copy, Debug)]
+struct Short;
+
+impl MutexConfig for Short {
     fn tuning() -> Tuning {
         Tuning::DEFAULT
     }
@@ -90,19 +110,17 @@ impl<const FAULT: u8> MutexConfig for Kind<FAULT> {
     }
 }
 
-impl<const FAULT: u8> Config for Kind<FAULT> {
+impl Config for Short {
     type Mutex = Self;
     const PATIENCE: u32 = 8;
     const SPINS: u32 = 4;
     const YIELDS: u32 = 2;
-    const FAULT: Fault = fault!(FAULT, Fault: GenerationReadBeforeMark, WakeLost, ErasedLate,
-        MarkedEarly);
 }
 
 /// After so many accesses a schedule counts as endless.
 const MAX_ACCESSES: u64 = 5_000_000;
 /// How many restarts of beginnings there may be per section without preemption. A sound list has
-/// 1.24 in two thousand schedules or more, [`Fault::MarkedEarly`] 1.52. Both depend on the mutex of
+/// 1.24 in two thousand schedules or more, `MarkedEarly` 1.52. Both depend on the mutex of
 /// the slots.
 pub const MOST_RESTARTS: f64 = 1.38;
 
@@ -128,11 +146,12 @@ impl Subject for Specimen {
     }
 }
 
-fn play<C: Config, B: Backend<Sim>>(
+fn play<B: Backend<Sim>>(
     replay: &Replay<Specimen>,
     trace: bool,
     backend: fn() -> B,
     link: fn() -> B::Link,
+    end: fn(&Explored<B>, u16),
 ) -> Outcome {
     let mut random = Random::stream(replay.seed, 3);
     let drawn = 2 + random.below(7) as usize;
@@ -162,7 +181,7 @@ fn play<C: Config, B: Backend<Sim>>(
             let backend = backend();
             let places = kinlock_sim::place_slice(threads, |_| Place::new(link()));
             let domain = kinlock_sim::place(Domain::new(backend, places));
-            Shared::<C, B>::new(domain, rounds, work, calm)
+            Shared::new(domain, end, rounds, work, calm)
         },
         [Shared::body, |_, _| ()],
         Shared::judge,
@@ -170,10 +189,13 @@ fn play<C: Config, B: Backend<Sim>>(
 }
 
 type Places<B> = &'static [Place<Sim, <B as Backend<Sim>>::Link>];
+type Explored<B> = Domain<Sim, Short, B, Places<B>>;
 
 /// What the threads of a schedule share. Watching takes no simulated time.
-struct Shared<C: Config, B: Backend<Sim> + 'static> {
-    domain: &'static Domain<Sim, C, B, Places<B>>,
+struct Shared<B: Backend<Sim> + 'static> {
+    domain: &'static Explored<B>,
+    /// How a section ends.
+    end: fn(&Explored<B>, u16),
     rounds: u32,
     work: u64,
     /// Whether no thread is preempted.
@@ -189,15 +211,17 @@ struct Shared<C: Config, B: Backend<Sim> + 'static> {
     violation: Violation,
 }
 
-impl<C: Config, B: Backend<Sim>> Shared<C, B> {
+impl<B: Backend<Sim>> Shared<B> {
     fn new(
-        domain: &'static Domain<Sim, C, B, Places<B>>,
+        domain: &'static Explored<B>,
+        end: fn(&Explored<B>, u16),
         rounds: u32,
         work: u64,
         calm: bool,
     ) -> Self {
         Shared {
             domain,
+            end,
             rounds,
             work,
             calm,
@@ -250,7 +274,7 @@ impl<C: Config, B: Backend<Sim>> Shared<C, B> {
         open.swap_remove(at.expect("it was put there"));
         drop(open);
         say("ends its section");
-        self.domain.end(place);
+        (self.end)(self.domain, place);
         say("has ended it");
     }
 

@@ -2,9 +2,9 @@
 
 use super::Specimen;
 use crate::affinity;
-use crate::specimen::fault;
 use kinlock_core::platform::Platform;
-use kinlock_ids::raw::{Block, IdAllocator, IdConfig, IdFault, Record};
+use kinlock_ids::lab::{Allocator, Defect};
+use kinlock_ids::raw::{Block, Record};
 use kinlock_ids::{Backend, Domain, Policy};
 use kinlock_linux::Native;
 use std::sync::OnceLock;
@@ -94,26 +94,19 @@ pub(super) fn domain(specimen: &Specimen) -> Domain {
 /// Where a specimen's IDs come from.
 pub(super) fn of(specimen: &Specimen) -> Box<dyn Source> {
     match specimen.broken {
-        Some(Broken::Shared) => own::<{ IdFault::Shared as u8 }>(specimen.policy),
-        Some(Broken::Leaked) => own::<{ IdFault::Leaked as u8 }>(specimen.policy),
-        Some(Broken::AboveBound) => own::<{ IdFault::AboveBound as u8 }>(specimen.policy),
+        Some(Broken::Shared) => own::<{ Defect::Shared as u8 }>(specimen.policy),
+        Some(Broken::Leaked) => own::<{ Defect::Leaked as u8 }>(specimen.policy),
+        Some(Broken::AboveBound) => own::<{ Defect::AboveBound as u8 }>(specimen.policy),
         None | Some(Broken::NoRestart | Broken::Ring) => Box::new(domain(specimen)),
     }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Faulty<const FAULT: u8>;
-
-impl<const FAULT: u8> IdConfig for Faulty<FAULT> {
-    const FAULT: IdFault = fault!(FAULT, IdFault: Shared, Leaked, AboveBound);
 }
 
 type Slices = (&'static [Record<Native>], &'static [Block<Native>]);
 
 /// The library's own allocator, with a defect.
-struct Own<const FAULT: u8>(IdAllocator<Native, Slices, Faulty<FAULT>>);
+struct Own<const DEFECT: u8>(Allocator<Native, Slices, DEFECT>);
 
-fn own<const FAULT: u8>(policy: Policy) -> Box<dyn Source> {
+fn own<const DEFECT: u8>(policy: Policy) -> Box<dyn Source> {
     let cpus = affinity::cpu_numbers();
     // Leaked: one of each per process.
     let records: Vec<_> = (0..cpus).map(|_| Record::new()).collect();
@@ -121,11 +114,11 @@ fn own<const FAULT: u8>(policy: Policy) -> Box<dyn Source> {
         .map(|_| Block::new())
         .collect();
     let storage: Slices = (records.leak(), blocks.leak());
-    let ids = IdAllocator::new(storage, cpus as u32, policy).expect("the storage is large enough");
-    Box::new(Own::<FAULT>(ids))
+    let ids = Allocator::new(storage, cpus as u32, policy).expect("the storage is large enough");
+    Box::new(Own::<DEFECT>(ids))
 }
 
-impl<const FAULT: u8> Source for Own<FAULT> {
+impl<const DEFECT: u8> Source for Own<DEFECT> {
     fn with(&self, section: &mut dyn FnMut(u32)) -> bool {
         let Ok(held) = self.0.acquire(cpu()) else {
             return false;

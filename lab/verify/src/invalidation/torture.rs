@@ -15,14 +15,14 @@
 //! 1. The signal's handler is async-signal-safe: it spins and does nothing else. It stays
 //!    installed.
 
-use super::{Broken, Kind, NoWait, Ours, Specimen};
+use super::{Broken, Kind, NoWait, Ours, Specimen, list};
 use crate::crew::{self, Worker};
 use crate::injector::{self, Injector};
 use crate::pages::{self, Pool, Protection};
 use crate::plan::{self, Context, Settings, Step, Tortured};
 use crate::report::{Check, Findings, Property, Report};
 use crate::signal;
-use kinlock_invalidation::raw::Fault;
+use kinlock_invalidation::lab::{WakeLost, generation_read_before_mark};
 use kinlock_sim::random::Random;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -51,8 +51,6 @@ impl Tortured for Specimen {
             .flat_map(|&threads| [step(threads, false), step(threads, true)])
             .collect();
         plan::run(self, settings, &steps, progress, |&pages, context| {
-            const GENERATION: u8 = Fault::GenerationReadBeforeMark as u8;
-            const WAKE: u8 = Fault::WakeLost as u8;
             let threads = context.orders.threads;
             match self.kind {
                 Kind::Sound(backend) => {
@@ -60,8 +58,11 @@ impl Tortured for Specimen {
                     play(ours, pages, context)
                 }
                 Kind::NoWait => play(NoWait, pages, context),
-                Kind::Generation => play(Broken::<GENERATION>::new(threads), pages, context),
-                Kind::Wake => play(Broken::<WAKE>::new(threads), pages, context),
+                Kind::Generation => {
+                    let backend = generation_read_before_mark(list());
+                    play(Broken::new(backend, threads), pages, context)
+                }
+                Kind::Wake => play(Broken::new(WakeLost(list()), threads), pages, context),
             }
         })
     }

@@ -3,10 +3,11 @@
 
 use super::record::{Record, Word};
 use super::take::{idle_since, mark};
-use super::{AGE, BLOCK, Held, IdAllocator, IdConfig, IdFault, NO_MEMBER, Policy, Storage};
+use super::{AGE, Allocator, BLOCK, Held, NO_MEMBER, Policy, Storage};
+use crate::lab::Defect;
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
-impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
+impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
     #[cold]
     #[inline(never)]
     pub(super) fn release_slow(&self, cpu: u32, held: Held) {
@@ -31,7 +32,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
                 return;
             }
         }
-        if !moves && !matches!(C::FAULT, IdFault::Leaked) {
+        if !moves && !Self::has(Defect::Leaked) {
             self.free(id);
         }
     }
@@ -98,7 +99,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     /// limit. Marks the other idle ones. `now` is [`Platform::now`]. Returns how many were freed.
     /// O(capacity).
     ///
-    /// With [`IdConfig::AGING`] acquisitions call this themselves. Under [`Policy::PerCpu`] and
+    /// With [`aging`](Self::aging) acquisitions call this themselves. Under [`Policy::PerCpu`] and
     /// [`Policy::TaskOwned`] IDs do not age: they have owners.
     pub fn reclaim(&self, now: u64) -> u32 {
         let control = self.shape.control();

@@ -1,7 +1,8 @@
 //! Acquisitions for which the fast path finds no ID.
 
 use super::record::{Record, Word};
-use super::{AGE, BLOCK, Held, IdAllocator, IdConfig, IdError, IdFault, NOWHERE, Policy, Storage};
+use super::{AGE, Allocator, BLOCK, Held, IdError, NOWHERE, Policy, Storage};
+use crate::lab::Defect;
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
 /// How many kept IDs an acquisition compares to find an old one.
@@ -9,11 +10,11 @@ const CANDIDATES: u32 = 8;
 
 const ROUNDS_WITH_A_DEFECT: u32 = 100_000;
 
-impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
+impl<P: Platform, S: Storage<P>, const DEFECT: u8> Allocator<P, S, DEFECT> {
     #[cold]
     #[inline(never)]
     pub(super) fn acquire_slow(&self, cpu: u32, member: u32) -> Result<Held, IdError> {
-        if C::AGING {
+        if self.ages {
             let now = P::now();
             if self.shape.is_time_to_age(now) {
                 self.reclaim(now);
@@ -26,7 +27,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
             }
             rounds += 1;
             // With a defect the state may be inconsistent for ever.
-            if !matches!(C::FAULT, IdFault::None) && rounds == ROUNDS_WITH_A_DEFECT {
+            if DEFECT != 0 && rounds == ROUNDS_WITH_A_DEFECT {
                 return Err(IdError::Exhausted);
             }
             P::relax();
@@ -52,7 +53,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
                 Policy::LowestFree => None,
                 _ => word
                     .recent()
-                    .filter(|&id| id < limit || matches!(C::FAULT, IdFault::StaleRecent)),
+                    .filter(|&id| id < limit || Self::has(Defect::StaleRecent)),
             };
             if let Some(id) = old.filter(|&id| self.claim(id)) {
                 return Ok(Some(self.settle(at, id)));
@@ -95,7 +96,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
         // The fast path of a release keeps an ID without comparing it with the limit. No other
         // acquisition might ever take it: its CPU may never run a thread again. And as long as it
         // is kept, the search below fails.
-        if !matches!(C::FAULT, IdFault::Stranded) {
+        if !Self::has(Defect::Stranded) {
             if let Some(id) = (from..grown).find_map(|id| self.take_from_keeper(id)) {
                 return Ok(Some(id));
             }
@@ -115,7 +116,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     /// Read-modify-writes, which read the newest values: a late load could find an ID held that was
     /// given back before this acquisition began.
     fn all_held(&self, from: u32, to: u32) -> bool {
-        if matches!(C::FAULT, IdFault::AboveBound) {
+        if Self::has(Defect::AboveBound) {
             return true;
         }
         let mut start = from;
@@ -148,7 +149,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     ///
     /// Marks the unmarked IDs that it passes: the first step of the hand-shake with their owners.
     fn take_idle(&self, limit: u32) -> Option<u32> {
-        if limit == 0 || matches!(C::FAULT, IdFault::AboveBound) {
+        if limit == 0 || Self::has(Defect::AboveBound) {
             return None;
         }
         let start = self.shape.next_victim() % limit;
@@ -192,7 +193,7 @@ impl<P: Platform, S: Storage<P>, C: IdConfig> IdAllocator<P, S, C> {
     /// owner has taken it back.
     pub(super) fn take_from_keeper(&self, id: u32) -> Option<u32> {
         let (record, word) = self.kept(id)?;
-        if matches!(C::FAULT, IdFault::Shared) {
+        if Self::has(Defect::Shared) {
             record.word.overwrite(Word::had(id).0, Release);
             return Some(id);
         }

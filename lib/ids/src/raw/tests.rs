@@ -9,9 +9,9 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 
 type Parts = (&'static [Record<Native>], &'static [Block<Native>]);
-type Ids<C = Usual> = IdAllocator<Native, Parts, C>;
+type Ids = IdAllocator<Native, Parts>;
 
-fn make<C: IdConfig>(policy: Policy, cpus: u32, members: u32, blocks: usize) -> Ids<C> {
+fn make(policy: Policy, cpus: u32, members: u32, blocks: usize) -> Ids {
     // A record for each CPU and for each member.
     let records: Vec<Record<Native>> = (0..cpus + members).map(|_| Record::new()).collect();
     let blocks: Vec<Block<Native>> = (0..blocks).map(|_| Block::new()).collect();
@@ -26,7 +26,7 @@ fn recent_first(cpus: u32, members: u32) -> Ids {
 }
 
 /// Acquires and releases on `cpu`; returns the ID.
-fn visit<C: IdConfig>(ids: &Ids<C>, cpu: u32) -> u32 {
+fn visit(ids: &Ids, cpu: u32) -> u32 {
     let held = ids.acquire(cpu).unwrap();
     let id = held.id();
     ids.release(cpu, held);
@@ -34,13 +34,13 @@ fn visit<C: IdConfig>(ids: &Ids<C>, cpu: u32) -> u32 {
 }
 
 /// The ID that the record keeps.
-fn kept<C: IdConfig>(ids: &Ids<C>, at: u32) -> Option<u32> {
+fn kept(ids: &Ids, at: u32) -> Option<u32> {
     let word = Word(ids.storage.records()[at as usize].word.load(Relaxed));
     word.keeps().then_some(word.id())
 }
 
 /// Every ID is free, kept once, or one of `held`.
-fn audit<C: IdConfig>(ids: &Ids<C>, held: &[u32]) {
+fn audit(ids: &Ids, held: &[u32]) {
     let mut places: Vec<u32> = held.to_vec();
     places.extend((0..ids.storage.records().len() as u32).filter_map(|at| kept(ids, at)));
     let unique: HashSet<_> = places.iter().collect();

@@ -9,9 +9,10 @@ use core::ptr::NonNull;
 
 use super::{
     CLOSED, DEPTH, END, Element, FIRST, GATE, HEAD, Knobs, Moved, NEXT, Node, OutOfRange, Popped,
-    Probe, Pushed, REFUSED, Slots, in_range,
+    Pushed, REFUSED, Slots, in_range,
 };
 use crate::area::{Area, SIGNATURE, at};
+use crate::lab::Probe;
 
 /// A sequence: `$before` and `$commit` between begin and end, with the operands below and its own.
 /// The delay of a [`Probe`] comes between `$before` and `$commit`.

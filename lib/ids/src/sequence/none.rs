@@ -4,8 +4,9 @@
 use core::ptr::NonNull;
 
 use crate::area::Area;
+use crate::lab::Probe;
 
-use super::{Element, Moved, Node, OutOfRange, Popped, Probe, Pushed, Slots};
+use super::{Element, Moved, Node, OutOfRange, Popped, Pushed, Slots};
 
 pub(in super::super) unsafe fn add<P: Probe, const NEAR: usize>(
     _: Area,

@@ -4,6 +4,7 @@ use core::ptr::NonNull;
 
 use super::*;
 use crate::area::{Area, at};
+use crate::lab::Sound;
 
 /// An area with an ID that the test chooses.
 #[repr(C, align(32))]
@@ -92,9 +93,9 @@ fn debuggers_find_the_sequences() {
 #[derive(Clone, Copy, Debug)]
 struct Slow;
 
-// SAFETY: no fault.
+// SAFETY: it restarts.
 unsafe impl Probe for Slow {
-    const DELAY: u32 = 100;
+    const DELAY: u16 = 100;
 }
 
 fn adds<P: Probe, const NEAR: usize>() {

@@ -23,7 +23,7 @@
 //!    open that is not newer, whose end will find it; or has seen it passed, and takes it away.
 //!    A waiter whose time was up belongs to the former.
 
-use super::{Config, Counts, Fault};
+use super::{Config, Counts};
 use core::marker::PhantomData;
 use kinlock_core::platform::{Atomic, NEVER, Ordering::*, Platform};
 
@@ -51,29 +51,37 @@ impl<P: Platform, C: Config> Gate<P, C> {
         }
     }
 
-    /// Wakes waiters if `passed` says so of the lowest generation that any of them waits for.
+    /// Whether there are waiters, and `passed` says of the lowest generation that any of them waits
+    /// for that it has passed.
     #[inline]
-    pub(super) fn wake(&self, counts: &Counts<P>, passed: impl FnOnce(u64) -> bool) {
+    pub(super) fn is_awaited(&self, passed: impl FnOnce(u64) -> bool) -> bool {
         // Pairs with the heavy fence in `wait`.
         P::light_fence();
         let awaited = self.awaited.glance(Relaxed);
-        if awaited != NONE && passed(awaited) && C::FAULT as u8 != Fault::WakeLost as u8 {
-            self.rouse(counts);
-        }
+        awaited != NONE && passed(awaited)
     }
 
+    /// Wakes all waiters.
     #[cold]
     #[inline(never)]
-    fn rouse(&self, counts: &Counts<P>) {
-        let late = C::FAULT as u8 == Fault::ErasedLate as u8;
-        if !late {
-            self.awaited.store(NONE, Relaxed);
-        }
+    pub(super) fn rouse(&self, counts: &Counts<P>) {
+        self.erase();
+        self.count_wake_up();
+        self.wake_all(counts);
+    }
+
+    /// No generation is waited for.
+    pub(crate) fn erase(&self) {
+        self.awaited.store(NONE, Relaxed);
+    }
+
+    /// Keeps waiters from falling asleep that have not checked since.
+    pub(crate) fn count_wake_up(&self) {
         // Release: a waiter that acquires this sees what has passed before, and `NONE`.
         self.wakeups.fetch_add(1, Release);
-        if late {
-            self.awaited.store(NONE, Relaxed);
-        }
+    }
+
+    pub(crate) fn wake_all(&self, counts: &Counts<P>) {
         counts.wakes.fetch_add(1, Relaxed);
         P::unpark(self.key(), u32::MAX);
     }
@@ -139,7 +147,7 @@ impl<P: Platform, C: Config> Gate<P, C> {
                 break;
             }
             self.lower(generation);
-            // Pairs with the light fence in `wake`.
+            // Pairs with the light fence in `is_awaited`.
             let noticed = P::heavy_fence();
             if passed() {
                 break;
@@ -165,7 +173,7 @@ impl<P: Platform, C: Config> Gate<P, C> {
 
     /// In a forked child: no thread sleeps there.
     pub(super) fn reset_in_child(&self) {
-        self.awaited.store(NONE, Relaxed);
+        self.erase();
     }
 
     fn key(&self) -> *const u32 {

@@ -64,7 +64,7 @@
 // 2. `keep_only` is called in the child of a fork, on its only thread. The list consists of
 //    atomics, so that no memory is at risk if it is called elsewhere.
 
-use super::{Backend, Config, Counts, Fault, NearWrap, Places};
+use super::{Backend, Config, Counts, NearWrap, Places};
 use core::marker::PhantomData;
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 use kinlock_core::raw::mutex::QueuedMutex;
@@ -108,7 +108,7 @@ pub trait Pair: Send + Sync + 'static {
 #[repr(C)]
 #[derive(Debug)]
 pub struct List<P: Platform, Q, C: Config> {
-    head: Q,
+    pub(crate) head: Q,
     pub(super) starter: QueuedMutex<P, C::Mutex>,
     config: PhantomData<C>,
 }
@@ -141,7 +141,7 @@ impl<P: Platform, Q: Pair, C: Config> List<P, Q, C> {
 
     /// The element before `me`, and its value. `None`: an element is marked, or the walk missed it.
     #[inline]
-    pub(super) fn predecessor<'a>(
+    pub(crate) fn predecessor<'a>(
         &'a self,
         places: Places<'a, P, Q>,
         me: u16,
@@ -226,28 +226,10 @@ impl<P: Platform, Q: Pair, C: Config> List<P, Q, C> {
     #[inline]
     fn try_end(&self, places: Places<'_, P, Q>, me: u16) -> Option<Option<u64>> {
         let own = places.link(me);
-        let marks_early = matches!(C::FAULT, Fault::MarkedEarly);
-        let early = match C::FAULT {
-            Fault::MarkedEarly => Some(own.mark()),
-            Fault::GenerationReadBeforeMark => Some(own.load()),
-            _ => None,
-        };
-        let Some((before, seen)) = self.predecessor(places, me) else {
-            if let Some(own_seen) = early.filter(|_| marks_early) {
-                own.publish(own_seen);
-            }
-            return None;
-        };
-        let (mine, generation) = match early {
-            Some(marked) if marks_early => (marked, marked.generation),
-            Some(stale) => (own.mark(), stale.generation),
-            None => {
-                let marked = own.mark();
-                (marked, marked.generation)
-            }
-        };
-        if before.exchange(seen, Seen { generation, ..mine }) {
-            return Some(core::ptr::eq(before, &self.head).then_some(generation));
+        let (before, seen) = self.predecessor(places, me)?;
+        let mine = own.mark();
+        if before.exchange(seen, mine) {
+            return Some(core::ptr::eq(before, &self.head).then_some(mine.generation));
         }
         own.publish(mine);
         None
@@ -365,7 +347,7 @@ const TIMED_SLEEP: u64 = 50_000;
 
 /// Waits before an operation starts over. The obstacle lasts a few instructions, unless its thread
 /// is not running.
-fn pause<P: Platform>(restarts: u32) {
+pub(crate) fn pause<P: Platform>(restarts: u32) {
     if restarts < PAUSES {
         for _ in 0..1 << (restarts / 4) {
             P::relax();

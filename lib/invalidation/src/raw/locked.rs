@@ -9,8 +9,7 @@
 //! 2. `keep_only` is called in the child of a fork, on its only thread. The list consists of
 //!    atomics, so that no memory is at risk if it is called elsewhere.
 
-use super::{Backend, Config, Counts, NEWEST, NearWrap, Places};
-use core::marker::PhantomData;
+use super::{Backend, Counts, NEWEST, NearWrap, Places};
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 use kinlock_core::raw::mutex::{MutexConfig, QueuedMutex};
 
@@ -54,11 +53,11 @@ impl<P: Platform, C: MutexConfig> Exclusion for QueuedMutex<P, C> {
     }
 }
 
-/// The list of open sections.
+/// The list of open sections under the mutex `M`.
 // `repr(C)`: the word that is read most comes first.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Locked<P: Platform, C: Config, M = QueuedMutex<P, <C as Config>::Mutex>> {
+pub struct Locked<P: Platform, M> {
     /// The newest generation that has passed. Written under the mutex, read by any thread.
     done: P::AtomicU64,
     /// The newest generation given out. This and the following fields belong to the holder of the
@@ -68,7 +67,6 @@ pub struct Locked<P: Platform, C: Config, M = QueuedMutex<P, <C as Config>::Mute
     first: P::AtomicU16,
     last: P::AtomicU16,
     open: P::AtomicU32,
-    config: PhantomData<C>,
 }
 
 /// An element of the list. Belongs to the holder of the mutex.
@@ -96,7 +94,7 @@ impl<P: Platform> Default for Member<P> {
     }
 }
 
-impl<P: Platform, C: Config, M: Exclusion> Locked<P, C, M> {
+impl<P: Platform, M: Exclusion> Locked<P, M> {
     /// An empty list in which this generation and all before have passed.
     pub fn new(generation: u64) -> Self {
         Locked {
@@ -106,7 +104,6 @@ impl<P: Platform, C: Config, M: Exclusion> Locked<P, C, M> {
             first: Atomic::new(0),
             last: Atomic::new(0),
             open: Atomic::new(0),
-            config: PhantomData,
         }
     }
 
@@ -121,7 +118,7 @@ impl<P: Platform, C: Config, M: Exclusion> Locked<P, C, M> {
     }
 }
 
-impl<P: Platform, C: Config, M: Exclusion> Backend<P> for Locked<P, C, M> {
+impl<P: Platform, M: Exclusion> Backend<P> for Locked<P, M> {
     const NAME: &'static str = "locked";
     type Link = Member<P>;
 

@@ -27,12 +27,11 @@
 //! 5. *One of several ends hears that a generation has passed.* With waiters, ends count themselves
 //!    in `ends`, which puts them in an order; the last one sees all slots that the others left.
 
-use super::{Backend, Config, Counts, Fault, NearWrap, Places};
-use core::marker::PhantomData;
+use super::{Backend, Counts, NearWrap, Places};
 use kinlock_core::platform::{Atomic, Ordering::*, Platform};
 
 /// In a slot: it holds a bound.
-const BOUND: u64 = 1 << 63;
+pub(crate) const BOUND: u64 = 1 << 63;
 
 /// Tickets stop this far below the maximum. So the ticket does not grow into [`BOUND`], even if all
 /// threads pass the check at the same time.
@@ -41,27 +40,25 @@ const RESERVE: u64 = 1 << 32;
 /// The backend without a list; see the top of this file.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Slots<P: Platform, C: Config> {
+pub struct Slots<P: Platform> {
     /// All generations up to this one have passed.
-    done: P::AtomicU64,
+    pub(crate) done: P::AtomicU64,
     /// The newest generation given out.
     ticket: P::AtomicU64,
     /// Ends that met waiters; wraps.
-    ends: P::AtomicU32,
-    config: PhantomData<C>,
+    pub(crate) ends: P::AtomicU32,
 }
 
 /// The places with a slot each.
 type Slotted<'a, P> = Places<'a, P, <P as kinlock_core::platform::Atomics>::AtomicU64>;
 
-impl<P: Platform, C: Config> Slots<P, C> {
+impl<P: Platform> Slots<P> {
     /// No open section; this generation and all older ones have passed.
     pub fn new(generation: u64) -> Self {
         Slots {
             done: Atomic::new(generation),
             ticket: Atomic::new(generation),
             ends: Atomic::new(0),
-            config: PhantomData,
         }
     }
 
@@ -69,10 +66,7 @@ impl<P: Platform, C: Config> Slots<P, C> {
     fn least_of(&self, slot: &P::AtomicU64, awaited: u64) -> Option<u64> {
         // Acquire pairs with the Release in `end`.
         let mut seen = slot.load(Acquire);
-        while seen & BOUND != 0
-            && seen & !BOUND <= awaited
-            && C::FAULT as u8 != Fault::BoundRespected as u8
-        {
+        while seen & BOUND != 0 && seen & !BOUND <= awaited {
             // The ticket is not below `awaited`, unless that is another domain's.
             let raised = self.ticket.load(Relaxed) + 1;
             // Release: the slot may be read instead of the 0 before the bound. See `begin`.
@@ -91,7 +85,13 @@ impl<P: Platform, C: Config> Slots<P, C> {
         let ticket = self.ticket.load(Acquire);
         let slots = places.used().iter();
         let least = slots.filter_map(|place| self.least_of(&place.link, generation));
-        let done = least.min().map_or(ticket, |least| ticket.min(least - 1));
+        self.advance(ticket, least.min()) >= generation
+    }
+
+    /// Stores what has passed, given the newest ticket and the least generation in a slot. Returns
+    /// it.
+    pub(crate) fn advance(&self, ticket: u64, least: Option<u64>) -> u64 {
+        let done = least.map_or(ticket, |least| ticket.min(least - 1));
         // AcqRel: a thread that sees the generation passed by this word alone also acquires what
         // the ends have released whose slots were read here.
         let mut seen = self.done.load(Relaxed);
@@ -101,11 +101,11 @@ impl<P: Platform, C: Config> Slots<P, C> {
                 Err(now) => seen = now,
             }
         }
-        generation <= done
+        done
     }
 }
 
-impl<P: Platform, C: Config> Backend<P> for Slots<P, C> {
+impl<P: Platform> Backend<P> for Slots<P> {
     const NAME: &'static str = "slots";
     /// The slot: 0, or a generation, or a bound.
     type Link = P::AtomicU64;

@@ -1,8 +1,9 @@
 //! Single steps, on lists whose state was made by hand.
 
 use super::*;
+use crate::lab::marked_early;
 use kinlock_core::platform::{Atomics, NEVER};
-use kinlock_core::raw::mutex::Queue;
+use kinlock_core::raw::mutex::{Queue, QueuedMutex};
 use kinlock_core::raw::osq::Watch;
 use kinlock_core::tuning::Tuning;
 use kinlock_linux::Native;
@@ -22,13 +23,6 @@ impl MutexConfig for Plain {
 struct Sound;
 impl Config for Sound {
     type Mutex = Plain;
-}
-
-#[derive(Clone, Copy, Debug)]
-struct MarkedEarly;
-impl Config for MarkedEarly {
-    type Mutex = Plain;
-    const FAULT: Fault = Fault::MarkedEarly;
 }
 
 type Pairs = PackedPair<Native>;
@@ -203,31 +197,31 @@ fn a_search_may_miss() {
 /// marked its own element by then.
 #[test]
 fn only_the_defect_marks_before_it_has_found() {
-    fn marked_while_searching<C: Config>(checks: u64) -> bool {
-        let f = Fixture::<C>::new(0);
-        f.begin(1);
-        f.begin(2);
-        f.begin(3);
+    fn marked_while_searching<B: Backend<Native, Link = Pairs>>(backend: B, checks: u64) -> bool {
+        let domain = domain(backend, || Pairs::new(0));
+        (1..=3).for_each(|place| assert_eq!(domain.begin(place, || 0), Ok(place.into())));
+        let element = |place: usize| &domain.places[place - 1].link;
         // The search cannot get past 1.
-        let was = f.element(1).mark();
+        let was = element(1).mark();
         let mut ever = false;
         std::thread::scope(|s| {
-            let ender = s.spawn(|| f.end(3));
+            let ender = s.spawn(|| domain.end(3));
             for _ in 0..checks {
-                ever |= f.element(3).load().marked;
+                ever |= element(3).load().marked;
                 if ever {
                     break;
                 }
                 std::hint::spin_loop();
             }
-            f.element(1).publish(was);
+            element(1).publish(was);
             ender.join().unwrap();
         });
         ever
     }
-    assert!(!marked_while_searching::<Sound>(20_000));
+    let list = || Packed::<Sound>::new(0);
+    assert!(!marked_while_searching(list(), 20_000));
     // No limit, since the other thread may wait long for a CPU.
-    assert!(marked_while_searching::<MarkedEarly>(u64::MAX));
+    assert!(marked_while_searching(marked_early(list()), u64::MAX));
 }
 
 #[test]
@@ -246,7 +240,7 @@ fn domain<B: Backend<Native>>(backend: B, link: impl Fn() -> B::Link) -> Of<B> {
     super::Domain::new(backend, (0..3).map(|_| Place::new(link())).collect())
 }
 
-fn slots(generation: u64) -> Of<Slots<Native, Sound>> {
+fn slots(generation: u64) -> Of<Slots<Native>> {
     domain(Slots::new(generation), || Atomic::new(0))
 }
 
@@ -330,7 +324,10 @@ fn wakes_only_who_may_go<B: Backend<Native>>(domain: &Of<B>) {
 #[test]
 fn an_end_wakes_only_who_may_go() {
     wakes_only_who_may_go(&domain(Packed::<Sound>::new(0), || Pairs::new(0)));
-    wakes_only_who_may_go(&domain(Locked::<Native, Sound>::new(0), Member::new));
+    wakes_only_who_may_go(&domain(
+        Locked::<Native, QueuedMutex<Native, Plain>>::new(0),
+        Member::new,
+    ));
     wakes_only_who_may_go(&slots(0));
 }
 
@@ -352,7 +349,10 @@ fn a_wait_that_timed_out_is_in_nobodys_way() {
         });
     }
     check(&domain(Packed::<Sound>::new(0), || Pairs::new(0)));
-    check(&domain(Locked::<Native, Sound>::new(0), Member::new));
+    check(&domain(
+        Locked::<Native, QueuedMutex<Native, Plain>>::new(0),
+        Member::new,
+    ));
     check(&slots(0));
 }
 

@@ -1,6 +1,7 @@
 //! Limits that end with an error.
 
 use super::stamped;
+use kinlock_invalidation::lab::domain_from;
 use kinlock_invalidation::{Backend, BeginError, Domain};
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::thread;
@@ -13,8 +14,7 @@ fn generations_run_out_with_an_error() {
             Backend::Slots => (1 << 63) - (1 << 32),
             _ => u64::MAX - 1,
         };
-        let builder = Domain::builder().backend(backend).generation(last - 1);
-        let domain = builder.build().unwrap();
+        let domain = domain_from(backend, last - 1).unwrap();
         let section = domain.begin();
         assert_eq!(section.generation(), last);
         let tag = stamped(&section);

@@ -6,8 +6,8 @@ use super::Context;
 use crate::affinity::confine;
 use crate::injector::Injector;
 use crate::report::{Findings, Property};
-use kinlock_ids::sequence::{Fault, Probe, Sound};
-use kinlock_ids::{Backend, Counter, Domain, Pool, Ring, Stack};
+use kinlock_ids::lab::{Counter, Pool, Probe, Ring, Sound, Stack};
+use kinlock_ids::{Backend, Domain};
 use kinlock_sim::random::Random;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
@@ -26,9 +26,9 @@ const CHILDREN: usize = 3;
 #[derive(Clone, Copy, Debug)]
 struct Slow;
 
-// SAFETY: no fault.
+// SAFETY: it restarts.
 unsafe impl Probe for Slow {
-    const DELAY: u32 = 2_000;
+    const DELAY: u16 = 2_000;
 }
 
 /// The same, without the kernel's help.
@@ -37,8 +37,8 @@ struct Unrestarted;
 
 // SAFETY: used with counters, and with a ring of integers; `step` leaves out the others.
 unsafe impl Probe for Unrestarted {
-    const DELAY: u32 = 2_000;
-    const FAULT: Option<Fault> = Some(Fault::NoRestart);
+    const DELAY: u16 = 2_000;
+    const RESTARTS: bool = false;
 }
 
 pub(super) fn run(context: &Context) -> Findings {
@@ -148,15 +148,15 @@ fn torture<P: Probe, R: Probe>(context: &Context, life: Life) -> Findings {
 
 impl<P: Probe, R: Probe> Stage<P, R> {
     fn new(domain: &Domain) -> Self {
-        let counter = || Counter::probed(domain).expect("memory for a counter");
-        let stack = Stack::probed(domain).expect("memory for a stack");
+        let counter = || Counter::new(domain).expect("memory for a counter");
+        let stack = Stack::new(domain).expect("memory for a stack");
         (0..TOKENS).for_each(|token| stack.push(token));
         Stage {
             counters: [counter(), counter()],
             stack,
-            ring: Ring::probed(domain, CAPACITY).expect("memory for a ring"),
+            ring: Ring::new(domain, CAPACITY).expect("memory for a ring"),
             tokens: (0..TOKENS).map(|_| AtomicBool::new(false)).collect(),
-            pool: Pool::probed(domain, PLACES).expect("memory for a pool"),
+            pool: Pool::new(domain, PLACES).expect("memory for a pool"),
             counts: Counts::default(),
             domain: domain.clone(),
         }
@@ -179,7 +179,7 @@ impl<P: Probe, R: Probe> Stage<P, R> {
         }
 
         self.step_of_ring(n, random);
-        if P::FAULT.is_some() {
+        if !P::RESTARTS {
             return 4;
         }
         let token = self.stack.pop();

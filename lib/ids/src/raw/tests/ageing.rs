@@ -71,16 +71,9 @@ fn the_oldest_idle_id_goes_first() {
     audit(&ids, &[]);
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Ages;
-
-impl IdConfig for Ages {
-    const AGING: bool = true;
-}
-
 #[test]
 fn who_needs_an_id_gets_one_that_was_unused_for_long() {
-    let ids: Ids<Ages> = make(Policy::RecentFirst, 5, 4, 1);
+    let ids = make(Policy::RecentFirst, 5, 4, 1).aging();
     (0..4).for_each(|cpu| assert_eq!(visit(&ids, cpu), cpu));
     // All IDs are young; the first that needs one marks them.
     let held = ids.acquire(4).unwrap();
