@@ -15,7 +15,7 @@
 #                                    docs/results/<date>-<cpu model>-validate/. A minute more
 #
 # QUICK=1 shortens all runs, to test the script itself. RESULTS=DIR writes elsewhere. KINLOCK=PATH
-# takes a command that is built already.
+# takes a command that is built already, with kinlock-lab beside it if there is something to simulate.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 what=${1:-all}
@@ -26,6 +26,9 @@ esac
 
 if [ -z "${KINLOCK:-}" ]; then
     cargo run --release --quiet -- --version >&2
+    case $what in
+        all | simulated | validate) cargo build --release --quiet -p kinlock-lab ;;
+    esac
 fi
 kinlock=${KINLOCK:-${CARGO_TARGET_DIR:-target}/release/kinlock}
 results=${RESULTS:-docs/results}

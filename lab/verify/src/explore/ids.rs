@@ -20,9 +20,9 @@ use crate::report::Property;
 use crate::specimen::{fault, named};
 use kinlock_core::platform::Platform;
 use kinlock_ids::raw::{AGE, BLOCK, Block, Held, IdAllocator, IdConfig, IdFault, Policy, Record};
-use kinlock_sim::random::Random;
+use kinlock_measure::random::Random;
 use kinlock_sim::schedule::say;
-use kinlock_sim::{Disturbance, Machine, Schedule, Sim, Stuck, place_slice};
+use kinlock_sim::{Disturbance, Machine, Schedule, Sim, Stuck, machine, place_slice};
 use std::cell::RefCell;
 use std::sync::OnceLock;
 
@@ -137,7 +137,7 @@ const ACCESSES_PER_THREAD: u64 = 10_000;
 
 fn play<const POLICY: u8, C: IdConfig>(replay: &Replay<Specimen>, trace: bool) -> Outcome {
     static MACHINE: OnceLock<Machine> = OnceLock::new();
-    let machine = MACHINE.get_or_init(|| Machine::load("laptop").expect("it is built in"));
+    let machine = MACHINE.get_or_init(|| machine::load("laptop").expect("it is built in"));
     let mut policies = Policy::ALL.into_iter();
     let policy = policies.find(|&policy| policy as u8 == POLICY);
     let policy = policy.expect("it is a policy");

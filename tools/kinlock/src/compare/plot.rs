@@ -1,11 +1,11 @@
 //! A picture of the ratios: a row for each lock, with a dot for each round and a bar for the
 //! interval of the median.
 
+use kinlock_cli::report::plot::{Area, COLOURS, Drawn, quiet_text, styled, text};
 use plotters::prelude::*;
 
 use super::report::{Entry, Report};
 use super::verdict::Verdict;
-use crate::report::plot::{Area, COLOURS, Drawn, quiet_text, styled, text};
 
 const WIDTH: u32 = 860;
 const TITLE: u32 = 62;

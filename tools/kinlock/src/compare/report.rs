@@ -2,18 +2,18 @@
 
 use std::io::Write;
 
+use kinlock_cli::machine::Machine;
+use kinlock_cli::report::table::{Columns, Table, wrapped};
+use kinlock_cli::report::units::{grouped, rate, three_digits, time};
+use kinlock_cli::report::{self, Flags, Plot};
+use kinlock_measure::rounds::Extent;
+use kinlock_measure::stats::{Summary, geometric_mean};
 use serde::Serialize;
 
 use super::child::Usage;
 use super::counting::Counting;
 use super::verdict::{ENOUGH, Ratio, Verdict, far_values, trend};
 use super::{Args, Sample, plot};
-use crate::bench::rounds::Extent;
-use crate::machine::Machine;
-use crate::report::table::{Columns, Table, wrapped};
-use crate::report::units::{grouped, rate, three_digits, time};
-use crate::report::{self, Flags, Plot};
-use crate::stats::{Summary, geometric_mean};
 
 #[derive(Serialize)]
 pub struct Report {

@@ -2,7 +2,6 @@
 
 pub mod cells;
 pub mod plot;
-pub mod progress;
 pub mod table;
 pub mod units;
 pub mod write;
@@ -44,7 +43,9 @@ pub trait Report: Serialize + Sized + 'static {
 
 /// The help of the flags that are not the same for all reports.
 pub struct Flags<R> {
+    /// The help of `--json`.
     pub json: &'static str,
+    /// The help of `--csv`.
     pub csv: &'static str,
     /// `--plot`, if there is something to draw.
     pub plot: Option<Plot<R>>,
@@ -52,7 +53,9 @@ pub struct Flags<R> {
 
 /// Pictures of a report.
 pub struct Plot<R> {
+    /// The help of `--plot`.
     pub help: &'static str,
+    /// Width and height of a picture.
     pub size: fn(&R) -> (u32, u32),
     /// Draws the picture with that index.
     pub draw: fn(&R, usize, &Area) -> Drawn,

@@ -16,7 +16,9 @@ use plotters::prelude::*;
 use plotters::style::register_font;
 use resvg::{tiny_skia, usvg};
 
+/// A part of a picture.
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+/// Whether something could be drawn.
 pub type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 const FONT: &[u8] = epaint_default_fonts::UBUNTU_LIGHT;
@@ -41,9 +43,12 @@ pub const COLOURS: &[RGBColor] = &[
     RGBColor(110, 0, 70),
 ];
 
+/// The format of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
+    /// SVG.
     Svg,
+    /// PNG.
     Png,
 }
 

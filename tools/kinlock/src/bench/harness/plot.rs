@@ -2,13 +2,13 @@
 //! throughput; otherwise, or if the suite has no [`CURVES`](Shown::CURVES), it has a group of bars
 //! of nanoseconds per operation for each cell, longer is slower.
 
+use kinlock_cli::report::cells::{Cells, Compared, best_first};
+use kinlock_cli::report::plot::bars::{self, Bar};
+use kinlock_cli::report::plot::curves::{self, Curve, Look, Point};
+use kinlock_cli::report::plot::{Area, COLOURS, Drawn, quiet_text, text};
 use plotters::prelude::*;
 
 use super::report::{Entry, Report, Shown};
-use crate::report::cells::{Cells, Compared, best_first};
-use crate::report::plot::bars::{self, Bar};
-use crate::report::plot::curves::{self, Curve, Look, Point};
-use crate::report::plot::{Area, COLOURS, Drawn, quiet_text, text};
 
 const WIDTH: u32 = 1240;
 pub const TITLE_HEIGHT: u32 = 64;
@@ -132,7 +132,7 @@ pub fn curves<S: Shown>(report: &Report<S>, panel: &[Entry<S>], per_unit: f64) -
 /// The names of all subjects, in the order in which they appear.
 pub fn names<S: Shown>(entries: &[Entry<S>]) -> Vec<&str> {
     let mut names: Vec<&str> = entries.iter().map(|entry| &*entry.lock).collect();
-    crate::args::keep_first(&mut names, |name| *name);
+    kinlock_cli::args::keep_first(&mut names, |name| *name);
     names
 }
 

@@ -5,20 +5,20 @@ use std::io::Write;
 use std::ops::Range;
 
 use comfy_table::Cell;
+use kinlock_cli::args::{Available, Named};
+use kinlock_cli::machine::Machine;
+use kinlock_cli::report::cells::{Cells, Compared, Usual};
+use kinlock_cli::report::plot::{Area, Drawn};
+use kinlock_cli::report::table::Columns;
+use kinlock_cli::report::{Flags, Plot};
+use kinlock_measure::rounds::{Extent, Placed, if_fewer};
+use kinlock_measure::stats::{Fairness, Summary, is_noisy};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::rounds::{Extent, Placed, if_fewer};
 use super::slice::Sample;
 use super::suite::{Plan, Suite};
 use super::{overview, plot};
-use crate::args::{Available, Named};
-use crate::machine::Machine;
-use crate::report::cells::{Cells, Compared, Usual};
-use crate::report::plot::{Area, Drawn};
-use crate::report::table::Columns;
-use crate::report::{Flags, Plot};
-use crate::stats::{Fairness, Summary, is_noisy};
 
 /// How the results of a suite are shown.
 pub trait Shown: Suite {

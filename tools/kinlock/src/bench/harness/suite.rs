@@ -5,21 +5,22 @@ use std::marker::PhantomData;
 
 use anyhow::bail;
 use clap::builder::RangedU64ValueParser;
-use kinlock_sim::random::Random;
+use kinlock_cli::args::{Named, ThreadCounts, keep_first, named, seconds};
+use kinlock_cli::machine::Machine;
+use kinlock_cli::outcome::{Outcome, tell};
+use kinlock_cli::report::Destinations;
+use kinlock_measure::background::Hogs;
+use kinlock_measure::interrupt;
+use kinlock_measure::progress;
+use kinlock_measure::random::Random;
+use kinlock_measure::rounds::{Rounds, Slot};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::hogs::Hogs;
-use super::interrupt;
 use super::placement::{self, Pin};
 use super::report::{Entry, Report, Shown, Unavailable};
-use super::rounds::{Rounds, Slot};
 use super::slice::Sample;
 use super::team::Team;
-use crate::args::{Named, ThreadCounts, keep_first, named, seconds};
-use crate::machine::Machine;
-use crate::outcome::{Outcome, tell};
-use crate::report::{Destinations, progress};
 
 /// A suite: subjects that do the same workloads in different ways.
 pub trait Suite: Sized + 'static {
@@ -173,7 +174,7 @@ const BUDGET: f64 = 60.0;
 
 /// CPUs that this process may use.
 pub fn cpus() -> usize {
-    kinlock_verify::allowed_cpus().len().max(1)
+    kinlock_measure::cpus::allowed_cpus().len().max(1)
 }
 
 impl<S: Suite> Plan<S> {
@@ -319,7 +320,10 @@ impl<S: Shown> Common<S> {
 }
 
 /// A subject's error takes precedence over an interruption, which the report states anyway.
-fn outcome(verdict: Outcome, interrupted_by: Option<crate::outcome::Signal>) -> Outcome {
+fn outcome(
+    verdict: Outcome,
+    interrupted_by: Option<kinlock_measure::interrupt::Signal>,
+) -> Outcome {
     match interrupted_by {
         Some(signal) if verdict == Outcome::Done => Outcome::Interrupted(signal),
         _ => verdict,
@@ -329,7 +333,7 @@ fn outcome(verdict: Outcome, interrupted_by: Option<crate::outcome::Signal>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Signal;
+    use kinlock_measure::interrupt::Signal;
 
     #[test]
     fn a_wrong_subject_is_worse_than_an_interruption() {

@@ -8,20 +8,20 @@ mod subjects;
 use std::collections::BTreeMap;
 
 use anyhow::bail;
+use kinlock_cli::args::seconds;
+use kinlock_cli::outcome::Outcome;
+use kinlock_cli::report::table::Columns;
+use kinlock_cli::report::units::time;
 use kinlock_ids::{Backend, Policy};
+use kinlock_measure::interrupt::pause;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use self::subjects::{Subject, Workload};
-use super::harness::interrupt::pause;
 use super::harness::placement::{self, Pin};
 use super::harness::report::{Entry, Report, Shown};
 use super::harness::slice::{self, Sample, Slice};
 use super::harness::suite::{Common, Due, Plan, Suite, cpus};
-use crate::args::seconds;
-use crate::outcome::Outcome;
-use crate::report::table::Columns;
-use crate::report::units::time;
 
 /// Measure concurrency IDs and what is built on them on this machine.
 ///

@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex};
 use crossbeam_queue::SegQueue;
 use crossbeam_utils::CachePadded;
 use fast_counter::ConcurrentCounter;
+use kinlock_cli::names;
 use kinlock_ids::{Backend, Counter, Domain, Histogram, Policy, Pool, Ring, Stack};
 use thread_local::ThreadLocal;
 
 use super::objects::{self, Object};
-use crate::args::names;
 use crate::bench::harness::slice::{Part, Slice};
 use crate::bench::harness::suite::cpus;
 

@@ -10,19 +10,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use kinlock_cli::args::{Named, ThreadCounts, named, with_baseline};
+use kinlock_cli::names;
+use kinlock_cli::outcome::{Outcome, tell};
+use kinlock_cli::report::table::Columns;
 use kinlock_invalidation::{Backend, Domain, Stats};
-use kinlock_verify::pages::{Pool, Worker};
+use kinlock_measure::interrupt::{self, State, pause};
+use kinlock_measure::workloads::pages::{Pool, Worker};
 use serde::Serialize;
 
 use self::contenders::{BusyFlag, Contender, ContenderName, LockHeld, ours};
 use self::epochs::{Crossbeam, Numbered, Seize};
-use super::harness::interrupt::{self, State, pause};
 use super::harness::report::{Entry, Report, Shown, Unavailable};
 use super::harness::slice::{self, Part, Sample, Slice};
 use super::harness::suite::{Common, Due, Plan, Suite};
-use crate::args::{Named, ThreadCounts, named, names, with_baseline};
-use crate::outcome::{Outcome, tell};
-use crate::report::table::Columns;
 
 /// Measure delayed invalidation against other ways to do the same on this machine.
 ///

@@ -5,16 +5,16 @@
 mod frontier;
 mod grid;
 
+use kinlock_cli::report::cells::Cells;
+use kinlock_cli::report::plot::curves::{Vertical, chart};
+use kinlock_cli::report::plot::{Area, Drawn, quiet_text, text};
+use kinlock_cli::report::units::rate;
 use plotters::prelude::*;
 
 use super::Locks;
 use super::grid::standings;
 use crate::bench::harness::plot::{TITLE_HEIGHT, curves, look, names, title};
 use crate::bench::harness::report::{Entry, Report, Shown};
-use crate::report::cells::Cells;
-use crate::report::plot::curves::{Vertical, chart};
-use crate::report::plot::{Area, Drawn, quiet_text, text};
-use crate::report::units::rate;
 
 const WIDTH: u32 = 1360;
 const LEGEND_WIDTH: u32 = 180;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use crossbeam_utils::CachePadded;
-use kinlock_sim::random::Random;
+use kinlock_measure::random::Random;
 
 use super::contenders::{LockName, ReadWrite, ReadWriteFamily, VisitReadWrite};
 use super::round::{Measure, Watched, instrumented, timed};

@@ -4,6 +4,10 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use comfy_table::{Attribute, Cell, Color};
+use kinlock_cli::report::plot::{Area, Drawn};
+use kinlock_cli::report::table::Columns;
+use kinlock_cli::report::units::time;
+use kinlock_measure::stats::Summary;
 use serde::Serialize;
 
 use super::flags::Flag;
@@ -12,10 +16,6 @@ use super::trace::Handoffs;
 use super::{Locks, flags_of, grid, plot};
 use crate::bench::harness::report::{Entry, Ratio, Report, Shown};
 use crate::bench::harness::slice::Sample;
-use crate::report::plot::{Area, Drawn};
-use crate::report::table::Columns;
-use crate::report::units::time;
-use crate::stats::Summary;
 
 /// What all rounds of a lock say.
 #[derive(Serialize)]

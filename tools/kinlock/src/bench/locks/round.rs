@@ -13,12 +13,12 @@ use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
 use kinlock_core::events::{self, Event};
 use kinlock_core::topology;
-use kinlock_sim::random::Random;
+use kinlock_measure::interrupt::{self, State, pause};
+use kinlock_measure::random::Random;
 
 use super::contenders::{Family, Lock, LockName, Visit};
 use super::trace::{Handoffs, Step, Trace};
 use super::workloads::Workload;
-use crate::bench::harness::interrupt::{self, State, pause};
 use crate::bench::harness::slice::{self, Part, Sample, Slice};
 use crate::bench::harness::team::Team;
 

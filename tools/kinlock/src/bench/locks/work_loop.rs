@@ -13,7 +13,7 @@ use std::hint::black_box;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use kinlock_sim::random::Random;
+use kinlock_measure::random::Random;
 
 /// Iterations that take about `ns` nanoseconds on an otherwise idle CPU; at least 1.
 pub fn iterations(ns: f64) -> u64 {

@@ -1,7 +1,7 @@
 //! A few nanoseconds under the lock, then about 100 ns of private work.
 
-use kinlock_sim::random::Random;
-use kinlock_sim::workloads::counter::{THINK, WORDS};
+use kinlock_measure::random::Random;
+use kinlock_measure::workloads::counter::{THINK_NS, WORDS};
 
 use super::Workload;
 use crate::bench::locks::work_loop;
@@ -13,7 +13,7 @@ pub struct Counter {
 impl Counter {
     pub fn new() -> Self {
         Self {
-            think: ThinkTime::of_ns(THINK.ns),
+            think: ThinkTime::of_ns(THINK_NS),
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::hint::black_box;
 
-use kinlock_sim::random::Random;
+use kinlock_measure::random::Random;
 
 use super::zipf::Zipf;
 use super::{Request, Workload};

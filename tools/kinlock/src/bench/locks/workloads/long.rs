@@ -1,6 +1,6 @@
 //! About a microsecond under the lock, then about 100 ns of private work, or nothing at all.
 
-use kinlock_sim::random::Random;
+use kinlock_measure::random::Random;
 
 use super::Workload;
 use super::counter::ThinkTime;

@@ -5,8 +5,7 @@ use std::hint::black_box;
 use std::num::NonZeroUsize;
 
 use ::lru::LruCache;
-
-use kinlock_sim::random::Random;
+use kinlock_measure::random::Random;
 
 use super::zipf::Zipf;
 use super::{Request, Workload};

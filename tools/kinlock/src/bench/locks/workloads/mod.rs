@@ -13,12 +13,12 @@ mod zipf;
 pub use counter::ThinkTime;
 use std::path::Path;
 
-use kinlock_sim::random::Random;
+use kinlock_cli::names;
+use kinlock_measure::random::Random;
 
 use super::meeting::Meet;
 use super::readers::Readers;
 use super::round::{Measure, Prepared};
-use crate::args::names;
 
 names! {
     /// A workload of the suite `locks`, in the order in which they run.

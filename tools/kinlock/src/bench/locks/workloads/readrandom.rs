@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
-use kinlock_sim::random::Random;
+use kinlock_measure::random::Random;
 use rusty_leveldb::{DB, LdbIterator, Options};
 use tempfile::TempDir;
 
