@@ -19,7 +19,7 @@ use kinlock_cli::machine::Machine;
 use kinlock_cli::outcome::Outcome;
 use kinlock_cli::report::table::{Columns, Table};
 use kinlock_cli::report::units::three_digits;
-use kinlock_cli::report::{self, Destinations, Flags};
+use kinlock_cli::report::{self, Destinations, Flags, Pictures, Plot};
 use kinlock_measure::progress;
 use kinlock_measure::stats::Summary;
 use kinlock_measure::workloads::counter;
@@ -382,11 +382,14 @@ impl Report {
     }
 }
 
+impl Pictures for Report {
+    const PLOT: Option<Plot<Self>> = None;
+}
+
 impl report::Report for Report {
-    const FLAGS: Flags<Self> = Flags {
+    const FLAGS: Flags = Flags {
         json: "Write the full report as JSON (- for stdout)",
         csv: "Write one line per workload, lock and number of threads as CSV (- for stdout)",
-        plot: None,
     };
 
     fn text(&self, out: &mut dyn Write) -> anyhow::Result<()> {

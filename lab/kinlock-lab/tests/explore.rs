@@ -39,7 +39,7 @@ fn broken_ones_are_caught_and_can_be_replayed() {
     for (what, flag, name) in [
         ("locks", "--locks", "busted-splice"),
         ("ids", "--policies", "busted-leak"),
-        ("invalidation", "--backends", "busted-wait"),
+        ("invalidation", "--backends", "busted-wakeup"),
     ] {
         let report = json_with(&format!("explore {what} {flag} {name}"), 1);
         assert_eq!(report["parameters"]["primitive"], what);

@@ -22,7 +22,7 @@ fn what_works_passes() {
 
 #[test]
 fn what_does_not_work_is_caught() {
-    let report = json_with("torture ids --ids busted-bound --seconds 3", 1);
+    let report = json_with("torture ids --ids busted-shared --seconds 3", 1);
     let checks = list(&report["checks"]).iter();
     let mut caught = checks.filter(|check| check["property"] == "catch");
     assert!(caught.next().is_some_and(|check| check["passed"] == true));

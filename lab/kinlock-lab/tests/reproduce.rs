@@ -132,7 +132,7 @@ fn bad_input_is_one_line() {
         ("--threads 7", "no row with 7 threads"),
         ("--machine pdp-11", "haswell-ex-4s"),
         ("--seconds 0", "--seconds"),
-        ("--plot x.gif", ".svg or .png"),
+        ("--plot x.png", "pictures are SVG"),
         ("--json /nonexistent/x", "cannot write"),
         ("--csv /nonexistent/x", "cannot write"),
         ("--markdown /nonexistent/x", "cannot write"),

@@ -130,7 +130,6 @@ fn parts_make_the_whole() {
     let merged = plot("merged.svg", &format!("sim --merge {a} {b} {c}"));
     assert!(merged == plot("whole.svg", SHORT));
     assert!(String::from_utf8(merged).unwrap().contains("cna"));
-    assert!(plot("whole.png", SHORT).starts_with(b"\x89PNG"));
 
     let refused = |parts: &[&str], expected| {
         refused(&format!("sim --merge {}", parts.join(" ")), expected);
@@ -248,13 +247,12 @@ fn a_trace_comes_in_every_form() {
 
     let (_, svg) = trace("t.svg");
     assert!(String::from_utf8(svg).unwrap().contains("queue node"));
-    assert!(trace("t.png").1.starts_with(b"\x89PNG"));
 }
 
 #[test]
 fn what_cannot_be_traced_is_refused() {
     for (arguments, expected) in [
-        ("--threads 2 --trace-handoffs t.txt", "has to end in"),
+        ("--threads 2 --trace-handoffs t.png", ".csv, .json or .svg"),
         ("--threads 2 --trace-handoffs t", "has to end in"),
         ("--trace-handoffs t.csv", "one number of threads"),
         (
@@ -299,7 +297,7 @@ fn bad_input_is_one_line() {
         ("--local-limit 10", "2^31"),
         ("--domain die", "llc"),
         ("--host-threads 0", "--host-threads"),
-        ("--plot x.gif", ".svg or .png"),
+        ("--plot x.png", "pictures are SVG"),
         ("--merge", "--merge"),
         ("--frob", "--frob"),
         // Unwritable outputs are refused before the run.

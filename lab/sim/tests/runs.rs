@@ -1,6 +1,6 @@
 //! Runs on the simulated machine: repeatable, complete, and in the order that physics asks for.
 
-use kinlock_sim::{Machine, Outcome, Placement, Run, locks, machine, workloads};
+use kinlock_sim::{Outcome, Placement, Run, locks, machine, workloads};
 
 fn run(workload: &str, lock: &str, threads: usize) -> Run {
     let machine = machine::load("haswell-ex-4s").unwrap();

@@ -45,15 +45,13 @@ fn bench_has_the_promised_fields() {
 #[test]
 fn bench_draws_what_was_measured() {
     let folder = tempfile::tempdir().unwrap();
-    let draw = |name: &str, more: &str| {
+    let drawn = |name: &str, more: &str| {
         let picture = folder.path().join(name);
         let output = run(&format!("{SHORT} --plot {} {more}", picture.display()));
         assert_eq!(output.status.code(), Some(0));
-        std::fs::read(picture).unwrap()
+        std::fs::read_to_string(picture).unwrap()
     };
-    let drawn = |name: &str, more: &str| String::from_utf8(draw(name, more)).unwrap();
     let both = "--backends slots,busy-flag --threads 2";
-    assert!(draw("a.png", &format!("{both} --workload section")).starts_with(b"\x89PNG"));
 
     let width = |svg: &str| {
         let start = svg.split_once("width=\"").unwrap().1;

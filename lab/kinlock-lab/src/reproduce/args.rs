@@ -19,7 +19,7 @@ use crate::simulation::sampling::{Sampling, seconds};
 /// are published or assumed. Compared: everything else; speed-ups are not scaled. Rows that miss
 /// the target are shown as such, and are no reason for another exit status.
 ///
-/// Example: kinlock-lab reproduce cna-lock2 --plot lock2.png
+/// Example: kinlock-lab reproduce cna-lock2 --plot lock2.svg
 #[derive(clap::Args)]
 pub struct Args {
     #[arg(value_name = "TABLE", value_parser = table, help = format!("Which tables: {} [default: all]", known_tables()))]

@@ -2,8 +2,9 @@
 //! rings.
 
 use kinlock_cli::report::plot::curves::{self, Curve, Look, Point};
+use kinlock_cli::report::plot::elements::*;
 use kinlock_cli::report::plot::{Area, COLOURS, Drawn, quiet_text, text};
-use plotters::prelude::*;
+use kinlock_cli::report::{Pictures, Plot};
 
 use super::results::{Report, TableEntry};
 use crate::simulation::sampling::bands;
@@ -13,13 +14,22 @@ const TITLE_HEIGHT: u32 = 66;
 const COLUMNS_HEIGHT: u32 = 420;
 const SPEEDUP_HEIGHT: u32 = 320;
 
+impl Pictures for Report {
+    const PLOT: Option<Plot<Self>> = Some(Plot {
+        help: "Draw each table; the name ends in .svg, and with several tables each one's name is \
+               put before that",
+        size,
+        draw,
+    });
+}
+
 /// How large the pictures are.
-pub fn size(_report: &Report) -> (u32, u32) {
+fn size(_report: &Report) -> (u32, u32) {
     (WIDTH, TITLE_HEIGHT + COLUMNS_HEIGHT + SPEEDUP_HEIGHT)
 }
 
 /// Draws one of the tables.
-pub fn draw(report: &Report, index: usize, area: &Area) -> Drawn {
+fn draw(report: &Report, index: usize, area: &Area) -> Drawn {
     let table = &report.tables[index];
     let (title, rest) = area.split_vertically(TITLE_HEIGHT);
     let (workload, machine) = (&table.workload.name, &table.machine.name);

@@ -5,22 +5,15 @@ use std::ops::Range;
 
 use kinlock_cli::report::table::{Columns, Table};
 use kinlock_cli::report::units::three_digits;
-use kinlock_cli::report::{self, Flags, Plot};
+use kinlock_cli::report::{self, Flags};
 use kinlock_measure::machine::ParameterEntry;
 
-use super::plot;
 use super::results::{Report, RowEntry, TableEntry};
 
 impl report::Report for Report {
-    const FLAGS: Flags<Self> = Flags {
+    const FLAGS: Flags = Flags {
         json: "Write the full report as JSON (- for stdout)",
         csv: "Write one line per number as CSV (- for stdout)",
-        plot: Some(Plot {
-            help: "Draw each table; the name ends in .svg or .png, and with several tables each \
-                   one's name is put before that",
-            size: plot::size,
-            draw: plot::draw,
-        }),
     };
 
     fn text(&self, out: &mut dyn Write) -> anyhow::Result<()> {

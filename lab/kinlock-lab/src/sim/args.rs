@@ -9,7 +9,7 @@ use kinlock_core::topology::DomainKind;
 use kinlock_sim::{Placement, locks, workloads};
 
 use super::part::Shard;
-use super::replay;
+use super::recording;
 use super::results::Report;
 use crate::simulation::sampling::{Sampling, seconds};
 
@@ -87,7 +87,7 @@ pub struct Args {
     pub merge: Vec<PathBuf>,
     /// Trace instead, with the first seed: what each hand-off of the lock waited for, on which
     /// line. Takes one workload and one number of threads. The last 1000 hand-offs go to FILE: the
-    /// name ends in .csv or .json (- for JSON on stdout), or in .svg or .png for a picture of the
+    /// name ends in .csv or .json (- for JSON on stdout), or in .svg for a picture of the
     /// last few
     #[arg(
         long, value_name = "FILE",
@@ -121,7 +121,7 @@ fn workload(name: &str) -> Result<Asked, String> {
     let known = workloads::ALL.iter().chain(workloads::IDS);
     let known = known.map(|kind| kind.name).chain([GRID]);
     if Path::new(name).is_file() {
-        return replay::load(name)
+        return recording::load(name)
             .map(Asked::Kind)
             .map_err(|error| format!("{error:#}"));
     }

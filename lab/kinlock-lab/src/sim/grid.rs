@@ -7,74 +7,9 @@ use kinlock_cli::report::cells::{Cells, Compared};
 use kinlock_cli::report::plot::heat;
 use kinlock_cli::report::plot::{Area, Drawn};
 use kinlock_cli::report::table::{Columns, Table};
-use kinlock_measure::stats::geometric_mean;
 use kinlock_sim::workloads::grid::Cell;
-use serde::Serialize;
 
-use super::results::{Entry, Report};
-
-/// A lock in all cells of a number of threads, over the baseline in the same cells.
-#[derive(Debug, Serialize)]
-pub struct Standings {
-    pub threads: usize,
-    pub lock: String,
-    /// Geometric mean of the ratios of throughput.
-    pub ratio: f64,
-    pub cells: usize,
-    /// How many ratios are below [`ENOUGH`].
-    pub cells_below: usize,
-    pub least: f64,
-    /// The cell of the least ratio.
-    pub least_cell: String,
-}
-
-/// No cell should have less than so much of the baseline's throughput.
-const ENOUGH: f64 = 0.9;
-
-/// Whether the workload is a cell.
-pub fn is_cell(workload: &str) -> bool {
-    Cell::find(workload).is_some()
-}
-
-/// How all locks but the baseline stand, by number of threads.
-pub fn standings(results: &[Entry]) -> Vec<Standings> {
-    let of_grid = |e: &&Entry| is_cell(&e.workload) && e.lock != e.ratio.to;
-    let mut entries: Vec<_> = results.iter().filter(of_grid).collect();
-    // Stable: locks stay in their order.
-    entries.sort_by_key(|e| e.threads);
-    let mut keys: Vec<_> = entries.iter().map(|e| (e.threads, &e.lock)).collect();
-    let mut seen = Vec::new();
-    keys.retain(|key| {
-        let is_new = !seen.contains(key);
-        seen.push(*key);
-        is_new
-    });
-    let of = |key: &(usize, &String)| {
-        let own = entries.iter().filter(|e| (e.threads, &e.lock) == *key);
-        Standings::of(&own.copied().collect::<Vec<_>>())
-    };
-    keys.iter().map(of).collect()
-}
-
-impl Standings {
-    /// Of a lock's entries, at least one.
-    fn of(entries: &[&Entry]) -> Self {
-        let ratio = |e: &&Entry| e.ratio.over_runs.median;
-        let least = entries
-            .iter()
-            .min_by(|a, b| ratio(a).total_cmp(&ratio(b)))
-            .expect("there is a cell");
-        Self {
-            threads: least.threads,
-            lock: least.lock.clone(),
-            ratio: geometric_mean(entries.iter().map(ratio)),
-            cells: entries.len(),
-            cells_below: entries.iter().filter(|e| ratio(e) < ENOUGH).count(),
-            least: ratio(least),
-            least_cell: least.workload.clone(),
-        }
-    }
-}
+use super::results::{ENOUGH, Entry, Report, Standings, is_cell};
 
 pub fn write(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
     if report.grid.is_empty() {

@@ -1,17 +1,20 @@
 //! `kinlock-lab sim`: a workload on a simulated machine.
 //!
-//! What runs: [`args`], [`plan`], and [`part`] for runs that are divided among machines. What came
-//! out: [`results`], shown by [`report`] and [`plot`]; [`grid`] says how locks stand in its cells,
-//! [`replay`] what a recorded program would wait, and [`trace`] what hand-offs waited for.
+//! What runs: [`args`], [`recording`] for recorded programs, [`plan`], and [`part`] for runs that
+//! are divided among machines. What came out: [`setup`] and [`results`], shown by [`report`] and
+//! [`plot`]; [`grid`] shows how locks stand in its cells, [`replay`] what a recorded program would
+//! wait, and [`trace`] what hand-offs waited for.
 
 mod args;
 mod grid;
 mod part;
 mod plan;
 mod plot;
+mod recording;
 mod replay;
 mod report;
 mod results;
+mod setup;
 mod trace;
 
 use kinlock_cli::outcome::Outcome;

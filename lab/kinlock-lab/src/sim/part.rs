@@ -9,8 +9,8 @@ use kinlock_cli::report::write::Outputs;
 use kinlock_cli::report::{Destinations, write_json};
 use serde::{Deserialize, Serialize};
 
-use super::plan::Setup;
 use super::results::Report;
+use super::setup::Setup;
 use crate::simulation::sample::Sample;
 
 /// Which one of several parts of a run.

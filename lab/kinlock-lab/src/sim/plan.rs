@@ -9,10 +9,9 @@ use kinlock_measure::machine::MachineEntry;
 use kinlock_sim::locks::{self, Genre};
 use kinlock_sim::workloads::grid::{self, Cell};
 use kinlock_sim::{Machine, Run, machine, workloads};
-use serde::{Deserialize, Serialize};
 
 use super::args::{Args, Asked};
-use super::grid::is_cell;
+use super::setup::{Parameters, Setup};
 use crate::simulation::check;
 use crate::simulation::pool::Job;
 use crate::simulation::provenance::{LockEntry, WorkloadEntry};
@@ -28,43 +27,6 @@ pub struct Plan<'a> {
     baseline: locks::Kind,
     threads: Vec<usize>,
     variants: Vec<Variant>,
-}
-
-/// All that a report says about what ran. It is the same for all parts of a run, and for a run with
-/// other host threads.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Setup {
-    /// `simulated`.
-    kind: String,
-    pub version: String,
-    /// Commit that it was built from, if it was built in a checkout.
-    pub commit: Option<String>,
-    /// A command that gives these results, with nothing left to defaults.
-    pub command: Vec<String>,
-    pub machine: MachineEntry,
-    pub parameters: Parameters,
-    seeds: Vec<u64>,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Parameters {
-    /// Simulated seconds per run, after the warm-up.
-    pub seconds: f64,
-    pub variants: Vec<Variant>,
-    /// The lock that the others are compared with.
-    pub baseline: String,
-    pub threads: Vec<usize>,
-    numa: String,
-    /// What `numa` came to on this machine.
-    reorder: bool,
-    scan: String,
-    local_limit: String,
-    domain: String,
-    /// Locality domains of the machine.
-    domains: usize,
-    pub locks: Vec<LockEntry>,
-    /// The workloads and their constants.
-    pub workloads: Vec<WorkloadEntry>,
 }
 
 impl<'a> Plan<'a> {
@@ -84,7 +46,9 @@ impl<'a> Plan<'a> {
         let cpus = machine.shape.cpus();
         let threads = match &args.threads {
             Some(ThreadCounts(threads)) => threads.clone(),
-            None if workloads.iter().all(|kind| is_cell(kind.name)) => grid::THREADS.to_vec(),
+            None if workloads.iter().all(|kind| Cell::find(kind.name).is_some()) => {
+                grid::THREADS.to_vec()
+            }
             None => usual_threads(cpus),
         };
         for workload in &workloads {
@@ -284,7 +248,7 @@ fn usual_locks(first: &workloads::Kind) -> (Vec<locks::Kind>, locks::Kind) {
             known("invalidation-locked"),
         ),
         Genre::ReaderWriter => (locks::rwlock::ALL.to_vec(), known("rwlock-central")),
-        Genre::Lock if is_cell(first.name) || first.replay().is_some() => {
+        Genre::Lock if Cell::find(first.name).is_some() || first.replay().is_some() => {
             let names = ["futex", "mutex", "mutex-cna"];
             (names.map(known).to_vec(), known("futex"))
         }

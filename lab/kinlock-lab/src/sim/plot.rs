@@ -3,20 +3,29 @@
 
 use kinlock_cli::report::cells::Cells;
 use kinlock_cli::report::plot::curves::{self, Curve, Look, Point};
+use kinlock_cli::report::plot::elements::*;
 use kinlock_cli::report::plot::{Area, COLOURS, Drawn, quiet_text, text};
+use kinlock_cli::report::{Pictures, Plot};
 use kinlock_sim::locks;
-use plotters::prelude::*;
 
 use super::grid;
-use super::results::{Entry, Report};
+use super::results::{Entry, Report, is_cell};
 use crate::simulation::sampling::bands;
 
 const WIDTH: u32 = 900;
 const TITLE_HEIGHT: u32 = 62;
 const PANEL_HEIGHT: u32 = 440;
 
+impl Pictures for Report {
+    const PLOT: Option<Plot<Self>> = Some(Plot {
+        help: "Draw throughput over threads; the name ends in .svg",
+        size,
+        draw,
+    });
+}
+
 /// How large the picture is.
-pub fn size(report: &Report) -> (u32, u32) {
+fn size(report: &Report) -> (u32, u32) {
     (
         WIDTH,
         TITLE_HEIGHT
@@ -28,11 +37,11 @@ pub fn size(report: &Report) -> (u32, u32) {
 /// The workloads that have a panel.
 fn panels(report: &Report) -> Vec<&[Entry]> {
     let mut panels = report.by_workload();
-    panels.retain(|panel| !grid::is_cell(&panel[0].workload));
+    panels.retain(|panel| !is_cell(&panel[0].workload));
     panels
 }
 
-pub fn draw(report: &Report, _index: usize, area: &Area) -> Drawn {
+fn draw(report: &Report, _index: usize, area: &Area) -> Drawn {
     let (title, mut rest) = area.split_vertically(TITLE_HEIGHT);
     let setup = &report.setup;
     let about = format!("simulated: {}", setup.machine.about);

@@ -1,12 +1,8 @@
-//! A recorded program as a workload, and what it would wait.
+//! What a recorded program would wait.
 
-use std::fs;
 use std::io::Write;
 
-use anyhow::Context;
 use kinlock_cli::report::cells::Cells;
-use kinlock_sim::workloads;
-use kinlock_sim::workloads::recorded::{Recording, Replay};
 
 use super::results::{Entry, Report};
 use crate::simulation::band::{Band, over};
@@ -20,15 +16,6 @@ const UNKNOWN: &str = "A replay knows how long and how often locks were held, no
 do the same work each, as fast as on the machine of the recording, and that holds take as long with more threads. It \
 knows no nesting of locks, no conditions that threads wait for, no input or output, and no data that the threads share \
 outside their locks.";
-
-/// Reads a file of `kinlock record`.
-pub fn load(path: &str) -> anyhow::Result<workloads::Kind> {
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
-    let recording: Recording = serde_json::from_str(&text)
-        .with_context(|| format!("{path} is no recording of `kinlock record`"))?;
-    let replay = Replay::new(&recording).with_context(|| path.to_owned())?;
-    Ok(replay.workload(path))
-}
 
 /// Says how fast each recorded program would be, and how long it would wait for which lock.
 pub fn write(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {

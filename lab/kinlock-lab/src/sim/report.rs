@@ -2,28 +2,23 @@
 
 use std::io::Write;
 
+use kinlock_cli::report::Flags;
 use kinlock_cli::report::cells::{Cells, Compared, Usual};
 use kinlock_cli::report::table::{Columns, Table};
 use kinlock_cli::report::units::{rate, three_digits, time};
-use kinlock_cli::report::{Flags, Plot};
 use kinlock_sim::Handoffs;
 
-use super::results::{Entry, Report};
-use super::{grid, plot, replay};
+use super::results::{Entry, Report, is_cell};
+use super::{grid, replay};
 use crate::simulation::sample::{IdUse, Longest, SERVICES};
 use crate::simulation::sampling::bands;
 
 impl Cells for Report {
     type Entry = Entry;
 
-    const FLAGS: Flags<Self> = Flags {
+    const FLAGS: Flags = Flags {
         json: "Write the full report, every run included, as JSON (- for stdout)",
         csv: "Write one line per lock, workload and number of threads as CSV (- for stdout)",
-        plot: Some(Plot {
-            help: "Draw throughput over threads; the name ends in .svg or .png",
-            size: plot::size,
-            draw: plot::draw,
-        }),
     };
 
     fn entries(&self) -> &[Entry] {
@@ -136,7 +131,7 @@ impl Cells for Report {
         let parameters = &self.setup.parameters;
         if parameters.threads.len() > 1 {
             let workloads = parameters.workloads.iter();
-            for workload in workloads.filter(|workload| !grid::is_cell(&workload.name)) {
+            for workload in workloads.filter(|workload| !is_cell(&workload.name)) {
                 let (name, baseline) = (&workload.name, &parameters.baseline);
                 writeln!(out, "{name}: throughput over that of {baseline}")?;
                 let table = overview(self, name);

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use kinlock_measure::stats::{Fairness, Summary};
+use kinlock_measure::stats::{Fairness, Summary, geometric_mean};
+use kinlock_measure::workloads::grid::Cell;
 use kinlock_sim::Handoffs;
 use serde::Serialize;
 
-use super::grid::{Standings, standings};
-use super::plan::Setup;
+use super::setup::Setup;
 use crate::simulation::band::{Band, median, over};
 use crate::simulation::sample::{Acquire, IdUse, Longest, SERVICES, Sample};
 
@@ -81,23 +81,6 @@ pub struct Simulated {
     pub ratio: f64,
     #[serde(flatten)]
     pub sample: Sample,
-}
-
-impl Setup {
-    /// How many simulations there are.
-    pub fn simulations(&self) -> usize {
-        self.cells().count() * self.parameters.locks.len() * self.parameters.variants.len()
-    }
-
-    /// Workloads and numbers of threads, in order.
-    fn cells(&self) -> impl Iterator<Item = (&str, usize)> {
-        let parameters = &self.parameters;
-        let workloads = parameters.workloads.iter();
-        workloads.flat_map(|workload| {
-            let name = workload.name.as_str();
-            parameters.threads.iter().map(move |&n| (name, n))
-        })
-    }
 }
 
 impl Report {
@@ -209,5 +192,68 @@ fn acquire<'a>(samples: impl Iterator<Item = &'a Sample> + Clone) -> Acquire {
         p99: quantile(|waits| waits.p99),
         p999: quantile(|waits| waits.p999),
         max: samples.clone().map(|s| s.acquire_ns.max).max().unwrap_or(0),
+    }
+}
+
+/// A lock in all cells of a number of threads, over the baseline in the same cells.
+#[derive(Debug, Serialize)]
+pub struct Standings {
+    pub threads: usize,
+    pub lock: String,
+    /// Geometric mean of the ratios of throughput.
+    pub ratio: f64,
+    pub cells: usize,
+    /// How many ratios are below [`ENOUGH`].
+    pub cells_below: usize,
+    pub least: f64,
+    /// The cell of the least ratio.
+    pub least_cell: String,
+}
+
+/// No cell should have less than so much of the baseline's throughput.
+pub const ENOUGH: f64 = 0.9;
+
+/// Whether the workload is a cell.
+pub fn is_cell(workload: &str) -> bool {
+    Cell::find(workload).is_some()
+}
+
+/// How all locks but the baseline stand, by number of threads.
+fn standings(results: &[Entry]) -> Vec<Standings> {
+    let of_grid = |e: &&Entry| is_cell(&e.workload) && e.lock != e.ratio.to;
+    let mut entries: Vec<_> = results.iter().filter(of_grid).collect();
+    // Stable: locks stay in their order.
+    entries.sort_by_key(|e| e.threads);
+    let mut keys: Vec<_> = entries.iter().map(|e| (e.threads, &e.lock)).collect();
+    let mut seen = Vec::new();
+    keys.retain(|key| {
+        let is_new = !seen.contains(key);
+        seen.push(*key);
+        is_new
+    });
+    let of = |key: &(usize, &String)| {
+        let own = entries.iter().filter(|e| (e.threads, &e.lock) == *key);
+        Standings::of(&own.copied().collect::<Vec<_>>())
+    };
+    keys.iter().map(of).collect()
+}
+
+impl Standings {
+    /// Of a lock's entries, at least one.
+    fn of(entries: &[&Entry]) -> Self {
+        let ratio = |e: &&Entry| e.ratio.over_runs.median;
+        let least = entries
+            .iter()
+            .min_by(|a, b| ratio(a).total_cmp(&ratio(b)))
+            .expect("there is a cell");
+        Self {
+            threads: least.threads,
+            lock: least.lock.clone(),
+            ratio: geometric_mean(entries.iter().map(ratio)),
+            cells: entries.len(),
+            cells_below: entries.iter().filter(|e| ratio(e) < ENOUGH).count(),
+            least: ratio(least),
+            least_cell: least.workload.clone(),
+        }
     }
 }

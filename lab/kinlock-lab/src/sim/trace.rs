@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 
 use kinlock_cli::outcome::{Outcome, tell};
-use kinlock_cli::report::plot::{self, Format};
+use kinlock_cli::report::plot;
 use kinlock_cli::report::table::{Columns, Table};
 use kinlock_cli::report::write::Outputs;
 use kinlock_cli::report::write_json;
@@ -81,15 +81,11 @@ fn open(file: &Path) -> anyhow::Result<Outputs<Report>> {
         None if file == Path::new("-") => {
             outputs.add(Some(file), |report, out| write_json(report, out))?;
         }
-        Some("svg" | "png") => {
-            let format = Format::of(file)?;
-            outputs.add_picture(file, move |report: &Report, out| {
-                let size = draw::size(report);
-                plot::write(format, size, out, |area| draw::draw(report, area))
-            })?;
-        }
+        Some("svg") => outputs.add_picture(file, |report: &Report, out| {
+            plot::write(draw::size(report), out, |area| draw::draw(report, area))
+        })?,
         _ => anyhow::bail!(
-            "--trace-handoffs {}: the name has to end in .csv, .json, .svg or .png",
+            "--trace-handoffs {}: the name has to end in .csv, .json or .svg",
             file.display()
         ),
     }

@@ -2,6 +2,7 @@
 //! interval of the median.
 
 use kinlock_cli::report::plot::{Area, COLOURS, Drawn, quiet_text, styled, text};
+use kinlock_cli::report::{Pictures, Plot};
 use plotters::prelude::*;
 
 use super::report::{Entry, Report};
@@ -15,11 +16,19 @@ const BELOW: u32 = 50;
 /// For the names.
 const NAMES: u32 = 170;
 
-pub fn size(report: &Report) -> (u32, u32) {
+impl Pictures for Report {
+    const PLOT: Option<Plot<Self>> = Some(Plot {
+        help: "Draw the ratios of all rounds, as SVG",
+        size,
+        draw: |report, _, area| draw(report, area),
+    });
+}
+
+fn size(report: &Report) -> (u32, u32) {
     (WIDTH, TITLE + ROW * report.results.len() as u32 + BELOW)
 }
 
-pub fn draw(report: &Report, area: &Area) -> Drawn {
+fn draw(report: &Report, area: &Area) -> Drawn {
     let (title, rest) = area.split_vertically(TITLE);
     let program: String = report
         .parameters

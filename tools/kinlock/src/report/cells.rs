@@ -17,7 +17,7 @@ pub trait Cells: Serialize + Sized + 'static {
     /// An entry of a cell.
     type Entry: Compared;
     /// What is said about its flags.
-    const FLAGS: Flags<Self>;
+    const FLAGS: Flags;
     /// What stands over the names of what is compared.
     const NAMES: &'static str = "lock";
 
@@ -212,7 +212,7 @@ fn table<R: Cells>(report: &R, cell: &[R::Entry]) -> Table {
 }
 
 impl<R: Cells> Report for R {
-    const FLAGS: Flags<Self> = <R as Cells>::FLAGS;
+    const FLAGS: Flags = <R as Cells>::FLAGS;
 
     fn text(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         writeln!(out, "{}\n", self.heading())?;

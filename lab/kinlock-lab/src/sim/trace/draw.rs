@@ -1,9 +1,9 @@
 //! A picture of the last few hand-offs: which thread had the lock when, and what the next one
 //! waited for.
 
+use kinlock_cli::report::plot::elements::*;
 use kinlock_cli::report::plot::{Area, COLOURS, Drawn, quiet_text, text};
 use kinlock_sim::trace::{Cause, Handoff, Part, Step};
-use plotters::prelude::*;
 
 use super::{Report, Traced, waited};
 

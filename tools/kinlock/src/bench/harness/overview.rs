@@ -9,8 +9,8 @@ use kinlock_cli::report::table::{Table, WIDTH, wrapped};
 use kinlock_cli::report::units::{rate, three_digits, time};
 use kinlock_measure::stats::geometric_mean;
 
-use super::plot::names;
-use super::report::{Entry, Report, Shown};
+use super::results::{Report, Shown, names};
+use super::suite::Entry;
 
 /// More rows than this do not fit on a screen: then each workload shows its lowest, its highest and
 /// a middle number of threads.

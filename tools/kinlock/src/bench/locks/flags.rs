@@ -7,8 +7,7 @@ use kinlock_measure::stats::Summary;
 use serde::Serialize;
 
 use super::{Locks, work_loop, workloads};
-use crate::bench::harness::report::Entry;
-use crate::bench::harness::suite::{Plan, cpus};
+use crate::bench::harness::suite::{Entry, Plan, cpus};
 
 /// Something to notice about a lock in a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

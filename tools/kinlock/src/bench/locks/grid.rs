@@ -13,7 +13,8 @@ use serde::Serialize;
 use super::Locks;
 use super::workloads::grid::Cell;
 use crate::bench::harness::overview::cpu_over_least;
-use crate::bench::harness::report::{Entry, Report, Shown};
+use crate::bench::harness::results::{Report, Shown};
+use crate::bench::harness::suite::Entry;
 
 /// Our lock in a cell.
 #[derive(Clone, Debug, Serialize)]

@@ -31,9 +31,9 @@ use self::round::{Measure, Watched};
 use self::workloads::grid::Cell;
 use self::workloads::{WorkloadName, needs_readers};
 use super::harness::placement::{self, Pin};
-use super::harness::report::{Entry, Unavailable};
+use super::harness::run::Common;
 use super::harness::slice::{self, Sample};
-use super::harness::suite::{Common, Due, Plan, Suite, cpus};
+use super::harness::suite::{Due, Entry, Plan, Suite, Unavailable, cpus};
 
 /// Measure our locks against their peers on this machine.
 ///

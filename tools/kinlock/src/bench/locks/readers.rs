@@ -12,8 +12,7 @@ use kinlock_measure::random::Random;
 use super::contenders::{LockName, ReadWrite, ReadWriteFamily, VisitReadWrite};
 use super::round::{Measure, Watched, instrumented, timed};
 use super::trace::Step;
-use super::work_loop;
-use super::workloads::ThinkTime;
+use super::work_loop::{self, ThinkTime};
 use crate::bench::harness::slice::{Part, Sample, Slice};
 use crate::bench::harness::team::Team;
 

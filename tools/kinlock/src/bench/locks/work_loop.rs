@@ -57,3 +57,25 @@ fn chain(iterations: u64, start: u64) -> u64 {
     }
     x
 }
+
+/// Private work of random length, from half to one and a half times the mean: a fixed length would
+/// let the threads fall into step.
+pub struct ThinkTime {
+    mean: u64,
+}
+
+impl ThinkTime {
+    /// Work of `ns` nanoseconds on average.
+    pub fn of_ns(ns: f64) -> Self {
+        Self {
+            mean: iterations(ns),
+        }
+    }
+
+    #[inline(always)]
+    pub fn pass(&self, rng: &mut Random) {
+        // Numbers have 48 bits. A division would take longer than a multiplication.
+        let iterations = self.mean / 2 + ((rng.next() * (self.mean + 1)) >> 48);
+        spin(iterations, rng);
+    }
+}

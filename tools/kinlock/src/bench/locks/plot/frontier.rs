@@ -8,7 +8,8 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::least_shown;
 use crate::bench::harness::plot::look;
-use crate::bench::harness::report::{Entry, Report};
+use crate::bench::harness::results::Report;
+use crate::bench::harness::suite::Entry;
 use crate::bench::locks::Locks;
 
 /// Draws the entries of one workload: those with several threads, if there are any.

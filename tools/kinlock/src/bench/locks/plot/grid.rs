@@ -8,8 +8,9 @@ use kinlock_cli::report::units::time;
 use kinlock_measure::stats::geometric_mean;
 use plotters::prelude::*;
 
-use crate::bench::harness::plot::{look, names};
-use crate::bench::harness::report::{Entry, Report, Shown};
+use crate::bench::harness::plot::look;
+use crate::bench::harness::results::{Report, Shown, names};
+use crate::bench::harness::suite::Entry;
 use crate::bench::locks::Locks;
 use crate::bench::locks::grid::{self, Standing, Standings};
 

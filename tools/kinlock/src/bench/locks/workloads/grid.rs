@@ -4,9 +4,8 @@
 use kinlock_measure::random::Random;
 pub use kinlock_measure::workloads::grid::Cell;
 
-use super::Workload;
-use super::counter::ThinkTime;
-use crate::bench::locks::work_loop;
+use crate::bench::locks::round::Workload;
+use crate::bench::locks::work_loop::{self, ThinkTime};
 
 pub struct Grid {
     /// Iterations of the work loop; 0: none.

@@ -6,8 +6,9 @@ use std::hint::black_box;
 
 use kinlock_measure::random::Random;
 
+use super::Request;
 use super::zipf::Zipf;
-use super::{Request, Workload};
+use crate::bench::locks::round::Workload;
 
 const KEYS: u64 = 1_000_000;
 

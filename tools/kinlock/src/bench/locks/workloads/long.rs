@@ -2,9 +2,8 @@
 
 use kinlock_measure::random::Random;
 
-use super::Workload;
-use super::counter::ThinkTime;
-use crate::bench::locks::work_loop;
+use crate::bench::locks::round::Workload;
+use crate::bench::locks::work_loop::{self, ThinkTime};
 
 pub struct Long {
     section: u64,

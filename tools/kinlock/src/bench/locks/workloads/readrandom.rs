@@ -14,7 +14,8 @@ use kinlock_measure::random::Random;
 use rusty_leveldb::{DB, LdbIterator, Options};
 use tempfile::TempDir;
 
-use super::{Request, Workload};
+use super::Request;
+use crate::bench::locks::round::Workload;
 
 /// Keys that are kept to be asked for, at most.
 const SAMPLE: usize = 100_000;
